@@ -1,0 +1,298 @@
+//! Everything that core needs from the outside, on one page.
+//!
+//! Adapters implement these and decide nothing. Control plane and agent have separate traits:
+//! the one cannot write what an agent says, the other cannot write an instance's state.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::ids::{InstanceId, IntentId, ResourceClass, RunId};
+use crate::intent::Intent;
+use crate::lifecycle::{Change, Verdict};
+use crate::record::{MachineSpec, Record, Unreadable};
+use crate::requirements::Requirements;
+use crate::settings::Settings;
+use crate::signal::{Report, Signs};
+use crate::ticket::Ticket;
+use crate::time::Timestamp;
+
+/// Why a port did not answer. Losing a conditional write is an answer, and not among these.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PortError {
+    /// It may work if tried again, and may already have worked: the answer is not known.
+    #[error("{service} is out of reach: {reason}")]
+    Unavailable {
+        /// Which one.
+        service: &'static str,
+        /// In its own words.
+        reason: String,
+    },
+    /// It will not work until a person does something.
+    #[error("{service} cannot be used: {reason}")]
+    Unusable {
+        /// Which one.
+        service: &'static str,
+        /// In its own words.
+        reason: String,
+        /// What that person might do.
+        hint: String,
+    },
+    /// Refresh has not set this up yet.
+    #[error("not set up: {what}")]
+    NotSetUp {
+        /// What is missing.
+        what: String,
+    },
+    /// GitHub, or what stands in for it, has refused.
+    #[error("the forge refused: {reason}")]
+    Forge {
+        /// In its own words.
+        reason: String,
+    },
+}
+
+/// What a port call gives.
+pub type PortResult<T> = Result<T, PortError>;
+
+/// Records that could be read, and those that could not. One bad row spoils no other.
+#[derive(Debug, Clone, Default)]
+pub struct Listing {
+    /// The sound ones.
+    pub records: Vec<Record>,
+    /// The others, by name and problem.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// The store, as the control plane may use it.
+#[async_trait]
+pub trait Store: Send + Sync {
+    /// Makes the table, if it is not there.
+    async fn set_up(&self) -> PortResult<()>;
+    /// What refresh wrote down last. [`PortError::NotSetUp`] if it never has.
+    async fn settings(&self) -> PortResult<BTreeMap<String, String>>;
+    /// Writes them down.
+    async fn put_settings(&self, settings: &BTreeMap<String, String>) -> PortResult<()>;
+
+    /// One conditional write, and the event that records it.
+    async fn write(&self, change: &Change) -> PortResult<Verdict>;
+    /// The instances that belong to a run now: strongly consistent, at a cost that does not
+    /// grow with the fleet.
+    async fn of_run(&self, run: &RunId) -> PortResult<Listing>;
+    /// The live records that are past their threshold.
+    async fn expired(&self, now: Timestamp) -> PortResult<Listing>;
+    /// Every record, or the live ones only.
+    async fn list(&self, scope: Scope) -> PortResult<Listing>;
+    /// What agents have written about these instances, in the same order.
+    async fn signs(&self, ids: &[InstanceId]) -> PortResult<Vec<Signs>>;
+    /// Notes on idle records that they were announced, where they still stand in the very idle
+    /// state that was.
+    async fn mark_ticketed(&self, tickets: &[Ticket], at: Timestamp) -> PortResult<()>;
+    /// Removes terminated records, with what their agents wrote.
+    async fn remove(&self, ids: &[InstanceId]) -> PortResult<()>;
+    /// Removes whatever ended before this moment: terminated records with what their agents
+    /// wrote, settled intents, events. Gives the number of records.
+    async fn forget(&self, before: Timestamp) -> PortResult<usize>;
+
+    /// Writes an intent, or what came of it.
+    async fn put_intent(&self, intent: &Intent) -> PortResult<()>;
+    /// The intents of which nobody has said what came.
+    async fn open_intents(&self) -> PortResult<Vec<Intent>>;
+}
+
+/// Which records to list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Without the terminated ones.
+    Live,
+    /// All of them.
+    All,
+}
+
+/// The store, as an agent may use it.
+#[async_trait]
+pub trait AgentStore: Send + Sync {
+    /// What the control plane has written about this machine.
+    async fn record(&self, id: &InstanceId) -> PortResult<Option<Record>>;
+    /// The operator's choices.
+    async fn settings(&self) -> PortResult<BTreeMap<String, String>>;
+    /// "I am alive."
+    async fn beat(&self, id: &InstanceId, at: Timestamp) -> PortResult<()>;
+    /// Says something, in place of what was said last.
+    async fn report(&self, id: &InstanceId, report: &Report) -> PortResult<()>;
+}
+
+/// A message taken from the pool. It stays in the queue, hidden from others, until it is
+/// deleted, put back, or held for too long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// Proof of having received it; worthless once somebody else has.
+    pub receipt: Receipt,
+    /// The ticket's text, unread.
+    pub body: String,
+}
+
+/// Proof of having received a message.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Receipt(pub String);
+
+/// How many messages a queue holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Depth {
+    /// To be had now.
+    pub visible: usize,
+    /// Held by somebody.
+    pub held: usize,
+    /// Not to be had yet.
+    pub delayed: usize,
+}
+
+impl Depth {
+    /// All of them.
+    pub fn total(self) -> usize {
+        self.visible + self.held + self.delayed
+    }
+}
+
+/// The pool: one queue per resource class, at least once, in no order that may be relied on.
+#[async_trait]
+pub trait Pool: Send + Sync {
+    /// Makes the queues that are missing.
+    async fn set_up(&self, classes: &[ResourceClass]) -> PortResult<()>;
+    /// Up to `max` messages, hidden from others for `hold`.
+    async fn receive(
+        &self,
+        class: &ResourceClass,
+        max: usize,
+        hold: Duration,
+    ) -> PortResult<Vec<Held>>;
+    /// Makes held messages visible again, at once. A stale receipt does nothing.
+    async fn put_back(&self, class: &ResourceClass, receipts: &[Receipt]) -> PortResult<()>;
+    /// Removes held messages. A stale receipt does nothing.
+    async fn delete(&self, class: &ResourceClass, receipts: &[Receipt]) -> PortResult<()>;
+    /// Adds tickets, each to the queue of its class, visible after `delay`.
+    async fn send(&self, tickets: &[Ticket], delay: Duration) -> PortResult<()>;
+    /// How many messages there are, as far as is known.
+    async fn depth(&self, class: &ResourceClass) -> PortResult<Depth>;
+}
+
+/// What to launch.
+#[derive(Debug, Clone)]
+pub struct Order {
+    /// Names the launch: the same order under the same intent launches once.
+    pub intent: IntentId,
+    /// For which run.
+    pub run: RunId,
+    /// How many.
+    pub count: u32,
+    /// What each must be.
+    pub requirements: Requirements,
+}
+
+/// A machine, as its provider describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    /// Its name.
+    pub id: InstanceId,
+    /// What it really is.
+    pub spec: MachineSpec,
+    /// By which launch it came about.
+    pub intent: IntentId,
+    /// When.
+    pub launched_at: Timestamp,
+}
+
+/// What came of an order: both lists are to be read, always.
+#[derive(Debug, Clone, Default)]
+pub struct Launched {
+    /// What started.
+    pub machines: Vec<Machine>,
+    /// Why the rest did not, in the provider's words.
+    pub shortfalls: Vec<String>,
+}
+
+/// The provider of machines.
+#[async_trait]
+pub trait Compute: Send + Sync {
+    /// Brings launch template and the like to what the settings say.
+    async fn set_up(&self, settings: &Settings) -> PortResult<()>;
+    /// Launches up to `count` machines, trying once.
+    async fn launch(&self, order: &Order) -> PortResult<Launched>;
+    /// Ends machines. One that is unknown or gone already is no error.
+    async fn terminate(&self, ids: &[InstanceId]) -> PortResult<()>;
+    /// The machines of ours that are alive.
+    async fn machines(&self) -> PortResult<Vec<Machine>>;
+}
+
+/// A runner, as the forge lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedRunner {
+    /// Its unique name there.
+    pub name: String,
+    /// The machine it says it is on.
+    pub instance: InstanceId,
+    /// Whether it is connected.
+    pub online: bool,
+}
+
+/// GitHub, or what stands in for it.
+#[async_trait]
+pub trait Forge: Send + Sync {
+    /// The runners of ours.
+    async fn runners(&self) -> PortResult<Vec<ListedRunner>>;
+    /// Strikes one from the list. One that is gone already is no error.
+    async fn remove_runner(&self, name: &str) -> PortResult<()>;
+    /// Runs that have jobs waiting under their own label.
+    async fn waiting_runs(&self) -> PortResult<Vec<RunId>>;
+}
+
+/// The runner program on a machine, as the agent drives it. Errors are reasons for a person.
+#[async_trait]
+pub trait Runner: Send + Sync {
+    /// Makes the software ready.
+    async fn prepare(&self) -> Result<(), String>;
+    /// Registers with the run as the only label.
+    async fn register(&self, run: &RunId) -> Result<(), String>;
+    /// Works until it dies or the future is dropped, taking jobs of the run; gives the reason
+    /// why it has died.
+    async fn work(&self, run: &RunId) -> String;
+    /// Stops whatever still runs for the run.
+    async fn stop(&self) -> Result<(), String>;
+    /// Strikes the runner from the forge's list.
+    async fn deregister(&self) -> Result<(), String>;
+    /// Removes whatever the run has left on the machine.
+    async fn clean(&self) -> Result<(), String>;
+}
+
+/// The machine an agent lives on.
+#[async_trait]
+pub trait Host: Send + Sync {
+    /// Runs the operator's script to its end.
+    async fn run_script(&self, script: &str) -> Result<(), String>;
+    /// Waits for the provider's notice that the machine will be taken away. Most never give one.
+    async fn interruption(&self) -> String;
+    /// Ends this machine.
+    async fn end(&self, why: &str);
+}
+
+/// Time. Nothing in core knows another.
+#[async_trait]
+pub trait Clock: Send + Sync {
+    /// This moment.
+    fn now(&self) -> Timestamp;
+    /// Lets time pass.
+    async fn sleep(&self, span: Duration);
+}
+
+/// Chance. Nothing in core knows another.
+pub trait Dice: Send + Sync {
+    /// Any number.
+    fn roll(&self) -> u64;
+}
+
+/// Where somebody may be watching.
+pub trait Progress: Send + Sync {
+    /// What is being done from now on, in a few words.
+    fn stage(&self, doing: &str);
+}

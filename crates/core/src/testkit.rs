@@ -1,0 +1,10 @@
+//! Ports in memory, a clock that is moved by hand, and the suites that every adapter must pass.
+
+mod clock;
+pub mod contract;
+mod memory;
+
+pub use clock::{FixedDice, SeededDice, VirtualClock};
+pub use memory::{
+    Event, Memory, MemoryCompute, MemoryForge, MemoryPool, MemoryStore, Silent, plane,
+};

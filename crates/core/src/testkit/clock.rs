@@ -1,0 +1,107 @@
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::ports::{Clock, Dice};
+use crate::time::Timestamp;
+
+/// A clock that moves only when everybody who could act is asleep: each sleeper, when polled,
+/// yields once to let others run, and the one with the earliest alarm then moves time forward.
+/// Hours pass in microseconds, in the order in which they would have passed.
+#[derive(Debug)]
+pub struct VirtualClock {
+    now: AtomicU64,
+    alarms: Mutex<Vec<u64>>,
+}
+
+impl VirtualClock {
+    /// Starts at a moment of no importance.
+    pub fn new() -> VirtualClock {
+        VirtualClock { now: AtomicU64::new(1_750_000_000_000), alarms: Mutex::default() }
+    }
+
+    /// Moves time forward, whoever sleeps.
+    pub fn advance(&self, span: Duration) {
+        let millis = u64::try_from(span.as_millis()).expect("a test's span fits");
+        self.now.fetch_add(millis, Ordering::SeqCst);
+    }
+
+    fn alarms(&self) -> std::sync::MutexGuard<'_, Vec<u64>> {
+        self.alarms.lock().expect("no test panics while it holds the alarms")
+    }
+}
+
+impl Default for VirtualClock {
+    fn default() -> Self {
+        VirtualClock::new()
+    }
+}
+
+/// Takes the alarm off the list also when the sleeper is dropped.
+struct Alarm<'a>(&'a VirtualClock, u64);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        let mut alarms = self.0.alarms();
+        if let Some(at) = alarms.iter().position(|alarm| *alarm == self.1) {
+            alarms.swap_remove(at);
+        }
+    }
+}
+
+#[async_trait]
+impl Clock for VirtualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.now.load(Ordering::SeqCst))
+    }
+
+    async fn sleep(&self, span: Duration) {
+        let alarm = (self.now() + span).millis();
+        self.alarms().push(alarm);
+        let _alarm = Alarm(self, alarm);
+        // Enough turns for others to act on what has happened, before time is moved on.
+        const TURNS: u32 = 64;
+        let mut turns = 0;
+        while self.now().millis() < alarm {
+            tokio::task::yield_now().await;
+            turns += 1;
+            let earliest = self.alarms().iter().all(|other| alarm <= *other);
+            if earliest && turns >= TURNS {
+                self.now.fetch_max(alarm, Ordering::SeqCst);
+            }
+        }
+    }
+}
+
+/// Always the same number.
+#[derive(Debug, Clone, Copy)]
+pub struct FixedDice(pub u64);
+
+impl Dice for FixedDice {
+    fn roll(&self) -> u64 {
+        self.0
+    }
+}
+
+/// Numbers that follow from a seed (splitmix64).
+#[derive(Debug)]
+pub struct SeededDice(AtomicU64);
+
+impl SeededDice {
+    /// Starts from `seed`.
+    pub fn new(seed: u64) -> SeededDice {
+        SeededDice(AtomicU64::new(seed))
+    }
+}
+
+impl Dice for SeededDice {
+    fn roll(&self) -> u64 {
+        const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+        let mut z = self.0.fetch_add(STEP, Ordering::SeqCst).wrapping_add(STEP);
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+}

@@ -1,0 +1,1 @@
+//! The suites that every store and every pool must pass.

@@ -1,0 +1,537 @@
+//! Little real implementations of the ports, in memory.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::{SeededDice, VirtualClock};
+use crate::ids::{InstanceId, IntentId, ResourceClass, RunId};
+use crate::intent::Intent;
+use crate::lifecycle::{Change, Verdict};
+use crate::plane::Plane;
+use crate::ports::{
+    AgentStore, Clock, Compute, Depth, Forge, Held, Launched, ListedRunner, Listing, Machine,
+    Order, Pool, PortError, PortResult, Progress, Receipt, Scope, Store,
+};
+use crate::record::{MachineSpec, Record, State};
+use crate::settings::Settings;
+use crate::signal::{Report, Signs};
+use crate::ticket::Ticket;
+use crate::time::Timestamp;
+
+/// Every port call gives others a turn, as a call over a network would.
+async fn turn() {
+    tokio::task::yield_now().await;
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no port panics while it holds its data")
+}
+
+/// A committed transition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// The machine.
+    pub id: InstanceId,
+    /// The transition's name.
+    pub transition: &'static str,
+    /// The state before.
+    pub from: Option<State>,
+    /// The state after.
+    pub to: State,
+    /// The owner after.
+    pub run: Option<RunId>,
+    /// The reason.
+    pub why: String,
+    /// When.
+    pub at: Timestamp,
+}
+
+#[derive(Debug, Default)]
+struct Tables {
+    set_up: bool,
+    settings: Option<BTreeMap<String, String>>,
+    records: BTreeMap<InstanceId, Record>,
+    signs: BTreeMap<InstanceId, Signs>,
+    intents: BTreeMap<IntentId, Intent>,
+    events: Vec<Event>,
+}
+
+/// A store in memory; both the control plane's and the agents' side of it.
+#[derive(Debug, Default)]
+pub struct MemoryStore(Mutex<Tables>);
+
+impl MemoryStore {
+    /// Puts a record there, however it came about.
+    pub fn plant(&self, record: Record) {
+        lock(&self.0).records.insert(record.id.clone(), record);
+    }
+
+    /// Every transition that was committed, in order.
+    pub fn events(&self) -> Vec<Event> {
+        lock(&self.0).events.clone()
+    }
+
+    /// The records that satisfy a condition.
+    pub fn select(&self, condition: impl Fn(&Record) -> bool) -> Vec<Record> {
+        lock(&self.0).records.values().filter(|record| condition(record)).cloned().collect()
+    }
+
+    fn listing(&self, condition: impl Fn(&Record) -> bool) -> Listing {
+        Listing { records: self.select(condition), unreadable: Vec::new() }
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn set_up(&self) -> PortResult<()> {
+        turn().await;
+        lock(&self.0).set_up = true;
+        Ok(())
+    }
+
+    async fn settings(&self) -> PortResult<BTreeMap<String, String>> {
+        turn().await;
+        let settings = lock(&self.0).settings.clone();
+        settings.ok_or_else(|| PortError::NotSetUp { what: "no settings in the store".into() })
+    }
+
+    async fn put_settings(&self, settings: &BTreeMap<String, String>) -> PortResult<()> {
+        turn().await;
+        lock(&self.0).settings = Some(settings.clone());
+        Ok(())
+    }
+
+    async fn write(&self, change: &Change) -> PortResult<Verdict> {
+        turn().await;
+        let mut tables = lock(&self.0);
+        let found = tables.records.get(change.id()).cloned();
+        let Some(next) = change.applied_to(found.as_ref()) else {
+            return Ok(Verdict::Refused(found));
+        };
+        tables.events.push(Event {
+            id: next.id.clone(),
+            transition: change.transition().as_str(),
+            from: found.map(|record| record.state),
+            to: next.state,
+            run: next.run.clone(),
+            why: change.why().to_owned(),
+            at: change.at(),
+        });
+        tables.records.insert(next.id.clone(), next.clone());
+        Ok(Verdict::Agreed(next))
+    }
+
+    async fn of_run(&self, run: &RunId) -> PortResult<Listing> {
+        turn().await;
+        Ok(self.listing(|record| record.run.as_ref() == Some(run)))
+    }
+
+    async fn expired(&self, now: Timestamp) -> PortResult<Listing> {
+        turn().await;
+        Ok(self.listing(|record| record.state.is_live() && record.is_expired(now)))
+    }
+
+    async fn list(&self, scope: Scope) -> PortResult<Listing> {
+        turn().await;
+        Ok(self.listing(|record| scope == Scope::All || record.state.is_live()))
+    }
+
+    async fn signs(&self, ids: &[InstanceId]) -> PortResult<Vec<Signs>> {
+        turn().await;
+        let tables = lock(&self.0);
+        Ok(ids.iter().map(|id| tables.signs.get(id).cloned().unwrap_or_default()).collect())
+    }
+
+    async fn mark_ticketed(&self, tickets: &[Ticket], at: Timestamp) -> PortResult<()> {
+        turn().await;
+        let mut tables = lock(&self.0);
+        for ticket in tickets {
+            if let Some(record) = tables.records.get_mut(&ticket.instance_id)
+                && record.state == State::Idle
+                && record.threshold == Some(ticket.threshold)
+            {
+                record.ticketed_at = Some(at);
+            }
+        }
+        Ok(())
+    }
+
+    async fn remove(&self, ids: &[InstanceId]) -> PortResult<()> {
+        turn().await;
+        let mut tables = lock(&self.0);
+        for id in ids {
+            if tables.records.get(id).is_some_and(|record| !record.state.is_live()) {
+                tables.records.remove(id);
+                tables.signs.remove(id);
+            }
+        }
+        Ok(())
+    }
+
+    async fn forget(&self, before: Timestamp) -> PortResult<usize> {
+        turn().await;
+        let mut tables = lock(&self.0);
+        let old = |record: &Record| !record.state.is_live() && record.updated_at < before;
+        let ids: BTreeSet<InstanceId> =
+            tables.records.values().filter(|r| old(r)).map(|r| r.id.clone()).collect();
+        tables.records.retain(|id, _| !ids.contains(id));
+        tables.signs.retain(|id, _| !ids.contains(id));
+        tables.intents.retain(|_, intent| intent.is_open() || intent.deadline >= before);
+        tables.events.retain(|event| event.at >= before);
+        Ok(ids.len())
+    }
+
+    async fn put_intent(&self, intent: &Intent) -> PortResult<()> {
+        turn().await;
+        lock(&self.0).intents.insert(intent.id.clone(), intent.clone());
+        Ok(())
+    }
+
+    async fn open_intents(&self) -> PortResult<Vec<Intent>> {
+        turn().await;
+        Ok(lock(&self.0).intents.values().filter(|intent| intent.is_open()).cloned().collect())
+    }
+}
+
+#[async_trait]
+impl AgentStore for MemoryStore {
+    async fn record(&self, id: &InstanceId) -> PortResult<Option<Record>> {
+        turn().await;
+        Ok(lock(&self.0).records.get(id).cloned())
+    }
+
+    async fn settings(&self) -> PortResult<BTreeMap<String, String>> {
+        Store::settings(self).await
+    }
+
+    async fn beat(&self, id: &InstanceId, at: Timestamp) -> PortResult<()> {
+        turn().await;
+        lock(&self.0).signs.entry(id.clone()).or_default().heartbeat = Some(at);
+        Ok(())
+    }
+
+    async fn report(&self, id: &InstanceId, report: &Report) -> PortResult<()> {
+        turn().await;
+        lock(&self.0).signs.entry(id.clone()).or_default().report = Some(report.clone());
+        Ok(())
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Message {
+    body: String,
+    visible_at: Timestamp,
+    receipt: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Queues {
+    queues: BTreeMap<ResourceClass, VecDeque<Message>>,
+    receipts: u64,
+    duplicates: bool,
+}
+
+/// Queues in memory.
+#[derive(Debug)]
+pub struct MemoryPool {
+    queues: Mutex<Queues>,
+    clock: Arc<dyn ClockAndDebug>,
+}
+
+/// A clock that can be shown; for the sake of `derive(Debug)`.
+pub trait ClockAndDebug: Clock + std::fmt::Debug {}
+impl<T: Clock + std::fmt::Debug> ClockAndDebug for T {}
+
+impl MemoryPool {
+    /// Empty, on this clock.
+    pub fn new(clock: Arc<dyn ClockAndDebug>) -> MemoryPool {
+        MemoryPool { queues: Mutex::default(), clock }
+    }
+
+    /// Delivers every message twice from here on.
+    pub fn deliver_twice(&self) {
+        lock(&self.queues).duplicates = true;
+    }
+
+    /// Adds a message that may be no ticket.
+    pub fn send_raw(&self, class: &ResourceClass, body: &str) {
+        let visible_at = self.clock.now();
+        let message = Message { body: body.to_owned(), visible_at, receipt: None };
+        lock(&self.queues).queues.entry(class.clone()).or_default().push_back(message);
+    }
+}
+
+#[async_trait]
+impl Pool for MemoryPool {
+    async fn set_up(&self, classes: &[ResourceClass]) -> PortResult<()> {
+        turn().await;
+        for class in classes {
+            lock(&self.queues).queues.entry(class.clone()).or_default();
+        }
+        Ok(())
+    }
+
+    async fn receive(
+        &self,
+        class: &ResourceClass,
+        max: usize,
+        hold: Duration,
+    ) -> PortResult<Vec<Held>> {
+        turn().await;
+        let now = self.clock.now();
+        let mut queues = lock(&self.queues);
+        let Queues { queues, receipts, duplicates } = &mut *queues;
+        let queue = queues.entry(class.clone()).or_default();
+        let mut held = Vec::new();
+        for message in queue.iter_mut().filter(|m| m.visible_at <= now).take(max.min(10)) {
+            let again = *duplicates && message.receipt.is_none();
+            *receipts += 1;
+            message.receipt = Some(*receipts);
+            message.visible_at = if again { now } else { now + hold };
+            held.push(Held { receipt: Receipt(receipts.to_string()), body: message.body.clone() });
+        }
+        Ok(held)
+    }
+
+    async fn put_back(&self, class: &ResourceClass, receipts: &[Receipt]) -> PortResult<()> {
+        turn().await;
+        let now = self.clock.now();
+        let mut queues = lock(&self.queues);
+        let queue = queues.queues.entry(class.clone()).or_default();
+        for message in queue.iter_mut().filter(|message| is_held_by(message, receipts)) {
+            message.visible_at = now;
+        }
+        Ok(())
+    }
+
+    async fn delete(&self, class: &ResourceClass, receipts: &[Receipt]) -> PortResult<()> {
+        turn().await;
+        let mut queues = lock(&self.queues);
+        let queue = queues.queues.entry(class.clone()).or_default();
+        queue.retain(|message| !is_held_by(message, receipts));
+        Ok(())
+    }
+
+    async fn send(&self, tickets: &[Ticket], delay: Duration) -> PortResult<()> {
+        turn().await;
+        let visible_at = self.clock.now() + delay;
+        let mut queues = lock(&self.queues);
+        for ticket in tickets {
+            let queue = queues.queues.entry(ticket.spec.resource_class.clone()).or_default();
+            queue.push_back(Message { body: ticket.to_json(), visible_at, receipt: None });
+        }
+        Ok(())
+    }
+
+    async fn depth(&self, class: &ResourceClass) -> PortResult<Depth> {
+        turn().await;
+        let now = self.clock.now();
+        let mut depth = Depth::default();
+        for message in lock(&self.queues).queues.get(class).into_iter().flatten() {
+            match (message.visible_at <= now, message.receipt) {
+                (true, _) => depth.visible += 1,
+                (false, Some(_)) => depth.held += 1,
+                (false, None) => depth.delayed += 1,
+            }
+        }
+        Ok(depth)
+    }
+}
+
+fn is_held_by(message: &Message, receipts: &[Receipt]) -> bool {
+    let held = message.receipt.map(|receipt| Receipt(receipt.to_string()));
+    held.is_some_and(|held| receipts.contains(&held))
+}
+
+#[derive(Debug, Default)]
+struct Fleet {
+    machines: BTreeMap<InstanceId, Machine>,
+    ended: Vec<InstanceId>,
+    launched: BTreeMap<IntentId, Vec<Machine>>,
+    counter: u32,
+    capacity: Option<usize>,
+}
+
+/// A provider in memory, on which launches take no time.
+#[derive(Debug)]
+pub struct MemoryCompute {
+    fleet: Mutex<Fleet>,
+    clock: Arc<dyn ClockAndDebug>,
+}
+
+impl MemoryCompute {
+    /// No machines yet, and no limit.
+    pub fn new(clock: Arc<dyn ClockAndDebug>) -> MemoryCompute {
+        MemoryCompute { fleet: Mutex::default(), clock }
+    }
+
+    /// Never more than this many machines at once.
+    pub fn limit(&self, capacity: usize) {
+        lock(&self.fleet).capacity = Some(capacity);
+    }
+
+    /// Puts a machine there, however it came about.
+    pub fn plant(&self, machine: Machine) {
+        lock(&self.fleet).machines.insert(machine.id.clone(), machine);
+    }
+
+    /// Every machine that was ended, in order.
+    pub fn ended(&self) -> Vec<InstanceId> {
+        lock(&self.fleet).ended.clone()
+    }
+
+    /// The machines that are alive.
+    pub fn alive(&self) -> Vec<InstanceId> {
+        lock(&self.fleet).machines.keys().cloned().collect()
+    }
+
+    /// A machine that dies by itself.
+    pub fn kill(&self, id: &InstanceId) {
+        lock(&self.fleet).machines.remove(id);
+    }
+}
+
+#[async_trait]
+impl Compute for MemoryCompute {
+    async fn set_up(&self, _settings: &Settings) -> PortResult<()> {
+        turn().await;
+        Ok(())
+    }
+
+    async fn launch(&self, order: &Order) -> PortResult<Launched> {
+        turn().await;
+        let launched_at = self.clock.now();
+        let mut fleet = lock(&self.fleet);
+        if let Some(machines) = fleet.launched.get(&order.intent) {
+            return Ok(Launched { machines: machines.clone(), shortfalls: Vec::new() });
+        }
+        let mut launched = Launched::default();
+        for _ in 0..order.count {
+            if fleet.capacity.is_some_and(|capacity| fleet.machines.len() >= capacity) {
+                launched.shortfalls.push("InsufficientInstanceCapacity".to_owned());
+                continue;
+            }
+            fleet.counter += 1;
+            let requirements = &order.requirements;
+            let pattern = requirements.types.iter().next().unwrap_or("c6i.large");
+            let machine = Machine {
+                id: InstanceId::new(format!("i-{:04}", fleet.counter)).expect("a sound id"),
+                spec: MachineSpec {
+                    resource_class: requirements.class.clone(),
+                    instance_type: pattern.replace('*', "6i.large"),
+                    usage_class: requirements.usage,
+                    cpu: requirements.size.cpu,
+                    mem: requirements.size.mem,
+                },
+                intent: order.intent.clone(),
+                launched_at,
+            };
+            fleet.machines.insert(machine.id.clone(), machine.clone());
+            launched.machines.push(machine);
+        }
+        fleet.launched.insert(order.intent.clone(), launched.machines.clone());
+        Ok(launched)
+    }
+
+    async fn terminate(&self, ids: &[InstanceId]) -> PortResult<()> {
+        turn().await;
+        let mut fleet = lock(&self.fleet);
+        for id in ids {
+            if fleet.machines.remove(id).is_some() {
+                fleet.ended.push(id.clone());
+            }
+        }
+        Ok(())
+    }
+
+    async fn machines(&self) -> PortResult<Vec<Machine>> {
+        turn().await;
+        Ok(lock(&self.fleet).machines.values().cloned().collect())
+    }
+}
+
+/// A list of runners in memory.
+#[derive(Debug, Default)]
+pub struct MemoryForge {
+    runners: Mutex<Vec<ListedRunner>>,
+    waiting: Mutex<Vec<RunId>>,
+}
+
+impl MemoryForge {
+    /// Lists a runner.
+    pub fn plant(&self, runner: ListedRunner) {
+        lock(&self.runners).push(runner);
+    }
+
+    /// Queues a job for a run.
+    pub fn queue(&self, run: RunId) {
+        lock(&self.waiting).push(run);
+    }
+}
+
+#[async_trait]
+impl Forge for MemoryForge {
+    async fn runners(&self) -> PortResult<Vec<ListedRunner>> {
+        turn().await;
+        Ok(lock(&self.runners).clone())
+    }
+
+    async fn remove_runner(&self, name: &str) -> PortResult<()> {
+        turn().await;
+        lock(&self.runners).retain(|runner| runner.name != name);
+        Ok(())
+    }
+
+    async fn waiting_runs(&self) -> PortResult<Vec<RunId>> {
+        turn().await;
+        Ok(lock(&self.waiting).clone())
+    }
+}
+
+/// Nobody watches.
+#[derive(Debug, Clone, Copy)]
+pub struct Silent;
+
+impl Progress for Silent {
+    fn stage(&self, _doing: &str) {}
+}
+
+/// The four ports in memory, and the clock that they share.
+#[derive(Debug)]
+pub struct Memory {
+    /// Records.
+    pub store: Arc<MemoryStore>,
+    /// Tickets.
+    pub pool: Arc<MemoryPool>,
+    /// Machines.
+    pub compute: Arc<MemoryCompute>,
+    /// Runners.
+    pub forge: Arc<MemoryForge>,
+    /// Time.
+    pub clock: Arc<VirtualClock>,
+}
+
+/// A control plane over nothing but memory.
+pub fn plane() -> (Plane, Memory) {
+    let clock = Arc::new(VirtualClock::new());
+    let memory = Memory {
+        store: Arc::new(MemoryStore::default()),
+        pool: Arc::new(MemoryPool::new(clock.clone())),
+        compute: Arc::new(MemoryCompute::new(clock.clone())),
+        forge: Arc::new(MemoryForge::default()),
+        clock: clock.clone(),
+    };
+    let plane = Plane {
+        store: memory.store.clone(),
+        pool: memory.pool.clone(),
+        compute: memory.compute.clone(),
+        forge: memory.forge.clone(),
+        clock,
+        dice: Arc::new(SeededDice::new(1)),
+        progress: Arc::new(Silent),
+    };
+    (plane, memory)
+}

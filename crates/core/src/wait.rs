@@ -1,0 +1,156 @@
+//! The one retry and the one wait of the whole project.
+
+use std::future::Future;
+use std::time::Duration;
+
+use crate::ports::{Clock, Dice, PortError, PortResult};
+use crate::time::Timestamp;
+
+/// How often and how fast a failed call is repeated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retry {
+    /// Calls in all.
+    pub attempts: u32,
+    /// The pause after the first failure; it doubles from there.
+    pub first_pause: Duration,
+    /// The longest pause.
+    pub longest_pause: Duration,
+}
+
+impl Retry {
+    /// For calls that somebody waits for.
+    pub const SHORT: Retry = Retry {
+        attempts: 4,
+        first_pause: Duration::from_millis(50),
+        longest_pause: Duration::from_secs(1),
+    };
+
+    /// The pause after failed attempt `n`, counted from 0: doubled each time, and anywhere
+    /// between half of that and all of it, so that many who failed together do not return
+    /// together.
+    pub fn pause(&self, n: u32, dice: &dyn Dice) -> Duration {
+        let doubled = self.first_pause.saturating_mul(1 << n.min(16));
+        let whole = doubled.min(self.longest_pause);
+        let half = whole / 2;
+        let part = u32::try_from(dice.roll() % 1001).unwrap_or(0);
+        half + half * part / 1000
+    }
+}
+
+/// Calls until it works, the error is one that will not pass, or the attempts are used up; then
+/// gives the last error. The call is told which attempt it is.
+pub async fn retry<T, F>(
+    clock: &dyn Clock,
+    dice: &dyn Dice,
+    policy: Retry,
+    mut call: impl FnMut(u32) -> F,
+) -> PortResult<T>
+where
+    F: Future<Output = PortResult<T>>,
+{
+    let mut attempt = 0;
+    loop {
+        match call(attempt).await {
+            Err(PortError::Unavailable { service, reason }) if attempt + 1 < policy.attempts => {
+                tracing::debug!(service, reason, attempt, "will try again");
+                clock.sleep(policy.pause(attempt, dice)).await;
+                attempt += 1;
+            }
+            answer => return answer,
+        }
+    }
+}
+
+/// Asks until there is an answer or the deadline has passed, and once more at the deadline.
+///
+/// Questions are asked on the beat: at whole multiples of `every`. So all who wait in one
+/// process ask at the same moment, and can be answered by one call (see [`crate::together`]).
+pub async fn wait_until<T, E, F>(
+    clock: &dyn Clock,
+    deadline: Timestamp,
+    every: Duration,
+    mut ask: impl FnMut() -> F,
+) -> Result<Option<T>, E>
+where
+    F: Future<Output = Result<Option<T>, E>>,
+{
+    loop {
+        let asked_at = clock.now();
+        if let Some(answer) = ask().await? {
+            return Ok(Some(answer));
+        }
+        if asked_at >= deadline {
+            return Ok(None);
+        }
+        let now = clock.now();
+        let until_deadline = deadline.since(now);
+        clock.sleep(until_next_beat(now, every).min(until_deadline)).await;
+    }
+}
+
+fn until_next_beat(now: Timestamp, every: Duration) -> Duration {
+    let every = u64::try_from(every.as_millis()).unwrap_or(u64::MAX).max(1);
+    Duration::from_millis(every - now.millis() % every)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::{FixedDice, VirtualClock};
+    use std::cell::Cell;
+
+    fn unavailable(n: u32) -> PortError {
+        PortError::Unavailable { service: "store", reason: format!("failure {n}") }
+    }
+
+    #[tokio::test]
+    async fn retry_is_bounded_and_gives_the_last_error() {
+        let clock = VirtualClock::new();
+        let started = clock.now();
+        let answer: PortResult<()> =
+            retry(&clock, &FixedDice(1000), Retry::SHORT, |n| async move { Err(unavailable(n)) })
+                .await;
+        assert_eq!(answer, Err(unavailable(3)));
+        assert_eq!(clock.now().since(started), Duration::from_millis(50 + 100 + 200));
+    }
+
+    #[tokio::test]
+    async fn what_will_not_pass_is_not_repeated() {
+        let calls = Cell::new(0);
+        let gone = || PortError::NotSetUp { what: "table".into() };
+        let answer: PortResult<()> =
+            retry(&VirtualClock::new(), &FixedDice(0), Retry::SHORT, |_| {
+                calls.set(calls.get() + 1);
+                async { Err(gone()) }
+            })
+            .await;
+        assert_eq!((answer, calls.get()), (Err(gone()), 1));
+    }
+
+    #[test]
+    fn pauses_are_jittered_within_their_half() {
+        let pause = |n, roll| Retry::SHORT.pause(n, &FixedDice(roll)).as_millis();
+        assert_eq!((pause(0, 0), pause(0, 1000)), (25, 50));
+        assert_eq!((pause(10, 0), pause(10, 1000)), (500, 1000), "never beyond the longest");
+    }
+
+    #[tokio::test]
+    async fn waiting_asks_on_the_beat_and_once_more_at_the_deadline() {
+        let clock = VirtualClock::new();
+        clock.advance(Duration::from_millis(30));
+        let start = clock.now();
+        let mut asked = Vec::new();
+        let answer: Result<Option<()>, ()> = wait_until(
+            &clock,
+            start + Duration::from_millis(250),
+            Duration::from_millis(100),
+            || {
+                asked.push(clock.now().since(start).as_millis());
+                async { Ok(None) }
+            },
+        )
+        .await;
+        assert_eq!(answer, Ok(None));
+        assert_eq!(asked, [0, 70, 170, 250]);
+    }
+}
