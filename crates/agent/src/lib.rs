@@ -1,1 +1,86 @@
+//! The agent: one small program on each machine of the pool.
+//!
+//! It reads what the control plane writes about its machine, drives the runner accordingly, and
+//! says what came of it. Beside that it beats, and watches the deadline that ends the machine
+//! when nobody else does.
 
+mod cycle;
+mod deadline;
+mod memory;
+mod voice;
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures_util::future::{Either, join, select};
+use ondeck_core::ids::InstanceId;
+use ondeck_core::ports::{AgentStore, Clock, Dice, Host, Runner};
+use ondeck_core::signal::Signal;
+
+use crate::memory::Memory;
+
+/// One agent and what it works with.
+pub struct Agent {
+    /// The machine it lives on.
+    pub id: InstanceId,
+    /// What it reads and says.
+    pub store: Arc<dyn AgentStore>,
+    /// The runner it drives.
+    pub runner: Arc<dyn Runner>,
+    /// The machine itself.
+    pub host: Arc<dyn Host>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Chance.
+    pub dice: Arc<dyn Dice>,
+}
+
+impl Agent {
+    /// Lives until its machine must end, ends it, and gives the reason.
+    pub async fn live(&self) -> String {
+        let memory = Memory::new(self.clock.now());
+        let work = join(self.work(&memory), self.heed_interruption(&memory));
+        let why = match select(pin!(self.watch(&memory)), pin!(work)).await {
+            Either::Left((why, _)) => why,
+            Either::Right((never, _)) => match never.0 {},
+        };
+        tracing::warn!(instance = %self.id, "ending this machine: {why}");
+        self.host.end(&why).await;
+        why
+    }
+
+    /// Beats, and keeps an eye on the threshold, whatever the cycle is busy with. Returns when
+    /// the machine must end.
+    async fn watch(&self, memory: &Memory) -> String {
+        loop {
+            if let Err(error) = self.store.beat(&self.id, self.clock.now()).await {
+                tracing::warn!("heartbeat not sent: {error}");
+            }
+            // A failure leaves what was known last, and its deadline goes on counting.
+            drop(self.look(memory).await);
+            let times = memory.times();
+            let now = self.clock.now();
+            let end_at = deadline::end_at(&memory.standing(), &times);
+            if let Some(why) = deadline::why_end(&memory.standing(), &times, now) {
+                return why;
+            }
+            self.clock.sleep(times.heartbeat_period.min(end_at.since(now))).await;
+        }
+    }
+
+    /// A machine that is about to be taken away takes no new run, and says so while it can.
+    async fn heed_interruption(&self, memory: &Memory) {
+        let notice = self.host.interruption().await;
+        tracing::warn!("{notice}");
+        memory.interrupt(&notice);
+        if memory.serving().is_none() {
+            self.say(Signal::PrepareFailed, None, &notice).await;
+        }
+    }
+}
+
+impl std::fmt::Debug for Agent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Agent({})", self.id)
+    }
+}

@@ -5,15 +5,21 @@
 //! clock. Read `provision` first: it is the story that everything else serves.
 
 pub mod failure;
+pub mod handshake;
 pub mod ids;
 pub mod intent;
 pub mod lifecycle;
 pub mod plane;
 pub mod ports;
+pub mod provision;
 pub mod record;
+pub mod refresh;
+pub mod release;
 pub mod requirements;
 pub mod settings;
 pub mod signal;
+mod signs;
+pub mod stop;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;
 pub mod ticket;

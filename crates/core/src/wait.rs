@@ -25,6 +25,13 @@ impl Retry {
         longest_pause: Duration::from_secs(1),
     };
 
+    /// For an agent, which has nobody to give its error to.
+    pub const PATIENT: Retry = Retry {
+        attempts: u32::MAX,
+        first_pause: Duration::from_millis(200),
+        longest_pause: Duration::from_secs(5),
+    };
+
     /// The pause after failed attempt `n`, counted from 0: doubled each time, and anywhere
     /// between half of that and all of it, so that many who failed together do not return
     /// together.

@@ -1,0 +1,76 @@
+//! What the agent remembers between one look at the store and the next.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ondeck_core::ids::RunId;
+use ondeck_core::record::Record;
+use ondeck_core::settings::Settings;
+use ondeck_core::time::Timestamp;
+use ondeck_core::times::Times;
+
+use crate::deadline::Standing;
+
+/// Shared by the cycle and the watch, which run side by side.
+#[derive(Debug)]
+pub(crate) struct Memory(Mutex<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    standing: Standing,
+    settings: Settings,
+    serving: Option<RunId>,
+    interruption: Option<String>,
+}
+
+impl Memory {
+    pub(crate) fn new(born: Timestamp) -> Memory {
+        Memory(Mutex::new(Inner {
+            standing: Standing::Unrecorded { since: born },
+            settings: Settings::default(),
+            serving: None,
+            interruption: None,
+        }))
+    }
+
+    /// Takes note of what the store said about this machine.
+    pub(crate) fn saw(&self, record: Option<&Record>, now: Timestamp) {
+        let mut inner = self.inner();
+        inner.standing = inner.standing.after_seeing(record, now);
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        self.inner().standing
+    }
+
+    pub(crate) fn learn(&self, settings: Settings) {
+        self.inner().settings = settings;
+    }
+
+    pub(crate) fn times(&self) -> Times {
+        self.inner().settings.times.clone()
+    }
+
+    pub(crate) fn script(&self) -> String {
+        self.inner().settings.pre_runner_script.clone()
+    }
+
+    pub(crate) fn serve(&self, run: Option<&RunId>) {
+        self.inner().serving = run.cloned();
+    }
+
+    pub(crate) fn serving(&self) -> Option<RunId> {
+        self.inner().serving.clone()
+    }
+
+    pub(crate) fn interrupt(&self, notice: &str) {
+        self.inner().interruption = Some(notice.to_owned());
+    }
+
+    pub(crate) fn interruption(&self) -> Option<String> {
+        self.inner().interruption.clone()
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

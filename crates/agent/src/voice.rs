@@ -1,0 +1,51 @@
+//! How the agent speaks and listens. Store faults never stop it: it tries again, and says so.
+
+use ondeck_core::ids::RunId;
+use ondeck_core::ports::PortResult;
+use ondeck_core::record::Record;
+use ondeck_core::settings::Settings;
+use ondeck_core::signal::{Report, Signal};
+use ondeck_core::wait::{Retry, retry};
+
+use crate::Agent;
+use crate::memory::Memory;
+
+impl Agent {
+    /// Says something, until it is heard.
+    pub(crate) async fn say(&self, signal: Signal, run: Option<&RunId>, detail: &str) {
+        let detail = detail.to_owned();
+        let report = Report { signal, run: run.cloned(), detail, at: self.clock.now() };
+        let heard = retry(&*self.clock, &*self.dice, Retry::PATIENT, |attempt| {
+            if attempt > 0 {
+                tracing::warn!(%signal, attempt, "not heard yet");
+            }
+            self.store.report(&self.id, &report)
+        })
+        .await;
+        let run = run.map_or("", RunId::as_str);
+        match heard {
+            Ok(()) => tracing::info!(run, detail = report.detail, "{signal}"),
+            Err(error) => tracing::error!(run, "{signal} cannot be said: {error}"),
+        }
+    }
+
+    /// Looks once at what the control plane has written.
+    pub(crate) async fn look(&self, memory: &Memory) -> PortResult<Option<Record>> {
+        let record = self.store.record(&self.id).await.inspect_err(|error| {
+            tracing::warn!("own record not read: {error}");
+        })?;
+        memory.saw(record.as_ref(), self.clock.now());
+        Ok(record)
+    }
+
+    /// Learns the operator's choices, or keeps those it has.
+    pub(crate) async fn learn(&self, memory: &Memory) {
+        match self.store.settings().await {
+            Ok(map) => match Settings::from_map(&map) {
+                Ok(settings) => memory.learn(settings),
+                Err(error) => tracing::warn!("settings not understood: {error}"),
+            },
+            Err(error) => tracing::warn!("settings not read: {error}"),
+        }
+    }
+}

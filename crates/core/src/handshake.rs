@@ -1,0 +1,108 @@
+//! The way back into the pool: an idle instance is announced only after its agent has said that
+//! the runner is gone and the machine clean. Release and rollback take the same way.
+
+use std::time::Duration;
+
+use crate::ids::{InstanceId, RunId};
+use crate::lifecycle::{Idle, Instance};
+use crate::plane::{NotCommitted, Plane};
+use crate::ports::PortResult;
+use crate::signal::{Report, Signal, Signs};
+use crate::signs::{Lookout, Seen};
+use crate::ticket::Ticket;
+use crate::time::Timestamp;
+use crate::times::Times;
+use crate::together::Together;
+
+/// What became of an instance on its way back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Returned {
+    /// It waits in the pool.
+    Pooled,
+    /// It did not answer, or said that it failed; it will never be handed out again.
+    Expired(String),
+    /// It answered, but its idle time is up already: it was ended.
+    Ended,
+}
+
+/// Takes instances back, several at once.
+#[derive(Debug)]
+pub(crate) struct Handshake<'a> {
+    plane: &'a Plane,
+    times: &'a Times,
+    lookout: Lookout<'a>,
+    tickets: Together<Ticket, ()>,
+}
+
+impl<'a> Handshake<'a> {
+    pub(crate) fn new(plane: &'a Plane, times: &'a Times) -> Handshake<'a> {
+        let lookout = Lookout::new(plane, times.signs_poll);
+        Handshake { plane, times, lookout, tickets: Together::default() }
+    }
+
+    /// Waits until the agent of `idle`, which has just left `run`, says that it is free; then
+    /// announces it.
+    pub(crate) async fn take_back(
+        &self,
+        idle: &Instance<Idle>,
+        run: &RunId,
+    ) -> PortResult<Returned> {
+        let deadline = self.plane.now() + self.times.release_timeout;
+        let judge = |signs: &Signs, _: Timestamp| deregistered(signs.report.as_ref()?, run);
+        let why = match self.lookout.wait(idle.id(), deadline, judge).await? {
+            Seen::Judged(Ok(())) => return self.pool(idle).await,
+            Seen::Judged(Err(why)) => why,
+            Seen::TimedOut(signs) => no_answer(self.times.release_timeout, &signs),
+        };
+        match self.plane.commit(idle.expire(self.plane.now()).because(&*why)).await {
+            Ok(_) => Ok(Returned::Expired(why)),
+            Err(NotCommitted::Refused(refused)) => Ok(Returned::Expired(refused.to_string())),
+            Err(NotCommitted::Unreachable(error)) => Err(error),
+        }
+    }
+
+    async fn pool(&self, idle: &Instance<Idle>) -> PortResult<Returned> {
+        let ticket = idle.ticket();
+        if ticket.threshold <= self.plane.now() {
+            self.plane.retire(idle, "its idle time is up").await?;
+            return Ok(Returned::Ended);
+        }
+        let announce = |tickets: Vec<Ticket>| async move {
+            announce(self.plane, &tickets).await?;
+            Ok(vec![(); tickets.len()])
+        };
+        self.tickets.ask(ticket, announce).await?;
+        Ok(Returned::Pooled)
+    }
+}
+
+/// Sends tickets, then notes on the records that they were sent. In this order, because a
+/// ticket too many is harmless and a missing one is a machine that nobody finds.
+pub(crate) async fn announce(plane: &Plane, tickets: &[Ticket]) -> PortResult<()> {
+    if tickets.is_empty() {
+        return Ok(());
+    }
+    plane.retried(|| plane.pool.send(tickets, Duration::ZERO)).await?;
+    let ids: Vec<InstanceId> = tickets.iter().map(|ticket| ticket.instance_id.clone()).collect();
+    tracing::info!(count = ids.len(), "in the pool: {}", crate::plane::listed(&ids));
+    let now = plane.now();
+    if let Err(error) = plane.retried(|| plane.store.mark_ticketed(tickets, now)).await {
+        tracing::warn!("tickets sent but not noted, refresh will send them again: {error}");
+    }
+    Ok(())
+}
+
+/// What a report says about having left `run`, if it says anything about it.
+fn deregistered(report: &Report, run: &RunId) -> Option<Result<(), String>> {
+    if report.says(Signal::Deregistered, run) {
+        return Some(Ok(()));
+    }
+    match report.signal {
+        Signal::PrepareFailed | Signal::DeregisterFailed => report.failure_for(run).map(Err),
+        _ => None,
+    }
+}
+
+fn no_answer(waited: Duration, signs: &Signs) -> String {
+    format!("no answer within {} s: {signs}", waited.as_secs_f64())
+}

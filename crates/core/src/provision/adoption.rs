@@ -1,0 +1,45 @@
+//! Adoption: what the run already has counts. This makes provision idempotent: a second attempt
+//! of the same run is given what the first one got.
+
+use super::Attempt;
+use crate::failure::Failure;
+use crate::ids::InstanceId;
+use crate::lifecycle::{Instance, Running};
+use crate::plane::readable;
+use crate::signal::{Pulse, Signal, Signs};
+
+/// Counts the machines that work for the run, fit the request, beat and are registered.
+///
+/// Machines that are still `created` or `claimed` for the run are left alone: another provision
+/// of the same run may be at work on them, and if it was killed, their thresholds and the run's
+/// release end them.
+pub(super) async fn adopt(attempt: &Attempt<'_>) -> Result<(), Failure> {
+    let plane = attempt.plane;
+    let listing = plane.retried(|| plane.store.of_run(&attempt.request.run)).await?;
+    let now = plane.now();
+    let candidates: Vec<Instance<Running>> = readable(listing)
+        .iter()
+        .filter(|record| !record.is_expired(now))
+        .filter(|record| attempt.requirements.mismatch(&record.spec).is_none())
+        .filter_map(Instance::believe)
+        .collect();
+    if candidates.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<InstanceId> = candidates.iter().map(|c| c.id().clone()).collect();
+    let signs = plane.retried(|| plane.store.signs(&ids)).await?;
+    for (instance, signs) in candidates.into_iter().zip(signs) {
+        if attempt.missing() > 0 && is_at_work(attempt, &signs) {
+            tracing::info!(instance = %instance.id(), "adopted");
+            attempt.holdings.adopt(instance, plane.now());
+        }
+    }
+    Ok(())
+}
+
+fn is_at_work(attempt: &Attempt<'_>, signs: &Signs) -> bool {
+    let pulse = signs.pulse(attempt.plane.now(), attempt.times.healthy_within());
+    let registered =
+        |report: &crate::signal::Report| report.says(Signal::Registered, &attempt.request.run);
+    pulse == Pulse::Healthy && signs.report.as_ref().is_some_and(registered)
+}

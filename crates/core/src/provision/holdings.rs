@@ -1,0 +1,119 @@
+//! What an attempt holds, kept where every ending can see it: success, rollback and dump each
+//! need to know, also when the flow was dropped in the middle.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::outcome::{Phase, Source, Stopwatch};
+use crate::ids::{InstanceId, IntentId};
+use crate::intent::Intent;
+use crate::lifecycle::{Claimed, Created, Instance, Running};
+use crate::time::Timestamp;
+
+#[derive(Debug)]
+pub(super) struct Holdings(Mutex<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    adopted: Vec<Held<Running>>,
+    claimed: Vec<Held<Claimed>>,
+    created: Vec<Held<Created>>,
+    /// Every instance that a write of ours may have reached, whether or not we know the answer.
+    touched: BTreeSet<InstanceId>,
+    intents: Vec<Intent>,
+    stopwatch: Stopwatch,
+}
+
+/// An instance that is ours, and since when it is ready.
+#[derive(Debug, Clone)]
+pub(super) struct Held<S> {
+    pub(super) instance: Instance<S>,
+    pub(super) ready_at: Option<Timestamp>,
+    pub(super) source: Source,
+}
+
+impl Holdings {
+    pub(super) fn new(now: Timestamp) -> Holdings {
+        Holdings(Mutex::new(Inner {
+            adopted: Vec::new(),
+            claimed: Vec::new(),
+            created: Vec::new(),
+            touched: BTreeSet::new(),
+            intents: Vec::new(),
+            stopwatch: Stopwatch::new(now),
+        }))
+    }
+
+    pub(super) fn enter(&self, phase: Phase, now: Timestamp) {
+        self.inner().stopwatch.enter(phase, now);
+    }
+
+    pub(super) fn stopwatch(&self) -> Stopwatch {
+        self.inner().stopwatch.clone()
+    }
+
+    /// To be called before the write, since its answer may never come.
+    pub(super) fn about_to_touch(&self, id: &InstanceId) {
+        self.inner().touched.insert(id.clone());
+    }
+
+    pub(super) fn about_to_launch(&self, intent: &Intent) {
+        self.inner().intents.push(intent.clone());
+    }
+
+    pub(super) fn adopt(&self, instance: Instance<Running>, now: Timestamp) {
+        let held = Held { instance, ready_at: Some(now), source: Source::Adopted };
+        self.inner().adopted.push(held);
+    }
+
+    pub(super) fn claim(&self, instance: Instance<Claimed>, now: Timestamp) {
+        let held = Held { instance, ready_at: Some(now), source: Source::Warm };
+        self.inner().claimed.push(held);
+    }
+
+    pub(super) fn create(&self, instance: Instance<Created>) {
+        let held = Held { instance, ready_at: None, source: Source::Cold };
+        self.inner().created.push(held);
+    }
+
+    pub(super) fn validated(&self, id: &InstanceId, now: Timestamp) {
+        let mut inner = self.inner();
+        for held in inner.created.iter_mut().filter(|held| held.instance.id() == id) {
+            held.ready_at = Some(now);
+        }
+    }
+
+    /// Adopted and claimed: those that no launch is needed for.
+    pub(super) fn ready_count(&self) -> usize {
+        let inner = self.inner();
+        inner.adopted.len() + inner.claimed.len()
+    }
+
+    pub(super) fn adopted(&self) -> Vec<Held<Running>> {
+        self.inner().adopted.clone()
+    }
+
+    pub(super) fn claimed(&self) -> Vec<Held<Claimed>> {
+        self.inner().claimed.clone()
+    }
+
+    pub(super) fn created(&self) -> Vec<Held<Created>> {
+        self.inner().created.clone()
+    }
+
+    pub(super) fn touched(&self) -> BTreeSet<InstanceId> {
+        self.inner().touched.clone()
+    }
+
+    pub(super) fn intents(&self) -> Vec<Intent> {
+        self.inner().intents.clone()
+    }
+
+    pub(super) fn intent_ids(&self) -> BTreeSet<IntentId> {
+        self.inner().intents.iter().map(|intent| intent.id.clone()).collect()
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

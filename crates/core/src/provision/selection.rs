@@ -1,0 +1,25 @@
+//! Selection: serving the run from the pool.
+//!
+//! One pickup manager takes tickets and filters them; as many claim workers as machines are
+//! wanted take turns at it, all at once.
+
+mod checks;
+mod claim;
+mod pickup;
+
+use futures_util::future::join_all;
+
+use self::pickup::Pickup;
+use super::Attempt;
+use crate::failure::Failure;
+use crate::signs::Lookout;
+
+/// Claims up to `wanted` idle machines. Fewer is no failure: creation makes up for it.
+pub(super) async fn select(attempt: &Attempt<'_>, wanted: u32) -> Result<(), Failure> {
+    let pickup = Pickup::new(attempt, wanted);
+    let lookout = Lookout::new(attempt.plane, attempt.times.signs_poll);
+    let workers = (0..wanted).map(|_| claim::worker(attempt, &pickup, &lookout));
+    let results = join_all(workers).await;
+    pickup.close().await;
+    results.into_iter().collect()
+}

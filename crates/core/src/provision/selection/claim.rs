@@ -1,0 +1,60 @@
+//! A claim worker: takes a candidate, claims it, checks it, and starts over where either fails.
+
+use super::checks;
+use super::pickup::{Candidate, Pickup};
+use crate::failure::Failure;
+use crate::lifecycle::{Claimed, Instance};
+use crate::plane::NotCommitted;
+use crate::provision::Attempt;
+use crate::signs::Lookout;
+
+/// Works until one machine is claimed and checked, or the pool has none for this run.
+pub(super) async fn worker(
+    attempt: &Attempt<'_>,
+    pickup: &Pickup<'_>,
+    lookout: &Lookout<'_>,
+) -> Result<(), Failure> {
+    while let Some(candidate) = pickup.next().await? {
+        if let Some(claimed) = claim(attempt, pickup, &candidate).await? {
+            match checks::pass(attempt, lookout, &claimed).await? {
+                Ok(()) => {
+                    attempt.holdings.claim(claimed, attempt.plane.now());
+                    return Ok(());
+                }
+                Err(why) => discard(attempt, &claimed, &why).await?,
+            }
+        }
+        pickup.ask_again().await;
+    }
+    Ok(())
+}
+
+/// The atomic claim. Either way the ticket is done with: the instance is ours, or the refusal
+/// has shown that it is gone, past its time, or somebody else's.
+async fn claim(
+    attempt: &Attempt<'_>,
+    pickup: &Pickup<'_>,
+    candidate: &Candidate,
+) -> Result<Option<Instance<Claimed>>, Failure> {
+    let plane = attempt.plane;
+    attempt.holdings.about_to_touch(candidate.idle.id());
+    let change =
+        candidate.idle.claim(&attempt.request.run, plane.now(), attempt.times.claim_timeout);
+    let claimed = match plane.commit(change).await {
+        Ok(claimed) => Some(claimed),
+        Err(NotCommitted::Refused(_)) => None,
+        Err(NotCommitted::Unreachable(error)) => return Err(error.into()),
+    };
+    pickup.delete(candidate).await;
+    Ok(claimed)
+}
+
+/// A machine that fails its checks is ended: whatever ails it, the next run would meet it too.
+async fn discard(
+    attempt: &Attempt<'_>,
+    claimed: &Instance<Claimed>,
+    why: &str,
+) -> Result<(), Failure> {
+    tracing::warn!(instance = %claimed.id(), "discarded: {why}");
+    Ok(attempt.plane.retire(claimed, why).await?)
+}

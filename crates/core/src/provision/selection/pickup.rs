@@ -1,0 +1,233 @@
+//! The pickup manager: takes tickets from the queue, filters them, and hands them to claim
+//! workers.
+//!
+//! A ticket is never in a place where a crash loses it: it stays in the queue, hidden from
+//! others, while we look at it, and is deleted only when its instance is claimed, gone, or known
+//! to be somebody else's.
+//!
+//! Unsuitable tickets stay hidden until the pass is over, and are then put back together. So a
+//! pass meets each ticket once, and an empty answer at its end proves that the pool holds
+//! nothing for this run: N tickets cost N/10 receives. Others are not fooled by what we hide,
+//! because an empty queue of which somebody holds tickets is asked again for a while.
+
+use std::collections::BTreeMap;
+
+use futures_util::lock::Mutex;
+
+use crate::failure::Failure;
+use crate::ids::{InstanceId, ResourceClass};
+use crate::lifecycle::{Idle, Instance};
+use crate::plane::Plane;
+use crate::ports::{Held, PortResult, Receipt};
+use crate::requirements::Requirements;
+use crate::ticket::Ticket;
+use crate::times::Times;
+use crate::together::Together;
+use crate::wait::wait_until;
+
+use super::Attempt;
+
+/// The most messages that a queue gives at once.
+const BATCH: usize = 10;
+
+/// After meeting the same instance this often, the pool counts as exhausted for this run,
+/// whatever the queue says. Passes alone would do; this bounds them when claims keep failing.
+const ENCOUNTERS: u32 = 5;
+
+/// An instance that may be idle, and the ticket that says so.
+#[derive(Debug)]
+pub(super) struct Candidate {
+    pub(super) idle: Instance<Idle>,
+    receipt: Receipt,
+}
+
+pub(super) struct Pickup<'a> {
+    plane: &'a Plane,
+    requirements: &'a Requirements,
+    times: &'a Times,
+    inner: Mutex<Inner>,
+    deletes: Together<Receipt, ()>,
+}
+
+struct Inner {
+    /// Workers without a candidate.
+    unserved: usize,
+    suitable: Vec<Candidate>,
+    /// Tickets that others may want; hidden until the pass is over.
+    set_aside: Vec<Receipt>,
+    /// Tickets that workers have, and have not deleted yet.
+    in_hand: usize,
+    encounters: BTreeMap<InstanceId, u32>,
+    exhausted: bool,
+}
+
+impl Inner {
+    /// How many tickets of the queue are hidden because of us.
+    fn hidden(&self) -> usize {
+        self.suitable.len() + self.set_aside.len() + self.in_hand
+    }
+
+    fn set_aside_the_rest(&mut self) {
+        self.set_aside.extend(self.suitable.drain(..).map(|candidate| candidate.receipt));
+    }
+
+    fn has_come_round_too_often(&self) -> bool {
+        self.encounters.values().any(|count| *count >= ENCOUNTERS)
+    }
+}
+
+impl<'a> Pickup<'a> {
+    pub(super) fn new(attempt: &'a Attempt<'_>, wanted: u32) -> Pickup<'a> {
+        Pickup {
+            plane: attempt.plane,
+            requirements: &attempt.requirements,
+            times: &attempt.times,
+            inner: Mutex::new(Inner {
+                unserved: wanted as usize,
+                suitable: Vec::new(),
+                set_aside: Vec::new(),
+                in_hand: 0,
+                encounters: BTreeMap::new(),
+                exhausted: false,
+            }),
+            deletes: Together::default(),
+        }
+    }
+
+    /// The next candidate, or `None` when the pool is exhausted for this run.
+    pub(super) async fn next(&self) -> Result<Option<Candidate>, Failure> {
+        let mut inner = self.inner.lock().await;
+        while inner.suitable.is_empty() && !inner.exhausted {
+            self.take_more(&mut inner).await?;
+        }
+        let candidate = inner.suitable.pop();
+        if candidate.is_some() {
+            inner.unserved = inner.unserved.saturating_sub(1);
+            inner.in_hand += 1;
+        }
+        if inner.unserved == 0 {
+            inner.set_aside_the_rest();
+        }
+        if inner.unserved == 0 || inner.exhausted {
+            self.end_pass(&mut inner).await;
+        }
+        Ok(candidate)
+    }
+
+    /// A worker that was served needs another candidate after all: a new pass may find one.
+    pub(super) async fn ask_again(&self) {
+        let mut inner = self.inner.lock().await;
+        inner.unserved += 1;
+        inner.exhausted = inner.has_come_round_too_often();
+    }
+
+    /// The ticket has served its purpose: its instance is claimed, gone, or somebody else's.
+    pub(super) async fn delete(&self, candidate: &Candidate) {
+        self.inner.lock().await.in_hand -= 1;
+        let class = &self.requirements.class;
+        let delete = |receipts: Vec<Receipt>| async move {
+            self.plane.retried(|| self.plane.pool.delete(class, &receipts)).await?;
+            Ok(vec![(); receipts.len()])
+        };
+        if let Err(error) = self.deletes.ask(candidate.receipt.clone(), delete).await {
+            // It will come round again, and whoever takes it finds the claim refused.
+            tracing::warn!(instance = %candidate.idle.id(), "ticket not deleted: {error}");
+        }
+    }
+
+    /// Gives back whatever is still held.
+    pub(super) async fn close(&self) {
+        let mut inner = self.inner.lock().await;
+        inner.set_aside_the_rest();
+        self.end_pass(&mut inner).await;
+    }
+
+    async fn take_more(&self, inner: &mut Inner) -> Result<(), Failure> {
+        // Without unsuitable ones around, take no more than can be used at once.
+        let max = if inner.set_aside.is_empty() { inner.unserved.clamp(1, BATCH) } else { BATCH };
+        let messages = self.receive(max, inner.hidden()).await?;
+        if messages.is_empty() {
+            inner.exhausted = true;
+            return Ok(());
+        }
+        let mut dropped = Vec::new();
+        for message in messages {
+            self.sort(inner, message, &mut dropped);
+        }
+        if !dropped.is_empty() {
+            let class = &self.requirements.class;
+            self.plane.retried(|| self.plane.pool.delete(class, &dropped)).await?;
+        }
+        Ok(())
+    }
+
+    /// Messages, or none if the queue is really empty. While others hold tickets that may come
+    /// back, an empty answer is asked again, for as long as patience lasts.
+    async fn receive(&self, max: usize, hidden_by_us: usize) -> PortResult<Vec<Held>> {
+        let (plane, class) = (self.plane, &self.requirements.class);
+        let deadline = plane.now() + self.times.pickup_patience;
+        let ask = || async {
+            let messages = self.receive_once(class, max).await?;
+            if !messages.is_empty() || !self.others_hold(class, hidden_by_us).await? {
+                return Ok(Some(messages));
+            }
+            Ok(None)
+        };
+        let answer = wait_until(&*plane.clock, deadline, self.times.signs_poll, ask).await?;
+        Ok(answer.unwrap_or_default())
+    }
+
+    async fn receive_once(&self, class: &ResourceClass, max: usize) -> PortResult<Vec<Held>> {
+        let hold = self.times.ticket_hold;
+        self.plane.retried(|| self.plane.pool.receive(class, max, hold)).await
+    }
+
+    /// Whether there are tickets that a receive may yet bring: some that it missed, or some that
+    /// others hide.
+    async fn others_hold(&self, class: &ResourceClass, hidden_by_us: usize) -> PortResult<bool> {
+        let depth = self.plane.retried(|| self.plane.pool.depth(class)).await?;
+        Ok(depth.visible > 0 || depth.held > hidden_by_us)
+    }
+
+    fn sort(&self, inner: &mut Inner, message: Held, dropped: &mut Vec<Receipt>) {
+        let ticket = match Ticket::from_json(&message.body) {
+            Ok(ticket) => ticket,
+            Err(error) => {
+                tracing::warn!("{error}; dropped");
+                dropped.push(message.receipt);
+                return;
+            }
+        };
+        let id = &ticket.instance_id;
+        if ticket.threshold <= self.plane.now() {
+            tracing::info!(instance = %id, "its ticket has expired; dropped");
+            dropped.push(message.receipt);
+            return;
+        }
+        *inner.encounters.entry(id.clone()).or_default() += 1;
+        inner.exhausted = inner.has_come_round_too_often();
+        match self.requirements.mismatch(&ticket.spec) {
+            None => inner
+                .suitable
+                .push(Candidate { idle: Instance::announced(&ticket), receipt: message.receipt }),
+            Some(mismatch) => {
+                tracing::debug!(instance = %id, "not suitable: {mismatch}");
+                inner.set_aside.push(message.receipt);
+            }
+        }
+    }
+
+    /// Puts back what this run has no use for, so that others find it at once.
+    async fn end_pass(&self, inner: &mut Inner) {
+        let receipts = std::mem::take(&mut inner.set_aside);
+        if receipts.is_empty() {
+            return;
+        }
+        let class = &self.requirements.class;
+        if let Err(error) = self.plane.retried(|| self.plane.pool.put_back(class, &receipts)).await
+        {
+            // They come back by themselves when the time of hiding is over.
+            tracing::warn!("tickets not put back: {error}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Idle records that were never announced: their release died between letting go and sending
+//! the ticket. Those whose agent says that it is free are announced now. The others are given
+//! as long as a release would wait, and are then expired.
+
+use super::Outcome;
+use crate::failure::Failure;
+use crate::handshake::announce;
+use crate::ids::InstanceId;
+use crate::lifecycle::{Idle, Instance};
+use crate::plane::{NotCommitted, Plane, readable};
+use crate::ports::Scope;
+use crate::record::Record;
+use crate::settings::Settings;
+use crate::signal::Signal;
+use crate::ticket::Ticket;
+
+pub(super) async fn reticket(
+    plane: &Plane,
+    settings: &Settings,
+    outcome: &mut Outcome,
+) -> Result<(), Failure> {
+    let now = plane.now();
+    let live = readable(plane.retried(|| plane.store.list(Scope::Live)).await?);
+    let unannounced: Vec<(&Record, Instance<Idle>)> = live
+        .iter()
+        .filter(|record| record.ticketed_at.is_none() && !record.is_expired(now))
+        .filter_map(|record| Some((record, Instance::<Idle>::believe(record)?)))
+        .collect();
+    if unannounced.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<InstanceId> = unannounced.iter().map(|(_, idle)| idle.id().clone()).collect();
+    let signs = plane.retried(|| plane.store.signs(&ids)).await?;
+    let mut tickets: Vec<Ticket> = Vec::new();
+    for ((record, idle), signs) in unannounced.iter().zip(signs) {
+        let signal = signs.report.map(|report| report.signal);
+        let overdue = record.updated_at + settings.times.release_timeout <= now;
+        match signal {
+            Some(Signal::Deregistered) => tickets.push(idle.ticket()),
+            Some(Signal::DeregisterFailed | Signal::PrepareFailed) => {
+                expire(plane, idle, outcome).await?;
+            }
+            _ if overdue => expire(plane, idle, outcome).await?,
+            _ => {}
+        }
+    }
+    announce(plane, &tickets).await?;
+    outcome.ticketed = tickets.into_iter().map(|ticket| ticket.instance_id).collect();
+    Ok(())
+}
+
+async fn expire(
+    plane: &Plane,
+    idle: &Instance<Idle>,
+    outcome: &mut Outcome,
+) -> Result<(), Failure> {
+    let change = idle.expire(plane.now()).because("it never said that it was free");
+    match plane.commit(change).await {
+        Ok(_) => outcome.silent.push(idle.id().clone()),
+        Err(NotCommitted::Refused(_)) => {}
+        Err(NotCommitted::Unreachable(error)) => return Err(error.into()),
+    }
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! Release: gives a run's machines back to the pool, by a handshake with each agent.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use crate::failure::{Failure, Kind};
+use crate::handshake::{Handshake, Returned};
+use crate::ids::{InstanceId, RunId};
+use crate::lifecycle::{Instance, Live, Running};
+use crate::plane::{NotCommitted, Plane, readable};
+use crate::ports::PortResult;
+use crate::provision::TimeOverrides;
+use crate::record::{Record, State};
+use crate::times::Times;
+
+/// What came of a release.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// The run.
+    pub run: RunId,
+    /// Each machine that the run had.
+    pub instances: Vec<(InstanceId, Fate)>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// What became of one machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fate {
+    /// It waits in the pool.
+    Pooled,
+    /// It was ended, because no idle time is allowed or left.
+    Ended,
+    /// It did not answer, failed, or had outlived its threshold.
+    Expired(String),
+    /// A provision that did not finish had left it; it is expired.
+    Leftover(State),
+}
+
+impl Outcome {
+    /// The failure to report, if machines were lost.
+    pub fn failure(&self) -> Option<Failure> {
+        let lost = self.instances.iter().filter(|(_, fate)| matches!(fate, Fate::Expired(_)));
+        let ids: Vec<&str> = lost.map(|(id, _)| id.as_str()).collect();
+        if ids.is_empty() {
+            return None;
+        }
+        let message =
+            format!("{} machines did not come back and were expired: {}", ids.len(), ids.join(" "));
+        Some(
+            Failure::new(Kind::PartlyReleased, message)
+                .hint("they end themselves; the next refresh ends them sooner"),
+        )
+    }
+}
+
+/// Releases whatever the run has.
+pub async fn release(
+    plane: &Plane,
+    run: &RunId,
+    times: &TimeOverrides,
+) -> Result<Outcome, Failure> {
+    let started = plane.now();
+    let times = times.over(plane.settings().await?.times);
+    let listing = plane.retried(|| plane.store.of_run(run)).await?;
+    let records = readable(listing);
+    plane.progress.stage(&format!("waiting for {} machines to deregister", records.len()));
+    let handshake = Handshake::new(plane, &times);
+    let releases = records.iter().map(|record| let_go(plane, &times, &handshake, record, run));
+    let fates = join_all(releases).await.into_iter().collect::<PortResult<Vec<Fate>>>()?;
+    let instances = records.into_iter().map(|record| record.id).zip(fates).collect();
+    Ok(Outcome { run: run.clone(), instances, took: plane.now().since(started) })
+}
+
+async fn let_go(
+    plane: &Plane,
+    times: &Times,
+    handshake: &Handshake<'_>,
+    record: &Record,
+    run: &RunId,
+) -> PortResult<Fate> {
+    let Some(running) = Instance::<Running>::believe(record) else {
+        return expire_leftover(plane, record).await;
+    };
+    let idle = match plane.commit(running.release(plane.now(), times.idle_time)).await {
+        Ok(idle) => idle,
+        Err(NotCommitted::Refused(refused)) => return Ok(Fate::Expired(refused.to_string())),
+        Err(NotCommitted::Unreachable(error)) => return Err(error),
+    };
+    Ok(match handshake.take_back(&idle, run).await? {
+        Returned::Pooled => Fate::Pooled,
+        Returned::Ended => Fate::Ended,
+        Returned::Expired(why) => Fate::Expired(why),
+    })
+}
+
+/// A machine that is still `created` or `claimed` when its run is over belongs to a provision
+/// that did not live to finish.
+async fn expire_leftover(plane: &Plane, record: &Record) -> PortResult<Fate> {
+    if let Some(leftover) = Instance::<Live>::believe(record) {
+        let change = leftover.expire(plane.now()).because("its provision did not finish");
+        if let Err(NotCommitted::Unreachable(error)) = plane.commit(change).await {
+            return Err(error);
+        }
+    }
+    Ok(Fate::Leftover(record.state))
+}

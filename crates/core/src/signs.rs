@@ -1,0 +1,68 @@
+//! Waiting for what agents say.
+//!
+//! Claim checks, validation and the release handshake all wait for signs of several instances at
+//! once. They ask on the same beat and are answered by one batched read.
+
+use std::time::Duration;
+
+use crate::ids::InstanceId;
+use crate::plane::Plane;
+use crate::ports::PortResult;
+use crate::signal::Signs;
+use crate::time::Timestamp;
+use crate::together::Together;
+use crate::wait::wait_until;
+
+/// One lookout for all who wait in this process.
+#[derive(Debug)]
+pub(crate) struct Lookout<'a> {
+    plane: &'a Plane,
+    every: Duration,
+    reads: Together<InstanceId, Signs>,
+}
+
+/// The end of a wait.
+#[derive(Debug)]
+pub(crate) enum Seen<T> {
+    /// The judge has come to a judgement.
+    Judged(T),
+    /// It had not by the deadline, when these were the signs.
+    TimedOut(Signs),
+}
+
+impl<'a> Lookout<'a> {
+    pub(crate) fn new(plane: &'a Plane, every: Duration) -> Lookout<'a> {
+        Lookout { plane, every, reads: Together::default() }
+    }
+
+    /// Looks at one instance until `judge` makes something of its signs.
+    pub(crate) async fn wait<T>(
+        &self,
+        id: &InstanceId,
+        deadline: Timestamp,
+        judge: impl Fn(&Signs, Timestamp) -> Option<T>,
+    ) -> PortResult<Seen<T>> {
+        let last = std::sync::Mutex::new(Signs::default());
+        let look = || async {
+            let signs = self.look(id).await?;
+            let judgement = judge(&signs, self.plane.now());
+            *last.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = signs;
+            Ok(judgement)
+        };
+        let judged = wait_until(&*self.plane.clock, deadline, self.every, look).await?;
+        Ok(match judged {
+            Some(judgement) => Seen::Judged(judgement),
+            None => {
+                Seen::TimedOut(last.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner))
+            }
+        })
+    }
+
+    /// Looks once.
+    pub(crate) async fn look(&self, id: &InstanceId) -> PortResult<Signs> {
+        let read = |ids: Vec<InstanceId>| async move {
+            self.plane.retried(|| self.plane.store.signs(&ids)).await
+        };
+        self.reads.ask(id.clone(), read).await
+    }
+}
