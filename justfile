@@ -1,0 +1,24 @@
+# The recipes are names for cargo aliases; everything works without just.
+
+# Arguments are passed on as they were typed, with their spaces and quotes.
+set positional-arguments
+
+[private]
+default:
+    @just --list
+
+# A pool on this machine, in a minute
+demo *ARGS:
+    cargo demo "$@"
+
+# Every test; arguments go to nextest
+test *ARGS:
+    cargo xtask test -- "$@"
+
+# Formatting, lints, documentation, licences
+check *ARGS:
+    cargo xtask check "$@"
+
+# What the machines of a pool download: the agent, without the control plane
+build-agent:
+    cargo build --release --package ondeck --no-default-features

@@ -1,0 +1,201 @@
+//! Commands that are run one after the other, and what came of them.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::say::say;
+use crate::tool::{self, Tool};
+
+/// One call of cargo.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub(crate) name: String,
+    args: Vec<String>,
+    env: Vec<(&'static str, &'static str)>,
+}
+
+impl Step {
+    /// A step whose arguments are the words of `line`.
+    pub(crate) fn new(name: impl Into<String>, line: &str) -> Self {
+        let args = line.split_whitespace().map(str::to_owned).collect();
+        Step { name: name.into(), args, env: Vec::new() }
+    }
+
+    pub(crate) fn and(mut self, args: &[String]) -> Self {
+        self.args.extend_from_slice(args);
+        self
+    }
+
+    pub(crate) fn with_env(mut self, name: &'static str, value: &'static str) -> Self {
+        self.env.push((name, value));
+        self
+    }
+
+    /// Runs to the end, with its output going where ours goes. Gives the exit code.
+    pub(crate) fn run(&self, root: &Path) -> u8 {
+        say(&format!("\n--> {}: {self}", self.name));
+        match cargo(root).args(&self.args).envs(self.env.iter().copied()).status() {
+            // A child that was ended by a signal has no code, and must not look like success.
+            Ok(status) => status.code().map_or(1, |code| u8::try_from(code).unwrap_or(1)),
+            Err(error) => {
+                say(&format!("error: cannot start cargo: {error}"));
+                1
+            }
+        }
+    }
+}
+
+/// As it could be typed.
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, value) in &self.env {
+            write!(f, "{name}={} ", quoted(value))?;
+        }
+        write!(f, "cargo")?;
+        self.args.iter().try_for_each(|arg| write!(f, " {}", quoted(arg)))
+    }
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// Cargo, which also finds the tools that we have built.
+pub(crate) fn cargo(root: &Path) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root).env("PATH", search_path(root));
+    command
+}
+
+/// Ours come last: what the developer has installed is preferred.
+fn search_path(root: &Path) -> OsString {
+    let present = std::env::var_os("PATH").unwrap_or_default();
+    let all = std::env::split_paths(&present).chain([root.join(tool::DIRECTORY).join("bin")]);
+    std::env::join_paths(all).unwrap_or(present)
+}
+
+pub(crate) fn workspace_root() -> PathBuf {
+    // Cargo says where this package is when it runs it; the root is one above.
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    package.and_then(|dir| dir.parent().map(Path::to_owned)).unwrap_or_else(|| ".".into())
+}
+
+/// What came of the steps so far.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    outcomes: Vec<Outcome>,
+    notes: Vec<&'static str>,
+}
+
+#[derive(Debug)]
+struct Outcome {
+    name: String,
+    exit_code: u8,
+    took: Duration,
+}
+
+impl Report {
+    pub(crate) fn run(&mut self, step: &Step, root: &Path) {
+        self.record(&step.name, || step.run(root));
+    }
+
+    /// Makes sure that the tool is there before the step that needs it. Without it the step
+    /// counts as failed: a check that was not made must never look like one that was passed.
+    pub(crate) fn run_with(&mut self, tool: &Tool, step: &Step, root: &Path) {
+        if !tool.is_there(root) {
+            self.record(&format!("build {}", tool.name), || tool.install(root));
+        }
+        if tool.is_there(root) {
+            self.run(step, root);
+        } else {
+            self.record(&step.name, || {
+                say(&format!("\nerror: {} not run, for want of {}", step.name, tool.name));
+                1
+            });
+        }
+    }
+
+    pub(crate) fn note(&mut self, note: &'static str) {
+        self.notes.push(note);
+    }
+
+    fn record(&mut self, name: &str, run: impl FnOnce() -> u8) {
+        let started = Instant::now();
+        let exit_code = run();
+        self.outcomes.push(Outcome { name: name.to_owned(), exit_code, took: started.elapsed() });
+    }
+
+    /// That of the first step that failed.
+    pub(crate) fn exit_code(&self) -> u8 {
+        self.outcomes.iter().map(|outcome| outcome.exit_code).find(|code| *code != 0).unwrap_or(0)
+    }
+
+    pub(crate) fn print(&self) {
+        say("");
+        self.lines().iter().for_each(|line| say(line));
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let width = self.outcomes.iter().map(|outcome| outcome.name.len()).max().unwrap_or(0);
+        let outcomes = self.outcomes.iter().map(|Outcome { name, exit_code, took }| {
+            let seconds = took.as_secs_f32();
+            let result =
+                if *exit_code == 0 { "ok".into() } else { format!("FAILED ({exit_code})") };
+            format!("{name:width$}  {seconds:7.1} s  {result}")
+        });
+        outcomes.chain(self.notes.iter().map(|note| format!("note: {note}"))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(outcomes: &[(&str, u8, u64)]) -> Report {
+        let outcomes = outcomes.iter().map(|&(name, exit_code, millis)| Outcome {
+            name: name.into(),
+            exit_code,
+            took: Duration::from_millis(millis),
+        });
+        Report { outcomes: outcomes.collect(), notes: vec!["that is all"] }
+    }
+
+    #[test]
+    fn the_first_failure_gives_the_exit_code() {
+        assert_eq!(report(&[]).exit_code(), 0);
+        assert_eq!(report(&[("format", 0, 1), ("lints", 0, 1)]).exit_code(), 0);
+        assert_eq!(
+            report(&[("a", 0, 1), ("b", 101, 1), ("c", 0, 1), ("d", 4, 1)]).exit_code(),
+            101
+        );
+    }
+
+    #[test]
+    fn the_report_lists_every_step_with_its_time() {
+        let report = report(&[("format", 0, 1250), ("documentation", 101, 61_000)]);
+        assert_eq!(
+            report.lines(),
+            [
+                "format             1.2 s  ok",
+                "documentation     61.0 s  FAILED (101)",
+                "note: that is all"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_step_is_shown_as_it_could_be_typed() {
+        let step = Step::new("docs", "doc --workspace").with_env("RUSTDOCFLAGS", "-D warnings");
+        assert_eq!(step.to_string(), "RUSTDOCFLAGS='-D warnings' cargo doc --workspace");
+        let step = Step::new("tests", "nextest run").and(&["-E".into(), "test(it's)".into()]);
+        assert_eq!(step.to_string(), r"cargo nextest run -E 'test(it'\''s)'");
+    }
+}

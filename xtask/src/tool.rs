@@ -1,0 +1,76 @@
+//! Programs that cargo does not bring along.
+
+use std::path::Path;
+
+use crate::say::say;
+use crate::step::{Step, cargo};
+
+/// Where ours are kept, below the workspace's root. Git ignores it.
+pub(crate) const DIRECTORY: &str = ".tools";
+
+/// A cargo subcommand, published on crates.io.
+#[derive(Debug)]
+pub(crate) struct Tool {
+    /// The package.
+    pub(crate) name: &'static str,
+    /// What cargo calls it.
+    subcommand: &'static str,
+    /// What is built where it is missing. One that is there already may be of any version.
+    version: &'static str,
+}
+
+pub(crate) const NEXTEST: Tool =
+    Tool { name: "cargo-nextest", subcommand: "nextest", version: "0.9.143" };
+pub(crate) const DENY: Tool = Tool { name: "cargo-deny", subcommand: "deny", version: "0.20.2" };
+
+impl Tool {
+    /// Whether cargo finds it and it starts.
+    pub(crate) fn is_there(&self, root: &Path) -> bool {
+        let asked = cargo(root).args([self.subcommand, "--version"]).output();
+        asked.is_ok_and(|answer| answer.status.success())
+    }
+
+    /// Builds it, once and for all. Gives the exit code.
+    pub(crate) fn install(&self, root: &Path) -> u8 {
+        let Tool { name, version, .. } = self;
+        say(&format!("\n{name} is not on PATH: building {version} into {DIRECTORY}"));
+        say("this takes some minutes, once");
+        let exit_code = self.installation().run(root);
+        if exit_code != 0 {
+            say(&format!("error: cannot build {name}"));
+            say(&format!(
+                "hint: it needs a C compiler and the crates.io registry; or put {name} on PATH"
+            ));
+            return exit_code;
+        }
+        // Kept until now so that an attempt that was broken off need not start anew.
+        if let Err(error) = std::fs::remove_dir_all(root.join(DIRECTORY).join("build")) {
+            say(&format!("warning: cannot clear {DIRECTORY}/build: {error}"));
+        }
+        exit_code
+    }
+
+    fn installation(&self) -> Step {
+        let Tool { name, version, .. } = self;
+        let line = format!(
+            "install --locked --root {DIRECTORY} --target-dir {DIRECTORY}/build \
+             --version {version} {name}"
+        );
+        // The registry turns callers away now and then; cargo's own patience is three attempts.
+        Step::new(format!("build {name}"), &line).with_env("CARGO_NET_RETRY", "10")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tools_are_built_at_their_pinned_version_with_their_own_lock_file() {
+        assert_eq!(
+            DENY.installation().to_string(),
+            "CARGO_NET_RETRY=10 cargo install --locked --root .tools --target-dir .tools/build \
+             --version 0.20.2 cargo-deny"
+        );
+    }
+}
