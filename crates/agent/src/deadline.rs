@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn each_standing_has_its_deadline() {
         let times = Times::default();
-        let at = |secs| Timestamp::from_millis(secs * 1000);
+        let at = |secs: u64| Timestamp::from_millis(secs * 1000);
         let recorded = |state, threshold| Standing::Recorded { state, threshold };
         let cases = [
             (Standing::Unrecorded { since: at(100) }, at(280), "no record"),

@@ -558,12 +558,15 @@ impl<S: Phase> Pending<S> {
     }
 
     /// Turns the store's answer into the next belief.
-    pub fn settle(self, verdict: Verdict) -> Result<Instance<S>, Refused> {
-        match verdict {
-            Verdict::Agreed(record) => Instance::believe(&record)
-                .ok_or_else(|| Refused { change: self.change, found: Some(record) }),
-            Verdict::Refused(found) => Err(Refused { change: self.change, found }),
-        }
+    pub fn settle(self, verdict: Verdict) -> Result<Instance<S>, Box<Refused>> {
+        let found = match verdict {
+            Verdict::Agreed(record) => match Instance::believe(&record) {
+                Some(instance) => return Ok(instance),
+                None => Some(record),
+            },
+            Verdict::Refused(found) => found,
+        };
+        Err(Box::new(Refused { change: self.change, found }))
     }
 }
 

@@ -39,7 +39,7 @@ pub struct Plane {
 #[derive(Debug, Clone)]
 pub enum NotCommitted {
     /// Something else stands there. An answer.
-    Refused(Refused),
+    Refused(Box<Refused>),
     /// The store did not answer.
     Unreachable(PortError),
 }

@@ -7,7 +7,7 @@ use crate::requirements::ClassSize;
 use crate::times::{TIMES, Times};
 
 /// The operator's choices, as provision, release and the agents read them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
     /// Every deadline and period.
     pub times: Times,
@@ -42,18 +42,6 @@ pub struct InvalidSetting {
     pub name: String,
     /// What is wrong with it.
     pub problem: String,
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            times: Times::default(),
-            classes: Classes::default(),
-            min_idle: MinIdle::default(),
-            pre_runner_script: String::new(),
-            backend: BTreeMap::new(),
-        }
-    }
 }
 
 impl Settings {

@@ -14,12 +14,18 @@ use crate::time::Timestamp;
 pub struct VirtualClock {
     now: AtomicU64,
     alarms: Mutex<Vec<u64>>,
+    /// Grows whenever somebody falls asleep or wakes up.
+    stirs: AtomicU64,
 }
 
 impl VirtualClock {
     /// Starts at a moment of no importance.
     pub fn new() -> VirtualClock {
-        VirtualClock { now: AtomicU64::new(1_750_000_000_000), alarms: Mutex::default() }
+        VirtualClock {
+            now: AtomicU64::new(1_750_000_000_000),
+            alarms: Mutex::default(),
+            stirs: AtomicU64::new(0),
+        }
     }
 
     /// Moves time forward, whoever sleeps.
@@ -44,6 +50,7 @@ struct Alarm<'a>(&'a VirtualClock, u64);
 
 impl Drop for Alarm<'_> {
     fn drop(&mut self) {
+        self.0.stirs.fetch_add(1, Ordering::SeqCst);
         let mut alarms = self.0.alarms();
         if let Some(at) = alarms.iter().position(|alarm| *alarm == self.1) {
             alarms.swap_remove(at);
@@ -60,15 +67,18 @@ impl Clock for VirtualClock {
     async fn sleep(&self, span: Duration) {
         let alarm = (self.now() + span).millis();
         self.alarms().push(alarm);
+        self.stirs.fetch_add(1, Ordering::SeqCst);
         let _alarm = Alarm(self, alarm);
-        // Enough turns for others to act on what has happened, before time is moved on.
-        const TURNS: u32 = 64;
-        let mut turns = 0;
+        // Enough turns for whoever has just woken up to act, before time is moved on.
+        const QUIET_TURNS: u32 = 64;
+        let (mut turns, mut stirs) = (0, self.stirs.load(Ordering::SeqCst));
         while self.now().millis() < alarm {
             tokio::task::yield_now().await;
-            turns += 1;
+            let stirred = self.stirs.load(Ordering::SeqCst);
+            turns = if stirred == stirs { turns + 1 } else { 0 };
+            stirs = stirred;
             let earliest = self.alarms().iter().all(|other| alarm <= *other);
-            if earliest && turns >= TURNS {
+            if earliest && turns >= QUIET_TURNS {
                 self.now.fetch_max(alarm, Ordering::SeqCst);
             }
         }

@@ -1,0 +1,74 @@
+//! The agent by itself: deadlines, and runs that come and go.
+
+use std::time::Duration;
+
+use ondeck_core::ids::IntentId;
+use ondeck_core::ports::Machine;
+use ondeck_core::record::State;
+use ondeck_core::signal::Signal;
+
+use crate::world::{World, id, request, run, spec};
+
+#[tokio::test]
+async fn self_termination_past_the_threshold_and_the_grace() {
+    let world = World::new().await;
+    world.provision(&request("1", 1)).await;
+    world.pass(Duration::from_secs(30 * 60 + 55)).await;
+    assert_eq!(world.alive().len(), 1, "within the grace");
+    world.pass(Duration::from_secs(10)).await;
+    assert!(world.alive().is_empty(), "with no refresh running");
+}
+
+#[tokio::test]
+async fn a_machine_without_a_record_ends_itself_at_the_boot_deadline() {
+    let world = World::new().await;
+    let machine = Machine {
+        id: id("i-lost"),
+        spec: spec("c6i.large"),
+        intent: IntentId::new("x").unwrap(),
+        launched_at: world.plane.now(),
+    };
+    world.memory.compute.plant(machine);
+    world.pass(Duration::from_secs(175)).await;
+    assert_eq!(world.alive(), ["i-lost"]);
+    world.pass(Duration::from_secs(10)).await;
+    assert!(world.alive().is_empty());
+}
+
+#[tokio::test]
+async fn a_terminated_machine_ends_itself_without_grace() {
+    let world = World::new().await;
+    let mut record = world.idle("i-a", "c6i.large").await;
+    record.state = State::Terminated;
+    record.threshold = None;
+    world.memory.store.plant(record);
+    world.pass(Duration::from_secs(6)).await;
+    assert!(world.alive().is_empty());
+}
+
+#[tokio::test]
+async fn a_run_that_follows_another_directly_is_a_release_and_an_assignment() {
+    let world = World::new().await;
+    world.provision(&request("1", 1)).await;
+    let machine = world.alive()[0].clone();
+    let mut record = world.record(&machine).unwrap();
+    record.run = Some(run("2"));
+    world.memory.store.plant(record);
+    world.pass(Duration::from_secs(3)).await;
+    assert_eq!(world.labels.lock().unwrap()[&id(&machine)], run("2"));
+    let signs = world.plane.store.signs(&[id(&machine)]).await.unwrap();
+    assert!(signs[0].report.as_ref().unwrap().says(Signal::Registered, &run("2")));
+}
+
+#[tokio::test]
+async fn heartbeats_go_on_while_the_machine_works() {
+    let world = World::new().await;
+    world.provision(&request("1", 1)).await;
+    let machine = id(&world.alive()[0]);
+    for _ in 0..20 {
+        world.pass(Duration::from_secs(7)).await;
+        let beat =
+            world.plane.store.signs(std::slice::from_ref(&machine)).await.unwrap()[0].heartbeat;
+        assert!(world.plane.now().since(beat.unwrap()) <= Duration::from_secs(5));
+    }
+}

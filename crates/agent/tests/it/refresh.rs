@@ -1,0 +1,202 @@
+//! Refresh: everything that can be left behind, and what becomes of it.
+
+use std::time::Duration;
+
+use ondeck_core::ids::IntentId;
+use ondeck_core::intent::Intent;
+use ondeck_core::ports::Machine;
+use ondeck_core::provision::Source;
+use ondeck_core::record::State;
+use ondeck_core::requirements::UsageClass;
+use ondeck_core::signal::Signal;
+
+use crate::world::{Behaviour, World, believe_running, id, listed, request, run, spec};
+
+#[tokio::test]
+async fn every_live_state_past_its_threshold_is_reaped() {
+    let world = World::new().await;
+    let now = world.plane.now();
+    for (state, owner) in [
+        (State::Created, Some(run("1"))),
+        (State::Idle, None),
+        (State::Claimed, Some(run("1"))),
+        (State::Running, Some(run("1"))),
+    ] {
+        for (suffix, left) in [("late", 0), ("early", 60_000)] {
+            let name = format!("i-{state}-{suffix}");
+            world.expect(&name, Behaviour::NeverBoots);
+            let mut record = world.put_idle(&name, spec("c6i.large"), Duration::ZERO).await;
+            record.state = state;
+            record.run = owner.clone();
+            record.threshold = Some(now + Duration::from_millis(left));
+            world.memory.store.plant(record);
+        }
+    }
+    let mut reaped: Vec<String> =
+        world.refresh().await.reaped.iter().map(ToString::to_string).collect();
+    reaped.sort();
+    assert_eq!(reaped, ["i-claimed-late", "i-created-late", "i-idle-late", "i-running-late"]);
+    assert_eq!(world.alive().len(), 4, "those within their threshold are not touched");
+    assert!(world.refresh().await.reaped.is_empty());
+}
+
+#[tokio::test]
+async fn machines_without_a_record_are_swept_after_the_grace() {
+    let world = World::new().await;
+    world.expect("i-lost", Behaviour::NeverBoots);
+    let machine = Machine {
+        id: id("i-lost"),
+        spec: spec("c6i.large"),
+        intent: IntentId::new("x").unwrap(),
+        launched_at: world.plane.now(),
+    };
+    world.memory.compute.plant(machine);
+    assert!(world.refresh().await.swept.is_empty(), "it may be on its way to a record");
+    world.pass(Duration::from_secs(60)).await;
+    assert_eq!(world.refresh().await.swept, [id("i-lost")]);
+    assert!(world.alive().is_empty());
+}
+
+#[tokio::test]
+async fn a_machine_whose_terminate_was_lost_is_swept() {
+    let world = World::new().await;
+    world.expect("i-a", Behaviour::NeverBoots);
+    let mut record = world.idle("i-a", "c6i.large").await;
+    record.state = State::Terminated;
+    record.threshold = None;
+    world.memory.store.plant(record);
+    world.pass(Duration::from_secs(60)).await;
+    assert_eq!(world.refresh().await.swept, [id("i-a")]);
+}
+
+#[tokio::test]
+async fn overdue_intents_are_settled_with_their_machines() {
+    let world = World::with(&[("self-termination-grace-sec", "3600")]).await;
+    world.expect("i-lost", Behaviour::NeverBoots);
+    let intent = Intent {
+        id: IntentId::new("abc").unwrap(),
+        run: run("1"),
+        count: 2,
+        usage: UsageClass::Spot,
+        deadline: world.plane.now() + Duration::from_secs(5),
+        outcome: String::new(),
+    };
+    world.plane.store.put_intent(&intent).await.unwrap();
+    world.memory.compute.plant(Machine {
+        id: id("i-lost"),
+        spec: spec("c6i.large"),
+        intent: intent.id.clone(),
+        launched_at: world.plane.now(),
+    });
+    assert_eq!(world.refresh().await.intents, 0);
+    world.pass(Duration::from_secs(5)).await;
+    let outcome = world.refresh().await;
+    assert_eq!((outcome.intents, outcome.swept), (1, vec![id("i-lost")]));
+    assert!(world.plane.store.open_intents().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn an_idle_machine_that_was_never_announced_is_announced() {
+    let world = World::new().await;
+    let outcome = world.provision(&request("1", 1)).await;
+    let machine = outcome.instances[0].id.clone();
+    // A release that is killed before it sends the ticket.
+    let record = world.record(machine.as_str()).unwrap();
+    let change = believe_running(&record).release(world.plane.now(), Duration::from_secs(300));
+    world.plane.commit(change).await.unwrap();
+    assert!(world.refresh().await.ticketed.is_empty(), "the agent has not said that it is free");
+    world.pass(Duration::from_secs(3)).await;
+    assert_eq!(world.refresh().await.ticketed, [machine]);
+    assert!(world.refresh().await.ticketed.is_empty(), "once is enough");
+    assert_eq!(world.provision(&request("2", 1)).await.count(Source::Warm), 1);
+}
+
+#[tokio::test]
+async fn an_idle_machine_that_stays_silent_is_expired() {
+    let world = World::new().await;
+    world.expect("i-mute", Behaviour::NeverBoots);
+    let mut record = world.idle("i-mute", "c6i.large").await;
+    record.ticketed_at = None;
+    world.memory.store.plant(record);
+    world.say("i-mute", Signal::Registered, "1").await;
+    world.pass(Duration::from_secs(119)).await;
+    assert!(world.refresh().await.silent.is_empty(), "its release may still be waiting");
+    world.pass(Duration::from_secs(1)).await;
+    assert_eq!(world.refresh().await.silent, [id("i-mute")]);
+    assert_eq!(world.refresh().await.reaped, [id("i-mute")]);
+}
+
+#[tokio::test]
+async fn ghosts_are_struck_and_others_are_not() {
+    let world = World::new().await;
+    world.idle("i-here", "c6i.large").await;
+    let forge = &world.memory.forge;
+    forge.plant(listed("i-gone-1", "i-gone", false));
+    forge.plant(listed("i-gone-2", "i-gone", true));
+    forge.plant(listed("i-here-1", "i-here", false));
+    assert_eq!(world.refresh().await.ghosts, ["i-gone-1"]);
+}
+
+#[tokio::test]
+async fn terminated_records_are_forgotten_after_the_retention() {
+    let world = World::new().await;
+    world.provision(&request("1", 2)).await;
+    world.pass(Duration::from_secs(31 * 60)).await;
+    assert_eq!(world.refresh().await.reaped.len(), 2);
+    world.pass(Duration::from_secs(24 * 3600)).await;
+    assert_eq!(world.refresh().await.forgotten, 0, "not a moment too early");
+    world.pass(Duration::from_secs(1)).await;
+    assert_eq!(world.refresh().await.forgotten, 2);
+    assert!(world.memory.store.select(|_| true).is_empty());
+}
+
+#[tokio::test]
+async fn a_minimum_of_idle_machines_is_kept() {
+    let world = World::with(&[("min-idle", "large=3")]).await;
+    assert_eq!(world.visible().await, 3);
+    assert_eq!(world.refresh().await.warmed, 0);
+    assert_eq!(world.provision(&request("1", 2)).await.count(Source::Warm), 2);
+    assert_eq!(world.refresh().await.warmed, 2);
+    assert_eq!(world.visible().await, 3);
+    let failure = ondeck_core::refresh::refresh(
+        &world.plane,
+        &[("min-idle".to_owned(), "huge=1".to_owned())].into(),
+        &ondeck_core::stop::StopSignal::never(),
+    )
+    .await;
+    assert_eq!(failure.unwrap_err().kind.exit_code(), 2);
+}
+
+#[tokio::test]
+async fn runs_whose_jobs_wait_for_nobody_are_reported() {
+    let world = World::new().await;
+    world.provision(&request("1", 1)).await;
+    world.memory.forge.queue(run("1"));
+    world.memory.forge.queue(run("2"));
+    let outcome = world.refresh().await;
+    assert_eq!(outcome.stranded, [run("2")]);
+    assert_eq!(outcome.warnings, ["jobs wait for a run that has no machine: 2"]);
+}
+
+#[tokio::test]
+async fn refreshes_side_by_side_reap_once() {
+    let world = World::new().await;
+    world.provision(&request("1", 5)).await;
+    world.pass(Duration::from_secs(30 * 60)).await;
+    let (one, other, third) = tokio::join!(world.refresh(), world.refresh(), world.refresh());
+    assert_eq!(one.reaped.len() + other.reaped.len() + third.reaped.len(), 5);
+    assert_eq!(world.memory.compute.ended().len(), 5, "no machine is ended twice");
+}
+
+#[tokio::test]
+async fn settings_stay_until_they_are_given_again() {
+    let world = World::with(&[("idle-time-sec", "7"), ("local-capacity", "2")]).await;
+    world.refresh().await;
+    let settings = world.plane.settings().await.unwrap();
+    assert_eq!(settings.times.idle_time, Duration::from_secs(7));
+    assert_eq!(settings.backend["local-capacity"], "2");
+    world.refresh_with(&[("idle-time-sec", ""), ("local-capacity", "")]).await;
+    let settings = world.plane.settings().await.unwrap();
+    assert_eq!(settings.times.idle_time, Duration::from_secs(300), "empty is the default");
+    assert!(settings.backend.is_empty());
+}

@@ -1,0 +1,136 @@
+//! Release: the handshake, and what happens when nobody answers.
+
+use std::time::Duration;
+
+use ondeck_core::ids::InstanceId;
+use ondeck_core::provision::{Source, TimeOverrides};
+use ondeck_core::record::State;
+use ondeck_core::release::{Fate, release};
+use ondeck_core::ticket::Ticket;
+
+use crate::world::{Behaviour, World, believe_running, id, large, request, run};
+use ondeck_core::ports::Pool;
+
+#[tokio::test]
+async fn released_machines_are_announced_after_deregistration() {
+    let world = World::new().await;
+    world.provision(&request("1", 3)).await;
+    let outcome = world.release("1").await;
+    assert_eq!(outcome.failure(), None);
+    assert!(outcome.instances.iter().all(|(_, fate)| *fate == Fate::Pooled));
+    assert!(world.labels.lock().unwrap().is_empty());
+    assert_eq!(world.visible().await, 3);
+    let held = world.memory.pool.receive(&large(), 1, Duration::ZERO).await.unwrap();
+    let ticket = Ticket::from_json(&held[0].body).unwrap();
+    let record = world.record(ticket.instance_id.as_str()).unwrap();
+    assert_eq!(Some(ticket.threshold), record.threshold, "the idle threshold, no other");
+    assert!(record.ticketed_at.is_some());
+    assert_eq!(world.provision(&request("2", 3)).await.count(Source::Warm), 3);
+}
+
+#[tokio::test]
+async fn a_machine_that_does_not_answer_is_expired_and_never_announced() {
+    let world = World::new().await;
+    let outcome = world.provision(&request("1", 2)).await;
+    let dead: &InstanceId = &outcome.instances[0].id;
+    world.memory.compute.kill(dead);
+    let released = world.release("1").await;
+    let failure = released.failure().unwrap();
+    assert_eq!(failure.kind.exit_code(), 8);
+    assert!(failure.message.ends_with(dead.as_str()), "{failure}");
+    assert_eq!(released.took, Duration::from_secs(120));
+    let record = world.record(dead.as_str()).unwrap();
+    assert_eq!(record.state, State::Idle);
+    assert!(record.is_expired(world.plane.now()));
+    assert_eq!(world.depth().await, 1);
+}
+
+#[tokio::test]
+async fn a_machine_that_cannot_be_cleaned_is_not_reused() {
+    let world = World::new().await;
+    world.expect("i-0001", Behaviour::CannotBeCleaned);
+    world.provision(&request("1", 1)).await;
+    let released = world.release("1").await;
+    let Fate::Expired(why) = &released.instances[0].1 else { panic!("{released:?}") };
+    assert_eq!(
+        why,
+        "it signalled UD_REMOVE_REG_FAILED: the machine is not clean: a file cannot be removed"
+    );
+    assert!(released.took < Duration::from_secs(5), "nobody waits for a known failure");
+}
+
+#[tokio::test]
+async fn leftovers_of_a_killed_provision_are_expired() {
+    let world = World::new().await;
+    world.idle("i-a", "c6i.large").await;
+    world.expect("i-0001", Behaviour::NeverRegisters);
+    // Killed while it validates: one claimed, one created.
+    let request = request("1", 2);
+    let provision = world.provision(&request);
+    tokio::select! {
+        _ = provision => panic!("it cannot succeed"),
+        () = world.pass(Duration::from_secs(30)) => {}
+    }
+    assert_eq!((world.state("i-a"), world.state("i-0001")), (State::Claimed, State::Created));
+    let released = world.release("1").await;
+    assert_eq!(released.failure(), None);
+    assert_eq!(released.instances.len(), 2);
+    for name in ["i-a", "i-0001"] {
+        assert!(world.record(name).unwrap().is_expired(world.plane.now()), "{name}");
+    }
+    let refreshed = world.refresh().await;
+    assert_eq!(refreshed.reaped.len(), 2);
+    assert!(world.alive().is_empty());
+}
+
+#[tokio::test]
+async fn an_idle_time_of_zero_ends_the_machines() {
+    let world = World::with(&[("idle-time-sec", "0")]).await;
+    world.provision(&request("1", 2)).await;
+    let released = world.release("1").await;
+    assert_eq!(released.failure(), None);
+    assert!(released.instances.iter().all(|(_, fate)| *fate == Fate::Ended), "{released:?}");
+    assert!(world.alive().is_empty());
+    assert_eq!(world.depth().await, 0);
+}
+
+#[tokio::test]
+async fn a_run_without_machines_releases_nothing() {
+    let world = World::new().await;
+    assert!(world.release("nobody").await.instances.is_empty());
+}
+
+#[tokio::test]
+async fn a_transition_past_the_threshold_is_refused() {
+    let world = World::with(&[("self-termination-grace-sec", "3600")]).await;
+    let outcome = world.provision(&request("1", 1)).await;
+    world.pass(Duration::from_secs(31 * 60)).await;
+    let record = world.record(outcome.instances[0].id.as_str()).unwrap();
+    let change = believe_running(&record).release(world.plane.now(), Duration::from_secs(300));
+    let refused = world.plane.commit(change).await.unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        format!(
+            "release of {} refused: it is running, owned by run 1, past its threshold",
+            record.id
+        )
+    );
+    let released = world.release("1").await;
+    assert_eq!(released.failure().unwrap().kind.exit_code(), 8);
+    assert_eq!(world.state(record.id.as_str()), State::Running, "left to the reaper");
+}
+
+#[tokio::test]
+async fn the_cost_of_a_release_is_batched() {
+    let world = World::new().await;
+    for n in 0..10 {
+        world.idle(&format!("i-{n}"), "c6i.large").await;
+    }
+    assert_eq!(world.provision(&request("1", 10)).await.count(Source::Warm), 10);
+    let times = TimeOverrides(vec![("idle-time-sec", Duration::from_secs(77))]);
+    let released = release(&world.plane, &run("1"), &times).await.unwrap();
+    assert_eq!(released.instances.len(), 10);
+    let record = world.record("i-3").unwrap();
+    assert_eq!(record.threshold, Some(record.updated_at + Duration::from_secs(77)));
+    assert!(world.memory.store.events().iter().filter(|e| e.id == id("i-3")).count() == 3);
+}

@@ -1,0 +1,245 @@
+//! Selection: the cases that the specification names, and the ones that it should have.
+
+use std::time::Duration;
+
+use ondeck_core::failure::Kind;
+use ondeck_core::ports::Pool;
+use ondeck_core::provision::Source;
+use ondeck_core::record::State;
+use ondeck_core::requirements::UsageClass;
+use ondeck_core::signal::Signal;
+
+use crate::world::{Behaviour, World, id, large, names, request, run, spec};
+
+#[tokio::test]
+async fn a_warm_run_gets_what_the_pool_has() {
+    let world = World::new().await;
+    for name in ["i-a", "i-b", "i-c"] {
+        world.idle(name, "c6i.large").await;
+    }
+    let outcome = world.provision(&request("1", 2)).await;
+    assert_eq!(outcome.failure, None);
+    assert_eq!(outcome.count(Source::Warm), 2);
+    assert_eq!(world.visible().await, 1, "the third ticket is there for others");
+    for instance in &outcome.instances {
+        let record = world.record(instance.id.as_str()).unwrap();
+        assert_eq!((record.state, record.run), (State::Running, Some(run("1"))));
+        assert_eq!(world.labels.lock().unwrap()[&instance.id], run("1"));
+    }
+}
+
+#[tokio::test]
+async fn collision_one_of_two_runs_wins_and_the_other_launches() {
+    let world = World::new().await;
+    world.idle("i-a", "c6i.large").await;
+    let (first, second) = (request("1", 1), request("2", 1));
+    let (one, other) = tokio::join!(world.provision(&first), world.provision(&second));
+    assert_eq!((one.failure.clone(), other.failure.clone()), (None, None));
+    let warm = one.count(Source::Warm) + other.count(Source::Warm);
+    let cold = one.count(Source::Cold) + other.count(Source::Cold);
+    assert_eq!((warm, cold), (1, 1));
+    assert!(names(&one.instances).is_disjoint(&names(&other.instances)));
+    world.assert_never_shared();
+}
+
+#[tokio::test]
+async fn many_runs_on_a_small_pool_never_share() {
+    let world = World::new().await;
+    world.memory.pool.deliver_twice();
+    for n in 0..6 {
+        world.idle(&format!("i-{n}"), "c6i.large").await;
+    }
+    let requests: Vec<_> = (0..5).map(|n| request(&n.to_string(), 2)).collect();
+    let outcomes =
+        futures_util::future::join_all(requests.iter().map(|r| world.provision(r))).await;
+    let warm: usize = outcomes.iter().map(|outcome| outcome.count(Source::Warm)).sum();
+    let all: usize = outcomes.iter().map(|outcome| outcome.instances.len()).sum();
+    assert_eq!((warm, all), (6, 10), "every idle machine is used, and none twice");
+    world.assert_never_shared();
+    assert_eq!(world.depth().await, 0, "duplicates are deleted as they are met");
+}
+
+#[tokio::test]
+async fn relative_exhaustion_with_one_unsuitable_ticket() {
+    let world = World::new().await;
+    world.idle("i-a", "c6i.large").await;
+    let mut picky = request("1", 1);
+    picky.types = "r6*".parse().unwrap();
+    let outcome = world.provision(&picky).await;
+    assert_eq!(outcome.count(Source::Cold), 1);
+    assert_eq!(world.visible().await, 1, "the unsuitable ticket is back at once");
+    let other = world.provision(&request("2", 1)).await;
+    assert_eq!(other.count(Source::Warm), 1, "what is exhausted for one run is not for another");
+}
+
+#[tokio::test]
+async fn exhaustion_with_many_unsuitable_tickets_meets_each_once() {
+    let world = World::new().await;
+    for n in 0..200 {
+        world.expect(&format!("i-{n}"), Behaviour::NeverBoots);
+        world.idle(&format!("i-{n}"), "c6i.large").await;
+    }
+    let mut picky = request("1", 3);
+    picky.types = "r6*".parse().unwrap();
+    let before = world.plane.now();
+    let outcome = world.provision(&picky).await;
+    assert_eq!(outcome.count(Source::Cold), 3);
+    assert!(outcome.timings.selection < Duration::from_millis(100), "{:?}", outcome.timings);
+    assert!(world.plane.now().since(before) < Duration::from_secs(10));
+    assert_eq!(world.visible().await, 200, "all of them are there for others");
+}
+
+#[tokio::test]
+async fn a_suitable_ticket_behind_many_unsuitable_ones_is_found() {
+    let world = World::new().await;
+    for n in 0..57 {
+        world.expect(&format!("i-{n}"), Behaviour::NeverBoots);
+        world.idle(&format!("i-{n}"), "c6i.large").await;
+    }
+    world.idle("i-r", "r6i.large").await;
+    let mut picky = request("1", 1);
+    picky.types = "r6*".parse().unwrap();
+    let outcome = world.provision(&picky).await;
+    assert_eq!(names(&outcome.instances), ["i-r".to_owned()].into());
+    assert_eq!(world.visible().await, 57);
+}
+
+#[tokio::test]
+async fn a_picky_run_does_not_make_others_launch() {
+    let world = World::new().await;
+    for n in 0..30 {
+        world.idle(&format!("i-{n}"), "c6i.large").await;
+    }
+    let mut picky = request("1", 1);
+    picky.types = "r6*".parse().unwrap();
+    let plain = request("2", 2);
+    let (picky, plain) = tokio::join!(world.provision(&picky), world.provision(&plain));
+    assert_eq!(picky.count(Source::Cold), 1);
+    assert_eq!(plain.count(Source::Warm), 2);
+}
+
+#[tokio::test]
+async fn expired_and_malformed_tickets_are_dropped() {
+    let world = World::new().await;
+    world.expect("i-old", Behaviour::NeverBoots);
+    world.put_idle("i-old", spec("c6i.large"), Duration::from_millis(1)).await;
+    world.pass(Duration::from_secs(1)).await;
+    world.memory.pool.send_raw(&large(), "{\"instanceId\":7}");
+    world.memory.pool.send_raw(&large(), "not even json");
+    world.idle("i-new", "c6i.large").await;
+    let outcome = world.provision(&request("1", 1)).await;
+    assert_eq!(names(&outcome.instances), ["i-new".to_owned()].into());
+    let outcome = world.provision(&request("2", 1)).await;
+    assert_eq!(outcome.count(Source::Cold), 1);
+    assert_eq!(world.depth().await, 0);
+}
+
+#[tokio::test]
+async fn a_ticket_of_another_usage_class_is_left_for_others() {
+    let world = World::new().await;
+    let mut spot = spec("c6i.large");
+    spot.usage_class = UsageClass::Spot;
+    world.put_idle("i-spot", spot, Duration::from_secs(300)).await;
+    let outcome = world.provision(&request("1", 1)).await;
+    assert_eq!(outcome.count(Source::Cold), 1);
+    let mut cheap = request("2", 1);
+    cheap.usage = UsageClass::Spot;
+    assert_eq!(names(&world.provision(&cheap).await.instances), ["i-spot".to_owned()].into());
+}
+
+#[tokio::test]
+async fn a_claim_past_the_threshold_is_refused() {
+    let world = World::new().await;
+    let mut record = world.idle("i-a", "c6i.large").await;
+    // The ticket promises more than the record keeps.
+    record.threshold = Some(world.plane.now());
+    world.memory.store.plant(record);
+    let outcome = world.provision(&request("1", 1)).await;
+    assert_eq!(outcome.count(Source::Cold), 1);
+    assert_eq!(world.state("i-a"), State::Idle, "left to the reaper");
+    assert_eq!(world.depth().await, 0, "and its ticket is gone");
+}
+
+#[tokio::test]
+async fn a_stale_heartbeat_fails_the_check_at_once() {
+    let world = World::new().await;
+    world.idle("i-dead", "c6i.large").await;
+    world.memory.compute.kill(&id("i-dead"));
+    world.pass(Duration::from_secs(16)).await;
+    world.idle("i-sound", "c6i.large").await;
+    let outcome = world.provision(&request("1", 1)).await;
+    assert_eq!(names(&outcome.instances), ["i-sound".to_owned()].into());
+    assert!(outcome.timings.selection < Duration::from_secs(2), "{:?}", outcome.timings);
+    assert_eq!(world.state("i-dead"), State::Terminated);
+}
+
+#[tokio::test]
+async fn a_machine_that_beats_but_never_registers_is_ended_after_the_timeout() {
+    let world = World::new().await;
+    world.expect("i-mute", Behaviour::NeverRegisters);
+    world.idle("i-mute", "c6i.large").await;
+    let outcome = world.provision(&request("1", 1)).await;
+    assert_eq!(outcome.count(Source::Cold), 1);
+    assert!(outcome.timings.selection >= Duration::from_secs(10));
+    assert_eq!(world.state("i-mute"), State::Terminated);
+    assert!(!world.alive().contains(&"i-mute".to_owned()));
+    let why =
+        &world.memory.store.events().into_iter().find(|e| e.transition == "reap").unwrap().why;
+    assert!(why.contains("not registered within 10 s"), "{why}");
+}
+
+#[tokio::test]
+async fn the_wrong_run_id_in_a_signal_does_not_count() {
+    let world = World::new().await;
+    world.expect("i-mute", Behaviour::NeverRegisters);
+    world.idle("i-mute", "c6i.large").await;
+    world.say("i-mute", Signal::Registered, "another").await;
+    let outcome = world.provision(&request("1", 1)).await;
+    assert_eq!(outcome.count(Source::Warm), 0);
+    assert_eq!(world.state("i-mute"), State::Terminated);
+}
+
+#[tokio::test]
+async fn a_machine_that_says_it_cannot_register_is_not_waited_for() {
+    let world = World::new().await;
+    world.expect("i-bad", Behaviour::CannotRegister);
+    world.idle("i-bad", "c6i.large").await;
+    let outcome = world.provision(&request("1", 1)).await;
+    assert!(outcome.timings.selection < Duration::from_secs(2), "{:?}", outcome.timings);
+    let reap = world.memory.store.events().into_iter().find(|e| e.transition == "reap").unwrap();
+    assert_eq!(reap.why, "it signalled UD_REG_FAILED: the token has expired");
+}
+
+#[tokio::test]
+async fn an_interrupted_machine_is_never_handed_out() {
+    let world = World::new().await;
+    world.expect("i-spot", Behaviour::Interrupted);
+    world.idle("i-spot", "c6i.large").await;
+    let outcome = world.provision(&request("1", 1)).await;
+    assert_eq!(outcome.count(Source::Cold), 1);
+    assert_eq!(world.state("i-spot"), State::Terminated);
+}
+
+#[tokio::test]
+async fn tickets_held_by_one_that_died_come_back() {
+    let world = World::new().await;
+    world.idle("i-a", "c6i.large").await;
+    let held = world.memory.pool.receive(&large(), 10, Duration::from_secs(30)).await.unwrap();
+    assert_eq!(held.len(), 1);
+    let outcome = world.provision(&request("1", 1)).await;
+    assert_eq!(outcome.count(Source::Cold), 1);
+    assert!(outcome.timings.selection <= Duration::from_secs(1), "patience has an end");
+    world.pass(Duration::from_secs(31)).await;
+    assert_eq!(world.provision(&request("2", 1)).await.count(Source::Warm), 1);
+}
+
+#[tokio::test]
+async fn nothing_is_claimed_for_an_unknown_class() {
+    let world = World::new().await;
+    let mut unknown = request("1", 1);
+    unknown.class = ondeck_core::ids::ResourceClass::new("huge").unwrap();
+    let failure = world.provision(&unknown).await.failure.unwrap();
+    assert_eq!(failure.kind, Kind::InvalidInput);
+    assert_eq!(failure.message, "resource class not configured: huge");
+    assert!(failure.hint.starts_with("configured classes are large, xlarge"));
+}

@@ -1,0 +1,117 @@
+//! The one place where adapters are chosen and put together.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ondeck_core::failure::Failure;
+use ondeck_local::{Db, Home};
+
+use crate::inputs::{Backend, Common};
+use crate::surroundings::{Entropy, WallClock};
+
+/// Where the local backend keeps its files.
+pub(crate) fn home(common: &Common) -> Result<Home, Failure> {
+    let dir = match (&common.home, std::env::home_dir()) {
+        (Some(dir), _) => std::path::absolute(dir).map_err(|error| {
+            Failure::invalid(format!("home cannot be used: {}: {error}", dir.display()))
+        })?,
+        (None, Some(user)) => user.join(".ondeck"),
+        (None, None) => {
+            return Err(Failure::invalid("no home directory").hint("give --home or ONDECK_HOME"));
+        }
+    };
+    Ok(Home::new(dir))
+}
+
+#[cfg(feature = "control")]
+pub(crate) use self::control::{Local, local, plane};
+
+#[cfg(feature = "control")]
+mod control {
+    use std::ffi::OsString;
+
+    use ondeck_core::plane::Plane;
+    use ondeck_core::ports::Progress;
+    use ondeck_local::{AgentCommand, LocalCompute, LocalForge, LocalPool, LocalStore};
+
+    use super::{Arc, Backend, Common, Db, Entropy, Failure, Home, PathBuf, WallClock, home};
+
+    /// The local backend, for what is not in the ports: jobs and events.
+    pub(crate) struct Local {
+        pub(crate) home: Home,
+        pub(crate) db: Db,
+        pub(crate) store: LocalStore,
+        pub(crate) forge: LocalForge,
+    }
+
+    /// Opens the local backend; refresh may create it.
+    pub(crate) fn local(common: &Common, create: bool) -> Result<Local, Failure> {
+        let Backend::Local = common.backend;
+        let home = home(common)?;
+        let db = if create { Db::create(&home)? } else { Db::open(&home)? };
+        let clock = Arc::new(WallClock);
+        Ok(Local {
+            store: LocalStore::new(db.clone()),
+            forge: LocalForge::new(db.clone(), clock),
+            home,
+            db,
+        })
+    }
+
+    /// The control plane's ports on the chosen backend.
+    pub(crate) fn plane(
+        common: &Common,
+        create: bool,
+        progress: Arc<dyn Progress>,
+    ) -> Result<Plane, Failure> {
+        let Local { home, db, store, forge } = local(common, create)?;
+        let clock = Arc::new(WallClock);
+        let compute = LocalCompute::new(db.clone(), home, clock.clone(), agent_command()?);
+        let plane = Plane {
+            store: Arc::new(store),
+            pool: Arc::new(LocalPool::new(db, clock.clone())),
+            compute: Arc::new(compute),
+            forge: Arc::new(forge),
+            clock,
+            dice: Arc::new(Entropy),
+            progress,
+        };
+        #[cfg(feature = "holds")]
+        let plane = crate::holds::wrap(plane);
+        Ok(plane)
+    }
+
+    /// Machines run this very program.
+    fn agent_command() -> Result<AgentCommand, Failure> {
+        let program: PathBuf = std::env::current_exe().map_err(|error| {
+            Failure::new(
+                ondeck_core::failure::Kind::Unexpected,
+                format!("own program not found: {error}"),
+            )
+        })?;
+        Ok(AgentCommand { program, args: vec![OsString::from("agent")] })
+    }
+}
+
+/// What an agent works with on the chosen backend.
+pub(crate) async fn agent(
+    common: &Common,
+    id: ondeck_core::ids::InstanceId,
+) -> Result<ondeck_agent::Agent, Failure> {
+    use ondeck_local::{LocalHost, LocalRunner, LocalStore};
+
+    let Backend::Local = common.backend;
+    let home = home(common)?;
+    let db = Db::open(&home)?;
+    let clock = Arc::new(WallClock);
+    ondeck_local::announce(&db, &id).await?;
+    tokio::time::sleep(ondeck_local::boot_time(&db, &id).await?).await;
+    Ok(ondeck_agent::Agent {
+        store: Arc::new(LocalStore::new(db.clone())),
+        runner: Arc::new(LocalRunner::new(db.clone(), home.clone(), clock.clone(), id.clone())),
+        host: Arc::new(LocalHost::new(db, home, id.clone())),
+        clock,
+        dice: Arc::new(Entropy),
+        id,
+    })
+}

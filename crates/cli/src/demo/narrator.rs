@@ -1,0 +1,82 @@
+//! The voice of the story.
+
+use std::time::Instant;
+
+use anstyle::{AnsiColor, Style};
+
+use crate::output::print;
+
+pub(super) struct Narrator {
+    started: Instant,
+}
+
+const fn colour(colour: AnsiColor) -> Style {
+    Style::new().fg_color(Some(anstyle::Color::Ansi(colour)))
+}
+
+const TITLE: Style = Style::new().bold();
+const COMMAND: Style = colour(AnsiColor::Cyan);
+const GOOD: Style = colour(AnsiColor::Green);
+const BAD: Style = colour(AnsiColor::Red);
+const QUIET: Style = Style::new().dimmed();
+
+impl Narrator {
+    pub(super) fn start() -> Narrator {
+        print(&format!(
+            "{TITLE}ondeck{TITLE:#}: the life of a runner pool, in under a minute.\n\
+             Machines are real processes on this computer, each with an agent; they share one \
+             SQLite file.\n\
+             A machine is given 1.5 s to boot here, as a cloud would take 20 or more, and every \
+             deadline is shortened."
+        ));
+        Narrator { started: Instant::now() }
+    }
+
+    /// A new chapter.
+    pub(super) fn chapter(&self, title: &str) {
+        let at = self.started.elapsed().as_secs_f64();
+        print(&format!("\n{QUIET}{at:5.1}s{QUIET:#}  {TITLE}{title}{TITLE:#}"));
+    }
+
+    /// A command, as it could have been typed.
+    pub(super) fn command(&self, arguments: &[&str]) {
+        let words: Vec<String> = arguments.iter().map(|word| quoted(word)).collect();
+        print(&format!("        {COMMAND}$ ondeck {}{COMMAND:#}", words.join(" ")));
+    }
+
+    /// Something that happened.
+    pub(super) fn say(&self, text: &str) {
+        for line in text.lines() {
+            print(&format!("        {line}"));
+        }
+    }
+
+    /// Something that held.
+    pub(super) fn good(&self, text: &str) {
+        print(&format!("      {GOOD}✓{GOOD:#} {text}"));
+    }
+
+    /// Something that did not.
+    pub(super) fn bad(&self, text: &str) {
+        print(&format!("      {BAD}✗ {text}{BAD:#}"));
+    }
+
+    /// A note besides.
+    pub(super) fn aside(&self, text: &str) {
+        print(&format!("        {QUIET}{text}{QUIET:#}"));
+    }
+
+    /// The last word.
+    pub(super) fn end(&self) {
+        let seconds = self.started.elapsed().as_secs_f64();
+        print(&format!(
+            "\n{TITLE}Nothing was lost, nothing was shared, nothing is left{TITLE:#} \
+             ({seconds:.0} s). Next: ondeck --help"
+        ));
+    }
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./*".contains(c);
+    if word.chars().all(plain) && !word.is_empty() { word.to_owned() } else { format!("'{word}'") }
+}

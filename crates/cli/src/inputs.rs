@@ -1,0 +1,227 @@
+//! Every input, as a flag and as an environment variable. The help is written for a person.
+
+mod times;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+#[cfg(feature = "control")]
+use ondeck_core::failure::Failure;
+use ondeck_core::ids::InstanceId;
+#[cfg(feature = "control")]
+use ondeck_core::ids::{ResourceClass, RunId};
+#[cfg(feature = "control")]
+use ondeck_core::provision::{DEFAULT_TYPES, MAX_COUNT};
+#[cfg(feature = "control")]
+use ondeck_core::requirements::{TypePatterns, UsageClass};
+
+#[cfg(feature = "control")]
+pub(crate) use self::times::{ForProvision, ForRefresh, ForRelease, TimeInputs};
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done                          6  store, queue or compute out of reach
+  2  invalid input                 7  GitHub refused, or the token is bad
+  3  not set up: refresh first     8  released, but some machines did not answer
+  4  no capacity                  10  unexpected; everything was dumped
+  5  machines did not get ready  130  interrupted, 143 terminated; cleared up";
+
+/// Keeps self-hosted GitHub Actions runners warm and hands them from workflow to workflow.
+#[derive(Debug, Parser)]
+#[command(version, about, after_help = EXIT_CODES, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every command takes.
+#[derive(Debug, Args)]
+pub(crate) struct Common {
+    /// Where machines, records and the pool are
+    #[arg(long, global = true, env = "ONDECK_BACKEND", default_value = "local")]
+    pub(crate) backend: Backend,
+    /// Where the local backend keeps its files [default: ~/.ondeck]
+    #[arg(long, global = true, env = "ONDECK_HOME", value_name = "DIR")]
+    pub(crate) home: Option<PathBuf>,
+    /// One JSON object on stdout instead of text
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Say more on stderr: every state change; twice for details
+    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+    /// Say nothing on stderr but errors
+    #[arg(long, short, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+}
+
+/// The backends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Backend {
+    /// One SQLite file, and processes on this computer for machines
+    Local,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Set everything up, and clear up whatever went wrong; to be run first, and on a schedule
+    #[cfg(feature = "control")]
+    Refresh(Refresh),
+    /// Give a run its machines: idle ones from the pool, else new ones
+    #[cfg(feature = "control")]
+    Provision(Provision),
+    /// Give a run's machines back to the pool
+    #[cfg(feature = "control")]
+    Release(Release),
+    /// Queue a job for a run, show its output, and exit with its code (local backend)
+    #[cfg(feature = "control")]
+    Run(Run),
+    /// Show the machines, what they are doing and how long they may, and the pool
+    #[cfg(feature = "control")]
+    Status(Status),
+    /// Watch it work: a story with real processes, in a temporary home, in under a minute
+    #[cfg(feature = "control")]
+    Demo(Demo),
+    /// Be the agent of a machine; started by the machine itself
+    Agent(Agent),
+}
+
+#[cfg(feature = "control")]
+#[derive(Debug, Args)]
+pub(crate) struct Refresh {
+    /// The sizes that can be asked for, as JSON: {"large":{"cpu":2,"mem":4096}}
+    #[arg(long, env = "ONDECK_RESOURCE_CLASS_CONFIG", value_name = "JSON")]
+    pub(crate) resource_class_config: Option<String>,
+    /// Idle machines to keep, by class: "large=2 xlarge=1"
+    #[arg(long, env = "ONDECK_MIN_IDLE", value_name = "CLASS=COUNT ...")]
+    pub(crate) min_idle: Option<String>,
+    /// Shell script that every machine runs before its first run
+    #[arg(long, env = "ONDECK_PRE_RUNNER_SCRIPT", value_name = "SCRIPT")]
+    pub(crate) pre_runner_script: Option<String>,
+    #[command(flatten, next_help_heading = "Local backend")]
+    pub(crate) local: LocalInputs,
+    #[command(flatten)]
+    pub(crate) times: TimeInputs<ForRefresh>,
+}
+
+/// What only the local backend knows.
+#[cfg(feature = "control")]
+#[derive(Debug, Args)]
+pub(crate) struct LocalInputs {
+    /// The most machines that may be alive at once; empty for no limit
+    #[arg(long, env = "ONDECK_LOCAL_CAPACITY", value_name = "COUNT")]
+    pub(crate) local_capacity: Option<String>,
+    /// How long every machine takes to boot, in milliseconds
+    #[arg(long, env = "ONDECK_LOCAL_BOOT_MS", value_name = "MS")]
+    pub(crate) local_boot_ms: Option<String>,
+    /// The types of machine, as JSON: [{"type":"c6i.large","cpu":2,"mem":4096,"bootMs":0,"capacity":3}]
+    #[arg(long, env = "ONDECK_LOCAL_CATALOGUE", value_name = "JSON")]
+    pub(crate) local_catalogue: Option<String>,
+    /// Make every launch fail with this text; empty to stop
+    #[arg(long, env = "ONDECK_LOCAL_LAUNCH_FAILURE", value_name = "TEXT")]
+    pub(crate) local_launch_failure: Option<String>,
+    /// Deliver every ticket twice, as SQS may
+    #[arg(long, env = "ONDECK_LOCAL_DUPLICATE_TICKETS", value_name = "true|false")]
+    pub(crate) local_duplicate_tickets: Option<String>,
+}
+
+#[cfg(feature = "control")]
+#[derive(Debug, Args)]
+pub(crate) struct RunInput {
+    /// The workflow run; also the label of its machines [default: GITHUB_RUN_ID]
+    #[arg(long, env = "ONDECK_RUN_ID", value_name = "ID")]
+    run_id: Option<RunId>,
+}
+
+#[cfg(feature = "control")]
+impl RunInput {
+    /// The run that was named, or the one that this process is part of.
+    pub(crate) fn get(&self) -> Result<RunId, Failure> {
+        if let Some(run) = &self.run_id {
+            return Ok(run.clone());
+        }
+        let hint = "give --run-id, or set ONDECK_RUN_ID or GITHUB_RUN_ID";
+        match std::env::var("GITHUB_RUN_ID") {
+            Ok(run) if !run.is_empty() => {
+                RunId::new(run).map_err(|error| Failure::invalid(error.to_string()).hint(hint))
+            }
+            _ => Err(Failure::invalid("no run id given").hint(hint)),
+        }
+    }
+}
+
+#[cfg(feature = "control")]
+#[derive(Debug, Args)]
+pub(crate) struct Provision {
+    #[command(flatten)]
+    pub(crate) run: RunInput,
+    /// How many machines
+    #[arg(long, env = "ONDECK_INSTANCE_COUNT", default_value = "1", value_name = "COUNT",
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_COUNT)),
+          allow_negative_numbers = true)]
+    pub(crate) instance_count: u32,
+    /// Of which size, by the name that refresh configured
+    #[arg(long, env = "ONDECK_RESOURCE_CLASS", default_value = "large", value_name = "CLASS")]
+    pub(crate) resource_class: ResourceClass,
+    /// Paid for how: spot or on-demand
+    #[arg(long, env = "ONDECK_USAGE_CLASS", default_value = "on-demand", value_name = "CLASS")]
+    pub(crate) usage_class: UsageClass,
+    /// Which instance types will do; * stands for anything
+    #[arg(long, env = "ONDECK_ALLOWED_INSTANCE_TYPES", default_value = DEFAULT_TYPES,
+          value_name = "PATTERNS")]
+    pub(crate) allowed_instance_types: TypePatterns,
+    /// Try again for what could not be launched, and then on demand instead of spot
+    #[arg(long, env = "ONDECK_CAPACITY_FALLBACK")]
+    pub(crate) capacity_fallback: bool,
+    #[command(flatten)]
+    pub(crate) times: TimeInputs<ForProvision>,
+}
+
+#[cfg(feature = "control")]
+#[derive(Debug, Args)]
+pub(crate) struct Release {
+    #[command(flatten)]
+    pub(crate) run: RunInput,
+    #[command(flatten)]
+    pub(crate) times: TimeInputs<ForRelease>,
+}
+
+#[cfg(feature = "control")]
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) run: RunInput,
+    /// How long the job may wait for a machine of its run before it is withdrawn
+    #[arg(long, env = "ONDECK_QUEUE_TIMEOUT_SEC", default_value = "300", value_name = "SEC")]
+    pub(crate) queue_timeout_sec: u32,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<String>,
+}
+
+#[cfg(feature = "control")]
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    /// Show terminated machines too
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Show it again every second, until interrupted
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) watch: bool,
+}
+
+#[cfg(feature = "control")]
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// Leave the home with its store and logs behind, and say where
+    #[arg(long)]
+    pub(crate) keep: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Agent {
+    /// The machine that this is
+    #[arg(long, env = "ONDECK_INSTANCE_ID", value_name = "ID")]
+    pub(crate) instance_id: InstanceId,
+}

@@ -1,0 +1,51 @@
+//! What goes to stderr: logs, errors and hints.
+
+use std::io::Write;
+
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::inputs::Common;
+
+/// Logs of the modes: no time, since whoever reads them is there.
+#[cfg(feature = "control")]
+pub(crate) fn start(common: &Common, writer: impl for<'a> MakeWriter<'a> + Send + Sync + 'static) {
+    let level = match (common.quiet, common.verbose) {
+        (true, _) => LevelFilter::ERROR,
+        (false, 0) => LevelFilter::WARN,
+        (false, 1) => LevelFilter::INFO,
+        (false, _) => LevelFilter::DEBUG,
+    };
+    let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_target(false)
+        .without_time()
+        .with_ansi(ansi)
+        .with_writer(writer)
+        .init();
+}
+
+/// Logs of an agent: read later, by somebody who was not there.
+pub(crate) fn start_for_agent(common: &Common) {
+    let level = if common.verbose > 0 { LevelFilter::DEBUG } else { LevelFilter::INFO };
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_target(false)
+        .with_ansi(false)
+        .with_writer(std::io::stderr)
+        .init();
+}
+
+/// An error, and what to do about it.
+pub(crate) fn error(message: &str, hint: &str) {
+    use anstyle::{AnsiColor, Style};
+    let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
+    let cyan = Style::new().bold().fg_color(Some(AnsiColor::Cyan.into()));
+    let mut stderr = anstream::stderr().lock();
+    // Where stderr is closed there is nobody to tell.
+    drop(writeln!(stderr, "{red}error{red:#}: {message}"));
+    if !hint.is_empty() {
+        drop(writeln!(stderr, "{cyan}hint{cyan:#}: {hint}"));
+    }
+}

@@ -1,0 +1,103 @@
+//! The three modes as commands: inputs in, mode called, outcome told.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ondeck_core::failure::Failure;
+use ondeck_core::plane::Plane;
+use ondeck_core::provision::Request;
+
+use crate::inputs::{self, Common};
+use crate::output::{Telling, tell};
+use crate::progress::Watcher;
+use crate::surroundings::stop_on_signals;
+use crate::{backend, logging};
+
+/// `ondeck refresh`
+pub(crate) async fn refresh(common: &Common, inputs: &inputs::Refresh) -> u8 {
+    let watcher = begin("refresh", common);
+    let stop = stop_on_signals();
+    let given = settings(inputs);
+    let work = async {
+        let plane = open(common, true, &watcher)?;
+        ondeck_core::refresh::refresh(&plane, &given, &stop).await
+    };
+    let result = stop.unless_raised(work).await.unwrap_or_else(|stop| Err(stop.into()));
+    watcher.finish();
+    tell(result.as_ref().map(|outcome| outcome as &dyn Telling).map_err(Clone::clone), common.json)
+}
+
+/// `ondeck provision`
+pub(crate) async fn provision(common: &Common, inputs: &inputs::Provision) -> u8 {
+    let watcher = begin("provision", common);
+    let stop = stop_on_signals();
+    let prepared = request(inputs).and_then(|r| Ok((r, open(common, false, &watcher)?)));
+    let (request, plane) = match prepared {
+        Ok(prepared) => prepared,
+        Err(failure) => return tell(Err(failure), common.json),
+    };
+    // Provision hears the signal itself, because it must clear up.
+    let outcome = ondeck_core::provision::provision(&plane, &request, &stop).await;
+    watcher.finish();
+    tell(Ok(&outcome), common.json)
+}
+
+/// `ondeck release`
+pub(crate) async fn release(common: &Common, inputs: &inputs::Release) -> u8 {
+    let watcher = begin("release", common);
+    let stop = stop_on_signals();
+    let work = async {
+        let run = inputs.run.get()?;
+        let plane = open(common, false, &watcher)?;
+        ondeck_core::release::release(&plane, &run, &inputs.times.overrides()).await
+    };
+    let result = stop.unless_raised(work).await.unwrap_or_else(|stop| Err(stop.into()));
+    watcher.finish();
+    tell(result.as_ref().map(|outcome| outcome as &dyn Telling).map_err(Clone::clone), common.json)
+}
+
+/// Starts logs and progress.
+fn begin(mode: &'static str, common: &Common) -> Watcher {
+    let watcher = Watcher::start(mode, common);
+    logging::start(common, watcher.clone());
+    watcher
+}
+
+fn open(common: &Common, create: bool, watcher: &Watcher) -> Result<Plane, Failure> {
+    backend::plane(common, create, Arc::new(watcher.clone()))
+}
+
+fn request(inputs: &inputs::Provision) -> Result<Request, Failure> {
+    Ok(Request {
+        run: inputs.run.get()?,
+        count: inputs.instance_count,
+        class: inputs.resource_class.clone(),
+        usage: inputs.usage_class,
+        types: inputs.allowed_instance_types.clone(),
+        times: inputs.times.overrides(),
+        fresh_only: false,
+        capacity_fallback: inputs.capacity_fallback,
+    })
+}
+
+/// What was given, by setting name.
+fn settings(inputs: &inputs::Refresh) -> BTreeMap<String, String> {
+    let local = &inputs.local;
+    let texts = [
+        ("resource-class-config", &inputs.resource_class_config),
+        ("min-idle", &inputs.min_idle),
+        ("pre-runner-script", &inputs.pre_runner_script),
+        ("local-capacity", &local.local_capacity),
+        ("local-boot-ms", &local.local_boot_ms),
+        ("local-catalogue", &local.local_catalogue),
+        ("local-launch-failure", &local.local_launch_failure),
+        ("local-duplicate-tickets", &local.local_duplicate_tickets),
+    ];
+    let mut settings = inputs.times.settings();
+    for (name, value) in texts {
+        if let Some(value) = value {
+            settings.insert(name.to_owned(), value.clone());
+        }
+    }
+    settings
+}

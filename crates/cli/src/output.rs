@@ -1,0 +1,100 @@
+//! What goes to stdout: an object for programs, a few lines for people.
+
+mod provision;
+mod refresh;
+mod release;
+
+use std::io::Write;
+use std::time::Duration;
+
+use ondeck_core::failure::Failure;
+use serde_json::{Value, json};
+
+use crate::logging;
+
+/// Something that a mode has to tell.
+pub(crate) trait Telling {
+    /// For programs.
+    fn json(&self) -> Value;
+    /// For people; no final line break.
+    fn text(&self) -> String;
+    /// What went wrong, if anything did.
+    fn failure(&self) -> Option<Failure>;
+    /// What should be known besides.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// Tells what came of a mode, and gives the exit code.
+pub(crate) fn tell(result: Result<&dyn Telling, Failure>, as_json: bool) -> u8 {
+    let (telling, failure) = match result {
+        Ok(telling) => (Some(telling), telling.failure()),
+        Err(failure) => (None, Some(failure)),
+    };
+    if as_json {
+        let object = match (&telling, &failure) {
+            (Some(telling), _) => telling.json(),
+            (None, Some(failure)) => json!({"status": "failed", "error": error(failure)}),
+            (None, None) => json!({"status": "success"}),
+        };
+        print(&object.to_string());
+    } else if let Some(telling) = &telling {
+        let text = telling.text();
+        if !text.is_empty() {
+            print(&text);
+        }
+    }
+    for warning in telling.iter().flat_map(|telling| telling.warnings()) {
+        tracing::warn!("{warning}");
+    }
+    match failure {
+        None => 0,
+        Some(failure) => {
+            logging::error(&failure.message, &failure.hint);
+            failure.kind.exit_code()
+        }
+    }
+}
+
+/// A line on stdout. If nobody reads it any more, there is nobody to tell that either.
+pub(crate) fn print(text: &str) {
+    let mut stdout = anstream::stdout().lock();
+    drop(writeln!(stdout, "{text}"));
+    drop(stdout.flush());
+}
+
+pub(crate) fn error(failure: &Failure) -> Value {
+    json!({
+        "kind": failure.kind.as_str(),
+        "message": failure.message,
+        "hint": failure.hint,
+    })
+}
+
+/// Adds the parts that are there only when something went wrong.
+fn with_failure(mut object: Value, failure: Option<&Failure>) -> Value {
+    if let Some(failure) = failure {
+        object["error"] = error(failure);
+    }
+    object
+}
+
+fn status(failure: Option<&Failure>) -> &'static str {
+    if failure.is_none() { "success" } else { "failed" }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A table without frame: columns padded, for terminals and logs alike.
+pub(crate) fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
+    let mut table = comfy_table::Table::new();
+    table.load_preset(comfy_table::presets::NOTHING).set_header(header.to_vec());
+    for row in rows {
+        table.add_row(row);
+    }
+    let text = table.to_string();
+    text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,48 @@
+use ondeck_core::failure::Failure;
+use ondeck_core::refresh::Outcome;
+use serde_json::{Value, json};
+
+use super::Telling;
+
+impl Telling for Outcome {
+    fn json(&self) -> Value {
+        json!({
+            "status": "success",
+            "reaped": self.reaped,
+            "swept": self.swept,
+            "ticketed": self.ticketed,
+            "silent": self.silent,
+            "intentsSettled": self.intents,
+            "ghosts": self.ghosts,
+            "forgotten": self.forgotten,
+            "warmed": self.warmed,
+            "stranded": self.stranded,
+            "warnings": self.warnings,
+        })
+    }
+
+    fn text(&self) -> String {
+        let counts = [
+            (self.reaped.len(), "past their threshold, ended"),
+            (self.swept.len(), "without a record, ended"),
+            (self.ticketed.len(), "announced in the pool again"),
+            (self.silent.len(), "idle but silent, expired"),
+            (self.intents, "abandoned launches settled"),
+            (self.ghosts.len(), "ghost runners struck off"),
+            (self.forgotten, "old records removed"),
+            (self.warmed, "launched to keep warm"),
+        ];
+        let mut lines = vec!["set up".to_owned()];
+        let done = counts.iter().filter(|(count, _)| *count > 0);
+        lines.extend(done.map(|(count, what)| format!("{count} {what}")));
+        lines.join("\n")
+    }
+
+    fn failure(&self) -> Option<Failure> {
+        None
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.warnings.clone()
+    }
+}

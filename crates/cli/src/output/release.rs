@@ -1,0 +1,55 @@
+use ondeck_core::failure::Failure;
+use ondeck_core::release::{Fate, Outcome};
+use serde_json::{Value, json};
+
+use super::{Telling, millis, status, table, with_failure};
+
+impl Telling for Outcome {
+    fn json(&self) -> Value {
+        let instances: Vec<Value> = self
+            .instances
+            .iter()
+            .map(|(id, fate)| {
+                let (word, reason) = words(fate);
+                let mut instance = json!({"instanceId": id, "fate": word});
+                if !reason.is_empty() {
+                    instance["reason"] = json!(reason);
+                }
+                instance
+            })
+            .collect();
+        let failure = self.failure();
+        let object = json!({
+            "status": status(failure.as_ref()),
+            "runId": self.run,
+            "instances": instances,
+            "timings": {"totalMs": millis(self.took)},
+        });
+        with_failure(object, failure.as_ref())
+    }
+
+    fn text(&self) -> String {
+        if self.instances.is_empty() {
+            return format!("run {} has no machines", self.run);
+        }
+        let rows = self.instances.iter().map(|(id, fate)| {
+            let (word, reason) = words(fate);
+            vec![id.to_string(), word.to_owned(), reason]
+        });
+        let machines = table(&["instance", "fate", "reason"], rows.collect());
+        format!("{machines}\nrun {} released after {} ms", self.run, millis(self.took))
+    }
+
+    fn failure(&self) -> Option<Failure> {
+        Outcome::failure(self)
+    }
+}
+
+fn words(fate: &Fate) -> (&'static str, String) {
+    match fate {
+        Fate::Pooled => ("pooled", String::new()),
+        Fate::Ended => ("ended", "no idle time left".to_owned()),
+        Fate::Expired(why) => ("expired", why.clone()),
+        Fate::Leftover(state) => ("expired", format!("left {state} by an unfinished provision")),
+    }
+}

@@ -1,0 +1,111 @@
+//! `ondeck run`: a job for a run on the local forge, its output as it comes, its exit code.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use ondeck_core::failure::{Failure, Kind};
+use ondeck_core::ids::RunId;
+use ondeck_core::ports::{Progress, Store};
+use ondeck_local::{JobId, JobState, Stream};
+
+use crate::backend::{self, Local};
+use crate::inputs::{Common, Run};
+use crate::logging;
+use crate::output::tell;
+use crate::progress::Watcher;
+use crate::surroundings::stop_on_signals;
+
+/// How often output is looked for.
+const EVERY: Duration = Duration::from_millis(50);
+
+/// Queues the job and follows it.
+pub(crate) async fn run(common: &Common, inputs: &Run) -> u8 {
+    let watcher = Watcher::start("run", common);
+    logging::start(common, watcher.clone());
+    let result = follow_to_end(common, inputs, &watcher).await;
+    watcher.finish();
+    match result {
+        Ok(code) => code,
+        Err(failure) => tell(Err(failure), common.json),
+    }
+}
+
+async fn follow_to_end(common: &Common, inputs: &Run, watcher: &Watcher) -> Result<u8, Failure> {
+    let run = inputs.run.get()?;
+    let local = backend::local(common, false)?;
+    // Also tells whether refresh has ever run here.
+    Store::settings(&local.store).await?;
+    let job = local.forge.queue(&run, &inputs.command).await?;
+    let stop = stop_on_signals();
+    let patience = Duration::from_secs(inputs.queue_timeout_sec.into());
+    let follow = Follow { local: &local, watcher, run: &run, job, patience };
+    match stop.unless_raised(follow.to_end()).await {
+        Ok(result) => result,
+        Err(stop) => {
+            local.forge.cancel(job).await?;
+            Err(stop.into())
+        }
+    }
+}
+
+struct Follow<'a> {
+    local: &'a Local,
+    watcher: &'a Watcher,
+    run: &'a RunId,
+    job: JobId,
+    patience: Duration,
+}
+
+impl Follow<'_> {
+    async fn to_end(&self) -> Result<u8, Failure> {
+        let queued = Instant::now();
+        self.watcher.stage(&format!("waiting for a machine of run {}", self.run));
+        let mut seen = 0;
+        loop {
+            // The state first: output that came before the end is then sure to be seen.
+            let job = self.local.forge.job(self.job).await?.ok_or_else(|| {
+                Failure::new(Kind::Unexpected, format!("the job has vanished: {}", self.job))
+            })?;
+            for chunk in self.local.forge.output(self.job, seen).await? {
+                seen = chunk.seq;
+                self.watcher.finish();
+                show(chunk.stream, &chunk.bytes);
+            }
+            match job.state {
+                JobState::Done => return Ok(exit_code(job.exit_code)),
+                JobState::Cancelled => {
+                    return Err(Failure::new(Kind::Unexpected, "the job was cancelled"));
+                }
+                JobState::Queued if queued.elapsed() > self.patience => {
+                    return self.withdraw().await;
+                }
+                JobState::Running => self.watcher.stage("the job runs"),
+                JobState::Queued => {}
+            }
+            tokio::time::sleep(EVERY).await;
+        }
+    }
+
+    async fn withdraw(&self) -> Result<u8, Failure> {
+        self.local.forge.cancel(self.job).await?;
+        let message = format!("no machine took the job in time, label: {}", self.run);
+        Err(Failure::new(Kind::NoCapacity, message)
+            .hint(format!("ondeck provision --run-id {} gives the run machines", self.run)))
+    }
+}
+
+fn show(stream: Stream, bytes: &[u8]) {
+    // A reader that has gone away does not stop the job.
+    match stream {
+        Stream::Stdout => {
+            let mut stdout = std::io::stdout().lock();
+            drop(stdout.write_all(bytes));
+            drop(stdout.flush());
+        }
+        Stream::Stderr => drop(std::io::stderr().lock().write_all(bytes)),
+    }
+}
+
+fn exit_code(code: Option<i32>) -> u8 {
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
