@@ -1,1 +1,47 @@
-//! The suites that every store and every pool must pass.
+//! The suites that every store and every pool must pass: what the ports promise, asked of
+//! whoever implements them. They panic at the first broken promise and say which it was.
+//!
+//! The stores' suite never plants a record: it brings each into the state it needs by legal
+//! transitions alone, which any store can make.
+
+mod pool;
+mod stage;
+mod store;
+mod transitions;
+
+pub use pool::{pool_duplicates_suite, pool_passes_untouched, pool_suite};
+pub use store::{claim_race, store_suite};
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::ids::ResourceClass;
+    use crate::testkit::{MemoryPool, MemoryStore, VirtualClock};
+
+    #[tokio::test]
+    async fn the_store_in_memory() {
+        store_suite(&MemoryStore::default()).await;
+        let store = MemoryStore::default();
+        claim_race(&[&store, &store]).await;
+    }
+
+    #[tokio::test]
+    async fn the_pool_in_memory() {
+        let clock = Arc::new(VirtualClock::new());
+        let pool = MemoryPool::new(clock.clone());
+        pool_suite(&pool, &|span| clock.advance(span)).await;
+
+        let class = ResourceClass::new("raw").unwrap();
+        pool.send_raw(&class, "{ no ticket");
+        pool_passes_untouched(&pool, &class, "{ no ticket").await;
+    }
+
+    #[tokio::test]
+    async fn the_pool_in_memory_delivers_twice() {
+        let pool = MemoryPool::new(Arc::new(VirtualClock::new()));
+        pool.deliver_twice();
+        pool_duplicates_suite(&pool).await;
+    }
+}

@@ -1,0 +1,208 @@
+use std::collections::BTreeMap;
+
+use futures_util::future::join_all;
+
+use super::stage::{Standing, agreed, instance, morning, ms, noon, run, stand};
+use super::transitions::{every_transition, the_note_of_the_ticket};
+use crate::ids::{InstanceId, IntentId, RunId};
+use crate::intent::Intent;
+use crate::lifecycle::{Idle, Instance};
+use crate::ports::{AgentStore, Listing, PortError, Scope, Store};
+use crate::record::State;
+use crate::requirements::UsageClass;
+use crate::signal::{Report, Signal, Signs};
+
+/// Everything that a store promises. Needs a store in which nothing is yet.
+pub async fn store_suite<S: Store + AgentStore>(store: &S) {
+    settings(store).await;
+    listings(store).await;
+    signs(store).await;
+    ticketed(store).await;
+    removal(store).await;
+    forgetting(store).await;
+    intents(store).await;
+    the_note_of_the_ticket(store).await;
+    every_transition(store).await;
+}
+
+/// Sixty-four runs claim one instance at once, through any number of ways to the same store; one
+/// of them gets it, and the others are told who.
+pub async fn claim_race<S: Store + AgentStore>(stores: &[&S]) {
+    stores[0].set_up().await.expect("the store can be set up");
+    let id = instance("i-race");
+    let standing = Standing::new(State::Idle, &run("first"), noon() + ms(60_000));
+    let record = stand(stores[0], &id, &standing).await;
+    let idle = Instance::<Idle>::believe(&record).expect("idle");
+    let changes: Vec<_> = (0..64)
+        .map(|n| idle.claim(&run(&format!("claimant-{n}")), noon(), ms(60_000)).change().clone())
+        .collect();
+    let writes = changes.iter().enumerate().map(|(n, c)| stores[n % stores.len()].write(c));
+    let verdicts = join_all(writes).await;
+    let winners: Vec<usize> = verdicts
+        .iter()
+        .enumerate()
+        .filter(|(_, verdict)| agreed(verdict.as_ref().expect("the store answers")))
+        .map(|(n, _)| n)
+        .collect();
+    let [winner] = winners.as_slice() else {
+        panic!("one claim wins, and no more: {winners:?}");
+    };
+    let record = stores[0].record(&id).await.expect("the store answers").expect("a record");
+    assert_eq!(record.run, Some(run(&format!("claimant-{winner}"))), "the owner is the winner");
+}
+
+async fn settings<S: Store + AgentStore>(store: &S) {
+    store.set_up().await.expect("the store can be set up");
+    store.set_up().await.expect("setting up twice is setting up once");
+    let unset = Store::settings(store).await;
+    assert!(matches!(unset, Err(PortError::NotSetUp { .. })), "no settings yet: {unset:?}");
+    let first = BTreeMap::from([("a", "1"), ("b", "")].map(|(k, v)| (k.to_owned(), v.to_owned())));
+    let second = BTreeMap::from([("a".to_owned(), "2\n\"é\"".to_owned())]);
+    for settings in [first, second] {
+        store.put_settings(&settings).await.expect("settings can be written");
+        assert_eq!(Store::settings(store).await, Ok(settings.clone()), "what was written last");
+        assert_eq!(AgentStore::settings(store).await, Ok(settings), "as the agent reads it");
+    }
+}
+
+fn ids(listing: &Listing) -> Vec<String> {
+    assert!(listing.unreadable.is_empty(), "unreadable: {:?}", listing.unreadable);
+    let mut ids: Vec<String> = listing.records.iter().map(|r| r.id.to_string()).collect();
+    ids.sort();
+    ids
+}
+
+async fn listings<S: Store + AgentStore>(store: &S) {
+    let (mine, other) = (run("listed"), run("listed-too"));
+    let (past, ahead) = (noon().before(ms(1)), noon() + ms(1));
+    for (name, state, run, threshold) in [
+        ("i-l1", State::Created, &mine, ahead),
+        ("i-l2", State::Claimed, &mine, past),
+        ("i-l3", State::Running, &mine, noon()),
+        ("i-l4", State::Idle, &mine, past),
+        ("i-l5", State::Terminated, &mine, past),
+        ("i-l6", State::Running, &other, ahead),
+    ] {
+        let record = stand(store, &instance(name), &Standing::new(state, run, threshold)).await;
+        assert_eq!((record.state, record.threshold.is_some()), (state, state.is_live()));
+    }
+    let of_mine = store.of_run(&mine).await.expect("the store answers");
+    assert_eq!(ids(&of_mine), ["i-l1", "i-l2", "i-l3"], "what the run holds now");
+    let of_nobody = store.of_run(&run("nobody")).await.expect("the store answers");
+    assert!(ids(&of_nobody).is_empty(), "a run that holds nothing");
+    let expired = store.expired(noon()).await.expect("the store answers");
+    assert_eq!(ids(&expired), ["i-l2", "i-l3", "i-l4"], "a threshold of now is past");
+    let before = store.expired(past.before(ms(1))).await.expect("the store answers");
+    assert!(ids(&before).is_empty(), "nothing was past then");
+    let live = store.list(Scope::Live).await.expect("the store answers");
+    assert_eq!(ids(&live), ["i-l1", "i-l2", "i-l3", "i-l4", "i-l6"], "the live ones");
+    let all = store.list(Scope::All).await.expect("the store answers");
+    assert_eq!(ids(&all).len(), 6, "all of them");
+    assert_eq!(store.record(&instance("i-l0")).await, Ok(None), "there is no such record");
+}
+
+fn report(signal: Signal, run: Option<&RunId>, detail: &str) -> Report {
+    Report { signal, run: run.cloned(), detail: detail.to_owned(), at: morning() }
+}
+
+async fn signs<S: Store + AgentStore>(store: &S) {
+    let [both, silent, beating, talking]: [InstanceId; 4] =
+        ["i-s1", "i-s2", "i-s3", "i-s4"].map(instance);
+    store.beat(&both, morning()).await.expect("a beat is written");
+    store.beat(&both, noon()).await.expect("a beat is written");
+    store.beat(&beating, morning()).await.expect("a beat is written");
+    let first = report(Signal::Prepared, None, "");
+    let last = report(Signal::RegisterFailed, Some(&run("7")), "no \"token\"\nat all");
+    store.report(&both, &first).await.expect("a signal is written");
+    store.report(&both, &last).await.expect("a signal is written");
+    store.report(&talking, &first).await.expect("a signal is written");
+    let expected = [
+        (talking, Signs { heartbeat: None, report: Some(first) }),
+        (silent, Signs::default()),
+        (both.clone(), Signs { heartbeat: Some(noon()), report: Some(last.clone()) }),
+        (beating, Signs { heartbeat: Some(morning()), report: None }),
+        (both, Signs { heartbeat: Some(noon()), report: Some(last) }),
+    ];
+    let (ids, expected): (Vec<_>, Vec<_>) = expected.into_iter().unzip();
+    assert_eq!(store.signs(&ids).await, Ok(expected), "the latest of each, in the order asked");
+    assert_eq!(store.signs(&[]).await, Ok(Vec::new()), "of nobody");
+}
+
+async fn ticketed<S: Store + AgentStore>(store: &S) {
+    let id = instance("i-m1");
+    let standing = Standing::new(State::Idle, &run("marked"), noon());
+    let record = stand(store, &id, &standing).await;
+    let ticket = Instance::<Idle>::believe(&record).expect("idle").ticket();
+    let mut stale = ticket.clone();
+    stale.threshold = noon() + ms(1);
+    let owned = instance("i-m2");
+    let claimed = stand(store, &owned, &Standing::new(State::Claimed, &run("m"), noon())).await;
+    let mut taken = ticket.clone();
+    taken.instance_id = owned.clone();
+    let mut unknown = ticket.clone();
+    unknown.instance_id = instance("i-m3");
+
+    store.mark_ticketed(&[stale, taken, unknown], noon()).await.expect("the store answers");
+    assert_eq!(store.record(&id).await, Ok(Some(record.clone())), "another idle state's ticket");
+    assert_eq!(store.record(&owned).await, Ok(Some(claimed)), "not idle any more");
+    assert_eq!(store.record(&instance("i-m3")).await, Ok(None), "a note makes no record");
+
+    store.mark_ticketed(&[ticket], noon()).await.expect("the store answers");
+    let noted = store.record(&id).await.expect("the store answers").expect("a record");
+    assert_eq!(noted.ticketed_at, Some(noon()), "the very idle state that was announced");
+    assert_eq!(noted.updated_at, record.updated_at, "a note is no transition");
+}
+
+async fn removal<S: Store + AgentStore>(store: &S) {
+    let [gone, live] = ["i-r1", "i-r2"].map(instance);
+    stand(store, &gone, &Standing::new(State::Terminated, &run("r"), noon())).await;
+    stand(store, &live, &Standing::new(State::Running, &run("r"), noon())).await;
+    for id in [&gone, &live] {
+        store.beat(id, noon()).await.expect("a beat is written");
+        store.report(id, &report(Signal::Prepared, None, "")).await.expect("a signal is written");
+    }
+    let asked = [gone.clone(), live.clone(), instance("i-r3")];
+    store.remove(&asked).await.expect("the store answers");
+    assert_eq!(store.record(&gone).await, Ok(None), "terminated, so removed");
+    let kept = store.record(&live).await.expect("the store answers");
+    assert!(kept.is_some(), "a live record is never removed");
+    let signs = store.signs(&[gone, live]).await.expect("the store answers");
+    assert_eq!(signs[0], Signs::default(), "what its agent wrote goes with it");
+    assert!(signs[1].heartbeat.is_some() && signs[1].report.is_some(), "the others' stays");
+}
+
+async fn forgetting<S: Store + AgentStore>(store: &S) {
+    let [old, live] = ["i-f1", "i-f2"].map(instance);
+    stand(store, &old, &Standing::new(State::Terminated, &run("f"), noon())).await;
+    stand(store, &live, &Standing::new(State::Idle, &run("f"), noon())).await;
+    store.beat(&old, morning()).await.expect("a beat is written");
+    let too_early = store.forget(morning()).await.expect("the store answers");
+    assert_eq!(too_early, 0, "what ended at that moment did not end before it");
+    let before = store.list(Scope::All).await.expect("the store answers").records;
+    let terminated = before.iter().filter(|record| !record.state.is_live()).count();
+    let forgotten = store.forget(morning() + ms(1)).await.expect("the store answers");
+    assert_eq!(forgotten, terminated, "the records that had ended, and their number");
+    let after = store.list(Scope::All).await.expect("the store answers").records;
+    assert_eq!(after.len(), before.len() - terminated, "and no others");
+    assert_eq!(store.signs(&[old]).await, Ok(vec![Signs::default()]), "nor their signs");
+}
+
+async fn intents<S: Store + AgentStore>(store: &S) {
+    let intent = |name: &str, outcome: &str| Intent {
+        id: IntentId::new(name).expect("an id"),
+        run: run("intending"),
+        count: 3,
+        usage: UsageClass::OnDemand,
+        deadline: noon(),
+        outcome: outcome.to_owned(),
+    };
+    for open in [intent("one", ""), intent("two", "")] {
+        store.put_intent(&open).await.expect("an intent is written");
+    }
+    store.put_intent(&intent("two", "launched 3")).await.expect("an intent is written");
+    let open = store.open_intents().await;
+    assert_eq!(open, Ok(vec![intent("one", "")]), "of which nobody has said what came");
+    store.forget(noon() + ms(1)).await.expect("the store answers");
+    let open = store.open_intents().await;
+    assert_eq!(open, Ok(vec![intent("one", "")]), "an open intent is never forgotten");
+}

@@ -1,0 +1,92 @@
+//! Every transition, against every state, owner and lease that it may meet.
+
+use super::stage::{Standing, instance, morning, ms, noon, run, spec, stand};
+use crate::ids::{InstanceId, RunId};
+use crate::lifecycle::{Change, Claimed, Created, Idle, Instance, Live, Running, Verdict};
+use crate::ports::{AgentStore, Store};
+use crate::record::State;
+
+/// Makes each change on each standing, and holds the store's verdict, the record that it leaves
+/// and the one that it reports against what the guard means.
+pub(super) async fn every_transition<S: Store + AgentStore>(store: &S) {
+    let mut n = 0;
+    for standing in standings() {
+        for kind in 0..changes(&instance("x")).len() {
+            n += 1;
+            let id = instance(&format!("i-t{n}"));
+            let found = match &standing {
+                Some(standing) => Some(stand(store, &id, standing).await),
+                None => None,
+            };
+            let change = &changes(&id)[kind];
+            let about = format!("{} of {standing:?}", change.transition());
+            let next = change.applied_to(found.as_ref());
+            let expected = match &next {
+                Some(next) => Verdict::Agreed(next.clone()),
+                None => Verdict::Refused(found.clone()),
+            };
+            assert_eq!(store.write(change).await, Ok(expected), "{about}");
+            let left = store.record(&id).await;
+            assert_eq!(left, Ok(next.or(found)), "what stands there after {about}");
+        }
+    }
+}
+
+/// Whatever a change may meet: nothing, and every state under this run and another, with its
+/// threshold just ahead, just now, and just past.
+fn standings() -> Vec<Option<Standing>> {
+    let mut standings = vec![None];
+    for state in State::ALL {
+        for owner in ["this", "other"] {
+            for threshold in [noon().before(ms(1)), noon(), noon() + ms(1)] {
+                standings.push(Some(Standing::new(state, &run(owner), threshold)));
+            }
+        }
+    }
+    standings
+}
+
+/// One change of each kind, from the belief that it needs, for the run `this` and at noon.
+fn changes(id: &InstanceId) -> Vec<Change> {
+    let (now, last) = (noon(), ms(60_000));
+    let this: RunId = run("this");
+    let record = |state| Standing::new(state, &this, now + last).believed(id);
+    let created = Instance::<Created>::believe(&record(State::Created)).expect("created");
+    let idle = Instance::<Idle>::believe(&record(State::Idle)).expect("idle");
+    let claimed = Instance::<Claimed>::believe(&record(State::Claimed)).expect("claimed");
+    let running = Instance::<Running>::believe(&record(State::Running)).expect("running");
+    let mut changes = vec![
+        Instance::register(id, &spec(), &this, now, last).change().clone(),
+        created.activate(now, last).change().clone(),
+        idle.claim(&this, now, last).change().clone(),
+        claimed.commit(now, last).change().clone(),
+        claimed.give_back(now, last).change().clone(),
+        running.release(now, last).because("the run has finished").change().clone(),
+    ];
+    for state in State::ALL.into_iter().filter(|state| state.is_live()) {
+        let live = Instance::<Live>::believe(&record(state)).expect("live");
+        changes.push(live.expire(now).change().clone());
+        changes.push(live.reap(now).change().clone());
+    }
+    changes
+}
+
+/// A note of the ticket stays through expire, which leaves the state, and goes with every other
+/// change.
+pub(super) async fn the_note_of_the_ticket<S: Store + AgentStore>(store: &S) {
+    for (n, kept) in [(0, false), (1, true)] {
+        let id = instance(&format!("i-n{n}"));
+        let standing = Standing::new(State::Idle, &run("this"), noon() + ms(1));
+        let record = stand(store, &id, &standing).await;
+        let idle = Instance::<Idle>::believe(&record).expect("idle");
+        store.mark_ticketed(&[idle.ticket()], morning()).await.expect("the store answers");
+        let change = match kept {
+            true => idle.expire(noon()).change().clone(),
+            false => idle.claim(&run("this"), noon(), ms(1)).change().clone(),
+        };
+        let Ok(Verdict::Agreed(after)) = store.write(&change).await else {
+            panic!("{} was lost", change.transition());
+        };
+        assert_eq!(after.ticketed_at.is_some(), kept, "after {}", change.transition());
+    }
+}

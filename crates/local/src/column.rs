@@ -1,0 +1,63 @@
+//! Reading columns as the types they stand for.
+
+use std::error::Error;
+
+use ondeck_core::time::{InvalidTime, Timestamp};
+use rusqlite::Row;
+use rusqlite::types::Type;
+
+/// A text that must be a `T`.
+pub(crate) fn parsed<T, E: Error + Send + Sync + 'static>(
+    row: &Row<'_>,
+    column: &str,
+    parse: impl FnOnce(&str) -> Result<T, E>,
+) -> rusqlite::Result<T> {
+    let text = row.get_ref(column)?.as_str()?;
+    parse(text).map_err(|error| unfit(row, column, error))
+}
+
+/// A text that is empty or must be a `T`.
+pub(crate) fn optional<T, E: Error + Send + Sync + 'static>(
+    row: &Row<'_>,
+    column: &str,
+    parse: impl FnOnce(&str) -> Result<T, E>,
+) -> rusqlite::Result<Option<T>> {
+    parsed(row, column, |text| if text.is_empty() { Ok(None) } else { parse(text).map(Some) })
+}
+
+/// A moment.
+pub(crate) fn time(row: &Row<'_>, column: &str) -> rusqlite::Result<Timestamp> {
+    parsed::<_, InvalidTime>(row, column, Timestamp::parse)
+}
+
+/// A moment, or none yet.
+pub(crate) fn optional_time(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<Timestamp>> {
+    optional::<_, InvalidTime>(row, column, Timestamp::parse)
+}
+
+/// The rows that could be read; the others are named in the log, and spoil none of them.
+pub(crate) fn sound<T>(
+    rows: impl Iterator<Item = rusqlite::Result<T>>,
+) -> rusqlite::Result<Vec<T>> {
+    let mut sound = Vec::new();
+    for row in rows {
+        match row {
+            // What SQLite itself complains of concerns more than this row.
+            Err(error) if error.sqlite_error_code().is_none() => {
+                tracing::warn!("unreadable row: {error}; skipped");
+            }
+            row => sound.push(row?),
+        }
+    }
+    Ok(sound)
+}
+
+/// A column that holds something else.
+pub(crate) fn unfit(
+    row: &Row<'_>,
+    column: &str,
+    error: impl Error + Send + Sync + 'static,
+) -> rusqlite::Error {
+    let index = row.as_ref().column_index(column).unwrap_or_default();
+    rusqlite::Error::FromSqlConversionFailure(index, Type::Text, Box::new(error))
+}

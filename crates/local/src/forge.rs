@@ -1,0 +1,158 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ondeck_core::ids::RunId;
+use ondeck_core::ports::{Clock, Forge, ListedRunner, PortResult};
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use crate::column;
+use crate::db::Db;
+use crate::jobs::{self, Chunk, Job, JobId, JobState};
+use crate::machines;
+use crate::process::Process;
+
+/// What stands in for GitHub: runners and jobs in the shared file.
+#[derive(Clone)]
+pub struct LocalForge {
+    db: Db,
+    clock: Arc<dyn Clock>,
+}
+
+impl LocalForge {
+    /// Over this file, on this clock.
+    pub fn new(db: Db, clock: Arc<dyn Clock>) -> LocalForge {
+        LocalForge { db, clock }
+    }
+
+    /// Queues a command for a run, with these variables besides the machine's own.
+    pub async fn queue(
+        &self,
+        run: &RunId,
+        argv: &[String],
+        env: &BTreeMap<String, String>,
+    ) -> PortResult<JobId> {
+        const SQL: &str = "INSERT INTO jobs (label, argv, env, queued_at) VALUES (?,?,?,?)";
+        let argv = serde_json::json!(argv).to_string();
+        let env = serde_json::json!(env).to_string();
+        let job = (run.to_string(), argv, env, self.clock.now().to_string());
+        self.db
+            .write(move |transaction| {
+                transaction.execute(SQL, job)?;
+                Ok(JobId(transaction.last_insert_rowid()))
+            })
+            .await
+    }
+
+    /// How a job stands. One whose machine has gone is settled by whoever looks, so that nobody
+    /// waits for what cannot come.
+    pub async fn job(&self, id: JobId) -> PortResult<Option<Job>> {
+        let (job, process) = self.db.call(move |connection| look(connection, id)).await?;
+        match (&job, process) {
+            (Some(Job { state: JobState::Running, instance: Some(instance), .. }), Some(gone))
+                if !gone.is_alive() =>
+            {
+                let (instance, now) = (instance.clone(), self.clock.now());
+                self.db
+                    .write(move |transaction| {
+                        jobs::settle_taken_away(transaction, &instance, now)?;
+                        look(transaction, id).map(|(job, _)| job)
+                    })
+                    .await
+            }
+            _ => Ok(job),
+        }
+    }
+
+    /// Every job, in the order of queueing.
+    pub async fn jobs(&self) -> PortResult<Vec<Job>> {
+        self.db
+            .call(|connection| {
+                let mut statement = connection.prepare_cached("SELECT * FROM jobs ORDER BY id")?;
+                column::sound(statement.query_map([], jobs::job)?)
+            })
+            .await
+    }
+
+    /// What a job has written after the chunk with this number; 0 for everything.
+    pub async fn output(&self, id: JobId, after_seq: i64) -> PortResult<Vec<Chunk>> {
+        const SQL: &str = "SELECT * FROM job_output WHERE job = ?1 AND seq > ?2 ORDER BY seq";
+        self.db
+            .call(move |connection| {
+                let mut statement = connection.prepare_cached(SQL)?;
+                let chunks = statement.query_map((id.0, after_seq), jobs::chunk)?;
+                chunks.collect()
+            })
+            .await
+    }
+
+    /// Takes a job from the queue, or has its runner end it.
+    pub async fn cancel(&self, id: JobId) -> PortResult<()> {
+        const QUEUED: &str = "UPDATE jobs SET state = 'cancelled', finished_at = ?2
+            WHERE id = ?1 AND state = 'queued'";
+        const RUNNING: &str = "UPDATE jobs SET cancel = 1 WHERE id = ?1 AND state = 'running'";
+        let now = self.clock.now().to_string();
+        self.db
+            .write(move |transaction| {
+                transaction.execute(QUEUED, (id.0, now))?;
+                transaction.execute(RUNNING, [id.0]).map(drop)
+            })
+            .await
+    }
+}
+
+/// A job, and the process of the machine that it runs on.
+fn look(connection: &Connection, id: JobId) -> rusqlite::Result<(Option<Job>, Option<Process>)> {
+    let sql = "SELECT * FROM jobs WHERE id = ?1";
+    let job = connection.prepare_cached(sql)?.query_row([id.0], jobs::job).optional()?;
+    let process = match job.as_ref().and_then(|job| job.instance.as_ref()) {
+        Some(instance) => machines::process_of(connection, instance)?,
+        None => None,
+    };
+    Ok((job, process))
+}
+
+impl fmt::Debug for LocalForge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LocalForge({:?})", self.db)
+    }
+}
+
+#[async_trait]
+impl Forge for LocalForge {
+    async fn runners(&self) -> PortResult<Vec<ListedRunner>> {
+        self.db
+            .call(|connection| {
+                let mut statement = connection
+                    .prepare_cached("SELECT name, instance FROM runners ORDER BY name")?;
+                let mut rows = statement.query([])?;
+                let mut runners = Vec::new();
+                while let Some(row) = rows.next()? {
+                    let instance = column::parsed(row, "instance", str::parse)?;
+                    let process = machines::process_of(connection, &instance)?;
+                    let online = process.is_some_and(Process::is_alive);
+                    runners.push(ListedRunner { name: row.get("name")?, instance, online });
+                }
+                Ok(runners)
+            })
+            .await
+    }
+
+    async fn remove_runner(&self, name: &str) -> PortResult<()> {
+        let name = name.to_owned();
+        let sql = "DELETE FROM runners WHERE name = ?1";
+        self.db.write(move |transaction| transaction.execute(sql, [name]).map(drop)).await
+    }
+
+    async fn waiting_runs(&self) -> PortResult<Vec<RunId>> {
+        const SQL: &str = "SELECT DISTINCT label FROM jobs WHERE state = 'queued' ORDER BY label";
+        self.db
+            .call(|connection| {
+                let mut statement = connection.prepare_cached(SQL)?;
+                let run = |row: &Row<'_>| column::parsed(row, "label", str::parse);
+                column::sound(statement.query_map([], run)?)
+            })
+            .await
+    }
+}

@@ -1,0 +1,82 @@
+//! The translation of a guard into SQL. Its meaning is [`Guard::admits`]; the contract suite
+//! holds the two against each other over every state, owner and lease.
+
+use ondeck_core::ids::RunId;
+use ondeck_core::lifecycle::{Guard, LeaseGuard, RunGuard, StateGuard};
+use ondeck_core::record::State;
+
+/// A condition on a row of `instances` that exists, and the texts that its `?` stand for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Condition {
+    /// The expression.
+    pub(crate) sql: String,
+    /// Its parameters, in order.
+    pub(crate) values: Vec<String>,
+}
+
+/// Translates a guard.
+pub(crate) fn condition(guard: &Guard) -> Condition {
+    let Guard::Found { state, run, lease } = guard else {
+        // A row that exists is not absent.
+        return Condition { sql: "FALSE".to_owned(), values: Vec::new() };
+    };
+    let mut terms = Vec::new();
+    let mut values = Vec::new();
+    match state {
+        StateGuard::Is(state) => {
+            terms.push("state = ?");
+            values.push(state.to_string());
+        }
+        StateGuard::Live => {
+            terms.push("state <> ?");
+            values.push(State::Terminated.to_string());
+        }
+    }
+    if let RunGuard::Is(run) = run {
+        terms.push("run = ?");
+        values.push(run.as_ref().map_or("", RunId::as_str).to_owned());
+    }
+    match lease {
+        LeaseGuard::Unexpired(now) => {
+            terms.push("threshold > ?");
+            values.push(now.to_string());
+        }
+        LeaseGuard::Expired(now) => {
+            // No threshold is the empty text, which sorts before every time.
+            terms.push("threshold <> '' AND threshold <= ?");
+            values.push(now.to_string());
+        }
+        LeaseGuard::Any => {}
+    }
+    Condition { sql: terms.join(" AND "), values }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ondeck_core::time::Timestamp;
+
+    #[test]
+    fn every_part_of_a_guard_becomes_a_term() {
+        let now = Timestamp::from_millis(0);
+        let claim = Guard::Found {
+            state: StateGuard::Is(State::Idle),
+            run: RunGuard::Is(None),
+            lease: LeaseGuard::Unexpired(now),
+        };
+        assert_eq!(
+            condition(&claim),
+            Condition {
+                sql: "state = ? AND run = ? AND threshold > ?".into(),
+                values: vec!["idle".into(), String::new(), "1970-01-01T00:00:00.000Z".into()],
+            }
+        );
+        let reap = Guard::Found {
+            state: StateGuard::Live,
+            run: RunGuard::Any,
+            lease: LeaseGuard::Expired(now),
+        };
+        assert_eq!(condition(&reap).sql, "state <> ? AND threshold <> '' AND threshold <= ?");
+        assert_eq!(condition(&Guard::Absent).sql, "FALSE");
+    }
+}

@@ -1,0 +1,36 @@
+use std::path::{Path, PathBuf};
+
+use ondeck_core::ids::InstanceId;
+
+/// The directory that holds everything of one local pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Home(PathBuf);
+
+impl Home {
+    /// Names it; nothing is made yet. The path is made absolute here, because machines work in
+    /// directories of their own.
+    pub fn new(dir: PathBuf) -> Home {
+        Home(std::path::absolute(&dir).unwrap_or(dir))
+    }
+
+    /// The directory itself.
+    pub fn dir(&self) -> &Path {
+        &self.0
+    }
+
+    /// The one file that all processes share.
+    pub fn database(&self) -> PathBuf {
+        self.0.join("ondeck.db")
+    }
+
+    /// What a machine has for a disk. Ids hold no slash and no leading dot, so this never leaves
+    /// the home.
+    pub fn machine(&self, id: &InstanceId) -> PathBuf {
+        self.0.join("machines").join(id.as_str())
+    }
+
+    /// What a machine's agent has said. Outlives the machine.
+    pub fn log(&self, id: &InstanceId) -> PathBuf {
+        self.0.join("logs").join(format!("{id}.log"))
+    }
+}

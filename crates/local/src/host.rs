@@ -1,0 +1,122 @@
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+use ondeck_core::ids::InstanceId;
+use ondeck_core::ports::Host;
+use ondeck_core::time::Timestamp;
+use tokio::process::Command;
+
+use crate::db::Db;
+use crate::folder::{self, Folders};
+use crate::home::Home;
+use crate::machines;
+use crate::process::{MARKER, end_all};
+
+/// How much of what a script had to say goes into the reason for its failure.
+const TAIL: usize = 500;
+
+/// The machine, as its own agent has it.
+pub struct LocalHost {
+    db: Db,
+    home: Home,
+    instance: InstanceId,
+}
+
+impl LocalHost {
+    /// This machine.
+    pub fn new(db: Db, home: Home, instance: InstanceId) -> LocalHost {
+        LocalHost { db, home, instance }
+    }
+
+    /// Runs a script from a file, with its errors going to another: a pipe would be held open by
+    /// whatever the script leaves in the background.
+    async fn run(&self, script: &str) -> Result<(), String> {
+        let machine = self.home.machine(&self.instance);
+        let folders = Folders::of(&self.home, &self.instance);
+        folders.make()?;
+        let io = |e: std::io::Error| format!("cannot run the script: {e}");
+        let (file, errors) = (machine.join("pre-runner.sh"), machine.join("pre-runner.err"));
+        fs::write(&file, script).map_err(io)?;
+        let status = Command::new("sh")
+            .arg("-e")
+            .arg(&file)
+            .env(MARKER, self.instance.as_str())
+            .env("ONDECK_HOME_DIR", self.home.dir())
+            .env("TMPDIR", &folders.tmp)
+            .env("HOME", &folders.home)
+            .current_dir(&machine)
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::inherit())
+            .stderr(fs::File::create(&errors).map_err(io)?)
+            .kill_on_drop(true)
+            .status()
+            .await
+            .map_err(io)?;
+        if status.success() {
+            return Ok(());
+        }
+        Err(format!("the script ended with {status}: {}", tail(&errors)))
+    }
+
+    async fn leave(&self) -> Result<(), String> {
+        let ids = std::slice::from_ref(&self.instance);
+        end_all(ids, &[]).await.map_err(|e| e.to_string())?;
+        let (instance, now) = (self.instance.clone(), wall_clock());
+        self.db
+            .write(move |transaction| {
+                let sql = "DELETE FROM runners WHERE instance = ?1";
+                transaction.execute(sql, [instance.as_str()])?;
+                machines::strike(transaction, &[instance], now)
+            })
+            .await
+            .map_err(|e| e.to_string())?;
+        folder::remove(&self.home.machine(&self.instance)).map_err(|e| e.to_string())
+    }
+}
+
+/// The last that was written, in one line of bounded length.
+fn tail(errors: &Path) -> String {
+    let text = fs::read(errors).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let joined = lines.join(" | ");
+    let surplus = joined.chars().count().saturating_sub(TAIL);
+    joined.chars().skip(surplus).collect()
+}
+
+/// A machine that ends itself has only its own time to go by.
+fn wall_clock() -> Timestamp {
+    Timestamp::try_from(SystemTime::now()).unwrap_or(Timestamp::from_millis(0))
+}
+
+impl fmt::Debug for LocalHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LocalHost({})", self.instance)
+    }
+}
+
+#[async_trait]
+impl Host for LocalHost {
+    async fn run_script(&self, script: &str) -> Result<(), String> {
+        self.run(script).await
+    }
+
+    /// Nobody takes a process away with notice.
+    async fn interruption(&self) -> String {
+        std::future::pending().await
+    }
+
+    /// Leaves nothing but this process, whose end is left to the caller.
+    async fn end(&self, why: &str) {
+        tracing::info!(instance = %self.instance, why, "ending this machine");
+        if let Err(error) = self.leave().await {
+            // Once this process is gone, the control plane's next look settles the rest.
+            tracing::error!(instance = %self.instance, "not everything was cleared up: {error}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ondeck_core::ids::ResourceClass;
+use ondeck_core::ports::{Clock, Depth, Held, Pool, PortResult, Receipt};
+use ondeck_core::ticket::Ticket;
+use ondeck_core::time::Timestamp;
+use rusqlite::Transaction;
+
+use crate::db::Db;
+
+/// As many messages as one call gives, here as in SQS.
+const BATCH: u8 = 10;
+
+/// The pool: queues in the shared file, with the manners of SQS.
+#[derive(Clone)]
+pub struct LocalPool {
+    db: Db,
+    clock: Arc<dyn Clock>,
+}
+
+impl LocalPool {
+    /// Over this file, on this clock.
+    pub fn new(db: Db, clock: Arc<dyn Clock>) -> LocalPool {
+        LocalPool { db, clock }
+    }
+
+    /// Adds a message that may be no ticket.
+    pub async fn send_raw(&self, class: &ResourceClass, body: &str) -> PortResult<()> {
+        let message = (class.clone(), body.to_owned());
+        let visible_at = self.clock.now();
+        self.db.write(move |transaction| enqueue(transaction, &[message], visible_at)).await
+    }
+}
+
+impl fmt::Debug for LocalPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LocalPool({:?})", self.db)
+    }
+}
+
+#[async_trait]
+impl Pool for LocalPool {
+    /// A queue is made by its first message, so there is nothing to make.
+    async fn set_up(&self, _classes: &[ResourceClass]) -> PortResult<()> {
+        Ok(())
+    }
+
+    async fn receive(
+        &self,
+        class: &ResourceClass,
+        max: usize,
+        hold: Duration,
+    ) -> PortResult<Vec<Held>> {
+        let class = class.clone();
+        let now = self.clock.now();
+        let taking =
+            Taking { now, until: now + hold, max: u8::try_from(max).unwrap_or(BATCH).min(BATCH) };
+        self.db.write(move |transaction| take(transaction, &class, &taking)).await
+    }
+
+    async fn put_back(&self, class: &ResourceClass, receipts: &[Receipt]) -> PortResult<()> {
+        const SQL: &str = "UPDATE tickets SET visible_at = ?3 WHERE class = ?1 AND receipt = ?2 AND receipt <> ''";
+        let now = self.clock.now().to_string();
+        let (class, receipts) = (class.clone(), receipts.to_vec());
+        self.db
+            .write(move |transaction| {
+                let mut update = transaction.prepare_cached(SQL)?;
+                for Receipt(receipt) in receipts {
+                    update.execute((class.as_str(), receipt, &now))?;
+                }
+                Ok(())
+            })
+            .await
+    }
+
+    async fn delete(&self, class: &ResourceClass, receipts: &[Receipt]) -> PortResult<()> {
+        const SQL: &str = "DELETE FROM tickets WHERE class = ?1 AND receipt = ?2 AND receipt <> ''";
+        let (class, receipts) = (class.clone(), receipts.to_vec());
+        self.db
+            .write(move |transaction| {
+                let mut delete = transaction.prepare_cached(SQL)?;
+                for Receipt(receipt) in receipts {
+                    delete.execute((class.as_str(), receipt))?;
+                }
+                Ok(())
+            })
+            .await
+    }
+
+    async fn send(&self, tickets: &[Ticket], delay: Duration) -> PortResult<()> {
+        let visible_at = self.clock.now() + delay;
+        let message = |ticket: &Ticket| (ticket.spec.resource_class.clone(), ticket.to_json());
+        let messages: Vec<_> = tickets.iter().map(message).collect();
+        self.db.write(move |transaction| enqueue(transaction, &messages, visible_at)).await
+    }
+
+    async fn depth(&self, class: &ResourceClass) -> PortResult<Depth> {
+        const SQL: &str = "SELECT count(*) FILTER (WHERE visible_at <= ?2),
+            count(*) FILTER (WHERE visible_at > ?2 AND received_count > 0),
+            count(*) FILTER (WHERE visible_at > ?2 AND received_count = 0)
+            FROM tickets WHERE class = ?1";
+        let (class, now) = (class.to_string(), self.clock.now().to_string());
+        self.db
+            .call(move |connection| {
+                connection.prepare_cached(SQL)?.query_row((class, now), |row| {
+                    let count = |column| row.get::<_, u32>(column).map(|count| count as usize);
+                    Ok(Depth { visible: count(0)?, held: count(1)?, delayed: count(2)? })
+                })
+            })
+            .await
+    }
+}
+
+fn enqueue(
+    transaction: &Transaction<'_>,
+    messages: &[(ResourceClass, String)],
+    visible_at: Timestamp,
+) -> rusqlite::Result<()> {
+    const SQL: &str = "INSERT INTO tickets (class, body, visible_at) VALUES (?,?,?)";
+    let mut insert = transaction.prepare_cached(SQL)?;
+    for (class, body) in messages {
+        insert.execute((class.as_str(), body, visible_at.to_string()))?;
+    }
+    Ok(())
+}
+
+/// One call to receive.
+struct Taking {
+    now: Timestamp,
+    until: Timestamp,
+    max: u8,
+}
+
+/// Takes the messages that have waited longest: one that was put back goes to the end. Each gets
+/// a new receipt, which makes the one before it worthless.
+fn take(
+    transaction: &Transaction<'_>,
+    class: &ResourceClass,
+    taking: &Taking,
+) -> rusqlite::Result<Vec<Held>> {
+    const OLDEST: &str = "SELECT id FROM tickets WHERE class = ?1 AND visible_at <= ?2
+        ORDER BY visible_at, id LIMIT ?3";
+    // SQS may deliver a message twice. Where the setting asks for it, so does this: what was
+    // never received stays visible the first time.
+    const HOLD: &str = "UPDATE tickets SET receipt = lower(hex(randomblob(16))),
+        visible_at = CASE WHEN received_count = 0 AND EXISTS (SELECT 1 FROM settings
+            WHERE name = 'local-duplicate-tickets' AND value = 'true') THEN ?2 ELSE ?3 END,
+        received_count = received_count + 1
+        WHERE id = ?1 RETURNING receipt, body";
+    let (now, until) = (taking.now.to_string(), taking.until.to_string());
+    let mut oldest = transaction.prepare_cached(OLDEST)?;
+    let ids = oldest
+        .query_map((class.as_str(), &now, taking.max), |row| row.get(0))?
+        .collect::<rusqlite::Result<Vec<i64>>>()?;
+    let mut hold = transaction.prepare_cached(HOLD)?;
+    ids.into_iter()
+        .map(|id| {
+            hold.query_row((id, &now, &until), |row| {
+                Ok(Held { receipt: Receipt(row.get(0)?), body: row.get(1)? })
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,334 @@
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use ondeck_core::ids::{InstanceId, RunId};
+use ondeck_core::intent::Intent;
+use ondeck_core::lifecycle::{Change, Verdict};
+use ondeck_core::ports::{AgentStore, Listing, PortError, PortResult, Scope, Store};
+use ondeck_core::record::{Record, State, Unreadable};
+use ondeck_core::signal::{Report, Signs};
+use ondeck_core::ticket::Ticket;
+use ondeck_core::time::Timestamp;
+use rusqlite::{Transaction, params};
+
+use crate::column;
+use crate::db::Db;
+use crate::fault::SERVICE;
+use crate::{rows, schema};
+
+mod change;
+
+/// The rows of a run. The second term is what lets the index of owned rows answer.
+const OF_RUN: &str = "run = ?1 AND run <> ''";
+/// The live rows past a moment, by the index of live rows.
+const EXPIRED: &str = "state <> 'terminated' AND threshold <= ?1";
+
+/// The records in the shared file: the control plane's side and the agents' side of it.
+#[derive(Debug, Clone)]
+pub struct LocalStore {
+    db: Db,
+}
+
+/// A committed transition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventRow {
+    /// The machine.
+    pub instance: InstanceId,
+    /// When.
+    pub at: Timestamp,
+    /// The transition's name.
+    pub transition: String,
+    /// The state before; `None` where there was no record.
+    pub from: Option<State>,
+    /// The state after.
+    pub to: State,
+    /// The owner after.
+    pub run: Option<RunId>,
+    /// The reason.
+    pub why: String,
+}
+
+impl LocalStore {
+    /// Over this file.
+    pub fn new(db: Db) -> LocalStore {
+        LocalStore { db }
+    }
+
+    /// Every committed transition, in the order of the commits.
+    pub async fn events(&self) -> PortResult<Vec<EventRow>> {
+        self.db
+            .call(|connection| {
+                let mut statement =
+                    connection.prepare_cached("SELECT * FROM events ORDER BY seq")?;
+                let events = statement.query_map([], event)?;
+                events.collect()
+            })
+            .await
+    }
+
+    async fn read_settings(&self) -> PortResult<BTreeMap<String, String>> {
+        let settings = self.db.call(|connection| settings(connection)).await?;
+        if settings.is_empty() {
+            let what = format!("no settings in {}", self.db.file().display());
+            return Err(PortError::NotSetUp { what });
+        }
+        Ok(settings)
+    }
+}
+
+/// Every setting; none at all where refresh has never been.
+pub(crate) fn settings(
+    connection: &rusqlite::Connection,
+) -> rusqlite::Result<BTreeMap<String, String>> {
+    let mut statement = connection.prepare_cached("SELECT name, value FROM settings")?;
+    let settings = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    settings.collect()
+}
+
+fn event(row: &rusqlite::Row<'_>) -> rusqlite::Result<EventRow> {
+    let state = |text: &str| {
+        let unknown = || UnknownState(text.to_owned());
+        State::parse(text).ok_or_else(unknown)
+    };
+    Ok(EventRow {
+        instance: column::parsed(row, "instance", str::parse)?,
+        at: column::time(row, "at")?,
+        transition: row.get("transition")?,
+        from: column::optional(row, "from_state", state)?,
+        to: column::parsed(row, "to_state", state)?,
+        run: column::optional(row, "run", str::parse)?,
+        why: row.get("why")?,
+    })
+}
+
+#[derive(Debug)]
+struct UnknownState(String);
+
+impl std::error::Error for UnknownState {}
+
+impl std::fmt::Display for UnknownState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "state is unknown: {:?}", self.0)
+    }
+}
+
+fn spoilt(unreadable: &Unreadable) -> PortError {
+    PortError::Unusable {
+        service: SERVICE,
+        reason: unreadable.to_string(),
+        hint: format!("delete the row {:?} from the table instances", unreadable.id),
+    }
+}
+
+#[async_trait]
+impl Store for LocalStore {
+    async fn set_up(&self) -> PortResult<()> {
+        match self.db.write(schema::make).await? {
+            None => Ok(()),
+            Some(problem) => Err(problem.about(self.db.file())),
+        }
+    }
+
+    async fn settings(&self) -> PortResult<BTreeMap<String, String>> {
+        self.read_settings().await
+    }
+
+    async fn put_settings(&self, settings: &BTreeMap<String, String>) -> PortResult<()> {
+        let settings = settings.clone();
+        self.db
+            .write(move |transaction| {
+                transaction.execute("DELETE FROM settings", [])?;
+                let mut insert = transaction
+                    .prepare_cached("INSERT INTO settings (name, value) VALUES (?,?)")?;
+                for entry in settings {
+                    insert.execute(entry)?;
+                }
+                Ok(())
+            })
+            .await
+    }
+
+    async fn write(&self, change: &Change) -> PortResult<Verdict> {
+        let change = change.clone();
+        let verdict = self.db.write(move |transaction| change::apply(transaction, &change)).await?;
+        verdict.map_err(|unreadable| spoilt(&unreadable))
+    }
+
+    async fn of_run(&self, run: &RunId) -> PortResult<Listing> {
+        let run = run.to_string();
+        self.db.call(|conn| rows::listing(conn, OF_RUN, [run])).await
+    }
+
+    async fn expired(&self, now: Timestamp) -> PortResult<Listing> {
+        self.db.call(move |conn| rows::listing(conn, EXPIRED, [now.to_string()])).await
+    }
+
+    async fn list(&self, scope: Scope) -> PortResult<Listing> {
+        let condition = match scope {
+            Scope::Live => "state IS NOT 'terminated'",
+            Scope::All => "TRUE",
+        };
+        self.db.call(move |conn| rows::listing(conn, condition, [])).await
+    }
+
+    async fn signs(&self, ids: &[InstanceId]) -> PortResult<Vec<Signs>> {
+        let ids = serde_json::json!(ids).to_string();
+        self.db.call(move |conn| rows::signs(conn, &ids)).await
+    }
+
+    async fn mark_ticketed(&self, tickets: &[Ticket], at: Timestamp) -> PortResult<()> {
+        const SQL: &str = "UPDATE instances SET ticketed_at = ?1
+            WHERE id = ?2 AND state = 'idle' AND threshold = ?3";
+        let tickets = tickets.to_vec();
+        self.db
+            .write(move |transaction| {
+                let mut update = transaction.prepare_cached(SQL)?;
+                for ticket in tickets {
+                    let threshold = ticket.threshold.to_string();
+                    update.execute((at.to_string(), ticket.instance_id.as_str(), threshold))?;
+                }
+                Ok(())
+            })
+            .await
+    }
+
+    async fn remove(&self, ids: &[InstanceId]) -> PortResult<()> {
+        let ids = ids.to_vec();
+        let remove = move |transaction: &Transaction<'_>| {
+            for id in &ids {
+                remove_terminated(transaction, "id = ?1", id.as_str())?;
+            }
+            Ok(())
+        };
+        self.db.write(remove).await
+    }
+
+    async fn forget(&self, before: Timestamp) -> PortResult<usize> {
+        let before = before.to_string();
+        self.db.write(move |transaction| forget(transaction, &before)).await
+    }
+
+    async fn put_intent(&self, intent: &Intent) -> PortResult<()> {
+        const SQL: &str = "INSERT OR REPLACE INTO intents
+            (id, run, count, usage_class, deadline, outcome) VALUES (?,?,?,?,?,?)";
+        let intent = intent.clone();
+        self.db
+            .write(move |transaction| {
+                transaction.prepare_cached(SQL)?.execute(params![
+                    intent.id.as_str(),
+                    intent.run.as_str(),
+                    intent.count,
+                    intent.usage.as_str(),
+                    intent.deadline.to_string(),
+                    intent.outcome,
+                ])?;
+                Ok(())
+            })
+            .await
+    }
+
+    async fn open_intents(&self) -> PortResult<Vec<Intent>> {
+        const SQL: &str = "SELECT * FROM intents WHERE outcome = '' ORDER BY id";
+        self.db
+            .call(|connection| {
+                let mut statement = connection.prepare_cached(SQL)?;
+                column::sound(statement.query_map([], intent)?)
+            })
+            .await
+    }
+}
+
+fn intent(row: &rusqlite::Row<'_>) -> rusqlite::Result<Intent> {
+    Ok(Intent {
+        id: column::parsed(row, "id", str::parse)?,
+        run: column::parsed(row, "run", str::parse)?,
+        count: row.get("count")?,
+        usage: column::parsed(row, "usage_class", str::parse)?,
+        deadline: column::time(row, "deadline")?,
+        outcome: row.get("outcome")?,
+    })
+}
+
+/// Removes the terminated records that satisfy a condition, with what their agents wrote.
+fn remove_terminated(
+    transaction: &Transaction<'_>,
+    condition: &str,
+    value: &str,
+) -> rusqlite::Result<usize> {
+    let these = format!("FROM instances WHERE state = 'terminated' AND {condition}");
+    for table in ["heartbeats", "signals"] {
+        let sql = format!("DELETE FROM {table} WHERE id IN (SELECT id {these})");
+        transaction.prepare_cached(&sql)?.execute([value])?;
+    }
+    transaction.prepare_cached(&format!("DELETE {these}"))?.execute([value])
+}
+
+/// Beside the records, whatever else this backend keeps of what is over: heartbeats of agents
+/// that outlived their records, machines, and jobs with their output.
+fn forget(transaction: &Transaction<'_>, before: &str) -> rusqlite::Result<usize> {
+    let removed = remove_terminated(transaction, "updated_at < ?1", before)?;
+    for sql in [
+        "DELETE FROM intents WHERE outcome <> '' AND deadline < ?1",
+        "DELETE FROM events WHERE at < ?1",
+        "DELETE FROM heartbeats WHERE at < ?1 AND id NOT IN (SELECT id FROM instances)",
+        "DELETE FROM signals WHERE at < ?1 AND id NOT IN (SELECT id FROM instances)",
+        "DELETE FROM machines WHERE ended_at <> '' AND ended_at < ?1",
+        "DELETE FROM job_output WHERE job IN
+            (SELECT id FROM jobs WHERE finished_at <> '' AND finished_at < ?1)",
+        "DELETE FROM jobs WHERE finished_at <> '' AND finished_at < ?1",
+    ] {
+        transaction.execute(sql, [before])?;
+    }
+    Ok(removed)
+}
+
+#[async_trait]
+impl AgentStore for LocalStore {
+    async fn record(&self, id: &InstanceId) -> PortResult<Option<Record>> {
+        let id = id.to_string();
+        let found = self.db.call(move |connection| rows::found(connection, &id)).await?;
+        found.transpose().map_err(|unreadable| spoilt(&unreadable))
+    }
+
+    async fn settings(&self) -> PortResult<BTreeMap<String, String>> {
+        self.read_settings().await
+    }
+
+    async fn beat(&self, id: &InstanceId, at: Timestamp) -> PortResult<()> {
+        const SQL: &str = "INSERT OR REPLACE INTO heartbeats (id, at) VALUES (?,?)";
+        let beat = (id.to_string(), at.to_string());
+        self.db
+            .write(move |transaction| transaction.prepare_cached(SQL)?.execute(beat).map(drop))
+            .await
+    }
+
+    async fn report(&self, id: &InstanceId, report: &Report) -> PortResult<()> {
+        const SQL: &str =
+            "INSERT OR REPLACE INTO signals (id, signal, run, detail, at) VALUES (?,?,?,?,?)";
+        let run = report.run.as_ref().map_or("", RunId::as_str).to_owned();
+        let signal = report.signal.as_str();
+        let said = (id.to_string(), signal, run, report.detail.clone(), report.at.to_string());
+        self.db
+            .write(move |transaction| transaction.prepare_cached(SQL)?.execute(said).map(drop))
+            .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_run_holds_and_what_is_expired_is_found_by_index() {
+        let mut connection = rusqlite::Connection::open_in_memory().unwrap();
+        let transaction = connection.transaction().unwrap();
+        schema::make(&transaction).unwrap();
+        for (condition, index) in
+            [(OF_RUN, "instances_of_run"), (EXPIRED, "instances_by_threshold")]
+        {
+            let sql = format!("EXPLAIN QUERY PLAN SELECT * FROM instances WHERE {condition}");
+            let plan: String = transaction.query_row(&sql, ["x"], |row| row.get(3)).unwrap();
+            assert!(plan.starts_with("SEARCH") && plan.contains(index), "{plan}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The one conditional write that decides everything.
+
+use ondeck_core::ids::RunId;
+use ondeck_core::lifecycle::{Change, Next, Verdict};
+use ondeck_core::record::{Record, Row, State, Unreadable};
+use rusqlite::{Transaction, params, params_from_iter};
+
+use crate::guard::condition;
+use crate::rows;
+
+/// Makes a change, or finds what stands in its way. The row is looked at in the same transaction,
+/// so what is reported is what was compared.
+pub(super) fn apply(
+    transaction: &Transaction<'_>,
+    change: &Change,
+) -> rusqlite::Result<Result<Verdict, Unreadable>> {
+    let id = change.id().as_str();
+    let before = match rows::found(transaction, id)? {
+        Some(Err(unreadable)) => return Ok(Err(unreadable)),
+        Some(Ok(record)) => Some(record),
+        None => None,
+    };
+    let changed = match change.next() {
+        Next::Insert(record) => insert(transaction, record)?,
+        Next::Update { .. } => update(transaction, change)?,
+    };
+    if changed == 0 {
+        return Ok(Ok(Verdict::Refused(before)));
+    }
+    let after = match rows::found(transaction, id)? {
+        Some(Err(unreadable)) => return Ok(Err(unreadable)),
+        Some(Ok(record)) => record,
+        None => return Err(rusqlite::Error::QueryReturnedNoRows),
+    };
+    record_event(transaction, change, before.map(|record| record.state), &after)?;
+    Ok(Ok(Verdict::Agreed(after)))
+}
+
+fn insert(transaction: &Transaction<'_>, record: &Record) -> rusqlite::Result<usize> {
+    let sql = format!(
+        "INSERT INTO instances ({}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
+        rows::COLUMNS
+    );
+    let row = Row::from(record);
+    transaction.prepare_cached(&sql)?.execute(params![
+        row.instance_id,
+        row.state,
+        row.run_id,
+        row.threshold,
+        row.resource_class,
+        row.instance_type,
+        row.usage_class,
+        row.cpu,
+        row.mem,
+        row.created_at,
+        row.updated_at,
+        row.ticketed_at,
+    ])
+}
+
+fn update(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<usize> {
+    let Next::Update { state, run, threshold, keep_ticketed } = change.next() else {
+        return Ok(0);
+    };
+    let ticketed = if *keep_ticketed { "ticketed_at" } else { "''" };
+    let guard = condition(change.guard());
+    let sql = format!(
+        "UPDATE instances SET state = ?, run = ?, threshold = ?, updated_at = ?, \
+         ticketed_at = {ticketed} WHERE id = ? AND {}",
+        guard.sql
+    );
+    let mut values = vec![
+        state.to_string(),
+        run.as_ref().map_or("", RunId::as_str).to_owned(),
+        threshold.map(|at| at.to_string()).unwrap_or_default(),
+        change.at().to_string(),
+        change.id().to_string(),
+    ];
+    values.extend(guard.values);
+    transaction.prepare_cached(&sql)?.execute(params_from_iter(values))
+}
+
+fn record_event(
+    transaction: &Transaction<'_>,
+    change: &Change,
+    from: Option<State>,
+    after: &Record,
+) -> rusqlite::Result<()> {
+    const SQL: &str = "INSERT INTO events
+        (instance, at, transition, from_state, to_state, run, why) VALUES (?,?,?,?,?,?,?)";
+    transaction.prepare_cached(SQL)?.execute(params![
+        after.id.as_str(),
+        change.at().to_string(),
+        change.transition().as_str(),
+        from.map_or("", State::as_str),
+        after.state.as_str(),
+        after.run.as_ref().map_or("", RunId::as_str),
+        change.why(),
+    ])?;
+    Ok(())
+}
