@@ -17,11 +17,19 @@ pub(crate) struct Tool {
     subcommand: &'static str,
     /// What is built where it is missing. One that is there already may be of any version.
     version: &'static str,
+    /// Which of its features are built, as flags.
+    features: &'static str,
 }
 
-pub(crate) const NEXTEST: Tool =
-    Tool { name: "cargo-nextest", subcommand: "nextest", version: "0.9.143" };
-pub(crate) const DENY: Tool = Tool { name: "cargo-deny", subcommand: "deny", version: "0.20.2" };
+pub(crate) const NEXTEST: Tool = Tool {
+    name: "cargo-nextest",
+    subcommand: "nextest",
+    version: "0.9.143",
+    // It need not be able to replace itself, which takes an HTTP client and TLS.
+    features: "--no-default-features --features default-no-update",
+};
+pub(crate) const DENY: Tool =
+    Tool { name: "cargo-deny", subcommand: "deny", version: "0.20.2", features: "" };
 
 impl Tool {
     /// Whether cargo finds it and it starts.
@@ -50,14 +58,17 @@ impl Tool {
         exit_code
     }
 
+    /// Not optimised: that takes a third of the time to build, and neither tool computes much.
     fn installation(&self) -> Step {
-        let Tool { name, version, .. } = self;
+        let Tool { name, version, features, .. } = self;
         let line = format!(
-            "install --locked --root {DIRECTORY} --target-dir {DIRECTORY}/build \
-             --version {version} {name}"
+            "install --locked --debug --root {DIRECTORY} --target-dir {DIRECTORY}/build \
+             --version {version} {features} {name}"
         );
-        // The registry turns callers away now and then; cargo's own patience is three attempts.
-        Step::new(format!("build {name}"), &line).with_env("CARGO_NET_RETRY", "10")
+        Step::new(format!("build {name}"), &line)
+            .with_env("CARGO_PROFILE_DEV_DEBUG", "false")
+            // The registry turns callers away now and then; cargo's own patience is short.
+            .with_env("CARGO_NET_RETRY", "10")
     }
 }
 
@@ -69,8 +80,8 @@ mod tests {
     fn tools_are_built_at_their_pinned_version_with_their_own_lock_file() {
         assert_eq!(
             DENY.installation().to_string(),
-            "CARGO_NET_RETRY=10 cargo install --locked --root .tools --target-dir .tools/build \
-             --version 0.20.2 cargo-deny"
+            "CARGO_PROFILE_DEV_DEBUG=false CARGO_NET_RETRY=10 cargo install --locked --debug \
+             --root .tools --target-dir .tools/build --version 0.20.2 cargo-deny"
         );
     }
 }
