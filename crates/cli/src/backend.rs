@@ -1,6 +1,5 @@
 //! The one place where adapters are chosen and put together.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use ondeck_core::failure::Failure;
@@ -29,12 +28,14 @@ pub(crate) use self::control::{Local, local, plane};
 #[cfg(feature = "control")]
 mod control {
     use std::ffi::OsString;
+    use std::path::PathBuf;
 
+    use ondeck_core::ids::InstanceId;
     use ondeck_core::plane::Plane;
     use ondeck_core::ports::Progress;
     use ondeck_local::{AgentCommand, LocalCompute, LocalForge, LocalPool, LocalStore};
 
-    use super::{Arc, Backend, Common, Db, Entropy, Failure, Home, PathBuf, WallClock, home};
+    use super::{Arc, Backend, Common, Db, Entropy, Failure, Home, WallClock, home};
 
     /// The local backend, for what is not in the ports: jobs and events.
     pub(crate) struct Local {
@@ -42,6 +43,13 @@ mod control {
         pub(crate) db: Db,
         pub(crate) store: LocalStore,
         pub(crate) forge: LocalForge,
+    }
+
+    impl Local {
+        /// The process that is a machine's agent.
+        pub(crate) async fn pid(&self, id: &InstanceId) -> Result<Option<i32>, Failure> {
+            Ok(ondeck_local::pid(&self.db, id).await?)
+        }
     }
 
     /// Opens the local backend; refresh may create it.

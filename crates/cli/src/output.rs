@@ -90,11 +90,27 @@ fn millis(span: Duration) -> u64 {
 
 /// A table without frame: columns padded, for terminals and logs alike.
 pub(crate) fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
-    let mut table = comfy_table::Table::new();
-    table.load_preset(comfy_table::presets::NOTHING).set_header(header.to_vec());
-    for row in rows {
-        table.add_row(row);
+    let mut lines = vec![header.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()];
+    lines.extend(rows);
+    let width = |column: usize| {
+        let cells = lines.iter().filter_map(|line| line.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..header.len()).map(width).collect();
+    let pad = |line: &Vec<String>| {
+        let cells = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    lines.iter().map(pad).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up_and_lines_have_no_tail() {
+        let rows = vec![vec!["i-1".to_owned(), String::new()], vec!["i-22".into(), "idle".into()]];
+        assert_eq!(table(&["instance", "state"], rows), "instance  state\ni-1\ni-22      idle");
     }
-    let text = table.to_string();
-    text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }

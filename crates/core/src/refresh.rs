@@ -4,6 +4,7 @@
 mod ghosts;
 mod intents;
 mod keep_warm;
+mod prune;
 mod reap;
 mod reticket;
 mod set_up;
@@ -23,6 +24,8 @@ use crate::stop::StopSignal;
 pub struct Outcome {
     /// Instances past their threshold that were ended.
     pub reaped: Vec<InstanceId>,
+    /// Tickets of such that were dropped.
+    pub pruned: usize,
     /// Machines without a live record that were ended.
     pub swept: Vec<InstanceId>,
     /// Idle machines that were announced in the pool again.
@@ -54,7 +57,8 @@ pub async fn refresh(
     let settings = set_up::bring_about(plane, given).await?;
 
     plane.progress.stage("clearing up");
-    reap::reap(plane, &mut outcome).await?;
+    let emptied = reap::reap(plane, &mut outcome).await?;
+    prune::prune(plane, &settings, &emptied, &mut outcome).await?;
     sweep::sweep(plane, &settings, &mut outcome).await?;
     intents::settle(plane, &mut outcome).await?;
     reticket::reticket(plane, &settings, &mut outcome).await?;

@@ -1,4 +1,3 @@
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -26,17 +25,11 @@ impl LocalForge {
         LocalForge { db, clock }
     }
 
-    /// Queues a command for a run, with these variables besides the machine's own.
-    pub async fn queue(
-        &self,
-        run: &RunId,
-        argv: &[String],
-        env: &BTreeMap<String, String>,
-    ) -> PortResult<JobId> {
-        const SQL: &str = "INSERT INTO jobs (label, argv, env, queued_at) VALUES (?,?,?,?)";
+    /// Queues a command for a run.
+    pub async fn queue(&self, run: &RunId, argv: &[String]) -> PortResult<JobId> {
+        const SQL: &str = "INSERT INTO jobs (label, argv, queued_at) VALUES (?,?,?)";
         let argv = serde_json::json!(argv).to_string();
-        let env = serde_json::json!(env).to_string();
-        let job = (run.to_string(), argv, env, self.clock.now().to_string());
+        let job = (run.to_string(), argv, self.clock.now().to_string());
         self.db
             .write(move |transaction| {
                 transaction.execute(SQL, job)?;

@@ -1,6 +1,5 @@
 //! Jobs in the shared file: what GitHub would keep about them.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use ondeck_core::ids::{InstanceId, RunId};
@@ -112,7 +111,6 @@ pub(crate) const TAKEN_AWAY: i32 = 143;
 pub(crate) struct Taken {
     pub(crate) id: JobId,
     pub(crate) argv: Vec<String>,
-    pub(crate) env: BTreeMap<String, String>,
 }
 
 /// What a runner finds when it looks for work.
@@ -193,7 +191,7 @@ pub(crate) fn take(
     const TAKE: &str = "UPDATE jobs
         SET state = 'running', runner = ?1, instance = ?2, started_at = ?4
         WHERE id = (SELECT id FROM jobs WHERE state = 'queued' AND label = ?3 ORDER BY id LIMIT 1)
-        RETURNING id, argv, env";
+        RETURNING id, argv";
     let taken = transaction
         .prepare_cached(TAKE)?
         .query_row((runner, instance, label, now.to_string()), |row| {
@@ -201,7 +199,6 @@ pub(crate) fn take(
             Ok(Taken {
                 id: JobId(row.get(0)?),
                 argv: serde_json::from_str(row.get_ref(1)?.as_str()?).map_err(json)?,
-                env: serde_json::from_str(row.get_ref(2)?.as_str()?).map_err(json)?,
             })
         })
         .optional()?;

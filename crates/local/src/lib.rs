@@ -35,7 +35,7 @@ pub use forge::LocalForge;
 pub use home::Home;
 pub use host::LocalHost;
 pub use jobs::{Chunk, Job, JobId, JobState, Stream};
-pub use machines::{announce, boot_time};
+pub use machines::{announce, boot_time, pid};
 pub use pool::LocalPool;
 pub use runner::LocalRunner;
 pub use store::{EventRow, LocalStore};

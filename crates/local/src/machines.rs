@@ -50,6 +50,13 @@ pub async fn boot_time(db: &Db, id: &InstanceId) -> PortResult<Duration> {
     Ok(Duration::from_millis(boot_ms.unwrap_or(0).into()))
 }
 
+/// The process that embodies a machine, if it has been noted.
+pub async fn pid(db: &Db, id: &InstanceId) -> PortResult<Option<i32>> {
+    let id = id.clone();
+    let process = db.call(move |connection| process_of(connection, &id)).await?;
+    Ok(process.map(|process| process.pid))
+}
+
 /// One row of the list.
 #[derive(Debug, Clone)]
 pub(crate) struct Listed {

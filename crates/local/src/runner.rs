@@ -79,7 +79,6 @@ impl LocalRunner {
         let folders = self.folders();
         Command::new(program)
             .args(args)
-            .envs(&job.env)
             .env(MARKER, self.instance.as_str())
             .env("ONDECK_RUN_ID", run.as_str())
             .env("TMPDIR", &folders.tmp)

@@ -59,7 +59,7 @@ CREATE TABLE runners (
 CREATE INDEX runners_of_instance ON runners (instance);
 CREATE TABLE jobs (
     id INTEGER PRIMARY KEY AUTOINCREMENT, label TEXT NOT NULL, argv TEXT NOT NULL,
-    env TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'queued', runner TEXT NOT NULL DEFAULT '',
+    state TEXT NOT NULL DEFAULT 'queued', runner TEXT NOT NULL DEFAULT '',
     instance TEXT NOT NULL DEFAULT '', exit_code INTEGER, cancel INTEGER NOT NULL DEFAULT 0,
     queued_at TEXT NOT NULL, started_at TEXT NOT NULL DEFAULT '',
     finished_at TEXT NOT NULL DEFAULT ''

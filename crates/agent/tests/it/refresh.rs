@@ -41,6 +41,21 @@ async fn every_live_state_past_its_threshold_is_reaped() {
 }
 
 #[tokio::test]
+async fn void_tickets_of_the_reaped_are_dropped_and_others_stay() {
+    let world = World::new().await;
+    for n in 0..15 {
+        let name = format!("i-{n}");
+        world.expect(&name, Behaviour::NeverBoots);
+        let left = if n % 2 == 0 { 1 } else { 300 };
+        world.put_idle(&name, spec("c6i.large"), Duration::from_secs(left)).await;
+    }
+    world.pass(Duration::from_secs(1)).await;
+    let outcome = world.refresh().await;
+    assert_eq!((outcome.reaped.len(), outcome.pruned), (8, 8));
+    assert_eq!(world.visible().await, 7);
+}
+
+#[tokio::test]
 async fn machines_without_a_record_are_swept_after_the_grace() {
     let world = World::new().await;
     world.expect("i-lost", Behaviour::NeverBoots);

@@ -19,7 +19,7 @@ pub(super) struct Finding {
     pub(super) problem: Option<String>,
 }
 
-fn finding(claim: String, problems: Vec<String>) -> Finding {
+fn finding(claim: String, problems: &[String]) -> Finding {
     let problem = (!problems.is_empty()).then(|| problems.join("; "));
     Finding { claim, problem }
 }
@@ -41,19 +41,19 @@ pub(super) async fn audit(crew: &Crew) -> Result<Vec<Finding>, Failure> {
     Ok(vec![
         finding(
             format!("{} transitions, every one legal, no owner ever shared", events.len()),
-            illegal(&events),
+            &illegal(&events),
         ),
         finding(
             format!("{} jobs, each on a machine that its run owned at the time", jobs.len()),
-            misplaced(&jobs, &events),
+            &misplaced(&jobs, &events),
         ),
         finding(
             format!("{launched} machines launched, {ended} ended"),
-            left("more launched than ended", launched.abs_diff(ended)),
+            &left("more launched than ended", launched.abs_diff(ended)),
         ),
         finding(
             "no process, no live record, no ticket, no runner is left".to_owned(),
-            [
+            &[
                 left("processes", machines.len()),
                 left("live records", snapshot.instances.len()),
                 left("tickets", tickets),
@@ -83,8 +83,8 @@ fn illegal(events: &[EventRow]) -> Vec<String> {
 /// A job's machine must have belonged to the job's run from the job's start on.
 fn misplaced(jobs: &[Job], events: &[EventRow]) -> Vec<String> {
     let owned = |id: &InstanceId, run: &RunId, at: Timestamp| {
-        let before = events.iter().filter(|event| event.instance == *id && event.at <= at);
-        before.last().is_some_and(|event| event.run.as_ref() == Some(run))
+        let mut before = events.iter().filter(|event| event.instance == *id && event.at <= at);
+        before.next_back().is_some_and(|event| event.run.as_ref() == Some(run))
     };
     jobs.iter()
         .filter(|job| match (&job.instance, job.started_at) {

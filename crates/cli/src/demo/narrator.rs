@@ -77,6 +77,6 @@ impl Narrator {
 }
 
 fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./*".contains(c);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./*&".contains(c);
     if word.chars().all(plain) && !word.is_empty() { word.to_owned() } else { format!("'{word}'") }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use ondeck_core::failure::Failure;
 use ondeck_core::ids::InstanceId;
+use ondeck_core::record::State;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
@@ -15,7 +16,7 @@ use super::{audit, failed};
 const SETTINGS: [&str; 19] = [
     "refresh",
     "--local-boot-ms=1500",
-    "--heartbeat-period-sec=0.5",
+    "--heartbeat-period-sec=0.8",
     "--claim-registration-timeout-sec=3",
     "--claim-timeout-sec=10",
     "--created-timeout-sec=20",
@@ -57,7 +58,7 @@ pub(super) async fn tell(crew: &Crew, narrator: &Narrator) -> Result<(), Failure
     teller.a_provision_is_killed().await?;
     teller.one_expires_and_is_reaped().await?;
     teller.one_ends_itself().await?;
-    teller.the_pool_is_drained().await?;
+    teller.a_last_refresh().await?;
     teller.closing().await
 }
 
@@ -153,13 +154,15 @@ impl Teller<'_> {
             .chapter("An idle machine dies. The claim notices, ends it and finds another.");
         let status = self.status().await?;
         let victim = oldest_in_pool(&status)?;
-        kill(&self.crew, &victim).await?;
+        kill(self.crew, &victim).await?;
         self.narrator.say(&format!("kill -9 {victim}, the next in line; the pool still lists it"));
         let done = self.provision("107", 1).await?;
         self.hold(sources(&done) == [("warm", 1)].into(), "run 107 is given a warm machine")?;
         self.hold(!ids(&done).contains(&victim), "another one than the dead")?;
-        let status = self.status().await?;
-        self.hold(!live(&status).contains(&victim), "the dead one is off the books")?;
+        let events = self.crew.local()?.store.events().await?;
+        let reap = events.iter().find(|e| e.instance == victim && e.to == State::Terminated);
+        let why = reap.map_or("", |event| event.why.as_str());
+        self.hold(!why.is_empty(), &format!("the dead one was ended: {why}"))?;
         self.release("107", &[]).await
     }
 
@@ -221,17 +224,12 @@ impl Teller<'_> {
         self.hold(true, "past its threshold and the grace, its process is gone")
     }
 
-    async fn the_pool_is_drained(&mut self) -> Result<(), Failure> {
-        self.narrator.chapter("The pool is drained: an idle time of 0 keeps nothing.");
-        let status = self.status().await?;
-        let idle = status["pool"]["large"].as_u64().unwrap_or(0);
-        if idle > 0 {
-            self.provision("111", idle).await?;
-            self.release("111", &["--idle-time-sec", "0"]).await?;
-        }
+    async fn a_last_refresh(&mut self) -> Result<(), Failure> {
+        self.narrator.chapter("A last refresh buries what has ended itself.");
         self.narrator.command(&["refresh"]);
         let done = self.crew.ondeck(&["refresh"]).await?;
-        self.expect(&done, 0, "refresh")
+        self.expect(&done, 0, "refresh")?;
+        self.hold(live(&self.status().await?).is_empty(), "the pool is as empty as it was")
     }
 
     async fn closing(&mut self) -> Result<(), Failure> {

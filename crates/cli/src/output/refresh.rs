@@ -9,6 +9,7 @@ impl Telling for Outcome {
         json!({
             "status": "success",
             "reaped": self.reaped,
+            "pruned": self.pruned,
             "swept": self.swept,
             "ticketed": self.ticketed,
             "silent": self.silent,
@@ -24,6 +25,7 @@ impl Telling for Outcome {
     fn text(&self) -> String {
         let counts = [
             (self.reaped.len(), "past their threshold, ended"),
+            (self.pruned, "void tickets dropped"),
             (self.swept.len(), "without a record, ended"),
             (self.ticketed.len(), "announced in the pool again"),
             (self.silent.len(), "idle but silent, expired"),

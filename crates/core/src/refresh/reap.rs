@@ -1,15 +1,22 @@
 //! Reap: every live record past its threshold. The store first; then the machines of those
 //! whose reap was won, so that nobody ends a machine that somebody else has just been given.
 
+use std::collections::BTreeSet;
+
 use futures_util::future::join_all;
 
 use super::Outcome;
 use crate::failure::Failure;
-use crate::ids::InstanceId;
+use crate::ids::{InstanceId, ResourceClass};
 use crate::lifecycle::{Instance, Live};
 use crate::plane::{NotCommitted, Plane, readable};
+use crate::record::State;
 
-pub(super) async fn reap(plane: &Plane, outcome: &mut Outcome) -> Result<(), Failure> {
+/// Reaps, and gives the classes of the idle ones: their tickets are void now.
+pub(super) async fn reap(
+    plane: &Plane,
+    outcome: &mut Outcome,
+) -> Result<BTreeSet<ResourceClass>, Failure> {
     let now = plane.now();
     let listing = plane.retried(|| plane.store.expired(now)).await?;
     outcome.warnings.extend(listing.unreadable.iter().map(|row| format!("{row}; skipped")));
@@ -31,8 +38,9 @@ pub(super) async fn reap(plane: &Plane, outcome: &mut Outcome) -> Result<(), Fai
     // Those that were won are ended even if the store gave out half-way.
     plane.terminate(&won).await?;
     outcome.reaped = won;
-    match unreachable {
-        Some(error) => Err(error.into()),
-        None => Ok(()),
+    if let Some(error) = unreachable {
+        return Err(error.into());
     }
+    let idle = expired.iter().filter(|instance| instance.state() == State::Idle);
+    Ok(idle.map(|instance| instance.spec().resource_class.clone()).collect())
 }

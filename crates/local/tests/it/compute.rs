@@ -183,7 +183,7 @@ async fn a_machine_whose_agent_died_is_ended_with_all_that_runs_on_it() {
         id.clone(),
     );
     runner.register(&run("7")).await.unwrap();
-    let job = forge.queue(&run("7"), &["true".into()], &Default::default()).await.unwrap();
+    let job = forge.queue(&run("7"), &["true".into()]).await.unwrap();
     fixture.sql(&format!("UPDATE jobs SET state = 'running', instance = '{id}'"));
 
     let job = eventually("somebody who looks settles the job", || async {

@@ -38,7 +38,7 @@ async fn the_end_of_a_machine_leaves_nothing_behind() {
     runner.register(&run("7")).await.unwrap();
     let forge = fixture.forge();
     let argv = ["sleep".to_owned(), "60".to_owned()];
-    let job = forge.queue(&run("7"), &argv, &Default::default()).await.unwrap();
+    let job = forge.queue(&run("7"), &argv).await.unwrap();
     let label = run("7");
     tokio::select! {
         why = runner.work(&label) => panic!("the runner died: {why}"),
