@@ -1,0 +1,225 @@
+use std::time::Duration;
+
+use ondeck_core::ids::IntentId;
+use ondeck_core::ports::{Compute, Forge, Launched, Order, PortError, Runner};
+use ondeck_core::requirements::{ClassSize, Requirements};
+use ondeck_core::settings::Settings;
+use ondeck_local::{AgentCommand, JobState, announce, boot_time};
+
+use crate::fixture::{Fixture, RealClock, eventually, instance, processes_of, run};
+
+/// An agent that does nothing, for long enough.
+const IDLER: &str = "exec sleep 60";
+
+fn order(intent: &str, count: u32) -> Order {
+    Order {
+        intent: IntentId::new(intent).unwrap(),
+        run: run("7"),
+        count,
+        requirements: Requirements {
+            class: "large".parse().unwrap(),
+            size: ClassSize { cpu: 2, mem: 4_096 },
+            usage: "spot".parse().unwrap(),
+            types: "c* m*".parse().unwrap(),
+        },
+    }
+}
+
+async fn end(compute: &dyn Compute, launched: &Launched) {
+    let ids: Vec<_> = launched.machines.iter().map(|machine| machine.id.clone()).collect();
+    compute.terminate(&ids).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_machine_is_a_process_that_anybody_finds() {
+    let fixture = Fixture::new();
+    let compute = fixture.compute("echo \"$@\"; exec sleep 60");
+    let launched = compute.launch(&order("one", 2)).await.unwrap();
+    assert_eq!((launched.machines.len(), launched.shortfalls.len()), (2, 0));
+    let machine = &launched.machines[0];
+    assert_eq!(machine.spec.instance_type, "c6i.large");
+    assert!(machine.id.as_str().starts_with("i-") && machine.id.as_str().len() == 19);
+
+    let mut listed = fixture.compute(IDLER).machines().await.unwrap();
+    let mut expected = launched.machines.clone();
+    expected.sort_by(|a, b| a.id.cmp(&b.id));
+    listed.sort_by(|a, b| a.id.cmp(&b.id));
+    assert_eq!(listed, expected, "by another who looks");
+
+    let log = fixture.home.log(&machine.id);
+    let said = eventually("the agent's first words", || async {
+        std::fs::read_to_string(&log).ok().filter(|said| said.ends_with('\n'))
+    })
+    .await;
+    let home = fixture.home.dir().display();
+    assert_eq!(said, format!("--home {home} --instance-id {}\n", machine.id));
+
+    end(&compute, &launched).await;
+    assert_eq!(compute.machines().await.unwrap(), []);
+    assert_eq!(processes_of(&machine.id), 0);
+    assert!(!fixture.home.machine(&machine.id).exists());
+    assert!(log.exists(), "the log outlives the machine");
+    compute.terminate(&[machine.id.clone(), instance("i-unknown")]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_launch_under_the_same_intent_happens_once() {
+    let fixture = Fixture::new();
+    let compute = fixture.compute(IDLER);
+    let first = compute.launch(&order("same", 2)).await.unwrap();
+    let again = fixture.compute(IDLER).launch(&order("same", 2)).await.unwrap();
+    let ids = |launched: &Launched| {
+        let mut ids: Vec<_> = launched.machines.iter().map(|m| m.id.clone()).collect();
+        ids.sort();
+        ids
+    };
+    assert_eq!(ids(&again), ids(&first));
+    assert_eq!(compute.machines().await.unwrap().len(), 2);
+    end(&compute, &first).await;
+}
+
+#[tokio::test]
+async fn terminate_reaches_what_has_left_its_session() {
+    let fixture = Fixture::new();
+    let compute = fixture.compute("setsid sh -c 'setsid sleep 61 & exec sleep 62' & exec sleep 60");
+    let launched = compute.launch(&order("one", 1)).await.unwrap();
+    let id = &launched.machines[0].id;
+    eventually("three processes", || async { (processes_of(id) == 3).then_some(()) }).await;
+    end(&compute, &launched).await;
+    assert_eq!(processes_of(id), 0);
+}
+
+#[tokio::test]
+async fn capacity_is_shared_and_partial_launches_say_why() {
+    let fixture = Fixture::new();
+    fixture.set(&[("local-capacity", "3")]).await;
+    let compute = fixture.compute(IDLER);
+    let (one, two) = (order("one", 2), order("two", 3));
+    let (first, second) = tokio::join!(compute.launch(&one), compute.launch(&two));
+    let (first, second) = (first.unwrap(), second.unwrap());
+    assert_eq!(first.machines.len() + second.machines.len(), 3);
+    let shortfalls = [first.shortfalls.clone(), second.shortfalls.clone()].concat();
+    assert!(!shortfalls.is_empty());
+    for shortfall in shortfalls {
+        assert!(shortfall.starts_with("InsufficientInstanceCapacity: "), "{shortfall}");
+        assert!(shortfall.ends_with("launched, the home's capacity is 3"), "{shortfall}");
+    }
+    end(&compute, &first).await;
+    let third = compute.launch(&order("three", 9)).await.unwrap();
+    assert_eq!(third.machines.len(), first.machines.len(), "what was ended makes room");
+    end(&compute, &second).await;
+    end(&compute, &third).await;
+}
+
+#[tokio::test]
+async fn a_type_that_is_used_up_gives_way_to_the_next() {
+    let fixture = Fixture::new();
+    let catalogue = r#"[{"type":"c.small","cpu":2,"mem":4096,"capacity":1,"bootMs":9},
+        {"type":"m.big","cpu":2,"mem":8192,"capacity":1},
+        {"type":"c.paid","cpu":2,"mem":4096,"spot":false}]"#;
+    fixture.set(&[("local-catalogue", catalogue), ("local-boot-ms", "5")]).await;
+    let compute = fixture.compute(IDLER);
+    let launched = compute.launch(&order("one", 3)).await.unwrap();
+    let types: Vec<_> =
+        launched.machines.iter().map(|machine| machine.spec.instance_type.as_str()).collect();
+    assert_eq!(types, ["c.small", "m.big"]);
+    assert_eq!(
+        launched.shortfalls,
+        ["InsufficientInstanceCapacity: 2 of 3 launched, the capacity of c.small is 1, \
+          the capacity of m.big is 1"]
+    );
+    let boot = |n: usize| boot_time(&fixture.db, &launched.machines[n].id);
+    assert_eq!(boot(0).await, Ok(Duration::from_millis(9)), "its own");
+    assert_eq!(boot(1).await, Ok(Duration::from_millis(5)), "everybody's");
+    end(&compute, &launched).await;
+}
+
+#[tokio::test]
+async fn launches_that_cannot_be_say_so() {
+    let fixture = Fixture::new();
+    let compute = fixture.compute(IDLER);
+    let mut nothing = order("one", 1);
+    nothing.requirements.size.cpu = 3;
+    let launched = compute.launch(&nothing).await.unwrap();
+    assert!(launched.machines.is_empty());
+    assert!(launched.shortfalls[0].starts_with("no type of the catalogue has 3 vCPU"));
+
+    let missing = AgentCommand { program: "/no/such/agent".into(), args: Vec::new() };
+    let missing = fixture.compute_of(missing);
+    let launched = missing.launch(&order("two", 2)).await.unwrap();
+    assert!(launched.machines.is_empty());
+    assert_eq!(launched.shortfalls.len(), 2);
+    assert!(launched.shortfalls[0].starts_with("cannot start /no/such/agent"));
+    assert_eq!(missing.machines().await.unwrap(), []);
+
+    fixture.set(&[("local-launch-failure", "UnfulfillableCapacity: try later")]).await;
+    let launched = compute.launch(&order("three", 2)).await.unwrap();
+    assert!(launched.machines.is_empty());
+    assert_eq!(launched.shortfalls, ["UnfulfillableCapacity: try later"]);
+}
+
+#[tokio::test]
+async fn settings_are_checked_when_they_are_set_up() {
+    let fixture = Fixture::new();
+    let mut settings = Settings::default();
+    let compute = fixture.compute(IDLER);
+    compute.set_up(&settings).await.unwrap();
+    settings.backend.insert("local-capacity".into(), "lots".into());
+    let answer = compute.set_up(&settings).await;
+    assert!(matches!(answer, Err(PortError::Unusable { service: "compute", .. })), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_machine_whose_agent_died_is_ended_with_all_that_runs_on_it() {
+    let fixture = Fixture::new();
+    let compute = fixture.compute("setsid sleep 61 & exec sleep 0.2");
+    let launched = compute.launch(&order("one", 1)).await.unwrap();
+    let id = &launched.machines[0].id;
+    let forge = fixture.forge();
+    let runner = ondeck_local::LocalRunner::new(
+        fixture.db.clone(),
+        fixture.home.clone(),
+        std::sync::Arc::new(RealClock),
+        id.clone(),
+    );
+    runner.register(&run("7")).await.unwrap();
+    let job = forge.queue(&run("7"), &["true".into()], &Default::default()).await.unwrap();
+    fixture.sql(&format!("UPDATE jobs SET state = 'running', instance = '{id}'"));
+
+    let job = eventually("somebody who looks settles the job", || async {
+        forge.job(job).await.unwrap().filter(|job| job.state.is_over())
+    })
+    .await;
+    assert_eq!((job.state, job.exit_code), (JobState::Done, Some(143)));
+    assert_eq!(processes_of(id), 1, "what the agent has left");
+    assert_eq!(compute.machines().await.unwrap(), []);
+    assert_eq!(processes_of(id), 0);
+    let runners = forge.runners().await.unwrap();
+    assert!(runners.len() == 1 && !runners[0].online, "a ghost, for refresh to clear up");
+}
+
+#[tokio::test]
+async fn an_agent_announces_itself_unless_its_machine_has_ended() {
+    let fixture = Fixture::new();
+    let compute = fixture.compute(IDLER);
+    let insert = |id: &str, at: &str| {
+        fixture.sql(&format!(
+            "INSERT INTO machines (id, resource_class, instance_type, usage_class, cpu, mem,
+             intent, run, launched_at) VALUES ('{id}', 'large', 'c6i.large', 'spot', 2, 4096,
+             'x', '7', '{at}')"
+        ));
+    };
+    // As a launcher leaves it that is killed before it has started or noted anything.
+    insert("i-never", "2025-05-31T12:00:00.000Z");
+    insert("i-late", "2025-05-31T12:00:00.000Z");
+    announce(&fixture.db, &instance("i-late")).await.unwrap();
+    let listed = compute.machines().await.unwrap();
+    assert_eq!(listed.len(), 1);
+    assert_eq!(listed[0].id, instance("i-late"));
+    for id in ["i-never", "i-unknown"] {
+        let answer = announce(&fixture.db, &instance(id)).await;
+        assert!(matches!(answer, Err(PortError::Unusable { .. })), "{id}: {answer:?}");
+    }
+    // The calling process is the machine here, and is spared.
+    compute.terminate(&[instance("i-late")]).await.unwrap();
+}

@@ -1,0 +1,61 @@
+use std::sync::Arc;
+
+use ondeck_core::ids::ResourceClass;
+use ondeck_core::testkit::VirtualClock;
+use ondeck_core::testkit::contract::{
+    claim_race, pool_duplicates_suite, pool_passes_untouched, pool_suite, store_suite,
+};
+use ondeck_local::{Db, LocalPool, LocalStore};
+
+use crate::fixture::Fixture;
+
+#[tokio::test]
+async fn the_store_keeps_its_promises() {
+    let fixture = Fixture::new();
+    store_suite(&fixture.store()).await;
+}
+
+#[tokio::test]
+async fn a_claim_has_one_winner_through_many_connections() {
+    let fixture = Fixture::new();
+    let stores: Vec<LocalStore> =
+        (0..8).map(|_| LocalStore::new(Db::open(&fixture.home).unwrap())).collect();
+    claim_race(&stores.iter().collect::<Vec<_>>()).await;
+}
+
+#[tokio::test]
+async fn the_pool_keeps_its_promises() {
+    let fixture = Fixture::new();
+    let clock = Arc::new(VirtualClock::new());
+    let pool = LocalPool::new(fixture.db.clone(), clock.clone());
+    pool_suite(&pool, &|span| clock.advance(span)).await;
+
+    let class = ResourceClass::new("raw").unwrap();
+    for body in ["", "{ no ticket", "é\n\0"] {
+        pool.send_raw(&class, body).await.unwrap();
+        pool_passes_untouched(&pool, &class, body).await;
+    }
+}
+
+#[tokio::test]
+async fn the_pool_delivers_twice_where_it_is_told_to() {
+    let fixture = Fixture::new();
+    fixture.set(&[("local-duplicate-tickets", "true")]).await;
+    let pool = LocalPool::new(fixture.db.clone(), Arc::new(VirtualClock::new()));
+    pool_duplicates_suite(&pool).await;
+}
+
+#[tokio::test]
+async fn events_are_kept_in_the_order_of_commits() {
+    let fixture = Fixture::new();
+    let store = fixture.store();
+    claim_race(&[&store]).await;
+    let events = store.events().await.unwrap();
+    let steps: Vec<&str> = events.iter().map(|event| event.transition.as_str()).collect();
+    assert_eq!(steps, ["register", "activate", "release", "claim"]);
+    assert_eq!(events[0].from, None);
+    for pair in events.windows(2) {
+        assert_eq!(Some(pair[0].to), pair[1].from, "each begins where the last one ended");
+    }
+    assert!(events[2].run.is_none() && events[3].run.is_some());
+}

@@ -1,0 +1,166 @@
+use ondeck_core::lifecycle::{Idle, Instance};
+use ondeck_core::ports::{AgentStore, PortError, Scope, Store};
+use ondeck_core::ticket::Ticket;
+use ondeck_core::time::Timestamp;
+use ondeck_local::{Db, Home, LocalStore};
+
+use crate::fixture::{Fixture, instance, run};
+
+fn home() -> (tempfile::TempDir, Home) {
+    let dir = tempfile::tempdir().unwrap();
+    let home = Home::new(dir.path().to_owned());
+    (dir, home)
+}
+
+/// Opening and creating must both refuse, naming the file.
+fn assert_unusable(home: &Home, problem: &str) {
+    for (way, answer) in [("open", Db::open(home)), ("create", Db::create(home))] {
+        let Err(PortError::Unusable { service: "store", reason, hint }) = answer else {
+            panic!("{way} of {problem}: {answer:?}");
+        };
+        assert!(reason.contains("ondeck.db") && reason.contains(problem), "{way}: {reason}");
+        assert!(!hint.is_empty());
+    }
+}
+
+#[test]
+fn what_is_not_there_is_not_set_up() {
+    let (_dir, home) = home();
+    assert!(matches!(Db::open(&home), Err(PortError::NotSetUp { .. })));
+    std::fs::write(home.database(), "").unwrap();
+    assert!(matches!(Db::open(&home), Err(PortError::NotSetUp { .. })), "an empty file");
+    Db::create(&home).unwrap();
+    Db::open(&home).unwrap();
+}
+
+#[test]
+fn a_file_that_is_no_database_is_left_alone() {
+    let (_dir, home) = home();
+    let text = "not a database, but long enough to be looked at as if it were one\n".repeat(20);
+    std::fs::write(home.database(), &text).unwrap();
+    assert_unusable(&home, "not a database");
+    assert_eq!(std::fs::read_to_string(home.database()).unwrap(), text);
+}
+
+#[test]
+fn a_directory_in_its_place_cannot_be_used() {
+    let (_dir, home) = home();
+    std::fs::create_dir(home.database()).unwrap();
+    assert_unusable(&home, "unable to open");
+}
+
+#[test]
+fn a_newer_version_asks_for_a_newer_program() {
+    let fixture = Fixture::new();
+    fixture.sql("PRAGMA user_version = 99");
+    assert_unusable(&fixture.home, "schema version 99");
+    let Err(PortError::Unusable { hint, .. }) = Db::open(&fixture.home) else { panic!() };
+    assert!(hint.contains("newer ondeck"), "{hint}");
+}
+
+#[test]
+fn the_database_of_another_program_is_left_alone() {
+    let (_dir, home) = home();
+    let other = rusqlite::Connection::open(home.database()).unwrap();
+    other.execute_batch("CREATE TABLE instances (mine)").unwrap();
+    assert_unusable(&home, "another program");
+}
+
+#[test]
+fn a_write_protected_file_cannot_be_used() {
+    let fixture = Fixture::new();
+    let file = fixture.home.database();
+    let mut permissions = std::fs::metadata(&file).unwrap().permissions();
+    permissions.set_readonly(true);
+    std::fs::set_permissions(&file, permissions).unwrap();
+    if std::fs::File::options().write(true).open(&file).is_ok() {
+        // Root may write whatever the permissions say, and then nothing is wrong.
+        Db::open(&fixture.home).unwrap();
+        return;
+    }
+    assert_unusable(&fixture.home, "write-protected");
+}
+
+#[tokio::test]
+async fn a_store_without_settings_is_not_set_up() {
+    let fixture = Fixture::new();
+    let settings = Store::settings(&fixture.store()).await;
+    assert!(matches!(settings, Err(PortError::NotSetUp { .. })), "{settings:?}");
+}
+
+#[tokio::test]
+async fn a_call_that_panics_harms_nobody_else() {
+    let fixture = Fixture::new();
+    let answer = fixture.db.call(|_| -> rusqlite::Result<()> { panic!("on purpose") }).await;
+    assert!(matches!(answer, Err(PortError::Unavailable { .. })), "{answer:?}");
+    let answer = fixture.db.write(|_| -> rusqlite::Result<()> { panic!("on purpose") }).await;
+    assert!(matches!(answer, Err(PortError::Unavailable { .. })), "{answer:?}");
+    fixture.set(&[("still", "works")]).await;
+}
+
+/// Two sound rows, and others that are each spoilt in another way.
+fn spoil(fixture: &Fixture) {
+    let row = |id: &str, state: &str, cpu: &str| {
+        format!(
+            "INSERT INTO instances VALUES ({id}, {state}, '', '2025-05-31T12:00:00.000Z', 'large',
+            'c6i.large', 'spot', {cpu}, 4096, '2025-05-31T11:00:00.000Z',
+            '2025-05-31T11:00:00.000Z', '');"
+        )
+    };
+    fixture.sql(&row("'i-1'", "'idle'", "2"));
+    fixture.sql(&row("'i-2-owner'", "'running'", "2"));
+    fixture.sql(&row("'i-3-blob'", "x'00ff'", "2"));
+    fixture.sql(&row("'i-4-null'", "NULL", "2"));
+    fixture.sql(&row("'i-5-cpu'", "'idle'", "'two'"));
+    fixture.sql(&row("x'0102'", "'idle'", "2"));
+    fixture.sql(&row("'i-9'", "'idle'", "2"));
+}
+
+#[tokio::test]
+async fn a_spoilt_row_is_named_and_spoils_no_other() {
+    let fixture = Fixture::new();
+    spoil(&fixture);
+    let store = fixture.store();
+    let listing = store.list(Scope::Live).await.unwrap();
+    let sound: Vec<&str> = listing.records.iter().map(|record| record.id.as_str()).collect();
+    assert_eq!(sound, ["i-1", "i-9"]);
+    let problems: Vec<String> = listing.unreadable.iter().map(ToString::to_string).collect();
+    assert_eq!(problems.len(), 5, "{problems:?}");
+    for named in ["i-2-owner", "i-3-blob", "i-4-null", "i-5-cpu"] {
+        assert!(problems.iter().any(|problem| problem.contains(named)), "{named}: {problems:?}");
+    }
+    let now = Timestamp::parse("2025-05-31T13:00:00Z").unwrap();
+    assert_eq!(store.expired(now).await.unwrap().records.len(), 2);
+}
+
+#[tokio::test]
+async fn a_spoilt_row_refuses_changes_by_name() {
+    let fixture = Fixture::new();
+    spoil(&fixture);
+    let store = fixture.store();
+    let sound = store.record(&instance("i-1")).await.unwrap().unwrap();
+    let now = Timestamp::parse("2025-05-31T11:30:00Z").unwrap();
+    for id in ["i-2-owner", "i-3-blob", "i-5-cpu"] {
+        let ticket = Ticket {
+            instance_id: instance(id),
+            spec: sound.spec.clone(),
+            threshold: sound.threshold.unwrap(),
+        };
+        let claim = Instance::<Idle>::announced(&ticket).claim(&run("1"), now, Default::default());
+        let answer = store.write(claim.change()).await;
+        let Err(PortError::Unusable { reason, hint, .. }) = answer else { panic!("{answer:?}") };
+        assert!(reason.contains(id) && hint.contains(id), "{reason}; {hint}");
+        assert!(store.record(&instance(id)).await.is_err());
+    }
+    assert!(store.events().await.unwrap().is_empty(), "nothing was changed");
+}
+
+#[tokio::test]
+async fn a_signal_that_nobody_knows_is_as_good_as_none() {
+    let fixture = Fixture::new();
+    let store = LocalStore::new(fixture.db.clone());
+    store.beat(&instance("i-1"), Timestamp::from_millis(1)).await.unwrap();
+    fixture.sql("INSERT INTO signals VALUES ('i-1', 'UD_WHAT', '', '', 'never')");
+    let signs = store.signs(&[instance("i-1")]).await.unwrap();
+    assert!(signs[0].heartbeat.is_some() && signs[0].report.is_none());
+}

@@ -1,0 +1,112 @@
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use async_trait::async_trait;
+use ondeck_core::ids::{InstanceId, RunId};
+use ondeck_core::ports::{Clock, Store};
+use ondeck_core::time::Timestamp;
+use ondeck_local::{AgentCommand, Db, Home, LocalCompute, LocalForge, LocalStore};
+
+/// The computer's time: processes do not run on any other.
+#[derive(Debug)]
+pub(crate) struct RealClock;
+
+#[async_trait]
+impl Clock for RealClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::try_from(SystemTime::now()).unwrap()
+    }
+
+    async fn sleep(&self, span: Duration) {
+        tokio::time::sleep(span).await;
+    }
+}
+
+/// A home of its own, gone with the test.
+pub(crate) struct Fixture {
+    pub(crate) home: Home,
+    pub(crate) db: Db,
+    _dir: tempfile::TempDir,
+}
+
+impl Fixture {
+    pub(crate) fn new() -> Fixture {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::new(dir.path().join("home"));
+        let db = Db::create(&home).unwrap();
+        Fixture { home, db, _dir: dir }
+    }
+
+    pub(crate) fn store(&self) -> LocalStore {
+        LocalStore::new(self.db.clone())
+    }
+
+    pub(crate) fn forge(&self) -> LocalForge {
+        LocalForge::new(self.db.clone(), Arc::new(RealClock))
+    }
+
+    /// Machines whose agent is this shell script.
+    pub(crate) fn compute(&self, script: &str) -> LocalCompute {
+        let args = ["-c", script, "agent"].map(OsString::from).to_vec();
+        self.compute_of(AgentCommand { program: "sh".into(), args })
+    }
+
+    pub(crate) fn compute_of(&self, agent: AgentCommand) -> LocalCompute {
+        LocalCompute::new(self.db.clone(), self.home.clone(), Arc::new(RealClock), agent)
+    }
+
+    pub(crate) async fn set(&self, settings: &[(&str, &str)]) {
+        let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let map: BTreeMap<String, String> = settings.iter().map(own).collect();
+        self.store().put_settings(&map).await.unwrap();
+    }
+
+    /// Writes to the file behind the library's back.
+    pub(crate) fn sql(&self, sql: &str) {
+        let connection = rusqlite::Connection::open(self.home.database()).unwrap();
+        connection.busy_timeout(Duration::from_secs(10)).unwrap();
+        connection.execute_batch(sql).unwrap();
+    }
+}
+
+pub(crate) fn instance(name: &str) -> InstanceId {
+    InstanceId::new(name).unwrap()
+}
+
+/// A name that no other run of these tests uses at the same time: a machine's processes are
+/// found by it, whoever started them.
+pub(crate) fn unique(name: &str) -> InstanceId {
+    instance(&format!("i-{name}-{}", std::process::id()))
+}
+
+pub(crate) fn run(name: &str) -> RunId {
+    RunId::new(name).unwrap()
+}
+
+/// The processes that carry a machine's mark.
+pub(crate) fn processes_of(id: &InstanceId) -> usize {
+    let mark = format!("ONDECK_INSTANCE_ID={id}").into_bytes();
+    let is_marked = |entry: std::io::Result<std::fs::DirEntry>| {
+        let environ = std::fs::read(entry.unwrap().path().join("environ")).unwrap_or_default();
+        environ.split(|byte| *byte == 0).any(|entry| entry == mark)
+    };
+    std::fs::read_dir("/proc").unwrap().filter_map(|e| is_marked(e).then_some(())).count()
+}
+
+/// Asks until the answer is there; fails the test if it does not come.
+pub(crate) async fn eventually<T, F>(what: &str, mut ask: impl FnMut() -> F) -> T
+where
+    F: Future<Output = Option<T>>,
+{
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_secs(20) {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("never came: {what}");
+}

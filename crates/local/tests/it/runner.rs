@@ -1,0 +1,208 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ondeck_core::ports::{Forge, Runner};
+use ondeck_local::{Job, JobId, JobState, LocalForge, LocalRunner, Stream};
+
+use crate::fixture::{Fixture, RealClock, eventually, processes_of, run, unique};
+
+fn runner(fixture: &Fixture, name: &str) -> LocalRunner {
+    let (db, home) = (fixture.db.clone(), fixture.home.clone());
+    LocalRunner::new(db, home, Arc::new(RealClock), unique(name))
+}
+
+async fn queue(forge: &LocalForge, label: &str, argv: &[&str]) -> JobId {
+    let argv: Vec<String> = argv.iter().map(|word| (*word).to_owned()).collect();
+    forge.queue(&run(label), &argv, &BTreeMap::from([("MINE".into(), "1".into())])).await.unwrap()
+}
+
+async fn over(forge: &LocalForge, id: JobId) -> Job {
+    eventually("the end of the job", || async {
+        forge.job(id).await.unwrap().filter(|job| job.state.is_over())
+    })
+    .await
+}
+
+async fn text(forge: &LocalForge, id: JobId, stream: Stream) -> String {
+    let chunks = forge.output(id, 0).await.unwrap();
+    let of_stream = chunks.into_iter().filter(|chunk| chunk.stream == stream);
+    String::from_utf8(of_stream.flat_map(|chunk| chunk.bytes).collect()).unwrap()
+}
+
+/// Lets the runner work until something else is done, as an agent does.
+async fn working<T>(runner: &LocalRunner, label: &str, until: impl Future<Output = T>) -> T {
+    let label = run(label);
+    tokio::select! {
+        why = runner.work(&label) => panic!("the runner died: {why}"),
+        done = until => done,
+    }
+}
+
+#[tokio::test]
+async fn jobs_go_label_for_label() {
+    let fixture = Fixture::new();
+    let forge = fixture.forge();
+    let runner = runner(&fixture, "labels");
+    runner.prepare().await.unwrap();
+    runner.register(&run("7")).await.unwrap();
+    let other = queue(&forge, "8", &["true"]).await;
+    let similar = queue(&forge, "77", &["true"]).await;
+    let first = queue(&forge, "7", &["true"]).await;
+    let second = queue(&forge, "7", &["true"]).await;
+    assert_eq!(forge.waiting_runs().await.unwrap(), [run("7"), run("77"), run("8")]);
+    let (first, second) =
+        working(&runner, "7", async { (over(&forge, first).await, over(&forge, second).await) })
+            .await;
+    assert_eq!(first.instance, Some(unique("labels")));
+    assert_eq!(first.runner, Some(format!("{}-1", unique("labels"))));
+    assert!(first.finished_at <= second.started_at, "one at a time, oldest first");
+    for id in [other, similar] {
+        assert_eq!(forge.job(id).await.unwrap().unwrap().state, JobState::Queued);
+    }
+    assert_eq!(forge.waiting_runs().await.unwrap(), [run("77"), run("8")]);
+    assert_eq!(forge.jobs().await.unwrap().len(), 4);
+}
+
+#[tokio::test]
+async fn exit_codes_and_output_are_kept() {
+    let fixture = Fixture::new();
+    let forge = fixture.forge();
+    let runner = runner(&fixture, "codes");
+    runner.prepare().await.unwrap();
+    runner.register(&run("7")).await.unwrap();
+    let say = "echo $MINE $ONDECK_RUN_ID $ONDECK_INSTANCE_ID; pwd >&2; exit 3";
+    let said = queue(&forge, "7", &["sh", "-c", say]).await;
+    let killed = queue(&forge, "7", &["sh", "-c", "kill -9 $$"]).await;
+    let missing = queue(&forge, "7", &["/no/such/command"]).await;
+    let empty = queue(&forge, "7", &[]).await;
+    let long = queue(&forge, "7", &["sh", "-c", "head -c 300000 /dev/zero | tr '\\0' x"]).await;
+    // What stays in the background holds the output open, and must not hold up the job.
+    let left = queue(&forge, "7", &["sh", "-c", "sleep 60 & echo started"]).await;
+    working(&runner, "7", async {
+        for (id, code) in [(said, 3), (killed, 137), (missing, 127), (empty, 127), (long, 0)] {
+            assert_eq!(over(&forge, id).await.exit_code, Some(code), "job {id}");
+        }
+        assert_eq!(over(&forge, left).await.exit_code, Some(0));
+    })
+    .await;
+    assert_eq!(text(&forge, said, Stream::Stdout).await, format!("1 7 {}\n", unique("codes")));
+    let work = fixture.home.machine(&unique("codes")).join("work");
+    assert_eq!(text(&forge, said, Stream::Stderr).await, format!("{}\n", work.display()));
+    assert!(text(&forge, missing, Stream::Stderr).await.contains("/no/such/command"));
+    assert_eq!(text(&forge, long, Stream::Stdout).await.len(), 300_000);
+    assert_eq!(text(&forge, left, Stream::Stdout).await, "started\n");
+    let chunks = forge.output(long, 1).await.unwrap();
+    assert!(chunks.iter().all(|chunk| chunk.seq > 1 && chunk.bytes.len() <= 65_536));
+    runner.clean().await.unwrap();
+}
+
+#[tokio::test]
+async fn stop_ends_the_job_with_its_children_and_settles_it() {
+    let fixture = Fixture::new();
+    let forge = fixture.forge();
+    let runner = runner(&fixture, "stop");
+    runner.prepare().await.unwrap();
+    runner.register(&run("7")).await.unwrap();
+    let script = "echo begun; setsid sleep 61 & sleep 62 & wait";
+    let job = queue(&forge, "7", &["sh", "-c", script]).await;
+    let id = unique("stop");
+    working(&runner, "7", async {
+        eventually("the children", || async { (processes_of(&id) == 3).then_some(()) }).await;
+    })
+    .await;
+    runner.stop().await.unwrap();
+    assert_eq!(processes_of(&id), 0);
+    let job = forge.job(job).await.unwrap().unwrap();
+    assert_eq!((job.state, job.exit_code), (JobState::Done, Some(143)));
+    assert!(text(&forge, job.id, Stream::Stderr).await.contains(&format!("taken away: {id}")));
+    runner.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_job_can_be_cancelled_before_and_while_it_runs() {
+    let fixture = Fixture::new();
+    let forge = fixture.forge();
+    let runner = runner(&fixture, "cancel");
+    runner.prepare().await.unwrap();
+    runner.register(&run("7")).await.unwrap();
+    let queued = queue(&forge, "7", &["true"]).await;
+    forge.cancel(queued).await.unwrap();
+    let running = queue(&forge, "7", &["sleep", "60"]).await;
+    let job = working(&runner, "7", async {
+        eventually("the start", || async {
+            let job = forge.job(running).await.unwrap().unwrap();
+            (job.state == JobState::Running).then_some(())
+        })
+        .await;
+        forge.cancel(running).await.unwrap();
+        over(&forge, running).await
+    })
+    .await;
+    assert_eq!(job.state, JobState::Cancelled);
+    let queued = forge.job(queued).await.unwrap().unwrap();
+    assert_eq!((queued.state, queued.started_at), (JobState::Cancelled, None));
+}
+
+#[tokio::test]
+async fn clean_leaves_neither_files_nor_processes() {
+    let fixture = Fixture::new();
+    let forge = fixture.forge();
+    let runner = runner(&fixture, "clean");
+    runner.prepare().await.unwrap();
+    runner.register(&run("7")).await.unwrap();
+    let script = "mkdir -p deep/er && touch deep/er/file $TMPDIR/t $HOME/.h && chmod 500 deep/er \
+                  && setsid sleep 61 >/dev/null 2>&1 &";
+    let job = queue(&forge, "7", &["sh", "-c", script]).await;
+    working(&runner, "7", over(&forge, job)).await;
+    let id = unique("clean");
+    eventually("the leftover", || async { (processes_of(&id) > 0).then_some(()) }).await;
+    runner.clean().await.unwrap();
+    assert_eq!(processes_of(&id), 0);
+    for folder in ["work", "tmp", "home"] {
+        let folder = fixture.home.machine(&id).join(folder);
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "{}", folder.display());
+    }
+}
+
+#[tokio::test]
+async fn a_runner_that_was_struck_from_the_list_dies() {
+    let fixture = Fixture::new();
+    let forge = fixture.forge();
+    let runner = runner(&fixture, "struck");
+    runner.prepare().await.unwrap();
+    runner.register(&run("7")).await.unwrap();
+    runner.register(&run("8")).await.unwrap();
+    let name = format!("{}-2", unique("struck"));
+    let listed = forge.runners().await.unwrap();
+    assert_eq!(listed.len(), 1, "one runner at a time");
+    assert_eq!((listed[0].name.as_str(), listed[0].online), (name.as_str(), false));
+    forge.remove_runner(&name).await.unwrap();
+    forge.remove_runner(&name).await.unwrap();
+    assert!(runner.work(&run("8")).await.contains("struck"));
+    runner.register(&run("8")).await.unwrap();
+    runner.deregister().await.unwrap();
+    runner.deregister().await.unwrap();
+    assert_eq!(forge.runners().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_runner_that_starts_again_settles_what_it_had_left() {
+    let fixture = Fixture::new();
+    let forge = fixture.forge();
+    let runner = runner(&fixture, "again");
+    runner.prepare().await.unwrap();
+    runner.register(&run("7")).await.unwrap();
+    let left = queue(&forge, "7", &["sleep", "60"]).await;
+    let id = unique("again");
+    working(&runner, "7", async {
+        eventually("the job", || async { (processes_of(&id) == 1).then_some(()) }).await;
+    })
+    .await;
+    let next = queue(&forge, "7", &["true"]).await;
+    working(&runner, "7", async {
+        assert_eq!(over(&forge, left).await.exit_code, Some(143));
+        assert_eq!(over(&forge, next).await.exit_code, Some(0));
+    })
+    .await;
+    assert_eq!(processes_of(&id), 0);
+}
