@@ -8,7 +8,10 @@ use crate::inputs::Common;
 
 /// Logs of the modes: no time, since whoever reads them is there.
 #[cfg(feature = "control")]
-pub(crate) fn start(common: &Common, writer: impl for<'a> tracing_subscriber::fmt::MakeWriter<'a> + Send + Sync + 'static) {
+pub(crate) fn start(
+    common: &Common,
+    writer: impl for<'a> tracing_subscriber::fmt::MakeWriter<'a> + Send + Sync + 'static,
+) {
     let level = match (common.quiet, common.verbose) {
         (true, _) => LevelFilter::ERROR,
         (false, 0) => LevelFilter::WARN,

@@ -1,6 +1,7 @@
 //! Reading columns as the types they stand for.
 
 use std::error::Error;
+use std::fmt;
 
 use ondeck_core::time::{InvalidTime, Timestamp};
 use rusqlite::Row;
@@ -33,6 +34,23 @@ pub(crate) fn time(row: &Row<'_>, column: &str) -> rusqlite::Result<Timestamp> {
 /// A moment, or none yet.
 pub(crate) fn optional_time(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<Timestamp>> {
     optional::<_, InvalidTime>(row, column, Timestamp::parse)
+}
+
+/// A text that must be one of the words for something.
+pub(crate) fn word<T>(text: &str, find: impl FnOnce(&str) -> Option<T>) -> Result<T, UnknownWord> {
+    find(text).ok_or_else(|| UnknownWord(text.to_owned()))
+}
+
+/// A text that is none of them.
+#[derive(Debug)]
+pub(crate) struct UnknownWord(String);
+
+impl Error for UnknownWord {}
+
+impl fmt::Display for UnknownWord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unknown word: {:?}", self.0)
+    }
 }
 
 /// The rows that could be read; the others are named in the log, and spoil none of them.

@@ -147,7 +147,7 @@ impl fmt::Debug for LocalCompute {
 /// launches it are that workflow's own, and some hold secrets; besides, GitHub's runner kills
 /// whatever carries its `RUNNER_TRACKING_ID` at the end of the job.
 fn is_for_machines(name: &OsStr) -> bool {
-    const NOT: [&str; 6] = ["ONDECK_", "GITHUB_", "ACTIONS_", "AWS_", "INPUT_", "RUNNER_"];
+    const NOT: [&str; 7] = ["ONDECK_", "GITHUB_", "GH_", "ACTIONS_", "AWS_", "INPUT_", "RUNNER_"];
     let name = name.to_string_lossy();
     !NOT.iter().any(|prefix| name.starts_with(prefix))
 }
@@ -311,5 +311,29 @@ impl Compute for LocalCompute {
             self.terminate(&ids).await?;
         }
         Ok(up.into_iter().map(|row| row.machine).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machines_do_not_inherit_what_belongs_to_the_workflow() {
+        for (name, kept) in [
+            ("PATH", true),
+            ("HOME", true),
+            ("LANG", true),
+            ("MY_GITHUB_THING", true),
+            ("GITHUB_TOKEN", false),
+            ("GH_TOKEN", false),
+            ("RUNNER_TRACKING_ID", false),
+            ("ONDECK_RUN_ID", false),
+            ("AWS_SECRET_ACCESS_KEY", false),
+            ("ACTIONS_RUNTIME_TOKEN", false),
+            ("INPUT_GITHUB-TOKEN", false),
+        ] {
+            assert_eq!(is_for_machines(OsStr::new(name)), kept, "{name}");
+        }
     }
 }

@@ -45,6 +45,10 @@ impl JobState {
         }
     }
 
+    fn parse(word: &str) -> Option<JobState> {
+        JobState::ALL.into_iter().find(|state| state.as_str() == word)
+    }
+
     /// Whether nothing more will come of it.
     pub fn is_over(self) -> bool {
         matches!(self, JobState::Done | JobState::Cancelled)
@@ -90,6 +94,10 @@ impl Stream {
             Stream::Stderr => "stderr",
         }
     }
+
+    fn parse(word: &str) -> Option<Stream> {
+        [Stream::Stdout, Stream::Stderr].into_iter().find(|stream| stream.as_str() == word)
+    }
 }
 
 /// Something that a job wrote.
@@ -124,22 +132,9 @@ pub(crate) enum Offer {
     Struck,
 }
 
-#[derive(Debug)]
-struct UnknownWord(String);
-
-impl std::error::Error for UnknownWord {}
-
-impl fmt::Display for UnknownWord {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "unknown word: {:?}", self.0)
-    }
-}
-
+/// A row of `jobs`.
 pub(crate) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
-    let state = |word: &str| {
-        let found = JobState::ALL.into_iter().find(|state| state.as_str() == word);
-        found.ok_or_else(|| UnknownWord(word.to_owned()))
-    };
+    let state = |text: &str| column::word(text, JobState::parse);
     Ok(Job {
         id: JobId(row.get("id")?),
         label: column::parsed(row, "label", str::parse)?,
@@ -153,11 +148,9 @@ pub(crate) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
     })
 }
 
+/// A row of `job_output`.
 pub(crate) fn chunk(row: &Row<'_>) -> rusqlite::Result<Chunk> {
-    let stream = |word: &str| {
-        let found = [Stream::Stdout, Stream::Stderr].into_iter().find(|s| s.as_str() == word);
-        found.ok_or_else(|| UnknownWord(word.to_owned()))
-    };
+    let stream = |text: &str| column::word(text, Stream::parse);
     Ok(Chunk {
         seq: row.get("seq")?,
         stream: column::parsed(row, "stream", stream)?,

@@ -5,7 +5,8 @@
 //! so whatever must not happen twice is one transaction, and whatever may have been killed half
 //! way is looked up in `/proc`, which knows better than any note.
 //!
-//! Everything lives under one directory, the [`Home`].
+//! Everything lives under one directory, the [`Home`]. The ports want a tokio runtime with its
+//! time and I/O drivers, because processes live in real time whatever the clock says.
 
 #![cfg(target_os = "linux")]
 

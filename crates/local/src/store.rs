@@ -86,10 +86,7 @@ pub(crate) fn settings(
 }
 
 fn event(row: &rusqlite::Row<'_>) -> rusqlite::Result<EventRow> {
-    let state = |text: &str| {
-        let unknown = || UnknownState(text.to_owned());
-        State::parse(text).ok_or_else(unknown)
-    };
+    let state = |text: &str| column::word(text, State::parse);
     Ok(EventRow {
         instance: column::parsed(row, "instance", str::parse)?,
         at: column::time(row, "at")?,
@@ -99,17 +96,6 @@ fn event(row: &rusqlite::Row<'_>) -> rusqlite::Result<EventRow> {
         run: column::optional(row, "run", str::parse)?,
         why: row.get("why")?,
     })
-}
-
-#[derive(Debug)]
-struct UnknownState(String);
-
-impl std::error::Error for UnknownState {}
-
-impl std::fmt::Display for UnknownState {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "state is unknown: {:?}", self.0)
-    }
 }
 
 fn spoilt(unreadable: &Unreadable) -> PortError {

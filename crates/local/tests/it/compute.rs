@@ -4,9 +4,11 @@ use ondeck_core::ids::IntentId;
 use ondeck_core::ports::{Compute, Forge, Launched, Order, PortError, Runner};
 use ondeck_core::requirements::{ClassSize, Requirements};
 use ondeck_core::settings::Settings;
-use ondeck_local::{AgentCommand, JobState, announce, boot_time};
+use ondeck_local::{AgentCommand, Db, JobState, LocalCompute, announce, boot_time};
 
-use crate::fixture::{Fixture, RealClock, eventually, instance, processes_of, run};
+use crate::fixture::{
+    self, Fixture, RealClock, eventually, instance, processes_of, run, spawn, told,
+};
 
 /// An agent that does nothing, for long enough.
 const IDLER: &str = "exec sleep 60";
@@ -145,7 +147,8 @@ async fn launches_that_cannot_be_say_so() {
     assert!(launched.shortfalls[0].starts_with("no type of the catalogue has 3 vCPU"));
 
     let missing = AgentCommand { program: "/no/such/agent".into(), args: Vec::new() };
-    let missing = fixture.compute_of(missing);
+    let clock = std::sync::Arc::new(RealClock);
+    let missing = LocalCompute::new(fixture.db.clone(), fixture.home.clone(), clock, missing);
     let launched = missing.launch(&order("two", 2)).await.unwrap();
     assert!(launched.machines.is_empty());
     assert_eq!(launched.shortfalls.len(), 2);
@@ -222,4 +225,54 @@ async fn an_agent_announces_itself_unless_its_machine_has_ended() {
     }
     // The calling process is the machine here, and is spared.
     compute.terminate(&[instance("i-late")]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_launcher_that_is_killed_half_way_loses_no_machine() {
+    let fixture = Fixture::new();
+    let status = spawn("compute::launcher", &fixture.home, "l").wait().unwrap();
+    assert!(!status.success(), "it was killed by the machine that it had just started");
+    let compute = fixture.compute(IDLER);
+    let all = compute.machines().await.unwrap();
+    assert_eq!(all.len(), 20, "what is on the list has time to come up");
+    let started: Vec<_> = all.iter().filter(|machine| processes_of(&machine.id) > 0).collect();
+    assert!(!started.is_empty(), "one of them has killed it");
+    for machine in started {
+        let id = machine.id.to_string();
+        eventually("the machine's own word", || async {
+            let sql = "SELECT pid IS NOT NULL FROM machines WHERE id = ?1";
+            let id = id.clone();
+            let noted = fixture.db.call(move |conn| conn.query_row(sql, [id], |row| row.get(0)));
+            noted.await.unwrap_or(false).then_some(())
+        })
+        .await;
+    }
+    let again = compute.launch(&order("killed", 20)).await.unwrap();
+    assert_eq!(again.machines, all, "asked again, it gives what there is");
+    end(&compute, &again).await;
+    assert!(all.iter().all(|machine| processes_of(&machine.id) == 0));
+    assert_eq!(compute.machines().await.unwrap(), []);
+}
+
+/// The launcher above. The first of its machines kills it while it is still starting the others,
+/// and so before any of them was noted; each then goes on as the agent below.
+#[tokio::test]
+async fn launcher() {
+    let Some((home, _)) = told() else { return };
+    let exe = std::env::current_exe().unwrap();
+    // By number: the parent of a machine that comes too late is somebody else.
+    let me = std::process::id();
+    let script = format!("kill -9 {me}; exec {} --exact compute::agent", exe.display());
+    let compute = fixture::compute(&Db::open(&home).unwrap(), &home, &script);
+    let launched = compute.launch(&order("killed", 20)).await;
+    panic!("it was not killed: {launched:?}");
+}
+
+/// The agent above, which does nothing but say that it is there.
+#[tokio::test]
+async fn agent() {
+    let Some((home, _)) = told() else { return };
+    let id = instance(&std::env::var("ONDECK_INSTANCE_ID").unwrap());
+    announce(&Db::open(&home).unwrap(), &id).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
 }

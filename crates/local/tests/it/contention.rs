@@ -1,7 +1,6 @@
 //! Real processes on one file.
 
 use std::collections::BTreeMap;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use ondeck_core::lifecycle::{Created, Idle, Instance, Verdict};
@@ -9,30 +8,11 @@ use ondeck_core::ports::{Clock, Scope, Store};
 use ondeck_core::record::{MachineSpec, State};
 use ondeck_local::{Db, Home, LocalStore};
 
-use crate::fixture::{Fixture, RealClock, instance, run};
+use crate::fixture::{Fixture, RealClock, instance, run, spawn, told};
 
 const INSTANCES: usize = 200;
 const PROCESSES: usize = 8;
 const HOUR: Duration = Duration::from_secs(3_600);
-const HOME: &str = "CONTENTION_TEST_HOME";
-const NAME: &str = "CONTENTION_TEST_NAME";
-
-/// Starts this very binary again, to run one test of it as a separate process.
-fn spawn(test: &str, home: &Home, name: &str) -> std::process::Child {
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--test-threads=1"])
-        .env(HOME, home.dir())
-        .env(NAME, name)
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap()
-}
-
-/// What such a process was told; nothing in an ordinary run of the tests.
-fn told() -> Option<(Home, String)> {
-    let home = std::env::var_os(HOME)?;
-    Some((Home::new(home.into()), std::env::var(NAME).unwrap()))
-}
 
 async fn plant_idle(store: &LocalStore, n: usize) {
     let spec = MachineSpec {

@@ -98,6 +98,17 @@ async fn a_call_that_panics_harms_nobody_else() {
     fixture.set(&[("still", "works")]).await;
 }
 
+#[tokio::test]
+async fn readers_and_the_writer_do_not_wait_for_each_other() {
+    let fixture = Fixture::new();
+    let mode = |conn: &mut rusqlite::Connection| {
+        conn.query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0))
+    };
+    assert_eq!(fixture.db.call(mode).await.as_deref(), Ok("wal"));
+    let reopened = Db::open(&fixture.home).unwrap();
+    assert_eq!(reopened.call(mode).await.as_deref(), Ok("wal"));
+}
+
 /// Two sound rows, and others that are each spoilt in another way.
 fn spoil(fixture: &Fixture) {
     let row = |id: &str, state: &str, cpu: &str| {

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::future::Future;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -32,6 +33,13 @@ pub(crate) struct Fixture {
     _dir: tempfile::TempDir,
 }
 
+/// Machines of a home whose agent is this shell script.
+pub(crate) fn compute(db: &Db, home: &Home, script: &str) -> LocalCompute {
+    let args = ["-c", script, "agent"].map(OsString::from).to_vec();
+    let agent = AgentCommand { program: "sh".into(), args };
+    LocalCompute::new(db.clone(), home.clone(), Arc::new(RealClock), agent)
+}
+
 impl Fixture {
     pub(crate) fn new() -> Fixture {
         let dir = tempfile::tempdir().unwrap();
@@ -48,14 +56,8 @@ impl Fixture {
         LocalForge::new(self.db.clone(), Arc::new(RealClock))
     }
 
-    /// Machines whose agent is this shell script.
     pub(crate) fn compute(&self, script: &str) -> LocalCompute {
-        let args = ["-c", script, "agent"].map(OsString::from).to_vec();
-        self.compute_of(AgentCommand { program: "sh".into(), args })
-    }
-
-    pub(crate) fn compute_of(&self, agent: AgentCommand) -> LocalCompute {
-        LocalCompute::new(self.db.clone(), self.home.clone(), Arc::new(RealClock), agent)
+        compute(&self.db, &self.home, script)
     }
 
     pub(crate) async fn set(&self, settings: &[(&str, &str)]) {
@@ -74,6 +76,12 @@ impl Fixture {
 
 pub(crate) fn instance(name: &str) -> InstanceId {
     InstanceId::new(name).unwrap()
+}
+
+/// A name that no other run of these tests uses at the same time: a machine's processes are
+/// found by it, whoever started them.
+pub(crate) fn unique(name: &str) -> InstanceId {
+    instance(&format!("i-{name}-{}", std::process::id()))
 }
 
 pub(crate) fn run(name: &str) -> RunId {
@@ -103,4 +111,24 @@ where
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     panic!("never came: {what}");
+}
+
+const HOME: &str = "PROCESS_TEST_HOME";
+const NAME: &str = "PROCESS_TEST_NAME";
+
+/// Starts this very binary again, to run one test of it as a separate process.
+pub(crate) fn spawn(test: &str, home: &Home, name: &str) -> std::process::Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--test-threads=1"])
+        .env(HOME, home.dir())
+        .env(NAME, name)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// What such a process was told; nothing in an ordinary run of the tests.
+pub(crate) fn told() -> Option<(Home, String)> {
+    let home = std::env::var_os(HOME)?;
+    Some((Home::new(home.into()), std::env::var(NAME).unwrap()))
 }

@@ -1,12 +1,12 @@
 use ondeck_core::ports::{Forge, Host, Runner};
 use ondeck_local::{JobState, LocalHost, LocalRunner};
 
-use crate::fixture::{Fixture, RealClock, eventually, instance, processes_of, run};
+use crate::fixture::{Fixture, RealClock, eventually, processes_of, run, unique};
 
 #[tokio::test]
 async fn a_script_succeeds_or_says_how_it_failed() {
     let fixture = Fixture::new();
-    let id = instance("i-script");
+    let id = unique("script");
     let host = LocalHost::new(fixture.db.clone(), fixture.home.clone(), id.clone());
     host.run_script("touch \"$HOME/made\"\ntest -d \"$ONDECK_HOME_DIR\"\n").await.unwrap();
     assert!(fixture.home.machine(&id).join("home/made").exists());
@@ -20,7 +20,7 @@ async fn a_script_succeeds_or_says_how_it_failed() {
 #[tokio::test]
 async fn a_script_may_leave_something_in_the_background() {
     let fixture = Fixture::new();
-    let id = instance("i-daemon");
+    let id = unique("daemon");
     let host = LocalHost::new(fixture.db.clone(), fixture.home.clone(), id.clone());
     host.run_script("sleep 60 &").await.unwrap();
     assert_eq!(processes_of(&id), 1, "and it stays");
@@ -31,7 +31,7 @@ async fn a_script_may_leave_something_in_the_background() {
 #[tokio::test]
 async fn the_end_of_a_machine_leaves_nothing_behind() {
     let fixture = Fixture::new();
-    let id = instance("i-end");
+    let id = unique("end");
     let clock = std::sync::Arc::new(RealClock);
     let runner = LocalRunner::new(fixture.db.clone(), fixture.home.clone(), clock, id.clone());
     runner.prepare().await.unwrap();

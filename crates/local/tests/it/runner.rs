@@ -1,18 +1,19 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ondeck_core::ports::{Forge, Runner};
 use ondeck_local::{Job, JobId, JobState, LocalForge, LocalRunner, Stream};
 
-use crate::fixture::{Fixture, RealClock, eventually, instance, processes_of, run};
+use crate::fixture::{Fixture, RealClock, eventually, processes_of, run, unique};
 
 fn runner(fixture: &Fixture, name: &str) -> LocalRunner {
     let (db, home) = (fixture.db.clone(), fixture.home.clone());
-    LocalRunner::new(db, home, Arc::new(RealClock), instance(name))
+    LocalRunner::new(db, home, Arc::new(RealClock), unique(name))
 }
 
 async fn queue(forge: &LocalForge, label: &str, argv: &[&str]) -> JobId {
     let argv: Vec<String> = argv.iter().map(|word| (*word).to_owned()).collect();
-    forge.queue(&run(label), &argv).await.unwrap()
+    forge.queue(&run(label), &argv, &BTreeMap::from([("MINE".into(), "1".into())])).await.unwrap()
 }
 
 async fn over(forge: &LocalForge, id: JobId) -> Job {
@@ -41,7 +42,7 @@ async fn working<T>(runner: &LocalRunner, label: &str, until: impl Future<Output
 async fn jobs_go_label_for_label() {
     let fixture = Fixture::new();
     let forge = fixture.forge();
-    let runner = runner(&fixture, "i-labels");
+    let runner = runner(&fixture, "labels");
     runner.prepare().await.unwrap();
     runner.register(&run("7")).await.unwrap();
     let other = queue(&forge, "8", &["true"]).await;
@@ -52,8 +53,8 @@ async fn jobs_go_label_for_label() {
     let (first, second) =
         working(&runner, "7", async { (over(&forge, first).await, over(&forge, second).await) })
             .await;
-    assert_eq!(first.instance, Some(instance("i-labels")));
-    assert_eq!(first.runner, Some("i-labels-1".into()));
+    assert_eq!(first.instance, Some(unique("labels")));
+    assert_eq!(first.runner, Some(format!("{}-1", unique("labels"))));
     assert!(first.finished_at <= second.started_at, "one at a time, oldest first");
     for id in [other, similar] {
         assert_eq!(forge.job(id).await.unwrap().unwrap().state, JobState::Queued);
@@ -66,10 +67,10 @@ async fn jobs_go_label_for_label() {
 async fn exit_codes_and_output_are_kept() {
     let fixture = Fixture::new();
     let forge = fixture.forge();
-    let runner = runner(&fixture, "i-codes");
+    let runner = runner(&fixture, "codes");
     runner.prepare().await.unwrap();
     runner.register(&run("7")).await.unwrap();
-    let say = "echo $ONDECK_RUN_ID $ONDECK_INSTANCE_ID; pwd >&2; exit 3";
+    let say = "echo $MINE $ONDECK_RUN_ID $ONDECK_INSTANCE_ID; pwd >&2; exit 3";
     let said = queue(&forge, "7", &["sh", "-c", say]).await;
     let killed = queue(&forge, "7", &["sh", "-c", "kill -9 $$"]).await;
     let missing = queue(&forge, "7", &["/no/such/command"]).await;
@@ -84,8 +85,8 @@ async fn exit_codes_and_output_are_kept() {
         assert_eq!(over(&forge, left).await.exit_code, Some(0));
     })
     .await;
-    assert_eq!(text(&forge, said, Stream::Stdout).await, "7 i-codes\n");
-    let work = fixture.home.machine(&instance("i-codes")).join("work");
+    assert_eq!(text(&forge, said, Stream::Stdout).await, format!("1 7 {}\n", unique("codes")));
+    let work = fixture.home.machine(&unique("codes")).join("work");
     assert_eq!(text(&forge, said, Stream::Stderr).await, format!("{}\n", work.display()));
     assert!(text(&forge, missing, Stream::Stderr).await.contains("/no/such/command"));
     assert_eq!(text(&forge, long, Stream::Stdout).await.len(), 300_000);
@@ -99,12 +100,12 @@ async fn exit_codes_and_output_are_kept() {
 async fn stop_ends_the_job_with_its_children_and_settles_it() {
     let fixture = Fixture::new();
     let forge = fixture.forge();
-    let runner = runner(&fixture, "i-stop");
+    let runner = runner(&fixture, "stop");
     runner.prepare().await.unwrap();
     runner.register(&run("7")).await.unwrap();
     let script = "echo begun; setsid sleep 61 & sleep 62 & wait";
     let job = queue(&forge, "7", &["sh", "-c", script]).await;
-    let id = instance("i-stop");
+    let id = unique("stop");
     working(&runner, "7", async {
         eventually("the children", || async { (processes_of(&id) == 3).then_some(()) }).await;
     })
@@ -113,7 +114,7 @@ async fn stop_ends_the_job_with_its_children_and_settles_it() {
     assert_eq!(processes_of(&id), 0);
     let job = forge.job(job).await.unwrap().unwrap();
     assert_eq!((job.state, job.exit_code), (JobState::Done, Some(143)));
-    assert!(text(&forge, job.id, Stream::Stderr).await.contains("taken away: i-stop"));
+    assert!(text(&forge, job.id, Stream::Stderr).await.contains(&format!("taken away: {id}")));
     runner.stop().await.unwrap();
 }
 
@@ -121,7 +122,7 @@ async fn stop_ends_the_job_with_its_children_and_settles_it() {
 async fn a_job_can_be_cancelled_before_and_while_it_runs() {
     let fixture = Fixture::new();
     let forge = fixture.forge();
-    let runner = runner(&fixture, "i-cancel");
+    let runner = runner(&fixture, "cancel");
     runner.prepare().await.unwrap();
     runner.register(&run("7")).await.unwrap();
     let queued = queue(&forge, "7", &["true"]).await;
@@ -146,14 +147,14 @@ async fn a_job_can_be_cancelled_before_and_while_it_runs() {
 async fn clean_leaves_neither_files_nor_processes() {
     let fixture = Fixture::new();
     let forge = fixture.forge();
-    let runner = runner(&fixture, "i-clean");
+    let runner = runner(&fixture, "clean");
     runner.prepare().await.unwrap();
     runner.register(&run("7")).await.unwrap();
     let script = "mkdir -p deep/er && touch deep/er/file $TMPDIR/t $HOME/.h && chmod 500 deep/er \
                   && setsid sleep 61 >/dev/null 2>&1 &";
     let job = queue(&forge, "7", &["sh", "-c", script]).await;
     working(&runner, "7", over(&forge, job)).await;
-    let id = instance("i-clean");
+    let id = unique("clean");
     eventually("the leftover", || async { (processes_of(&id) > 0).then_some(()) }).await;
     runner.clean().await.unwrap();
     assert_eq!(processes_of(&id), 0);
@@ -167,15 +168,16 @@ async fn clean_leaves_neither_files_nor_processes() {
 async fn a_runner_that_was_struck_from_the_list_dies() {
     let fixture = Fixture::new();
     let forge = fixture.forge();
-    let runner = runner(&fixture, "i-struck");
+    let runner = runner(&fixture, "struck");
     runner.prepare().await.unwrap();
     runner.register(&run("7")).await.unwrap();
     runner.register(&run("8")).await.unwrap();
+    let name = format!("{}-2", unique("struck"));
     let listed = forge.runners().await.unwrap();
     assert_eq!(listed.len(), 1, "one runner at a time");
-    assert_eq!((listed[0].name.as_str(), listed[0].online), ("i-struck-2", false));
-    forge.remove_runner("i-struck-2").await.unwrap();
-    forge.remove_runner("i-struck-2").await.unwrap();
+    assert_eq!((listed[0].name.as_str(), listed[0].online), (name.as_str(), false));
+    forge.remove_runner(&name).await.unwrap();
+    forge.remove_runner(&name).await.unwrap();
     assert!(runner.work(&run("8")).await.contains("struck"));
     runner.register(&run("8")).await.unwrap();
     runner.deregister().await.unwrap();
@@ -187,11 +189,11 @@ async fn a_runner_that_was_struck_from_the_list_dies() {
 async fn a_runner_that_starts_again_settles_what_it_had_left() {
     let fixture = Fixture::new();
     let forge = fixture.forge();
-    let runner = runner(&fixture, "i-again");
+    let runner = runner(&fixture, "again");
     runner.prepare().await.unwrap();
     runner.register(&run("7")).await.unwrap();
     let left = queue(&forge, "7", &["sleep", "60"]).await;
-    let id = instance("i-again");
+    let id = unique("again");
     working(&runner, "7", async {
         eventually("the job", || async { (processes_of(&id) == 1).then_some(()) }).await;
     })
