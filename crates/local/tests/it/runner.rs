@@ -1,4 +1,3 @@
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ondeck_core::ports::{Forge, Runner};
@@ -13,7 +12,7 @@ fn runner(fixture: &Fixture, name: &str) -> LocalRunner {
 
 async fn queue(forge: &LocalForge, label: &str, argv: &[&str]) -> JobId {
     let argv: Vec<String> = argv.iter().map(|word| (*word).to_owned()).collect();
-    forge.queue(&run(label), &argv, &BTreeMap::from([("MINE".into(), "1".into())])).await.unwrap()
+    forge.queue(&run(label), &argv).await.unwrap()
 }
 
 async fn over(forge: &LocalForge, id: JobId) -> Job {
@@ -70,7 +69,7 @@ async fn exit_codes_and_output_are_kept() {
     let runner = runner(&fixture, "codes");
     runner.prepare().await.unwrap();
     runner.register(&run("7")).await.unwrap();
-    let say = "echo $MINE $ONDECK_RUN_ID $ONDECK_INSTANCE_ID; pwd >&2; exit 3";
+    let say = "echo $ONDECK_RUN_ID $ONDECK_INSTANCE_ID; pwd >&2; exit 3";
     let said = queue(&forge, "7", &["sh", "-c", say]).await;
     let killed = queue(&forge, "7", &["sh", "-c", "kill -9 $$"]).await;
     let missing = queue(&forge, "7", &["/no/such/command"]).await;
@@ -85,7 +84,7 @@ async fn exit_codes_and_output_are_kept() {
         assert_eq!(over(&forge, left).await.exit_code, Some(0));
     })
     .await;
-    assert_eq!(text(&forge, said, Stream::Stdout).await, format!("1 7 {}\n", unique("codes")));
+    assert_eq!(text(&forge, said, Stream::Stdout).await, format!("7 {}\n", unique("codes")));
     let work = fixture.home.machine(&unique("codes")).join("work");
     assert_eq!(text(&forge, said, Stream::Stderr).await, format!("{}\n", work.display()));
     assert!(text(&forge, missing, Stream::Stderr).await.contains("/no/such/command"));
