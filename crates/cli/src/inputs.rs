@@ -18,7 +18,10 @@ use ondeck_core::requirements::{TypePatterns, UsageClass};
 #[cfg(feature = "control")]
 pub(crate) use self::times::{ForProvision, ForRefresh, ForRelease, TimeInputs};
 
-const EXIT_CODES: &str = "\
+const MORE: &str = "\
+Every option with a value can also be given as a variable: --instance-count as
+ONDECK_INSTANCE_COUNT. Data goes to stdout, everything else to stderr.
+
 Exit codes:
   0  done                          6  store, queue or compute out of reach
   2  invalid input                 7  GitHub refused, or the token is bad
@@ -28,9 +31,9 @@ Exit codes:
 
 /// Keeps self-hosted GitHub Actions runners warm and hands them from workflow to workflow.
 #[derive(Debug, Parser)]
-#[command(version, about, after_help = EXIT_CODES, max_term_width = 100)]
+#[command(version, about, after_help = MORE, max_term_width = 100)]
 pub(crate) struct Cli {
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "General options")]
     pub(crate) common: Common,
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -59,8 +62,22 @@ pub(crate) struct Common {
 /// The backends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Backend {
-    /// One SQLite file, and processes on this computer for machines
+    // One SQLite file, and processes on this computer for machines.
     Local,
+}
+
+impl Cli {
+    /// Reads the command line. Wrong ones end the process here, with exit code 2.
+    pub(crate) fn read() -> Cli {
+        let command = without_values(<Cli as clap::CommandFactory>::command());
+        let matches = command.get_matches();
+        <Cli as clap::FromArgMatches>::from_arg_matches(&matches).unwrap_or_else(|e| e.exit())
+    }
+}
+
+/// Variables may hold what is nobody's business; the help says once how they are named.
+fn without_values(command: clap::Command) -> clap::Command {
+    command.mut_args(|arg| arg.hide_env(true)).mut_subcommands(without_values)
 }
 
 #[derive(Debug, Subcommand)]

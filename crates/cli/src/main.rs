@@ -24,12 +24,10 @@ mod status;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::inputs::{Cli, Command};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::read();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

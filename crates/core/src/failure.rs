@@ -120,6 +120,7 @@ impl From<PortError> for Failure {
         let failure = Failure::new(
             match error {
                 PortError::NotSetUp { .. } => Kind::NotSetUp,
+                PortError::Setting(_) => Kind::InvalidInput,
                 PortError::Forge { .. } => Kind::Forge,
                 PortError::Unavailable { .. } | PortError::Unusable { .. } => Kind::Unavailable,
             },
@@ -127,6 +128,7 @@ impl From<PortError> for Failure {
         );
         match error {
             PortError::NotSetUp { .. } => failure.hint("run ondeck refresh first"),
+            PortError::Setting(_) => failure.hint("give ondeck refresh a valid value for it"),
             PortError::Unusable { hint, .. } => failure.hint(hint),
             PortError::Unavailable { .. } | PortError::Forge { .. } => failure,
         }

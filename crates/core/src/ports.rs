@@ -39,6 +39,9 @@ pub enum PortError {
         /// What that person might do.
         hint: String,
     },
+    /// A setting makes no sense to the backend that it is for.
+    #[error("{0}")]
+    Setting(crate::settings::InvalidSetting),
     /// Refresh has not set this up yet.
     #[error("not set up: {what}")]
     NotSetUp {

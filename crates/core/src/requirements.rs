@@ -64,7 +64,9 @@ pub enum InvalidPatterns {
     #[error("too many instance type patterns, at most {MAX_PATTERNS} are allowed: {0}")]
     TooMany(usize),
     /// Something EC2 would refuse.
-    #[error("malformed instance type pattern: {0:?}")]
+    #[error(
+        "malformed instance type pattern, only letters, digits, '.', '-' and '*' may stand in one: {0:?}"
+    )]
     Malformed(String),
 }
 

@@ -18,7 +18,7 @@ use crate::catalogue::MachineType;
 use crate::db::Db;
 use crate::home::Home;
 use crate::machines::{self, Listed};
-use crate::options::{self, Options};
+use crate::options::Options;
 use crate::process::{MARKER, Process, end_all};
 use crate::{folder, store};
 
@@ -176,7 +176,7 @@ fn enlist(
     }
     let options = match Options::from_map(&store::settings(transaction)?) {
         Ok(options) => options,
-        Err(invalid) => return Ok(Enlisted::Unusable(options::unusable(&invalid))),
+        Err(invalid) => return Ok(Enlisted::Unusable(PortError::Setting(invalid))),
     };
     if let Some(failure) = options.launch_failure {
         return Ok(Enlisted::Now(Vec::new(), vec![failure]));
@@ -260,7 +260,7 @@ fn new_machine(order: &Order, this: &MachineType, now: Timestamp) -> Machine {
 #[async_trait]
 impl Compute for LocalCompute {
     async fn set_up(&self, settings: &Settings) -> PortResult<()> {
-        Options::from_map(&settings.backend).map(drop).map_err(|e| options::unusable(&e))
+        Options::from_map(&settings.backend).map(drop).map_err(PortError::Setting)
     }
 
     /// List first, process second: a launcher that dies in between leaves a row that is struck

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use ondeck_core::ports::PortError;
 use ondeck_core::settings::InvalidSetting;
 
 use crate::catalogue::Catalogue;
@@ -47,16 +46,6 @@ impl Options {
             }
         }
         Ok(options)
-    }
-}
-
-/// As the error that a person reads.
-pub(crate) fn unusable(invalid: &InvalidSetting) -> PortError {
-    let names = [CAPACITY, BOOT, CATALOGUE, LAUNCH_FAILURE, DUPLICATES].join(", ");
-    PortError::Unusable {
-        service: "compute",
-        reason: invalid.to_string(),
-        hint: format!("run ondeck refresh with a valid value; the settings are {names}"),
     }
 }
 
