@@ -9,6 +9,8 @@ mod surroundings;
 
 #[cfg(feature = "control")]
 mod demo;
+#[cfg(all(test, feature = "control"))]
+mod docs;
 #[cfg(feature = "holds")]
 mod holds;
 #[cfg(feature = "control")]

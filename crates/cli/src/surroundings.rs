@@ -22,13 +22,15 @@ impl Clock for WallClock {
     }
 }
 
-/// Numbers that nobody can foretell, seeded by the operating system.
+/// Numbers from the operating system. Launches are named with them, and machines that were
+/// started from one image at one moment must not arrive at the same name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entropy;
 
 impl Dice for Entropy {
     fn roll(&self) -> u64 {
-        fastrand::u64(..)
+        // It fails only where the system has no source at all; time is the next best.
+        getrandom::u64().unwrap_or_else(|_| WallClock.now().millis())
     }
 }
 

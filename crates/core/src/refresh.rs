@@ -55,6 +55,7 @@ pub async fn refresh(
     let mut outcome = Outcome::default();
     plane.progress.stage("setting up");
     let settings = set_up::bring_about(plane, given).await?;
+    outcome.warnings = settings.times.contradictions();
 
     plane.progress.stage("clearing up");
     let emptied = reap::reap(plane, &mut outcome).await?;

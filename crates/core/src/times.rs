@@ -14,6 +14,8 @@ pub struct TimeSpec {
     pub unit: Unit,
     /// The default, in that unit.
     pub default: f64,
+    /// Whether 0 makes sense: for a wait it does, for a period it does not.
+    pub may_be_zero: bool,
     /// One sentence for the help.
     pub help: &'static str,
 }
@@ -31,7 +33,12 @@ impl TimeSpec {
     /// Reads a number in this row's unit; decimals go down to the millisecond.
     pub fn parse(&self, text: &str) -> Result<Duration, String> {
         let number: f64 = text.trim().parse().map_err(|_| format!("not a number: {text:?}"))?;
-        self.duration(number).ok_or_else(|| format!("must be from 0 to 30 days: {text}"))
+        let span =
+            self.duration(number).ok_or_else(|| format!("must be from 0 to 30 days: {text}"))?;
+        if span.is_zero() && !self.may_be_zero {
+            return Err(format!("must be more than 0: {text}"));
+        }
+        Ok(span)
     }
 
     /// Writes a span in this row's unit, in a form that [`TimeSpec::parse`] reads.
@@ -60,7 +67,9 @@ impl Unit {
 }
 
 macro_rules! times {
-    ($($field:ident, $input:literal, $unit:ident, $default:literal, $help:literal;)*) => {
+    (@zero) => { true };
+    (@positive) => { false };
+    ($($field:ident, $input:literal, $unit:ident, $default:literal, $zero:ident, $help:literal;)*) => {
         /// The spans in force.
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub struct Times {
@@ -69,7 +78,13 @@ macro_rules! times {
 
         /// The table.
         pub const TIMES: &[TimeSpec] = &[
-            $(TimeSpec { input: $input, unit: Unit::$unit, default: $default, help: $help },)*
+            $(TimeSpec {
+                input: $input,
+                unit: Unit::$unit,
+                default: $default,
+                may_be_zero: times!(@$zero),
+                help: $help,
+            },)*
         ];
 
         impl Times {
@@ -104,43 +119,68 @@ macro_rules! times {
 }
 
 times! {
-    heartbeat_period, "heartbeat-period-sec", Seconds, 5.0,
+    heartbeat_period, "heartbeat-period-sec", Seconds, 5.0, positive,
         "How often an agent says that it is alive; three periods without make it unhealthy";
-    claim_registration_timeout, "claim-registration-timeout-sec", Seconds, 10.0,
+    claim_registration_timeout, "claim-registration-timeout-sec", Seconds, 10.0, positive,
         "How long a claimed machine may take to register for the run";
-    claim_timeout, "claim-timeout-sec", Seconds, 300.0,
+    claim_timeout, "claim-timeout-sec", Seconds, 300.0, positive,
         "How long a machine may stay claimed";
-    created_timeout, "created-timeout-sec", Seconds, 600.0,
+    created_timeout, "created-timeout-sec", Seconds, 600.0, positive,
         "How long a machine may stay created";
-    validation_timeout, "validation-timeout-sec", Seconds, 180.0,
+    validation_timeout, "validation-timeout-sec", Seconds, 180.0, positive,
         "How long new machines may take to become ready";
-    idle_time, "idle-time-sec", Seconds, 300.0,
+    idle_time, "idle-time-sec", Seconds, 300.0, zero,
         "How long an idle machine waits in the pool; 0 keeps none";
-    max_runtime, "max-runtime-min", Minutes, 30.0,
+    max_runtime, "max-runtime-min", Minutes, 30.0, positive,
         "How long a run may keep its machines";
-    release_timeout, "release-timeout-sec", Seconds, 120.0,
+    release_timeout, "release-timeout-sec", Seconds, 120.0, positive,
         "How long release waits for a machine to deregister and clean up";
-    self_termination_grace, "self-termination-grace-sec", Seconds, 60.0,
+    self_termination_grace, "self-termination-grace-sec", Seconds, 60.0, zero,
         "How far past its threshold a machine ends itself, and past which one without a record is swept";
-    boot_deadline, "boot-deadline-sec", Seconds, 180.0,
+    boot_deadline, "boot-deadline-sec", Seconds, 180.0, positive,
         "How long a machine without a record waits before it ends itself";
-    registration_token_refresh, "registration-token-refresh-min", Minutes, 30.0,
+    registration_token_refresh, "registration-token-refresh-min", Minutes, 30.0, positive,
         "How old a registration token may get before refresh renews it";
-    agent_poll_waiting, "agent-poll-waiting-sec", Seconds, 0.25,
+    agent_poll_waiting, "agent-poll-waiting-sec", Seconds, 0.25, positive,
         "How often an idle agent looks for a run";
-    agent_poll_running, "agent-poll-running-sec", Seconds, 1.0,
+    agent_poll_running, "agent-poll-running-sec", Seconds, 1.0, positive,
         "How often a working agent looks for its release";
-    signs_poll, "signs-poll-sec", Seconds, 0.05,
+    signs_poll, "signs-poll-sec", Seconds, 0.05, positive,
         "How often the control plane looks for signals that it waits for";
-    ticket_hold, "ticket-hold-sec", Seconds, 30.0,
+    ticket_hold, "ticket-hold-sec", Seconds, 30.0, positive,
         "How long a ticket stays hidden from others while one run looks at it";
-    pickup_patience, "pickup-patience-sec", Seconds, 1.0,
+    pickup_patience, "pickup-patience-sec", Seconds, 1.0, zero,
         "How long an empty pool is asked again while others hold tickets of it";
-    retention, "retention-min", Minutes, 1440.0,
+    retention, "retention-min", Minutes, 1440.0, zero,
         "How long records of terminated machines are kept";
 }
 
 impl Times {
+    /// Times that contradict each other, in words.
+    pub fn contradictions(&self) -> Vec<String> {
+        let longer = [
+            (
+                self.created_timeout,
+                "created-timeout-sec",
+                self.validation_timeout,
+                "validation-timeout-sec",
+            ),
+            (
+                self.claim_timeout,
+                "claim-timeout-sec",
+                self.claim_registration_timeout + self.validation_timeout,
+                "claim-registration-timeout-sec and validation-timeout-sec together",
+            ),
+        ];
+        longer
+            .into_iter()
+            .filter(|(state, _, wait, _)| state <= wait)
+            .map(|(_, state, _, wait)| {
+                format!("{state} should be more than {wait}, or machines expire while a run waits")
+            })
+            .collect()
+    }
+
     /// Past this age of its last heartbeat a machine counts as unhealthy.
     pub fn healthy_within(&self) -> Duration {
         self.heartbeat_period * 3
@@ -155,7 +195,8 @@ mod tests {
     fn every_row_reads_back_what_it_writes() {
         let mut times = Times::default();
         for row in TIMES {
-            for text in ["0", "0.001", "0.25", "1", "17", "90.5"] {
+            assert_eq!(row.parse("0").is_ok(), row.may_be_zero, "{}", row.input);
+            for text in ["0.001", "0.25", "1", "17", "90.5"] {
                 let span = row.parse(text).unwrap();
                 assert!(times.set(row.input, span));
                 assert_eq!(times.get(row.input), Some(span));
@@ -166,6 +207,15 @@ mod tests {
             }
         }
         assert!(!times.set("no-such-time", Duration::ZERO));
+    }
+
+    #[test]
+    fn contradictions_are_named() {
+        assert_eq!(Times::default().contradictions(), Vec::<String>::new());
+        let times = Times { validation_timeout: Duration::from_secs(600), ..Times::default() };
+        let found = times.contradictions();
+        assert_eq!(found.len(), 2);
+        assert!(found[0].starts_with("created-timeout-sec should be more than validation"));
     }
 
     #[test]
