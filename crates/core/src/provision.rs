@@ -63,7 +63,7 @@ impl<'a> Attempt<'a> {
             selection::select(self, self.missing()).await?;
         }
         if self.missing() > 0 {
-            self.entering(Phase::Creation, &format!("launching {} machines", self.missing()));
+            self.entering(Phase::Creation, &format!("launching new machines: {}", self.missing()));
             creation::create(self, self.missing()).await?;
 
             self.entering(Phase::Validation, "waiting for new machines to become ready");

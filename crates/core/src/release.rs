@@ -46,8 +46,7 @@ impl Outcome {
         if ids.is_empty() {
             return None;
         }
-        let message =
-            format!("{} machines did not come back and were expired: {}", ids.len(), ids.join(" "));
+        let message = format!("did not come back and were expired: {}", ids.join(" "));
         Some(
             Failure::new(Kind::PartlyReleased, message)
                 .hint("they end themselves; the next refresh ends them sooner"),
@@ -65,7 +64,7 @@ pub async fn release(
     let times = times.over(plane.settings().await?.times);
     let listing = plane.retried(|| plane.store.of_run(run)).await?;
     let records = readable(listing);
-    plane.progress.stage(&format!("waiting for {} machines to deregister", records.len()));
+    plane.progress.stage(&format!("waiting for machines to deregister: {}", records.len()));
     let handshake = Handshake::new(plane, &times);
     let releases = records.iter().map(|record| let_go(plane, &times, &handshake, record, run));
     let fates = join_all(releases).await.into_iter().collect::<PortResult<Vec<Fate>>>()?;

@@ -58,10 +58,8 @@ impl Telling for Outcome {
         let machines =
             table(&["instance", "source", "type", "usage", "ready after"], rows.collect());
         format!(
-            "{machines}\nrun {} has {} machines ({} warm, {} cold, {} adopted) after {} ms; \
-             jobs say runs-on: {}",
+            "{machines}\nrun {}: {} warm, {} cold, {} adopted after {} ms; jobs say runs-on: {}",
             self.run,
-            self.instances.len(),
             self.count(Source::Warm),
             self.count(Source::Cold),
             self.count(Source::Adopted),

@@ -31,7 +31,7 @@ pub(super) async fn keep_warm(
         if missing == 0 {
             continue;
         }
-        plane.progress.stage(&format!("launching {missing} {class} machines to keep warm"));
+        plane.progress.stage(&format!("launching {class} machines to keep warm: {missing}"));
         match warm_up(plane, class, missing, stop).await {
             Ok(warmed) => outcome.warmed += warmed,
             Err(failure) if matches!(failure.kind, Kind::Interrupted | Kind::Stopped) => {
