@@ -17,7 +17,6 @@ impl Agent {
     /// Works as long as the machine lives. A machine that cannot be used any more says so and
     /// waits for its end; the watch beside this goes on.
     pub(crate) async fn work(&self, memory: &Memory) -> Infallible {
-        self.learn(memory).await;
         if let Err(why) = self.prepare(memory).await {
             self.say(Signal::PrepareFailed, None, &why).await;
             return pending().await;
@@ -40,6 +39,7 @@ impl Agent {
     }
 
     async fn prepare(&self, memory: &Memory) -> Result<(), String> {
+        self.learn_at_first(memory).await.map_err(|why| format!("settings: {why}"))?;
         let script = memory.script();
         if !script.trim().is_empty() {
             let failed = |why| format!("the pre-runner script failed: {why}");

@@ -53,19 +53,26 @@ impl Agent {
     /// the machine must end.
     async fn watch(&self, memory: &Memory) -> String {
         loop {
-            if let Err(error) = self.store.beat(&self.id, self.clock.now()).await {
-                tracing::warn!("heartbeat not sent: {error}");
-            }
-            // A failure leaves what was known last, and its deadline goes on counting.
-            drop(self.look(memory).await);
+            // A store that never answers must not keep the machine alive.
             let times = memory.times();
-            let now = self.clock.now();
-            let end_at = deadline::end_at(&memory.standing(), &times);
+            let left = deadline::end_at(&memory.standing(), &times).since(self.clock.now());
+            select(pin!(self.beat_and_look(memory)), self.clock.sleep(left)).await;
+
+            let (times, now) = (memory.times(), self.clock.now());
             if let Some(why) = deadline::why_end(&memory.standing(), &times, now) {
                 return why;
             }
-            self.clock.sleep(times.heartbeat_period.min(end_at.since(now))).await;
+            let left = deadline::end_at(&memory.standing(), &times).since(now);
+            self.clock.sleep(times.heartbeat_period.min(left)).await;
         }
+    }
+
+    /// A failure leaves what was known last, and its deadline goes on counting.
+    async fn beat_and_look(&self, memory: &Memory) {
+        if let Err(error) = self.store.beat(&self.id, self.clock.now()).await {
+            tracing::warn!("heartbeat not sent: {error}");
+        }
+        drop(self.look(memory).await);
     }
 
     /// A machine that is about to be taken away takes no new run, and says so while it can.

@@ -1,6 +1,7 @@
 //! What the agent remembers between one look at the store and the next.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use ondeck_core::ids::RunId;
 use ondeck_core::record::Record;
@@ -10,6 +11,8 @@ use ondeck_core::times::Times;
 
 use crate::deadline::Standing;
 
+const UNTIL_KNOWN: Duration = Duration::from_millis(100);
+
 /// Shared by the cycle and the watch, which run side by side.
 #[derive(Debug)]
 pub(crate) struct Memory(Mutex<Inner>);
@@ -17,7 +20,7 @@ pub(crate) struct Memory(Mutex<Inner>);
 #[derive(Debug)]
 struct Inner {
     standing: Standing,
-    settings: Settings,
+    settings: Option<Settings>,
     serving: Option<RunId>,
     interruption: Option<String>,
 }
@@ -26,7 +29,7 @@ impl Memory {
     pub(crate) fn new(born: Timestamp) -> Memory {
         Memory(Mutex::new(Inner {
             standing: Standing::Unrecorded { since: born },
-            settings: Settings::default(),
+            settings: None,
             serving: None,
             interruption: None,
         }))
@@ -43,15 +46,20 @@ impl Memory {
     }
 
     pub(crate) fn learn(&self, settings: Settings) {
-        self.inner().settings = settings;
+        self.inner().settings = Some(settings);
     }
 
+    /// The times in force. Until they are known, the defaults, but for a heart that beats often
+    /// enough for any.
     pub(crate) fn times(&self) -> Times {
-        self.inner().settings.times.clone()
+        match &self.inner().settings {
+            Some(settings) => settings.times.clone(),
+            None => Times { heartbeat_period: UNTIL_KNOWN, ..Times::default() },
+        }
     }
 
     pub(crate) fn script(&self) -> String {
-        self.inner().settings.pre_runner_script.clone()
+        self.inner().settings.as_ref().map(|s| s.pre_runner_script.clone()).unwrap_or_default()
     }
 
     pub(crate) fn serve(&self, run: Option<&RunId>) {

@@ -29,6 +29,21 @@ impl Agent {
         }
     }
 
+    /// Learns the operator's choices for the first time, however long it takes: without them the
+    /// machine would be prepared wrongly. The error is that they make no sense.
+    pub(crate) async fn learn_at_first(&self, memory: &Memory) -> Result<(), String> {
+        let map = retry(&*self.clock, &*self.dice, Retry::PATIENT, |attempt| {
+            if attempt > 0 {
+                tracing::warn!(attempt, "settings not read yet");
+            }
+            self.store.settings()
+        })
+        .await
+        .map_err(|error| error.to_string())?;
+        memory.learn(Settings::from_map(&map).map_err(|error| error.to_string())?);
+        Ok(())
+    }
+
     /// Looks once at what the control plane has written.
     pub(crate) async fn look(&self, memory: &Memory) -> PortResult<Option<Record>> {
         let record = self.store.record(&self.id).await.inspect_err(|error| {
@@ -38,7 +53,7 @@ impl Agent {
         Ok(record)
     }
 
-    /// Learns the operator's choices, or keeps those it has.
+    /// Learns what has changed since, or keeps what it knows.
     pub(crate) async fn learn(&self, memory: &Memory) {
         match self.store.settings().await {
             Ok(map) => match Settings::from_map(&map) {

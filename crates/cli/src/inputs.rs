@@ -75,9 +75,16 @@ impl Cli {
     }
 }
 
-/// Variables may hold what is nobody's business; the help says once how they are named.
+/// Variables may hold what is nobody's business; the help says once how they are named. An empty
+/// one counts as none: that is how a workflow passes on an input that nobody gave.
 fn without_values(command: clap::Command) -> clap::Command {
-    command.mut_args(|arg| arg.hide_env(true)).mut_subcommands(without_values)
+    let mild = |arg: clap::Arg| {
+        let empty = |name| std::env::var_os(name).is_some_and(|value| value.is_empty());
+        let unset = arg.get_env().is_some_and(empty);
+        let arg = arg.hide_env(true);
+        if unset { arg.env(clap::builder::Resettable::Reset) } else { arg }
+    };
+    command.mut_args(mild).mut_subcommands(without_values)
 }
 
 #[derive(Debug, Subcommand)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ondeck_core::failure::Failure;
 use ondeck_core::plane::Plane;
-use ondeck_core::provision::Request;
+use ondeck_core::provision::{Outcome, Request};
 
 use crate::inputs::{self, Common};
 use crate::output::{Telling, tell};
@@ -18,11 +18,11 @@ pub(crate) async fn refresh(common: &Common, inputs: &inputs::Refresh) -> u8 {
     let watcher = begin("refresh", common);
     let stop = stop_on_signals();
     let given = settings(inputs);
-    let work = async {
-        let plane = open(common, true, &watcher)?;
-        ondeck_core::refresh::refresh(&plane, &given, &stop).await
+    // Refresh hears the signal itself, because it may have machines to clear up.
+    let result = match open(common, true, &watcher) {
+        Ok(plane) => ondeck_core::refresh::refresh(&plane, &given, &stop).await,
+        Err(failure) => Err(failure),
     };
-    let result = stop.unless_raised(work).await.unwrap_or_else(|stop| Err(stop.into()));
     watcher.finish();
     tell(result.as_ref().map(|outcome| outcome as &dyn Telling).map_err(Clone::clone), common.json)
 }
@@ -31,13 +31,15 @@ pub(crate) async fn refresh(common: &Common, inputs: &inputs::Refresh) -> u8 {
 pub(crate) async fn provision(common: &Common, inputs: &inputs::Provision) -> u8 {
     let watcher = begin("provision", common);
     let stop = stop_on_signals();
-    let prepared = request(inputs).and_then(|r| Ok((r, open(common, false, &watcher)?)));
-    let (request, plane) = match prepared {
-        Ok(prepared) => prepared,
+    let request = match request(inputs) {
+        Ok(request) => request,
         Err(failure) => return tell(Err(failure), common.json),
     };
-    // Provision hears the signal itself, because it must clear up.
-    let outcome = ondeck_core::provision::provision(&plane, &request, &stop).await;
+    let outcome = match open(common, false, &watcher) {
+        // Provision hears the signal itself, because it must clear up.
+        Ok(plane) => ondeck_core::provision::provision(&plane, &request, &stop).await,
+        Err(failure) => Outcome::refused(&request, failure),
+    };
     watcher.finish();
     tell(Ok(&outcome), common.json)
 }

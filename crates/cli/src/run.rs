@@ -40,7 +40,14 @@ async fn follow_to_end(common: &Common, inputs: &Run, watcher: &Watcher) -> Resu
     let patience = Duration::from_secs(inputs.queue_timeout_sec.into());
     let follow = Follow { local: &local, watcher, run: &run, job, patience };
     match stop.unless_raised(follow.to_end()).await {
-        Ok(result) => result,
+        Ok(Ok(code)) => Ok(code),
+        Ok(Err(failure)) => {
+            // Nobody would see what it does from here on.
+            if let Err(error) = local.forge.cancel(job).await {
+                tracing::warn!("the job may still be queued: {error}");
+            }
+            Err(failure)
+        }
         Err(stop) => {
             local.forge.cancel(job).await?;
             Err(stop.into())
@@ -77,7 +84,7 @@ impl Follow<'_> {
                     return Err(Failure::new(Kind::Unexpected, "the job was cancelled"));
                 }
                 JobState::Queued if queued.elapsed() > self.patience => {
-                    return self.withdraw().await;
+                    return self.withdraw();
                 }
                 JobState::Running => self.watcher.stage("the job runs"),
                 JobState::Queued => {}
@@ -86,8 +93,7 @@ impl Follow<'_> {
         }
     }
 
-    async fn withdraw(&self) -> Result<u8, Failure> {
-        self.local.forge.cancel(self.job).await?;
+    fn withdraw(&self) -> Result<u8, Failure> {
         let message = format!("no machine took the job in time, label: {}", self.run);
         Err(Failure::new(Kind::NoCapacity, message)
             .hint(format!("ondeck provision --run-id {} gives the run machines", self.run)))

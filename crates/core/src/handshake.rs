@@ -23,6 +23,8 @@ pub enum Returned {
     Expired(String),
     /// It answered, but its idle time is up already: it was ended.
     Ended,
+    /// Somebody else has decided about it meanwhile.
+    MovedOn(String),
 }
 
 /// Takes instances back, several at once.
@@ -56,7 +58,7 @@ impl<'a> Handshake<'a> {
         };
         match self.plane.commit(idle.expire(self.plane.now()).because(&*why)).await {
             Ok(_) => Ok(Returned::Expired(why)),
-            Err(NotCommitted::Refused(refused)) => Ok(Returned::Expired(refused.to_string())),
+            Err(NotCommitted::Refused(refused)) => Ok(Returned::MovedOn(refused.to_string())),
             Err(NotCommitted::Unreachable(error)) => Err(error),
         }
     }

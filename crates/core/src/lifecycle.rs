@@ -66,7 +66,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use crate::ids::{InstanceId, RunId};
-use crate::record::{MachineSpec, Record, State};
+use crate::record::{MachineSpec, Record, State, Unreadable};
 use crate::ticket::Ticket;
 use crate::time::Timestamp;
 
@@ -246,9 +246,19 @@ impl Instance<Idle> {
     }
 
     /// idle → claimed. The one write that decides who gets the machine.
+    ///
+    /// Guarded by the very idle state that was announced: a ticket left over from an earlier one
+    /// would otherwise win a machine whose agent is still busy leaving its last run.
     pub fn claim(&self, run: &RunId, now: Timestamp, claim_timeout: Duration) -> Pending<Claimed> {
         let next = Next::update(State::Claimed, Some(run.clone()), Some(now + claim_timeout));
-        self.change(Transition::Claim, self.mine_and_unexpired(now), next, now)
+        let guard = Guard::Found {
+            state: StateGuard::Is(State::Idle),
+            run: RunGuard::Is(None),
+            lease: self.threshold.map_or(LeaseGuard::Unexpired(now), |threshold| {
+                LeaseGuard::SameUnexpired { threshold, now }
+            }),
+        };
+        self.change(Transition::Claim, guard, next, now)
     }
 
     /// The ticket that announces this idle state in the pool.
@@ -283,11 +293,17 @@ impl Instance<Running> {
 impl<S: LivePhase> Instance<S> {
     /// any live → same state, with its time up: nobody will use the instance from here on, and
     /// whoever comes by next may reap it.
+    ///
+    /// An owner tells one state from the next. Idle states have none, so there the threshold
+    /// does: a machine that has been out and back since must not be expired by mistake.
     pub fn expire(&self, now: Timestamp) -> Pending<Live> {
         let guard = Guard::Found {
             state: StateGuard::Is(self.state),
             run: RunGuard::Is(self.run.clone()),
-            lease: LeaseGuard::Any,
+            lease: match (&self.run, self.threshold) {
+                (None, Some(threshold)) => LeaseGuard::Same(threshold),
+                _ => LeaseGuard::Any,
+            },
         };
         let next = Next::Update {
             state: self.state,
@@ -408,6 +424,15 @@ pub enum LeaseGuard {
     Unexpired(Timestamp),
     /// At this moment or earlier.
     Expired(Timestamp),
+    /// This very one.
+    Same(Timestamp),
+    /// This very one, and later than now.
+    SameUnexpired {
+        /// The one.
+        threshold: Timestamp,
+        /// Now.
+        now: Timestamp,
+    },
     /// Whatever it is.
     Any,
 }
@@ -430,6 +455,10 @@ impl Guard {
                 let lease_fits = match lease {
                     LeaseGuard::Unexpired(now) => record.threshold.is_some_and(|t| t > *now),
                     LeaseGuard::Expired(now) => record.threshold.is_some_and(|t| t <= *now),
+                    LeaseGuard::Same(threshold) => record.threshold == Some(*threshold),
+                    LeaseGuard::SameUnexpired { threshold, now } => {
+                        record.threshold == Some(*threshold) && threshold > now
+                    }
                     LeaseGuard::Any => true,
                 };
                 state_fits && run_fits && lease_fits
@@ -565,8 +594,12 @@ impl<S: Phase> Pending<S> {
                 None => Some(record),
             },
             Verdict::Refused(found) => found,
+            Verdict::Unreadable(row) => {
+                let unreadable = Some(row);
+                return Err(Box::new(Refused { change: self.change, found: None, unreadable }));
+            }
         };
-        Err(Box::new(Refused { change: self.change, found }))
+        Err(Box::new(Refused { change: self.change, found, unreadable: None }))
     }
 }
 
@@ -577,6 +610,8 @@ pub enum Verdict {
     Agreed(Record),
     /// It was not; this stands there instead.
     Refused(Option<Record>),
+    /// It was not; what stands there makes no sense, and nobody may build on it.
+    Unreadable(Unreadable),
 }
 
 /// A change that lost, and what it lost to. An answer, not an error.
@@ -586,14 +621,17 @@ pub struct Refused {
     pub change: Change,
     /// What stands there.
     pub found: Option<Record>,
+    /// What stands there, if it makes no sense.
+    pub unreadable: Option<Unreadable>,
 }
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {} refused: ", self.change.transition, self.change.id)?;
-        match &self.found {
-            None => f.write_str("there is no such record"),
-            Some(found) => {
+        match (&self.found, &self.unreadable) {
+            (_, Some(row)) => row.fmt(f),
+            (None, None) => f.write_str("there is no such record"),
+            (Some(found), None) => {
                 write!(f, "it is {}", found.state)?;
                 if let Some(run) = &found.run {
                     write!(f, ", owned by run {run}")?;

@@ -75,8 +75,9 @@ pub trait Store: Send + Sync {
     async fn set_up(&self) -> PortResult<()>;
     /// What refresh wrote down last. [`PortError::NotSetUp`] if it never has.
     async fn settings(&self) -> PortResult<BTreeMap<String, String>>;
-    /// Writes them down.
-    async fn put_settings(&self, settings: &BTreeMap<String, String>) -> PortResult<()>;
+    /// Writes down the ones that are given, in one go, and leaves the others as they are. An
+    /// empty value removes its setting.
+    async fn put_settings(&self, changes: &BTreeMap<String, String>) -> PortResult<()>;
 
     /// One conditional write, and the event that records it.
     async fn write(&self, change: &Change) -> PortResult<Verdict>;

@@ -54,21 +54,46 @@ pub async fn refresh(
 ) -> Result<Outcome, Failure> {
     let mut outcome = Outcome::default();
     plane.progress.stage("setting up");
-    let settings = set_up::bring_about(plane, given).await?;
+    let settings = stop.unless_raised(set_up::bring_about(plane, given)).await??;
     outcome.warnings = settings.times.contradictions();
 
     plane.progress.stage("clearing up");
-    let emptied = reap::reap(plane, &mut outcome).await?;
-    prune::prune(plane, &settings, &emptied, &mut outcome).await?;
-    sweep::sweep(plane, &settings, &mut outcome).await?;
-    intents::settle(plane, &mut outcome).await?;
-    reticket::reticket(plane, &settings, &mut outcome).await?;
-    ghosts::strike(plane, &mut outcome).await?;
-    forget(plane, &settings, &mut outcome).await?;
-    report_stranded(plane, &mut outcome).await?;
+    let cleared = clear_up(plane, &settings, &mut outcome);
+    let mut failure = stop.unless_raised(cleared).await?;
 
-    keep_warm::keep_warm(plane, &settings, stop, &mut outcome).await?;
-    Ok(outcome)
+    // Keeping warm hears the signal itself, because it must clear up what it has launched.
+    let warmed = keep_warm::keep_warm(plane, &settings, stop, &mut outcome).await;
+    note(&mut failure, warmed);
+    match failure {
+        None => Ok(outcome),
+        Some(failure) => Err(failure),
+    }
+}
+
+/// Every step, whatever became of the others: a provider that does not answer must not keep old
+/// records from being removed. Gives the first failure.
+async fn clear_up(plane: &Plane, settings: &Settings, outcome: &mut Outcome) -> Option<Failure> {
+    let mut failure = None;
+    match reap::reap(plane, outcome).await {
+        Ok(classes) => note(&mut failure, prune::prune(plane, settings, &classes, outcome).await),
+        failed => note(&mut failure, failed.map(drop)),
+    }
+    note(&mut failure, sweep::sweep(plane, settings, outcome).await);
+    note(&mut failure, intents::settle(plane, outcome).await);
+    note(&mut failure, reticket::reticket(plane, settings, outcome).await);
+    note(&mut failure, ghosts::strike(plane, outcome).await);
+    note(&mut failure, forget(plane, settings, outcome).await);
+    note(&mut failure, report_stranded(plane, outcome).await);
+    failure
+}
+
+/// Keeps the first failure, and says the others at once.
+fn note(first: &mut Option<Failure>, result: Result<(), Failure>) {
+    match (result, &first) {
+        (Ok(()), _) => {}
+        (Err(failure), None) => *first = Some(failure),
+        (Err(failure), Some(_)) => tracing::warn!("{failure}"),
+    }
 }
 
 async fn forget(plane: &Plane, settings: &Settings, outcome: &mut Outcome) -> Result<(), Failure> {

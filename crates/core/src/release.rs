@@ -36,6 +36,8 @@ pub enum Fate {
     Expired(String),
     /// A provision that did not finish had left it; it is expired.
     Leftover(State),
+    /// It was the run's no more when its turn came.
+    MovedOn(String),
 }
 
 impl Outcome {
@@ -80,28 +82,47 @@ async fn let_go(
     run: &RunId,
 ) -> PortResult<Fate> {
     let Some(running) = Instance::<Running>::believe(record) else {
-        return expire_leftover(plane, record).await;
+        return expire_leftover(plane, times, handshake, record, run).await;
     };
     let idle = match plane.commit(running.release(plane.now(), times.idle_time)).await {
         Ok(idle) => idle,
-        Err(NotCommitted::Refused(refused)) => return Ok(Fate::Expired(refused.to_string())),
+        Err(NotCommitted::Refused(refused)) => {
+            let still_ours = refused.found.as_ref().is_some_and(|r| r.run.as_ref() == Some(run));
+            let why = refused.to_string();
+            return Ok(if still_ours { Fate::Expired(why) } else { Fate::MovedOn(why) });
+        }
         Err(NotCommitted::Unreachable(error)) => return Err(error),
     };
     Ok(match handshake.take_back(&idle, run).await? {
         Returned::Pooled => Fate::Pooled,
         Returned::Ended => Fate::Ended,
         Returned::Expired(why) => Fate::Expired(why),
+        Returned::MovedOn(why) => Fate::MovedOn(why),
     })
 }
 
 /// A machine that is still `created` or `claimed` when its run is over belongs to a provision
-/// that did not live to finish.
-async fn expire_leftover(plane: &Plane, record: &Record) -> PortResult<Fate> {
-    if let Some(leftover) = Instance::<Live>::believe(record) {
-        let change = leftover.expire(plane.now()).because("its provision did not finish");
-        if let Err(NotCommitted::Unreachable(error)) = plane.commit(change).await {
-            return Err(error);
-        }
+/// that did not live to finish; unless it finishes at this very moment, and then the machine is
+/// let go like any other.
+async fn expire_leftover(
+    plane: &Plane,
+    times: &Times,
+    handshake: &Handshake<'_>,
+    record: &Record,
+    run: &RunId,
+) -> PortResult<Fate> {
+    let Some(leftover) = Instance::<Live>::believe(record) else {
+        return Ok(Fate::MovedOn(format!("it is {}", record.state)));
+    };
+    let change = leftover.expire(plane.now()).because("its provision did not finish");
+    match plane.commit(change).await {
+        Ok(_) => Ok(Fate::Leftover(record.state)),
+        Err(NotCommitted::Refused(refused)) => match refused.found.as_ref() {
+            Some(found) if found.state == State::Running && found.run.as_ref() == Some(run) => {
+                Box::pin(let_go(plane, times, handshake, found, run)).await
+            }
+            _ => Ok(Fate::MovedOn(refused.to_string())),
+        },
+        Err(NotCommitted::Unreachable(error)) => Err(error),
     }
-    Ok(Fate::Leftover(record.state))
 }

@@ -33,6 +33,8 @@ pub struct MinIdle(BTreeMap<ResourceClass, u32>);
 const CLASSES: &str = "resource-class-config";
 const MIN_IDLE: &str = "min-idle";
 const SCRIPT: &str = "pre-runner-script";
+/// Which version refreshed last; also tells that somebody has.
+pub(crate) const SET_UP_BY: &str = "set-up-by";
 
 /// A setting that cannot be understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -45,19 +47,6 @@ pub struct InvalidSetting {
 }
 
 impl Settings {
-    /// As the store keeps them: a text by name.
-    pub fn to_map(&self) -> BTreeMap<String, String> {
-        let mut map = self.backend.clone();
-        for row in TIMES {
-            let span = self.times.get(row.input).unwrap_or_default();
-            map.insert(row.input.to_owned(), row.format(span));
-        }
-        map.insert(CLASSES.to_owned(), self.classes.to_json());
-        map.insert(MIN_IDLE.to_owned(), self.min_idle.to_string());
-        map.insert(SCRIPT.to_owned(), self.pre_runner_script.clone());
-        map
-    }
-
     /// Reads what the store keeps. What is missing has its default; what is not ours belongs to
     /// the backend.
     pub fn from_map(map: &BTreeMap<String, String>) -> Result<Settings, InvalidSetting> {
@@ -72,6 +61,7 @@ impl Settings {
                 CLASSES => settings.classes = Classes::from_json(value).map_err(invalid)?,
                 MIN_IDLE => settings.min_idle = value.parse().map_err(invalid)?,
                 SCRIPT => settings.pre_runner_script = value.clone(),
+                SET_UP_BY => {}
                 _ => {
                     settings.backend.insert(name.clone(), value.clone());
                 }
@@ -178,16 +168,29 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn settings_survive_the_store() {
-        let mut settings = Settings::default();
-        settings.times.idle_time = Duration::from_millis(1_234);
-        settings.times.max_runtime = Duration::from_millis(1);
-        settings.classes = Classes::from_json(r#"{"tiny":{"cpu":1,"mmem":512}}"#).unwrap();
-        settings.min_idle = "tiny=3".parse().unwrap();
-        settings.pre_runner_script = "echo hello\n".into();
-        settings.backend.insert("local-capacity".into(), "4".into());
-        assert_eq!(Settings::from_map(&settings.to_map()).unwrap(), settings);
+    fn settings_are_read_by_name_and_the_rest_is_the_backends() {
+        let map = BTreeMap::from(
+            [
+                ("idle-time-sec", "1.234"),
+                ("max-runtime-min", "0.5"),
+                (CLASSES, r#"{"tiny":{"cpu":1,"mmem":512}}"#),
+                (MIN_IDLE, "tiny=3"),
+                (SCRIPT, "echo hello\n"),
+                (SET_UP_BY, "0.1.0"),
+                ("local-capacity", "4"),
+            ]
+            .map(|(name, value)| (name.to_owned(), value.to_owned())),
+        );
+        let settings = Settings::from_map(&map).unwrap();
+        assert_eq!(settings.times.idle_time, Duration::from_millis(1_234));
+        assert_eq!(settings.times.max_runtime, Duration::from_secs(30));
+        assert_eq!(settings.times.claim_timeout, Times::default().claim_timeout);
+        assert_eq!(settings.classes.listing(), "tiny");
+        assert_eq!(settings.min_idle.to_string(), "tiny=3");
+        assert_eq!(settings.pre_runner_script, "echo hello\n");
+        assert_eq!(settings.backend, BTreeMap::from([("local-capacity".into(), "4".into())]));
         assert_eq!(Settings::from_map(&BTreeMap::new()).unwrap(), Settings::default());
+        assert_eq!(Classes::from_json(&settings.classes.to_json()).unwrap(), settings.classes);
     }
 
     #[test]

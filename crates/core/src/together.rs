@@ -1,11 +1,13 @@
 //! One call for all who ask at the same time.
 //!
 //! Ten claim workers that look for ten signals need one batched read, not ten reads. Whoever
-//! finds nobody asking asks for everybody; those who come while the call is under way share the
-//! next. There is no window to wait for, so a single caller loses nothing.
+//! finds nobody asking gives the others one turn to join, and asks for all of them; those who
+//! come while the call is under way share the next. There is no window to wait for, so a single
+//! caller loses nothing.
 
 use std::future::Future;
 use std::sync::{Mutex, PoisonError};
+use std::task::Poll;
 
 use tokio::sync::oneshot;
 
@@ -43,6 +45,8 @@ impl<K: Clone, V> Together<K, V> {
                 Err(oneshot::error::TryRecvError::Closed) => continue,
                 Err(oneshot::error::TryRecvError::Empty) => {}
             }
+            // Those who were woken by the same beat get the chance to join.
+            one_turn().await;
             let batch = std::mem::take(&mut *self.waiting());
             let (questions, senders): (Vec<K>, Vec<_>) = batch.into_iter().unzip();
             match call(questions).await {
@@ -69,6 +73,19 @@ impl<K: Clone, V> Together<K, V> {
     }
 }
 
+/// Lets everybody else who is ready act once.
+async fn one_turn() {
+    let mut given = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut given, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,7 +94,7 @@ mod tests {
     use std::cell::RefCell;
 
     #[tokio::test]
-    async fn those_who_come_during_a_call_share_the_next() {
+    async fn those_who_ask_together_are_answered_together() {
         let together = Together::default();
         let batches = RefCell::new(Vec::new());
         let call = |questions: Vec<u32>| {
@@ -90,7 +107,9 @@ mod tests {
         let answers = join_all((0..10).map(|n| together.ask(n, call))).await;
         let answers: Vec<u32> = answers.into_iter().map(Result::unwrap).collect();
         assert_eq!(answers, (0..10).map(|n| n * 2).collect::<Vec<_>>());
-        assert_eq!(*batches.borrow(), [1, 9]);
+        assert_eq!(*batches.borrow(), [10], "all of them were there in time");
+        let late = join_all([5, 6].map(|n| together.ask(n, call))).await;
+        assert_eq!(late, [Ok(10), Ok(12)]);
     }
 
     #[tokio::test]

@@ -15,6 +15,8 @@ pub struct Retry {
     pub first_pause: Duration,
     /// The longest pause.
     pub longest_pause: Duration,
+    /// Whether to repeat also what will not pass by itself: somebody may see to it.
+    pub stubborn: bool,
 }
 
 impl Retry {
@@ -23,6 +25,7 @@ impl Retry {
         attempts: 4,
         first_pause: Duration::from_millis(50),
         longest_pause: Duration::from_secs(1),
+        stubborn: false,
     };
 
     /// For an agent, which has nobody to give its error to.
@@ -30,6 +33,7 @@ impl Retry {
         attempts: u32::MAX,
         first_pause: Duration::from_millis(200),
         longest_pause: Duration::from_secs(5),
+        stubborn: true,
     };
 
     /// The pause after failed attempt `n`, counted from 0: doubled each time, and anywhere
@@ -57,14 +61,17 @@ where
 {
     let mut attempt = 0;
     loop {
-        match call(attempt).await {
-            Err(PortError::Unavailable { service, reason }) if attempt + 1 < policy.attempts => {
-                tracing::debug!(service, reason, attempt, "will try again");
-                clock.sleep(policy.pause(attempt, dice)).await;
-                attempt += 1;
-            }
-            answer => return answer,
+        let error = match call(attempt).await {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        let passing = policy.stubborn || matches!(error, PortError::Unavailable { .. });
+        if !passing || attempt + 1 >= policy.attempts {
+            return Err(error);
         }
+        tracing::debug!(attempt, "will try again: {error}");
+        clock.sleep(policy.pause(attempt, dice)).await;
+        attempt += 1;
     }
 }
 

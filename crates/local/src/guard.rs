@@ -46,6 +46,14 @@ pub(crate) fn condition(guard: &Guard) -> Condition {
             terms.push("threshold <> '' AND threshold <= ?");
             values.push(now.to_string());
         }
+        LeaseGuard::Same(threshold) => {
+            terms.push("threshold = ?");
+            values.push(threshold.to_string());
+        }
+        LeaseGuard::SameUnexpired { threshold, now } => {
+            terms.push("threshold = ? AND threshold > ?");
+            values.extend([threshold.to_string(), now.to_string()]);
+        }
         LeaseGuard::Any => {}
     }
     Condition { sql: terms.join(" AND "), values }

@@ -119,16 +119,16 @@ impl Store for LocalStore {
         self.read_settings().await
     }
 
-    async fn put_settings(&self, settings: &BTreeMap<String, String>) -> PortResult<()> {
-        let settings = settings.clone();
+    async fn put_settings(&self, changes: &BTreeMap<String, String>) -> PortResult<()> {
+        let changes = changes.clone();
         self.db
             .write(move |transaction| {
-                transaction.execute("DELETE FROM settings", [])?;
-                let mut insert = transaction
-                    .prepare_cached("INSERT INTO settings (name, value) VALUES (?,?)")?;
-                for entry in settings {
-                    insert.execute(entry)?;
+                let mut put = transaction
+                    .prepare_cached("INSERT OR REPLACE INTO settings (name, value) VALUES (?,?)")?;
+                for change in &changes {
+                    put.execute(change)?;
                 }
+                transaction.execute("DELETE FROM settings WHERE value = ''", [])?;
                 Ok(())
             })
             .await
@@ -136,8 +136,7 @@ impl Store for LocalStore {
 
     async fn write(&self, change: &Change) -> PortResult<Verdict> {
         let change = change.clone();
-        let verdict = self.db.write(move |transaction| change::apply(transaction, &change)).await?;
-        verdict.map_err(|unreadable| spoilt(&unreadable))
+        self.db.write(move |transaction| change::apply(transaction, &change)).await
     }
 
     async fn of_run(&self, run: &RunId) -> PortResult<Listing> {

@@ -127,13 +127,21 @@ async fn the_fallback_goes_from_spot_to_on_demand_for_what_is_missing() {
     let world = World::new().await;
     let mut cheap = request("1", 2);
     cheap.usage = UsageClass::Spot;
-    cheap.capacity_fallback = true;
-    world.memory.compute.limit(1);
+    world.memory.compute.lack(UsageClass::Spot);
     let outcome = world.provision(&cheap).await;
-    assert_eq!(outcome.failure.unwrap().kind, Kind::NoCapacity, "there is none of either");
-    assert!(world.alive().is_empty());
-    world.memory.compute.limit(2);
-    assert_eq!(world.provision(&cheap).await.instances.len(), 2);
+    assert_eq!(outcome.failure.unwrap().kind, Kind::NoCapacity, "nobody asked to fall back");
+    cheap.capacity_fallback = true;
+    let outcome = world.provision(&cheap).await;
+    assert_eq!(outcome.failure, None);
+    let usage = outcome.instances.iter().map(|instance| instance.spec.usage_class);
+    assert_eq!(usage.collect::<Vec<_>>(), [UsageClass::OnDemand; 2]);
+    let again = world.provision(&cheap).await;
+    assert_eq!(again.count(Source::Adopted), 2, "what it got that way is what it has");
+    world.memory.compute.limit(3);
+    cheap.count = 5;
+    let outcome = world.provision(&cheap).await;
+    assert_eq!(outcome.failure.unwrap().kind, Kind::NoCapacity, "there are not enough of either");
+    assert_eq!(world.alive().len(), 2);
 }
 
 #[tokio::test]
@@ -164,6 +172,71 @@ async fn told_to_stop_it_dumps_what_it_touched_and_nothing_else() {
             assert!(live.contains(&machine.id), "{} has no record, at {moment}", machine.id);
         }
     }
+}
+
+#[tokio::test]
+async fn a_dump_leaves_a_machine_that_is_somebody_elses_by_now() {
+    let world = World::new().await;
+    // A provision that was held up after its machine was activated, released and claimed again.
+    let first = world.provision(&request("1", 1)).await;
+    let machine = first.instances[0].id.to_string();
+    world.release("1").await;
+    assert_eq!(world.provision(&request("2", 1)).await.count(Source::Warm), 1);
+    world.expect("i-0002", Behaviour::NeverRegisters);
+    let (switch, stop) = StopSignal::new();
+    let request = request("1", 1);
+    let mut intent = None;
+    let (outcome, ()) = tokio::join!(provision(&world.plane, &request, &stop), async {
+        while intent.is_none() {
+            tokio::task::yield_now().await;
+            intent = world.memory.compute.machine("i-0002").map(|machine| machine.intent);
+        }
+        // Its launch is made to have given the other run's machine as well.
+        let mut theirs = world.memory.compute.machine(&machine).unwrap();
+        theirs.intent = intent.clone().unwrap();
+        world.memory.compute.plant(theirs);
+        switch.raise(Stop::Terminated);
+    });
+    assert_eq!(outcome.failure.unwrap().kind, Kind::Stopped);
+    assert_eq!(
+        world.alive(),
+        std::slice::from_ref(&machine),
+        "its own is gone, the other's is not"
+    );
+    assert_eq!(world.record(&machine).unwrap().run, Some(run("2")));
+}
+
+#[tokio::test]
+async fn a_dump_ends_what_it_can_when_the_provider_is_down() {
+    let world = World::new().await;
+    world.idle("i-a", "c6i.large").await;
+    world.memory.compute.go_down();
+    let outcome = world.provision(&request("1", 2)).await;
+    assert_eq!(outcome.failure.unwrap().kind, Kind::Unavailable);
+    assert!(!outcome.leftovers.is_empty(), "and says what it could not");
+    assert_eq!(world.state("i-a"), State::Terminated, "nobody will be given it");
+}
+
+#[tokio::test]
+async fn a_dump_spares_what_another_provision_of_the_run_has() {
+    let world = World::new().await;
+    let record = world.idle("i-a", "c6i.large").await;
+    world.ticket(&record).await;
+    let sibling = world.provision(&request("1", 1)).await;
+    assert_eq!(names(&sibling.instances), ["i-a".to_owned()].into());
+    // The second ticket leads this one to the same machine, and it is refused.
+    world.expect("i-0001", Behaviour::NeverRegisters);
+    let mut other_types = request("1", 1);
+    other_types.types = "c6i.large".parse().unwrap();
+    other_types.count = 2;
+    let (switch, stop) = StopSignal::new();
+    let (outcome, ()) = tokio::join!(provision(&world.plane, &other_types, &stop), async {
+        world.pass(Duration::from_secs(30)).await;
+        switch.raise(Stop::Interrupted);
+    });
+    assert_eq!(outcome.failure.unwrap().kind, Kind::Interrupted);
+    assert_eq!(world.alive(), ["i-a"]);
+    assert_eq!(world.state("i-a"), State::Running);
 }
 
 #[tokio::test]

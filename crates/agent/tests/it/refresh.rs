@@ -1,14 +1,18 @@
 //! Refresh: everything that can be left behind, and what becomes of it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ondeck_core::failure::Kind;
 use ondeck_core::ids::IntentId;
 use ondeck_core::intent::Intent;
 use ondeck_core::ports::Machine;
 use ondeck_core::provision::Source;
 use ondeck_core::record::State;
+use ondeck_core::refresh::refresh;
 use ondeck_core::requirements::UsageClass;
 use ondeck_core::signal::Signal;
+use ondeck_core::stop::{Stop, StopSignal};
 
 use crate::world::{Behaviour, World, believe_running, id, listed, request, run, spec};
 
@@ -173,13 +177,52 @@ async fn a_minimum_of_idle_machines_is_kept() {
     assert_eq!(world.provision(&request("1", 2)).await.count(Source::Warm), 2);
     assert_eq!(world.refresh().await.warmed, 2);
     assert_eq!(world.visible().await, 3);
-    let failure = ondeck_core::refresh::refresh(
-        &world.plane,
-        &[("min-idle".to_owned(), "huge=1".to_owned())].into(),
-        &ondeck_core::stop::StopSignal::never(),
-    )
-    .await;
+    let given = [("min-idle".to_owned(), "huge=1".to_owned())].into();
+    let failure = refresh(&world.plane, &given, &StopSignal::never()).await;
     assert_eq!(failure.unwrap_err().kind.exit_code(), 2);
+}
+
+#[tokio::test]
+async fn told_to_stop_while_it_warms_up_it_clears_up() {
+    let world = World::new().await;
+    world.expect("i-0001", Behaviour::NeverRegisters);
+    let (switch, stop) = StopSignal::new();
+    let given = [("min-idle".to_owned(), "large=2".to_owned())].into();
+    let (outcome, ()) = tokio::join!(refresh(&world.plane, &given, &stop), async {
+        while world.alive().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+        switch.raise(Stop::Interrupted);
+    });
+    assert_eq!(outcome.unwrap_err().kind, Kind::Interrupted);
+    assert!(world.alive().is_empty());
+    assert!(world.memory.store.select(|record| record.state.is_live()).is_empty());
+}
+
+#[tokio::test]
+async fn a_provider_that_is_down_does_not_keep_the_rest_from_being_done() {
+    let world = World::new().await;
+    world.provision(&request("1", 1)).await;
+    world.pass(Duration::from_secs(31 * 60)).await;
+    world.refresh().await;
+    world.pass(Duration::from_secs(24 * 3600 + 1)).await;
+    world.memory.compute.go_down();
+    let failure = refresh(&world.plane, &BTreeMap::new(), &StopSignal::never()).await.unwrap_err();
+    assert_eq!(failure.kind, Kind::Unavailable);
+    assert!(world.memory.store.select(|_| true).is_empty(), "old records are gone all the same");
+}
+
+#[tokio::test]
+async fn refreshes_side_by_side_keep_each_others_settings() {
+    let world = World::new().await;
+    tokio::join!(
+        world.refresh_with(&[("idle-time-sec", "77")]),
+        world.refresh_with(&[("claim-timeout-sec", "299")]),
+        world.refresh(),
+    );
+    let times = world.plane.settings().await.unwrap().times;
+    assert_eq!(times.idle_time, Duration::from_secs(77));
+    assert_eq!(times.claim_timeout, Duration::from_secs(299));
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use ondeck_core::provision::Source;
 use ondeck_core::record::State;
 use ondeck_core::requirements::UsageClass;
 use ondeck_core::signal::Signal;
+use ondeck_core::testkit::Calls;
 
 use crate::world::{Behaviour, World, id, large, names, request, run, spec};
 
@@ -81,12 +82,62 @@ async fn exhaustion_with_many_unsuitable_tickets_meets_each_once() {
     }
     let mut picky = request("1", 3);
     picky.types = "r6*".parse().unwrap();
-    let before = world.plane.now();
     let outcome = world.provision(&picky).await;
     assert_eq!(outcome.count(Source::Cold), 3);
-    assert!(outcome.timings.selection < Duration::from_millis(100), "{:?}", outcome.timings);
-    assert!(world.plane.now().since(before) < Duration::from_secs(10));
+    // Three at first, then tens, then nothing.
+    let calls = world.memory.pool.calls();
+    assert_eq!(calls["receive"], 1 + 197_usize.div_ceil(10) + 1, "{calls:?}");
+    assert_eq!(calls["put_back"], 1, "{calls:?}");
+    assert!(!calls.contains_key("delete"), "{calls:?}");
     assert_eq!(world.visible().await, 200, "all of them are there for others");
+}
+
+#[tokio::test]
+async fn the_cost_of_a_warm_provision_grows_with_what_is_asked_for_alone() {
+    for (wanted, receives) in [(1, 1), (10, 1), (50, 5)] {
+        let world = World::new().await;
+        for n in 0..60 {
+            world.idle(&format!("i-{n}"), "c6i.large").await;
+        }
+        let (before, pool_before) = (world.memory.store.calls(), world.memory.pool.calls());
+        let outcome = world.provision(&request("1", wanted)).await;
+        assert_eq!(outcome.count(Source::Warm), wanted as usize);
+        let (store, pool) = (world.memory.store.calls(), world.memory.pool.calls());
+        let of = |calls: &Calls, call| calls.get(call).copied().unwrap_or(0);
+        assert_eq!(of(&pool, "receive") - of(&pool_before, "receive"), receives);
+        let writes = of(&store, "write") - of(&before, "write");
+        assert_eq!(writes, 2 * wanted as usize, "one claim and one commit each");
+        assert!(of(&pool, "delete") <= receives + 2, "batched: {pool:?}");
+        // One on each beat of 50 ms until the slowest agent has noticed, within 250 ms, and a
+        // few while the batches of tickets come in.
+        let reads = of(&store, "signs") - of(&before, "signs");
+        assert!(reads <= 6 + 3 * receives, "batched: {reads}");
+        assert_eq!(of(&store, "list"), of(&before, "list"), "nothing reads the fleet");
+    }
+}
+
+#[tokio::test]
+async fn a_ticket_of_an_earlier_idle_state_wins_nothing() {
+    let world = World::with(&[("agent-poll-running-sec", "5")]).await;
+    let record = world.idle("i-a", "c6i.large").await;
+    // A second ticket, as a retried send or a refresh beside a release may leave.
+    world.ticket(&record).await;
+    let first = world.provision(&request("1", 1)).await;
+    assert_eq!(first.count(Source::Warm), 1);
+    let (hasty, times) = (request("2", 1), Default::default());
+    let one = run("1");
+    let release = ondeck_core::release::release(&world.plane, &one, &times);
+    // While the agent is still registered for run 1, run 2 meets the old ticket.
+    let (released, hasty) = tokio::join!(release, async {
+        while world.state("i-a") != State::Idle {
+            tokio::task::yield_now().await;
+        }
+        world.provision(&hasty).await
+    });
+    assert_eq!(released.unwrap().failure(), None);
+    assert_eq!(hasty.count(Source::Cold), 1, "the old ticket is worthless");
+    assert_eq!(world.state("i-a"), State::Idle);
+    assert_eq!(world.provision(&request("3", 1)).await.count(Source::Warm), 1);
 }
 
 #[tokio::test]

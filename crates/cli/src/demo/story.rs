@@ -199,12 +199,14 @@ impl Teller<'_> {
         let done = self.provision("109", 1).await?;
         let id = ids(&done);
         self.release("109", &["--idle-time-sec", "0.5"]).await?;
-        let crew = self.crew;
-        let mut reaped = Value::Null;
         self.narrator.command(&["refresh"]);
-        while reaped != serde_json::json!(id) {
-            reaped = crew.ondeck(&["refresh"]).await?.json["reaped"].take();
-        }
+        let (crew, mine) = (self.crew, serde_json::json!(id.first()));
+        let mine = &mine;
+        crew.until("refresh reaps it", || async move {
+            let done = crew.ondeck(&["refresh"]).await?;
+            Ok(done.json["reaped"].as_array().is_some_and(|reaped| reaped.contains(mine)))
+        })
+        .await?;
         self.hold(
             crew.machines().await?.iter().all(|m| !id.contains(m)),
             "reaped, and its process is gone",

@@ -50,6 +50,7 @@ fn words(fate: &Fate) -> (&'static str, String) {
         Fate::Pooled => ("pooled", String::new()),
         Fate::Ended => ("ended", "no idle time left".to_owned()),
         Fate::Expired(why) => ("expired", why.clone()),
+        Fate::MovedOn(why) => ("moved-on", why.clone()),
         Fate::Leftover(state) => ("expired", format!("left {state} by an unfinished provision")),
     }
 }

@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::ids::InstanceId;
 use crate::lifecycle::{Instance, Running};
 use crate::plane::readable;
+use crate::record::Record;
 use crate::signal::{Pulse, Signal, Signs};
 
 /// Counts the machines that work for the run, fit the request, beat and are registered.
@@ -20,7 +21,7 @@ pub(super) async fn adopt(attempt: &Attempt<'_>) -> Result<(), Failure> {
     let candidates: Vec<Instance<Running>> = readable(listing)
         .iter()
         .filter(|record| !record.is_expired(now))
-        .filter(|record| attempt.requirements.mismatch(&record.spec).is_none())
+        .filter(|record| fits(attempt, record))
         .filter_map(Instance::believe)
         .collect();
     if candidates.is_empty() {
@@ -35,6 +36,16 @@ pub(super) async fn adopt(attempt: &Attempt<'_>) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Whether the run would be given such a machine again. Where it may fall back to another usage
+/// class, what it got that way counts too.
+fn fits(attempt: &Attempt<'_>, record: &Record) -> bool {
+    let mut requirements = attempt.requirements.clone();
+    if attempt.request.capacity_fallback {
+        requirements.usage = record.spec.usage_class;
+    }
+    requirements.mismatch(&record.spec).is_none()
 }
 
 fn is_at_work(attempt: &Attempt<'_>, signs: &Signs) -> bool {

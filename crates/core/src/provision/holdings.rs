@@ -57,6 +57,11 @@ impl Holdings {
         self.inner().touched.insert(id.clone());
     }
 
+    /// The write was refused: the instance is as it was, and not ours to end.
+    pub(super) fn not_touched(&self, id: &InstanceId) {
+        self.inner().touched.remove(id);
+    }
+
     pub(super) fn about_to_launch(&self, intent: &Intent) {
         self.inner().intents.push(intent.clone());
     }

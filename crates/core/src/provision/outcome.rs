@@ -123,7 +123,7 @@ impl Stopwatch {
 
 impl Outcome {
     /// Nothing was even begun.
-    pub(super) fn refused(request: &Request, failure: Failure) -> Outcome {
+    pub fn refused(request: &Request, failure: Failure) -> Outcome {
         Outcome {
             run: request.run.clone(),
             requested: request.count,

@@ -1,12 +1,10 @@
 //! Intents of which nobody has said what came: their provision did not live to say it.
 
-use std::collections::BTreeSet;
-
 use super::Outcome;
 use crate::failure::Failure;
 use crate::ids::InstanceId;
 use crate::intent::Intent;
-use crate::plane::{Plane, readable};
+use crate::plane::{Plane, known_ids};
 use crate::ports::Scope;
 
 /// Ends the machines of overdue intents that have no live record, and settles the intents.
@@ -18,12 +16,11 @@ pub(super) async fn settle(plane: &Plane, outcome: &mut Outcome) -> Result<(), F
         return Ok(());
     }
     let machines = plane.retried(|| plane.compute.machines()).await?;
-    let live = readable(plane.retried(|| plane.store.list(Scope::Live)).await?);
-    let live: BTreeSet<&InstanceId> = live.iter().map(|record| &record.id).collect();
+    let known = known_ids(plane.retried(|| plane.store.list(Scope::Live)).await?);
     for mut intent in overdue {
         let orphans: Vec<InstanceId> = machines
             .iter()
-            .filter(|machine| machine.intent == intent.id && !live.contains(&machine.id))
+            .filter(|machine| machine.intent == intent.id && !known.contains(machine.id.as_str()))
             .map(|machine| machine.id.clone())
             .collect();
         plane.terminate(&orphans).await?;

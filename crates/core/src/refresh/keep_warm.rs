@@ -32,7 +32,7 @@ pub(super) async fn keep_warm(
             continue;
         }
         plane.progress.stage(&format!("launching {class} machines to keep warm: {missing}"));
-        match warm_up(plane, class, missing, stop).await {
+        match warm_up(plane, settings, class, missing, stop).await {
             Ok(warmed) => outcome.warmed += warmed,
             Err(failure) if matches!(failure.kind, Kind::Interrupted | Kind::Stopped) => {
                 return Err(failure);
@@ -53,6 +53,7 @@ fn counts(record: &Record, class: &ResourceClass) -> bool {
 
 async fn warm_up(
     plane: &Plane,
+    settings: &Settings,
     class: &ResourceClass,
     count: u32,
     stop: &StopSignal,
@@ -66,7 +67,8 @@ async fn warm_up(
         class: class.clone(),
         usage: UsageClass::OnDemand,
         types: DEFAULT_TYPES.parse().map_err(|e| unexpected(&e))?,
-        times: TimeOverrides::default(),
+        // Long enough to be released. Should this process die before that, they end soon.
+        times: TimeOverrides(vec![("max-runtime-min", settings.times.release_timeout * 2)]),
         fresh_only: true,
         capacity_fallback: false,
     };
@@ -74,7 +76,7 @@ async fn warm_up(
     if let Some(failure) = provisioned.failure {
         return Err(failure);
     }
-    let released = release(plane, &run, &TimeOverrides::default()).await?;
+    let released = stop.unless_raised(release(plane, &run, &TimeOverrides::default())).await??;
     match released.failure() {
         Some(failure) => Err(failure),
         None => Ok(released.instances.len()),

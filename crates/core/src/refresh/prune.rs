@@ -33,9 +33,26 @@ async fn prune_class(
     settings: &Settings,
     class: &ResourceClass,
 ) -> PortResult<usize> {
+    // Hidden until the end, so that each is met once.
+    let mut sound = Vec::new();
+    let pruned = drop_the_dead(plane, settings, class, &mut sound).await;
+    if !sound.is_empty() {
+        plane.retried(|| plane.pool.put_back(class, &sound)).await?;
+    }
+    pruned
+}
+
+async fn drop_the_dead(
+    plane: &Plane,
+    settings: &Settings,
+    class: &ResourceClass,
+    sound: &mut Vec<Receipt>,
+) -> PortResult<usize> {
     let hold = settings.times.ticket_hold;
-    let (mut sound, mut pruned): (Vec<Receipt>, usize) = (Vec::new(), 0);
-    loop {
+    let depth = plane.retried(|| plane.pool.depth(class)).await?;
+    let mut pruned = 0;
+    // One pass, however many tickets come in meanwhile.
+    for _ in 0..=depth.total().div_ceil(BATCH) {
         let messages = plane.retried(|| plane.pool.receive(class, BATCH, hold)).await?;
         if messages.is_empty() {
             break;
@@ -48,14 +65,10 @@ async fn prune_class(
                 Ok(_) | Err(_) => dead.push(message.receipt),
             }
         }
-        pruned += dead.len();
         if !dead.is_empty() {
             plane.retried(|| plane.pool.delete(class, &dead)).await?;
+            pruned += dead.len();
         }
-    }
-    // Hidden until now, so that each was met once.
-    if !sound.is_empty() {
-        plane.retried(|| plane.pool.put_back(class, &sound)).await?;
     }
     Ok(pruned)
 }

@@ -10,9 +10,8 @@ use crate::failure::Failure;
 use crate::ids::{InstanceId, ResourceClass};
 use crate::lifecycle::{Instance, Live};
 use crate::plane::{NotCommitted, Plane, readable};
-use crate::record::State;
 
-/// Reaps, and gives the classes of the idle ones: their tickets are void now.
+/// Reaps, and gives the classes of the reaped: whatever tickets they have are void now.
 pub(super) async fn reap(
     plane: &Plane,
     outcome: &mut Outcome,
@@ -41,6 +40,5 @@ pub(super) async fn reap(
     if let Some(error) = unreachable {
         return Err(error.into());
     }
-    let idle = expired.iter().filter(|instance| instance.state() == State::Idle);
-    Ok(idle.map(|instance| instance.spec().resource_class.clone()).collect())
+    Ok(expired.iter().map(|instance| instance.spec().resource_class.clone()).collect())
 }

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::ids::ResourceClass;
 use crate::plane::Plane;
 use crate::ports::PortError;
-use crate::settings::Settings;
+use crate::settings::{SET_UP_BY, Settings};
 
 /// Brings it about. What is not given stays as it is; all of it is checked before any of it is
 /// written.
@@ -15,15 +15,15 @@ pub(super) async fn bring_about(
     given: &BTreeMap<String, String>,
 ) -> Result<Settings, Failure> {
     plane.retried(|| plane.store.set_up()).await?;
-    let mut map = match plane.retried(|| plane.store.settings()).await {
+    let mut merged = match plane.retried(|| plane.store.settings()).await {
         Ok(map) => map,
         Err(PortError::NotSetUp { .. }) => BTreeMap::new(),
         Err(error) => return Err(error.into()),
     };
-    map.extend(given.clone());
+    merged.extend(given.clone());
     // An empty value takes a setting back to its default.
-    map.retain(|_, value| !value.is_empty());
-    let settings = Settings::from_map(&map).map_err(|e| Failure::invalid(e.to_string()))?;
+    merged.retain(|_, value| !value.is_empty());
+    let settings = Settings::from_map(&merged).map_err(|e| Failure::invalid(e.to_string()))?;
     for (class, _) in settings.min_idle.iter() {
         if settings.classes.get(class).is_none() {
             return Err(Failure::invalid(format!("min-idle names an unknown class: {class}"))
@@ -33,7 +33,10 @@ pub(super) async fn bring_about(
     let classes: Vec<ResourceClass> = settings.classes.names().cloned().collect();
     plane.retried(|| plane.compute.set_up(&settings)).await?;
     plane.retried(|| plane.pool.set_up(&classes)).await?;
-    let map = settings.to_map();
-    plane.retried(|| plane.store.put_settings(&map)).await?;
+    // Only what was given is written: a refresh beside this one may have been given something
+    // else, and defaults are the program's to change.
+    let mut changes = given.clone();
+    changes.insert(SET_UP_BY.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+    plane.retried(|| plane.store.put_settings(&changes)).await?;
     Ok(settings)
 }

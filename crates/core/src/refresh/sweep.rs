@@ -1,12 +1,10 @@
 //! Sweep: machines of ours without a live record. They are what a control plane leaves behind
 //! that died between launch and record, or between reap and terminate.
 
-use std::collections::BTreeSet;
-
 use super::Outcome;
 use crate::failure::Failure;
 use crate::ids::InstanceId;
-use crate::plane::{Plane, readable};
+use crate::plane::{Plane, known_ids};
 use crate::ports::Scope;
 use crate::settings::Settings;
 
@@ -21,9 +19,7 @@ pub(super) async fn sweep(
         return Ok(());
     }
     let listing = plane.retried(|| plane.store.list(Scope::Live)).await?;
-    // A row that cannot be read may well be live: its machine is left to its own deadline.
-    let mut known: BTreeSet<String> = listing.unreadable.iter().map(|row| row.id.clone()).collect();
-    known.extend(readable(listing).iter().map(|record| record.id.to_string()));
+    let known = known_ids(listing);
     let now = plane.now();
     let grace = settings.times.self_termination_grace;
     let orphans: Vec<InstanceId> = machines

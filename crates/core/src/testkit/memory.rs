@@ -16,6 +16,7 @@ use crate::ports::{
     Order, Pool, PortError, PortResult, Progress, Receipt, Scope, Store,
 };
 use crate::record::{MachineSpec, Record, State};
+use crate::requirements::UsageClass;
 use crate::settings::Settings;
 use crate::signal::{Report, Signs};
 use crate::ticket::Ticket;
@@ -29,6 +30,9 @@ async fn turn() {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("no port panics while it holds its data")
 }
+
+/// How often each call was made.
+pub type Calls = BTreeMap<&'static str, usize>;
 
 /// A committed transition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +61,7 @@ struct Tables {
     signs: BTreeMap<InstanceId, Signs>,
     intents: BTreeMap<IntentId, Intent>,
     events: Vec<Event>,
+    calls: Calls,
 }
 
 /// A store in memory; both the control plane's and the agents' side of it.
@@ -72,6 +77,15 @@ impl MemoryStore {
     /// Every transition that was committed, in order.
     pub fn events(&self) -> Vec<Event> {
         lock(&self.0).events.clone()
+    }
+
+    /// How often the control plane has asked for each thing.
+    pub fn calls(&self) -> Calls {
+        lock(&self.0).calls.clone()
+    }
+
+    fn count(&self, call: &'static str) {
+        *lock(&self.0).calls.entry(call).or_default() += 1;
     }
 
     /// The records that satisfy a condition.
@@ -98,14 +112,18 @@ impl Store for MemoryStore {
         settings.ok_or_else(|| PortError::NotSetUp { what: "no settings in the store".into() })
     }
 
-    async fn put_settings(&self, settings: &BTreeMap<String, String>) -> PortResult<()> {
+    async fn put_settings(&self, changes: &BTreeMap<String, String>) -> PortResult<()> {
         turn().await;
-        lock(&self.0).settings = Some(settings.clone());
+        let mut tables = lock(&self.0);
+        let settings = tables.settings.get_or_insert_default();
+        settings.extend(changes.clone());
+        settings.retain(|_, value| !value.is_empty());
         Ok(())
     }
 
     async fn write(&self, change: &Change) -> PortResult<Verdict> {
         turn().await;
+        self.count("write");
         let mut tables = lock(&self.0);
         let found = tables.records.get(change.id()).cloned();
         let Some(next) = change.applied_to(found.as_ref()) else {
@@ -126,27 +144,32 @@ impl Store for MemoryStore {
 
     async fn of_run(&self, run: &RunId) -> PortResult<Listing> {
         turn().await;
+        self.count("of_run");
         Ok(self.listing(|record| record.run.as_ref() == Some(run)))
     }
 
     async fn expired(&self, now: Timestamp) -> PortResult<Listing> {
         turn().await;
+        self.count("expired");
         Ok(self.listing(|record| record.state.is_live() && record.is_expired(now)))
     }
 
     async fn list(&self, scope: Scope) -> PortResult<Listing> {
         turn().await;
+        self.count("list");
         Ok(self.listing(|record| scope == Scope::All || record.state.is_live()))
     }
 
     async fn signs(&self, ids: &[InstanceId]) -> PortResult<Vec<Signs>> {
         turn().await;
+        self.count("signs");
         let tables = lock(&self.0);
         Ok(ids.iter().map(|id| tables.signs.get(id).cloned().unwrap_or_default()).collect())
     }
 
     async fn mark_ticketed(&self, tickets: &[Ticket], at: Timestamp) -> PortResult<()> {
         turn().await;
+        self.count("mark_ticketed");
         let mut tables = lock(&self.0);
         for ticket in tickets {
             if let Some(record) = tables.records.get_mut(&ticket.instance_id)
@@ -232,6 +255,7 @@ struct Queues {
     queues: BTreeMap<ResourceClass, VecDeque<Message>>,
     receipts: u64,
     duplicates: bool,
+    calls: Calls,
 }
 
 /// Queues in memory.
@@ -249,6 +273,15 @@ impl MemoryPool {
     /// Empty, on this clock.
     pub fn new(clock: Arc<dyn ClockAndDebug>) -> MemoryPool {
         MemoryPool { queues: Mutex::default(), clock }
+    }
+
+    /// How often each thing was asked for.
+    pub fn calls(&self) -> Calls {
+        lock(&self.queues).calls.clone()
+    }
+
+    fn count(&self, call: &'static str) {
+        *lock(&self.queues).calls.entry(call).or_default() += 1;
     }
 
     /// Delivers every message twice from here on.
@@ -281,9 +314,10 @@ impl Pool for MemoryPool {
         hold: Duration,
     ) -> PortResult<Vec<Held>> {
         turn().await;
+        self.count("receive");
         let now = self.clock.now();
         let mut queues = lock(&self.queues);
-        let Queues { queues, receipts, duplicates } = &mut *queues;
+        let Queues { queues, receipts, duplicates, .. } = &mut *queues;
         let queue = queues.entry(class.clone()).or_default();
         let mut held = Vec::new();
         for message in queue.iter_mut().filter(|m| m.visible_at <= now).take(max.min(10)) {
@@ -298,6 +332,7 @@ impl Pool for MemoryPool {
 
     async fn put_back(&self, class: &ResourceClass, receipts: &[Receipt]) -> PortResult<()> {
         turn().await;
+        self.count("put_back");
         let now = self.clock.now();
         let mut queues = lock(&self.queues);
         let queue = queues.queues.entry(class.clone()).or_default();
@@ -309,6 +344,7 @@ impl Pool for MemoryPool {
 
     async fn delete(&self, class: &ResourceClass, receipts: &[Receipt]) -> PortResult<()> {
         turn().await;
+        self.count("delete");
         let mut queues = lock(&self.queues);
         let queue = queues.queues.entry(class.clone()).or_default();
         queue.retain(|message| !is_held_by(message, receipts));
@@ -317,6 +353,7 @@ impl Pool for MemoryPool {
 
     async fn send(&self, tickets: &[Ticket], delay: Duration) -> PortResult<()> {
         turn().await;
+        self.count("send");
         let visible_at = self.clock.now() + delay;
         let mut queues = lock(&self.queues);
         for ticket in tickets {
@@ -328,6 +365,7 @@ impl Pool for MemoryPool {
 
     async fn depth(&self, class: &ResourceClass) -> PortResult<Depth> {
         turn().await;
+        self.count("depth");
         let now = self.clock.now();
         let mut depth = Depth::default();
         for message in lock(&self.queues).queues.get(class).into_iter().flatten() {
@@ -353,6 +391,8 @@ struct Fleet {
     launched: BTreeMap<IntentId, Vec<Machine>>,
     counter: u32,
     capacity: Option<usize>,
+    without: Option<UsageClass>,
+    down: bool,
 }
 
 /// A provider in memory, on which launches take no time.
@@ -373,6 +413,24 @@ impl MemoryCompute {
         lock(&self.fleet).capacity = Some(capacity);
     }
 
+    /// Has no machine of this usage class.
+    pub fn lack(&self, usage: UsageClass) {
+        lock(&self.fleet).without = Some(usage);
+    }
+
+    /// Does not answer any more.
+    pub fn go_down(&self) {
+        lock(&self.fleet).down = true;
+    }
+
+    fn answer(&self) -> PortResult<()> {
+        if lock(&self.fleet).down {
+            let reason = "it is down".to_owned();
+            return Err(PortError::Unavailable { service: "compute", reason });
+        }
+        Ok(())
+    }
+
     /// Puts a machine there, however it came about.
     pub fn plant(&self, machine: Machine) {
         lock(&self.fleet).machines.insert(machine.id.clone(), machine);
@@ -386,6 +444,11 @@ impl MemoryCompute {
     /// The machines that are alive.
     pub fn alive(&self) -> Vec<InstanceId> {
         lock(&self.fleet).machines.keys().cloned().collect()
+    }
+
+    /// One machine, if it is alive.
+    pub fn machine(&self, id: &str) -> Option<Machine> {
+        lock(&self.fleet).machines.values().find(|machine| machine.id.as_str() == id).cloned()
     }
 
     /// A machine that dies by itself.
@@ -403,6 +466,7 @@ impl Compute for MemoryCompute {
 
     async fn launch(&self, order: &Order) -> PortResult<Launched> {
         turn().await;
+        self.answer()?;
         let launched_at = self.clock.now();
         let mut fleet = lock(&self.fleet);
         if let Some(machines) = fleet.launched.get(&order.intent) {
@@ -410,7 +474,8 @@ impl Compute for MemoryCompute {
         }
         let mut launched = Launched::default();
         for _ in 0..order.count {
-            if fleet.capacity.is_some_and(|capacity| fleet.machines.len() >= capacity) {
+            let full = fleet.capacity.is_some_and(|capacity| fleet.machines.len() >= capacity);
+            if full || fleet.without == Some(order.requirements.usage) {
                 launched.shortfalls.push("InsufficientInstanceCapacity".to_owned());
                 continue;
             }
@@ -438,6 +503,7 @@ impl Compute for MemoryCompute {
 
     async fn terminate(&self, ids: &[InstanceId]) -> PortResult<()> {
         turn().await;
+        self.answer()?;
         let mut fleet = lock(&self.fleet);
         for id in ids {
             if fleet.machines.remove(id).is_some() {
@@ -449,6 +515,7 @@ impl Compute for MemoryCompute {
 
     async fn machines(&self) -> PortResult<Vec<Machine>> {
         turn().await;
+        self.answer()?;
         Ok(lock(&self.fleet).machines.values().cloned().collect())
     }
 }

@@ -2,7 +2,7 @@
 
 use ondeck_core::ids::RunId;
 use ondeck_core::lifecycle::{Change, Next, Verdict};
-use ondeck_core::record::{Record, Row, State, Unreadable};
+use ondeck_core::record::{Record, Row, State};
 use rusqlite::{Transaction, params, params_from_iter};
 
 use crate::guard::condition;
@@ -10,13 +10,10 @@ use crate::rows;
 
 /// Makes a change, or finds what stands in its way. The row is looked at in the same transaction,
 /// so what is reported is what was compared.
-pub(super) fn apply(
-    transaction: &Transaction<'_>,
-    change: &Change,
-) -> rusqlite::Result<Result<Verdict, Unreadable>> {
+pub(super) fn apply(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<Verdict> {
     let id = change.id().as_str();
     let before = match rows::found(transaction, id)? {
-        Some(Err(unreadable)) => return Ok(Err(unreadable)),
+        Some(Err(unreadable)) => return Ok(Verdict::Unreadable(unreadable)),
         Some(Ok(record)) => Some(record),
         None => None,
     };
@@ -25,15 +22,15 @@ pub(super) fn apply(
         Next::Update { .. } => update(transaction, change)?,
     };
     if changed == 0 {
-        return Ok(Ok(Verdict::Refused(before)));
+        return Ok(Verdict::Refused(before));
     }
     let after = match rows::found(transaction, id)? {
-        Some(Err(unreadable)) => return Ok(Err(unreadable)),
+        Some(Err(unreadable)) => return Ok(Verdict::Unreadable(unreadable)),
         Some(Ok(record)) => record,
         None => return Err(rusqlite::Error::QueryReturnedNoRows),
     };
     record_event(transaction, change, before.map(|record| record.state), &after)?;
-    Ok(Ok(Verdict::Agreed(after)))
+    Ok(Verdict::Agreed(after))
 }
 
 fn insert(transaction: &Transaction<'_>, record: &Record) -> rusqlite::Result<usize> {

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 
 use crate::ids::InstanceId;
 use crate::intent::Intent;
-use crate::lifecycle::{Instance, Live};
-use crate::plane::readable;
-use crate::ports::PortError;
+use crate::lifecycle::{Created, Instance, Live};
+use crate::plane::{NotCommitted, readable};
+use crate::ports::{Machine, PortError};
 use crate::provision::Attempt;
 
 /// Ends everything. Gives what could not be ended, in words.
@@ -27,44 +27,71 @@ pub(in crate::provision) async fn dump(attempt: &Attempt<'_>) -> Vec<String> {
 
 async fn end_everything(
     attempt: &Attempt<'_>,
-    mut touched: BTreeSet<InstanceId>,
+    touched: BTreeSet<InstanceId>,
     intents: Vec<Intent>,
 ) -> Result<Vec<String>, PortError> {
     let plane = attempt.plane;
-    let launched = launched_by_us(attempt).await?;
-    touched.extend(launched.iter().cloned());
-
-    let listing = plane.retried(|| plane.store.of_run(&attempt.request.run)).await?;
-    let ours: Vec<Instance<Live>> = readable(listing)
-        .iter()
-        .filter(|record| touched.contains(&record.id))
-        .filter_map(Instance::believe)
-        .collect();
+    let mut leftovers = Vec::new();
+    // A provider that does not answer must not keep what is known from being ended.
+    let launched = launched_by_us(attempt).await.unwrap_or_else(|error| {
+        leftovers.push(format!("machines launched last may be left to their deadline: {error}"));
+        Vec::new()
+    });
+    let mut ours = recorded(attempt, &touched, &launched).await?;
+    let registered: BTreeSet<InstanceId> = ours.iter().map(|ours| ours.id().clone()).collect();
+    for machine in launched.iter().filter(|machine| !registered.contains(&machine.id)) {
+        ours.extend(adopt_unrecorded(attempt, machine).await?.map(Instance::into_live));
+    }
     let failed = plane.retire_all(&ours, "dumped").await;
-
-    let recorded: BTreeSet<&InstanceId> = ours.iter().map(Instance::id).collect();
-    let unrecorded: Vec<InstanceId> =
-        launched.into_iter().filter(|id| !recorded.contains(id)).collect();
-    plane.terminate(&unrecorded).await?;
+    leftovers.extend(failed.iter().map(|(id, error)| format!("{id} was not ended: {error}")));
 
     let kept: BTreeSet<&InstanceId> = failed.iter().map(|(id, _)| id).collect();
     let dumped: Vec<InstanceId> =
-        recorded.into_iter().filter(|id| !kept.contains(id)).cloned().collect();
+        ours.iter().map(Instance::id).filter(|id| !kept.contains(id)).cloned().collect();
     plane.retried(|| plane.store.remove(&dumped)).await?;
     for mut intent in intents {
         "dumped".clone_into(&mut intent.outcome);
         plane.retried(|| plane.store.put_intent(&intent)).await?;
     }
-    Ok(failed.iter().map(|(id, error)| format!("{id} was not ended: {error}")).collect())
+    Ok(leftovers)
+}
+
+/// What the run has and this attempt has touched. The run may have more, by another attempt.
+async fn recorded(
+    attempt: &Attempt<'_>,
+    touched: &BTreeSet<InstanceId>,
+    launched: &[Machine],
+) -> Result<Vec<Instance<Live>>, PortError> {
+    let plane = attempt.plane;
+    let listing = plane.retried(|| plane.store.of_run(&attempt.request.run)).await?;
+    let ours = |id: &InstanceId| touched.contains(id) || launched.iter().any(|m| m.id == *id);
+    let records = readable(listing);
+    Ok(records.iter().filter(|r| ours(&r.id)).filter_map(Instance::believe).collect())
+}
+
+/// Gives a machine that was launched and not yet registered its record, so that it is ended like
+/// any other: store first. The refusal of one that has a record protects a machine that has long
+/// been somebody else's.
+async fn adopt_unrecorded(
+    attempt: &Attempt<'_>,
+    machine: &Machine,
+) -> Result<Option<Instance<Created>>, PortError> {
+    let (plane, request) = (attempt.plane, attempt.request);
+    let timeout = attempt.times.created_timeout;
+    let change = Instance::register(&machine.id, &machine.spec, &request.run, plane.now(), timeout);
+    match plane.commit(change.because("launched, but never registered")).await {
+        Ok(created) => Ok(Some(created)),
+        Err(NotCommitted::Refused(_)) => Ok(None),
+        Err(NotCommitted::Unreachable(error)) => Err(error),
+    }
 }
 
 /// Machines that carry an intent of ours, registered or not.
-async fn launched_by_us(attempt: &Attempt<'_>) -> Result<Vec<InstanceId>, PortError> {
+async fn launched_by_us(attempt: &Attempt<'_>) -> Result<Vec<Machine>, PortError> {
     let intents = attempt.holdings.intent_ids();
     if intents.is_empty() {
         return Ok(Vec::new());
     }
     let machines = attempt.plane.retried(|| attempt.plane.compute.machines()).await?;
-    let ours = machines.into_iter().filter(|machine| intents.contains(&machine.intent));
-    Ok(ours.map(|machine| machine.id).collect())
+    Ok(machines.into_iter().filter(|machine| intents.contains(&machine.intent)).collect())
 }

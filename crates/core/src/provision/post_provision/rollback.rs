@@ -41,7 +41,7 @@ async fn give_back(
         }
     };
     match handshake.take_back(&idle, &attempt.request.run).await {
-        Ok(Returned::Pooled | Returned::Ended) => None,
+        Ok(Returned::Pooled | Returned::Ended | Returned::MovedOn(_)) => None,
         Ok(Returned::Expired(why)) => Some(format!("{} was expired: {why}", claimed.id())),
         Err(error) => Some(format!("{} is not in the pool yet: {error}", claimed.id())),
     }

@@ -42,7 +42,13 @@ async fn claim(
         candidate.idle.claim(&attempt.request.run, plane.now(), attempt.times.claim_timeout);
     let claimed = match plane.commit(change).await {
         Ok(claimed) => Some(claimed),
-        Err(NotCommitted::Refused(_)) => None,
+        Err(NotCommitted::Refused(refused)) => {
+            if let Some(row) = &refused.unreadable {
+                tracing::warn!("{row}; its ticket is dropped");
+            }
+            attempt.holdings.not_touched(candidate.idle.id());
+            None
+        }
         Err(NotCommitted::Unreachable(error)) => return Err(error.into()),
     };
     pickup.delete(candidate).await;

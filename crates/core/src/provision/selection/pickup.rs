@@ -11,6 +11,7 @@
 //! because an empty queue of which somebody holds tickets is asked again for a while.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::lock::Mutex;
 
@@ -46,6 +47,9 @@ pub(super) struct Pickup<'a> {
     requirements: &'a Requirements,
     times: &'a Times,
     inner: Mutex<Inner>,
+    /// Tickets that workers have, and have not deleted yet. Not behind the lock, which may be
+    /// held for as long as patience lasts.
+    in_hand: AtomicUsize,
     deletes: Together<Receipt, ()>,
 }
 
@@ -55,18 +59,11 @@ struct Inner {
     suitable: Vec<Candidate>,
     /// Tickets that others may want; hidden until the pass is over.
     set_aside: Vec<Receipt>,
-    /// Tickets that workers have, and have not deleted yet.
-    in_hand: usize,
     encounters: BTreeMap<InstanceId, u32>,
     exhausted: bool,
 }
 
 impl Inner {
-    /// How many tickets of the queue are hidden because of us.
-    fn hidden(&self) -> usize {
-        self.suitable.len() + self.set_aside.len() + self.in_hand
-    }
-
     fn set_aside_the_rest(&mut self) {
         self.set_aside.extend(self.suitable.drain(..).map(|candidate| candidate.receipt));
     }
@@ -86,10 +83,10 @@ impl<'a> Pickup<'a> {
                 unserved: wanted as usize,
                 suitable: Vec::new(),
                 set_aside: Vec::new(),
-                in_hand: 0,
                 encounters: BTreeMap::new(),
                 exhausted: false,
             }),
+            in_hand: AtomicUsize::new(0),
             deletes: Together::default(),
         }
     }
@@ -103,7 +100,7 @@ impl<'a> Pickup<'a> {
         let candidate = inner.suitable.pop();
         if candidate.is_some() {
             inner.unserved = inner.unserved.saturating_sub(1);
-            inner.in_hand += 1;
+            self.in_hand.fetch_add(1, Ordering::Relaxed);
         }
         if inner.unserved == 0 {
             inner.set_aside_the_rest();
@@ -123,7 +120,7 @@ impl<'a> Pickup<'a> {
 
     /// The ticket has served its purpose: its instance is claimed, gone, or somebody else's.
     pub(super) async fn delete(&self, candidate: &Candidate) {
-        self.inner.lock().await.in_hand -= 1;
+        self.in_hand.fetch_sub(1, Ordering::Relaxed);
         let class = &self.requirements.class;
         let delete = |receipts: Vec<Receipt>| async move {
             self.plane.retried(|| self.plane.pool.delete(class, &receipts)).await?;
@@ -145,7 +142,7 @@ impl<'a> Pickup<'a> {
     async fn take_more(&self, inner: &mut Inner) -> Result<(), Failure> {
         // Without unsuitable ones around, take no more than can be used at once.
         let max = if inner.set_aside.is_empty() { inner.unserved.clamp(1, BATCH) } else { BATCH };
-        let messages = self.receive(max, inner.hidden()).await?;
+        let messages = self.receive(max, inner.suitable.len() + inner.set_aside.len()).await?;
         if messages.is_empty() {
             inner.exhausted = true;
             return Ok(());
@@ -163,12 +160,12 @@ impl<'a> Pickup<'a> {
 
     /// Messages, or none if the queue is really empty. While others hold tickets that may come
     /// back, an empty answer is asked again, for as long as patience lasts.
-    async fn receive(&self, max: usize, hidden_by_us: usize) -> PortResult<Vec<Held>> {
+    async fn receive(&self, max: usize, kept: usize) -> PortResult<Vec<Held>> {
         let (plane, class) = (self.plane, &self.requirements.class);
         let deadline = plane.now() + self.times.pickup_patience;
         let ask = || async {
             let messages = self.receive_once(class, max).await?;
-            if !messages.is_empty() || !self.others_hold(class, hidden_by_us).await? {
+            if !messages.is_empty() || !self.others_hold(class, kept).await? {
                 return Ok(Some(messages));
             }
             Ok(None)
@@ -184,8 +181,9 @@ impl<'a> Pickup<'a> {
 
     /// Whether there are tickets that a receive may yet bring: some that it missed, or some that
     /// others hide.
-    async fn others_hold(&self, class: &ResourceClass, hidden_by_us: usize) -> PortResult<bool> {
+    async fn others_hold(&self, class: &ResourceClass, kept: usize) -> PortResult<bool> {
         let depth = self.plane.retried(|| self.plane.pool.depth(class)).await?;
+        let hidden_by_us = kept + self.in_hand.load(Ordering::Relaxed);
         Ok(depth.visible > 0 || depth.held > hidden_by_us)
     }
 

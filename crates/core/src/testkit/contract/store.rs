@@ -56,12 +56,20 @@ async fn settings<S: Store + AgentStore>(store: &S) {
     store.set_up().await.expect("setting up twice is setting up once");
     let unset = Store::settings(store).await;
     assert!(matches!(unset, Err(PortError::NotSetUp { .. })), "no settings yet: {unset:?}");
-    let first = BTreeMap::from([("a", "1"), ("b", "")].map(|(k, v)| (k.to_owned(), v.to_owned())));
-    let second = BTreeMap::from([("a".to_owned(), "2\n\"é\"".to_owned())]);
-    for settings in [first, second] {
-        store.put_settings(&settings).await.expect("settings can be written");
-        assert_eq!(Store::settings(store).await, Ok(settings.clone()), "what was written last");
-        assert_eq!(AgentStore::settings(store).await, Ok(settings), "as the agent reads it");
+    type Texts = &'static [(&'static str, &'static str)];
+    let map = |texts: Texts| -> BTreeMap<String, String> {
+        texts.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
+    };
+    let cases: [(Texts, Texts); 4] = [
+        (&[("a", "1"), ("b", "x")], &[("a", "1"), ("b", "x")]),
+        (&[("a", "2\n\"é\"")], &[("a", "2\n\"é\""), ("b", "x")]),
+        (&[("b", ""), ("c", "")], &[("a", "2\n\"é\"")]),
+        (&[], &[("a", "2\n\"é\"")]),
+    ];
+    for (changes, expected) in cases {
+        store.put_settings(&map(changes)).await.expect("settings can be written");
+        assert_eq!(Store::settings(store).await, Ok(map(expected)), "after {changes:?}");
+        assert_eq!(AgentStore::settings(store).await, Ok(map(expected)), "as the agent reads it");
     }
 }
 

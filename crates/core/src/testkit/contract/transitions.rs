@@ -5,21 +5,22 @@ use crate::ids::{InstanceId, RunId};
 use crate::lifecycle::{Change, Claimed, Created, Idle, Instance, Live, Running, Verdict};
 use crate::ports::{AgentStore, Store};
 use crate::record::State;
+use crate::time::Timestamp;
 
 /// Makes each change on each standing, and holds the store's verdict, the record that it leaves
 /// and the one that it reports against what the guard means.
 pub(super) async fn every_transition<S: Store + AgentStore>(store: &S) {
     let mut n = 0;
-    for standing in standings() {
-        for kind in 0..changes(&instance("x")).len() {
+    for (standing, believed) in standings() {
+        for kind in 0..changes(&instance("x"), believed).len() {
             n += 1;
             let id = instance(&format!("i-t{n}"));
             let found = match &standing {
                 Some(standing) => Some(stand(store, &id, standing).await),
                 None => None,
             };
-            let change = &changes(&id)[kind];
-            let about = format!("{} of {standing:?}", change.transition());
+            let change = &changes(&id, believed)[kind];
+            let about = format!("{} of {standing:?} believed {believed}", change.transition());
             let next = change.applied_to(found.as_ref());
             let expected = match &next {
                 Some(next) => Verdict::Agreed(next.clone()),
@@ -33,13 +34,18 @@ pub(super) async fn every_transition<S: Store + AgentStore>(store: &S) {
 }
 
 /// Whatever a change may meet: nothing, and every state under this run and another, with its
-/// threshold just ahead, just now, and just past.
-fn standings() -> Vec<Option<Standing>> {
-    let mut standings = vec![None];
+/// threshold just ahead, just now, and just past; and the threshold that is believed in, which is
+/// that or another.
+fn standings() -> Vec<(Option<Standing>, Timestamp)> {
+    let other = noon() + ms(60_000);
+    let mut standings = vec![(None, other)];
     for state in State::ALL {
         for owner in ["this", "other"] {
             for threshold in [noon().before(ms(1)), noon(), noon() + ms(1)] {
-                standings.push(Some(Standing::new(state, &run(owner), threshold)));
+                for believed in [threshold, other] {
+                    let standing = Standing::new(state, &run(owner), threshold);
+                    standings.push((Some(standing), believed));
+                }
             }
         }
     }
@@ -47,10 +53,10 @@ fn standings() -> Vec<Option<Standing>> {
 }
 
 /// One change of each kind, from the belief that it needs, for the run `this` and at noon.
-fn changes(id: &InstanceId) -> Vec<Change> {
+fn changes(id: &InstanceId, believed: Timestamp) -> Vec<Change> {
     let (now, last) = (noon(), ms(60_000));
     let this: RunId = run("this");
-    let record = |state| Standing::new(state, &this, now + last).believed(id);
+    let record = |state| Standing::new(state, &this, believed).believed(id);
     let created = Instance::<Created>::believe(&record(State::Created)).expect("created");
     let idle = Instance::<Idle>::believe(&record(State::Idle)).expect("idle");
     let claimed = Instance::<Claimed>::believe(&record(State::Claimed)).expect("claimed");
