@@ -1,0 +1,6 @@
+//! The built program, driven as a user would: real processes, a real SQLite file, real signals.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+mod harness;
+mod life;
