@@ -2,5 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+mod crash;
+mod failure;
 mod harness;
+mod jobs;
 mod life;
+mod signals;
