@@ -76,6 +76,7 @@ fn one_of_five_that_never_gets_ready_ends_all_five() {
     home.assert_empty();
     assert_eq!(home.number("SELECT count(*) FROM machines WHERE ended_at <> ''"), 5);
 
+    home.refresh(&["--validation-timeout-sec=30"]);
     assert_eq!(home.provision("1", 5).succeeded().sources(), ["cold"; 5]);
 }
 

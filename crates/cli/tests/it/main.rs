@@ -3,8 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod crash;
+mod demo;
 mod failure;
 mod harness;
+mod help;
+mod input;
 mod jobs;
 mod life;
+mod seen;
 mod signals;
+mod spoilt;
