@@ -1,0 +1,15 @@
+//! The built program, driven as a user would: real processes, a real SQLite file, real signals.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+mod crash;
+mod demo;
+mod failure;
+mod harness;
+mod help;
+mod input;
+mod jobs;
+mod life;
+mod seen;
+mod signals;
+mod spoilt;
