@@ -1,4 +1,4 @@
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -20,7 +20,7 @@ use crate::home::Home;
 use crate::machines::{self, Listed};
 use crate::options::Options;
 use crate::process::{MARKER, Process, end_all};
-use crate::{folder, store};
+use crate::{environment, folder, store};
 
 /// How the agent of a machine is started: this program with these arguments, followed by
 /// `--home DIR --instance-id ID`.
@@ -64,7 +64,7 @@ impl LocalCompute {
             .arg(machine.id.as_str())
             .current_dir(folder)
             .env_clear()
-            .envs(std::env::vars_os().filter(|(name, _)| is_for_machines(name)))
+            .envs(environment::handed_on())
             .env(MARKER, machine.id.as_str())
             .process_group(0)
             .stdin(Stdio::null())
@@ -141,15 +141,6 @@ impl fmt::Debug for LocalCompute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "LocalCompute({:?}, {:?})", self.db, self.agent)
     }
-}
-
-/// What a machine may know of the place it was launched from. The variables of the workflow that
-/// launches it are that workflow's own, and some hold secrets; besides, GitHub's runner kills
-/// whatever carries its `RUNNER_TRACKING_ID` at the end of the job.
-fn is_for_machines(name: &OsStr) -> bool {
-    const NOT: [&str; 7] = ["ONDECK_", "GITHUB_", "GH_", "ACTIONS_", "AWS_", "INPUT_", "RUNNER_"];
-    let name = name.to_string_lossy();
-    !NOT.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// What came of looking for room.
@@ -311,29 +302,5 @@ impl Compute for LocalCompute {
             self.terminate(&ids).await?;
         }
         Ok(up.into_iter().map(|row| row.machine).collect())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn machines_do_not_inherit_what_belongs_to_the_workflow() {
-        for (name, kept) in [
-            ("PATH", true),
-            ("HOME", true),
-            ("LANG", true),
-            ("MY_GITHUB_THING", true),
-            ("GITHUB_TOKEN", false),
-            ("GH_TOKEN", false),
-            ("RUNNER_TRACKING_ID", false),
-            ("ONDECK_RUN_ID", false),
-            ("AWS_SECRET_ACCESS_KEY", false),
-            ("ACTIONS_RUNTIME_TOKEN", false),
-            ("INPUT_GITHUB-TOKEN", false),
-        ] {
-            assert_eq!(is_for_machines(OsStr::new(name)), kept, "{name}");
-        }
     }
 }

@@ -11,6 +11,7 @@ use ondeck_core::time::Timestamp;
 use tokio::process::Command;
 
 use crate::db::Db;
+use crate::environment;
 use crate::folder::{self, Folders};
 use crate::home::Home;
 use crate::machines;
@@ -44,6 +45,8 @@ impl LocalHost {
         let status = Command::new("sh")
             .arg("-e")
             .arg(&file)
+            .env_clear()
+            .envs(environment::handed_on())
             .env(MARKER, self.instance.as_str())
             .env("ONDECK_HOME_DIR", self.home.dir())
             .env("TMPDIR", &folders.tmp)

@@ -14,6 +14,7 @@ mod catalogue;
 mod column;
 mod compute;
 mod db;
+mod environment;
 mod fault;
 mod folder;
 mod forge;

@@ -10,6 +10,7 @@ use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
 
 use crate::db::Db;
+use crate::environment;
 use crate::folder::Folders;
 use crate::home::Home;
 use crate::jobs::{self, JobId, JobState, Offer, Stream, TAKEN_AWAY, Taken};
@@ -79,6 +80,8 @@ impl LocalRunner {
         let folders = self.folders();
         Command::new(program)
             .args(args)
+            .env_clear()
+            .envs(environment::handed_on())
             .env(MARKER, self.instance.as_str())
             .env("ONDECK_RUN_ID", run.as_str())
             .env("TMPDIR", &folders.tmp)

@@ -1,13 +1,17 @@
 use std::time::Duration;
 
 use ondeck_core::ids::IntentId;
-use ondeck_core::ports::{Compute, Forge, Launched, Order, PortError, Runner};
+use ondeck_core::ports::{Compute, Forge, Host, Launched, Order, PortError, Runner};
 use ondeck_core::requirements::{ClassSize, Requirements};
 use ondeck_core::settings::Settings;
-use ondeck_local::{AgentCommand, Db, JobState, LocalCompute, announce, boot_time};
+use ondeck_local::{
+    AgentCommand, Db, JobState, LocalCompute, LocalForge, LocalHost, LocalRunner, announce,
+    boot_time,
+};
 
 use crate::fixture::{
-    self, Fixture, RealClock, eventually, instance, processes_of, run, spawn, told,
+    self, Fixture, RealClock, SECRET, eventually, instance, processes_of, run, spawn, telling,
+    told, unique,
 };
 
 /// An agent that does nothing, for long enough.
@@ -179,7 +183,7 @@ async fn a_machine_whose_agent_died_is_ended_with_all_that_runs_on_it() {
     let launched = compute.launch(&order("one", 1)).await.unwrap();
     let id = &launched.machines[0].id;
     let forge = fixture.forge();
-    let runner = ondeck_local::LocalRunner::new(
+    let runner = LocalRunner::new(
         fixture.db.clone(),
         fixture.home.clone(),
         std::sync::Arc::new(RealClock),
@@ -258,11 +262,12 @@ async fn a_launcher_that_is_killed_half_way_loses_no_machine() {
 /// and so before any of them was noted; each then goes on as the agent below.
 #[tokio::test]
 async fn launcher() {
-    let Some((home, _)) = told() else { return };
+    let Some((home, name)) = told() else { return };
     let exe = std::env::current_exe().unwrap();
     // By number: the parent of a machine that comes too late is somebody else.
     let me = std::process::id();
-    let script = format!("kill -9 {me}; exec {} --exact compute::agent", exe.display());
+    let telling = telling(&home, &name);
+    let script = format!("kill -9 {me}; {telling}; exec {} --exact compute::agent", exe.display());
     let compute = fixture::compute(&Db::open(&home).unwrap(), &home, &script);
     let launched = compute.launch(&order("killed", 20)).await;
     panic!("it was not killed: {launched:?}");
@@ -275,4 +280,55 @@ async fn agent() {
     let id = instance(&std::env::var("ONDECK_INSTANCE_ID").unwrap());
     announce(&Db::open(&home).unwrap(), &id).await.unwrap();
     tokio::time::sleep(Duration::from_secs(60)).await;
+}
+
+#[tokio::test]
+async fn a_secret_of_the_launcher_reaches_no_machine_and_no_job() {
+    let fixture = Fixture::new();
+    let told = spawn("compute::keeper_of_a_secret", &fixture.home, "s").wait().unwrap();
+    assert!(told.success(), "see above for what it found");
+}
+
+/// Has a secret, launches a machine, and is an agent besides.
+#[tokio::test]
+async fn keeper_of_a_secret() {
+    let Some((home, _)) = told() else { return };
+    assert!(std::env::var_os(SECRET).is_some());
+    let assert_clean = |who: &str, environment: &str| {
+        assert!(environment.contains("PATH="), "{who} has none at all: {environment}");
+        assert!(!environment.contains(SECRET), "{who} knows it");
+    };
+    let db = Db::open(&home).unwrap();
+    let compute = fixture::compute(&db, &home, "env; echo over; exec sleep 60");
+    let launched = compute.launch(&order("one", 1)).await.unwrap();
+    let log = home.log(&launched.machines[0].id);
+    let environment = eventually("the agent's words", || async {
+        std::fs::read_to_string(&log).ok().filter(|said| said.ends_with("over\n"))
+    })
+    .await;
+    assert_clean("the agent", &environment);
+    end(&compute, &launched).await;
+
+    let id = unique("secret");
+    let host = LocalHost::new(db.clone(), home.clone(), id.clone());
+    host.run_script("env > \"$ONDECK_HOME_DIR/script\"").await.unwrap();
+    assert_clean("the script", &std::fs::read_to_string(home.dir().join("script")).unwrap());
+
+    let clock = std::sync::Arc::new(RealClock);
+    let runner = LocalRunner::new(db.clone(), home.clone(), clock.clone(), id);
+    runner.prepare().await.unwrap();
+    runner.register(&run("7")).await.unwrap();
+    let forge = LocalForge::new(db, clock);
+    let job = forge.queue(&run("7"), &["env".into()]).await.unwrap();
+    let label = run("7");
+    let over = eventually("the job's end", || async {
+        forge.job(job).await.unwrap().filter(|job| job.state.is_over())
+    });
+    tokio::select! {
+        why = runner.work(&label) => panic!("the runner died: {why}"),
+        over = over => assert_eq!(over.exit_code, Some(0)),
+    }
+    let output = forge.output(job, 0).await.unwrap();
+    let output: Vec<u8> = output.into_iter().flat_map(|chunk| chunk.bytes).collect();
+    assert_clean("the job", &String::from_utf8(output).unwrap());
 }

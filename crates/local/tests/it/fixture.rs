@@ -115,16 +115,25 @@ where
 
 const HOME: &str = "PROCESS_TEST_HOME";
 const NAME: &str = "PROCESS_TEST_NAME";
+/// A name that no list of dangerous names would have.
+pub(crate) const SECRET: &str = "NPM_TOKEN";
 
-/// Starts this very binary again, to run one test of it as a separate process.
+/// Starts this very binary again, to run one test of it as a separate process, which has a
+/// secret in its environment.
 pub(crate) fn spawn(test: &str, home: &Home, name: &str) -> std::process::Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--test-threads=1"])
+        .args(["--exact", test, "--test-threads=1", "--nocapture"])
         .env(HOME, home.dir())
         .env(NAME, name)
+        .env(SECRET, "hush")
         .stdout(Stdio::null())
         .spawn()
         .unwrap()
+}
+
+/// Shell commands that tell the process they become the same. Machines inherit none of it.
+pub(crate) fn telling(home: &Home, name: &str) -> String {
+    format!("export {HOME}='{}' {NAME}='{name}'", home.dir().display())
 }
 
 /// What such a process was told; nothing in an ordinary run of the tests.
