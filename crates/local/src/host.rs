@@ -13,9 +13,10 @@ use tokio::process::Command;
 use crate::db::Db;
 use crate::environment;
 use crate::folder::{self, Folders};
+use crate::groups;
 use crate::home::Home;
 use crate::machines;
-use crate::process::{MARKER, end_all};
+use crate::process::{MARKER, Process};
 
 /// How much of what a script had to say goes into the reason for its failure.
 const TAIL: usize = 500;
@@ -42,7 +43,7 @@ impl LocalHost {
         let io = |e: std::io::Error| format!("cannot run the script: {e}");
         let (file, errors) = (machine.join("pre-runner.sh"), machine.join("pre-runner.err"));
         fs::write(&file, script).map_err(io)?;
-        let status = Command::new("sh")
+        let mut child = Command::new("sh")
             .arg("-e")
             .arg(&file)
             .env_clear()
@@ -57,9 +58,13 @@ impl LocalHost {
             .stdout(Stdio::inherit())
             .stderr(fs::File::create(&errors).map_err(io)?)
             .kill_on_drop(true)
-            .status()
-            .await
+            .spawn()
             .map_err(io)?;
+        if let Some(leader) = Process::of_child(&child) {
+            let noted = groups::note(&self.db, &self.instance, leader).await;
+            noted.map_err(|e| format!("cannot run the script: {e}"))?;
+        }
+        let status = child.wait().await.map_err(io)?;
         if status.success() {
             return Ok(());
         }
@@ -67,14 +72,13 @@ impl LocalHost {
     }
 
     async fn leave(&self) -> Result<(), String> {
-        let ids = std::slice::from_ref(&self.instance);
-        end_all(ids, &[]).await.map_err(|e| e.to_string())?;
+        groups::end_others(&self.db, &self.instance).await?;
         let (instance, now) = (self.instance.clone(), wall_clock());
         self.db
             .write(move |transaction| {
                 let sql = "DELETE FROM runners WHERE instance = ?1";
                 transaction.execute(sql, [instance.as_str()])?;
-                machines::strike(transaction, &[instance], now)
+                machines::strike(transaction, &instance, now)
             })
             .await
             .map_err(|e| e.to_string())?;

@@ -18,6 +18,7 @@ mod environment;
 mod fault;
 mod folder;
 mod forge;
+mod groups;
 mod guard;
 mod home;
 mod host;

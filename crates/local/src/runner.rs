@@ -12,9 +12,10 @@ use tokio::task::JoinSet;
 use crate::db::Db;
 use crate::environment;
 use crate::folder::Folders;
+use crate::groups;
 use crate::home::Home;
 use crate::jobs::{self, JobId, JobState, Offer, Stream, TAKEN_AWAY, Taken};
-use crate::process::{MARKER, end_all, kill_group};
+use crate::process::{MARKER, Process, kill_group};
 
 mod output;
 
@@ -39,7 +40,8 @@ pub struct LocalRunner {
 struct Now {
     registrations: u32,
     name: String,
-    group: Option<u32>,
+    /// The group of the job at hand.
+    group: Option<Process>,
 }
 
 impl LocalRunner {
@@ -106,7 +108,11 @@ impl LocalRunner {
                 return self.settle(job.id, JobState::Done, NOT_STARTED).await;
             }
         };
-        self.now().group = child.id();
+        let leader = Process::of_child(&child);
+        self.now().group = leader;
+        if let Some(leader) = leader {
+            groups::note(&self.db, &self.instance, leader).await?;
+        }
         let mut pumps = JoinSet::new();
         if let Some(stdout) = child.stdout.take() {
             pumps.spawn(output::pump(self.db.clone(), job.id, Stream::Stdout, stdout));
@@ -135,8 +141,8 @@ impl LocalRunner {
                 // The file being out of reach for a while is no reason to give up on the job.
                 Err(_) => cancelled = self.is_cancelled(id).await.unwrap_or(false),
             }
-            if cancelled && let Some(group) = child.id() {
-                kill_group(group);
+            if cancelled && let Some(leader) = Process::of_child(child) {
+                kill_group(leader);
             }
         }
     }
@@ -157,16 +163,16 @@ impl LocalRunner {
 
     /// Ends the job that an earlier life of this runner may have left, and settles it.
     async fn abandon(&self) -> PortResult<()> {
-        if let Some(group) = self.now().group.take() {
-            kill_group(group);
+        if let Some(leader) = self.now().group.take() {
+            kill_group(leader);
         }
         let (instance, now) = (self.instance.clone(), self.clock.now());
         self.db.write(move |tx| jobs::settle_taken_away(tx, &instance, now)).await
     }
 
     async fn kill_leftovers(&self) -> Result<(), String> {
-        let ids = std::slice::from_ref(&self.instance);
-        end_all(ids, &[]).await.map_err(|e| format!("leftover processes: {e}"))
+        let ended = groups::end_others(&self.db, &self.instance).await;
+        ended.map_err(|e| format!("leftover processes: {e}"))
     }
 }
 

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use ondeck_core::ids::IntentId;
+use ondeck_core::ids::{InstanceId, IntentId};
 use ondeck_core::ports::{Compute, Forge, Host, Launched, Order, PortError, Runner};
 use ondeck_core::requirements::{ClassSize, Requirements};
 use ondeck_core::settings::Settings;
@@ -10,8 +10,8 @@ use ondeck_local::{
 };
 
 use crate::fixture::{
-    self, Fixture, RealClock, SECRET, eventually, instance, processes_of, run, spawn, telling,
-    told, unique,
+    self, Fixture, RealClock, SECRET, UNMARKED, eventually, instance, is_running, processes_of,
+    run, spawn, telling, told, unique,
 };
 
 /// An agent that does nothing, for long enough.
@@ -93,6 +93,83 @@ async fn terminate_reaches_what_has_left_its_session() {
     eventually("three processes", || async { (processes_of(id) == 3).then_some(()) }).await;
     end(&compute, &launched).await;
     assert_eq!(processes_of(id), 0);
+}
+
+#[tokio::test]
+async fn terminate_reaches_what_has_dropped_the_mark() {
+    let fixture = Fixture::new();
+    let compute = fixture.compute(IDLER);
+    let launched = compute.launch(&order("one", 1)).await.unwrap();
+    let id = launched.machines[0].id.clone();
+    let clock = std::sync::Arc::new(RealClock);
+    let runner = LocalRunner::new(fixture.db.clone(), fixture.home.clone(), clock, id);
+    runner.prepare().await.unwrap();
+    runner.register(&run("7")).await.unwrap();
+    let forge = fixture.forge();
+    let argv = ["sh", "-c", UNMARKED].map(str::to_owned);
+    let job = forge.queue(&run("7"), &argv).await.unwrap();
+    let label = run("7");
+    let over = eventually("the job's end", || async {
+        forge.job(job).await.unwrap().filter(|job| job.state.is_over())
+    });
+    tokio::select! {
+        why = runner.work(&label) => panic!("the runner died: {why}"),
+        over = over => assert_eq!(over.exit_code, Some(0)),
+    }
+    let left = String::from_utf8(forge.output(job, 0).await.unwrap()[0].bytes.clone()).unwrap();
+    assert!(is_running(&left), "{left}");
+    // Through the file alone, as the control plane has it.
+    let elsewhere = fixture::compute(&Db::open(&fixture.home).unwrap(), &fixture.home, IDLER);
+    end(&elsewhere, &launched).await;
+    assert!(!is_running(&left), "{left}");
+}
+
+/// Makes it impossible to strike a machine off the list.
+fn obstruct(fixture: &Fixture, id: &InstanceId) {
+    fixture.sql(&format!(
+        "CREATE TRIGGER obstruct BEFORE UPDATE ON machines WHEN NEW.id = '{id}'
+         BEGIN SELECT RAISE(ABORT, 'obstructed'); END"
+    ));
+}
+
+#[tokio::test]
+async fn a_machine_that_cannot_be_ended_keeps_no_other() {
+    let fixture = Fixture::new();
+    let compute = fixture.compute(IDLER);
+    let launched = compute.launch(&order("one", 3)).await.unwrap();
+    let ids: Vec<_> = launched.machines.iter().map(|machine| machine.id.clone()).collect();
+    obstruct(&fixture, &ids[1]);
+    fixture.sql(&format!("UPDATE machines SET pid = 'none' WHERE id = '{}'", ids[2]));
+    let answer = compute.terminate(&ids).await;
+    let Err(PortError::Unavailable { service: "compute", reason }) = answer else {
+        panic!("{answer:?}")
+    };
+    assert!(reason.contains(ids[1].as_str()) && reason.contains(ids[2].as_str()), "{reason}");
+    assert!(!reason.contains(ids[0].as_str()), "{reason}");
+    assert!(!fixture.home.machine(&ids[0]).exists(), "it is ended with all that belongs to it");
+    let first = ids[0].to_string();
+    let ended = fixture.db.call(|connection| {
+        let sql = "SELECT ended_at <> '' FROM machines WHERE id = ?1";
+        connection.query_row(sql, [first], |row| row.get(0))
+    });
+    assert_eq!(ended.await, Ok(true));
+    fixture.sql("DROP TRIGGER obstruct; UPDATE machines SET pid = NULL WHERE pid = 'none'");
+    end(&compute, &launched).await;
+}
+
+#[tokio::test]
+async fn a_dead_machine_that_cannot_be_ended_hides_no_other() {
+    let fixture = Fixture::new();
+    let up = fixture.compute(IDLER).launch(&order("up", 1)).await.unwrap();
+    let compute = fixture.compute("exec true");
+    let dead = compute.launch(&order("dead", 2)).await.unwrap();
+    for machine in &dead.machines {
+        eventually("its death", || async { (processes_of(&machine.id) == 0).then_some(()) }).await;
+    }
+    obstruct(&fixture, &dead.machines[0].id);
+    assert_eq!(compute.machines().await, Ok(up.machines.clone()));
+    assert!(!fixture.home.machine(&dead.machines[1].id).exists(), "the other one is ended");
+    end(&compute, &up).await;
 }
 
 #[tokio::test]

@@ -98,6 +98,15 @@ pub(crate) fn processes_of(id: &InstanceId) -> usize {
     std::fs::read_dir("/proc").unwrap().filter_map(|e| is_marked(e).then_some(())).count()
 }
 
+/// A job's command that leaves a process without the mark, in the job's group, and says which.
+pub(crate) const UNMARKED: &str = "env -i sleep 966 >/dev/null 2>&1 & echo $!";
+
+/// Whether a process runs. One that nobody has collected does not.
+pub(crate) fn is_running(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
 /// Asks until the answer is there; fails the test if it does not come.
 pub(crate) async fn eventually<T, F>(what: &str, mut ask: impl FnMut() -> F) -> T
 where

@@ -3,7 +3,9 @@ use std::sync::Arc;
 use ondeck_core::ports::{Forge, Runner};
 use ondeck_local::{Job, JobId, JobState, LocalForge, LocalRunner, Stream};
 
-use crate::fixture::{Fixture, RealClock, eventually, processes_of, run, unique};
+use crate::fixture::{
+    Fixture, RealClock, UNMARKED, eventually, is_running, processes_of, run, unique,
+};
 
 fn runner(fixture: &Fixture, name: &str) -> LocalRunner {
     let (db, home) = (fixture.db.clone(), fixture.home.clone());
@@ -161,6 +163,25 @@ async fn clean_leaves_neither_files_nor_processes() {
         let folder = fixture.home.machine(&id).join(folder);
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "{}", folder.display());
     }
+}
+
+#[tokio::test]
+async fn clean_finds_what_has_dropped_the_mark() {
+    let fixture = Fixture::new();
+    let forge = fixture.forge();
+    let runner = runner(&fixture, "unmarked");
+    runner.prepare().await.unwrap();
+    runner.register(&run("7")).await.unwrap();
+    let first = queue(&forge, "7", &["sh", "-c", UNMARKED]).await;
+    let second = queue(&forge, "7", &["sh", "-c", UNMARKED]).await;
+    working(&runner, "7", async { (over(&forge, first).await, over(&forge, second).await) }).await;
+    let mut left = Vec::new();
+    for job in [first, second] {
+        left.push(text(&forge, job, Stream::Stdout).await);
+    }
+    assert!(left.iter().all(|pid| is_running(pid)), "{left:?}");
+    runner.clean().await.unwrap();
+    assert!(!left.iter().any(|pid| is_running(pid)), "{left:?}");
 }
 
 #[tokio::test]
