@@ -50,10 +50,10 @@ impl LocalCompute {
     /// Starts the process of a machine that is on the list, and detaches from it.
     fn start(&self, machine: &Machine) -> io::Result<Process> {
         let folder = self.home.machine(&machine.id);
-        fs::create_dir_all(&folder)?;
+        folder::make_private(&folder)?;
         let log = self.home.log(&machine.id);
         if let Some(logs) = log.parent() {
-            fs::create_dir_all(logs)?;
+            folder::make_private(logs)?;
         }
         let log = fs::File::options().create(true).append(true).open(log)?;
         let child = tokio::process::Command::new(&self.agent.program)
@@ -151,6 +151,30 @@ impl LocalCompute {
             found.extend(failures.unless(id, answer));
         }
         found
+    }
+
+    /// A log goes when the list has forgotten its machine. The logs are looked at first: a
+    /// machine is on the list before it has a log.
+    async fn remove_old_logs(&self) -> PortResult<()> {
+        let logs = self.home.clone();
+        let logs = tokio::task::spawn_blocking(move || logs.logs()).await;
+        let logs = match logs.map_err(io::Error::other).flatten() {
+            Ok(logs) => logs,
+            Err(error) => {
+                tracing::warn!("cannot look at the logs: {error}");
+                return Ok(());
+            }
+        };
+        let listed = self.db.call(|connection| machines::all_ids(connection)).await?;
+        for (_, log) in logs.iter().filter(|(id, _)| !listed.contains(id.as_str())) {
+            match fs::remove_file(log) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    tracing::warn!("cannot remove {}: {error}", log.display());
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// A directory that stays behind costs space, but hands no machine to anybody.
@@ -315,7 +339,8 @@ fn new_machine(order: &Order, this: &MachineType, now: Timestamp) -> Machine {
 #[async_trait]
 impl Compute for LocalCompute {
     async fn set_up(&self, settings: &Settings) -> PortResult<()> {
-        Options::from_map(&settings.backend).map(drop).map_err(PortError::Setting)
+        Options::from_map(&settings.backend).map_err(PortError::Setting)?;
+        self.remove_old_logs().await
     }
 
     /// List first, process second: a launcher that dies in between leaves a row that is struck

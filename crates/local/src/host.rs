@@ -39,7 +39,7 @@ impl LocalHost {
     async fn run(&self, script: &str) -> Result<(), String> {
         let machine = self.home.machine(&self.instance);
         let folders = Folders::of(&self.home, &self.instance);
-        folders.make()?;
+        folders.make_for_script()?;
         let io = |e: std::io::Error| format!("cannot run the script: {e}");
         let (file, errors) = (machine.join("pre-runner.sh"), machine.join("pre-runner.err"));
         fs::write(&file, script).map_err(io)?;
@@ -51,7 +51,7 @@ impl LocalHost {
             .env(MARKER, self.instance.as_str())
             .env("ONDECK_HOME_DIR", self.home.dir())
             .env("TMPDIR", &folders.tmp)
-            .env("HOME", &folders.home)
+            .env("HOME", &folders.prepared)
             .current_dir(&machine)
             .process_group(0)
             .stdin(Stdio::null())

@@ -1,6 +1,7 @@
 //! The list of machines in the shared file: what was launched, by which process it is embodied,
 //! and when it ended.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ondeck_core::ids::{InstanceId, IntentId, RunId};
@@ -84,6 +85,13 @@ impl Listed {
 pub(crate) fn not_ended(connection: &Connection) -> rusqlite::Result<Vec<Listed>> {
     let sql = "SELECT * FROM machines WHERE ended_at = '' ORDER BY id";
     column::sound(connection.prepare_cached(sql)?.query_map([], listed)?)
+}
+
+/// The name of every machine that has not been forgotten.
+pub(crate) fn all_ids(connection: &Connection) -> rusqlite::Result<BTreeSet<String>> {
+    let mut statement = connection.prepare_cached("SELECT id FROM machines")?;
+    let ids = statement.query_map([], |row| row.get(0))?;
+    ids.collect()
 }
 
 /// The machines of one launch, ended or not.

@@ -185,7 +185,10 @@ impl fmt::Debug for LocalRunner {
 #[async_trait]
 impl Runner for LocalRunner {
     async fn prepare(&self) -> Result<(), String> {
-        self.folders().make()
+        let folders = self.folders();
+        tokio::task::spawn_blocking(move || folders.make_for_jobs())
+            .await
+            .map_err(|e| e.to_string())?
     }
 
     /// A machine has one runner at a time, so an earlier one that was never deregistered goes.
@@ -243,6 +246,6 @@ impl Runner for LocalRunner {
     async fn clean(&self) -> Result<(), String> {
         self.kill_leftovers().await?;
         let folders = self.folders();
-        tokio::task::spawn_blocking(move || folders.empty()).await.map_err(|e| e.to_string())?
+        tokio::task::spawn_blocking(move || folders.renew()).await.map_err(|e| e.to_string())?
     }
 }

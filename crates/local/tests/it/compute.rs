@@ -1,9 +1,11 @@
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use ondeck_core::ids::{InstanceId, IntentId};
-use ondeck_core::ports::{Compute, Forge, Host, Launched, Order, PortError, Runner};
+use ondeck_core::ports::{Compute, Forge, Host, Launched, Order, PortError, Runner, Store};
 use ondeck_core::requirements::{ClassSize, Requirements};
 use ondeck_core::settings::Settings;
+use ondeck_core::time::Timestamp;
 use ondeck_local::{
     AgentCommand, Db, JobState, LocalCompute, LocalForge, LocalHost, LocalRunner, announce,
     boot_time,
@@ -251,6 +253,44 @@ async fn settings_are_checked_when_they_are_set_up() {
     settings.backend.insert("local-capacity".into(), "lots".into());
     let answer = compute.set_up(&settings).await;
     assert!(matches!(answer, Err(PortError::Setting(_))), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_log_goes_when_its_machine_is_forgotten() {
+    let fixture = Fixture::new();
+    let compute = fixture.compute(IDLER);
+    let launched = compute.launch(&order("one", 2)).await.unwrap();
+    let [kept, forgotten] = [0, 1].map(|n| fixture.home.log(&launched.machines[n].id));
+    let other = fixture.home.dir().join("logs/notes.txt");
+    std::fs::write(&other, "mine").unwrap();
+    end(&compute, &launched).await;
+    compute.set_up(&Settings::default()).await.unwrap();
+    assert!(kept.exists() && forgotten.exists(), "they may still be wanted");
+    let id = &launched.machines[1].id;
+    fixture.sql(&format!("UPDATE machines SET ended_at = '2020' WHERE id = '{id}'"));
+    fixture.store().forget(Timestamp::parse("2021-01-01T00:00:00Z").unwrap()).await.unwrap();
+    compute.set_up(&Settings::default()).await.unwrap();
+    assert!(kept.exists() && !forgotten.exists());
+    assert!(other.exists(), "it is nobody's log");
+}
+
+#[tokio::test]
+async fn a_home_and_its_machines_are_for_one_user() {
+    let fixture = Fixture::new();
+    let compute = fixture.compute(IDLER);
+    let launched = compute.launch(&order("one", 1)).await.unwrap();
+    let id = &launched.machines[0].id;
+    let clock = std::sync::Arc::new(RealClock);
+    let (db, home) = (fixture.db.clone(), fixture.home.clone());
+    LocalHost::new(db.clone(), home.clone(), id.clone()).run_script("true").await.unwrap();
+    LocalRunner::new(db, home, clock, id.clone()).prepare().await.unwrap();
+    let machine = fixture.home.machine(id);
+    let inside = ["work", "tmp", "prepared", "home"].map(|name| machine.join(name));
+    for folder in inside.into_iter().chain([fixture.home.dir().to_owned(), machine.clone()]) {
+        let mode = std::fs::metadata(&folder).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "{}", folder.display());
+    }
+    end(&compute, &launched).await;
 }
 
 #[tokio::test]

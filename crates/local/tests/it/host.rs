@@ -11,7 +11,7 @@ async fn a_script_succeeds_or_says_how_it_failed() {
     let id = unique("script");
     let host = LocalHost::new(fixture.db.clone(), fixture.home.clone(), id.clone());
     host.run_script("touch \"$HOME/made\"\ntest -d \"$ONDECK_HOME_DIR\"\n").await.unwrap();
-    assert!(fixture.home.machine(&id).join("home/made").exists());
+    assert!(fixture.home.machine(&id).join("prepared/made").exists());
     let error = host.run_script("echo no luck >&2\nfalse\necho unreachable >&2").await.unwrap_err();
     assert_eq!(error, "the script ended with exit status: 1: no luck");
     let error = host.run_script("head -c 9000 /dev/zero | tr '\\0' x >&2; exit 7").await;
