@@ -7,7 +7,6 @@ use async_trait::async_trait;
 use ondeck_core::ids::{InstanceId, RunId};
 use ondeck_core::ports::{Clock, PortError, PortResult, Runner};
 use tokio::process::{Child, Command};
-use tokio::task::JoinSet;
 
 use crate::db::Db;
 use crate::environment;
@@ -113,15 +112,15 @@ impl LocalRunner {
         if let Some(leader) = leader {
             groups::note(&self.db, &self.instance, leader).await?;
         }
-        let mut pumps = JoinSet::new();
+        let mut pumps = output::Pumps::new(self.db.clone(), job.id);
         if let Some(stdout) = child.stdout.take() {
-            pumps.spawn(output::pump(self.db.clone(), job.id, Stream::Stdout, stdout));
+            pumps.add(Stream::Stdout, stdout);
         }
         if let Some(stderr) = child.stderr.take() {
-            pumps.spawn(output::pump(self.db.clone(), job.id, Stream::Stderr, stderr));
+            pumps.add(Stream::Stderr, stderr);
         }
         let (state, exit_code) = self.wait(job.id, &mut child).await?;
-        output::drain(pumps).await;
+        pumps.drain().await;
         self.now().group = None;
         self.settle(job.id, state, exit_code).await
     }
