@@ -1,4 +1,4 @@
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -12,15 +12,15 @@ use ondeck_core::ports::{Clock, Compute, Launched, Machine, Order, PortError, Po
 use ondeck_core::record::MachineSpec;
 use ondeck_core::settings::Settings;
 use ondeck_core::time::Timestamp;
-use rusqlite::Transaction;
+use rusqlite::{Connection, Transaction};
 
 use crate::catalogue::MachineType;
 use crate::db::Db;
 use crate::home::Home;
 use crate::machines::{self, Listed};
 use crate::options::Options;
-use crate::process::{MARKER, Process, end_all};
-use crate::{folder, store};
+use crate::process::{Ending, MARKER, Process, end_all};
+use crate::{environment, folder, groups, store};
 
 /// How the agent of a machine is started: this program with these arguments, followed by
 /// `--home DIR --instance-id ID`.
@@ -50,10 +50,10 @@ impl LocalCompute {
     /// Starts the process of a machine that is on the list, and detaches from it.
     fn start(&self, machine: &Machine) -> io::Result<Process> {
         let folder = self.home.machine(&machine.id);
-        fs::create_dir_all(&folder)?;
+        folder::make_private(&folder)?;
         let log = self.home.log(&machine.id);
         if let Some(logs) = log.parent() {
-            fs::create_dir_all(logs)?;
+            folder::make_private(logs)?;
         }
         let log = fs::File::options().create(true).append(true).open(log)?;
         let child = tokio::process::Command::new(&self.agent.program)
@@ -64,17 +64,14 @@ impl LocalCompute {
             .arg(machine.id.as_str())
             .current_dir(folder)
             .env_clear()
-            .envs(std::env::vars_os().filter(|(name, _)| is_for_machines(name)))
+            .envs(environment::handed_on())
             .env(MARKER, machine.id.as_str())
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
             .spawn()?;
-        child
-            .id()
-            .and_then(|pid| Process::of(pid.try_into().ok()?))
-            .ok_or_else(|| io::Error::other("it ended at once"))
+        Process::of_child(&child).ok_or_else(|| io::Error::other("it ended at once"))
     }
 
     /// Starts what was enlisted, and notes the processes. A machine that cannot be started, or
@@ -99,7 +96,9 @@ impl LocalCompute {
         let noted = self
             .db
             .write(move |transaction| {
-                machines::strike(transaction, &dropped, now)?;
+                for id in &dropped {
+                    machines::strike(transaction, id, now)?;
+                }
                 let note = |(machine, process): &(Machine, Process)| {
                     machines::embody(transaction, machine.id.as_str(), *process)
                 };
@@ -111,18 +110,71 @@ impl LocalCompute {
                 launched.machines.push(machine);
             } else {
                 launched.shortfalls.push(format!("ended while it was started: {}", machine.id));
-                self.kill(&[machine.id], &[process]).await?;
+                let mut failures = Failures::default();
+                let groups = Vec::new();
+                self.kill(
+                    vec![Ending { id: machine.id, known: vec![process], groups }],
+                    &mut failures,
+                )
+                .await?;
+                failures.into_result()?;
             }
         }
         self.remove_folders(&failed).await;
         Ok(launched)
     }
 
-    async fn kill(&self, ids: &[InstanceId], known: &[Process]) -> PortResult<()> {
-        end_all(ids, known).await.map_err(|error| PortError::Unavailable {
-            service: "compute",
-            reason: format!("processes of a machine: {error}"),
-        })
+    /// Ends the processes of these machines; gives the machines that are gone, and puts the
+    /// others among the failures.
+    async fn kill(
+        &self,
+        machines: Vec<Ending>,
+        failures: &mut Failures,
+    ) -> PortResult<Vec<InstanceId>> {
+        let undying = end_all(&machines).await.map_err(|error| out_of_reach(error.to_string()))?;
+        failures.0.extend(undying.iter().map(ToString::to_string));
+        let ids = machines.into_iter().map(|machine| machine.id);
+        Ok(ids.filter(|id| undying.iter().all(|left| left.id != *id)).collect())
+    }
+
+    /// What the list knows of some machines, as far as it can be read.
+    async fn look_up(
+        &self,
+        ids: &[InstanceId],
+        failures: &mut Failures,
+        look: fn(&Connection, &InstanceId) -> rusqlite::Result<Ending>,
+    ) -> Vec<Ending> {
+        let mut found = Vec::new();
+        for id in ids {
+            let asked = id.clone();
+            let answer = self.db.call(move |connection| look(connection, &asked)).await;
+            found.extend(failures.unless(id, answer));
+        }
+        found
+    }
+
+    /// A log goes when the list has forgotten its machine. The logs are looked at first: a
+    /// machine is on the list before it has a log.
+    async fn remove_old_logs(&self) -> PortResult<()> {
+        let logs = self.home.clone();
+        let logs = tokio::task::spawn_blocking(move || logs.logs()).await;
+        let logs = match logs.map_err(io::Error::other).flatten() {
+            Ok(logs) => logs,
+            Err(error) => {
+                tracing::warn!("cannot look at the logs: {error}");
+                return Ok(());
+            }
+        };
+        let listed = self.db.call(|connection| machines::all_ids(connection)).await?;
+        for (_, log) in logs.iter().filter(|(id, _)| !listed.contains(id.as_str())) {
+            match fs::remove_file(log) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    tracing::warn!("cannot remove {}: {error}", log.display());
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// A directory that stays behind costs space, but hands no machine to anybody.
@@ -143,13 +195,40 @@ impl fmt::Debug for LocalCompute {
     }
 }
 
-/// What a machine may know of the place it was launched from. The variables of the workflow that
-/// launches it are that workflow's own, and some hold secrets; besides, GitHub's runner kills
-/// whatever carries its `RUNNER_TRACKING_ID` at the end of the job.
-fn is_for_machines(name: &OsStr) -> bool {
-    const NOT: [&str; 7] = ["ONDECK_", "GITHUB_", "GH_", "ACTIONS_", "AWS_", "INPUT_", "RUNNER_"];
-    let name = name.to_string_lossy();
-    !NOT.iter().any(|prefix| name.starts_with(prefix))
+/// Why machines could not be ended.
+#[derive(Debug, Default)]
+struct Failures(Vec<String>);
+
+impl Failures {
+    /// The answer about a machine, unless it is one more failure.
+    fn unless<T>(&mut self, id: &InstanceId, answer: PortResult<T>) -> Option<T> {
+        match answer {
+            Ok(answer) => Some(answer),
+            Err(error) => {
+                self.0.push(format!("{id}: {error}"));
+                None
+            }
+        }
+    }
+
+    fn into_result(self) -> PortResult<()> {
+        if self.0.is_empty() { Ok(()) } else { Err(out_of_reach(self.0.join("; "))) }
+    }
+}
+
+fn out_of_reach(reason: String) -> PortError {
+    PortError::Unavailable { service: "compute", reason }
+}
+
+/// A machine by the process that it is.
+fn by_process(connection: &Connection, id: &InstanceId) -> rusqlite::Result<Ending> {
+    let known = machines::process_of(connection, id)?.into_iter().collect();
+    Ok(Ending { id: id.clone(), known, groups: Vec::new() })
+}
+
+/// A machine by the groups that were made on it.
+fn by_groups(connection: &Connection, id: &InstanceId) -> rusqlite::Result<Ending> {
+    Ok(Ending { id: id.clone(), known: Vec::new(), groups: groups::of(connection, id)? })
 }
 
 /// What came of looking for room.
@@ -260,7 +339,8 @@ fn new_machine(order: &Order, this: &MachineType, now: Timestamp) -> Machine {
 #[async_trait]
 impl Compute for LocalCompute {
     async fn set_up(&self, settings: &Settings) -> PortResult<()> {
-        Options::from_map(&settings.backend).map(drop).map_err(PortError::Setting)
+        Options::from_map(&settings.backend).map_err(PortError::Setting)?;
+        self.remove_old_logs().await
     }
 
     /// List first, process second: a launcher that dies in between leaves a row that is struck
@@ -284,20 +364,24 @@ impl Compute for LocalCompute {
         }
     }
 
+    /// Each machine for itself: one that cannot be ended keeps none of the others.
     async fn terminate(&self, ids: &[InstanceId]) -> PortResult<()> {
-        let asked = ids.to_vec();
-        let known = self
-            .db
-            .call(move |connection| {
-                let processes = asked.iter().map(|id| machines::process_of(connection, id));
-                processes.filter_map(Result::transpose).collect::<rusqlite::Result<Vec<_>>>()
-            })
-            .await?;
-        self.kill(ids, &known).await?;
-        let (asked, now) = (ids.to_vec(), self.clock.now());
-        self.db.write(move |transaction| machines::strike(transaction, &asked, now)).await?;
-        self.remove_folders(ids).await;
-        Ok(())
+        let mut failures = Failures::default();
+        let machines = self.look_up(ids, &mut failures, by_process).await;
+        let gone = self.kill(machines, &mut failures).await?;
+        // Only now, when no agent is left to make another group.
+        let machines = self.look_up(&gone, &mut failures, by_groups).await;
+        let gone = self.kill(machines, &mut failures).await?;
+        let now = self.clock.now();
+        let mut struck = Vec::new();
+        for id in gone {
+            let ended = id.clone();
+            let write =
+                self.db.write(move |transaction| machines::strike(transaction, &ended, now));
+            struck.extend(failures.unless(&id, write.await).map(|()| id));
+        }
+        self.remove_folders(&struck).await;
+        failures.into_result()
     }
 
     /// A machine is its agent: one whose agent is gone is ended here, with whatever else still
@@ -308,32 +392,11 @@ impl Compute for LocalCompute {
         let (up, gone): (Vec<_>, Vec<_>) = listed.into_iter().partition(|row| row.is_up(now));
         if !gone.is_empty() {
             let ids: Vec<InstanceId> = gone.into_iter().map(|row| row.machine.id).collect();
-            self.terminate(&ids).await?;
+            // It is tried again at every look, and keeps nobody from the machines that are up.
+            if let Err(error) = self.terminate(&ids).await {
+                tracing::warn!("not all that dead agents have left could be ended: {error}");
+            }
         }
         Ok(up.into_iter().map(|row| row.machine).collect())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn machines_do_not_inherit_what_belongs_to_the_workflow() {
-        for (name, kept) in [
-            ("PATH", true),
-            ("HOME", true),
-            ("LANG", true),
-            ("MY_GITHUB_THING", true),
-            ("GITHUB_TOKEN", false),
-            ("GH_TOKEN", false),
-            ("RUNNER_TRACKING_ID", false),
-            ("ONDECK_RUN_ID", false),
-            ("AWS_SECRET_ACCESS_KEY", false),
-            ("ACTIONS_RUNTIME_TOKEN", false),
-            ("INPUT_GITHUB-TOKEN", false),
-        ] {
-            assert_eq!(is_for_machines(OsStr::new(name)), kept, "{name}");
-        }
     }
 }

@@ -9,6 +9,7 @@ use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use tokio::sync::oneshot;
 
 use crate::fault::{SERVICE, fault, unusable};
+use crate::folder;
 use crate::home::Home;
 use crate::schema::{self, Found};
 
@@ -44,7 +45,7 @@ impl Db {
     /// at once.
     pub fn create(home: &Home) -> PortResult<Db> {
         let file = home.database();
-        std::fs::create_dir_all(home.dir()).map_err(|e| unusable(home.dir(), &e.to_string()))?;
+        folder::make_private(home.dir()).map_err(|e| unusable(home.dir(), &e.to_string()))?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         let mut connection = connect(&file, flags)?;
         let found = schema::look(&connection).map_err(|e| fault(&file, &e))?;

@@ -2,21 +2,24 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use ondeck_core::ids::InstanceId;
 
 use crate::home::Home;
 
-/// What a machine's jobs may write to, and what is emptied between runs.
+/// What a machine's script and jobs may write to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Folders {
     /// Where jobs start.
     pub(crate) work: PathBuf,
-    /// Their `TMPDIR`.
+    /// The `TMPDIR` of all.
     pub(crate) tmp: PathBuf,
-    /// Their `HOME`.
+    /// The script's `HOME`, which lives as long as the machine.
+    pub(crate) prepared: PathBuf,
+    /// The jobs' `HOME`: for each run a new copy of what the script has prepared.
     pub(crate) home: PathBuf,
 }
 
@@ -24,27 +27,70 @@ impl Folders {
     /// Those of one machine.
     pub(crate) fn of(home: &Home, id: &InstanceId) -> Folders {
         let machine = home.machine(id);
-        Folders { work: machine.join("work"), tmp: machine.join("tmp"), home: machine.join("home") }
+        let [work, tmp, prepared, home] =
+            ["work", "tmp", "prepared", "home"].map(|name| machine.join(name));
+        Folders { work, tmp, prepared, home }
     }
 
-    fn each(&self) -> [&Path; 3] {
-        [&self.work, &self.tmp, &self.home]
+    /// Makes what the script needs and is not there yet.
+    pub(crate) fn make_for_script(&self) -> Result<(), String> {
+        [&self.prepared, &self.tmp].into_iter().try_for_each(|folder| make(folder))
     }
 
-    /// Makes those that are missing.
-    pub(crate) fn make(&self) -> Result<(), String> {
-        self.each().into_iter().try_for_each(|folder| {
-            fs::create_dir_all(folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))
-        })
+    /// Makes what the jobs of the first run need. What the script has put elsewhere than into
+    /// its home is left where it is.
+    pub(crate) fn make_for_jobs(&self) -> Result<(), String> {
+        [&self.work, &self.tmp].into_iter().try_for_each(|folder| make(folder))?;
+        self.renew_home()
     }
 
-    /// Removes them with all that is in them, and makes them again.
-    pub(crate) fn empty(&self) -> Result<(), String> {
-        for folder in self.each() {
-            remove(folder).map_err(|e| format!("cannot remove {}: {e}", folder.display()))?;
+    /// Makes what the jobs of the next run need, without anything of the last.
+    pub(crate) fn renew(&self) -> Result<(), String> {
+        for folder in [&self.work, &self.tmp] {
+            clear(folder)?;
+            make(folder)?;
         }
-        self.make()
+        self.renew_home()
     }
+
+    fn renew_home(&self) -> Result<(), String> {
+        clear(&self.home)?;
+        make(&self.home)?;
+        let failed = |what: &str| format!("cannot copy {}: {what}", self.prepared.display());
+        match fs::read_dir(&self.prepared).map(|mut entries| entries.next()) {
+            Ok(None) => return Ok(()),
+            Ok(Some(_)) => {}
+            // There was no script.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(failed(&error.to_string())),
+        }
+        // cp knows links, times, holes and attributes, and is on every Linux.
+        let copied = Command::new("cp")
+            .arg("-a")
+            .arg(self.prepared.join("."))
+            .arg(&self.home)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|e| failed(&e.to_string()))?;
+        if copied.status.success() {
+            return Ok(());
+        }
+        Err(failed(String::from_utf8_lossy(&copied.stderr).trim()))
+    }
+}
+
+/// Makes a directory, and those above it that are missing, for this user alone: jobs and their
+/// output are nobody else's business.
+pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+fn make(folder: &Path) -> Result<(), String> {
+    make_private(folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))
+}
+
+fn clear(folder: &Path) -> Result<(), String> {
+    remove(folder).map_err(|e| format!("cannot remove {}: {e}", folder.display()))
 }
 
 /// Removes a directory with all that is in it; one that is not there is removed already.

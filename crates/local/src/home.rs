@@ -1,3 +1,5 @@
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use ondeck_core::ids::InstanceId;
@@ -29,8 +31,24 @@ impl Home {
         self.0.join("machines").join(id.as_str())
     }
 
-    /// What a machine's agent has said. Outlives the machine.
+    /// What a machine's agent has said. Outlives the machine, until the list forgets it.
     pub fn log(&self, id: &InstanceId) -> PathBuf {
         self.0.join("logs").join(format!("{id}.log"))
+    }
+
+    /// The logs that there are, and whose. Other files are not ours to know.
+    pub(crate) fn logs(&self) -> io::Result<Vec<(InstanceId, PathBuf)>> {
+        let entries = match fs::read_dir(self.0.join("logs")) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let mut logs = Vec::new();
+        for entry in entries {
+            let entry = entry?;
+            let id =
+                entry.file_name().to_str().and_then(|name| name.strip_suffix(".log")?.parse().ok());
+            logs.extend(id.map(|id| (id, entry.path())));
+        }
+        Ok(logs)
     }
 }

@@ -11,10 +11,12 @@ use ondeck_core::time::Timestamp;
 use tokio::process::Command;
 
 use crate::db::Db;
+use crate::environment;
 use crate::folder::{self, Folders};
+use crate::groups;
 use crate::home::Home;
 use crate::machines;
-use crate::process::{MARKER, end_all};
+use crate::process::{MARKER, Process};
 
 /// How much of what a script had to say goes into the reason for its failure.
 const TAIL: usize = 500;
@@ -37,26 +39,32 @@ impl LocalHost {
     async fn run(&self, script: &str) -> Result<(), String> {
         let machine = self.home.machine(&self.instance);
         let folders = Folders::of(&self.home, &self.instance);
-        folders.make()?;
+        folders.make_for_script()?;
         let io = |e: std::io::Error| format!("cannot run the script: {e}");
         let (file, errors) = (machine.join("pre-runner.sh"), machine.join("pre-runner.err"));
         fs::write(&file, script).map_err(io)?;
-        let status = Command::new("sh")
+        let mut child = Command::new("sh")
             .arg("-e")
             .arg(&file)
+            .env_clear()
+            .envs(environment::handed_on())
             .env(MARKER, self.instance.as_str())
             .env("ONDECK_HOME_DIR", self.home.dir())
             .env("TMPDIR", &folders.tmp)
-            .env("HOME", &folders.home)
+            .env("HOME", &folders.prepared)
             .current_dir(&machine)
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::inherit())
             .stderr(fs::File::create(&errors).map_err(io)?)
             .kill_on_drop(true)
-            .status()
-            .await
+            .spawn()
             .map_err(io)?;
+        if let Some(leader) = Process::of_child(&child) {
+            let noted = groups::note(&self.db, &self.instance, leader).await;
+            noted.map_err(|e| format!("cannot run the script: {e}"))?;
+        }
+        let status = child.wait().await.map_err(io)?;
         if status.success() {
             return Ok(());
         }
@@ -64,14 +72,13 @@ impl LocalHost {
     }
 
     async fn leave(&self) -> Result<(), String> {
-        let ids = std::slice::from_ref(&self.instance);
-        end_all(ids, &[]).await.map_err(|e| e.to_string())?;
+        groups::end_others(&self.db, &self.instance).await?;
         let (instance, now) = (self.instance.clone(), wall_clock());
         self.db
             .write(move |transaction| {
                 let sql = "DELETE FROM runners WHERE instance = ?1";
                 transaction.execute(sql, [instance.as_str()])?;
-                machines::strike(transaction, &[instance], now)
+                machines::strike(transaction, &instance, now)
             })
             .await
             .map_err(|e| e.to_string())?;

@@ -1,6 +1,7 @@
 //! The list of machines in the shared file: what was launched, by which process it is embodied,
 //! and when it ended.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ondeck_core::ids::{InstanceId, IntentId, RunId};
@@ -86,6 +87,13 @@ pub(crate) fn not_ended(connection: &Connection) -> rusqlite::Result<Vec<Listed>
     column::sound(connection.prepare_cached(sql)?.query_map([], listed)?)
 }
 
+/// The name of every machine that has not been forgotten.
+pub(crate) fn all_ids(connection: &Connection) -> rusqlite::Result<BTreeSet<String>> {
+    let mut statement = connection.prepare_cached("SELECT id FROM machines")?;
+    let ids = statement.query_map([], |row| row.get(0))?;
+    ids.collect()
+}
+
 /// The machines of one launch, ended or not.
 pub(crate) fn of_intent(
     connection: &Connection,
@@ -143,19 +151,18 @@ pub(crate) fn embody(
     Ok(changed > 0)
 }
 
-/// Takes machines off the list, whose processes are gone, and settles the jobs that went with
-/// them. Their runners stay listed, offline, as GitHub would have it.
+/// Takes a machine off the list, whose processes are gone, and settles the jobs that went with
+/// it. Its runner stays listed, offline, as GitHub would have it.
 pub(crate) fn strike(
     transaction: &Transaction<'_>,
-    ids: &[InstanceId],
+    id: &InstanceId,
     now: Timestamp,
 ) -> rusqlite::Result<()> {
     const SQL: &str = "UPDATE machines SET ended_at = ?2 WHERE id = ?1 AND ended_at = ''";
-    for id in ids {
-        transaction.prepare_cached(SQL)?.execute((id.as_str(), now.to_string()))?;
-        jobs::settle_taken_away(transaction, id, now)?;
-    }
-    Ok(())
+    const GROUPS: &str = "DELETE FROM process_groups WHERE instance = ?1";
+    transaction.prepare_cached(SQL)?.execute((id.as_str(), now.to_string()))?;
+    transaction.prepare_cached(GROUPS)?.execute([id.as_str()])?;
+    jobs::settle_taken_away(transaction, id, now)
 }
 
 fn listed(row: &rusqlite::Row<'_>) -> rusqlite::Result<Listed> {

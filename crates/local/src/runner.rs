@@ -7,13 +7,14 @@ use async_trait::async_trait;
 use ondeck_core::ids::{InstanceId, RunId};
 use ondeck_core::ports::{Clock, PortError, PortResult, Runner};
 use tokio::process::{Child, Command};
-use tokio::task::JoinSet;
 
 use crate::db::Db;
+use crate::environment;
 use crate::folder::Folders;
+use crate::groups;
 use crate::home::Home;
 use crate::jobs::{self, JobId, JobState, Offer, Stream, TAKEN_AWAY, Taken};
-use crate::process::{MARKER, end_all, kill_group};
+use crate::process::{MARKER, Process, kill_group};
 
 mod output;
 
@@ -38,7 +39,8 @@ pub struct LocalRunner {
 struct Now {
     registrations: u32,
     name: String,
-    group: Option<u32>,
+    /// The group of the job at hand.
+    group: Option<Process>,
 }
 
 impl LocalRunner {
@@ -79,6 +81,8 @@ impl LocalRunner {
         let folders = self.folders();
         Command::new(program)
             .args(args)
+            .env_clear()
+            .envs(environment::handed_on())
             .env(MARKER, self.instance.as_str())
             .env("ONDECK_RUN_ID", run.as_str())
             .env("TMPDIR", &folders.tmp)
@@ -103,16 +107,20 @@ impl LocalRunner {
                 return self.settle(job.id, JobState::Done, NOT_STARTED).await;
             }
         };
-        self.now().group = child.id();
-        let mut pumps = JoinSet::new();
+        let leader = Process::of_child(&child);
+        self.now().group = leader;
+        if let Some(leader) = leader {
+            groups::note(&self.db, &self.instance, leader).await?;
+        }
+        let mut pumps = output::Pumps::new(self.db.clone(), job.id);
         if let Some(stdout) = child.stdout.take() {
-            pumps.spawn(output::pump(self.db.clone(), job.id, Stream::Stdout, stdout));
+            pumps.add(Stream::Stdout, stdout);
         }
         if let Some(stderr) = child.stderr.take() {
-            pumps.spawn(output::pump(self.db.clone(), job.id, Stream::Stderr, stderr));
+            pumps.add(Stream::Stderr, stderr);
         }
         let (state, exit_code) = self.wait(job.id, &mut child).await?;
-        output::drain(pumps).await;
+        pumps.drain().await;
         self.now().group = None;
         self.settle(job.id, state, exit_code).await
     }
@@ -132,8 +140,8 @@ impl LocalRunner {
                 // The file being out of reach for a while is no reason to give up on the job.
                 Err(_) => cancelled = self.is_cancelled(id).await.unwrap_or(false),
             }
-            if cancelled && let Some(group) = child.id() {
-                kill_group(group);
+            if cancelled && let Some(leader) = Process::of_child(child) {
+                kill_group(leader);
             }
         }
     }
@@ -154,16 +162,16 @@ impl LocalRunner {
 
     /// Ends the job that an earlier life of this runner may have left, and settles it.
     async fn abandon(&self) -> PortResult<()> {
-        if let Some(group) = self.now().group.take() {
-            kill_group(group);
+        if let Some(leader) = self.now().group.take() {
+            kill_group(leader);
         }
         let (instance, now) = (self.instance.clone(), self.clock.now());
         self.db.write(move |tx| jobs::settle_taken_away(tx, &instance, now)).await
     }
 
     async fn kill_leftovers(&self) -> Result<(), String> {
-        let ids = std::slice::from_ref(&self.instance);
-        end_all(ids, &[]).await.map_err(|e| format!("leftover processes: {e}"))
+        let ended = groups::end_others(&self.db, &self.instance).await;
+        ended.map_err(|e| format!("leftover processes: {e}"))
     }
 }
 
@@ -176,7 +184,10 @@ impl fmt::Debug for LocalRunner {
 #[async_trait]
 impl Runner for LocalRunner {
     async fn prepare(&self) -> Result<(), String> {
-        self.folders().make()
+        let folders = self.folders();
+        tokio::task::spawn_blocking(move || folders.make_for_jobs())
+            .await
+            .map_err(|e| e.to_string())?
     }
 
     /// A machine has one runner at a time, so an earlier one that was never deregistered goes.
@@ -234,6 +245,6 @@ impl Runner for LocalRunner {
     async fn clean(&self) -> Result<(), String> {
         self.kill_leftovers().await?;
         let folders = self.folders();
-        tokio::task::spawn_blocking(move || folders.empty()).await.map_err(|e| e.to_string())?
+        tokio::task::spawn_blocking(move || folders.renew()).await.map_err(|e| e.to_string())?
     }
 }

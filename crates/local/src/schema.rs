@@ -52,6 +52,10 @@ CREATE TABLE machines (
 ) WITHOUT ROWID;
 CREATE INDEX machines_of_intent ON machines (intent);
 CREATE INDEX machines_up ON machines (id) WHERE ended_at = '';
+CREATE TABLE process_groups (
+    instance TEXT NOT NULL, pid INTEGER NOT NULL, start_time INTEGER NOT NULL,
+    PRIMARY KEY (instance, pid, start_time)
+) WITHOUT ROWID;
 CREATE TABLE runners (
     name TEXT PRIMARY KEY NOT NULL, instance TEXT NOT NULL, label TEXT NOT NULL,
     registered_at TEXT NOT NULL

@@ -1,13 +1,19 @@
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use ondeck_core::ids::IntentId;
-use ondeck_core::ports::{Compute, Forge, Launched, Order, PortError, Runner};
+use ondeck_core::ids::{InstanceId, IntentId};
+use ondeck_core::ports::{Compute, Forge, Host, Launched, Order, PortError, Runner, Store};
 use ondeck_core::requirements::{ClassSize, Requirements};
 use ondeck_core::settings::Settings;
-use ondeck_local::{AgentCommand, Db, JobState, LocalCompute, announce, boot_time};
+use ondeck_core::time::Timestamp;
+use ondeck_local::{
+    AgentCommand, Db, JobState, LocalCompute, LocalForge, LocalHost, LocalRunner, announce,
+    boot_time,
+};
 
 use crate::fixture::{
-    self, Fixture, RealClock, eventually, instance, processes_of, run, spawn, told,
+    self, Fixture, RealClock, SECRET, UNMARKED, eventually, instance, is_running, processes_of,
+    run, spawn, telling, told, unique,
 };
 
 /// An agent that does nothing, for long enough.
@@ -92,6 +98,83 @@ async fn terminate_reaches_what_has_left_its_session() {
 }
 
 #[tokio::test]
+async fn terminate_reaches_what_has_dropped_the_mark() {
+    let fixture = Fixture::new();
+    let compute = fixture.compute(IDLER);
+    let launched = compute.launch(&order("one", 1)).await.unwrap();
+    let id = launched.machines[0].id.clone();
+    let clock = std::sync::Arc::new(RealClock);
+    let runner = LocalRunner::new(fixture.db.clone(), fixture.home.clone(), clock, id);
+    runner.prepare().await.unwrap();
+    runner.register(&run("7")).await.unwrap();
+    let forge = fixture.forge();
+    let argv = ["sh", "-c", UNMARKED].map(str::to_owned);
+    let job = forge.queue(&run("7"), &argv).await.unwrap();
+    let label = run("7");
+    let over = eventually("the job's end", || async {
+        forge.job(job).await.unwrap().filter(|job| job.state.is_over())
+    });
+    tokio::select! {
+        why = runner.work(&label) => panic!("the runner died: {why}"),
+        over = over => assert_eq!(over.exit_code, Some(0)),
+    }
+    let left = String::from_utf8(forge.output(job, 0).await.unwrap()[0].bytes.clone()).unwrap();
+    assert!(is_running(&left), "{left}");
+    // Through the file alone, as the control plane has it.
+    let elsewhere = fixture::compute(&Db::open(&fixture.home).unwrap(), &fixture.home, IDLER);
+    end(&elsewhere, &launched).await;
+    assert!(!is_running(&left), "{left}");
+}
+
+/// Makes it impossible to strike a machine off the list.
+fn obstruct(fixture: &Fixture, id: &InstanceId) {
+    fixture.sql(&format!(
+        "CREATE TRIGGER obstruct BEFORE UPDATE ON machines WHEN NEW.id = '{id}'
+         BEGIN SELECT RAISE(ABORT, 'obstructed'); END"
+    ));
+}
+
+#[tokio::test]
+async fn a_machine_that_cannot_be_ended_keeps_no_other() {
+    let fixture = Fixture::new();
+    let compute = fixture.compute(IDLER);
+    let launched = compute.launch(&order("one", 3)).await.unwrap();
+    let ids: Vec<_> = launched.machines.iter().map(|machine| machine.id.clone()).collect();
+    obstruct(&fixture, &ids[1]);
+    fixture.sql(&format!("UPDATE machines SET pid = 'none' WHERE id = '{}'", ids[2]));
+    let answer = compute.terminate(&ids).await;
+    let Err(PortError::Unavailable { service: "compute", reason }) = answer else {
+        panic!("{answer:?}")
+    };
+    assert!(reason.contains(ids[1].as_str()) && reason.contains(ids[2].as_str()), "{reason}");
+    assert!(!reason.contains(ids[0].as_str()), "{reason}");
+    assert!(!fixture.home.machine(&ids[0]).exists(), "it is ended with all that belongs to it");
+    let first = ids[0].to_string();
+    let ended = fixture.db.call(|connection| {
+        let sql = "SELECT ended_at <> '' FROM machines WHERE id = ?1";
+        connection.query_row(sql, [first], |row| row.get(0))
+    });
+    assert_eq!(ended.await, Ok(true));
+    fixture.sql("DROP TRIGGER obstruct; UPDATE machines SET pid = NULL WHERE pid = 'none'");
+    end(&compute, &launched).await;
+}
+
+#[tokio::test]
+async fn a_dead_machine_that_cannot_be_ended_hides_no_other() {
+    let fixture = Fixture::new();
+    let up = fixture.compute(IDLER).launch(&order("up", 1)).await.unwrap();
+    let compute = fixture.compute("exec true");
+    let dead = compute.launch(&order("dead", 2)).await.unwrap();
+    for machine in &dead.machines {
+        eventually("its death", || async { (processes_of(&machine.id) == 0).then_some(()) }).await;
+    }
+    obstruct(&fixture, &dead.machines[0].id);
+    assert_eq!(compute.machines().await, Ok(up.machines.clone()));
+    assert!(!fixture.home.machine(&dead.machines[1].id).exists(), "the other one is ended");
+    end(&compute, &up).await;
+}
+
+#[tokio::test]
 async fn capacity_is_shared_and_partial_launches_say_why() {
     let fixture = Fixture::new();
     fixture.set(&[("local-capacity", "3")]).await;
@@ -173,13 +256,51 @@ async fn settings_are_checked_when_they_are_set_up() {
 }
 
 #[tokio::test]
+async fn a_log_goes_when_its_machine_is_forgotten() {
+    let fixture = Fixture::new();
+    let compute = fixture.compute(IDLER);
+    let launched = compute.launch(&order("one", 2)).await.unwrap();
+    let [kept, forgotten] = [0, 1].map(|n| fixture.home.log(&launched.machines[n].id));
+    let other = fixture.home.dir().join("logs/notes.txt");
+    std::fs::write(&other, "mine").unwrap();
+    end(&compute, &launched).await;
+    compute.set_up(&Settings::default()).await.unwrap();
+    assert!(kept.exists() && forgotten.exists(), "they may still be wanted");
+    let id = &launched.machines[1].id;
+    fixture.sql(&format!("UPDATE machines SET ended_at = '2020' WHERE id = '{id}'"));
+    fixture.store().forget(Timestamp::parse("2021-01-01T00:00:00Z").unwrap()).await.unwrap();
+    compute.set_up(&Settings::default()).await.unwrap();
+    assert!(kept.exists() && !forgotten.exists());
+    assert!(other.exists(), "it is nobody's log");
+}
+
+#[tokio::test]
+async fn a_home_and_its_machines_are_for_one_user() {
+    let fixture = Fixture::new();
+    let compute = fixture.compute(IDLER);
+    let launched = compute.launch(&order("one", 1)).await.unwrap();
+    let id = &launched.machines[0].id;
+    let clock = std::sync::Arc::new(RealClock);
+    let (db, home) = (fixture.db.clone(), fixture.home.clone());
+    LocalHost::new(db.clone(), home.clone(), id.clone()).run_script("true").await.unwrap();
+    LocalRunner::new(db, home, clock, id.clone()).prepare().await.unwrap();
+    let machine = fixture.home.machine(id);
+    let inside = ["work", "tmp", "prepared", "home"].map(|name| machine.join(name));
+    for folder in inside.into_iter().chain([fixture.home.dir().to_owned(), machine.clone()]) {
+        let mode = std::fs::metadata(&folder).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "{}", folder.display());
+    }
+    end(&compute, &launched).await;
+}
+
+#[tokio::test]
 async fn a_machine_whose_agent_died_is_ended_with_all_that_runs_on_it() {
     let fixture = Fixture::new();
     let compute = fixture.compute("setsid sleep 61 & exec sleep 0.2");
     let launched = compute.launch(&order("one", 1)).await.unwrap();
     let id = &launched.machines[0].id;
     let forge = fixture.forge();
-    let runner = ondeck_local::LocalRunner::new(
+    let runner = LocalRunner::new(
         fixture.db.clone(),
         fixture.home.clone(),
         std::sync::Arc::new(RealClock),
@@ -258,11 +379,12 @@ async fn a_launcher_that_is_killed_half_way_loses_no_machine() {
 /// and so before any of them was noted; each then goes on as the agent below.
 #[tokio::test]
 async fn launcher() {
-    let Some((home, _)) = told() else { return };
+    let Some((home, name)) = told() else { return };
     let exe = std::env::current_exe().unwrap();
     // By number: the parent of a machine that comes too late is somebody else.
     let me = std::process::id();
-    let script = format!("kill -9 {me}; exec {} --exact compute::agent", exe.display());
+    let telling = telling(&home, &name);
+    let script = format!("kill -9 {me}; {telling}; exec {} --exact compute::agent", exe.display());
     let compute = fixture::compute(&Db::open(&home).unwrap(), &home, &script);
     let launched = compute.launch(&order("killed", 20)).await;
     panic!("it was not killed: {launched:?}");
@@ -275,4 +397,55 @@ async fn agent() {
     let id = instance(&std::env::var("ONDECK_INSTANCE_ID").unwrap());
     announce(&Db::open(&home).unwrap(), &id).await.unwrap();
     tokio::time::sleep(Duration::from_secs(60)).await;
+}
+
+#[tokio::test]
+async fn a_secret_of_the_launcher_reaches_no_machine_and_no_job() {
+    let fixture = Fixture::new();
+    let told = spawn("compute::keeper_of_a_secret", &fixture.home, "s").wait().unwrap();
+    assert!(told.success(), "see above for what it found");
+}
+
+/// Has a secret, launches a machine, and is an agent besides.
+#[tokio::test]
+async fn keeper_of_a_secret() {
+    let Some((home, _)) = told() else { return };
+    assert!(std::env::var_os(SECRET).is_some());
+    let assert_clean = |who: &str, environment: &str| {
+        assert!(environment.contains("PATH="), "{who} has none at all: {environment}");
+        assert!(!environment.contains(SECRET), "{who} knows it");
+    };
+    let db = Db::open(&home).unwrap();
+    let compute = fixture::compute(&db, &home, "env; echo over; exec sleep 60");
+    let launched = compute.launch(&order("one", 1)).await.unwrap();
+    let log = home.log(&launched.machines[0].id);
+    let environment = eventually("the agent's words", || async {
+        std::fs::read_to_string(&log).ok().filter(|said| said.ends_with("over\n"))
+    })
+    .await;
+    assert_clean("the agent", &environment);
+    end(&compute, &launched).await;
+
+    let id = unique("secret");
+    let host = LocalHost::new(db.clone(), home.clone(), id.clone());
+    host.run_script("env > \"$ONDECK_HOME_DIR/script\"").await.unwrap();
+    assert_clean("the script", &std::fs::read_to_string(home.dir().join("script")).unwrap());
+
+    let clock = std::sync::Arc::new(RealClock);
+    let runner = LocalRunner::new(db.clone(), home.clone(), clock.clone(), id);
+    runner.prepare().await.unwrap();
+    runner.register(&run("7")).await.unwrap();
+    let forge = LocalForge::new(db, clock);
+    let job = forge.queue(&run("7"), &["env".into()]).await.unwrap();
+    let label = run("7");
+    let over = eventually("the job's end", || async {
+        forge.job(job).await.unwrap().filter(|job| job.state.is_over())
+    });
+    tokio::select! {
+        why = runner.work(&label) => panic!("the runner died: {why}"),
+        over = over => assert_eq!(over.exit_code, Some(0)),
+    }
+    let output = forge.output(job, 0).await.unwrap();
+    let output: Vec<u8> = output.into_iter().flat_map(|chunk| chunk.bytes).collect();
+    assert_clean("the job", &String::from_utf8(output).unwrap());
 }

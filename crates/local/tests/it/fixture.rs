@@ -98,6 +98,15 @@ pub(crate) fn processes_of(id: &InstanceId) -> usize {
     std::fs::read_dir("/proc").unwrap().filter_map(|e| is_marked(e).then_some(())).count()
 }
 
+/// A job's command that leaves a process without the mark, in the job's group, and says which.
+pub(crate) const UNMARKED: &str = "env -i sleep 966 >/dev/null 2>&1 & echo $!";
+
+/// Whether a process runs. One that nobody has collected does not.
+pub(crate) fn is_running(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
 /// Asks until the answer is there; fails the test if it does not come.
 pub(crate) async fn eventually<T, F>(what: &str, mut ask: impl FnMut() -> F) -> T
 where
@@ -115,16 +124,25 @@ where
 
 const HOME: &str = "PROCESS_TEST_HOME";
 const NAME: &str = "PROCESS_TEST_NAME";
+/// A name that no list of dangerous names would have.
+pub(crate) const SECRET: &str = "NPM_TOKEN";
 
-/// Starts this very binary again, to run one test of it as a separate process.
+/// Starts this very binary again, to run one test of it as a separate process, which has a
+/// secret in its environment.
 pub(crate) fn spawn(test: &str, home: &Home, name: &str) -> std::process::Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--test-threads=1"])
+        .args(["--exact", test, "--test-threads=1", "--nocapture"])
         .env(HOME, home.dir())
         .env(NAME, name)
+        .env(SECRET, "hush")
         .stdout(Stdio::null())
         .spawn()
         .unwrap()
+}
+
+/// Shell commands that tell the process they become the same. Machines inherit none of it.
+pub(crate) fn telling(home: &Home, name: &str) -> String {
+    format!("export {HOME}='{}' {NAME}='{name}'", home.dir().display())
 }
 
 /// What such a process was told; nothing in an ordinary run of the tests.

@@ -1,7 +1,9 @@
 use ondeck_core::ports::{Forge, Host, Runner};
 use ondeck_local::{JobState, LocalHost, LocalRunner};
 
-use crate::fixture::{Fixture, RealClock, eventually, processes_of, run, unique};
+use crate::fixture::{
+    Fixture, RealClock, UNMARKED, eventually, is_running, processes_of, run, unique,
+};
 
 #[tokio::test]
 async fn a_script_succeeds_or_says_how_it_failed() {
@@ -9,7 +11,7 @@ async fn a_script_succeeds_or_says_how_it_failed() {
     let id = unique("script");
     let host = LocalHost::new(fixture.db.clone(), fixture.home.clone(), id.clone());
     host.run_script("touch \"$HOME/made\"\ntest -d \"$ONDECK_HOME_DIR\"\n").await.unwrap();
-    assert!(fixture.home.machine(&id).join("home/made").exists());
+    assert!(fixture.home.machine(&id).join("prepared/made").exists());
     let error = host.run_script("echo no luck >&2\nfalse\necho unreachable >&2").await.unwrap_err();
     assert_eq!(error, "the script ended with exit status: 1: no luck");
     let error = host.run_script("head -c 9000 /dev/zero | tr '\\0' x >&2; exit 7").await;
@@ -26,6 +28,19 @@ async fn a_script_may_leave_something_in_the_background() {
     assert_eq!(processes_of(&id), 1, "and it stays");
     host.end("the test is over").await;
     assert_eq!(processes_of(&id), 0);
+}
+
+#[tokio::test]
+async fn the_end_reaches_what_has_dropped_the_mark() {
+    let fixture = Fixture::new();
+    let id = unique("unmarked-daemon");
+    let host = LocalHost::new(fixture.db.clone(), fixture.home.clone(), id);
+    let told = fixture.home.dir().join("pid");
+    host.run_script(&format!("( {UNMARKED} ) > {}", told.display())).await.unwrap();
+    let left = std::fs::read_to_string(told).unwrap();
+    assert!(is_running(&left), "{left}");
+    host.end("the test is over").await;
+    assert!(!is_running(&left), "{left}");
 }
 
 #[tokio::test]

@@ -1,9 +1,11 @@
 use std::sync::Arc;
 
-use ondeck_core::ports::{Forge, Runner};
-use ondeck_local::{Job, JobId, JobState, LocalForge, LocalRunner, Stream};
+use ondeck_core::ports::{Forge, Host, Runner};
+use ondeck_local::{Job, JobId, JobState, LocalForge, LocalHost, LocalRunner, Stream};
 
-use crate::fixture::{Fixture, RealClock, eventually, processes_of, run, unique};
+use crate::fixture::{
+    Fixture, RealClock, UNMARKED, eventually, is_running, processes_of, run, unique,
+};
 
 fn runner(fixture: &Fixture, name: &str) -> LocalRunner {
     let (db, home) = (fixture.db.clone(), fixture.home.clone());
@@ -161,6 +163,50 @@ async fn clean_leaves_neither_files_nor_processes() {
         let folder = fixture.home.machine(&id).join(folder);
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "{}", folder.display());
     }
+}
+
+#[tokio::test]
+async fn every_run_finds_the_home_that_the_script_has_prepared() {
+    let fixture = Fixture::new();
+    let forge = fixture.forge();
+    let runner = runner(&fixture, "prepared");
+    let host = LocalHost::new(fixture.db.clone(), fixture.home.clone(), unique("prepared"));
+    let script =
+        "mkdir \"$HOME/.tool\"; echo mine > \"$HOME/.tool/config\"; ln -s .tool \"$HOME/t\"
+                  chmod 500 \"$HOME/.tool\"";
+    host.run_script(script).await.unwrap();
+    runner.prepare().await.unwrap();
+    // Each tells what it finds, and spoils it for the next.
+    let job = "cat \"$HOME/t/config\"; LC_ALL=C ls -A \"$HOME\"
+               echo other > \"$HOME/t/config\"; touch \"$HOME/more\"; rm \"$HOME/t\"";
+    for round in ["1", "2", "3"] {
+        runner.register(&run(round)).await.unwrap();
+        let job = queue(&forge, round, &["sh", "-c", job]).await;
+        working(&runner, round, over(&forge, job)).await;
+        assert_eq!(text(&forge, job, Stream::Stderr).await, "", "run {round}");
+        assert_eq!(text(&forge, job, Stream::Stdout).await, "mine\n.tool\nt\n", "run {round}");
+        runner.stop().await.unwrap();
+        runner.clean().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn clean_finds_what_has_dropped_the_mark() {
+    let fixture = Fixture::new();
+    let forge = fixture.forge();
+    let runner = runner(&fixture, "unmarked");
+    runner.prepare().await.unwrap();
+    runner.register(&run("7")).await.unwrap();
+    let first = queue(&forge, "7", &["sh", "-c", UNMARKED]).await;
+    let second = queue(&forge, "7", &["sh", "-c", UNMARKED]).await;
+    working(&runner, "7", async { (over(&forge, first).await, over(&forge, second).await) }).await;
+    let mut left = Vec::new();
+    for job in [first, second] {
+        left.push(text(&forge, job, Stream::Stdout).await);
+    }
+    assert!(left.iter().all(|pid| is_running(pid)), "{left:?}");
+    runner.clean().await.unwrap();
+    assert!(!left.iter().any(|pid| is_running(pid)), "{left:?}");
 }
 
 #[tokio::test]

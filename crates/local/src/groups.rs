@@ -1,0 +1,51 @@
+//! The process groups that were made on a machine, in the shared file: whoever ends the machine
+//! may be another process than the one that made them.
+//!
+//! A row stands from the moment its group is made until somebody has seen to it that nothing is
+//! left of the group.
+
+use ondeck_core::ids::InstanceId;
+use ondeck_core::ports::PortResult;
+use rusqlite::Connection;
+
+use crate::column;
+use crate::db::Db;
+use crate::process::{Ending, Process, end_all, kill_group};
+
+/// Notes a group by its leader. What cannot be noted is ended again, because nobody could find
+/// all of it later.
+pub(crate) async fn note(db: &Db, instance: &InstanceId, leader: Process) -> PortResult<()> {
+    const SQL: &str =
+        "INSERT OR REPLACE INTO process_groups (instance, pid, start_time) VALUES (?,?,?)";
+    let row = (instance.to_string(), leader.pid, leader.start_time);
+    let noted =
+        db.write(move |transaction| transaction.prepare_cached(SQL)?.execute(row).map(drop)).await;
+    if noted.is_err() {
+        kill_group(leader);
+    }
+    noted
+}
+
+/// The leaders of the groups of a machine.
+pub(crate) fn of(connection: &Connection, instance: &InstanceId) -> rusqlite::Result<Vec<Process>> {
+    let sql = "SELECT pid, start_time FROM process_groups WHERE instance = ?1";
+    let leader = |row: &rusqlite::Row<'_>| {
+        Ok(Process { pid: row.get("pid")?, start_time: row.get("start_time")? })
+    };
+    column::sound(connection.prepare_cached(sql)?.query_map([instance.as_str()], leader)?)
+}
+
+/// Ends whatever runs on a machine beside the calling process, which is its agent and so the only
+/// one that makes groups on it, and drops the notes about them.
+pub(crate) async fn end_others(db: &Db, instance: &InstanceId) -> Result<(), String> {
+    const SQL: &str = "DELETE FROM process_groups WHERE instance = ?1";
+    let id = instance.clone();
+    let groups = db.call(move |conn| of(conn, &id)).await.map_err(|e| e.to_string())?;
+    let machine = Ending { id: instance.clone(), known: Vec::new(), groups };
+    if let Some(undying) = end_all(&[machine]).await.map_err(|e| e.to_string())?.first() {
+        return Err(undying.to_string());
+    }
+    let id = instance.to_string();
+    let dropped = db.write(move |transaction| transaction.execute(SQL, [id]).map(drop)).await;
+    dropped.map_err(|e| e.to_string())
+}
