@@ -8,14 +8,15 @@ mod prune;
 mod reap;
 mod reticket;
 mod set_up;
+mod survey;
 mod sweep;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
+use self::survey::Survey;
 use crate::failure::Failure;
 use crate::ids::{InstanceId, RunId};
-use crate::plane::{Plane, readable};
-use crate::ports::Scope;
+use crate::plane::Plane;
 use crate::settings::Settings;
 use crate::stop::StopSignal;
 
@@ -74,16 +75,19 @@ pub async fn refresh(
 /// records from being removed. Gives the first failure.
 async fn clear_up(plane: &Plane, settings: &Settings, outcome: &mut Outcome) -> Option<Failure> {
     let mut failure = None;
-    match reap::reap(plane, outcome).await {
-        Ok(classes) => note(&mut failure, prune::prune(plane, settings, &classes, outcome).await),
-        failed => note(&mut failure, failed.map(drop)),
+    note(&mut failure, reap::reap(plane, outcome).await);
+    match Survey::take(plane, &mut failure).await {
+        Ok(survey) => {
+            note(&mut failure, sweep::sweep(plane, settings, &survey, outcome).await);
+            note(&mut failure, intents::settle(plane, &survey, outcome).await);
+            note(&mut failure, reticket::reticket(plane, settings, &survey, outcome).await);
+            note(&mut failure, prune::prune(plane, settings, &survey, outcome).await);
+            note(&mut failure, ghosts::strike(plane, &survey, outcome).await);
+            note(&mut failure, report_stranded(plane, &survey, outcome).await);
+        }
+        Err(unseen) => note(&mut failure, Err(unseen)),
     }
-    note(&mut failure, sweep::sweep(plane, settings, outcome).await);
-    note(&mut failure, intents::settle(plane, outcome).await);
-    note(&mut failure, reticket::reticket(plane, settings, outcome).await);
-    note(&mut failure, ghosts::strike(plane, outcome).await);
     note(&mut failure, forget(plane, settings, outcome).await);
-    note(&mut failure, report_stranded(plane, outcome).await);
     failure
 }
 
@@ -103,14 +107,14 @@ async fn forget(plane: &Plane, settings: &Settings, outcome: &mut Outcome) -> Re
 }
 
 /// A job whose label nobody carries waits for a day without a word, so somebody must say it.
-async fn report_stranded(plane: &Plane, outcome: &mut Outcome) -> Result<(), Failure> {
+async fn report_stranded(
+    plane: &Plane,
+    survey: &Survey,
+    outcome: &mut Outcome,
+) -> Result<(), Failure> {
     let waiting = plane.retried(|| plane.forge.waiting_runs()).await?;
-    if waiting.is_empty() {
-        return Ok(());
-    }
-    let live = readable(plane.retried(|| plane.store.list(Scope::Live)).await?);
-    let served: BTreeSet<&RunId> = live.iter().filter_map(|record| record.run.as_ref()).collect();
-    outcome.stranded = waiting.iter().filter(|run| !served.contains(run)).cloned().collect();
+    let served = |run: &RunId| survey.live.iter().any(|record| record.run.as_ref() == Some(run));
+    outcome.stranded = waiting.into_iter().filter(|run| !served(run)).collect();
     for run in &outcome.stranded {
         outcome.warnings.push(format!("jobs wait for a run that has no machine: {run}"));
     }

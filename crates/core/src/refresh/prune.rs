@@ -2,13 +2,12 @@
 //! tickets as they meet them; but in a class that nobody asks for they would stay, and the pool
 //! would seem deeper than it is.
 
-use std::collections::BTreeSet;
-
 use super::Outcome;
+use super::survey::Survey;
 use crate::failure::Failure;
 use crate::ids::ResourceClass;
 use crate::plane::Plane;
-use crate::ports::{PortResult, Receipt, Scope};
+use crate::ports::{PortResult, Receipt};
 use crate::record::{Record, State};
 use crate::settings::Settings;
 use crate::ticket::Ticket;
@@ -22,16 +21,15 @@ const BATCH: usize = 10;
 pub(super) async fn prune(
     plane: &Plane,
     settings: &Settings,
-    emptied: &BTreeSet<ResourceClass>,
+    survey: &Survey,
     outcome: &mut Outcome,
 ) -> Result<(), Failure> {
-    let live = plane.retried(|| plane.store.list(Scope::Live)).await?.records;
-    let classes: BTreeSet<&ResourceClass> = settings.classes.names().chain(emptied).collect();
-    for class in classes {
+    for class in settings.classes.names() {
         let is_idle = |r: &&Record| r.state == State::Idle && r.spec.resource_class == *class;
-        let idle = live.iter().filter(is_idle).count();
-        if plane.retried(|| plane.pool.depth(class)).await?.total() > idle {
-            outcome.pruned += prune_class(plane, settings, class).await?;
+        let idle = survey.live.iter().filter(is_idle).count();
+        let tickets = plane.retried(|| plane.pool.depth(class)).await?.total();
+        if tickets > idle {
+            outcome.pruned += prune_class(plane, settings, class, tickets).await?;
         }
     }
     Ok(())
@@ -41,10 +39,11 @@ async fn prune_class(
     plane: &Plane,
     settings: &Settings,
     class: &ResourceClass,
+    tickets: usize,
 ) -> PortResult<usize> {
     // Hidden until the end, so that each is met once.
     let mut sound = Vec::new();
-    let pruned = drop_the_dead(plane, settings, class, &mut sound).await;
+    let pruned = drop_the_dead(plane, settings, class, tickets, &mut sound).await;
     if !sound.is_empty() {
         plane.retried(|| plane.pool.put_back(class, &sound)).await?;
     }
@@ -55,13 +54,13 @@ async fn drop_the_dead(
     plane: &Plane,
     settings: &Settings,
     class: &ResourceClass,
+    tickets: usize,
     sound: &mut Vec<Receipt>,
 ) -> PortResult<usize> {
     let hold = settings.times.ticket_hold;
-    let depth = plane.retried(|| plane.pool.depth(class)).await?;
     let mut pruned = 0;
     // One pass, however many tickets come in meanwhile.
-    for _ in 0..=depth.total().div_ceil(BATCH) {
+    for _ in 0..=tickets.div_ceil(BATCH) {
         let messages = plane.retried(|| plane.pool.receive(class, BATCH, hold)).await?;
         if messages.is_empty() {
             break;

@@ -1,21 +1,15 @@
 //! Reap: every live record past its threshold. The store first; then the machines of those
 //! whose reap was won, so that nobody ends a machine that somebody else has just been given.
 
-use std::collections::BTreeSet;
-
 use futures_util::future::join_all;
 
 use super::Outcome;
 use crate::failure::Failure;
-use crate::ids::{InstanceId, ResourceClass};
+use crate::ids::InstanceId;
 use crate::lifecycle::{Instance, Live};
 use crate::plane::{NotCommitted, Plane, readable};
 
-/// Reaps, and gives the classes of the reaped: whatever tickets they have are void now.
-pub(super) async fn reap(
-    plane: &Plane,
-    outcome: &mut Outcome,
-) -> Result<BTreeSet<ResourceClass>, Failure> {
+pub(super) async fn reap(plane: &Plane, outcome: &mut Outcome) -> Result<(), Failure> {
     let now = plane.now();
     let listing = plane.retried(|| plane.store.expired(now)).await?;
     outcome.warnings.extend(listing.unreadable.iter().map(|row| format!("{row}; skipped")));
@@ -37,8 +31,8 @@ pub(super) async fn reap(
     // Those that were won are ended even if the store gave out half-way.
     plane.terminate(&won).await?;
     outcome.reaped = won;
-    if let Some(error) = unreachable {
-        return Err(error.into());
+    match unreachable {
+        Some(error) => Err(error.into()),
+        None => Ok(()),
     }
-    Ok(expired.iter().map(|instance| instance.spec().resource_class.clone()).collect())
 }

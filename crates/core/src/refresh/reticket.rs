@@ -3,12 +3,12 @@
 //! as long as a release would wait, and are then expired.
 
 use super::Outcome;
+use super::survey::Survey;
 use crate::failure::Failure;
 use crate::handshake::announce;
 use crate::ids::InstanceId;
 use crate::lifecycle::{Idle, Instance};
-use crate::plane::{NotCommitted, Plane, readable};
-use crate::ports::Scope;
+use crate::plane::{NotCommitted, Plane};
 use crate::record::Record;
 use crate::settings::Settings;
 use crate::signal::Signal;
@@ -17,11 +17,12 @@ use crate::ticket::Ticket;
 pub(super) async fn reticket(
     plane: &Plane,
     settings: &Settings,
+    survey: &Survey,
     outcome: &mut Outcome,
 ) -> Result<(), Failure> {
     let now = plane.now();
-    let live = readable(plane.retried(|| plane.store.list(Scope::Live)).await?);
-    let unannounced: Vec<(&Record, Instance<Idle>)> = live
+    let unannounced: Vec<(&Record, Instance<Idle>)> = survey
+        .live
         .iter()
         .filter(|record| record.ticketed_at.is_none() && !record.is_expired(now))
         .filter_map(|record| Some((record, Instance::<Idle>::believe(record)?)))

@@ -2,31 +2,25 @@
 //! that died between launch and record, or between reap and terminate.
 
 use super::Outcome;
+use super::survey::Survey;
 use crate::failure::Failure;
 use crate::ids::InstanceId;
-use crate::plane::{Plane, known_ids};
-use crate::ports::Scope;
+use crate::plane::Plane;
 use crate::settings::Settings;
 
 pub(super) async fn sweep(
     plane: &Plane,
     settings: &Settings,
+    survey: &Survey,
     outcome: &mut Outcome,
 ) -> Result<(), Failure> {
-    // Machines first: one that is registered in between is then seen with its record.
-    let machines = plane.retried(|| plane.compute.machines()).await?;
-    if machines.is_empty() {
-        return Ok(());
-    }
-    let listing = plane.retried(|| plane.store.list(Scope::Live)).await?;
-    let known = known_ids(listing);
     let now = plane.now();
     let grace = settings.times.self_termination_grace;
-    let orphans: Vec<InstanceId> = machines
-        .into_iter()
-        .filter(|machine| !known.contains(machine.id.as_str()))
-        .filter(|machine| machine.launched_at + grace <= now)
-        .map(|machine| machine.id)
+    let orphans: Vec<InstanceId> = survey
+        .machines
+        .iter()
+        .filter(|machine| !survey.knows(&machine.id) && machine.launched_at + grace <= now)
+        .map(|machine| machine.id.clone())
         .collect();
     plane.terminate(&orphans).await?;
     outcome.swept.extend(orphans);
