@@ -156,7 +156,7 @@ fn a_machine_that_does_not_answer_the_release_is_expired_and_said_so() {
     assert_eq!(answer["instances"][0]["fate"], "expired");
     let [kind, message, hint] = error(&answer);
     assert_eq!(kind, "partly-released");
-    assert_eq!(message, format!("1 machines did not come back and were expired: {}", ids[0]));
+    assert_eq!(message, format!("did not come back and were expired: {}", ids[0]));
     assert_eq!(hint, "they end themselves; the next refresh ends them sooner");
     assert_eq!(home.tickets(), 0);
     assert_eq!(home.refresh(&[])["reaped"], json!(ids));

@@ -43,13 +43,15 @@ fn the_help_of_the_program() {
       -V, --version  Print version
 
     For every command:
-          --backend <BACKEND>  Where machines, records and the pool are [env: ONDECK_BACKEND=] [default:
-                               local] [possible values: local]
-          --home <DIR>         Where the local backend keeps its files [default: ~/.ondeck] [env:
-                               ONDECK_HOME=]
+          --backend <BACKEND>  Where machines, records and the pool are [default: local] [possible
+                               values: local]
+          --home <DIR>         Where the local backend keeps its files [default: ~/.ondeck]
           --json               One JSON object on stdout instead of text
       -v, --verbose...         Say more on stderr: every state change; twice for details
       -q, --quiet              Say nothing on stderr but errors
+
+    Every option with a value can also be given as a variable: --instance-count as
+    ONDECK_INSTANCE_COUNT. Data goes to stdout, everything else to stderr.
 
     Exit codes:
       0  done                          6  store, queue or compute out of reach
@@ -70,78 +72,61 @@ fn the_help_of_refresh() {
 
     Options:
           --resource-class-config <JSON>  The sizes that can be asked for, as JSON:
-                                          {"large":{"cpu":2,"mem":4096}} [env:
-                                          ONDECK_RESOURCE_CLASS_CONFIG=]
-          --min-idle <CLASS=COUNT ...>    Idle machines to keep, by class: "large=2 xlarge=1" [env:
-                                          ONDECK_MIN_IDLE=]
+                                          {"large":{"cpu":2,"mem":4096}}
+          --min-idle <CLASS=COUNT ...>    Idle machines to keep, by class: "large=2 xlarge=1"
           --pre-runner-script <SCRIPT>    Shell script that every machine runs before its first run
-                                          [env: ONDECK_PRE_RUNNER_SCRIPT=]
       -h, --help                          Print help
 
     Local backend:
           --local-capacity <COUNT>
-              The most machines that may be alive at once; empty for no limit [env:
-              ONDECK_LOCAL_CAPACITY=]
+              The most machines that may be alive at once; empty for no limit
           --local-boot-ms <MS>
-              How long every machine takes to boot, in milliseconds [env: ONDECK_LOCAL_BOOT_MS=]
+              How long every machine takes to boot, in milliseconds
           --local-catalogue <JSON>
               The types of machine, as JSON:
-              [{"type":"c6i.large","cpu":2,"mem":4096,"bootMs":0,"capacity":3}] [env:
-              ONDECK_LOCAL_CATALOGUE=]
+              [{"type":"c6i.large","cpu":2,"mem":4096,"bootMs":0,"capacity":3}]
           --local-launch-failure <TEXT>
-              Make every launch fail with this text; empty to stop [env: ONDECK_LOCAL_LAUNCH_FAILURE=]
+              Make every launch fail with this text; empty to stop
           --local-duplicate-tickets <true|false>
-              Deliver every ticket twice, as SQS may [env: ONDECK_LOCAL_DUPLICATE_TICKETS=]
+              Deliver every ticket twice, as SQS may
 
     Times (kept for everybody until given again):
           --heartbeat-period-sec <SEC>
               How often an agent says that it is alive; three periods without make it unhealthy
-              [default: 5] [env: ONDECK_HEARTBEAT_PERIOD_SEC=]
+              [default: 5]
           --claim-registration-timeout-sec <SEC>
-              How long a claimed machine may take to register for the run [default: 10] [env:
-              ONDECK_CLAIM_REGISTRATION_TIMEOUT_SEC=]
+              How long a claimed machine may take to register for the run [default: 10]
           --claim-timeout-sec <SEC>
-              How long a machine may stay claimed [default: 300] [env: ONDECK_CLAIM_TIMEOUT_SEC=]
+              How long a machine may stay claimed [default: 300]
           --created-timeout-sec <SEC>
-              How long a machine may stay created [default: 600] [env: ONDECK_CREATED_TIMEOUT_SEC=]
+              How long a machine may stay created [default: 600]
           --validation-timeout-sec <SEC>
-              How long new machines may take to become ready [default: 180] [env:
-              ONDECK_VALIDATION_TIMEOUT_SEC=]
+              How long new machines may take to become ready [default: 180]
           --idle-time-sec <SEC>
-              How long an idle machine waits in the pool; 0 keeps none [default: 300] [env:
-              ONDECK_IDLE_TIME_SEC=]
+              How long an idle machine waits in the pool; 0 keeps none [default: 300]
           --max-runtime-min <MIN>
-              How long a run may keep its machines [default: 30] [env: ONDECK_MAX_RUNTIME_MIN=]
+              How long a run may keep its machines [default: 30]
           --release-timeout-sec <SEC>
-              How long release waits for a machine to deregister and clean up [default: 120] [env:
-              ONDECK_RELEASE_TIMEOUT_SEC=]
+              How long release waits for a machine to deregister and clean up [default: 120]
           --self-termination-grace-sec <SEC>
               How far past its threshold a machine ends itself, and past which one without a record is
-              swept [default: 60] [env: ONDECK_SELF_TERMINATION_GRACE_SEC=]
+              swept [default: 60]
           --boot-deadline-sec <SEC>
-              How long a machine without a record waits before it ends itself [default: 180] [env:
-              ONDECK_BOOT_DEADLINE_SEC=]
+              How long a machine without a record waits before it ends itself [default: 180]
           --registration-token-refresh-min <MIN>
-              How old a registration token may get before refresh renews it [default: 30] [env:
-              ONDECK_REGISTRATION_TOKEN_REFRESH_MIN=]
+              How old a registration token may get before refresh renews it [default: 30]
           --agent-poll-waiting-sec <SEC>
-              How often an idle agent looks for a run [default: 0.25] [env:
-              ONDECK_AGENT_POLL_WAITING_SEC=]
+              How often an idle agent looks for a run [default: 0.25]
           --agent-poll-running-sec <SEC>
-              How often a working agent looks for its release [default: 1] [env:
-              ONDECK_AGENT_POLL_RUNNING_SEC=]
+              How often a working agent looks for its release [default: 1]
           --signs-poll-sec <SEC>
-              How often the control plane looks for signals that it waits for [default: 0.05] [env:
-              ONDECK_SIGNS_POLL_SEC=]
+              How often the control plane looks for signals that it waits for [default: 0.05]
           --ticket-hold-sec <SEC>
-              How long a ticket stays hidden from others while one run looks at it [default: 30] [env:
-              ONDECK_TICKET_HOLD_SEC=]
+              How long a ticket stays hidden from others while one run looks at it [default: 30]
           --pickup-patience-sec <SEC>
-              How long an empty pool is asked again while others hold tickets of it [default: 1] [env:
-              ONDECK_PICKUP_PATIENCE_SEC=]
+              How long an empty pool is asked again while others hold tickets of it [default: 1]
           --retention-min <MIN>
-              How long records of terminated machines are kept [default: 1440] [env:
-              ONDECK_RETENTION_MIN=]
+              How long records of terminated machines are kept [default: 1440]
     "#);
 }
 
@@ -154,43 +139,35 @@ fn the_help_of_provision() {
 
     Options:
           --run-id <ID>
-              The workflow run; also the label of its machines [default: GITHUB_RUN_ID] [env:
-              ONDECK_RUN_ID=]
+              The workflow run; also the label of its machines [default: GITHUB_RUN_ID]
           --instance-count <COUNT>
-              How many machines [env: ONDECK_INSTANCE_COUNT=] [default: 1]
+              How many machines [default: 1]
           --resource-class <CLASS>
-              Of which size, by the name that refresh configured [env: ONDECK_RESOURCE_CLASS=] [default:
-              large]
+              Of which size, by the name that refresh configured [default: large]
           --usage-class <CLASS>
-              Paid for how: spot or on-demand [env: ONDECK_USAGE_CLASS=] [default: on-demand]
+              Paid for how: spot or on-demand [default: on-demand]
           --allowed-instance-types <PATTERNS>
-              Which instance types will do; * stands for anything [env: ONDECK_ALLOWED_INSTANCE_TYPES=]
-              [default: "c* m* r*"]
+              Which instance types will do; * stands for anything [default: "c* m* r*"]
           --capacity-fallback
-              Try again for what could not be launched, and then on demand instead of spot [env:
-              ONDECK_CAPACITY_FALLBACK=]
+              Try again for what could not be launched, and then on demand instead of spot
       -h, --help
               Print help
 
     Times (for this call; otherwise as refresh set them):
           --claim-registration-timeout-sec <SEC>
-              How long a claimed machine may take to register for the run [default: 10] [env:
-              ONDECK_CLAIM_REGISTRATION_TIMEOUT_SEC=]
+              How long a claimed machine may take to register for the run [default: 10]
           --claim-timeout-sec <SEC>
-              How long a machine may stay claimed [default: 300] [env: ONDECK_CLAIM_TIMEOUT_SEC=]
+              How long a machine may stay claimed [default: 300]
           --created-timeout-sec <SEC>
-              How long a machine may stay created [default: 600] [env: ONDECK_CREATED_TIMEOUT_SEC=]
+              How long a machine may stay created [default: 600]
           --validation-timeout-sec <SEC>
-              How long new machines may take to become ready [default: 180] [env:
-              ONDECK_VALIDATION_TIMEOUT_SEC=]
+              How long new machines may take to become ready [default: 180]
           --idle-time-sec <SEC>
-              How long an idle machine waits in the pool; 0 keeps none [default: 300] [env:
-              ONDECK_IDLE_TIME_SEC=]
+              How long an idle machine waits in the pool; 0 keeps none [default: 300]
           --max-runtime-min <MIN>
-              How long a run may keep its machines [default: 30] [env: ONDECK_MAX_RUNTIME_MIN=]
+              How long a run may keep its machines [default: 30]
           --release-timeout-sec <SEC>
-              How long release waits for a machine to deregister and clean up [default: 120] [env:
-              ONDECK_RELEASE_TIMEOUT_SEC=]
+              How long release waits for a machine to deregister and clean up [default: 120]
     "#);
 }
 
@@ -202,15 +179,14 @@ fn the_help_of_release() {
     Usage: ondeck release [OPTIONS]
 
     Options:
-          --run-id <ID>  The workflow run; also the label of its machines [default: GITHUB_RUN_ID] [env:
-                         ONDECK_RUN_ID=]
+          --run-id <ID>  The workflow run; also the label of its machines [default: GITHUB_RUN_ID]
       -h, --help         Print help
 
     Times (for this call; otherwise as refresh set them):
           --idle-time-sec <SEC>        How long an idle machine waits in the pool; 0 keeps none
-                                       [default: 300] [env: ONDECK_IDLE_TIME_SEC=]
+                                       [default: 300]
           --release-timeout-sec <SEC>  How long release waits for a machine to deregister and clean up
-                                       [default: 120] [env: ONDECK_RELEASE_TIMEOUT_SEC=]
+                                       [default: 120]
     ");
 }
 
@@ -226,9 +202,9 @@ fn the_help_of_the_other_commands() {
 
     Options:
           --run-id <ID>              The workflow run; also the label of its machines [default:
-                                     GITHUB_RUN_ID] [env: ONDECK_RUN_ID=]
+                                     GITHUB_RUN_ID]
           --queue-timeout-sec <SEC>  How long the job may wait for a machine of its run before it is
-                                     withdrawn [env: ONDECK_QUEUE_TIMEOUT_SEC=] [default: 300]
+                                     withdrawn [default: 300]
       -h, --help                     Print help
     ");
     assert_snapshot!(help("status"), @"
@@ -256,7 +232,7 @@ fn the_help_of_the_other_commands() {
     Usage: ondeck agent [OPTIONS] --instance-id <ID>
 
     Options:
-          --instance-id <ID>  The machine that this is [env: ONDECK_INSTANCE_ID=]
+          --instance-id <ID>  The machine that this is
       -h, --help              Print help
     ");
 }

@@ -25,7 +25,7 @@ fn what_cannot_be_asked_for() {
         ("--resource-class", "a/b", "\"a/b\""),
         ("--resource-class", "", "resource class"),
         ("--usage-class", "free", "usage class is neither spot nor on-demand: \"free\""),
-        ("--allowed-instance-types", "c?", "malformed instance type pattern: \"c?\""),
+        ("--allowed-instance-types", "c?", "'*' may stand in one: \"c?\""),
         ("--allowed-instance-types", ",", "no instance type pattern given"),
         ("--instance-count", "0", "0 is not in 1..=1000"),
         ("--instance-count", "-1", "-1 is not in 1..=1000"),

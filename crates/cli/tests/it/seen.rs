@@ -57,7 +57,7 @@ fn the_life_of_a_machine() {
     instance             source  type       usage      ready after
     i-#################  cold    c6i.large  on-demand  # ms
     i-#################  cold    c6i.large  on-demand  # ms
-    run 16203 has 2 machines (0 warm, 2 cold, 0 adopted) after # ms; jobs say runs-on: 16203
+    run 16203: 0 warm, 2 cold, 0 adopted after # ms; jobs say runs-on: 16203
     ");
     assert_snapshot!(see(&["status"]), @"
     exit 0
@@ -107,7 +107,7 @@ fn a_refresh_with_something_to_clear_up() {
     instance             fate     reason
     i-#################  expired  no answer within 0.5 s: last signal UD_REG_OK for run 1
     run 1 released after # ms
-    error: 1 machines did not come back and were expired: i-#################
+    error: did not come back and were expired: i-#################
     hint: they end themselves; the next refresh ends them sooner
     ");
     assert_snapshot!(seen(&home, &home.ondeck(&["refresh"])), @"

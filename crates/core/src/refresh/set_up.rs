@@ -23,7 +23,9 @@ pub(super) async fn bring_about(
     merged.extend(given.clone());
     // An empty value takes a setting back to its default.
     merged.retain(|_, value| !value.is_empty());
-    let settings = Settings::from_map(&merged).map_err(|e| Failure::invalid(e.to_string()))?;
+    let settings = Settings::from_map(&merged).map_err(|error| {
+        Failure::invalid(error.to_string()).hint("ondeck refresh --help shows what it takes")
+    })?;
     for (class, _) in settings.min_idle.iter() {
         if settings.classes.get(class).is_none() {
             return Err(Failure::invalid(format!("min-idle names an unknown class: {class}"))
