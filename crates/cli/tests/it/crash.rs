@@ -1,0 +1,280 @@
+//! Killed for real between two steps: what is left behind, and every way in which it is closed.
+//! One test for each row of the design's table of crash windows, and each of its closers.
+
+use rustix::process::Signal;
+
+use crate::harness::{Home, signal, until};
+
+const OPEN_INTENTS: &str = "SELECT count(*) FROM intents WHERE outcome = ''";
+const HIDDEN_TICKETS: &str = "SELECT count(*) FROM tickets WHERE received_count > 0";
+
+/// A pool whose tickets come back soon after whoever held them died, and whose runs wait for it.
+fn with_short_holds() -> Home {
+    Home::with(&["--ticket-hold-sec=1.5", "--pickup-patience-sec=15"])
+}
+
+/// Waits, without any refresh, until no machine is alive; then buries the records.
+fn until_the_machines_end_themselves(home: &Home) {
+    until("the machines end themselves", || home.agents().is_empty());
+    home.refresh(&[]);
+    home.assert_empty();
+}
+
+#[test]
+fn after_the_intent_an_intent_is_left_and_refresh_settles_it() {
+    let home = Home::with(&[]);
+    home.kill_before("launch", &["provision", "--run-id", "1", "--created-timeout-sec", "1"]);
+    assert_eq!(home.number(OPEN_INTENTS), 1);
+    home.assert_empty();
+
+    until("refresh settles the intent", || home.refresh(&[])["intentsSettled"] == 1);
+    assert_eq!(home.number(OPEN_INTENTS), 0);
+    let outcome = "SELECT outcome FROM intents";
+    assert_eq!(home.texts(outcome), ["abandoned, 0 machines ended by refresh"]);
+    assert_eq!(home.provision("1", 1).succeeded().sources(), ["cold"]);
+}
+
+#[test]
+fn after_the_launch_machines_without_records_end_themselves() {
+    let home = Home::with(&["--boot-deadline-sec=3", "--created-timeout-sec=5"]);
+    home.kill_before("register", &["provision", "--run-id", "1", "--instance-count", "2"]);
+    assert_eq!(home.number("SELECT count(*) FROM machines"), 2);
+    assert_eq!(home.standings(), Vec::<String>::new());
+    assert_eq!(home.number(OPEN_INTENTS), 1);
+
+    until_the_machines_end_themselves(&home);
+    until("refresh settles the intent", || home.refresh(&[])["intentsSettled"] == 1);
+    assert_eq!(home.number("SELECT count(*) FROM machines WHERE ended_at = ''"), 0);
+}
+
+#[test]
+fn after_the_launch_machines_without_records_are_swept() {
+    let home = Home::with(&["--boot-deadline-sec=120"]);
+    home.kill_before("register", &["provision", "--run-id", "1", "--instance-count", "2"]);
+    assert_eq!(home.agents().len(), 2);
+
+    until("refresh sweeps both", || {
+        home.refresh(&[]);
+        home.agents().is_empty()
+    });
+    home.assert_empty();
+}
+
+#[test]
+fn after_the_registration_the_release_of_the_run_expires_what_is_left() {
+    let home = Home::with(&["--self-termination-grace-sec=60"]);
+    home.kill_before("activate", &["provision", "--run-id", "1", "--instance-count", "2"]);
+    assert_eq!(home.standings(), ["created 1", "created 1"]);
+    assert_eq!(home.agents().len(), 2);
+
+    let released = home.release("1").succeeded().json();
+    for instance in released["instances"].as_array().unwrap() {
+        assert_eq!(instance["fate"], "expired");
+        assert_eq!(instance["reason"], "left created by an unfinished provision");
+    }
+    assert_eq!(home.refresh(&[])["reaped"].as_array().unwrap().len(), 2);
+    home.assert_empty();
+}
+
+#[test]
+fn after_the_registration_the_threshold_ends_the_machines_with_no_refresh() {
+    let home = Home::with(&["--created-timeout-sec=5"]);
+    home.kill_before("activate", &["provision", "--run-id", "1", "--instance-count", "2"]);
+    assert_eq!(home.standings(), ["created 1", "created 1"]);
+    until_the_machines_end_themselves(&home);
+}
+
+#[test]
+fn after_the_registration_refresh_reaps_what_is_past_its_threshold() {
+    let home = Home::with(&["--created-timeout-sec=4", "--self-termination-grace-sec=60"]);
+    home.kill_before("activate", &["provision", "--run-id", "1"]);
+    assert_eq!(home.standings(), ["created 1"]);
+    until("refresh reaps it", || home.refresh(&[])["reaped"].as_array().unwrap().len() == 1);
+    home.assert_empty();
+}
+
+#[test]
+fn after_the_registration_a_second_provision_of_the_run_is_not_in_the_way() {
+    let home = Home::with(&[]);
+    home.kill_before("activate", &["provision", "--run-id", "1"]);
+    let again = home.provision("1", 1).succeeded();
+    assert_eq!(again.sources(), ["cold"]);
+    assert_eq!(home.standings(), ["created 1", "running 1"]);
+    home.release("1").succeeded();
+    home.refresh(&[]);
+    assert_eq!(home.records().into_keys().collect::<Vec<_>>(), again.ids());
+}
+
+#[test]
+fn after_the_receive_the_queue_shows_the_ticket_again() {
+    let home = with_short_holds();
+    let idle = home.warm_up(1);
+    home.kill_before("claim", &["provision", "--run-id", "2"]);
+    assert_eq!(home.standings(), ["idle"]);
+    assert_eq!(home.number(HIDDEN_TICKETS), 1);
+
+    let next = home.provision("3", 1).succeeded();
+    assert_eq!(next.sources(), ["warm"]);
+    assert_eq!(next.ids(), idle);
+    assert_eq!(home.standings(), ["running 3"]);
+    assert_eq!(home.tickets(), 0);
+}
+
+#[test]
+fn after_the_claim_the_release_of_the_run_expires_what_is_left() {
+    let home = Home::with(&["--self-termination-grace-sec=60"]);
+    home.warm_up(2);
+    home.kill_before("commit", &["provision", "--run-id", "2", "--instance-count", "2"]);
+    assert_eq!(home.standings(), ["claimed 2", "claimed 2"]);
+    assert_eq!(home.tickets(), 0);
+    assert_eq!(home.agents().len(), 2);
+
+    let released = home.release("2").succeeded().json();
+    assert_eq!(released["instances"][0]["reason"], "left claimed by an unfinished provision");
+    assert_eq!(home.refresh(&[])["reaped"].as_array().unwrap().len(), 2);
+    home.assert_empty();
+}
+
+#[test]
+fn after_the_claim_the_threshold_ends_the_machine_with_no_refresh() {
+    let home = Home::with(&["--claim-timeout-sec=3"]);
+    home.warm_up(1);
+    home.kill_before("commit", &["provision", "--run-id", "2"]);
+    assert_eq!(home.standings(), ["claimed 2"]);
+    until_the_machines_end_themselves(&home);
+}
+
+#[test]
+fn after_the_claim_refresh_reaps_and_others_get_a_machine_meanwhile() {
+    let home = Home::with(&["--claim-timeout-sec=3", "--self-termination-grace-sec=60"]);
+    let claimed = home.warm_up(1);
+    home.kill_before("commit", &["provision", "--run-id", "2"]);
+    let other = home.provision("3", 1).succeeded();
+    assert_eq!(other.sources(), ["cold"]);
+    until("refresh reaps it", || home.refresh(&[])["reaped"] == serde_json::json!(claimed));
+    assert_eq!(home.standings(), ["running 3"]);
+    assert_eq!(home.agents().into_keys().collect::<Vec<_>>(), other.ids());
+}
+
+#[test]
+fn after_the_claim_the_ticket_that_was_not_deleted_gives_the_machine_to_nobody() {
+    let home = with_short_holds();
+    let claimed = home.warm_up(1);
+    home.kill_before("delete", &["provision", "--run-id", "2"]);
+    assert_eq!(home.standings(), ["claimed 2"]);
+    assert_eq!(home.number(HIDDEN_TICKETS), 1);
+
+    // This run waits until the ticket is shown again, and finds the machine taken.
+    let other = home.provision("3", 1).succeeded();
+    assert_eq!(other.sources(), ["cold"]);
+    assert_ne!(other.ids(), claimed);
+    assert_eq!(home.tickets(), 0);
+
+    home.release("2").succeeded();
+    home.refresh(&[]);
+    assert_eq!(home.standings(), ["running 3"]);
+}
+
+#[test]
+fn before_the_release_nothing_has_happened() {
+    let home = Home::with(&[]);
+    home.provision("1", 1).succeeded();
+    home.kill_before("release", &["release", "--run-id", "1"]);
+    assert_eq!(home.standings(), ["running 1"]);
+    home.release("1").succeeded();
+    assert_eq!(home.standings(), ["idle"]);
+    assert_eq!(home.tickets(), 1);
+}
+
+#[test]
+fn after_the_release_refresh_announces_the_machine_again() {
+    let home = Home::with(&[]);
+    let machine = home.provision("1", 1).succeeded().ids();
+    home.kill_before("send", &["release", "--run-id", "1"]);
+    assert_eq!(home.standings(), ["idle"]);
+    assert_eq!(home.tickets(), 0);
+    assert_eq!(home.status()["instances"][0]["ticketedAt"], "");
+
+    assert_eq!(home.refresh(&[])["ticketed"], serde_json::json!(machine));
+    assert_eq!(home.tickets(), 1);
+    let next = home.provision("2", 1).succeeded();
+    assert_eq!((next.sources(), next.ids()), (vec!["warm".to_owned()], machine));
+}
+
+#[test]
+fn after_the_release_the_threshold_ends_the_machine_with_no_refresh() {
+    let home = Home::with(&[]);
+    home.provision("1", 1).succeeded();
+    home.kill_before("send", &["release", "--run-id", "1", "--idle-time-sec", "3"]);
+    assert_eq!(home.standings(), ["idle"]);
+    until_the_machines_end_themselves(&home);
+}
+
+#[test]
+fn after_the_ticket_a_second_one_is_harmless() {
+    let home = Home::with(&[]);
+    let machine = home.provision("1", 1).succeeded().ids();
+    home.kill_before("mark-ticketed", &["release", "--run-id", "1"]);
+    assert_eq!(home.tickets(), 1);
+    assert_eq!(home.status()["instances"][0]["ticketedAt"], "");
+    assert_eq!(home.refresh(&[])["ticketed"], serde_json::json!(machine));
+    assert_eq!(home.tickets(), 2);
+
+    let others = ["2", "3"].map(|run| home.start(&["provision", "--json", "--run-id", run]));
+    let others = others.map(|other| other.finish().succeeded());
+    let mut sources = others.each_ref().map(|done| done.sources().concat());
+    sources.sort();
+    assert_eq!(sources, ["cold", "warm"]);
+    assert_ne!(others[0].ids(), others[1].ids());
+    home.provision("4", 1).succeeded();
+    assert_eq!(home.tickets(), 0);
+}
+
+#[test]
+fn after_the_reap_the_machine_ends_itself_with_no_refresh() {
+    let home = Home::with(&["--self-termination-grace-sec=60"]);
+    home.provision("1", 1).succeeded();
+    home.ondeck(&["release", "--run-id", "1", "--idle-time-sec", "0.2"]).succeeded();
+    if home.agents().is_empty() {
+        // So busy a computer that release itself found the idle time over.
+        return;
+    }
+    until("its idle time is over", || home.number(EXPIRED) == 1);
+    home.kill_before("terminate", &["refresh"]);
+    assert_eq!(home.texts("SELECT state FROM instances"), ["terminated"]);
+    until_the_machines_end_themselves(&home);
+}
+
+#[test]
+fn after_the_reap_refresh_sweeps_a_machine_that_does_not_end_itself() {
+    let home = Home::with(&["--self-termination-grace-sec=60"]);
+    home.provision("1", 1).succeeded();
+    home.ondeck(&["release", "--run-id", "1", "--idle-time-sec", "2"]).succeeded();
+    let agents = home.agents();
+    agents.values().for_each(|pid| signal(*pid, Signal::STOP));
+    until("its idle time is over", || home.number(EXPIRED) == 1);
+    home.kill_before("terminate", &["refresh"]);
+    assert_eq!(home.texts("SELECT state FROM instances"), ["terminated"]);
+    assert_eq!(home.agents(), agents);
+
+    let swept = home.refresh(&["--self-termination-grace-sec=0.1"])["swept"].clone();
+    assert_eq!(swept, serde_json::json!(agents.keys().collect::<Vec<_>>()));
+    home.assert_empty();
+}
+
+#[test]
+fn after_a_failed_launch_what_was_claimed_and_not_given_back_is_closed_like_any_claim() {
+    let home = Home::with(&["--local-launch-failure=no room", "--self-termination-grace-sec=60"]);
+    home.refresh(&["--local-launch-failure="]);
+    home.warm_up(1);
+    home.refresh(&["--local-launch-failure=no room"]);
+    home.kill_before("give-back", &["provision", "--run-id", "2", "--instance-count", "2"]);
+    assert_eq!(home.standings(), ["claimed 2"]);
+    home.release("2").succeeded();
+    home.refresh(&[]);
+    home.assert_empty();
+}
+
+/// Live records past their threshold, by the file's own clock.
+const EXPIRED: &str = "SELECT count(*) FROM instances WHERE state = 'idle'
+    AND threshold < strftime('%Y-%m-%dT%H:%M:%fZ', 'now')";

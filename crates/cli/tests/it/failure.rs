@@ -1,0 +1,161 @@
+//! Provision when machines are not to be had, do not get ready, or are not what the pool says.
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::harness::{Home, signal, until};
+
+/// For a machine's script: true on the first machine that gets here, and on no other.
+const FIRST: &str = r#"mkdir "$ONDECK_HOME_DIR/first" 2>/dev/null"#;
+
+fn error(answer: &Value) -> [&str; 3] {
+    ["kind", "message", "hint"].map(|part| answer["error"][part].as_str().unwrap())
+}
+
+#[test]
+fn no_capacity_at_all() {
+    let home = Home::with(&["--local-launch-failure=MaxSpotInstanceCountExceeded"]);
+    let answer = home.provision("1", 2).exited(4).json();
+    assert_eq!(answer["status"], "failed");
+    assert_eq!(answer["instances"], json!([]));
+    let message = "not enough capacity, 0 of 2 machines launched: MaxSpotInstanceCountExceeded";
+    let hint = "allow more instance types, or use --capacity-fallback";
+    assert_eq!(error(&answer), ["no-capacity", message, hint]);
+    home.assert_empty();
+
+    home.refresh(&["--local-launch-failure="]);
+    home.provision("1", 2).succeeded();
+}
+
+#[test]
+fn partial_capacity_gives_the_warm_ones_back_and_ends_the_new_ones() {
+    let home = Home::with(&["--local-capacity=3"]);
+    let mut warm = home.warm_up(2);
+    warm.sort();
+    let answer = home.provision("1", 5).exited(4).json();
+    let [kind, message, _] = error(&answer);
+    assert_eq!(kind, "no-capacity");
+    assert_eq!(
+        message,
+        "not enough capacity, 1 of 3 machines launched: InsufficientInstanceCapacity: \
+         1 of 3 launched, the home's capacity is 3"
+    );
+    assert_eq!(home.standings(), ["idle", "idle"]);
+    assert_eq!(home.tickets(), 2);
+    assert_eq!(home.agents().into_keys().collect::<Vec<_>>(), warm);
+    // They had registered for the run, and have taken that back.
+    for instance in home.status()["instances"].as_array().unwrap() {
+        assert_eq!(instance["signal"], "UD_REMOVE_REG_OK");
+    }
+    assert_eq!(home.number("SELECT count(*) FROM runners"), 0);
+
+    let next = home.provision("2", 2).succeeded();
+    assert_eq!((next.sources(), next.ids()), (vec!["warm".to_owned(); 2], warm));
+}
+
+#[test]
+fn a_spot_run_falls_back_to_what_is_to_be_had_if_it_may() {
+    let catalogue = r#"[{"type":"c6i.large","cpu":2,"mem":4096,"spot":false}]"#;
+    let home = Home::with(&["--local-catalogue", catalogue]);
+    let spot = ["provision", "--json", "--run-id", "1", "--usage-class", "spot"];
+    home.ondeck(&spot).exited(4);
+    home.assert_empty();
+    let answer = home.ondeck(&[&spot[..], &["--capacity-fallback"]].concat()).succeeded().json();
+    assert_eq!(answer["instances"][0]["usageClass"], "on-demand");
+}
+
+#[test]
+fn one_of_five_that_never_gets_ready_ends_all_five() {
+    let script = format!("{FIRST} && sleep 1000 || true");
+    let home = Home::with(&["--pre-runner-script", &script, "--validation-timeout-sec=3"]);
+    let answer = home.provision("1", 5).exited(5).json();
+    let [kind, message, hint] = error(&answer);
+    assert_eq!(kind, "not-ready");
+    assert!(message.contains("did not become ready: not ready within 3 s"), "{message}");
+    assert!(hint.contains("all new machines were ended"), "{hint}");
+    home.assert_empty();
+    assert_eq!(home.number("SELECT count(*) FROM machines WHERE ended_at <> ''"), 5);
+
+    assert_eq!(home.provision("1", 5).succeeded().sources(), ["cold"; 5]);
+}
+
+#[test]
+fn a_script_that_fails_is_told_at_once_in_its_own_words() {
+    let script = "echo 'mount: disk is full' >&2; exit 3";
+    let home = Home::with(&["--pre-runner-script", script, "--validation-timeout-sec=60"]);
+    let done = home.provision("1", 2).exited(5);
+    let answer = done.json();
+    let [kind, message, _] = error(&answer);
+    assert_eq!(kind, "not-ready");
+    assert!(message.contains("the pre-runner script failed"), "{message}");
+    assert!(message.contains("exit status: 3: mount: disk is full"), "{message}");
+    assert!(answer["timings"]["totalMs"].as_u64().unwrap() < 30_000, "{answer}");
+    home.assert_empty();
+}
+
+#[test]
+fn a_machine_that_dies_before_it_registers_is_noticed_by_its_pulse() {
+    let script = format!("{FIRST} && kill -9 $PPID || true");
+    let home = Home::with(&["--pre-runner-script", &script, "--validation-timeout-sec=60"]);
+    let answer = home.provision("1", 2).exited(5).json();
+    let [_, message, _] = error(&answer);
+    assert!(message.contains("its heartbeat stopped"), "{message}");
+    home.assert_empty();
+}
+
+#[test]
+fn warm_ones_go_back_to_the_pool_when_new_ones_do_not_get_ready() {
+    let home = Home::with(&[]);
+    let warm = home.warm_up(1);
+    home.refresh(&["--pre-runner-script=exit 1"]);
+    home.provision("1", 2).exited(5);
+    assert_eq!(home.standings(), ["idle"]);
+    let next = home.provision("2", 1).succeeded();
+    assert_eq!((next.sources(), next.ids()), (vec!["warm".to_owned()], warm));
+}
+
+#[test]
+fn a_claim_notices_a_machine_without_pulse_ends_it_and_goes_on() {
+    let home = Home::with(&[]);
+    let warm = home.warm_up(2);
+    signal(home.agents()[&warm[0]], Signal::STOP);
+    until("its pulse is stale", || {
+        let status = home.status();
+        let mut instances = status["instances"].as_array().unwrap().iter();
+        let stopped = instances.find(|instance| instance["instanceId"] == warm[0]).unwrap();
+        stopped["heartbeatAgeMs"].as_u64().unwrap() > 3_000
+    });
+    let done = home.provision("1", 1).succeeded();
+    assert_eq!((done.sources(), done.ids()), (vec!["warm".to_owned()], vec![warm[1].clone()]));
+    assert!(done.stderr.contains("discarded: its last heartbeat is"), "{}", done.stderr);
+    assert_eq!(home.agents().into_keys().collect::<Vec<_>>(), done.ids());
+    assert_eq!(home.standings(), ["running 1"]);
+}
+
+#[test]
+fn a_claim_notices_a_machine_that_does_not_register_ends_it_and_goes_on() {
+    let home = Home::with(&["--claim-registration-timeout-sec=3", "--heartbeat-period-sec=20"]);
+    let warm = home.warm_up(2);
+    signal(home.agents()[&warm[0]], Signal::STOP);
+    let done = home.provision("1", 1).succeeded();
+    assert_eq!((done.sources(), done.ids()), (vec!["warm".to_owned()], vec![warm[1].clone()]));
+    assert!(done.stderr.contains("discarded: not registered within 3 s"), "{}", done.stderr);
+    assert_eq!(home.agents().into_keys().collect::<Vec<_>>(), done.ids());
+}
+
+#[test]
+fn a_machine_that_does_not_answer_the_release_is_expired_and_said_so() {
+    let home = Home::with(&["--release-timeout-sec=2", "--self-termination-grace-sec=60"]);
+    let ids = home.provision("1", 1).succeeded().ids();
+    home.agents().into_values().for_each(|pid| signal(pid, Signal::STOP));
+    let answer = home.release("1").exited(8).json();
+    assert_eq!(answer["status"], "failed");
+    assert_eq!(answer["instances"][0]["fate"], "expired");
+    let [kind, message, hint] = error(&answer);
+    assert_eq!(kind, "partly-released");
+    assert_eq!(message, format!("1 machines did not come back and were expired: {}", ids[0]));
+    assert_eq!(hint, "they end themselves; the next refresh ends them sooner");
+    assert_eq!(home.tickets(), 0);
+    assert_eq!(home.refresh(&[])["reaped"], json!(ids));
+    home.assert_empty();
+}

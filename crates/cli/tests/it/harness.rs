@@ -1,0 +1,413 @@
+//! A home of its own for each test, and the program run in it.
+//!
+//! Whatever is waited for is waited for by looking again until it is so, with a limit that only
+//! a hang reaches. When the home goes, so does every process of it, also of a test that failed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// Longer than anything here takes on a busy computer.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Deadlines that are short where a test waits for one to pass, and long where one must not pass
+/// however busy the computer is. A test that wants another one gives it to `refresh`.
+const TIMES: [&str; 16] = [
+    "--heartbeat-period-sec=1",
+    "--claim-registration-timeout-sec=10",
+    "--claim-timeout-sec=60",
+    "--created-timeout-sec=60",
+    "--validation-timeout-sec=20",
+    "--idle-time-sec=60",
+    "--max-runtime-min=2",
+    "--release-timeout-sec=15",
+    "--self-termination-grace-sec=1",
+    "--boot-deadline-sec=20",
+    "--agent-poll-waiting-sec=0.05",
+    "--agent-poll-running-sec=0.05",
+    "--signs-poll-sec=0.02",
+    "--ticket-hold-sec=10",
+    "--pickup-patience-sec=0.3",
+    "--retention-min=60",
+];
+
+/// A home of the local backend, gone with the test.
+pub(crate) struct Home {
+    outside: tempfile::TempDir,
+    dir: PathBuf,
+}
+
+impl Home {
+    /// One that refresh has never seen.
+    pub(crate) fn bare() -> Home {
+        let outside = tempfile::tempdir().unwrap();
+        let dir = outside.path().join("home");
+        Home { outside, dir }
+    }
+
+    /// One that is set up, with short times and whatever else is given.
+    pub(crate) fn with(inputs: &[&str]) -> Home {
+        let home = Home::bare();
+        home.ondeck(&[&["refresh"], &TIMES[..]].concat()).succeeded();
+        if !inputs.is_empty() {
+            home.refresh(inputs);
+        }
+        home
+    }
+
+    /// Where everything of the pool is.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// A folder beside the home, for what the test itself needs.
+    pub(crate) fn outside(&self) -> &Path {
+        self.outside.path()
+    }
+
+    /// The program with these arguments, in this home and in no workflow.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ondeck"));
+        for (name, _) in std::env::vars_os() {
+            let ours = |prefix: &str| name.to_string_lossy().starts_with(prefix);
+            if ours("ONDECK_") || ours("GITHUB_") || ours("CLICOLOR") || ours("NEXTEST") {
+                command.env_remove(name);
+            }
+        }
+        command
+            .args(arguments)
+            .env("ONDECK_HOME", &self.dir)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs it to its end.
+    pub(crate) fn ondeck(&self, arguments: &[&str]) -> Done {
+        self.start(arguments).finish()
+    }
+
+    /// Starts it.
+    pub(crate) fn start(&self, arguments: &[&str]) -> Background {
+        Background::start(&mut self.command(arguments))
+    }
+
+    /// Starts it, and waits until it holds before this port call.
+    pub(crate) fn hold_before(&self, call: &str, arguments: &[&str]) -> Background {
+        let held = Background::start(self.command(arguments).env("ONDECK_HOLD_BEFORE", call));
+        held.until_it_says(&format!("held before {call}"));
+        held
+    }
+
+    /// Runs it, has it hold before this port call, and kills it there for real.
+    pub(crate) fn kill_before(&self, call: &str, arguments: &[&str]) {
+        self.hold_before(call, arguments).kill();
+    }
+
+    pub(crate) fn refresh(&self, inputs: &[&str]) -> Value {
+        self.ondeck(&[&["refresh", "--json"], inputs].concat()).succeeded().json()
+    }
+
+    pub(crate) fn provision(&self, run: &str, count: u32) -> Done {
+        let count = count.to_string();
+        self.ondeck(&["provision", "--json", "--run-id", run, "--instance-count", &count])
+    }
+
+    pub(crate) fn release(&self, run: &str) -> Done {
+        self.ondeck(&["release", "--json", "--run-id", run])
+    }
+
+    /// Machines for a run that gives them back at once: this many idle ones, in the order of
+    /// their turn.
+    pub(crate) fn warm_up(&self, count: u32) -> Vec<String> {
+        self.provision("warm-up", count).succeeded();
+        self.release("warm-up").succeeded();
+        self.texts("SELECT json_extract(body, '$.instanceId') FROM tickets ORDER BY visible_at, id")
+    }
+
+    pub(crate) fn status(&self) -> Value {
+        self.ondeck(&["status", "--json"]).succeeded().json()
+    }
+
+    /// The live records, each as `state run`.
+    pub(crate) fn records(&self) -> BTreeMap<String, String> {
+        let status = self.status();
+        let entry = |instance: &Value| {
+            let word = |name: &str| instance[name].as_str().unwrap().to_owned();
+            let standing = format!("{} {}", word("state"), word("runId"));
+            (word("instanceId"), standing.trim_end().to_owned())
+        };
+        status["instances"].as_array().unwrap().iter().map(entry).collect()
+    }
+
+    /// The standings of the live records, without their ids.
+    pub(crate) fn standings(&self) -> Vec<String> {
+        let mut standings: Vec<String> = self.records().into_values().collect();
+        standings.sort();
+        standings
+    }
+
+    /// How many tickets of any class are in the pool, hidden ones included.
+    pub(crate) fn tickets(&self) -> usize {
+        self.number("SELECT count(*) FROM tickets")
+    }
+
+    /// A connection to the file, behind the program's back.
+    pub(crate) fn file(&self) -> rusqlite::Connection {
+        let connection = rusqlite::Connection::open(self.dir.join("ondeck.db")).unwrap();
+        connection.busy_timeout(LIMIT).unwrap();
+        connection
+    }
+
+    /// The number that a query gives.
+    pub(crate) fn number(&self, sql: &str) -> usize {
+        let number: i64 = self.file().query_row(sql, [], |row| row.get(0)).unwrap();
+        usize::try_from(number).unwrap()
+    }
+
+    /// The texts that a query gives.
+    pub(crate) fn texts(&self, sql: &str) -> Vec<String> {
+        let file = self.file();
+        let mut statement = file.prepare(sql).unwrap();
+        let rows = statement.query_map([], |row| row.get(0)).unwrap();
+        rows.collect::<Result<_, _>>().unwrap()
+    }
+
+    /// The machines that are up, and the process that is the agent of each.
+    pub(crate) fn agents(&self) -> BTreeMap<String, i32> {
+        let mut agents = BTreeMap::new();
+        for pid in self.processes() {
+            let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let mut words = arguments.split(|byte| *byte == 0);
+            if words.nth(1) == Some(b"agent")
+                && let Some(id) = marker(pid)
+            {
+                agents.insert(id, pid);
+            }
+        }
+        agents
+    }
+
+    /// Every process of the home: agents, what runs on machines, and the program itself.
+    pub(crate) fn processes(&self) -> Vec<i32> {
+        let home = self.dir.as_os_str().as_encoded_bytes();
+        let names = |file: String| {
+            let bytes = fs::read(file).unwrap_or_default();
+            bytes.windows(home.len()).any(|window| window == home)
+        };
+        let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| {
+            entry.ok()?.file_name().to_str()?.parse().ok().filter(|pid: &i32| {
+                names(format!("/proc/{pid}/cmdline")) || names(format!("/proc/{pid}/environ"))
+            })
+        });
+        pids.collect()
+    }
+
+    /// Nothing of the pool is alive: no record, no ticket, no process.
+    pub(crate) fn assert_empty(&self) {
+        assert_eq!(self.standings(), Vec::<String>::new());
+        assert_eq!(self.tickets(), 0);
+        assert_eq!(self.agents(), BTreeMap::new());
+        assert_eq!(self.processes(), Vec::<i32>::new());
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let since = Instant::now();
+        loop {
+            let left = self.processes();
+            if left.is_empty() || since.elapsed() > LIMIT {
+                return;
+            }
+            left.into_iter().for_each(|pid| signal(pid, Signal::KILL));
+            look_again_soon();
+        }
+    }
+}
+
+/// The machine that a process belongs to.
+fn marker(pid: i32) -> Option<String> {
+    let environ = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let mut entries = environ.split(|byte| *byte == 0);
+    let id = entries.find_map(|entry| entry.strip_prefix(b"ONDECK_INSTANCE_ID="))?;
+    Some(String::from_utf8_lossy(id).into_owned())
+}
+
+/// What a command came to.
+#[derive(Debug)]
+pub(crate) struct Done {
+    /// The exit code; negative where a signal ended it.
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Done {
+    /// Goes on only if it exited with 0.
+    #[track_caller]
+    pub(crate) fn succeeded(self) -> Done {
+        self.exited(0)
+    }
+
+    /// Goes on only if it exited with this code.
+    #[track_caller]
+    pub(crate) fn exited(self, code: i32) -> Done {
+        assert_eq!(self.code, code, "{}{}", self.stdout, self.stderr);
+        self
+    }
+
+    /// The one object on stdout.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        match serde_json::from_str(&self.stdout) {
+            Ok(value) => value,
+            Err(error) => panic!("{error}: {}", self.stdout),
+        }
+    }
+
+    /// Where its machines came from, sorted.
+    #[track_caller]
+    pub(crate) fn sources(&self) -> Vec<String> {
+        let mut sources = column(&self.json(), "source");
+        sources.sort();
+        sources
+    }
+
+    /// Its machines, sorted.
+    #[track_caller]
+    pub(crate) fn ids(&self) -> Vec<String> {
+        let mut ids = column(&self.json(), "instanceId");
+        ids.sort();
+        ids
+    }
+}
+
+fn column(answer: &Value, name: &str) -> Vec<String> {
+    let instances = answer["instances"].as_array().into_iter().flatten();
+    instances.map(|instance| instance[name].as_str().unwrap().to_owned()).collect()
+}
+
+/// A command that runs beside the test.
+pub(crate) struct Background {
+    child: Child,
+    stdout: Tap,
+    stderr: Tap,
+}
+
+impl Background {
+    pub(crate) fn start(command: &mut Command) -> Background {
+        let mut child = command.spawn().unwrap();
+        let stdout = Tap::on(child.stdout.take().unwrap());
+        let stderr = Tap::on(child.stderr.take().unwrap());
+        Background { child, stdout, stderr }
+    }
+
+    /// Waits for these words on stderr, or on stdout.
+    #[track_caller]
+    pub(crate) fn until_it_says(&self, words: &str) {
+        until(&format!("it says {words:?}"), || {
+            self.stderr.text().contains(words) || self.stdout.text().contains(words)
+        });
+    }
+
+    pub(crate) fn signal(&self, which: Signal) {
+        signal(i32::try_from(self.child.id()).unwrap(), which);
+    }
+
+    /// Kills it, as `kill -9` does, and waits until it is gone.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Waits for its end.
+    #[track_caller]
+    pub(crate) fn finish(mut self) -> Done {
+        let mut status = None;
+        until_within(LIMIT * 3, "the command ends", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        let code = match status {
+            Some(status) => std::os::unix::process::ExitStatusExt::signal(&status)
+                .map_or_else(|| status.code().unwrap_or(-1), |signal| -signal),
+            None => -1,
+        };
+        Done { code, stdout: self.stdout.close(), stderr: self.stderr.close() }
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        // One that has ended already cannot be killed, and need not be.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Reads a pipe to its end, so that nobody is ever blocked by a full one.
+struct Tap {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Tap {
+    fn on(mut pipe: impl Read + Send + 'static) -> Tap {
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let into = bytes.clone();
+        let reader = std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(count @ 1..) = pipe.read(&mut buffer) {
+                into.lock().unwrap().extend_from_slice(&buffer[..count]);
+            }
+        });
+        Tap { bytes, reader: Some(reader) }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes.lock().unwrap()).into_owned()
+    }
+
+    fn close(&mut self) -> String {
+        if let Some(reader) = self.reader.take() {
+            reader.join().unwrap();
+        }
+        self.text()
+    }
+}
+
+/// Sends a signal to a process that may be gone.
+pub(crate) fn signal(pid: i32, which: Signal) {
+    let sent = kill_process(Pid::from_raw(pid).unwrap(), which);
+    assert!(matches!(sent, Ok(()) | Err(rustix::io::Errno::SRCH)), "{sent:?}");
+}
+
+/// Waits until it is so.
+#[track_caller]
+pub(crate) fn until(what: &str, so: impl FnMut() -> bool) {
+    until_within(LIMIT, what, so);
+}
+
+#[track_caller]
+fn until_within(limit: Duration, what: &str, mut so: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !so() {
+        assert!(since.elapsed() < limit, "not within {limit:?}: {what}");
+        look_again_soon();
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "between two looks at what other processes do")]
+fn look_again_soon() {
+    std::thread::sleep(Duration::from_millis(15));
+}

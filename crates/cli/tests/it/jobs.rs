@@ -1,0 +1,86 @@
+//! `ondeck run`: jobs of a run, on the machines of that run only.
+
+use crate::harness::{Home, until};
+
+#[test]
+fn output_comes_as_it_is_written_and_the_exit_code_is_the_jobs() {
+    let home = Home::with(&[]);
+    home.provision("1", 1).succeeded();
+    let go_on = home.outside().join("go-on");
+    let script = format!(
+        "echo to out; echo to err >&2; until [ -e {} ]; do sleep 0.05; done; exit 7",
+        go_on.display()
+    );
+    let job = home.start(&["run", "--run-id", "1", "--", "sh", "-c", &script]);
+    job.until_it_says("to out");
+    job.until_it_says("to err");
+    std::fs::write(go_on, "").unwrap();
+    let done = job.finish().exited(7);
+    assert_eq!(done.stdout, "to out\n");
+    assert!(done.stderr.contains("to err\n"), "{}", done.stderr);
+}
+
+#[test]
+fn a_job_ended_by_a_signal_or_never_started_exits_as_shells_have_it() {
+    let home = Home::with(&[]);
+    home.provision("1", 1).succeeded();
+    let run = |command: &[&str]| home.ondeck(&[&["run", "--run-id", "1", "--"], command].concat());
+    run(&["sh", "-c", "kill -9 $$"]).exited(137);
+    let done = run(&["no-such-program"]).exited(127);
+    assert!(done.stderr.contains("cannot start no-such-program"), "{}", done.stderr);
+}
+
+#[test]
+fn a_job_of_another_run_is_not_taken() {
+    let home = Home::with(&[]);
+    home.provision("1", 1).succeeded();
+    let waiting = ["run", "--run-id", "2", "--queue-timeout-sec", "1", "--", "true"];
+    let done = home.ondeck(&waiting).exited(4);
+    assert!(done.stderr.contains("no machine took the job in time, label: 2"), "{}", done.stderr);
+    assert!(done.stderr.contains("hint: ondeck provision --run-id 2"), "{}", done.stderr);
+    assert_eq!(home.texts("SELECT state FROM jobs"), ["cancelled"]);
+}
+
+#[test]
+fn a_waiting_job_is_reported_by_refresh_and_taken_once_its_run_has_a_machine() {
+    let home = Home::with(&[]);
+    let job = home.start(&["run", "--run-id", "5", "--", "echo", "at last"]);
+    until("the job is queued", || home.texts("SELECT state FROM jobs") == ["queued"]);
+    let refreshed = home.ondeck(&["refresh", "--json"]).succeeded();
+    assert_eq!(refreshed.json()["stranded"], serde_json::json!(["5"]));
+    assert!(refreshed.stderr.contains("jobs wait for a run that has no machine: 5"));
+    home.provision("5", 1).succeeded();
+    assert_eq!(job.finish().succeeded().stdout, "at last\n");
+}
+
+#[test]
+fn what_a_job_leaves_is_gone_before_the_next_run() {
+    let home = Home::with(&[]);
+    home.provision("1", 1).succeeded();
+    let script = "touch here $TMPDIR/there $HOME/.everywhere
+        setsid sleep 1000 >/dev/null 2>&1 &
+        setsid sh -c 'trap \"\" TERM HUP INT; sleep 1000; sleep 1000' >/dev/null 2>&1 &";
+    home.ondeck(&["run", "--run-id", "1", "--", "sh", "-c", script]).succeeded();
+    until("the leftovers are at work", || home.processes().len() >= 4);
+    home.release("1").succeeded();
+    assert_eq!(home.processes(), home.agents().into_values().collect::<Vec<_>>());
+
+    assert_eq!(home.provision("2", 1).succeeded().sources(), ["warm"]);
+    let list = ["run", "--run-id", "2", "--", "sh", "-c", "ls -A . $TMPDIR $HOME"];
+    let listing = home.ondeck(&list).succeeded().stdout;
+    for left in ["here", "there", "everywhere"] {
+        assert!(!listing.contains(left), "{listing}");
+    }
+}
+
+#[test]
+fn a_job_whose_machine_is_released_is_told() {
+    let home = Home::with(&[]);
+    home.provision("1", 1).succeeded();
+    let job = home.start(&["run", "--run-id", "1", "--", "sh", "-c", "echo begun; sleep 1000"]);
+    job.until_it_says("begun");
+    home.release("1").succeeded();
+    let done = job.finish().exited(143);
+    assert!(done.stderr.contains("the machine was taken away"), "{}", done.stderr);
+    assert_eq!(home.processes(), home.agents().into_values().collect::<Vec<_>>());
+}

@@ -1,0 +1,102 @@
+//! Told to stop in the middle: cleared up, and the exit code says by which signal.
+
+use rustix::process::Signal;
+
+use crate::harness::{Home, signal, until};
+
+fn stopped_while_machines_boot(which: Signal, code: i32, words: &str) {
+    let home = Home::with(&["--local-boot-ms=60000"]);
+    let provision = home.start(&["provision", "-vv", "--run-id", "1", "--instance-count", "3"]);
+    provision.until_it_says("waiting for new machines to become ready");
+    assert_eq!(home.standings(), ["created 1"; 3]);
+    provision.signal(which);
+    let done = provision.finish().exited(code);
+    assert!(done.stderr.contains(&format!("error: {words}")), "{}", done.stderr);
+    assert_eq!(done.stdout, "");
+    home.assert_empty();
+    assert_eq!(home.number("SELECT count(*) FROM instances"), 0);
+    assert_eq!(home.texts("SELECT outcome FROM intents"), ["dumped"]);
+
+    home.refresh(&["--local-boot-ms=0"]);
+    assert_eq!(home.provision("1", 3).succeeded().sources(), ["cold"; 3]);
+}
+
+#[test]
+fn an_interrupt_during_validation_dumps_everything() {
+    stopped_while_machines_boot(Signal::INT, 130, "interrupted");
+}
+
+#[test]
+fn a_terminate_during_validation_dumps_everything() {
+    stopped_while_machines_boot(Signal::TERM, 143, "told to terminate");
+}
+
+#[test]
+fn an_interrupt_during_selection_dumps_what_was_claimed() {
+    let home = Home::with(&["--claim-registration-timeout-sec=60", "--heartbeat-period-sec=20"]);
+    home.warm_up(1);
+    home.agents().into_values().for_each(|pid| signal(pid, Signal::STOP));
+    let provision = home.start(&["provision", "--run-id", "2"]);
+    until("the machine is claimed", || home.standings() == ["claimed 2"]);
+    provision.signal(Signal::INT);
+    provision.finish().exited(130);
+    home.assert_empty();
+    assert_eq!(home.number("SELECT count(*) FROM instances"), 0);
+    assert_eq!(home.provision("2", 1).succeeded().sources(), ["cold"]);
+}
+
+#[test]
+fn an_interrupt_leaves_what_the_run_had_before() {
+    let home = Home::with(&[]);
+    let before = home.provision("1", 1).succeeded().ids();
+    home.refresh(&["--local-boot-ms=60000"]);
+    let more = home.start(&["provision", "-vv", "--run-id", "1", "--instance-count", "2"]);
+    more.until_it_says("waiting for new machines to become ready");
+    more.signal(Signal::INT);
+    more.finish().exited(130);
+    assert_eq!(home.standings(), ["running 1"]);
+    assert_eq!(home.agents().into_keys().collect::<Vec<_>>(), before);
+}
+
+#[test]
+fn an_interrupted_release_is_finished_by_refresh() {
+    let home = Home::with(&[]);
+    let ids = home.provision("1", 1).succeeded().ids();
+    let agent = home.agents()[&ids[0]];
+    signal(agent, Signal::STOP);
+    let release = home.start(&["release", "--run-id", "1"]);
+    until("the machine is let go", || home.standings() == ["idle"]);
+    release.signal(Signal::TERM);
+    release.finish().exited(143);
+    assert_eq!(home.tickets(), 0);
+    signal(agent, Signal::CONT);
+    until("refresh announces it", || home.refresh(&[])["ticketed"] == serde_json::json!(ids));
+    assert_eq!(home.provision("2", 1).succeeded().ids(), ids);
+}
+
+#[test]
+fn a_run_that_is_interrupted_cancels_its_job() {
+    let home = Home::with(&[]);
+    home.provision("1", 1).succeeded();
+    let job = home.start(&["run", "--run-id", "1", "--", "sh", "-c", "echo begun; sleep 1000"]);
+    job.until_it_says("begun");
+    job.signal(Signal::INT);
+    job.finish().exited(130);
+    until("the job is cancelled", || home.texts("SELECT state FROM jobs") == ["cancelled"]);
+    until("only the agent is left", || home.processes().len() == 1);
+    // The machine is none the worse for it.
+    home.ondeck(&["run", "--run-id", "1", "--", "true"]).succeeded();
+}
+
+#[test]
+fn a_job_that_is_withdrawn_while_it_waits_is_never_run() {
+    let home = Home::with(&[]);
+    let job = home.start(&["run", "--run-id", "1", "--", "true"]);
+    until("the job is queued", || home.texts("SELECT state FROM jobs") == ["queued"]);
+    job.signal(Signal::TERM);
+    job.finish().exited(143);
+    assert_eq!(home.texts("SELECT state FROM jobs"), ["cancelled"]);
+    home.provision("1", 1).succeeded();
+    home.ondeck(&["run", "--run-id", "1", "--", "true"]).succeeded();
+    assert_eq!(home.texts("SELECT state FROM jobs ORDER BY id"), ["cancelled", "done"]);
+}
