@@ -17,7 +17,11 @@ impl Agent {
     /// Works as long as the machine lives. A machine that cannot be used any more says so and
     /// waits for its end; the watch beside this goes on.
     pub(crate) async fn work(&self, memory: &Memory) -> Infallible {
-        self.learn(memory).await;
+        while !memory.has_learned() {
+            // Without the settings it is not known whether there is a script to run.
+            self.clock.sleep(memory.times().agent_poll_waiting).await;
+            self.learn(memory).await;
+        }
         if let Err(why) = self.prepare(memory).await {
             self.say(Signal::PrepareFailed, None, &why).await;
             return pending().await;

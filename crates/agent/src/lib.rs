@@ -39,6 +39,8 @@ impl Agent {
     /// Lives until its machine must end, ends it, and gives the reason.
     pub async fn live(&self) -> String {
         let memory = Memory::new(self.clock.now());
+        // First of all, because how often to beat is itself a setting.
+        self.learn(&memory).await;
         let work = join(self.work(&memory), self.heed_interruption(&memory));
         let why = match select(pin!(self.watch(&memory)), pin!(work)).await {
             Either::Left((why, _)) => why,

@@ -17,7 +17,7 @@ pub(crate) struct Memory(Mutex<Inner>);
 #[derive(Debug)]
 struct Inner {
     standing: Standing,
-    settings: Settings,
+    settings: Option<Settings>,
     serving: Option<RunId>,
     interruption: Option<String>,
 }
@@ -26,7 +26,7 @@ impl Memory {
     pub(crate) fn new(born: Timestamp) -> Memory {
         Memory(Mutex::new(Inner {
             standing: Standing::Unrecorded { since: born },
-            settings: Settings::default(),
+            settings: None,
             serving: None,
             interruption: None,
         }))
@@ -43,15 +43,22 @@ impl Memory {
     }
 
     pub(crate) fn learn(&self, settings: Settings) {
-        self.inner().settings = settings;
+        self.inner().settings = Some(settings);
     }
 
+    pub(crate) fn has_learned(&self) -> bool {
+        self.inner().settings.is_some()
+    }
+
+    /// The times in force; the defaults, as long as nothing else is known.
     pub(crate) fn times(&self) -> Times {
-        self.inner().settings.times.clone()
+        let inner = self.inner();
+        inner.settings.as_ref().map_or_else(Times::default, |settings| settings.times.clone())
     }
 
     pub(crate) fn script(&self) -> String {
-        self.inner().settings.pre_runner_script.clone()
+        let inner = self.inner();
+        inner.settings.as_ref().map_or_else(String::new, |s| s.pre_runner_script.clone())
     }
 
     pub(crate) fn serve(&self, run: Option<&RunId>) {

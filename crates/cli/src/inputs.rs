@@ -38,6 +38,7 @@ pub(crate) struct Cli {
 
 /// What every command takes.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "For every command")]
 pub(crate) struct Common {
     /// Where machines, records and the pool are
     #[arg(long, global = true, env = "ONDECK_BACKEND", default_value = "local")]
@@ -59,7 +60,8 @@ pub(crate) struct Common {
 /// The backends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Backend {
-    /// One SQLite file, and processes on this computer for machines
+    // One SQLite file, and processes on this computer for machines. Not a doc comment: help on
+    // values makes clap spread every option over several lines.
     Local,
 }
 

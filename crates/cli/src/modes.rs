@@ -18,11 +18,10 @@ pub(crate) async fn refresh(common: &Common, inputs: &inputs::Refresh) -> u8 {
     let watcher = begin("refresh", common);
     let stop = stop_on_signals();
     let given = settings(inputs);
-    let work = async {
-        let plane = open(common, true, &watcher)?;
-        ondeck_core::refresh::refresh(&plane, &given, &stop).await
+    let result = match open(common, true, &watcher) {
+        Ok(plane) => ondeck_core::refresh::refresh(&plane, &given, &stop).await,
+        Err(failure) => Err(failure),
     };
-    let result = stop.unless_raised(work).await.unwrap_or_else(|stop| Err(stop.into()));
     watcher.finish();
     tell(result.as_ref().map(|outcome| outcome as &dyn Telling).map_err(Clone::clone), common.json)
 }

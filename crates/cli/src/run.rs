@@ -32,11 +32,12 @@ pub(crate) async fn run(common: &Common, inputs: &Run) -> u8 {
 
 async fn follow_to_end(common: &Common, inputs: &Run, watcher: &Watcher) -> Result<u8, Failure> {
     let run = inputs.run.get()?;
+    // Before the job is queued, because from then on it must be withdrawn.
+    let stop = stop_on_signals();
     let local = backend::local(common, false)?;
     // Also tells whether refresh has ever run here.
     Store::settings(&local.store).await?;
     let job = local.forge.queue(&run, &inputs.command).await?;
-    let stop = stop_on_signals();
     let patience = Duration::from_secs(inputs.queue_timeout_sec.into());
     let follow = Follow { local: &local, watcher, run: &run, job, patience };
     match stop.unless_raised(follow.to_end()).await {

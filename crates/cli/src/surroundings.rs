@@ -41,13 +41,14 @@ pub(crate) fn stop_on_signals() -> ondeck_core::stop::StopSignal {
     use tokio::signal::unix::{SignalKind, signal};
 
     let (switch, stop) = StopSignal::new();
+    // Caught from here on, and not only once the task below has its first turn.
+    let (Ok(mut interrupt), Ok(mut terminate)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        tracing::warn!("signals cannot be caught; a stopped process will not clear up");
+        return stop;
+    };
     tokio::spawn(async move {
-        let (Ok(mut interrupt), Ok(mut terminate)) =
-            (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-        else {
-            tracing::warn!("signals cannot be caught; a stopped process will not clear up");
-            return;
-        };
         let mut stopping = false;
         loop {
             let stop = tokio::select! {

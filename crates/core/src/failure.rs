@@ -119,6 +119,7 @@ impl From<PortError> for Failure {
     fn from(error: PortError) -> Failure {
         let failure = Failure::new(
             match error {
+                PortError::Invalid { .. } => Kind::InvalidInput,
                 PortError::NotSetUp { .. } => Kind::NotSetUp,
                 PortError::Forge { .. } => Kind::Forge,
                 PortError::Unavailable { .. } | PortError::Unusable { .. } => Kind::Unavailable,
@@ -127,7 +128,9 @@ impl From<PortError> for Failure {
         );
         match error {
             PortError::NotSetUp { .. } => failure.hint("run ondeck refresh first"),
-            PortError::Unusable { hint, .. } => failure.hint(hint),
+            PortError::Invalid { hint, .. } | PortError::Unusable { hint, .. } => {
+                failure.hint(hint)
+            }
             PortError::Unavailable { .. } | PortError::Forge { .. } => failure,
         }
     }

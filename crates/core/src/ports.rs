@@ -39,6 +39,14 @@ pub enum PortError {
         /// What that person might do.
         hint: String,
     },
+    /// A setting that only the backend understands makes no sense.
+    #[error("{reason}")]
+    Invalid {
+        /// Which one, and what is wrong with it.
+        reason: String,
+        /// What would make sense.
+        hint: String,
+    },
     /// Refresh has not set this up yet.
     #[error("not set up: {what}")]
     NotSetUp {

@@ -46,28 +46,39 @@ pub struct Outcome {
     pub warnings: Vec<String>,
 }
 
-/// Refreshes, with `given` over the settings that are in force.
+/// Refreshes, with `given` over the settings that are in force. Hears the signal to stop itself,
+/// because what it launches it must also clear up.
 pub async fn refresh(
     plane: &Plane,
     given: &BTreeMap<String, String>,
     stop: &StopSignal,
 ) -> Result<Outcome, Failure> {
     let mut outcome = Outcome::default();
+    let work = set_up_and_clear_up(plane, given, &mut outcome);
+    let settings = stop.unless_raised(work).await.unwrap_or_else(|stop| Err(stop.into()))?;
+    keep_warm::keep_warm(plane, &settings, stop, &mut outcome).await?;
+    Ok(outcome)
+}
+
+/// All of it may be dropped half-way, and done again by the next refresh.
+async fn set_up_and_clear_up(
+    plane: &Plane,
+    given: &BTreeMap<String, String>,
+    outcome: &mut Outcome,
+) -> Result<Settings, Failure> {
     plane.progress.stage("setting up");
     let settings = set_up::bring_about(plane, given).await?;
 
     plane.progress.stage("clearing up");
-    let emptied = reap::reap(plane, &mut outcome).await?;
-    prune::prune(plane, &settings, &emptied, &mut outcome).await?;
-    sweep::sweep(plane, &settings, &mut outcome).await?;
-    intents::settle(plane, &mut outcome).await?;
-    reticket::reticket(plane, &settings, &mut outcome).await?;
-    ghosts::strike(plane, &mut outcome).await?;
-    forget(plane, &settings, &mut outcome).await?;
-    report_stranded(plane, &mut outcome).await?;
-
-    keep_warm::keep_warm(plane, &settings, stop, &mut outcome).await?;
-    Ok(outcome)
+    let emptied = reap::reap(plane, outcome).await?;
+    prune::prune(plane, &settings, &emptied, outcome).await?;
+    sweep::sweep(plane, &settings, outcome).await?;
+    intents::settle(plane, outcome).await?;
+    reticket::reticket(plane, &settings, outcome).await?;
+    ghosts::strike(plane, outcome).await?;
+    forget(plane, &settings, outcome).await?;
+    report_stranded(plane, outcome).await?;
+    Ok(settings)
 }
 
 async fn forget(plane: &Plane, settings: &Settings, outcome: &mut Outcome) -> Result<(), Failure> {

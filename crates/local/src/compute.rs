@@ -167,7 +167,7 @@ enum Enlisted {
     /// These may be started now; the texts say why not more.
     Now(Vec<Machine>, Vec<String>),
     /// The settings make no sense.
-    Unusable(PortError),
+    Refused(PortError),
 }
 
 /// Looks for room and takes it, in one transaction: two launches at once never take the same.
@@ -184,7 +184,7 @@ fn enlist(
     }
     let options = match Options::from_map(&store::settings(transaction)?) {
         Ok(options) => options,
-        Err(invalid) => return Ok(Enlisted::Unusable(options::unusable(&invalid))),
+        Err(invalid) => return Ok(Enlisted::Refused(options::refused(&invalid))),
     };
     if let Some(failure) = options.launch_failure {
         return Ok(Enlisted::Now(Vec::new(), vec![failure]));
@@ -268,7 +268,7 @@ fn new_machine(order: &Order, this: &MachineType, now: Timestamp) -> Machine {
 #[async_trait]
 impl Compute for LocalCompute {
     async fn set_up(&self, settings: &Settings) -> PortResult<()> {
-        Options::from_map(&settings.backend).map(drop).map_err(|e| options::unusable(&e))
+        Options::from_map(&settings.backend).map(drop).map_err(|e| options::refused(&e))
     }
 
     /// List first, process second: a launcher that dies in between leaves a row that is struck
@@ -276,7 +276,7 @@ impl Compute for LocalCompute {
     async fn launch(&self, order: &Order) -> PortResult<Launched> {
         let (asked, now) = (order.clone(), self.clock.now());
         match self.db.write(move |transaction| enlist(transaction, &asked, now)).await? {
-            Enlisted::Unusable(error) => Err(error),
+            Enlisted::Refused(error) => Err(error),
             Enlisted::Before(machines) => {
                 let (got, wanted) = (machines.len(), order.count);
                 let short = got < wanted as usize;

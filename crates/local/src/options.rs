@@ -51,12 +51,10 @@ impl Options {
 }
 
 /// As the error that a person reads.
-pub(crate) fn unusable(invalid: &InvalidSetting) -> PortError {
-    let names = [CAPACITY, BOOT, CATALOGUE, LAUNCH_FAILURE, DUPLICATES].join(", ");
-    PortError::Unusable {
-        service: "compute",
+pub(crate) fn refused(invalid: &InvalidSetting) -> PortError {
+    PortError::Invalid {
         reason: invalid.to_string(),
-        hint: format!("run ondeck refresh with a valid value; the settings are {names}"),
+        hint: "ondeck refresh --help shows what it may be; an empty value takes it back".to_owned(),
     }
 }
 

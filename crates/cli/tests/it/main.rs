@@ -4,8 +4,13 @@
 
 mod chaos;
 mod crash;
+mod demo;
 mod failure;
 mod harness;
+mod help;
+mod input;
 mod jobs;
 mod life;
+mod seen;
 mod signals;
+mod spoilt;

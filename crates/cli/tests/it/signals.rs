@@ -100,3 +100,14 @@ fn a_job_that_is_withdrawn_while_it_waits_is_never_run() {
     home.ondeck(&["run", "--run-id", "1", "--", "true"]).succeeded();
     assert_eq!(home.texts("SELECT state FROM jobs ORDER BY id"), ["cancelled", "done"]);
 }
+
+#[test]
+fn an_interrupted_refresh_ends_what_it_was_warming_up() {
+    let home = Home::with(&["--local-boot-ms=60000"]);
+    let refresh = home.start(&["refresh", "--min-idle=large=2"]);
+    until("two machines are being warmed up", || home.standings().len() == 2);
+    refresh.signal(Signal::INT);
+    refresh.finish().exited(130);
+    home.assert_empty();
+    assert_eq!(home.refresh(&["--local-boot-ms=0"])["warmed"], 2);
+}

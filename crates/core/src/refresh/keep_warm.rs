@@ -74,7 +74,10 @@ async fn warm_up(
     if let Some(failure) = provisioned.failure {
         return Err(failure);
     }
-    let released = release(plane, &run, &TimeOverrides::default()).await?;
+    // A release that is dropped leaves idle machines, which the next refresh announces.
+    let times = TimeOverrides::default();
+    let released =
+        stop.unless_raised(release(plane, &run, &times)).await.map_err(Failure::from)??;
     match released.failure() {
         Some(failure) => Err(failure),
         None => Ok(released.instances.len()),

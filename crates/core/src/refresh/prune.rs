@@ -1,4 +1,4 @@
-//! Tickets of idle machines that have just been reaped announce nothing any more. Runs drop such
+//! Tickets of idle machines that have been reaped announce nothing any more. Runs drop such
 //! tickets as they meet them; but in a class that nobody asks for they would stay, and the pool
 //! would seem deeper than it is.
 
@@ -8,22 +8,31 @@ use super::Outcome;
 use crate::failure::Failure;
 use crate::ids::ResourceClass;
 use crate::plane::Plane;
-use crate::ports::{PortResult, Receipt};
+use crate::ports::{PortResult, Receipt, Scope};
+use crate::record::{Record, State};
 use crate::settings::Settings;
 use crate::ticket::Ticket;
 
 /// As many as a queue gives at once.
 const BATCH: usize = 10;
 
-/// Goes once through the queues of `classes`, and drops what has expired or is no ticket.
+/// Goes once through each queue that holds more tickets than there are idle machines, and drops
+/// what has expired or is no ticket. To go by what this refresh has reaped would not do: an
+/// earlier one may have been killed after its reap, and a ticket may be hidden for a while.
 pub(super) async fn prune(
     plane: &Plane,
     settings: &Settings,
-    classes: &BTreeSet<ResourceClass>,
+    emptied: &BTreeSet<ResourceClass>,
     outcome: &mut Outcome,
 ) -> Result<(), Failure> {
+    let live = plane.retried(|| plane.store.list(Scope::Live)).await?.records;
+    let classes: BTreeSet<&ResourceClass> = settings.classes.names().chain(emptied).collect();
     for class in classes {
-        outcome.pruned += prune_class(plane, settings, class).await?;
+        let is_idle = |r: &&Record| r.state == State::Idle && r.spec.resource_class == *class;
+        let idle = live.iter().filter(is_idle).count();
+        if plane.retried(|| plane.pool.depth(class)).await?.total() > idle {
+            outcome.pruned += prune_class(plane, settings, class).await?;
+        }
     }
     Ok(())
 }

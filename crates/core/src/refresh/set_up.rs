@@ -23,7 +23,10 @@ pub(super) async fn bring_about(
     map.extend(given.clone());
     // An empty value takes a setting back to its default.
     map.retain(|_, value| !value.is_empty());
-    let settings = Settings::from_map(&map).map_err(|e| Failure::invalid(e.to_string()))?;
+    let settings = Settings::from_map(&map).map_err(|e| {
+        Failure::invalid(e.to_string())
+            .hint("ondeck refresh --help shows what it may be; an empty value takes it back")
+    })?;
     for (class, _) in settings.min_idle.iter() {
         if settings.classes.get(class).is_none() {
             return Err(Failure::invalid(format!("min-idle names an unknown class: {class}"))

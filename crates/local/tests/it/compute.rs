@@ -185,7 +185,7 @@ async fn settings_are_checked_when_they_are_set_up() {
     compute.set_up(&settings).await.unwrap();
     settings.backend.insert("local-capacity".into(), "lots".into());
     let answer = compute.set_up(&settings).await;
-    assert!(matches!(answer, Err(PortError::Unusable { service: "compute", .. })), "{answer:?}");
+    assert!(matches!(answer, Err(PortError::Invalid { .. })), "{answer:?}");
 }
 
 #[tokio::test]

@@ -1,0 +1,262 @@
+//! The help, to the letter.
+
+use insta::assert_snapshot;
+
+use crate::harness::{Background, Home};
+
+fn shown(arguments: &[&str]) -> String {
+    let home = Home::bare();
+    // Help shows what variables hold.
+    let mut command = home.command(arguments);
+    let done = Background::start(command.env_remove("ONDECK_HOME")).finish().succeeded();
+    assert_eq!(done.stderr, "");
+    done.stdout
+}
+
+/// The help of a command, without the part that all commands share.
+fn help(command: &str) -> String {
+    let help = shown(&[command, "--help"]);
+    let (own, common) = help.split_once("\nFor every command:\n").unwrap();
+    assert!(common.contains("--home <DIR>"), "{common}");
+    own.to_owned()
+}
+
+#[test]
+fn the_help_of_the_program() {
+    assert_snapshot!(shown(&["--help"]), @"
+    Keeps self-hosted GitHub Actions runners warm and hands them from workflow to workflow
+
+    Usage: ondeck [OPTIONS] <COMMAND>
+
+    Commands:
+      refresh    Set everything up, and clear up whatever went wrong; to be run first, and on a schedule
+      provision  Give a run its machines: idle ones from the pool, else new ones
+      release    Give a run's machines back to the pool
+      run        Queue a job for a run, show its output, and exit with its code (local backend)
+      status     Show the machines, what they are doing and how long they may, and the pool
+      demo       Watch it work: a story with real processes, in a temporary home, in under a minute
+      agent      Be the agent of a machine; started by the machine itself
+      help       Print this message or the help of the given subcommand(s)
+
+    Options:
+      -h, --help     Print help
+      -V, --version  Print version
+
+    For every command:
+          --backend <BACKEND>  Where machines, records and the pool are [env: ONDECK_BACKEND=] [default:
+                               local] [possible values: local]
+          --home <DIR>         Where the local backend keeps its files [default: ~/.ondeck] [env:
+                               ONDECK_HOME=]
+          --json               One JSON object on stdout instead of text
+      -v, --verbose...         Say more on stderr: every state change; twice for details
+      -q, --quiet              Say nothing on stderr but errors
+
+    Exit codes:
+      0  done                          6  store, queue or compute out of reach
+      2  invalid input                 7  GitHub refused, or the token is bad
+      3  not set up: refresh first     8  released, but some machines did not answer
+      4  no capacity                  10  unexpected; everything was dumped
+      5  machines did not get ready  130  interrupted, 143 terminated; cleared up
+    ");
+    assert_snapshot!(shown(&["--version"]), @"ondeck 0.1.0");
+}
+
+#[test]
+fn the_help_of_refresh() {
+    assert_snapshot!(help("refresh"), @r#"
+    Set everything up, and clear up whatever went wrong; to be run first, and on a schedule
+
+    Usage: ondeck refresh [OPTIONS]
+
+    Options:
+          --resource-class-config <JSON>  The sizes that can be asked for, as JSON:
+                                          {"large":{"cpu":2,"mem":4096}} [env:
+                                          ONDECK_RESOURCE_CLASS_CONFIG=]
+          --min-idle <CLASS=COUNT ...>    Idle machines to keep, by class: "large=2 xlarge=1" [env:
+                                          ONDECK_MIN_IDLE=]
+          --pre-runner-script <SCRIPT>    Shell script that every machine runs before its first run
+                                          [env: ONDECK_PRE_RUNNER_SCRIPT=]
+      -h, --help                          Print help
+
+    Local backend:
+          --local-capacity <COUNT>
+              The most machines that may be alive at once; empty for no limit [env:
+              ONDECK_LOCAL_CAPACITY=]
+          --local-boot-ms <MS>
+              How long every machine takes to boot, in milliseconds [env: ONDECK_LOCAL_BOOT_MS=]
+          --local-catalogue <JSON>
+              The types of machine, as JSON:
+              [{"type":"c6i.large","cpu":2,"mem":4096,"bootMs":0,"capacity":3}] [env:
+              ONDECK_LOCAL_CATALOGUE=]
+          --local-launch-failure <TEXT>
+              Make every launch fail with this text; empty to stop [env: ONDECK_LOCAL_LAUNCH_FAILURE=]
+          --local-duplicate-tickets <true|false>
+              Deliver every ticket twice, as SQS may [env: ONDECK_LOCAL_DUPLICATE_TICKETS=]
+
+    Times (kept for everybody until given again):
+          --heartbeat-period-sec <SEC>
+              How often an agent says that it is alive; three periods without make it unhealthy
+              [default: 5] [env: ONDECK_HEARTBEAT_PERIOD_SEC=]
+          --claim-registration-timeout-sec <SEC>
+              How long a claimed machine may take to register for the run [default: 10] [env:
+              ONDECK_CLAIM_REGISTRATION_TIMEOUT_SEC=]
+          --claim-timeout-sec <SEC>
+              How long a machine may stay claimed [default: 300] [env: ONDECK_CLAIM_TIMEOUT_SEC=]
+          --created-timeout-sec <SEC>
+              How long a machine may stay created [default: 600] [env: ONDECK_CREATED_TIMEOUT_SEC=]
+          --validation-timeout-sec <SEC>
+              How long new machines may take to become ready [default: 180] [env:
+              ONDECK_VALIDATION_TIMEOUT_SEC=]
+          --idle-time-sec <SEC>
+              How long an idle machine waits in the pool; 0 keeps none [default: 300] [env:
+              ONDECK_IDLE_TIME_SEC=]
+          --max-runtime-min <MIN>
+              How long a run may keep its machines [default: 30] [env: ONDECK_MAX_RUNTIME_MIN=]
+          --release-timeout-sec <SEC>
+              How long release waits for a machine to deregister and clean up [default: 120] [env:
+              ONDECK_RELEASE_TIMEOUT_SEC=]
+          --self-termination-grace-sec <SEC>
+              How far past its threshold a machine ends itself, and past which one without a record is
+              swept [default: 60] [env: ONDECK_SELF_TERMINATION_GRACE_SEC=]
+          --boot-deadline-sec <SEC>
+              How long a machine without a record waits before it ends itself [default: 180] [env:
+              ONDECK_BOOT_DEADLINE_SEC=]
+          --registration-token-refresh-min <MIN>
+              How old a registration token may get before refresh renews it [default: 30] [env:
+              ONDECK_REGISTRATION_TOKEN_REFRESH_MIN=]
+          --agent-poll-waiting-sec <SEC>
+              How often an idle agent looks for a run [default: 0.25] [env:
+              ONDECK_AGENT_POLL_WAITING_SEC=]
+          --agent-poll-running-sec <SEC>
+              How often a working agent looks for its release [default: 1] [env:
+              ONDECK_AGENT_POLL_RUNNING_SEC=]
+          --signs-poll-sec <SEC>
+              How often the control plane looks for signals that it waits for [default: 0.05] [env:
+              ONDECK_SIGNS_POLL_SEC=]
+          --ticket-hold-sec <SEC>
+              How long a ticket stays hidden from others while one run looks at it [default: 30] [env:
+              ONDECK_TICKET_HOLD_SEC=]
+          --pickup-patience-sec <SEC>
+              How long an empty pool is asked again while others hold tickets of it [default: 1] [env:
+              ONDECK_PICKUP_PATIENCE_SEC=]
+          --retention-min <MIN>
+              How long records of terminated machines are kept [default: 1440] [env:
+              ONDECK_RETENTION_MIN=]
+    "#);
+}
+
+#[test]
+fn the_help_of_provision() {
+    assert_snapshot!(help("provision"), @r#"
+    Give a run its machines: idle ones from the pool, else new ones
+
+    Usage: ondeck provision [OPTIONS]
+
+    Options:
+          --run-id <ID>
+              The workflow run; also the label of its machines [default: GITHUB_RUN_ID] [env:
+              ONDECK_RUN_ID=]
+          --instance-count <COUNT>
+              How many machines [env: ONDECK_INSTANCE_COUNT=] [default: 1]
+          --resource-class <CLASS>
+              Of which size, by the name that refresh configured [env: ONDECK_RESOURCE_CLASS=] [default:
+              large]
+          --usage-class <CLASS>
+              Paid for how: spot or on-demand [env: ONDECK_USAGE_CLASS=] [default: on-demand]
+          --allowed-instance-types <PATTERNS>
+              Which instance types will do; * stands for anything [env: ONDECK_ALLOWED_INSTANCE_TYPES=]
+              [default: "c* m* r*"]
+          --capacity-fallback
+              Try again for what could not be launched, and then on demand instead of spot [env:
+              ONDECK_CAPACITY_FALLBACK=]
+      -h, --help
+              Print help
+
+    Times (for this call; otherwise as refresh set them):
+          --claim-registration-timeout-sec <SEC>
+              How long a claimed machine may take to register for the run [default: 10] [env:
+              ONDECK_CLAIM_REGISTRATION_TIMEOUT_SEC=]
+          --claim-timeout-sec <SEC>
+              How long a machine may stay claimed [default: 300] [env: ONDECK_CLAIM_TIMEOUT_SEC=]
+          --created-timeout-sec <SEC>
+              How long a machine may stay created [default: 600] [env: ONDECK_CREATED_TIMEOUT_SEC=]
+          --validation-timeout-sec <SEC>
+              How long new machines may take to become ready [default: 180] [env:
+              ONDECK_VALIDATION_TIMEOUT_SEC=]
+          --idle-time-sec <SEC>
+              How long an idle machine waits in the pool; 0 keeps none [default: 300] [env:
+              ONDECK_IDLE_TIME_SEC=]
+          --max-runtime-min <MIN>
+              How long a run may keep its machines [default: 30] [env: ONDECK_MAX_RUNTIME_MIN=]
+          --release-timeout-sec <SEC>
+              How long release waits for a machine to deregister and clean up [default: 120] [env:
+              ONDECK_RELEASE_TIMEOUT_SEC=]
+    "#);
+}
+
+#[test]
+fn the_help_of_release() {
+    assert_snapshot!(help("release"), @"
+    Give a run's machines back to the pool
+
+    Usage: ondeck release [OPTIONS]
+
+    Options:
+          --run-id <ID>  The workflow run; also the label of its machines [default: GITHUB_RUN_ID] [env:
+                         ONDECK_RUN_ID=]
+      -h, --help         Print help
+
+    Times (for this call; otherwise as refresh set them):
+          --idle-time-sec <SEC>        How long an idle machine waits in the pool; 0 keeps none
+                                       [default: 300] [env: ONDECK_IDLE_TIME_SEC=]
+          --release-timeout-sec <SEC>  How long release waits for a machine to deregister and clean up
+                                       [default: 120] [env: ONDECK_RELEASE_TIMEOUT_SEC=]
+    ");
+}
+
+#[test]
+fn the_help_of_the_other_commands() {
+    assert_snapshot!(help("run"), @"
+    Queue a job for a run, show its output, and exit with its code (local backend)
+
+    Usage: ondeck run [OPTIONS] -- <CMD>...
+
+    Arguments:
+      <CMD>...  The command and its arguments
+
+    Options:
+          --run-id <ID>              The workflow run; also the label of its machines [default:
+                                     GITHUB_RUN_ID] [env: ONDECK_RUN_ID=]
+          --queue-timeout-sec <SEC>  How long the job may wait for a machine of its run before it is
+                                     withdrawn [env: ONDECK_QUEUE_TIMEOUT_SEC=] [default: 300]
+      -h, --help                     Print help
+    ");
+    assert_snapshot!(help("status"), @"
+    Show the machines, what they are doing and how long they may, and the pool
+
+    Usage: ondeck status [OPTIONS]
+
+    Options:
+          --all    Show terminated machines too
+          --watch  Show it again every second, until interrupted
+      -h, --help   Print help
+    ");
+    assert_snapshot!(help("demo"), @"
+    Watch it work: a story with real processes, in a temporary home, in under a minute
+
+    Usage: ondeck demo [OPTIONS]
+
+    Options:
+          --keep  Leave the home with its store and logs behind, and say where
+      -h, --help  Print help
+    ");
+    assert_snapshot!(help("agent"), @"
+    Be the agent of a machine; started by the machine itself
+
+    Usage: ondeck agent [OPTIONS] --instance-id <ID>
+
+    Options:
+          --instance-id <ID>  The machine that this is [env: ONDECK_INSTANCE_ID=]
+      -h, --help              Print help
+    ");
+}

@@ -1,0 +1,209 @@
+//! Input that makes no sense, and a home that is not one: each has its exit code, a message that
+//! names the value, and a hint.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::harness::{Background, Done, Home};
+
+/// Exits with this code, and says these words and what to do about it.
+#[track_caller]
+fn refused(done: Done, code: i32, words: &str) {
+    let done = done.exited(code);
+    let stderr = &done.stderr;
+    assert!(stderr.starts_with("error: "), "{stderr}");
+    assert!(stderr.contains(words), "{words:?} is not in: {stderr}");
+    assert!(stderr.contains("\nhint: ") || stderr.contains("try '--help'"), "{stderr}");
+    assert!(!stderr.contains("panicked"), "{stderr}");
+}
+
+#[test]
+fn what_cannot_be_asked_for() {
+    let home = Home::with(&[]);
+    for (input, value, words) in [
+        ("--resource-class", "huge", "resource class not configured: huge"),
+        ("--resource-class", "a/b", "\"a/b\""),
+        ("--resource-class", "", "resource class"),
+        ("--usage-class", "free", "usage class is neither spot nor on-demand: \"free\""),
+        ("--allowed-instance-types", "c?", "malformed instance type pattern: \"c?\""),
+        ("--allowed-instance-types", ",", "no instance type pattern given"),
+        ("--instance-count", "0", "0 is not in 1..=1000"),
+        ("--instance-count", "-1", "-1 is not in 1..=1000"),
+        ("--instance-count", "99999999", "99999999 is not in 1..=1000"),
+        ("--instance-count", "99999999999999999999", "99999999999999999999"),
+        ("--instance-count", "two", "invalid value 'two'"),
+        ("--instance-count", "1.5", "invalid value '1.5'"),
+        ("--max-runtime-min", "-1", "must be from 0 to 30 days: -1"),
+        ("--max-runtime-min", "NaN", "must be from 0 to 30 days: NaN"),
+        ("--max-runtime-min", "inf", "must be from 0 to 30 days: inf"),
+        ("--claim-timeout-sec", "soon", "not a number: \"soon\""),
+        ("--no-such-input", "1", "unexpected argument '--no-such-input'"),
+    ] {
+        refused(home.ondeck(&["provision", "--run-id", "1", input, value]), 2, words);
+        let both = format!("{input}={value}");
+        refused(home.ondeck(&["provision", "--run-id", "1", &both]), 2, words);
+    }
+    home.assert_empty();
+}
+
+#[test]
+fn a_run_that_has_no_name_or_an_impossible_one() {
+    let home = Home::with(&[]);
+    for command in [&["provision"][..], &["release"], &["run", "--", "true"]] {
+        refused(home.ondeck(command), 2, "no run id given");
+    }
+    let long = "9".repeat(300);
+    for run in ["a/b", "a b", "", "..", "ü", &long] {
+        refused(home.ondeck(&["release", "--run-id", run]), 2, "run id");
+        if !run.is_empty() {
+            let mut command = home.command(&["release"]);
+            let done = Background::start(command.env("GITHUB_RUN_ID", run)).finish();
+            refused(done, 2, "run id");
+        }
+    }
+    home.assert_empty();
+}
+
+#[test]
+fn what_refresh_does_not_take_it_does_not_keep() {
+    let home = Home::with(&[]);
+    let settings = "SELECT name || '=' || value FROM settings ORDER BY name";
+    let before = home.texts(settings);
+    for (input, words) in [
+        ("--resource-class-config={", "resource-class-config is not a map of classes"),
+        ("--resource-class-config={}", "resource-class-config names no class"),
+        ("--resource-class-config=[1]", "resource-class-config is not a map of classes"),
+        (r#"--resource-class-config={"a":{"cpu":0,"mem":1}}"#, "no cpu or no memory: a"),
+        (r#"--resource-class-config={"a":{"cpu":-1,"mem":1}}"#, "invalid value: integer `-1`"),
+        ("--min-idle=large", "min-idle is not of the form CLASS=COUNT: \"large\""),
+        ("--min-idle=huge=1", "min-idle names an unknown class: huge"),
+        ("--min-idle=large=-1", "min-idle has no count: \"large=-1\""),
+        ("--min-idle=large=1001", "min-idle asks for more than 1000 machines: \"large=1001\""),
+        ("--local-catalogue=[]", "local-catalogue names no type"),
+        ("--local-catalogue=x", "local-catalogue is not a list of types"),
+        (r#"--local-catalogue=[{"type":"a","cpu":0,"mem":1}]"#, "without name, cpu or memory"),
+        ("--local-capacity=-1", "local-capacity is not a whole number: \"-1\""),
+        ("--local-boot-ms=soon", "local-boot-ms is not a whole number: \"soon\""),
+        ("--local-duplicate-tickets=yes", "is neither true nor false: \"yes\""),
+        ("--idle-time-sec=-1", "must be from 0 to 30 days: -1"),
+        ("--idle-time-sec=NaN", "must be from 0 to 30 days: NaN"),
+        ("--retention-min=1e300", "must be from 0 to 30 days: 1e300"),
+        ("--backend=moon", "invalid value 'moon'"),
+    ] {
+        refused(home.ondeck(&["refresh", input]), 2, words);
+        assert_eq!(home.texts(settings), before, "{input}");
+    }
+}
+
+const COMMANDS: [&[&str]; 4] = [
+    &["provision", "--run-id", "1"],
+    &["release", "--run-id", "1"],
+    &["status"],
+    &["run", "--run-id", "1", "--", "true"],
+];
+
+#[test]
+fn not_set_up() {
+    let home = Home::bare();
+    for command in COMMANDS {
+        refused(home.ondeck(command), 3, "not set up: there is no store at ");
+    }
+    assert!(!home.dir().exists(), "asking makes nothing");
+    let answer = home.ondeck(&["provision", "--run-id", "1", "--json"]).exited(3).json();
+    assert_eq!(answer["status"], "failed");
+    assert_eq!(answer["error"]["kind"], "not-set-up");
+    assert_eq!(answer["error"]["hint"], "run ondeck refresh first");
+}
+
+/// Every command, refresh included, refuses the home for the same reason.
+#[track_caller]
+fn all_refuse(home: &Home, words: &str) {
+    refused(home.ondeck(&["refresh"]), 6, words);
+    for command in COMMANDS {
+        refused(home.ondeck(command), 6, words);
+    }
+}
+
+#[test]
+fn a_store_that_is_no_database() {
+    let home = Home::bare();
+    fs::create_dir(home.dir()).unwrap();
+    let file = home.dir().join("ondeck.db");
+    let text = "this is not a database, but somebody may want it back ".repeat(100);
+    fs::write(&file, &text).unwrap();
+    all_refuse(&home, "ondeck.db: file is not a database");
+    assert_eq!(fs::read_to_string(&file).unwrap(), text, "left as it was");
+}
+
+#[test]
+fn a_directory_in_place_of_the_store() {
+    let home = Home::bare();
+    fs::create_dir_all(home.dir().join("ondeck.db")).unwrap();
+    all_refuse(&home, "ondeck.db");
+}
+
+#[test]
+fn a_file_in_place_of_the_home() {
+    let home = Home::bare();
+    fs::write(home.dir(), "").unwrap();
+    all_refuse(&home, &home.dir().display().to_string());
+}
+
+#[test]
+fn a_store_of_a_newer_version_or_another_program() {
+    let home = Home::with(&[]);
+    home.file().pragma_update(None, "user_version", 99).unwrap();
+    all_refuse(&home, "has schema version 99, and this ondeck knows 1");
+    home.file().pragma_update(None, "application_id", 7).unwrap();
+    all_refuse(&home, "is the database of another program");
+}
+
+#[test]
+fn a_home_that_may_not_be_written() {
+    use std::os::unix::fs::PermissionsExt;
+    if rustix::process::geteuid().is_root() {
+        // Root may write anywhere, so there is nothing to be refused.
+        return;
+    }
+    let home = Home::bare();
+    fs::create_dir(home.dir()).unwrap();
+    fs::set_permissions(home.dir(), fs::Permissions::from_mode(0o500)).unwrap();
+    refused(home.ondeck(&["refresh"]), 6, "ondeck.db");
+}
+
+#[test]
+fn the_callers_secrets_stay_with_the_caller() {
+    const SECRET: &str = "ghs_16C7e42F292c6912E7710c838347Ae178B4a";
+    let home = Home::bare();
+    let with_secrets = |arguments: &[&str]| {
+        let mut command = home.command(arguments);
+        let names = ["GITHUB_TOKEN", "GH_TOKEN", "ONDECK_GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY"];
+        command.envs(names.map(|name| (name, SECRET)));
+        let done = Background::start(command.env("GITHUB_RUN_ID", "1")).finish().succeeded();
+        assert!(!done.stdout.contains(SECRET), "{arguments:?}");
+        assert!(!done.stderr.contains(SECRET), "{arguments:?}");
+    };
+    with_secrets(&["refresh", "-vv"]);
+    with_secrets(&["provision", "-vv"]);
+    with_secrets(&["run", "-vv", "--", "env"]);
+    for (id, pid) in home.agents() {
+        assert!(!holds(&PathBuf::from(format!("/proc/{pid}/environ")), SECRET), "{id}");
+    }
+    with_secrets(&["release", "-vv"]);
+    let files = files(home.dir());
+    assert!(files.iter().any(|file| holds(file, "UD_REMOVE_REG_OK")), "the search finds nothing");
+    for file in files {
+        assert!(!holds(&file, SECRET), "{}", file.display());
+    }
+}
+
+/// Every file below a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+fn holds(file: &Path, text: &str) -> bool {
+    let bytes = fs::read(file).unwrap();
+    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+}
