@@ -52,7 +52,7 @@ const JOB: &str = r#"
 #[test]
 fn whatever_is_killed_whenever_nothing_is_shared_and_nothing_is_left() {
     let seed = seed();
-    println!("{SEED}={seed}");
+    say(&format!("{SEED}={seed}"));
     let storm = Storm {
         home: Home::with(&SETTINGS),
         over: AtomicBool::new(false),
@@ -71,7 +71,7 @@ fn whatever_is_killed_whenever_nothing_is_shared_and_nothing_is_left() {
         (0..KILLS).for_each(|nth| storm.kill_one(nth, &mut rng));
         drop(end);
     });
-    println!("killed with: {:?}", storm.stages.lock().unwrap());
+    say(&format!("killed with: {:?}", storm.stages.lock().unwrap()));
     let home = &storm.home;
     until("every deadline has passed, and refresh has seen it", || {
         home.refresh(&[]);
@@ -207,10 +207,9 @@ impl Drop for Storm {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let seed = self.seed;
-            println!(
-                "to replay: {SEED}={seed} cargo test -p ondeck --features holds --test it chaos"
-            );
-            println!("the last events:\n{}", audit::tail(&self.home));
+            let replay = "cargo test -p ondeck --features holds --test it chaos";
+            say(&format!("to replay: {SEED}={seed} {replay}"));
+            say(&format!("the last events:\n{}", audit::tail(&self.home)));
         }
     }
 }
@@ -236,4 +235,10 @@ fn check(done: &Done, codes: &[i32]) {
 #[expect(clippy::disallowed_methods, reason = "the moment of a kill is to be any moment")]
 fn pause(span: Duration) {
     std::thread::sleep(span);
+}
+
+/// Shown where the test fails.
+#[expect(clippy::print_stdout, reason = "the test's own account, which the test runner keeps")]
+fn say(line: &str) {
+    println!("{line}");
 }

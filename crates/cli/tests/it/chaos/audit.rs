@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use super::Cycle;
+use super::{Cycle, say};
 use crate::harness::Home;
 
 /// Where jobs write down where they ran.
@@ -166,7 +166,7 @@ fn mistreated(histories: &Histories, cycles: &[Cycle]) -> Vec<String> {
         }
     }
     let good = cycles.iter().filter(|cycle| cycle.codes.iter().all(|code| *code == 0)).count();
-    println!("{good} of {} undisturbed cycles succeeded", cycles.len());
+    say(&format!("{good} of {} undisturbed cycles succeeded", cycles.len()));
     // Those that found no room are over soon, and may be many.
     if good < 10 {
         let codes: Vec<_> = cycles.iter().map(|cycle| &cycle.codes).collect();
