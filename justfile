@@ -19,6 +19,10 @@ test *ARGS:
 check *ARGS:
     cargo xtask check "$@"
 
+# What provisioning costs on this computer, in two minutes
+bench:
+    cargo xtask bench
+
 # What the machines of a pool download: the agent, without the control plane
 build-agent:
     cargo build --release --package ondeck --no-default-features

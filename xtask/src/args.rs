@@ -11,6 +11,7 @@ Tasks:
   test [-- NEXTEST_ARGS]  every test of the workspace, then its doctests
   check [--fix]           formatting, lints, documentation, licences and bans;
                           --fix formats instead of complaining
+  bench                   what provisioning costs on the local backend; takes two minutes
   advisories              known vulnerabilities (needs more network than the registries)
   help                    this text
 
@@ -24,6 +25,7 @@ pub(crate) enum Task {
     Help,
     Test { nextest_args: Vec<String> },
     Check { fix: bool },
+    Bench,
     Advisories,
 }
 
@@ -63,6 +65,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Task, Inva
             Some(flag) if flag == "--fix" => Task::Check { fix: true },
             Some(other) => return Err(InvalidArgs::Unexpected(other)),
         },
+        "bench" => Task::Bench,
         "advisories" => Task::Advisories,
         _ => return Err(InvalidArgs::UnknownTask(name)),
     };
@@ -94,6 +97,7 @@ mod tests {
             ("test -- -E test(claim) -- --exact", test(&["-E", "test(claim)", "--", "--exact"])),
             ("check", Task::Check { fix: false }),
             ("check --fix", Task::Check { fix: true }),
+            ("bench", Task::Bench),
             ("advisories", Task::Advisories),
         ] {
             assert_eq!(parsed(line), Ok(task), "{line}");
@@ -109,6 +113,7 @@ mod tests {
             ("test claim", unexpected("claim")),
             ("check --fx", unexpected("--fx")),
             ("check --fix now", unexpected("now")),
+            ("bench 10", unexpected("10")),
             ("help me", unexpected("me")),
         ] {
             assert_eq!(parsed(line), Err(error), "{line}");
@@ -117,7 +122,7 @@ mod tests {
 
     #[test]
     fn help_names_every_task() {
-        for name in ["test", "check", "advisories", "help"] {
+        for name in ["test", "check", "bench", "advisories", "help"] {
             assert!(HELP.contains(&format!("\n  {name} ")), "{name}");
         }
     }

@@ -1,6 +1,7 @@
 //! Set-up and checks, so that a machine with Rust and a C compiler needs to know nothing else.
 
 mod args;
+mod bench;
 mod plan;
 mod say;
 mod step;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
             report.note("advisories are not part of this: only the CI on GitHub checks them");
             report
         }
+        Task::Bench => return ExitCode::from(bench::run(&root)),
         Task::Advisories => {
             let mut report = Report::default();
             report.run_with(&tool::DENY, &plan::advisories(), &root);

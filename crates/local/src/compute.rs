@@ -177,7 +177,15 @@ impl LocalCompute {
         Ok(())
     }
 
-    /// A directory that stays behind costs space, but hands no machine to anybody.
+    /// The machines that have a directory, ended or not.
+    fn with_folders(&self) -> Vec<InstanceId> {
+        // Nobody has made the first one yet, or nobody may look: then none can be cleared up.
+        let Ok(entries) = fs::read_dir(self.home.machines()) else { return Vec::new() };
+        entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+    }
+
+    /// A directory that stays behind costs space, but hands no machine to anybody. The next look
+    /// at the machines clears it up.
     async fn remove_folders(&self, ids: &[InstanceId]) {
         for id in ids {
             let path = self.home.machine(id);
@@ -385,10 +393,15 @@ impl Compute for LocalCompute {
     }
 
     /// A machine is its agent: one whose agent is gone is ended here, with whatever else still
-    /// runs on it.
+    /// runs on it. Directories of machines that have ended are what somebody left who was killed
+    /// while he ended them, or started them too late.
     async fn machines(&self) -> PortResult<Vec<Machine>> {
         let now = self.clock.now();
+        // Directories first: a machine is on the list before it has one.
+        let mut left = self.with_folders();
         let listed = self.db.call(|connection| machines::not_ended(connection)).await?;
+        left.retain(|id| listed.iter().all(|row| row.machine.id != *id));
+        self.remove_folders(&left).await;
         let (up, gone): (Vec<_>, Vec<_>) = listed.into_iter().partition(|row| row.is_up(now));
         if !gone.is_empty() {
             let ids: Vec<InstanceId> = gone.into_iter().map(|row| row.machine.id).collect();

@@ -25,10 +25,15 @@ impl Home {
         self.0.join("ondeck.db")
     }
 
+    /// Where the machines have their disks.
+    pub(crate) fn machines(&self) -> PathBuf {
+        self.0.join("machines")
+    }
+
     /// What a machine has for a disk. Ids hold no slash and no leading dot, so this never leaves
     /// the home.
     pub fn machine(&self, id: &InstanceId) -> PathBuf {
-        self.0.join("machines").join(id.as_str())
+        self.machines().join(id.as_str())
     }
 
     /// What a machine's agent has said. Outlives the machine, until the list forgets it.

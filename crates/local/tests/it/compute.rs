@@ -71,6 +71,22 @@ async fn a_machine_is_a_process_that_anybody_finds() {
 }
 
 #[tokio::test]
+async fn what_somebody_left_of_an_ended_machine_is_cleared_up() {
+    let fixture = Fixture::new();
+    let compute = fixture.compute(IDLER);
+    let (ended, up) = (order("ended", 1), order("up", 1));
+    let (ended, up) = (compute.launch(&ended).await.unwrap(), compute.launch(&up).await.unwrap());
+    let folder = |launched: &Launched| fixture.home.machine(&launched.machines[0].id);
+    end(&compute, &ended).await;
+    // As if whoever ended it had been killed before he came to its directory.
+    std::fs::create_dir_all(folder(&ended).join("work")).unwrap();
+    assert_eq!(compute.machines().await.unwrap(), up.machines);
+    assert!(!folder(&ended).exists());
+    assert!(folder(&up).exists(), "that of a machine which is up stays");
+    end(&compute, &up).await;
+}
+
+#[tokio::test]
 async fn a_launch_under_the_same_intent_happens_once() {
     let fixture = Fixture::new();
     let compute = fixture.compute(IDLER);

@@ -1,0 +1,225 @@
+//! A pool in a temporary home, and the program that is called on it.
+
+use std::cell::Cell;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::say::say;
+
+/// How long one call took.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Spent {
+    /// The whole process, as whoever called it has waited.
+    pub(super) process: Duration,
+    /// What it says itself.
+    pub(super) inside: Duration,
+}
+
+/// What a call came to.
+#[derive(Debug)]
+pub(super) struct Done {
+    spent: Spent,
+    pub(super) instances: Vec<String>,
+}
+
+impl From<Done> for Spent {
+    fn from(done: Done) -> Spent {
+        done.spent
+    }
+}
+
+pub(super) struct Pool {
+    program: PathBuf,
+    home: PathBuf,
+    runs: Cell<u32>,
+    since: Instant,
+    janitor: Janitor,
+}
+
+impl Pool {
+    pub(super) fn open() -> Result<Pool, String> {
+        let program = program()?;
+        let home = std::env::temp_dir().join(format!("ondeck-bench-{}", std::process::id()));
+        fs::create_dir(&home).map_err(|error| format!("{}: {error}", home.display()))?;
+        let janitor = Janitor::hire(&home)?;
+        Ok(Pool { program, home, runs: Cell::new(0), since: Instant::now(), janitor })
+    }
+
+    pub(super) fn age(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    /// A run id that nobody has had.
+    pub(super) fn next_run(&self) -> String {
+        self.runs.set(self.runs.get() + 1);
+        self.runs.get().to_string()
+    }
+
+    pub(super) fn refresh(&self, more: &[&str]) -> Result<(), String> {
+        self.ondeck(&[&["refresh"], more].concat(), 0).map(drop)
+    }
+
+    /// Gives the run machines, all of which must come from `source`: otherwise something else
+    /// would be measured than the table says.
+    pub(super) fn provision(
+        &self,
+        run: &str,
+        count: usize,
+        source: &str,
+        more: &[&str],
+    ) -> Result<Done, String> {
+        let count_text = count.to_string();
+        let line = ["provision", "--run-id", run, "--instance-count", &count_text];
+        let (done, json) = self.ondeck(&[&line, more].concat(), 0)?;
+        let sources = words(&json, "source");
+        if sources.len() != count || sources.iter().any(|word| word != source) {
+            return Err(format!("run {run} was to get {count} {source} machines: {sources:?}"));
+        }
+        Ok(done)
+    }
+
+    pub(super) fn release(&self, run: &str, count: usize, more: &[&str]) -> Result<Done, String> {
+        let (done, json) = self.ondeck(&[&["release", "--run-id", run], more].concat(), 0)?;
+        let fates = words(&json, "fate");
+        let fate = if more.is_empty() { "pooled" } else { "ended" };
+        if fates.len() != count || fates.iter().any(|word| word != fate) {
+            return Err(format!("run {run} was to see {count} machines {fate}: {fates:?}"));
+        }
+        Ok(done)
+    }
+
+    /// Looks for a machine where there is none, and none can be launched.
+    pub(super) fn search(&self) -> Result<Done, String> {
+        const NO_CAPACITY: i32 = 4;
+        let (done, _) = self.ondeck(&["provision", "--run-id", &self.next_run()], NO_CAPACITY)?;
+        Ok(done)
+    }
+
+    /// Ends `count` machines that wait in the pool.
+    pub(super) fn empty(&self, count: usize) -> Result<(), String> {
+        let run = self.next_run();
+        self.provision(&run, count, "warm", &[])?;
+        self.release(&run, count, &["--idle-time-sec=0"]).map(drop)
+    }
+
+    /// The processes of this home's machines.
+    pub(super) fn agents(&self) -> Result<Vec<u32>, String> {
+        let home = self.home.to_string_lossy().into_owned();
+        Ok(processes()?.filter(|(_, args)| args.contains(&home)).map(|(pid, _)| pid).collect())
+    }
+
+    /// Kills these machines.
+    pub(super) fn kill(&self, instances: &[String]) -> Result<(), String> {
+        let theirs = |args: &[String]| args.iter().any(|arg| instances.contains(arg));
+        let pids: Vec<String> =
+            processes()?.filter(|(_, args)| theirs(args)).map(|(pid, _)| pid.to_string()).collect();
+        let status = Command::new("kill").arg("-9").args(&pids).status();
+        match status {
+            Ok(status) if status.success() && pids.len() == instances.len() => Ok(()),
+            _ => Err(format!("{} of {} machines killed: {status:?}", pids.len(), instances.len())),
+        }
+    }
+
+    /// Runs the program to its end. Another exit code than the expected one ends the benchmark.
+    fn ondeck(&self, args: &[&str], expected: i32) -> Result<(Done, Value), String> {
+        let mut command = Command::new(&self.program);
+        command.args(args).args(["--json", "--home"]).arg(&self.home).stdin(Stdio::null());
+        // What is set for the person at the keyboard is not the default.
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("ONDECK_") {
+                command.env_remove(name);
+            }
+        }
+        let line = args.join(" ");
+        let since = Instant::now();
+        let output = command.output().map_err(|error| format!("ondeck {line}: {error}"))?;
+        let process = since.elapsed();
+        let json: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        if output.status.code() != Some(expected) {
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("ondeck {line}: {}\n{}", output.status, stderr.trim_end()));
+        }
+        let millis = json["timings"]["totalMs"].as_u64().unwrap_or_default();
+        let spent = Spent { process, inside: Duration::from_millis(millis) };
+        Ok((Done { spent, instances: words(&json, "instanceId") }, json))
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.janitor.dismiss();
+    }
+}
+
+/// The release build, which stands beside our own.
+fn program() -> Result<PathBuf, String> {
+    let me = std::env::current_exe().map_err(|error| format!("own program not found: {error}"))?;
+    let target = me.ancestors().nth(2).ok_or("own program has no target directory")?;
+    Ok(target.join("release").join("ondeck"))
+}
+
+/// A field of every instance.
+fn words(json: &Value, field: &str) -> Vec<String> {
+    let instances = json["instances"].as_array().into_iter().flatten();
+    instances.filter_map(|instance| instance[field].as_str()).map(str::to_owned).collect()
+}
+
+/// Every process that we may look at, with its arguments.
+fn processes() -> Result<impl Iterator<Item = (u32, Vec<String>)>, String> {
+    let proc = fs::read_dir("/proc").map_err(|error| format!("/proc: {error}"))?;
+    let pids = proc.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    Ok(pids.filter_map(|pid: u32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        Some((pid, line.split(|byte| *byte == 0).map(lossy).collect()))
+    }))
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Clears up when this process is gone, however it went: machines live on for half an hour by
+/// themselves, and a benchmark is often interrupted. It waits for the end of a pipe that only we
+/// hold, in a process group that the keyboard does not reach.
+struct Janitor(Child);
+
+impl Janitor {
+    /// Its own arguments must not name the home, by which it knows what to kill.
+    const WORK: &str = "
+        read -r _
+        of_home() { printf %s \"$BENCH_HOME\" | grep -lsxzF -f - /proc/[0-9]*/cmdline; }
+        for _ in 1 2 3 4 5; do
+            files=$(of_home)
+            [ \"$files\" ] || break
+            for file in $files; do
+                pid=${file#/proc/}
+                kill -9 \"${pid%/cmdline}\" 2>/dev/null
+            done
+        done
+        rm -rf \"$BENCH_HOME\"
+    ";
+
+    fn hire(home: &std::path::Path) -> Result<Janitor, String> {
+        Command::new("sh")
+            .args(["-c", Janitor::WORK])
+            .env("BENCH_HOME", home)
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .spawn()
+            .map(Janitor)
+            .map_err(|error| format!("sh: {error}"))
+    }
+
+    fn dismiss(&mut self) {
+        drop(self.0.stdin.take());
+        match self.0.wait() {
+            Ok(status) if status.success() => {}
+            other => say(&format!("warning: the temporary home was not cleared up: {other:?}")),
+        }
+    }
+}
