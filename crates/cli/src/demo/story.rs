@@ -198,13 +198,15 @@ impl Teller<'_> {
         self.narrator.chapter("An idle machine waits for longer than it may. Refresh reaps it.");
         let done = self.provision("109", 1).await?;
         let id = ids(&done);
-        self.release("109", &["--idle-time-sec", "0.5"]).await?;
-        let crew = self.crew;
-        let mut reaped = Value::Null;
+        self.release("109", &["--idle-time-sec", "1"]).await?;
+        let (crew, id) = (self.crew, &id);
         self.narrator.command(&["refresh"]);
-        while reaped != serde_json::json!(id) {
-            reaped = crew.ondeck(&["refresh"]).await?.json["reaped"].take();
-        }
+        crew.until("the machine is reaped", || async move {
+            crew.ondeck(&["refresh"]).await?;
+            let events = crew.local()?.store.events().await?;
+            Ok(events.iter().any(|e| e.to == State::Terminated && id.contains(&e.instance)))
+        })
+        .await?;
         self.hold(
             crew.machines().await?.iter().all(|m| !id.contains(m)),
             "reaped, and its process is gone",
