@@ -198,13 +198,13 @@ impl Teller<'_> {
         self.narrator.chapter("An idle machine waits for longer than it may. Refresh reaps it.");
         let done = self.provision("109", 1).await?;
         let id = ids(&done);
-        self.release("109", &["--idle-time-sec", "0.5"]).await?;
+        self.release("109", &["--idle-time-sec", "1"]).await?;
+        let (crew, id) = (self.crew, &id);
         self.narrator.command(&["refresh"]);
-        let (crew, mine) = (self.crew, serde_json::json!(id.first()));
-        let mine = &mine;
-        crew.until("refresh reaps it", || async move {
-            let done = crew.ondeck(&["refresh"]).await?;
-            Ok(done.json["reaped"].as_array().is_some_and(|reaped| reaped.contains(mine)))
+        crew.until("the machine is reaped", || async move {
+            crew.ondeck(&["refresh"]).await?;
+            let events = crew.local()?.store.events().await?;
+            Ok(events.iter().any(|e| e.to == State::Terminated && id.contains(&e.instance)))
         })
         .await?;
         self.hold(

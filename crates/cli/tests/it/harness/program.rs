@@ -5,11 +5,12 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{LIMIT, signal, until, until_within};
+use super::{LIMIT, look_again_soon, signal, until};
 
 /// What a command came to.
 #[derive(Debug)]
@@ -101,15 +102,16 @@ impl Background {
     /// Waits for its end.
     #[track_caller]
     pub(crate) fn finish(mut self) -> Done {
-        let mut status = None;
-        until_within(LIMIT * 7, "the command ends", || {
-            status = self.child.try_wait().unwrap();
-            status.is_some()
-        });
-        let code = match status {
-            Some(status) => status.code().or(status.signal().map(|n| -n)).unwrap_or(-1),
-            None => -1,
+        let since = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            let said = || self.stdout.text() + &self.stderr.text();
+            assert!(since.elapsed() < LIMIT * 3, "it does not end, having said: {}", said());
+            look_again_soon();
         };
+        let code = status.code().or(status.signal().map(|number| -number)).unwrap();
         Done { code, stdout: self.stdout.close(), stderr: self.stderr.close() }
     }
 }
