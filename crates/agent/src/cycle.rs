@@ -57,7 +57,7 @@ impl Agent {
                 self.learn(memory).await;
                 return run.clone();
             }
-            self.clock.sleep(memory.times().agent_poll_waiting).await;
+            self.store.news(&*self.clock, memory.times().agent_poll_waiting).await;
         }
     }
 
@@ -92,7 +92,7 @@ impl Agent {
             {
                 return;
             }
-            self.clock.sleep(memory.times().agent_poll_running).await;
+            self.store.news(&*self.clock, memory.times().agent_poll_running).await;
         }
     }
 

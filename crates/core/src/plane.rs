@@ -1,7 +1,6 @@
 //! The control plane's view of the world: its ports, and the few things every mode does with
 //! them.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -176,14 +175,6 @@ pub fn readable(listing: Listing) -> Vec<Record> {
         tracing::warn!("{row}; skipped");
     }
     listing.records
-}
-
-/// The ids of a listing, those of unreadable rows among them: such a row may well be live, and its
-/// machine is left to its own deadline.
-pub fn known_ids(listing: Listing) -> BTreeSet<String> {
-    let mut known: BTreeSet<String> = listing.unreadable.iter().map(|row| row.id.clone()).collect();
-    known.extend(readable(listing).iter().map(|record| record.id.to_string()));
-    known
 }
 
 /// Ids in one line.

@@ -121,6 +121,11 @@ pub trait AgentStore: Send + Sync {
     async fn record(&self, id: &InstanceId) -> PortResult<Option<Record>>;
     /// The operator's choices.
     async fn settings(&self) -> PortResult<BTreeMap<String, String>>;
+    /// Waits until the record may have changed, and for `at_most` if the store cannot tell. To be
+    /// called between one look and the next.
+    async fn news(&self, clock: &dyn Clock, at_most: Duration) {
+        clock.sleep(at_most).await;
+    }
     /// "I am alive."
     async fn beat(&self, id: &InstanceId, at: Timestamp) -> PortResult<()>;
     /// Says something, in place of what was said last.

@@ -76,7 +76,7 @@ pub async fn refresh(
 async fn clear_up(plane: &Plane, settings: &Settings, outcome: &mut Outcome) -> Option<Failure> {
     let mut failure = None;
     note(&mut failure, reap::reap(plane, outcome).await);
-    match Survey::take(plane, &mut failure).await {
+    match Survey::take(plane, outcome, &mut failure).await {
         Ok(survey) => {
             note(&mut failure, sweep::sweep(plane, settings, &survey, outcome).await);
             note(&mut failure, intents::settle(plane, &survey, outcome).await);

@@ -1,10 +1,13 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use ondeck_core::ids::{InstanceId, RunId};
 use ondeck_core::intent::Intent;
 use ondeck_core::lifecycle::{Change, Verdict};
-use ondeck_core::ports::{AgentStore, Listing, PortError, PortResult, Scope, Store};
+use ondeck_core::ports::{AgentStore, Clock, Listing, PortError, PortResult, Scope, Store};
 use ondeck_core::record::{Record, State, Unreadable};
 use ondeck_core::signal::{Report, Signs};
 use ondeck_core::ticket::Ticket;
@@ -23,10 +26,15 @@ const OF_RUN: &str = "run = ?1 AND run <> ''";
 /// The live rows past a moment, by the index of live rows.
 const EXPIRED: &str = "state <> 'terminated' AND threshold <= ?1";
 
+/// How often an agent asks whether anything has changed at all.
+const GLANCE: Duration = Duration::from_millis(20);
+
 /// The records in the shared file: the control plane's side and the agents' side of it.
 #[derive(Debug, Clone)]
 pub struct LocalStore {
     db: Db,
+    /// The file's version when news were last asked for.
+    seen: Arc<AtomicI64>,
 }
 
 /// A committed transition.
@@ -51,7 +59,7 @@ pub struct EventRow {
 impl LocalStore {
     /// Over this file.
     pub fn new(db: Db) -> LocalStore {
-        LocalStore { db }
+        LocalStore { db, seen: Arc::new(AtomicI64::new(0)) }
     }
 
     /// Every committed transition, in the order of the commits.
@@ -277,6 +285,25 @@ impl AgentStore for LocalStore {
 
     async fn settings(&self) -> PortResult<BTreeMap<String, String>> {
         self.read_settings().await
+    }
+
+    /// SQLite counts what other connections have committed to the file. Asking for that number
+    /// reads a few bytes of shared memory, so it can be asked for far more often than a record.
+    async fn news(&self, clock: &dyn Clock, at_most: Duration) {
+        let until = clock.now() + at_most;
+        loop {
+            let version = self.db.call(|c| c.query_row("PRAGMA data_version", [], |r| r.get(0)));
+            // A store that does not answer has no news; the next look will say what is wrong.
+            let version: i64 = version.await.unwrap_or(self.seen.load(Ordering::Relaxed));
+            if self.seen.swap(version, Ordering::Relaxed) != version {
+                return;
+            }
+            let left = until.since(clock.now());
+            if left.is_zero() {
+                return;
+            }
+            clock.sleep(left.min(GLANCE)).await;
+        }
     }
 
     async fn beat(&self, id: &InstanceId, at: Timestamp) -> PortResult<()> {

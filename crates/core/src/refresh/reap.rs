@@ -7,14 +7,14 @@ use super::Outcome;
 use crate::failure::Failure;
 use crate::ids::InstanceId;
 use crate::lifecycle::{Instance, Live};
-use crate::plane::{NotCommitted, Plane, readable};
+use crate::plane::{NotCommitted, Plane};
 
 pub(super) async fn reap(plane: &Plane, outcome: &mut Outcome) -> Result<(), Failure> {
     let now = plane.now();
     let listing = plane.retried(|| plane.store.expired(now)).await?;
-    outcome.warnings.extend(listing.unreadable.iter().map(|row| format!("{row}; skipped")));
+    // Rows that cannot be read are reported with the survey that follows.
     let expired: Vec<Instance<Live>> =
-        readable(listing).iter().filter_map(Instance::believe).collect();
+        listing.records.iter().filter_map(Instance::believe).collect();
     let reaps = expired.iter().map(|instance| {
         let why = format!("{} for too long", instance.state());
         plane.commit(instance.reap(now).because(why))

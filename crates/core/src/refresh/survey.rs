@@ -5,9 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use super::note;
+use super::{Outcome, note};
 use crate::failure::Failure;
-use crate::plane::{Plane, known_ids};
+use crate::plane::Plane;
 use crate::ports::{ListedRunner, Machine, PortResult, Scope};
 use crate::record::Record;
 
@@ -27,13 +27,18 @@ impl Survey {
     /// stray; a store that does not answer leaves nothing to decide on.
     pub(super) async fn take(
         plane: &Plane,
+        outcome: &mut Outcome,
         failure: &mut Option<Failure>,
     ) -> Result<Survey, Failure> {
         let machines = or_none(failure, plane.retried(|| plane.compute.machines()).await);
         let runners = or_none(failure, plane.retried(|| plane.forge.runners()).await);
         let listing = plane.retried(|| plane.store.list(Scope::Live)).await?;
-        let live = listing.records.clone();
-        Ok(Survey { machines, runners, live, known: known_ids(listing) })
+        outcome.warnings.extend(listing.unreadable.iter().map(|row| format!("{row}; skipped")));
+        // A row that cannot be read may well be live: its machine is left to its own deadline.
+        let mut known: BTreeSet<String> =
+            listing.unreadable.into_iter().map(|row| row.id).collect();
+        known.extend(listing.records.iter().map(|record| record.id.to_string()));
+        Ok(Survey { machines, runners, live: listing.records, known })
     }
 
     /// Whether the instance has a live record, or one that cannot be read and may be live.

@@ -1,13 +1,15 @@
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ondeck_core::ids::ResourceClass;
+use ondeck_core::ports::{AgentStore, Clock};
 use ondeck_core::testkit::VirtualClock;
 use ondeck_core::testkit::contract::{
     claim_race, pool_duplicates_suite, pool_passes_untouched, pool_suite, store_suite,
 };
 use ondeck_local::{Db, LocalPool, LocalStore};
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, RealClock, instance};
 
 #[tokio::test]
 async fn the_store_keeps_its_promises() {
@@ -58,4 +60,26 @@ async fn events_are_kept_in_the_order_of_commits() {
         assert_eq!(Some(pair[0].to), pair[1].from, "each begins where the last one ended");
     }
     assert!(events[2].run.is_none() && events[3].run.is_some());
+}
+
+/// An agent hears of a change long before it would look again, and of none if there is none.
+#[tokio::test]
+async fn news_travel_between_processes_that_share_the_file() {
+    let fixture = Fixture::new();
+    let (agent, other) = (fixture.store(), LocalStore::new(Db::open(&fixture.home).unwrap()));
+    let long = Duration::from_secs(60);
+    let clock = RealClock;
+    // The first call sees the file for the first time, which counts as news.
+    agent.news(&clock, long).await;
+    let quiet = agent.news(&clock, Duration::from_millis(50));
+    let started = Instant::now();
+    quiet.await;
+    assert!(started.elapsed() >= Duration::from_millis(50), "nothing has happened");
+    agent.beat(&instance("i-1"), clock.now()).await.unwrap();
+    let told = async {
+        other.beat(&instance("i-2"), clock.now()).await.unwrap();
+    };
+    let heard =
+        tokio::time::timeout(long / 2, async { tokio::join!(agent.news(&clock, long), told) });
+    heard.await.expect("the other's change is news, one's own is not");
 }
