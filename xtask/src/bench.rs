@@ -58,8 +58,8 @@ fn measure() -> Result<String, String> {
         times(&series[0], &warm_ten),
         times(&cold_booting, &warm_ten),
         idle(&pool, TEN)?,
-        "warm and release are mostly waits for agents, which look for a run every 250 ms and for \
-         its end every second"
+        "warm and release are mostly waits: agents glance at the file every 40 ms, and the control \
+         plane looks for their signals every 50 ms"
             .to_owned(),
         "\"inside\" is what ondeck says itself (timings.totalMs); \"process\" includes its start"
             .to_owned(),

@@ -27,7 +27,7 @@ const OF_RUN: &str = "run = ?1 AND run <> ''";
 const EXPIRED: &str = "state <> 'terminated' AND threshold <= ?1";
 
 /// How often an agent asks whether anything has changed at all.
-const GLANCE: Duration = Duration::from_millis(20);
+const GLANCE: Duration = Duration::from_millis(40);
 
 /// The records in the shared file: the control plane's side and the agents' side of it.
 #[derive(Debug, Clone)]
