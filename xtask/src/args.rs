@@ -8,7 +8,7 @@ Set-up and checks of ondeck
 Usage: cargo xtask <TASK>
 
 Tasks:
-  test [-- NEXTEST_ARGS]  every test of the workspace, then its doctests
+  test [-- NEXTEST_ARGS]  the workspace's doctests, then every other test
   check [--fix]           formatting, lints, documentation, licences and bans;
                           --fix formats instead of complaining
   bench                   what provisioning costs on the local backend; takes two minutes

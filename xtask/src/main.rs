@@ -32,8 +32,9 @@ fn main() -> ExitCode {
         }
         Task::Test { nextest_args } => {
             let mut report = Report::default();
-            report.run_with(&tool::NEXTEST, &plan::nextest(&nextest_args), &root);
+            // The many last, so that the output closes with their count.
             report.run(&plan::doctests(), &root);
+            report.run_with(&tool::NEXTEST, &plan::nextest(&nextest_args), &root);
             report
         }
         Task::Check { fix } => {
