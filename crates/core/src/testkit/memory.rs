@@ -1,23 +1,24 @@
 //! Little real implementations of the ports, in memory.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod compute;
+mod pool;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
 use async_trait::async_trait;
 
+pub use self::compute::MemoryCompute;
+pub use self::pool::MemoryPool;
 use super::{SeededDice, VirtualClock};
-use crate::ids::{InstanceId, IntentId, ResourceClass, RunId};
+use crate::ids::{InstanceId, IntentId, RunId};
 use crate::intent::Intent;
 use crate::lifecycle::{Change, Verdict};
 use crate::plane::Plane;
 use crate::ports::{
-    AgentStore, Clock, Compute, Depth, Forge, Held, Launched, ListedRunner, Listing, Machine,
-    Order, Pool, PortError, PortResult, Progress, Receipt, Scope, Store,
+    AgentStore, Clock, Forge, ListedRunner, Listing, PortError, PortResult, Progress, Scope, Store,
 };
-use crate::record::{MachineSpec, Record, State};
-use crate::requirements::UsageClass;
-use crate::settings::Settings;
+use crate::record::{Record, State};
 use crate::signal::{Report, Signs};
 use crate::ticket::Ticket;
 use crate::time::Timestamp;
@@ -30,6 +31,10 @@ async fn turn() {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("no port panics while it holds its data")
 }
+
+/// A clock that can be shown; for the sake of `derive(Debug)`.
+pub trait ClockAndDebug: Clock + std::fmt::Debug {}
+impl<T: Clock + std::fmt::Debug> ClockAndDebug for T {}
 
 /// How often each call was made.
 pub type Calls = BTreeMap<&'static str, usize>;
@@ -240,283 +245,6 @@ impl AgentStore for MemoryStore {
         turn().await;
         lock(&self.0).signs.entry(id.clone()).or_default().report = Some(report.clone());
         Ok(())
-    }
-}
-
-#[derive(Debug, Clone)]
-struct Message {
-    body: String,
-    visible_at: Timestamp,
-    receipt: Option<u64>,
-}
-
-#[derive(Debug, Default)]
-struct Queues {
-    queues: BTreeMap<ResourceClass, VecDeque<Message>>,
-    receipts: u64,
-    duplicates: bool,
-    calls: Calls,
-}
-
-/// Queues in memory.
-#[derive(Debug)]
-pub struct MemoryPool {
-    queues: Mutex<Queues>,
-    clock: Arc<dyn ClockAndDebug>,
-}
-
-/// A clock that can be shown; for the sake of `derive(Debug)`.
-pub trait ClockAndDebug: Clock + std::fmt::Debug {}
-impl<T: Clock + std::fmt::Debug> ClockAndDebug for T {}
-
-impl MemoryPool {
-    /// Empty, on this clock.
-    pub fn new(clock: Arc<dyn ClockAndDebug>) -> MemoryPool {
-        MemoryPool { queues: Mutex::default(), clock }
-    }
-
-    /// How often each thing was asked for.
-    pub fn calls(&self) -> Calls {
-        lock(&self.queues).calls.clone()
-    }
-
-    fn count(&self, call: &'static str) {
-        *lock(&self.queues).calls.entry(call).or_default() += 1;
-    }
-
-    /// Delivers every message twice from here on.
-    pub fn deliver_twice(&self) {
-        lock(&self.queues).duplicates = true;
-    }
-
-    /// Adds a message that may be no ticket.
-    pub fn send_raw(&self, class: &ResourceClass, body: &str) {
-        let visible_at = self.clock.now();
-        let message = Message { body: body.to_owned(), visible_at, receipt: None };
-        lock(&self.queues).queues.entry(class.clone()).or_default().push_back(message);
-    }
-}
-
-#[async_trait]
-impl Pool for MemoryPool {
-    async fn set_up(&self, classes: &[ResourceClass]) -> PortResult<()> {
-        turn().await;
-        for class in classes {
-            lock(&self.queues).queues.entry(class.clone()).or_default();
-        }
-        Ok(())
-    }
-
-    async fn receive(
-        &self,
-        class: &ResourceClass,
-        max: usize,
-        hold: Duration,
-    ) -> PortResult<Vec<Held>> {
-        turn().await;
-        self.count("receive");
-        let now = self.clock.now();
-        let mut queues = lock(&self.queues);
-        let Queues { queues, receipts, duplicates, .. } = &mut *queues;
-        let queue = queues.entry(class.clone()).or_default();
-        let mut held = Vec::new();
-        for message in queue.iter_mut().filter(|m| m.visible_at <= now).take(max.min(10)) {
-            let again = *duplicates && message.receipt.is_none();
-            *receipts += 1;
-            message.receipt = Some(*receipts);
-            message.visible_at = if again { now } else { now + hold };
-            held.push(Held { receipt: Receipt(receipts.to_string()), body: message.body.clone() });
-        }
-        Ok(held)
-    }
-
-    async fn put_back(&self, class: &ResourceClass, receipts: &[Receipt]) -> PortResult<()> {
-        turn().await;
-        self.count("put_back");
-        let now = self.clock.now();
-        let mut queues = lock(&self.queues);
-        let queue = queues.queues.entry(class.clone()).or_default();
-        for message in queue.iter_mut().filter(|message| is_held_by(message, receipts)) {
-            message.visible_at = now;
-        }
-        Ok(())
-    }
-
-    async fn delete(&self, class: &ResourceClass, receipts: &[Receipt]) -> PortResult<()> {
-        turn().await;
-        self.count("delete");
-        let mut queues = lock(&self.queues);
-        let queue = queues.queues.entry(class.clone()).or_default();
-        queue.retain(|message| !is_held_by(message, receipts));
-        Ok(())
-    }
-
-    async fn send(&self, tickets: &[Ticket], delay: Duration) -> PortResult<()> {
-        turn().await;
-        self.count("send");
-        let visible_at = self.clock.now() + delay;
-        let mut queues = lock(&self.queues);
-        for ticket in tickets {
-            let queue = queues.queues.entry(ticket.spec.resource_class.clone()).or_default();
-            queue.push_back(Message { body: ticket.to_json(), visible_at, receipt: None });
-        }
-        Ok(())
-    }
-
-    async fn depth(&self, class: &ResourceClass) -> PortResult<Depth> {
-        turn().await;
-        self.count("depth");
-        let now = self.clock.now();
-        let mut depth = Depth::default();
-        for message in lock(&self.queues).queues.get(class).into_iter().flatten() {
-            match (message.visible_at <= now, message.receipt) {
-                (true, _) => depth.visible += 1,
-                (false, Some(_)) => depth.held += 1,
-                (false, None) => depth.delayed += 1,
-            }
-        }
-        Ok(depth)
-    }
-}
-
-fn is_held_by(message: &Message, receipts: &[Receipt]) -> bool {
-    let held = message.receipt.map(|receipt| Receipt(receipt.to_string()));
-    held.is_some_and(|held| receipts.contains(&held))
-}
-
-#[derive(Debug, Default)]
-struct Fleet {
-    machines: BTreeMap<InstanceId, Machine>,
-    ended: Vec<InstanceId>,
-    launched: BTreeMap<IntentId, Vec<Machine>>,
-    counter: u32,
-    capacity: Option<usize>,
-    without: Option<UsageClass>,
-    down: bool,
-}
-
-/// A provider in memory, on which launches take no time.
-#[derive(Debug)]
-pub struct MemoryCompute {
-    fleet: Mutex<Fleet>,
-    clock: Arc<dyn ClockAndDebug>,
-}
-
-impl MemoryCompute {
-    /// No machines yet, and no limit.
-    pub fn new(clock: Arc<dyn ClockAndDebug>) -> MemoryCompute {
-        MemoryCompute { fleet: Mutex::default(), clock }
-    }
-
-    /// Never more than this many machines at once.
-    pub fn limit(&self, capacity: usize) {
-        lock(&self.fleet).capacity = Some(capacity);
-    }
-
-    /// Has no machine of this usage class.
-    pub fn lack(&self, usage: UsageClass) {
-        lock(&self.fleet).without = Some(usage);
-    }
-
-    /// Does not answer any more.
-    pub fn go_down(&self) {
-        lock(&self.fleet).down = true;
-    }
-
-    fn answer(&self) -> PortResult<()> {
-        if lock(&self.fleet).down {
-            let reason = "it is down".to_owned();
-            return Err(PortError::Unavailable { service: "compute", reason });
-        }
-        Ok(())
-    }
-
-    /// Puts a machine there, however it came about.
-    pub fn plant(&self, machine: Machine) {
-        lock(&self.fleet).machines.insert(machine.id.clone(), machine);
-    }
-
-    /// Every machine that was ended, in order.
-    pub fn ended(&self) -> Vec<InstanceId> {
-        lock(&self.fleet).ended.clone()
-    }
-
-    /// The machines that are alive.
-    pub fn alive(&self) -> Vec<InstanceId> {
-        lock(&self.fleet).machines.keys().cloned().collect()
-    }
-
-    /// One machine, if it is alive.
-    pub fn machine(&self, id: &str) -> Option<Machine> {
-        lock(&self.fleet).machines.values().find(|machine| machine.id.as_str() == id).cloned()
-    }
-
-    /// A machine that dies by itself.
-    pub fn kill(&self, id: &InstanceId) {
-        lock(&self.fleet).machines.remove(id);
-    }
-}
-
-#[async_trait]
-impl Compute for MemoryCompute {
-    async fn set_up(&self, _settings: &Settings) -> PortResult<()> {
-        turn().await;
-        Ok(())
-    }
-
-    async fn launch(&self, order: &Order) -> PortResult<Launched> {
-        turn().await;
-        self.answer()?;
-        let launched_at = self.clock.now();
-        let mut fleet = lock(&self.fleet);
-        if let Some(machines) = fleet.launched.get(&order.intent) {
-            return Ok(Launched { machines: machines.clone(), shortfalls: Vec::new() });
-        }
-        let mut launched = Launched::default();
-        for _ in 0..order.count {
-            let full = fleet.capacity.is_some_and(|capacity| fleet.machines.len() >= capacity);
-            if full || fleet.without == Some(order.requirements.usage) {
-                launched.shortfalls.push("InsufficientInstanceCapacity".to_owned());
-                continue;
-            }
-            fleet.counter += 1;
-            let requirements = &order.requirements;
-            let pattern = requirements.types.iter().next().unwrap_or("c6i.large");
-            let machine = Machine {
-                id: InstanceId::new(format!("i-{:04}", fleet.counter)).expect("a sound id"),
-                spec: MachineSpec {
-                    resource_class: requirements.class.clone(),
-                    instance_type: pattern.replace('*', "6i.large"),
-                    usage_class: requirements.usage,
-                    cpu: requirements.size.cpu,
-                    mem: requirements.size.mem,
-                },
-                intent: order.intent.clone(),
-                launched_at,
-            };
-            fleet.machines.insert(machine.id.clone(), machine.clone());
-            launched.machines.push(machine);
-        }
-        fleet.launched.insert(order.intent.clone(), launched.machines.clone());
-        Ok(launched)
-    }
-
-    async fn terminate(&self, ids: &[InstanceId]) -> PortResult<()> {
-        turn().await;
-        self.answer()?;
-        let mut fleet = lock(&self.fleet);
-        for id in ids {
-            if fleet.machines.remove(id).is_some() {
-                fleet.ended.push(id.clone());
-            }
-        }
-        Ok(())
-    }
-
-    async fn machines(&self) -> PortResult<Vec<Machine>> {
-        turn().await;
-        self.answer()?;
-        Ok(lock(&self.fleet).machines.values().cloned().collect())
     }
 }
 

@@ -1,0 +1,147 @@
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+
+use super::{ClockAndDebug, lock, turn};
+use crate::ids::{InstanceId, IntentId};
+use crate::ports::{Compute, Launched, Machine, Order, PortError, PortResult};
+use crate::record::MachineSpec;
+use crate::requirements::UsageClass;
+use crate::settings::Settings;
+
+#[derive(Debug, Default)]
+struct Fleet {
+    machines: BTreeMap<InstanceId, Machine>,
+    ended: Vec<InstanceId>,
+    launched: BTreeMap<IntentId, Vec<Machine>>,
+    counter: u32,
+    capacity: Option<usize>,
+    without: Option<UsageClass>,
+    down: bool,
+}
+
+/// A provider in memory, on which launches take no time.
+#[derive(Debug)]
+pub struct MemoryCompute {
+    fleet: Mutex<Fleet>,
+    clock: Arc<dyn ClockAndDebug>,
+}
+
+impl MemoryCompute {
+    /// No machines yet, and no limit.
+    pub fn new(clock: Arc<dyn ClockAndDebug>) -> MemoryCompute {
+        MemoryCompute { fleet: Mutex::default(), clock }
+    }
+
+    /// Never more than this many machines at once.
+    pub fn limit(&self, capacity: usize) {
+        lock(&self.fleet).capacity = Some(capacity);
+    }
+
+    /// Has no machine of this usage class.
+    pub fn lack(&self, usage: UsageClass) {
+        lock(&self.fleet).without = Some(usage);
+    }
+
+    /// Does not answer any more.
+    pub fn go_down(&self) {
+        lock(&self.fleet).down = true;
+    }
+
+    fn answer(&self) -> PortResult<()> {
+        if lock(&self.fleet).down {
+            let reason = "it is down".to_owned();
+            return Err(PortError::Unavailable { service: "compute", reason });
+        }
+        Ok(())
+    }
+
+    /// Puts a machine there, however it came about.
+    pub fn plant(&self, machine: Machine) {
+        lock(&self.fleet).machines.insert(machine.id.clone(), machine);
+    }
+
+    /// Every machine that was ended, in order.
+    pub fn ended(&self) -> Vec<InstanceId> {
+        lock(&self.fleet).ended.clone()
+    }
+
+    /// The machines that are alive.
+    pub fn alive(&self) -> Vec<InstanceId> {
+        lock(&self.fleet).machines.keys().cloned().collect()
+    }
+
+    /// One machine, if it is alive.
+    pub fn machine(&self, id: &str) -> Option<Machine> {
+        lock(&self.fleet).machines.values().find(|machine| machine.id.as_str() == id).cloned()
+    }
+
+    /// A machine that dies by itself.
+    pub fn kill(&self, id: &InstanceId) {
+        lock(&self.fleet).machines.remove(id);
+    }
+}
+
+#[async_trait]
+impl Compute for MemoryCompute {
+    async fn set_up(&self, _settings: &Settings) -> PortResult<()> {
+        turn().await;
+        Ok(())
+    }
+
+    async fn launch(&self, order: &Order) -> PortResult<Launched> {
+        turn().await;
+        self.answer()?;
+        let launched_at = self.clock.now();
+        let mut fleet = lock(&self.fleet);
+        if let Some(machines) = fleet.launched.get(&order.intent) {
+            return Ok(Launched { machines: machines.clone(), shortfalls: Vec::new() });
+        }
+        let mut launched = Launched::default();
+        for _ in 0..order.count {
+            let full = fleet.capacity.is_some_and(|capacity| fleet.machines.len() >= capacity);
+            if full || fleet.without == Some(order.requirements.usage) {
+                launched.shortfalls.push("InsufficientInstanceCapacity".to_owned());
+                continue;
+            }
+            fleet.counter += 1;
+            let requirements = &order.requirements;
+            let pattern = requirements.types.iter().next().unwrap_or("c6i.large");
+            let machine = Machine {
+                id: InstanceId::new(format!("i-{:04}", fleet.counter)).expect("a sound id"),
+                spec: MachineSpec {
+                    resource_class: requirements.class.clone(),
+                    instance_type: pattern.replace('*', "6i.large"),
+                    usage_class: requirements.usage,
+                    cpu: requirements.size.cpu,
+                    mem: requirements.size.mem,
+                },
+                intent: order.intent.clone(),
+                launched_at,
+            };
+            fleet.machines.insert(machine.id.clone(), machine.clone());
+            launched.machines.push(machine);
+        }
+        fleet.launched.insert(order.intent.clone(), launched.machines.clone());
+        Ok(launched)
+    }
+
+    async fn terminate(&self, ids: &[InstanceId]) -> PortResult<()> {
+        turn().await;
+        self.answer()?;
+        let mut fleet = lock(&self.fleet);
+        for id in ids {
+            if fleet.machines.remove(id).is_some() {
+                fleet.ended.push(id.clone());
+            }
+        }
+        Ok(())
+    }
+
+    async fn machines(&self) -> PortResult<Vec<Machine>> {
+        turn().await;
+        self.answer()?;
+        Ok(lock(&self.fleet).machines.values().cloned().collect())
+    }
+}

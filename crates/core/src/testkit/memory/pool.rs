@@ -1,0 +1,148 @@
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::{Calls, ClockAndDebug, lock, turn};
+use crate::ids::ResourceClass;
+use crate::ports::{Depth, Held, Pool, PortResult, Receipt};
+use crate::ticket::Ticket;
+use crate::time::Timestamp;
+
+#[derive(Debug, Clone)]
+struct Message {
+    body: String,
+    visible_at: Timestamp,
+    receipt: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Queues {
+    queues: BTreeMap<ResourceClass, VecDeque<Message>>,
+    receipts: u64,
+    duplicates: bool,
+    calls: Calls,
+}
+
+/// Queues in memory.
+#[derive(Debug)]
+pub struct MemoryPool {
+    queues: Mutex<Queues>,
+    clock: Arc<dyn ClockAndDebug>,
+}
+
+impl MemoryPool {
+    /// Empty, on this clock.
+    pub fn new(clock: Arc<dyn ClockAndDebug>) -> MemoryPool {
+        MemoryPool { queues: Mutex::default(), clock }
+    }
+
+    /// How often each thing was asked for.
+    pub fn calls(&self) -> Calls {
+        lock(&self.queues).calls.clone()
+    }
+
+    fn count(&self, call: &'static str) {
+        *lock(&self.queues).calls.entry(call).or_default() += 1;
+    }
+
+    /// Delivers every message twice from here on.
+    pub fn deliver_twice(&self) {
+        lock(&self.queues).duplicates = true;
+    }
+
+    /// Adds a message that may be no ticket.
+    pub fn send_raw(&self, class: &ResourceClass, body: &str) {
+        let visible_at = self.clock.now();
+        let message = Message { body: body.to_owned(), visible_at, receipt: None };
+        lock(&self.queues).queues.entry(class.clone()).or_default().push_back(message);
+    }
+}
+
+#[async_trait]
+impl Pool for MemoryPool {
+    async fn set_up(&self, classes: &[ResourceClass]) -> PortResult<()> {
+        turn().await;
+        for class in classes {
+            lock(&self.queues).queues.entry(class.clone()).or_default();
+        }
+        Ok(())
+    }
+
+    async fn receive(
+        &self,
+        class: &ResourceClass,
+        max: usize,
+        hold: Duration,
+    ) -> PortResult<Vec<Held>> {
+        turn().await;
+        self.count("receive");
+        let now = self.clock.now();
+        let mut queues = lock(&self.queues);
+        let Queues { queues, receipts, duplicates, .. } = &mut *queues;
+        let queue = queues.entry(class.clone()).or_default();
+        let mut held = Vec::new();
+        for message in queue.iter_mut().filter(|m| m.visible_at <= now).take(max.min(10)) {
+            let again = *duplicates && message.receipt.is_none();
+            *receipts += 1;
+            message.receipt = Some(*receipts);
+            message.visible_at = if again { now } else { now + hold };
+            held.push(Held { receipt: Receipt(receipts.to_string()), body: message.body.clone() });
+        }
+        Ok(held)
+    }
+
+    async fn put_back(&self, class: &ResourceClass, receipts: &[Receipt]) -> PortResult<()> {
+        turn().await;
+        self.count("put_back");
+        let now = self.clock.now();
+        let mut queues = lock(&self.queues);
+        let queue = queues.queues.entry(class.clone()).or_default();
+        for message in queue.iter_mut().filter(|message| is_held_by(message, receipts)) {
+            message.visible_at = now;
+        }
+        Ok(())
+    }
+
+    async fn delete(&self, class: &ResourceClass, receipts: &[Receipt]) -> PortResult<()> {
+        turn().await;
+        self.count("delete");
+        let mut queues = lock(&self.queues);
+        let queue = queues.queues.entry(class.clone()).or_default();
+        queue.retain(|message| !is_held_by(message, receipts));
+        Ok(())
+    }
+
+    async fn send(&self, tickets: &[Ticket], delay: Duration) -> PortResult<()> {
+        turn().await;
+        self.count("send");
+        let visible_at = self.clock.now() + delay;
+        let mut queues = lock(&self.queues);
+        for ticket in tickets {
+            let queue = queues.queues.entry(ticket.spec.resource_class.clone()).or_default();
+            queue.push_back(Message { body: ticket.to_json(), visible_at, receipt: None });
+        }
+        Ok(())
+    }
+
+    async fn depth(&self, class: &ResourceClass) -> PortResult<Depth> {
+        turn().await;
+        self.count("depth");
+        let now = self.clock.now();
+        let mut depth = Depth::default();
+        for message in lock(&self.queues).queues.get(class).into_iter().flatten() {
+            match (message.visible_at <= now, message.receipt) {
+                (true, _) => depth.visible += 1,
+                (false, Some(_)) => depth.held += 1,
+                (false, None) => depth.delayed += 1,
+            }
+        }
+        Ok(depth)
+    }
+}
+
+fn is_held_by(message: &Message, receipts: &[Receipt]) -> bool {
+    let held = message.receipt.map(|receipt| Receipt(receipt.to_string()));
+    held.is_some_and(|held| receipts.contains(&held))
+}
