@@ -19,7 +19,7 @@ test *ARGS:
 check *ARGS:
     cargo xtask check "$@"
 
-# What provisioning costs on this computer, in two minutes
+# What provisioning costs on this computer, in a minute after the build
 bench:
     cargo xtask bench
 

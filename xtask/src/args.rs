@@ -11,7 +11,7 @@ Tasks:
   test [-- NEXTEST_ARGS]  the workspace's doctests, then every other test
   check [--fix]           formatting, lints, documentation, licences and bans;
                           --fix formats instead of complaining
-  bench                   what provisioning costs on the local backend; takes two minutes
+  bench                   what provisioning costs on the local backend; takes a minute after the build
   advisories              known vulnerabilities (needs more network than the registries)
   help                    this text
 

@@ -11,6 +11,7 @@ mod voice;
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::{Either, join, select};
 use ondeck_core::ids::InstanceId;
@@ -18,6 +19,9 @@ use ondeck_core::ports::{AgentStore, Clock, Dice, Host, Runner};
 use ondeck_core::signal::Signal;
 
 use crate::memory::Memory;
+
+/// How long the last look before the end may take: somebody may just have claimed the machine.
+const ONE_LOOK: Duration = Duration::from_secs(1);
 
 /// One agent and what it works with.
 pub struct Agent {
@@ -58,7 +62,8 @@ impl Agent {
             // A store that never answers must not keep the machine alive.
             let times = memory.times();
             let left = deadline::end_at(&memory.standing(), &times).since(self.clock.now());
-            select(pin!(self.beat_and_look(memory)), self.clock.sleep(left)).await;
+            let patience = left.max(ONE_LOOK);
+            select(pin!(self.beat_and_look(memory)), self.clock.sleep(patience)).await;
 
             let (times, now) = (memory.times(), self.clock.now());
             if let Some(why) = deadline::why_end(&memory.standing(), &times, now) {

@@ -106,14 +106,21 @@ pub(crate) async fn agent(
     common: &Common,
     id: ondeck_core::ids::InstanceId,
 ) -> Result<ondeck_agent::Agent, Failure> {
+    use ondeck_core::wait::{Retry, retry};
     use ondeck_local::{LocalHost, LocalRunner, LocalStore};
 
     let Backend::Local = common.backend;
     let home = home(common)?;
-    let db = Db::open(&home)?;
     let clock = Arc::new(WallClock);
-    ondeck_local::announce(&db, &id).await?;
-    tokio::time::sleep(ondeck_local::boot_time(&db, &id).await?).await;
+    // A store that is busy just now must not cost the machine its life.
+    let (db, boot) = retry(&WallClock, &Entropy, Retry::SHORT, |_| async {
+        let db = Db::open(&home)?;
+        ondeck_local::announce(&db, &id).await?;
+        let boot = ondeck_local::boot_time(&db, &id).await?;
+        Ok((db, boot))
+    })
+    .await?;
+    tokio::time::sleep(boot).await;
     Ok(ondeck_agent::Agent {
         store: Arc::new(LocalStore::new(db.clone())),
         runner: Arc::new(LocalRunner::new(db.clone(), home.clone(), clock.clone(), id.clone())),

@@ -151,7 +151,7 @@ impl Plane {
     }
 
     /// Expires and reaps. `None` if somebody else has it or has done it already.
-    async fn bury<S: LivePhase>(
+    pub async fn bury<S: LivePhase>(
         &self,
         instance: &Instance<S>,
         why: &str,

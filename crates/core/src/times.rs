@@ -135,12 +135,12 @@ times! {
         "How long a run may keep its machines";
     release_timeout, "release-timeout-sec", Seconds, 120.0, positive,
         "How long release waits for a machine to deregister and clean up";
-    self_termination_grace, "self-termination-grace-sec", Seconds, 60.0, zero,
+    self_termination_grace, "self-termination-grace-sec", Seconds, 60.0, positive,
         "How far past its threshold a machine ends itself, and past which one without a record is swept";
     boot_deadline, "boot-deadline-sec", Seconds, 180.0, positive,
         "How long a machine without a record waits before it ends itself";
     registration_token_refresh, "registration-token-refresh-min", Minutes, 30.0, positive,
-        "How old a registration token may get before refresh renews it";
+        "How old a registration token may get before refresh renews it; the local forge has none";
     agent_poll_waiting, "agent-poll-waiting-sec", Seconds, 0.25, positive,
         "How often an idle agent looks for a run";
     agent_poll_running, "agent-poll-running-sec", Seconds, 1.0, positive,

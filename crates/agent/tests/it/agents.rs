@@ -20,6 +20,22 @@ async fn self_termination_past_the_threshold_and_the_grace() {
 }
 
 #[tokio::test]
+async fn a_machine_that_was_claimed_at_the_last_moment_does_not_end_itself() {
+    let world = World::with(&[("self-termination-grace-sec", "0.001")]).await;
+    let idle = world.idle("i-a", "c6i.large").await;
+    let threshold = idle.threshold.unwrap();
+    // One millisecond before its end, and after its last look.
+    world.pass(threshold.since(world.plane.now()) - Duration::from_millis(1)).await;
+    let mut claimed = idle.clone();
+    claimed.state = State::Claimed;
+    claimed.run = Some(run("1"));
+    claimed.threshold = Some(threshold + Duration::from_secs(300));
+    world.memory.store.plant(claimed);
+    world.pass(Duration::from_secs(5)).await;
+    assert_eq!(world.alive(), ["i-a"]);
+}
+
+#[tokio::test]
 async fn a_machine_without_a_record_ends_itself_at_the_boot_deadline() {
     let world = World::new().await;
     let machine = Machine {

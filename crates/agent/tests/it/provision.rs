@@ -240,6 +240,37 @@ async fn a_dump_spares_what_another_provision_of_the_run_has() {
 }
 
 #[tokio::test]
+async fn a_dump_finds_a_machine_that_two_tickets_led_to() {
+    let world = World::new().await;
+    let record = world.idle("i-a", "c6i.large").await;
+    world.ticket(&record).await;
+    world.expect("i-0001", Behaviour::NeverRegisters);
+    let (switch, stop) = StopSignal::new();
+    let request = request("1", 2);
+    let (outcome, ()) = tokio::join!(provision(&world.plane, &request, &stop), async {
+        world.pass(Duration::from_secs(30)).await;
+        assert_eq!(world.state("i-a"), State::Claimed);
+        switch.raise(Stop::Interrupted);
+    });
+    assert_eq!(outcome.failure.unwrap().kind, Kind::Interrupted);
+    assert!(world.alive().is_empty(), "{:?}", world.alive());
+    assert!(world.memory.store.select(|record| record.state.is_live()).is_empty());
+}
+
+#[tokio::test]
+async fn a_bad_machine_that_cannot_be_ended_costs_the_run_nothing_else() {
+    let world = World::new().await;
+    world.expect("i-bad", Behaviour::CannotRegister);
+    world.idle("i-bad", "c6i.large").await;
+    world.idle("i-good", "c6i.large").await;
+    world.memory.compute.go_down();
+    let outcome = world.provision(&request("1", 1)).await;
+    assert_eq!(outcome.failure, None);
+    assert_eq!(names(&outcome.instances), ["i-good".to_owned()].into());
+    assert_eq!(world.state("i-bad"), State::Terminated, "off the books all the same");
+}
+
+#[tokio::test]
 async fn counts_that_make_no_sense_are_refused() {
     let world = World::new().await;
     for count in [0, 1001, u32::MAX] {

@@ -12,7 +12,8 @@ use ondeck_core::times::{TIMES, TimeSpec, Unit};
 /// The times that a mode takes.
 #[derive(Debug)]
 pub(crate) struct TimeInputs<M> {
-    given: Vec<(&'static TimeSpec, Duration)>,
+    /// Without a span: back to its default.
+    given: Vec<(&'static TimeSpec, Option<Duration>)>,
     _mode: PhantomData<M>,
 }
 
@@ -65,12 +66,16 @@ impl TimesOf for ForRelease {
 impl<M> TimeInputs<M> {
     /// For one call.
     pub(crate) fn overrides(&self) -> TimeOverrides {
-        TimeOverrides(self.given.iter().map(|(row, span)| (row.input, *span)).collect())
+        let given = self.given.iter().filter_map(|(row, span)| Some((row.input, (*span)?)));
+        TimeOverrides(given.collect())
     }
 
     /// As settings.
     pub(crate) fn settings(&self) -> BTreeMap<String, String> {
-        self.given.iter().map(|(row, span)| (row.input.to_owned(), row.format(*span))).collect()
+        let text = |row: &TimeSpec, span: &Option<Duration>| {
+            (row.input.to_owned(), span.map(|span| row.format(span)).unwrap_or_default())
+        };
+        self.given.iter().map(|(row, span)| text(row, span)).collect()
     }
 }
 
@@ -97,14 +102,18 @@ fn argument(row: &'static TimeSpec) -> Arg {
         .env(env)
         .help(format!("{} [default: {}]", row.help, row.default))
         .allow_negative_numbers(true)
-        .value_parser(move |text: &str| row.parse(text))
+        .value_parser(move |text: &str| match text {
+            "" => Ok(None),
+            text => row.parse(text).map(Some),
+        })
 }
 
 impl<M: TimesOf> FromArgMatches for TimeInputs<M> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let rows = TIMES.iter().filter(|row| M::takes(row.input));
-        let given =
-            rows.filter_map(|row| Some((row, *matches.get_one::<Duration>(row.input)?))).collect();
+        let given = rows
+            .filter_map(|row| Some((row, *matches.get_one::<Option<Duration>>(row.input)?)))
+            .collect();
         Ok(TimeInputs { given, _mode: PhantomData })
     }
 

@@ -114,7 +114,8 @@ fn the_help_of_refresh() {
           --boot-deadline-sec <SEC>
               How long a machine without a record waits before it ends itself [default: 180]
           --registration-token-refresh-min <MIN>
-              How old a registration token may get before refresh renews it [default: 30]
+              How old a registration token may get before refresh renews it; the local forge has none
+              [default: 30]
           --agent-poll-waiting-sec <SEC>
               How often an idle agent looks for a run [default: 0.25]
           --agent-poll-running-sec <SEC>

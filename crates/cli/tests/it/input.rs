@@ -65,6 +65,18 @@ fn a_run_that_has_no_name_or_an_impossible_one() {
 }
 
 #[test]
+fn an_empty_value_takes_a_setting_back() {
+    let home = Home::with(&[]);
+    let idle = "SELECT value FROM settings WHERE name = 'idle-time-sec'";
+    home.refresh(&["--idle-time-sec=7"]);
+    assert_eq!(home.texts(idle), ["7"]);
+    home.refresh(&[]);
+    assert_eq!(home.texts(idle), ["7"], "what is not given stays");
+    home.refresh(&["--idle-time-sec="]);
+    assert!(home.texts(idle).is_empty());
+}
+
+#[test]
 fn what_refresh_does_not_take_it_does_not_keep() {
     let home = Home::with(&[]);
     let settings = "SELECT name || '=' || value FROM settings ORDER BY name";

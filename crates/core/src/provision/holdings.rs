@@ -1,7 +1,7 @@
 //! What an attempt holds, kept where every ending can see it: success, rollback and dump each
 //! need to know, also when the flow was dropped in the middle.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::outcome::{Phase, Source, Stopwatch};
@@ -18,8 +18,9 @@ struct Inner {
     adopted: Vec<Held<Running>>,
     claimed: Vec<Held<Claimed>>,
     created: Vec<Held<Created>>,
-    /// Every instance that a write of ours may have reached, whether or not we know the answer.
-    touched: BTreeSet<InstanceId>,
+    /// Every instance that a write of ours may have reached, whether or not we know the answer,
+    /// and how many writes: two workers may meet the same one by two tickets.
+    touched: BTreeMap<InstanceId, u32>,
     intents: Vec<Intent>,
     stopwatch: Stopwatch,
 }
@@ -38,7 +39,7 @@ impl Holdings {
             adopted: Vec::new(),
             claimed: Vec::new(),
             created: Vec::new(),
-            touched: BTreeSet::new(),
+            touched: BTreeMap::new(),
             intents: Vec::new(),
             stopwatch: Stopwatch::new(now),
         }))
@@ -54,12 +55,16 @@ impl Holdings {
 
     /// To be called before the write, since its answer may never come.
     pub(super) fn about_to_touch(&self, id: &InstanceId) {
-        self.inner().touched.insert(id.clone());
+        *self.inner().touched.entry(id.clone()).or_default() += 1;
     }
 
-    /// The write was refused: the instance is as it was, and not ours to end.
+    /// One write was refused: on its account, the instance is not ours to end.
     pub(super) fn not_touched(&self, id: &InstanceId) {
-        self.inner().touched.remove(id);
+        let mut inner = self.inner();
+        let writes = inner.touched.remove(id).unwrap_or_default();
+        if writes > 1 {
+            inner.touched.insert(id.clone(), writes - 1);
+        }
     }
 
     pub(super) fn about_to_launch(&self, intent: &Intent) {
@@ -107,7 +112,7 @@ impl Holdings {
     }
 
     pub(super) fn touched(&self) -> BTreeSet<InstanceId> {
-        self.inner().touched.clone()
+        self.inner().touched.keys().cloned().collect()
     }
 
     pub(super) fn intents(&self) -> Vec<Intent> {

@@ -17,7 +17,7 @@ pub struct Outcome {
     pub run: RunId,
     /// How many machines it asked for.
     pub requested: u32,
-    /// What it has; empty where there is a failure, but for what it had before.
+    /// What it has now; empty where there is a failure.
     pub instances: Vec<Provisioned>,
     /// What each phase cost.
     pub timings: Timings,

@@ -40,7 +40,10 @@ async fn end_everything(
     let mut ours = recorded(attempt, &touched, &launched).await?;
     let registered: BTreeSet<InstanceId> = ours.iter().map(|ours| ours.id().clone()).collect();
     for machine in launched.iter().filter(|machine| !registered.contains(&machine.id)) {
-        ours.extend(adopt_unrecorded(attempt, machine).await?.map(Instance::into_live));
+        match adopt_unrecorded(attempt, machine).await {
+            Ok(adopted) => ours.extend(adopted.map(Instance::into_live)),
+            Err(error) => leftovers.push(format!("{} was not ended: {error}", machine.id)),
+        }
     }
     let failed = plane.retire_all(&ours, "dumped").await;
     leftovers.extend(failed.iter().map(|(id, error)| format!("{id} was not ended: {error}")));

@@ -61,6 +61,13 @@ async fn discard(
     claimed: &Instance<Claimed>,
     why: &str,
 ) -> Result<(), Failure> {
-    tracing::warn!(instance = %claimed.id(), "discarded: {why}");
-    Ok(attempt.plane.retire(claimed, why).await?)
+    let (plane, id) = (attempt.plane, claimed.id());
+    tracing::warn!(instance = %id, "discarded: {why}");
+    if plane.bury(claimed, why).await?.is_some()
+        && let Err(error) = plane.terminate(std::slice::from_ref(id)).await
+    {
+        // Off the books, nobody will be given it, and the sweep or its deadline ends it.
+        tracing::warn!(instance = %id, "not ended yet: {error}");
+    }
+    Ok(())
 }
