@@ -34,8 +34,9 @@ impl Dice for Entropy {
     }
 }
 
-/// Turns SIGINT and SIGTERM into a stop signal. A second one ends the process where it stands:
-/// whoever sends it does not want to wait for the clear-up.
+/// Turns SIGINT, SIGTERM and SIGHUP into a stop signal. A second SIGINT is a person who does not
+/// want to wait for the clear-up, and ends the process where it stands. A SIGTERM that follows is
+/// GitHub's way of cancelling, and leaves the clear-up the seconds until the kill.
 #[cfg(feature = "control")]
 pub(crate) fn stop_on_signals() -> ondeck_core::stop::StopSignal {
     use ondeck_core::failure::Failure;
@@ -44,9 +45,8 @@ pub(crate) fn stop_on_signals() -> ondeck_core::stop::StopSignal {
 
     let (switch, stop) = StopSignal::new();
     // Caught from here on, and not only once the task below has its first turn.
-    let (Ok(mut interrupt), Ok(mut terminate)) =
-        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
+    let caught = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+    let [Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)] = caught.map(signal) else {
         tracing::warn!("signals cannot be caught; a stopped process will not clear up");
         return stop;
     };
@@ -56,13 +56,17 @@ pub(crate) fn stop_on_signals() -> ondeck_core::stop::StopSignal {
             let stop = tokio::select! {
                 _ = interrupt.recv() => Stop::Interrupted,
                 _ = terminate.recv() => Stop::Terminated,
+                _ = hangup.recv() => Stop::Terminated,
             };
-            if stopping {
-                let code = Failure::from(stop).kind.exit_code();
-                std::process::exit(i32::from(code));
+            match (stopping, stop) {
+                (false, _) => switch.raise(stop),
+                (true, Stop::Interrupted) => {
+                    let code = Failure::from(stop).kind.exit_code();
+                    std::process::exit(i32::from(code));
+                }
+                (true, Stop::Terminated) => {}
             }
             stopping = true;
-            switch.raise(stop);
         }
     });
     stop

@@ -32,6 +32,23 @@ fn a_terminate_during_validation_dumps_everything() {
 }
 
 #[test]
+fn a_terminal_that_closes_counts_as_a_terminate() {
+    stopped_while_machines_boot(Signal::HUP, 143, "told to terminate");
+}
+
+#[test]
+fn a_terminate_after_an_interrupt_does_not_cut_the_clear_up_short() {
+    let home = Home::with(&["--local-boot-ms=60000"]);
+    let provision = home.start(&["provision", "-vv", "--run-id", "1", "--instance-count", "3"]);
+    provision.until_it_says("waiting for new machines to become ready");
+    provision.signal(Signal::INT);
+    provision.until_it_says("clearing up");
+    provision.signal(Signal::TERM);
+    provision.finish().exited(130);
+    home.assert_empty();
+}
+
+#[test]
 fn an_interrupt_during_selection_dumps_what_was_claimed() {
     let home = Home::with(&["--claim-registration-timeout-sec=60", "--heartbeat-period-sec=20"]);
     home.warm_up(1);
