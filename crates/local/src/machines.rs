@@ -13,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use crate::column;
 use crate::db::Db;
 use crate::jobs;
-use crate::process::Process;
+use crate::process::{Boot, Process};
 
 /// How long a machine may be on the list before its process has been noted: the time between
 /// writing the list and starting the process.
@@ -108,7 +108,7 @@ pub(crate) fn process_of(
     connection: &Connection,
     id: &InstanceId,
 ) -> rusqlite::Result<Option<Process>> {
-    let sql = "SELECT pid, start_time FROM machines WHERE id = ?1";
+    let sql = "SELECT pid, start_time, boot FROM machines WHERE id = ?1";
     let found = connection.prepare_cached(sql)?.query_row([id.as_str()], process).optional()?;
     Ok(found.flatten())
 }
@@ -145,9 +145,9 @@ pub(crate) fn embody(
     process: Process,
 ) -> rusqlite::Result<bool> {
     const SQL: &str =
-        "UPDATE machines SET pid = ?2, start_time = ?3 WHERE id = ?1 AND ended_at = ''";
-    let changed =
-        transaction.prepare_cached(SQL)?.execute((id, process.pid, process.start_time))?;
+        "UPDATE machines SET pid = ?2, start_time = ?3, boot = ?4 WHERE id = ?1 AND ended_at = ''";
+    let values = (id, process.pid, process.start_time, Boot::name());
+    let changed = transaction.prepare_cached(SQL)?.execute(values)?;
     Ok(changed > 0)
 }
 
@@ -184,5 +184,6 @@ fn listed(row: &rusqlite::Row<'_>) -> rusqlite::Result<Listed> {
 
 fn process(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Process>> {
     let (pid, start_time): (Option<i32>, Option<i64>) = (row.get("pid")?, row.get("start_time")?);
-    Ok(pid.zip(start_time).map(|(pid, start_time)| Process { pid, start_time }))
+    let boot = Boot::named(row.get_ref("boot")?.as_str()?);
+    Ok(pid.zip(start_time).map(|(pid, start_time)| Process { pid, start_time, boot }))
 }

@@ -142,6 +142,17 @@ async fn terminate_reaches_what_has_dropped_the_mark() {
     assert!(!is_running(&left), "{left}");
 }
 
+#[tokio::test]
+async fn a_machine_of_another_boot_is_not_up() {
+    let fixture = Fixture::new();
+    let compute = fixture.compute(IDLER);
+    let launched = compute.launch(&order("one", 2)).await.unwrap();
+    let id = &launched.machines[0].id;
+    fixture.sql(&format!("UPDATE machines SET boot = 'another' WHERE id = '{id}'"));
+    assert_eq!(compute.machines().await.unwrap(), [launched.machines[1].clone()]);
+    end(&compute, &launched).await;
+}
+
 /// Makes it impossible to strike a machine off the list.
 fn obstruct(fixture: &Fixture, id: &InstanceId) {
     fixture.sql(&format!(

@@ -59,6 +59,15 @@ fn a_newer_version_asks_for_a_newer_program() {
 }
 
 #[test]
+fn an_older_version_is_not_called_somebody_elses() {
+    let fixture = Fixture::new();
+    fixture.sql("PRAGMA user_version = 1");
+    assert_unusable(&fixture.home, "made by an older ondeck");
+    let Err(PortError::Unusable { hint, .. }) = Db::open(&fixture.home) else { panic!() };
+    assert!(hint.contains("end its machines"), "{hint}");
+}
+
+#[test]
 fn the_database_of_another_program_is_left_alone() {
     let (_dir, home) = home();
     let other = rusqlite::Connection::open(home.database()).unwrap();

@@ -210,6 +210,26 @@ async fn clean_finds_what_has_dropped_the_mark() {
 }
 
 #[tokio::test]
+async fn a_group_is_noted_for_as_long_as_something_is_left_of_it() {
+    let fixture = Fixture::new();
+    let forge = fixture.forge();
+    let runner = runner(&fixture, "noted");
+    runner.prepare().await.unwrap();
+    runner.register(&run("7")).await.unwrap();
+    let noted = || {
+        let sql = "SELECT count(*) FROM process_groups";
+        fixture.db.call(move |conn| conn.query_row(sql, [], |row| row.get::<_, u32>(0)))
+    };
+    for (command, rows) in [("true", 0), (UNMARKED, 1), ("true", 1)] {
+        let job = queue(&forge, "7", &["sh", "-c", command]).await;
+        working(&runner, "7", over(&forge, job)).await;
+        assert_eq!(noted().await, Ok(rows), "{command}");
+    }
+    runner.clean().await.unwrap();
+    assert_eq!(noted().await, Ok(0));
+}
+
+#[tokio::test]
 async fn a_runner_that_was_struck_from_the_list_dies() {
     let fixture = Fixture::new();
     let forge = fixture.forge();
