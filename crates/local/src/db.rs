@@ -147,7 +147,7 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy)
 }
 
-fn in_transaction<T>(
+pub(crate) fn in_transaction<T>(
     connection: &mut Connection,
     errand: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
 ) -> rusqlite::Result<T> {

@@ -109,7 +109,8 @@ pub(crate) fn process_of(
     id: &InstanceId,
 ) -> rusqlite::Result<Option<Process>> {
     let sql = "SELECT pid, start_time, boot FROM machines WHERE id = ?1";
-    let found = connection.prepare_cached(sql)?.query_row([id.as_str()], process).optional()?;
+    let found =
+        connection.prepare_cached(sql)?.query_row([id.as_str()], column::process).optional()?;
     Ok(found.flatten())
 }
 
@@ -179,11 +180,5 @@ fn listed(row: &rusqlite::Row<'_>) -> rusqlite::Result<Listed> {
         launched_at: column::time(row, "launched_at")?,
     };
     let ended: String = row.get("ended_at")?;
-    Ok(Listed { machine, process: process(row)?, ended: !ended.is_empty() })
-}
-
-fn process(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Process>> {
-    let (pid, start_time): (Option<i32>, Option<i64>) = (row.get("pid")?, row.get("start_time")?);
-    let boot = Boot::named(row.get_ref("boot")?.as_str()?);
-    Ok(pid.zip(start_time).map(|(pid, start_time)| Process { pid, start_time, boot }))
+    Ok(Listed { machine, process: column::process(row)?, ended: !ended.is_empty() })
 }

@@ -66,7 +66,8 @@ CREATE TABLE jobs (
     state TEXT NOT NULL DEFAULT 'queued', runner TEXT NOT NULL DEFAULT '',
     instance TEXT NOT NULL DEFAULT '', exit_code INTEGER, cancel INTEGER NOT NULL DEFAULT 0,
     queued_at TEXT NOT NULL, started_at TEXT NOT NULL DEFAULT '',
-    finished_at TEXT NOT NULL DEFAULT ''
+    finished_at TEXT NOT NULL DEFAULT '', pid INTEGER, start_time INTEGER,
+    boot TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX jobs_queued ON jobs (label, id) WHERE state = 'queued';
 CREATE INDEX jobs_running ON jobs (instance) WHERE state = 'running';

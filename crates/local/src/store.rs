@@ -17,7 +17,7 @@ use rusqlite::{Transaction, params};
 use crate::column;
 use crate::db::Db;
 use crate::fault::SERVICE;
-use crate::{rows, schema};
+use crate::{jobs, rows, schema};
 
 mod change;
 
@@ -260,6 +260,9 @@ fn remove_terminated(
 /// that outlived their records, machines, and jobs with their output.
 fn forget(transaction: &Transaction<'_>, before: &str) -> rusqlite::Result<usize> {
     let removed = remove_terminated(transaction, "updated_at < ?1", before)?;
+    // They count as over from the moment before which everything is forgotten now, so the next
+    // time forgets them.
+    jobs::cancel_orphans(transaction, before)?;
     for sql in [
         "DELETE FROM intents WHERE outcome <> '' AND deadline < ?1",
         "DELETE FROM events WHERE at < ?1",
