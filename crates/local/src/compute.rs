@@ -399,8 +399,12 @@ impl Compute for LocalCompute {
         let now = self.clock.now();
         // Directories first: a machine is on the list before it has one.
         let mut left = self.with_folders();
-        let listed = self.db.call(|connection| machines::not_ended(connection)).await?;
-        left.retain(|id| listed.iter().all(|row| row.machine.id != *id));
+        let (listed, kept) = self
+            .db
+            .call(|conn| Ok((machines::not_ended(conn)?, machines::not_ended_ids(conn)?)))
+            .await?;
+        // A row that cannot be read may still be that of a machine which is up.
+        left.retain(|id| !kept.contains(id.as_str()));
         self.remove_folders(&left).await;
         let (up, gone): (Vec<_>, Vec<_>) = listed.into_iter().partition(|row| row.is_up(now));
         if !gone.is_empty() {

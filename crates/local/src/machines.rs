@@ -87,6 +87,14 @@ pub(crate) fn not_ended(connection: &Connection) -> rusqlite::Result<Vec<Listed>
     column::sound(connection.prepare_cached(sql)?.query_map([], listed)?)
 }
 
+/// The names of the machines that have not ended, also of those that cannot be read otherwise.
+pub(crate) fn not_ended_ids(connection: &Connection) -> rusqlite::Result<BTreeSet<String>> {
+    let sql = "SELECT CAST(id AS TEXT) FROM machines WHERE ended_at = ''";
+    let mut statement = connection.prepare_cached(sql)?;
+    let ids = statement.query_map([], |row| row.get(0))?;
+    ids.collect()
+}
+
 /// The name of every machine that has not been forgotten.
 pub(crate) fn all_ids(connection: &Connection) -> rusqlite::Result<BTreeSet<String>> {
     let mut statement = connection.prepare_cached("SELECT id FROM machines")?;

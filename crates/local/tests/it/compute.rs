@@ -87,6 +87,17 @@ async fn what_somebody_left_of_an_ended_machine_is_cleared_up() {
 }
 
 #[tokio::test]
+async fn a_machine_whose_row_is_spoilt_keeps_its_directory() {
+    let fixture = Fixture::new();
+    let compute = fixture.compute(IDLER);
+    let launched = compute.launch(&order("one", 1)).await.unwrap();
+    fixture.sql("UPDATE machines SET cpu = 'two'");
+    assert_eq!(compute.machines().await.unwrap(), []);
+    assert!(fixture.home.machine(&launched.machines[0].id).exists());
+    end(&compute, &launched).await;
+}
+
+#[tokio::test]
 async fn a_launch_under_the_same_intent_happens_once() {
     let fixture = Fixture::new();
     let compute = fixture.compute(IDLER);
