@@ -75,6 +75,12 @@ impl Listed {
         }
     }
 
+    /// Whether it may still be there: it has not ended, and is no row that a launcher left who
+    /// was killed before he could start anything.
+    pub(crate) fn may_be_there(&self, now: Timestamp) -> bool {
+        !self.ended && (self.process.is_some() || self.is_up(now))
+    }
+
     /// Whether there ever was a machine: one that ended without a process was never started.
     pub(crate) fn was_started(&self) -> bool {
         self.process.is_some() || !self.ended

@@ -114,6 +114,24 @@ async fn a_launch_under_the_same_intent_happens_once() {
 }
 
 #[tokio::test]
+async fn a_repeated_launch_gives_only_what_there_is() {
+    let fixture = Fixture::new();
+    let compute = fixture.compute(IDLER);
+    let first = compute.launch(&order("same", 3)).await.unwrap();
+    let [ended, never, up] = [0, 1, 2].map(|n| first.machines[n].id.clone());
+    compute.terminate(std::slice::from_ref(&ended)).await.unwrap();
+    fixture.sql(&format!(
+        "UPDATE machines SET pid = NULL, launched_at = '2020-01-01T00:00:00.000Z'
+         WHERE id = '{never}'"
+    ));
+    let again = compute.launch(&order("same", 3)).await.unwrap();
+    let ids: Vec<_> = again.machines.iter().map(|machine| machine.id.clone()).collect();
+    assert_eq!(ids, [up]);
+    assert_eq!(again.shortfalls, ["1 of 3 are there of launch same"]);
+    end(&compute, &first).await;
+}
+
+#[tokio::test]
 async fn terminate_reaches_what_has_left_its_session() {
     let fixture = Fixture::new();
     let compute = fixture.compute("setsid sh -c 'setsid sleep 61 & exec sleep 62' & exec sleep 60");
