@@ -1,3 +1,5 @@
+use std::os::unix::fs::PermissionsExt;
+
 use ondeck_core::lifecycle::{Idle, Instance, Verdict};
 use ondeck_core::ports::{AgentStore, PortError, Scope, Store};
 use ondeck_core::ticket::Ticket;
@@ -31,6 +33,24 @@ fn what_is_not_there_is_not_set_up() {
     assert!(matches!(Db::open(&home), Err(PortError::NotSetUp { .. })), "an empty file");
     Db::create(&home).unwrap();
     Db::open(&home).unwrap();
+}
+
+#[tokio::test]
+async fn the_file_is_for_one_user_even_in_a_home_for_all() {
+    for is_there in [false, true] {
+        let (_dir, home) = home();
+        let all = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(home.dir(), all).unwrap();
+        if is_there {
+            std::fs::write(home.database(), "").unwrap();
+        }
+        let db = Db::create(&home).unwrap();
+        LocalStore::new(db).put_settings(&[("a".into(), "b".into())].into()).await.unwrap();
+        for name in ["ondeck.db", "ondeck.db-wal", "ondeck.db-shm"] {
+            let mode = std::fs::metadata(home.dir().join(name)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{name}, {is_there}");
+        }
+    }
 }
 
 #[test]
