@@ -7,6 +7,8 @@ use ondeck_core::time::{InvalidTime, Timestamp};
 use rusqlite::Row;
 use rusqlite::types::Type;
 
+use crate::process::{Boot, Process};
+
 /// A text that must be a `T`.
 pub(crate) fn parsed<T, E: Error + Send + Sync + 'static>(
     row: &Row<'_>,
@@ -34,6 +36,13 @@ pub(crate) fn time(row: &Row<'_>, column: &str) -> rusqlite::Result<Timestamp> {
 /// A moment, or none yet.
 pub(crate) fn optional_time(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<Timestamp>> {
     optional::<_, InvalidTime>(row, column, Timestamp::parse)
+}
+
+/// A process by the columns that name it, if it has been noted.
+pub(crate) fn process(row: &Row<'_>) -> rusqlite::Result<Option<Process>> {
+    let (pid, start_time): (Option<i32>, Option<i64>) = (row.get("pid")?, row.get("start_time")?);
+    let boot = Boot::named(row.get_ref("boot")?.as_str()?);
+    Ok(pid.zip(start_time).map(|(pid, start_time)| Process { pid, start_time, boot }))
 }
 
 /// A text that must be one of the words for something.

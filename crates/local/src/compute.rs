@@ -241,7 +241,7 @@ fn by_groups(connection: &Connection, id: &InstanceId) -> rusqlite::Result<Endin
 
 /// What came of looking for room.
 enum Enlisted {
-    /// The same intent was launched before.
+    /// The same intent was launched before, and these are there of it.
     Before(Vec<Machine>),
     /// These may be started now; the texts say why not more.
     Now(Vec<Machine>, Vec<String>),
@@ -258,7 +258,8 @@ fn enlist(
     let before = machines::of_intent(transaction, &order.intent)?;
     let before: Vec<Listed> = before.into_iter().filter(Listed::was_started).collect();
     if !before.is_empty() {
-        let machines = before.into_iter().map(|listed| listed.machine);
+        let there = before.into_iter().filter(|listed| listed.may_be_there(now));
+        let machines = there.map(|listed| listed.machine);
         return Ok(Enlisted::Before(machines.collect()));
     }
     let options = match Options::from_map(&store::settings(transaction)?) {
@@ -360,7 +361,7 @@ impl Compute for LocalCompute {
             Enlisted::Before(machines) => {
                 let (got, wanted) = (machines.len(), order.count);
                 let short = got < wanted as usize;
-                let shortfall = format!("{got} of {wanted} launched, when {} was", order.intent);
+                let shortfall = format!("{got} of {wanted} are there of launch {}", order.intent);
                 let shortfalls = short.then_some(shortfall).into_iter().collect();
                 Ok(Launched { machines, shortfalls })
             }
@@ -399,8 +400,12 @@ impl Compute for LocalCompute {
         let now = self.clock.now();
         // Directories first: a machine is on the list before it has one.
         let mut left = self.with_folders();
-        let listed = self.db.call(|connection| machines::not_ended(connection)).await?;
-        left.retain(|id| listed.iter().all(|row| row.machine.id != *id));
+        let (listed, kept) = self
+            .db
+            .call(|conn| Ok((machines::not_ended(conn)?, machines::not_ended_ids(conn)?)))
+            .await?;
+        // A row that cannot be read may still be that of a machine which is up.
+        left.retain(|id| !kept.contains(id.as_str()));
         self.remove_folders(&left).await;
         let (up, gone): (Vec<_>, Vec<_>) = listed.into_iter().partition(|row| row.is_up(now));
         if !gone.is_empty() {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use ondeck_core::ports::{PortError, PortResult};
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+use rustix::fs::{CWD, FileType, Mode, chmod, mknodat};
 use tokio::sync::oneshot;
 
 use crate::fault::{SERVICE, fault, unusable};
@@ -15,6 +16,9 @@ use crate::schema::{self, Found};
 
 /// How long a process waits for the others before it says that the file is out of reach.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Commands and what they write may hold secrets.
+const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
 
 type Errand = Box<dyn FnOnce(&mut Connection) + Send>;
 
@@ -46,6 +50,7 @@ impl Db {
     pub fn create(home: &Home) -> PortResult<Db> {
         let file = home.database();
         folder::make_private(home.dir()).map_err(|e| unusable(home.dir(), &e.to_string()))?;
+        make_private(&file);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         let mut connection = connect(&file, flags)?;
         let found = schema::look(&connection).map_err(|e| fault(&file, &e))?;
@@ -53,6 +58,9 @@ impl Db {
             return Err(problem.about(&file));
         }
         if found == Found::Nothing {
+            // An empty file may have been there before, for everybody to read.
+            let private = chmod(&file, PRIVATE);
+            private.map_err(|e| unusable(&file, &e.to_string()))?;
             write_ahead(&connection).map_err(|e| fault(&file, &e))?;
             let made = in_transaction(&mut connection, schema::make);
             if let Some(problem) = made.map_err(|e| fault(&file, &e))? {
@@ -115,6 +123,14 @@ impl fmt::Debug for Db {
     }
 }
 
+/// Makes the file for one user, unless it is there; the files that SQLite puts beside it get the
+/// same permissions. It is made without being opened: to close a file takes away the locks that
+/// other connections of this process have on it. Where that cannot be done, SQLite makes the
+/// file, or says why not.
+fn make_private(file: &Path) {
+    mknodat(CWD, file, FileType::RegularFile, PRIVATE, 0).ok();
+}
+
 fn connect(file: &Path, flags: OpenFlags) -> PortResult<Connection> {
     let open = || {
         let mut connection =
@@ -147,7 +163,7 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy)
 }
 
-fn in_transaction<T>(
+pub(crate) fn in_transaction<T>(
     connection: &mut Connection,
     errand: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
 ) -> rusqlite::Result<T> {

@@ -7,10 +7,10 @@ use ondeck_core::ports::{Clock, Forge, ListedRunner, PortResult};
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::column;
-use crate::db::Db;
+use crate::db::{Db, in_transaction};
 use crate::jobs::{self, Chunk, Job, JobId, JobState};
 use crate::machines;
-use crate::process::Process;
+use crate::process::{Boot, Process};
 
 /// What stands in for GitHub: runners and jobs in the shared file.
 #[derive(Clone)]
@@ -25,11 +25,14 @@ impl LocalForge {
         LocalForge { db, clock }
     }
 
-    /// Queues a command for a run.
+    /// Queues a command for a run, for as long as the calling process lives.
     pub async fn queue(&self, run: &RunId, argv: &[String]) -> PortResult<JobId> {
-        const SQL: &str = "INSERT INTO jobs (label, argv, queued_at) VALUES (?,?,?)";
+        const SQL: &str = "INSERT INTO jobs (label, argv, queued_at, pid, start_time, boot)
+            VALUES (?,?,?,?,?,?)";
         let argv = serde_json::json!(argv).to_string();
-        let job = (run.to_string(), argv, self.clock.now().to_string());
+        let (pid, start_time) = Process::current().map(|me| (me.pid, me.start_time)).unzip();
+        let queued_at = self.clock.now().to_string();
+        let job = (run.to_string(), argv, queued_at, pid, start_time, Boot::name());
         self.db
             .write(move |transaction| {
                 transaction.execute(SQL, job)?;
@@ -82,13 +85,11 @@ impl LocalForge {
 
     /// Takes a job from the queue, or has its runner end it.
     pub async fn cancel(&self, id: JobId) -> PortResult<()> {
-        const QUEUED: &str = "UPDATE jobs SET state = 'cancelled', finished_at = ?2
-            WHERE id = ?1 AND state = 'queued'";
         const RUNNING: &str = "UPDATE jobs SET cancel = 1 WHERE id = ?1 AND state = 'running'";
         let now = self.clock.now().to_string();
         self.db
             .write(move |transaction| {
-                transaction.execute(QUEUED, (id.0, now))?;
+                jobs::cancel_queued(transaction, id, &now)?;
                 transaction.execute(RUNNING, [id.0]).map(drop)
             })
             .await
@@ -138,10 +139,16 @@ impl Forge for LocalForge {
         self.db.write(move |transaction| transaction.execute(sql, [name]).map(drop)).await
     }
 
+    /// What nobody waits for any more is cancelled by whoever looks.
     async fn waiting_runs(&self) -> PortResult<Vec<RunId>> {
         const SQL: &str = "SELECT DISTINCT label FROM jobs WHERE state = 'queued' ORDER BY label";
+        let now = self.clock.now().to_string();
         self.db
-            .call(|connection| {
+            .call(move |connection| {
+                // Only who has found something to write waits for the other writers.
+                if !jobs::orphans(connection)?.is_empty() {
+                    in_transaction(connection, |tx| jobs::cancel_orphans(tx, &now))?;
+                }
                 let mut statement = connection.prepare_cached(SQL)?;
                 let run = |row: &Row<'_>| column::parsed(row, "label", str::parse);
                 column::sound(statement.query_map([], run)?)

@@ -1,8 +1,8 @@
 //! The process groups that were made on a machine, in the shared file: whoever ends the machine
 //! may be another process than the one that made them.
 //!
-//! A row stands from the moment its group is made until somebody has seen to it that nothing is
-//! left of the group.
+//! A row stands from the moment its group is made until somebody has seen that nothing is left of
+//! the group, or seen to it. One of another boot stands for nothing: its number may be anybody's.
 
 use ondeck_core::ids::InstanceId;
 use ondeck_core::ports::PortResult;
@@ -10,14 +10,14 @@ use rusqlite::Connection;
 
 use crate::column;
 use crate::db::Db;
-use crate::process::{Ending, Process, end_all, kill_group};
+use crate::process::{Boot, Ending, Process, end_all, is_group_gone, kill_group};
 
 /// Notes a group by its leader. What cannot be noted is ended again, because nobody could find
 /// all of it later.
 pub(crate) async fn note(db: &Db, instance: &InstanceId, leader: Process) -> PortResult<()> {
     const SQL: &str =
-        "INSERT OR REPLACE INTO process_groups (instance, pid, start_time) VALUES (?,?,?)";
-    let row = (instance.to_string(), leader.pid, leader.start_time);
+        "INSERT OR REPLACE INTO process_groups (instance, pid, start_time, boot) VALUES (?,?,?,?)";
+    let row = (instance.to_string(), leader.pid, leader.start_time, Boot::name());
     let noted =
         db.write(move |transaction| transaction.prepare_cached(SQL)?.execute(row).map(drop)).await;
     if noted.is_err() {
@@ -26,11 +26,28 @@ pub(crate) async fn note(db: &Db, instance: &InstanceId, leader: Process) -> Por
     noted
 }
 
+/// Drops the note about a group that has ended by itself: as soon as it is gone, its number may be
+/// given to a stranger.
+pub(crate) async fn drop_if_gone(db: &Db, instance: &InstanceId, leader: Process) {
+    const SQL: &str =
+        "DELETE FROM process_groups WHERE instance = ?1 AND pid = ?2 AND start_time = ?3";
+    if !is_group_gone(leader) {
+        return;
+    }
+    let row = (instance.to_string(), leader.pid, leader.start_time);
+    let dropped = db.write(move |tx| tx.prepare_cached(SQL)?.execute(row).map(drop)).await;
+    if let Err(error) = dropped {
+        // It stays until the machine is cleaned or ended.
+        tracing::warn!(group = leader.pid, "cannot drop the note about a group: {error}");
+    }
+}
+
 /// The leaders of the groups of a machine.
 pub(crate) fn of(connection: &Connection, instance: &InstanceId) -> rusqlite::Result<Vec<Process>> {
-    let sql = "SELECT pid, start_time FROM process_groups WHERE instance = ?1";
+    let sql = "SELECT pid, start_time, boot FROM process_groups WHERE instance = ?1";
     let leader = |row: &rusqlite::Row<'_>| {
-        Ok(Process { pid: row.get("pid")?, start_time: row.get("start_time")? })
+        let boot = Boot::named(row.get_ref("boot")?.as_str()?);
+        Ok(Process { pid: row.get("pid")?, start_time: row.get("start_time")?, boot })
     };
     column::sound(connection.prepare_cached(sql)?.query_map([instance.as_str()], leader)?)
 }

@@ -60,11 +60,15 @@ impl LocalHost {
             .kill_on_drop(true)
             .spawn()
             .map_err(io)?;
-        if let Some(leader) = Process::of_child(&child) {
+        let leader = Process::of_child(&child);
+        if let Some(leader) = leader {
             let noted = groups::note(&self.db, &self.instance, leader).await;
             noted.map_err(|e| format!("cannot run the script: {e}"))?;
         }
         let status = child.wait().await.map_err(io)?;
+        if let Some(leader) = leader {
+            groups::drop_if_gone(&self.db, &self.instance, leader).await;
+        }
         if status.success() {
             return Ok(());
         }

@@ -167,7 +167,38 @@ pub(crate) fn is_worth_asking(connection: &Connection, runner: &str) -> rusqlite
     connection.prepare_cached(SQL)?.query_row([runner], |row| row.get(0))
 }
 
-/// Gives a runner the oldest job that has its label.
+/// The queued jobs whose callers are gone: nobody waits for them any more. A job without a noted
+/// caller is nobody's to give up.
+pub(crate) fn orphans(connection: &Connection) -> rusqlite::Result<Vec<JobId>> {
+    let sql = "SELECT id, pid, start_time, boot FROM jobs WHERE state = 'queued' ORDER BY id";
+    let job = |row: &Row<'_>| Ok((JobId(row.get("id")?), column::process(row)?));
+    let mut queued = column::sound(connection.prepare_cached(sql)?.query_map([], job)?)?;
+    queued.retain(|(_, caller)| caller.is_some_and(|caller| !caller.is_alive()));
+    Ok(queued.into_iter().map(|(id, _)| id).collect())
+}
+
+/// Takes the jobs whose callers are gone from the queue. Whoever uses the name of their run again
+/// would otherwise get to run them.
+pub(crate) fn cancel_orphans(transaction: &Transaction<'_>, at: &str) -> rusqlite::Result<()> {
+    for id in orphans(transaction)? {
+        tracing::info!(job = %id, "cancelled, because its caller is gone");
+        cancel_queued(transaction, id, at)?;
+    }
+    Ok(())
+}
+
+/// Takes a job from the queue, if it is still there.
+pub(crate) fn cancel_queued(
+    transaction: &Transaction<'_>,
+    id: JobId,
+    at: &str,
+) -> rusqlite::Result<()> {
+    const SQL: &str = "UPDATE jobs SET state = 'cancelled', finished_at = ?2
+        WHERE id = ?1 AND state = 'queued'";
+    transaction.prepare_cached(SQL)?.execute((id.0, at)).map(drop)
+}
+
+/// Gives a runner the oldest job that has its label, and a caller who waits for it.
 pub(crate) fn take(
     transaction: &Transaction<'_>,
     runner: &str,
@@ -181,6 +212,7 @@ pub(crate) fn take(
     let Some((instance, label)): Option<(String, String)> = found else {
         return Ok(Offer::Struck);
     };
+    cancel_orphans(transaction, &now.to_string())?;
     const TAKE: &str = "UPDATE jobs
         SET state = 'running', runner = ?1, instance = ?2, started_at = ?4
         WHERE id = (SELECT id FROM jobs WHERE state = 'queued' AND label = ?3 ORDER BY id LIMIT 1)

@@ -13,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use crate::column;
 use crate::db::Db;
 use crate::jobs;
-use crate::process::Process;
+use crate::process::{Boot, Process};
 
 /// How long a machine may be on the list before its process has been noted: the time between
 /// writing the list and starting the process.
@@ -75,6 +75,12 @@ impl Listed {
         }
     }
 
+    /// Whether it may still be there: it has not ended, and is no row that a launcher left who
+    /// was killed before he could start anything.
+    pub(crate) fn may_be_there(&self, now: Timestamp) -> bool {
+        !self.ended && (self.process.is_some() || self.is_up(now))
+    }
+
     /// Whether there ever was a machine: one that ended without a process was never started.
     pub(crate) fn was_started(&self) -> bool {
         self.process.is_some() || !self.ended
@@ -85,6 +91,14 @@ impl Listed {
 pub(crate) fn not_ended(connection: &Connection) -> rusqlite::Result<Vec<Listed>> {
     let sql = "SELECT * FROM machines WHERE ended_at = '' ORDER BY id";
     column::sound(connection.prepare_cached(sql)?.query_map([], listed)?)
+}
+
+/// The names of the machines that have not ended, also of those that cannot be read otherwise.
+pub(crate) fn not_ended_ids(connection: &Connection) -> rusqlite::Result<BTreeSet<String>> {
+    let sql = "SELECT CAST(id AS TEXT) FROM machines WHERE ended_at = ''";
+    let mut statement = connection.prepare_cached(sql)?;
+    let ids = statement.query_map([], |row| row.get(0))?;
+    ids.collect()
 }
 
 /// The name of every machine that has not been forgotten.
@@ -108,8 +122,9 @@ pub(crate) fn process_of(
     connection: &Connection,
     id: &InstanceId,
 ) -> rusqlite::Result<Option<Process>> {
-    let sql = "SELECT pid, start_time FROM machines WHERE id = ?1";
-    let found = connection.prepare_cached(sql)?.query_row([id.as_str()], process).optional()?;
+    let sql = "SELECT pid, start_time, boot FROM machines WHERE id = ?1";
+    let found =
+        connection.prepare_cached(sql)?.query_row([id.as_str()], column::process).optional()?;
     Ok(found.flatten())
 }
 
@@ -145,9 +160,9 @@ pub(crate) fn embody(
     process: Process,
 ) -> rusqlite::Result<bool> {
     const SQL: &str =
-        "UPDATE machines SET pid = ?2, start_time = ?3 WHERE id = ?1 AND ended_at = ''";
-    let changed =
-        transaction.prepare_cached(SQL)?.execute((id, process.pid, process.start_time))?;
+        "UPDATE machines SET pid = ?2, start_time = ?3, boot = ?4 WHERE id = ?1 AND ended_at = ''";
+    let values = (id, process.pid, process.start_time, Boot::name());
+    let changed = transaction.prepare_cached(SQL)?.execute(values)?;
     Ok(changed > 0)
 }
 
@@ -179,10 +194,5 @@ fn listed(row: &rusqlite::Row<'_>) -> rusqlite::Result<Listed> {
         launched_at: column::time(row, "launched_at")?,
     };
     let ended: String = row.get("ended_at")?;
-    Ok(Listed { machine, process: process(row)?, ended: !ended.is_empty() })
-}
-
-fn process(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Process>> {
-    let (pid, start_time): (Option<i32>, Option<i64>) = (row.get("pid")?, row.get("start_time")?);
-    Ok(pid.zip(start_time).map(|(pid, start_time)| Process { pid, start_time }))
+    Ok(Listed { machine, process: column::process(row)?, ended: !ended.is_empty() })
 }

@@ -6,12 +6,14 @@
 
 use std::fs;
 use std::io;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use ondeck_core::ids::InstanceId;
 use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, pidfd_send_signal,
+    test_kill_process_group,
 };
 use tokio::process::Child;
 
@@ -25,6 +27,37 @@ const DYING: Duration = Duration::from_secs(10);
 /// shows no environment for a moment.
 const LOOKS: u32 = 2;
 
+/// When a process has got its number and its start: both begin anew with the kernel, and the
+/// numbers also with the container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Boot {
+    /// In this one, so that they may be compared with what runs now.
+    This,
+    /// In another one: whoever has the same number and start now is a stranger.
+    Another,
+}
+
+impl Boot {
+    /// What to write down about this one: the kernel's name for its boot, the namespace that
+    /// processes are counted in, and when its first process started, because the kernel uses the
+    /// names of namespaces again.
+    pub(crate) fn name() -> &'static str {
+        static NAME: OnceLock<String> = OnceLock::new();
+        NAME.get_or_init(|| {
+            // Where something is hidden, it is hidden from whoever reads the name later as well.
+            let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+            let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+            let first = Process::of(1).map_or(0, |process| process.start_time);
+            format!("{} {} {first}", boot.trim(), namespace.display())
+        })
+    }
+
+    /// The one that was written down under this name.
+    pub(crate) fn named(name: &str) -> Boot {
+        if name == Boot::name() { Boot::This } else { Boot::Another }
+    }
+}
+
 /// A process, told apart from a later one under the same number by when it started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Process {
@@ -32,6 +65,8 @@ pub(crate) struct Process {
     pub(crate) pid: i32,
     /// When it started, in the kernel's ticks since boot.
     pub(crate) start_time: i64,
+    /// The boot that this counts from.
+    pub(crate) boot: Boot,
 }
 
 impl Process {
@@ -59,7 +94,7 @@ impl Process {
     /// The kernel gives a number to nobody else while a group has it, so whoever has it now under
     /// another start has it because that group is gone.
     fn names_its_group(self) -> bool {
-        Process::of(self.pid).is_none_or(|owner| owner == self)
+        self.boot == Boot::This && Process::of(self.pid).is_none_or(|owner| owner == self)
     }
 
     /// Kills it, and nobody who got its number meanwhile: the descriptor stands for one process,
@@ -99,7 +134,8 @@ impl Stat {
         let state = *fields.next()?.as_bytes().first()?;
         let group = fields.nth(1)?.parse().ok()?;
         let start_time = fields.nth(16)?.parse().ok()?;
-        Some(Stat { process: Process { pid, start_time }, state, group })
+        let process = Process { pid, start_time, boot: Boot::This };
+        Some(Stat { process, state, group })
     }
 
     fn is_alive(&self) -> bool {
@@ -209,6 +245,13 @@ fn marked(stat: &Stat, marks: &[Vec<u8>]) -> Option<usize> {
     (Process::of(pid) == Some(stat.process)).then_some(n)
 }
 
+/// Whether nothing is left of the group that a process has led. The kernel looks at all of its
+/// members at once, so none can slip by through a fork. In doubt there is something.
+pub(crate) fn is_group_gone(leader: Process) -> bool {
+    let group = Pid::from_raw(leader.pid);
+    group.is_some_and(|group| test_kill_process_group(group) == Err(Errno::SRCH))
+}
+
 /// Kills the group that a process has led, if it is still there.
 pub(crate) fn kill_group(leader: Process) {
     if let Some(group) = Pid::from_raw(leader.pid)
@@ -235,6 +278,31 @@ mod tests {
         assert_eq!(Process::of(i32::MAX), None);
     }
 
+    #[test]
+    fn a_process_of_another_boot_is_nobody_who_runs_now() {
+        assert_eq!(Boot::named(Boot::name()), Boot::This);
+        assert_eq!(Boot::named(""), Boot::Another);
+        let me = Process::current().unwrap();
+        assert!(!Process { boot: Boot::Another, ..me }.is_alive());
+    }
+
+    #[tokio::test]
+    async fn a_group_of_another_boot_is_spared_even_without_its_leader() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "sleep 60 >/dev/null & echo $!"]).process_group(0);
+        let mut shell = shell.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let leader = Process::of(shell.id().try_into().unwrap()).unwrap();
+        let said = std::io::read_to_string(shell.stdout.take().unwrap()).unwrap();
+        shell.wait().unwrap();
+        let member = Process::of(said.trim().parse().unwrap()).unwrap();
+        let stranger = Process { boot: Boot::Another, ..leader };
+        kill_group(stranger);
+        assert_eq!(end_all(&ending(Vec::new(), vec![stranger])).await.unwrap(), []);
+        assert!(member.is_alive() && !is_group_gone(leader));
+        assert_eq!(end_all(&ending(Vec::new(), vec![leader])).await.unwrap(), []);
+        assert!(!member.is_alive());
+    }
+
     /// A process in a group of its own.
     fn sleeper() -> (Child, Process) {
         let child = Command::new("sleep").arg("60").process_group(0).spawn().unwrap();
@@ -259,6 +327,24 @@ mod tests {
         assert!(end_all(&ending(Vec::new(), vec![process])).await.unwrap().is_empty());
         assert!(!process.is_alive(), "and whoever has it still is not");
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn what_is_left_is_named_machine_by_machine() {
+        let [first, second, third] = ["i-a", "i-b", "i-c"].map(|id| Ending {
+            id: InstanceId::new(id).unwrap(),
+            known: Vec::new(),
+            groups: Vec::new(),
+        });
+        let process = |pid| Process { pid, start_time: 1, boot: Boot::This };
+        let machines = [first, second, third];
+        let left = [(2, process(7)), (0, process(8)), (2, process(9))];
+        let named: Vec<String> =
+            undying(&machines, &left).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            named,
+            ["processes of i-a will not die: 8", "processes of i-c will not die: 7 9"]
+        );
     }
 
     #[tokio::test]

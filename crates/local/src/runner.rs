@@ -122,6 +122,9 @@ impl LocalRunner {
         let (state, exit_code) = self.wait(job.id, &mut child).await?;
         pumps.drain().await;
         self.now().group = None;
+        if let Some(leader) = leader {
+            groups::drop_if_gone(&self.db, &self.instance, leader).await;
+        }
         self.settle(job.id, state, exit_code).await
     }
 

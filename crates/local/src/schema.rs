@@ -10,7 +10,7 @@ use crate::fault::SERVICE;
 /// "ONDK", in the header field that SQLite keeps for telling applications apart.
 const APPLICATION: i32 = 0x4F4E_444B;
 /// Counted up whenever the tables change.
-const VERSION: i32 = 1;
+const VERSION: i32 = 2;
 
 /// Times are RFC 3339 with milliseconds, and `''` where there is none: their order as text is
 /// their order in time. Columns are not strictly typed, because a row that somebody has spoilt by
@@ -48,13 +48,13 @@ CREATE TABLE machines (
     id TEXT PRIMARY KEY NOT NULL, resource_class TEXT, instance_type TEXT, usage_class TEXT,
     cpu INTEGER, mem INTEGER, intent TEXT, run TEXT, launched_at TEXT,
     boot_ms INTEGER NOT NULL DEFAULT 0, pid INTEGER, start_time INTEGER,
-    ended_at TEXT NOT NULL DEFAULT ''
+    boot TEXT NOT NULL DEFAULT '', ended_at TEXT NOT NULL DEFAULT ''
 ) WITHOUT ROWID;
 CREATE INDEX machines_of_intent ON machines (intent);
 CREATE INDEX machines_up ON machines (id) WHERE ended_at = '';
 CREATE TABLE process_groups (
     instance TEXT NOT NULL, pid INTEGER NOT NULL, start_time INTEGER NOT NULL,
-    PRIMARY KEY (instance, pid, start_time)
+    boot TEXT NOT NULL, PRIMARY KEY (instance, pid, start_time)
 ) WITHOUT ROWID;
 CREATE TABLE runners (
     name TEXT PRIMARY KEY NOT NULL, instance TEXT NOT NULL, label TEXT NOT NULL,
@@ -66,7 +66,8 @@ CREATE TABLE jobs (
     state TEXT NOT NULL DEFAULT 'queued', runner TEXT NOT NULL DEFAULT '',
     instance TEXT NOT NULL DEFAULT '', exit_code INTEGER, cancel INTEGER NOT NULL DEFAULT 0,
     queued_at TEXT NOT NULL, started_at TEXT NOT NULL DEFAULT '',
-    finished_at TEXT NOT NULL DEFAULT ''
+    finished_at TEXT NOT NULL DEFAULT '', pid INTEGER, start_time INTEGER,
+    boot TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX jobs_queued ON jobs (label, id) WHERE state = 'queued';
 CREATE INDEX jobs_running ON jobs (instance) WHERE state = 'running';
@@ -92,6 +93,8 @@ pub(crate) enum Found {
 pub(crate) enum Problem {
     /// The database of some other program.
     Foreign,
+    /// Made by an earlier ondeck, with other tables.
+    Older(i32),
     /// Written by a later ondeck.
     Newer(i32),
 }
@@ -104,6 +107,14 @@ impl Problem {
             Problem::Foreign => (
                 format!("{file} is the database of another program"),
                 "choose another --home".to_owned(),
+            ),
+            Problem::Older(version) => (
+                format!(
+                    "{file} was made by an older ondeck: it has schema version {version}, \
+                     and this ondeck knows {VERSION}"
+                ),
+                "end its machines with the ondeck that made it, move the file away, then refresh"
+                    .to_owned(),
             ),
             Problem::Newer(version) => (
                 format!("{file} has schema version {version}, and this ondeck knows {VERSION}"),
@@ -124,6 +135,7 @@ pub(crate) fn look(connection: &Connection) -> rusqlite::Result<Found> {
     Ok(match (application, version) {
         (APPLICATION, VERSION) => Found::Ours,
         (APPLICATION, newer) if newer > VERSION => Found::Other(Problem::Newer(newer)),
+        (APPLICATION, older) => Found::Other(Problem::Older(older)),
         (0, 0) if tables == 0 => Found::Nothing,
         _ => Found::Other(Problem::Foreign),
     })

@@ -17,7 +17,7 @@ use rusqlite::{Transaction, params};
 use crate::column;
 use crate::db::Db;
 use crate::fault::SERVICE;
-use crate::{rows, schema};
+use crate::{jobs, rows, schema};
 
 mod change;
 
@@ -257,9 +257,13 @@ fn remove_terminated(
 }
 
 /// Beside the records, whatever else this backend keeps of what is over: heartbeats of agents
-/// that outlived their records, machines, and jobs with their output.
+/// that outlived their records, machines, jobs with their output, and tickets of classes that
+/// nobody asks for any more. What is no ticket goes when nobody has had it for as long.
 fn forget(transaction: &Transaction<'_>, before: &str) -> rusqlite::Result<usize> {
     let removed = remove_terminated(transaction, "updated_at < ?1", before)?;
+    // They count as over from the moment before which everything is forgotten now, so the next
+    // time forgets them.
+    jobs::cancel_orphans(transaction, before)?;
     for sql in [
         "DELETE FROM intents WHERE outcome <> '' AND deadline < ?1",
         "DELETE FROM events WHERE at < ?1",
@@ -269,6 +273,11 @@ fn forget(transaction: &Transaction<'_>, before: &str) -> rusqlite::Result<usize
         "DELETE FROM job_output WHERE job IN
             (SELECT id FROM jobs WHERE finished_at <> '' AND finished_at < ?1)",
         "DELETE FROM jobs WHERE finished_at <> '' AND finished_at < ?1",
+        // Only a CASE keeps SQLite from looking into what is no JSON.
+        "DELETE FROM tickets WHERE CASE
+            WHEN NOT json_valid(body) THEN visible_at
+            WHEN json_type(body, '$.threshold') IS 'text' THEN json_extract(body, '$.threshold')
+            ELSE visible_at END < ?1",
     ] {
         transaction.execute(sql, [before])?;
     }
@@ -329,6 +338,31 @@ impl AgentStore for LocalStore {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn old_tickets_are_forgotten_with_the_classes_that_they_were_for() {
+        let mut connection = rusqlite::Connection::open_in_memory().unwrap();
+        let transaction = connection.transaction().unwrap();
+        schema::make(&transaction).unwrap();
+        let (old, new) = ("2025-05-01T00:00:00.000Z", "2025-05-31T00:00:00.000Z");
+        let threshold = |time: &str| serde_json::json!({ "threshold": time }).to_string();
+        for (body, visible_at, class) in [
+            (threshold(old).as_str(), new, "gone"),
+            (threshold(new).as_str(), old, "kept"),
+            ("no ticket", old, "gone"),
+            ("no ticket", new, "kept"),
+            (r#"{"threshold":7}"#, old, "gone"),
+            (r#"{"threshold":7}"#, new, "kept"),
+            ("[]", new, "kept"),
+        ] {
+            let sql = "INSERT INTO tickets (class, body, visible_at) VALUES (?,?,?)";
+            transaction.execute(sql, (class, body, visible_at)).unwrap();
+        }
+        forget(&transaction, "2025-05-15T00:00:00.000Z").unwrap();
+        let left = "SELECT count(*), count(*) FILTER (WHERE class = 'kept') FROM tickets";
+        let left = transaction.query_row(left, [], |row| Ok((row.get(0)?, row.get(1)?)));
+        assert_eq!(left, Ok((4, 4)));
+    }
 
     #[test]
     fn what_a_run_holds_and_what_is_expired_is_found_by_index() {

@@ -87,6 +87,17 @@ async fn what_somebody_left_of_an_ended_machine_is_cleared_up() {
 }
 
 #[tokio::test]
+async fn a_machine_whose_row_is_spoilt_keeps_its_directory() {
+    let fixture = Fixture::new();
+    let compute = fixture.compute(IDLER);
+    let launched = compute.launch(&order("one", 1)).await.unwrap();
+    fixture.sql("UPDATE machines SET cpu = 'two'");
+    assert_eq!(compute.machines().await.unwrap(), []);
+    assert!(fixture.home.machine(&launched.machines[0].id).exists());
+    end(&compute, &launched).await;
+}
+
+#[tokio::test]
 async fn a_launch_under_the_same_intent_happens_once() {
     let fixture = Fixture::new();
     let compute = fixture.compute(IDLER);
@@ -99,6 +110,24 @@ async fn a_launch_under_the_same_intent_happens_once() {
     };
     assert_eq!(ids(&again), ids(&first));
     assert_eq!(compute.machines().await.unwrap().len(), 2);
+    end(&compute, &first).await;
+}
+
+#[tokio::test]
+async fn a_repeated_launch_gives_only_what_there_is() {
+    let fixture = Fixture::new();
+    let compute = fixture.compute(IDLER);
+    let first = compute.launch(&order("same", 3)).await.unwrap();
+    let [ended, never, up] = [0, 1, 2].map(|n| first.machines[n].id.clone());
+    compute.terminate(std::slice::from_ref(&ended)).await.unwrap();
+    fixture.sql(&format!(
+        "UPDATE machines SET pid = NULL, launched_at = '2020-01-01T00:00:00.000Z'
+         WHERE id = '{never}'"
+    ));
+    let again = compute.launch(&order("same", 3)).await.unwrap();
+    let ids: Vec<_> = again.machines.iter().map(|machine| machine.id.clone()).collect();
+    assert_eq!(ids, [up]);
+    assert_eq!(again.shortfalls, ["1 of 3 are there of launch same"]);
     end(&compute, &first).await;
 }
 
@@ -140,6 +169,17 @@ async fn terminate_reaches_what_has_dropped_the_mark() {
     let elsewhere = fixture::compute(&Db::open(&fixture.home).unwrap(), &fixture.home, IDLER);
     end(&elsewhere, &launched).await;
     assert!(!is_running(&left), "{left}");
+}
+
+#[tokio::test]
+async fn a_machine_of_another_boot_is_not_up() {
+    let fixture = Fixture::new();
+    let compute = fixture.compute(IDLER);
+    let launched = compute.launch(&order("one", 2)).await.unwrap();
+    let id = &launched.machines[0].id;
+    fixture.sql(&format!("UPDATE machines SET boot = 'another' WHERE id = '{id}'"));
+    assert_eq!(compute.machines().await.unwrap(), [launched.machines[1].clone()]);
+    end(&compute, &launched).await;
 }
 
 /// Makes it impossible to strike a machine off the list.

@@ -1,3 +1,5 @@
+use std::os::unix::fs::PermissionsExt;
+
 use ondeck_core::lifecycle::{Idle, Instance, Verdict};
 use ondeck_core::ports::{AgentStore, PortError, Scope, Store};
 use ondeck_core::ticket::Ticket;
@@ -33,6 +35,24 @@ fn what_is_not_there_is_not_set_up() {
     Db::open(&home).unwrap();
 }
 
+#[tokio::test]
+async fn the_file_is_for_one_user_even_in_a_home_for_all() {
+    for is_there in [false, true] {
+        let (_dir, home) = home();
+        let all = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(home.dir(), all).unwrap();
+        if is_there {
+            std::fs::write(home.database(), "").unwrap();
+        }
+        let db = Db::create(&home).unwrap();
+        LocalStore::new(db).put_settings(&[("a".into(), "b".into())].into()).await.unwrap();
+        for name in ["ondeck.db", "ondeck.db-wal", "ondeck.db-shm"] {
+            let mode = std::fs::metadata(home.dir().join(name)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{name}, {is_there}");
+        }
+    }
+}
+
 #[test]
 fn a_file_that_is_no_database_is_left_alone() {
     let (_dir, home) = home();
@@ -56,6 +76,15 @@ fn a_newer_version_asks_for_a_newer_program() {
     assert_unusable(&fixture.home, "schema version 99");
     let Err(PortError::Unusable { hint, .. }) = Db::open(&fixture.home) else { panic!() };
     assert!(hint.contains("newer ondeck"), "{hint}");
+}
+
+#[test]
+fn an_older_version_is_not_called_somebody_elses() {
+    let fixture = Fixture::new();
+    fixture.sql("PRAGMA user_version = 1");
+    assert_unusable(&fixture.home, "made by an older ondeck");
+    let Err(PortError::Unusable { hint, .. }) = Db::open(&fixture.home) else { panic!() };
+    assert!(hint.contains("end its machines"), "{hint}");
 }
 
 #[test]

@@ -1,10 +1,11 @@
 use std::sync::Arc;
+use std::time::Duration;
 
-use ondeck_core::ports::{Forge, Host, Runner};
-use ondeck_local::{Job, JobId, JobState, LocalForge, LocalHost, LocalRunner, Stream};
+use ondeck_core::ports::{Clock, Forge, Host, Runner, Store};
+use ondeck_local::{Db, Job, JobId, JobState, LocalForge, LocalHost, LocalRunner, Stream};
 
 use crate::fixture::{
-    Fixture, RealClock, UNMARKED, eventually, is_running, processes_of, run, unique,
+    Fixture, RealClock, UNMARKED, eventually, is_running, processes_of, run, spawn, told, unique,
 };
 
 fn runner(fixture: &Fixture, name: &str) -> LocalRunner {
@@ -207,6 +208,75 @@ async fn clean_finds_what_has_dropped_the_mark() {
     assert!(left.iter().all(|pid| is_running(pid)), "{left:?}");
     runner.clean().await.unwrap();
     assert!(!left.iter().any(|pid| is_running(pid)), "{left:?}");
+}
+
+/// Queues a job in a process of its own, which then waits to be killed.
+#[tokio::test]
+async fn caller() {
+    let Some((home, label)) = told() else { return };
+    let db = Db::open(&home).unwrap();
+    queue(&LocalForge::new(db, Arc::new(RealClock)), &label, &["true"]).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+}
+
+/// Queues a job for somebody who is killed before anybody takes it.
+async fn orphan(fixture: &Fixture, label: &str) -> JobId {
+    let forge = fixture.forge();
+    let before = forge.jobs().await.unwrap().len();
+    let mut caller = spawn("runner::caller", &fixture.home, label);
+    let job = eventually("the job", || async {
+        let jobs = forge.jobs().await.unwrap();
+        jobs.get(before).map(|job| job.id)
+    })
+    .await;
+    assert_eq!(forge.waiting_runs().await.unwrap(), [run(label)], "while its caller lives");
+    caller.kill().unwrap();
+    caller.wait().unwrap();
+    job
+}
+
+#[tokio::test]
+async fn a_job_whose_caller_was_killed_is_cancelled_by_whoever_looks() {
+    let fixture = Fixture::new();
+    let forge = fixture.forge();
+    let runner = runner(&fixture, "orphan");
+    runner.prepare().await.unwrap();
+    runner.register(&run("7")).await.unwrap();
+
+    let refreshed = orphan(&fixture, "7").await;
+    assert_eq!(forge.waiting_runs().await.unwrap(), []);
+    let taken = orphan(&fixture, "7").await;
+    let wanted = queue(&forge, "7", &["true"]).await;
+    assert_eq!(working(&runner, "7", over(&forge, wanted)).await.exit_code, Some(0));
+    let forgotten = orphan(&fixture, "7").await;
+    fixture.store().forget(RealClock.now().before(Duration::from_secs(60))).await.unwrap();
+    for id in [refreshed, taken, forgotten] {
+        let job = forge.job(id).await.unwrap().unwrap();
+        assert_eq!((job.state, job.started_at), (JobState::Cancelled, None), "job {id}");
+        assert!(job.finished_at.is_some());
+    }
+    fixture.store().forget(RealClock.now()).await.unwrap();
+    assert_eq!(forge.jobs().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_group_is_noted_for_as_long_as_something_is_left_of_it() {
+    let fixture = Fixture::new();
+    let forge = fixture.forge();
+    let runner = runner(&fixture, "noted");
+    runner.prepare().await.unwrap();
+    runner.register(&run("7")).await.unwrap();
+    let noted = || {
+        let sql = "SELECT count(*) FROM process_groups";
+        fixture.db.call(move |conn| conn.query_row(sql, [], |row| row.get::<_, u32>(0)))
+    };
+    for (command, rows) in [("true", 0), (UNMARKED, 1), ("true", 1)] {
+        let job = queue(&forge, "7", &["sh", "-c", command]).await;
+        working(&runner, "7", over(&forge, job)).await;
+        assert_eq!(noted().await, Ok(rows), "{command}");
+    }
+    runner.clean().await.unwrap();
+    assert_eq!(noted().await, Ok(0));
 }
 
 #[tokio::test]
