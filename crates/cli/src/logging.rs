@@ -22,6 +22,8 @@ pub(crate) fn start(
     tracing_subscriber::fmt()
         .with_max_level(level)
         .with_target(false)
+        // A log that cannot be written is no reason to die, as saying so on stderr would be.
+        .log_internal_errors(false)
         .without_time()
         .with_ansi(ansi)
         .with_writer(writer)
@@ -34,6 +36,7 @@ pub(crate) fn start_for_agent(common: &Common) {
     tracing_subscriber::fmt()
         .with_max_level(level)
         .with_target(false)
+        .log_internal_errors(false)
         .with_ansi(false)
         .with_writer(std::io::stderr)
         .init();

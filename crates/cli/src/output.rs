@@ -59,9 +59,14 @@ pub(crate) fn tell(result: Result<&dyn Telling, Failure>, as_json: bool) -> u8 {
 
 /// A line on stdout. If nobody reads it any more, there is nobody to tell that either.
 pub(crate) fn print(text: &str) {
+    drop(try_print(text));
+}
+
+/// A line on stdout, for those who would go on for ever.
+pub(crate) fn try_print(text: &str) -> std::io::Result<()> {
     let mut stdout = anstream::stdout().lock();
-    drop(writeln!(stdout, "{text}"));
-    drop(stdout.flush());
+    writeln!(stdout, "{text}")?;
+    stdout.flush()
 }
 
 pub(crate) fn error(failure: &Failure) -> Value {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use ondeck_core::failure::{Failure, Kind};
 use ondeck_core::ids::RunId;
 use ondeck_core::ports::{Progress, Store};
+use ondeck_core::stop::Stop;
 use ondeck_local::{JobId, JobState, Stream};
 
 use crate::backend::{self, Local};
@@ -77,7 +78,8 @@ impl Follow<'_> {
             for chunk in self.local.forge.output(self.job, seen).await? {
                 seen = chunk.seq;
                 self.watcher.finish();
-                show(chunk.stream, &chunk.bytes);
+                // Nobody reads any more: what the job goes on to say is for nobody.
+                show(chunk.stream, &chunk.bytes).map_err(|_| Stop::Terminated)?;
             }
             match job.state {
                 JobState::Done => return Ok(exit_code(job.exit_code)),
@@ -101,15 +103,14 @@ impl Follow<'_> {
     }
 }
 
-fn show(stream: Stream, bytes: &[u8]) {
-    // A reader that has gone away does not stop the job.
+fn show(stream: Stream, bytes: &[u8]) -> std::io::Result<()> {
     match stream {
         Stream::Stdout => {
             let mut stdout = std::io::stdout().lock();
-            drop(stdout.write_all(bytes));
-            drop(stdout.flush());
+            stdout.write_all(bytes)?;
+            stdout.flush()
         }
-        Stream::Stderr => drop(std::io::stderr().lock().write_all(bytes)),
+        Stream::Stderr => std::io::stderr().lock().write_all(bytes),
     }
 }
 

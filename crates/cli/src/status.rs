@@ -12,7 +12,7 @@ use ondeck_core::time::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::inputs::{Common, Status};
-use crate::output::{Telling, print, table, tell};
+use crate::output::{Telling, table, tell, try_print};
 use crate::progress::Nobody;
 use crate::surroundings::stop_on_signals;
 use crate::{backend, logging};
@@ -44,7 +44,9 @@ pub(crate) async fn status(common: &Common, inputs: &Status) -> u8 {
     let watching = async {
         loop {
             let snapshot = Snapshot::take(&plane, scope).await?;
-            print(&format!("\x1b[2J\x1b[H{}", snapshot.text()));
+            if try_print(&format!("\x1b[2J\x1b[H{}", snapshot.text())).is_err() {
+                return Ok(());
+            }
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     };

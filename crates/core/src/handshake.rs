@@ -7,7 +7,7 @@ use crate::ids::{InstanceId, RunId};
 use crate::lifecycle::{Idle, Instance};
 use crate::plane::{NotCommitted, Plane};
 use crate::ports::PortResult;
-use crate::signal::{Report, Signal, Signs};
+use crate::signal::{Pulse, Report, Signal, Signs};
 use crate::signs::{Lookout, Seen};
 use crate::ticket::Ticket;
 use crate::time::Timestamp;
@@ -50,7 +50,7 @@ impl<'a> Handshake<'a> {
         run: &RunId,
     ) -> PortResult<Returned> {
         let deadline = self.plane.now() + self.times.release_timeout;
-        let judge = |signs: &Signs, _: Timestamp| deregistered(signs.report.as_ref()?, run);
+        let judge = |signs: &Signs, now: Timestamp| self.judge(signs, run, now);
         let why = match self.lookout.wait(idle.id(), deadline, judge).await? {
             Seen::Judged(Ok(())) => return self.pool(idle).await,
             Seen::Judged(Err(why)) => why,
@@ -60,6 +60,19 @@ impl<'a> Handshake<'a> {
             Ok(_) => Ok(Returned::Expired(why)),
             Err(NotCommitted::Refused(refused)) => Ok(Returned::MovedOn(refused.to_string())),
             Err(NotCommitted::Unreachable(error)) => Err(error),
+        }
+    }
+
+    /// A machine whose heart has stopped will not answer either.
+    fn judge(&self, signs: &Signs, run: &RunId, now: Timestamp) -> Option<Result<(), String>> {
+        if let Some(said) = signs.report.as_ref().and_then(|report| deregistered(report, run)) {
+            return Some(said);
+        }
+        match signs.pulse(now, self.times.healthy_within()) {
+            Pulse::Stale(age) => {
+                Some(Err(format!("its last heartbeat is {:.1} s old", age.as_secs_f64())))
+            }
+            Pulse::Never | Pulse::Healthy => None,
         }
     }
 

@@ -51,7 +51,7 @@ impl Outcome {
         let message = format!("did not come back and were expired: {}", ids.join(" "));
         Some(
             Failure::new(Kind::PartlyReleased, message)
-                .hint("they end themselves; the next refresh ends them sooner"),
+                .hint("nobody will be given them; those that live end themselves, refresh sooner"),
         )
     }
 }

@@ -34,15 +34,16 @@ impl LocalHost {
         LocalHost { db, home, instance }
     }
 
-    /// Runs a script from a file, with its errors going to another: a pipe would be held open by
-    /// whatever the script leaves in the background.
+    /// Runs a script from a file, with all that it says going to another: a pipe would be held
+    /// open by whatever the script leaves in the background.
     async fn run(&self, script: &str) -> Result<(), String> {
         let machine = self.home.machine(&self.instance);
         let folders = Folders::of(&self.home, &self.instance);
         folders.make_for_script()?;
         let io = |e: std::io::Error| format!("cannot run the script: {e}");
-        let (file, errors) = (machine.join("pre-runner.sh"), machine.join("pre-runner.err"));
+        let (file, said) = (machine.join("pre-runner.sh"), machine.join("pre-runner.out"));
         fs::write(&file, script).map_err(io)?;
+        let output = fs::File::create(&said).map_err(io)?;
         let mut child = Command::new("sh")
             .arg("-e")
             .arg(&file)
@@ -55,8 +56,8 @@ impl LocalHost {
             .current_dir(&machine)
             .process_group(0)
             .stdin(Stdio::null())
-            .stdout(Stdio::inherit())
-            .stderr(fs::File::create(&errors).map_err(io)?)
+            .stdout(output.try_clone().map_err(io)?)
+            .stderr(output)
             .kill_on_drop(true)
             .spawn()
             .map_err(io)?;
@@ -72,7 +73,7 @@ impl LocalHost {
         if status.success() {
             return Ok(());
         }
-        Err(format!("the script ended with {status}: {}", tail(&errors)))
+        Err(format!("the script ended with {status}: {}", tail(&said)))
     }
 
     async fn leave(&self) -> Result<(), String> {
@@ -91,8 +92,8 @@ impl LocalHost {
 }
 
 /// The last that was written, in one line of bounded length.
-fn tail(errors: &Path) -> String {
-    let text = fs::read(errors).unwrap_or_default();
+fn tail(said: &Path) -> String {
+    let text = fs::read(said).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let joined = lines.join(" | ");

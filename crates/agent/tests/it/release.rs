@@ -39,11 +39,22 @@ async fn a_machine_that_does_not_answer_is_expired_and_never_announced() {
     let failure = released.failure().unwrap();
     assert_eq!(failure.kind.exit_code(), 8);
     assert!(failure.message.ends_with(dead.as_str()), "{failure}");
-    assert_eq!(released.took, Duration::from_secs(120));
+    assert!(released.took < Duration::from_secs(20), "nobody waits for the dead");
     let record = world.record(dead.as_str()).unwrap();
     assert_eq!(record.state, State::Idle);
     assert!(record.is_expired(world.plane.now()));
     assert_eq!(world.depth().await, 1);
+}
+
+#[tokio::test]
+async fn a_machine_that_beats_and_does_not_answer_is_waited_for_and_then_expired() {
+    let world = World::with(&[("agent-poll-running-sec", "600")]).await;
+    let outcome = world.provision(&request("1", 1)).await;
+    let released = world.release("1").await;
+    assert_eq!(released.failure().unwrap().kind.exit_code(), 8);
+    assert_eq!(released.took, Duration::from_secs(120));
+    assert_eq!(world.depth().await, 0);
+    assert!(world.record(outcome.instances[0].id.as_str()).unwrap().is_expired(world.plane.now()));
 }
 
 #[tokio::test]

@@ -1,5 +1,8 @@
 //! `ondeck run`: jobs of a run, on the machines of that run only.
 
+use std::io::Read;
+use std::process::Stdio;
+
 use crate::harness::{Home, until};
 
 #[test]
@@ -83,4 +86,18 @@ fn a_job_whose_machine_is_released_is_told() {
     let done = job.finish().exited(143);
     assert!(done.stderr.contains("the machine was taken away"), "{}", done.stderr);
     assert_eq!(home.processes(), home.agents().into_values().collect::<Vec<_>>());
+}
+
+#[test]
+fn a_job_that_nobody_listens_to_any_more_is_cancelled() {
+    let home = Home::with(&[]);
+    home.provision("1", 1).succeeded();
+    let mut run = home.command(&["run", "--run-id", "1", "--", "yes"]);
+    let mut run = run.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    // The reader goes away after the first words.
+    let mut words = [0; 4];
+    run.stdout.take().unwrap().read_exact(&mut words).unwrap();
+    assert_eq!(&words, b"y\ny\n");
+    assert_eq!(run.wait().unwrap().code(), Some(143));
+    until("the job is over", || home.texts("SELECT state FROM jobs") == ["cancelled"]);
 }

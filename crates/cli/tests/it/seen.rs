@@ -108,7 +108,7 @@ fn a_refresh_with_something_to_clear_up() {
     i-#################  expired  no answer within 0.5 s: last signal UD_REG_OK for run 1
     run 1 released after # ms
     error: did not come back and were expired: i-#################
-    hint: they end themselves; the next refresh ends them sooner
+    hint: nobody will be given them; those that live end themselves, refresh sooner
     ");
     assert_snapshot!(seen(&home, &home.ondeck(&["refresh"])), @"
     exit 0

@@ -15,6 +15,12 @@ use crate::jobs::{self, JobId, Stream};
 /// The most that is kept in one piece.
 const PIECE: usize = 64 * 1024;
 
+/// The most that is kept of one stream of one job. All jobs of all runs share one file.
+const MOST: usize = 256 * 1024 * 1024;
+
+/// What stands in place of the rest.
+const FULL: &[u8] = b"\nondeck: this is more than 256 MiB, and the rest is not kept\n";
+
 /// How long is waited for more output once the command has ended. What it left running in the
 /// background may hold the pipe open for ever. The time that it takes to keep what was read does
 /// not count: the store may be busy, and the command's last words still in the pipe.
@@ -54,10 +60,20 @@ impl Pumps {
 
 async fn pump(db: Db, id: JobId, stream: Stream, mut from: Source<impl AsyncRead + Unpin>) {
     let mut buffer = vec![0; PIECE];
+    let mut room = MOST;
     loop {
         let kept = match from.read(&mut buffer).await {
             Ok(0) => return,
-            Ok(n) => keep(&db, id, stream, buffer[..n].to_vec()).await,
+            // The command goes on, and nobody stands still; but the file has an end.
+            Ok(_) if room == 0 => Ok(()),
+            Ok(n) => {
+                room = room.saturating_sub(n);
+                let mut piece = buffer[..n].to_vec();
+                if room == 0 {
+                    piece.extend_from_slice(FULL);
+                }
+                keep(&db, id, stream, piece).await
+            }
             Err(error) => {
                 tracing::warn!(job = %id, "its output cannot be read: {error}");
                 return;

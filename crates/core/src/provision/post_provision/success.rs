@@ -27,8 +27,9 @@ async fn run(attempt: &Attempt<'_>, change: Pending<Running>) -> Result<(), Fail
             let running = refused.found.as_ref().and_then(Instance::<Running>::believe);
             match running {
                 Some(running) if running.run() == Some(&attempt.request.run) => Ok(()),
-                _ => Err(Failure::new(Kind::Unexpected, refused.to_string())
-                    .hint("machines took longer than their state may last; see the timeouts")),
+                _ => Err(Failure::new(Kind::Unexpected, refused.to_string()).hint(
+                    "the run was released meanwhile, or its machines took longer than they may",
+                )),
             }
         }
         Err(NotCommitted::Unreachable(error)) => Err(error.into()),
