@@ -67,62 +67,65 @@ pub async fn release(
     let listing = plane.retried(|| plane.store.of_run(run)).await?;
     let records = readable(listing);
     plane.progress.stage(&format!("waiting for machines to deregister: {}", records.len()));
-    let handshake = Handshake::new(plane, &times);
-    let releases = records.iter().map(|record| let_go(plane, &times, &handshake, record, run));
+    let leaving = Leaving { plane, run, times: &times, handshake: Handshake::new(plane, &times) };
+    let releases = records.iter().map(|record| leaving.let_go(record));
     let fates = join_all(releases).await.into_iter().collect::<PortResult<Vec<Fate>>>()?;
     let instances = records.into_iter().map(|record| record.id).zip(fates).collect();
     Ok(Outcome { run: run.clone(), instances, took: plane.now().since(started) })
 }
 
-async fn let_go(
-    plane: &Plane,
-    times: &Times,
-    handshake: &Handshake<'_>,
-    record: &Record,
-    run: &RunId,
-) -> PortResult<Fate> {
-    let Some(running) = Instance::<Running>::believe(record) else {
-        return expire_leftover(plane, times, handshake, record, run).await;
-    };
-    let idle = match plane.commit(running.release(plane.now(), times.idle_time)).await {
-        Ok(idle) => idle,
-        Err(NotCommitted::Refused(refused)) => {
-            let still_ours = refused.found.as_ref().is_some_and(|r| r.run.as_ref() == Some(run));
-            let why = refused.to_string();
-            return Ok(if still_ours { Fate::Expired(why) } else { Fate::MovedOn(why) });
-        }
-        Err(NotCommitted::Unreachable(error)) => return Err(error),
-    };
-    Ok(match handshake.take_back(&idle, run).await? {
-        Returned::Pooled => Fate::Pooled,
-        Returned::Ended => Fate::Ended,
-        Returned::Expired(why) => Fate::Expired(why),
-        Returned::MovedOn(why) => Fate::MovedOn(why),
-    })
+/// One release under way.
+struct Leaving<'a> {
+    plane: &'a Plane,
+    run: &'a RunId,
+    times: &'a Times,
+    handshake: Handshake<'a>,
 }
 
-/// A machine that is still `created` or `claimed` when its run is over belongs to a provision
-/// that did not live to finish; unless it finishes at this very moment, and then the machine is
-/// let go like any other.
-async fn expire_leftover(
-    plane: &Plane,
-    times: &Times,
-    handshake: &Handshake<'_>,
-    record: &Record,
-    run: &RunId,
-) -> PortResult<Fate> {
-    let Some(leftover) = Instance::<Live>::believe(record) else {
-        return Ok(Fate::MovedOn(format!("it is {}", record.state)));
-    };
-    let change = leftover.expire(plane.now()).because("its provision did not finish");
-    match plane.commit(change).await {
-        Ok(_) => Ok(Fate::Leftover(record.state)),
-        Err(NotCommitted::Refused(refused)) => match refused.found.as_ref() {
-            Some(found) if found.state == State::Running && found.run.as_ref() == Some(run) => {
-                Box::pin(let_go(plane, times, handshake, found, run)).await
+impl Leaving<'_> {
+    async fn let_go(&self, record: &Record) -> PortResult<Fate> {
+        let Some(running) = Instance::<Running>::believe(record) else {
+            return self.expire_leftover(record).await;
+        };
+        let change = running.release(self.plane.now(), self.times.idle_time);
+        let idle = match self.plane.commit(change).await {
+            Ok(idle) => idle,
+            Err(NotCommitted::Refused(refused)) => {
+                let why = refused.to_string();
+                let still_ours = refused.found.as_ref().is_some_and(|found| self.owns(found));
+                return Ok(if still_ours { Fate::Expired(why) } else { Fate::MovedOn(why) });
             }
-            _ => Ok(Fate::MovedOn(refused.to_string())),
-        },
-        Err(NotCommitted::Unreachable(error)) => Err(error),
+            Err(NotCommitted::Unreachable(error)) => return Err(error),
+        };
+        Ok(match self.handshake.take_back(&idle, self.run).await? {
+            Returned::Pooled => Fate::Pooled,
+            Returned::Ended => Fate::Ended,
+            Returned::Expired(why) => Fate::Expired(why),
+            Returned::MovedOn(why) => Fate::MovedOn(why),
+        })
+    }
+
+    /// A machine that is still `created` or `claimed` when its run is over belongs to a provision
+    /// that did not live to finish; unless it finishes at this very moment, and then the machine
+    /// is let go like any other.
+    async fn expire_leftover(&self, record: &Record) -> PortResult<Fate> {
+        let Some(leftover) = Instance::<Live>::believe(record) else {
+            return Ok(Fate::MovedOn(format!("it is {}", record.state)));
+        };
+        let change = leftover.expire(self.plane.now()).because("its provision did not finish");
+        match self.plane.commit(change).await {
+            Ok(_) => Ok(Fate::Leftover(record.state)),
+            Err(NotCommitted::Refused(refused)) => match refused.found.as_ref() {
+                Some(found) if found.state == State::Running && self.owns(found) => {
+                    Box::pin(self.let_go(found)).await
+                }
+                _ => Ok(Fate::MovedOn(refused.to_string())),
+            },
+            Err(NotCommitted::Unreachable(error)) => Err(error),
+        }
+    }
+
+    fn owns(&self, record: &Record) -> bool {
+        record.run.as_ref() == Some(self.run)
     }
 }

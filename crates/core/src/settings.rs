@@ -85,11 +85,6 @@ impl Classes {
         }
     }
 
-    /// Writes what [`Classes::from_json`] reads.
-    pub fn to_json(&self) -> String {
-        serde_json::to_string(&self.0).expect("names and numbers only")
-    }
-
     /// The size behind a name.
     pub fn get(&self, class: &ResourceClass) -> Option<ClassSize> {
         self.0.get(class).copied()
@@ -155,13 +150,6 @@ impl std::str::FromStr for MinIdle {
     }
 }
 
-impl std::fmt::Display for MinIdle {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let words: Vec<String> = self.iter().map(|(class, n)| format!("{class}={n}")).collect();
-        f.write_str(&words.join(" "))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,11 +174,13 @@ mod tests {
         assert_eq!(settings.times.max_runtime, Duration::from_secs(30));
         assert_eq!(settings.times.claim_timeout, Times::default().claim_timeout);
         assert_eq!(settings.classes.listing(), "tiny");
-        assert_eq!(settings.min_idle.to_string(), "tiny=3");
+        let minimum: Vec<_> = settings.min_idle.iter().map(|(c, n)| (c.as_str(), n)).collect();
+        assert_eq!(minimum, [("tiny", 3)]);
         assert_eq!(settings.pre_runner_script, "echo hello\n");
         assert_eq!(settings.backend, BTreeMap::from([("local-capacity".into(), "4".into())]));
         assert_eq!(Settings::from_map(&BTreeMap::new()).unwrap(), Settings::default());
-        assert_eq!(Classes::from_json(&settings.classes.to_json()).unwrap(), settings.classes);
+        let tiny = ResourceClass::new("tiny").unwrap();
+        assert_eq!(settings.classes.get(&tiny), Some(ClassSize { cpu: 1, mem: 512 }));
     }
 
     #[test]

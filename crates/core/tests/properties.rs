@@ -117,10 +117,10 @@ proptest! {
             }
         }
         if let Ok(classes) = Classes::from_json(&text) {
-            prop_assert_eq!(Classes::from_json(&classes.to_json()), Ok(classes));
+            prop_assert!(classes.names().all(|name| classes.get(name).is_some_and(|s| s.cpu > 0)));
         }
         if let Ok(minimum) = text.parse::<MinIdle>() {
-            prop_assert_eq!(minimum.to_string().parse(), Ok(minimum));
+            prop_assert!(minimum.iter().all(|(_, count)| count <= 1000));
         }
     }
 }

@@ -8,6 +8,7 @@ use ondeck_core::provision::{Source, provision};
 use ondeck_core::record::State;
 use ondeck_core::requirements::UsageClass;
 use ondeck_core::stop::{Stop, StopSignal};
+use ondeck_core::times::Times;
 
 use crate::world::{Behaviour, World, id, names, request, run};
 
@@ -17,7 +18,7 @@ async fn a_cold_run_is_launched_validated_and_activated() {
     let outcome = world.provision(&request("1", 3)).await;
     assert_eq!((outcome.failure, outcome.instances.len()), (None, 3));
     assert!(outcome.instances.iter().all(|instance| instance.source == Source::Cold));
-    let max_runtime = world.settings().times.max_runtime;
+    let max_runtime = Times::default().max_runtime;
     for record in world.memory.store.select(|_| true) {
         assert_eq!((record.state, &record.run), (State::Running, &Some(run("1"))));
         assert_eq!(record.threshold, Some(record.updated_at + max_runtime));

@@ -15,7 +15,6 @@ use ondeck_core::record::{MachineSpec, Record, State};
 use ondeck_core::refresh;
 use ondeck_core::release;
 use ondeck_core::requirements::UsageClass;
-use ondeck_core::settings::Settings;
 use ondeck_core::signal::{Report, Signal};
 use ondeck_core::stop::StopSignal;
 use ondeck_core::testkit::{self, Memory, MemoryCompute, SeededDice};
@@ -217,10 +216,6 @@ impl World {
                 }
             }
         }
-    }
-
-    pub(crate) fn settings(&self) -> Settings {
-        Settings::default()
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::outcome::{Phase, Source, Stopwatch};
-use crate::ids::{InstanceId, IntentId};
+use crate::ids::InstanceId;
 use crate::intent::Intent;
 use crate::lifecycle::{Claimed, Created, Instance, Running};
 use crate::time::Timestamp;
@@ -117,10 +117,6 @@ impl Holdings {
 
     pub(super) fn intents(&self) -> Vec<Intent> {
         self.inner().intents.clone()
-    }
-
-    pub(super) fn intent_ids(&self) -> BTreeSet<IntentId> {
-        self.inner().intents.iter().map(|intent| intent.id.clone()).collect()
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

@@ -60,7 +60,6 @@ pub struct Event {
 
 #[derive(Debug, Default)]
 struct Tables {
-    set_up: bool,
     settings: Option<BTreeMap<String, String>>,
     records: BTreeMap<InstanceId, Record>,
     signs: BTreeMap<InstanceId, Signs>,
@@ -107,7 +106,6 @@ impl MemoryStore {
 impl Store for MemoryStore {
     async fn set_up(&self) -> PortResult<()> {
         turn().await;
-        lock(&self.0).set_up = true;
         Ok(())
     }
 

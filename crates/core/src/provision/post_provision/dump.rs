@@ -33,7 +33,7 @@ async fn end_everything(
     let plane = attempt.plane;
     let mut leftovers = Vec::new();
     // A provider that does not answer must not keep what is known from being ended.
-    let launched = launched_by_us(attempt).await.unwrap_or_else(|error| {
+    let launched = launched_under(attempt, &intents).await.unwrap_or_else(|error| {
         leftovers.push(format!("machines launched last may be left to their deadline: {error}"));
         Vec::new()
     });
@@ -51,10 +51,15 @@ async fn end_everything(
     let kept: BTreeSet<&InstanceId> = failed.iter().map(|(id, _)| id).collect();
     let dumped: Vec<InstanceId> =
         ours.iter().map(Instance::id).filter(|id| !kept.contains(id)).cloned().collect();
-    plane.retried(|| plane.store.remove(&dumped)).await?;
-    for mut intent in intents {
-        "dumped".clone_into(&mut intent.outcome);
-        plane.retried(|| plane.store.put_intent(&intent)).await?;
+    if let Err(error) = plane.retried(|| plane.store.remove(&dumped)).await {
+        leftovers.push(format!("records of ended machines are kept for a while: {error}"));
+    }
+    // While something is left, the intents stay open, and refresh settles them.
+    if leftovers.is_empty() {
+        for mut intent in intents {
+            "dumped".clone_into(&mut intent.outcome);
+            plane.retried(|| plane.store.put_intent(&intent)).await?;
+        }
     }
     Ok(leftovers)
 }
@@ -89,12 +94,15 @@ async fn adopt_unrecorded(
     }
 }
 
-/// Machines that carry an intent of ours, registered or not.
-async fn launched_by_us(attempt: &Attempt<'_>) -> Result<Vec<Machine>, PortError> {
-    let intents = attempt.holdings.intent_ids();
+/// Machines that carry one of these intents, registered or not.
+async fn launched_under(
+    attempt: &Attempt<'_>,
+    intents: &[Intent],
+) -> Result<Vec<Machine>, PortError> {
     if intents.is_empty() {
         return Ok(Vec::new());
     }
     let machines = attempt.plane.retried(|| attempt.plane.compute.machines()).await?;
-    Ok(machines.into_iter().filter(|machine| intents.contains(&machine.intent)).collect())
+    let ours = |machine: &Machine| intents.iter().any(|intent| intent.id == machine.intent);
+    Ok(machines.into_iter().filter(ours).collect())
 }

@@ -153,7 +153,11 @@ impl<'a> Pickup<'a> {
         }
         if !dropped.is_empty() {
             let class = &self.requirements.class;
-            self.plane.retried(|| self.plane.pool.delete(class, &dropped)).await?;
+            if let Err(error) = self.plane.retried(|| self.plane.pool.delete(class, &dropped)).await
+            {
+                // Others will meet them, and drop them as well.
+                tracing::warn!("void tickets not deleted: {error}");
+            }
         }
         Ok(())
     }
