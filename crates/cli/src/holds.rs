@@ -91,6 +91,9 @@ impl Store for Holding<dyn Store> {
     async fn open_intents(&self) -> PortResult<Vec<Intent>> {
         self.inner.open_intents().await
     }
+    async fn finish(&self) -> PortResult<()> {
+        self.inner.finish().await
+    }
 }
 
 #[async_trait]
@@ -105,6 +108,14 @@ impl Pool for Holding<dyn Pool> {
         hold: Duration,
     ) -> PortResult<Vec<Held>> {
         self.inner.receive(class, max, hold).await
+    }
+    async fn extend(
+        &self,
+        class: &ResourceClass,
+        receipts: &[Receipt],
+        hold: Duration,
+    ) -> PortResult<()> {
+        self.inner.extend(class, receipts, hold).await
     }
     async fn put_back(&self, class: &ResourceClass, receipts: &[Receipt]) -> PortResult<()> {
         self.inner.put_back(class, receipts).await

@@ -103,6 +103,12 @@ pub trait Store: Send + Sync {
     async fn put_intent(&self, intent: &Intent) -> PortResult<()>;
     /// The intents of which nobody has said what came.
     async fn open_intents(&self) -> PortResult<Vec<Intent>>;
+
+    /// Waits for what a store may write late: events, where they cannot be part of the write
+    /// that they record. To be called once, at the end of a mode.
+    async fn finish(&self) -> PortResult<()> {
+        Ok(())
+    }
 }
 
 /// Which records to list.
@@ -176,6 +182,13 @@ pub trait Pool: Send + Sync {
         max: usize,
         hold: Duration,
     ) -> PortResult<Vec<Held>>;
+    /// Hides held messages for `hold` from now on. A stale receipt does nothing.
+    async fn extend(
+        &self,
+        class: &ResourceClass,
+        receipts: &[Receipt],
+        hold: Duration,
+    ) -> PortResult<()>;
     /// Makes held messages visible again, at once. A stale receipt does nothing.
     async fn put_back(&self, class: &ResourceClass, receipts: &[Receipt]) -> PortResult<()>;
     /// Removes held messages. A stale receipt does nothing.

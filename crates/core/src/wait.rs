@@ -15,6 +15,8 @@ pub struct Retry {
     pub first_pause: Duration,
     /// The longest pause.
     pub longest_pause: Duration,
+    /// No attempt begins later than this after the first one did.
+    pub within: Duration,
     /// Whether to repeat also what will not pass by itself: somebody may see to it.
     pub stubborn: bool,
 }
@@ -22,9 +24,10 @@ pub struct Retry {
 impl Retry {
     /// For calls that somebody waits for.
     pub const SHORT: Retry = Retry {
-        attempts: 4,
+        attempts: 6,
         first_pause: Duration::from_millis(50),
         longest_pause: Duration::from_secs(1),
+        within: Duration::from_secs(30),
         stubborn: false,
     };
 
@@ -33,6 +36,7 @@ impl Retry {
         attempts: u32::MAX,
         first_pause: Duration::from_millis(200),
         longest_pause: Duration::from_secs(5),
+        within: Duration::MAX,
         stubborn: true,
     };
 
@@ -48,8 +52,8 @@ impl Retry {
     }
 }
 
-/// Calls until it works, the error is one that will not pass, or the attempts are used up; then
-/// gives the last error. The call is told which attempt it is.
+/// Calls until it works, the error is one that will not pass, or the attempts or the time are used
+/// up; then gives the last error. The call is told which attempt it is.
 pub async fn retry<T, F>(
     clock: &dyn Clock,
     dice: &dyn Dice,
@@ -59,6 +63,7 @@ pub async fn retry<T, F>(
 where
     F: Future<Output = PortResult<T>>,
 {
+    let started = clock.now();
     let mut attempt = 0;
     loop {
         let error = match call(attempt).await {
@@ -69,8 +74,12 @@ where
         if !passing || attempt + 1 >= policy.attempts {
             return Err(error);
         }
+        let pause = policy.pause(attempt, dice);
+        if clock.now().since(started).saturating_add(pause) > policy.within {
+            return Err(error);
+        }
         tracing::debug!(attempt, "will try again: {error}");
-        clock.sleep(policy.pause(attempt, dice)).await;
+        clock.sleep(pause).await;
         attempt += 1;
     }
 }
@@ -124,8 +133,20 @@ mod tests {
         let answer: PortResult<()> =
             retry(&clock, &FixedDice(1000), Retry::SHORT, |n| async move { Err(unavailable(n)) })
                 .await;
-        assert_eq!(answer, Err(unavailable(3)));
-        assert_eq!(clock.now().since(started), Duration::from_millis(50 + 100 + 200));
+        assert_eq!(answer, Err(unavailable(5)));
+        let pauses = [50, 100, 200, 400, 800];
+        assert_eq!(clock.now().since(started), Duration::from_millis(pauses.iter().sum()));
+    }
+
+    #[tokio::test]
+    async fn no_attempt_begins_after_the_time_is_up() {
+        let clock = VirtualClock::new();
+        let slow = |n| {
+            clock.advance(Duration::from_secs(20));
+            async move { Err(unavailable(n)) }
+        };
+        let answer: PortResult<()> = retry(&clock, &FixedDice(0), Retry::SHORT, slow).await;
+        assert_eq!(answer, Err(unavailable(1)), "the third would have begun after 40 s");
     }
 
     #[tokio::test]

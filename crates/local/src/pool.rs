@@ -33,6 +33,27 @@ impl LocalPool {
         let visible_at = self.clock.now();
         self.db.write(move |transaction| enqueue(transaction, &[message], visible_at)).await
     }
+
+    async fn show_at(
+        &self,
+        class: &ResourceClass,
+        receipts: &[Receipt],
+        at: Timestamp,
+    ) -> PortResult<()> {
+        const SQL: &str = "UPDATE tickets SET visible_at = ?3
+            WHERE class = ?1 AND receipt = ?2 AND receipt <> ''";
+        let at = at.to_string();
+        let (class, receipts) = (class.clone(), receipts.to_vec());
+        self.db
+            .write(move |transaction| {
+                let mut update = transaction.prepare_cached(SQL)?;
+                for Receipt(receipt) in receipts {
+                    update.execute((class.as_str(), receipt, &at))?;
+                }
+                Ok(())
+            })
+            .await
+    }
 }
 
 impl fmt::Debug for LocalPool {
@@ -61,19 +82,17 @@ impl Pool for LocalPool {
         self.db.write(move |transaction| take(transaction, &class, &taking)).await
     }
 
+    async fn extend(
+        &self,
+        class: &ResourceClass,
+        receipts: &[Receipt],
+        hold: Duration,
+    ) -> PortResult<()> {
+        self.show_at(class, receipts, self.clock.now() + hold).await
+    }
+
     async fn put_back(&self, class: &ResourceClass, receipts: &[Receipt]) -> PortResult<()> {
-        const SQL: &str = "UPDATE tickets SET visible_at = ?3 WHERE class = ?1 AND receipt = ?2 AND receipt <> ''";
-        let now = self.clock.now().to_string();
-        let (class, receipts) = (class.clone(), receipts.to_vec());
-        self.db
-            .write(move |transaction| {
-                let mut update = transaction.prepare_cached(SQL)?;
-                for Receipt(receipt) in receipts {
-                    update.execute((class.as_str(), receipt, &now))?;
-                }
-                Ok(())
-            })
-            .await
+        self.show_at(class, receipts, self.clock.now()).await
     }
 
     async fn delete(&self, class: &ResourceClass, receipts: &[Receipt]) -> PortResult<()> {

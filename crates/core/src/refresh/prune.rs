@@ -15,7 +15,12 @@ use crate::ticket::Ticket;
 /// As many as a queue gives at once.
 const BATCH: usize = 10;
 
-/// Goes once through each queue that holds more tickets than there are idle machines, and drops
+/// The most receives of one refresh, for each queue. What is left over waits for the next one,
+/// or for a run that meets it: a dead ticket misleads nobody, so it is not worth a refresh that
+/// takes long.
+const MOST: usize = 10;
+
+/// Goes through each queue that holds more tickets than there are idle machines, and drops
 /// what has expired or is no ticket. To go by what this refresh has reaped would not do: an
 /// earlier one may have been killed after its reap, and a ticket may be hidden for a while.
 pub(super) async fn prune(
@@ -60,7 +65,7 @@ async fn drop_the_dead(
     let hold = settings.times.ticket_hold;
     let mut pruned = 0;
     // One pass, however many tickets come in meanwhile.
-    for _ in 0..=tickets.div_ceil(BATCH) {
+    for _ in 0..(tickets.div_ceil(BATCH) + 1).min(MOST) {
         let messages = plane.retried(|| plane.pool.receive(class, BATCH, hold)).await?;
         if messages.is_empty() {
             break;

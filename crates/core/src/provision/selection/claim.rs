@@ -40,7 +40,7 @@ async fn claim(
     attempt.holdings.about_to_touch(candidate.idle.id());
     let change =
         candidate.idle.claim(&attempt.request.run, plane.now(), attempt.times.claim_timeout);
-    let claimed = match plane.commit(change).await {
+    let claimed = match pickup.holding(candidate, plane.commit(change)).await {
         Ok(claimed) => Some(claimed),
         Err(NotCommitted::Refused(refused)) => {
             if let Some(row) = &refused.unreadable {

@@ -11,8 +11,10 @@
 //! because an empty queue of which somebody holds tickets is asked again for a while.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures_util::future::{Either, select};
 use futures_util::lock::Mutex;
 
 use crate::failure::Failure;
@@ -116,6 +118,29 @@ impl<'a> Pickup<'a> {
         let mut inner = self.inner.lock().await;
         inner.unserved += 1;
         inner.exhausted = inner.has_come_round_too_often();
+    }
+
+    /// Does something about the candidate while its ticket stays hidden, however long it takes:
+    /// shown to others half-way through, it would only make them ask in vain.
+    pub(super) async fn holding<T>(
+        &self,
+        candidate: &Candidate,
+        work: impl Future<Output = T>,
+    ) -> T {
+        let (class, hold) = (&self.requirements.class, self.times.ticket_hold);
+        let receipts = std::slice::from_ref(&candidate.receipt);
+        let hold_on = async {
+            loop {
+                self.plane.clock.sleep(hold / 2).await;
+                if let Err(error) = self.plane.pool.extend(class, receipts, hold).await {
+                    tracing::debug!(instance = %candidate.idle.id(), "ticket not held on to: {error}");
+                }
+            }
+        };
+        match select(pin!(work), pin!(hold_on)).await {
+            Either::Left((done, _)) => done,
+            Either::Right((never, _)) => never,
+        }
     }
 
     /// The ticket has served its purpose: its instance is claimed, gone, or somebody else's.

@@ -16,12 +16,14 @@ const LONG: Duration = Duration::from_secs(600);
 
 /// Everything that a pool promises. `advance` lets time pass on the pool's clock.
 pub async fn pool_suite(pool: &dyn Pool, advance: &dyn Fn(Duration)) {
-    let classes = ["hidden", "delayed", "back", "stale", "batches", "shared", "one", "two"];
+    let classes =
+        ["hidden", "longer", "delayed", "back", "stale", "batches", "shared", "one", "two"];
     let classes = classes.map(class);
     pool.set_up(&classes).await.expect("the queues can be made");
     pool.set_up(&classes).await.expect("making them twice is making them once");
-    let [hidden, delayed, back, stale, batches, shared, one, two] = &classes;
+    let [hidden, longer, delayed, back, stale, batches, shared, one, two] = &classes;
     held_messages_are_hidden(pool, hidden, advance).await;
+    a_hold_can_be_extended(pool, longer, advance).await;
     delayed_messages_come_later(pool, delayed, advance).await;
     what_is_put_back_is_there_at_once(pool, back).await;
     stale_receipts_do_nothing(pool, stale, advance).await;
@@ -117,6 +119,22 @@ async fn held_messages_are_hidden(
     assert_ne!(second.receipt, first.receipt, "with a receipt of its own");
     delete(pool, class, &second).await;
     assert_eq!(depth(pool, class).await, Depth::default(), "deleted");
+}
+
+async fn a_hold_can_be_extended(
+    pool: &dyn Pool,
+    class: &ResourceClass,
+    advance: &dyn Fn(Duration),
+) {
+    send(pool, class, 1, Duration::ZERO).await;
+    let held = one(pool, class, HOLD).await;
+    let receipts = std::slice::from_ref(&held.receipt);
+    pool.extend(class, receipts, LONG).await.expect("the pool answers");
+    advance(PAST);
+    nothing(pool, class, "held for longer than at first").await;
+    delete(pool, class, &held).await;
+    assert_eq!(depth(pool, class).await, Depth::default(), "its receipt is still good");
+    pool.extend(class, receipts, LONG).await.expect("a stale receipt is no error");
 }
 
 async fn delayed_messages_come_later(

@@ -52,6 +52,14 @@ impl MemoryPool {
         lock(&self.queues).duplicates = true;
     }
 
+    fn show_at(&self, class: &ResourceClass, receipts: &[Receipt], at: Timestamp) {
+        let mut queues = lock(&self.queues);
+        let queue = queues.queues.entry(class.clone()).or_default();
+        for message in queue.iter_mut().filter(|message| is_held_by(message, receipts)) {
+            message.visible_at = at;
+        }
+    }
+
     /// Adds a message that may be no ticket.
     pub fn send_raw(&self, class: &ResourceClass, body: &str) {
         let visible_at = self.clock.now();
@@ -93,15 +101,22 @@ impl Pool for MemoryPool {
         Ok(held)
     }
 
+    async fn extend(
+        &self,
+        class: &ResourceClass,
+        receipts: &[Receipt],
+        hold: Duration,
+    ) -> PortResult<()> {
+        turn().await;
+        self.count("extend");
+        self.show_at(class, receipts, self.clock.now() + hold);
+        Ok(())
+    }
+
     async fn put_back(&self, class: &ResourceClass, receipts: &[Receipt]) -> PortResult<()> {
         turn().await;
         self.count("put_back");
-        let now = self.clock.now();
-        let mut queues = lock(&self.queues);
-        let queue = queues.queues.entry(class.clone()).or_default();
-        for message in queue.iter_mut().filter(|message| is_held_by(message, receipts)) {
-            message.visible_at = now;
-        }
+        self.show_at(class, receipts, self.clock.now());
         Ok(())
     }
 

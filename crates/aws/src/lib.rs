@@ -1,0 +1,13 @@
+//! ondeck on AWS: records in DynamoDB, tickets in SQS, machines from EC2.
+//!
+//! Every adapter here translates and decides nothing. None of them repeats a call: what did not
+//! answer is said to be unavailable, and core's one retry does the rest. So a conditional write
+//! whose answer was lost is known to whoever judges it.
+
+mod cloud;
+mod fault;
+mod names;
+mod skew;
+
+pub use cloud::{Cloud, Options};
+pub use names::{InvalidPoolName, PoolName};

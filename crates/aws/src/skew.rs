@@ -1,0 +1,73 @@
+//! A clock that is wrong by minutes makes AWS refuse every signature. What AWS's own clock says
+//! stands in every answer, so the refusal is the last one: later calls are signed by that clock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use aws_smithy_async::time::TimeSource;
+use aws_smithy_types::DateTime;
+use aws_smithy_types::date_time::Format;
+
+/// AWS takes signatures that are up to five minutes off; closer than this nothing is corrected.
+const TOLERATED_SECS: i64 = 60;
+
+/// How far AWS's clock is ahead of ours.
+#[derive(Debug, Default)]
+pub(crate) struct Skew(AtomicI64);
+
+/// The time by which requests are signed.
+#[derive(Debug, Clone)]
+pub(crate) struct SigningClock(Arc<Skew>);
+
+impl Skew {
+    pub(crate) fn clock(self: &Arc<Self>) -> SigningClock {
+        SigningClock(self.clone())
+    }
+
+    /// Takes note of the `Date` header of an answer that arrived at `now`.
+    pub(crate) fn observe(&self, date: &str, now: SystemTime) {
+        let Ok(theirs) = DateTime::from_str(date, Format::HttpDate) else { return };
+        let ahead = theirs.secs() - DateTime::from(now).secs();
+        let ahead = if ahead.abs() > TOLERATED_SECS { ahead } else { 0 };
+        if self.0.swap(ahead, Ordering::Relaxed) != ahead && ahead != 0 {
+            tracing::warn!("this computer's clock is off by {} s", -ahead);
+        }
+    }
+}
+
+impl TimeSource for SigningClock {
+    fn now(&self) -> SystemTime {
+        let ahead = self.0.0.load(Ordering::Relaxed);
+        let span = Duration::from_secs(ahead.unsigned_abs());
+        let now = SystemTime::now();
+        let corrected = if ahead < 0 { now.checked_sub(span) } else { now.checked_add(span) };
+        corrected.unwrap_or(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_clock_is_corrected_and_a_right_one_left_alone() {
+        let skew = Arc::new(Skew::default());
+        let ahead_by = |seconds: u64| {
+            let theirs = SystemTime::now() + Duration::from_secs(seconds);
+            DateTime::from(theirs).fmt(Format::HttpDate).unwrap()
+        };
+        let off = || {
+            let now = SystemTime::now();
+            skew.clock().now().duration_since(now).unwrap_or_default().as_secs()
+        };
+        skew.observe(&ahead_by(30), SystemTime::now());
+        assert_eq!(off(), 0, "within what AWS tolerates");
+        skew.observe(&ahead_by(7_200), SystemTime::now());
+        assert!((7_190..=7_200).contains(&off()), "{}", off());
+        skew.observe("no date at all", SystemTime::now());
+        assert!(off() > 0, "what cannot be read changes nothing");
+        skew.observe(&ahead_by(0), SystemTime::now());
+        assert_eq!(off(), 0, "the clock was put right");
+    }
+}

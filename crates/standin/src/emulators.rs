@@ -1,0 +1,35 @@
+//! Where the emulators are that `cargo xtask test` has started.
+
+/// What every test on AWS needs. There is no way to run one without: a test that was skipped
+/// looks like one that was passed.
+#[derive(Debug, Clone)]
+pub struct Emulators {
+    /// DynamoDB Local.
+    pub dynamodb: String,
+    /// MiniStack, for SQS, and for a second opinion on EC2.
+    pub ministack: String,
+    /// The folder with the API's own models, as `dynamodb.json`, `sqs.json` and `ec2.json`.
+    pub models: std::path::PathBuf,
+    /// The program that checks shell scripts.
+    pub shellcheck: std::path::PathBuf,
+}
+
+impl Emulators {
+    /// Those that are running.
+    ///
+    /// # Panics
+    /// If there are none.
+    pub fn running() -> Emulators {
+        let variable = |name: &str| {
+            std::env::var(name).unwrap_or_else(|_| {
+                panic!("{name} is not set\nhint: cargo xtask test starts what this test needs")
+            })
+        };
+        Emulators {
+            dynamodb: variable("ONDECK_TEST_DYNAMODB"),
+            ministack: variable("ONDECK_TEST_MINISTACK"),
+            models: variable("ONDECK_TEST_MODELS").into(),
+            shellcheck: variable("ONDECK_TEST_SHELLCHECK").into(),
+        }
+    }
+}
