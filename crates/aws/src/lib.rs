@@ -6,8 +6,12 @@
 
 mod cloud;
 mod fault;
+mod host;
+mod imds;
 mod names;
 mod skew;
 
 pub use cloud::{Cloud, Options};
+pub use host::{Ec2Host, shut_down};
+pub use imds::Imds;
 pub use names::{InvalidPoolName, PoolName};

@@ -6,7 +6,7 @@ use crate::{backend, logging};
 /// Lives until the machine ends.
 pub(crate) async fn live(common: &Common, inputs: &Agent) -> u8 {
     logging::start_for_agent(common);
-    match backend::agent(common, inputs.instance_id.clone()).await {
+    match backend::agent(common, inputs).await {
         Ok(agent) => {
             agent.live().await;
             0

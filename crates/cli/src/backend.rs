@@ -1,132 +1,55 @@
 //! The one place where adapters are chosen and put together.
 
-use std::sync::Arc;
+#[cfg(feature = "aws")]
+mod aws;
+mod local;
 
 use ondeck_core::failure::Failure;
-use ondeck_local::{Db, Home};
 
-use crate::inputs::{Backend, Common};
-use crate::surroundings::{Entropy, WallClock};
+use crate::inputs::{self, Backend, Common};
 
-/// Where the local backend keeps its files.
-pub(crate) fn home(common: &Common) -> Result<Home, Failure> {
-    let dir = match (&common.home, std::env::home_dir()) {
-        (Some(dir), _) => std::path::absolute(dir).map_err(|error| {
-            Failure::invalid(format!("home cannot be used: {}: {error}", dir.display()))
-        })?,
-        (None, Some(user)) => user.join(".ondeck"),
-        (None, None) => {
-            return Err(Failure::invalid("no home directory").hint("give --home or ONDECK_HOME"));
-        }
+#[cfg(feature = "control")]
+pub(crate) use self::local::Local;
+
+/// The control plane's ports on the chosen backend; refresh may create what is missing.
+#[cfg(feature = "control")]
+pub(crate) async fn plane(
+    common: &Common,
+    create: bool,
+    progress: std::sync::Arc<dyn ondeck_core::ports::Progress>,
+) -> Result<ondeck_core::plane::Plane, Failure> {
+    let plane = match common.backend {
+        Backend::Local => local::plane(common, create, progress)?,
+        #[cfg(feature = "aws")]
+        Backend::Aws => aws::plane(common, create, progress).await?,
+        #[cfg(not(feature = "aws"))]
+        Backend::Aws => return Err(not_built()),
     };
-    Ok(Home::new(dir))
-}
-
-#[cfg(feature = "control")]
-pub(crate) use self::control::{Local, local, plane};
-
-#[cfg(feature = "control")]
-mod control {
-    use std::ffi::OsString;
-    use std::path::PathBuf;
-
-    use ondeck_core::ids::InstanceId;
-    use ondeck_core::plane::Plane;
-    use ondeck_core::ports::Progress;
-    use ondeck_local::{AgentCommand, LocalCompute, LocalForge, LocalPool, LocalStore};
-
-    use super::{Arc, Backend, Common, Db, Entropy, Failure, Home, WallClock, home};
-
-    /// The local backend, for what is not in the ports: jobs and events.
-    pub(crate) struct Local {
-        pub(crate) home: Home,
-        pub(crate) db: Db,
-        pub(crate) store: LocalStore,
-        pub(crate) forge: LocalForge,
-    }
-
-    impl Local {
-        /// The process that is a machine's agent.
-        pub(crate) async fn pid(&self, id: &InstanceId) -> Result<Option<i32>, Failure> {
-            Ok(ondeck_local::pid(&self.db, id).await?)
-        }
-    }
-
-    /// Opens the local backend; refresh may create it.
-    pub(crate) fn local(common: &Common, create: bool) -> Result<Local, Failure> {
-        let Backend::Local = common.backend;
-        let home = home(common)?;
-        let db = if create { Db::create(&home)? } else { Db::open(&home)? };
-        let clock = Arc::new(WallClock);
-        Ok(Local {
-            store: LocalStore::new(db.clone()),
-            forge: LocalForge::new(db.clone(), clock),
-            home,
-            db,
-        })
-    }
-
-    /// The control plane's ports on the chosen backend.
-    pub(crate) fn plane(
-        common: &Common,
-        create: bool,
-        progress: Arc<dyn Progress>,
-    ) -> Result<Plane, Failure> {
-        let Local { home, db, store, forge } = local(common, create)?;
-        let clock = Arc::new(WallClock);
-        let compute = LocalCompute::new(db.clone(), home, clock.clone(), agent_command()?);
-        let plane = Plane {
-            store: Arc::new(store),
-            pool: Arc::new(LocalPool::new(db, clock.clone())),
-            compute: Arc::new(compute),
-            forge: Arc::new(forge),
-            clock,
-            dice: Arc::new(Entropy),
-            progress,
-        };
-        #[cfg(feature = "holds")]
-        let plane = crate::holds::wrap(plane);
-        Ok(plane)
-    }
-
-    /// Machines run this very program.
-    fn agent_command() -> Result<AgentCommand, Failure> {
-        let program: PathBuf = std::env::current_exe().map_err(|error| {
-            Failure::new(
-                ondeck_core::failure::Kind::Unexpected,
-                format!("own program not found: {error}"),
-            )
-        })?;
-        Ok(AgentCommand { program, args: vec![OsString::from("agent")] })
-    }
+    #[cfg(feature = "holds")]
+    let plane = crate::holds::wrap(plane);
+    Ok(plane)
 }
 
 /// What an agent works with on the chosen backend.
 pub(crate) async fn agent(
     common: &Common,
-    id: ondeck_core::ids::InstanceId,
+    inputs: &inputs::Agent,
 ) -> Result<ondeck_agent::Agent, Failure> {
-    use ondeck_core::wait::{Retry, retry};
-    use ondeck_local::{LocalHost, LocalRunner, LocalStore};
+    match common.backend {
+        Backend::Local => match &inputs.instance_id {
+            Some(id) => local::agent(common, id.clone()).await,
+            None => Err(Failure::invalid("no instance id given")
+                .hint("give --instance-id; the local backend does so when it starts a machine")),
+        },
+        #[cfg(feature = "aws")]
+        Backend::Aws => aws::agent(common, inputs).await,
+        #[cfg(not(feature = "aws"))]
+        Backend::Aws => Err(not_built()),
+    }
+}
 
-    let Backend::Local = common.backend;
-    let home = home(common)?;
-    let clock = Arc::new(WallClock);
-    // A store that is busy just now must not cost the machine its life.
-    let (db, boot) = retry(&WallClock, &Entropy, Retry::SHORT, |_| async {
-        let db = Db::open(&home)?;
-        ondeck_local::announce(&db, &id).await?;
-        let boot = ondeck_local::boot_time(&db, &id).await?;
-        Ok((db, boot))
-    })
-    .await?;
-    tokio::time::sleep(boot).await;
-    Ok(ondeck_agent::Agent {
-        store: Arc::new(LocalStore::new(db.clone())),
-        runner: Arc::new(LocalRunner::new(db.clone(), home.clone(), clock.clone(), id.clone())),
-        host: Arc::new(LocalHost::new(db, home, id.clone())),
-        clock,
-        dice: Arc::new(Entropy),
-        id,
-    })
+#[cfg(not(feature = "aws"))]
+fn not_built() -> Failure {
+    Failure::invalid("this build of ondeck has no aws backend")
+        .hint("build it with cargo build --release --features aws")
 }

@@ -46,7 +46,7 @@ pub(crate) struct Common {
     /// Where machines, records and the pool are
     #[arg(long, global = true, env = "ONDECK_BACKEND", default_value = "local")]
     pub(crate) backend: Backend,
-    /// Where the local backend keeps its files [default: ~/.ondeck]
+    /// Where the local backend and the local forge keep their files [default: ~/.ondeck]
     #[arg(long, global = true, env = "ONDECK_HOME", value_name = "DIR")]
     pub(crate) home: Option<PathBuf>,
     /// One JSON object on stdout instead of text
@@ -58,6 +58,22 @@ pub(crate) struct Common {
     /// Say nothing on stderr but errors
     #[arg(long, short, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
+    #[command(flatten, next_help_heading = "AWS backend, for every command")]
+    pub(crate) aws: AwsCommon,
+}
+
+/// What every command takes on AWS.
+#[derive(Debug, Args)]
+pub(crate) struct AwsCommon {
+    /// Whose pool: OWNER/REPOSITORY, or OWNER for one that is shared [default: GITHUB_REPOSITORY]
+    #[arg(long, global = true, env = "ONDECK_POOL", value_name = "NAME")]
+    pub(crate) pool: Option<String>,
+    /// The region [default: as for AWS's own programs]
+    #[arg(long, global = true, env = "ONDECK_AWS_REGION", value_name = "REGION")]
+    pub(crate) aws_region: Option<String>,
+    /// Where all of AWS is, for emulators [default: AWS_ENDPOINT_URL, or AWS itself]
+    #[arg(long, global = true, env = "ONDECK_AWS_ENDPOINT_URL", value_name = "URL")]
+    pub(crate) aws_endpoint_url: Option<String>,
 }
 
 /// The backends.
@@ -66,6 +82,8 @@ pub(crate) enum Backend {
     // One SQLite file, and processes on this computer for machines. Not a doc comment: help on
     // values makes clap spread every option over several lines.
     Local,
+    // DynamoDB, SQS and EC2. Every build knows the word; those without the backend say so.
+    Aws,
 }
 
 impl Cli {
@@ -93,7 +111,7 @@ fn without_values(command: clap::Command) -> clap::Command {
 pub(crate) enum Command {
     /// Set everything up, and clear up whatever went wrong; to be run first, and on a schedule
     #[cfg(feature = "control")]
-    Refresh(Refresh),
+    Refresh(Box<Refresh>),
     /// Give a run its machines: idle ones from the pool, else new ones
     #[cfg(feature = "control")]
     Provision(Provision),
@@ -125,10 +143,43 @@ pub(crate) struct Refresh {
     /// Shell script that every machine runs before its first run
     #[arg(long, env = "ONDECK_PRE_RUNNER_SCRIPT", value_name = "SCRIPT")]
     pub(crate) pre_runner_script: Option<String>,
+    #[command(flatten, next_help_heading = "AWS backend")]
+    pub(crate) aws: AwsInputs,
     #[command(flatten, next_help_heading = "Local backend")]
     pub(crate) local: LocalInputs,
     #[command(flatten)]
     pub(crate) times: TimeInputs<ForRefresh>,
+}
+
+/// What only AWS knows.
+#[cfg(feature = "control")]
+#[derive(Debug, Args)]
+pub(crate) struct AwsInputs {
+    /// The image that machines start from
+    #[arg(long, env = "ONDECK_AMI", value_name = "AMI")]
+    pub(crate) ami: Option<String>,
+    /// The subnets that machines may be in; best one in each zone
+    #[arg(long, env = "ONDECK_SUBNET_IDS", value_name = "SUBNET ...")]
+    pub(crate) subnet_ids: Option<String>,
+    /// The security groups of machines
+    #[arg(long, env = "ONDECK_SECURITY_GROUP_IDS", value_name = "GROUP ...")]
+    pub(crate) security_group_ids: Option<String>,
+    /// The instance profile of machines, by name or ARN; it must let them use the table and end
+    /// themselves
+    #[arg(long, env = "ONDECK_IAM_INSTANCE_PROFILE", value_name = "PROFILE")]
+    pub(crate) iam_instance_profile: Option<String>,
+    /// Where machines get the agent, https:// or s3://; empty if it is on the image
+    #[arg(long, env = "ONDECK_AGENT_URL", value_name = "URL")]
+    pub(crate) agent_url: Option<String>,
+    /// What the agent's SHA-256 must be
+    #[arg(long, env = "ONDECK_AGENT_SHA256", value_name = "HEX")]
+    pub(crate) agent_sha256: Option<String>,
+    /// The size of each machine's disk; empty for that of the image
+    #[arg(long, env = "ONDECK_VOLUME_SIZE_GB", value_name = "GB")]
+    pub(crate) volume_size_gb: Option<String>,
+    /// The key pair that opens machines to ssh; empty for none
+    #[arg(long, env = "ONDECK_KEY_NAME", value_name = "NAME")]
+    pub(crate) key_name: Option<String>,
 }
 
 /// What only the local backend knows.
@@ -247,7 +298,15 @@ pub(crate) struct Demo {
 
 #[derive(Debug, Args)]
 pub(crate) struct Agent {
-    /// The machine that this is
+    /// The machine that this is; on EC2 the machine knows
     #[arg(long, env = "ONDECK_INSTANCE_ID", value_name = "ID")]
-    pub(crate) instance_id: InstanceId,
+    pub(crate) instance_id: Option<InstanceId>,
+    /// What ends this machine where EC2 cannot be asked to
+    #[arg(
+        long,
+        env = "ONDECK_SHUTDOWN_COMMAND",
+        default_value = "shutdown -h now",
+        value_name = "COMMAND"
+    )]
+    pub(crate) shutdown_command: String,
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ondeck_core::failure::Failure;
 use ondeck_core::plane::Plane;
@@ -19,8 +20,12 @@ pub(crate) async fn refresh(common: &Common, inputs: &inputs::Refresh) -> u8 {
     let stop = stop_on_signals();
     let given = settings(inputs);
     // Refresh hears the signal itself, because it may have machines to clear up.
-    let result = match open(common, true, &watcher) {
-        Ok(plane) => ondeck_core::refresh::refresh(&plane, &given, &stop).await,
+    let result = match open(common, true, &watcher).await {
+        Ok(plane) => {
+            let result = ondeck_core::refresh::refresh(&plane, &given, &stop).await;
+            finish(&plane).await;
+            result
+        }
         Err(failure) => Err(failure),
     };
     watcher.finish();
@@ -35,9 +40,13 @@ pub(crate) async fn provision(common: &Common, inputs: &inputs::Provision) -> u8
         Ok(request) => request,
         Err(failure) => return tell(Err(failure), common.json),
     };
-    let outcome = match open(common, false, &watcher) {
+    let outcome = match open(common, false, &watcher).await {
         // Provision hears the signal itself, because it must clear up.
-        Ok(plane) => ondeck_core::provision::provision(&plane, &request, &stop).await,
+        Ok(plane) => {
+            let outcome = ondeck_core::provision::provision(&plane, &request, &stop).await;
+            finish(&plane).await;
+            outcome
+        }
         Err(failure) => Outcome::refused(&request, failure),
     };
     watcher.finish();
@@ -50,8 +59,10 @@ pub(crate) async fn release(common: &Common, inputs: &inputs::Release) -> u8 {
     let stop = stop_on_signals();
     let work = async {
         let run = inputs.run.get()?;
-        let plane = open(common, false, &watcher)?;
-        ondeck_core::release::release(&plane, &run, &inputs.times.overrides()).await
+        let plane = open(common, false, &watcher).await?;
+        let result = ondeck_core::release::release(&plane, &run, &inputs.times.overrides()).await;
+        finish(&plane).await;
+        result
     };
     let result = stop.unless_raised(work).await.unwrap_or_else(|stop| Err(stop.into()));
     watcher.finish();
@@ -65,8 +76,18 @@ fn begin(mode: &'static str, common: &Common) -> Watcher {
     watcher
 }
 
-fn open(common: &Common, create: bool, watcher: &Watcher) -> Result<Plane, Failure> {
-    backend::plane(common, create, Arc::new(watcher.clone()))
+async fn open(common: &Common, create: bool, watcher: &Watcher) -> Result<Plane, Failure> {
+    backend::plane(common, create, Arc::new(watcher.clone())).await
+}
+
+/// Lets the store write what it writes late. What is lost by a failure is only for people.
+async fn finish(plane: &Plane) {
+    const LONGEST: Duration = Duration::from_secs(2);
+    match tokio::time::timeout(LONGEST, plane.store.finish()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!("not every event was written: {error}"),
+        Err(_) => tracing::warn!("not every event was written in time"),
+    }
 }
 
 fn request(inputs: &inputs::Provision) -> Result<Request, Failure> {
@@ -84,11 +105,19 @@ fn request(inputs: &inputs::Provision) -> Result<Request, Failure> {
 
 /// What was given, by setting name.
 fn settings(inputs: &inputs::Refresh) -> BTreeMap<String, String> {
-    let local = &inputs.local;
+    let (aws, local) = (&inputs.aws, &inputs.local);
     let texts = [
         ("resource-class-config", &inputs.resource_class_config),
         ("min-idle", &inputs.min_idle),
         ("pre-runner-script", &inputs.pre_runner_script),
+        ("ami", &aws.ami),
+        ("subnet-ids", &aws.subnet_ids),
+        ("security-group-ids", &aws.security_group_ids),
+        ("iam-instance-profile", &aws.iam_instance_profile),
+        ("agent-url", &aws.agent_url),
+        ("agent-sha256", &aws.agent_sha256),
+        ("volume-size-gb", &aws.volume_size_gb),
+        ("key-name", &aws.key_name),
         ("local-capacity", &local.local_capacity),
         ("local-boot-ms", &local.local_boot_ms),
         ("local-catalogue", &local.local_catalogue),

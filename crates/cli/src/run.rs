@@ -9,8 +9,8 @@ use ondeck_core::ports::{Progress, Store};
 use ondeck_core::stop::Stop;
 use ondeck_local::{JobId, JobState, Stream};
 
-use crate::backend::{self, Local};
-use crate::inputs::{Common, Run};
+use crate::backend::Local;
+use crate::inputs::{Backend, Common, Run};
 use crate::logging;
 use crate::output::tell;
 use crate::progress::Watcher;
@@ -35,9 +35,12 @@ async fn follow_to_end(common: &Common, inputs: &Run, watcher: &Watcher) -> Resu
     let run = inputs.run.get()?;
     // Before the job is queued, because from then on it must be withdrawn.
     let stop = stop_on_signals();
-    let local = backend::local(common, false)?;
-    // Also tells whether refresh has ever run here.
-    Store::settings(&local.store).await?;
+    let local = Local::open(common, false)?;
+    if common.backend == Backend::Local {
+        // Also tells whether refresh has ever run here. Elsewhere the file holds jobs alone, and
+        // is made by refresh.
+        Store::settings(&local.store).await?;
+    }
     let job = local.forge.queue(&run, &inputs.command).await?;
     let patience = Duration::from_secs(inputs.queue_timeout_sec.into());
     let follow = Follow { local: &local, watcher, run: &run, job, patience };

@@ -92,6 +92,16 @@ impl Report {
     }
 }
 
+/// The last that a program had to say, in one line of bounded length: fit to be the detail of a
+/// report.
+pub fn last_words(said: &str) -> String {
+    const LONGEST: usize = 500;
+    let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let joined = lines.join(" | ");
+    let surplus = joined.chars().count().saturating_sub(LONGEST);
+    joined.chars().skip(surplus).collect()
+}
+
 /// Everything an agent has written about its instance.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Signs {
@@ -156,6 +166,14 @@ mod tests {
         assert_eq!(pulse(84_999), Pulse::Stale(Duration::from_millis(15_001)));
         assert_eq!(pulse(115_000), Pulse::Healthy);
         assert_eq!(pulse(900_000), Pulse::Stale(Duration::from_secs(800)), "far in the future");
+    }
+
+    #[test]
+    fn last_words_are_one_bounded_line_and_end_with_the_last() {
+        assert_eq!(last_words("\n  one\r\n\n two \n"), "one | two");
+        let long = last_words(&format!("{}end", "é".repeat(600)));
+        assert_eq!(long.chars().count(), 500);
+        assert!(long.ends_with("éend"));
     }
 
     #[test]

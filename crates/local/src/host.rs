@@ -1,12 +1,12 @@
 use std::fmt;
 use std::fs;
-use std::path::Path;
 use std::process::Stdio;
 use std::time::SystemTime;
 
 use async_trait::async_trait;
 use ondeck_core::ids::InstanceId;
 use ondeck_core::ports::Host;
+use ondeck_core::signal::last_words;
 use ondeck_core::time::Timestamp;
 use tokio::process::Command;
 
@@ -17,9 +17,6 @@ use crate::groups;
 use crate::home::Home;
 use crate::machines;
 use crate::process::{MARKER, Process};
-
-/// How much of what a script had to say goes into the reason for its failure.
-const TAIL: usize = 500;
 
 /// The machine, as its own agent has it.
 pub struct LocalHost {
@@ -73,7 +70,9 @@ impl LocalHost {
         if status.success() {
             return Ok(());
         }
-        Err(format!("the script ended with {status}: {}", tail(&said)))
+        let words = fs::read(&said).unwrap_or_default();
+        let words = last_words(&String::from_utf8_lossy(&words));
+        Err(format!("the script ended with {status}: {words}"))
     }
 
     async fn leave(&self) -> Result<(), String> {
@@ -89,16 +88,6 @@ impl LocalHost {
             .map_err(|e| e.to_string())?;
         folder::remove(&self.home.machine(&self.instance)).map_err(|e| e.to_string())
     }
-}
-
-/// The last that was written, in one line of bounded length.
-fn tail(said: &Path) -> String {
-    let text = fs::read(said).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let joined = lines.join(" | ");
-    let surplus = joined.chars().count().saturating_sub(TAIL);
-    joined.chars().skip(surplus).collect()
 }
 
 /// A machine that ends itself has only its own time to go by.

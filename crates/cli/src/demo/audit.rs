@@ -28,7 +28,7 @@ pub(super) async fn audit(crew: &Crew) -> Result<Vec<Finding>, Failure> {
     let local = crew.local()?;
     let events = local.store.events().await?;
     let jobs = local.forge.jobs().await?;
-    let snapshot = Snapshot::take(&crew.plane()?, Scope::Live).await?;
+    let snapshot = Snapshot::take(&crew.plane().await?, Scope::Live).await?;
     let machines = crew.machines().await?;
     let runners = local.forge.runners().await?;
     let tickets: usize = snapshot.pool.iter().map(|(_, tickets)| tickets).sum();

@@ -12,7 +12,7 @@ use tokio::process::{Child, Command};
 
 use super::failed;
 use crate::backend::{self, Local};
-use crate::inputs::{Backend, Common};
+use crate::inputs::{AwsCommon, Backend, Common};
 use crate::progress::Nobody;
 
 /// How long the story waits for anything at all.
@@ -40,6 +40,7 @@ impl Crew {
             json: true,
             verbose: 0,
             quiet: true,
+            aws: AwsCommon { pool: None, aws_region: None, aws_endpoint_url: None },
         };
         Ok(Crew { program, common })
     }
@@ -65,6 +66,7 @@ impl Crew {
         let mut command = Command::new(&self.program);
         command
             .args(arguments)
+            .env("ONDECK_BACKEND", "local")
             .env("ONDECK_HOME", self.common.home.as_deref().unwrap_or(Path::new(".")))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -78,16 +80,16 @@ impl Crew {
 
     /// The store and the forge, as the audit reads them.
     pub(super) fn local(&self) -> Result<Local, Failure> {
-        backend::local(&self.common, false)
+        Local::open(&self.common, false)
     }
 
-    pub(super) fn plane(&self) -> Result<Plane, Failure> {
-        backend::plane(&self.common, false, std::sync::Arc::new(Nobody))
+    pub(super) async fn plane(&self) -> Result<Plane, Failure> {
+        backend::plane(&self.common, false, std::sync::Arc::new(Nobody)).await
     }
 
     /// The machines whose processes are alive.
     pub(super) async fn machines(&self) -> Result<Vec<InstanceId>, Failure> {
-        let machines = self.plane()?.compute.machines().await?;
+        let machines = self.plane().await?.compute.machines().await?;
         Ok(machines.into_iter().map(|machine| machine.id).collect())
     }
 
@@ -114,7 +116,7 @@ impl Crew {
     /// Ends whatever is still alive, and gives what was.
     pub(super) async fn end_all_machines(&self) -> Result<Vec<InstanceId>, Failure> {
         // Before the first refresh there is no store, and so no machine.
-        let Ok(plane) = self.plane() else { return Ok(Vec::new()) };
+        let Ok(plane) = self.plane().await else { return Ok(Vec::new()) };
         let alive = self.machines().await?;
         plane.terminate(&alive).await?;
         Ok(alive)

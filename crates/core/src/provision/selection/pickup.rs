@@ -258,3 +258,62 @@ impl<'a> Pickup<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::ids::RunId;
+    use crate::provision::holdings::Holdings;
+    use crate::provision::{DEFAULT_TYPES, Request, TimeOverrides};
+    use crate::record::MachineSpec;
+    use crate::requirements::UsageClass;
+    use crate::settings::Settings;
+    use crate::testkit;
+
+    fn request() -> Request {
+        Request {
+            run: RunId::new("1").unwrap(),
+            count: 1,
+            class: ResourceClass::new("large").unwrap(),
+            usage: UsageClass::Spot,
+            types: DEFAULT_TYPES.parse().unwrap(),
+            times: TimeOverrides::default(),
+            fresh_only: false,
+            capacity_fallback: false,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_ticket_stays_hidden_while_its_instance_is_being_claimed() {
+        let (plane, memory) = testkit::plane();
+        let request = request();
+        let requirements = request.requirements(&Settings::default()).unwrap();
+        let (times, holdings) = (Times::default(), Holdings::new(plane.now()));
+        let hold = times.ticket_hold;
+        let spec = MachineSpec {
+            resource_class: request.class.clone(),
+            instance_type: "c6i.large".to_owned(),
+            usage_class: request.usage,
+            cpu: 2,
+            mem: 4096,
+        };
+        let threshold = plane.now() + Duration::from_secs(600);
+        let ticket = Ticket { instance_id: InstanceId::new("i-1").unwrap(), spec, threshold };
+        plane.pool.send(&[ticket], Duration::ZERO).await.unwrap();
+
+        let attempt = Attempt { plane: &plane, request: &request, requirements, times, holdings };
+        let pickup = Pickup::new(&attempt, 1);
+        let candidate = pickup.next().await.unwrap().expect("there is a ticket");
+        let slow_claim = async {
+            plane.clock.sleep(hold * 3).await;
+            plane.pool.depth(&request.class).await.unwrap()
+        };
+        let depth = pickup.holding(&candidate, slow_claim).await;
+        assert_eq!((depth.visible, depth.held), (0, 1), "three holds later");
+        assert!((5..=6).contains(&memory.pool.calls()["extend"]), "{:?}", memory.pool.calls());
+        pickup.delete(&candidate).await;
+        assert_eq!(plane.pool.depth(&request.class).await.unwrap().total(), 0);
+    }
+}

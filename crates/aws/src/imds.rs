@@ -1,0 +1,95 @@
+//! What a machine can learn about itself from EC2, without any permission.
+
+use std::fmt;
+use std::time::Duration;
+
+use aws_config::imds::Client;
+use aws_config::imds::client::error::ImdsError;
+use ondeck_core::ids::InstanceId;
+use ondeck_core::ports::{PortError, PortResult};
+
+use crate::names::{POOL_TAG, PoolName};
+
+const SERVICE: &str = "instance metadata";
+
+/// The instance metadata service, by its second version.
+#[derive(Clone)]
+pub struct Imds(Client);
+
+impl Imds {
+    /// Where `AWS_EC2_METADATA_SERVICE_ENDPOINT` says, or where EC2 has it.
+    pub fn new() -> Imds {
+        let limit = Duration::from_secs(2);
+        // Whoever asks repeats it, or asks again soon anyway.
+        let client = Client::builder()
+            .max_attempts(1)
+            .connect_timeout(limit)
+            .read_timeout(limit)
+            .operation_timeout(2 * limit);
+        Imds(client.build())
+    }
+
+    /// This machine.
+    pub async fn instance_id(&self) -> PortResult<InstanceId> {
+        let id = self.required("/latest/meta-data/instance-id").await?;
+        InstanceId::new(id)
+            .map_err(|error| PortError::Unavailable { service: SERVICE, reason: error.to_string() })
+    }
+
+    /// The pool that this machine was launched for, from its tag.
+    pub async fn pool(&self) -> PortResult<PoolName> {
+        let name = self.required(&format!("/latest/meta-data/tags/instance/{POOL_TAG}")).await?;
+        name.parse().map_err(|error: crate::InvalidPoolName| PortError::Unusable {
+            service: SERVICE,
+            reason: error.to_string(),
+            hint: format!("correct the machine's tag {POOL_TAG}, or give the agent --pool"),
+        })
+    }
+
+    /// The notice that this machine will be taken away, if there is one.
+    pub(crate) async fn spot_notice(&self) -> PortResult<Option<String>> {
+        let Some(notice) = self.get("/latest/meta-data/spot/instance-action").await? else {
+            return Ok(None);
+        };
+        let notice: serde_json::Value = serde_json::from_str(&notice).unwrap_or_default();
+        let word = |name: &str| notice[name].as_str().unwrap_or("?").to_owned();
+        Ok(Some(format!("EC2 will {} this spot machine at {}", word("action"), word("time"))))
+    }
+
+    async fn required(&self, path: &str) -> PortResult<String> {
+        let missing = || PortError::Unavailable {
+            service: SERVICE,
+            reason: format!("nothing there: {path}"),
+        };
+        self.get(path).await?.ok_or_else(missing)
+    }
+
+    /// What is there, or `None` where there is nothing.
+    async fn get(&self, path: &str) -> PortResult<Option<String>> {
+        match self.0.get(path).await {
+            Ok(text) => Ok(Some(text.into())),
+            Err(ImdsError::ErrorResponse(answer)) if answer.response().status().as_u16() == 404 => {
+                Ok(None)
+            }
+            Err(error) => Err(PortError::Unavailable {
+                service: SERVICE,
+                reason: format!(
+                    "{path}: {}",
+                    aws_smithy_types::error::display::DisplayErrorContext(error)
+                ),
+            }),
+        }
+    }
+}
+
+impl Default for Imds {
+    fn default() -> Imds {
+        Imds::new()
+    }
+}
+
+impl fmt::Debug for Imds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Imds")
+    }
+}

@@ -1,0 +1,138 @@
+//! Records in DynamoDB, tickets in SQS, machines from EC2. Jobs still come from the local forge.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ondeck_aws::{Cloud, DynamoStore, Ec2Compute, Ec2Host, Imds, Options, PoolName};
+use ondeck_core::failure::Failure;
+use ondeck_core::ids::InstanceId;
+use ondeck_core::ports::PortResult;
+use ondeck_core::wait::{Retry, retry};
+use ondeck_local::LocalRunner;
+
+use super::local;
+use crate::inputs::{self, Common};
+use crate::surroundings::{Entropy, WallClock};
+
+/// How long a machine that has just booted is given to tell who it is. One that cannot be told
+/// apart from others can neither be given to a run nor be found by anybody, so it ends.
+const IDENTITY: Retry = Retry {
+    attempts: u32::MAX,
+    first_pause: Duration::from_millis(200),
+    longest_pause: Duration::from_secs(5),
+    within: Duration::from_secs(180),
+    stubborn: true,
+};
+
+/// What an agent works with. A machine that cannot even get so far is ended.
+pub(super) async fn agent(
+    common: &Common,
+    inputs: &inputs::Agent,
+) -> Result<ondeck_agent::Agent, Failure> {
+    let made = make_agent(common, inputs).await;
+    if let Err(failure) = &made {
+        let why = format!("the agent does not start: {failure}");
+        ondeck_aws::shut_down(&inputs.shutdown_command, &why).await;
+    }
+    made
+}
+
+async fn make_agent(
+    common: &Common,
+    inputs: &inputs::Agent,
+) -> Result<ondeck_agent::Agent, Failure> {
+    let imds = Imds::new();
+    let given = pool(common)?;
+    let identify = |_| async {
+        let id = match &inputs.instance_id {
+            Some(id) => id.clone(),
+            None => imds.instance_id().await?,
+        };
+        let pool = match &given {
+            Some(pool) => pool.clone(),
+            None => imds.pool().await?,
+        };
+        let cloud = Cloud::connect(options(common, pool)).await?;
+        PortResult::Ok((id, cloud))
+    };
+    let (id, cloud): (InstanceId, Cloud) = retry(&WallClock, &Entropy, IDENTITY, identify).await?;
+    let home = local::home(common)?;
+    let db = local::open(&home).await?;
+    let (clock, store) = (Arc::new(WallClock), Arc::new(DynamoStore::new(&cloud)));
+    let compute = Arc::new(Ec2Compute::new(&cloud, store.clone()));
+    let folder = home.machine(&id);
+    Ok(ondeck_agent::Agent {
+        store,
+        runner: Arc::new(LocalRunner::new(db, home, clock.clone(), id.clone())),
+        host: Arc::new(Ec2Host::new(
+            imds,
+            compute,
+            clock.clone(),
+            id.clone(),
+            folder,
+            inputs.shutdown_command.clone(),
+        )),
+        clock,
+        dice: Arc::new(Entropy),
+        id,
+    })
+}
+
+fn options(common: &Common, pool: PoolName) -> Options {
+    Options {
+        pool,
+        region: common.aws.aws_region.clone(),
+        endpoint_url: common.aws.aws_endpoint_url.clone(),
+    }
+}
+
+/// The pool that was named, or that of the repository whose workflow this process is part of.
+fn pool(common: &Common) -> Result<Option<PoolName>, Failure> {
+    let named = match &common.aws.pool {
+        Some(pool) => Some(pool.clone()),
+        None => std::env::var("GITHUB_REPOSITORY").ok().filter(|name| !name.is_empty()),
+    };
+    let parse = |name: String| {
+        name.parse()
+            .map_err(|error: ondeck_aws::InvalidPoolName| Failure::invalid(error.to_string()))
+    };
+    named.map(parse).transpose()
+}
+
+#[cfg(feature = "control")]
+pub(crate) use self::control::plane;
+
+#[cfg(feature = "control")]
+mod control {
+    use ondeck_aws::SqsPool;
+    use ondeck_core::plane::Plane;
+    use ondeck_core::ports::Progress;
+
+    use super::local::Local;
+    use super::{
+        Arc, Cloud, Common, DynamoStore, Ec2Compute, Entropy, Failure, WallClock, options, pool,
+    };
+
+    /// The control plane's ports.
+    pub(crate) async fn plane(
+        common: &Common,
+        create: bool,
+        progress: Arc<dyn Progress>,
+    ) -> Result<Plane, Failure> {
+        let pool = pool(common)?.ok_or_else(|| {
+            Failure::invalid("no pool given")
+                .hint("give --pool OWNER/REPOSITORY, or set ONDECK_POOL or GITHUB_REPOSITORY")
+        })?;
+        let cloud = Cloud::connect(options(common, pool)).await?;
+        let store = Arc::new(DynamoStore::new(&cloud));
+        Ok(Plane {
+            pool: Arc::new(SqsPool::new(&cloud)),
+            compute: Arc::new(Ec2Compute::new(&cloud, store.clone())),
+            store,
+            forge: Arc::new(Local::open(common, create)?.forge),
+            clock: Arc::new(WallClock),
+            dice: Arc::new(Entropy),
+            progress,
+        })
+    }
+}

@@ -1,0 +1,123 @@
+//! Everything on this computer: one SQLite file, and processes for machines.
+
+use std::sync::Arc;
+
+use ondeck_core::failure::Failure;
+use ondeck_core::ids::InstanceId;
+use ondeck_core::wait::{Retry, retry};
+use ondeck_local::{Db, Home, LocalHost, LocalRunner, LocalStore};
+
+use crate::inputs::Common;
+use crate::surroundings::{Entropy, WallClock};
+
+/// Where the files are kept.
+pub(super) fn home(common: &Common) -> Result<Home, Failure> {
+    let dir = match (&common.home, std::env::home_dir()) {
+        (Some(dir), _) => std::path::absolute(dir).map_err(|error| {
+            Failure::invalid(format!("home cannot be used: {}: {error}", dir.display()))
+        })?,
+        (None, Some(user)) => user.join(".ondeck"),
+        (None, None) => {
+            return Err(Failure::invalid("no home directory").hint("give --home or ONDECK_HOME"));
+        }
+    };
+    Ok(Home::new(dir))
+}
+
+/// The file, as an agent opens it. One that is busy just now must not cost the machine its life.
+pub(super) async fn open(home: &Home) -> Result<Db, Failure> {
+    Ok(retry(&WallClock, &Entropy, Retry::SHORT, |_| async { Db::open(home) }).await?)
+}
+
+/// What an agent works with.
+pub(super) async fn agent(common: &Common, id: InstanceId) -> Result<ondeck_agent::Agent, Failure> {
+    let home = home(common)?;
+    let clock = Arc::new(WallClock);
+    let db = open(&home).await?;
+    let boot = retry(&WallClock, &Entropy, Retry::SHORT, |_| async {
+        ondeck_local::announce(&db, &id).await?;
+        ondeck_local::boot_time(&db, &id).await
+    })
+    .await?;
+    tokio::time::sleep(boot).await;
+    Ok(ondeck_agent::Agent {
+        store: Arc::new(LocalStore::new(db.clone())),
+        runner: Arc::new(LocalRunner::new(db.clone(), home.clone(), clock.clone(), id.clone())),
+        host: Arc::new(LocalHost::new(db, home, id.clone())),
+        clock,
+        dice: Arc::new(Entropy),
+        id,
+    })
+}
+
+#[cfg(feature = "control")]
+pub(crate) use self::control::{Local, plane};
+
+#[cfg(feature = "control")]
+mod control {
+    use std::ffi::OsString;
+    use std::path::PathBuf;
+
+    use ondeck_core::failure::Kind;
+    use ondeck_core::plane::Plane;
+    use ondeck_core::ports::Progress;
+    use ondeck_local::{AgentCommand, LocalCompute, LocalForge, LocalPool};
+
+    use super::{Arc, Common, Db, Entropy, Failure, Home, InstanceId, LocalStore, WallClock, home};
+
+    /// The file, for what is not in the ports: jobs and events.
+    pub(crate) struct Local {
+        pub(crate) home: Home,
+        pub(crate) db: Db,
+        pub(crate) store: LocalStore,
+        pub(crate) forge: LocalForge,
+    }
+
+    impl Local {
+        /// Opens the file; refresh may create it.
+        pub(crate) fn open(common: &Common, create: bool) -> Result<Local, Failure> {
+            let home = home(common)?;
+            let db = if create { Db::create(&home)? } else { Db::open(&home)? };
+            let clock = Arc::new(WallClock);
+            Ok(Local {
+                store: LocalStore::new(db.clone()),
+                forge: LocalForge::new(db.clone(), clock),
+                home,
+                db,
+            })
+        }
+
+        /// The process that is a machine's agent.
+        pub(crate) async fn pid(&self, id: &InstanceId) -> Result<Option<i32>, Failure> {
+            Ok(ondeck_local::pid(&self.db, id).await?)
+        }
+    }
+
+    /// The control plane's ports.
+    pub(crate) fn plane(
+        common: &Common,
+        create: bool,
+        progress: Arc<dyn Progress>,
+    ) -> Result<Plane, Failure> {
+        let Local { home, db, store, forge } = Local::open(common, create)?;
+        let clock = Arc::new(WallClock);
+        let compute = LocalCompute::new(db.clone(), home, clock.clone(), agent_command()?);
+        Ok(Plane {
+            store: Arc::new(store),
+            pool: Arc::new(LocalPool::new(db, clock.clone())),
+            compute: Arc::new(compute),
+            forge: Arc::new(forge),
+            clock,
+            dice: Arc::new(Entropy),
+            progress,
+        })
+    }
+
+    /// Machines run this very program.
+    fn agent_command() -> Result<AgentCommand, Failure> {
+        let program: PathBuf = std::env::current_exe().map_err(|error| {
+            Failure::new(Kind::Unexpected, format!("own program not found: {error}"))
+        })?;
+        Ok(AgentCommand { program, args: vec![OsString::from("agent")] })
+    }
+}
