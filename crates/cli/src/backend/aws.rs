@@ -57,7 +57,8 @@ async fn make_agent(
     };
     let (id, cloud): (InstanceId, Cloud) = retry(&WallClock, &Entropy, IDENTITY, identify).await?;
     let home = local::home(common)?;
-    let db = local::open(&home).await?;
+    // The local forge's file; on a machine of its own it is the machine's own.
+    let db = ondeck_local::Db::create(&home)?;
     let (clock, store) = (Arc::new(WallClock), Arc::new(DynamoStore::new(&cloud)));
     let compute = Arc::new(Ec2Compute::new(&cloud, store.clone()));
     let folder = home.machine(&id);

@@ -24,19 +24,16 @@ pub(super) fn home(common: &Common) -> Result<Home, Failure> {
     Ok(Home::new(dir))
 }
 
-/// The file, as an agent opens it. One that is busy just now must not cost the machine its life.
-pub(super) async fn open(home: &Home) -> Result<Db, Failure> {
-    Ok(retry(&WallClock, &Entropy, Retry::SHORT, |_| async { Db::open(home) }).await?)
-}
-
 /// What an agent works with.
 pub(super) async fn agent(common: &Common, id: InstanceId) -> Result<ondeck_agent::Agent, Failure> {
     let home = home(common)?;
     let clock = Arc::new(WallClock);
-    let db = open(&home).await?;
-    let boot = retry(&WallClock, &Entropy, Retry::SHORT, |_| async {
+    // A store that is busy just now must not cost the machine its life.
+    let (db, boot) = retry(&WallClock, &Entropy, Retry::SHORT, |_| async {
+        let db = Db::open(&home)?;
         ondeck_local::announce(&db, &id).await?;
-        ondeck_local::boot_time(&db, &id).await
+        let boot = ondeck_local::boot_time(&db, &id).await?;
+        Ok((db, boot))
     })
     .await?;
     tokio::time::sleep(boot).await;

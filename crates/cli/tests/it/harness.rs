@@ -76,19 +76,8 @@ impl Home {
 
     /// The program with these arguments, in this home and in no workflow.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ondeck"));
-        for (name, _) in std::env::vars_os() {
-            let ours = |prefix: &str| name.to_string_lossy().starts_with(prefix);
-            if ours("ONDECK_") || ours("GITHUB_") || ours("CLICOLOR") || ours("COLUMNS") {
-                command.env_remove(name);
-            }
-        }
-        command
-            .args(arguments)
-            .env("ONDECK_HOME", &self.dir)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        let mut command = ondeck(arguments);
+        command.env("ONDECK_HOME", &self.dir);
         command
     }
 
@@ -141,13 +130,7 @@ impl Home {
 
     /// The live records, each as `state run`.
     pub(crate) fn records(&self) -> BTreeMap<String, String> {
-        let status = self.status();
-        let entry = |instance: &Value| {
-            let word = |name: &str| instance[name].as_str().unwrap().to_owned();
-            let standing = format!("{} {}", word("state"), word("runId"));
-            (word("instanceId"), standing.trim_end().to_owned())
-        };
-        status["instances"].as_array().unwrap().iter().map(entry).collect()
+        records(&self.status())
     }
 
     /// The standings of the live records, without their ids.
@@ -234,6 +217,29 @@ impl Drop for Home {
             look_again_soon();
         }
     }
+}
+
+/// The program with these arguments, in no home, no workflow and no account.
+pub(crate) fn ondeck(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ondeck"));
+    for (name, _) in std::env::vars_os() {
+        let is = |prefix: &&str| name.to_string_lossy().starts_with(*prefix);
+        if ["ONDECK_", "GITHUB_", "AWS_", "CLICOLOR", "COLUMNS"].iter().any(is) {
+            command.env_remove(name);
+        }
+    }
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// The live records of a status, each as `state run`.
+pub(crate) fn records(status: &Value) -> BTreeMap<String, String> {
+    let entry = |instance: &Value| {
+        let word = |name: &str| instance[name].as_str().unwrap().to_owned();
+        let standing = format!("{} {}", word("state"), word("runId"));
+        (word("instanceId"), standing.trim_end().to_owned())
+    };
+    status["instances"].as_array().unwrap().iter().map(entry).collect()
 }
 
 /// The machine that a process belongs to.

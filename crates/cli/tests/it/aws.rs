@@ -1,0 +1,9 @@
+//! The built program on the aws backend: real DynamoDB Local and a real SQS emulator behind a
+//! gateway on loopback, and an EC2 whose machines are real agent processes.
+
+mod crash;
+mod failure;
+mod faults;
+mod life;
+mod machine;
+mod site;

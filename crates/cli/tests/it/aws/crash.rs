@@ -1,0 +1,123 @@
+//! Killed for real between two steps, on AWS: one test for each window, and what closes it.
+
+use serde_json::json;
+
+use super::site::Site;
+use crate::harness::until;
+
+#[test]
+fn after_the_intent_refresh_settles_it() {
+    let site = Site::with(&["--created-timeout-sec=1", "--validation-timeout-sec=0.5"]);
+    site.kill_before("launch", &["provision", "--run-id=1"]);
+    assert_eq!(site.machines().len(), 0);
+    until("refresh settles the intent", || site.refresh(&[])["intents"] == 1);
+    assert_eq!(site.refresh(&[])["intents"], 0);
+    site.until_empty();
+}
+
+#[test]
+fn after_the_launch_machines_without_a_record_end_themselves() {
+    let site = Site::with(&["--boot-deadline-sec=2"]);
+    site.kill_before("register", &["provision", "--run-id=1", "--instance-count=2"]);
+    assert_eq!(site.standings(), Vec::<String>::new());
+    assert_eq!(site.machines().len(), 2);
+    site.until_machines(0);
+}
+
+#[test]
+fn after_the_launch_refresh_sweeps_by_tag() {
+    let site = Site::with(&["--boot-deadline-sec=60"]);
+    site.kill_before("register", &["provision", "--run-id=1", "--instance-count=2"]);
+    let machines = site.machines();
+    until("refresh sweeps them", || {
+        site.refresh(&[])["swept"].as_array().unwrap().len() == machines.len()
+    });
+    site.until_machines(0);
+    site.gateway.assert_sound();
+}
+
+#[test]
+fn after_the_registration_the_release_of_the_run_expires_them() {
+    let site = Site::with(&["--self-termination-grace-sec=60"]);
+    site.kill_before("activate", &["provision", "--run-id=1", "--instance-count=2"]);
+    assert_eq!(site.standings(), ["created 1", "created 1"]);
+    site.release("1").succeeded();
+    assert_eq!(site.refresh(&[])["reaped"].as_array().unwrap().len(), 2);
+    site.until_machines(0);
+}
+
+#[test]
+fn after_the_receive_the_queue_shows_the_ticket_again() {
+    let site = Site::with(&["--ticket-hold-sec=2", "--pickup-patience-sec=15"]);
+    let idle = site.warm_up(1);
+    site.kill_before("claim", &["provision", "--run-id=2"]);
+    assert_eq!(site.standings(), ["idle"]);
+    let next = site.provision("3", 1).succeeded();
+    assert_eq!((next.sources(), next.ids()), (vec!["warm".to_owned()], idle));
+    assert_eq!(site.tickets(), 0);
+}
+
+#[test]
+fn after_the_claim_the_threshold_ends_the_machine_with_no_refresh() {
+    let site = Site::with(&["--claim-timeout-sec=3"]);
+    site.warm_up(1);
+    site.kill_before("commit", &["provision", "--run-id=2"]);
+    assert_eq!(site.standings(), ["claimed 2"]);
+    site.until_machines(0);
+    site.until_empty();
+}
+
+#[test]
+fn after_the_claim_the_release_of_the_run_finds_it_though_no_commit_was_made() {
+    let site = Site::with(&["--self-termination-grace-sec=60"]);
+    site.warm_up(2);
+    site.kill_before("commit", &["provision", "--run-id=2", "--instance-count=2"]);
+    assert_eq!(site.standings(), ["claimed 2", "claimed 2"]);
+    let released = site.release("2").succeeded().json();
+    assert_eq!(released["instances"].as_array().unwrap().len(), 2);
+    assert_eq!(site.refresh(&[])["reaped"].as_array().unwrap().len(), 2);
+    site.until_machines(0);
+}
+
+#[test]
+fn after_the_release_refresh_announces_the_machine_again() {
+    let site = Site::with(&[]);
+    let machine = site.provision("1", 1).succeeded().ids();
+    site.kill_before("send", &["release", "--run-id=1"]);
+    assert_eq!((site.standings(), site.tickets()), (vec!["idle".to_owned()], 0));
+    assert_eq!(site.refresh(&[])["ticketed"], json!(machine));
+    let next = site.provision("2", 1).succeeded();
+    assert_eq!((next.sources(), next.ids()), (vec!["warm".to_owned()], machine));
+}
+
+#[test]
+fn after_the_reap_the_machine_ends_itself_with_no_refresh() {
+    let site = Site::with(&["--self-termination-grace-sec=60"]);
+    site.provision("1", 1).succeeded();
+    site.ondeck(&["release", "--run-id=1", "--idle-time-sec=1"]).succeeded();
+    let past = || site.status()["instances"][0]["threshold"].as_str().unwrap() < &*now();
+    until("its idle time is over", past);
+    site.kill_before("terminate", &["refresh"]);
+    assert_eq!(site.standings(), Vec::<String>::new());
+    site.until_machines(0);
+}
+
+#[test]
+fn a_provision_that_is_interrupted_dumps_what_it_has_touched() {
+    let site = Site::with(&[]);
+    site.warm_up(1);
+    let provision = site.start(&["provision", "--run-id=2", "--instance-count=3", "-v"]);
+    provision.until_it_says("register");
+    provision.signal(rustix::process::Signal::INT);
+    provision.finish().exited(130);
+    site.until_machines(0);
+    assert_eq!(site.standings(), Vec::<String>::new());
+    site.until_empty();
+}
+
+/// This moment, as records write it.
+fn now() -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let millis = u64::try_from(now.as_millis()).unwrap();
+    ondeck_core::time::Timestamp::from_millis(millis).to_string()
+}

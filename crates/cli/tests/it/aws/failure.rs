@@ -1,0 +1,122 @@
+//! What can go wrong on AWS, and what is said and left then.
+
+use ondeck_standin::Capacity;
+
+use super::site::Site;
+use crate::harness::Background;
+
+#[test]
+fn before_refresh_nothing_is_set_up() {
+    let site = Site::bare();
+    for mode in [&["provision", "--run-id=1"][..], &["release", "--run-id=1"], &["status"]] {
+        let done = site.ondeck(mode).exited(3);
+        assert!(done.stderr.contains("run ondeck refresh first"), "{done:?}");
+    }
+}
+
+#[test]
+fn what_refresh_must_be_told_is_named() {
+    let site = Site::bare();
+    let done = site.ondeck(&["refresh"]).exited(2);
+    assert!(done.stderr.contains("ami"), "{done:?}");
+    let done = site.ondeck(&["refresh", "--ami=ami-0123456789abcdef0"]).exited(2);
+    assert!(done.stderr.contains("subnet-ids"), "{done:?}");
+}
+
+#[test]
+fn no_pool_and_no_region_and_no_credentials_are_said_so() {
+    let site = Site::bare();
+    let without = |names: &[&str]| {
+        let mut command = site.command(&["provision", "--run-id=1"]);
+        names.iter().for_each(|name| drop(command.env_remove(name)));
+        Background::start(&mut command).finish()
+    };
+    let done = without(&["ONDECK_POOL"]).exited(2);
+    assert!(done.stderr.contains("no pool given"), "{done:?}");
+    let done = without(&["AWS_REGION"]).exited(6);
+    assert!(done.stderr.contains("no region is set"), "{done:?}");
+    let done = without(&["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"]).exited(6);
+    assert!(done.stderr.contains("AWS_ACCESS_KEY_ID"), "{done:?}");
+}
+
+#[test]
+fn a_fleet_that_comes_in_part_is_ended_and_the_claimed_go_back() {
+    let site = Site::with(&[]);
+    let idle = site.warm_up(1);
+    site.gateway.ec2().set_capacity(Capacity { total: Some(2), ..Capacity::default() });
+    let done = site.provision("2", 3).exited(4);
+    assert!(done.stdout.contains("InsufficientInstanceCapacity"), "{done:?}");
+    site.until_machines(1);
+    assert_eq!(site.standings(), ["idle"]);
+    assert_eq!(site.provision("3", 1).succeeded().ids(), idle);
+}
+
+#[test]
+fn spot_falls_back_to_on_demand_where_it_is_allowed_to() {
+    let site = Site::with(&[]);
+    site.gateway.ec2().set_capacity(Capacity { spot: Some(1), ..Capacity::default() });
+    let spot = ["provision", "--json", "--run-id=1", "--instance-count=2", "--usage-class=spot"];
+    let done = site.ondeck(&spot).exited(4);
+    assert!(done.json()["error"]["hint"].as_str().unwrap().contains("--capacity-fallback"));
+    site.until_machines(0);
+    let done = site.ondeck(&[&spot[..], &["--capacity-fallback"]].concat()).succeeded();
+    let mut usage: Vec<String> = done.json()["instances"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|instance| instance["usageClass"].as_str().unwrap().to_owned())
+        .collect();
+    usage.sort();
+    assert_eq!(usage, ["on-demand", "spot"]);
+    site.gateway.assert_sound();
+}
+
+#[test]
+fn a_subnet_that_does_not_exist_is_named() {
+    let site = Site::with(&["--subnet-ids=subnet-0a subnet-0dead"]);
+    let done = site.provision("1", 1);
+    if done.code != 0 {
+        assert!(done.stdout.contains("subnet-0dead"), "{done:?}");
+    }
+    site.release("1");
+    site.until_empty();
+}
+
+#[test]
+fn machines_whose_script_fails_are_ended_with_its_last_words() {
+    let site = Site::with(&["--pre-runner-script=echo the disk is on fire; exit 3"]);
+    let done = site.provision("1", 2).exited(5);
+    assert!(done.stdout.contains("the disk is on fire"), "{done:?}");
+    site.until_machines(0);
+    assert_eq!(site.standings(), Vec::<String>::new());
+}
+
+#[test]
+fn an_idle_machine_whose_agent_has_died_is_replaced() {
+    let site = Site::with(&[]);
+    let [idle] = &site.warm_up(1)[..] else { panic!("one machine") };
+    assert!(site.gateway.ec2().kill_agent(idle));
+    let done = site.provision("2", 1).succeeded();
+    assert_eq!(done.sources(), ["cold"]);
+    site.until_machines(1);
+    assert_eq!(site.standings(), ["running 2"]);
+}
+
+#[test]
+fn a_machine_that_never_answers_its_release_is_never_pooled() {
+    let site = Site::with(&["--release-timeout-sec=2"]);
+    let [machine] = &site.provision("1", 1).succeeded().ids()[..] else { panic!("one machine") };
+    assert!(site.gateway.ec2().kill_agent(machine));
+    site.release("1").exited(8);
+    assert_eq!(site.tickets(), 0);
+    site.until_empty();
+}
+
+#[test]
+fn a_machine_ended_behind_our_back_does_not_stop_the_reaping_of_others() {
+    let site = Site::with(&[]);
+    let machines = site.provision("1", 3).succeeded().ids();
+    site.gateway.ec2().terminate(&machines[1]);
+    site.ondeck(&["release", "--run-id=1", "--release-timeout-sec=3", "--idle-time-sec=1"]);
+    site.until_empty();
+}

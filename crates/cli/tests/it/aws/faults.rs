@@ -1,0 +1,163 @@
+//! Between the program and AWS everything goes wrong that can, one thing at a time. Every mode
+//! ends correctly, and with a bounded number of calls.
+
+use std::time::Duration;
+
+use ondeck_standin::{Rule, Service, What, Which};
+
+use super::site::Site;
+
+/// Plays cold, release, warm, release, and reaping, with the rules in force at the control
+/// plane's door; then calms the door and looks at what is left.
+fn life_under(rules: &[Rule]) -> Site {
+    let site = Site::with(&["--self-termination-grace-sec=60"]);
+    let disturbances: Vec<_> = rules.iter().map(|rule| site.control.disturb(rule.clone())).collect();
+    site.control.reset();
+    let cold = site.provision("1", 2).succeeded();
+    assert_eq!(site.machines().len(), 2, "no more machines than were asked for");
+    site.release("1").succeeded();
+    let warm = site.provision("2", 2).succeeded();
+    assert_eq!(warm.ids(), cold.ids(), "the same two, warm");
+    site.ondeck(&["release", "--run-id=2", "--idle-time-sec=2"]).succeeded();
+    let calls = site.control.total();
+    assert!(calls < 250, "{calls} calls: {:?}", site.control.calls());
+    let fired: usize = disturbances.iter().map(ondeck_standin::Disturbance::fired).sum();
+    assert!(fired > 0, "nothing was disturbed: {:?}", site.control.calls());
+    site.control.calm();
+    site.until_empty();
+    site
+}
+
+/// Every third call, so that each is repeated at most twice in a row.
+fn every_third(what: What) -> Rule {
+    Rule::new(what).which(Which::Every(3))
+}
+
+#[test]
+fn resets_before_the_effect() {
+    life_under(&[every_third(What::Reset)]);
+}
+
+#[test]
+fn answers_lost_after_the_effect() {
+    life_under(&[every_third(What::LostAnswer)]);
+}
+
+#[test]
+fn answers_cut_in_half() {
+    life_under(&[every_third(What::CutBody)]);
+}
+
+#[test]
+fn internal_errors() {
+    life_under(&[every_third(What::Status(500))]);
+}
+
+#[test]
+fn unavailable_services() {
+    life_under(&[every_third(What::Status(503))]);
+}
+
+#[test]
+fn throttling() {
+    life_under(&[every_third(What::Throttle)]);
+}
+
+#[test]
+fn latency() {
+    life_under(&[Rule::new(What::Delay(Duration::from_millis(40)))]);
+}
+
+#[test]
+fn batches_done_in_part() {
+    life_under(&[Rule::new(What::PartialBatch).which(Which::Every(2))]);
+}
+
+#[test]
+fn tickets_delivered_twice() {
+    life_under(&[Rule::new(What::DuplicateDelivery)]);
+}
+
+#[test]
+fn short_polls_that_find_nothing() {
+    life_under(&[Rule::new(What::EmptyReceive)]);
+}
+
+#[test]
+fn everything_at_random() {
+    let seed = std::env::var("ONDECK_FAULT_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed: u64 = seed.unwrap_or_else(|| fastrand::u64(..));
+    eprintln!("ONDECK_FAULT_SEED={seed} replays the dice");
+    let kinds =
+        [What::Reset, What::LostAnswer, What::CutBody, What::Status(500), What::Throttle];
+    let rules: Vec<Rule> = kinds
+        .into_iter()
+        .enumerate()
+        .map(|(n, what)| {
+            let which = Which::Chance { probability: 0.05, seed: seed ^ n as u64 };
+            Rule::new(what).which(which)
+        })
+        .collect();
+    life_under(&rules);
+}
+
+#[test]
+fn a_clock_that_is_hours_off_is_put_right_by_the_first_refusal() {
+    let site = Site::with(&[]);
+    site.control.disturb(Rule::new(What::Skew(3 * 3600)));
+    let done = site.provision("1", 1).succeeded();
+    assert_eq!(done.sources(), ["cold"]);
+    site.release("1").succeeded();
+}
+
+#[test]
+fn expired_credentials_are_said_to_be_expired() {
+    let site = Site::with(&[]);
+    site.control.disturb(Rule::new(What::ExpiredToken));
+    site.control.reset();
+    for mode in [&["provision", "--run-id=1"][..], &["release", "--run-id=1"], &["refresh"]] {
+        let done = site.ondeck(mode).exited(6);
+        assert!(done.stderr.contains("the AWS credentials have expired"), "{done:?}");
+    }
+    assert!(site.control.total() <= 12, "it does not pass by itself: {:?}", site.control.calls());
+}
+
+#[test]
+fn a_service_that_is_gone_is_given_up_within_bounds() {
+    for service in [Service::DynamoDb, Service::Sqs, Service::Ec2] {
+        let site = Site::with(&[]);
+        site.warm_up(1);
+        site.control.disturb(Rule::new(What::Status(503)).on(service));
+        site.control.reset();
+        // Two machines, so that one must be launched and every service is needed.
+        let done = site.provision("2", 2);
+        assert_eq!(done.code, 6, "{service:?}: {done:?}");
+        assert!(site.control.total() < 150, "{service:?}: {:?}", site.control.calls());
+        site.control.calm();
+        site.ondeck(&["release", "--run-id=2"]);
+        site.ondeck(&["release", "--run-id=warm-up"]);
+        site.refresh(&["--idle-time-sec=0"]);
+        site.provision("3", 1).succeeded();
+        site.gateway.assert_sound();
+    }
+}
+
+#[test]
+fn agents_whose_calls_go_wrong_serve_all_the_same() {
+    let site = Site::with(&[]);
+    let agents = site.gateway.door("agents");
+    let kinds = [What::Reset, What::LostAnswer, What::CutBody, What::Status(500), What::Throttle];
+    let rules: Vec<_> = kinds
+        .into_iter()
+        .enumerate()
+        .map(|(n, what)| {
+            let which = Which::Chance { probability: 0.06, seed: n as u64 };
+            agents.disturb(Rule::new(what).which(which))
+        })
+        .collect();
+    let cold = site.provision("1", 2).succeeded();
+    site.release("1").succeeded();
+    assert_eq!(site.provision("2", 2).succeeded().ids(), cold.ids());
+    site.release("2").succeeded();
+    assert!(rules.iter().map(ondeck_standin::Disturbance::fired).sum::<usize>() > 0);
+}

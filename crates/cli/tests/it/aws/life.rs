@@ -1,0 +1,140 @@
+//! The life of a pool on AWS when nothing goes wrong.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use super::site::Site;
+use crate::harness::{Background, until};
+
+#[test]
+fn machines_go_from_run_to_run_and_at_last_away() {
+    let site = Site::with(&["--self-termination-grace-sec=60"]);
+    let cold = site.provision("1", 3).succeeded();
+    assert_eq!(cold.sources(), ["cold", "cold", "cold"]);
+    assert_eq!(site.standings(), ["running 1", "running 1", "running 1"]);
+    assert_eq!(cold.ids().into_iter().collect::<BTreeSet<_>>(), site.machines());
+    let job = ["run", "--run-id", "1", "--", "sh", "-c", "echo $ONDECK_INSTANCE_ID"];
+    let done = site.ondeck(&job).succeeded();
+    assert!(cold.ids().contains(&done.stdout.trim_end().to_owned()), "{done:?}");
+
+    let released = site.release("1").succeeded();
+    assert_eq!(released.ids(), cold.ids());
+    assert_eq!(released.json()["instances"][0]["fate"], "pooled");
+    assert_eq!(site.standings(), ["idle", "idle", "idle"]);
+    assert_eq!(site.tickets(), 3);
+
+    let warm = site.provision("2", 3).succeeded();
+    assert_eq!(warm.sources(), ["warm", "warm", "warm"]);
+    assert_eq!(warm.ids(), cold.ids());
+    assert_eq!(site.tickets(), 0);
+
+    site.ondeck(&["release", "--run-id", "2", "--idle-time-sec", "1"]).succeeded();
+    site.until_empty();
+}
+
+#[test]
+fn machines_are_what_was_asked_for_as_ec2_has_it() {
+    let site = Site::with(&[]);
+    let request = [
+        "provision",
+        "--json",
+        "--run-id=1",
+        "--usage-class=spot",
+        "--allowed-instance-types=m*",
+        "--resource-class=xlarge",
+    ];
+    let answer = site.ondeck(&request).succeeded().json();
+    let instance = &answer["instances"][0];
+    assert_eq!((&instance["usageClass"], &instance["resourceClass"]), (&json!("spot"), &json!("xlarge")));
+    assert!(instance["instanceType"].as_str().unwrap().starts_with('m'), "{instance}");
+    let record = &site.status()["instances"][0];
+    assert_eq!((&record["cpu"], &record["instanceType"]), (&json!(4), &instance["instanceType"]));
+    site.gateway.assert_sound();
+}
+
+#[test]
+fn a_second_provision_of_a_run_is_given_what_the_first_one_got() {
+    let site = Site::with(&[]);
+    let first = site.provision("1", 2).succeeded();
+    let second = site.provision("1", 2).succeeded();
+    assert_eq!((second.sources(), second.ids()), (vec!["adopted".to_owned(); 2], first.ids()));
+    assert_eq!(site.machines().len(), 2);
+}
+
+#[test]
+fn six_runs_race_for_two_idle_machines() {
+    let site = Site::with(&[]);
+    let warm: BTreeSet<String> = site.warm_up(2).into_iter().collect();
+    let racers: Vec<Background> = (0..6)
+        .map(|run| site.start(&["provision", "--json", "--run-id", &format!("racer-{run}")]))
+        .collect();
+    let mut ids = BTreeSet::new();
+    let mut warm_ones = BTreeSet::new();
+    for racer in racers {
+        let done = racer.finish().succeeded();
+        let id = done.ids().concat();
+        assert!(ids.insert(id.clone()), "shared: {id}");
+        if done.sources() == ["warm"] {
+            warm_ones.insert(id);
+        }
+    }
+    assert_eq!(warm_ones, warm);
+    assert_eq!(site.machines(), ids);
+    assert_eq!(site.tickets(), 0);
+    site.gateway.assert_sound();
+}
+
+#[test]
+fn two_pools_in_one_account_have_nothing_to_do_with_each_other() {
+    let site = Site::with(&[]);
+    site.warm_up(1);
+    let elsewhere = |arguments: &[&str]| {
+        Background::start(site.command(arguments).env("ONDECK_POOL", "test/elsewhere")).finish()
+    };
+    elsewhere(&["provision", "--run-id=2"]).exited(3);
+    assert_eq!(site.standings(), ["idle"]);
+}
+
+#[test]
+fn machines_past_their_time_end_themselves_with_no_refresh() {
+    let site = Site::with(&[]);
+    site.provision("1", 1).succeeded();
+    site.provision("2", 1).succeeded();
+    site.ondeck(&["provision", "--run-id=3", "--max-runtime-min=0.02"]).succeeded();
+    site.ondeck(&["release", "--run-id=2", "--idle-time-sec=1"]).succeeded();
+    site.until_machines(1);
+    site.refresh(&[]);
+    assert_eq!(site.standings(), ["running 1"]);
+}
+
+#[test]
+fn refresh_keeps_idle_machines_where_it_is_told_to() {
+    let site = Site::with(&["--min-idle=large=2"]);
+    assert_eq!(site.standings(), ["idle", "idle"]);
+    assert_eq!(site.refresh(&[])["warmed"], 0);
+    assert_eq!(site.provision("1", 1).succeeded().sources(), ["warm"]);
+}
+
+#[test]
+fn refresh_repairs_what_somebody_has_deleted() {
+    let site = Site::with(&[]);
+    let [template] = &site.gateway.ec2().launch_templates()[..] else { panic!("one template") };
+    site.gateway.ec2().delete_launch_template(template);
+    let refused = site.provision("1", 1);
+    assert_ne!(refused.code, 0, "{refused:?}");
+    assert!(refused.stderr.contains("refresh") || refused.stdout.contains("refresh"), "{refused:?}");
+    site.refresh(&[]);
+    site.provision("1", 1).succeeded();
+}
+
+#[test]
+fn what_the_specification_shows_is_what_status_shows() {
+    let site = Site::with(&[]);
+    site.provision("4711", 1).succeeded();
+    let record = &site.status()["instances"][0];
+    assert_eq!((&record["state"], &record["runId"]), (&json!("running"), &json!("4711")));
+    assert_eq!(record["signal"], "UD_REG_OK");
+    assert!(record["heartbeatAgeMs"].is_u64());
+    until("its time counts", || record["threshold"].as_str().unwrap().ends_with('Z'));
+}

@@ -1,0 +1,205 @@
+//! An account of its own for each test, and the program run against it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use ondeck_standin::emulators::Emulators;
+use ondeck_standin::{Door, Gateway, GatewayOptions, Machine, MachineCommand, MachineState};
+use serde_json::Value;
+
+use crate::harness::{Background, Done, ondeck, records, until};
+
+/// As long as anything may take on a busy computer.
+const LIMIT: Duration = Duration::from_secs(40);
+
+/// Short where a test waits for one to pass, long where one must not pass, as on the local
+/// backend. Polls are slower, because every one of them is a request.
+const TIMES: [&str; 16] = [
+    "--heartbeat-period-sec=1",
+    "--claim-registration-timeout-sec=10",
+    "--claim-timeout-sec=60",
+    "--created-timeout-sec=60",
+    "--validation-timeout-sec=20",
+    "--idle-time-sec=60",
+    "--max-runtime-min=2",
+    "--release-timeout-sec=15",
+    "--self-termination-grace-sec=1",
+    "--boot-deadline-sec=20",
+    "--agent-poll-waiting-sec=0.1",
+    "--agent-poll-running-sec=0.1",
+    "--signs-poll-sec=0.05",
+    "--ticket-hold-sec=10",
+    "--pickup-patience-sec=0.3",
+    "--retention-min=60",
+];
+
+/// What AWS must be told, whatever the test.
+const LAUNCH: [&str; 4] = [
+    "--ami=ami-0123456789abcdef0",
+    "--subnet-ids=subnet-0a subnet-0b",
+    "--security-group-ids=sg-0123456789abcdef0",
+    "--iam-instance-profile=ondeck-machine",
+];
+
+/// An account with one pool, gone with the test, and every machine with it.
+pub(crate) struct Site {
+    pub(crate) gateway: Gateway,
+    /// What the control plane calls.
+    pub(crate) control: Door,
+    pool: String,
+    folder: tempfile::TempDir,
+}
+
+impl Site {
+    /// One that refresh has never seen.
+    pub(crate) fn bare() -> Site {
+        Site::where_machines_run(MachineCommand {
+            program: env!("CARGO_BIN_EXE_ondeck").into(),
+            args: ["agent", "--backend", "aws", "-v"].map(Into::into).to_vec(),
+            env: Vec::new(),
+        })
+    }
+
+    /// One whose machines run something else.
+    pub(crate) fn where_machines_run(mut command: MachineCommand) -> Site {
+        static SITES: AtomicU32 = AtomicU32::new(0);
+        let folder = tempfile::tempdir().unwrap();
+        command.env.push(("ONDECK_HOME".into(), folder.path().join("home").into()));
+        let gateway = Gateway::start(GatewayOptions {
+            command: Some(command),
+            logs: Some(folder.path().join("logs")),
+            ..GatewayOptions::on(&Emulators::running())
+        });
+        let number = SITES.fetch_add(1, Ordering::Relaxed);
+        let pool = format!("test/p{}-{number}", std::process::id());
+        Site { control: gateway.door("control"), gateway, pool, folder }
+    }
+
+    /// One that is set up, with short times and whatever else is given.
+    pub(crate) fn with(inputs: &[&str]) -> Site {
+        let site = Site::bare();
+        site.set_up(inputs);
+        site
+    }
+
+    pub(crate) fn set_up(&self, inputs: &[&str]) {
+        self.ondeck(&[&["refresh"], &TIMES[..], &LAUNCH[..]].concat()).succeeded();
+        if !inputs.is_empty() {
+            self.refresh(inputs);
+        }
+    }
+
+    /// Where the local forge is.
+    pub(crate) fn home(&self) -> PathBuf {
+        self.folder.path().join("home")
+    }
+
+    /// What machines have said.
+    pub(crate) fn logs(&self) -> PathBuf {
+        self.folder.path().join("logs")
+    }
+
+    /// The program with these arguments, in this account.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = ondeck(arguments);
+        command
+            .env("ONDECK_BACKEND", "aws")
+            .env("ONDECK_POOL", &self.pool)
+            .env("ONDECK_HOME", self.home())
+            .env("AWS_ENDPOINT_URL", self.control.url())
+            .env("AWS_REGION", "us-east-1")
+            .env("AWS_ACCESS_KEY_ID", "test")
+            .env("AWS_SECRET_ACCESS_KEY", "test")
+            .env("AWS_EC2_METADATA_DISABLED", "true");
+        command
+    }
+
+    pub(crate) fn start(&self, arguments: &[&str]) -> Background {
+        Background::start(&mut self.command(arguments))
+    }
+
+    pub(crate) fn ondeck(&self, arguments: &[&str]) -> Done {
+        self.start(arguments).finish()
+    }
+
+    /// Runs it, has it hold before this port call, and kills it there for real.
+    pub(crate) fn kill_before(&self, call: &str, arguments: &[&str]) {
+        let held = Background::start(self.command(arguments).env("ONDECK_HOLD_BEFORE", call));
+        held.until_it_says(&format!("held before {call}"));
+        held.kill();
+    }
+
+    pub(crate) fn refresh(&self, inputs: &[&str]) -> Value {
+        self.ondeck(&[&["refresh", "--json"], inputs].concat()).succeeded().json()
+    }
+
+    pub(crate) fn provision(&self, run: &str, count: u32) -> Done {
+        let count = count.to_string();
+        self.ondeck(&["provision", "--json", "--run-id", run, "--instance-count", &count])
+    }
+
+    pub(crate) fn release(&self, run: &str) -> Done {
+        self.ondeck(&["release", "--json", "--run-id", run])
+    }
+
+    /// So many idle machines.
+    pub(crate) fn warm_up(&self, count: u32) -> Vec<String> {
+        let machines = self.provision("warm-up", count).succeeded().ids();
+        self.release("warm-up").succeeded();
+        machines
+    }
+
+    pub(crate) fn status(&self) -> Value {
+        self.ondeck(&["status", "--json"]).succeeded().json()
+    }
+
+    /// The live records, each as `state run`.
+    pub(crate) fn records(&self) -> BTreeMap<String, String> {
+        records(&self.status())
+    }
+
+    /// The standings of the live records, without their ids.
+    pub(crate) fn standings(&self) -> Vec<String> {
+        let mut standings: Vec<String> = self.records().into_values().collect();
+        standings.sort();
+        standings
+    }
+
+    /// How many tickets are in the pool of the class that tests use, hidden ones included.
+    pub(crate) fn tickets(&self) -> u64 {
+        self.status()["pool"]["large"].as_u64().unwrap()
+    }
+
+    /// The machines that EC2 has and has not ended.
+    pub(crate) fn machines(&self) -> BTreeSet<String> {
+        let alive = self.gateway.ec2().machines().into_iter().filter(is_alive);
+        alive.map(|machine| machine.id).collect()
+    }
+
+    /// Waits until EC2 has so many machines.
+    #[track_caller]
+    pub(crate) fn until_machines(&self, count: usize) {
+        let so = |machines: &[Machine]| machines.iter().filter(|m| is_alive(m)).count() == count;
+        if let Err(machines) = self.gateway.ec2().wait(LIMIT, so) {
+            panic!("not {count} machines: {machines:#?}");
+        }
+    }
+
+    /// Waits until refresh has seen to it that nothing of the pool is alive.
+    #[track_caller]
+    pub(crate) fn until_empty(&self) {
+        until("nothing is left", || {
+            self.refresh(&[]);
+            self.standings().is_empty() && self.machines().is_empty()
+        });
+        assert_eq!(self.tickets(), 0);
+        self.gateway.assert_sound();
+    }
+}
+
+fn is_alive(machine: &Machine) -> bool {
+    !matches!(machine.state, MachineState::ShuttingDown | MachineState::Terminated)
+}
