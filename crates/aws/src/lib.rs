@@ -7,7 +7,9 @@
 mod cloud;
 mod fault;
 mod names;
+mod pool;
 mod skew;
 
 pub use cloud::{Cloud, Options};
 pub use names::{InvalidPoolName, PoolName};
+pub use pool::SqsPool;
