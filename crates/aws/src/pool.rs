@@ -287,7 +287,37 @@ fn incomplete(action: &str, field: impl fmt::Display) -> PortError {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
+    use futures_util::future::{Either, select};
+    use tokio::net::TcpListener;
+
     use super::*;
+    use crate::cloud::Options;
+
+    #[tokio::test]
+    async fn a_call_counts_at_the_gate_while_it_lasts() {
+        let nobody_answers = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let options = Options {
+            pool: "acme/site".parse().unwrap(),
+            region: Some("us-east-1".to_owned()),
+            endpoint_url: Some(format!("http://{}", nobody_answers.local_addr().unwrap())),
+        };
+        let cloud = Cloud::connect(options).await.unwrap();
+        let pool = SqsPool::new(&cloud);
+        let large = ResourceClass::new("large").unwrap();
+        let free = || cloud.gate.available_permits();
+        let before = free();
+        {
+            let call = pin!(pool.depth(&large));
+            let arrival = pin!(nobody_answers.accept());
+            match select(call, arrival).await {
+                Either::Left((answer, _)) => panic!("{answer:?}, of nobody"),
+                Either::Right(_) => assert_eq!(free(), before - 1),
+            }
+        }
+        assert_eq!(free(), before, "a call that was given up counts no longer");
+    }
 
     #[test]
     fn spans_are_rounded_up_and_bounded() {

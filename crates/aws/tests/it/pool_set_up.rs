@@ -179,21 +179,23 @@ async fn a_queue_that_was_never_made_is_not_set_up() {
 #[tokio::test]
 async fn a_deleted_queue_is_not_set_up_until_it_is_again() {
     let name = own_name();
-    let pool = pool(&name).await;
-    pool.set_up(&large()).await.unwrap();
-    let other = crate::queues::pool(&name).await;
+    let gateway = Gateway::open().await;
+    let (ours, theirs) = (pool(&name).await, pool_at(&name, &gateway.url).await);
+    ours.set_up(&large()).await.unwrap();
     let [class] = large();
-    other.depth(&class).await.unwrap();
+    theirs.depth(&class).await.unwrap();
     Outsider::at(&name).await.delete().await;
-    for known in [&pool, &other] {
-        assert_eq!(known.depth(&class).await, Err(not_set_up()), "its address is known");
-        assert_eq!(known.depth(&class).await, Err(not_set_up()), "its address is forgotten");
+    gateway.take();
+    for actions in [["GetQueueAttributes"], ["GetQueueUrl"]] {
+        assert_eq!(ours.depth(&class).await, Err(not_set_up()));
+        assert_eq!(theirs.depth(&class).await, Err(not_set_up()));
+        assert_eq!(gateway.actions(), actions, "an address that led nowhere is forgotten");
     }
-    pool.set_up(&large()).await.unwrap();
-    for known in [&pool, &other] {
-        known.send(&tickets(&class, 1), Duration::ZERO).await.unwrap();
+    ours.set_up(&large()).await.unwrap();
+    for pool in [&ours, &theirs] {
+        pool.send(&tickets(&class, 1), Duration::ZERO).await.unwrap();
     }
-    assert_eq!(pool.depth(&class).await.unwrap().visible, 2);
+    assert_eq!(ours.depth(&class).await.unwrap().visible, 2);
 }
 
 #[tokio::test]
