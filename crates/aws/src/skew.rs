@@ -17,6 +17,9 @@ use aws_smithy_types::date_time::Format;
 /// AWS takes signatures that are up to five minutes off; closer than this nothing is corrected.
 const TOLERATED_SECS: i64 = 60;
 
+/// From here on a refusal may be for the date alone.
+const REFUSED_SECS: i64 = 4 * 60;
+
 /// How far AWS's clock is ahead of ours.
 #[derive(Debug, Default)]
 pub(crate) struct Skew(AtomicI64);
@@ -36,13 +39,23 @@ impl Skew {
 
     /// Takes note of the `Date` header of an answer that arrived at `now`.
     pub(crate) fn observe(&self, date: &str, now: SystemTime) {
-        let Ok(theirs) = DateTime::from_str(date, Format::HttpDate) else { return };
-        let ahead = theirs.secs() - DateTime::from(now).secs();
+        let Some(ahead) = ahead_by(date, now) else { return };
         let ahead = if ahead.abs() > TOLERATED_SECS { ahead } else { 0 };
         if self.0.swap(ahead, Ordering::Relaxed) != ahead && ahead != 0 {
             tracing::warn!("this computer's clock is off by {} s", -ahead);
         }
     }
+}
+
+/// Whether `date`, of an answer that arrived at `now`, says that our clock is so wrong that AWS
+/// refuses what is signed by it.
+pub(crate) fn is_refused_for(date: &str, now: SystemTime) -> bool {
+    ahead_by(date, now).is_some_and(|ahead| ahead.abs() > REFUSED_SECS)
+}
+
+fn ahead_by(date: &str, now: SystemTime) -> Option<i64> {
+    let theirs = DateTime::from_str(date, Format::HttpDate).ok()?;
+    Some(theirs.secs() - DateTime::from(now).secs())
 }
 
 impl TimeSource for SigningClock {
