@@ -55,6 +55,9 @@ impl Cloud {
             .retry_config(RetryConfig::disabled())
             .timeout_config(timeouts.build())
             .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
+            // The SDK would correct each client's clock by what that client has seen, on top of the
+            // one correction that all of them share here.
+            .disable_clock_skew_correction(true)
             .time_source(skew.clock());
         if let Some(region) = options.region {
             loader = loader.region(Region::new(region));

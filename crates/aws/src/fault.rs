@@ -1,10 +1,14 @@
 //! What AWS's errors mean to a caller: try again, set up, or call a person.
 
+use std::time::SystemTime;
+
 use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_runtime_api::http::Response;
 use aws_smithy_types::error::display::DisplayErrorContext;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use ondeck_core::ports::PortError;
+
+use crate::skew;
 
 /// A service, by the name that messages use.
 pub(crate) type Service = &'static str;
@@ -39,49 +43,72 @@ const THROTTLING: [&str; 14] = [
     "TransactionInProgressException",
 ];
 
-/// Their trouble, not ours.
-const PASSING: [&str; 11] = [
+/// Their trouble, not ours; or others', who are at it at the same time.
+const PASSING: [&str; 15] = [
+    "AWS.SimpleQueueService.QueueDeletedRecently",
     "InternalError",
     "InternalFailure",
     "InternalServerError",
+    "KMS.ThrottlingException",
+    "KmsThrottled",
+    // Too many messages are in flight, and will not be for long.
+    "OverLimit",
+    "QueueDeletedRecently",
+    "ReplicatedWriteConflictException",
     "RequestTimeout",
     "RequestTimeoutException",
     "ResourceInUseException",
     "ServiceUnavailable",
     "TransactionConflictException",
     "Unavailable",
-    "AWS.SimpleQueueService.QueueDeletedRecently",
-    "KMS.ThrottlingException",
 ];
 
 /// The clock is wrong, which the answer's own date puts right for the next call.
 const SKEWED: [&str; 2] = ["RequestTimeTooSkewed", "RequestInTheFuture"];
 
+/// What else a wrong clock is answered with. EC2 says the same of wrong or expired credentials,
+/// so only the answer's date tells.
+const PERHAPS_SKEWED: [&str; 4] =
+    ["AuthFailure", "InvalidSignatureException", "RequestExpired", "SignatureDoesNotMatch"];
+
 const EXPIRED: [&str; 4] =
     ["ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"];
 
-const REFUSED: [&str; 11] = [
+const REFUSED: [&str; 13] = [
     "AccessDenied",
     "AccessDeniedException",
     "AuthFailure",
     "IncompleteSignature",
+    "IncompleteSignatureException",
     "InvalidClientTokenId",
     "InvalidSignatureException",
     "MissingAuthenticationToken",
+    "MissingAuthenticationTokenException",
     "OptInRequired",
     "SignatureDoesNotMatch",
     "UnauthorizedOperation",
     "UnrecognizedClientException",
 ];
 
+/// What an answer means that gives its `Date`: a refusal may be for our wrong clock alone.
+pub(crate) fn dated_complaint(
+    service: Service,
+    action: &str,
+    said: Complaint<'_>,
+    date: Option<&str>,
+) -> PortError {
+    let skewed = date.is_some_and(|date| skew::is_refused_for(date, SystemTime::now()));
+    if skewed && PERHAPS_SKEWED.contains(&said.code) {
+        let reason = in_words(action, said);
+        return PortError::Unavailable { service, reason };
+    }
+    complaint(service, action, said)
+}
+
 /// What an answer of the service means.
 pub(crate) fn complaint(service: Service, action: &str, complaint: Complaint<'_>) -> PortError {
     let Complaint { status, code, message } = complaint;
-    let said = match (code, message) {
-        ("", "") => format!("{action}: status {status}"),
-        (code, "") => format!("{action}: {code}"),
-        (code, message) => format!("{action}: {code}: {message}"),
-    };
+    let said = in_words(action, complaint);
     // A signature that is out of date is reported as a wrong one, and told apart by its text.
     let skewed = SKEWED.contains(&code)
         || (REFUSED.contains(&code)
@@ -99,11 +126,22 @@ pub(crate) fn complaint(service: Service, action: &str, complaint: Complaint<'_>
             .to_owned()
     } else if REFUSED.contains(&code) {
         let prefix = service.to_ascii_lowercase();
-        format!("check the AWS credentials, and that they allow {prefix}:{action}")
+        // Who may send one message may send a batch: SQS has no permission of that name.
+        let permission = action.trim_end_matches("Batch");
+        format!("check the AWS credentials, and that they allow {prefix}:{permission}")
     } else {
         "this is not expected to pass by itself; see what AWS says".to_owned()
     };
     PortError::Unusable { service, reason: said, hint }
+}
+
+fn in_words(action: &str, complaint: Complaint<'_>) -> String {
+    match complaint {
+        Complaint { status, code: "", message: "" } => format!("{action}: status {status}"),
+        Complaint { status, code: "", message } => format!("{action}: status {status}: {message}"),
+        Complaint { code, message: "", .. } => format!("{action}: {code}"),
+        Complaint { code, message, .. } => format!("{action}: {code}: {message}"),
+    }
 }
 
 /// What an error of the SDK means, whatever the operation.
@@ -114,15 +152,12 @@ where
     match error {
         SdkError::ServiceError(answer) => {
             let meta = answer.err().meta();
-            complaint(
-                service,
-                action,
-                Complaint {
-                    status: answer.raw().status().as_u16(),
-                    code: meta.code().unwrap_or_default(),
-                    message: meta.message().unwrap_or_default(),
-                },
-            )
+            let said = Complaint {
+                status: answer.raw().status().as_u16(),
+                code: meta.code().unwrap_or_default(),
+                message: meta.message().unwrap_or_default(),
+            };
+            dated_complaint(service, action, said, answer.raw().headers().get("date"))
         }
         SdkError::ConstructionFailure(_) => not_sent(service, action, error),
         SdkError::DispatchFailure(failure) if failure.is_other() => {
@@ -152,5 +187,130 @@ where
         hint: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run \
                aws-actions/configure-aws-credentials before"
             .to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use aws_smithy_types::DateTime;
+    use aws_smithy_types::date_time::Format;
+
+    use super::*;
+
+    fn said<'a>(status: u16, code: &'a str, message: &'a str) -> Complaint<'a> {
+        Complaint { status, code, message }
+    }
+
+    #[track_caller]
+    fn passes(service: Service, status: u16, code: &str, message: &str) {
+        let error = complaint(service, "Action", said(status, code, message));
+        assert!(matches!(error, PortError::Unavailable { .. }), "{error:?}");
+    }
+
+    #[track_caller]
+    fn hint(service: Service, action: &str, status: u16, code: &str, message: &str) -> String {
+        match complaint(service, action, said(status, code, message)) {
+            PortError::Unusable { hint, .. } => hint,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_may_pass_is_tried_again() {
+        for (service, status, code, message) in [
+            (DYNAMODB, 400, "ProvisionedThroughputExceededException", ""),
+            (DYNAMODB, 400, "ThrottlingException", ""),
+            (DYNAMODB, 400, "RequestLimitExceeded", ""),
+            (DYNAMODB, 400, "LimitExceededException", "Subscriber limit exceeded"),
+            (DYNAMODB, 400, "TransactionInProgressException", ""),
+            (DYNAMODB, 400, "TransactionConflictException", ""),
+            (DYNAMODB, 409, "ReplicatedWriteConflictException", ""),
+            (DYNAMODB, 500, "InternalServerError", ""),
+            (DYNAMODB, 400, "InvalidSignatureException", "Signature expired: 2026 is now earlier"),
+            (DYNAMODB, 400, "InvalidSignatureException", "Signature not yet current: 2026"),
+            (SQS, 403, "RequestThrottled", ""),
+            (SQS, 400, "KMS.ThrottlingException", ""),
+            (SQS, 403, "OverLimit", ""),
+            (SQS, 400, "AWS.SimpleQueueService.QueueDeletedRecently", ""),
+            (SQS, 400, "QueueDeletedRecently", ""),
+            (SQS, 408, "RequestTimeout", ""),
+            (EC2, 503, "RequestLimitExceeded", ""),
+            (EC2, 503, "EC2ThrottledException", ""),
+            (EC2, 503, "Unavailable", ""),
+            (EC2, 500, "InternalError", ""),
+            (EC2, 403, "RequestTimeTooSkewed", ""),
+            // What comes from something in between has no code at all.
+            (EC2, 502, "", "<html>"),
+            (EC2, 504, "", ""),
+            (EC2, 509, "", ""),
+            (SQS, 429, "", ""),
+        ] {
+            passes(service, status, code, message);
+        }
+    }
+
+    #[test]
+    fn what_a_person_must_see_to_says_what_to_see_to() {
+        for code in ["ExpiredToken", "ExpiredTokenException", "RequestExpired"] {
+            let hint = hint(EC2, "CreateFleet", 400, code, "Request has expired.");
+            assert!(hint.contains("have expired"), "{code}: {hint}");
+        }
+        for (service, action, code, permission) in [
+            (EC2, "CreateFleet", "UnauthorizedOperation", "ec2:CreateFleet"),
+            (EC2, "DescribeInstances", "AuthFailure", "ec2:DescribeInstances"),
+            (DYNAMODB, "BatchGetItem", "AccessDeniedException", "dynamodb:BatchGetItem"),
+            (DYNAMODB, "Query", "MissingAuthenticationTokenException", "dynamodb:Query"),
+            (DYNAMODB, "Query", "IncompleteSignatureException", "dynamodb:Query"),
+            (SQS, "SendMessageBatch", "AccessDenied", "sqs:SendMessage"),
+            (SQS, "CreateQueue", "InvalidClientTokenId", "sqs:CreateQueue"),
+        ] {
+            let hint = hint(service, action, 403, code, "");
+            assert!(hint.ends_with(&format!("allow {permission}")), "{code}: {hint}");
+        }
+        for (service, code) in [
+            (EC2, "InvalidParameterValue"),
+            (EC2, "Blocked"),
+            (EC2, "IdempotentParameterMismatch"),
+            (DYNAMODB, "ValidationException"),
+            (DYNAMODB, "ItemCollectionSizeLimitExceededException"),
+            (SQS, "InvalidAttributeValue"),
+            (SQS, "InvalidSecurity"),
+        ] {
+            let hint = hint(service, "Action", 400, code, "");
+            assert!(hint.contains("see what AWS says"), "{code}: {hint}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_for_the_date_is_known_by_the_date() {
+        let date = |ahead: u64| {
+            let theirs = SystemTime::now() + Duration::from_secs(ahead);
+            DateTime::from(theirs).fmt(Format::HttpDate).unwrap()
+        };
+        let passes = |code: &str, date: &str| {
+            let refused = said(401, code, "not able to validate the credentials");
+            let error = dated_complaint(EC2, "CreateFleet", refused, Some(date));
+            matches!(error, PortError::Unavailable { .. })
+        };
+        for code in ["AuthFailure", "RequestExpired", "SignatureDoesNotMatch"] {
+            assert!(passes(code, &date(3_600)), "{code}: the clock is an hour off");
+            assert!(!passes(code, &date(0)), "{code}: the clock is right");
+            assert!(!passes(code, "soon"), "{code}: nothing is known of the clock");
+        }
+        assert!(!passes("UnauthorizedOperation", &date(3_600)), "said of what was signed well");
+    }
+
+    #[test]
+    fn reasons_hold_all_that_was_said() {
+        for (status, code, message, words) in [
+            (400, "Code", "message", "Action: Code: message"),
+            (400, "Code", "", "Action: Code"),
+            (502, "", "bad gateway", "Action: status 502: bad gateway"),
+            (502, "", "", "Action: status 502"),
+        ] {
+            assert_eq!(in_words("Action", said(status, code, message)), words);
+        }
     }
 }

@@ -9,9 +9,11 @@ mod fault;
 mod host;
 mod imds;
 mod names;
+mod pool;
 mod skew;
 
 pub use cloud::{Cloud, Options};
 pub use host::{Ec2Host, shut_down};
 pub use imds::Imds;
 pub use names::{InvalidPoolName, PoolName};
+pub use pool::SqsPool;

@@ -6,11 +6,19 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use aws_smithy_async::time::TimeSource;
+use aws_smithy_runtime_api::box_error::BoxError;
+use aws_smithy_runtime_api::client::interceptors::context::BeforeDeserializationInterceptorContextRef;
+use aws_smithy_runtime_api::client::interceptors::{Intercept, dyn_dispatch_hint};
+use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::DateTime;
+use aws_smithy_types::config_bag::ConfigBag;
 use aws_smithy_types::date_time::Format;
 
 /// AWS takes signatures that are up to five minutes off; closer than this nothing is corrected.
 const TOLERATED_SECS: i64 = 60;
+
+/// From here on a refusal may be for the date alone.
+const REFUSED_SECS: i64 = 4 * 60;
 
 /// How far AWS's clock is ahead of ours.
 #[derive(Debug, Default)]
@@ -20,6 +28,10 @@ pub(crate) struct Skew(AtomicI64);
 #[derive(Debug, Clone)]
 pub(crate) struct SigningClock(Arc<Skew>);
 
+/// Takes note of the date of every answer that an SDK client gets.
+#[derive(Debug)]
+pub(crate) struct ObserveSkew(pub(crate) Arc<Skew>);
+
 impl Skew {
     pub(crate) fn clock(self: &Arc<Self>) -> SigningClock {
         SigningClock(self.clone())
@@ -27,13 +39,23 @@ impl Skew {
 
     /// Takes note of the `Date` header of an answer that arrived at `now`.
     pub(crate) fn observe(&self, date: &str, now: SystemTime) {
-        let Ok(theirs) = DateTime::from_str(date, Format::HttpDate) else { return };
-        let ahead = theirs.secs() - DateTime::from(now).secs();
+        let Some(ahead) = ahead_by(date, now) else { return };
         let ahead = if ahead.abs() > TOLERATED_SECS { ahead } else { 0 };
         if self.0.swap(ahead, Ordering::Relaxed) != ahead && ahead != 0 {
             tracing::warn!("this computer's clock is off by {} s", -ahead);
         }
     }
+}
+
+/// Whether `date`, of an answer that arrived at `now`, says that our clock is so wrong that AWS
+/// refuses what is signed by it.
+pub(crate) fn is_refused_for(date: &str, now: SystemTime) -> bool {
+    ahead_by(date, now).is_some_and(|ahead| ahead.abs() > REFUSED_SECS)
+}
+
+fn ahead_by(date: &str, now: SystemTime) -> Option<i64> {
+    let theirs = DateTime::from_str(date, Format::HttpDate).ok()?;
+    Some(theirs.secs() - DateTime::from(now).secs())
 }
 
 impl TimeSource for SigningClock {
@@ -43,6 +65,25 @@ impl TimeSource for SigningClock {
         let now = SystemTime::now();
         let corrected = if ahead < 0 { now.checked_sub(span) } else { now.checked_add(span) };
         corrected.unwrap_or(now)
+    }
+}
+
+#[dyn_dispatch_hint]
+impl Intercept for ObserveSkew {
+    fn name(&self) -> &'static str {
+        "ObserveSkew"
+    }
+
+    fn read_before_deserialization(
+        &self,
+        context: &BeforeDeserializationInterceptorContextRef<'_>,
+        _components: &RuntimeComponents,
+        _config: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        if let Some(date) = context.response().headers().get("date") {
+            self.0.observe(date, SystemTime::now());
+        }
+        Ok(())
     }
 }
 
