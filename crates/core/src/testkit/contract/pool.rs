@@ -8,9 +8,9 @@ use crate::ticket::Ticket;
 
 /// How long messages are held or delayed here. Emulators count in whole seconds and wait for
 /// real, so this is short.
-const HOLD: Duration = Duration::from_secs(2);
+const HOLD: Duration = Duration::from_secs(3);
 /// Longer than that, by enough.
-const PAST: Duration = Duration::from_secs(3);
+const PAST: Duration = Duration::from_secs(4);
 /// Longer than the whole suite takes.
 const LONG: Duration = Duration::from_secs(600);
 
