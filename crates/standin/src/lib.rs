@@ -1,4 +1,38 @@
 //! AWS on loopback, as far as ondeck uses it: real emulators for DynamoDB and SQS behind a
 //! gateway that routes, counts, checks and disturbs, and an EC2 whose machines are processes.
+//!
+//! ```no_run
+//! use ondeck_standin::emulators::Emulators;
+//! use ondeck_standin::{Gateway, GatewayOptions, Rule, Service, What, Which};
+//!
+//! let gateway = Gateway::start(GatewayOptions::on(&Emulators::running()));
+//! let control = gateway.door("control");
+//! // The program under test is given `AWS_ENDPOINT_URL=` this.
+//! let url = control.url();
+//! let lost = control.disturb(
+//!     Rule::new(What::LostAnswer).on(Service::DynamoDb).of("UpdateItem").which(Which::First(1)),
+//! );
+//! // …
+//! assert_eq!(lost.fired(), 1);
+//! gateway.assert_sound();
+//! ```
 
+mod call;
+mod clock;
+mod ec2;
 pub mod emulators;
+mod fault;
+mod gateway;
+mod imds;
+mod machines;
+mod models;
+mod params;
+mod processes;
+mod xml;
+
+pub use call::Service;
+pub use ec2::{Capacity, Ec2, Lifecycle, Machine, MachineState};
+pub use fault::{Disturbance, Rule, What, Which};
+pub use gateway::{Door, Gateway, GatewayOptions, LogEntry};
+pub use machines::MachineCommand;
+pub use models::Violation;

@@ -1,0 +1,284 @@
+//! What can go wrong between a program and AWS, on demand.
+
+pub(crate) mod answers;
+pub(crate) mod batches;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::call::{Call, Service};
+
+/// What goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum What {
+    /// It takes longer, and nothing else. Adds up, and goes together with one other.
+    Delay(Duration),
+    /// The connection is reset before anything has happened.
+    Reset,
+    /// It happens, and the connection is closed without an answer.
+    LostAnswer,
+    /// The service says that it has trouble (500 or 503), before anything has happened.
+    Status(u16),
+    /// The service says that there are too many calls, in its own words.
+    Throttle,
+    /// It happens, and half of the answer's body arrives before the connection is closed.
+    CutBody,
+    /// Nothing happens, and there is no answer for as long as the caller cares to wait.
+    Hang,
+    /// The credentials have expired.
+    ExpiredToken,
+    /// The service's clock is ahead by so many seconds (or behind, if negative). Every answer has
+    /// its date, and what is signed more than five minutes off it is refused.
+    Skew(i64),
+    /// SQS: a short poll finds nothing, whatever there is. Long polls ask every server, so they
+    /// are left alone.
+    EmptyReceive,
+    /// SQS: what is received can be received once more at once, under the same message id and
+    /// with a receipt of its own.
+    DuplicateDelivery,
+    /// DynamoDB and SQS: of a batch the second half (rounded up) is not done, and the answer says
+    /// so.
+    PartialBatch,
+}
+
+/// Which of the calls that a rule is for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Which {
+    /// All of them.
+    Always,
+    /// The first so many.
+    First(usize),
+    /// Exactly that one, counted from 1.
+    Nth(usize),
+    /// Each time that so many have come: the nth, the 2nth, and so on.
+    Every(usize),
+    /// Each with this probability, the same ones again for the same seed.
+    Chance {
+        /// From 0 to 1.
+        probability: f64,
+        /// Where the dice begin.
+        seed: u64,
+    },
+}
+
+/// A rule by which a door disturbs what passes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rule {
+    /// For this service alone.
+    pub service: Option<Service>,
+    /// For this operation alone.
+    pub operation: Option<String>,
+    /// For which of those calls.
+    pub which: Which,
+    /// What goes wrong with them.
+    pub what: What,
+}
+
+impl Rule {
+    /// For every call.
+    pub fn new(what: What) -> Rule {
+        Rule { service: None, operation: None, which: Which::Always, what }
+    }
+
+    /// For one service.
+    #[must_use]
+    pub fn on(self, service: Service) -> Rule {
+        Rule { service: Some(service), ..self }
+    }
+
+    /// For one operation.
+    #[must_use]
+    pub fn of(self, operation: &str) -> Rule {
+        Rule { operation: Some(operation.to_owned()), ..self }
+    }
+
+    /// For some of the calls.
+    #[must_use]
+    pub fn which(self, which: Which) -> Rule {
+        Rule { which, ..self }
+    }
+
+    fn is_for(&self, call: &Call) -> bool {
+        self.service.is_none_or(|service| service == call.service)
+            && self.operation.as_ref().is_none_or(|operation| *operation == call.operation)
+            && self.what.suits(call)
+    }
+}
+
+impl What {
+    /// Whether this can happen to such a call at all. What cannot is not counted either.
+    fn suits(self, call: &Call) -> bool {
+        match self {
+            What::EmptyReceive => {
+                let wait = call.json().and_then(|request| request["WaitTimeSeconds"].as_u64());
+                is_receive(call) && wait.unwrap_or(0) == 0
+            }
+            What::DuplicateDelivery => is_receive(call),
+            What::PartialBatch => batches::is_batch(call),
+            _ => true,
+        }
+    }
+}
+
+fn is_receive(call: &Call) -> bool {
+    call.service == Service::Sqs && call.operation == "ReceiveMessage"
+}
+
+/// A rule at work. It goes on when this is dropped.
+#[derive(Debug, Clone)]
+pub struct Disturbance(Arc<Active>);
+
+#[derive(Debug)]
+struct Active {
+    rule: Rule,
+    met: AtomicUsize,
+    fired: AtomicUsize,
+    lifted: AtomicBool,
+    dice: Mutex<fastrand::Rng>,
+}
+
+impl Disturbance {
+    pub(crate) fn new(rule: Rule) -> Disturbance {
+        let seed = if let Which::Chance { seed, .. } = rule.which { seed } else { 0 };
+        Disturbance(Arc::new(Active {
+            rule,
+            met: AtomicUsize::new(0),
+            fired: AtomicUsize::new(0),
+            lifted: AtomicBool::new(false),
+            dice: Mutex::new(fastrand::Rng::with_seed(seed)),
+        }))
+    }
+
+    /// How many calls it was for, disturbed or not.
+    pub fn met(&self) -> usize {
+        self.0.met.load(Ordering::SeqCst)
+    }
+
+    /// How many calls it has disturbed.
+    pub fn fired(&self) -> usize {
+        self.0.fired.load(Ordering::SeqCst)
+    }
+
+    /// Ends it.
+    pub fn lift(&self) {
+        self.0.lifted.store(true, Ordering::SeqCst);
+    }
+
+    /// What it does to a call.
+    fn meet(&self, call: &Call) -> Option<What> {
+        let active = &self.0;
+        if active.lifted.load(Ordering::SeqCst) || !active.rule.is_for(call) {
+            return None;
+        }
+        let number = active.met.fetch_add(1, Ordering::SeqCst) + 1;
+        let fires = match active.rule.which {
+            Which::Always => true,
+            Which::First(count) => number <= count,
+            Which::Nth(nth) => number == nth,
+            Which::Every(nth) => nth > 0 && number.is_multiple_of(nth),
+            Which::Chance { probability, .. } => {
+                let mut dice = active.dice.lock().unwrap_or_else(PoisonError::into_inner);
+                dice.f64() < probability
+            }
+        };
+        if fires {
+            active.fired.fetch_add(1, Ordering::SeqCst);
+        }
+        fires.then_some(active.rule.what)
+    }
+}
+
+/// What is to happen to one call.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Plan {
+    pub(crate) delay: Duration,
+    pub(crate) what: Option<What>,
+}
+
+impl Plan {
+    /// Asks the rules in their order: delays add up, of the rest the first one wins and the later
+    /// ones are not asked.
+    pub(crate) fn of(call: &Call, rules: &[Disturbance]) -> Plan {
+        let mut plan = Plan::default();
+        for rule in rules {
+            let is_delay = matches!(rule.0.rule.what, What::Delay(_));
+            if plan.what.is_some() && !is_delay {
+                continue;
+            }
+            match rule.meet(call) {
+                Some(What::Delay(delay)) => plan.delay += delay,
+                Some(what) => plan.what = Some(what),
+                None => {}
+            }
+        }
+        plan
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use hyper::{HeaderMap, Method, Uri};
+
+    use super::*;
+
+    fn call(target: &str, body: &'static str) -> Call {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-amz-target", target.parse().unwrap());
+        Call::of(Method::POST, Uri::from_static("/"), headers, Bytes::from_static(body.as_bytes()))
+    }
+
+    fn fires(which: Which, times: usize) -> Vec<bool> {
+        let rules = [Disturbance::new(Rule::new(What::Reset).which(which))];
+        let put = call("DynamoDB_20120810.PutItem", "{}");
+        (0..times).map(|_| Plan::of(&put, &rules).what.is_some()).collect()
+    }
+
+    #[test]
+    fn rules_choose_among_the_calls_they_are_for() {
+        assert_eq!(fires(Which::Always, 2), [true, true]);
+        assert_eq!(fires(Which::First(1), 3), [true, false, false]);
+        assert_eq!(fires(Which::Nth(2), 3), [false, true, false]);
+        assert_eq!(fires(Which::Every(2), 4), [false, true, false, true]);
+        let chance = Which::Chance { probability: 0.5, seed: 7 };
+        let first = fires(chance, 64);
+        assert_eq!(first, fires(chance, 64), "the same seed, the same dice");
+        assert!(first.contains(&true) && first.contains(&false));
+    }
+
+    #[test]
+    fn a_rule_leaves_alone_what_it_is_not_for() {
+        let rule = Rule::new(What::Throttle).on(Service::DynamoDb).of("UpdateItem");
+        let rules = [Disturbance::new(rule)];
+        let plan = |target| Plan::of(&call(target, "{}"), &rules).what;
+        assert_eq!(plan("DynamoDB_20120810.PutItem"), None);
+        assert_eq!(plan("AmazonSQS.UpdateItem"), None);
+        assert_eq!(plan("DynamoDB_20120810.UpdateItem"), Some(What::Throttle));
+        assert_eq!((rules[0].met(), rules[0].fired()), (1, 1));
+        rules[0].lift();
+        assert_eq!(plan("DynamoDB_20120810.UpdateItem"), None);
+    }
+
+    #[test]
+    fn only_short_polls_are_falsely_empty() {
+        let rules = [Disturbance::new(Rule::new(What::EmptyReceive))];
+        let plan = |body| Plan::of(&call("AmazonSQS.ReceiveMessage", body), &rules).what;
+        assert_eq!(plan(r#"{"WaitTimeSeconds":1}"#), None);
+        assert_eq!(plan(r#"{"WaitTimeSeconds":0}"#), Some(What::EmptyReceive));
+        assert_eq!(plan("{}"), Some(What::EmptyReceive));
+        assert_eq!(Plan::of(&call("AmazonSQS.SendMessage", "{}"), &rules).what, None);
+    }
+
+    #[test]
+    fn delays_add_up_and_go_with_one_other() {
+        let rules = [What::Delay(Duration::from_millis(2)), What::Reset, What::Hang]
+            .into_iter()
+            .chain([What::Delay(Duration::from_millis(3))])
+            .map(|what| Disturbance::new(Rule::new(what)))
+            .collect::<Vec<_>>();
+        let plan = Plan::of(&call("AmazonSQS.SendMessage", "{}"), &rules);
+        assert_eq!(plan, Plan { delay: Duration::from_millis(5), what: Some(What::Reset) });
+        assert_eq!(rules[2].met(), 0, "whoever comes too late is not counted");
+    }
+}

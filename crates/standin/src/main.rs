@@ -1,0 +1,113 @@
+//! AWS on loopback, for trying ondeck's aws backend by hand.
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use clap::Parser;
+use ondeck_standin::{Capacity, Gateway, GatewayOptions, LogEntry, MachineCommand};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Stands in for AWS on loopback: forwards to DynamoDB and SQS emulators, and is an EC2 whose
+/// machines are processes. Ctrl-C ends it and all of them.
+#[derive(Debug, Parser)]
+#[command(name = "ondeck-standin")]
+struct Arguments {
+    /// Where DynamoDB is, such as http://127.0.0.1:8000
+    #[arg(long, value_name = "URL")]
+    dynamodb: String,
+    /// Where SQS is, such as http://127.0.0.1:4566
+    #[arg(long, value_name = "URL")]
+    sqs: String,
+    /// The ondeck program, which machines run as `PATH agent --backend aws`
+    #[arg(long, value_name = "PATH")]
+    agent_program: Option<PathBuf>,
+    /// Where machines' output goes, a file for each
+    #[arg(long, value_name = "DIR", default_value = "standin-logs")]
+    logs: PathBuf,
+    /// The port to listen on
+    #[arg(long, value_name = "N", default_value_t = 4600)]
+    port: u16,
+    /// The folder with botocore's models, to check requests against
+    #[arg(long, value_name = "DIR")]
+    models: Option<PathBuf>,
+    /// How many machines can be had
+    #[arg(long, value_name = "N")]
+    capacity: Option<usize>,
+    /// How long a machine takes to boot, in seconds
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    boot: u64,
+    /// Write a line for every request
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+fn main() -> io::Result<()> {
+    let arguments = Arguments::parse();
+    let (watch, requests) = mpsc::channel();
+    let gateway = Gateway::start(options(&arguments, watch));
+    write_exports(&gateway)?;
+    let printing = std::thread::spawn(move || print_requests(&requests));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(stopped())?;
+    let violations = gateway.violations();
+    drop(gateway);
+    for violation in violations {
+        writeln!(io::stderr(), "{violation}")?;
+    }
+    // Whoever has closed stdout does not want the rest.
+    if printing.is_finished() {
+        drop(printing.join());
+    }
+    Ok(())
+}
+
+fn options(arguments: &Arguments, watch: mpsc::Sender<LogEntry>) -> GatewayOptions {
+    let command = |program: &PathBuf| MachineCommand {
+        program: program.clone(),
+        args: ["agent", "--backend", "aws"].map(str::to_owned).into(),
+        env: Vec::new(),
+    };
+    GatewayOptions {
+        models: arguments.models.clone(),
+        port: arguments.port,
+        command: arguments.agent_program.as_ref().map(command),
+        boot: Duration::from_secs(arguments.boot),
+        logs: Some(arguments.logs.clone()),
+        // By hand, any subnet will do.
+        subnets: [].into(),
+        capacity: Capacity { total: arguments.capacity, ..Capacity::default() },
+        watch: arguments.verbose.then_some(watch),
+        ..GatewayOptions::at(&arguments.dynamodb, &arguments.sqs)
+    }
+}
+
+fn write_exports(gateway: &Gateway) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "export AWS_ENDPOINT_URL={}", gateway.door("control").url())?;
+    writeln!(out, "export AWS_ACCESS_KEY_ID=test")?;
+    writeln!(out, "export AWS_SECRET_ACCESS_KEY=test")?;
+    writeln!(out, "export AWS_REGION=us-east-1")?;
+    writeln!(out, "export AWS_EC2_METADATA_DISABLED=true")?;
+    out.flush()
+}
+
+/// Ends when the gateway does, or when nobody reads any more.
+fn print_requests(requests: &mpsc::Receiver<LogEntry>) -> io::Result<()> {
+    for entry in requests {
+        let LogEntry { door, service, operation, took, status, .. } = entry;
+        let status = status.map_or_else(|| "no answer".to_owned(), |status| status.to_string());
+        let took = took.as_secs_f64() * 1_000.0;
+        writeln!(io::stdout(), "{door}: {service} {operation}: {status} in {took:.1} ms")?;
+    }
+    Ok(())
+}
+
+async fn stopped() -> io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        interrupted = tokio::signal::ctrl_c() => interrupted,
+        _ = terminate.recv() => Ok(()),
+    }
+}

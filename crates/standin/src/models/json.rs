@@ -1,0 +1,63 @@
+//! The JSON protocol, which DynamoDB and SQS speak.
+
+use serde_json::Value;
+
+use super::{Found, Kind, Model, Shape, below, leaf};
+
+/// Compares a value with a shape, and what is within with what the shape consists of.
+pub(super) fn check(model: &Model, shape: &str, value: &Value, place: &str, found: &mut Found) {
+    let shape = model.shape(shape);
+    match (shape.kind, value) {
+        (Kind::Structure, Value::Object(members)) => {
+            for (name, value) in members {
+                let place = below(place, name);
+                match shape.members.get(name) {
+                    Some(member) => check(model, &member.shape, value, &place, found),
+                    None => found.add(&place, "no such member"),
+                }
+            }
+            for name in shape.required.iter().filter(|name| !members.contains_key(*name)) {
+                found.add(&below(place, name), "missing");
+            }
+        }
+        (Kind::List, Value::Array(entries)) => {
+            leaf::check_size(shape, entries.len(), "entries", place, found);
+            for (index, entry) in entries.iter().enumerate() {
+                if let Some(member) = &shape.member {
+                    check(model, &member.shape, entry, &below(place, &index.to_string()), found);
+                }
+            }
+        }
+        (Kind::Map, Value::Object(entries)) => {
+            leaf::check_size(shape, entries.len(), "entries", place, found);
+            for (name, entry) in entries {
+                let place = below(place, name);
+                if let Some(key) = &shape.key {
+                    leaf::check_string(model.shape(&key.shape), name, &place, found);
+                }
+                if let Some(member) = &shape.value {
+                    check(model, &member.shape, entry, &place, found);
+                }
+            }
+        }
+        _ => check_leaf(shape, value, place, found),
+    }
+}
+
+fn check_leaf(shape: &Shape, value: &Value, place: &str, found: &mut Found) {
+    match (shape.kind, value) {
+        (Kind::String, Value::String(text)) => leaf::check_string(shape, text, place, found),
+        (Kind::Blob, Value::String(text)) => leaf::check_base64(text, place, found),
+        (Kind::Boolean, Value::Bool(_)) => {}
+        (Kind::Integer | Kind::Long, Value::Number(number)) if !number.is_f64() => {
+            leaf::check_range(shape, number.as_f64().unwrap_or_default(), place, found);
+        }
+        (Kind::Float | Kind::Double | Kind::Timestamp, Value::Number(number)) => {
+            leaf::check_range(shape, number.as_f64().unwrap_or_default(), place, found);
+        }
+        (kind, value) => {
+            let kind = format!("{kind:?}").to_ascii_lowercase();
+            found.add(place, format!("should be of type {kind}: {value}"));
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Single values: choices, ranges, lengths and patterns.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use regex_lite::Regex;
+
+use super::{Found, Kind, Shape};
+
+/// Checks a value that arrived as text.
+pub(super) fn check_text(shape: &Shape, text: &str, place: &str, found: &mut Found) {
+    match shape.kind {
+        Kind::String => check_string(shape, text, place, found),
+        Kind::Integer | Kind::Long => match text.parse::<i64>() {
+            Ok(number) => check_range(shape, number as f64, place, found),
+            Err(_) => found.add(place, format!("not an integer: {text}")),
+        },
+        Kind::Float | Kind::Double => match text.parse::<f64>() {
+            Ok(number) => check_range(shape, number, place, found),
+            Err(_) => found.add(place, format!("not a number: {text}")),
+        },
+        Kind::Boolean if matches!(text, "true" | "false") => {}
+        Kind::Boolean => found.add(place, format!("neither true nor false: {text}")),
+        Kind::Timestamp if humantime::parse_rfc3339(text).is_ok() => {}
+        Kind::Timestamp => found.add(place, format!("not a time: {text}")),
+        Kind::Blob => check_base64(text, place, found),
+        Kind::Structure | Kind::List | Kind::Map => {
+            found.add(place, format!("a single value where there should be more: {text}"));
+        }
+    }
+}
+
+/// Checks a string against what the model states about it.
+pub(super) fn check_string(shape: &Shape, text: &str, place: &str, found: &mut Found) {
+    if !shape.choices.is_empty() && !shape.choices.iter().any(|choice| choice == text) {
+        found.add(place, format!("not among its values: {text}"));
+    }
+    check_size(shape, text.chars().count(), "characters", place, found);
+    if let Some(pattern) = &shape.pattern
+        && compiled(pattern).is_some_and(|pattern| !pattern.is_match(text))
+    {
+        found.add(place, format!("does not match {pattern}: {text}"));
+    }
+}
+
+/// Checks that a text is base64.
+pub(super) fn check_base64(text: &str, place: &str, found: &mut Found) {
+    let data = text.trim_end_matches('=');
+    let sound = text.len().is_multiple_of(4)
+        && text.len() - data.len() <= 2
+        && data.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'));
+    if !sound {
+        found.add(place, "not base64");
+    }
+}
+
+/// Checks a number.
+pub(super) fn check_range(shape: &Shape, number: f64, place: &str, found: &mut Found) {
+    if shape.min.is_some_and(|min| number < min) || shape.max.is_some_and(|max| number > max) {
+        found.add(place, format!("out of range: {number}"));
+    }
+}
+
+/// Checks how many of something there are.
+pub(super) fn check_size(shape: &Shape, size: usize, of: &str, place: &str, found: &mut Found) {
+    let number = size as f64;
+    if shape.min.is_some_and(|min| number < min) {
+        found.add(place, format!("too few {of}: {size}"));
+    }
+    if shape.max.is_some_and(|max| number > max) {
+        found.add(place, format!("too many {of}: {size}"));
+    }
+}
+
+/// The models' patterns are meant for the whole text, whether they say so or not. Some use what
+/// this engine does not know (surrogates, look-ahead); those are left to the services.
+fn compiled(pattern: &str) -> Option<Arc<Regex>> {
+    type Patterns = HashMap<String, Option<Arc<Regex>>>;
+    static PATTERNS: LazyLock<Mutex<Patterns>> = LazyLock::new(Mutex::default);
+    let mut patterns = PATTERNS.lock().unwrap_or_else(PoisonError::into_inner);
+    let compile = || Regex::new(&format!("^(?:{pattern})$")).ok().map(Arc::new);
+    patterns.entry(pattern.to_owned()).or_insert_with(compile).clone()
+}
