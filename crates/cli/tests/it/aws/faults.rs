@@ -11,7 +11,8 @@ use super::site::Site;
 /// plane's door; then calms the door and looks at what is left.
 fn life_under(rules: &[Rule]) -> Site {
     let site = Site::with(&["--self-termination-grace-sec=60"]);
-    let disturbances: Vec<_> = rules.iter().map(|rule| site.control.disturb(rule.clone())).collect();
+    let disturbances: Vec<_> =
+        rules.iter().map(|rule| site.control.disturb(rule.clone())).collect();
     site.control.reset();
     let cold = site.provision("1", 2).succeeded();
     assert_eq!(site.machines().len(), 2, "no more machines than were asked for");
@@ -88,8 +89,7 @@ fn everything_at_random() {
     let seed = std::env::var("ONDECK_FAULT_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed: u64 = seed.unwrap_or_else(|| fastrand::u64(..));
     eprintln!("ONDECK_FAULT_SEED={seed} replays the dice");
-    let kinds =
-        [What::Reset, What::LostAnswer, What::CutBody, What::Status(500), What::Throttle];
+    let kinds = [What::Reset, What::LostAnswer, What::CutBody, What::Status(500), What::Throttle];
     let rules: Vec<Rule> = kinds
         .into_iter()
         .enumerate()

@@ -46,7 +46,10 @@ fn machines_are_what_was_asked_for_as_ec2_has_it() {
     ];
     let answer = site.ondeck(&request).succeeded().json();
     let instance = &answer["instances"][0];
-    assert_eq!((&instance["usageClass"], &instance["resourceClass"]), (&json!("spot"), &json!("xlarge")));
+    assert_eq!(
+        (&instance["usageClass"], &instance["resourceClass"]),
+        (&json!("spot"), &json!("xlarge"))
+    );
     assert!(instance["instanceType"].as_str().unwrap().starts_with('m'), "{instance}");
     let record = &site.status()["instances"][0];
     assert_eq!((&record["cpu"], &record["instanceType"]), (&json!(4), &instance["instanceType"]));
@@ -123,7 +126,10 @@ fn refresh_repairs_what_somebody_has_deleted() {
     site.gateway.ec2().delete_launch_template(template);
     let refused = site.provision("1", 1);
     assert_ne!(refused.code, 0, "{refused:?}");
-    assert!(refused.stderr.contains("refresh") || refused.stdout.contains("refresh"), "{refused:?}");
+    assert!(
+        refused.stderr.contains("refresh") || refused.stdout.contains("refresh"),
+        "{refused:?}"
+    );
     site.refresh(&[]);
     site.provision("1", 1).succeeded();
 }

@@ -45,7 +45,8 @@ fn an_idle_agent_costs_what_it_is_said_to_cost() {
     agents.reset();
     until("it has looked forty times", || agents.count(Service::DynamoDb, "GetItem") >= 40);
     let calls = agents.calls();
-    let beats = agents.count(Service::DynamoDb, "UpdateItem") + agents.count(Service::DynamoDb, "PutItem");
+    let beats =
+        agents.count(Service::DynamoDb, "UpdateItem") + agents.count(Service::DynamoDb, "PutItem");
     let rest = agents.total() - agents.count(Service::DynamoDb, "GetItem") - beats;
     assert!(beats <= 5, "{calls:?}");
     assert!(rest <= 6, "settings now and then, and nothing else: {calls:?}");

@@ -58,7 +58,7 @@ impl Site {
     pub(crate) fn bare() -> Site {
         Site::where_machines_run(MachineCommand {
             program: env!("CARGO_BIN_EXE_ondeck").into(),
-            args: ["agent", "--backend", "aws", "-v"].map(Into::into).to_vec(),
+            args: ["agent", "--backend", "aws", "-v"].map(str::to_owned).to_vec(),
             env: Vec::new(),
         })
     }
@@ -67,7 +67,8 @@ impl Site {
     pub(crate) fn where_machines_run(mut command: MachineCommand) -> Site {
         static SITES: AtomicU32 = AtomicU32::new(0);
         let folder = tempfile::tempdir().unwrap();
-        command.env.push(("ONDECK_HOME".into(), folder.path().join("home").into()));
+        let home = folder.path().join("home").display().to_string();
+        command.env.push(("ONDECK_HOME".to_owned(), home));
         let gateway = Gateway::start(GatewayOptions {
             command: Some(command),
             logs: Some(folder.path().join("logs")),

@@ -1,0 +1,243 @@
+//! What the three modes cost on AWS, in calls: counted at a gateway between the built program and
+//! the emulators, with real agents on the machines. Calls are money and latency, and unlike
+//! seconds they do not depend on what else this computer is doing.
+
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on should say where")]
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use ondeck_aws::{Cloud, DynamoStore, Ec2Compute, Options, SqsPool};
+use ondeck_core::ids::{IntentId, ResourceClass, RunId};
+use ondeck_core::lifecycle::{Created, Instance};
+use ondeck_core::ports::{Compute, Order, Pool, Store};
+use ondeck_core::requirements::{ClassSize, Requirements, UsageClass};
+use ondeck_core::time::Timestamp;
+use ondeck_standin::emulators::Emulators;
+use ondeck_standin::{Capacity, Door, Gateway, GatewayOptions, MachineCommand};
+
+/// The most calls that each may take, and what the best program of this design takes.
+const LIMITS: [(&str, usize, Option<usize>); 5] = [
+    ("warm provision of 10", 40, Some(66)),
+    ("warm provision of 50", 150, Some(306)),
+    ("release of 10", 25, Some(33)),
+    ("refresh that reaps 500", 600, Some(1_520)),
+    ("refresh that reaps 500 idle ones and drops their tickets", 600, None),
+];
+
+fn main() {
+    let mut figures = Figures::default();
+    modes(&mut figures);
+    for idle in [false, true] {
+        reaping(&mut figures, idle);
+    }
+    std::process::exit(figures.print());
+}
+
+/// Warm provisions and releases, with default settings.
+fn modes(figures: &mut Figures) {
+    let site = Site::new(Duration::from_secs(2), true);
+    site.refresh();
+    let cold = site.timed(&["provision", "--run-id=fill", "--instance-count=10"]);
+    site.ondeck(&["release", "--run-id=fill"]);
+    let mut warm = Duration::MAX;
+    for round in 0..8 {
+        let run = format!("--run-id=ten-{round}");
+        let took = site.timed(&["provision", &run, "--instance-count=10"]);
+        warm = warm.min(took);
+        figures.add("warm provision of 10", &site.control);
+        site.timed(&["release", &run]);
+        figures.add("release of 10", &site.control);
+    }
+    figures.ratio = cold.as_secs_f64() / warm.as_secs_f64();
+    site.timed(&["refresh"]);
+    figures.add("refresh with nothing to do", &site.control);
+
+    site.ondeck(&["provision", "--run-id=more", "--instance-count=50"]);
+    site.ondeck(&["release", "--run-id=more"]);
+    for round in 0..3 {
+        let run = format!("--run-id=fifty-{round}");
+        site.timed(&["provision", &run, "--instance-count=50"]);
+        figures.add("warm provision of 50", &site.control);
+        site.timed(&["release", &run]);
+        figures.add("release of 50", &site.control);
+    }
+    site.timed(&["provision", "--run-id=none", "--resource-class=xlarge"]);
+    figures.add("cold provision of 1", &site.control);
+    site.gateway.assert_sound();
+}
+
+/// A refresh that finds 500 machines past their threshold, as runs that were never released have
+/// left them, or waiting in the pool for longer than they may.
+fn reaping(figures: &mut Figures, idle: bool) {
+    let site = Site::new(Duration::ZERO, false);
+    site.refresh();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(site.plant_expired(500, idle));
+    site.timed(&["refresh"]);
+    let name = LIMITS[if idle { 4 } else { 3 }].0;
+    figures.add(name, &site.control);
+    let machines = site.gateway.ec2().machines();
+    let ended = |m: &ondeck_standin::Machine| !m.reason.is_empty();
+    assert_eq!(machines.iter().filter(|m| ended(m)).count(), 500, "all of them are gone");
+    site.gateway.assert_sound();
+}
+
+struct Site {
+    gateway: Gateway,
+    control: Door,
+    pool: String,
+    home: tempfile::TempDir,
+}
+
+impl Site {
+    fn new(boot: Duration, agents: bool) -> Site {
+        let home = tempfile::tempdir().unwrap();
+        let command = MachineCommand {
+            program: env!("CARGO_BIN_EXE_ondeck").into(),
+            args: ["agent", "--backend", "aws"].map(str::to_owned).to_vec(),
+            env: vec![("ONDECK_HOME".to_owned(), home.path().display().to_string())],
+        };
+        let gateway = Gateway::start(GatewayOptions {
+            command: agents.then_some(command),
+            boot,
+            capacity: Capacity::default(),
+            ..GatewayOptions::on(&Emulators::running())
+        });
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        let pool = format!("bench/p{}", now.as_nanos());
+        Site { control: gateway.door("control"), gateway, pool, home }
+    }
+
+    fn refresh(&self) {
+        self.ondeck(&[
+            "refresh",
+            "--ami=ami-0123456789abcdef0",
+            "--subnet-ids=subnet-0a subnet-0b",
+            // Long enough for a benchmark on a busy computer; costs nothing.
+            "--idle-time-sec=900",
+        ]);
+    }
+
+    fn ondeck(&self, arguments: &[&str]) {
+        let done = Command::new(env!("CARGO_BIN_EXE_ondeck"))
+            .args(arguments)
+            .env("ONDECK_BACKEND", "aws")
+            .env("ONDECK_POOL", &self.pool)
+            .env("ONDECK_HOME", self.home.path())
+            .env("AWS_ENDPOINT_URL", self.control.url())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+    }
+
+    /// Runs it, with calls counted from here on.
+    fn timed(&self, arguments: &[&str]) -> Duration {
+        self.control.reset();
+        let started = Instant::now();
+        self.ondeck(arguments);
+        started.elapsed()
+    }
+
+    /// Launches and registers machines by the adapters themselves, with a threshold in the past.
+    async fn plant_expired(&self, count: u32, idle: bool) {
+        let door = self.gateway.door("planting");
+        let options = Options {
+            pool: self.pool.parse().unwrap(),
+            region: None,
+            endpoint_url: Some(door.url().to_owned()),
+        };
+        let cloud = Cloud::connect(options).await.unwrap();
+        let store = Arc::new(DynamoStore::new(&cloud));
+        let compute = Ec2Compute::new(&cloud, store.clone());
+        let run = RunId::new("gone").unwrap();
+        let order = Order {
+            intent: IntentId::new("0123456789abcdef").unwrap(),
+            run: run.clone(),
+            count,
+            requirements: Requirements {
+                class: ResourceClass::new("large").unwrap(),
+                size: ClassSize { cpu: 2, mem: 4096 },
+                usage: UsageClass::Spot,
+                types: "c* m*".parse().unwrap(),
+            },
+        };
+        let launched = compute.launch(&order).await.unwrap();
+        let past = Timestamp::try_from(SystemTime::now() - Duration::from_secs(60)).unwrap();
+        let second = Duration::from_secs(1);
+        let mut tickets = Vec::new();
+        for machine in &launched.machines {
+            let pending =
+                Instance::<Created>::register(&machine.id, &machine.spec, &run, past, second);
+            let verdict = store.write(pending.change()).await.unwrap();
+            let created = pending.settle(verdict).unwrap();
+            if idle {
+                let pending = created.activate(past, second);
+                let verdict = store.write(pending.change()).await.unwrap();
+                let running = pending.settle(verdict).unwrap();
+                let pending = running.release(past, second);
+                let verdict = store.write(pending.change()).await.unwrap();
+                tickets.push(pending.settle(verdict).unwrap().ticket());
+            }
+        }
+        let pool = SqsPool::new(&cloud);
+        pool.send(&tickets, Duration::ZERO).await.unwrap();
+        store.mark_ticketed(&tickets, past).await.unwrap();
+        store.finish().await.unwrap();
+    }
+}
+
+/// What was counted, by name.
+#[derive(Default)]
+struct Figures {
+    rounds: BTreeMap<&'static str, Vec<usize>>,
+    last: BTreeMap<&'static str, String>,
+    ratio: f64,
+}
+
+impl Figures {
+    fn add(&mut self, name: &'static str, door: &Door) {
+        self.rounds.entry(name).or_default().push(door.total());
+        let calls = door.calls();
+        let words = calls.iter().map(|((_, operation), count)| format!("{count} {operation}"));
+        self.last.insert(name, words.collect::<Vec<_>>().join(", "));
+    }
+
+    /// Prints them, and gives the exit code: whether every limit was kept in every round.
+    fn print(&mut self) -> i32 {
+        let mut out = std::io::stdout().lock();
+        let mut broken = 0;
+        writeln!(out, "\nAWS calls, by the built program with real agents, counted at a gateway\n")
+            .unwrap();
+        writeln!(out, "| | fewest | median | most | limit | best other | ratio |").unwrap();
+        writeln!(out, "| --- | --: | --: | --: | --: | --: | --: |").unwrap();
+        for (name, counts) in &mut self.rounds {
+            counts.sort_unstable();
+            let (fewest, most) = (counts[0], counts[counts.len() - 1]);
+            let median = counts[counts.len() / 2];
+            let limit = LIMITS.iter().find(|(limited, ..)| limited == name);
+            broken += usize::from(limit.is_some_and(|(_, limit, _)| most > *limit));
+            let cell = |number: Option<usize>| number.map(|n| n.to_string()).unwrap_or_default();
+            let best = limit.and_then(|(.., best)| *best);
+            let ratio = best.map(|best| format!("{:.1}", best as f64 / median as f64));
+            let (limit, best) = (cell(limit.map(|(_, limit, _)| *limit)), cell(best));
+            let ratio = ratio.unwrap_or_default();
+            writeln!(out, "| {name} | {fewest} | {median} | {most} | {limit} | {best} | {ratio} |")
+                .unwrap();
+        }
+        writeln!(out, "\nof the last round of each:").unwrap();
+        for (name, calls) in &self.last {
+            writeln!(out, "  {name}: {calls}").unwrap();
+        }
+        let ratio = self.ratio;
+        writeln!(out, "\nwarm was {ratio:.0} times as fast as cold with a boot of 2 s").unwrap();
+        if broken > 0 {
+            writeln!(out, "limits broken: {broken}").unwrap();
+        }
+        i32::from(broken > 0)
+    }
+}
