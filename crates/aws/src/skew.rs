@@ -6,7 +6,12 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use aws_smithy_async::time::TimeSource;
+use aws_smithy_runtime_api::box_error::BoxError;
+use aws_smithy_runtime_api::client::interceptors::context::BeforeDeserializationInterceptorContextRef;
+use aws_smithy_runtime_api::client::interceptors::{Intercept, dyn_dispatch_hint};
+use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::DateTime;
+use aws_smithy_types::config_bag::ConfigBag;
 use aws_smithy_types::date_time::Format;
 
 /// AWS takes signatures that are up to five minutes off; closer than this nothing is corrected.
@@ -19,6 +24,10 @@ pub(crate) struct Skew(AtomicI64);
 /// The time by which requests are signed.
 #[derive(Debug, Clone)]
 pub(crate) struct SigningClock(Arc<Skew>);
+
+/// Takes note of the date of every answer that an SDK client gets.
+#[derive(Debug)]
+pub(crate) struct ObserveSkew(pub(crate) Arc<Skew>);
 
 impl Skew {
     pub(crate) fn clock(self: &Arc<Self>) -> SigningClock {
@@ -43,6 +52,25 @@ impl TimeSource for SigningClock {
         let now = SystemTime::now();
         let corrected = if ahead < 0 { now.checked_sub(span) } else { now.checked_add(span) };
         corrected.unwrap_or(now)
+    }
+}
+
+#[dyn_dispatch_hint]
+impl Intercept for ObserveSkew {
+    fn name(&self) -> &'static str {
+        "ObserveSkew"
+    }
+
+    fn read_before_deserialization(
+        &self,
+        context: &BeforeDeserializationInterceptorContextRef<'_>,
+        _components: &RuntimeComponents,
+        _config: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        if let Some(date) = context.response().headers().get("date") {
+            self.0.observe(date, SystemTime::now());
+        }
+        Ok(())
     }
 }
 
