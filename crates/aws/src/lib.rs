@@ -8,6 +8,8 @@ mod cloud;
 mod fault;
 mod names;
 mod skew;
+mod store;
 
 pub use cloud::{Cloud, Options};
 pub use names::{InvalidPoolName, PoolName};
+pub use store::{DynamoStore, EventRow};
