@@ -4,7 +4,7 @@ use ondeck_core::ids::RunId;
 use ondeck_core::ports::PortResult;
 use ondeck_core::record::Record;
 use ondeck_core::settings::Settings;
-use ondeck_core::signal::{Report, Signal};
+use ondeck_core::signal::{Report, Signal, last_words};
 use ondeck_core::wait::{Retry, retry};
 
 use crate::Agent;
@@ -13,7 +13,8 @@ use crate::memory::Memory;
 impl Agent {
     /// Says something, until it is heard.
     pub(crate) async fn say(&self, signal: Signal, run: Option<&RunId>, detail: &str) {
-        let detail = detail.to_owned();
+        // Stores have limits, and a report that none takes would be tried for ever.
+        let detail = last_words(detail);
         let report = Report { signal, run: run.cloned(), detail, at: self.clock.now() };
         let heard = retry(&*self.clock, &*self.dice, Retry::PATIENT, |attempt| {
             if attempt > 0 {

@@ -19,7 +19,7 @@ use crate::skew::Skew;
 const CONNECT: Duration = Duration::from_secs(3);
 /// How long one call may take, its answer included.
 const CALL: Duration = Duration::from_secs(8);
-/// How many calls of one service are under way at once. Reaping hundreds of machines must not
+/// How many calls are under way at once. Reaping hundreds of machines must not
 /// open hundreds of connections.
 const AT_ONCE: usize = 32;
 

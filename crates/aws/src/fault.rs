@@ -160,7 +160,10 @@ where
             dated_complaint(service, action, said, answer.raw().headers().get("date"))
         }
         SdkError::ConstructionFailure(_) => not_sent(service, action, error),
-        SdkError::DispatchFailure(failure) if failure.is_other() => {
+        // A connection that broke off half-way is "other" as well, but known to be passing.
+        SdkError::DispatchFailure(failure)
+            if failure.is_other() && failure.as_other().is_none() =>
+        {
             not_sent(service, action, error)
         }
         other => unavailable(service, action, &DisplayErrorContext(other)),

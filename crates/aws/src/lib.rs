@@ -11,9 +11,11 @@ mod imds;
 mod names;
 mod pool;
 mod skew;
+mod store;
 
 pub use cloud::{Cloud, Options};
 pub use host::{Ec2Host, shut_down};
 pub use imds::Imds;
 pub use names::{InvalidPoolName, PoolName};
 pub use pool::SqsPool;
+pub use store::{DynamoStore, EventRow};

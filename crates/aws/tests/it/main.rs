@@ -2,7 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test, whatever is not as expected is a failure")]
 
+mod fixture;
 mod pool;
 mod pool_answers;
 mod pool_set_up;
 mod queues;
+mod store;
+mod store_calls;
+mod store_faults;
+mod store_paging;
+mod store_tap;

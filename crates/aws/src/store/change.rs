@@ -1,0 +1,227 @@
+//! The one conditional write that decides everything.
+
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
+use aws_sdk_dynamodb::types::{
+    AttributeValue, ReturnValue, ReturnValuesOnConditionCheckFailure as OnRefusal,
+};
+use ondeck_core::ids::RunId;
+use ondeck_core::lifecycle::{Change, Guard, Next, RunGuard, StateGuard, Verdict};
+use ondeck_core::ports::PortResult;
+use ondeck_core::record::{Record, State, Unreadable};
+
+use super::events::EventRow;
+use super::guard::condition;
+use super::keys::{Item, Kind, names_in, text};
+use super::rows;
+use super::table::Table;
+
+/// Makes a change, or finds what stands in its way: one call either way, since the answer brings
+/// the record that the condition was judged by. Gives the event that has come about, too.
+pub(super) async fn apply(
+    table: &Table,
+    change: &Change,
+) -> PortResult<(Verdict, Option<EventRow>)> {
+    let condition = condition(change.guard());
+    let effect = effect(change.next(), change);
+    let mut values = effect.values;
+    values.extend(condition.values.into_iter().map(|(name, value)| (name.to_owned(), text(value))));
+    let update = table
+        .client
+        .update_item()
+        .table_name(&table.name)
+        .set_key(Some(Kind::Instance.key(change.id()).attributes()))
+        .set_expression_attribute_names(Some(names_in(&[&effect.text, &condition.text])))
+        .set_expression_attribute_values(Some(values))
+        .update_expression(effect.text)
+        .condition_expression(condition.text)
+        .return_values(ReturnValue::AllOld)
+        .return_values_on_condition_check_failure(OnRefusal::AllOld);
+    match table.ask(update.send()).await {
+        Ok(answer) => Ok(made(change, answer.attributes)),
+        Err(error) => match error.as_service_error() {
+            Some(UpdateItemError::ConditionalCheckFailedException(refusal)) => {
+                Ok(refused(change, refusal.item()))
+            }
+            _ => Err(table.fault("UpdateItem", &error)),
+        },
+    }
+}
+
+/// The run that an instance becomes part of by a change, if it was not before.
+pub(super) fn joined_run(change: &Change) -> Option<&RunId> {
+    let run = match change.next() {
+        Next::Insert(record) => record.run.as_ref(),
+        Next::Update { run, .. } => run.as_ref(),
+    }?;
+    match change.guard() {
+        Guard::Found { run: RunGuard::Is(Some(before)), .. } if before == run => None,
+        _ => Some(run),
+    }
+}
+
+struct Effect {
+    text: String,
+    values: HashMap<String, AttributeValue>,
+}
+
+fn effect(next: &Next, change: &Change) -> Effect {
+    let (mut attributes, threshold) = match next {
+        Next::Insert(record) => (rows::attributes(record), record.threshold),
+        Next::Update { state, run, threshold, keep_ticketed } => {
+            let mut attributes = vec![
+                ("state", text(state)),
+                ("runId", text(run.as_ref().map_or("", RunId::as_str))),
+                ("threshold", text(threshold.map(|at| at.to_string()).unwrap_or_default())),
+                ("updatedAt", text(change.at())),
+            ];
+            if !keep_ticketed {
+                attributes.push(("ticketedAt", text("")));
+            }
+            (attributes, *threshold)
+        }
+    };
+    // The key of the index of live records: there as long as there is a threshold, since an
+    // index has no place for an empty text.
+    let removed = match threshold {
+        Some(threshold) => {
+            attributes.push(("expiresAt", text(threshold)));
+            ""
+        }
+        None => " REMOVE #expiresAt",
+    };
+    let assignments: Vec<String> =
+        attributes.iter().map(|(name, _)| format!("#{name} = :{name}")).collect();
+    Effect {
+        text: format!("SET {}{removed}", assignments.join(", ")),
+        values: attributes.into_iter().map(|(name, value)| (format!(":{name}"), value)).collect(),
+    }
+}
+
+/// The write was made. What stands there now follows from what stood there before.
+fn made(change: &Change, before: Option<Item>) -> (Verdict, Option<EventRow>) {
+    let before = match before.filter(|item| !item.is_empty()).as_ref().map(rows::record) {
+        None => None,
+        Some(Ok(record)) => Some(record),
+        Some(Err(unreadable)) => return (Verdict::Unreadable(unreadable), None),
+    };
+    match change.applied_to(before.as_ref()) {
+        Some(after) => {
+            let event = EventRow::of(change, before.map(|record| record.state), &after);
+            (Verdict::Agreed(after), Some(event))
+        }
+        None => {
+            let problem = format!("{} was made against its guard", change.transition());
+            (Verdict::Unreadable(Unreadable { id: change.id().to_string(), problem }), None)
+        }
+    }
+}
+
+fn refused(change: &Change, found: Option<&Item>) -> (Verdict, Option<EventRow>) {
+    match found.filter(|item| !item.is_empty()).map(rows::record) {
+        None => (Verdict::Refused(None), None),
+        Some(Err(unreadable)) => (Verdict::Unreadable(unreadable), None),
+        Some(Ok(found)) => {
+            // Made already, by a write whose answer was lost, and its event with it. Events of
+            // the same change are one, so that this may well be the second.
+            let event = change
+                .is_done_in(&found)
+                .then(|| EventRow::of(change, believed_before(change), &found));
+            (Verdict::Refused(Some(found)), event)
+        }
+    }
+}
+
+/// The state that a change was meant for, where that is only one.
+fn believed_before(change: &Change) -> Option<State> {
+    match change.guard() {
+        Guard::Found { state: StateGuard::Is(state), .. } => Some(*state),
+        Guard::Found { state: StateGuard::Live, .. } | Guard::Absent => None,
+    }
+}
+
+impl EventRow {
+    fn of(change: &Change, from: Option<State>, after: &Record) -> EventRow {
+        EventRow {
+            instance: after.id.clone(),
+            at: change.at(),
+            transition: change.transition().as_str().to_owned(),
+            from,
+            to: after.state,
+            run: after.run.clone(),
+            why: change.why().to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ondeck_core::lifecycle::{Created, Idle, Instance, Live};
+    use ondeck_core::record::MachineSpec;
+    use ondeck_core::time::Timestamp;
+    use std::time::Duration;
+
+    fn record(state: State, run: Option<&str>) -> Record {
+        Record {
+            id: "i-1".parse().unwrap(),
+            state,
+            run: run.map(|run| run.parse().unwrap()),
+            threshold: Some(Timestamp::from_millis(1_000)),
+            spec: MachineSpec {
+                resource_class: "large".parse().unwrap(),
+                instance_type: "c6i.large".into(),
+                usage_class: "spot".parse().unwrap(),
+                cpu: 2,
+                mem: 4_096,
+            },
+            created_at: Timestamp::from_millis(0),
+            updated_at: Timestamp::from_millis(0),
+            ticketed_at: None,
+        }
+    }
+
+    fn effect_of(change: &Change) -> String {
+        effect(change.next(), change).text
+    }
+
+    #[test]
+    fn an_effect_keeps_the_index_of_live_records() {
+        let (now, span) = (Timestamp::from_millis(0), Duration::from_secs(1));
+        let idle = Instance::<Idle>::believe(&record(State::Idle, None)).unwrap();
+        let claim = idle.claim(&"7".parse().unwrap(), now, span);
+        assert_eq!(
+            effect_of(claim.change()),
+            "SET #state = :state, #runId = :runId, #threshold = :threshold, \
+             #updatedAt = :updatedAt, #ticketedAt = :ticketedAt, #expiresAt = :expiresAt"
+        );
+        let live = idle.into_live();
+        assert_eq!(
+            effect_of(live.expire(now).change()),
+            "SET #state = :state, #runId = :runId, #threshold = :threshold, \
+             #updatedAt = :updatedAt, #expiresAt = :expiresAt"
+        );
+        assert_eq!(
+            effect_of(live.reap(now).change()),
+            "SET #state = :state, #runId = :runId, #threshold = :threshold, \
+             #updatedAt = :updatedAt, #ticketedAt = :ticketedAt REMOVE #expiresAt"
+        );
+    }
+
+    #[test]
+    fn only_what_makes_an_instance_a_run_s_is_noted() {
+        let (now, span) = (Timestamp::from_millis(0), Duration::from_secs(1));
+        let run: RunId = "7".parse().unwrap();
+        let created = record(State::Created, Some("7"));
+        let register = Instance::<Created>::register(&created.id, &created.spec, &run, now, span);
+        let idle = Instance::<Idle>::believe(&record(State::Idle, None)).unwrap();
+        assert_eq!(joined_run(register.change()), Some(&run));
+        assert_eq!(joined_run(idle.claim(&run, now, span).change()), Some(&run));
+        let created = Instance::<Created>::believe(&created).unwrap();
+        assert_eq!(joined_run(created.activate(now, span).change()), None);
+        assert_eq!(joined_run(created.expire(now).change()), None);
+        let live: Instance<Live> = idle.into_live();
+        assert_eq!(joined_run(live.reap(now).change()), None);
+    }
+}

@@ -1,0 +1,176 @@
+//! Events: one for each committed change, for people. They cannot be part of the write that they
+//! record without making it a transaction, at twice the price; so they wait for company and are
+//! written together, a little later.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use ondeck_core::ids::{InstanceId, RunId};
+use ondeck_core::ports::PortResult;
+use ondeck_core::record::State;
+use ondeck_core::time::Timestamp;
+
+use super::keys::{Item, Kind, id_of, item, number, read_text, text};
+use super::table::{Table, put};
+
+/// As many as one call takes.
+const ENOUGH: usize = 25;
+/// How long an event waits for company at the most.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// How long events are kept.
+const KEPT: Duration = Duration::from_secs(30 * 24 * 3_600);
+
+/// A committed transition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventRow {
+    /// The machine.
+    pub instance: InstanceId,
+    /// When.
+    pub at: Timestamp,
+    /// The transition's name.
+    pub transition: String,
+    /// The state before; `None` where there was no record, and where the answer to a write that
+    /// any state would have admitted was lost.
+    pub from: Option<State>,
+    /// The state after.
+    pub to: State,
+    /// The owner after.
+    pub run: Option<RunId>,
+    /// The reason.
+    pub why: String,
+}
+
+/// The events that wait.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    table: Table,
+    waiting: Mutex<Waiting>,
+    turn: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    /// By sort key: the same change is the same event, however often it is heard of, and a batch
+    /// must not name an item twice.
+    events: BTreeMap<String, EventRow>,
+    timed: bool,
+}
+
+impl Outbox {
+    pub(super) fn new(table: Table) -> Outbox {
+        Outbox { table, waiting: Mutex::default(), turn: tokio::sync::Mutex::default() }
+    }
+
+    /// Takes an event, and sees to it that it is written before long.
+    pub(super) fn add(self: &Arc<Self>, event: EventRow) {
+        let mut waiting = self.waiting();
+        waiting.events.insert(event.sort_key(), event);
+        let enough = waiting.events.len().is_multiple_of(ENOUGH);
+        let untimed = !std::mem::replace(&mut waiting.timed, true);
+        drop(waiting);
+        if enough {
+            let outbox = self.clone();
+            drop(tokio::spawn(async move { outbox.send(ENOUGH).await }));
+        }
+        if untimed {
+            let outbox = self.clone();
+            drop(tokio::spawn(async move {
+                tokio::time::sleep(PATIENCE).await;
+                outbox.waiting().timed = false;
+                outbox.send(1).await;
+            }));
+        }
+    }
+
+    /// Writes whatever waits.
+    pub(super) async fn finish(&self) {
+        self.send(1).await;
+    }
+
+    /// Writes what waits in whole multiples of a number, after whoever else is writing. What
+    /// cannot be written is lost with a warning: the transition that it tells of has been made,
+    /// event or no event.
+    async fn send(&self, multiple: usize) {
+        let _turn = self.turn.lock().await;
+        let writes: Vec<_> = self.take(multiple).iter().map(|event| put(event.item())).collect();
+        let batches = writes.chunks(ENOUGH).map(|batch| self.table.write_all(batch));
+        for error in join_all(batches).await.into_iter().filter_map(Result::err) {
+            tracing::warn!("events not written: {error}");
+        }
+    }
+
+    fn take(&self, multiple: usize) -> Vec<EventRow> {
+        let mut waiting = self.waiting();
+        let rest = waiting.events.len() % multiple;
+        let mut taken = std::mem::take(&mut waiting.events);
+        waiting.events = (0..rest).filter_map(|_| taken.pop_last()).collect();
+        taken.into_values().collect()
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Every event that is kept, by time. Changes within the same millisecond come in the order of a
+/// life, as far as that has one.
+pub(super) async fn all(table: &Table) -> PortResult<Vec<EventRow>> {
+    let items = table.all_pages(table.query(Kind::Event)).await?;
+    let mut events: Vec<EventRow> = items.iter().filter_map(EventRow::read).collect();
+    events.sort_by_key(|event| (event.at, event.rank()));
+    Ok(events)
+}
+
+impl EventRow {
+    fn sort_key(&self) -> String {
+        format!("{}#{}#{}", self.instance, self.at, self.transition)
+    }
+
+    fn rank(&self) -> usize {
+        const ORDER: [&str; 7] =
+            ["register", "activate", "release", "claim", "commit", "give-back", "expire"];
+        ORDER.iter().position(|name| *name == self.transition).unwrap_or(ORDER.len())
+    }
+
+    fn item(&self) -> Item {
+        let gone = (self.at + KEPT).millis() / 1_000;
+        let mut written = Kind::Event.key(self.sort_key()).attributes();
+        written.extend(item([
+            ("instanceId", text(&self.instance)),
+            ("at", text(self.at)),
+            ("transition", text(&self.transition)),
+            ("from", text(self.from.map_or("", State::as_str))),
+            ("to", text(self.to)),
+            ("run", text(self.run.as_ref().map_or("", RunId::as_str))),
+            ("why", text(&self.why)),
+            ("ttl", number(gone)),
+        ]));
+        written
+    }
+
+    fn read(item: &Item) -> Option<EventRow> {
+        let read = || -> Result<EventRow, String> {
+            let text = |name| read_text(item, name);
+            let state = |word| State::parse(word).ok_or(format!("state is unknown: {word:?}"));
+            Ok(EventRow {
+                instance: text("instanceId")?.parse().map_err(|e| format!("{e}"))?,
+                at: Timestamp::parse(text("at")?).map_err(|e| e.to_string())?,
+                transition: text("transition")?.to_owned(),
+                from: Some(text("from")?).filter(|word| !word.is_empty()).map(state).transpose()?,
+                to: state(text("to")?)?,
+                run: Some(text("run")?)
+                    .filter(|run| !run.is_empty())
+                    .map(|run| run.parse().map_err(|e| format!("{e}")))
+                    .transpose()?,
+                why: text("why")?.to_owned(),
+            })
+        };
+        let problem = |problem| {
+            let id = id_of(item).unwrap_or("?");
+            tracing::warn!("unreadable event {id:?}: {problem}; skipped");
+        };
+        read().map_err(problem).ok()
+    }
+}

@@ -1,0 +1,156 @@
+//! The translation of a guard into a condition expression. Its meaning is [`Guard::admits`]; the
+//! contract suite holds the two against each other over every state, owner and lease.
+
+use ondeck_core::ids::RunId;
+use ondeck_core::lifecycle::{Guard, LeaseGuard, RunGuard, StateGuard};
+use ondeck_core::record::State;
+
+/// What a record must look like for anything to be built on it, whatever the guard says: the
+/// write happens where the condition is judged, so a row that cannot be read has to be refused
+/// there. Times are compared as texts, which sort like the moments that they stand for.
+const SOUND: &str = "attribute_type(#resourceClass, :isText) \
+     AND attribute_type(#instanceType, :isText) \
+     AND attribute_type(#usageClass, :isText) \
+     AND attribute_type(#cpu, :isNumber) \
+     AND attribute_type(#mem, :isNumber) \
+     AND #createdAt BETWEEN :firstTime AND :lastTime \
+     AND #updatedAt BETWEEN :firstTime AND :lastTime \
+     AND (#threshold = :nothing OR #threshold BETWEEN :firstTime AND :lastTime) \
+     AND (#ticketedAt = :nothing OR #ticketedAt BETWEEN :firstTime AND :lastTime)";
+
+const SOUND_VALUES: [(&str, &str); 5] = [
+    (":isText", "S"),
+    (":isNumber", "N"),
+    (":firstTime", "1970-01-01T00:00:00.000Z"),
+    (":lastTime", "9999-12-31T23:59:59.999Z"),
+    (":nothing", ""),
+];
+
+/// A condition expression, and the texts that its placeholders stand for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Condition {
+    pub(super) text: String,
+    pub(super) values: Vec<(&'static str, String)>,
+}
+
+/// Translates a guard, and adds that the record makes sense.
+pub(super) fn condition(guard: &Guard) -> Condition {
+    let mut condition = translation(guard);
+    if matches!(guard, Guard::Found { .. }) {
+        condition.text = format!("{} AND {SOUND}", condition.text);
+        condition.values.extend(SOUND_VALUES.map(|(name, text)| (name, text.to_owned())));
+    }
+    condition
+}
+
+fn translation(guard: &Guard) -> Condition {
+    let Guard::Found { state, run, lease } = guard else {
+        return Condition { text: "attribute_not_exists(#PK)".to_owned(), values: Vec::new() };
+    };
+    let mut terms = Vec::new();
+    let mut values = Vec::new();
+    match state {
+        StateGuard::Is(state) => {
+            terms.push("#state = :inState");
+            values.push((":inState", state.to_string()));
+        }
+        StateGuard::Live => {
+            // A missing attribute differs from everything; of a missing record nothing is live.
+            terms.push("attribute_exists(#state) AND #state <> :inState");
+            values.push((":inState", State::Terminated.to_string()));
+        }
+    }
+    if let RunGuard::Is(run) = run {
+        terms.push("#runId = :ofRun");
+        values.push((":ofRun", run.as_ref().map_or("", RunId::as_str).to_owned()));
+    }
+    match lease {
+        LeaseGuard::Unexpired(now) => {
+            terms.push("#threshold > :now");
+            values.push((":now", now.to_string()));
+        }
+        LeaseGuard::Expired(now) => {
+            // No threshold is the empty text, which sorts before every time.
+            terms.push("#threshold <> :never AND #threshold <= :now");
+            values.extend([(":never", String::new()), (":now", now.to_string())]);
+        }
+        LeaseGuard::Same(threshold) => {
+            terms.push("#threshold = :until");
+            values.push((":until", threshold.to_string()));
+        }
+        LeaseGuard::SameUnexpired { threshold, now } => {
+            terms.push("#threshold = :until AND #threshold > :now");
+            values.extend([(":until", threshold.to_string()), (":now", now.to_string())]);
+        }
+        LeaseGuard::Any => {}
+    }
+    Condition { text: terms.join(" AND "), values }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ondeck_core::time::Timestamp;
+
+    const NOW: &str = "1970-01-01T00:00:00.000Z";
+    const LATER: &str = "1970-01-01T00:00:01.000Z";
+
+    fn found(state: StateGuard, run: RunGuard, lease: LeaseGuard) -> Guard {
+        Guard::Found { state, run, lease }
+    }
+
+    #[test]
+    fn every_part_of_a_guard_becomes_a_term() {
+        let (now, until) = (Timestamp::from_millis(0), Timestamp::from_millis(1_000));
+        let idle = StateGuard::Is(State::Idle);
+        let run = RunGuard::Is(Some("7".parse().unwrap()));
+        type Values = &'static [(&'static str, &'static str)];
+        let cases: [(Guard, &str, Values); 6] = [
+            (Guard::Absent, "attribute_not_exists(#PK)", &[]),
+            (
+                found(
+                    idle,
+                    RunGuard::Is(None),
+                    LeaseGuard::SameUnexpired { threshold: until, now },
+                ),
+                "#state = :inState AND #runId = :ofRun AND #threshold = :until AND #threshold > :now",
+                &[(":inState", "idle"), (":ofRun", ""), (":until", LATER), (":now", NOW)],
+            ),
+            (
+                found(StateGuard::Is(State::Running), run.clone(), LeaseGuard::Unexpired(now)),
+                "#state = :inState AND #runId = :ofRun AND #threshold > :now",
+                &[(":inState", "running"), (":ofRun", "7"), (":now", NOW)],
+            ),
+            (
+                found(StateGuard::Live, RunGuard::Any, LeaseGuard::Expired(now)),
+                "attribute_exists(#state) AND #state <> :inState \
+                 AND #threshold <> :never AND #threshold <= :now",
+                &[(":inState", "terminated"), (":never", ""), (":now", NOW)],
+            ),
+            (
+                found(idle, RunGuard::Is(None), LeaseGuard::Same(until)),
+                "#state = :inState AND #runId = :ofRun AND #threshold = :until",
+                &[(":inState", "idle"), (":ofRun", ""), (":until", LATER)],
+            ),
+            (
+                found(StateGuard::Is(State::Claimed), run, LeaseGuard::Any),
+                "#state = :inState AND #runId = :ofRun",
+                &[(":inState", "claimed"), (":ofRun", "7")],
+            ),
+        ];
+        for (guard, text, values) in cases {
+            let values = values.iter().map(|(name, text)| (*name, (*text).to_owned())).collect();
+            assert_eq!(translation(&guard), Condition { text: text.to_owned(), values });
+        }
+    }
+
+    #[test]
+    fn nothing_is_built_on_what_makes_no_sense() {
+        let reap =
+            found(StateGuard::Live, RunGuard::Any, LeaseGuard::Expired(Timestamp::from_millis(0)));
+        let condition = condition(&reap);
+        assert!(condition.text.ends_with(SOUND), "{}", condition.text);
+        assert!(condition.values.contains(&(":isNumber", "N".to_owned())));
+        assert_eq!(super::condition(&Guard::Absent), translation(&Guard::Absent));
+    }
+}

@@ -1,0 +1,96 @@
+//! Removing what is over.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::WriteRequest;
+use futures_util::future::{try_join, try_join4};
+use ondeck_core::ids::InstanceId;
+use ondeck_core::ports::PortResult;
+use ondeck_core::record::State;
+use ondeck_core::time::Timestamp;
+
+use super::keys::{Item, Kind, id_of, read_text, text};
+use super::runs::members;
+use super::table::{Table, delete};
+
+/// How much longer than asked for something is kept that somebody may be about to build on: the
+/// set of a run whose claim is under way, the signs of a machine that is not registered yet.
+const LONGER: Duration = Duration::from_secs(3_600);
+
+/// Removes terminated records, with what their agents wrote.
+pub(super) async fn remove(table: &Table, ids: &[InstanceId]) -> PortResult<()> {
+    let ids: Vec<&InstanceId> = ids.iter().collect::<HashSet<_>>().into_iter().collect();
+    let statement = format!(r#"DELETE FROM "{}" WHERE PK=? AND SK=? AND "state"=?"#, table.name);
+    let conditions = ids.iter().map(|id| {
+        let key = Kind::Instance.key(id);
+        vec![text(key.kind.pk()), text(key.sk), text(State::Terminated)]
+    });
+    let removed = table.execute_all(&statement, conditions.collect()).await?;
+    let gone = ids.iter().zip(removed).filter(|(_, removed)| *removed).map(|(id, _)| id.as_str());
+    table.write_all(&gone.flat_map(signs_of).collect::<Vec<_>>()).await
+}
+
+fn signs_of(id: &str) -> [WriteRequest; 2] {
+    [Kind::Heartbeat, Kind::Signal].map(|kind| delete(&kind.key(id)))
+}
+
+/// Removes what ended before a moment, and gives the number of records. Events go by themselves.
+pub(super) async fn forget(table: &Table, before: Timestamp) -> PortResult<usize> {
+    let (text, early) = (before.to_string(), before.before(LONGER).to_string());
+    let old = "#updatedAt < :before";
+    let settled = "#outcome <> :open AND #deadline < :before";
+    let (instances, beats, intents, runs) = try_join4(
+        owners(table),
+        table.select(Kind::Heartbeat, old, &[(":before", &early)]),
+        table.select(Kind::Intent, settled, &[(":open", ""), (":before", &text)]),
+        table.select(Kind::Run, old, &[(":before", &early)]),
+    )
+    .await?;
+
+    let is_over = |item: &&Item| {
+        read_text(item, "state") == Ok(State::Terminated.as_str())
+            && read_text(item, "updatedAt").is_ok_and(|ended| ended < text.as_str())
+    };
+    let over: Vec<&str> = instances.iter().filter(is_over).filter_map(id_of).collect();
+    let recorded: HashMap<&str, &Item> =
+        instances.iter().filter_map(|item| Some((id_of(item)?, item))).collect();
+    // Agents that have outlived their records went on beating.
+    let stray = beats.iter().filter_map(id_of).filter(|id| !recorded.contains_key(id));
+
+    // Terminated is final, and so is an outcome: neither needs a condition.
+    let records = over.iter().map(|id| delete(&Kind::Instance.key(id)));
+    let signs = over.iter().copied().chain(stray).flat_map(signs_of);
+    let intents = intents.iter().filter_map(id_of).map(|id| delete(&Kind::Intent.key(id)));
+    let deletes: Vec<WriteRequest> = records.chain(signs).chain(intents).collect();
+    let is_held = |run: &str, id: &str| {
+        recorded.get(id).is_some_and(|item| read_text(item, "runId") == Ok(run))
+    };
+    let left = |set: &&Item| {
+        let run = id_of(set).unwrap_or_default();
+        !members(set).any(|id| is_held(run, id))
+    };
+    let runs: Vec<&Item> = runs.iter().filter(left).collect();
+    try_join(table.write_all(&deletes), remove_runs(table, &runs)).await?;
+    Ok(over.len())
+}
+
+/// Every instance with its state and owner.
+async fn owners(table: &Table) -> PortResult<Vec<Item>> {
+    let query = table
+        .query(Kind::Instance)
+        .projection_expression("SK, #state, runId, updatedAt")
+        .expression_attribute_names("#state", "state");
+    table.all_pages(query).await
+}
+
+/// Removes the sets of runs, unless somebody has added to them since.
+async fn remove_runs(table: &Table, sets: &[&Item]) -> PortResult<()> {
+    let statement = format!(r#"DELETE FROM "{}" WHERE PK=? AND SK=? AND updatedAt=?"#, table.name);
+    let seen = |set: &&Item| {
+        let key = Kind::Run.key(id_of(set)?);
+        Some(vec![text(key.kind.pk()), text(key.sk), text(read_text(set, "updatedAt").ok()?)])
+    };
+    let conditions = sets.iter().filter_map(seen).collect();
+    table.execute_all(&statement, conditions).await.map(drop)
+}

@@ -1,0 +1,103 @@
+//! Which instances may be a run's: one item for each run, with the set of them.
+//!
+//! An instance is added to the set before the write that makes it the run's. So the set may name
+//! instances that never were the run's, or are no longer, but it never misses one that is; and
+//! each is looked at before it counts.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use futures_util::future::try_join_all;
+use ondeck_core::ids::{InstanceId, RunId};
+use ondeck_core::ports::{Listing, PortResult};
+use ondeck_core::time::Timestamp;
+use ondeck_core::together::Together;
+
+use super::keys::{Item, Key, Kind, read_text, text};
+use super::rows;
+use super::table::Table;
+
+/// How long this process relies on a note that it has made. Far less than a set is kept for when
+/// nobody adds to it, so nothing is ever relied on that refresh has removed.
+const RELIED_ON: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Clone)]
+struct Note {
+    run: RunId,
+    id: InstanceId,
+    at: Timestamp,
+}
+
+/// Notes under way, and those that were made.
+#[derive(Debug, Default)]
+pub(super) struct Runs {
+    notes: Together<Note, ()>,
+    noted: Mutex<HashMap<(RunId, InstanceId), Timestamp>>,
+}
+
+impl Runs {
+    /// Notes that an instance is about to become a run's. All who do so at the same time share
+    /// one write for each run.
+    pub(super) async fn note(
+        &self,
+        table: &Table,
+        run: &RunId,
+        id: &InstanceId,
+        at: Timestamp,
+    ) -> PortResult<()> {
+        let place = (run.clone(), id.clone());
+        if self.noted().get(&place).is_some_and(|noted| at.since(*noted) < RELIED_ON) {
+            return Ok(());
+        }
+        let note = Note { run: run.clone(), id: id.clone(), at };
+        self.notes.ask(note, |notes| write(table, notes)).await?;
+        self.noted().insert(place, at);
+        Ok(())
+    }
+
+    fn noted(&self) -> MutexGuard<'_, HashMap<(RunId, InstanceId), Timestamp>> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn write(table: &Table, notes: Vec<Note>) -> PortResult<Vec<()>> {
+    let answers = vec![(); notes.len()];
+    let mut runs: BTreeMap<RunId, (BTreeSet<String>, Timestamp)> = BTreeMap::new();
+    for Note { run, id, at } in notes {
+        let (ids, latest) = runs.entry(run).or_insert((BTreeSet::new(), at));
+        ids.insert(id.into());
+        *latest = at.max(*latest);
+    }
+    let writes = runs.into_iter().map(|(run, (ids, at))| async move {
+        let update = table
+            .client
+            .update_item()
+            .table_name(&table.name)
+            .set_key(Some(Kind::Run.key(run).attributes()))
+            .update_expression("ADD instances :ids SET updatedAt = :at")
+            .expression_attribute_values(":ids", AttributeValue::Ss(ids.into_iter().collect()))
+            .expression_attribute_values(":at", text(at));
+        table.call("UpdateItem", update.send()).await
+    });
+    try_join_all(writes).await?;
+    Ok(answers)
+}
+
+/// The records that belong to a run now: a look at its set, and one at each that it names.
+pub(super) async fn of_run(table: &Table, run: &RunId) -> PortResult<Listing> {
+    let Some(set) = table.get(&Kind::Run.key(run), true).await? else {
+        return Ok(Listing::default());
+    };
+    let keys: Vec<Key> = members(&set).map(|id| Kind::Instance.key(id)).collect();
+    let mut items = table.get_all(&keys).await?;
+    // Whose a record is without a readable owner, nobody can tell: it is listed as unreadable.
+    items.retain(|item| read_text(item, "runId").map_or(true, |owner| owner == run.as_str()));
+    Ok(rows::listing(&items))
+}
+
+/// The instances in a run's set.
+pub(super) fn members(set: &Item) -> impl Iterator<Item = &String> {
+    set.get("instances").and_then(|ids| ids.as_ss().ok()).into_iter().flatten()
+}

@@ -1,0 +1,147 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::types::AttributeValue;
+use ondeck_aws::{Cloud, DynamoStore, Options, PoolName};
+use ondeck_core::ids::{InstanceId, RunId};
+use ondeck_core::lifecycle::{Change, Created, Idle, Instance, Pending, Phase, Running, Verdict};
+use ondeck_core::ports::Store;
+use ondeck_core::record::{MachineSpec, Record};
+use ondeck_core::time::Timestamp;
+use ondeck_standin::emulators::Emulators;
+
+pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
+
+pub(crate) type Item = std::collections::HashMap<String, AttributeValue>;
+
+/// A pool that no other test has, and its table.
+pub(crate) struct Fixture {
+    pub(crate) pool: PoolName,
+    pub(crate) dynamodb: String,
+}
+
+impl Fixture {
+    /// A pool of which nothing is there yet.
+    pub(crate) fn new() -> Fixture {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let (pid, n) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let pool = format!("test/{pid}-{n}").parse().unwrap();
+        Fixture { pool, dynamodb: Emulators::running().dynamodb }
+    }
+
+    /// With its table.
+    pub(crate) async fn set_up() -> Fixture {
+        let fixture = Fixture::new();
+        fixture.store().await.set_up().await.unwrap();
+        fixture
+    }
+
+    /// A way of its own to the pool's store, as another process would have.
+    pub(crate) async fn store(&self) -> DynamoStore {
+        self.store_through(&self.dynamodb).await
+    }
+
+    pub(crate) async fn store_through(&self, endpoint: &str) -> DynamoStore {
+        let options = Options {
+            pool: self.pool.clone(),
+            region: Some("us-east-1".to_owned()),
+            endpoint_url: Some(endpoint.to_owned()),
+        };
+        DynamoStore::new(&Cloud::connect(options).await.unwrap())
+    }
+
+    /// A way to the table behind the library's back.
+    pub(crate) async fn raw(&self) -> Raw {
+        let config = aws_config::defaults(aws_config::BehaviorVersion::latest())
+            .region("us-east-1")
+            .endpoint_url(&self.dynamodb)
+            .load()
+            .await;
+        let table = self.store().await.table().to_owned();
+        Raw { client: Client::new(&config), table }
+    }
+
+    /// Takes the table away again: the emulator keeps everything in memory.
+    pub(crate) async fn done(self) {
+        let raw = self.raw().await;
+        raw.client.delete_table().table_name(&raw.table).send().await.unwrap();
+    }
+}
+
+pub(crate) struct Raw {
+    pub(crate) client: Client,
+    pub(crate) table: String,
+}
+
+impl Raw {
+    pub(crate) async fn get(&self, pk: &str, sk: &str) -> Option<Item> {
+        let get = self.client.get_item().table_name(&self.table).consistent_read(true);
+        get.key("PK", text(pk)).key("SK", text(sk)).send().await.unwrap().item
+    }
+
+    pub(crate) async fn put(&self, item: Item) {
+        let put = self.client.put_item().table_name(&self.table).set_item(Some(item));
+        put.send().await.unwrap();
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "callers have a value as often as a reference")]
+pub(crate) fn text(text: impl ToString) -> AttributeValue {
+    AttributeValue::S(text.to_string())
+}
+
+pub(crate) fn instance(name: &str) -> InstanceId {
+    InstanceId::new(name).unwrap()
+}
+
+pub(crate) fn run(name: &str) -> RunId {
+    RunId::new(name).unwrap()
+}
+
+pub(crate) fn noon() -> Timestamp {
+    Timestamp::parse("2025-05-31T12:00:00.000Z").unwrap()
+}
+
+pub(crate) fn spec() -> MachineSpec {
+    MachineSpec {
+        resource_class: "large".parse().unwrap(),
+        instance_type: "c6i.large".to_owned(),
+        usage_class: "spot".parse().unwrap(),
+        cpu: 2,
+        mem: 4_096,
+    }
+}
+
+/// Makes a change that nothing stands against.
+pub(crate) async fn make<S: Phase>(store: &DynamoStore, pending: Pending<S>) -> Instance<S> {
+    let verdict = store.write(pending.change()).await.unwrap();
+    pending.settle(verdict).unwrap_or_else(|refused| panic!("a legal change was lost: {refused}"))
+}
+
+/// An instance that was registered at noon, for an hour.
+pub(crate) async fn created(store: &DynamoStore, id: &str, run_id: &str) -> Instance<Created> {
+    make(store, Instance::register(&instance(id), &spec(), &run(run_id), noon(), HOUR)).await
+}
+
+pub(crate) async fn running(store: &DynamoStore, id: &str, run_id: &str) -> Instance<Running> {
+    let created = created(store, id, run_id).await;
+    make(store, created.activate(noon(), HOUR)).await
+}
+
+pub(crate) async fn idle(store: &DynamoStore, id: &str) -> Instance<Idle> {
+    let running = running(store, id, "first").await;
+    make(store, running.release(noon(), HOUR)).await
+}
+
+/// A claim for a run at noon.
+pub(crate) fn claim(idle: &Instance<Idle>, run_id: &str) -> Change {
+    idle.claim(&run(run_id), noon(), HOUR).change().clone()
+}
+
+pub(crate) fn agreed(verdict: Verdict) -> Record {
+    match verdict {
+        Verdict::Agreed(record) => record,
+        other => panic!("a legal change was lost: {other:?}"),
+    }
+}

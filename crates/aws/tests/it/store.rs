@@ -1,0 +1,345 @@
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+use aws_sdk_dynamodb::types::{
+    AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType,
+    ScalarAttributeType,
+};
+use futures_util::future::join_all;
+use ondeck_core::lifecycle::{Instance, Verdict};
+use ondeck_core::ports::{AgentStore, PortError, Scope, Store};
+use ondeck_core::record::State;
+use ondeck_core::signal::{Report, Signal};
+use ondeck_core::testkit::contract::{claim_race, store_suite};
+
+use crate::fixture::{
+    Fixture, HOUR, Item, agreed, claim, created, idle, instance, make, noon, run, running, text,
+};
+
+#[tokio::test]
+async fn the_store_keeps_its_promises() {
+    let fixture = Fixture::new();
+    store_suite(&fixture.store().await).await;
+    fixture.done().await;
+}
+
+#[tokio::test]
+async fn a_claim_has_one_winner_through_many_clients() {
+    let fixture = Fixture::new();
+    let stores = join_all((0..8).map(|_| fixture.store())).await;
+    claim_race(&stores.iter().collect::<Vec<_>>()).await;
+    fixture.done().await;
+}
+
+#[tokio::test]
+async fn no_claim_is_ever_won_twice_through_eight_clients() {
+    a_hundred_races(8).await;
+}
+
+#[tokio::test]
+async fn no_claim_is_ever_won_twice_through_a_client_each() {
+    a_hundred_races(64).await;
+}
+
+/// Sixty-four claims on one instance, a hundred times over.
+async fn a_hundred_races(clients: usize) {
+    let fixture = Fixture::set_up().await;
+    let stores = join_all((0..clients).map(|_| fixture.store())).await;
+    let mut idle = idle(&stores[0], "i-race").await;
+    for round in 0..100 {
+        let now = noon() + Duration::from_millis(round);
+        let claims: Vec<_> =
+            (0..64).map(|n| idle.claim(&run(&format!("run-{n}")), now, HOUR)).collect();
+        let writes = claims.iter().enumerate().map(|(n, c)| stores[n % clients].write(c.change()));
+        let verdicts = join_all(writes).await;
+        let mut winners = Vec::new();
+        for (n, (claim, verdict)) in claims.into_iter().zip(verdicts).enumerate() {
+            match claim.settle(verdict.unwrap()) {
+                Ok(claimed) => winners.push((n, claimed)),
+                Err(refused) => {
+                    let found = refused.found.expect("a refusal says what stands there");
+                    assert_eq!(found.state, State::Claimed, "round {round}");
+                }
+            }
+        }
+        assert_eq!(winners.len(), 1, "round {round}: {winners:?}");
+        let (n, claimed) = winners.remove(0);
+        idle = make(&stores[n % clients], claimed.give_back(now, HOUR)).await;
+    }
+    fixture.done().await;
+}
+
+#[tokio::test]
+async fn a_table_is_made_once_however_many_want_it() {
+    let fixture = Fixture::new();
+    let stores = join_all((0..4).map(|_| fixture.store())).await;
+    let unset = stores[0].list(Scope::All).await.unwrap_err();
+    assert!(matches!(&unset, PortError::NotSetUp { what } if what.contains(stores[0].table())));
+    for made in join_all(stores.iter().map(Store::set_up)).await {
+        made.unwrap();
+    }
+    let raw = fixture.raw().await;
+    let table = raw.client.describe_table().table_name(&raw.table).send().await.unwrap();
+    let table = table.table.unwrap();
+    let billing = table.billing_mode_summary().and_then(|mode| mode.billing_mode());
+    assert_eq!(billing, Some(&BillingMode::PayPerRequest));
+    let rule = raw.client.describe_time_to_live().table_name(&raw.table).send().await.unwrap();
+    let rule = rule.time_to_live_description.unwrap();
+    assert_eq!(rule.attribute_name(), Some("ttl"), "events go by themselves: {rule:?}");
+    fixture.done().await;
+}
+
+#[tokio::test]
+async fn a_table_that_is_not_ours_is_left_alone() {
+    for (keys, problem, hint) in [
+        (&["id"][..], "not made by ondeck", "rename it"),
+        (&["PK", "SK"][..], "lacks its index", "live-by-threshold"),
+    ] {
+        let fixture = Fixture::new();
+        let raw = fixture.raw().await;
+        let mut create = raw.client.create_table().table_name(&raw.table);
+        for (name, kind) in keys.iter().zip([KeyType::Hash, KeyType::Range]) {
+            let key = KeySchemaElement::builder().attribute_name(*name).key_type(kind);
+            let attribute = AttributeDefinition::builder().attribute_name(*name);
+            let attribute = attribute.attribute_type(ScalarAttributeType::S).build().unwrap();
+            create = create.key_schema(key.build().unwrap()).attribute_definitions(attribute);
+        }
+        create.billing_mode(BillingMode::PayPerRequest).send().await.unwrap();
+        match fixture.store().await.set_up().await {
+            Err(PortError::Unusable { reason, hint: said, .. }) => {
+                assert!(reason.contains(problem) && said.contains(hint), "{reason}; {said}");
+            }
+            other => panic!("it was taken for ours: {other:?}"),
+        }
+        fixture.done().await;
+    }
+}
+
+fn map<const N: usize>(attributes: [(&str, AttributeValue); N]) -> Item {
+    attributes.map(|(name, value)| (name.to_owned(), value)).into()
+}
+
+#[tokio::test]
+async fn records_are_written_as_the_specification_shows_them() {
+    let fixture = Fixture::set_up().await;
+    let (store, raw) = (fixture.store().await, fixture.raw().await);
+    let created = created(&store, "i-123456", "run-7890").await;
+    let mut expected = map([
+        ("PK", text("TYPE#Instance")),
+        ("SK", text("ID#i-123456")),
+        ("instanceId", text("i-123456")),
+        ("state", text("created")),
+        ("runId", text("run-7890")),
+        ("threshold", text("2025-05-31T13:00:00.000Z")),
+        ("expiresAt", text("2025-05-31T13:00:00.000Z")),
+        ("resourceClass", text("large")),
+        ("instanceType", text("c6i.large")),
+        ("usageClass", text("spot")),
+        ("cpu", AttributeValue::N("2".into())),
+        ("mem", AttributeValue::N("4096".into())),
+        ("createdAt", text("2025-05-31T12:00:00.000Z")),
+        ("updatedAt", text("2025-05-31T12:00:00.000Z")),
+        ("ticketedAt", text("")),
+    ]);
+    let record = || raw.get("TYPE#Instance", "ID#i-123456");
+    assert_eq!(record().await.unwrap(), expected);
+
+    let running = make(&store, created.activate(noon(), HOUR)).await;
+    let idle = make(&store, running.release(noon(), HOUR)).await;
+    store.mark_ticketed(&[idle.ticket()], noon()).await.unwrap();
+    expected.extend(map([
+        ("state", text("idle")),
+        ("runId", text("")),
+        ("ticketedAt", text("2025-05-31T12:00:00.000Z")),
+    ]));
+    assert_eq!(record().await.unwrap(), expected);
+
+    let expired = make(&store, idle.expire(noon())).await;
+    make(&store, expired.reap(noon())).await;
+    expected.extend(map([
+        ("state", text("terminated")),
+        ("threshold", text("")),
+        ("ticketedAt", text("")),
+    ]));
+    expected.remove("expiresAt");
+    assert_eq!(record().await.unwrap(), expected);
+
+    let set = map([
+        ("PK", text("TYPE#Run")),
+        ("SK", text("ID#run-7890")),
+        ("instances", AttributeValue::Ss(vec!["i-123456".into()])),
+        ("updatedAt", text("2025-05-31T12:00:00.000Z")),
+    ]);
+    assert_eq!(raw.get("TYPE#Run", "ID#run-7890").await.unwrap(), set);
+    fixture.done().await;
+}
+
+#[tokio::test]
+async fn signs_and_settings_are_written_as_the_specification_shows_them() {
+    let fixture = Fixture::set_up().await;
+    let (store, raw) = (fixture.store().await, fixture.raw().await);
+    let id = instance("i-123");
+    store.beat(&id, noon()).await.unwrap();
+    let heartbeat = map([
+        ("PK", text("TYPE#Heartbeat")),
+        ("SK", text("ID#i-123")),
+        ("value", text("PING")),
+        ("updatedAt", text("2025-05-31T12:00:00.000Z")),
+    ]);
+    assert_eq!(raw.get("TYPE#Heartbeat", "ID#i-123").await.unwrap(), heartbeat);
+
+    for (owner, wire) in [(Some(run("run-9999")), "run-9999"), (None, "")] {
+        let report =
+            Report { signal: Signal::Registered, run: owner, detail: "why".into(), at: noon() };
+        store.report(&id, &report).await.unwrap();
+        let value = map([("signal", text("UD_REG_OK")), ("runId", text(wire))]);
+        let signal = map([
+            ("PK", text("TYPE#WS")),
+            ("SK", text("ID#i-123")),
+            ("value", AttributeValue::M(value)),
+            ("updatedAt", text("2025-05-31T12:00:00.000Z")),
+            ("detail", text("why")),
+        ]);
+        assert_eq!(raw.get("TYPE#WS", "ID#i-123").await.unwrap(), signal);
+    }
+
+    let settings = BTreeMap::from([("idle-time-sec".to_owned(), "300".to_owned())]);
+    store.put_settings(&settings).await.unwrap();
+    let setting = map([
+        ("PK", text("TYPE#Setting")),
+        ("SK", text("ID#idle-time-sec")),
+        ("value", text("300")),
+    ]);
+    assert_eq!(raw.get("TYPE#Setting", "ID#idle-time-sec").await.unwrap(), setting);
+    fixture.done().await;
+}
+
+/// Each of these would be admitted by its guard, were it not for what else is wrong with it.
+#[tokio::test]
+async fn nothing_is_built_on_a_record_that_makes_no_sense() {
+    let fixture = Fixture::set_up().await;
+    let (store, raw) = (fixture.store().await, fixture.raw().await);
+    let spoils: HashMap<&str, AttributeValue> = HashMap::from([
+        ("cpu", text("two")),
+        ("mem", AttributeValue::Null(true)),
+        ("createdAt", text("yesterday")),
+        ("updatedAt", AttributeValue::N("7".into())),
+        ("ticketedAt", text("soon")),
+        ("usageClass", AttributeValue::N("1".into())),
+    ]);
+    for (n, (attribute, value)) in spoils.into_iter().enumerate() {
+        let name = format!("i-{n}");
+        let idle = idle(&store, &name).await;
+        let mut spoilt = raw.get("TYPE#Instance", &format!("ID#{name}")).await.unwrap();
+        spoilt.insert(attribute.to_owned(), value);
+        raw.put(spoilt.clone()).await;
+        let verdict = store.write(&claim(&idle, "7")).await.unwrap();
+        assert!(matches!(&verdict, Verdict::Unreadable(row) if row.id == name), "{verdict:?}");
+        let left = raw.get("TYPE#Instance", &format!("ID#{name}")).await.unwrap();
+        assert_eq!(left, spoilt, "it was not touched for the sake of {attribute}");
+        let error = store.record(&instance(&name)).await.unwrap_err();
+        assert!(matches!(&error, PortError::Unusable { hint, .. } if hint.contains(&name)));
+    }
+    let sound = running(&store, "i-sound", "7").await;
+    let listing = store.list(Scope::Live).await.unwrap();
+    assert_eq!(listing.unreadable.len(), 6, "{listing:?}");
+    assert_eq!(listing.records.len(), 1, "one bad row spoils no other");
+    let expired = store.expired(noon() + HOUR).await.unwrap();
+    assert_eq!((expired.records.len(), expired.unreadable.len()), (1, 6));
+    let of_run = store.of_run(&run("7")).await.unwrap();
+    assert_eq!(of_run.records[0].id, *sound.id());
+    assert!(of_run.unreadable.is_empty(), "those belong to nobody");
+    fixture.done().await;
+}
+
+/// What refuses only once it is read as a whole was written already; the claimant is told not
+/// to count on it, and its run can still find it.
+#[tokio::test]
+async fn a_record_that_only_reading_finds_wrong_is_counted_on_by_nobody() {
+    let fixture = Fixture::set_up().await;
+    let (store, raw) = (fixture.store().await, fixture.raw().await);
+    let idle = idle(&store, "i-1").await;
+    let mut spoilt = raw.get("TYPE#Instance", "ID#i-1").await.unwrap();
+    spoilt.insert("usageClass".to_owned(), text("free"));
+    raw.put(spoilt).await;
+    let verdict = store.write(&claim(&idle, "7")).await.unwrap();
+    assert!(matches!(verdict, Verdict::Unreadable(_)), "{verdict:?}");
+    let of_run = store.of_run(&run("7")).await.unwrap();
+    assert_eq!((of_run.records.len(), of_run.unreadable.len()), (0, 1));
+    store.finish().await.unwrap();
+    let events = store.events().await.unwrap();
+    assert!(events.iter().all(|event| event.transition != "claim"), "{events:?}");
+    fixture.done().await;
+}
+
+#[tokio::test]
+async fn events_tell_the_whole_story() {
+    let fixture = Fixture::set_up().await;
+    let store = fixture.store().await;
+    for n in 0..15 {
+        idle(&store, &format!("i-{n}")).await;
+    }
+    let one = Instance::believe(&store.record(&instance("i-7")).await.unwrap().unwrap()).unwrap();
+    make(&store, one.claim(&run("8"), noon(), HOUR).because("wanted")).await;
+    store.finish().await.unwrap();
+    let events = fixture.store().await.events().await.unwrap();
+    assert_eq!(events.len(), 15 * 3 + 1);
+    let of_one: Vec<_> = events.iter().filter(|e| e.instance == *one.id()).collect();
+    let steps: Vec<&str> = of_one.iter().map(|event| event.transition.as_str()).collect();
+    assert_eq!(steps, ["register", "activate", "release", "claim"]);
+    for pair in of_one.windows(2) {
+        assert_eq!(Some(pair[0].to), pair[1].from, "each begins where the last one ended");
+    }
+    assert_eq!(of_one[0].from, None);
+    let claim = of_one[3];
+    assert_eq!((claim.run.clone(), claim.why.as_str()), (Some(run("8")), "wanted"));
+    let key = "ID#i-7#2025-05-31T12:00:00.000Z#claim";
+    let item = fixture.raw().await.get("TYPE#Event", key).await.unwrap();
+    // Thirty days after noon.
+    assert_eq!(item["ttl"], AttributeValue::N("1751284800".into()));
+    fixture.done().await;
+}
+
+/// Nobody has to call `finish` for them, if there is time.
+#[tokio::test]
+async fn events_do_not_wait_for_company_for_long() {
+    let fixture = Fixture::set_up().await;
+    let store = fixture.store().await;
+    created(&store, "i-1", "7").await;
+    let since = Instant::now();
+    while store.events().await.unwrap().is_empty() {
+        assert!(since.elapsed() < Duration::from_secs(20), "the event never came");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    fixture.done().await;
+}
+
+#[tokio::test]
+async fn what_is_over_is_forgotten_and_what_may_be_needed_is_not() {
+    let fixture = Fixture::set_up().await;
+    let (store, raw) = (fixture.store().await, fixture.raw().await);
+    let held = idle(&store, "i-held").await;
+    agreed(store.write(&claim(&held, "holder")).await.unwrap());
+    let gone = created(&store, "i-gone", "over").await;
+    let gone = make(&store, gone.expire(noon())).await;
+    make(&store, gone.reap(noon())).await;
+    for id in ["i-held", "i-gone", "i-stray"].map(instance) {
+        store.beat(&id, noon()).await.unwrap();
+    }
+    let there = async |pk: &str, id: &str| raw.get(pk, &format!("ID#{id}")).await.is_some();
+
+    assert_eq!(store.forget(noon() + Duration::from_millis(1)).await, Ok(1));
+    assert!(!there("TYPE#Instance", "i-gone").await && !there("TYPE#Heartbeat", "i-gone").await);
+    assert!(there("TYPE#Heartbeat", "i-stray").await, "it may be about to be registered");
+    assert!(there("TYPE#Run", "over").await, "somebody may be about to claim for it");
+
+    let later = noon() + HOUR + Duration::from_millis(1);
+    assert_eq!(store.forget(later).await, Ok(0));
+    assert!(!there("TYPE#Heartbeat", "i-stray").await, "an agent that outlived its record");
+    assert!(!there("TYPE#Run", "over").await, "none of its instances is its own any more");
+    assert!(!there("TYPE#Run", "first").await, "nor of this one's");
+    assert!(there("TYPE#Run", "holder").await, "it still holds one");
+    assert!(there("TYPE#Heartbeat", "i-held").await);
+    assert_eq!(store.of_run(&run("holder")).await.unwrap().records.len(), 1);
+    fixture.done().await;
+}

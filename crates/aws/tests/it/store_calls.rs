@@ -1,0 +1,139 @@
+//! What things cost, counted on the line.
+
+use futures_util::future::{join_all, try_join_all};
+use ondeck_aws::DynamoStore;
+use ondeck_core::lifecycle::{Instance, Live, Verdict};
+use ondeck_core::ports::{AgentStore, Store};
+
+use crate::fixture::{Fixture, HOUR, claim, created, idle, instance, make, noon, run, running};
+use crate::store_tap::{Call, Deed, Tap};
+
+async fn tapped(fixture: &Fixture) -> (DynamoStore, Tap) {
+    let tap = Tap::on(&fixture.dynamodb).await;
+    (fixture.store_through(&tap.endpoint).await, tap)
+}
+
+fn count(calls: &[Call], action: &str) -> usize {
+    calls.iter().filter(|call| call.action == action).count()
+}
+
+#[tokio::test]
+async fn ten_claims_at_once_make_one_note() {
+    let fixture = Fixture::set_up().await;
+    let (store, tap) = tapped(&fixture).await;
+    let names: Vec<String> = (0..10).map(|n| format!("i-{n}")).collect();
+    let idles = join_all(names.iter().map(|name| idle(&store, name))).await;
+    store.finish().await.unwrap();
+    tap.calls();
+
+    let claims: Vec<_> = idles.iter().map(|idle| claim(idle, "7")).collect();
+    let verdicts = try_join_all(claims.iter().map(|claim| store.write(claim))).await.unwrap();
+    assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Agreed(_))));
+    store.finish().await.unwrap();
+    let calls = tap.calls();
+    let notes = calls.iter().filter(|call| call.body.contains("ADD instances")).count();
+    assert_eq!((count(&calls, "UpdateItem"), notes), (11, 1));
+    assert!(calls[0].body.contains("ADD instances"), "the note comes before the claims");
+    // One write for all of their events, or two where it took long.
+    let events = count(&calls, "BatchWriteItem");
+    assert!((1..=2).contains(&events) && calls.len() == 11 + events, "{calls:?}");
+
+    try_join_all(claims.iter().map(|claim| store.write(claim))).await.unwrap();
+    store.finish().await.unwrap();
+    let again = tap.calls();
+    assert_eq!(count(&again, "UpdateItem"), 10, "what was noted is not noted again");
+
+    assert_eq!(store.of_run(&run("7")).await.unwrap().records.len(), 10);
+    assert_eq!(tap.actions(), ["GetItem", "BatchGetItem"]);
+    store.of_run(&run("nobody")).await.unwrap();
+    assert_eq!(tap.actions(), ["GetItem"], "a run without instances");
+    fixture.done().await;
+}
+
+#[tokio::test]
+async fn reaping_costs_a_write_each_over_few_connections() {
+    let fixture = Fixture::set_up().await;
+    let store = fixture.store().await;
+    let names: Vec<String> = (0..100).map(|n| format!("i-{n}")).collect();
+    join_all(names.iter().map(|name| created(&store, name, "7"))).await;
+    store.finish().await.unwrap();
+
+    let (store, tap) = tapped(&fixture).await;
+    let now = noon() + HOUR;
+    let expired = store.expired(now).await.unwrap().records;
+    let live: Vec<Instance<Live>> = expired.iter().filter_map(Instance::believe).collect();
+    join_all(live.iter().map(|instance| make(&store, instance.reap(now)))).await;
+    store.finish().await.unwrap();
+    let calls = tap.calls();
+    assert_eq!((count(&calls, "Query"), count(&calls, "UpdateItem")), (1, 100));
+    let batches = count(&calls, "BatchWriteItem");
+    // Four, and a few more where it took long.
+    assert!((4..=15).contains(&batches), "a hundred events: {batches}");
+    assert_eq!(calls.len(), 101 + batches);
+    assert!(tap.most_connections() <= 32, "{}", tap.most_connections());
+    fixture.done().await;
+}
+
+/// The emulator keeps no tags, so what is sent has to do.
+#[tokio::test]
+async fn a_new_table_says_whose_it_is() {
+    let fixture = Fixture::new();
+    let (store, tap) = tapped(&fixture).await;
+    store.set_up().await.unwrap();
+    let calls = tap.calls();
+    let create = calls.iter().find(|call| call.action == "CreateTable").unwrap();
+    let tags = format!(
+        r#""Tags":[{{"Key":"ondeck:pool","Value":"{}"}},{{"Key":"managed-by","Value":"ondeck"}}]"#,
+        fixture.pool
+    );
+    assert!(create.body.contains(&tags), "{}", create.body);
+    assert!(!create.body.contains("DeletionProtection"), "whoever is done may delete it");
+    fixture.done().await;
+}
+
+#[tokio::test]
+async fn setting_up_again_costs_a_read_or_two() {
+    let fixture = Fixture::set_up().await;
+    let (store, tap) = tapped(&fixture).await;
+    store.set_up().await.unwrap();
+    let young = ["DescribeTable", "DescribeTimeToLive"];
+    assert_eq!(tap.actions(), young, "whoever made it may not have finished");
+
+    let old = r#"{"Table":{"TableStatus":"ACTIVE","CreationDateTime":1700000000,
+        "KeySchema":[{"AttributeName":"PK","KeyType":"HASH"},{"AttributeName":"SK","KeyType":"RANGE"}],
+        "GlobalSecondaryIndexes":[{"IndexName":"live-by-threshold","IndexStatus":"ACTIVE",
+            "KeySchema":[{"AttributeName":"PK","KeyType":"HASH"},
+                {"AttributeName":"expiresAt","KeyType":"RANGE"}]}]}}"#;
+    tap.script(|_| Deed::Answer(200, old.to_owned()));
+    store.set_up().await.unwrap();
+    assert_eq!(tap.actions(), ["DescribeTable"], "long since finished");
+    fixture.done().await;
+}
+
+#[tokio::test]
+async fn an_agent_s_looks_are_cheap_while_nothing_changes() {
+    let fixture = Fixture::set_up().await;
+    let control = fixture.store().await;
+    let (agent, tap) = tapped(&fixture).await;
+    let id = instance("i-1");
+    let look = async || {
+        let record = agent.record(&id).await.unwrap();
+        let sure = |call: Call| call.body.contains("\"ConsistentRead\":true");
+        (record.map(|record| record.state.as_str()), tap.calls().into_iter().map(sure).collect())
+    };
+    let (cheap, sure) = (false, true);
+    let seen = |state, reads: &[bool]| (state, reads.to_vec());
+
+    assert_eq!(look().await, seen(None, &[sure]));
+    assert_eq!(look().await, seen(None, &[sure]), "nothing is never taken for known");
+    let running = running(&control, "i-1", "7").await;
+    assert_eq!(look().await, seen(Some("running"), &[sure]));
+    assert_eq!(look().await, seen(Some("running"), &[cheap]));
+    make(&control, running.release(noon(), HOUR)).await;
+    assert_eq!(look().await, seen(Some("idle"), &[cheap, sure]), "news are made sure of");
+    assert_eq!(look().await, seen(Some("idle"), &[cheap]));
+    agent.beat(&id, noon() + HOUR).await.unwrap();
+    tap.calls();
+    assert_eq!(look().await, seen(Some("idle"), &[sure]), "its time is up");
+    fixture.done().await;
+}

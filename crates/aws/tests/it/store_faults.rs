@@ -1,0 +1,200 @@
+//! Answers that are lost, stale, partial, or no.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use ondeck_aws::DynamoStore;
+use ondeck_core::ids::RunId;
+use ondeck_core::lifecycle::{Created, Instance, Verdict};
+use ondeck_core::ports::{AgentStore, PortError, Store};
+use ondeck_core::testkit::plane;
+
+use crate::fixture::{Fixture, HOUR, claim, idle, instance, make, noon, run, running, spec};
+use crate::store_tap::{Call, Deed, Tap};
+
+async fn tapped() -> (Fixture, DynamoStore, Tap) {
+    let fixture = Fixture::set_up().await;
+    let tap = Tap::on(&fixture.dynamodb).await;
+    let store = fixture.store_through(&tap.endpoint).await;
+    (fixture, store, tap)
+}
+
+/// Does this to the first request that fits, and lets all others pass.
+fn once(fits: impl Fn(&Call) -> bool + Send + 'static, deed: Deed) -> impl FnMut(&Call) -> Deed {
+    let mut deed = Some(deed);
+    move |call| if fits(call) { deed.take().unwrap_or(Deed::Pass) } else { Deed::Pass }
+}
+
+fn is_transition(call: &Call) -> bool {
+    call.action == "UpdateItem" && !call.body.contains("ADD instances")
+}
+
+#[tokio::test]
+async fn a_write_whose_answer_was_lost_is_recognised() {
+    let (fixture, store, tap) = tapped().await;
+    let (mut plane, _) = plane();
+    plane.store = Arc::new(store.clone());
+    let (mine, id): (RunId, _) = (run("7"), instance("i-1"));
+
+    tap.script(once(is_transition, Deed::Lose));
+    let register = Instance::<Created>::register(&id, &spec(), &mine, plane.now(), HOUR);
+    let created = plane.commit(register.because("launched")).await.unwrap();
+    tap.script(once(is_transition, Deed::Lose));
+    plane.commit(created.activate(plane.now(), HOUR)).await.unwrap();
+    let updates = tap.actions().into_iter().filter(|action| action == "UpdateItem").count();
+    assert_eq!(updates, 5, "one note, and each transition twice");
+
+    let record = store.record(&id).await.unwrap().unwrap();
+    assert_eq!((record.state.as_str(), record.run), ("running", Some(mine)));
+    store.finish().await.unwrap();
+    let events = store.events().await.unwrap();
+    let steps: Vec<_> = events.iter().map(|e| (e.transition.as_str(), e.why.as_str())).collect();
+    assert_eq!(steps, [("register", "launched"), ("activate", "")], "and told of, once");
+    fixture.done().await;
+}
+
+#[tokio::test]
+async fn a_note_that_is_lost_keeps_the_claim_from_being_made() {
+    let (fixture, store, tap) = tapped().await;
+    let idle = idle(&fixture.store().await, "i-1").await;
+    let throttled = r#"{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException"}"#;
+    let is_note = |call: &Call| call.body.contains("ADD instances");
+    tap.script(once(is_note, Deed::Answer(400, throttled.to_owned())));
+    let error = store.write(&claim(&idle, "7")).await.unwrap_err();
+    assert!(matches!(error, PortError::Unavailable { .. }), "{error:?}");
+    assert_eq!(tap.calls().len(), 1, "no claim without its note");
+    assert!(matches!(store.write(&claim(&idle, "7")).await, Ok(Verdict::Agreed(_))));
+    assert_eq!(tap.calls().len(), 2, "the note is made up for");
+    fixture.done().await;
+}
+
+/// A copy that lags behind shows the run that was just left. An agent that believed it would
+/// register for that run again.
+#[tokio::test]
+async fn a_stale_copy_never_takes_an_agent_back() {
+    let (fixture, agent, tap) = tapped().await;
+    let control = fixture.store().await;
+    let id = instance("i-1");
+    let running = running(&control, "i-1", "7").await;
+    let stale = fixture.raw().await.get("TYPE#Instance", "ID#i-1").await.unwrap();
+    let stale: Vec<String> = stale
+        .iter()
+        .map(|(name, value)| match value.as_s() {
+            Ok(text) => format!(r#""{name}":{{"S":"{text}"}}"#),
+            Err(value) => format!(r#""{name}":{{"N":"{}"}}"#, value.as_n().unwrap()),
+        })
+        .collect();
+    let stale = format!(r#"{{"Item":{{{}}}}}"#, stale.join(","));
+    let owner = async || agent.record(&id).await.unwrap().unwrap().run;
+    assert_eq!(owner().await, Some(run("7")));
+    make(&control, running.release(noon(), HOUR)).await;
+    assert_eq!(owner().await, None, "the agent has seen that the run is over");
+
+    tap.script(move |call| match call.body.contains("\"ConsistentRead\":false") {
+        true => Deed::Answer(200, stale.clone()),
+        false => Deed::Pass,
+    });
+    tap.calls();
+    for _ in 0..3 {
+        assert_eq!(owner().await, None, "and it stays over");
+    }
+    assert_eq!(tap.calls().len(), 6, "each look was made sure of");
+    fixture.done().await;
+}
+
+#[tokio::test]
+async fn what_was_left_unprocessed_is_asked_for_again_but_not_for_ever() {
+    let (fixture, store, tap) = tapped().await;
+    let (one, two) = (instance("i-1"), instance("i-2"));
+    store.beat(&one, noon()).await.unwrap();
+    store.beat(&two, noon()).await.unwrap();
+    let rest = |call: &Call| {
+        let items = call.body.strip_prefix(r#"{"RequestItems":"#).unwrap();
+        let items = items.strip_suffix('}').unwrap();
+        format!(r#"{{"Responses":{{}},"UnprocessedKeys":{items}}}"#)
+    };
+    let asked = Arc::new(AtomicUsize::new(0));
+    let (seen, limit) = (asked.clone(), Arc::new(AtomicUsize::new(2)));
+    let until = limit.clone();
+    tap.script(move |call| match call.action.as_str() {
+        "BatchGetItem" if seen.fetch_add(1, Ordering::SeqCst) < until.load(Ordering::SeqCst) => {
+            Deed::Answer(200, rest(call))
+        }
+        _ => Deed::Pass,
+    });
+    let signs = store.signs(&[one.clone(), two.clone()]).await.unwrap();
+    assert!(signs.iter().all(|signs| signs.heartbeat == Some(noon())), "{signs:?}");
+    assert_eq!(asked.load(Ordering::SeqCst), 3);
+
+    limit.store(usize::MAX, Ordering::SeqCst);
+    let error = store.signs(&[one, two]).await.unwrap_err();
+    assert!(
+        matches!(&error, PortError::Unavailable { reason, .. }
+        if reason.contains("unprocessed")),
+        "{error:?}"
+    );
+    assert_eq!(asked.load(Ordering::SeqCst), 3 + 5);
+    fixture.done().await;
+}
+
+#[tokio::test]
+async fn events_that_cannot_be_written_fail_nothing() {
+    let (fixture, store, tap) = tapped().await;
+    tap.script(|call| match call.action.as_str() {
+        "BatchWriteItem" => Deed::Answer(500, "{}".to_owned()),
+        _ => Deed::Pass,
+    });
+    running(&store, "i-1", "7").await;
+    assert_eq!(store.finish().await, Ok(()));
+    fixture.done().await;
+}
+
+#[tokio::test]
+async fn two_refreshes_that_cross_are_told_to_try_again() {
+    let (fixture, store, tap) = tapped().await;
+    let cancelled = |code: &str| {
+        format!(
+            r#"{{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException",
+                "CancellationReasons":[{{"Code":"None"}},{{"Code":"{code}"}}]}}"#
+        )
+    };
+    let settings = [("a", "1"), ("b", "2")].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+    for (code, passes) in [("TransactionConflict", true), ("ValidationError", false)] {
+        let body = cancelled(code);
+        tap.script(move |_| Deed::Answer(400, body.clone()));
+        let error = store.put_settings(&settings).await.unwrap_err();
+        assert_eq!(matches!(error, PortError::Unavailable { .. }), passes, "{error:?}");
+    }
+    fixture.done().await;
+}
+
+/// A refresh that was killed between making the table and switching on the expiry of events.
+#[tokio::test]
+async fn what_was_left_half_made_is_made_up_for() {
+    let fixture = Fixture::new();
+    let tap = Tap::on(&fixture.dynamodb).await;
+    let store = fixture.store_through(&tap.endpoint).await;
+    let is_expiry = |call: &Call| call.action == "UpdateTimeToLive";
+    tap.script(once(is_expiry, Deed::Answer(500, "{}".to_owned())));
+    let error = store.set_up().await.unwrap_err();
+    assert!(matches!(error, PortError::Unavailable { .. }), "{error:?}");
+    store.set_up().await.unwrap();
+    let raw = fixture.raw().await;
+    let rule = raw.client.describe_time_to_live().table_name(&raw.table).send().await.unwrap();
+    let rule = rule.time_to_live_description.unwrap();
+    assert_eq!(rule.attribute_name(), Some("ttl"), "{rule:?}");
+    fixture.done().await;
+}
+
+#[tokio::test]
+async fn a_line_that_is_dead_is_out_of_reach() {
+    let fixture = Fixture::new();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let store = fixture.store_through(&endpoint).await;
+    let asked = tokio::time::timeout(Duration::from_secs(20), store.of_run(&run("7"))).await;
+    let error = asked.unwrap().unwrap_err();
+    assert!(matches!(error, PortError::Unavailable { .. }), "{error:?}");
+}

@@ -1,0 +1,100 @@
+//! More than one page, and more than one batch, of everything.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures_util::future::{join_all, try_join_all};
+use ondeck_core::lifecycle::Instance;
+use ondeck_core::ports::{AgentStore, Scope, Store};
+
+use crate::fixture::{
+    Fixture, HOUR, Item, claim, created, idle, instance, make, noon, run, running, text,
+};
+
+/// A page ends at a megabyte: more than that is in front of whatever the test looks for.
+const IN_FRONT: usize = 120;
+
+/// Copies of a record under other names, with ten kilobytes of padding each.
+async fn crowd(fixture: &Fixture, template: &str, prefix: &str) {
+    let raw = fixture.raw().await;
+    let template = raw.get("TYPE#Instance", &format!("ID#{template}")).await.unwrap();
+    let copies = (0..IN_FRONT).map(|n| {
+        let name = format!("{prefix}{n:04}");
+        let mut copy: Item = template.clone();
+        copy.insert("SK".into(), text(format!("ID#{name}")));
+        copy.insert("instanceId".into(), text(&name));
+        copy.insert("padding".into(), text("x".repeat(10_000)));
+        raw.put(copy)
+    });
+    join_all(copies).await;
+}
+
+#[tokio::test]
+async fn a_megabyte_of_dead_records_hides_nothing() {
+    let fixture = Fixture::set_up().await;
+    let store = fixture.store().await;
+    let dead = created(&store, "i-0", "old").await;
+    let dead = make(&store, dead.expire(noon())).await;
+    make(&store, dead.reap(noon())).await;
+    crowd(&fixture, "i-0", "i-0").await;
+    running(&store, "i-mine", "mine").await;
+    running(&store, "i-past", "mine").await;
+
+    let of_run = store.of_run(&run("mine")).await.unwrap();
+    let ids: Vec<&str> = of_run.records.iter().map(|record| record.id.as_str()).collect();
+    assert_eq!(ids, ["i-mine", "i-past"]);
+    assert_eq!(store.expired(noon() + HOUR).await.unwrap().records.len(), 2);
+    assert_eq!(store.list(Scope::Live).await.unwrap().records.len(), 2);
+    assert_eq!(store.list(Scope::All).await.unwrap().records.len(), IN_FRONT + 3);
+    assert_eq!(store.forget(noon() + Duration::from_millis(1)).await, Ok(IN_FRONT + 1));
+    assert_eq!(store.list(Scope::All).await.unwrap().records.len(), 2);
+    fixture.done().await;
+}
+
+#[tokio::test]
+async fn a_megabyte_of_expired_records_is_found_to_the_last() {
+    let fixture = Fixture::set_up().await;
+    let store = fixture.store().await;
+    running(&store, "i-0", "mine").await;
+    crowd(&fixture, "i-0", "i-0").await;
+    let expired = store.expired(noon() + HOUR).await.unwrap();
+    assert_eq!((expired.records.len(), expired.unreadable.len()), (IN_FRONT + 1, 0));
+    assert!(store.expired(noon()).await.unwrap().records.is_empty());
+    fixture.done().await;
+}
+
+#[tokio::test]
+async fn batches_are_filled_and_followed_by_others() {
+    let fixture = Fixture::set_up().await;
+    let store = fixture.store().await;
+    let names: Vec<String> = (0..130).map(|n| format!("i-{n:03}")).collect();
+    let idles = join_all(names.iter().map(|name| idle(&store, name))).await;
+
+    let mut ids: Vec<_> = names.iter().map(|name| instance(name)).collect();
+    let at = |n: usize| noon() + Duration::from_secs(n as u64);
+    let beats = ids.iter().enumerate().map(|(n, id)| store.beat(id, at(n)));
+    try_join_all(beats).await.unwrap();
+    // One twice, and one that nobody has heard of.
+    ids.extend([instance("i-003"), instance("i-none")]);
+    let signs = store.signs(&ids).await.unwrap();
+    let expected = (0..130).map(|n| Some(at(n))).chain([Some(at(3)), None]);
+    assert!(signs.iter().map(|signs| signs.heartbeat).eq(expected), "in the order asked");
+
+    let tickets: Vec<_> = idles.iter().map(Instance::ticket).collect();
+    store.mark_ticketed(&tickets, noon()).await.unwrap();
+    let noted = store.list(Scope::Live).await.unwrap().records;
+    assert_eq!(noted.iter().filter(|record| record.ticketed_at.is_some()).count(), 130);
+
+    let claims = idles.iter().map(|idle| claim(idle, "all")).collect::<Vec<_>>();
+    try_join_all(claims.iter().map(|claim| store.write(claim))).await.unwrap();
+    assert_eq!(store.of_run(&run("all")).await.unwrap().records.len(), 130);
+
+    let settings: BTreeMap<String, String> =
+        (0..130).map(|n| (format!("s-{n}"), n.to_string())).collect();
+    store.put_settings(&settings).await.unwrap();
+    assert_eq!(Store::settings(&store).await, Ok(settings));
+
+    store.finish().await.unwrap();
+    assert_eq!(store.events().await.unwrap().len(), 130 * 4);
+    fixture.done().await;
+}
