@@ -5,6 +5,7 @@
 //! whose answer was lost is known to whoever judges it.
 
 mod cloud;
+mod ec2;
 mod fault;
 mod names;
 mod skew;
