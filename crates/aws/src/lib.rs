@@ -5,10 +5,12 @@
 //! whose answer was lost is known to whoever judges it.
 
 mod cloud;
+mod compute;
 mod ec2;
 mod fault;
 mod names;
 mod skew;
 
 pub use cloud::{Cloud, Options};
+pub use compute::Ec2Compute;
 pub use names::{InvalidPoolName, PoolName};
