@@ -5,6 +5,8 @@
 //! whose answer was lost is known to whoever judges it.
 
 mod cloud;
+mod compute;
+mod ec2;
 mod fault;
 mod host;
 mod imds;
@@ -14,6 +16,7 @@ mod skew;
 mod store;
 
 pub use cloud::{Cloud, Options};
+pub use compute::Ec2Compute;
 pub use host::{Ec2Host, shut_down};
 pub use imds::Imds;
 pub use names::{InvalidPoolName, PoolName};

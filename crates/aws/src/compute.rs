@@ -1,0 +1,97 @@
+//! Machines from EC2.
+
+mod ending;
+mod fleet;
+mod listing;
+mod options;
+mod template;
+#[cfg(test)]
+mod tests;
+mod user_data;
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ondeck_core::ids::InstanceId;
+use ondeck_core::ports::{Compute, Launched, Machine, Order, PortError, PortResult, Store};
+use ondeck_core::settings::Settings;
+
+use self::options::MachineOptions;
+use self::template::Template;
+use crate::cloud::Cloud;
+use crate::ec2::{Ec2, Params};
+use crate::names::{MANAGED_BY, Names, POOL_TAG};
+
+/// The tag with the memory that a machine was required to have. EC2 does not say how much one
+/// has, except by its type.
+const MEM_TAG: &str = "ondeck:mem";
+
+/// The provider of machines: EC2.
+#[derive(Clone)]
+pub struct Ec2Compute {
+    ec2: Arc<Ec2>,
+    names: Names,
+    store: Arc<dyn Store>,
+}
+
+impl Ec2Compute {
+    /// Machines for the cloud's pool. The store is read when one is launched, for where that may
+    /// be.
+    pub fn new(cloud: &Cloud, store: Arc<dyn Store>) -> Ec2Compute {
+        Ec2Compute { ec2: Arc::new(Ec2::new(cloud)), names: cloud.names.clone(), store }
+    }
+}
+
+#[async_trait]
+impl Compute for Ec2Compute {
+    async fn set_up(&self, settings: &Settings) -> PortResult<()> {
+        let options = MachineOptions::read(&settings.backend).map_err(PortError::Setting)?;
+        options::subnets(&settings.backend).map_err(PortError::Setting)?;
+        if options.profile.is_none() {
+            tracing::warn!("machines have no rights of their own: iam-instance-profile is not set");
+        }
+        Template::new(&self.ec2, &self.names, &options).bring_about().await
+    }
+
+    async fn launch(&self, order: &Order) -> PortResult<Launched> {
+        let settings = self.store.settings().await?;
+        let subnets = options::subnets(&settings)
+            .map_err(|missing| PortError::NotSetUp { what: missing.to_string() })?;
+        fleet::launch(&self.ec2, &self.names, &subnets, order).await
+    }
+
+    async fn terminate(&self, ids: &[InstanceId]) -> PortResult<()> {
+        ending::terminate(&self.ec2, ids).await
+    }
+
+    async fn machines(&self) -> PortResult<Vec<Machine>> {
+        listing::machines(&self.ec2, &self.names).await
+    }
+}
+
+impl fmt::Debug for Ec2Compute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ec2Compute({})", self.names.pool)
+    }
+}
+
+/// The pool, as tags have it. GitHub's names ignore case, and filters do not.
+fn pool_tag(names: &Names) -> (&'static str, String) {
+    (POOL_TAG, names.pool.to_string().to_ascii_lowercase())
+}
+
+fn managed_by() -> (&'static str, String) {
+    (MANAGED_BY.0, MANAGED_BY.1.to_owned())
+}
+
+/// Tags for one kind of thing that a request brings about.
+fn tagged(kind: &str, tags: &[(&str, String)]) -> Params {
+    let tag = |(key, value): &(&str, String)| Params::new().set("Key", key).set("Value", value);
+    Params::new().set("ResourceType", kind).each("Tag", tags.iter().map(tag))
+}
+
+/// One filter of a listing: any of the values will do.
+fn filter<T: fmt::Display>(name: &str, values: impl IntoIterator<Item = T>) -> Params {
+    Params::new().set("Name", name).list("Value", values)
+}

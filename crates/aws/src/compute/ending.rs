@@ -1,0 +1,114 @@
+//! The end of machines. EC2 ends all of a request or none: one unknown id among them is one too
+//! many, and has to be found and left out.
+
+use std::collections::BTreeSet;
+
+use ondeck_core::ids::InstanceId;
+use ondeck_core::ports::PortResult;
+
+use super::{filter, listing};
+use crate::ec2::{Done, Ec2, Failed, Params, Query, Refusal};
+
+/// How many machines are ended at once. EC2 takes twice as many, and advises against it.
+const BATCH: usize = 500;
+/// How many values one filter takes.
+const FILTER: usize = 200;
+/// How often to believe that a refusal names everything that is unknown. EC2 does so nearly
+/// always; after that it is asked.
+const BELIEVED: usize = 2;
+
+/// Ends what there is to end. What fails in one batch does not keep the next from being tried.
+pub(super) async fn terminate(ec2: &Ec2, ids: &[InstanceId]) -> PortResult<()> {
+    let ids: Vec<&str> = ids.iter().map(InstanceId::as_str).filter(|id| is_ec2s(id)).collect();
+    let mut outcome = Ok(());
+    for batch in ids.chunks(BATCH) {
+        if let Err(error) = end(ec2, batch.to_vec()).await {
+            outcome = outcome.and(Err(error));
+        }
+    }
+    outcome
+}
+
+async fn end(ec2: &Ec2, mut ids: Vec<&str>) -> PortResult<()> {
+    let mut round = 0;
+    while !ids.is_empty() {
+        let query = Query::new("TerminateInstances", Params::new().list("InstanceId", &ids));
+        let refusal = match ec2.call::<Done>(&query).await {
+            Ok(Done {}) => return Ok(()),
+            Err(Failed::Refused(refusal)) if names_ids(&refusal) => refusal,
+            Err(failed) => return Err(failed.into()),
+        };
+        let before = ids.len();
+        if round < BELIEVED {
+            let named = named(&refusal.message);
+            ids.retain(|id| !named.contains(id));
+        }
+        if ids.len() == before {
+            ids = known(ec2, &ids).await?;
+        }
+        if ids.len() == before {
+            return Err(refusal.into_error());
+        }
+        round += 1;
+    }
+    Ok(())
+}
+
+/// Those that EC2 has ever heard of. To ask by a filter is no error for the others.
+async fn known<'a>(ec2: &Ec2, ids: &[&'a str]) -> PortResult<Vec<&'a str>> {
+    let mut known = BTreeSet::new();
+    for some in ids.chunks(FILTER) {
+        let params = Params::new().each("Filter", [filter("instance-id", some)]);
+        let found = listing::pages(ec2, &params).await?;
+        known.extend(found.into_iter().map(|instance| instance.instance_id));
+    }
+    Ok(ids.iter().copied().filter(|id| known.contains(*id)).collect())
+}
+
+fn names_ids(refusal: &Refusal) -> bool {
+    matches!(refusal.code.as_str(), "InvalidInstanceID.NotFound" | "InvalidInstanceID.Malformed")
+}
+
+/// The ids in `The instance IDs 'i-1, i-2' do not exist`, and in whatever else it may say.
+fn named(message: &str) -> BTreeSet<&str> {
+    message
+        .split(|c: char| !c.is_ascii_alphanumeric() && c != '-')
+        .filter(|word| word.starts_with("i-"))
+        .collect()
+}
+
+/// Whether it is an id as EC2 gives them. Others were never EC2's to end.
+fn is_ec2s(id: &str) -> bool {
+    let digits = |rest: &str| rest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    id.strip_prefix("i-").is_some_and(|rest| matches!(rest.len(), 8 | 17) && digits(rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_one_or_many() {
+        for (message, expected) in [
+            ("The instance ID 'i-0f5d8ccc56c69fae4' does not exist", vec!["i-0f5d8ccc56c69fae4"]),
+            (
+                "The instance IDs 'i-0f5d8ccc56c69fae4, i-0eecca434287a1a33' do not exist",
+                vec!["i-0eecca434287a1a33", "i-0f5d8ccc56c69fae4"],
+            ),
+            ("Invalid id: \"i-12\" (expecting \"i-...\")", vec!["i-", "i-12"]),
+            ("", vec![]),
+        ] {
+            assert_eq!(named(message).into_iter().collect::<Vec<_>>(), expected, "{message}");
+        }
+    }
+
+    #[test]
+    fn ids_have_a_shape() {
+        for good in ["i-0123456789abcdef0", "i-89abcdef"] {
+            assert!(is_ec2s(good), "{good}");
+        }
+        for bad in ["", "i-", "i-1", "i-0123456789abcdefg", "local-1", "i-0123456789ABCDEF0"] {
+            assert!(!is_ec2s(bad), "{bad}");
+        }
+    }
+}

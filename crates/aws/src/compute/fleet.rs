@@ -1,0 +1,248 @@
+//! One launch: one `CreateFleet`, which tries once and says what came of it.
+
+use ondeck_core::ids::InstanceId;
+use ondeck_core::ports::{Launched, Machine, Order, PortError, PortResult};
+use ondeck_core::record::MachineSpec;
+use ondeck_core::requirements::{Requirements, UsageClass};
+use ondeck_core::time::Timestamp;
+
+use super::options::SUBNETS;
+use super::{MEM_TAG, managed_by, pool_tag, tagged, template};
+use crate::ec2::{Ec2, Failed, FleetAnswer, FleetError, FleetInstances, Params, Query, Refusal};
+use crate::fault::{self, Complaint, EC2};
+use crate::names::{CLASS_TAG, INTENT_TAG, Names, RUN_TAG};
+
+const ACTION: &str = "CreateFleet";
+
+/// What EC2 says where it has no more machines, or gives this account no more of them.
+const CAPACITY: [&str; 13] = [
+    "InsufficientCapacity",
+    "InsufficientFreeAddressesInSubnet",
+    "InsufficientHostCapacity",
+    "InsufficientInstanceCapacity",
+    "InsufficientReservedInstanceCapacity",
+    "InstanceLimitExceeded",
+    "MaxFleetCountExceeded",
+    "MaxSpotFleetRequestCountExceeded",
+    "MaxSpotInstanceCountExceeded",
+    "SpotMaxPriceTooLow",
+    "UnfulfillableCapacity",
+    "VcpuLimitExceeded",
+    "VolumeLimitExceeded",
+];
+
+/// What is launched with, and may have gone since refresh looked.
+const GONE: [&str; 6] = [
+    "InvalidAMIID",
+    "InvalidGroup",
+    "InvalidKeyPair",
+    "InvalidSecurityGroup",
+    "InvalidSubnet",
+    "InvalidSubnetID",
+];
+
+/// The most reasons that are told apart in one answer.
+const REASONS: usize = 8;
+
+pub(super) async fn launch(
+    ec2: &Ec2,
+    names: &Names,
+    subnets: &[String],
+    order: &Order,
+) -> PortResult<Launched> {
+    let query = Query::new(ACTION, params(names, subnets, order));
+    match ec2.call::<FleetAnswer>(&query).await {
+        Ok(answer) => {
+            let now = Timestamp::try_from(ec2.now()).unwrap_or(Timestamp::from_millis(0));
+            reading(names, order, &answer, now)
+        }
+        Err(Failed::Refused(refusal)) => refused(names, refusal),
+        Err(failed) => Err(failed.into()),
+    }
+}
+
+fn params(names: &Names, subnets: &[String], order: &Order) -> Params {
+    let requirements = &order.requirements;
+    let class = requirements.class.to_string();
+    let shared =
+        [pool_tag(names), (INTENT_TAG, order.intent.to_string()), (RUN_TAG, order.run.to_string())];
+    let with = |more: Vec<(&'static str, String)>| [shared.to_vec(), more].concat();
+    let mem = requirements.size.mem.to_string();
+    // Name and managed-by of machine and volume come from the launch template, that of the fleet
+    // from nowhere else.
+    let tags = [
+        tagged("fleet", &with(vec![managed_by()])),
+        tagged("instance", &with(vec![(CLASS_TAG, class), (MEM_TAG, mem)])),
+        tagged("volume", &shared),
+    ];
+    let template =
+        Params::new().set("LaunchTemplateName", names.launch_template()).set("Version", "$Default");
+    let wanted = wanted(requirements);
+    let overrides = subnets.iter().map(|subnet| {
+        Params::new().set("SubnetId", subnet).within("InstanceRequirements", wanted.clone())
+    });
+    let config =
+        Params::new().within("LaunchTemplateSpecification", template).each("Overrides", overrides);
+    let (kind, options, strategy) = match requirements.usage {
+        UsageClass::Spot => ("spot", "SpotOptions", "price-capacity-optimized"),
+        UsageClass::OnDemand => ("on-demand", "OnDemandOptions", "lowest-price"),
+    };
+    let target = Params::new()
+        .set("TotalTargetCapacity", order.count)
+        .set("DefaultTargetCapacityType", kind);
+    Params::new()
+        .set("Type", "instant")
+        .set("ClientToken", &order.intent)
+        .each("LaunchTemplateConfigs", [config])
+        .within("TargetCapacitySpecification", target)
+        .within(options, Params::new().set("AllocationStrategy", strategy))
+        .each("TagSpecification", tags)
+}
+
+/// What EC2 is to choose from. It adds by itself that a machine must be able to run the image:
+/// nothing here says which kind of processor.
+fn wanted(requirements: &Requirements) -> Params {
+    let cpu = requirements.size.cpu;
+    Params::new()
+        .within("VCpuCount", Params::new().set("Min", cpu).set("Max", cpu))
+        .within("MemoryMiB", Params::new().set("Min", requirements.size.mem))
+        .list("AllowedInstanceType", requirements.types.iter())
+        .set("BurstablePerformance", "excluded")
+        .set("BareMetal", "excluded")
+}
+
+/// Both lists of an answer.
+fn reading(
+    names: &Names,
+    order: &Order,
+    answer: &FleetAnswer,
+    now: Timestamp,
+) -> PortResult<Launched> {
+    let mut launched = Launched::default();
+    for group in &answer.instances.item {
+        for id in &group.instance_ids.item {
+            match InstanceId::new(id.as_str()) {
+                Ok(id) => launched.machines.push(machine(order, group, id, now)),
+                // It carries the pool's tag, so it is found and ended as one without a record.
+                Err(error) => launched.shortfalls.push(format!("{ACTION}: {error}")),
+            }
+        }
+    }
+    let errors = &answer.errors.item;
+    if launched.machines.is_empty()
+        && let Some(first) = errors.first()
+        && errors.iter().all(|error| is_for_a_person(&error.error_code, &error.error_message))
+    {
+        return Err(for_a_person(names, &first.error_code, &first.error_message));
+    }
+    launched.shortfalls.extend(reasons(errors));
+    let (got, count) = (launched.machines.len(), order.count);
+    if launched.shortfalls.is_empty() && got < count as usize {
+        launched.shortfalls.push(format!("{ACTION}: launched {got} of {count} and gave no reason"));
+    }
+    Ok(launched)
+}
+
+fn machine(order: &Order, group: &FleetInstances, id: InstanceId, now: Timestamp) -> Machine {
+    let requirements = &order.requirements;
+    let usage_class = match group.lifecycle.as_str() {
+        "spot" => UsageClass::Spot,
+        _ => UsageClass::OnDemand,
+    };
+    tracing::debug!(instance = %id, kind = group.instance_type, zone = group.zone(), "launched");
+    Machine {
+        id,
+        spec: MachineSpec {
+            resource_class: requirements.class.clone(),
+            instance_type: group.instance_type.clone(),
+            usage_class,
+            cpu: requirements.size.cpu,
+            mem: requirements.size.mem,
+        },
+        intent: order.intent.clone(),
+        launched_at: now,
+    }
+}
+
+/// Why machines are missing: each reason once, with an example of what it is about. There is an
+/// error for every type in every subnet, which may be hundreds.
+fn reasons(errors: &[FleetError]) -> Vec<String> {
+    let mut groups: Vec<(&FleetError, usize)> = Vec::new();
+    for error in errors {
+        let same = |other: &FleetError| {
+            other.error_code == error.error_code && other.error_message == error.error_message
+        };
+        match groups.iter_mut().find(|(first, _)| same(first)) {
+            Some((_, count)) => *count += 1,
+            None => groups.push((error, 1)),
+        }
+    }
+    let told = |(first, count): &(&FleetError, usize)| {
+        let what = format!("{}: {}", first.error_code, first.error_message);
+        match (first.place().as_str(), count) {
+            ("", 1) => what,
+            ("", count) => format!("{what} ({count} times)"),
+            (place, 1) => format!("{what} ({place})"),
+            (place, count) => format!("{what} ({place}, and {} more)", count - 1),
+        }
+    };
+    let mut lines: Vec<String> = groups.iter().take(REASONS).map(told).collect();
+    if groups.len() > REASONS {
+        lines.push(format!("other reasons that are not shown: {}", groups.len() - REASONS));
+    }
+    lines
+}
+
+/// An error instead of an answer.
+fn refused(names: &Names, refusal: Refusal) -> PortResult<Launched> {
+    let Refusal { code, message, .. } = &refusal;
+    if CAPACITY.contains(&code.as_str()) {
+        let shortfalls = vec![format!("{code}: {message}")];
+        return Ok(Launched { machines: Vec::new(), shortfalls });
+    }
+    if code == "IdempotentParameterMismatch" {
+        return Err(PortError::Unusable {
+            service: EC2,
+            reason: refusal.said(),
+            hint:
+                "the same launch was ordered before under other settings, and machines of it may \
+                   be running; they end by themselves: run the step again"
+                    .to_owned(),
+        });
+    }
+    if is_for_a_person(code, message) {
+        return Err(for_a_person(names, code, message));
+    }
+    Err(refusal.into_error())
+}
+
+/// Whether waiting or another type of machine would not help.
+fn is_for_a_person(code: &str, message: &str) -> bool {
+    let kind = code.split('.').next().unwrap_or(code);
+    template::is_gone(code)
+        || GONE.contains(&kind)
+        || matches!(kind, "UnauthorizedOperation" | "AuthFailure")
+        || (kind == "InvalidParameterValue" && message.contains("iamInstanceProfile"))
+}
+
+fn for_a_person(names: &Names, code: &str, message: &str) -> PortError {
+    if template::is_gone(code) {
+        let what = format!("there is no launch template {}", names.launch_template());
+        return PortError::NotSetUp { what };
+    }
+    let kind = code.split('.').next().unwrap_or(code);
+    if matches!(kind, "UnauthorizedOperation" | "AuthFailure") {
+        // Errors in the list are those of the launch that the fleet makes in our name.
+        return fault::complaint(EC2, ACTION, Complaint { status: 403, code: kind, message });
+    }
+    let hint = match kind {
+        "InvalidSubnet" | "InvalidSubnetID" => {
+            format!("run ondeck refresh with {SUBNETS} that are there")
+        }
+        _ => "run ondeck refresh with what is there: see what EC2 says is missing".to_owned(),
+    };
+    PortError::Unusable { service: EC2, reason: format!("{ACTION}: {code}: {message}"), hint }
+}
+
+#[cfg(test)]
+mod tests;

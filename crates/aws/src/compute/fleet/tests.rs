@@ -1,0 +1,164 @@
+use ondeck_core::ids::{IntentId, ResourceClass, RunId};
+use ondeck_core::requirements::ClassSize;
+
+use super::*;
+
+fn order(count: u32) -> Order {
+    Order {
+        intent: IntentId::new("00c0ffee00c0ffee").unwrap(),
+        run: RunId::new("4711").unwrap(),
+        count,
+        requirements: Requirements {
+            class: ResourceClass::new("large").unwrap(),
+            size: ClassSize { cpu: 2, mem: 4096 },
+            usage: UsageClass::Spot,
+            types: "c* m6i.*".parse().unwrap(),
+        },
+    }
+}
+
+fn names() -> Names {
+    Names::of(&"Acme/Web".parse().unwrap())
+}
+
+fn read(count: u32, inner: &str) -> PortResult<Launched> {
+    let text = format!(
+        "<CreateFleetResponse xmlns=\"http://ec2.amazonaws.com/doc/2016-11-15/\">
+         <requestId>1</requestId><fleetId>fleet-1</fleetId>{inner}</CreateFleetResponse>"
+    );
+    let answer = quick_xml::de::from_str(&text).unwrap();
+    reading(&names(), &order(count), &answer, Timestamp::from_millis(1_000))
+}
+
+fn error(code: &str, message: &str, kind: &str, zone: &str) -> String {
+    format!(
+        "<item><launchTemplateAndOverrides><launchTemplateSpecification><version>1</version>
+         </launchTemplateSpecification><overrides><instanceType>{kind}</instanceType>
+         <subnetId>subnet-1</subnetId><availabilityZone>{zone}</availabilityZone></overrides>
+         </launchTemplateAndOverrides><lifecycle>spot</lifecycle><errorCode>{code}</errorCode>
+         <errorMessage>{message}</errorMessage></item>"
+    )
+}
+
+const TWO: &str = "<fleetInstanceSet>
+    <item><launchTemplateAndOverrides><overrides><subnetId>subnet-1</subnetId></overrides>
+      </launchTemplateAndOverrides><lifecycle>spot</lifecycle>
+      <instanceIds><item>i-0123456789abcdef0</item></instanceIds>
+      <instanceType>c6i.large</instanceType><availabilityZone>us-east-1a</availabilityZone></item>
+    <item><lifecycle>on-demand</lifecycle>
+      <instanceIds><item>i-0123456789abcdef1</item></instanceIds>
+      <instanceType>m6i.large</instanceType></item>
+    </fleetInstanceSet>";
+
+#[test]
+fn what_was_launched_is_described_by_the_answer() {
+    let launched = read(2, &format!("{TWO}<errorSet/>")).unwrap();
+    assert!(launched.shortfalls.is_empty(), "{:?}", launched.shortfalls);
+    let [first, second] = launched.machines.as_slice() else { panic!("{launched:?}") };
+    assert_eq!(
+        (first.id.as_str(), first.intent.as_str()),
+        ("i-0123456789abcdef0", "00c0ffee00c0ffee")
+    );
+    assert_eq!(first.spec.instance_type, "c6i.large");
+    assert_eq!((first.spec.cpu, first.spec.mem), (2, 4096));
+    assert_eq!(first.spec.usage_class, UsageClass::Spot);
+    assert_eq!(second.spec.instance_type, "m6i.large");
+    assert_eq!(second.spec.usage_class, UsageClass::OnDemand, "whatever was ordered");
+}
+
+#[test]
+fn a_partial_fleet_is_both_machines_and_reasons() {
+    let none = "There is no Spot capacity available that matches your request.";
+    let errors: String = ["us-east-1a", "us-east-1b", "us-east-1c"]
+        .map(|zone| error("UnfulfillableCapacity", none, "c6i.large", zone))
+        .concat();
+    let other = error("VcpuLimitExceeded", "More than your limit of 8.", "", "");
+    let launched = read(5, &format!("{TWO}<errorSet>{errors}{other}</errorSet>")).unwrap();
+    assert_eq!(launched.machines.len(), 2);
+    assert_eq!(
+        launched.shortfalls,
+        [
+            format!("UnfulfillableCapacity: {none} (c6i.large in us-east-1a, and 2 more)"),
+            "VcpuLimitExceeded: More than your limit of 8. (subnet-1)".to_owned(),
+        ]
+    );
+}
+
+#[test]
+fn nothing_at_all_is_an_answer_too() {
+    let short = error("InsufficientInstanceCapacity", "None left.", "c6i.large", "us-east-1a");
+    let launched = read(1, &format!("<fleetInstanceSet/><errorSet>{short}</errorSet>")).unwrap();
+    assert!(launched.machines.is_empty());
+    assert_eq!(
+        launched.shortfalls,
+        ["InsufficientInstanceCapacity: None left. (c6i.large in us-east-1a)"]
+    );
+    let launched = read(3, "").unwrap();
+    assert_eq!(launched.shortfalls, ["CreateFleet: launched 0 of 3 and gave no reason"]);
+}
+
+#[test]
+fn hundreds_of_reasons_are_not_told_one_by_one() {
+    let errors: String = (0..30)
+        .map(|n| error("Unsupported", &format!("Type {n} is not there."), "x", ""))
+        .collect();
+    let launched = read(1, &format!("<errorSet>{errors}</errorSet>")).unwrap();
+    assert_eq!(launched.shortfalls.len(), REASONS + 1);
+    assert_eq!(launched.shortfalls[REASONS], "other reasons that are not shown: 22");
+}
+
+#[test]
+fn what_has_gone_is_for_a_person_unless_machines_came() {
+    let gone = error("InvalidSubnetID.NotFound", "The subnet ID 'subnet-1' does not exist", "", "");
+    let failed = read(1, &format!("<errorSet>{gone}{gone}</errorSet>")).unwrap_err();
+    assert!(matches!(&failed, PortError::Unusable { hint, .. } if hint.contains("subnet-ids")));
+    let template =
+        error("InvalidLaunchTemplateName.NotFoundException", "It does not exist.", "", "");
+    let failed = read(1, &format!("<errorSet>{template}</errorSet>")).unwrap_err();
+    assert!(matches!(failed, PortError::NotSetUp { .. }), "{failed}");
+    let denied = error("UnauthorizedOperation", "You are not authorized: iam:PassRole.", "", "");
+    let failed = read(1, &format!("<errorSet>{denied}</errorSet>")).unwrap_err();
+    assert!(matches!(&failed, PortError::Unusable { hint, .. } if hint.contains("allow")));
+    let launched = read(3, &format!("{TWO}<errorSet>{gone}</errorSet>")).unwrap();
+    assert_eq!((launched.machines.len(), launched.shortfalls.len()), (2, 1));
+    let short = error("InsufficientInstanceCapacity", "None left.", "", "");
+    let launched = read(1, &format!("<errorSet>{gone}{short}</errorSet>")).unwrap();
+    assert_eq!(launched.shortfalls.len(), 2, "another subnet was only full");
+}
+
+#[test]
+fn an_error_instead_of_an_answer_may_still_be_a_shortfall() {
+    let refusal = |status, code: &str| {
+        let message = "As it says.".to_owned();
+        let refusal = Refusal { action: ACTION, status, code: code.to_owned(), message };
+        refused(&names(), refusal)
+    };
+    for code in CAPACITY {
+        let launched = refusal(if code.starts_with("Insufficient") { 500 } else { 400 }, code);
+        assert_eq!(launched.unwrap().shortfalls, [format!("{code}: As it says.")]);
+    }
+    let mismatch = refusal(400, "IdempotentParameterMismatch").unwrap_err();
+    assert!(matches!(&mismatch, PortError::Unusable { hint, .. } if hint.contains("before")));
+    let gone = refusal(400, "InvalidLaunchTemplateName.NotFoundException").unwrap_err();
+    assert!(matches!(gone, PortError::NotSetUp { .. }), "{gone}");
+    let throttled = refusal(503, "RequestLimitExceeded").unwrap_err();
+    assert!(matches!(throttled, PortError::Unavailable { .. }), "{throttled}");
+    let denied = refusal(403, "UnauthorizedOperation").unwrap_err();
+    assert!(matches!(denied, PortError::Unusable { .. }), "{denied}");
+}
+
+#[test]
+fn an_order_says_exactly_what_is_wanted() {
+    let subnets = ["subnet-1".to_owned(), "subnet-2".to_owned()];
+    let shown = |order: &Order| -> String {
+        let params = params(&names(), &subnets, order);
+        params.iter().map(|(name, value)| format!("{name}={value}\n")).collect()
+    };
+    insta::assert_snapshot!("spot_order", shown(&order(3)));
+    let mut order = order(1);
+    order.requirements.usage = UsageClass::OnDemand;
+    let text = shown(&order);
+    assert!(text.contains("OnDemandOptions.AllocationStrategy=lowest-price\n"), "{text}");
+    assert!(text.contains("DefaultTargetCapacityType=on-demand\n"), "{text}");
+    assert!(!text.contains("SpotOptions"), "{text}");
+}

@@ -1,0 +1,112 @@
+//! The machines of ours that are alive, found by the pool's tag.
+
+use ondeck_core::ids::{InstanceId, IntentId, ResourceClass};
+use ondeck_core::ports::{Machine, PortResult};
+use ondeck_core::record::MachineSpec;
+use ondeck_core::requirements::UsageClass;
+use ondeck_core::time::Timestamp;
+
+use super::{MEM_TAG, filter, pool_tag};
+use crate::ec2::{Ec2, Instance, InstancesAnswer, Params, Query};
+use crate::names::{CLASS_TAG, INTENT_TAG, Names};
+
+/// As many machines as EC2 puts on one page.
+const PAGE: u32 = 1000;
+
+/// What is alive. A machine that is stopped, or about to be, still costs its volume and can be
+/// started again: nobody else would ever end it. One that is shutting down needs no ending.
+const ALIVE: [&str; 4] = ["pending", "running", "stopping", "stopped"];
+
+pub(super) async fn machines(ec2: &Ec2, names: &Names) -> PortResult<Vec<Machine>> {
+    let (tag, pool) = pool_tag(names);
+    let filters = [filter(&format!("tag:{tag}"), [pool]), filter("instance-state-name", ALIVE)];
+    let found = pages(ec2, &Params::new().set("MaxResults", PAGE).each("Filter", filters)).await?;
+    Ok(found.iter().filter_map(machine).collect())
+}
+
+/// Everything that a listing finds, page by page.
+pub(super) async fn pages(ec2: &Ec2, params: &Params) -> PortResult<Vec<Instance>> {
+    let mut found = Vec::new();
+    let mut next = None;
+    loop {
+        let query = Query::new("DescribeInstances", params.clone().maybe("NextToken", next));
+        let page: InstancesAnswer = ec2.call(&query).await?;
+        let token = page.next_token.clone();
+        found.extend(page.instances());
+        if token.is_empty() {
+            return Ok(found);
+        }
+        next = Some(token);
+    }
+}
+
+/// A machine by what it says of itself. What cannot be read does not make it any less ours: it
+/// must be found by those who end machines, and nobody else comes here.
+fn machine(instance: &Instance) -> Option<Machine> {
+    let id = InstanceId::new(instance.instance_id.as_str())
+        .inspect_err(|error| tracing::warn!("a machine is left alone: {error}"))
+        .ok()?;
+    let tag = |key| instance.tag(key).unwrap_or_default();
+    let unknown = "unknown";
+    Some(Machine {
+        id,
+        spec: MachineSpec {
+            resource_class: ResourceClass::new(tag(CLASS_TAG))
+                .or_else(|_| ResourceClass::new(unknown))
+                .ok()?,
+            instance_type: instance.instance_type.clone(),
+            usage_class: match instance.instance_lifecycle.as_str() {
+                "spot" => UsageClass::Spot,
+                _ => UsageClass::OnDemand,
+            },
+            cpu: instance.cpu(),
+            mem: tag(MEM_TAG).parse().unwrap_or(0),
+        },
+        intent: IntentId::new(tag(INTENT_TAG)).or_else(|_| IntentId::new(unknown)).ok()?,
+        // One that cannot be read counts as long ago, or the machine would never be swept.
+        launched_at: Timestamp::parse(&instance.launch_time).unwrap_or(Timestamp::from_millis(0)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn instance(inner: &str) -> Instance {
+        quick_xml::de::from_str(&format!("<item>{inner}</item>")).unwrap()
+    }
+
+    #[test]
+    fn a_machine_says_what_it_is() {
+        let machine = machine(&instance(
+            "<instanceId>i-0123456789abcdef0</instanceId><instanceType>c6i.large</instanceType>
+             <launchTime>2026-11-01T10:00:00.000Z</launchTime>
+             <instanceLifecycle>spot</instanceLifecycle>
+             <cpuOptions><coreCount>1</coreCount><threadsPerCore>2</threadsPerCore></cpuOptions>
+             <tagSet><item><key>ondeck:intent</key><value>abc</value></item>
+               <item><key>ondeck:mem</key><value>4096</value></item>
+               <item><key>ondeck:resource-class</key><value>large</value></item></tagSet>",
+        ))
+        .unwrap();
+        assert_eq!(machine.spec.instance_type, "c6i.large");
+        assert_eq!(machine.spec.usage_class, UsageClass::Spot);
+        assert_eq!((machine.spec.cpu, machine.spec.mem), (2, 4096));
+        assert_eq!(machine.spec.resource_class.as_str(), "large");
+        assert_eq!(machine.intent.as_str(), "abc");
+        assert_eq!(machine.launched_at.to_string(), "2026-11-01T10:00:00.000Z");
+    }
+
+    #[test]
+    fn one_that_says_nothing_is_not_lost() {
+        let machine = machine(&instance(
+            "<instanceId>i-0123456789abcdef0</instanceId><launchTime>soon</launchTime>
+             <tagSet><item><key>ondeck:intent</key><value>not an intent</value></item></tagSet>",
+        ))
+        .unwrap();
+        assert_eq!(machine.intent.as_str(), "unknown");
+        assert_eq!(machine.spec.resource_class.as_str(), "unknown");
+        assert_eq!(machine.spec.usage_class, UsageClass::OnDemand);
+        assert_eq!((machine.spec.cpu, machine.spec.mem), (0, 0));
+        assert_eq!(machine.launched_at.millis(), 0, "so that it is swept");
+    }
+}

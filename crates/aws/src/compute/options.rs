@@ -1,0 +1,201 @@
+//! What the operator says about machines on EC2, read from the settings by name.
+
+use std::collections::BTreeMap;
+
+use ondeck_core::settings::InvalidSetting;
+
+pub(super) const AMI: &str = "ami";
+pub(super) const SUBNETS: &str = "subnet-ids";
+pub(super) const SECURITY_GROUPS: &str = "security-group-ids";
+pub(super) const PROFILE: &str = "iam-instance-profile";
+pub(super) const AGENT_URL: &str = "agent-url";
+pub(super) const AGENT_SHA256: &str = "agent-sha256";
+pub(super) const VOLUME_SIZE: &str = "volume-size-gb";
+pub(super) const KEY_NAME: &str = "key-name";
+
+/// The largest volume of the kind that is asked for.
+const MAX_VOLUME_GB: u32 = 65_536;
+/// How an image is named whose id is looked up at every launch.
+const ALIAS: &str = "resolve:ssm:";
+
+/// What every machine is launched with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct MachineOptions {
+    pub(super) ami: String,
+    pub(super) security_groups: Vec<String>,
+    pub(super) profile: Option<String>,
+    pub(super) agent: Option<AgentSource>,
+    pub(super) volume_gb: Option<u32>,
+    pub(super) key_name: Option<String>,
+}
+
+/// Where the agent comes from that is not on the image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct AgentSource {
+    pub(super) url: String,
+    pub(super) sha256: String,
+}
+
+type Settings = BTreeMap<String, String>;
+
+impl MachineOptions {
+    pub(super) fn read(settings: &Settings) -> Result<MachineOptions, InvalidSetting> {
+        let ami = given(settings, AMI).ok_or_else(|| invalid(AMI, "is not set"))?;
+        if !is_id(ami, "ami-") && !ami.strip_prefix(ALIAS).is_some_and(is_word) {
+            let problem = format!("is neither an image's id nor {ALIAS}NAME: {ami:?}");
+            return Err(invalid(AMI, problem));
+        }
+        let volume_gb = given(settings, VOLUME_SIZE).map(volume).transpose()?;
+        if volume_gb.is_some() && ami.starts_with(ALIAS) {
+            let problem =
+                format!("needs an image by its id, whose device can be looked up: {ami:?}");
+            return Err(invalid(VOLUME_SIZE, problem));
+        }
+        Ok(MachineOptions {
+            ami: ami.to_owned(),
+            security_groups: ids(settings, SECURITY_GROUPS, "sg-")?,
+            profile: word(settings, PROFILE)?,
+            agent: AgentSource::read(settings)?,
+            volume_gb,
+            key_name: given(settings, KEY_NAME).map(str::to_owned),
+        })
+    }
+}
+
+impl AgentSource {
+    fn read(settings: &Settings) -> Result<Option<AgentSource>, InvalidSetting> {
+        let Some(url) = word(settings, AGENT_URL)? else { return Ok(None) };
+        if !url.starts_with("https://") && !url.starts_with("s3://") {
+            let problem = format!("is neither https:// nor s3://: {url:?}");
+            return Err(invalid(AGENT_URL, problem));
+        }
+        let sha256 = given(settings, AGENT_SHA256).ok_or_else(|| {
+            invalid(AGENT_SHA256, "is not set, and agent-url needs it to check what it gets")
+        })?;
+        if sha256.len() != 64 || !sha256.chars().all(|c| c.is_ascii_hexdigit()) {
+            let problem = format!("is not 64 hexadecimal digits: {sha256:?}");
+            return Err(invalid(AGENT_SHA256, problem));
+        }
+        Ok(Some(AgentSource { url, sha256: sha256.to_ascii_lowercase() }))
+    }
+}
+
+/// Where machines may be launched. There is at least one.
+pub(super) fn subnets(settings: &Settings) -> Result<Vec<String>, InvalidSetting> {
+    let subnets = ids(settings, SUBNETS, "subnet-")?;
+    if subnets.is_empty() { Err(invalid(SUBNETS, "is not set")) } else { Ok(subnets) }
+}
+
+fn given<'a>(settings: &'a Settings, name: &str) -> Option<&'a str> {
+    settings.get(name).map(|value| value.trim()).filter(|value| !value.is_empty())
+}
+
+/// A value that stands in a script or a request as one word.
+fn word(settings: &Settings, name: &str) -> Result<Option<String>, InvalidSetting> {
+    match given(settings, name) {
+        Some(value) if !is_word(value) => {
+            Err(invalid(name, format!("has characters that do not belong there: {value:?}")))
+        }
+        value => Ok(value.map(str::to_owned)),
+    }
+}
+
+/// Ids in a list, each once, in the order that was given.
+fn ids(settings: &Settings, name: &str, prefix: &str) -> Result<Vec<String>, InvalidSetting> {
+    let mut ids: Vec<String> = Vec::new();
+    let separators = [' ', ',', '\n', '\t', '\r'];
+    let text = given(settings, name).unwrap_or_default();
+    for id in text.split(separators).filter(|id| !id.is_empty()) {
+        if !is_id(id, prefix) {
+            return Err(invalid(name, format!("holds something else than {prefix}...: {id:?}")));
+        }
+        if !ids.iter().any(|other| other == id) {
+            ids.push(id.to_owned());
+        }
+    }
+    Ok(ids)
+}
+
+fn volume(text: &str) -> Result<u32, InvalidSetting> {
+    match text.parse() {
+        Ok(size) if (1..=MAX_VOLUME_GB).contains(&size) => Ok(size),
+        _ => Err(invalid(VOLUME_SIZE, format!("is not from 1 to {MAX_VOLUME_GB}: {text:?}"))),
+    }
+}
+
+fn is_id(text: &str, prefix: &str) -> bool {
+    let alphanumeric = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    text.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty() && alphanumeric(rest))
+}
+
+fn is_word(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'\'' | b'"' | b'\\' | b'`');
+    !text.is_empty() && text.bytes().all(fits)
+}
+
+fn invalid(name: &str, problem: impl Into<String>) -> InvalidSetting {
+    InvalidSetting { name: name.to_owned(), problem: problem.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(pairs: &[(&str, &str)]) -> Settings {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn what_is_given_is_read() {
+        let sha = "AB".repeat(32);
+        let all = settings(&[
+            (AMI, " ami-0123456789abcdef0 "),
+            (SUBNETS, "subnet-1, subnet-2\nsubnet-1"),
+            (SECURITY_GROUPS, "sg-1"),
+            (PROFILE, "arn:aws:iam::123456789012:instance-profile/ondeck"),
+            (AGENT_URL, "s3://bucket/ondeck"),
+            (AGENT_SHA256, &sha),
+            (VOLUME_SIZE, "40"),
+            (KEY_NAME, "my key"),
+            ("something-else", "of another backend"),
+        ]);
+        let options = MachineOptions::read(&all).unwrap();
+        assert_eq!(options.ami, "ami-0123456789abcdef0");
+        assert_eq!(options.security_groups, ["sg-1"]);
+        let agent = options.agent.unwrap();
+        assert_eq!((agent.url.as_str(), agent.sha256), ("s3://bucket/ondeck", "ab".repeat(32)));
+        assert_eq!((options.volume_gb, options.key_name.as_deref()), (Some(40), Some("my key")));
+        assert_eq!(subnets(&all).unwrap(), ["subnet-1", "subnet-2"]);
+        let least = MachineOptions::read(&settings(&[(AMI, "resolve:ssm:/img/latest")])).unwrap();
+        assert_eq!((least.agent, least.profile, least.volume_gb), (None, None, None));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        let short = "ab".repeat(31);
+        for (pairs, name, problem) in [
+            (vec![], AMI, "is not set"),
+            (vec![(AMI, "ubuntu")], AMI, "neither an image's id"),
+            (vec![(AMI, "resolve:ssm:")], AMI, "neither an image's id"),
+            (vec![(AMI, "resolve:ssm:/a"), (VOLUME_SIZE, "8")], VOLUME_SIZE, "by its id"),
+            (vec![(AMI, "ami-1"), (VOLUME_SIZE, "0")], VOLUME_SIZE, "from 1 to 65536: \"0\""),
+            (vec![(AMI, "ami-1"), (VOLUME_SIZE, "big")], VOLUME_SIZE, "from 1 to 65536"),
+            (vec![(AMI, "ami-1"), (SECURITY_GROUPS, "default")], SECURITY_GROUPS, "sg-"),
+            (vec![(AMI, "ami-1"), (PROFILE, "a b")], PROFILE, "do not belong"),
+            (vec![(AMI, "ami-1"), (AGENT_URL, "http://x/y")], AGENT_URL, "neither https://"),
+            (vec![(AMI, "ami-1"), (AGENT_URL, "https://x/'$(id)'")], AGENT_URL, "do not belong"),
+            (vec![(AMI, "ami-1"), (AGENT_URL, "https://x")], AGENT_SHA256, "is not set"),
+            (
+                vec![(AMI, "ami-1"), (AGENT_URL, "https://x"), (AGENT_SHA256, &short)],
+                AGENT_SHA256,
+                "64 hexadecimal digits",
+            ),
+        ] {
+            let error = MachineOptions::read(&settings(&pairs)).unwrap_err();
+            assert_eq!(error.name, name, "{error}");
+            assert!(error.problem.contains(problem), "{error}");
+        }
+        assert_eq!(subnets(&settings(&[])).unwrap_err().to_string(), "subnet-ids is not set");
+        assert!(subnets(&settings(&[(SUBNETS, "subnet-1 vpc-2")])).is_err());
+    }
+}

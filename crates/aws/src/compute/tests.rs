@@ -1,0 +1,363 @@
+//! The adapter against answers that are known word by word. Every request that it makes here is
+//! compared with the API's own model.
+
+use std::collections::BTreeMap;
+
+use ondeck_core::ids::{IntentId, ResourceClass, RunId};
+use ondeck_core::requirements::{ClassSize, Requirements, UsageClass};
+use ondeck_core::testkit::MemoryStore;
+
+use super::*;
+use crate::ec2::loopback::{Loopback, Reply, error};
+use crate::ec2::models;
+
+fn settings(more: &[(&str, &str)]) -> Settings {
+    let least = [("ami", "ami-0123456789abcdef0"), ("subnet-ids", "subnet-1 subnet-2")];
+    let backend = least.iter().chain(more).map(|(name, value)| ((*name).into(), (*value).into()));
+    Settings { backend: backend.collect(), ..Settings::default() }
+}
+
+fn compute(server: &Loopback) -> Ec2Compute {
+    Ec2Compute::new(&server.cloud(), Arc::new(MemoryStore::default()))
+}
+
+fn id(n: u32) -> InstanceId {
+    InstanceId::new(format!("i-{n:017x}")).unwrap()
+}
+
+fn version(number: u64, description: &str, default: bool) -> String {
+    format!(
+        "<item><launchTemplateId>lt-1</launchTemplateId><versionNumber>{number}</versionNumber>\
+         <versionDescription>{description}</versionDescription>\
+         <defaultVersion>{default}</defaultVersion></item>"
+    )
+}
+
+fn versions(items: &[String]) -> Reply {
+    let items = items.concat();
+    let body = format!(
+        "<DescribeLaunchTemplateVersionsResponse><launchTemplateVersionSet>{items}\
+         </launchTemplateVersionSet></DescribeLaunchTemplateVersionsResponse>"
+    );
+    Reply::Say(200, body)
+}
+
+fn template(action: &str, default: u64) -> Reply {
+    let body = format!(
+        "<{action}Response><launchTemplate><launchTemplateId>lt-1</launchTemplateId>\
+         <defaultVersionNumber>{default}</defaultVersionNumber></launchTemplate></{action}Response>"
+    );
+    Reply::Say(200, body)
+}
+
+fn no_template() -> Reply {
+    Reply::Say(400, error("InvalidLaunchTemplateName.NotFoundException", "Does not exist."))
+}
+
+fn image() -> Reply {
+    let body = "<DescribeImagesResponse><imagesSet><item><imageId>ami-1</imageId>\
+                <rootDeviceName>/dev/xvda</rootDeviceName></item></imagesSet>\
+                </DescribeImagesResponse>";
+    Reply::Say(200, body.to_owned())
+}
+
+/// Sets up where there is nothing, and gives what the new version describes itself as.
+async fn described(settings: &Settings) -> String {
+    let mut replies = vec![no_template(), template("CreateLaunchTemplate", 1)];
+    if settings.backend.contains_key("volume-size-gb") {
+        replies.insert(1, image());
+    }
+    let server = Loopback::replying(replies).await;
+    compute(&server).set_up(settings).await.unwrap();
+    models::check(&server.asked());
+    server.asked().last().unwrap().param("VersionDescription")
+}
+
+#[tokio::test]
+async fn a_template_is_made_once_and_then_left_alone() {
+    let settings = settings(&[]);
+    let description = described(&settings).await;
+    assert!(description.starts_with("ondeck ") && description.len() == 71, "{description}");
+    let server = Loopback::replying([versions(&[version(1, &description, true)])]).await;
+    compute(&server).set_up(&settings).await.unwrap();
+    assert_eq!(server.actions(), ["DescribeLaunchTemplateVersions"]);
+}
+
+#[tokio::test]
+async fn every_setting_makes_another_version() {
+    let sha = "a".repeat(64);
+    let other = "b".repeat(64);
+    let url = ("agent-url", "https://example.com/ondeck");
+    let mut seen = std::collections::BTreeSet::new();
+    for more in [
+        vec![],
+        vec![("ami", "ami-2")],
+        vec![("security-group-ids", "sg-1 sg-2")],
+        vec![("security-group-ids", "sg-1")],
+        vec![("iam-instance-profile", "ondeck")],
+        vec![("iam-instance-profile", "arn:aws:iam::1:instance-profile/ondeck")],
+        vec![("key-name", "mine")],
+        vec![("volume-size-gb", "40")],
+        vec![("volume-size-gb", "41")],
+        vec![url, ("agent-sha256", &sha)],
+        vec![url, ("agent-sha256", &other)],
+    ] {
+        assert!(seen.insert(described(&settings(&more)).await), "{more:?}");
+    }
+    let moved = settings(&[("subnet-ids", "subnet-9")]);
+    assert!(!seen.insert(described(&moved).await), "subnets are no part of it");
+}
+
+#[tokio::test]
+async fn a_change_adds_a_version_and_makes_it_the_default() {
+    let wanted = described(&settings(&[])).await;
+    let added = format!(
+        "<CreateLaunchTemplateVersionResponse><launchTemplateVersion>{}</launchTemplateVersion>\
+         </CreateLaunchTemplateVersionResponse>",
+        "<launchTemplateId>lt-1</launchTemplateId><versionNumber>8</versionNumber>"
+    );
+    let mut tokens = Vec::new();
+    for latest in [7, 7, 9] {
+        let server = Loopback::replying([
+            versions(&[version(4, "ondeck old", true), version(latest, "by hand", false)]),
+            Reply::Say(200, added.clone()),
+            template("ModifyLaunchTemplate", 8),
+        ])
+        .await;
+        compute(&server).set_up(&settings(&[])).await.unwrap();
+        models::check(&server.asked());
+        let [_, add, modify] = server.asked().try_into().unwrap();
+        assert_eq!(add.param("VersionDescription"), wanted);
+        assert_eq!(modify.param("SetDefaultVersion"), "8");
+        tokens.push(add.param("ClientToken"));
+    }
+    assert_eq!(tokens[0], tokens[1], "two that find the same make one version");
+    assert_ne!(tokens[1], tokens[2], "going back and forth makes new ones");
+    assert_eq!(tokens[0].len(), 64);
+}
+
+#[tokio::test]
+async fn a_version_that_was_added_and_not_made_the_default_is_not_added_again() {
+    let wanted = described(&settings(&[])).await;
+    let found = versions(&[version(2, &wanted, false), version(1, "ondeck old", true)]);
+    let server = Loopback::replying([found, template("ModifyLaunchTemplate", 2)]).await;
+    compute(&server).set_up(&settings(&[])).await.unwrap();
+    assert_eq!(server.actions(), ["DescribeLaunchTemplateVersions", "ModifyLaunchTemplate"]);
+    assert_eq!(server.asked()[1].param("SetDefaultVersion"), "2");
+}
+
+#[tokio::test]
+async fn two_who_set_up_at_once_come_to_the_same_end() {
+    let wanted = described(&settings(&[])).await;
+    let taken = error("InvalidLaunchTemplateName.AlreadyExistsException", "In use.");
+    let server = Loopback::replying([
+        no_template(),
+        Reply::Say(400, taken.clone()),
+        versions(&[version(1, &wanted, true)]),
+    ])
+    .await;
+    compute(&server).set_up(&settings(&[])).await.unwrap();
+    assert_eq!(server.asked().len(), 3);
+    let fickle = [no_template(), Reply::Say(400, taken)];
+    let server = Loopback::replying(std::iter::repeat_n(fickle, 3).flatten()).await;
+    let failed = compute(&server).set_up(&settings(&[])).await.unwrap_err();
+    assert!(matches!(failed, PortError::Unavailable { .. }), "{failed}");
+    assert_eq!(server.asked().len(), 6, "there is an end to it");
+}
+
+#[tokio::test]
+async fn a_larger_volume_asks_the_image_for_its_device() {
+    let server =
+        Loopback::replying([no_template(), image(), template("CreateLaunchTemplate", 1)]).await;
+    compute(&server).set_up(&settings(&[("volume-size-gb", "40")])).await.unwrap();
+    models::check(&server.asked());
+    let created = &server.asked()[2];
+    let volume = "LaunchTemplateData.BlockDeviceMapping.1";
+    assert_eq!(created.param(&format!("{volume}.DeviceName")), "/dev/xvda");
+    assert_eq!(created.param(&format!("{volume}.Ebs.VolumeSize")), "40");
+    assert_eq!(created.param(&format!("{volume}.Ebs.Encrypted")), "true");
+    let unknown = Reply::Say(400, error("InvalidAMIID.NotFound", "Does not exist."));
+    let server = Loopback::replying([no_template(), unknown]).await;
+    let failed = compute(&server).set_up(&settings(&[("volume-size-gb", "40")])).await.unwrap_err();
+    assert!(matches!(&failed, PortError::Setting(setting) if setting.name == "ami"), "{failed}");
+}
+
+#[tokio::test]
+async fn a_machine_is_launched_with_what_keeps_it_in_check() {
+    let more = [("security-group-ids", "sg-1"), ("iam-instance-profile", "ondeck")];
+    let server = Loopback::replying([no_template(), template("CreateLaunchTemplate", 1)]).await;
+    compute(&server).set_up(&settings(&more)).await.unwrap();
+    let created = &server.asked()[1];
+    let shown: String = created
+        .params()
+        .iter()
+        .filter(|(name, _)| !name.ends_with("UserData") && name != "VersionDescription")
+        .map(|(name, value)| format!("{name}={value}\n"))
+        .collect();
+    insta::assert_snapshot!("launch_template", shown);
+    let script = aws_smithy_types::base64::decode(created.param("LaunchTemplateData.UserData"));
+    assert!(script.unwrap().starts_with(b"#!/bin/sh\n"));
+}
+
+#[tokio::test]
+async fn what_is_missing_is_named_before_anybody_is_asked() {
+    let server = Loopback::replying([]).await;
+    for (name, value, problem) in [
+        ("ami", "", "ami is not set"),
+        ("subnet-ids", " , ", "subnet-ids is not set"),
+        ("security-group-ids", "x", "security-group-ids holds something else"),
+    ] {
+        let failed = compute(&server).set_up(&settings(&[(name, value)])).await.unwrap_err();
+        assert!(matches!(failed, PortError::Setting(_)), "{failed}");
+        assert!(failed.to_string().starts_with(problem), "{failed}");
+    }
+    assert!(server.asked().is_empty());
+}
+
+fn order() -> Order {
+    Order {
+        intent: IntentId::new("00c0ffee00c0ffee").unwrap(),
+        run: RunId::new("4711").unwrap(),
+        count: 1,
+        requirements: Requirements {
+            class: ResourceClass::new("large").unwrap(),
+            size: ClassSize { cpu: 2, mem: 4096 },
+            usage: UsageClass::Spot,
+            types: "c* m*".parse().unwrap(),
+        },
+    }
+}
+
+#[tokio::test]
+async fn a_launch_is_one_request_that_can_be_repeated() {
+    let launched = "<CreateFleetResponse><fleetInstanceSet><item><lifecycle>spot</lifecycle>\
+                    <instanceIds><item>i-00000000000000001</item></instanceIds>\
+                    <instanceType>c6i.large</instanceType></item></fleetInstanceSet>\
+                    </CreateFleetResponse>";
+    let server = Loopback::saying([launched, launched].map(str::to_owned)).await;
+    let store = Arc::new(MemoryStore::default());
+    let compute = Ec2Compute::new(&server.cloud(), store.clone());
+    let failed = compute.launch(&order()).await.unwrap_err();
+    assert!(matches!(failed, PortError::NotSetUp { .. }), "{failed}");
+    let subnets = BTreeMap::from([("subnet-ids".to_owned(), "subnet-1,subnet-2".to_owned())]);
+    store.put_settings(&subnets).await.unwrap();
+    for _ in 0..2 {
+        let launched = compute.launch(&order()).await.unwrap();
+        assert_eq!(launched.machines[0].id, id(1));
+        assert_eq!(launched.machines[0].spec.instance_type, "c6i.large");
+    }
+    models::check(&server.asked());
+    let [first, again] = server.asked().try_into().unwrap();
+    assert_eq!(first.body, again.body, "or the client token would not hold");
+    assert_eq!(first.param("ClientToken"), "00c0ffee00c0ffee");
+    let on_demand = Order {
+        requirements: Requirements { usage: UsageClass::OnDemand, ..order().requirements },
+        ..order()
+    };
+    let server = Loopback::saying([launched.to_owned()]).await;
+    Ec2Compute::new(&server.cloud(), store).launch(&on_demand).await.unwrap();
+    models::check(&server.asked());
+}
+
+const ENDED: &str = "<TerminateInstancesResponse><instancesSet/></TerminateInstancesResponse>";
+
+fn unknown(names: &str) -> Reply {
+    let message = format!("The instance IDs '{names}' do not exist");
+    Reply::Say(400, error("InvalidInstanceID.NotFound", &message))
+}
+
+#[tokio::test]
+async fn machines_are_ended_in_batches_and_strangers_skipped() {
+    let server = Loopback::saying([ENDED, ENDED, ENDED].map(str::to_owned)).await;
+    let mut ids: Vec<InstanceId> = (0..1_001).map(id).collect();
+    ids.push(InstanceId::new("local-1").unwrap());
+    compute(&server).terminate(&ids).await.unwrap();
+    models::check(&server.asked());
+    let counts: Vec<usize> = server.asked().iter().map(|asked| asked.params().len() - 2).collect();
+    assert_eq!(counts, [500, 500, 1]);
+    let server = Loopback::replying([]).await;
+    compute(&server).terminate(&[InstanceId::new("local-1").unwrap()]).await.unwrap();
+    assert!(server.asked().is_empty(), "nobody is asked about nothing");
+}
+
+#[tokio::test]
+async fn unknown_machines_are_left_out_together() {
+    let (first, second) = (id(1), id(2));
+    let named = unknown(&format!("{first}, {second}"));
+    let server = Loopback::replying([named, Reply::Say(200, ENDED.to_owned())]).await;
+    compute(&server).terminate(&[id(0), first, second, id(3)]).await.unwrap();
+    let again = &server.asked()[1];
+    assert_eq!(again.param("InstanceId.1"), id(0).as_str());
+    assert_eq!(again.param("InstanceId.2"), id(3).as_str());
+    assert_eq!(again.param("InstanceId.3"), "");
+}
+
+#[tokio::test]
+async fn however_many_are_unknown_there_is_no_call_for_each() {
+    let known = "<DescribeInstancesResponse><reservationSet><item><instancesSet><item>\
+                 <instanceId>i-00000000000000009</instanceId></item></instancesSet></item>\
+                 </reservationSet></DescribeInstancesResponse>";
+    let server = Loopback::replying([
+        unknown(id(0).as_str()),
+        unknown(id(1).as_str()),
+        unknown(id(2).as_str()),
+        Reply::Say(200, known.to_owned()),
+        Reply::Say(200, ENDED.to_owned()),
+    ])
+    .await;
+    let ids: Vec<InstanceId> = (0..100).map(id).collect();
+    compute(&server).terminate(&ids).await.unwrap();
+    models::check(&server.asked());
+    assert_eq!(server.actions()[3..], ["DescribeInstances", "TerminateInstances"]);
+    let last = &server.asked()[4];
+    assert_eq!((last.param("InstanceId.1").as_str(), last.params().len()), (id(9).as_str(), 3));
+}
+
+#[tokio::test]
+async fn where_none_is_known_the_work_is_done() {
+    let nothing = "<DescribeInstancesResponse><reservationSet/></DescribeInstancesResponse>";
+    let nameless = Reply::Say(400, error("InvalidInstanceID.NotFound", "Some do not exist."));
+    let server = Loopback::replying([nameless, Reply::Say(200, nothing.to_owned())]).await;
+    compute(&server).terminate(&[id(1), id(2)]).await.unwrap();
+    assert_eq!(server.asked().len(), 2);
+    let server = Loopback::replying([unknown(id(1).as_str())]).await;
+    compute(&server).terminate(&[id(1)]).await.unwrap();
+    assert_eq!(server.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn a_batch_that_fails_does_not_keep_the_next_from_being_tried() {
+    let server = Loopback::replying([
+        Reply::Say(503, error("RequestLimitExceeded", "Too many.")),
+        Reply::Say(200, ENDED.to_owned()),
+    ])
+    .await;
+    let ids: Vec<InstanceId> = (0..600).map(id).collect();
+    let failed = compute(&server).terminate(&ids).await.unwrap_err();
+    assert!(matches!(failed, PortError::Unavailable { .. }), "{failed}");
+    assert_eq!(server.asked().len(), 2);
+}
+
+#[tokio::test]
+async fn machines_are_listed_page_by_page() {
+    let page = |n: u32, more: &str| {
+        let id = id(n);
+        format!(
+            "<DescribeInstancesResponse><reservationSet><item><instancesSet><item><instanceId>{id}\
+             </instanceId><launchTime>2026-11-01T10:00:00.000Z</launchTime></item></instancesSet>\
+             </item></reservationSet>{more}</DescribeInstancesResponse>"
+        )
+    };
+    let token = "<nextToken>a+b/c=</nextToken>";
+    let pages = [page(1, token), page(2, token), page(3, "<nextToken/>")];
+    let server = Loopback::saying(pages).await;
+    let machines = compute(&server).machines().await.unwrap();
+    let ids: Vec<InstanceId> = machines.into_iter().map(|machine| machine.id).collect();
+    assert_eq!(ids, [id(1), id(2), id(3)]);
+    models::check(&server.asked());
+    let tokens: Vec<String> = server.asked().iter().map(|a| a.param("NextToken")).collect();
+    assert_eq!(tokens, ["", "a+b/c=", "a+b/c="]);
+    let asked = &server.asked()[0];
+    assert_eq!(asked.param("Filter.1.Name"), "tag:ondeck:pool");
+    assert_eq!(asked.param("Filter.1.Value.1"), "acme/web", "in whatever case it was given");
+}

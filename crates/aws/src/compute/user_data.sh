@@ -1,0 +1,92 @@
+#!/bin/sh
+# The first start of a machine of ondeck: gets the agent, checks it, and runs it as a service.
+# Whatever goes wrong ends the machine, so that nobody pays for one that can do nothing.
+set -eu
+umask 022
+
+# (values)
+
+agent=/usr/local/bin/ondeck
+
+say() {
+    echo "ondeck: $*"
+    echo "ondeck: $*" >/dev/console 2>/dev/null || :
+}
+
+# The machine is gone a minute later and its files with it: the console is what remains.
+give_up() {
+    status=$?
+    trap - EXIT
+    [ "$status" -eq 0 ] && exit 0
+    say "this machine cannot be used and ends: ${why:-a command failed with status $status}"
+    sync
+    shutdown -h now || systemctl poweroff --force || poweroff -f
+    exit "$status"
+}
+trap give_up EXIT
+
+fail() {
+    why=$*
+    exit 1
+}
+
+right() {
+    [ -f "$1" ] && { [ -z "$sha256" ] || echo "$sha256  $1" | sha256sum -c - >/dev/null 2>&1; }
+}
+
+fetch() {
+    case $url in
+    s3://*) AWS_DEFAULT_REGION=$region timeout 60 aws s3 cp --only-show-errors "$url" "$1" ;;
+    *) curl --fail --silent --show-error --location --proto '=https' \
+        --connect-timeout 5 --max-time 60 --output "$1" "$url" ;;
+    esac
+}
+
+if ! right "$agent"; then
+    [ -n "$url" ] || fail "no agent at $agent, and no agent-url to get one from"
+    new=$(mktemp)
+    tries=1
+    until fetch "$new"; do
+        [ "$tries" -lt 5 ] || fail "the agent could not be fetched: $url"
+        say "the agent could not be fetched, will try again: $url"
+        sleep "$tries"
+        tries=$((tries + 1))
+    done
+    right "$new" || fail "the agent is not the one that was asked for: $(sha256sum "$new")"
+    mkdir -p "${agent%/*}"
+    cp "$new" "$agent"
+    rm "$new"
+fi
+[ -x "$agent" ] || chmod 755 "$agent"
+
+mkdir -p /etc/ondeck
+cat >/etc/ondeck/agent.env <<END
+ONDECK_POOL=$pool
+ONDECK_AWS_REGION=$region
+END
+
+# An agent that cannot stay up for long cannot end its machine either; then this does.
+cat >/etc/systemd/system/ondeck-agent.service <<END
+[Unit]
+Description=ondeck agent
+Wants=network-online.target
+After=network-online.target
+StartLimitIntervalSec=600
+StartLimitBurst=30
+StartLimitAction=poweroff
+
+[Service]
+EnvironmentFile=/etc/ondeck/agent.env
+ExecStart=$agent agent --backend aws
+Restart=always
+RestartSec=2
+StandardOutput=journal+console
+StandardError=journal+console
+
+[Install]
+WantedBy=multi-user.target
+END
+
+systemctl daemon-reload || fail "systemd does not answer"
+systemctl enable --now ondeck-agent.service || fail "the agent's service does not start"
+say "the agent has been started"

@@ -1,0 +1,303 @@
+//! A thin client for the few actions of EC2 that ondeck needs, on the SDK's own credentials,
+//! signatures and connections. ADR 0009 says why.
+//!
+//! It repeats nothing: what did not answer is unavailable, and core decides about the rest.
+
+mod answers;
+mod endpoint;
+mod keys;
+#[cfg(test)]
+pub(crate) mod loopback;
+#[cfg(test)]
+pub(crate) mod models;
+mod query;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime};
+
+use aws_credential_types::Credentials;
+use aws_sigv4::http_request::{SignableBody, SignableRequest, SigningSettings, sign};
+use aws_sigv4::sign::v4;
+use aws_smithy_async::time::TimeSource;
+use aws_smithy_http_client::Connector;
+use aws_smithy_http_client::proxy::ProxyConfig;
+use aws_smithy_http_client::tls::Provider;
+use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
+use aws_smithy_runtime_api::client::http::{
+    HttpConnector, HttpConnectorSettings, SharedHttpConnector,
+};
+use aws_smithy_runtime_api::http::{Request, Response};
+use aws_smithy_types::body::SdkBody;
+use aws_smithy_types::byte_stream::ByteStream;
+use aws_smithy_types::error::display::DisplayErrorContext;
+use ondeck_core::ports::{PortError, PortResult};
+use serde::de::DeserializeOwned;
+use tokio::sync::Semaphore;
+
+use crate::cloud::Cloud;
+use crate::fault::{self, Complaint, EC2};
+use crate::skew::Skew;
+
+pub(crate) use answers::{
+    Done, FleetAnswer, FleetError, FleetInstances, ImagesAnswer, Instance, InstancesAnswer,
+    TemplateAnswer, Version, VersionAnswer, VersionsAnswer,
+};
+pub(crate) use query::{Params, Query};
+
+/// How long a connection may take.
+const CONNECT: Duration = Duration::from_secs(3);
+/// Less than this no clock is ever put right by.
+const LEAST_CORRECTION: Duration = Duration::from_secs(30);
+
+/// What EC2 says of a signature by a wrong clock, among other things that it may mean. If the
+/// same answer has put our clock right, it meant that, and the next call will pass.
+const DISTRUST: [&str; 5] = [
+    "AuthFailure",
+    "RequestExpired",
+    "RequestInTheFuture",
+    "RequestTimeTooSkewed",
+    "SignatureDoesNotMatch",
+];
+
+/// EC2, for one pool.
+pub(crate) struct Ec2 {
+    endpoint: PortResult<String>,
+    region: String,
+    keys: keys::Keys,
+    skew: Arc<Skew>,
+    gate: Arc<Semaphore>,
+    /// Made when the first call is: reading the certificates of this computer takes time, and a
+    /// warm provision never comes here.
+    connector: OnceLock<SharedHttpConnector>,
+}
+
+/// Why a call gave nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Failed {
+    /// EC2 has answered, with an error.
+    Refused(Refusal),
+    /// There is no answer, or none that can be read.
+    Unanswered(PortError),
+}
+
+/// An error that EC2 has answered with, in its own words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) action: &'static str,
+    pub(crate) status: u16,
+    pub(crate) code: String,
+    pub(crate) message: String,
+}
+
+impl Ec2 {
+    pub(crate) fn new(cloud: &Cloud) -> Ec2 {
+        Ec2 {
+            endpoint: endpoint::of(&cloud.config),
+            region: cloud.region().to_owned(),
+            keys: keys::Keys::of(&cloud.config),
+            skew: cloud.skew.clone(),
+            gate: cloud.gate.clone(),
+            connector: OnceLock::new(),
+        }
+    }
+
+    /// One call, signed, sent and read, once.
+    pub(crate) async fn call<A: DeserializeOwned>(&self, query: &Query) -> Result<A, Failed> {
+        let action = query.action();
+        let _permit = self.gate.acquire().await;
+        let limit = query.limit();
+        let (started, signed_at) = (Instant::now(), self.now());
+        let call = async {
+            let keys = self.keys.get(signed_at).await?;
+            let request = self.signed(query, &keys, signed_at)?;
+            let (status, body) = self.send(action, request).await?;
+            read(action, status, &body, &keys)
+        };
+        let answer = match tokio::time::timeout(limit, call).await {
+            Ok(answer) => answer,
+            Err(_) => Err(unanswered(action, &format!("no answer within {} s", limit.as_secs()))),
+        };
+        if let Err(Failed::Refused(refusal)) = &answer {
+            let corrected = match self.now().duration_since(signed_at) {
+                Ok(span) => span > started.elapsed() + LEAST_CORRECTION,
+                Err(_) => true,
+            };
+            if corrected && DISTRUST.contains(&refusal.code.as_str()) {
+                return Err(unanswered(action, &format!("{}: wrong clock", refusal.said())));
+            }
+            if refusal.is_about_expired_keys() {
+                self.keys.forget().await;
+            }
+        }
+        answer
+    }
+
+    /// Where machines are launched.
+    pub(crate) fn region(&self) -> &str {
+        &self.region
+    }
+
+    /// The time by which requests are signed, which is EC2's rather than this computer's.
+    pub(crate) fn now(&self) -> SystemTime {
+        self.skew.clock().now()
+    }
+
+    fn signed(
+        &self,
+        query: &Query,
+        keys: &Credentials,
+        now: SystemTime,
+    ) -> Result<Request, Failed> {
+        let action = query.action();
+        let url = self.endpoint.clone()?;
+        let body = query.body();
+        let mut request = Request::new(SdkBody::from(body.as_str()));
+        let unusable = |error: &dyn fmt::Display| {
+            Failed::Unanswered(PortError::Unusable {
+                service: EC2,
+                reason: format!("{action}: the request cannot be made: {error}"),
+                hint: format!("check the endpoint: {url}"),
+            })
+        };
+        request.set_method("POST").map_err(|error| unusable(&error))?;
+        request.set_uri(url.as_str()).map_err(|error| unusable(&error))?;
+        let headers = request.headers_mut();
+        headers.insert("content-type", "application/x-www-form-urlencoded; charset=utf-8");
+        headers.insert("user-agent", concat!("ondeck/", env!("CARGO_PKG_VERSION")));
+        let signature = signature(&request, &body, keys, &self.region, now)
+            .map_err(|error| unusable(&error))?;
+        for (name, value) in signature {
+            request.headers_mut().insert(name, value);
+        }
+        Ok(request)
+    }
+
+    async fn send(&self, action: &'static str, request: Request) -> Result<(u16, Vec<u8>), Failed> {
+        let connector = self.connector.get_or_init(connector);
+        let answer: Response = connector
+            .call(request)
+            .await
+            .map_err(|error| unanswered(action, &DisplayErrorContext(&error)))?;
+        if let Some(date) = answer.headers().get("date") {
+            self.skew.observe(date, SystemTime::now());
+        }
+        let status = answer.status().as_u16();
+        let body = ByteStream::new(answer.into_body())
+            .collect()
+            .await
+            .map_err(|error| unanswered(action, &DisplayErrorContext(&error)))?;
+        Ok((status, body.to_vec()))
+    }
+}
+
+impl Refusal {
+    /// What it means to somebody who expects nothing of the kind.
+    pub(crate) fn into_error(self) -> PortError {
+        let Refusal { action, status, code, message } = &self;
+        fault::complaint(EC2, action, Complaint { status: *status, code, message })
+    }
+
+    /// In one line.
+    pub(crate) fn said(&self) -> String {
+        format!("{}: {}: {}", self.action, self.code, self.message)
+    }
+
+    fn is_about_expired_keys(&self) -> bool {
+        self.code.contains("ExpiredToken") || self.code == "RequestExpired"
+    }
+}
+
+impl From<PortError> for Failed {
+    fn from(error: PortError) -> Failed {
+        Failed::Unanswered(error)
+    }
+}
+
+impl From<Failed> for PortError {
+    fn from(failed: Failed) -> PortError {
+        match failed {
+            Failed::Refused(refusal) => refusal.into_error(),
+            Failed::Unanswered(error) => error,
+        }
+    }
+}
+
+impl fmt::Debug for Ec2 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ec2({})", self.region)
+    }
+}
+
+fn connector() -> SharedHttpConnector {
+    let settings = HttpConnectorSettings::builder().connect_timeout(CONNECT).build();
+    SharedHttpConnector::new(
+        Connector::builder()
+            .connector_settings(settings)
+            .proxy_config(ProxyConfig::from_env())
+            .tls_provider(Provider::Rustls(CryptoMode::AwsLc))
+            .build(),
+    )
+}
+
+/// The headers that prove who asks.
+fn signature(
+    request: &Request,
+    body: &str,
+    keys: &Credentials,
+    region: &str,
+    now: SystemTime,
+) -> Result<Vec<(&'static str, String)>, Box<dyn std::error::Error + Send + Sync>> {
+    let identity = keys.clone().into();
+    let params = v4::SigningParams::builder()
+        .identity(&identity)
+        .region(region)
+        .name("ec2")
+        .time(now)
+        .settings(SigningSettings::default())
+        .build()?
+        .into();
+    let body = SignableBody::Bytes(body.as_bytes());
+    let request =
+        SignableRequest::new(request.method(), request.uri(), request.headers().iter(), body)?;
+    let (instructions, _) = sign(request, &params)?.into_parts();
+    let (headers, _) = instructions.into_parts();
+    Ok(headers.iter().map(|header| (header.name(), header.value().to_owned())).collect())
+}
+
+/// Makes an answer of what has come back.
+fn read<A: DeserializeOwned>(
+    action: &'static str,
+    status: u16,
+    body: &[u8],
+    keys: &Credentials,
+) -> Result<A, Failed> {
+    let text = String::from_utf8_lossy(body);
+    if (200..300).contains(&status) {
+        return quick_xml::de::from_str(&text)
+            .map_err(|error| unanswered(action, &format!("the answer cannot be read: {error}")));
+    }
+    // What is not XML comes from something in between: the status alone must do.
+    let (code, message) = answers::problem(&text).unwrap_or_default();
+    let message = without_secrets(&message, keys);
+    Err(Failed::Refused(Refusal { action, status, code, message }))
+}
+
+/// A refused signature is explained by repeating what was signed, the session token included:
+/// the first line says all that a person can use.
+fn without_secrets(message: &str, keys: &Credentials) -> String {
+    let mut line = message.lines().next().unwrap_or_default().to_owned();
+    for secret in [Some(keys.secret_access_key()), keys.session_token()].into_iter().flatten() {
+        // A short one stands for nothing but a test's, and would mangle ordinary words.
+        if secret.len() > 8 {
+            line = line.replace(secret, "***");
+        }
+    }
+    line
+}
+
+fn unanswered(action: &str, error: &dyn fmt::Display) -> Failed {
+    Failed::Unanswered(fault::unavailable(EC2, action, error))
+}
