@@ -21,7 +21,7 @@ pub(crate) async fn plane(
     let plane = match common.backend {
         Backend::Local => local::plane(common, create, progress)?,
         #[cfg(feature = "aws")]
-        Backend::Aws => aws::plane(common, create, progress).await?,
+        Backend::Aws => aws::plane(common, progress).await?,
         #[cfg(not(feature = "aws"))]
         Backend::Aws => return Err(not_built()),
     };

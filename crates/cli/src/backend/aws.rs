@@ -117,7 +117,6 @@ mod control {
     /// The control plane's ports.
     pub(crate) async fn plane(
         common: &Common,
-        create: bool,
         progress: Arc<dyn Progress>,
     ) -> Result<Plane, Failure> {
         let pool = pool(common)?.ok_or_else(|| {
@@ -130,7 +129,8 @@ mod control {
             pool: Arc::new(SqsPool::new(&cloud)),
             compute: Arc::new(Ec2Compute::new(&cloud, store.clone())),
             store,
-            forge: Arc::new(Local::open(common, create)?.forge),
+            // Refresh may have run on another computer, and this file is about jobs alone.
+            forge: Arc::new(Local::open(common, true)?.forge),
             clock: Arc::new(WallClock),
             dice: Arc::new(Entropy),
             progress,

@@ -6,6 +6,7 @@
 mod checks;
 mod claim;
 mod pickup;
+mod twins;
 
 use futures_util::future::join_all;
 

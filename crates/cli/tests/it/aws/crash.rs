@@ -10,8 +10,8 @@ fn after_the_intent_refresh_settles_it() {
     let site = Site::with(&["--created-timeout-sec=1", "--validation-timeout-sec=0.5"]);
     site.kill_before("launch", &["provision", "--run-id=1"]);
     assert_eq!(site.machines().len(), 0);
-    until("refresh settles the intent", || site.refresh(&[])["intents"] == 1);
-    assert_eq!(site.refresh(&[])["intents"], 0);
+    until("refresh settles the intent", || site.refresh(&[])["intentsSettled"] == 1);
+    assert_eq!(site.refresh(&[])["intentsSettled"], 0);
     site.until_empty();
 }
 

@@ -194,9 +194,9 @@ impl Site {
     pub(crate) fn until_empty(&self) {
         until("nothing is left", || {
             self.refresh(&[]);
-            self.standings().is_empty() && self.machines().is_empty()
+            // A ticket may be hidden for a while, and is dropped by the refresh that meets it.
+            self.standings().is_empty() && self.machines().is_empty() && self.tickets() == 0
         });
-        assert_eq!(self.tickets(), 0);
         self.gateway.assert_sound();
     }
 }

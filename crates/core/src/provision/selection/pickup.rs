@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{MutexGuard, PoisonError};
 
 use futures_util::future::{Either, select};
 use futures_util::lock::Mutex;
@@ -29,6 +29,7 @@ use crate::together::Together;
 use crate::wait::wait_until;
 
 use super::Attempt;
+use super::twins::{Idleness, Met, Twins};
 
 /// The most messages that a queue gives at once.
 const BATCH: usize = 10;
@@ -41,6 +42,7 @@ const ENCOUNTERS: u32 = 5;
 #[derive(Debug)]
 pub(super) struct Candidate {
     pub(super) idle: Instance<Idle>,
+    announced: Idleness,
     receipt: Receipt,
 }
 
@@ -49,10 +51,10 @@ pub(super) struct Pickup<'a> {
     requirements: &'a Requirements,
     times: &'a Times,
     inner: Mutex<Inner>,
-    /// Tickets that workers have, and have not deleted yet. Not behind the lock, which may be
-    /// held for as long as patience lasts.
-    in_hand: AtomicUsize,
-    deletes: Together<Receipt, ()>,
+    /// Tickets that workers have, and have not deleted yet. Not behind the lock above, which may
+    /// be held for as long as patience lasts.
+    twins: std::sync::Mutex<Twins>,
+    deletes: Together<Vec<Receipt>, ()>,
 }
 
 struct Inner {
@@ -66,8 +68,11 @@ struct Inner {
 }
 
 impl Inner {
-    fn set_aside_the_rest(&mut self) {
-        self.set_aside.extend(self.suitable.drain(..).map(|candidate| candidate.receipt));
+    fn set_aside_the_rest(&mut self, twins: &mut Twins) {
+        for candidate in self.suitable.drain(..) {
+            self.set_aside.extend(twins.forget(&candidate.announced));
+            self.set_aside.push(candidate.receipt);
+        }
     }
 
     fn has_come_round_too_often(&self) -> bool {
@@ -88,7 +93,7 @@ impl<'a> Pickup<'a> {
                 encounters: BTreeMap::new(),
                 exhausted: false,
             }),
-            in_hand: AtomicUsize::new(0),
+            twins: std::sync::Mutex::default(),
             deletes: Together::default(),
         }
     }
@@ -100,12 +105,12 @@ impl<'a> Pickup<'a> {
             self.take_more(&mut inner).await?;
         }
         let candidate = inner.suitable.pop();
-        if candidate.is_some() {
+        if let Some(candidate) = &candidate {
             inner.unserved = inner.unserved.saturating_sub(1);
-            self.in_hand.fetch_add(1, Ordering::Relaxed);
+            self.twins().hand_out(&candidate.announced);
         }
         if inner.unserved == 0 {
-            inner.set_aside_the_rest();
+            inner.set_aside_the_rest(&mut self.twins());
         }
         if inner.unserved == 0 || inner.exhausted {
             self.end_pass(&mut inner).await;
@@ -145,13 +150,15 @@ impl<'a> Pickup<'a> {
 
     /// The ticket has served its purpose: its instance is claimed, gone, or somebody else's.
     pub(super) async fn delete(&self, candidate: &Candidate) {
-        self.in_hand.fetch_sub(1, Ordering::Relaxed);
+        let mut receipts = self.twins().settle(&candidate.announced);
+        receipts.push(candidate.receipt.clone());
         let class = &self.requirements.class;
-        let delete = |receipts: Vec<Receipt>| async move {
+        let delete = |asked: Vec<Vec<Receipt>>| async move {
+            let receipts = asked.concat();
             self.plane.retried(|| self.plane.pool.delete(class, &receipts)).await?;
-            Ok(vec![(); receipts.len()])
+            Ok(vec![(); asked.len()])
         };
-        if let Err(error) = self.deletes.ask(candidate.receipt.clone(), delete).await {
+        if let Err(error) = self.deletes.ask(receipts, delete).await {
             // It will come round again, and whoever takes it finds the claim refused.
             tracing::warn!(instance = %candidate.idle.id(), "ticket not deleted: {error}");
         }
@@ -160,8 +167,14 @@ impl<'a> Pickup<'a> {
     /// Gives back whatever is still held.
     pub(super) async fn close(&self) {
         let mut inner = self.inner.lock().await;
-        inner.set_aside_the_rest();
+        let mut twins = std::mem::take(&mut *self.twins());
+        inner.set_aside_the_rest(&mut twins);
+        inner.set_aside.extend(twins.into_receipts());
         self.end_pass(&mut inner).await;
+    }
+
+    fn twins(&self) -> MutexGuard<'_, Twins> {
+        self.twins.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn take_more(&self, inner: &mut Inner) -> Result<(), Failure> {
@@ -212,7 +225,7 @@ impl<'a> Pickup<'a> {
     /// others hide.
     async fn others_hold(&self, class: &ResourceClass, kept: usize) -> PortResult<bool> {
         let depth = self.plane.retried(|| self.plane.pool.depth(class)).await?;
-        let hidden_by_us = kept + self.in_hand.load(Ordering::Relaxed);
+        let hidden_by_us = kept + self.twins().in_hand();
         Ok(depth.visible > 0 || depth.held > hidden_by_us)
     }
 
@@ -234,9 +247,14 @@ impl<'a> Pickup<'a> {
         *inner.encounters.entry(id.clone()).or_default() += 1;
         inner.exhausted = inner.has_come_round_too_often();
         match self.requirements.mismatch(&ticket.spec) {
-            None => inner
-                .suitable
-                .push(Candidate { idle: Instance::announced(&ticket), receipt: message.receipt }),
+            None => match self.twins().meet(&ticket, message.receipt) {
+                Met::First(receipt) => {
+                    let (idle, announced) = (Instance::announced(&ticket), Idleness::of(&ticket));
+                    inner.suitable.push(Candidate { idle, announced, receipt });
+                }
+                Met::Twin => tracing::debug!(instance = %id, "a second ticket for it"),
+                Met::Late(receipt) => dropped.push(receipt),
+            },
             Some(mismatch) => {
                 tracing::debug!(instance = %id, "not suitable: {mismatch}");
                 inner.set_aside.push(message.receipt);
