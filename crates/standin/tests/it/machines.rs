@@ -167,6 +167,9 @@ async fn nothing_outlives_the_gateway() {
         pids.push(text.trim().rsplit_once(' ').unwrap().1.to_owned());
     }
     assert!(pids.iter().all(|pid| is_alive(pid)));
+    let logs = machines[0].log.parent().unwrap();
+    assert!(logs.is_dir());
     drop(gateway);
     assert!(!pids.iter().any(|pid| is_alive(pid)), "{pids:?}");
+    assert!(!logs.exists(), "logs without a place of their own go too");
 }
