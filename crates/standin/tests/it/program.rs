@@ -33,6 +33,8 @@ async fn start(folder: &Path) -> Program {
         .arg(&agent)
         .arg("--logs")
         .arg(folder.join("logs"))
+        // One that is killed cannot remove what it has made there.
+        .env("TMPDIR", folder)
         .stdout(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
