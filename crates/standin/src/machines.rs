@@ -46,8 +46,9 @@ pub(crate) struct Machines {
     handle: Handle,
     logs: PathBuf,
     mark: String,
+    shutdowns: PathBuf,
     /// Holds shutdown notes, and logs for which there was no other place.
-    folder: TempDir,
+    folder: Mutex<Option<TempDir>>,
     /// Kills what is left if this process is killed itself.
     warden: Mutex<Option<std::process::Child>>,
 }
@@ -57,7 +58,8 @@ impl Machines {
         let folder = tempfile::Builder::new().prefix("ondeck-standin-").tempdir();
         let folder = folder.expect("the system has a folder for what is temporary");
         let logs = options.logs.clone().unwrap_or_else(|| folder.path().join("logs"));
-        for path in [&logs, &folder.path().join("shutdown")] {
+        let shutdowns = folder.path().join("shutdown");
+        for path in [&logs, &shutdowns] {
             std::fs::create_dir_all(path)
                 .unwrap_or_else(|error| panic!("cannot make {}: {error}", path.display()));
         }
@@ -72,7 +74,8 @@ impl Machines {
             handle,
             logs,
             mark,
-            folder,
+            shutdowns,
+            folder: Mutex::new(Some(folder)),
             warden: Mutex::new(warden),
         }
     }
@@ -91,10 +94,9 @@ impl Machines {
             warden.kill().ok();
             warden.wait().ok();
         }
-    }
-
-    fn shutdown_folder(&self) -> PathBuf {
-        self.folder.path().join("shutdown")
+        // Tasks of the runtime may hold on to this until the process is over, which would be too
+        // late to remove anything.
+        drop(locked(&self.folder).take());
     }
 
     fn start(&self, command: &MachineCommand, id: &str, metadata: &str) -> io::Result<Child> {
@@ -106,7 +108,7 @@ impl Machines {
             }
         }
         let (mark, gateway) = self.mark.split_once('=').unwrap_or_default();
-        let shutdown = format!("touch {}", self.shutdown_folder().join(id).display());
+        let shutdown = format!("touch {}", self.shutdowns.join(id).display());
         child
             .args(&command.args)
             .env("AWS_ENDPOINT_URL", &self.agents_url)
@@ -182,11 +184,11 @@ pub(crate) async fn watch_shutdowns(ec2: Ec2) {
     if ec2.host().command.is_none() {
         return;
     }
-    let folder = ec2.host().shutdown_folder();
+    let folder = &ec2.host().shutdowns;
     let mut beat = tokio::time::interval(SHUTDOWN_BEAT);
     loop {
         beat.tick().await;
-        let Ok(notes) = std::fs::read_dir(&folder) else { return };
+        let Ok(notes) = std::fs::read_dir(folder) else { return };
         for note in notes.flatten() {
             // A note that cannot be removed is found again, and does nothing then.
             std::fs::remove_file(note.path()).ok();

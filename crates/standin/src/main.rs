@@ -56,11 +56,11 @@ fn main() -> io::Result<()> {
     for violation in violations {
         writeln!(io::stderr(), "{violation}")?;
     }
-    // Whoever has closed stdout does not want the rest.
-    if printing.is_finished() {
-        drop(printing.join());
+    match printing.join() {
+        // Whoever has closed stdout does not want the rest.
+        Ok(Err(error)) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 fn options(arguments: &Arguments, watch: mpsc::Sender<LogEntry>) -> GatewayOptions {

@@ -81,7 +81,7 @@ impl Upstreams {
         *request.uri_mut() = uri;
         let mut headers = without_framing(call.headers.clone());
         headers.insert(HOST, upstream.host.clone());
-        if let Some(authorization) = headers.get(AUTHORIZATION).and_then(|it| with_one_key(it)) {
+        if let Some(authorization) = headers.get(AUTHORIZATION).and_then(with_one_key) {
             headers.insert(AUTHORIZATION, authorization);
         }
         *request.headers_mut() = headers;

@@ -1,0 +1,210 @@
+//! Each fault, as AWS's own SDK sees it.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use aws_sdk_dynamodb::error::SdkError;
+use aws_sdk_dynamodb::types::{DeleteRequest, KeysAndAttributes, WriteRequest};
+use aws_sdk_sqs::types::{BatchResultErrorEntry, SendMessageBatchRequestEntry};
+use ondeck_standin::{Door, Gateway, Rule, Service, What, Which};
+
+use crate::harness::{Ec2, dynamodb, gateway, queue, sqs, table, text};
+
+/// A gateway, and a table that was made before anything went wrong.
+async fn disturbed(what: What) -> (Gateway, Door, aws_sdk_dynamodb::Client, String) {
+    let gateway = gateway();
+    let table = table(&dynamodb(&gateway.door("quiet"))).await;
+    let door = gateway.door("control");
+    door.disturb(Rule::new(what).which(Which::First(1)));
+    let client = dynamodb(&door);
+    (gateway, door, client, table)
+}
+
+/// Writes an item, and says what came of it and whether it was written.
+async fn put(
+    gateway: &Gateway,
+    client: &aws_sdk_dynamodb::Client,
+    table: &str,
+) -> (Option<SdkError<aws_sdk_dynamodb::operation::put_item::PutItemError>>, bool) {
+    let put = client.put_item().table_name(table).item("PK", text("a")).send().await;
+    let quiet = dynamodb(&gateway.door("quiet"));
+    let found = quiet.get_item().table_name(table).key("PK", text("a")).send().await.unwrap();
+    (put.err(), found.item.is_some())
+}
+
+#[tokio::test]
+async fn a_reset_comes_before_the_effect_and_a_lost_answer_after_it() {
+    for (what, is_written) in [(What::Reset, false), (What::LostAnswer, true)] {
+        let (gateway, door, client, table) = disturbed(what).await;
+        let (error, written) = put(&gateway, &client, &table).await;
+        assert!(matches!(error, Some(SdkError::DispatchFailure(_))), "{what:?}: {error:?}");
+        assert_eq!(written, is_written, "{what:?}");
+        assert_eq!(door.log()[0].status, None);
+        assert_eq!(door.log()[0].fault, Some(what));
+        let (error, written) = put(&gateway, &client, &table).await;
+        assert!(error.is_none() && written, "only the first was meant: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn half_an_answer_is_no_answer_though_it_has_happened() {
+    let gateway = gateway();
+    let door = gateway.door("control");
+    let name = crate::harness::unique("template");
+    let ec2 = Ec2::at(&door);
+    let cut = door.disturb(Rule::new(What::CutBody).of("CreateLaunchTemplate"));
+    let query = format!(
+        "Action=CreateLaunchTemplate&LaunchTemplateName={name}&LaunchTemplateData.ImageId=ami-1"
+    );
+    let error = ec2.try_ask(&query).await.unwrap_err();
+    // The head has arrived, or the error would be another one.
+    assert!(error.is::<hyper::Error>(), "{error:?}");
+    assert_eq!(cut.fired(), 1);
+    assert_eq!(gateway.ec2().launch_templates(), [name]);
+}
+
+#[tokio::test]
+async fn trouble_and_throttling_are_told_in_the_services_own_words() {
+    let cases = [
+        (What::Status(500), 500, "InternalServerError", "InternalError", "InternalError"),
+        (What::Status(503), 503, "ServiceUnavailable", "ServiceUnavailable", "Unavailable"),
+        (
+            What::Throttle,
+            400,
+            "ProvisionedThroughputExceededException",
+            "RequestThrottled",
+            "RequestLimitExceeded",
+        ),
+        (
+            What::ExpiredToken,
+            400,
+            "ExpiredTokenException",
+            "ExpiredTokenException",
+            "RequestExpired",
+        ),
+    ];
+    for (what, status, of_dynamodb, of_sqs, of_ec2) in cases {
+        let (gateway, door, client, table) = disturbed(what).await;
+        let (error, written) = put(&gateway, &client, &table).await;
+        let Some(SdkError::ServiceError(error)) = error else { panic!("{what:?}: {error:?}") };
+        assert_eq!(error.err().meta().code(), Some(of_dynamodb));
+        assert_eq!(error.raw().status().as_u16(), status);
+        assert!(!written, "{what:?} comes before the effect");
+        door.disturb(Rule::new(what));
+        let error = sqs(&door).list_queues().send().await.unwrap_err().into_service_error();
+        assert_eq!(error.meta().code(), Some(of_sqs));
+        let answer = Ec2::at(&door).ask("Action=DescribeInstances").await;
+        assert_eq!(answer.code(), Some(of_ec2));
+    }
+}
+
+#[tokio::test]
+async fn a_delay_delays_and_a_hang_lasts() {
+    const DELAY: Duration = Duration::from_millis(300);
+    let (gateway, door, client, table) = disturbed(What::Delay(DELAY)).await;
+    let begun = Instant::now();
+    let (error, written) = put(&gateway, &client, &table).await;
+    assert!(error.is_none() && written && begun.elapsed() >= DELAY);
+    assert!(door.log()[0].took >= DELAY);
+
+    let hang = door.disturb(Rule::new(What::Hang));
+    let call = client.put_item().table_name(&table).item("PK", text("b")).send();
+    tokio::time::timeout(DELAY, call).await.unwrap_err();
+    assert_eq!(hang.fired(), 1);
+}
+
+#[tokio::test]
+async fn a_skewed_clock_refuses_until_requests_are_signed_by_it() {
+    const AHEAD: Duration = Duration::from_secs(7_200);
+    let (_gateway, door, client, table) = disturbed(What::Status(500)).await;
+    door.calm();
+    door.disturb(Rule::new(What::Skew(7_200)));
+    let put = client.put_item().table_name(&table).item("PK", text("a")).send().await;
+    let Err(SdkError::ServiceError(error)) = put else { panic!("{put:?}") };
+    assert_eq!(error.err().meta().code(), Some("InvalidSignatureException"));
+    assert!(error.err().meta().message().unwrap().starts_with("Signature expired"));
+    let date = error.raw().headers().get("date").unwrap();
+    let date =
+        aws_smithy_types::DateTime::from_str(date, aws_smithy_types::date_time::Format::HttpDate);
+    let now = aws_smithy_types::DateTime::from(SystemTime::now()).secs();
+    let ahead = date.unwrap().secs() - now;
+    assert!((7_190..=7_210).contains(&ahead), "{ahead}");
+
+    let ec2 = Ec2::at(&door);
+    let query = "Action=DescribeInstances";
+    let (wrong, _) = ec2.signed_at(query, SystemTime::now()).await.unwrap();
+    assert_eq!(wrong.code(), Some("RequestExpired"));
+    let (right, date) = ec2.signed_at(query, SystemTime::now() + AHEAD).await.unwrap();
+    assert_eq!(right.status, 200, "signed by the service's clock");
+    assert!(date.ends_with(" GMT") && date.len() == 29, "{date}");
+}
+
+#[tokio::test]
+async fn a_short_poll_may_be_falsely_empty_and_a_long_one_not() {
+    let gateway = gateway();
+    let door = gateway.door("control");
+    let client = sqs(&door);
+    let queue = queue(&client).await;
+    client.send_message().queue_url(&queue).message_body("hello").send().await.unwrap();
+    door.disturb(Rule::new(What::EmptyReceive));
+    let short = client.receive_message().queue_url(&queue).send().await.unwrap();
+    assert!(short.messages().is_empty());
+    let long = client.receive_message().queue_url(&queue).wait_time_seconds(1).send().await;
+    assert_eq!(long.unwrap().messages().len(), 1);
+}
+
+#[tokio::test]
+async fn a_duplicate_has_the_same_id_and_a_receipt_of_its_own() {
+    let gateway = gateway();
+    let door = gateway.door("control");
+    let client = sqs(&door);
+    let queue = queue(&client).await;
+    client.send_message().queue_url(&queue).message_body("hello").send().await.unwrap();
+    door.disturb(Rule::new(What::DuplicateDelivery).which(Which::First(1)));
+    let receive = || async {
+        let receive = client.receive_message().queue_url(&queue).wait_time_seconds(1);
+        receive.send().await.unwrap().messages().first().cloned()
+    };
+    let (first, second) = (receive().await.unwrap(), receive().await.unwrap());
+    assert_eq!((first.body(), first.message_id()), (second.body(), second.message_id()));
+    assert_ne!(first.receipt_handle(), second.receipt_handle());
+    let delete = client.delete_message().queue_url(&queue);
+    delete.receipt_handle(first.receipt_handle().unwrap()).send().await.unwrap();
+    let delete = client.delete_message().queue_url(&queue);
+    delete.receipt_handle(second.receipt_handle().unwrap()).send().await.unwrap();
+    assert_eq!(receive().await, None, "there was one duplicate, and it is gone");
+    assert_eq!(door.count(Service::Sqs, "SendMessage"), 1, "the copy is not the caller's call");
+}
+
+#[tokio::test]
+async fn a_batch_may_be_done_by_halves() {
+    let (gateway, door, client, table) = disturbed(What::PartialBatch).await;
+    for key in ["a", "b", "c"] {
+        client.put_item().table_name(&table).item("PK", text(key)).send().await.unwrap();
+    }
+    let keys = ["a", "b", "c"].map(|key| [("PK".to_owned(), text(key))].into());
+    let keys = KeysAndAttributes::builder().set_keys(Some(keys.into())).consistent_read(true);
+    let get = client.batch_get_item().request_items(&table, keys.build().unwrap());
+    let got = get.send().await.unwrap();
+    assert_eq!(got.responses.unwrap()[&table].len(), 1);
+    let left = &got.unprocessed_keys.unwrap()[&table];
+    assert_eq!((left.keys().len(), left.consistent_read()), (2, Some(true)));
+
+    door.disturb(Rule::new(What::PartialBatch).of("BatchWriteItem"));
+    let deletion = DeleteRequest::builder().key("PK", text("a")).build().unwrap();
+    let write = WriteRequest::builder().delete_request(deletion).build();
+    let written =
+        client.batch_write_item().request_items(&table, vec![write]).send().await.unwrap();
+    assert_eq!(written.unprocessed_items.unwrap()[&table].len(), 1);
+
+    let client = sqs(&door);
+    let queue = queue(&client).await;
+    let sending = door.disturb(Rule::new(What::PartialBatch).of("SendMessageBatch"));
+    let entries = ["0", "1", "2"]
+        .map(|id| SendMessageBatchRequestEntry::builder().id(id).message_body(id).build().unwrap());
+    let send = client.send_message_batch().queue_url(&queue).set_entries(Some(entries.into()));
+    let sent = send.send().await.unwrap();
+    assert_eq!(sent.successful().len(), 1);
+    let failed: Vec<&str> = sent.failed().iter().map(BatchResultErrorEntry::id).collect();
+    assert_eq!((failed, sending.fired()), (vec!["1", "2"], 1));
+    gateway.assert_sound();
+}

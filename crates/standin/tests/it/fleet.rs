@@ -1,0 +1,169 @@
+//! CreateFleet and TerminateInstances, as the API's documentation has them.
+
+use ondeck_standin::{
+    Capacity, Gateway, GatewayOptions, Lifecycle, MachineState, Rule, What, Which,
+};
+
+use crate::harness::{Ec2, SOON, fleet, gateway, options, unique};
+
+async fn with_template(gateway: &Gateway) -> (Ec2, String) {
+    let ec2 = Ec2::at(&gateway.door("control"));
+    let name = unique("template");
+    ec2.template(&name).await;
+    (ec2, name)
+}
+
+#[tokio::test]
+async fn machines_are_as_they_were_asked_for() {
+    let gateway = gateway();
+    let (ec2, template) = with_template(&gateway).await;
+    let answer = ec2.ask(&fleet(&template, 3, "spot")).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!(answer.all("instanceType"), ["c6i.xlarge", "c6i.xlarge"], "one for each subnet");
+    assert_eq!(answer.all("availabilityZone"), ["us-east-1a", "us-east-1b"]);
+    assert!(answer.all("errorCode").is_empty());
+    let machines = gateway.ec2().machines();
+    let mut launched = answer.launched();
+    launched.sort();
+    let mut ids: Vec<String> = machines.iter().map(|machine| machine.id.clone()).collect();
+    ids.sort();
+    assert_eq!((ids.len(), ids), (3, launched));
+    for machine in &machines {
+        assert_eq!(machine.lifecycle, Lifecycle::Spot);
+        assert_eq!(machine.tags["ondeck:pool"], "p1");
+        assert_eq!(machine.tags["managed-by"], "ondeck", "from the template");
+    }
+    gateway.assert_sound();
+}
+
+#[tokio::test]
+async fn a_token_stands_for_one_request() {
+    let gateway = gateway();
+    let (ec2, template) = with_template(&gateway).await;
+    let token = "&ClientToken=once";
+    let first = ec2.ask(&(fleet(&template, 2, "spot") + token)).await;
+    let again = ec2.ask(&(fleet(&template, 2, "spot") + token)).await;
+    assert_eq!(first.launched(), again.launched());
+    assert_eq!(gateway.ec2().machines().len(), 2, "nothing was launched twice");
+    let other = ec2.ask(&(fleet(&template, 3, "spot") + token)).await;
+    assert_eq!(other.code(), Some("IdempotentParameterMismatch"));
+    let without = ec2.ask(&fleet(&template, 2, "spot")).await;
+    assert_ne!(without.launched(), first.launched());
+}
+
+#[tokio::test]
+async fn a_lost_answer_is_found_again_by_its_token() {
+    let gateway = gateway();
+    let (_, template) = with_template(&gateway).await;
+    let door = gateway.door("disturbed");
+    door.disturb(Rule::new(What::LostAnswer).of("CreateFleet").which(Which::First(1)));
+    let ec2 = Ec2::at(&door);
+    let query = fleet(&template, 2, "spot") + "&ClientToken=once";
+    ec2.try_ask(&query).await.unwrap_err();
+    let machines = gateway.ec2().machines();
+    let mut launched = ec2.ask(&query).await.launched();
+    let mut ids: Vec<String> = machines.into_iter().map(|machine| machine.id).collect();
+    launched.sort();
+    ids.sort();
+    assert_eq!((launched.len(), launched), (2, ids));
+}
+
+#[tokio::test]
+async fn what_cannot_be_had_is_an_entry_and_not_an_error() {
+    let capacity = Capacity { total: Some(4), spot: Some(1), ..Capacity::default() };
+    let gateway = Gateway::start(GatewayOptions { capacity, ..options() });
+    let (ec2, template) = with_template(&gateway).await;
+    let partial = ec2.ask(&fleet(&template, 3, "spot")).await;
+    assert_eq!((partial.status, partial.launched().len()), (200, 1));
+    let codes = partial.all("errorCode");
+    assert_eq!(codes, ["InsufficientInstanceCapacity"; 2], "one for each override");
+    let none = ec2.ask(&fleet(&template, 3, "spot")).await;
+    assert_eq!((none.status, none.launched().len()), (200, 0));
+    let rest = ec2.ask(&fleet(&template, 9, "on-demand")).await;
+    assert_eq!(rest.launched().len(), 3, "four in all");
+    // What has ended makes room.
+    let id = partial.launched().remove(0);
+    gateway.ec2().terminate(&id);
+    assert_eq!(ec2.ask(&fleet(&template, 2, "spot")).await.launched().len(), 1);
+    gateway.ec2().set_capacity(Capacity::default());
+    assert_eq!(ec2.ask(&fleet(&template, 2, "spot")).await.launched().len(), 2);
+    let demanding = fleet(&template, 2, "spot") + "&SpotOptions.MinTargetCapacity=2";
+    gateway.ec2().set_capacity(Capacity { spot: Some(4), ..Capacity::default() });
+    assert_eq!(ec2.ask(&demanding).await.launched().len(), 0, "one is not worth having");
+}
+
+#[tokio::test]
+async fn an_unknown_subnet_or_an_impossible_type_spoils_only_its_override() {
+    let gateway = gateway();
+    let (ec2, template) = with_template(&gateway).await;
+    let query = fleet(&template, 2, "on-demand").replace("subnet-0b", "subnet-gone");
+    let answer = ec2.ask(&query).await;
+    assert_eq!(answer.all("errorCode"), ["InvalidSubnetID.NotFound"]);
+    assert_eq!(answer.launched().len(), 2);
+    let answer = ec2.ask(&fleet(&template, 2, "on-demand").replace("c6i.*", "x9z.*")).await;
+    assert_eq!(answer.all("errorCode"), ["UnfulfillableCapacity"; 2]);
+    assert!(answer.launched().is_empty());
+}
+
+#[tokio::test]
+async fn what_ec2_refuses_is_refused() {
+    let gateway = gateway();
+    let (ec2, template) = with_template(&gateway).await;
+    let sound = fleet(&template, 1, "spot");
+    let place = "LaunchTemplateConfigs.1.Overrides.1";
+    let specification = "LaunchTemplateConfigs.1.LaunchTemplateSpecification";
+    let cases = [
+        (
+            sound.replace(&format!("&{place}.InstanceRequirements.VCpuCount.Min=4"), ""),
+            "MissingParameter",
+        ),
+        (
+            sound.replace(&format!("&{place}.InstanceRequirements.MemoryMiB.Min=8192"), ""),
+            "MissingParameter",
+        ),
+        (format!("{sound}&{place}.InstanceType=c6i.large"), "InvalidParameterCombination"),
+        (
+            sound.replace(&template, "no-such-template"),
+            "InvalidLaunchTemplateName.NotFoundException",
+        ),
+        (sound.replace("%24Default", "7"), "InvalidLaunchTemplateId.VersionNotFound"),
+        (sound.replace(&format!("&{specification}.Version=%24Default"), ""), "MissingParameter"),
+        (sound.replace("Type=instant", "Type=maintain"), "InvalidParameterValue"),
+        (sound.replace("TotalTargetCapacity=1", "TotalTargetCapacity=0"), "InvalidParameterValue"),
+        (sound.replace("ondeck:pool", "aws:pool"), "InvalidParameterValue"),
+        (sound.replace("ondeck:pool", "on/deck"), "InvalidParameterValue"),
+        (format!("{sound}&ClientToken={}", "x".repeat(65)), "InvalidParameterValue"),
+        (format!("{sound}&DryRun=true"), "DryRunOperation"),
+    ];
+    for (query, code) in cases {
+        let answer = ec2.ask(&query).await;
+        assert_eq!(answer.code(), Some(code), "{query}");
+        assert!(answer.status >= 400);
+    }
+    assert!(gateway.ec2().machines().is_empty());
+}
+
+#[tokio::test]
+async fn one_unknown_id_fails_the_whole_termination() {
+    let gateway = gateway();
+    let (ec2, template) = with_template(&gateway).await;
+    let ids = ec2.ask(&fleet(&template, 2, "spot")).await.launched();
+    let unknown = "i-00000000000000000";
+    let query = format!("Action=TerminateInstances&InstanceId.1={}&InstanceId.2={unknown}", ids[0]);
+    let refused = ec2.ask(&query).await;
+    assert_eq!(refused.code(), Some("InvalidInstanceID.NotFound"));
+    let message = refused.first("Message").unwrap();
+    assert_eq!(message, format!("The instance ID '{unknown}' does not exist"));
+    let malformed = ec2.ask(&query.replace(unknown, "local-1")).await;
+    assert_eq!(malformed.code(), Some("InvalidInstanceID.Malformed"));
+    assert!(gateway.ec2().machines().iter().all(|machine| machine.state.is_up()));
+    let query =
+        format!("Action=TerminateInstances&InstanceId.1={}&InstanceId.2={}", ids[0], ids[1]);
+    assert_eq!(ec2.ask(&query).await.status, 200);
+    let ended = gateway.ec2().wait(SOON, |machines| {
+        machines.iter().all(|machine| machine.state == MachineState::Terminated)
+    });
+    ended.unwrap();
+    let again = ec2.ask(&query).await;
+    assert_eq!((again.status, again.all("name")[0]), (200, "terminated"), "it is idempotent");
+}

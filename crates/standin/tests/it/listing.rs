@@ -1,0 +1,89 @@
+//! DescribeInstances: filters and pages.
+
+use std::time::Duration;
+
+use ondeck_standin::{Gateway, GatewayOptions, MachineState};
+
+use crate::harness::{Ec2, SOON, fleet, options, unique};
+
+async fn launched(options: GatewayOptions, count: usize) -> (Gateway, Ec2, Vec<String>) {
+    let gateway = Gateway::start(options);
+    let ec2 = Ec2::at(&gateway.door("control"));
+    let template = unique("template");
+    ec2.template(&template).await;
+    let mut ids = ec2.ask(&fleet(&template, count, "spot")).await.launched();
+    ids.sort();
+    (gateway, ec2, ids)
+}
+
+#[tokio::test]
+async fn pages_give_every_machine_once() {
+    let (gateway, ec2, ids) = launched(GatewayOptions { page: 5, ..options() }, 12).await;
+    let mut found = Vec::new();
+    let mut token = String::new();
+    let mut pages = 0;
+    loop {
+        let answer = ec2.ask(&format!("Action=DescribeInstances&MaxResults=1000{token}")).await;
+        found.extend(answer.all("instanceId").into_iter().map(str::to_owned));
+        pages += 1;
+        match answer.first("nextToken") {
+            Some(next) => token = format!("&NextToken={next}"),
+            None => break,
+        }
+    }
+    found.sort();
+    assert_eq!((found, pages), (ids, 3));
+    let unpaged = ec2.ask("Action=DescribeInstances").await;
+    assert_eq!(unpaged.all("instanceId").len(), 5, "a page is a page, asked for or not");
+    let cases = [
+        ("&MaxResults=4", "InvalidParameterValue"),
+        ("&NextToken=bogus", "InvalidPaginationToken"),
+        ("&InstanceId.1=i-00000000000000000", "InvalidInstanceID.NotFound"),
+        ("&Filter.1.Name=colour&Filter.1.Value.1=red", "InvalidParameterValue"),
+    ];
+    for (more, code) in cases {
+        let answer = ec2.ask(&format!("Action=DescribeInstances{more}")).await;
+        assert_eq!(answer.code(), Some(code), "{more}");
+    }
+    drop(gateway);
+}
+
+#[tokio::test]
+async fn filters_choose_and_combine() {
+    let (gateway, ec2, ids) = launched(options(), 3).await;
+    gateway.ec2().terminate(&ids[0]);
+    let terminated = |machines: &[ondeck_standin::Machine]| {
+        machines.iter().any(|machine| machine.state == MachineState::Terminated)
+    };
+    gateway.ec2().wait(SOON, terminated).unwrap();
+    let count = async |filters: &str| {
+        let answer = ec2.ask(&format!("Action=DescribeInstances{filters}")).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.all("instanceId").len()
+    };
+    let up = "&Filter.1.Name=instance-state-name&Filter.1.Value.1=pending&Filter.1.Value.2=running";
+    assert_eq!(count("").await, 3, "what has ended stays listed");
+    assert_eq!(count(up).await, 2);
+    assert_eq!(count(&format!("{up}&Filter.2.Name=tag:ondeck:pool&Filter.2.Value.1=p1")).await, 2);
+    assert_eq!(count(&format!("{up}&Filter.2.Name=tag:ondeck:pool&Filter.2.Value.1=p?x")).await, 0);
+    assert_eq!(count("&Filter.1.Name=tag-key&Filter.1.Value.1=ondeck:*").await, 3);
+    let one = format!("&Filter.1.Name=instance-id&Filter.1.Value.1={}", ids[1]);
+    assert_eq!(count(&one).await, 1);
+    let answer = ec2.ask(&format!("Action=DescribeInstances&InstanceId.1={}", ids[1])).await;
+    assert_eq!(answer.first("instanceLifecycle"), Some("spot"));
+    assert_eq!((answer.first("coreCount"), answer.first("threadsPerCore")), (Some("2"), Some("2")));
+    gateway.assert_sound();
+}
+
+#[tokio::test]
+async fn what_has_ended_is_forgotten_in_the_end() {
+    let stay = Duration::ZERO;
+    let (gateway, ec2, ids) =
+        launched(GatewayOptions { terminated_stay: stay, ..options() }, 1).await;
+    gateway.ec2().terminate(&ids[0]);
+    let terminated = |machines: &[ondeck_standin::Machine]| {
+        machines.iter().all(|machine| machine.state == MachineState::Terminated)
+    };
+    gateway.ec2().wait(SOON, terminated).unwrap();
+    assert!(ec2.ask("Action=DescribeInstances").await.all("instanceId").is_empty());
+}

@@ -1,0 +1,80 @@
+//! What comes in at a door reaches its service, and is counted there.
+
+use aws_sdk_sqs::types::SendMessageBatchRequestEntry;
+use ondeck_standin::Service;
+
+use crate::harness::{Ec2, dynamodb, dynamodb_as, gateway, queue, sqs, table, text};
+
+#[tokio::test]
+async fn each_service_answers_and_each_call_is_counted_at_its_door() {
+    let gateway = gateway();
+    let (control, agents) = (gateway.door("control"), gateway.door("agents"));
+    let client = dynamodb(&control);
+    let table = table(&client).await;
+    client.put_item().table_name(&table).item("PK", text("a")).send().await.unwrap();
+    // Machines have keys of their own, and must see the same tables.
+    let agent = dynamodb_as(&agents, "ASIAOTHER");
+    let found = agent.get_item().table_name(&table).key("PK", text("a")).send().await.unwrap();
+    assert_eq!(found.item.unwrap()["PK"], text("a"));
+
+    let client = sqs(&control);
+    let queue = queue(&client).await;
+    let entry = SendMessageBatchRequestEntry::builder().id("0").message_body("hello");
+    let send = client.send_message_batch().queue_url(&queue);
+    send.entries(entry.build().unwrap()).send().await.unwrap();
+    let received = client.receive_message().queue_url(&queue).send().await.unwrap();
+    assert_eq!(received.messages()[0].body(), Some("hello"));
+
+    let answer = Ec2::at(&control).ask("Action=DescribeInstances").await;
+    assert_eq!(answer.status, 200);
+
+    let counted: Vec<(Service, String, usize)> =
+        control.calls().into_iter().map(|((service, of), count)| (service, of, count)).collect();
+    let expected = [
+        (Service::DynamoDb, "CreateTable"),
+        (Service::DynamoDb, "PutItem"),
+        (Service::Sqs, "CreateQueue"),
+        (Service::Sqs, "ReceiveMessage"),
+        (Service::Sqs, "SendMessageBatch"),
+        (Service::Ec2, "DescribeInstances"),
+    ];
+    assert_eq!(counted, expected.map(|(service, of)| (service, of.to_owned(), 1)));
+    assert_eq!(control.total(), 6);
+    assert_eq!(agents.total(), 1, "doors count on their own");
+    assert_eq!(agents.count(Service::DynamoDb, "GetItem"), 1);
+    let log = control.log();
+    assert_eq!(log.len(), 6);
+    assert!(log.iter().all(|entry| entry.status == Some(200) && entry.fault.is_none()), "{log:?}");
+    control.reset();
+    assert_eq!((control.total(), control.log().len(), agents.total()), (0, 0, 1));
+    gateway.assert_sound();
+}
+
+#[tokio::test]
+async fn an_error_of_the_service_arrives_as_it_is() {
+    let gateway = gateway();
+    let client = dynamodb(&gateway.door("control"));
+    let error = client.get_item().table_name("no-such-table").key("PK", text("a")).send().await;
+    assert!(error.unwrap_err().into_service_error().is_resource_not_found_exception());
+}
+
+#[tokio::test]
+async fn what_nothing_stands_in_for_is_refused_and_said() {
+    let gateway = gateway();
+    let answer = Ec2::at(&gateway.door("control")).ask("Action=RunInstances").await;
+    assert_eq!((answer.status, answer.code()), (400, Some("InvalidAction")));
+    // The action exists; only what it requires was missing.
+    assert!(gateway.violations().iter().all(|violation| violation.problem == "missing"));
+}
+
+#[tokio::test]
+async fn a_service_that_is_down_is_told_apart_from_a_fault() {
+    let gateway = ondeck_standin::Gateway::start(ondeck_standin::GatewayOptions {
+        // Nobody listens on the port that is reserved for discarding.
+        dynamodb: "http://127.0.0.1:9".to_owned(),
+        ..crate::harness::options()
+    });
+    let door = gateway.door("control");
+    dynamodb(&door).list_tables().send().await.unwrap_err();
+    assert_eq!(door.log()[0].status, Some(502));
+}
