@@ -138,15 +138,25 @@ fn occupy(logs: &Path) -> Result<(PathBuf, File), Trouble> {
 }
 
 fn dynamodb(installed: &Installed, folder: &Path) -> Kind {
-    let (java, jar) = (installed.java.clone(), installed.dynamodb.clone());
+    let (java, scratch) = (installed.java.clone(), folder.to_owned());
+    let jar = installed.dynamodb.join("DynamoDBLocal.jar");
+    let libraries = installed.dynamodb.join("DynamoDBLocal_lib").display().to_string();
     let command = move |port: u16| {
         let mut command = bare(&java);
         command
-            .current_dir(&jar)
+            .current_dir(&scratch)
+            // With its flag alone it still looks for the service that it reports to.
+            .env("DDB_LOCAL_TELEMETRY", "0")
+            // It lives for minutes: the better compiler and the busier collector take twice the
+            // time, both to start and for ten thousand writes.
+            .args(["-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"])
             // Its performance data would stay in a folder for all.
-            .args(["-Xmx512m", "-XX:-UsePerfData", "-Djava.library.path=./DynamoDBLocal_lib"])
-            .args(["-jar", "DynamoDBLocal.jar", "-inMemory", "-disableTelemetry", "-port"])
-            .arg(port.to_string());
+            .args(["-XX:-UsePerfData", &format!("-Djava.library.path={libraries}"), "-jar"])
+            .arg(&jar)
+            .args(["-inMemory", "-disableTelemetry"])
+            // Otherwise everybody has tables of their own, and agents have other credentials than
+            // the control plane.
+            .args(["-sharedDb", "-port", &port.to_string()]);
         command
     };
     Kind {
