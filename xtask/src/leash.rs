@@ -12,19 +12,8 @@ use crate::say::say;
 /// Runs a command to its end. If we are gone before, it is asked to end too; what it has started
 /// itself is then its own affair.
 pub(crate) fn run(command: &mut Command) -> io::Result<ExitStatus> {
-    /// A line says that there is nobody left to end.
-    const WORK: &str = "read -r _ || kill -TERM \"$1\" 2>/dev/null";
-
     let mut child = command.spawn()?;
-    let watch = Command::new("sh")
-        .args(["-c", WORK, "sh", &child.id().to_string()])
-        .process_group(0)
-        .stdin(Stdio::piped())
-        // Whoever reads our output must not have to wait for the shell.
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    let mut watch = match watch {
+    let watch = match watch(&child) {
         Ok(watch) => watch,
         Err(error) => {
             child.kill()?;
@@ -33,11 +22,30 @@ pub(crate) fn run(command: &mut Command) -> io::Result<ExitStatus> {
         }
     };
     let status = child.wait()?;
+    call_off(watch)?;
+    Ok(status)
+}
+
+/// Asks the process to end when we are gone.
+fn watch(process: &Child) -> io::Result<Child> {
+    /// A line says that there is nobody left to end.
+    const WORK: &str = "read -r _ || kill -TERM \"$1\"";
+
+    Command::new("sh")
+        .args(["-c", WORK, "sh", &process.id().to_string()])
+        .process_group(0)
+        .stdin(Stdio::piped())
+        // Whoever reads our output must not have to wait for the shell.
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+}
+
+fn call_off(mut watch: Child) -> io::Result<()> {
     if let Some(mut pipe) = watch.stdin.take() {
         pipe.write_all(b"\n")?;
     }
-    watch.wait()?;
-    Ok(status)
+    watch.wait().map(drop)
 }
 
 /// A process that stays in the background until this is dropped, in a process group of its own
@@ -88,6 +96,7 @@ impl Drop for Background {
 #[cfg(test)]
 mod tests {
     use std::io::{BufRead, BufReader, Read};
+    use std::os::unix::process::ExitStatusExt;
 
     use super::*;
 
@@ -96,6 +105,18 @@ mod tests {
         let status = run(Command::new("sh").args(["-c", "exit 7"])).unwrap();
         assert_eq!(status.code(), Some(7));
         assert!(run(&mut Command::new("./is-not-there")).is_err());
+    }
+
+    #[test]
+    fn a_command_is_asked_to_end_if_nobody_waits_for_it_any_more() {
+        const SIGTERM: i32 = 15;
+        let mut child = Command::new("sleep").arg("300").spawn().unwrap();
+        call_off(watch(&child).unwrap()).unwrap();
+        assert_eq!(child.try_wait().unwrap(), None);
+        let mut watch = watch(&child).unwrap();
+        drop(watch.stdin.take());
+        assert_eq!(child.wait().unwrap().signal(), Some(SIGTERM));
+        watch.wait().unwrap();
     }
 
     #[test]
