@@ -11,11 +11,15 @@ Tasks:
   test [-- NEXTEST_ARGS]  the workspace's doctests, then every other test
   check [--fix]           formatting, lints, documentation, licences and bans;
                           --fix formats instead of complaining
+  emulators [-- COMMAND]  starts what stands in for AWS in tests, and runs the command with its
+                          addresses; without one, prints them as shell lines and stays
+  cloud [--port N]        AWS on loopback with machines that are processes, to try the aws backend
   bench                   what provisioning costs on the local backend; takes a minute after the build
   advisories              known vulnerabilities (needs more network than the registries)
   help                    this text
 
-Tools that are missing are built once into .tools, at pinned versions.
+Tools that are missing are built or fetched once into .tools, at pinned versions. Emulators need
+Java 17, npm and Python 3.10, which are installed by apt-get where it is there and you are root.
 All steps of a task are run; the exit code is that of the first that failed.
 ";
 
@@ -25,6 +29,8 @@ pub(crate) enum Task {
     Help,
     Test { nextest_args: Vec<String> },
     Check { fix: bool },
+    Emulators { command: Vec<String> },
+    Cloud { port: Option<u16> },
     Bench,
     Advisories,
 }
@@ -35,6 +41,7 @@ pub(crate) enum InvalidArgs {
     NoTask,
     UnknownTask(String),
     Unexpected(String),
+    NotAPort(String),
 }
 
 impl fmt::Display for InvalidArgs {
@@ -43,6 +50,7 @@ impl fmt::Display for InvalidArgs {
             InvalidArgs::NoTask => write!(f, "no task given"),
             InvalidArgs::UnknownTask(name) => write!(f, "unknown task: {name}"),
             InvalidArgs::Unexpected(arg) => write!(f, "unexpected argument: {arg}"),
+            InvalidArgs::NotAPort(value) => write!(f, "not a port: {value}"),
         }
     }
 }
@@ -53,16 +61,16 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Task, Inva
     let name = args.next().ok_or(InvalidArgs::NoTask)?;
     let task = match name.as_str() {
         "help" | "--help" | "-h" => Task::Help,
-        "test" => match args.next() {
-            None => Task::Test { nextest_args: Vec::new() },
-            Some(dashes) if dashes == "--" => {
-                return Ok(Task::Test { nextest_args: args.collect() });
-            }
-            Some(other) => return Err(InvalidArgs::Unexpected(other)),
-        },
+        "test" => return Ok(Task::Test { nextest_args: behind_dashes(args)? }),
         "check" => match args.next() {
             None => Task::Check { fix: false },
             Some(flag) if flag == "--fix" => Task::Check { fix: true },
+            Some(other) => return Err(InvalidArgs::Unexpected(other)),
+        },
+        "emulators" => return Ok(Task::Emulators { command: behind_dashes(args)? }),
+        "cloud" => match args.next() {
+            None => Task::Cloud { port: None },
+            Some(flag) if flag == "--port" => Task::Cloud { port: Some(port(args.next())?) },
             Some(other) => return Err(InvalidArgs::Unexpected(other)),
         },
         "bench" => Task::Bench,
@@ -73,6 +81,20 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Task, Inva
         None => Ok(task),
         Some(more) => Err(InvalidArgs::Unexpected(more)),
     }
+}
+
+/// What is for somebody else.
+fn behind_dashes(mut args: impl Iterator<Item = String>) -> Result<Vec<String>, InvalidArgs> {
+    match args.next() {
+        None => Ok(Vec::new()),
+        Some(dashes) if dashes == "--" => Ok(args.collect()),
+        Some(other) => Err(InvalidArgs::Unexpected(other)),
+    }
+}
+
+fn port(value: Option<String>) -> Result<u16, InvalidArgs> {
+    let value = value.unwrap_or_default();
+    value.parse().map_err(|_| InvalidArgs::NotAPort(value))
 }
 
 #[cfg(test)]
@@ -97,6 +119,13 @@ mod tests {
             ("test -- -E test(claim) -- --exact", test(&["-E", "test(claim)", "--", "--exact"])),
             ("check", Task::Check { fix: false }),
             ("check --fix", Task::Check { fix: true }),
+            ("emulators", Task::Emulators { command: vec![] }),
+            (
+                "emulators -- cargo test --",
+                Task::Emulators { command: ["cargo", "test", "--"].map(str::to_owned).to_vec() },
+            ),
+            ("cloud", Task::Cloud { port: None }),
+            ("cloud --port 4566", Task::Cloud { port: Some(4566) }),
             ("bench", Task::Bench),
             ("advisories", Task::Advisories),
         ] {
@@ -113,6 +142,11 @@ mod tests {
             ("test claim", unexpected("claim")),
             ("check --fx", unexpected("--fx")),
             ("check --fix now", unexpected("now")),
+            ("emulators cargo", unexpected("cargo")),
+            ("cloud 4566", unexpected("4566")),
+            ("cloud --port 4566 now", unexpected("now")),
+            ("cloud --port", InvalidArgs::NotAPort(String::new())),
+            ("cloud --port 65536", InvalidArgs::NotAPort("65536".into())),
             ("bench 10", unexpected("10")),
             ("help me", unexpected("me")),
         ] {
@@ -122,7 +156,7 @@ mod tests {
 
     #[test]
     fn help_names_every_task() {
-        for name in ["test", "check", "bench", "advisories", "help"] {
+        for name in ["test", "check", "emulators", "cloud", "bench", "advisories", "help"] {
             assert!(HELP.contains(&format!("\n  {name} ")), "{name}");
         }
     }

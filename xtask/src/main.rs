@@ -2,15 +2,22 @@
 
 mod args;
 mod bench;
+mod cloud;
+mod emulators;
+mod leash;
 mod plan;
 mod say;
 mod step;
 mod tool;
+mod trouble;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use args::Task;
+use emulators::Emulators;
 use step::Report;
+use trouble::Trouble;
 
 /// The exit code of a command line that cannot be read, as for `ondeck` itself.
 const INVALID_INPUT: u8 = 2;
@@ -30,13 +37,9 @@ fn main() -> ExitCode {
             say::answer(args::HELP);
             return ExitCode::SUCCESS;
         }
-        Task::Test { nextest_args } => {
-            let mut report = Report::default();
-            // The many last, so that the output closes with their count.
-            report.run(&plan::doctests(), &root);
-            report.run_with(&tool::NEXTEST, &plan::nextest(&nextest_args), &root);
-            report
-        }
+        Task::Test { nextest_args } => test(&root, &nextest_args),
+        Task::Emulators { command } => return ExitCode::from(emulators::run(&root, &command)),
+        Task::Cloud { port } => return ExitCode::from(cloud::run(&root, port)),
         Task::Check { fix } => {
             let mut report = Report::default();
             for step in plan::lints(fix) {
@@ -55,4 +58,18 @@ fn main() -> ExitCode {
     };
     report.print();
     ExitCode::from(report.exit_code())
+}
+
+fn test(root: &Path, nextest_args: &[String]) -> Report {
+    let mut report = Report::default();
+    let Some(mut emulators) = report.set_up("emulators", || Emulators::start(root)) else {
+        report.note("no test was run, for want of emulators");
+        return report;
+    };
+    // The many last, so that the output closes with their count.
+    report.run(&plan::doctests().within(&emulators.environment), root);
+    let tests = plan::nextest(nextest_args).within(&emulators.environment);
+    report.run_with(&tool::NEXTEST, &tests, root);
+    emulators.ended().iter().for_each(Trouble::say);
+    report
 }

@@ -16,9 +16,15 @@ pub(crate) fn lints(fix: bool) -> Vec<Step> {
     vec![
         Step::new("format", if fix { "fmt --all" } else { "fmt --all --check" }),
         Step::new("lints", "clippy --workspace --all-targets --all-features -- -D warnings"),
+        // Who tries the embedded backend builds this, without a line of AWS.
+        Step::new("lints, default features", "clippy -p ondeck -- -D warnings"),
         // What machines of the pool download is built without the control plane; a use of it
         // that is not behind its feature shows only here.
         Step::new("lints, agent only", "clippy -p ondeck --no-default-features -- -D warnings"),
+        Step::new(
+            "lints, agent on AWS",
+            "clippy -p ondeck --no-default-features --features aws -- -D warnings",
+        ),
         Step::new("documentation", "doc --no-deps --workspace --all-features")
             .with_env("RUSTDOCFLAGS", "-D warnings"),
     ]
@@ -49,6 +55,15 @@ mod tests {
         assert_eq!(complain[0], "cargo fmt --all --check");
         assert_eq!(fix[0], "cargo fmt --all");
         assert_eq!(complain[1..], fix[1..]);
+    }
+
+    #[test]
+    fn each_program_that_is_built_is_linted() {
+        let lines: Vec<String> = lints(false).iter().map(ToString::to_string).collect();
+        for features in ["", " --no-default-features", " --no-default-features --features aws"] {
+            let line = format!("cargo clippy -p ondeck{features} -- -D warnings");
+            assert!(lines.contains(&line), "{line}");
+        }
     }
 
     #[test]

@@ -1,13 +1,16 @@
 //! Commands that are run one after the other, and what came of them.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
+use std::{fmt, io};
 
+use crate::emulators::Environment;
+use crate::leash;
 use crate::say::say;
 use crate::tool::{self, Tool};
+use crate::trouble::Trouble;
 
 /// One call of cargo.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,13 +18,15 @@ pub(crate) struct Step {
     pub(crate) name: String,
     args: Vec<String>,
     env: Vec<(&'static str, &'static str)>,
+    /// Not shown: it is the same for all steps that have it, and long.
+    surroundings: Environment,
 }
 
 impl Step {
     /// A step whose arguments are the words of `line`.
     pub(crate) fn new(name: impl Into<String>, line: &str) -> Self {
         let args = line.split_whitespace().map(str::to_owned).collect();
-        Step { name: name.into(), args, env: Vec::new() }
+        Step { name: name.into(), args, env: Vec::new(), surroundings: Environment::default() }
     }
 
     pub(crate) fn and(mut self, args: &[String]) -> Self {
@@ -34,16 +39,29 @@ impl Step {
         self
     }
 
+    pub(crate) fn within(mut self, surroundings: &Environment) -> Self {
+        self.surroundings = surroundings.clone();
+        self
+    }
+
     /// Runs to the end, with its output going where ours goes. Gives the exit code.
     pub(crate) fn run(&self, root: &Path) -> u8 {
         say(&format!("\n--> {}: {self}", self.name));
-        match cargo(root).args(&self.args).envs(self.env.iter().copied()).status() {
-            // A child that was ended by a signal has no code, and must not look like success.
-            Ok(status) => status.code().map_or(1, |code| u8::try_from(code).unwrap_or(1)),
-            Err(error) => {
-                say(&format!("error: cannot start cargo: {error}"));
-                1
-            }
+        let mut command = cargo(root);
+        self.surroundings.apply(&mut command);
+        command.args(&self.args).envs(self.env.iter().copied());
+        exit_code_of(leash::run(&mut command), "cargo")
+    }
+}
+
+/// What we exit with on behalf of a program.
+pub(crate) fn exit_code_of(ended: io::Result<ExitStatus>, program: &str) -> u8 {
+    match ended {
+        // A child that was ended by a signal has no code, and must not look like success.
+        Ok(status) => status.code().map_or(1, |code| u8::try_from(code).unwrap_or(1)),
+        Err(error) => {
+            say(&format!("error: cannot run {program}: {error}"));
+            1
         }
     }
 }
@@ -59,7 +77,8 @@ impl fmt::Display for Step {
     }
 }
 
-fn quoted(word: &str) -> String {
+/// As a shell has to be given it.
+pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()
@@ -76,7 +95,7 @@ pub(crate) fn cargo(root: &Path) -> Command {
 }
 
 /// Ours come last: what the developer has installed is preferred.
-fn search_path(root: &Path) -> OsString {
+pub(crate) fn search_path(root: &Path) -> OsString {
     let present = std::env::var_os("PATH").unwrap_or_default();
     let all = std::env::split_paths(&present).chain([root.join(tool::DIRECTORY).join("bin")]);
     std::env::join_paths(all).unwrap_or(present)
@@ -121,6 +140,26 @@ impl Report {
                 1
             });
         }
+    }
+
+    /// Sets something up that later steps need.
+    pub(crate) fn set_up<T>(
+        &mut self,
+        name: &str,
+        set_up: impl FnOnce() -> Result<T, Trouble>,
+    ) -> Option<T> {
+        let mut done = None;
+        self.record(name, || match set_up() {
+            Ok(it) => {
+                done = Some(it);
+                0
+            }
+            Err(trouble) => {
+                trouble.say();
+                1
+            }
+        });
+        done
     }
 
     pub(crate) fn note(&mut self, note: &'static str) {

@@ -1,0 +1,52 @@
+//! `cargo xtask cloud`: AWS on loopback, for trying the aws backend by hand.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::emulators::Emulators;
+use crate::leash;
+use crate::say::say;
+use crate::step::{Step, exit_code_of};
+
+const STANDIN: &str = "ondeck-standin";
+
+/// Builds, starts everything, and stays until somebody ends us. The stand-in says itself how it
+/// is reached.
+pub(crate) fn run(root: &Path, port: Option<u16>) -> u8 {
+    let exit_code = build().run(root);
+    if exit_code != 0 {
+        return exit_code;
+    }
+    let emulators = match Emulators::start(root) {
+        Ok(emulators) => emulators,
+        Err(trouble) => {
+            trouble.say();
+            return 1;
+        }
+    };
+    let me = match std::env::current_exe() {
+        Ok(me) => me,
+        Err(error) => {
+            say(&format!("error: own program not found: {error}"));
+            return 1;
+        }
+    };
+    // What was built stands beside us.
+    let mut standin = Command::new(me.with_file_name(STANDIN));
+    standin
+        .args(["--dynamodb", &emulators.dynamodb(), "--sqs", &emulators.sqs(), "--agent-program"])
+        .arg(me.with_file_name("ondeck"))
+        .arg("--logs")
+        .arg(emulators.folder.join("machines"))
+        .arg("--models")
+        .arg(&emulators.models);
+    if let Some(port) = port {
+        standin.args(["--port", &port.to_string()]);
+    }
+    emulators.environment.apply(&mut standin);
+    exit_code_of(leash::run(&mut standin), STANDIN)
+}
+
+fn build() -> Step {
+    Step::new("build", &format!("build --package ondeck --package {STANDIN} --features ondeck/aws"))
+}

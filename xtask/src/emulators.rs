@@ -1,0 +1,219 @@
+//! What stands in for AWS while tests run: DynamoDB Local, and MiniStack for SQS and EC2. They
+//! keep everything in memory, and are gone with whoever holds [`Emulators`].
+
+mod environment;
+mod install;
+mod patience;
+mod program;
+mod service;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::leash::{self, Background};
+use crate::say::{answer, say};
+use crate::step::{exit_code_of, search_path};
+use crate::tool;
+use crate::trouble::Trouble;
+pub(crate) use environment::Environment;
+use environment::Places;
+use install::Installed;
+use service::{Kind, Service};
+
+/// `cargo xtask emulators`: as long as the command runs, or until somebody ends us.
+pub(crate) fn run(root: &Path, command: &[String]) -> u8 {
+    let emulators = match Emulators::start(root) {
+        Ok(emulators) => emulators,
+        Err(trouble) => {
+            trouble.say();
+            return 1;
+        }
+    };
+    match command.split_first() {
+        None => {
+            answer(&emulators.environment.as_shell_lines());
+            say("they stay until you press Ctrl-C");
+            emulators.until_one_ends().say();
+            1
+        }
+        Some((program, args)) => {
+            let mut command = Command::new(program);
+            command.args(args).env("PATH", search_path(root));
+            emulators.environment.apply(&mut command);
+            exit_code_of(leash::run(&mut command), program)
+        }
+    }
+}
+
+/// All of them, running.
+pub(crate) struct Emulators {
+    services: [Service; 2],
+    pub(crate) environment: Environment,
+    pub(crate) models: PathBuf,
+    /// For logs of this call, and whatever else has to be written somewhere. The next call that
+    /// finds nobody there removes it.
+    pub(crate) folder: PathBuf,
+    _occupied: File,
+}
+
+impl Emulators {
+    /// Installs what is missing, starts them on free ports, and waits until they answer.
+    pub(crate) fn start(root: &Path) -> Result<Emulators, Trouble> {
+        let lock = install::lock(root)?;
+        let installed = install::install(root, &lock)?;
+        let (folder, occupied) = occupy(&root.join(tool::DIRECTORY).join("logs"))?;
+        drop(lock);
+
+        let started = Instant::now();
+        let mut services = [
+            Service::start(dynamodb(&installed, &folder))?,
+            Service::start(ministack(&installed, &folder))?,
+        ];
+        services.iter_mut().try_for_each(Service::until_it_answers)?;
+        say(&format!("emulators are ready after {:.1} s", started.elapsed().as_secs_f32()));
+
+        let [dynamodb, ministack] = &services;
+        let places = Places {
+            dynamodb: &dynamodb.url(),
+            ministack: &ministack.url(),
+            models: &installed.models,
+            shellcheck: &installed.shellcheck,
+            folder: &folder,
+        };
+        let environment = Environment::of_tests(&places, std::env::vars_os().map(|(name, _)| name));
+        Ok(Emulators {
+            services,
+            environment,
+            models: installed.models,
+            folder,
+            _occupied: occupied,
+        })
+    }
+
+    pub(crate) fn dynamodb(&self) -> String {
+        self.services[0].url()
+    }
+
+    pub(crate) fn sqs(&self) -> String {
+        self.services[1].url()
+    }
+
+    /// Those that run no longer, though they should: what has failed meanwhile may have failed
+    /// for want of them.
+    pub(crate) fn ended(&mut self) -> Vec<Trouble> {
+        self.services.iter_mut().filter_map(Service::ended).collect()
+    }
+
+    fn until_one_ends(mut self) -> Trouble {
+        loop {
+            if let Some(trouble) = self.ended().pop() {
+                return trouble;
+            }
+            patience::pause(Duration::from_secs(1));
+        }
+    }
+}
+
+/// A folder that is ours as long as we hold the file in it. Those that nobody holds any more are
+/// removed; the logs of the last call can be read until then.
+fn occupy(logs: &Path) -> Result<(PathBuf, File), Trouble> {
+    const HELD: &str = "held";
+    let trouble = |error| Trouble::with(logs, error);
+    fs::create_dir_all(logs).map_err(trouble)?;
+    for folder in fs::read_dir(logs).map_err(trouble)?.flatten().map(|entry| entry.path()) {
+        let free = File::open(folder.join(HELD)).map_or(true, |file| file.try_lock().is_ok());
+        if free {
+            fs::remove_dir_all(&folder).map_err(|error| Trouble::with(&folder, error))?;
+        }
+    }
+    let folder = logs.join(std::process::id().to_string());
+    let held = folder.join(HELD);
+    let occupied = fs::create_dir(&folder).and_then(|()| File::create(&held)).and_then(|file| {
+        file.lock()?;
+        Ok(file)
+    });
+    occupied.map(|file| (folder, file)).map_err(|error| Trouble::with(&held, error))
+}
+
+fn dynamodb(installed: &Installed, folder: &Path) -> Kind {
+    let (java, scratch) = (installed.java.clone(), folder.to_owned());
+    let jar = installed.dynamodb.join("DynamoDBLocal.jar");
+    let libraries = installed.dynamodb.join("DynamoDBLocal_lib").display().to_string();
+    let command = move |port: u16| {
+        let mut command = bare(&java);
+        command
+            .current_dir(&scratch)
+            // With its flag alone it still looks for the service that it reports to.
+            .env("DDB_LOCAL_TELEMETRY", "0")
+            // It lives for minutes: the better compiler and the busier collector take twice the
+            // time, both to start and for ten thousand writes.
+            .args(["-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"])
+            // Its performance data would stay in a folder for all.
+            .args(["-XX:-UsePerfData", &format!("-Djava.library.path={libraries}"), "-jar"])
+            .arg(&jar)
+            .args(["-inMemory", "-disableTelemetry"])
+            // Otherwise everybody has tables of their own, and agents have other credentials than
+            // the control plane.
+            .args(["-sharedDb", "-port", &port.to_string()]);
+        command
+    };
+    Kind {
+        name: "DynamoDB Local",
+        command: Box::new(command),
+        // Listing tables takes its database, not only its listener.
+        greeting: "POST / HTTP/1.1\r\n\
+             Host: 127.0.0.1\r\n\
+             Connection: close\r\n\
+             Content-Type: application/x-amz-json-1.0\r\n\
+             X-Amz-Target: DynamoDB_20120810.ListTables\r\n\
+             Authorization: AWS4-HMAC-SHA256 \
+             Credential=greeting/20260101/us-east-1/dynamodb/aws4_request, \
+             SignedHeaders=host, Signature=none\r\n\
+             Content-Length: 2\r\n\r\n{}"
+            .into(),
+        log: folder.join("dynamodb.log"),
+    }
+}
+
+fn ministack(installed: &Installed, folder: &Path) -> Kind {
+    let (python, scratch) = (installed.python.clone(), folder.to_owned());
+    let command = move |port: u16| {
+        let mut command = bare(&python);
+        command
+            .args(["-m", "ministack"])
+            .env("GATEWAY_PORT", port.to_string())
+            .env("BIND_HOST", "127.0.0.1")
+            .env("PERSIST_STATE", "0")
+            // No listeners on fixed ports.
+            .env("SFTP_ENABLED", "0")
+            .env("IOT_MTLS_ENABLED", "0")
+            // It removes containers that it takes for leftovers of its own.
+            .env("DOCKER_HOST", format!("unix://{}", scratch.join("no-docker").display()))
+            .env("TMPDIR", &scratch);
+        command
+    };
+    Kind {
+        name: "MiniStack",
+        command: Box::new(command),
+        greeting: "GET /_ministack/ready HTTP/1.1\r\n\
+             Host: 127.0.0.1\r\n\
+             Connection: close\r\n\r\n"
+            .into(),
+        log: folder.join("ministack.log"),
+    }
+}
+
+/// Without our environment: an emulator must not be set up by chance, nor find an account.
+fn bare(program: &Path) -> Command {
+    let mut command = Background::command(program);
+    command.env_clear();
+    for name in ["PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH"] {
+        if let Some(value) = std::env::var_os(name) {
+            command.env(name, value);
+        }
+    }
+    command.env("AWS_EC2_METADATA_DISABLED", "true");
+    command
+}

