@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ondeck_standin::emulators::Emulators;
 use ondeck_standin::{Door, Gateway, GatewayOptions, Machine, MachineCommand, MachineState};
 use serde_json::Value;
 
-use crate::harness::{Background, Done, ondeck, records, until};
+use crate::harness::{Background, Done, ondeck, records};
 
 /// As long as anything may take on a busy computer.
 const LIMIT: Duration = Duration::from_secs(40);
@@ -192,11 +192,16 @@ impl Site {
     /// Waits until refresh has seen to it that nothing of the pool is alive.
     #[track_caller]
     pub(crate) fn until_empty(&self) {
-        until("nothing is left", || {
-            self.refresh(&[]);
+        let since = Instant::now();
+        loop {
+            let refreshed = self.refresh(&[]);
             // A ticket may be hidden for a while, and is dropped by the refresh that meets it.
-            self.standings().is_empty() && self.machines().is_empty() && self.tickets() == 0
-        });
+            let left = (self.standings(), self.machines(), self.tickets());
+            if left == (Vec::new(), BTreeSet::new(), 0) {
+                break;
+            }
+            assert!(since.elapsed() < LIMIT, "still left: {left:?}, after {refreshed}");
+        }
         self.gateway.assert_sound();
     }
 }
