@@ -117,6 +117,7 @@ impl Site {
             "refresh",
             "--ami=ami-0123456789abcdef0",
             "--subnet-ids=subnet-0a subnet-0b",
+            "--iam-instance-profile=ondeck-machine",
             // Long enough for a benchmark on a busy computer; costs nothing.
             "--idle-time-sec=900",
         ]);

@@ -1,7 +1,12 @@
 //! The way back into the pool: an idle instance is announced only after its agent has said that
 //! the runner is gone and the machine clean. Release and rollback take the same way.
 
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+
+use futures_util::future::select;
+use tokio::sync::Notify;
 
 use crate::ids::{InstanceId, RunId};
 use crate::lifecycle::{Idle, Instance};
@@ -13,6 +18,10 @@ use crate::ticket::Ticket;
 use crate::time::Timestamp;
 use crate::times::Times;
 use crate::together::Together;
+use crate::wait::Beat;
+
+/// How long a machine that is free may wait for others before it is announced.
+const COMPANY: Duration = Duration::from_secs(1);
 
 /// What became of an instance on its way back.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,12 +43,18 @@ pub(crate) struct Handshake<'a> {
     times: &'a Times,
     lookout: Lookout<'a>,
     tickets: Together<Ticket, ()>,
+    /// How many have not answered yet, and the moment when all have.
+    away: AtomicUsize,
+    all_back: Notify,
 }
 
 impl<'a> Handshake<'a> {
     pub(crate) fn new(plane: &'a Plane, times: &'a Times) -> Handshake<'a> {
-        let lookout = Lookout::new(plane, times.signs_poll);
-        Handshake { plane, times, lookout, tickets: Together::default() }
+        // Nobody waits for a release, so looks may cost less and find out later.
+        let lookout = Lookout::new(plane, Beat::easing(times.signs_poll * 2, 1));
+        let (tickets, away, all_back) =
+            (Together::default(), AtomicUsize::new(0), Notify::default());
+        Handshake { plane, times, lookout, tickets, away, all_back }
     }
 
     /// Waits until the agent of `idle`, which has just left `run`, says that it is free; then
@@ -51,7 +66,12 @@ impl<'a> Handshake<'a> {
     ) -> PortResult<Returned> {
         let deadline = self.plane.now() + self.times.release_timeout;
         let judge = |signs: &Signs, now: Timestamp| self.judge(signs, run, now);
-        let why = match self.lookout.wait(idle.id(), deadline, judge).await? {
+        self.away.fetch_add(1, Ordering::Relaxed);
+        let seen = self.lookout.wait(idle.id(), deadline, judge).await;
+        if self.away.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.all_back.notify_waiters();
+        }
+        let why = match seen? {
             Seen::Judged(Ok(())) => return self.pool(idle).await,
             Seen::Judged(Err(why)) => why,
             Seen::TimedOut(signs) => no_answer(self.times.release_timeout, &signs),
@@ -78,6 +98,7 @@ impl<'a> Handshake<'a> {
 
     async fn pool(&self, idle: &Instance<Idle>) -> PortResult<Returned> {
         let ticket = idle.ticket();
+        self.wait_for_company(&ticket).await;
         if ticket.threshold <= self.plane.now() {
             self.plane.retire(idle, "its idle time is up").await?;
             return Ok(Returned::Ended);
@@ -88,6 +109,21 @@ impl<'a> Handshake<'a> {
         };
         self.tickets.ask(ticket, announce).await?;
         Ok(Returned::Pooled)
+    }
+}
+
+impl Handshake<'_> {
+    /// Agents answer one by one within a second or so, and tickets travel ten at a time. So who is
+    /// early waits a little for the others, and no longer than that for one that hangs.
+    async fn wait_for_company(&self, ticket: &Ticket) {
+        let mut all_back = pin!(self.all_back.notified());
+        all_back.as_mut().enable();
+        if self.away.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let left = ticket.threshold.since(self.plane.now());
+        let a_little = COMPANY.min(left / 4);
+        select(all_back, self.plane.clock.sleep(a_little)).await;
     }
 }
 

@@ -11,13 +11,16 @@ use crate::ports::PortResult;
 use crate::signal::Signs;
 use crate::time::Timestamp;
 use crate::together::Together;
-use crate::wait::wait_until;
+use crate::wait::{Beat, Wait, wait_until};
+
+/// How long whoever looks first waits for the others.
+const LULL: Duration = Duration::from_millis(3);
 
 /// One lookout for all who wait in this process.
 #[derive(Debug)]
 pub(crate) struct Lookout<'a> {
     plane: &'a Plane,
-    every: Duration,
+    beat: Beat,
     reads: Together<InstanceId, Signs>,
 }
 
@@ -31,17 +34,21 @@ pub(crate) enum Seen<T> {
 }
 
 impl<'a> Lookout<'a> {
-    pub(crate) fn new(plane: &'a Plane, every: Duration) -> Lookout<'a> {
-        Lookout { plane, every, reads: Together::default() }
+    pub(crate) fn new(plane: &'a Plane, beat: Beat) -> Lookout<'a> {
+        Lookout { plane, beat, reads: Together::default() }
     }
 
-    /// Looks at one instance until `judge` makes something of its signs.
+    /// Looks at one instance until `judge` makes something of its signs. It has just been told
+    /// something, so the first look is at the next beat.
     pub(crate) async fn wait<T>(
         &self,
         id: &InstanceId,
         deadline: Timestamp,
         judge: impl Fn(&Signs, Timestamp) -> Option<T>,
     ) -> PortResult<Seen<T>> {
+        let clock = &*self.plane.clock;
+        let wait = Wait { since: clock.now(), deadline, beat: self.beat };
+        clock.sleep(self.beat.head_start(wait.since)).await;
         let last = std::sync::Mutex::new(Signs::default());
         let look = || async {
             let signs = self.look(id).await?;
@@ -49,7 +56,7 @@ impl<'a> Lookout<'a> {
             *last.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = signs;
             Ok(judgement)
         };
-        let judged = wait_until(&*self.plane.clock, deadline, self.every, look).await?;
+        let judged = wait_until(clock, wait, look).await?;
         Ok(match judged {
             Some(judgement) => Seen::Judged(judgement),
             None => {
@@ -63,6 +70,8 @@ impl<'a> Lookout<'a> {
         let read = |ids: Vec<InstanceId>| async move {
             self.plane.retried(|| self.plane.store.signs(&ids)).await
         };
-        self.reads.ask(id.clone(), read).await
+        // All who look on the same beat wake up within a timer's precision.
+        let lull = || self.plane.clock.sleep(LULL);
+        self.reads.ask_after(lull, id.clone(), read).await
     }
 }

@@ -35,6 +35,20 @@ impl<K: Clone, V> Together<K, V> {
     where
         F: Future<Output = PortResult<Vec<V>>>,
     {
+        self.ask_after(one_turn, question, call).await
+    }
+
+    /// The same, but gives the others more than a turn to join: a `lull`.
+    pub async fn ask_after<F, L>(
+        &self,
+        lull: impl Fn() -> L,
+        question: K,
+        call: impl Fn(Vec<K>) -> F,
+    ) -> PortResult<V>
+    where
+        F: Future<Output = PortResult<Vec<V>>>,
+        L: Future<Output = ()>,
+    {
         loop {
             let (sender, mut answer) = oneshot::channel();
             self.waiting().push((question.clone(), sender));
@@ -46,7 +60,7 @@ impl<K: Clone, V> Together<K, V> {
                 Err(oneshot::error::TryRecvError::Empty) => {}
             }
             // Those who were woken by the same beat get the chance to join.
-            one_turn().await;
+            lull().await;
             let batch = std::mem::take(&mut *self.waiting());
             let (questions, senders): (Vec<K>, Vec<_>) = batch.into_iter().unzip();
             match call(questions).await {

@@ -14,11 +14,13 @@ use self::pickup::Pickup;
 use super::Attempt;
 use crate::failure::Failure;
 use crate::signs::Lookout;
+use crate::wait::Beat;
 
 /// Claims up to `wanted` idle machines. Fewer is no failure: creation makes up for it.
 pub(super) async fn select(attempt: &Attempt<'_>, wanted: u32) -> Result<(), Failure> {
     let pickup = Pickup::new(attempt, wanted);
-    let lookout = Lookout::new(attempt.plane, attempt.times.signs_poll);
+    // Warm means now.
+    let lookout = Lookout::new(attempt.plane, Beat::steady(attempt.times.signs_poll));
     let workers = (0..wanted).map(|_| claim::worker(attempt, &pickup, &lookout));
     let results = join_all(workers).await;
     pickup.close().await;

@@ -9,10 +9,14 @@ use crate::provision::Attempt;
 use crate::signal::{Pulse, Signal, Signs};
 use crate::signs::{Lookout, Seen};
 use crate::time::Timestamp;
+use crate::wait::Beat;
 
 /// Waits for all of them.
 pub(in crate::provision) async fn validate(attempt: &Attempt<'_>) -> Result<(), Failure> {
-    let lookout = Lookout::new(attempt.plane, attempt.times.signs_poll);
+    // A machine takes seconds on this computer and half a minute in a cloud; an eighth of that is
+    // not noticed by anybody, and twenty looks a second are.
+    let beat = Beat::easing(attempt.times.signs_poll, 8);
+    let lookout = Lookout::new(attempt.plane, beat);
     let deadline = attempt.plane.now() + attempt.times.validation_timeout;
     let created = attempt.holdings.created();
     let waits = created.iter().map(|held| ready(attempt, &lookout, &held.instance, deadline));

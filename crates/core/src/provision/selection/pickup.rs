@@ -26,7 +26,7 @@ use crate::requirements::Requirements;
 use crate::ticket::Ticket;
 use crate::times::Times;
 use crate::together::Together;
-use crate::wait::wait_until;
+use crate::wait::{Beat, Wait, wait_until};
 
 use super::Attempt;
 use super::twins::{Idleness, Met, Twins};
@@ -204,7 +204,12 @@ impl<'a> Pickup<'a> {
     /// back, an empty answer is asked again, for as long as patience lasts.
     async fn receive(&self, max: usize, kept: usize) -> PortResult<Vec<Held>> {
         let (plane, class) = (self.plane, &self.requirements.class);
-        let deadline = plane.now() + self.times.pickup_patience;
+        let now = plane.now();
+        let wait = Wait {
+            since: now,
+            deadline: now + self.times.pickup_patience,
+            beat: Beat::steady(self.times.signs_poll),
+        };
         let ask = || async {
             let messages = self.receive_once(class, max).await?;
             if !messages.is_empty() || !self.others_hold(class, kept).await? {
@@ -212,7 +217,7 @@ impl<'a> Pickup<'a> {
             }
             Ok(None)
         };
-        let answer = wait_until(&*plane.clock, deadline, self.times.signs_poll, ask).await?;
+        let answer = wait_until(&*plane.clock, wait, ask).await?;
         Ok(answer.unwrap_or_default())
     }
 
