@@ -23,6 +23,14 @@ check *ARGS:
 bench:
     cargo xtask bench
 
-# What the machines of a pool download: the agent, without the control plane
+# How many calls of AWS the modes take
+bench-aws:
+    cargo xtask bench aws
+
+# AWS on loopback, to try the aws backend by hand
+cloud *ARGS:
+    cargo xtask cloud "$@"
+
+# What the machines of a pool download: the agent for AWS, without the control plane
 build-agent:
-    cargo build --release --package ondeck --no-default-features
+    cargo build --release --package ondeck --no-default-features --features aws

@@ -15,6 +15,8 @@ Tasks:
                           addresses; without one, prints them as shell lines and stays
   cloud [--port N]        AWS on loopback with machines that are processes, to try the aws backend
   bench                   what provisioning costs on the local backend; takes a minute after the build
+  bench aws               how many calls of AWS the modes take, counted between ondeck and the
+                          emulators; takes two minutes after the build
   advisories              known vulnerabilities (needs more network than the registries)
   help                    this text
 
@@ -32,6 +34,7 @@ pub(crate) enum Task {
     Emulators { command: Vec<String> },
     Cloud { port: Option<u16> },
     Bench,
+    BenchAws,
     Advisories,
 }
 
@@ -73,7 +76,11 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Task, Inva
             Some(flag) if flag == "--port" => Task::Cloud { port: Some(port(args.next())?) },
             Some(other) => return Err(InvalidArgs::Unexpected(other)),
         },
-        "bench" => Task::Bench,
+        "bench" => match args.next() {
+            None => Task::Bench,
+            Some(backend) if backend == "aws" => Task::BenchAws,
+            Some(other) => return Err(InvalidArgs::Unexpected(other)),
+        },
         "advisories" => Task::Advisories,
         _ => return Err(InvalidArgs::UnknownTask(name)),
     };
@@ -127,6 +134,7 @@ mod tests {
             ("cloud", Task::Cloud { port: None }),
             ("cloud --port 4566", Task::Cloud { port: Some(4566) }),
             ("bench", Task::Bench),
+            ("bench aws", Task::BenchAws),
             ("advisories", Task::Advisories),
         ] {
             assert_eq!(parsed(line), Ok(task), "{line}");

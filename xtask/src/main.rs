@@ -50,6 +50,7 @@ fn main() -> ExitCode {
             report
         }
         Task::Bench => return ExitCode::from(bench::run(&root)),
+        Task::BenchAws => return ExitCode::from(emulators::run(&root, &plan::bench_aws())),
         Task::Advisories => {
             let mut report = Report::default();
             report.run_with(&tool::DENY, &plan::advisories(), &root);

@@ -30,6 +30,12 @@ pub(crate) fn lints(fix: bool) -> Vec<Step> {
     ]
 }
 
+/// Not optimised: calls do not depend on it, and a release build takes minutes.
+pub(crate) fn bench_aws() -> Vec<String> {
+    let line = "cargo bench --package ondeck --features aws --bench aws --profile dev";
+    line.split(' ').map(str::to_owned).collect()
+}
+
 pub(crate) fn deny() -> Step {
     Step::new("licences, bans, sources", "deny check bans licenses sources")
 }

@@ -46,7 +46,7 @@ pub(crate) struct Common {
     /// Where machines, records and the pool are
     #[arg(long, global = true, env = "ONDECK_BACKEND", default_value = "local")]
     pub(crate) backend: Backend,
-    /// Where the local backend and the local forge keep their files [default: ~/.ondeck]
+    /// Where the local backend keeps its files, and the local forge its jobs [default: ~/.ondeck]
     #[arg(long, global = true, env = "ONDECK_HOME", value_name = "DIR")]
     pub(crate) home: Option<PathBuf>,
     /// One JSON object on stdout instead of text
@@ -118,7 +118,7 @@ pub(crate) enum Command {
     /// Give a run's machines back to the pool
     #[cfg(feature = "control")]
     Release(Release),
-    /// Queue a job for a run, show its output, and exit with its code (local backend)
+    /// Queue a job for a run, show its output, and exit with its code (local forge)
     #[cfg(feature = "control")]
     Run(Run),
     /// Show the machines, what they are doing and how long they may, and the pool

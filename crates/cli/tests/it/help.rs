@@ -44,11 +44,19 @@ fn the_help_of_the_program() {
 
     For every command:
           --backend <BACKEND>  Where machines, records and the pool are [default: local] [possible
-                               values: local]
-          --home <DIR>         Where the local backend keeps its files [default: ~/.ondeck]
+                               values: local, aws]
+          --home <DIR>         Where the local backend and the local forge keep their files [default:
+                               ~/.ondeck]
           --json               One JSON object on stdout instead of text
       -v, --verbose...         Say more on stderr: every state change; twice for details
       -q, --quiet              Say nothing on stderr but errors
+
+    AWS backend, for every command:
+          --pool <NAME>             Whose pool: OWNER/REPOSITORY, or OWNER for one that is shared
+                                    [default: GITHUB_REPOSITORY]
+          --aws-region <REGION>     The region [default: as for AWS's own programs]
+          --aws-endpoint-url <URL>  Where all of AWS is, for emulators [default: AWS_ENDPOINT_URL, or
+                                    AWS itself]
 
     Every option with a value can also be given as a variable: --instance-count as
     ONDECK_INSTANCE_COUNT. Data goes to stdout, everything else to stderr.
@@ -76,6 +84,18 @@ fn the_help_of_refresh() {
           --min-idle <CLASS=COUNT ...>    Idle machines to keep, by class: "large=2 xlarge=1"
           --pre-runner-script <SCRIPT>    Shell script that every machine runs before its first run
       -h, --help                          Print help
+
+    AWS backend:
+          --ami <AMI>                       The image that machines start from
+          --subnet-ids <SUBNET ...>         The subnets that machines may be in; best one in each zone
+          --security-group-ids <GROUP ...>  The security groups of machines
+          --iam-instance-profile <PROFILE>  The instance profile of machines, by name or ARN; it must
+                                            let them use the table and end themselves
+          --agent-url <URL>                 Where machines get the agent, https:// or s3://; empty if it
+                                            is on the image
+          --agent-sha256 <HEX>              What the agent's SHA-256 must be
+          --volume-size-gb <GB>             The size of each machine's disk; empty for that of the image
+          --key-name <NAME>                 The key pair that opens machines to ssh; empty for none
 
     Local backend:
           --local-capacity <COUNT>
@@ -227,13 +247,15 @@ fn the_help_of_the_other_commands() {
           --keep  Leave the home with its store and logs behind, and say where
       -h, --help  Print help
     ");
-    assert_snapshot!(help("agent"), @"
+    assert_snapshot!(help("agent"), @r#"
     Be the agent of a machine; started by the machine itself
 
-    Usage: ondeck agent [OPTIONS] --instance-id <ID>
+    Usage: ondeck agent [OPTIONS]
 
     Options:
-          --instance-id <ID>  The machine that this is
-      -h, --help              Print help
-    ");
+          --instance-id <ID>            The machine that this is; on EC2 the machine knows
+          --shutdown-command <COMMAND>  What ends this machine where EC2 cannot be asked to [default:
+                                        "shutdown -h now"]
+      -h, --help                        Print help
+    "#);
 }
