@@ -32,7 +32,7 @@ fn the_help_of_the_program() {
       refresh    Set everything up, and clear up whatever went wrong; to be run first, and on a schedule
       provision  Give a run its machines: idle ones from the pool, else new ones
       release    Give a run's machines back to the pool
-      run        Queue a job for a run, show its output, and exit with its code (local backend)
+      run        Queue a job for a run, show its output, and exit with its code (local forge)
       status     Show the machines, what they are doing and how long they may, and the pool
       demo       Watch it work: a story with real processes, in a temporary home, in under a minute
       agent      Be the agent of a machine; started by the machine itself
@@ -45,8 +45,8 @@ fn the_help_of_the_program() {
     For every command:
           --backend <BACKEND>  Where machines, records and the pool are [default: local] [possible
                                values: local, aws]
-          --home <DIR>         Where the local backend and the local forge keep their files [default:
-                               ~/.ondeck]
+          --home <DIR>         Where the local backend keeps its files, and the local forge its jobs
+                               [default: ~/.ondeck]
           --json               One JSON object on stdout instead of text
       -v, --verbose...         Say more on stderr: every state change; twice for details
       -q, --quiet              Say nothing on stderr but errors
@@ -214,7 +214,7 @@ fn the_help_of_release() {
 #[test]
 fn the_help_of_the_other_commands() {
     assert_snapshot!(help("run"), @"
-    Queue a job for a run, show its output, and exit with its code (local backend)
+    Queue a job for a run, show its output, and exit with its code (local forge)
 
     Usage: ondeck run [OPTIONS] -- <CMD>...
 
