@@ -44,6 +44,11 @@ pub(crate) fn run(root: &Path, port: Option<u16>) -> u8 {
         standin.args(["--port", &port.to_string()]);
     }
     emulators.environment.apply(&mut standin);
+    say("\npaste the lines below into another terminal, in this folder; then:");
+    say("  target/debug/ondeck refresh");
+    say("  target/debug/ondeck provision --run-id 1 --instance-count 3");
+    say("  target/debug/ondeck status");
+    say("Ctrl-C here ends all of it\n");
     exit_code_of(leash::run(&mut standin), STANDIN)
 }
 

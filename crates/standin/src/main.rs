@@ -46,8 +46,10 @@ struct Arguments {
 fn main() -> io::Result<()> {
     let arguments = Arguments::parse();
     let (watch, requests) = mpsc::channel();
-    let gateway = Gateway::start(options(&arguments, watch));
-    write_exports(&gateway)?;
+    // Machines and whoever gives them jobs share the local forge's file.
+    let home = std::path::absolute(arguments.logs.join("home"))?.display().to_string();
+    let gateway = Gateway::start(options(&arguments, &home, watch));
+    write_exports(&gateway, &home)?;
     let printing = std::thread::spawn(move || print_requests(&requests));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(stopped())?;
@@ -63,11 +65,11 @@ fn main() -> io::Result<()> {
     }
 }
 
-fn options(arguments: &Arguments, watch: mpsc::Sender<LogEntry>) -> GatewayOptions {
+fn options(arguments: &Arguments, home: &str, watch: mpsc::Sender<LogEntry>) -> GatewayOptions {
     let command = |program: &PathBuf| MachineCommand {
         program: program.clone(),
         args: ["agent", "--backend", "aws"].map(str::to_owned).into(),
-        env: Vec::new(),
+        env: vec![("ONDECK_HOME".to_owned(), home.to_owned())],
     };
     GatewayOptions {
         models: arguments.models.clone(),
@@ -83,13 +85,24 @@ fn options(arguments: &Arguments, watch: mpsc::Sender<LogEntry>) -> GatewayOptio
     }
 }
 
-fn write_exports(gateway: &Gateway) -> io::Result<()> {
+/// All that `ondeck refresh` needs to know, so that it can be called without a flag.
+fn write_exports(gateway: &Gateway, home: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    writeln!(out, "export AWS_ENDPOINT_URL={}", gateway.door("control").url())?;
-    writeln!(out, "export AWS_ACCESS_KEY_ID=test")?;
-    writeln!(out, "export AWS_SECRET_ACCESS_KEY=test")?;
-    writeln!(out, "export AWS_REGION=us-east-1")?;
-    writeln!(out, "export AWS_EC2_METADATA_DISABLED=true")?;
+    for (name, value) in [
+        ("AWS_ENDPOINT_URL", gateway.door("control").url()),
+        ("AWS_ACCESS_KEY_ID", "test"),
+        ("AWS_SECRET_ACCESS_KEY", "test"),
+        ("AWS_REGION", "us-east-1"),
+        ("AWS_EC2_METADATA_DISABLED", "true"),
+        ("ONDECK_BACKEND", "aws"),
+        ("ONDECK_POOL", "acme/web"),
+        ("ONDECK_HOME", home),
+        ("ONDECK_AMI", "ami-0123456789abcdef0"),
+        ("ONDECK_SUBNET_IDS", "subnet-0a subnet-0b"),
+        ("ONDECK_IAM_INSTANCE_PROFILE", "ondeck-machine"),
+    ] {
+        writeln!(out, "export {name}='{value}'")?;
+    }
     out.flush()
 }
 

@@ -41,7 +41,7 @@ async fn start(folder: &Path) -> Program {
         .unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
     let first = out.next_line().await.unwrap().unwrap();
-    let url = first.strip_prefix("export AWS_ENDPOINT_URL=").unwrap();
+    let url = first.strip_prefix("export AWS_ENDPOINT_URL=").unwrap().trim_matches('\'');
     let ec2 = Ec2::to(url);
     Program { child, out, ec2 }
 }
@@ -73,7 +73,7 @@ async fn an_interrupt_ends_it_with_its_machines() {
     while let Some(line) = program.out.next_line().await.unwrap() {
         lines.push(line);
     }
-    assert!(lines.contains(&"export AWS_ACCESS_KEY_ID=test".to_owned()), "{lines:?}");
+    assert!(lines.contains(&"export AWS_ACCESS_KEY_ID='test'".to_owned()), "{lines:?}");
     let told = |line: &String| line.starts_with("control: EC2 CreateFleet: 200 in ");
     assert!(lines.iter().any(told), "{lines:?}");
 }
