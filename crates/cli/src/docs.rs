@@ -20,6 +20,21 @@ fn every_time_has_its_row() {
 }
 
 #[test]
+fn every_input_of_aws_has_its_row() {
+    let cli = Cli::command();
+    let refresh = cli.find_subcommand("refresh").expect("there is a refresh");
+    let of_aws = |arg: &&clap::Arg| arg.get_help_heading() == Some("AWS backend");
+    let mut count = 0;
+    for arg in refresh.get_arguments().filter(of_aws) {
+        let (long, help) = (arg.get_long().unwrap_or_default(), arg.get_help().unwrap_or_default());
+        let line = format!("| `--{long}` | {help} |");
+        assert!(README.lines().any(|found| found == line), "not in the README: {line}");
+        count += 1;
+    }
+    assert_eq!(count, 8);
+}
+
+#[test]
 fn every_exit_code_is_documented_in_readme_and_help() {
     let help = Cli::command().render_help().to_string();
     for kind in Kind::ALL {
@@ -53,7 +68,7 @@ fn every_command_and_option_of_the_readme_exists() {
         .filter_map(|word| word.strip_prefix("--"))
         .filter(|option| option.starts_with(|c: char| c.is_ascii_alphabetic()))
     {
-        let foreign = ["path"].contains(&option);
+        let foreign = ["path", "features", "release"].contains(&option);
         assert!(foreign || known.contains(&option), "no such option: --{option}");
     }
 }
