@@ -221,8 +221,15 @@ fn is_for_a_person(code: &str, message: &str) -> bool {
     let kind = code.split('.').next().unwrap_or(code);
     template::is_gone(code)
         || GONE.contains(&kind)
+        || is_crowded(kind, message)
         || matches!(kind, "UnauthorizedOperation" | "AuthFailure")
         || (kind == "InvalidParameterValue" && message.contains("iamInstanceProfile"))
+}
+
+/// Whether two subnets are of one zone: to EC2 their machines are the same, offered twice. Which
+/// zone a subnet is in, only EC2 knows.
+fn is_crowded(kind: &str, message: &str) -> bool {
+    kind.starts_with("InvalidFleetConfig") && message.contains("duplicate instance pools")
 }
 
 fn for_a_person(names: &Names, code: &str, message: &str) -> PortError {
@@ -238,6 +245,9 @@ fn for_a_person(names: &Names, code: &str, message: &str) -> PortError {
     let hint = match kind {
         "InvalidSubnet" | "InvalidSubnetID" => {
             format!("run ondeck refresh with {SUBNETS} that are there")
+        }
+        _ if is_crowded(kind, message) => {
+            format!("run ondeck refresh with no more than one of {SUBNETS} in each zone")
         }
         _ => "run ondeck refresh with what is there: see what EC2 says is missing".to_owned(),
     };

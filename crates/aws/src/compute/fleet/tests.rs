@@ -139,6 +139,15 @@ fn an_error_instead_of_an_answer_may_still_be_a_shortfall() {
     }
     let mismatch = refusal(400, "IdempotentParameterMismatch").unwrap_err();
     assert!(matches!(&mismatch, PortError::Unusable { hint, .. } if hint.contains("before")));
+    let twice = Refusal {
+        action: ACTION,
+        status: 400,
+        code: "InvalidFleetConfig".to_owned(),
+        message: "The fleet configuration contains duplicate instance pools.".to_owned(),
+    };
+    let crowded = refused(&names(), twice).unwrap_err();
+    let hint = "run ondeck refresh with no more than one of subnet-ids in each zone";
+    assert!(matches!(&crowded, PortError::Unusable { hint: given, .. } if given == hint));
     let gone = refusal(400, "InvalidLaunchTemplateName.NotFoundException").unwrap_err();
     assert!(matches!(gone, PortError::NotSetUp { .. }), "{gone}");
     let throttled = refusal(503, "RequestLimitExceeded").unwrap_err();
