@@ -118,7 +118,14 @@ fn what_has_gone_is_for_a_person_unless_machines_came() {
     assert!(matches!(failed, PortError::NotSetUp { .. }), "{failed}");
     let denied = error("UnauthorizedOperation", "You are not authorized: iam:PassRole.", "", "");
     let failed = read(1, &format!("<errorSet>{denied}</errorSet>")).unwrap_err();
-    assert!(matches!(&failed, PortError::Unusable { hint, .. } if hint.contains("allow")));
+    assert!(matches!(&failed, PortError::Unusable { hint, .. } if hint.ends_with("iam:PassRole")));
+    let role = "The provided credentials do not have permission to create the service-linked role \
+                for EC2 Spot Instances.";
+    let role = error("AuthFailure.ServiceLinkedRoleCreationNotPermitted", role, "", "");
+    let failed = read(1, &format!("<errorSet>{role}</errorSet>")).unwrap_err();
+    assert!(matches!(&failed, PortError::Unusable { hint, .. } if hint.ends_with(
+        "create-service-linked-role --aws-service-name spot.amazonaws.com"
+    )));
     let launched = read(3, &format!("{TWO}<errorSet>{gone}</errorSet>")).unwrap();
     assert_eq!((launched.machines.len(), launched.shortfalls.len()), (2, 1));
     let short = error("InsufficientInstanceCapacity", "None left.", "", "");
