@@ -1,13 +1,14 @@
-//! The end of machines. EC2 ends all of a request or none: one unknown id among them is one too
-//! many, and has to be found and left out.
+//! The end of machines. EC2 ends all of a request or none: one among them that is unknown, or
+//! protected by somebody, is one too many, and has to be found and left out.
 
 use std::collections::BTreeSet;
 
 use ondeck_core::ids::InstanceId;
-use ondeck_core::ports::PortResult;
+use ondeck_core::ports::{PortError, PortResult};
 
 use super::{filter, listing};
 use crate::ec2::{Done, Ec2, Failed, Params, Query, Refusal};
+use crate::fault::EC2;
 
 /// How many machines are ended at once. EC2 takes twice as many, and advises against it.
 const BATCH: usize = 500;
@@ -16,6 +17,9 @@ const FILTER: usize = 200;
 /// How often to believe that a refusal names everything that is unknown. EC2 does so nearly
 /// always; after that it is asked.
 const BELIEVED: usize = 2;
+/// How many machines of a batch may be protected from being ended. People do that to look into
+/// one or two; EC2 names one at a time, and none of their zone ends while it is in the request.
+const PROTECTED: usize = 10;
 
 /// Ends what there is to end. What fails in one batch does not keep the next from being tried.
 pub(super) async fn terminate(ec2: &Ec2, ids: &[InstanceId]) -> PortResult<()> {
@@ -31,27 +35,33 @@ pub(super) async fn terminate(ec2: &Ec2, ids: &[InstanceId]) -> PortResult<()> {
 
 async fn end(ec2: &Ec2, mut ids: Vec<&str>) -> PortResult<()> {
     let mut round = 0;
+    let mut protected = Vec::new();
     while !ids.is_empty() {
         let query = Query::new("TerminateInstances", Params::new().list("InstanceId", &ids));
         let refusal = match ec2.call::<Done>(&query).await {
-            Ok(Done {}) => return Ok(()),
-            Err(Failed::Refused(refusal)) if names_ids(&refusal) => refusal,
+            Ok(Done {}) => break,
+            Err(Failed::Refused(refusal)) => refusal,
             Err(failed) => return Err(failed.into()),
         };
-        let before = ids.len();
-        if round < BELIEVED {
-            let named = named(&refusal.message);
-            ids.retain(|id| !named.contains(id));
-        }
-        if ids.len() == before {
-            ids = known(ec2, &ids).await?;
-        }
-        if ids.len() == before {
+        let named = named(&refusal.message);
+        let mut rest = ids.clone();
+        rest.retain(|id| !named.contains(id));
+        if is_protection(&refusal) && rest.len() < ids.len() && protected.len() < PROTECTED {
+            protected.push(refusal);
+        } else if names_ids(&refusal) {
+            if round >= BELIEVED || rest.len() == ids.len() {
+                rest = known(ec2, &ids).await?;
+            }
+            if rest.len() == ids.len() {
+                return Err(refusal.into_error());
+            }
+            round += 1;
+        } else {
             return Err(refusal.into_error());
         }
-        round += 1;
+        ids = rest;
     }
-    Ok(())
+    protected.into_iter().next().map_or(Ok(()), |refusal| Err(unprotect(&refusal)))
 }
 
 /// Those that EC2 has ever heard of. To ask by a filter is no error for the others.
@@ -63,6 +73,20 @@ async fn known<'a>(ec2: &Ec2, ids: &[&'a str]) -> PortResult<Vec<&'a str>> {
         known.extend(found.into_iter().map(|instance| instance.instance_id));
     }
     Ok(ids.iter().copied().filter(|id| known.contains(*id)).collect())
+}
+
+/// Whether somebody has forbidden that a machine be ended.
+fn is_protection(refusal: &Refusal) -> bool {
+    refusal.code == "OperationNotPermitted"
+}
+
+fn unprotect(refusal: &Refusal) -> PortError {
+    PortError::Unusable {
+        service: EC2,
+        reason: refusal.said(),
+        hint: "switch off the machine's termination protection, or shut it down from within"
+            .to_owned(),
+    }
 }
 
 fn names_ids(refusal: &Refusal) -> bool {

@@ -313,6 +313,42 @@ async fn however_many_are_unknown_there_is_no_call_for_each() {
     assert_eq!((last.param("InstanceId.1").as_str(), last.params().len()), (id(9).as_str(), 3));
 }
 
+fn protected(id: &InstanceId) -> Reply {
+    let message = format!(
+        "The instance '{id}' may not be terminated. Modify its 'disableApiTermination' instance \
+         attribute and try again."
+    );
+    Reply::Say(400, error("OperationNotPermitted", &message))
+}
+
+#[tokio::test]
+async fn a_protected_machine_does_not_keep_others_alive() {
+    let server = Loopback::replying([
+        protected(&id(1)),
+        unknown(id(2).as_str()),
+        protected(&id(3)),
+        Reply::Say(200, ENDED.to_owned()),
+    ])
+    .await;
+    let ids: Vec<InstanceId> = (0..5).map(id).collect();
+    let failed = compute(&server).terminate(&ids).await.unwrap_err();
+    let PortError::Unusable { reason, hint, .. } = failed else { panic!("{failed}") };
+    assert!(reason.contains(id(1).as_str()), "{reason}");
+    assert!(hint.contains("termination protection"), "{hint}");
+    let last = &server.asked()[3];
+    assert_eq!(last.param("InstanceId.1"), id(0).as_str());
+    assert_eq!(last.param("InstanceId.2"), id(4).as_str());
+    assert_eq!(last.param("InstanceId.3"), "");
+}
+
+#[tokio::test]
+async fn protected_machines_do_not_cost_a_call_each() {
+    let server = Loopback::replying((0..50).map(|n| protected(&id(n)))).await;
+    let ids: Vec<InstanceId> = (0..50).map(id).collect();
+    compute(&server).terminate(&ids).await.unwrap_err();
+    assert_eq!(server.asked().len(), 11);
+}
+
 #[tokio::test]
 async fn where_none_is_known_the_work_is_done() {
     let nothing = "<DescribeInstancesResponse><reservationSet/></DescribeInstancesResponse>";
