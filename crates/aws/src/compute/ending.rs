@@ -2,13 +2,17 @@
 //! protected by somebody, is one too many, and has to be found and left out.
 
 use std::collections::BTreeSet;
+use std::time::Instant;
 
 use ondeck_core::ids::InstanceId;
 use ondeck_core::ports::{PortError, PortResult};
 
+use super::fresh::Fresh;
 use super::{filter, listing};
 use crate::ec2::{Done, Ec2, Failed, Params, Query, Refusal};
-use crate::fault::EC2;
+use crate::fault::{EC2, unavailable};
+
+const ACTION: &str = "TerminateInstances";
 
 /// How many machines are ended at once. EC2 takes twice as many, and advises against it.
 const BATCH: usize = 500;
@@ -22,22 +26,23 @@ const BELIEVED: usize = 2;
 const PROTECTED: usize = 10;
 
 /// Ends what there is to end. What fails in one batch does not keep the next from being tried.
-pub(super) async fn terminate(ec2: &Ec2, ids: &[InstanceId]) -> PortResult<()> {
+pub(super) async fn terminate(ec2: &Ec2, fresh: &Fresh, ids: &[InstanceId]) -> PortResult<()> {
     let ids: Vec<&str> = ids.iter().map(InstanceId::as_str).filter(|id| is_ec2s(id)).collect();
     let mut outcome = Ok(());
     for batch in ids.chunks(BATCH) {
-        if let Err(error) = end(ec2, batch.to_vec()).await {
+        if let Err(error) = end(ec2, fresh, batch.to_vec()).await {
             outcome = outcome.and(Err(error));
         }
     }
     outcome
 }
 
-async fn end(ec2: &Ec2, mut ids: Vec<&str>) -> PortResult<()> {
+async fn end(ec2: &Ec2, fresh: &Fresh, mut ids: Vec<&str>) -> PortResult<()> {
     let mut round = 0;
     let mut protected = Vec::new();
+    let mut unheard_of = Vec::new();
     while !ids.is_empty() {
-        let query = Query::new("TerminateInstances", Params::new().list("InstanceId", &ids));
+        let query = Query::new(ACTION, Params::new().list("InstanceId", &ids));
         let refusal = match ec2.call::<Done>(&query).await {
             Ok(Done {}) => break,
             Err(Failed::Refused(refusal)) => refusal,
@@ -53,13 +58,21 @@ async fn end(ec2: &Ec2, mut ids: Vec<&str>) -> PortResult<()> {
                 rest = known(ec2, &ids).await?;
             }
             if rest.len() == ids.len() {
-                return Err(refusal.into_error());
+                // One part of EC2 has heard of them, and another has not yet.
+                return Err(unavailable(EC2, ACTION, &refusal.said()));
             }
+            unheard_of.extend(ids.iter().copied().filter(|id| !rest.contains(id)));
             round += 1;
         } else {
             return Err(refusal.into_error());
         }
         ids = rest;
+    }
+    let now = Instant::now();
+    unheard_of.retain(|id| fresh.has(id, now));
+    if !unheard_of.is_empty() {
+        let early = format!("launched, but not known yet: {}", unheard_of.join(", "));
+        return Err(unavailable(EC2, ACTION, &early));
     }
     protected.into_iter().next().map_or(Ok(()), |refusal| Err(unprotect(&refusal)))
 }

@@ -362,6 +362,46 @@ async fn where_none_is_known_the_work_is_done() {
 }
 
 #[tokio::test]
+async fn a_machine_that_ec2_does_not_know_yet_is_not_taken_for_gone() {
+    let launched = "<CreateFleetResponse><fleetInstanceSet><item><lifecycle>spot</lifecycle>\
+                    <instanceIds><item>i-00000000000000001</item></instanceIds>\
+                    <instanceType>c6i.large</instanceType></item></fleetInstanceSet>\
+                    </CreateFleetResponse>";
+    let server = Loopback::replying([
+        Reply::Say(200, launched.to_owned()),
+        unknown(&format!("{}, {}", id(1), id(2))),
+        unknown(id(2).as_str()),
+        Reply::Say(200, ENDED.to_owned()),
+    ])
+    .await;
+    let store = Arc::new(MemoryStore::default());
+    let subnets = BTreeMap::from([("subnet-ids".to_owned(), "subnet-1".to_owned())]);
+    store.put_settings(&subnets).await.unwrap();
+    let compute = Ec2Compute::new(&server.cloud(), store);
+    compute.launch(&order()).await.unwrap();
+    let failed = compute.terminate(&[id(1), id(2)]).await.unwrap_err();
+    let PortError::Unavailable { reason, .. } = failed else { panic!("{failed}") };
+    assert_eq!(
+        reason,
+        format!("TerminateInstances: launched, but not known yet: {}", id(1)),
+        "the other one was not launched here and may well be gone"
+    );
+    compute.terminate(&[id(1), id(2)]).await.unwrap();
+    assert_eq!(server.asked().len(), 4);
+}
+
+#[tokio::test]
+async fn what_only_a_part_of_ec2_knows_is_tried_again() {
+    let known = "<DescribeInstancesResponse><reservationSet><item><instancesSet><item>\
+                 <instanceId>i-00000000000000001</instanceId></item></instancesSet></item>\
+                 </reservationSet></DescribeInstancesResponse>";
+    let nameless = Reply::Say(400, error("InvalidInstanceID.NotFound", "Some do not exist."));
+    let server = Loopback::replying([nameless, Reply::Say(200, known.to_owned())]).await;
+    let failed = compute(&server).terminate(&[id(1)]).await.unwrap_err();
+    assert!(matches!(failed, PortError::Unavailable { .. }), "{failed}");
+}
+
+#[tokio::test]
 async fn a_batch_that_fails_does_not_keep_the_next_from_being_tried() {
     let server = Loopback::replying([
         Reply::Say(503, error("RequestLimitExceeded", "Too many.")),
