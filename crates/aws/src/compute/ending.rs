@@ -53,6 +53,14 @@ async fn end(ec2: &Ec2, fresh: &Fresh, mut ids: Vec<&str>) -> PortResult<()> {
         rest.retain(|id| !named.contains(id));
         if is_protection(&refusal) && rest.len() < ids.len() && protected.len() < PROTECTED {
             protected.push(refusal);
+        } else if is_denial(&refusal) {
+            // Who may not list them either cannot know better than that.
+            let known = known(ec2, &ids).await.ok();
+            let Some(known) = known.filter(|known| known.len() < ids.len()) else {
+                return Err(refusal.into_error());
+            };
+            rest = known;
+            unheard_of.extend(ids.iter().copied().filter(|id| !rest.contains(id)));
         } else if names_ids(&refusal) {
             if round >= BELIEVED || rest.len() == ids.len() {
                 rest = known(ec2, &ids).await?;
@@ -86,6 +94,12 @@ async fn known<'a>(ec2: &Ec2, ids: &[&'a str]) -> PortResult<Vec<&'a str>> {
         known.extend(found.into_iter().map(|instance| instance.instance_id));
     }
     Ok(ids.iter().copied().filter(|id| known.contains(*id)).collect())
+}
+
+/// Whether it is a matter of permissions. Whoever may end only what carries the pool's tag is
+/// denied one that is gone, for it carries nothing.
+fn is_denial(refusal: &Refusal) -> bool {
+    refusal.code == "UnauthorizedOperation"
 }
 
 /// Whether somebody has forbidden that a machine be ended.

@@ -361,6 +361,39 @@ async fn where_none_is_known_the_work_is_done() {
     assert_eq!(server.asked().len(), 1);
 }
 
+fn listed(ids: &[InstanceId]) -> Reply {
+    let items: String =
+        ids.iter().map(|id| format!("<item><instanceId>{id}</instanceId></item>")).collect();
+    let body = format!(
+        "<DescribeInstancesResponse><reservationSet><item><instancesSet>{items}</instancesSet>\
+         </item></reservationSet></DescribeInstancesResponse>"
+    );
+    Reply::Say(200, body)
+}
+
+#[tokio::test]
+async fn a_denial_because_of_one_that_is_gone_does_not_keep_others_alive() {
+    let denied = || Reply::Say(403, error("UnauthorizedOperation", "You are not authorized."));
+    let server =
+        Loopback::replying([denied(), listed(&[id(1)]), Reply::Say(200, ENDED.to_owned())]).await;
+    compute(&server).terminate(&[id(1), id(2)]).await.unwrap();
+    let last = &server.asked()[2];
+    assert_eq!(
+        (last.param("InstanceId.1"), last.param("InstanceId.2")),
+        (id(1).to_string(), String::new())
+    );
+    let server = Loopback::replying([denied(), listed(&[])]).await;
+    compute(&server).terminate(&[id(1)]).await.unwrap();
+
+    for says in [listed(&[id(1)]), denied()] {
+        let server = Loopback::replying([denied(), says]).await;
+        let failed = compute(&server).terminate(&[id(1)]).await.unwrap_err();
+        let PortError::Unusable { hint, .. } = failed else { panic!("{failed}") };
+        assert!(hint.ends_with("allow ec2:TerminateInstances"), "{hint}");
+        assert_eq!(server.actions(), ["TerminateInstances", "DescribeInstances"]);
+    }
+}
+
 #[tokio::test]
 async fn a_machine_that_ec2_does_not_know_yet_is_not_taken_for_gone() {
     let launched = "<CreateFleetResponse><fleetInstanceSet><item><lifecycle>spot</lifecycle>\
@@ -392,11 +425,8 @@ async fn a_machine_that_ec2_does_not_know_yet_is_not_taken_for_gone() {
 
 #[tokio::test]
 async fn what_only_a_part_of_ec2_knows_is_tried_again() {
-    let known = "<DescribeInstancesResponse><reservationSet><item><instancesSet><item>\
-                 <instanceId>i-00000000000000001</instanceId></item></instancesSet></item>\
-                 </reservationSet></DescribeInstancesResponse>";
     let nameless = Reply::Say(400, error("InvalidInstanceID.NotFound", "Some do not exist."));
-    let server = Loopback::replying([nameless, Reply::Say(200, known.to_owned())]).await;
+    let server = Loopback::replying([nameless, listed(&[id(1)])]).await;
     let failed = compute(&server).terminate(&[id(1)]).await.unwrap_err();
     assert!(matches!(failed, PortError::Unavailable { .. }), "{failed}");
 }
