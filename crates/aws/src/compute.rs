@@ -2,6 +2,7 @@
 
 mod ending;
 mod fleet;
+mod fresh;
 mod listing;
 mod options;
 mod template;
@@ -11,12 +12,14 @@ mod user_data;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use ondeck_core::ids::InstanceId;
 use ondeck_core::ports::{Compute, Launched, Machine, Order, PortError, PortResult, Store};
 use ondeck_core::settings::Settings;
 
+use self::fresh::Fresh;
 use self::options::MachineOptions;
 use self::template::Template;
 use crate::cloud::Cloud;
@@ -33,13 +36,19 @@ pub struct Ec2Compute {
     ec2: Arc<Ec2>,
     names: Names,
     store: Arc<dyn Store>,
+    fresh: Arc<Fresh>,
 }
 
 impl Ec2Compute {
     /// Machines for the cloud's pool. The store is read when one is launched, for where that may
     /// be.
     pub fn new(cloud: &Cloud, store: Arc<dyn Store>) -> Ec2Compute {
-        Ec2Compute { ec2: Arc::new(Ec2::new(cloud)), names: cloud.names.clone(), store }
+        Ec2Compute {
+            ec2: Arc::new(Ec2::new(cloud)),
+            names: cloud.names.clone(),
+            store,
+            fresh: Arc::default(),
+        }
     }
 }
 
@@ -58,11 +67,13 @@ impl Compute for Ec2Compute {
         let settings = self.store.settings().await?;
         let subnets = options::subnets(&settings)
             .map_err(|missing| PortError::NotSetUp { what: missing.to_string() })?;
-        fleet::launch(&self.ec2, &self.names, &subnets, order).await
+        let launched = fleet::launch(&self.ec2, &self.names, &subnets, order).await?;
+        self.fresh.note(&launched.machines, Instant::now());
+        Ok(launched)
     }
 
     async fn terminate(&self, ids: &[InstanceId]) -> PortResult<()> {
-        ending::terminate(&self.ec2, ids).await
+        ending::terminate(&self.ec2, &self.fresh, ids).await
     }
 
     async fn machines(&self) -> PortResult<Vec<Machine>> {

@@ -1,13 +1,18 @@
-//! The end of machines. EC2 ends all of a request or none: one unknown id among them is one too
-//! many, and has to be found and left out.
+//! The end of machines. EC2 ends all of a request or none: one among them that is unknown, or
+//! protected by somebody, is one too many, and has to be found and left out.
 
 use std::collections::BTreeSet;
+use std::time::Instant;
 
 use ondeck_core::ids::InstanceId;
-use ondeck_core::ports::PortResult;
+use ondeck_core::ports::{PortError, PortResult};
 
+use super::fresh::Fresh;
 use super::{filter, listing};
 use crate::ec2::{Done, Ec2, Failed, Params, Query, Refusal};
+use crate::fault::{EC2, unavailable};
+
+const ACTION: &str = "TerminateInstances";
 
 /// How many machines are ended at once. EC2 takes twice as many, and advises against it.
 const BATCH: usize = 500;
@@ -16,42 +21,68 @@ const FILTER: usize = 200;
 /// How often to believe that a refusal names everything that is unknown. EC2 does so nearly
 /// always; after that it is asked.
 const BELIEVED: usize = 2;
+/// How many machines of a batch may be protected from being ended. People do that to look into
+/// one or two; EC2 names one at a time, and none of their zone ends while it is in the request.
+const PROTECTED: usize = 10;
 
 /// Ends what there is to end. What fails in one batch does not keep the next from being tried.
-pub(super) async fn terminate(ec2: &Ec2, ids: &[InstanceId]) -> PortResult<()> {
+pub(super) async fn terminate(ec2: &Ec2, fresh: &Fresh, ids: &[InstanceId]) -> PortResult<()> {
     let ids: Vec<&str> = ids.iter().map(InstanceId::as_str).filter(|id| is_ec2s(id)).collect();
     let mut outcome = Ok(());
     for batch in ids.chunks(BATCH) {
-        if let Err(error) = end(ec2, batch.to_vec()).await {
+        if let Err(error) = end(ec2, fresh, batch.to_vec()).await {
             outcome = outcome.and(Err(error));
         }
     }
     outcome
 }
 
-async fn end(ec2: &Ec2, mut ids: Vec<&str>) -> PortResult<()> {
+async fn end(ec2: &Ec2, fresh: &Fresh, mut ids: Vec<&str>) -> PortResult<()> {
     let mut round = 0;
+    let mut protected = Vec::new();
+    let mut unheard_of = Vec::new();
     while !ids.is_empty() {
-        let query = Query::new("TerminateInstances", Params::new().list("InstanceId", &ids));
+        let query = Query::new(ACTION, Params::new().list("InstanceId", &ids));
         let refusal = match ec2.call::<Done>(&query).await {
-            Ok(Done {}) => return Ok(()),
-            Err(Failed::Refused(refusal)) if names_ids(&refusal) => refusal,
+            Ok(Done {}) => break,
+            Err(Failed::Refused(refusal)) => refusal,
             Err(failed) => return Err(failed.into()),
         };
-        let before = ids.len();
-        if round < BELIEVED {
-            let named = named(&refusal.message);
-            ids.retain(|id| !named.contains(id));
-        }
-        if ids.len() == before {
-            ids = known(ec2, &ids).await?;
-        }
-        if ids.len() == before {
+        let named = named(&refusal.message);
+        let mut rest = ids.clone();
+        rest.retain(|id| !named.contains(id));
+        if is_protection(&refusal) && rest.len() < ids.len() && protected.len() < PROTECTED {
+            protected.push(refusal);
+        } else if is_denial(&refusal) {
+            // Who may not list them either cannot know better than that.
+            let known = known(ec2, &ids).await.ok();
+            let Some(known) = known.filter(|known| known.len() < ids.len()) else {
+                return Err(refusal.into_error());
+            };
+            rest = known;
+            unheard_of.extend(ids.iter().copied().filter(|id| !rest.contains(id)));
+        } else if names_ids(&refusal) {
+            if round >= BELIEVED || rest.len() == ids.len() {
+                rest = known(ec2, &ids).await?;
+            }
+            if rest.len() == ids.len() {
+                // One part of EC2 has heard of them, and another has not yet.
+                return Err(unavailable(EC2, ACTION, &refusal.said()));
+            }
+            unheard_of.extend(ids.iter().copied().filter(|id| !rest.contains(id)));
+            round += 1;
+        } else {
             return Err(refusal.into_error());
         }
-        round += 1;
+        ids = rest;
     }
-    Ok(())
+    let now = Instant::now();
+    unheard_of.retain(|id| fresh.has(id, now));
+    if !unheard_of.is_empty() {
+        let early = format!("launched, but not known yet: {}", unheard_of.join(", "));
+        return Err(unavailable(EC2, ACTION, &early));
+    }
+    protected.into_iter().next().map_or(Ok(()), |refusal| Err(unprotect(&refusal)))
 }
 
 /// Those that EC2 has ever heard of. To ask by a filter is no error for the others.
@@ -63,6 +94,26 @@ async fn known<'a>(ec2: &Ec2, ids: &[&'a str]) -> PortResult<Vec<&'a str>> {
         known.extend(found.into_iter().map(|instance| instance.instance_id));
     }
     Ok(ids.iter().copied().filter(|id| known.contains(*id)).collect())
+}
+
+/// Whether it is a matter of permissions. Whoever may end only what carries the pool's tag is
+/// denied one that is gone, for it carries nothing.
+fn is_denial(refusal: &Refusal) -> bool {
+    refusal.code == "UnauthorizedOperation"
+}
+
+/// Whether somebody has forbidden that a machine be ended.
+fn is_protection(refusal: &Refusal) -> bool {
+    refusal.code == "OperationNotPermitted"
+}
+
+fn unprotect(refusal: &Refusal) -> PortError {
+    PortError::Unusable {
+        service: EC2,
+        reason: refusal.said(),
+        hint: "switch off the machine's termination protection, or shut it down from within"
+            .to_owned(),
+    }
 }
 
 fn names_ids(refusal: &Refusal) -> bool {

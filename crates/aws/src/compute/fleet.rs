@@ -9,7 +9,7 @@ use ondeck_core::time::Timestamp;
 use super::options::SUBNETS;
 use super::{MEM_TAG, managed_by, pool_tag, tagged, template};
 use crate::ec2::{Ec2, Failed, FleetAnswer, FleetError, FleetInstances, Params, Query, Refusal};
-use crate::fault::{self, Complaint, EC2};
+use crate::fault::EC2;
 use crate::names::{CLASS_TAG, INTENT_TAG, Names, RUN_TAG};
 
 const ACTION: &str = "CreateFleet";
@@ -221,8 +221,15 @@ fn is_for_a_person(code: &str, message: &str) -> bool {
     let kind = code.split('.').next().unwrap_or(code);
     template::is_gone(code)
         || GONE.contains(&kind)
+        || is_crowded(kind, message)
         || matches!(kind, "UnauthorizedOperation" | "AuthFailure")
         || (kind == "InvalidParameterValue" && message.contains("iamInstanceProfile"))
+}
+
+/// Whether two subnets are of one zone: to EC2 their machines are the same, offered twice. Which
+/// zone a subnet is in, only EC2 knows.
+fn is_crowded(kind: &str, message: &str) -> bool {
+    kind.starts_with("InvalidFleetConfig") && message.contains("duplicate instance pools")
 }
 
 fn for_a_person(names: &Names, code: &str, message: &str) -> PortError {
@@ -231,13 +238,23 @@ fn for_a_person(names: &Names, code: &str, message: &str) -> PortError {
         return PortError::NotSetUp { what };
     }
     let kind = code.split('.').next().unwrap_or(code);
-    if matches!(kind, "UnauthorizedOperation" | "AuthFailure") {
-        // Errors in the list are those of the launch that the fleet makes in our name.
-        return fault::complaint(EC2, ACTION, Complaint { status: 403, code: kind, message });
-    }
     let hint = match kind {
+        "AuthFailure" if code.contains("ServiceLinkedRole") => {
+            "let somebody who may do so run this once for the account: \
+             aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
+                .to_owned()
+        }
+        // What a fleet launches, it launches in our name.
+        "AuthFailure" | "UnauthorizedOperation" => {
+            "check the AWS credentials, and that they allow ec2:CreateFleet, ec2:RunInstances, \
+             ec2:CreateTags and iam:PassRole"
+                .to_owned()
+        }
         "InvalidSubnet" | "InvalidSubnetID" => {
             format!("run ondeck refresh with {SUBNETS} that are there")
+        }
+        _ if is_crowded(kind, message) => {
+            format!("run ondeck refresh with no more than one of {SUBNETS} in each zone")
         }
         _ => "run ondeck refresh with what is there: see what EC2 says is missing".to_owned(),
     };

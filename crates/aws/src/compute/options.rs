@@ -15,6 +15,9 @@ pub(super) const KEY_NAME: &str = "key-name";
 
 /// The largest volume of the kind that is asked for.
 const MAX_VOLUME_GB: u32 = 65_536;
+/// The most subnets of one order: each is an override with requirements, and EC2 takes no more
+/// than four of those.
+const MAX_SUBNETS: usize = 4;
 /// How an image is named whose id is looked up at every launch.
 const ALIAS: &str = "resolve:ssm:";
 
@@ -80,10 +83,18 @@ impl AgentSource {
     }
 }
 
-/// Where machines may be launched. There is at least one.
+/// Where machines may be launched. There is at least one, and no more than one order can name.
 pub(super) fn subnets(settings: &Settings) -> Result<Vec<String>, InvalidSetting> {
     let subnets = ids(settings, SUBNETS, "subnet-")?;
-    if subnets.is_empty() { Err(invalid(SUBNETS, "is not set")) } else { Ok(subnets) }
+    match subnets.len() {
+        0 => Err(invalid(SUBNETS, "is not set")),
+        1..=MAX_SUBNETS => Ok(subnets),
+        count => {
+            let problem =
+                format!("holds more subnets than EC2 takes, which is {MAX_SUBNETS}: {count}");
+            Err(invalid(SUBNETS, problem))
+        }
+    }
 }
 
 fn given<'a>(settings: &'a Settings, name: &str) -> Option<&'a str> {
@@ -197,5 +208,12 @@ mod tests {
         }
         assert_eq!(subnets(&settings(&[])).unwrap_err().to_string(), "subnet-ids is not set");
         assert!(subnets(&settings(&[(SUBNETS, "subnet-1 vpc-2")])).is_err());
+        let four = "subnet-1 subnet-2 subnet-3 subnet-4";
+        assert_eq!(subnets(&settings(&[(SUBNETS, four)])).unwrap().len(), 4);
+        let five = format!("{four} subnet-5");
+        assert_eq!(
+            subnets(&settings(&[(SUBNETS, &five)])).unwrap_err().to_string(),
+            "subnet-ids holds more subnets than EC2 takes, which is 4: 5"
+        );
     }
 }

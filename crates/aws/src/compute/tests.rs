@@ -1,6 +1,8 @@
 //! The adapter against answers that are known word by word. Every request that it makes here is
 //! compared with the API's own model.
 
+mod ending;
+
 use std::collections::BTreeMap;
 
 use ondeck_core::ids::{IntentId, ResourceClass, RunId};
@@ -257,85 +259,6 @@ async fn a_launch_is_one_request_that_can_be_repeated() {
     let server = Loopback::saying([launched.to_owned()]).await;
     Ec2Compute::new(&server.cloud(), store).launch(&on_demand).await.unwrap();
     models::check(&server.asked());
-}
-
-const ENDED: &str = "<TerminateInstancesResponse><instancesSet/></TerminateInstancesResponse>";
-
-fn unknown(names: &str) -> Reply {
-    let message = format!("The instance IDs '{names}' do not exist");
-    Reply::Say(400, error("InvalidInstanceID.NotFound", &message))
-}
-
-#[tokio::test]
-async fn machines_are_ended_in_batches_and_strangers_skipped() {
-    let server = Loopback::saying([ENDED, ENDED, ENDED].map(str::to_owned)).await;
-    let mut ids: Vec<InstanceId> = (0..1_001).map(id).collect();
-    ids.push(InstanceId::new("local-1").unwrap());
-    compute(&server).terminate(&ids).await.unwrap();
-    models::check(&server.asked());
-    let counts: Vec<usize> = server.asked().iter().map(|asked| asked.params().len() - 2).collect();
-    assert_eq!(counts, [500, 500, 1]);
-    let server = Loopback::replying([]).await;
-    compute(&server).terminate(&[InstanceId::new("local-1").unwrap()]).await.unwrap();
-    assert!(server.asked().is_empty(), "nobody is asked about nothing");
-}
-
-#[tokio::test]
-async fn unknown_machines_are_left_out_together() {
-    let (first, second) = (id(1), id(2));
-    let named = unknown(&format!("{first}, {second}"));
-    let server = Loopback::replying([named, Reply::Say(200, ENDED.to_owned())]).await;
-    compute(&server).terminate(&[id(0), first, second, id(3)]).await.unwrap();
-    let again = &server.asked()[1];
-    assert_eq!(again.param("InstanceId.1"), id(0).as_str());
-    assert_eq!(again.param("InstanceId.2"), id(3).as_str());
-    assert_eq!(again.param("InstanceId.3"), "");
-}
-
-#[tokio::test]
-async fn however_many_are_unknown_there_is_no_call_for_each() {
-    let known = "<DescribeInstancesResponse><reservationSet><item><instancesSet><item>\
-                 <instanceId>i-00000000000000009</instanceId></item></instancesSet></item>\
-                 </reservationSet></DescribeInstancesResponse>";
-    let server = Loopback::replying([
-        unknown(id(0).as_str()),
-        unknown(id(1).as_str()),
-        unknown(id(2).as_str()),
-        Reply::Say(200, known.to_owned()),
-        Reply::Say(200, ENDED.to_owned()),
-    ])
-    .await;
-    let ids: Vec<InstanceId> = (0..100).map(id).collect();
-    compute(&server).terminate(&ids).await.unwrap();
-    models::check(&server.asked());
-    assert_eq!(server.actions()[3..], ["DescribeInstances", "TerminateInstances"]);
-    let last = &server.asked()[4];
-    assert_eq!((last.param("InstanceId.1").as_str(), last.params().len()), (id(9).as_str(), 3));
-}
-
-#[tokio::test]
-async fn where_none_is_known_the_work_is_done() {
-    let nothing = "<DescribeInstancesResponse><reservationSet/></DescribeInstancesResponse>";
-    let nameless = Reply::Say(400, error("InvalidInstanceID.NotFound", "Some do not exist."));
-    let server = Loopback::replying([nameless, Reply::Say(200, nothing.to_owned())]).await;
-    compute(&server).terminate(&[id(1), id(2)]).await.unwrap();
-    assert_eq!(server.asked().len(), 2);
-    let server = Loopback::replying([unknown(id(1).as_str())]).await;
-    compute(&server).terminate(&[id(1)]).await.unwrap();
-    assert_eq!(server.asked().len(), 1);
-}
-
-#[tokio::test]
-async fn a_batch_that_fails_does_not_keep_the_next_from_being_tried() {
-    let server = Loopback::replying([
-        Reply::Say(503, error("RequestLimitExceeded", "Too many.")),
-        Reply::Say(200, ENDED.to_owned()),
-    ])
-    .await;
-    let ids: Vec<InstanceId> = (0..600).map(id).collect();
-    let failed = compute(&server).terminate(&ids).await.unwrap_err();
-    assert!(matches!(failed, PortError::Unavailable { .. }), "{failed}");
-    assert_eq!(server.asked().len(), 2);
 }
 
 #[tokio::test]

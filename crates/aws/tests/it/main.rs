@@ -4,6 +4,7 @@
 
 mod ec2_machines;
 mod fixture;
+mod permissions;
 mod pool;
 mod pool_answers;
 mod pool_set_up;

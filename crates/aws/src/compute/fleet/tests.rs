@@ -118,7 +118,14 @@ fn what_has_gone_is_for_a_person_unless_machines_came() {
     assert!(matches!(failed, PortError::NotSetUp { .. }), "{failed}");
     let denied = error("UnauthorizedOperation", "You are not authorized: iam:PassRole.", "", "");
     let failed = read(1, &format!("<errorSet>{denied}</errorSet>")).unwrap_err();
-    assert!(matches!(&failed, PortError::Unusable { hint, .. } if hint.contains("allow")));
+    assert!(matches!(&failed, PortError::Unusable { hint, .. } if hint.ends_with("iam:PassRole")));
+    let role = "The provided credentials do not have permission to create the service-linked role \
+                for EC2 Spot Instances.";
+    let role = error("AuthFailure.ServiceLinkedRoleCreationNotPermitted", role, "", "");
+    let failed = read(1, &format!("<errorSet>{role}</errorSet>")).unwrap_err();
+    assert!(matches!(&failed, PortError::Unusable { hint, .. } if hint.ends_with(
+        "create-service-linked-role --aws-service-name spot.amazonaws.com"
+    )));
     let launched = read(3, &format!("{TWO}<errorSet>{gone}</errorSet>")).unwrap();
     assert_eq!((launched.machines.len(), launched.shortfalls.len()), (2, 1));
     let short = error("InsufficientInstanceCapacity", "None left.", "", "");
@@ -139,6 +146,15 @@ fn an_error_instead_of_an_answer_may_still_be_a_shortfall() {
     }
     let mismatch = refusal(400, "IdempotentParameterMismatch").unwrap_err();
     assert!(matches!(&mismatch, PortError::Unusable { hint, .. } if hint.contains("before")));
+    let twice = Refusal {
+        action: ACTION,
+        status: 400,
+        code: "InvalidFleetConfig".to_owned(),
+        message: "The fleet configuration contains duplicate instance pools.".to_owned(),
+    };
+    let crowded = refused(&names(), twice).unwrap_err();
+    let hint = "run ondeck refresh with no more than one of subnet-ids in each zone";
+    assert!(matches!(&crowded, PortError::Unusable { hint: given, .. } if given == hint));
     let gone = refusal(400, "InvalidLaunchTemplateName.NotFoundException").unwrap_err();
     assert!(matches!(gone, PortError::NotSetUp { .. }), "{gone}");
     let throttled = refusal(503, "RequestLimitExceeded").unwrap_err();

@@ -1,0 +1,186 @@
+use super::*;
+
+const ENDED: &str = "<TerminateInstancesResponse><instancesSet/></TerminateInstancesResponse>";
+
+fn unknown(names: &str) -> Reply {
+    let message = format!("The instance IDs '{names}' do not exist");
+    Reply::Say(400, error("InvalidInstanceID.NotFound", &message))
+}
+
+#[tokio::test]
+async fn machines_are_ended_in_batches_and_strangers_skipped() {
+    let server = Loopback::saying([ENDED, ENDED, ENDED].map(str::to_owned)).await;
+    let mut ids: Vec<InstanceId> = (0..1_001).map(id).collect();
+    ids.push(InstanceId::new("local-1").unwrap());
+    compute(&server).terminate(&ids).await.unwrap();
+    models::check(&server.asked());
+    let counts: Vec<usize> = server.asked().iter().map(|asked| asked.params().len() - 2).collect();
+    assert_eq!(counts, [500, 500, 1]);
+    let server = Loopback::replying([]).await;
+    compute(&server).terminate(&[InstanceId::new("local-1").unwrap()]).await.unwrap();
+    assert!(server.asked().is_empty(), "nobody is asked about nothing");
+}
+
+#[tokio::test]
+async fn unknown_machines_are_left_out_together() {
+    let (first, second) = (id(1), id(2));
+    let named = unknown(&format!("{first}, {second}"));
+    let server = Loopback::replying([named, Reply::Say(200, ENDED.to_owned())]).await;
+    compute(&server).terminate(&[id(0), first, second, id(3)]).await.unwrap();
+    let again = &server.asked()[1];
+    assert_eq!(again.param("InstanceId.1"), id(0).as_str());
+    assert_eq!(again.param("InstanceId.2"), id(3).as_str());
+    assert_eq!(again.param("InstanceId.3"), "");
+}
+
+#[tokio::test]
+async fn however_many_are_unknown_there_is_no_call_for_each() {
+    let known = "<DescribeInstancesResponse><reservationSet><item><instancesSet><item>\
+                 <instanceId>i-00000000000000009</instanceId></item></instancesSet></item>\
+                 </reservationSet></DescribeInstancesResponse>";
+    let server = Loopback::replying([
+        unknown(id(0).as_str()),
+        unknown(id(1).as_str()),
+        unknown(id(2).as_str()),
+        Reply::Say(200, known.to_owned()),
+        Reply::Say(200, ENDED.to_owned()),
+    ])
+    .await;
+    let ids: Vec<InstanceId> = (0..100).map(id).collect();
+    compute(&server).terminate(&ids).await.unwrap();
+    models::check(&server.asked());
+    assert_eq!(server.actions()[3..], ["DescribeInstances", "TerminateInstances"]);
+    let last = &server.asked()[4];
+    assert_eq!((last.param("InstanceId.1").as_str(), last.params().len()), (id(9).as_str(), 3));
+}
+
+fn protected(id: &InstanceId) -> Reply {
+    let message = format!(
+        "The instance '{id}' may not be terminated. Modify its 'disableApiTermination' instance \
+         attribute and try again."
+    );
+    Reply::Say(400, error("OperationNotPermitted", &message))
+}
+
+#[tokio::test]
+async fn a_protected_machine_does_not_keep_others_alive() {
+    let server = Loopback::replying([
+        protected(&id(1)),
+        unknown(id(2).as_str()),
+        protected(&id(3)),
+        Reply::Say(200, ENDED.to_owned()),
+    ])
+    .await;
+    let ids: Vec<InstanceId> = (0..5).map(id).collect();
+    let failed = compute(&server).terminate(&ids).await.unwrap_err();
+    let PortError::Unusable { reason, hint, .. } = failed else { panic!("{failed}") };
+    assert!(reason.contains(id(1).as_str()), "{reason}");
+    assert!(hint.contains("termination protection"), "{hint}");
+    let last = &server.asked()[3];
+    assert_eq!(last.param("InstanceId.1"), id(0).as_str());
+    assert_eq!(last.param("InstanceId.2"), id(4).as_str());
+    assert_eq!(last.param("InstanceId.3"), "");
+}
+
+#[tokio::test]
+async fn protected_machines_do_not_cost_a_call_each() {
+    let server = Loopback::replying((0..50).map(|n| protected(&id(n)))).await;
+    let ids: Vec<InstanceId> = (0..50).map(id).collect();
+    compute(&server).terminate(&ids).await.unwrap_err();
+    assert_eq!(server.asked().len(), 11);
+}
+
+#[tokio::test]
+async fn where_none_is_known_the_work_is_done() {
+    let nothing = "<DescribeInstancesResponse><reservationSet/></DescribeInstancesResponse>";
+    let nameless = Reply::Say(400, error("InvalidInstanceID.NotFound", "Some do not exist."));
+    let server = Loopback::replying([nameless, Reply::Say(200, nothing.to_owned())]).await;
+    compute(&server).terminate(&[id(1), id(2)]).await.unwrap();
+    assert_eq!(server.asked().len(), 2);
+    let server = Loopback::replying([unknown(id(1).as_str())]).await;
+    compute(&server).terminate(&[id(1)]).await.unwrap();
+    assert_eq!(server.asked().len(), 1);
+}
+
+fn listed(ids: &[InstanceId]) -> Reply {
+    let items: String =
+        ids.iter().map(|id| format!("<item><instanceId>{id}</instanceId></item>")).collect();
+    let body = format!(
+        "<DescribeInstancesResponse><reservationSet><item><instancesSet>{items}</instancesSet>\
+         </item></reservationSet></DescribeInstancesResponse>"
+    );
+    Reply::Say(200, body)
+}
+
+#[tokio::test]
+async fn a_denial_because_of_one_that_is_gone_does_not_keep_others_alive() {
+    let denied = || Reply::Say(403, error("UnauthorizedOperation", "You are not authorized."));
+    let server =
+        Loopback::replying([denied(), listed(&[id(1)]), Reply::Say(200, ENDED.to_owned())]).await;
+    compute(&server).terminate(&[id(1), id(2)]).await.unwrap();
+    let last = &server.asked()[2];
+    assert_eq!(
+        (last.param("InstanceId.1"), last.param("InstanceId.2")),
+        (id(1).to_string(), String::new())
+    );
+    let server = Loopback::replying([denied(), listed(&[])]).await;
+    compute(&server).terminate(&[id(1)]).await.unwrap();
+
+    for says in [listed(&[id(1)]), denied()] {
+        let server = Loopback::replying([denied(), says]).await;
+        let failed = compute(&server).terminate(&[id(1)]).await.unwrap_err();
+        let PortError::Unusable { hint, .. } = failed else { panic!("{failed}") };
+        assert!(hint.ends_with("allow ec2:TerminateInstances"), "{hint}");
+        assert_eq!(server.actions(), ["TerminateInstances", "DescribeInstances"]);
+    }
+}
+
+#[tokio::test]
+async fn a_machine_that_ec2_does_not_know_yet_is_not_taken_for_gone() {
+    let launched = "<CreateFleetResponse><fleetInstanceSet><item><lifecycle>spot</lifecycle>\
+                    <instanceIds><item>i-00000000000000001</item></instanceIds>\
+                    <instanceType>c6i.large</instanceType></item></fleetInstanceSet>\
+                    </CreateFleetResponse>";
+    let server = Loopback::replying([
+        Reply::Say(200, launched.to_owned()),
+        unknown(&format!("{}, {}", id(1), id(2))),
+        unknown(id(2).as_str()),
+        Reply::Say(200, ENDED.to_owned()),
+    ])
+    .await;
+    let store = Arc::new(MemoryStore::default());
+    let subnets = BTreeMap::from([("subnet-ids".to_owned(), "subnet-1".to_owned())]);
+    store.put_settings(&subnets).await.unwrap();
+    let compute = Ec2Compute::new(&server.cloud(), store);
+    compute.launch(&order()).await.unwrap();
+    let failed = compute.terminate(&[id(1), id(2)]).await.unwrap_err();
+    let PortError::Unavailable { reason, .. } = failed else { panic!("{failed}") };
+    assert_eq!(
+        reason,
+        format!("TerminateInstances: launched, but not known yet: {}", id(1)),
+        "the other one was not launched here and may well be gone"
+    );
+    compute.terminate(&[id(1), id(2)]).await.unwrap();
+    assert_eq!(server.asked().len(), 4);
+}
+
+#[tokio::test]
+async fn what_only_a_part_of_ec2_knows_is_tried_again() {
+    let nameless = Reply::Say(400, error("InvalidInstanceID.NotFound", "Some do not exist."));
+    let server = Loopback::replying([nameless, listed(&[id(1)])]).await;
+    let failed = compute(&server).terminate(&[id(1)]).await.unwrap_err();
+    assert!(matches!(failed, PortError::Unavailable { .. }), "{failed}");
+}
+
+#[tokio::test]
+async fn a_batch_that_fails_does_not_keep_the_next_from_being_tried() {
+    let server = Loopback::replying([
+        Reply::Say(503, error("RequestLimitExceeded", "Too many.")),
+        Reply::Say(200, ENDED.to_owned()),
+    ])
+    .await;
+    let ids: Vec<InstanceId> = (0..600).map(id).collect();
+    let failed = compute(&server).terminate(&ids).await.unwrap_err();
+    assert!(matches!(failed, PortError::Unavailable { .. }), "{failed}");
+    assert_eq!(server.asked().len(), 2);
+}
