@@ -219,6 +219,22 @@ async fn a_dump_ends_what_it_can_when_the_provider_is_down() {
 }
 
 #[tokio::test]
+async fn a_launch_that_never_answered_stays_open_for_refresh() {
+    let world = World::with(&[("boot-deadline-sec", "86400")]).await;
+    world.memory.compute.launch_unheard_and_unseen();
+    let outcome = world.provision(&request("1", 2)).await;
+    assert_eq!(outcome.failure.unwrap().kind, Kind::Unavailable);
+    assert_eq!(world.alive().len(), 2, "launched, as nobody could know");
+    assert_eq!(world.plane.store.open_intents().await.unwrap().len(), 1);
+
+    world.memory.compute.show_all();
+    world.pass(Duration::from_secs(601)).await;
+    let refreshed = world.refresh().await;
+    assert_eq!((refreshed.intents, refreshed.swept.len()), (1, 2));
+    assert!(world.alive().is_empty());
+}
+
+#[tokio::test]
 async fn a_dump_spares_what_another_provision_of_the_run_has() {
     let world = World::new().await;
     let record = world.idle("i-a", "c6i.large").await;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::outcome::{Phase, Source, Stopwatch};
-use crate::ids::InstanceId;
+use crate::ids::{InstanceId, IntentId};
 use crate::intent::Intent;
 use crate::lifecycle::{Claimed, Created, Instance, Running};
 use crate::time::Timestamp;
@@ -22,6 +22,8 @@ struct Inner {
     /// and how many writes: two workers may meet the same one by two tickets.
     touched: BTreeMap<InstanceId, u32>,
     intents: Vec<Intent>,
+    /// The launches of which the provider has said what came.
+    answered: BTreeSet<IntentId>,
     stopwatch: Stopwatch,
 }
 
@@ -41,6 +43,7 @@ impl Holdings {
             created: Vec::new(),
             touched: BTreeMap::new(),
             intents: Vec::new(),
+            answered: BTreeSet::new(),
             stopwatch: Stopwatch::new(now),
         }))
     }
@@ -69,6 +72,16 @@ impl Holdings {
 
     pub(super) fn about_to_launch(&self, intent: &Intent) {
         self.inner().intents.push(intent.clone());
+    }
+
+    /// From here on the provider's list can be trusted to have all of them.
+    pub(super) fn launch_answered(&self, intent: &Intent) {
+        self.inner().answered.insert(intent.id.clone());
+    }
+
+    /// Whether it is known what came of a launch.
+    pub(super) fn is_answered(&self, intent: &Intent) -> bool {
+        self.inner().answered.contains(&intent.id)
     }
 
     pub(super) fn adopt(&self, instance: Instance<Running>, now: Timestamp) {

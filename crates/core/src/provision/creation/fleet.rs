@@ -35,6 +35,7 @@ pub(super) async fn launch(
     };
     // Repeating the order is safe: under the same intent it launches once.
     let launched = plane.retried(|| plane.compute.launch(&order)).await?;
+    attempt.holdings.launch_answered(&intent);
     for shortfall in &launched.shortfalls {
         tracing::warn!("{shortfall}");
     }

@@ -54,9 +54,10 @@ async fn end_everything(
     if let Err(error) = plane.retried(|| plane.store.remove(&dumped)).await {
         leftovers.push(format!("records of ended machines are kept for a while: {error}"));
     }
-    // While something is left, the intents stay open, and refresh settles them.
+    // While something is left, the intents stay open, and refresh settles them. So do those whose
+    // launch never answered: its machines may not be in the provider's list yet.
     if leftovers.is_empty() {
-        for mut intent in intents {
+        for mut intent in intents.into_iter().filter(|i| attempt.holdings.is_answered(i)) {
             "dumped".clone_into(&mut intent.outcome);
             plane.retried(|| plane.store.put_intent(&intent)).await?;
         }

@@ -19,6 +19,8 @@ struct Fleet {
     capacity: Option<usize>,
     without: Option<UsageClass>,
     down: bool,
+    unheard: bool,
+    unseen: bool,
 }
 
 /// A provider in memory, on which launches take no time.
@@ -49,9 +51,28 @@ impl MemoryCompute {
         lock(&self.fleet).down = true;
     }
 
+    /// Launches, and does not say so; and has forgotten to list what it launched.
+    pub fn launch_unheard_and_unseen(&self) {
+        let mut fleet = lock(&self.fleet);
+        (fleet.unheard, fleet.unseen) = (true, true);
+    }
+
+    /// Lists everything again.
+    pub fn show_all(&self) {
+        lock(&self.fleet).unseen = false;
+    }
+
     fn answer(&self) -> PortResult<()> {
         if lock(&self.fleet).down {
             let reason = "it is down".to_owned();
+            return Err(PortError::Unavailable { service: "compute", reason });
+        }
+        Ok(())
+    }
+
+    fn heard(fleet: &Fleet) -> PortResult<()> {
+        if fleet.unheard {
+            let reason = "no answer in time".to_owned();
             return Err(PortError::Unavailable { service: "compute", reason });
         }
         Ok(())
@@ -96,6 +117,7 @@ impl Compute for MemoryCompute {
         let launched_at = self.clock.now();
         let mut fleet = lock(&self.fleet);
         if let Some(machines) = fleet.launched.get(&order.intent) {
+            Self::heard(&fleet)?;
             return Ok(Launched { machines: machines.clone(), shortfalls: Vec::new() });
         }
         let mut launched = Launched::default();
@@ -124,6 +146,7 @@ impl Compute for MemoryCompute {
             launched.machines.push(machine);
         }
         fleet.launched.insert(order.intent.clone(), launched.machines.clone());
+        Self::heard(&fleet)?;
         Ok(launched)
     }
 
@@ -142,6 +165,7 @@ impl Compute for MemoryCompute {
     async fn machines(&self) -> PortResult<Vec<Machine>> {
         turn().await;
         self.answer()?;
-        Ok(lock(&self.fleet).machines.values().cloned().collect())
+        let fleet = lock(&self.fleet);
+        Ok(if fleet.unseen { Vec::new() } else { fleet.machines.values().cloned().collect() })
     }
 }
