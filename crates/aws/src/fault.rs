@@ -153,6 +153,10 @@ where
     E: std::error::Error + ProvideErrorMetadata + 'static,
 {
     match error {
+        // It was carried out, and only what it came to is not known.
+        SdkError::ServiceError(answer) if answer.raw().status().is_success() => {
+            unavailable(service, action, &"the answer cannot be read")
+        }
         SdkError::ServiceError(answer) => {
             let meta = answer.err().meta();
             let said = Complaint {

@@ -235,3 +235,16 @@ async fn a_line_that_is_dead_is_out_of_reach() {
     let error = asked.unwrap().unwrap_err();
     assert!(matches!(error, PortError::Unavailable { .. }), "{error:?}");
 }
+
+/// The write behind it may have been made, so it is to be judged again. What the answer holds may
+/// be an operator's script, and is nobody's business.
+#[tokio::test]
+async fn an_answer_that_cannot_be_read_is_not_repeated() {
+    let (fixture, store, tap) = tapped().await;
+    let broken = r#"{"Items":[{"SK":{"S":"ID#pre-runner-script"},"value":{"S":"TOKEN=hunter2"}}"#;
+    tap.script(|_| Deed::Answer(200, broken.to_owned()));
+    let error = Store::settings(&store).await.unwrap_err();
+    assert!(matches!(error, PortError::Unavailable { .. }), "{error:?}");
+    assert!(!error.to_string().contains("hunter2"), "{error}");
+    fixture.done().await;
+}
