@@ -8,7 +8,7 @@ use futures_util::future::join;
 use ondeck_aws::DynamoStore;
 use ondeck_core::ids::RunId;
 use ondeck_core::lifecycle::{Created, Instance, Verdict};
-use ondeck_core::ports::{AgentStore, PortError, Store};
+use ondeck_core::ports::{AgentStore, PortError, Scope, Store};
 use ondeck_core::testkit::plane;
 use tokio::sync::Notify;
 
@@ -221,6 +221,25 @@ async fn what_was_left_half_made_is_made_up_for() {
     let rule = raw.client.describe_time_to_live().table_name(&raw.table).send().await.unwrap();
     let rule = rule.time_to_live_description.unwrap();
     assert_eq!(rule.attribute_name(), Some("ttl"), "{rule:?}");
+    fixture.done().await;
+}
+
+/// DynamoDB takes its time to delete a table, and shows it until then.
+#[tokio::test]
+async fn a_table_that_is_being_deleted_is_made_again_once_it_is_gone() {
+    let fixture = Fixture::new();
+    let tap = Tap::on(&fixture.dynamodb).await;
+    let store = fixture.store_through(&tap.endpoint).await;
+    let going = r#"{"Table":{"TableStatus":"DELETING",
+        "KeySchema":[{"AttributeName":"PK","KeyType":"HASH"},{"AttributeName":"SK","KeyType":"RANGE"}],
+        "GlobalSecondaryIndexes":[{"IndexName":"live-by-threshold",
+            "KeySchema":[{"AttributeName":"PK","KeyType":"HASH"},
+                {"AttributeName":"expiresAt","KeyType":"RANGE"}]}]}}"#;
+    let is_look = |call: &Call| call.action == "DescribeTable";
+    tap.script(once(is_look, Deed::Answer(200, going.to_owned())));
+    let made = tokio::time::timeout(Duration::from_secs(20), store.set_up()).await;
+    made.expect("it does not wait for what nobody makes").unwrap();
+    assert_eq!(store.list(Scope::All).await.unwrap().records.len(), 0);
     fixture.done().await;
 }
 
