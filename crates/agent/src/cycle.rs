@@ -63,9 +63,11 @@ impl Agent {
 
     /// Registers for the run and works for it until it is over.
     async fn serve(&self, memory: &Memory, run: &RunId) {
-        let registered = match memory.interruption() {
-            Some(notice) => Err(notice),
-            None => self.runner.register(run).await,
+        let not_interrupted = || memory.interruption().map_or(Ok(()), Err);
+        // Asked twice, since the notice may come while it registers.
+        let registered = match not_interrupted() {
+            Ok(()) => self.runner.register(run).await.and_then(|()| not_interrupted()),
+            interrupted => interrupted,
         };
         match registered {
             Ok(()) => {

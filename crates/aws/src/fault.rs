@@ -135,8 +135,11 @@ pub(crate) fn complaint(service: Service, action: &str, complaint: Complaint<'_>
     PortError::Unusable { service, reason: said, hint }
 }
 
+/// The first line says all that a person can use. A refused signature is explained by repeating
+/// what was signed, the session token included, in those that follow.
 fn in_words(action: &str, complaint: Complaint<'_>) -> String {
-    match complaint {
+    let message = complaint.message.lines().next().unwrap_or_default();
+    match (Complaint { message, ..complaint }) {
         Complaint { status, code: "", message: "" } => format!("{action}: status {status}"),
         Complaint { status, code: "", message } => format!("{action}: status {status}: {message}"),
         Complaint { code, message: "", .. } => format!("{action}: {code}"),
@@ -150,6 +153,10 @@ where
     E: std::error::Error + ProvideErrorMetadata + 'static,
 {
     match error {
+        // It was carried out, and only what it came to is not known.
+        SdkError::ServiceError(answer) if answer.raw().status().is_success() => {
+            unavailable(service, action, &"the answer cannot be read")
+        }
         SdkError::ServiceError(answer) => {
             let meta = answer.err().meta();
             let said = Complaint {
@@ -315,5 +322,15 @@ mod tests {
         ] {
             assert_eq!(in_words("Action", said(status, code, message)), words);
         }
+    }
+
+    #[test]
+    fn what_was_signed_is_not_repeated() {
+        let explained = "The signature does not match.\n\nThe Canonical String should have been\n\
+                         'POST\n/\n\nx-amz-security-token:IQoJb3JpZ2lu\n'";
+        let refused = said(403, "InvalidSignatureException", explained);
+        let error = complaint(SQS, "ReceiveMessage", refused).to_string();
+        assert!(error.contains("The signature does not match."), "{error}");
+        assert!(!error.contains("IQoJb3JpZ2lu"), "{error}");
     }
 }

@@ -38,10 +38,18 @@ impl Skew {
     }
 
     /// Takes note of the `Date` header of an answer that arrived at `now`.
+    ///
+    /// A correction stands until it is too far off itself: answers do not agree to the second,
+    /// and to follow each of them would be a warning with each call.
     pub(crate) fn observe(&self, date: &str, now: SystemTime) {
         let Some(ahead) = ahead_by(date, now) else { return };
+        let corrected_by = self.0.load(Ordering::Relaxed);
+        if (ahead - corrected_by).abs() <= TOLERATED_SECS {
+            return;
+        }
         let ahead = if ahead.abs() > TOLERATED_SECS { ahead } else { 0 };
-        if self.0.swap(ahead, Ordering::Relaxed) != ahead && ahead != 0 {
+        self.0.store(ahead, Ordering::Relaxed);
+        if ahead != 0 {
             tracing::warn!("this computer's clock is off by {} s", -ahead);
         }
     }
@@ -90,6 +98,25 @@ impl Intercept for ObserveSkew {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_correction_stands_until_it_is_wrong_itself() {
+        let skew = Arc::new(Skew::default());
+        let now = SystemTime::now();
+        let observe = |seconds: u64| {
+            let theirs = DateTime::from(now + Duration::from_secs(seconds));
+            skew.observe(&theirs.fmt(Format::HttpDate).unwrap(), now);
+            skew.0.load(Ordering::Relaxed)
+        };
+        let first = observe(3_600);
+        for seconds in [3_601, 3_599, 3_630] {
+            assert_eq!(observe(seconds), first, "answers do not agree to the second");
+        }
+        assert!(observe(7_200) > first + 3_000);
+        let (_, near, nearer) = (observe(61), observe(60), observe(59));
+        assert_eq!((near, nearer), (61, 61), "nor at the edge of what is tolerated");
+        assert_eq!(observe(0), 0);
+    }
 
     #[test]
     fn a_wrong_clock_is_corrected_and_a_right_one_left_alone() {

@@ -59,12 +59,15 @@ pub(crate) async fn release(common: &Common, inputs: &inputs::Release) -> u8 {
     let stop = stop_on_signals();
     let work = async {
         let run = inputs.run.get()?;
-        let plane = open(common, false, &watcher).await?;
-        let result = ondeck_core::release::release(&plane, &run, &inputs.times.overrides()).await;
+        let plane = stop.unless_raised(open(common, false, &watcher)).await??;
+        let times = inputs.times.overrides();
+        let released = ondeck_core::release::release(&plane, &run, &times);
+        let result = stop.unless_raised(released).await;
+        // Also where it was told to stop: what it has done until then has been done.
         finish(&plane).await;
-        result
+        result?
     };
-    let result = stop.unless_raised(work).await.unwrap_or_else(|stop| Err(stop.into()));
+    let result: Result<_, Failure> = work.await;
     watcher.finish();
     tell(result.as_ref().map(|outcome| outcome as &dyn Telling).map_err(Clone::clone), common.json)
 }

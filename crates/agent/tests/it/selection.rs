@@ -272,6 +272,18 @@ async fn an_interrupted_machine_is_never_handed_out() {
 }
 
 #[tokio::test]
+async fn a_machine_that_is_interrupted_while_it_registers_is_not_handed_out() {
+    let world = World::new().await;
+    world.expect("i-spot", Behaviour::InterruptedRegistering);
+    world.idle("i-spot", "c6i.large").await;
+    let outcome = world.provision(&request("1", 1)).await;
+    assert_eq!(outcome.count(Source::Cold), 1, "{outcome:?}");
+    assert_eq!(world.state("i-spot"), State::Terminated);
+    let reap = world.memory.store.events().into_iter().find(|e| e.transition == "reap").unwrap();
+    assert_eq!(reap.why, "it signalled UD_REG_FAILED: spot interruption");
+}
+
+#[tokio::test]
 async fn tickets_held_by_one_that_died_come_back() {
     let world = World::new().await;
     world.idle("i-a", "c6i.large").await;

@@ -18,6 +18,7 @@ use ondeck_core::requirements::UsageClass;
 use ondeck_core::signal::{Report, Signal};
 use ondeck_core::stop::StopSignal;
 use ondeck_core::testkit::{self, Memory, MemoryCompute, SeededDice};
+use tokio::sync::Notify;
 
 pub(crate) struct World {
     pub(crate) plane: Plane,
@@ -47,6 +48,8 @@ pub(crate) enum Behaviour {
     DiesRegistering,
     /// The provider says that it will be taken away.
     Interrupted,
+    /// The same, while it registers.
+    InterruptedRegistering,
 }
 
 pub(crate) fn id(text: &str) -> InstanceId {
@@ -266,6 +269,7 @@ impl Crew {
             behaviour,
             compute: self.compute.clone(),
             labels: self.labels.clone(),
+            registering: Notify::new(),
         });
         let agent = Agent {
             id: id.clone(),
@@ -285,6 +289,7 @@ struct FakeMachine {
     behaviour: Behaviour,
     compute: Arc<MemoryCompute>,
     labels: Arc<Mutex<BTreeMap<InstanceId, RunId>>>,
+    registering: Notify,
 }
 
 #[async_trait]
@@ -301,6 +306,8 @@ impl Runner for FakeMachine {
                 std::future::pending().await
             }
             _ => {
+                self.registering.notify_one();
+                tokio::task::yield_now().await;
                 self.labels.lock().unwrap().insert(self.id.clone(), run.clone());
                 Ok(())
             }
@@ -335,6 +342,10 @@ impl Host for FakeMachine {
     async fn interruption(&self) -> String {
         match self.behaviour {
             Behaviour::Interrupted => "spot interruption".into(),
+            Behaviour::InterruptedRegistering => {
+                self.registering.notified().await;
+                "spot interruption".into()
+            }
             _ => std::future::pending().await,
         }
     }

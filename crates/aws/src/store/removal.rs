@@ -1,10 +1,10 @@
 //! Removing what is over.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::WriteRequest;
-use futures_util::future::{try_join, try_join4};
+use futures_util::future::{try_join, try_join5};
 use ondeck_core::ids::InstanceId;
 use ondeck_core::ports::PortResult;
 use ondeck_core::record::State;
@@ -40,9 +40,10 @@ pub(super) async fn forget(table: &Table, before: Timestamp) -> PortResult<usize
     let (text, early) = (before.to_string(), before.before(LONGER).to_string());
     let old = "#updatedAt < :before";
     let settled = "#outcome <> :open AND #deadline < :before";
-    let (instances, beats, intents, runs) = try_join4(
+    let (instances, beats, signals, intents, runs) = try_join5(
         owners(table),
         table.select(Kind::Heartbeat, old, &[(":before", &early)]),
+        table.select(Kind::Signal, old, &[(":before", &early)]),
         table.select(Kind::Intent, settled, &[(":open", ""), (":before", &text)]),
         table.select(Kind::Run, old, &[(":before", &early)]),
     )
@@ -55,8 +56,10 @@ pub(super) async fn forget(table: &Table, before: Timestamp) -> PortResult<usize
     let over: Vec<&str> = instances.iter().filter(is_over).filter_map(id_of).collect();
     let recorded: HashMap<&str, &Item> =
         instances.iter().filter_map(|item| Some((id_of(item)?, item))).collect();
-    // Agents that have outlived their records went on beating.
-    let stray = beats.iter().filter_map(id_of).filter(|id| !recorded.contains_key(id));
+    // Agents that have outlived their records went on beating, or had the last word. A batch must
+    // not name an item twice.
+    let written = beats.iter().chain(&signals).filter_map(id_of);
+    let stray: BTreeSet<&str> = written.filter(|id| !recorded.contains_key(id)).collect();
 
     // Terminated is final, and so is an outcome: neither needs a condition.
     let records = over.iter().map(|id| delete(&Kind::Instance.key(id)));

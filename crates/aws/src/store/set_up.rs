@@ -33,11 +33,11 @@ pub(super) async fn set_up(table: &Table, pool: &str) -> PortResult<()> {
         Some(found) => found,
         None => {
             create(table, pool).await?;
-            wait(table).await?
+            wait(table, pool).await?
         }
     };
     check(table, &found)?;
-    let found = if is_ready(&found) { found } else { wait(table).await? };
+    let found = if is_ready(&found) { found } else { wait(table, pool).await? };
     let age = |made: &aws_smithy_types::DateTime| {
         let made = SystemTime::try_from(*made).ok()?;
         table.clock.now().duration_since(made).ok()
@@ -100,14 +100,17 @@ fn keys(hash: &str, range: &str) -> Vec<KeySchemaElement> {
     vec![key(hash, KeyType::Hash), key(range, KeyType::Range)]
 }
 
-async fn wait(table: &Table) -> PortResult<TableDescription> {
+async fn wait(table: &Table, pool: &str) -> PortResult<TableDescription> {
     let made = async {
         loop {
-            // For a moment after its creation, a table may still seem to be missing.
             match describe(table).await? {
                 Some(found) if is_ready(&found) => return Ok(found),
-                _ => tokio::time::sleep(ASK_EVERY).await,
+                Some(_) => {}
+                // Somebody's deletion of it has come to its end. Or it was made a moment ago and
+                // still seems to be missing, and then this is refused and does nothing.
+                None => create(table, pool).await?,
             }
+            tokio::time::sleep(ASK_EVERY).await;
         }
     };
     tokio::time::timeout(MADE_WITHIN, made).await.unwrap_or_else(|_| {

@@ -28,6 +28,8 @@ pub(super) struct Sight(Mutex<Seen>);
 struct Seen {
     record: Option<Record>,
     now: Option<Timestamp>,
+    /// Grows with every sure look that begins or ends, and with everything that is written.
+    moment: u64,
 }
 
 impl Sight {
@@ -38,9 +40,19 @@ impl Sight {
         {
             return Ok(Some(known));
         }
+        let began = self.pass();
         let record = read(table, id, true).await?;
-        self.seen().record.clone_from(&record);
+        // Of two looks at once nobody can tell which has seen the later record, so neither is
+        // what later ones are held against.
+        let alone = self.pass() == began + 1;
+        self.seen().record = record.clone().filter(|_| alone);
         Ok(record)
+    }
+
+    fn pass(&self) -> u64 {
+        let mut seen = self.seen();
+        seen.moment += 1;
+        seen.moment
     }
 
     /// Takes note of the time.
@@ -50,6 +62,7 @@ impl Sight {
 
     /// Somebody has written here, so that what was seen may be history.
     pub(super) fn forget(&self) {
+        self.pass();
         self.seen().record = None;
     }
 

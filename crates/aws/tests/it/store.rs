@@ -326,6 +326,12 @@ async fn what_is_over_is_forgotten_and_what_may_be_needed_is_not() {
     for id in ["i-held", "i-gone", "i-stray"].map(instance) {
         store.beat(&id, noon()).await.unwrap();
     }
+    // What an agent says last may come after its record, and its heartbeat, were removed.
+    let late =
+        Report { signal: Signal::Deregistered, run: None, detail: String::new(), at: noon() };
+    store.report(&instance("i-late"), &late).await.unwrap();
+    store.report(&instance("i-stray"), &late).await.unwrap();
+    store.report(&instance("i-held"), &late).await.unwrap();
     let there = async |pk: &str, id: &str| raw.get(pk, &format!("ID#{id}")).await.is_some();
 
     assert_eq!(store.forget(noon() + Duration::from_millis(1)).await, Ok(1));
@@ -336,6 +342,8 @@ async fn what_is_over_is_forgotten_and_what_may_be_needed_is_not() {
     let later = noon() + HOUR + Duration::from_millis(1);
     assert_eq!(store.forget(later).await, Ok(0));
     assert!(!there("TYPE#Heartbeat", "i-stray").await, "an agent that outlived its record");
+    assert!(!there("TYPE#WS", "i-stray").await && !there("TYPE#WS", "i-late").await);
+    assert!(there("TYPE#WS", "i-held").await);
     assert!(!there("TYPE#Run", "over").await, "none of its instances is its own any more");
     assert!(!there("TYPE#Run", "first").await, "nor of this one's");
     assert!(there("TYPE#Run", "holder").await, "it still holds one");

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::future::join;
 use ondeck_aws::DynamoStore;
 use ondeck_core::ids::RunId;
 use ondeck_core::lifecycle::{Created, Instance, Verdict};
-use ondeck_core::ports::{AgentStore, PortError, Store};
+use ondeck_core::ports::{AgentStore, PortError, Scope, Store};
 use ondeck_core::testkit::plane;
+use tokio::sync::Notify;
 
 use crate::fixture::{Fixture, HOUR, claim, idle, instance, make, noon, run, running, spec};
 use crate::store_tap::{Call, Deed, Tap};
@@ -69,6 +71,49 @@ async fn a_note_that_is_lost_keeps_the_claim_from_being_made() {
     fixture.done().await;
 }
 
+/// The answer to a look at `i-1`, to be given again later.
+async fn as_it_is_now(fixture: &Fixture) -> String {
+    let found = fixture.raw().await.get("TYPE#Instance", "ID#i-1").await.unwrap();
+    let attributes: Vec<String> = found
+        .iter()
+        .map(|(name, value)| match value.as_s() {
+            Ok(text) => format!(r#""{name}":{{"S":"{text}"}}"#),
+            Err(value) => format!(r#""{name}":{{"N":"{}"}}"#, value.as_n().unwrap()),
+        })
+        .collect();
+    format!(r#"{{"Item":{{{}}}}}"#, attributes.join(","))
+}
+
+/// An agent's cycle and its watch look side by side. Where the answer to one look comes late, it
+/// must not become what later looks are held against.
+#[tokio::test]
+async fn an_answer_that_was_overtaken_never_takes_an_agent_back() {
+    let (fixture, agent, tap) = tapped().await;
+    let control = fixture.store().await;
+    let id = instance("i-1");
+    let running = running(&control, "i-1", "7").await;
+    let stale = as_it_is_now(&fixture).await;
+    let owner = async || agent.record(&id).await.unwrap().unwrap().run;
+
+    let (carried_out, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    tap.script(once(|_| true, Deed::Late(carried_out.clone(), go_on.clone())));
+    let slow = owner();
+    let meanwhile = async {
+        carried_out.notified().await;
+        make(&control, running.release(noon(), HOUR)).await;
+        assert_eq!(owner().await, None, "the agent has seen that the run is over");
+        go_on.notify_one();
+    };
+    assert_eq!(join(slow, meanwhile).await.0, Some(run("7")), "as it was when it was asked");
+
+    tap.script(move |call| match call.body.contains("\"ConsistentRead\":false") {
+        true => Deed::Answer(200, stale.clone()),
+        false => Deed::Pass,
+    });
+    assert_eq!(owner().await, None, "and it stays over");
+    fixture.done().await;
+}
+
 /// A copy that lags behind shows the run that was just left. An agent that believed it would
 /// register for that run again.
 #[tokio::test]
@@ -77,15 +122,7 @@ async fn a_stale_copy_never_takes_an_agent_back() {
     let control = fixture.store().await;
     let id = instance("i-1");
     let running = running(&control, "i-1", "7").await;
-    let stale = fixture.raw().await.get("TYPE#Instance", "ID#i-1").await.unwrap();
-    let stale: Vec<String> = stale
-        .iter()
-        .map(|(name, value)| match value.as_s() {
-            Ok(text) => format!(r#""{name}":{{"S":"{text}"}}"#),
-            Err(value) => format!(r#""{name}":{{"N":"{}"}}"#, value.as_n().unwrap()),
-        })
-        .collect();
-    let stale = format!(r#"{{"Item":{{{}}}}}"#, stale.join(","));
+    let stale = as_it_is_now(&fixture).await;
     let owner = async || agent.record(&id).await.unwrap().unwrap().run;
     assert_eq!(owner().await, Some(run("7")));
     make(&control, running.release(noon(), HOUR)).await;
@@ -187,6 +224,25 @@ async fn what_was_left_half_made_is_made_up_for() {
     fixture.done().await;
 }
 
+/// DynamoDB takes its time to delete a table, and shows it until then.
+#[tokio::test]
+async fn a_table_that_is_being_deleted_is_made_again_once_it_is_gone() {
+    let fixture = Fixture::new();
+    let tap = Tap::on(&fixture.dynamodb).await;
+    let store = fixture.store_through(&tap.endpoint).await;
+    let going = r#"{"Table":{"TableStatus":"DELETING",
+        "KeySchema":[{"AttributeName":"PK","KeyType":"HASH"},{"AttributeName":"SK","KeyType":"RANGE"}],
+        "GlobalSecondaryIndexes":[{"IndexName":"live-by-threshold",
+            "KeySchema":[{"AttributeName":"PK","KeyType":"HASH"},
+                {"AttributeName":"expiresAt","KeyType":"RANGE"}]}]}}"#;
+    let is_look = |call: &Call| call.action == "DescribeTable";
+    tap.script(once(is_look, Deed::Answer(200, going.to_owned())));
+    let made = tokio::time::timeout(Duration::from_secs(20), store.set_up()).await;
+    made.expect("it does not wait for what nobody makes").unwrap();
+    assert_eq!(store.list(Scope::All).await.unwrap().records.len(), 0);
+    fixture.done().await;
+}
+
 #[tokio::test]
 async fn a_line_that_is_dead_is_out_of_reach() {
     let fixture = Fixture::new();
@@ -197,4 +253,17 @@ async fn a_line_that_is_dead_is_out_of_reach() {
     let asked = tokio::time::timeout(Duration::from_secs(20), store.of_run(&run("7"))).await;
     let error = asked.unwrap().unwrap_err();
     assert!(matches!(error, PortError::Unavailable { .. }), "{error:?}");
+}
+
+/// The write behind it may have been made, so it is to be judged again. What the answer holds may
+/// be an operator's script, and is nobody's business.
+#[tokio::test]
+async fn an_answer_that_cannot_be_read_is_not_repeated() {
+    let (fixture, store, tap) = tapped().await;
+    let broken = r#"{"Items":[{"SK":{"S":"ID#pre-runner-script"},"value":{"S":"TOKEN=hunter2"}}"#;
+    tap.script(|_| Deed::Answer(200, broken.to_owned()));
+    let error = Store::settings(&store).await.unwrap_err();
+    assert!(matches!(error, PortError::Unavailable { .. }), "{error:?}");
+    assert!(!error.to_string().contains("hunter2"), "{error}");
+    fixture.done().await;
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 
 /// One request.
 #[derive(Debug, Clone)]
@@ -22,6 +23,8 @@ pub(crate) enum Deed {
     Pass,
     /// It is carried out, and the answer never comes.
     Lose,
+    /// It is carried out, which the first is told; the answer comes when the second is.
+    Late(Arc<Notify>, Arc<Notify>),
     /// This status and this JSON come back, and DynamoDB never hears of it.
     Answer(u16, String),
 }
@@ -112,6 +115,11 @@ impl Inner {
             let answer = Message::read(&mut upstream).await?;
             match deed {
                 Deed::Lose => return Ok(()),
+                Deed::Late(carried_out, go_on) => {
+                    carried_out.notify_one();
+                    go_on.notified().await;
+                    client.write_all(&answer.bytes()).await?;
+                }
                 _ => client.write_all(&answer.bytes()).await?,
             }
         }

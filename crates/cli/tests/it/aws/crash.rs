@@ -1,5 +1,6 @@
 //! Killed for real between two steps, on AWS: one test for each window, and what closes it.
 
+use ondeck_standin::Service;
 use serde_json::json;
 
 use super::site::Site;
@@ -113,6 +114,23 @@ fn a_provision_that_is_interrupted_dumps_what_it_has_touched() {
     site.until_machines(0);
     assert_eq!(site.standings(), Vec::<String>::new());
     site.until_empty();
+}
+
+/// Events wait for company for a while, and the release is stopped before that is over.
+#[test]
+fn a_release_that_is_told_to_stop_leaves_the_events_of_what_it_has_done() {
+    let site = Site::with(&[]);
+    let [machine] = &site.provision("1", 1).succeeded().ids()[..] else { panic!("one machine") };
+    assert!(site.gateway.ec2().kill_agent(machine));
+    site.control.reset();
+    let release = site.start(&["release", "--run-id=1", "-v"]);
+    release.until_it_says("release");
+    release.signal(rustix::process::Signal::TERM);
+    release.finish().exited(143);
+    let calls = site.control.calls();
+    assert_eq!(site.standings(), ["idle"], "it was let go: {calls:?}");
+    let events = site.control.count(Service::DynamoDb, "BatchWriteItem");
+    assert_eq!(events, 1, "{calls:?}");
 }
 
 /// This moment, as records write it.
