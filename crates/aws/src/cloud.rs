@@ -14,9 +14,8 @@ use tokio::sync::Semaphore;
 
 use crate::names::{Names, PoolName};
 use crate::skew::Skew;
+use crate::wire::{CONNECT, Wire};
 
-/// How long a connection may take.
-const CONNECT: Duration = Duration::from_secs(3);
 /// How long one call may take, its answer included.
 const CALL: Duration = Duration::from_secs(8);
 /// How many calls are under way at once. Reaping hundreds of machines must not
@@ -41,6 +40,7 @@ pub struct Cloud {
     pub(crate) config: SdkConfig,
     pub(crate) names: Names,
     pub(crate) skew: Arc<Skew>,
+    pub(crate) wire: Wire,
     pub(crate) gate: Arc<Semaphore>,
 }
 
@@ -74,7 +74,8 @@ impl Cloud {
             });
         }
         let names = Names::of(&options.pool);
-        Ok(Cloud { config, names, skew, gate: Arc::new(Semaphore::new(AT_ONCE)) })
+        let (wire, gate) = (Wire::default(), Arc::new(Semaphore::new(AT_ONCE)));
+        Ok(Cloud { config, names, skew, wire, gate })
     }
 
     /// The region in use.

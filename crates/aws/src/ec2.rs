@@ -15,20 +15,14 @@ mod query;
 mod tests;
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use aws_credential_types::Credentials;
 use aws_sigv4::http_request::{SignableBody, SignableRequest, SigningSettings, sign};
 use aws_sigv4::sign::v4;
 use aws_smithy_async::time::TimeSource;
-use aws_smithy_http_client::Connector;
-use aws_smithy_http_client::proxy::ProxyConfig;
-use aws_smithy_http_client::tls::Provider;
-use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
-use aws_smithy_runtime_api::client::http::{
-    HttpConnector, HttpConnectorSettings, SharedHttpConnector,
-};
+use aws_smithy_runtime_api::client::http::HttpConnector;
 use aws_smithy_runtime_api::http::{Request, Response};
 use aws_smithy_types::body::SdkBody;
 use aws_smithy_types::byte_stream::ByteStream;
@@ -40,6 +34,7 @@ use tokio::sync::Semaphore;
 use crate::cloud::Cloud;
 use crate::fault::{self, Complaint, EC2};
 use crate::skew::Skew;
+use crate::wire::Wire;
 
 pub(crate) use answers::{
     Done, FleetAnswer, FleetError, FleetInstances, ImagesAnswer, Instance, InstancesAnswer,
@@ -47,8 +42,6 @@ pub(crate) use answers::{
 };
 pub(crate) use query::{Params, Query};
 
-/// How long a connection may take.
-const CONNECT: Duration = Duration::from_secs(3);
 /// Less than this no clock is ever put right by.
 const LEAST_CORRECTION: Duration = Duration::from_secs(30);
 
@@ -69,9 +62,7 @@ pub(crate) struct Ec2 {
     keys: keys::Keys,
     skew: Arc<Skew>,
     gate: Arc<Semaphore>,
-    /// Made when the first call is: reading the certificates of this computer takes time, and a
-    /// warm provision never comes here.
-    connector: OnceLock<SharedHttpConnector>,
+    wire: Wire,
 }
 
 /// Why a call gave nothing.
@@ -100,7 +91,7 @@ impl Ec2 {
             keys: keys::Keys::of(&cloud.config),
             skew: cloud.skew.clone(),
             gate: cloud.gate.clone(),
-            connector: OnceLock::new(),
+            wire: cloud.wire.clone(),
         }
     }
 
@@ -176,8 +167,9 @@ impl Ec2 {
     }
 
     async fn send(&self, action: &'static str, request: Request) -> Result<(u16, Vec<u8>), Failed> {
-        let connector = self.connector.get_or_init(connector);
-        let answer: Response = connector
+        let answer: Response = self
+            .wire
+            .connector()
             .call(request)
             .await
             .map_err(|error| unanswered(action, &DisplayErrorContext(&error)))?;
@@ -229,17 +221,6 @@ impl fmt::Debug for Ec2 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Ec2({})", self.region)
     }
-}
-
-fn connector() -> SharedHttpConnector {
-    let settings = HttpConnectorSettings::builder().connect_timeout(CONNECT).build();
-    SharedHttpConnector::new(
-        Connector::builder()
-            .connector_settings(settings)
-            .proxy_config(ProxyConfig::from_env())
-            .tls_provider(Provider::Rustls(CryptoMode::AwsLc))
-            .build(),
-    )
 }
 
 /// The headers that prove who asks.

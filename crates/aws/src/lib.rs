@@ -14,6 +14,7 @@ mod names;
 mod pool;
 mod skew;
 mod store;
+mod wire;
 
 pub use cloud::{Cloud, Options};
 pub use compute::Ec2Compute;
@@ -21,4 +22,4 @@ pub use host::{Ec2Host, shut_down};
 pub use imds::Imds;
 pub use names::{InvalidPoolName, PoolName};
 pub use pool::SqsPool;
-pub use store::{DynamoStore, EventRow};
+pub use store::DynamoStore;

@@ -56,6 +56,7 @@ impl SqsPool {
     pub fn new(cloud: &Cloud) -> SqsPool {
         let config = aws_sdk_sqs::config::Builder::from(&cloud.config)
             .interceptor(ObserveSkew(cloud.skew.clone()))
+            .http_client(cloud.wire.clone())
             .build();
         SqsPool {
             client: Client::from_conf(config),

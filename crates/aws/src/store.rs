@@ -8,7 +8,7 @@ use ondeck_core::ids::{InstanceId, RunId};
 use ondeck_core::intent::Intent;
 use ondeck_core::lifecycle::{Change, Verdict};
 use ondeck_core::ports::{AgentStore, Listing, PortError, PortResult, Scope, Store};
-use ondeck_core::record::{Record, State};
+use ondeck_core::record::{EventRow, Record, State};
 use ondeck_core::signal::{Report, Signs};
 use ondeck_core::ticket::Ticket;
 use ondeck_core::time::Timestamp;
@@ -31,8 +31,6 @@ mod runs;
 mod set_up;
 mod sight;
 mod table;
-
-pub use self::events::EventRow;
 
 /// The most items of one transaction.
 const IN_ONE_GO: usize = 100;

@@ -107,6 +107,26 @@ impl Record {
     }
 }
 
+/// A committed transition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventRow {
+    /// The machine.
+    pub instance: InstanceId,
+    /// When.
+    pub at: Timestamp,
+    /// The transition's name.
+    pub transition: String,
+    /// The state before; `None` where there was no record, and where the answer to a write that
+    /// any state would have admitted was lost.
+    pub from: Option<State>,
+    /// The state after.
+    pub to: State,
+    /// The owner after.
+    pub run: Option<RunId>,
+    /// The reason.
+    pub why: String,
+}
+
 /// A record as it is written: the attribute names and the texts of the wire.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -41,4 +41,4 @@ pub use jobs::{Chunk, Job, JobId, JobState, Stream};
 pub use machines::{announce, boot_time, pid};
 pub use pool::LocalPool;
 pub use runner::LocalRunner;
-pub use store::{EventRow, LocalStore};
+pub use store::LocalStore;

@@ -8,7 +8,7 @@ use ondeck_core::ids::{InstanceId, RunId};
 use ondeck_core::intent::Intent;
 use ondeck_core::lifecycle::{Change, Verdict};
 use ondeck_core::ports::{AgentStore, Clock, Listing, PortError, PortResult, Scope, Store};
-use ondeck_core::record::{Record, State, Unreadable};
+use ondeck_core::record::{EventRow, Record, State, Unreadable};
 use ondeck_core::signal::{Report, Signs};
 use ondeck_core::ticket::Ticket;
 use ondeck_core::time::Timestamp;
@@ -35,25 +35,6 @@ pub struct LocalStore {
     db: Db,
     /// The file's version when news were last asked for.
     seen: Arc<AtomicI64>,
-}
-
-/// A committed transition.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EventRow {
-    /// The machine.
-    pub instance: InstanceId,
-    /// When.
-    pub at: Timestamp,
-    /// The transition's name.
-    pub transition: String,
-    /// The state before; `None` where there was no record.
-    pub from: Option<State>,
-    /// The state after.
-    pub to: State,
-    /// The owner after.
-    pub run: Option<RunId>,
-    /// The reason.
-    pub why: String,
 }
 
 impl LocalStore {

@@ -41,6 +41,9 @@ impl Environment {
             ("AWS_SECRET_ACCESS_KEY", "test".into()),
             ("AWS_REGION", "us-east-1".into()),
             ("AWS_EC2_METADATA_DISABLED", "true".into()),
+            // All of it is on loopback, whatever proxy leads out of it.
+            ("NO_PROXY", "127.0.0.1".into()),
+            ("no_proxy", "127.0.0.1".into()),
             ("AWS_CONFIG_FILE", nothing.clone()),
             ("AWS_SHARED_CREDENTIALS_FILE", nothing),
         ];
@@ -125,6 +128,8 @@ export AWS_ACCESS_KEY_ID=test
 export AWS_SECRET_ACCESS_KEY=test
 export AWS_REGION=us-east-1
 export AWS_EC2_METADATA_DISABLED=true
+export NO_PROXY=127.0.0.1
+export no_proxy=127.0.0.1
 export AWS_CONFIG_FILE=/run/no-such-file
 export AWS_SHARED_CREDENTIALS_FILE=/run/no-such-file
 "

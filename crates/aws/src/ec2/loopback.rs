@@ -121,7 +121,8 @@ impl Loopback {
             .build();
         let names = Names::of(&"Acme/Web".parse().unwrap());
         let gate = Arc::new(Semaphore::new(4));
-        Cloud { config, names, skew: Arc::new(Skew::default()), gate }
+        let (skew, wire) = (Arc::new(Skew::default()), crate::wire::Wire::default());
+        Cloud { config, names, skew, wire, gate }
     }
 
     async fn serve(self, stream: TcpStream) {

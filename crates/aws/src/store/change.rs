@@ -9,9 +9,8 @@ use aws_sdk_dynamodb::types::{
 use ondeck_core::ids::RunId;
 use ondeck_core::lifecycle::{Change, Guard, Next, RunGuard, StateGuard, Verdict};
 use ondeck_core::ports::PortResult;
-use ondeck_core::record::{Record, State, Unreadable};
+use ondeck_core::record::{EventRow, Record, State, Unreadable};
 
-use super::events::EventRow;
 use super::guard::condition;
 use super::keys::{Item, Kind, names_in, text};
 use super::rows;
@@ -108,8 +107,8 @@ fn made(change: &Change, before: Option<Item>) -> (Verdict, Option<EventRow>) {
     };
     match change.applied_to(before.as_ref()) {
         Some(after) => {
-            let event = EventRow::of(change, before.map(|record| record.state), &after);
-            (Verdict::Agreed(after), Some(event))
+            let row = event(change, before.map(|record| record.state), &after);
+            (Verdict::Agreed(after), Some(row))
         }
         None => {
             let problem = format!("{} was made against its guard", change.transition());
@@ -125,9 +124,8 @@ fn refused(change: &Change, found: Option<&Item>) -> (Verdict, Option<EventRow>)
         Some(Ok(found)) => {
             // Made already, by a write whose answer was lost, and its event with it. Events of
             // the same change are one, so that this may well be the second.
-            let event = change
-                .is_done_in(&found)
-                .then(|| EventRow::of(change, believed_before(change), &found));
+            let event =
+                change.is_done_in(&found).then(|| event(change, believed_before(change), &found));
             (Verdict::Refused(Some(found)), event)
         }
     }
@@ -141,17 +139,15 @@ fn believed_before(change: &Change) -> Option<State> {
     }
 }
 
-impl EventRow {
-    fn of(change: &Change, from: Option<State>, after: &Record) -> EventRow {
-        EventRow {
-            instance: after.id.clone(),
-            at: change.at(),
-            transition: change.transition().as_str().to_owned(),
-            from,
-            to: after.state,
-            run: after.run.clone(),
-            why: change.why().to_owned(),
-        }
+fn event(change: &Change, from: Option<State>, after: &Record) -> EventRow {
+    EventRow {
+        instance: after.id.clone(),
+        at: change.at(),
+        transition: change.transition().as_str().to_owned(),
+        from,
+        to: after.state,
+        run: after.run.clone(),
+        why: change.why().to_owned(),
     }
 }
 

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use ondeck_core::ids::{InstanceId, RunId};
+use ondeck_core::ids::RunId;
 use ondeck_core::ports::PortResult;
-use ondeck_core::record::State;
+use ondeck_core::record::{EventRow, State};
 use ondeck_core::time::Timestamp;
 
 use super::keys::{Item, Kind, id_of, item, number, read_text, text};
@@ -21,26 +21,6 @@ const ENOUGH: usize = 25;
 const PATIENCE: Duration = Duration::from_millis(500);
 /// How long events are kept.
 const KEPT: Duration = Duration::from_secs(30 * 24 * 3_600);
-
-/// A committed transition.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EventRow {
-    /// The machine.
-    pub instance: InstanceId,
-    /// When.
-    pub at: Timestamp,
-    /// The transition's name.
-    pub transition: String,
-    /// The state before; `None` where there was no record, and where the answer to a write that
-    /// any state would have admitted was lost.
-    pub from: Option<State>,
-    /// The state after.
-    pub to: State,
-    /// The owner after.
-    pub run: Option<RunId>,
-    /// The reason.
-    pub why: String,
-}
 
 /// The events that wait.
 #[derive(Debug)]
@@ -66,7 +46,7 @@ impl Outbox {
     /// Takes an event, and sees to it that it is written before long.
     pub(super) fn add(self: &Arc<Self>, event: EventRow) {
         let mut waiting = self.waiting();
-        waiting.events.insert(event.sort_key(), event);
+        waiting.events.insert(sort_key(&event), event);
         let enough = waiting.events.len().is_multiple_of(ENOUGH);
         let untimed = !std::mem::replace(&mut waiting.timed, true);
         drop(waiting);
@@ -94,7 +74,7 @@ impl Outbox {
     /// event or no event.
     async fn send(&self, multiple: usize) {
         let _turn = self.turn.lock().await;
-        let writes: Vec<_> = self.take(multiple).iter().map(|event| put(event.item())).collect();
+        let writes: Vec<_> = self.take(multiple).iter().map(|event| put(item_of(event))).collect();
         let batches = writes.chunks(ENOUGH).map(|batch| self.table.write_all(batch));
         for error in join_all(batches).await.into_iter().filter_map(Result::err) {
             tracing::warn!("events not written: {error}");
@@ -118,59 +98,57 @@ impl Outbox {
 /// life, as far as that has one.
 pub(super) async fn all(table: &Table) -> PortResult<Vec<EventRow>> {
     let items = table.all_pages(table.query(Kind::Event)).await?;
-    let mut events: Vec<EventRow> = items.iter().filter_map(EventRow::read).collect();
-    events.sort_by_key(|event| (event.at, event.rank()));
+    let mut events: Vec<EventRow> = items.iter().filter_map(read).collect();
+    events.sort_by_key(|event| (event.at, rank(event)));
     Ok(events)
 }
 
-impl EventRow {
-    fn sort_key(&self) -> String {
-        format!("{}#{}#{}", self.instance, self.at, self.transition)
-    }
+fn sort_key(event: &EventRow) -> String {
+    format!("{}#{}#{}", event.instance, event.at, event.transition)
+}
 
-    fn rank(&self) -> usize {
-        const ORDER: [&str; 7] =
-            ["register", "activate", "release", "claim", "commit", "give-back", "expire"];
-        ORDER.iter().position(|name| *name == self.transition).unwrap_or(ORDER.len())
-    }
+fn rank(event: &EventRow) -> usize {
+    const ORDER: [&str; 7] =
+        ["register", "activate", "release", "claim", "commit", "give-back", "expire"];
+    ORDER.iter().position(|name| *name == event.transition).unwrap_or(ORDER.len())
+}
 
-    fn item(&self) -> Item {
-        let gone = (self.at + KEPT).millis() / 1_000;
-        let mut written = Kind::Event.key(self.sort_key()).attributes();
-        written.extend(item([
-            ("instanceId", text(&self.instance)),
-            ("at", text(self.at)),
-            ("transition", text(&self.transition)),
-            ("from", text(self.from.map_or("", State::as_str))),
-            ("to", text(self.to)),
-            ("run", text(self.run.as_ref().map_or("", RunId::as_str))),
-            ("why", text(&self.why)),
-            ("ttl", number(gone)),
-        ]));
-        written
-    }
+fn item_of(event: &EventRow) -> Item {
+    let gone = (event.at + KEPT).millis() / 1_000;
+    let mut written = Kind::Event.key(sort_key(event)).attributes();
+    written.extend(item([
+        ("instanceId", text(&event.instance)),
+        ("at", text(event.at)),
+        ("transition", text(&event.transition)),
+        ("from", text(event.from.map_or("", State::as_str))),
+        ("to", text(event.to)),
+        ("run", text(event.run.as_ref().map_or("", RunId::as_str))),
+        ("why", text(&event.why)),
+        ("ttl", number(gone)),
+    ]));
+    written
+}
 
-    fn read(item: &Item) -> Option<EventRow> {
-        let read = || -> Result<EventRow, String> {
-            let text = |name| read_text(item, name);
-            let state = |word| State::parse(word).ok_or(format!("state is unknown: {word:?}"));
-            Ok(EventRow {
-                instance: text("instanceId")?.parse().map_err(|e| format!("{e}"))?,
-                at: Timestamp::parse(text("at")?).map_err(|e| e.to_string())?,
-                transition: text("transition")?.to_owned(),
-                from: Some(text("from")?).filter(|word| !word.is_empty()).map(state).transpose()?,
-                to: state(text("to")?)?,
-                run: Some(text("run")?)
-                    .filter(|run| !run.is_empty())
-                    .map(|run| run.parse().map_err(|e| format!("{e}")))
-                    .transpose()?,
-                why: text("why")?.to_owned(),
-            })
-        };
-        let problem = |problem| {
-            let id = id_of(item).unwrap_or("?");
-            tracing::warn!("unreadable event {id:?}: {problem}; skipped");
-        };
-        read().map_err(problem).ok()
-    }
+fn read(item: &Item) -> Option<EventRow> {
+    let parse = || -> Result<EventRow, String> {
+        let text = |name| read_text(item, name);
+        let state = |word| State::parse(word).ok_or(format!("state is unknown: {word:?}"));
+        Ok(EventRow {
+            instance: text("instanceId")?.parse().map_err(|e| format!("{e}"))?,
+            at: Timestamp::parse(text("at")?).map_err(|e| e.to_string())?,
+            transition: text("transition")?.to_owned(),
+            from: Some(text("from")?).filter(|word| !word.is_empty()).map(state).transpose()?,
+            to: state(text("to")?)?,
+            run: Some(text("run")?)
+                .filter(|run| !run.is_empty())
+                .map(|run| run.parse().map_err(|e| format!("{e}")))
+                .transpose()?,
+            why: text("why")?.to_owned(),
+        })
+    };
+    let problem = |problem| {
+        let id = id_of(item).unwrap_or("?");
+        tracing::warn!("unreadable event {id:?}: {problem}; skipped");
+    };
+    parse().map_err(problem).ok()
 }

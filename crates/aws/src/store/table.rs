@@ -41,6 +41,7 @@ impl Table {
     pub(super) fn new(cloud: &Cloud) -> Table {
         let config = aws_sdk_dynamodb::config::Builder::from(&cloud.config)
             .interceptor(ObserveSkew(cloud.skew.clone()))
+            .http_client(cloud.wire.clone())
             .build();
         Table {
             client: Client::from_conf(config),

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use fastrand::Rng;
 use rustix::process::Signal;
 
-use crate::harness::{Done, Home, until};
+use crate::harness::{Done, Driven, Home, until};
 
 const SEED: &str = "ONDECK_CHAOS_SEED";
 const KILLS: usize = 50;

@@ -3,7 +3,7 @@
 
 use rustix::process::Signal;
 
-use crate::harness::{Home, signal, until};
+use crate::harness::{Driven, Home, signal, until};
 
 const OPEN_INTENTS: &str = "SELECT count(*) FROM intents WHERE outcome = ''";
 const HIDDEN_TICKETS: &str = "SELECT count(*) FROM tickets WHERE received_count > 0";

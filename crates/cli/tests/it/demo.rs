@@ -4,7 +4,7 @@ use std::fs;
 
 use rustix::process::Signal;
 
-use crate::harness::{Background, Home};
+use crate::harness::{Background, Driven, Home};
 
 /// The demo, with its temporary home inside the test's own.
 fn start(home: &Home) -> Background {

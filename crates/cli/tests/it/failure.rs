@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Home, signal, until};
+use crate::harness::{Driven, Home, signal, until};
 
 /// For a machine's script: true on the first machine that gets here, and on no other.
 const FIRST: &str = r#"mkdir "$ONDECK_HOME_DIR/first" 2>/dev/null"#;

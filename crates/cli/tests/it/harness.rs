@@ -5,7 +5,7 @@
 
 mod program;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -74,70 +74,12 @@ impl Home {
         self.outside.path()
     }
 
-    /// The program with these arguments, in this home and in no workflow.
-    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = ondeck(arguments);
-        command.env("ONDECK_HOME", &self.dir);
-        command
-    }
-
-    /// Runs it to its end.
-    pub(crate) fn ondeck(&self, arguments: &[&str]) -> Done {
-        self.start(arguments).finish()
-    }
-
-    /// Starts it.
-    pub(crate) fn start(&self, arguments: &[&str]) -> Background {
-        Background::start(&mut self.command(arguments))
-    }
-
-    /// Starts it, and waits until it holds before this port call.
-    pub(crate) fn hold_before(&self, call: &str, arguments: &[&str]) -> Background {
-        let held = Background::start(self.command(arguments).env("ONDECK_HOLD_BEFORE", call));
-        held.until_it_says(&format!("held before {call}"));
-        held
-    }
-
-    /// Runs it, has it hold before this port call, and kills it there for real.
-    pub(crate) fn kill_before(&self, call: &str, arguments: &[&str]) {
-        self.hold_before(call, arguments).kill();
-    }
-
-    pub(crate) fn refresh(&self, inputs: &[&str]) -> Value {
-        self.ondeck(&[&["refresh", "--json"], inputs].concat()).succeeded().json()
-    }
-
-    pub(crate) fn provision(&self, run: &str, count: u32) -> Done {
-        let count = count.to_string();
-        self.ondeck(&["provision", "--json", "--run-id", run, "--instance-count", &count])
-    }
-
-    pub(crate) fn release(&self, run: &str) -> Done {
-        self.ondeck(&["release", "--json", "--run-id", run])
-    }
-
     /// Machines for a run that gives them back at once: this many idle ones, in the order of
     /// their turn.
     pub(crate) fn warm_up(&self, count: u32) -> Vec<String> {
         self.provision("warm-up", count).succeeded();
         self.release("warm-up").succeeded();
         self.texts("SELECT json_extract(body, '$.instanceId') FROM tickets ORDER BY visible_at, id")
-    }
-
-    pub(crate) fn status(&self) -> Value {
-        self.ondeck(&["status", "--json"]).succeeded().json()
-    }
-
-    /// The live records, each as `state run`.
-    pub(crate) fn records(&self) -> BTreeMap<String, String> {
-        records(&self.status())
-    }
-
-    /// The standings of the live records, without their ids.
-    pub(crate) fn standings(&self) -> Vec<String> {
-        let mut standings: Vec<String> = self.records().into_values().collect();
-        standings.sort();
-        standings
     }
 
     /// How many tickets of any class are in the pool, hidden ones included.
@@ -205,6 +147,100 @@ impl Home {
     }
 }
 
+/// A pool that the program is run on, whatever the backend.
+pub(crate) trait Driven {
+    /// The program with these arguments, on this pool and in no workflow.
+    fn command(&self, arguments: &[&str]) -> Command;
+
+    /// Runs it to its end.
+    fn ondeck(&self, arguments: &[&str]) -> Done {
+        self.start(arguments).finish()
+    }
+
+    /// Starts it.
+    fn start(&self, arguments: &[&str]) -> Background {
+        Background::start(&mut self.command(arguments))
+    }
+
+    /// Starts it, and waits until it holds before this port call.
+    fn hold_before(&self, call: &str, arguments: &[&str]) -> Background {
+        let held = Background::start(self.command(arguments).env("ONDECK_HOLD_BEFORE", call));
+        held.until_it_says(&format!("held before {call}"));
+        held
+    }
+
+    /// Runs it, has it hold before this port call, and kills it there for real.
+    fn kill_before(&self, call: &str, arguments: &[&str]) {
+        self.hold_before(call, arguments).kill();
+    }
+
+    fn refresh(&self, inputs: &[&str]) -> Value {
+        self.ondeck(&[&["refresh", "--json"], inputs].concat()).succeeded().json()
+    }
+
+    fn provision(&self, run: &str, count: u32) -> Done {
+        let count = count.to_string();
+        self.ondeck(&["provision", "--json", "--run-id", run, "--instance-count", &count])
+    }
+
+    fn release(&self, run: &str) -> Done {
+        self.ondeck(&["release", "--json", "--run-id", run])
+    }
+
+    fn status(&self) -> Value {
+        self.ondeck(&["status", "--json"]).succeeded().json()
+    }
+
+    /// The live records, each as `state run`.
+    fn records(&self) -> BTreeMap<String, String> {
+        let status = self.status();
+        let entry = |instance: &Value| {
+            let word = |name: &str| instance[name].as_str().unwrap().to_owned();
+            let standing = format!("{} {}", word("state"), word("runId"));
+            (word("instanceId"), standing.trim_end().to_owned())
+        };
+        status["instances"].as_array().unwrap().iter().map(entry).collect()
+    }
+
+    /// The standings of the live records, without their ids.
+    fn standings(&self) -> Vec<String> {
+        let mut standings: Vec<String> = self.records().into_values().collect();
+        standings.sort();
+        standings
+    }
+}
+
+impl Driven for Home {
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = ondeck(arguments);
+        command.env("ONDECK_HOME", &self.dir);
+        command
+    }
+}
+
+/// So many runs at once want one machine each, and these are idle. Gives the machines that there
+/// must be in the end.
+pub(crate) fn race(pool: &impl Driven, runs: usize, warm: &BTreeSet<String>) -> BTreeSet<String> {
+    let racers: Vec<Background> = (0..runs)
+        .map(|run| pool.start(&["provision", "--json", "--run-id", &format!("racer-{run}")]))
+        .collect();
+    let mut ids = BTreeSet::new();
+    let mut warm_ones = BTreeSet::new();
+    for racer in racers {
+        let done = racer.finish().succeeded();
+        let id = done.ids().concat();
+        assert!(ids.insert(id.clone()), "shared: {id}");
+        if done.sources() == ["warm"] {
+            warm_ones.insert(id);
+        }
+    }
+    assert_eq!(warm_ones, *warm);
+    let mut owners = pool.standings();
+    owners.dedup();
+    assert_eq!(owners.len(), runs);
+    ids
+}
+
 impl Drop for Home {
     fn drop(&mut self) {
         let since = Instant::now();
@@ -230,16 +266,6 @@ pub(crate) fn ondeck(arguments: &[&str]) -> Command {
     }
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
-}
-
-/// The live records of a status, each as `state run`.
-pub(crate) fn records(status: &Value) -> BTreeMap<String, String> {
-    let entry = |instance: &Value| {
-        let word = |name: &str| instance[name].as_str().unwrap().to_owned();
-        let standing = format!("{} {}", word("state"), word("runId"));
-        (word("instanceId"), standing.trim_end().to_owned())
-    };
-    status["instances"].as_array().unwrap().iter().map(entry).collect()
 }
 
 /// The machine that a process belongs to.

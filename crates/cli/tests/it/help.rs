@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 
-use crate::harness::{Background, Home};
+use crate::harness::{Background, Driven, Home};
 
 fn shown(arguments: &[&str]) -> String {
     let home = Home::bare();

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::harness::{Background, Done, Home};
+use crate::harness::{Background, Done, Driven, Home};
 
 /// Exits with this code, and says these words and what to do about it.
 #[track_caller]

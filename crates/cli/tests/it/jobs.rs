@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::process::Stdio;
 
-use crate::harness::{Home, until};
+use crate::harness::{Driven, Home, until};
 
 #[test]
 fn output_comes_as_it_is_written_and_the_exit_code_is_the_jobs() {

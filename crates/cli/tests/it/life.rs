@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Background, Home, until};
+use crate::harness::{Background, Driven, Home, race, until};
 
 #[test]
 fn machines_go_from_run_to_run_and_at_last_away() {
@@ -100,43 +100,27 @@ fn a_second_provision_of_a_run_is_given_what_the_first_one_got() {
 }
 
 /// So many runs at once want one machine each, and so many are idle.
-fn race(runs: usize, idle: u32, inputs: &[&str]) {
+fn race_for_idle(runs: usize, idle: u32, inputs: &[&str]) {
     let home = Home::with(inputs);
-    let warm: BTreeSet<String> = home.warm_up(idle).into_iter().collect();
-    let racers: Vec<Background> = (0..runs)
-        .map(|run| home.start(&["provision", "--json", "--run-id", &format!("racer-{run}")]))
-        .collect();
-    let mut ids = BTreeSet::new();
-    let mut warm_ones = BTreeSet::new();
-    for racer in racers {
-        let done = racer.finish().succeeded();
-        let id = done.ids().concat();
-        assert!(ids.insert(id.clone()), "shared: {id}");
-        if done.sources() == ["warm"] {
-            warm_ones.insert(id);
-        }
-    }
-    assert_eq!(warm_ones, warm);
+    let warm = home.warm_up(idle).into_iter().collect();
+    let ids = race(&home, runs, &warm);
     assert_eq!(home.agents().into_keys().collect::<BTreeSet<_>>(), ids);
     assert_eq!(home.tickets(), 0);
-    let mut owners = home.standings();
-    owners.dedup();
-    assert_eq!(owners.len(), runs);
 }
 
 #[test]
 fn two_runs_race_for_one_idle_machine() {
-    race(2, 1, &[]);
+    race_for_idle(2, 1, &[]);
 }
 
 #[test]
 fn six_runs_race_for_two_idle_machines() {
-    race(6, 2, &[]);
+    race_for_idle(6, 2, &[]);
 }
 
 #[test]
 fn six_runs_race_for_two_idle_machines_whose_tickets_come_twice() {
-    race(6, 2, &["--local-duplicate-tickets=true"]);
+    race_for_idle(6, 2, &["--local-duplicate-tickets=true"]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 use rustix::process::Signal;
 
-use crate::harness::{Done, Home, signal};
+use crate::harness::{Done, Driven, Home, signal};
 
 /// Both streams, as a person at a terminal has them.
 fn seen(home: &Home, done: &Done) -> String {

@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use crate::harness::{Home, signal, until};
+use crate::harness::{Driven, Home, signal, until};
 
 fn stopped_while_machines_boot(which: Signal, code: i32, words: &str) {
     let home = Home::with(&["--local-boot-ms=60000"]);

@@ -1,6 +1,6 @@
 //! Rows and tickets that somebody has spoilt: named, skipped, and no hindrance to the others.
 
-use crate::harness::{Done, Home, until};
+use crate::harness::{Done, Driven, Home, until};
 
 /// A pool with one machine running for run 1, one for run 2, and the first one's row spoilt.
 fn with_a_spoilt_row(spoil: &str) -> (Home, String) {

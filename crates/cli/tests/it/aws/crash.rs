@@ -4,7 +4,7 @@ use ondeck_standin::Service;
 use serde_json::json;
 
 use super::site::Site;
-use crate::harness::until;
+use crate::harness::{Driven, until};
 
 #[test]
 fn after_the_intent_refresh_settles_it() {

@@ -3,7 +3,7 @@
 use ondeck_standin::Capacity;
 
 use super::site::Site;
-use crate::harness::Background;
+use crate::harness::{Background, Driven};
 
 #[test]
 fn before_refresh_nothing_is_set_up() {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ondeck_standin::{Disturbance, Rule, Service, What, Which};
 
 use super::site::Site;
+use crate::harness::Driven;
 
 /// Plays cold, release, warm, release, and reaping, with the rules in force at the control
 /// plane's door; then calms the door and looks at what is left.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::json;
 
 use super::site::Site;
-use crate::harness::Background;
+use crate::harness::{Background, Driven, race};
 
 #[test]
 fn machines_go_from_run_to_run_and_at_last_away() {
@@ -68,21 +68,8 @@ fn a_second_provision_of_a_run_is_given_what_the_first_one_got() {
 #[test]
 fn six_runs_race_for_two_idle_machines() {
     let site = Site::with(&[]);
-    let warm: BTreeSet<String> = site.warm_up(2).into_iter().collect();
-    let racers: Vec<Background> = (0..6)
-        .map(|run| site.start(&["provision", "--json", "--run-id", &format!("racer-{run}")]))
-        .collect();
-    let mut ids = BTreeSet::new();
-    let mut warm_ones = BTreeSet::new();
-    for racer in racers {
-        let done = racer.finish().succeeded();
-        let id = done.ids().concat();
-        assert!(ids.insert(id.clone()), "shared: {id}");
-        if done.sources() == ["warm"] {
-            warm_ones.insert(id);
-        }
-    }
-    assert_eq!(warm_ones, warm);
+    let warm = site.warm_up(2).into_iter().collect();
+    let ids = race(&site, 6, &warm);
     assert_eq!(site.machines(), ids);
     assert_eq!(site.tickets(), 0);
     site.gateway.assert_sound();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ondeck_standin::{MachineState, Service};
 
 use super::site::Site;
-use crate::harness::until;
+use crate::harness::{Driven, until};
 
 #[test]
 fn a_spot_machine_that_will_be_taken_away_is_given_to_nobody() {

@@ -1,6 +1,6 @@
 //! An account of its own for each test, and the program run against it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 
 use ondeck_standin::emulators::Emulators;
 use ondeck_standin::{Door, Gateway, GatewayOptions, Machine, MachineCommand, MachineState};
-use serde_json::Value;
 
-use crate::harness::{Background, Done, ondeck, records};
+use crate::harness::{Driven, ondeck};
 
 /// As long as anything may take on a busy computer.
 const LIMIT: Duration = Duration::from_secs(40);
@@ -103,70 +102,11 @@ impl Site {
         self.folder.path().join("logs")
     }
 
-    /// The program with these arguments, in this account.
-    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = ondeck(arguments);
-        command
-            .env("ONDECK_BACKEND", "aws")
-            .env("ONDECK_POOL", &self.pool)
-            .env("ONDECK_HOME", self.home())
-            .env("AWS_ENDPOINT_URL", self.control.url())
-            .env("AWS_REGION", "us-east-1")
-            .env("AWS_ACCESS_KEY_ID", "test")
-            .env("AWS_SECRET_ACCESS_KEY", "test")
-            .env("AWS_EC2_METADATA_DISABLED", "true");
-        command
-    }
-
-    pub(crate) fn start(&self, arguments: &[&str]) -> Background {
-        Background::start(&mut self.command(arguments))
-    }
-
-    pub(crate) fn ondeck(&self, arguments: &[&str]) -> Done {
-        self.start(arguments).finish()
-    }
-
-    /// Runs it, has it hold before this port call, and kills it there for real.
-    pub(crate) fn kill_before(&self, call: &str, arguments: &[&str]) {
-        let held = Background::start(self.command(arguments).env("ONDECK_HOLD_BEFORE", call));
-        held.until_it_says(&format!("held before {call}"));
-        held.kill();
-    }
-
-    pub(crate) fn refresh(&self, inputs: &[&str]) -> Value {
-        self.ondeck(&[&["refresh", "--json"], inputs].concat()).succeeded().json()
-    }
-
-    pub(crate) fn provision(&self, run: &str, count: u32) -> Done {
-        let count = count.to_string();
-        self.ondeck(&["provision", "--json", "--run-id", run, "--instance-count", &count])
-    }
-
-    pub(crate) fn release(&self, run: &str) -> Done {
-        self.ondeck(&["release", "--json", "--run-id", run])
-    }
-
     /// So many idle machines.
     pub(crate) fn warm_up(&self, count: u32) -> Vec<String> {
         let machines = self.provision("warm-up", count).succeeded().ids();
         self.release("warm-up").succeeded();
         machines
-    }
-
-    pub(crate) fn status(&self) -> Value {
-        self.ondeck(&["status", "--json"]).succeeded().json()
-    }
-
-    /// The live records, each as `state run`.
-    pub(crate) fn records(&self) -> BTreeMap<String, String> {
-        records(&self.status())
-    }
-
-    /// The standings of the live records, without their ids.
-    pub(crate) fn standings(&self) -> Vec<String> {
-        let mut standings: Vec<String> = self.records().into_values().collect();
-        standings.sort();
-        standings
     }
 
     /// How many tickets are in the pool of the class that tests use, hidden ones included.
@@ -203,6 +143,22 @@ impl Site {
             assert!(since.elapsed() < LIMIT, "still left: {left:?}, after {refreshed}");
         }
         self.gateway.assert_sound();
+    }
+}
+
+impl Driven for Site {
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = ondeck(arguments);
+        command
+            .env("ONDECK_BACKEND", "aws")
+            .env("ONDECK_POOL", &self.pool)
+            .env("ONDECK_HOME", self.home())
+            .env("AWS_ENDPOINT_URL", self.control.url())
+            .env("AWS_REGION", "us-east-1")
+            .env("AWS_ACCESS_KEY_ID", "test")
+            .env("AWS_SECRET_ACCESS_KEY", "test")
+            .env("AWS_EC2_METADATA_DISABLED", "true");
+        command
     }
 }
 
