@@ -51,7 +51,7 @@ pub(crate) struct Handshake<'a> {
 impl<'a> Handshake<'a> {
     pub(crate) fn new(plane: &'a Plane, times: &'a Times) -> Handshake<'a> {
         // Nobody waits for a release, so looks may cost less and find out later.
-        let lookout = Lookout::new(plane, Beat::easing(times.signs_poll * 2, 1));
+        let lookout = Lookout::new(plane, Beat::easing(times.signs_poll * 3, 1));
         let (tickets, away, all_back) =
             (Together::default(), AtomicUsize::new(0), Notify::default());
         Handshake { plane, times, lookout, tickets, away, all_back }

@@ -8,6 +8,7 @@ use super::outcome::{Phase, Source, Stopwatch};
 use crate::ids::{InstanceId, IntentId};
 use crate::intent::Intent;
 use crate::lifecycle::{Claimed, Created, Instance, Running};
+use crate::ports::Receipt;
 use crate::time::Timestamp;
 
 #[derive(Debug)]
@@ -21,6 +22,8 @@ struct Inner {
     /// Every instance that a write of ours may have reached, whether or not we know the answer,
     /// and how many writes: two workers may meet the same one by two tickets.
     touched: BTreeMap<InstanceId, u32>,
+    /// Tickets that are done with, and may still be in their queue.
+    spent: Vec<Receipt>,
     intents: Vec<Intent>,
     /// The launches of which the provider has said what came.
     answered: BTreeSet<IntentId>,
@@ -42,6 +45,7 @@ impl Holdings {
             claimed: Vec::new(),
             created: Vec::new(),
             touched: BTreeMap::new(),
+            spent: Vec::new(),
             intents: Vec::new(),
             answered: BTreeSet::new(),
             stopwatch: Stopwatch::new(now),
@@ -68,6 +72,20 @@ impl Holdings {
         if writes > 1 {
             inner.touched.insert(id.clone(), writes - 1);
         }
+    }
+
+    /// To be called before they are deleted, since nobody may live to do it.
+    pub(super) fn about_to_delete(&self, tickets: &[Receipt]) {
+        self.inner().spent.extend_from_slice(tickets);
+    }
+
+    /// They are gone, or will come round and be deleted by whoever meets them.
+    pub(super) fn deleted(&self, tickets: &[Receipt]) {
+        self.inner().spent.retain(|receipt| !tickets.contains(receipt));
+    }
+
+    pub(super) fn spent(&self) -> Vec<Receipt> {
+        self.inner().spent.clone()
     }
 
     pub(super) fn about_to_launch(&self, intent: &Intent) {

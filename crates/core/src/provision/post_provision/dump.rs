@@ -14,6 +14,7 @@ use crate::provision::Attempt;
 /// Ends everything. Gives what could not be ended, in words.
 pub(in crate::provision) async fn dump(attempt: &Attempt<'_>) -> Vec<String> {
     let (touched, intents) = (attempt.holdings.touched(), attempt.holdings.intents());
+    drop_spent_tickets(attempt).await;
     if touched.is_empty() && intents.is_empty() {
         return Vec::new();
     }
@@ -22,6 +23,18 @@ pub(in crate::provision) async fn dump(attempt: &Attempt<'_>) -> Vec<String> {
         Err(error) => {
             vec![format!("the clear-up was cut short, deadlines will do the rest: {error}")]
         }
+    }
+}
+
+/// Tickets of what was claimed last. One that stays misleads nobody, so this may fail.
+async fn drop_spent_tickets(attempt: &Attempt<'_>) {
+    let spent = attempt.holdings.spent();
+    if spent.is_empty() {
+        return;
+    }
+    let (plane, class) = (attempt.plane, &attempt.requirements.class);
+    if let Err(error) = plane.retried(|| plane.pool.delete(class, &spent)).await {
+        tracing::warn!("tickets of claimed machines not deleted: {error}");
     }
 }
 

@@ -1,5 +1,7 @@
 //! A claim worker: takes a candidate, claims it, checks it, and starts over where either fails.
 
+use futures_util::future::join;
+
 use super::checks;
 use super::pickup::{Candidate, Pickup};
 use crate::failure::Failure;
@@ -15,22 +17,27 @@ pub(super) async fn worker(
     lookout: &Lookout<'_>,
 ) -> Result<(), Failure> {
     while let Some(candidate) = pickup.next().await? {
-        if let Some(claimed) = claim(attempt, pickup, &candidate).await? {
-            match checks::pass(attempt, lookout, &claimed).await? {
-                Ok(()) => {
-                    attempt.holdings.claim(claimed, attempt.plane.now());
-                    return Ok(());
+        // Either way the ticket is done with: the instance is ours, or the refusal has shown that
+        // it is gone, past its time, or somebody else's. Nobody waits for the ticket to go.
+        match claim(attempt, pickup, &candidate).await? {
+            Some(claimed) => {
+                let checks = checks::pass(attempt, lookout, &claimed);
+                match join(checks, pickup.delete(&candidate)).await.0? {
+                    Ok(()) => {
+                        attempt.holdings.claim(claimed, attempt.plane.now());
+                        return Ok(());
+                    }
+                    Err(why) => discard(attempt, &claimed, &why).await?,
                 }
-                Err(why) => discard(attempt, &claimed, &why).await?,
             }
+            None => pickup.delete(&candidate).await,
         }
         pickup.ask_again().await;
     }
     Ok(())
 }
 
-/// The atomic claim. Either way the ticket is done with: the instance is ours, or the refusal
-/// has shown that it is gone, past its time, or somebody else's.
+/// The atomic claim.
 async fn claim(
     attempt: &Attempt<'_>,
     pickup: &Pickup<'_>,
@@ -40,19 +47,17 @@ async fn claim(
     attempt.holdings.about_to_touch(candidate.idle.id());
     let change =
         candidate.idle.claim(&attempt.request.run, plane.now(), attempt.times.claim_timeout);
-    let claimed = match pickup.holding(candidate, plane.commit(change)).await {
-        Ok(claimed) => Some(claimed),
+    match pickup.holding(candidate, plane.commit(change)).await {
+        Ok(claimed) => Ok(Some(claimed)),
         Err(NotCommitted::Refused(refused)) => {
             if let Some(row) = &refused.unreadable {
                 tracing::warn!("{row}; its ticket is dropped");
             }
             attempt.holdings.not_touched(candidate.idle.id());
-            None
+            Ok(None)
         }
-        Err(NotCommitted::Unreachable(error)) => return Err(error.into()),
-    };
-    pickup.delete(candidate).await;
-    Ok(claimed)
+        Err(NotCommitted::Unreachable(error)) => Err(error.into()),
+    }
 }
 
 /// A machine that fails its checks is ended: whatever ails it, the next run would meet it too.

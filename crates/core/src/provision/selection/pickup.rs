@@ -13,6 +13,7 @@
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::{MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use futures_util::lock::Mutex;
@@ -30,9 +31,13 @@ use crate::wait::{Beat, Wait, wait_until};
 
 use super::Attempt;
 use super::twins::{Idleness, Met, Twins};
+use crate::provision::holdings::Holdings;
 
 /// The most messages that a queue gives at once.
 const BATCH: usize = 10;
+
+/// How long a ticket that is done with waits for others, so that they are deleted together.
+const LULL: Duration = Duration::from_millis(25);
 
 /// After meeting the same instance this often, the pool counts as exhausted for this run,
 /// whatever the queue says. Passes alone would do; this bounds them when claims keep failing.
@@ -50,6 +55,7 @@ pub(super) struct Pickup<'a> {
     plane: &'a Plane,
     requirements: &'a Requirements,
     times: &'a Times,
+    holdings: &'a Holdings,
     inner: Mutex<Inner>,
     /// Tickets that workers have, and have not deleted yet. Not behind the lock above, which may
     /// be held for as long as patience lasts.
@@ -86,6 +92,7 @@ impl<'a> Pickup<'a> {
             plane: attempt.plane,
             requirements: &attempt.requirements,
             times: &attempt.times,
+            holdings: &attempt.holdings,
             inner: Mutex::new(Inner {
                 unserved: wanted as usize,
                 suitable: Vec::new(),
@@ -152,13 +159,17 @@ impl<'a> Pickup<'a> {
     pub(super) async fn delete(&self, candidate: &Candidate) {
         let mut receipts = self.twins().settle(&candidate.announced);
         receipts.push(candidate.receipt.clone());
+        self.holdings.about_to_delete(&receipts);
         let class = &self.requirements.class;
         let delete = |asked: Vec<Vec<Receipt>>| async move {
             let receipts = asked.concat();
             self.plane.retried(|| self.plane.pool.delete(class, &receipts)).await?;
             Ok(vec![(); asked.len()])
         };
-        if let Err(error) = self.deletes.ask(receipts, delete).await {
+        let lull = || self.plane.clock.sleep(LULL);
+        let deleted = self.deletes.ask_after(lull, receipts.clone(), delete).await;
+        self.holdings.deleted(&receipts);
+        if let Err(error) = deleted {
             // It will come round again, and whoever takes it finds the claim refused.
             tracing::warn!(instance = %candidate.idle.id(), "ticket not deleted: {error}");
         }
@@ -284,11 +295,8 @@ impl<'a> Pickup<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::ids::RunId;
-    use crate::provision::holdings::Holdings;
     use crate::provision::{DEFAULT_TYPES, Request, TimeOverrides};
     use crate::record::MachineSpec;
     use crate::requirements::UsageClass;
