@@ -28,8 +28,8 @@ impl Agent {
             self.serve(memory, &run).await;
             let left = self.leave().await;
             memory.serve(None);
-            match left.and_then(|()| memory.interruption().map_or(Ok(()), Err)) {
-                Ok(()) => self.say(Signal::Deregistered, Some(&run), "").await,
+            match left.and_then(|account| memory.interruption().map_or(Ok(account), Err)) {
+                Ok(account) => self.say(Signal::Deregistered, Some(&run), &account).await,
                 Err(why) => {
                     self.say(Signal::DeregisterFailed, Some(&run), &why).await;
                     return pending().await;
@@ -109,12 +109,15 @@ impl Agent {
         }
     }
 
-    /// Stops, deregisters and cleans. Where any of it fails, the machine must not be used again.
-    async fn leave(&self) -> Result<(), String> {
+    /// Stops, deregisters and cleans, and gives an account of the run. Where any of it fails, the
+    /// machine must not be used again.
+    async fn leave(&self) -> Result<String, String> {
         let failed = |doing: &'static str| move |why: String| format!("{doing}: {why}");
         self.runner.stop().await.map_err(failed("the runner does not stop"))?;
         self.runner.deregister().await.map_err(failed("the runner is still listed"))?;
-        self.runner.clean().await.map_err(failed("the machine is not clean"))
+        let account = self.runner.account().await;
+        self.runner.clean().await.map_err(failed("the machine is not clean"))?;
+        Ok(account)
     }
 }
 

@@ -15,8 +15,11 @@ mod selection;
 pub use outcome::{Outcome, Provisioned, Source, Timings};
 pub use request::{DEFAULT_TYPES, MAX_COUNT, Request, TimeOverrides};
 
+use futures_util::future::join;
+
 use self::holdings::Holdings;
 use self::outcome::Phase;
+use crate::demand::Demand;
 use crate::failure::{Failure, Kind};
 use crate::plane::Plane;
 use crate::requirements::Requirements;
@@ -49,6 +52,7 @@ impl<'a> Attempt<'a> {
     async fn prepare(plane: &'a Plane, request: &'a Request) -> Result<Attempt<'a>, Failure> {
         let settings = plane.settings().await?;
         let requirements = request.requirements(&settings)?;
+        settings.check_credentials(plane.now())?;
         let times = request.times.over(settings.times);
         let holdings = Holdings::new(plane.now());
         Ok(Attempt { plane, request, requirements, times, holdings })
@@ -56,7 +60,8 @@ impl<'a> Attempt<'a> {
 
     async fn fulfil(&self) -> Result<(), Failure> {
         self.entering(Phase::Adoption, "looking for machines that the run already has");
-        adoption::adopt(self).await?;
+        let (adopted, ()) = join(adoption::adopt(self), self.note_demand()).await;
+        adopted?;
 
         if self.missing() > 0 && !self.request.fresh_only {
             self.entering(Phase::Selection, "looking for idle machines in the pool");
@@ -72,6 +77,17 @@ impl<'a> Attempt<'a> {
 
         self.entering(Phase::PostProvision, "handing the machines to the run");
         post_provision::succeed(self).await
+    }
+
+    /// Without it the run gets its machines all the same; only nobody can rescue it later.
+    async fn note_demand(&self) {
+        if self.request.fresh_only {
+            return;
+        }
+        let demand = Demand::of(self.request, self.plane.now());
+        if let Err(error) = self.plane.retried(|| self.plane.store.put_demand(&demand)).await {
+            tracing::warn!("what the run asks for was not written down: {error}");
+        }
     }
 
     async fn failed(self, failure: Failure, stop: &StopSignal) -> Outcome {

@@ -1,11 +1,13 @@
 //! Refresh: brings everything to what the operator wants, then clears up whatever went wrong.
 //! Idempotent, and safe beside everything else, itself included.
 
+mod credentials;
 mod ghosts;
 mod intents;
 mod keep_warm;
 mod prune;
 mod reap;
+mod rescue;
 mod reticket;
 mod set_up;
 mod survey;
@@ -41,8 +43,10 @@ pub struct Outcome {
     pub forgotten: usize,
     /// Machines that were launched to keep the pool warm.
     pub warmed: usize,
-    /// Runs with jobs waiting and no machine to take them.
+    /// Runs with jobs waiting and no machine to take them, that were not rescued.
     pub stranded: Vec<RunId>,
+    /// Such runs that were given machines again.
+    pub rescued: Vec<RunId>,
     /// What went wrong without stopping the rest.
     pub warnings: Vec<String>,
 }
@@ -55,14 +59,17 @@ pub async fn refresh(
 ) -> Result<Outcome, Failure> {
     let mut outcome = Outcome::default();
     plane.progress.stage("setting up");
-    let settings = stop.unless_raised(set_up::bring_about(plane, given)).await??;
+    let (settings, mut failure) = stop.unless_raised(set_up::bring_about(plane, given)).await??;
     outcome.warnings = settings.times.contradictions();
 
     plane.progress.stage("clearing up");
     let cleared = clear_up(plane, &settings, &mut outcome);
-    let mut failure = stop.unless_raised(cleared).await?;
+    let not_cleared = stop.unless_raised(cleared).await?;
+    note(&mut failure, not_cleared.map_or(Ok(()), Err));
 
-    // Keeping warm hears the signal itself, because it must clear up what it has launched.
+    // Whoever launches hears the signal itself, because it must clear up what it has launched.
+    let rescued = rescue::rescue(plane, &settings, stop, &mut outcome).await;
+    note(&mut failure, rescued);
     let warmed = keep_warm::keep_warm(plane, &settings, stop, &mut outcome).await;
     note(&mut failure, warmed);
     match failure {
@@ -83,7 +90,6 @@ async fn clear_up(plane: &Plane, settings: &Settings, outcome: &mut Outcome) -> 
             note(&mut failure, reticket::reticket(plane, settings, &survey, outcome).await);
             note(&mut failure, prune::prune(plane, settings, &survey, outcome).await);
             note(&mut failure, ghosts::strike(plane, &survey, outcome).await);
-            note(&mut failure, report_stranded(plane, &survey, outcome).await);
         }
         Err(unseen) => note(&mut failure, Err(unseen)),
     }
@@ -103,20 +109,5 @@ fn note(first: &mut Option<Failure>, result: Result<(), Failure>) {
 async fn forget(plane: &Plane, settings: &Settings, outcome: &mut Outcome) -> Result<(), Failure> {
     let before = plane.now().before(settings.times.retention);
     outcome.forgotten = plane.retried(|| plane.store.forget(before)).await?;
-    Ok(())
-}
-
-/// A job whose label nobody carries waits for a day without a word, so somebody must say it.
-async fn report_stranded(
-    plane: &Plane,
-    survey: &Survey,
-    outcome: &mut Outcome,
-) -> Result<(), Failure> {
-    let waiting = plane.retried(|| plane.forge.waiting_runs()).await?;
-    let served = |run: &RunId| survey.live.iter().any(|record| record.run.as_ref() == Some(run));
-    outcome.stranded = waiting.into_iter().filter(|run| !served(run)).collect();
-    for run in &outcome.stranded {
-        outcome.warnings.push(format!("jobs wait for a run that has no machine: {run}"));
-    }
     Ok(())
 }

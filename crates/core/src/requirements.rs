@@ -51,7 +51,8 @@ impl FromStr for UsageClass {
 
 /// The instance types a run accepts: patterns in which `*` stands for anything, separated by
 /// blanks or commas (`c* m6i.* r5.large`).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct TypePatterns(Vec<String>);
 
 /// What is wrong with a list of type patterns.
@@ -89,6 +90,20 @@ impl TypePatterns {
 impl fmt::Display for TypePatterns {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.join(" "))
+    }
+}
+
+impl From<TypePatterns> for String {
+    fn from(patterns: TypePatterns) -> String {
+        patterns.to_string()
+    }
+}
+
+impl TryFrom<String> for TypePatterns {
+    type Error = InvalidPatterns;
+
+    fn try_from(text: String) -> Result<Self, InvalidPatterns> {
+        text.parse()
     }
 }
 

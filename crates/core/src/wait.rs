@@ -24,7 +24,7 @@ pub struct Retry {
 impl Retry {
     /// For calls that somebody waits for.
     pub const SHORT: Retry = Retry {
-        attempts: 6,
+        attempts: 8,
         first_pause: Duration::from_millis(50),
         longest_pause: Duration::from_secs(1),
         within: Duration::from_secs(30),

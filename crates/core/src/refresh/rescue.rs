@@ -1,0 +1,71 @@
+//! Rescue: runs whose jobs wait for their own label while no machine carries it. That is what
+//! becomes of failed jobs that are run again, since nobody calls provision for them; such a job
+//! waits for a day, and nobody is told.
+
+use std::collections::BTreeSet;
+
+use super::Outcome;
+use crate::failure::{Failure, Kind};
+use crate::ids::RunId;
+use crate::plane::{Plane, readable};
+use crate::ports::{Scope, WaitingRun};
+use crate::provision::provision;
+use crate::settings::{Rescue, Settings};
+use crate::stop::StopSignal;
+
+/// Gives such runs what they had asked for, or says that it does not.
+pub(super) async fn rescue(
+    plane: &Plane,
+    settings: &Settings,
+    stop: &StopSignal,
+    outcome: &mut Outcome,
+) -> Result<(), Failure> {
+    if settings.rescue == Rescue::Off {
+        return Ok(());
+    }
+    let waiting = stop.unless_raised(stranded(plane)).await??;
+    for WaitingRun { run, jobs } in waiting {
+        if settings.rescue == Rescue::Report {
+            outcome.warnings.push(format!("jobs wait for a run that has no machine: {run}"));
+            outcome.stranded.push(run);
+            continue;
+        }
+        let Some(demand) = plane.retried(|| plane.store.demand(&run)).await? else {
+            let problem = format!("jobs wait for a run that has not asked for machines: {run}");
+            outcome.warnings.push(problem);
+            outcome.stranded.push(run);
+            continue;
+        };
+        plane.progress.stage(&format!("rescuing run {run}: {jobs} jobs wait without a machine"));
+        tracing::warn!(%run, jobs, "jobs wait without a machine; provisioning again");
+        match provision(plane, &demand.again(jobs), stop).await.failure {
+            None => outcome.rescued.push(run),
+            Some(failure) if matches!(failure.kind, Kind::Interrupted | Kind::Stopped) => {
+                return Err(failure);
+            }
+            Some(failure) => {
+                outcome.warnings.push(format!("run {run} cannot be rescued: {failure}"));
+                outcome.stranded.push(run);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Runs that wait, and that no live instance belongs to. The store is asked last, since a
+/// provision may finish meanwhile.
+async fn stranded(plane: &Plane) -> Result<Vec<WaitingRun>, Failure> {
+    let served = served(plane).await?;
+    let waiting = plane.retried(|| plane.forge.waiting_runs(&served)).await?;
+    if waiting.is_empty() {
+        return Ok(waiting);
+    }
+    let served = self::served(plane).await?;
+    Ok(waiting.into_iter().filter(|waiting| !served.contains(&waiting.run)).collect())
+}
+
+async fn served(plane: &Plane) -> Result<BTreeSet<RunId>, Failure> {
+    let live = readable(plane.retried(|| plane.store.list(Scope::Live)).await?);
+    let now = plane.now();
+    Ok(live.into_iter().filter(|record| !record.is_expired(now)).filter_map(|r| r.run).collect())
+}

@@ -1,0 +1,2 @@
+//! GitHub, as ondeck uses it: the interface that refresh calls, and the runner that an agent
+//! drives.
