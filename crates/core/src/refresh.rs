@@ -64,12 +64,14 @@ pub async fn refresh(
 
     plane.progress.stage("clearing up");
     let cleared = clear_up(plane, &settings, &mut outcome);
-    let not_cleared = stop.unless_raised(cleared).await?;
+    let (survey, not_cleared) = stop.unless_raised(cleared).await?;
     note(&mut failure, not_cleared.map_or(Ok(()), Err));
 
     // Whoever launches hears the signal itself, because it must clear up what it has launched.
-    let rescued = rescue::rescue(plane, &settings, stop, &mut outcome).await;
-    note(&mut failure, rescued);
+    if let Some(survey) = survey {
+        let rescued = rescue::rescue(plane, &settings, &survey, stop, &mut outcome).await;
+        note(&mut failure, rescued);
+    }
     let warmed = keep_warm::keep_warm(plane, &settings, stop, &mut outcome).await;
     note(&mut failure, warmed);
     match failure {
@@ -79,9 +81,13 @@ pub async fn refresh(
 }
 
 /// Every step, whatever became of the others: a provider that does not answer must not keep old
-/// records from being removed. Gives the first failure.
-async fn clear_up(plane: &Plane, settings: &Settings, outcome: &mut Outcome) -> Option<Failure> {
-    let mut failure = None;
+/// records from being removed. Gives what was seen, and the first failure.
+async fn clear_up(
+    plane: &Plane,
+    settings: &Settings,
+    outcome: &mut Outcome,
+) -> (Option<Survey>, Option<Failure>) {
+    let (mut seen, mut failure) = (None, None);
     note(&mut failure, reap::reap(plane, outcome).await);
     match Survey::take(plane, outcome, &mut failure).await {
         Ok(survey) => {
@@ -90,11 +96,12 @@ async fn clear_up(plane: &Plane, settings: &Settings, outcome: &mut Outcome) -> 
             note(&mut failure, reticket::reticket(plane, settings, &survey, outcome).await);
             note(&mut failure, prune::prune(plane, settings, &survey, outcome).await);
             note(&mut failure, ghosts::strike(plane, &survey, outcome).await);
+            seen = Some(survey);
         }
         Err(unseen) => note(&mut failure, Err(unseen)),
     }
     note(&mut failure, forget(plane, settings, outcome).await);
-    failure
+    (seen, failure)
 }
 
 /// Keeps the first failure, and says the others at once.

@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ondeck_core::credentials::Credentials;
 use ondeck_core::failure::Kind;
 use ondeck_core::ids::IntentId;
 use ondeck_core::intent::Intent;
-use ondeck_core::ports::Machine;
+use ondeck_core::ports::{AgentStore, Machine, Store};
 use ondeck_core::provision::Source;
 use ondeck_core::record::State;
 use ondeck_core::refresh::refresh;
 use ondeck_core::requirements::UsageClass;
+use ondeck_core::secret::Secret;
 use ondeck_core::signal::Signal;
 use ondeck_core::stop::{Stop, StopSignal};
 
@@ -232,8 +234,98 @@ async fn runs_whose_jobs_wait_for_nobody_are_reported() {
     world.memory.forge.queue(run("1"));
     world.memory.forge.queue(run("2"));
     let outcome = world.refresh().await;
-    assert_eq!(outcome.stranded, [run("2")]);
-    assert_eq!(outcome.warnings, ["jobs wait for a run that has no machine: 2"]);
+    assert_eq!(outcome.stranded, [run("2")], "it never asked, so nobody knows what it wants");
+    assert_eq!(outcome.warnings, ["jobs wait for a run that has not asked for machines: 2"]);
+    assert_eq!(world.alive().len(), 1);
+}
+
+/// A run that is over, and three of whose jobs are run again.
+async fn stranded(world: &World, count: u32) {
+    assert!(world.provision(&request("1", count)).await.failure.is_none());
+    world.release("1").await;
+    world.pass(Duration::from_secs(400)).await;
+    world.refresh().await;
+    assert_eq!(world.alive().len(), 0, "what it had is gone");
+    for _ in 0..3 {
+        world.memory.forge.queue(run("1"));
+    }
+}
+
+#[tokio::test]
+async fn jobs_that_are_run_again_are_given_machines_again() {
+    for (asked, given) in [(2, 2), (5, 3)] {
+        let world = World::new().await;
+        stranded(&world, asked).await;
+        let outcome = world.refresh().await;
+        assert_eq!((outcome.rescued, outcome.stranded), (vec![run("1")], vec![]));
+        assert_eq!(world.alive().len(), given, "no more than asked for, nor than jobs");
+        assert!(world.refresh().await.rescued.is_empty(), "it has machines now");
+    }
+}
+
+#[tokio::test]
+async fn rescue_can_be_left_to_people_or_be_off() {
+    for (how, stranded_runs, warnings) in [
+        ("report", vec![run("1")], vec!["jobs wait for a run that has no machine: 1".to_owned()]),
+        ("off", vec![], vec![]),
+    ] {
+        let world = World::with(&[("rescue", how)]).await;
+        stranded(&world, 2).await;
+        let outcome = world.refresh().await;
+        assert_eq!((outcome.stranded, outcome.warnings), (stranded_runs, warnings), "{how}");
+        assert!(outcome.rescued.is_empty() && world.alive().is_empty(), "{how}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_cannot_be_rescued_is_reported_and_keeps_nobody_waiting() {
+    let world = World::new().await;
+    stranded(&world, 2).await;
+    world.memory.compute.limit(0);
+    let outcome = world.refresh().await;
+    assert_eq!(outcome.stranded, [run("1")]);
+    assert!(outcome.warnings[0].starts_with("run 1 cannot be rescued: "), "{outcome:?}");
+    assert!(outcome.rescued.is_empty());
+}
+
+fn credentials(world: &World, name: &str, life: Duration) -> Credentials {
+    Credentials {
+        registration: Secret::new(format!("{name}-in")),
+        removal: Secret::new(format!("{name}-out")),
+        expires_at: world.plane.now() + life,
+    }
+}
+
+#[tokio::test]
+async fn credentials_are_renewed_long_before_they_expire() {
+    let world = World::new().await;
+    let hour = Duration::from_secs(3600);
+    let minted = |name| credentials(&world, name, hour * 10);
+    world.memory.forge.ask_for(vec![minted("third"), minted("second"), minted("first")]);
+    for (minutes, expected) in [(0, "first"), (29, "first"), (2, "second"), (31, "third")] {
+        world.pass(Duration::from_secs(minutes * 60)).await;
+        world.refresh().await;
+        let held = world.memory.store.credentials().await.unwrap().unwrap();
+        let expected = Secret::new(format!("{expected}-in"));
+        assert_eq!(held.registration, expected, "after {minutes} more minutes");
+    }
+    let settings = format!("{:?}", Store::settings(&*world.memory.store).await);
+    assert!(!settings.contains("-in") && !settings.contains("-out"), "{settings}");
+}
+
+#[tokio::test]
+async fn with_expired_credentials_nothing_is_even_launched() {
+    let world = World::new().await;
+    let short = credentials(&world, "short", Duration::from_secs(600));
+    world.memory.forge.ask_for(vec![short]);
+    world.refresh().await;
+    assert!(world.provision(&request("1", 1)).await.failure.is_none());
+    world.pass(Duration::from_secs(600)).await;
+    let failure = world.provision(&request("2", 1)).await.failure.unwrap();
+    assert_eq!(failure.kind, Kind::Forge);
+    assert!(failure.message.starts_with("the registration token expired at "), "{failure}");
+    assert!(failure.hint.contains("ondeck refresh"), "{failure:?}");
+    assert_eq!(world.alive().len(), 1, "those of the first run");
 }
 
 #[tokio::test]

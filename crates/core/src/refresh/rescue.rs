@@ -5,11 +5,13 @@
 use std::collections::BTreeSet;
 
 use super::Outcome;
+use super::survey::Survey;
 use crate::failure::{Failure, Kind};
 use crate::ids::RunId;
 use crate::plane::{Plane, readable};
 use crate::ports::{Scope, WaitingRun};
 use crate::provision::provision;
+use crate::record::Record;
 use crate::settings::{Rescue, Settings};
 use crate::stop::StopSignal;
 
@@ -17,13 +19,14 @@ use crate::stop::StopSignal;
 pub(super) async fn rescue(
     plane: &Plane,
     settings: &Settings,
+    survey: &Survey,
     stop: &StopSignal,
     outcome: &mut Outcome,
 ) -> Result<(), Failure> {
     if settings.rescue == Rescue::Off {
         return Ok(());
     }
-    let waiting = stop.unless_raised(stranded(plane)).await??;
+    let waiting = stop.unless_raised(stranded(plane, survey)).await??;
     for WaitingRun { run, jobs } in waiting {
         if settings.rescue == Rescue::Report {
             outcome.warnings.push(format!("jobs wait for a run that has no machine: {run}"));
@@ -52,20 +55,20 @@ pub(super) async fn rescue(
     Ok(())
 }
 
-/// Runs that wait, and that no live instance belongs to. The store is asked last, since a
-/// provision may finish meanwhile.
-async fn stranded(plane: &Plane) -> Result<Vec<WaitingRun>, Failure> {
-    let served = served(plane).await?;
+/// Runs that wait, and that no live instance belongs to. The store is asked again after the
+/// forge, since a provision may have finished meanwhile.
+async fn stranded(plane: &Plane, survey: &Survey) -> Result<Vec<WaitingRun>, Failure> {
+    let served = served(plane, &survey.live);
     let waiting = plane.retried(|| plane.forge.waiting_runs(&served)).await?;
     if waiting.is_empty() {
         return Ok(waiting);
     }
-    let served = self::served(plane).await?;
+    let live = readable(plane.retried(|| plane.store.list(Scope::Live)).await?);
+    let served = self::served(plane, &live);
     Ok(waiting.into_iter().filter(|waiting| !served.contains(&waiting.run)).collect())
 }
 
-async fn served(plane: &Plane) -> Result<BTreeSet<RunId>, Failure> {
-    let live = readable(plane.retried(|| plane.store.list(Scope::Live)).await?);
+fn served(plane: &Plane, live: &[Record]) -> BTreeSet<RunId> {
     let now = plane.now();
-    Ok(live.into_iter().filter(|record| !record.is_expired(now)).filter_map(|r| r.run).collect())
+    live.iter().filter(|record| !record.is_expired(now)).filter_map(|r| r.run.clone()).collect()
 }
