@@ -18,9 +18,9 @@ use crate::{backend, logging};
 pub(crate) async fn refresh(common: &Common, inputs: &inputs::Refresh) -> u8 {
     let watcher = begin("refresh", common);
     let stop = stop_on_signals();
-    let given = settings(inputs);
+    let given = settings(common, inputs);
     // Refresh hears the signal itself, because it may have machines to clear up.
-    let result = match open(common, true, &watcher).await {
+    let result = match open(common, Some(inputs), &watcher).await {
         Ok(plane) => {
             let result = ondeck_core::refresh::refresh(&plane, &given, &stop).await;
             finish(&plane).await;
@@ -40,7 +40,7 @@ pub(crate) async fn provision(common: &Common, inputs: &inputs::Provision) -> u8
         Ok(request) => request,
         Err(failure) => return tell(Err(failure), common.json),
     };
-    let outcome = match open(common, false, &watcher).await {
+    let outcome = match open(common, None, &watcher).await {
         // Provision hears the signal itself, because it must clear up.
         Ok(plane) => {
             let outcome = ondeck_core::provision::provision(&plane, &request, &stop).await;
@@ -59,7 +59,7 @@ pub(crate) async fn release(common: &Common, inputs: &inputs::Release) -> u8 {
     let stop = stop_on_signals();
     let work = async {
         let run = inputs.run.get()?;
-        let plane = stop.unless_raised(open(common, false, &watcher)).await??;
+        let plane = stop.unless_raised(open(common, None, &watcher)).await??;
         let times = inputs.times.overrides();
         let released = ondeck_core::release::release(&plane, &run, &times);
         let result = stop.unless_raised(released).await;
@@ -79,8 +79,12 @@ fn begin(mode: &'static str, common: &Common) -> Watcher {
     watcher
 }
 
-async fn open(common: &Common, create: bool, watcher: &Watcher) -> Result<Plane, Failure> {
-    backend::plane(common, create, Arc::new(watcher.clone())).await
+async fn open(
+    common: &Common,
+    refresh: Option<&inputs::Refresh>,
+    watcher: &Watcher,
+) -> Result<Plane, Failure> {
+    backend::plane(common, refresh, Arc::new(watcher.clone())).await
 }
 
 /// Lets the store write what it writes late. What is lost by a failure is only for people.
@@ -107,12 +111,16 @@ fn request(inputs: &inputs::Provision) -> Result<Request, Failure> {
 }
 
 /// What was given, by setting name.
-fn settings(inputs: &inputs::Refresh) -> BTreeMap<String, String> {
-    let (aws, local) = (&inputs.aws, &inputs.local);
+fn settings(common: &Common, inputs: &inputs::Refresh) -> BTreeMap<String, String> {
+    let (github, aws, local) = (&inputs.github, &inputs.aws, &inputs.local);
     let texts = [
         ("resource-class-config", &inputs.resource_class_config),
         ("min-idle", &inputs.min_idle),
         ("pre-runner-script", &inputs.pre_runner_script),
+        ("rescue", &inputs.rescue),
+        ("runner-group", &github.runner_group),
+        ("actions-runner-version", &github.actions_runner_version),
+        ("runner-user", &github.runner_user),
         ("ami", &aws.ami),
         ("subnet-ids", &aws.subnet_ids),
         ("security-group-ids", &aws.security_group_ids),
@@ -128,6 +136,7 @@ fn settings(inputs: &inputs::Refresh) -> BTreeMap<String, String> {
         ("local-duplicate-tickets", &local.local_duplicate_tickets),
     ];
     let mut settings = inputs.times.settings();
+    settings.insert(backend::FORGE.to_owned(), backend::forge_of(common, inputs).to_owned());
     for (name, value) in texts {
         if let Some(value) = value {
             settings.insert(name.to_owned(), value.clone());

@@ -29,7 +29,7 @@ pub(crate) struct Snapshot {
 pub(crate) async fn status(common: &Common, inputs: &Status) -> u8 {
     logging::start(common, std::io::stderr);
     let scope = if inputs.all { Scope::All } else { Scope::Live };
-    let plane = match backend::plane(common, false, std::sync::Arc::new(Nobody)).await {
+    let plane = match backend::plane(common, None, std::sync::Arc::new(Nobody)).await {
         Ok(plane) => plane,
         Err(failure) => return tell(Err(failure), common.json),
     };

@@ -151,6 +151,7 @@ impl Driven for Site {
         let mut command = ondeck(arguments);
         command
             .env("ONDECK_BACKEND", "aws")
+            .env("ONDECK_FORGE", "local")
             .env("ONDECK_POOL", &self.pool)
             .env("ONDECK_HOME", self.home())
             .env("AWS_ENDPOINT_URL", self.control.url())
