@@ -5,6 +5,8 @@ mod aws;
 #[cfg(feature = "control")]
 mod forge;
 mod local;
+#[cfg(all(feature = "aws", feature = "control"))]
+mod no_forge;
 mod runner;
 
 use ondeck_core::failure::Failure;

@@ -124,7 +124,8 @@ mod control {
     use ondeck_core::plane::Plane;
     use ondeck_core::ports::{Forge, Progress};
 
-    use super::super::forge::{self, NoForge};
+    use super::super::forge;
+    use super::super::no_forge::NoForge;
     use super::local::Local;
     use super::{
         Arc, Cloud, Common, DynamoStore, Ec2Compute, Entropy, Failure, WallClock, options, pool,

@@ -1,12 +1,9 @@
 //! Where jobs come from: GitHub, or a forge in the local files.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use ondeck_core::failure::Failure;
-use ondeck_core::ids::RunId;
-use ondeck_core::ports::{Forge, ListedRunner, PortError, PortResult, WaitingRun};
+use ondeck_core::ports::Forge;
 
 use crate::inputs::{Backend, Common, ForgeKind, Refresh};
 
@@ -29,29 +26,6 @@ pub(super) fn github(inputs: &Refresh, pool: &str) -> Result<Arc<dyn Forge>, Fai
 pub(super) fn github(_inputs: &Refresh, _pool: &str) -> Result<Arc<dyn Forge>, Failure> {
     Err(Failure::invalid("this build of ondeck knows no GitHub")
         .hint("build it with --features github, or give --forge local to try it without GitHub"))
-}
-
-/// For modes that have nothing to ask of a forge. Should one do so, it is told so.
-#[derive(Debug)]
-pub(super) struct NoForge;
-
-fn nobody<T>() -> PortResult<T> {
-    Err(PortError::Forge { reason: "only refresh calls the forge".to_owned(), hint: String::new() })
-}
-
-#[async_trait]
-impl Forge for NoForge {
-    async fn runners(&self) -> PortResult<Vec<ListedRunner>> {
-        nobody()
-    }
-
-    async fn remove_runner(&self, _name: &str) -> PortResult<()> {
-        nobody()
-    }
-
-    async fn waiting_runs(&self, _served: &BTreeSet<RunId>) -> PortResult<Vec<WaitingRun>> {
-        nobody()
-    }
 }
 
 #[cfg(feature = "github")]
