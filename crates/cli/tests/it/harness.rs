@@ -292,6 +292,18 @@ pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
+/// Waits until it is so, or until the time is up. Gives whether it is.
+pub(crate) fn within(limit: Duration, mut so: impl FnMut() -> bool) -> bool {
+    let since = Instant::now();
+    while !so() {
+        if since.elapsed() >= limit {
+            return false;
+        }
+        look_again_soon();
+    }
+    true
+}
+
 #[expect(clippy::disallowed_methods, reason = "between two looks at what other processes do")]
 fn look_again_soon() {
     std::thread::sleep(Duration::from_millis(15));

@@ -93,6 +93,11 @@ impl Background {
         signal(i32::try_from(self.child.id()).unwrap(), which);
     }
 
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     /// Kills it, as `kill -9` does, and waits until it is gone.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
