@@ -8,6 +8,7 @@ mod chaos;
 mod crash;
 mod demo;
 mod failure;
+mod github;
 mod harness;
 mod help;
 mod input;

@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(40);
 
 /// Short where a test waits for one to pass, long where one must not pass, as on the local
 /// backend. Polls are slower, because every one of them is a request.
-const TIMES: [&str; 16] = [
+pub(crate) const TIMES: [&str; 16] = [
     "--heartbeat-period-sec=1",
     "--claim-registration-timeout-sec=10",
     "--claim-timeout-sec=60",
@@ -36,7 +36,7 @@ const TIMES: [&str; 16] = [
 ];
 
 /// What AWS must be told, whatever the test.
-const LAUNCH: [&str; 4] = [
+pub(crate) const LAUNCH: [&str; 4] = [
     "--ami=ami-0123456789abcdef0",
     "--subnet-ids=subnet-0a subnet-0b",
     "--security-group-ids=sg-0123456789abcdef0",
