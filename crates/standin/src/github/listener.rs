@@ -302,7 +302,7 @@ fn body<T: DeserializeOwned>(ask: &Ask) -> Option<T> {
 
 async fn hang_if(hangs: bool) {
     if hangs {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

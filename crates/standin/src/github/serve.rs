@@ -149,7 +149,7 @@ fn of_target(state: &mut State, ask: &Ask, target: &Target, rest: &[&str]) -> An
         _ => Permission::Metadata,
     };
     if let Err(refusal) = caller.may(target, needed) {
-        return refusal;
+        return *refusal;
     }
     match (ask.method.as_str(), rest) {
         ("POST", ["actions", "runners", "registration-token"]) => {
