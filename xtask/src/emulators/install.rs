@@ -6,6 +6,7 @@ use std::process::Command;
 
 use super::patience::{once, until_it_works};
 use super::program;
+use super::workflows::{self, Tools};
 use crate::say::say;
 use crate::tool;
 use crate::trouble::Trouble;
@@ -32,6 +33,7 @@ pub(super) struct Installed {
     pub(super) python: PathBuf,
     pub(super) models: PathBuf,
     pub(super) shellcheck: PathBuf,
+    pub(super) workflows: Tools,
 }
 
 /// Nobody else may be installing at the same time: see [`lock`].
@@ -49,12 +51,14 @@ pub(super) fn install(root: &Path, _lock: &File) -> Result<Installed, Trouble> {
     part(&dynamodb, SIMULATOR_SHA512, || install_dynamodb(&dynamodb, &python))?;
     let models = tools.join("models");
     part(&models, REQUIREMENTS, || install_models(&models, &python))?;
+    let workflows = workflows::install(root, &python)?;
     Ok(Installed {
         java,
         dynamodb: dynamodb.join("emulator"),
         python,
         models,
         shellcheck: venv.join("bin").join("shellcheck"),
+        workflows,
     })
 }
 
@@ -71,7 +75,7 @@ pub(super) fn lock(root: &Path) -> Result<File, Trouble> {
 
 /// Makes a folder, unless it is there and complete already: its last file says what it was made
 /// from. Whatever was broken off, or made from something else, is made anew.
-fn part(
+pub(super) fn part(
     folder: &Path,
     pin: &str,
     make: impl FnOnce() -> Result<(), Trouble>,
@@ -106,7 +110,7 @@ fn starts(python: &Path) -> bool {
 }
 
 fn install_python(root: &Path, venv: &Path, python: &Path) -> Result<(), Trouble> {
-    say(&format!("installing MiniStack and shellcheck into {}/python", tool::DIRECTORY));
+    say(&format!("installing MiniStack, shellcheck and act into {}/python", tool::DIRECTORY));
     once(Command::new(program::python()?).args(["-m", "venv"]).arg(venv))?;
     let mut pip = Command::new(python);
     pip.args(["-m", "pip", "--quiet", "--disable-pip-version-check", "install"])
@@ -136,7 +140,7 @@ fn install_dynamodb(folder: &Path, python: &Path) -> Result<(), Trouble> {
     fs::remove_file(&archive).map_err(|error| Trouble::with(&archive, error))
 }
 
-fn sha512(file: &Path, python: &Path) -> Result<String, Trouble> {
+pub(super) fn sha512(file: &Path, python: &Path) -> Result<String, Trouble> {
     const WORK: &str = "import hashlib, sys\n\
                         data = open(sys.argv[1], 'rb').read()\n\
                         print(hashlib.sha512(data).hexdigest())";
