@@ -1,5 +1,7 @@
 //! The README says what the code does: same names, same defaults, same words.
 
+mod action;
+
 use clap::CommandFactory;
 use ondeck_core::failure::Kind;
 use ondeck_core::times::TIMES;
