@@ -1,6 +1,7 @@
 //! The README says what the code does: same names, same defaults, same words.
 
 mod action;
+mod workflows;
 
 use clap::CommandFactory;
 use ondeck_core::failure::Kind;

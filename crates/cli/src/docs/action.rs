@@ -11,8 +11,7 @@ use crate::inputs::Cli;
 const MODES: [&str; 3] = ["refresh", "provision", "release"];
 
 /// The inputs that are no options: they are about getting the program.
-const OF_THE_ACTION: [&str; 5] =
-    ["mode", "version", "download-url", "sha256", "from-source"];
+const OF_THE_ACTION: [&str; 5] = ["mode", "version", "download-url", "sha256", "from-source"];
 
 /// Options that are no inputs, and why. Most can still be given as a variable of the job.
 const LEFT_OUT: [(&str, &str); 10] = [
