@@ -1,5 +1,8 @@
 //! The README says what the code does: same names, same defaults, same words.
 
+mod action;
+mod workflows;
+
 use clap::CommandFactory;
 use ondeck_core::failure::Kind;
 use ondeck_core::times::TIMES;

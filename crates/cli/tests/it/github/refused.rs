@@ -20,7 +20,13 @@ fn a_bad_token_is_told_and_keeps_nothing_from_being_cleared_up() {
     town.provision("1", 1).succeeded();
     town.ondeck(&["release", "--run-id=1", "--idle-time-sec=0"]).succeeded();
     town.provision("2", 1).succeeded();
-    town.pool.file().execute("UPDATE instances SET threshold = '2025-01-01T00:00:00.000Z' WHERE state = 'running'", []).unwrap();
+    town.pool
+        .file()
+        .execute(
+            "UPDATE instances SET threshold = '2025-01-01T00:00:00.000Z' WHERE state = 'running'",
+            [],
+        )
+        .unwrap();
     // Its tokens are old enough to be renewed.
     town.pool.file().execute("DELETE FROM settings WHERE name = 'credentials-minted'", []).unwrap();
     let done = refresh_with(&town, &[("ONDECK_GITHUB_TOKEN", "ghp_revoked")]).exited(7);
@@ -44,13 +50,22 @@ fn without_credentials_refresh_says_what_to_give() {
     let town = Town::local(&[]);
     town.pool.file().execute("DELETE FROM settings WHERE name = 'credentials-minted'", []).unwrap();
     let done = refresh_with(&town, &[("ONDECK_GITHUB_TOKEN", "")]).exited(7);
-    assert!(done.stderr.contains("hint: ") && done.stderr.contains("--github-token"), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("hint: ") && done.stderr.contains("--github-token"),
+        "{}",
+        done.stderr
+    );
 }
 
 #[test]
 fn an_app_serves_as_well_as_a_token() {
     let town = Town::local(&[]);
-    town.github.add_app("12345", APP_PUBLIC_KEY, "acme", &[Permission::Administration, Permission::ActionsRead]);
+    town.github.add_app(
+        "12345",
+        APP_PUBLIC_KEY,
+        "acme",
+        &[Permission::Administration, Permission::ActionsRead],
+    );
     town.pool.file().execute("DELETE FROM settings WHERE name = 'credentials-minted'", []).unwrap();
     let app = [
         ("ONDECK_GITHUB_TOKEN", ""),
@@ -96,7 +111,10 @@ fn what_passes_is_waited_for() {
         GitHubFault::SecondaryLimit { retry_after: second },
     ] {
         let town = Town::local(&[]);
-        town.pool.file().execute("DELETE FROM settings WHERE name = 'credentials-minted'", []).unwrap();
+        town.pool
+            .file()
+            .execute("DELETE FROM settings WHERE name = 'credentials-minted'", [])
+            .unwrap();
         let disturbed = town.github.disturb(GitHubRule::new(fault).which(Which::Every(2)));
         let before = town.github.requests().len();
         refresh_with(&town, &[]).succeeded();

@@ -51,7 +51,10 @@ fn tokens_stay_where_they_belong() {
     };
     let (said, lines) = std::thread::scope(|scope| {
         let watching = scope.spawn(|| command_lines(&stop));
-        town.pool.file().execute("DELETE FROM settings WHERE name = 'credentials-minted'", []).unwrap();
+        town.pool
+            .file()
+            .execute("DELETE FROM settings WHERE name = 'credentials-minted'", [])
+            .unwrap();
         let said = [
             run(&["refresh", "-vv"]),
             run(&["provision", "-vv", "--run-id=1"]),
@@ -98,7 +101,9 @@ fn tokens_stay_where_they_belong() {
     for table in tables.iter().filter(|name| *name != "credentials") {
         let columns = town.pool.texts(&format!("SELECT name FROM pragma_table_info('{table}')"));
         for column in columns {
-            let rows = town.pool.texts(&format!("SELECT CAST({column} AS TEXT) FROM {table} WHERE {column} IS NOT NULL"));
+            let rows = town.pool.texts(&format!(
+                "SELECT CAST({column} AS TEXT) FROM {table} WHERE {column} IS NOT NULL"
+            ));
             for secret in &secrets {
                 assert!(!rows.iter().any(|row| row.contains(secret)), "{table}.{column}");
             }

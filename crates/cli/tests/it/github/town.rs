@@ -4,8 +4,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use ondeck_standin::emulators::Emulators;
-use ondeck_standin::{Conclusion, GitHub, GitHubOptions, GitHubRunner, Job, JobId, Permission};
 use ondeck_standin::runner_package;
+use ondeck_standin::{Conclusion, GitHub, GitHubOptions, GitHubRunner, Job, JobId, Permission};
 
 use crate::aws::site::{self, Site};
 use crate::harness::{self, Driven, Home};

@@ -72,7 +72,11 @@ fn without_a_refresh_for_an_hour_provision_says_which_is_missing() {
         .execute("UPDATE settings SET value = json_set(value, '$.expiresAt', ?1) WHERE name = 'credentials-minted'", ["2025-01-01T00:00:00.000Z"])
         .unwrap();
     let done = town.provision("1", 1).exited(7);
-    assert!(done.stderr.contains("the registration token expired at 2025-01-01"), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("the registration token expired at 2025-01-01"),
+        "{}",
+        done.stderr
+    );
     assert!(done.stderr.contains("hint: run ondeck refresh"), "{}", done.stderr);
     assert_eq!(town.standings(), Vec::<String>::new(), "nothing was launched for it");
     town.refresh(&[]);

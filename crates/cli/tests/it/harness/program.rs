@@ -89,8 +89,12 @@ impl Background {
         });
     }
 
+    pub(crate) fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap()
+    }
+
     pub(crate) fn signal(&self, which: Signal) {
-        signal(i32::try_from(self.child.id()).unwrap(), which);
+        signal(self.pid(), which);
     }
 
     /// Whether it has ended.
