@@ -137,9 +137,10 @@ build() {
       "install Rust in a step before, or leave from-source away"
   say "building ondeck from source"
   (cd "$GITHUB_ACTION_PATH" &&
-    cargo build --release --locked --package ondeck --features aws,github >&2) ||
+    cargo build --release --locked --target-dir target --package ondeck \
+      --features aws,github >&2) ||
     fail "ondeck cannot be built" "the build has failed" "what cargo says is above"
-  output program "${CARGO_TARGET_DIR:-$GITHUB_ACTION_PATH/target}/release/ondeck"
+  output program "$GITHUB_ACTION_PATH/target/release/ondeck"
   if [ "$MODE" = refresh ] && [ -z "${AGENT_URL:-}" ]; then
     echo "::notice title=ondeck was built from source::machines keep the agent that refresh was" \
       "last given; agent-url and agent-sha256 give them another"

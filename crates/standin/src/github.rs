@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use jsonwebtoken::DecodingKey;
-use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 
 use crate::emulators::Emulators;
@@ -57,7 +57,8 @@ pub struct GitHubOptions {
     pub port: u16,
     /// How long registration and remove tokens last.
     pub runner_token_life: Duration,
-    /// How long a listener that has gone without a word is still believed to be there.
+    /// How long a listener whose connection has ended without a word is still believed to be
+    /// there.
     pub session_timeout: Duration,
     /// How long a job may take to stop once it is told to: it is interrupted first, terminated
     /// after three quarters of this, and killed in the end. The real ones have ten seconds.
@@ -142,7 +143,6 @@ pub(crate) struct Shared {
     description: Option<Description>,
     violations: Mutex<Vec<GitHubViolation>>,
     rules: Mutex<Vec<Disturbance<GitHubRule>>>,
-    runtime: Handle,
 }
 
 impl fmt::Debug for GitHub {
@@ -172,7 +172,6 @@ impl GitHub {
             news: watch::Sender::new(0),
             violations: Mutex::default(),
             rules: Mutex::default(),
-            runtime: runtime.handle().clone(),
         });
         runtime.spawn(wire::serve(listener, Arc::new(Serving(shared.clone()))));
         GitHub { shared, url: format!("http://{address}"), runtime: Some(runtime) }
@@ -262,6 +261,13 @@ impl GitHub {
     /// Strikes a runner from the list, whatever it does.
     pub fn strike_runner(&self, name: &str) {
         self.shared.change(|state| state.runners.retain(|_, it| it.runner.name != name));
+    }
+
+    /// Waits until a listener has asked for a session so many times, granted or not. Says
+    /// whether it has.
+    pub fn wait_for_attempts(&self, runner: &str, count: usize, at_most: Duration) -> bool {
+        let asked = |state: &State| state.attempts.get(runner).copied().unwrap_or_default();
+        self.shared.wait(at_most, |state| (asked(state) >= count).then_some(())).is_some()
     }
 
     /// Waits until the list of runners is as it should be, and gives it; `None` if it does not

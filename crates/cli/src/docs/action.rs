@@ -8,10 +8,11 @@ use clap::{Arg, ArgAction, CommandFactory};
 use crate::inputs::Cli;
 
 /// What the Action can be asked to do.
-const MODES: [&str; 3] = ["refresh", "provision", "release"];
+pub(super) const MODES: [&str; 3] = ["refresh", "provision", "release"];
 
 /// The inputs that are no options: they are about getting the program.
-const OF_THE_ACTION: [&str; 5] = ["mode", "version", "download-url", "sha256", "from-source"];
+pub(super) const OF_THE_ACTION: [&str; 5] =
+    ["mode", "version", "download-url", "sha256", "from-source"];
 
 /// Options that are no inputs, and why. Most can still be given as a variable of the job.
 const LEFT_OUT: [(&str, &str); 10] = [
@@ -27,18 +28,24 @@ const LEFT_OUT: [(&str, &str); 10] = [
     ("local-duplicate-tickets", "for the local backend"),
 ];
 
-/// What inputs have for a default where the option has none.
+/// What inputs have for a default where the option has none. It is nobody else's business.
 const DEFAULTS: [(&str, &str); 1] = [("jobs-token", "${{ github.token }}")];
 
-/// Options that mean more as inputs, in the words that stand for the option's own.
-const WORDS: [(&str, &str); 2] = [
+/// Options that mean more as inputs, or less, in the words that stand for the option's own.
+const WORDS: [(&str, &str); 5] = [
     (
         "agent-url",
         "Where machines get the agent, https:// or s3://; image if it is on the image [default: \
          that of the release, for x86-64]",
     ),
     ("agent-sha256", "What the agent's SHA-256 must be [default: what the release says]"),
+    ("github-token", "A token that may register runners"),
+    ("github-app-private-key", "The App's private key, in PEM"),
+    ("jobs-token", "A token that may read workflow runs, for rescue"),
 ];
+
+/// What the step before finds out where nobody says it.
+const FOUND: [&str; 2] = ["agent-url", "agent-sha256"];
 
 const BEGIN: &str = "Made from the command line by UPDATE=1 cargo test -p ondeck docs";
 const END: &str = "End of what is made";
@@ -75,15 +82,15 @@ fn what_is_left_out_is_there() {
 const HEADER: &str = "| input | modes | default | meaning |\n| --- | --- | --- | --- |\n";
 
 /// An option of one or more modes, as an input.
-struct Input {
-    name: String,
-    modes: Vec<&'static str>,
+pub(super) struct Input {
+    pub(super) name: String,
+    pub(super) modes: Vec<&'static str>,
     words: String,
     default: Option<String>,
 }
 
 /// In the order of the help.
-fn inputs() -> Vec<Input> {
+pub(super) fn inputs() -> Vec<Input> {
     let mut inputs: Vec<Input> = Vec::new();
     for mode in MODES {
         for arg in
@@ -158,10 +165,15 @@ impl Input {
         let name = &self.name;
         let variable = format!("ONDECK_{}", name.to_uppercase().replace('-', "_"));
         let mut value = format!("inputs.{name}");
+        if DEFAULTS.iter().any(|(of, _)| of == name) {
+            let modes = self.modes.iter().map(|mode| format!("inputs.mode == '{mode}'"));
+            let modes = modes.collect::<Vec<_>>().join(" || ");
+            value = format!("({modes}) && {value} || ''");
+        }
         if self.default.is_none() {
             value.push_str(&format!(" || env.{variable}"));
         }
-        if WORDS.iter().any(|(of, _)| of == name) {
+        if FOUND.contains(&name.as_str()) {
             value.push_str(&format!(" || steps.install.outputs.{name}"));
         }
         format!("        {variable}: ${{{{ {value} }}}}\n")

@@ -2,8 +2,30 @@
 
 use std::path::{Path, PathBuf};
 
+use super::action::{MODES, OF_THE_ACTION, inputs};
+
 /// Where a workflow gets the Action from.
 const OURS: &str = "ondeck-ci/ondeck";
+
+#[test]
+fn every_step_gives_the_action_what_it_takes() {
+    let inputs = inputs();
+    let mut modes = Vec::new();
+    for (path, step) in steps().into_iter().filter(|(_, step)| step.action == OURS) {
+        let place = format!("{}: {step:?}", path.display());
+        let mode = step.with.iter().find(|(key, _)| key == "mode").expect(&place).1.clone();
+        assert!(MODES.contains(&mode.as_str()), "{place}");
+        for (key, _) in step.with.iter().filter(|(key, _)| !OF_THE_ACTION.contains(&key.as_str())) {
+            let input = inputs.iter().find(|input| input.name == *key);
+            let taken = input.is_some_and(|input| input.modes.contains(&mode.as_str()));
+            assert!(taken, "{mode} takes no {key}: {place}");
+        }
+        modes.push(mode);
+    }
+    for mode in MODES {
+        assert!(modes.iter().any(|shown| shown == mode), "no example of {mode}");
+    }
+}
 
 #[test]
 fn every_other_action_is_pinned() {

@@ -97,18 +97,37 @@ fn a_release_that_was_tampered_with_is_not_used() {
 #[test]
 fn a_platform_without_release_is_named() {
     let workshop = Workshop::with_program(ECHO);
-    let uname = workshop.home.outside().join("uname");
     let system =
         "#!/bin/sh\ncase $1 in -s) echo Darwin ;; -m) echo arm64 ;; *) echo Darwin arm64 ;; esac\n";
-    fs::write(&uname, system).unwrap();
-    fs::set_permissions(&uname, fs::Permissions::from_mode(0o755)).unwrap();
-    let path = format!("{}:{}", workshop.home.outside().display(), std::env::var("PATH").unwrap());
-    let done = installed(&workshop, &[("MODE", "release"), ("PATH", &path)]).exited(1);
+    put_on_path(&workshop, "uname", system);
+    let env = [("MODE", "release"), ("PATH", &*path_of(&workshop))];
+    let done = installed(&workshop, &env).exited(1);
     let words = "::error title=no ondeck for this platform::no release of ondeck for this platform: \
                  Darwin arm64%0Ahint: there are releases for Linux on x86-64 and arm64; with \
                  from-source: true it is built here";
     assert!(done.stdout.contains(words), "{done:?}");
     assert_eq!(workshop.page.asked(), [""; 0]);
+}
+
+#[test]
+fn it_is_built_where_somebody_wants_that() {
+    let workshop = Workshop::with_program(ECHO);
+    put_on_path(&workshop, "cargo", "#!/bin/sh\necho \"$PWD $*\"\n");
+    let path = path_of(&workshop);
+    let env = [("MODE", "release"), ("FROM_SOURCE", "true"), ("PATH", path.as_str())];
+    let done = installed(&workshop, &env).succeeded();
+    let action = workshop.action().display().to_string();
+    let line = format!(
+        "{action} build --release --locked --target-dir target --package ondeck --features aws,github\n"
+    );
+    assert_eq!(done.stderr, line);
+    let said = fs::read_to_string(workshop.home.outside().join("outputs")).unwrap();
+    assert_eq!(said, format!("program={action}/target/release/ondeck\n"));
+    assert_eq!(workshop.page.asked(), [""; 0]);
+
+    put_on_path(&workshop, "cargo", "#!/bin/sh\nexit 101\n");
+    let done = installed(&workshop, &env).exited(1);
+    assert!(done.stdout.contains("::error title=ondeck cannot be built::"), "{done:?}");
 }
 
 #[test]
@@ -173,6 +192,17 @@ fn installation(workshop: &Workshop, env: &[(&str, &str)]) -> Command {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     script
+}
+
+/// A program that stands in for another one.
+fn put_on_path(workshop: &Workshop, name: &str, script: &str) {
+    let file = workshop.home.outside().join(name);
+    fs::write(&file, script).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn path_of(workshop: &Workshop) -> String {
+    format!("{}:{}", workshop.home.outside().display(), std::env::var("PATH").unwrap())
 }
 
 /// The Action's name for what this computer is.
