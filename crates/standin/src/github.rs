@@ -7,6 +7,7 @@ mod description;
 mod fault;
 mod jobs;
 mod listener;
+mod queue;
 mod releases;
 mod repository;
 mod request;
@@ -22,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use jsonwebtoken::DecodingKey;
-use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 
 use crate::emulators::Emulators;
@@ -39,7 +40,7 @@ pub use trouble::RunnerTrouble;
 use auth::{App, Target, Token};
 use description::Description;
 use serve::Serving;
-use state::{Registered, Release, Served, State, Work};
+use state::{Registered, Release, Served, State};
 
 /// A key for an App in a test, in the format that GitHub gives it out. It opens nothing.
 pub const APP_PRIVATE_KEY: &str = include_str!("github/app.pem");
@@ -56,7 +57,8 @@ pub struct GitHubOptions {
     pub port: u16,
     /// How long registration and remove tokens last.
     pub runner_token_life: Duration,
-    /// How long a listener that has gone without a word is still believed to be there.
+    /// How long a listener whose connection has ended without a word is still believed to be
+    /// there.
     pub session_timeout: Duration,
     /// How long a job may take to stop once it is told to: it is interrupted first, terminated
     /// after three quarters of this, and killed in the end. The real ones have ten seconds.
@@ -141,7 +143,6 @@ pub(crate) struct Shared {
     description: Option<Description>,
     violations: Mutex<Vec<GitHubViolation>>,
     rules: Mutex<Vec<Disturbance<GitHubRule>>>,
-    runtime: Handle,
 }
 
 impl fmt::Debug for GitHub {
@@ -171,7 +172,6 @@ impl GitHub {
             news: watch::Sender::new(0),
             violations: Mutex::default(),
             rules: Mutex::default(),
-            runtime: runtime.handle().clone(),
         });
         runtime.spawn(wire::serve(listener, Arc::new(Serving(shared.clone()))));
         GitHub { shared, url: format!("http://{address}"), runtime: Some(runtime) }
@@ -263,6 +263,13 @@ impl GitHub {
         self.shared.change(|state| state.runners.retain(|_, it| it.runner.name != name));
     }
 
+    /// Waits until a listener has asked for a session so many times, granted or not. Says
+    /// whether it has.
+    pub fn wait_for_attempts(&self, runner: &str, count: usize, at_most: Duration) -> bool {
+        let asked = |state: &State| state.attempts.get(runner).copied().unwrap_or_default();
+        self.shared.wait(at_most, |state| (asked(state) >= count).then_some(())).is_some()
+    }
+
     /// Waits until the list of runners is as it should be, and gives it; `None` if it does not
     /// become so in time.
     pub fn wait_for_runners(
@@ -273,126 +280,6 @@ impl GitHub {
         self.shared.wait(at_most, |state| {
             let runners: Vec<_> = state.runners.values().map(|it| it.runner.clone()).collect();
             suits(&runners).then_some(runners)
-        })
-    }
-
-    /// Queues a job, in a run that is made if it is new: a script for bash, for a runner that has
-    /// these labels.
-    pub fn queue_job(&self, repository: &str, run: &str, labels: &[&str], script: &str) -> JobId {
-        self.shared.change(|state| {
-            let run_attempt = state.run(repository, run).attempt;
-            let id = JobId(state.new_id());
-            let job = Job {
-                id,
-                repository: repository.to_owned(),
-                run_id: run.to_owned(),
-                run_attempt,
-                name: format!("job-{}", id.0),
-                labels: labels.iter().map(|label| (*label).to_owned()).collect(),
-                state: JobState::Queued,
-                conclusion: None,
-                runner_name: None,
-                runner_id: None,
-                log: String::new(),
-                created: state.now(),
-                started: None,
-                completed: None,
-            };
-            state.jobs.insert(id, Work { job, script: script.to_owned(), cancelled: false });
-            id
-        })
-    }
-
-    /// Adds a run, or says of one how far it has come, whatever its jobs do.
-    pub fn add_run(&self, repository: &str, run: &str, how_far: RunState) {
-        self.shared.change(|state| state.run(repository, run).pinned = Some(how_far));
-    }
-
-    /// A job, as far as it has come.
-    pub fn job(&self, id: JobId) -> Option<Job> {
-        self.shared.look(|state| state.jobs.get(&id).map(|work| work.job.clone()))
-    }
-
-    /// The jobs of a run, in the order in which they were queued.
-    pub fn jobs(&self, repository: &str, run: &str) -> Vec<Job> {
-        let of = |job: &Job| job.run_id == run && job.repository.eq_ignore_ascii_case(repository);
-        self.shared.look(|state| {
-            state.jobs.values().map(|work| work.job.clone()).filter(|job| of(job)).collect()
-        })
-    }
-
-    /// Waits until a job is over.
-    ///
-    /// # Panics
-    /// If it is not in time, or there is no such job.
-    pub fn wait_for_job(&self, id: JobId, at_most: Duration) -> Job {
-        self.wait_until(id, at_most, |job| job.state == JobState::Completed)
-    }
-
-    /// Waits until a job is as it should be: taken by a runner, or with something in its log.
-    ///
-    /// # Panics
-    /// If it does not become so in time, or there is no such job.
-    pub fn wait_until(&self, id: JobId, at_most: Duration, suits: impl Fn(&Job) -> bool) -> Job {
-        let found = self.shared.wait(at_most, |state| {
-            let job = &state.jobs.get(&id)?.job;
-            suits(job).then(|| job.clone())
-        });
-        found.unwrap_or_else(|| panic!("the job does not get there: {:?}", self.job(id)))
-    }
-
-    /// Cancels what a run has not done yet.
-    pub fn cancel_run(&self, repository: &str, run: &str) {
-        let jobs = self.jobs(repository, run);
-        self.shared.change(|state| {
-            for job in jobs {
-                match job.state {
-                    JobState::Queued => state.finish(job.id, Conclusion::Cancelled),
-                    JobState::InProgress => {
-                        if let Some(work) = state.jobs.get_mut(&job.id) {
-                            work.cancelled = true;
-                        }
-                    }
-                    JobState::Completed => {}
-                }
-            }
-        });
-    }
-
-    /// "Re-run failed jobs": queues those that did not end well once more, in the run's next
-    /// attempt. Gives the new ones.
-    pub fn rerun_failed(&self, repository: &str, run: &str) -> Vec<JobId> {
-        let jobs = self.jobs(repository, run);
-        self.shared.change(|state| {
-            let again = state.run(repository, run);
-            again.attempt += 1;
-            again.pinned = None;
-            let (run_attempt, now) = (again.attempt, state.now());
-            let bad = |job: &Job| {
-                matches!(job.conclusion, Some(Conclusion::Failure | Conclusion::Cancelled))
-            };
-            let mut queued = Vec::new();
-            for job in jobs.into_iter().filter(|job| bad(job)) {
-                let id = JobId(state.new_id());
-                let script = state.jobs.get(&job.id).map(|it| it.script.clone());
-                let job = Job {
-                    id,
-                    run_attempt,
-                    state: JobState::Queued,
-                    conclusion: None,
-                    runner_name: None,
-                    runner_id: None,
-                    log: String::new(),
-                    created: now,
-                    started: None,
-                    completed: None,
-                    ..job
-                };
-                let script = script.unwrap_or_default();
-                state.jobs.insert(id, Work { job, script, cancelled: false });
-                queued.push(id);
-            }
-            queued
         })
     }
 

@@ -17,6 +17,20 @@
 //! assert_eq!(lost.fired(), 1);
 //! gateway.assert_sound();
 //! ```
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use ondeck_standin::{GitHub, GitHubOptions, Permission, runner_package};
+//!
+//! let github = GitHub::start(GitHubOptions::default());
+//! github.allow("ghp_test", "acme/web", &[Permission::Administration]);
+//! github.publish_runner("2.336.0", runner_package("2.336.0"));
+//! // The program under test is given these two, and registers a runner labelled 4711.
+//! let (web, api) = (github.url(), github.api_url());
+//! let job = github.queue_job("acme/web", "4711", &["4711"], "echo hello");
+//! assert_eq!(github.wait_for_job(job, Duration::from_secs(20)).log, "hello\n");
+//! ```
 
 mod call;
 mod clock;

@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::net::{Ipv4Addr, TcpListener};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -23,7 +23,26 @@ type AnyBody = Either<Full<Bytes>, Half>;
 
 /// Whoever answers requests. A caller that gives up drops the future.
 pub(crate) trait Handler: Send + Sync + 'static {
-    fn handle(&self, head: Parts, body: Bytes) -> impl Future<Output = Outcome> + Send;
+    fn handle(
+        &self,
+        connection: Connection,
+        head: Parts,
+        body: Bytes,
+    ) -> impl Future<Output = Outcome> + Send;
+
+    /// A connection is closed: by the caller, or by the end of its process.
+    fn closed(&self, _connection: Connection) {}
+}
+
+/// Which connection, among all that there ever were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Connection(u64);
+
+impl Connection {
+    fn new() -> Connection {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        Connection(COUNT.fetch_add(1, Ordering::SeqCst))
+    }
 }
 
 /// How a request ends.
@@ -97,11 +116,12 @@ pub(crate) async fn serve(listener: TcpListener, handler: Arc<impl Handler>) {
 async fn connection(stream: TcpStream, handler: Arc<impl Handler>) {
     // A socket that cannot be told so is only slower.
     stream.set_nodelay(true).ok();
+    let number = Connection::new();
     let reset = AtomicBool::new(false);
     let service = service_fn(|request| {
         let (handler, reset) = (&handler, &reset);
         Box::pin(async move {
-            let answered = answer(request, handler.as_ref()).await;
+            let answered = answer(number, request, handler.as_ref()).await;
             reset.store(matches!(answered, Err(Cut::Reset)), Ordering::SeqCst);
             answered
         })
@@ -109,6 +129,7 @@ async fn connection(stream: TcpStream, handler: Arc<impl Handler>) {
     let mut connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
     // Whatever went wrong was the caller's doing, or ours on purpose.
     poll_fn(|context| connection.poll_without_shutdown(context)).await.ok();
+    handler.closed(number);
     let stream = connection.into_parts().io.into_inner();
     if reset.load(Ordering::SeqCst) {
         stream.set_zero_linger().ok();
@@ -116,12 +137,13 @@ async fn connection(stream: TcpStream, handler: Arc<impl Handler>) {
 }
 
 async fn answer(
+    connection: Connection,
     request: Request<Incoming>,
     handler: &impl Handler,
 ) -> Result<Response<AnyBody>, Cut> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.map_err(|_| Cut::Closed)?.to_bytes();
-    match handler.handle(head, body).await {
+    match handler.handle(connection, head, body).await {
         Outcome::Answered(answer) => Ok(response(answer, false)),
         Outcome::Halved(answer) => Ok(response(answer, true)),
         Outcome::Cut(cut) => Err(cut),

@@ -8,7 +8,7 @@ use hyper::http::request::Parts;
 
 use crate::call::Call;
 use crate::fault::What;
-use crate::wire::{Handler, Outcome};
+use crate::wire::{Connection, Handler, Outcome};
 
 use super::door::{DoorState, LogEntry};
 use super::{Shared, locked, route};
@@ -21,7 +21,7 @@ pub(super) struct AtDoor {
 }
 
 impl Handler for AtDoor {
-    async fn handle(&self, head: Parts, body: Bytes) -> Outcome {
+    async fn handle(&self, _: Connection, head: Parts, body: Bytes) -> Outcome {
         let AtDoor { door, shared } = self;
         let call = Call::of(head.method, head.uri, head.headers, body);
         if let Some(models) = &shared.models {

@@ -19,7 +19,7 @@ const LIFE: Duration = Duration::from_secs(3_600);
 /// `GET /repos/{owner}/{repo}/installation` and `GET /orgs/{org}/installation`.
 pub(super) fn installation(state: &State, ask: &Ask, target: &Target) -> Answer {
     match auth::app(state, ask.credentials()) {
-        Err(refusal) => refusal,
+        Err(refusal) => *refusal,
         Ok(app) if !app.owner.eq_ignore_ascii_case(target.owner()) => answers::not_found(),
         Ok(app) => answers::found(200, &entry(app, ask, state.now())),
     }
@@ -28,7 +28,7 @@ pub(super) fn installation(state: &State, ask: &Ask, target: &Target) -> Answer 
 /// `POST /app/installations/{installation_id}/access_tokens`.
 pub(super) fn access_token(state: &mut State, ask: &Ask, id: &str) -> Answer {
     let app = match auth::app(state, ask.credentials()) {
-        Err(refusal) => return refusal,
+        Err(refusal) => return *refusal,
         Ok(app) if app.installation.to_string() != id => return answers::not_found(),
         Ok(app) => app.clone(),
     };

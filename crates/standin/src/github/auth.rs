@@ -174,13 +174,13 @@ impl Caller {
     }
 
     /// Whether this caller may do this here, and if not, what they are told.
-    pub(super) fn may(&self, target: &Target, permission: Permission) -> Result<(), Answer> {
+    pub(super) fn may(&self, target: &Target, permission: Permission) -> Result<(), Box<Answer>> {
         let token = match self {
-            Caller::Nobody => return Err(answers::unknown_caller("Requires authentication")),
-            Caller::Unknown => return Err(answers::unknown_caller("Bad credentials")),
+            Caller::Nobody => return Err(answers::unknown_caller("Requires authentication").into()),
+            Caller::Unknown => return Err(answers::unknown_caller("Bad credentials").into()),
             Caller::Known(token) => token,
         };
-        let Some(permissions) = token.at(target) else { return Err(answers::not_found()) };
+        let Some(permissions) = token.at(target) else { return Err(answers::not_found().into()) };
         if permissions.contains(&permission) {
             return Ok(());
         }
@@ -188,7 +188,7 @@ impl Caller {
         let answer = answers::refusal(403, &format!("Resource not accessible by {kind}"));
         let needed = format!("{}={}", permission.name(), permission.level());
         let header = HeaderName::from_static("x-accepted-github-permissions");
-        Err(answers::header(answer, header, &needed))
+        Err(answers::header(answer, header, &needed).into())
     }
 
     pub(super) fn name(&self) -> Option<&str> {
@@ -205,8 +205,8 @@ pub(super) fn is_bearer(scheme: &str) -> bool {
 pub(super) fn app<'a>(
     state: &'a State,
     credentials: Option<(&str, &str)>,
-) -> Result<&'a App, Answer> {
-    let refused = || answers::unknown_caller(NOT_A_WORD);
+) -> Result<&'a App, Box<Answer>> {
+    let refused = || Box::new(answers::unknown_caller(NOT_A_WORD));
     let word = match credentials {
         Some((scheme, word)) if scheme.eq_ignore_ascii_case("bearer") => word,
         _ => return Err(refused()),
@@ -224,7 +224,7 @@ pub(super) fn app<'a>(
     validation.required_spec_claims.clear();
     let claims = jsonwebtoken::decode::<Value>(word, &app.key, &validation);
     let claims = claims.map_err(|_| refused())?.claims;
-    in_time(&claims, state.now()).map_err(answers::unknown_caller)?;
+    in_time(&claims, state.now()).map_err(|why| Box::new(answers::unknown_caller(why)))?;
     Ok(app)
 }
 

@@ -173,7 +173,7 @@ impl Run {
 }
 
 /// The last attempt of each job, by its name.
-fn latest<'a>(jobs: impl Iterator<Item = &'a Job>) -> Vec<&'a Job> {
+pub(super) fn latest<'a>(jobs: impl Iterator<Item = &'a Job>) -> Vec<&'a Job> {
     let mut latest: Vec<&Job> = Vec::new();
     for job in jobs {
         match latest.iter_mut().find(|known| known.name == job.name) {

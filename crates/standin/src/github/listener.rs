@@ -10,7 +10,7 @@ use crate::gateway::locked;
 use crate::protocol::{
     Exchange, Exchanged, Message, Opened, Opening, Order, Progress, Registration,
 };
-use crate::wire::Answer;
+use crate::wire::{Answer, Connection};
 
 use super::answers;
 use super::auth::{Target, is_bearer};
@@ -159,12 +159,15 @@ fn exchanged(state: &State, ask: &Ask) -> Option<Target> {
 async fn open(shared: &Arc<Shared>, ask: &Ask) -> Answer {
     let Some(Opening { runner, version }) = body(ask) else { return answers::not_found() };
     let key = ask.credentials().map(|(_, key)| key.to_owned()).unwrap_or_default();
-    let known = |state: &State| {
+    let known = |state: &mut State| {
         let registered = state.runners.get(&runner).filter(|it| it.key == key)?;
         let target = Target::of(&registered.runner.scope);
-        Some((state.trouble(&registered.runner.name, &target), registered.session.is_some()))
+        let (name, in_session) = (registered.runner.name.clone(), registered.session.is_some());
+        let trouble = state.trouble(&name, &target);
+        *state.attempts.entry(name).or_default() += 1;
+        Some((trouble, in_session))
     };
-    let Some((trouble, in_session)) = shared.look(known) else {
+    let Some((trouble, in_session)) = shared.change(known) else {
         return answers::unknown_caller("the runner registration has been deleted");
     };
     match trouble {
@@ -185,13 +188,12 @@ async fn open(shared: &Arc<Shared>, ask: &Ask) -> Answer {
     let id = secret("session", 16);
     shared.change(|state| {
         if let Some(registered) = state.runners.get_mut(&runner) {
-            registered.session = Some(Session { id: id.clone(), calls: 0 });
+            let connection = ask.connection;
+            registered.session = Some(Session { id: id.clone(), connection });
             registered.runner.online = true;
             registered.runner.version = version;
         }
     });
-    // Whoever opens a session and never asks for a message is gone as well.
-    drop(Present { shared: shared.clone(), session: id.clone(), call: 0 });
     answers::found(200, &json!(Opened { session: id }))
 }
 
@@ -204,23 +206,19 @@ fn close(shared: &Arc<Shared>, id: &str) -> Answer {
     answers::done()
 }
 
-/// Waits for something to say to a listener. Its waiting is its being there.
+/// Waits for something to say to a listener.
 async fn message(shared: &Arc<Shared>, ask: &Ask, id: &str) -> Answer {
-    let call = shared.change(|state| {
-        let session = state
-            .runners
-            .values_mut()
-            .find_map(|it| it.session.as_mut().filter(|session| session.id == id))?;
-        session.calls += 1;
-        Some(session.calls)
+    shared.quietly(|state| {
+        let mut sessions = state.runners.values_mut().filter_map(|it| it.session.as_mut());
+        if let Some(session) = sessions.find(|session| session.id == id) {
+            session.connection = ask.connection;
+        }
     });
-    let Some(call) = call else { return gone() };
-    let _present = Present { shared: shared.clone(), session: id.to_owned(), call };
     let mut news = shared.news.subscribe();
     let deadline = tokio::time::Instant::now() + PATIENCE;
     loop {
         match shared.quietly(|state| next(state, ask, id)) {
-            None => return gone(),
+            None => return answers::unknown_caller("there is no such session"),
             Some(Message::Nothing) => {}
             Some(message) => {
                 shared.tell();
@@ -232,10 +230,6 @@ async fn message(shared: &Arc<Shared>, ask: &Ask, id: &str) -> Answer {
             return answers::found(200, &json!(Message::Nothing));
         }
     }
-}
-
-fn gone() -> Answer {
-    answers::unknown_caller("there is no such session")
 }
 
 /// What there is to say to a listener. `None` where it has no session.
@@ -302,34 +296,30 @@ fn body<T: DeserializeOwned>(ask: &Ask) -> Option<T> {
 
 async fn hang_if(hangs: bool) {
     if hangs {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 
-/// A listener that waits for a message. Once it does not any more it has some time to come back,
-/// and is given up then.
-struct Present {
-    shared: Arc<Shared>,
-    session: String,
-    call: u64,
-}
-
-impl Drop for Present {
-    fn drop(&mut self) {
-        let Present { shared, session, call } = self;
-        let (shared, session, call) = (shared.clone(), std::mem::take(session), *call);
-        let patience = shared.look(|state| state.options.session_timeout);
-        let runtime = shared.runtime.clone();
-        runtime.spawn(async move {
-            tokio::time::sleep(patience).await;
-            shared.change(|state| {
-                let has_called = |it: &Registered| {
-                    it.session.as_ref().is_some_and(|own| own.id == session && own.calls > call)
-                };
-                if !state.runners.values().any(has_called) {
-                    state.lose(&session);
-                }
-            });
+/// A connection is closed. The listener whose it was has some time to come back over another, and
+/// is given up then.
+pub(super) fn gone(shared: &Arc<Shared>, connection: Connection) {
+    let found = shared.look(|state| {
+        let session = session_over(state, connection)?.id.clone();
+        Some((session, state.options.session_timeout))
+    });
+    let Some((session, patience)) = found else { return };
+    let shared = shared.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(patience).await;
+        shared.change(|state| {
+            if session_over(state, connection).is_some_and(|it| it.id == session) {
+                state.lose(&session);
+            }
         });
-    }
+    });
+}
+
+fn session_over(state: &State, connection: Connection) -> Option<&Session> {
+    let mut sessions = state.runners.values().filter_map(|it| it.session.as_ref());
+    sessions.find(|session| session.connection == connection)
 }

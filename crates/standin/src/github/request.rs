@@ -6,6 +6,8 @@ use hyper::header::{AUTHORIZATION, HOST, HeaderMap, USER_AGENT};
 use hyper::http::request::Parts;
 use serde_json::Value;
 
+use crate::wire::Connection;
+
 /// Where an Enterprise Server has its REST interface.
 const PREFIX: &str = "/api/v3";
 /// What only the stand-in's own runner calls.
@@ -14,6 +16,7 @@ const PRIVATE: &str = "/_standin/";
 /// A request to GitHub.
 #[derive(Debug, Clone)]
 pub(super) struct Ask {
+    pub(super) connection: Connection,
     pub(super) method: Method,
     /// Without the prefix of an Enterprise Server.
     pub(super) path: String,
@@ -29,7 +32,7 @@ pub(super) struct Ask {
 }
 
 impl Ask {
-    pub(super) fn of(head: Parts, body: Bytes) -> Ask {
+    pub(super) fn of(connection: Connection, head: Parts, body: Bytes) -> Ask {
         let whole = head.uri.path();
         let path = match whole.strip_prefix(PREFIX) {
             Some(rest) if rest.is_empty() || rest.starts_with('/') => rest,
@@ -40,6 +43,7 @@ impl Ask {
         let root = format!("http://{}", host.unwrap_or("127.0.0.1"));
         let query = form_urlencoded::parse(head.uri.query().unwrap_or_default().as_bytes());
         Ask {
+            connection,
             method: head.method,
             segments: path.split('/').skip(1).map(decoded).collect(),
             query: query.into_owned().collect(),

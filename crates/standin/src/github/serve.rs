@@ -8,7 +8,7 @@ use hyper::header::HeaderName;
 use hyper::http::request::Parts;
 
 use crate::gateway::locked;
-use crate::wire::{Answer, Cut, Handler, Outcome};
+use crate::wire::{Answer, Connection, Cut, Handler, Outcome};
 
 use super::auth::{Caller, Permission, Target};
 use super::fault::{GitHubFault, plan};
@@ -24,9 +24,9 @@ const VERSIONS: [&str; 2] = ["2022-11-28", "2026-03-10"];
 pub(super) struct Serving(pub(super) Arc<Shared>);
 
 impl Handler for Serving {
-    async fn handle(&self, head: Parts, body: Bytes) -> Outcome {
+    async fn handle(&self, connection: Connection, head: Parts, body: Bytes) -> Outcome {
         let shared = &self.0;
-        let ask = Ask::of(head, body);
+        let ask = Ask::of(connection, head, body);
         let rules = locked(&shared.rules).clone();
         let (delay, fault) = plan(&ask, &rules);
         let caller = shared.look(|state| caller_name(state, &ask));
@@ -55,6 +55,10 @@ impl Handler for Serving {
             entry.status = outcome.status();
         }
         outcome
+    }
+
+    fn closed(&self, connection: Connection) {
+        listener::gone(&self.0, connection);
     }
 }
 
@@ -149,7 +153,7 @@ fn of_target(state: &mut State, ask: &Ask, target: &Target, rest: &[&str]) -> An
         _ => Permission::Metadata,
     };
     if let Err(refusal) = caller.may(target, needed) {
-        return refusal;
+        return *refusal;
     }
     match (ask.method.as_str(), rest) {
         ("POST", ["actions", "runners", "registration-token"]) => {

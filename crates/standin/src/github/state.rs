@@ -5,6 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
+use crate::wire::Connection;
+
 use super::auth::{App, Target, Token};
 use super::jobs::{Conclusion, Job, JobId, JobState, Run};
 use super::runners::GitHubRunner;
@@ -28,6 +30,8 @@ pub(super) struct State {
     pub(super) files: HashMap<String, Served>,
     pub(super) releases: Vec<Release>,
     pub(super) troubles: Vec<(String, RunnerTrouble)>,
+    /// How often a listener has asked for a session, by its runner's name.
+    pub(super) attempts: HashMap<String, usize>,
     pub(super) requests: Vec<GitHubRequest>,
     /// How many requests each caller has made.
     pub(super) used: HashMap<String, u64>,
@@ -64,8 +68,9 @@ pub(super) struct Registered {
 #[derive(Debug, Clone)]
 pub(super) struct Session {
     pub(super) id: String,
-    /// How often it has called. Whoever has not called since is gone.
-    pub(super) calls: u64,
+    /// The one over which it has called last. Whoever has closed it and does not call again is
+    /// gone.
+    pub(super) connection: Connection,
 }
 
 /// A job, and what its runner is to do.
@@ -106,6 +111,7 @@ impl State {
             files: HashMap::new(),
             releases: Vec::new(),
             troubles: Vec::new(),
+            attempts: HashMap::new(),
             requests: Vec::new(),
             used: HashMap::new(),
             last_id: 0,

@@ -53,19 +53,16 @@ pub(super) async fn listen(root: &Path) -> End {
     };
     say(&format!("Current runner version: '{}'", listener.version));
     say(&timed("Listening for Jobs"));
-    let (stop, stopping) = watch::channel(false);
-    let mut working = Working { stopping, job: None };
+    let mut working = None;
     let end = tokio::select! {
-        end = listener.take_jobs(&session, &mut working, &stop) => end,
+        end = listener.take_jobs(&session, &mut working) => end,
         () = either(&mut interrupt, &mut terminate) => {
             say("Exiting...");
             End::Done
         }
     };
-    stop.send_replace(true);
-    if let Some((_, task)) = working.job.take() {
-        // Whatever went wrong with it was said where it did.
-        task.await.ok();
+    if let Some(working) = working {
+        listener.stop(&session, working).await;
     }
     let path = format!("/sessions/{session}");
     // A session that cannot be ended ends by itself.
@@ -87,10 +84,11 @@ struct Listener {
     version: String,
 }
 
-/// The job that is being done, if there is one.
+/// The job that is being done, or was the last to be.
 struct Working {
-    stopping: watch::Receiver<bool>,
-    job: Option<(u64, JoinHandle<()>)>,
+    job: u64,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
 }
 
 impl Listener {
@@ -140,12 +138,7 @@ impl Listener {
     }
 
     /// Waits for messages and does what they say, until there are none to be had any more.
-    async fn take_jobs(
-        &self,
-        session: &str,
-        working: &mut Working,
-        stop: &watch::Sender<bool>,
-    ) -> End {
+    async fn take_jobs(&self, session: &str, working: &mut Option<Working>) -> End {
         let path = format!("/sessions/{session}/message");
         let mut silent_since: Option<Instant> = None;
         loop {
@@ -172,12 +165,10 @@ impl Listener {
             }
             match reply.read() {
                 Ok(Message::Nothing) => {}
-                Ok(Message::Job(order)) => self.begin(*order, working),
+                Ok(Message::Job(order)) => *working = Some(self.begin(*order)),
                 Ok(Message::Cancel { job }) => {
-                    if working.job.as_ref().is_some_and(|(own, _)| *own == job) {
-                        stop.send_replace(true);
-                        self.until_done(working).await;
-                        stop.send_replace(false);
+                    if let Some(working) = working.as_ref().filter(|working| working.job == job) {
+                        working.stop.send_replace(true);
                     }
                 }
                 Ok(Message::Crash) => std::process::abort(),
@@ -186,29 +177,37 @@ impl Listener {
         }
     }
 
-    fn begin(&self, order: Order, working: &mut Working) {
-        let id = order.job;
-        let stopping = working.stopping.clone();
+    fn begin(&self, order: Order) -> Working {
+        let (stop, stopping) = watch::channel(false);
+        let job = order.job;
         let task = tokio::spawn(job::work(self.place.clone(), order, stopping));
-        working.job = Some((id, task));
+        Working { job, stop, task }
     }
 
-    async fn until_done(&self, working: &mut Working) {
-        if let Some((_, task)) = working.job.take() {
-            task.await.ok();
+    /// Stops a job, and goes on asking for messages meanwhile: who does not is taken for gone.
+    async fn stop(&self, session: &str, mut working: Working) {
+        working.stop.send_replace(true);
+        let path = format!("/sessions/{session}/message");
+        loop {
+            tokio::select! {
+                // Whatever went wrong with it was said where it did.
+                _ = &mut working.task => return,
+                _ = self.server.ask("GET", &path, &()) => tokio::time::sleep(PAUSE).await,
+            }
         }
     }
 
     /// There is no session any more. For a runner that takes one job only, that is as it should
     /// be once it has had it.
-    async fn struck_or_served(&self, working: &mut Working) -> End {
-        if self.settings.ephemeral && working.job.is_some() {
-            self.until_done(working).await;
-            settings::forget_credentials(&self.place.root);
-            settings::forget_settings(&self.place.root);
-            return End::Done;
+    async fn struck_or_served(&self, working: &mut Option<Working>) -> End {
+        if !self.settings.ephemeral {
+            return struck();
         }
-        struck()
+        let Some(working) = working.take() else { return struck() };
+        working.task.await.ok();
+        settings::forget_credentials(&self.place.root);
+        settings::forget_settings(&self.place.root);
+        End::Done
     }
 }
 

@@ -109,6 +109,8 @@ async fn jobs_that_failed_are_queued_again_in_the_next_attempt() {
     let queued = caller.ask("GET /repos/acme/web/actions/runs?status=queued").await;
     assert_eq!(names(&queued, "workflow_runs", "run_attempt"), ["2"]);
     assert_eq!(caller.ask("GET /repos/acme/web/actions/runs/8/jobs").await.status, 404);
+    github.cancel_run(REPOSITORY, "7");
+    assert_eq!(github.rerun_failed(REPOSITORY, "7").len(), 1, "not once for each attempt");
 }
 
 #[tokio::test]

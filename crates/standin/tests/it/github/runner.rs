@@ -358,8 +358,8 @@ fn a_listener_can_crash_with_its_job_or_never_connect() {
     stage.github.calm();
     stage.github.trouble("i-1-1", RunnerTrouble::NeverConnects);
     let running = stage.run();
-    let online = |runners: &[GitHubRunner]| runners[0].online;
-    assert!(stage.github.wait_for_runners(Duration::from_millis(300), online).is_none());
+    assert!(stage.github.wait_for_attempts("i-1-1", 2, SOON));
+    assert!(!stage.github.runners()[0].online);
     running.signal(Signal::INT);
     let (code, said) = running.end();
     assert_eq!(code, Some(0));
