@@ -9,7 +9,8 @@ pub(crate) fn complaint(request: &Request<'_>, kind: TokenKind, answer: &Answer)
     let (purpose, aside) = (&request.purpose, answer.aside());
     let sso = answer.header("x-github-sso").is_some_and(|sso| sso.starts_with("required"));
     let (reason, hint) = match answer.status {
-        401 if kind == TokenKind::App => (
+        // An id that nobody has is not found, which says nothing about where it is installed.
+        401 | 404 if kind == TokenKind::App && (answer.status == 401 || unknown_app(answer)) => (
             format!("GitHub does not accept the id and the key of the GitHub App{aside}"),
             "see that the key was made for this App and still stands there, and that this \
              computer's clock is right"
@@ -67,4 +68,8 @@ fn missing(purpose: &Purpose<'_>, kind: TokenKind) -> (String, String) {
             format!("see that the name is right; {}", purpose.needs(kind)),
         ),
     }
+}
+
+fn unknown_app(answer: &Answer) -> bool {
+    answer.words.starts_with("Integration not found")
 }

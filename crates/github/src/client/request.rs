@@ -145,3 +145,26 @@ impl fmt::Display for Purpose<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DOCUMENT: &str = include_str!("../../../../docs/github-permissions.md");
+
+    #[test]
+    fn the_document_names_what_the_hints_name() {
+        let repository = Scope::Repository { owner: "acme".to_owned(), name: "web".to_owned() };
+        let organisation = Scope::Organisation { owner: "acme".to_owned() };
+        for (purpose, permission, scope) in [
+            (Purpose::Runners(&repository), "Administration: write", "repo"),
+            (Purpose::Runners(&organisation), "Self-hosted runners: write", "admin:org"),
+            (Purpose::Runs("acme/web"), "Actions: read", "repo"),
+        ] {
+            let hint = purpose.needs(TokenKind::Unknown);
+            assert!(hint.contains(permission) && hint.ends_with(scope), "{hint}");
+            assert!(DOCUMENT.contains(permission), "{permission}");
+            assert!(DOCUMENT.contains(&format!("`{scope}`")), "{scope}");
+        }
+    }
+}

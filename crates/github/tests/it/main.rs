@@ -1,0 +1,4 @@
+//! The crate against a GitHub on loopback.
+
+#[cfg(feature = "control")]
+mod forge;
