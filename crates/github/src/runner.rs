@@ -6,13 +6,12 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use async_trait::async_trait;
 use ondeck_core::credentials::Credentials;
-use ondeck_core::ids::{InstanceId, RunId};
+use ondeck_core::ids::RunId;
 use ondeck_core::ports::{AgentStore, Clock, PortResult, Runner};
 use ondeck_core::wait::{Retry, retry};
 use ondeck_processes::{Ending, end_all};
@@ -37,65 +36,15 @@ mod install;
 mod layout;
 mod leftovers;
 mod listener;
+mod options;
 mod program;
 mod registration;
 mod user;
 
+pub use options::{Bounds, RunnerOptions};
+
 /// The setting that says into which group of runners to register; without it, the default one.
 pub const GROUP_SETTING: &str = "runner-group";
-
-/// What the agent says about its machine and what is on it.
-#[derive(Debug, Clone)]
-pub struct RunnerOptions {
-    /// The machine.
-    pub id: InstanceId,
-    /// Whose pool it belongs to, in the names of runners.
-    pub mark: String,
-    /// The agent's own folder: the runner is unpacked into it, and what must be remembered is
-    /// kept there.
-    pub folder: PathBuf,
-    /// Where a runner may already be.
-    pub image: Vec<PathBuf>,
-    /// Whom to run it as, which takes root; as the agent's own user otherwise, against whom
-    /// nothing on the machine is safe.
-    pub user: Option<String>,
-}
-
-/// How long each thing may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
-    /// One attempt at downloading the package.
-    pub download: Duration,
-    /// Unpacking it.
-    pub unpack: Duration,
-    /// Registering.
-    pub configure: Duration,
-    /// Being ready for jobs, once registered.
-    pub listen: Duration,
-    /// Ending by itself when a job runs.
-    pub stop_busy: Duration,
-    /// Ending by itself when none does.
-    pub stop_idle: Duration,
-    /// Deregistering.
-    pub remove: Duration,
-    /// One question to docker.
-    pub docker: Duration,
-}
-
-impl Default for Bounds {
-    fn default() -> Bounds {
-        Bounds {
-            download: Duration::from_secs(300),
-            unpack: Duration::from_secs(300),
-            configure: Duration::from_secs(90),
-            listen: Duration::from_secs(60),
-            stop_busy: Duration::from_secs(10),
-            stop_idle: Duration::from_secs(5),
-            remove: Duration::from_secs(60),
-            docker: Duration::from_secs(60),
-        }
-    }
-}
 
 /// The runner on a machine.
 pub struct GitHubRunner {

@@ -1,10 +1,5 @@
-//! The runner against programs that behave like actions/runner, as real processes.
+//! GitHub, on loopback, and its runner, as real processes.
 
-mod downloads;
-mod fixture;
-mod isolation;
-mod lifecycle;
-mod registration;
-mod secrets;
-mod server;
-mod user;
+#![expect(clippy::unwrap_used, reason = "in a test, whatever is not as expected is a failure")]
+
+mod runner;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ondeck_core::ports::Runner;
 use ondeck_processes::Process;
 
-use crate::fixture::{Fixture, appears, holds, quick, run};
+use crate::runner::fixture::{Fixture, appears, holds, quick, run};
 
 #[tokio::test]
 async fn one_run_after_the_other() {

@@ -4,8 +4,8 @@ use std::path::Path;
 use ondeck_core::ports::Runner;
 use ondeck_github::{PACKAGES_SETTING, VERSION_SETTING};
 
-use crate::fixture::{Fixture, run};
-use crate::server::{Answer, Server};
+use crate::runner::fixture::{Fixture, run};
+use crate::runner::server::{Answer, Server};
 
 /// What is left where packages are downloaded and unpacked.
 fn leftovers(folder: &Path) -> Vec<String> {

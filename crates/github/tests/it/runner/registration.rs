@@ -3,7 +3,7 @@ use std::fs;
 use ondeck_core::ports::{Runner, Store};
 use ondeck_github::{Bounds, GROUP_SETTING, URL_SETTING};
 
-use crate::fixture::{Fixture, URL, quick, run};
+use crate::runner::fixture::{Fixture, URL, quick, run};
 
 #[tokio::test]
 async fn config_is_told_what_it_has_to_know() {
@@ -108,7 +108,7 @@ async fn a_removal_that_fails_keeps_what_is_known() {
     assert!(error.starts_with("config.sh remove failed: Http response code: NotFound"), "{error}");
     assert!(fixture.root().join(".runner").exists());
     fixture.trouble("unknown", "");
-    fs::write(fixture.github.join("removal-token"), crate::fixture::REMOVAL).unwrap();
+    fs::write(fixture.github.join("removal-token"), crate::runner::fixture::REMOVAL).unwrap();
     runner.deregister().await.unwrap();
     assert!(!fixture.root().join(".runner").exists(), "GitHub did not know it any more");
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 use ondeck_core::ports::Runner;
 use ondeck_processes::Process;
 
-use crate::fixture::{Fixture, appears, run};
+use crate::runner::fixture::{Fixture, appears, run};
 
 /// A name that nobody has, and whoever gets it, for as long as the test runs.
 struct Somebody(String);

@@ -2,7 +2,7 @@ use std::fs;
 
 use ondeck_core::ports::Runner;
 
-use crate::fixture::{Fixture, REGISTRATION, REMOVAL, appears, contents, run};
+use crate::runner::fixture::{Fixture, REGISTRATION, REMOVAL, appears, contents, run};
 
 /// The command lines of everything that runs.
 fn command_lines() -> Vec<String> {
@@ -25,8 +25,8 @@ async fn no_process_shows_the_token_while_it_registers() {
     let look = async {
         appears(&fixture.github.join("waiting")).await;
         let lines = command_lines();
-        let configuring = |line: &&String| line.contains("configure --unattended");
-        assert!(lines.iter().find(configuring).is_some(), "it is being configured now");
+        let configuring = |line: &String| line.contains("configure --unattended");
+        assert!(lines.iter().any(configuring), "it is being configured now");
         for line in lines {
             assert!(!line.contains(REGISTRATION) && !line.contains(REMOVAL), "{line}");
         }

@@ -2,7 +2,7 @@ use std::fs;
 
 use ondeck_core::ports::Runner;
 
-use crate::fixture::{Fixture, appears, run};
+use crate::runner::fixture::{Fixture, appears, run};
 
 #[tokio::test]
 async fn a_job_of_another_run_is_refused() {
