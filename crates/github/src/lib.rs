@@ -14,6 +14,8 @@ pub mod http;
 mod mark;
 mod names;
 mod packages;
+#[cfg(target_os = "linux")]
+mod runner;
 
 #[cfg(feature = "control")]
 pub use auth::Auth;
@@ -22,3 +24,5 @@ pub use forge::{GitHubForge, GitHubOptions, OnSecret, Scope};
 pub use mark::mark;
 pub use names::{instance_of, runner_name};
 pub use packages::{PACKAGES_SETTING, Package, Packages, URL_SETTING, VERSION_SETTING};
+#[cfg(target_os = "linux")]
+pub use runner::{Bounds, GROUP_SETTING, GitHubRunner, RunnerOptions};

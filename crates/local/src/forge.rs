@@ -5,13 +5,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ondeck_core::ids::RunId;
 use ondeck_core::ports::{Clock, Forge, ListedRunner, PortResult, WaitingRun};
+use ondeck_processes::{Boot, Process};
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::column;
 use crate::db::{Db, in_transaction};
 use crate::jobs::{self, Chunk, Job, JobId, JobState};
 use crate::machines;
-use crate::process::{Boot, Process};
 
 /// What stands in for GitHub: runners and jobs in the shared file.
 #[derive(Clone)]
