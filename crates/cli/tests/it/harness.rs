@@ -138,6 +138,12 @@ impl Home {
         pids.collect()
     }
 
+    /// Every process of one machine.
+    pub(crate) fn processes_of(&self, machine: &str) -> Vec<i32> {
+        let of = |pid: &i32| marker(*pid).as_deref() == Some(machine);
+        self.processes().into_iter().filter(of).collect()
+    }
+
     /// Nothing of the pool is alive: no record, no ticket, no process.
     pub(crate) fn assert_empty(&self) {
         assert_eq!(self.standings(), Vec::<String>::new());

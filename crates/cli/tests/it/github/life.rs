@@ -137,7 +137,5 @@ fn ghosts_on_the_local_backend() {
 #[test]
 fn ghosts_on_aws() {
     let town: Town<Site> = Town::aws(&[]);
-    ghosts(&town, |machine| {
-        town.pool.gateway.ec2().end(&[machine], "Server.SpotInstanceTermination")
-    });
+    ghosts(&town, |machine| town.pool.gateway.ec2().terminate(machine));
 }

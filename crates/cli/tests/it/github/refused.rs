@@ -28,7 +28,7 @@ fn a_bad_token_is_told_and_keeps_nothing_from_being_cleared_up() {
         )
         .unwrap();
     // Its tokens are old enough to be renewed.
-    town.pool.file().execute("DELETE FROM settings WHERE name = 'credentials-minted'", []).unwrap();
+    town.renew();
     let done = refresh_with(&town, &[("ONDECK_GITHUB_TOKEN", "ghp_revoked")]).exited(7);
     assert!(done.stderr.contains("GitHub does not accept the token"), "{}", done.stderr);
     assert!(!done.stderr.contains("ghp_revoked"), "{}", done.stderr);
@@ -39,7 +39,7 @@ fn a_bad_token_is_told_and_keeps_nothing_from_being_cleared_up() {
 fn a_token_without_the_permission_is_told_which_one() {
     let town = Town::local(&[]);
     town.github.allow("ghp_metadata", REPOSITORY, &[Permission::Metadata]);
-    town.pool.file().execute("DELETE FROM settings WHERE name = 'credentials-minted'", []).unwrap();
+    town.renew();
     let done = refresh_with(&town, &[("ONDECK_GITHUB_TOKEN", "ghp_metadata")]).exited(7);
     assert!(done.stderr.contains("Administration"), "{}", done.stderr);
     assert!(done.stderr.contains(REPOSITORY), "{}", done.stderr);
@@ -48,7 +48,7 @@ fn a_token_without_the_permission_is_told_which_one() {
 #[test]
 fn without_credentials_refresh_says_what_to_give() {
     let town = Town::local(&[]);
-    town.pool.file().execute("DELETE FROM settings WHERE name = 'credentials-minted'", []).unwrap();
+    town.renew();
     let done = refresh_with(&town, &[("ONDECK_GITHUB_TOKEN", "")]).exited(7);
     assert!(
         done.stderr.contains("hint: ") && done.stderr.contains("--github-token"),
@@ -66,7 +66,7 @@ fn an_app_serves_as_well_as_a_token() {
         "acme",
         &[Permission::Administration, Permission::ActionsRead],
     );
-    town.pool.file().execute("DELETE FROM settings WHERE name = 'credentials-minted'", []).unwrap();
+    town.renew();
     let app = [
         ("ONDECK_GITHUB_TOKEN", ""),
         ("ONDECK_JOBS_TOKEN", ""),
@@ -79,7 +79,7 @@ fn an_app_serves_as_well_as_a_token() {
     town.done(town.queue("1", "true"));
     town.release("1").succeeded();
     let wrong = [app[0], app[1], ("ONDECK_GITHUB_APP_ID", "99999"), app[3]];
-    town.pool.file().execute("DELETE FROM settings WHERE name = 'credentials-minted'", []).unwrap();
+    town.renew();
     let done = refresh_with(&town, &wrong).exited(7);
     assert!(!done.stderr.contains("PRIVATE KEY"), "{}", done.stderr);
 }
@@ -111,10 +111,7 @@ fn what_passes_is_waited_for() {
         GitHubFault::SecondaryLimit { retry_after: second },
     ] {
         let town = Town::local(&[]);
-        town.pool
-            .file()
-            .execute("DELETE FROM settings WHERE name = 'credentials-minted'", [])
-            .unwrap();
+        town.renew();
         let disturbed = town.github.disturb(GitHubRule::new(fault).which(Which::Every(2)));
         let before = town.github.requests().len();
         refresh_with(&town, &[]).succeeded();
@@ -127,7 +124,7 @@ fn what_passes_is_waited_for() {
 #[test]
 fn a_limit_that_lasts_is_told_and_not_waited_for() {
     let town = Town::local(&[]);
-    town.pool.file().execute("DELETE FROM settings WHERE name = 'credentials-minted'", []).unwrap();
+    town.renew();
     let reset_in = Duration::from_secs(1_800);
     town.github.disturb(GitHubRule::new(GitHubFault::PrimaryLimit { reset_in }));
     let before = town.github.requests().len();

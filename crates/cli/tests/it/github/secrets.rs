@@ -51,10 +51,7 @@ fn tokens_stay_where_they_belong() {
     };
     let (said, lines) = std::thread::scope(|scope| {
         let watching = scope.spawn(|| command_lines(&stop));
-        town.pool
-            .file()
-            .execute("DELETE FROM settings WHERE name = 'credentials-minted'", [])
-            .unwrap();
+        town.renew();
         let said = [
             run(&["refresh", "-vv"]),
             run(&["provision", "-vv", "--run-id=1"]),

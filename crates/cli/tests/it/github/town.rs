@@ -37,6 +37,14 @@ impl Town<Home> {
     }
 }
 
+impl Town<Home> {
+    /// Has the next refresh ask for credentials anew.
+    pub(crate) fn renew(&self) {
+        let sql = "DELETE FROM settings WHERE name = 'credentials-minted'";
+        self.pool.file().execute(sql, []).unwrap();
+    }
+}
+
 impl Town<Site> {
     /// On the aws backend, set up.
     pub(crate) fn aws(inputs: &[&str]) -> Town<Site> {
