@@ -323,6 +323,9 @@ impl Runner for FakeMachine {
         self.labels.lock().unwrap().remove(&self.id);
         Ok(())
     }
+    async fn account(&self) -> String {
+        format!("2 jobs on {}", self.id)
+    }
     async fn clean(&self) -> Result<(), String> {
         match self.behaviour {
             Behaviour::CannotBeCleaned => Err("a file cannot be removed".into()),

@@ -18,6 +18,7 @@ impl Telling for Outcome {
             "forgotten": self.forgotten,
             "warmed": self.warmed,
             "stranded": self.stranded,
+            "rescued": self.rescued,
             "warnings": self.warnings,
         })
     }
@@ -32,6 +33,7 @@ impl Telling for Outcome {
             (self.intents, "abandoned launches settled"),
             (self.ghosts.len(), "ghost runners struck off"),
             (self.forgotten, "old records removed"),
+            (self.rescued.len(), "runs rescued"),
             (self.warmed, "launched to keep warm"),
         ];
         let mut lines = vec!["set up".to_owned()];

@@ -9,11 +9,21 @@ impl Telling for Outcome {
         let instances: Vec<Value> = self
             .instances
             .iter()
-            .map(|(id, fate)| {
-                let (word, reason) = words(fate);
-                let mut instance = json!({"instanceId": id, "fate": word});
+            .map(|one| {
+                let (word, reason) = words(&one.fate);
+                let mut instance = json!({
+                    "instanceId": one.id,
+                    "fate": word,
+                    "instanceType": one.spec.instance_type,
+                    "usageClass": one.spec.usage_class,
+                    "resourceClass": one.spec.resource_class,
+                    "heldMs": one.held.map(millis),
+                });
                 if !reason.is_empty() {
                     instance["reason"] = json!(reason);
+                }
+                if !one.account.is_empty() {
+                    instance["account"] = json!(one.account);
                 }
                 instance
             })
@@ -32,9 +42,9 @@ impl Telling for Outcome {
         if self.instances.is_empty() {
             return format!("run {} has no machines", self.run);
         }
-        let rows = self.instances.iter().map(|(id, fate)| {
-            let (word, reason) = words(fate);
-            vec![id.to_string(), word.to_owned(), reason]
+        let rows = self.instances.iter().map(|one| {
+            let (word, reason) = words(&one.fate);
+            vec![one.id.to_string(), word.to_owned(), reason]
         });
         let machines = table(&["instance", "fate", "reason"], rows.collect());
         format!("{machines}\nrun {} released after {} ms", self.run, millis(self.took))
