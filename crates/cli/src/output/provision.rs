@@ -1,7 +1,10 @@
 use ondeck_core::failure::Failure;
-use ondeck_core::provision::{Outcome, Search, Source};
-use ondeck_core::requirements::Mismatch;
+use ondeck_core::provision::{Outcome, Provisioned, Search, Source};
+use ondeck_core::requirements::{Mismatch, UsageClass};
 use serde_json::{Value, json};
+
+use crate::actions::summary::provision;
+use crate::inputs::Backend;
 
 use super::{Telling, millis, status, table, with_failure};
 
@@ -84,6 +87,31 @@ impl Telling for Outcome {
 
     fn warnings(&self) -> Vec<String> {
         self.leftovers.clone()
+    }
+
+    fn notices(&self) -> Vec<String> {
+        let dearer = |instance: &&Provisioned| {
+            self.usage == UsageClass::Spot && instance.spec.usage_class == UsageClass::OnDemand
+        };
+        match self.instances.iter().filter(dearer).count() {
+            0 => Vec::new(),
+            count => vec![format!("spot had no capacity; launched on demand: {count}")],
+        }
+    }
+
+    fn outputs(&self) -> Vec<(&'static str, String)> {
+        let label = if self.failure.is_none() { self.run.as_str() } else { "" };
+        let ids: Vec<&str> = self.instances.iter().map(|instance| instance.id.as_str()).collect();
+        vec![
+            ("label", label.to_owned()),
+            ("instance-ids", ids.join(" ")),
+            ("warm-count", self.count(Source::Warm).to_string()),
+            ("cold-count", self.count(Source::Cold).to_string()),
+        ]
+    }
+
+    fn summary(&self, backend: Backend) -> String {
+        provision::summary(self, backend)
     }
 }
 

@@ -2,6 +2,9 @@ use ondeck_core::failure::Failure;
 use ondeck_core::refresh::Outcome;
 use serde_json::{Value, json};
 
+use crate::actions::summary::refresh;
+use crate::inputs::Backend;
+
 use super::Telling;
 
 impl Telling for Outcome {
@@ -48,5 +51,14 @@ impl Telling for Outcome {
 
     fn warnings(&self) -> Vec<String> {
         self.warnings.clone()
+    }
+
+    fn notices(&self) -> Vec<String> {
+        let rescued = self.rescued.iter();
+        rescued.map(|run| format!("given machines again, as its jobs had none: {run}")).collect()
+    }
+
+    fn summary(&self, _backend: Backend) -> String {
+        refresh::summary(self)
     }
 }

@@ -2,6 +2,9 @@ use ondeck_core::failure::Failure;
 use ondeck_core::release::{Fate, Outcome};
 use serde_json::{Value, json};
 
+use crate::actions::summary::release;
+use crate::inputs::Backend;
+
 use super::{Telling, millis, status, table, with_failure};
 
 impl Telling for Outcome {
@@ -53,9 +56,14 @@ impl Telling for Outcome {
     fn failure(&self) -> Option<Failure> {
         Outcome::failure(self)
     }
+
+    fn summary(&self, backend: Backend) -> String {
+        release::summary(self, backend)
+    }
 }
 
-fn words(fate: &Fate) -> (&'static str, String) {
+/// What became of a machine, and why.
+pub(crate) fn words(fate: &Fate) -> (&'static str, String) {
     match fate {
         Fate::Pooled => ("pooled", String::new()),
         Fate::Ended => ("ended", "no idle time left".to_owned()),
