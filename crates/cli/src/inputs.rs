@@ -92,8 +92,16 @@ impl Cli {
     /// Reads the command line. Wrong ones end the process here, with exit code 2.
     pub(crate) fn read() -> Cli {
         let command = without_values(<Cli as clap::CommandFactory>::command());
-        let matches = command.get_matches();
-        <Cli as clap::FromArgMatches>::from_arg_matches(&matches).unwrap_or_else(|e| e.exit())
+        let cli = command
+            .try_get_matches()
+            .and_then(|matches| <Cli as clap::FromArgMatches>::from_arg_matches(&matches));
+        cli.unwrap_or_else(|error| {
+            #[cfg(feature = "control")]
+            if error.use_stderr() {
+                crate::actions::show_misuse(&error.render().to_string());
+            }
+            error.exit()
+        })
     }
 }
 
@@ -214,6 +222,14 @@ pub(crate) struct GitHubInputs {
     /// agent's own]
     #[arg(long, env = "ONDECK_RUNNER_USER", value_name = "USER")]
     pub(crate) runner_user: Option<String>,
+}
+
+#[cfg(feature = "control")]
+impl GitHubInputs {
+    /// Those that nobody may see.
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = &Secret> {
+        [&self.github_token, &self.github_app_private_key, &self.jobs_token].into_iter().flatten()
+    }
 }
 
 /// Where jobs come from.

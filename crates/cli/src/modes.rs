@@ -16,6 +16,8 @@ use crate::{backend, logging};
 
 /// `ondeck refresh`
 pub(crate) async fn refresh(common: &Common, inputs: &inputs::Refresh) -> u8 {
+    // Before anything is said, so that nothing that is said can show one.
+    inputs.github.secrets().for_each(crate::actions::mask);
     let watcher = begin("refresh", common);
     let stop = stop_on_signals();
     let given = settings(common, inputs);
@@ -29,7 +31,8 @@ pub(crate) async fn refresh(common: &Common, inputs: &inputs::Refresh) -> u8 {
         Err(failure) => Err(failure),
     };
     watcher.finish();
-    tell(result.as_ref().map(|outcome| outcome as &dyn Telling).map_err(Clone::clone), common.json)
+    let told = result.as_ref().map(|outcome| outcome as &dyn Telling).map_err(Clone::clone);
+    tell("refresh", told, common)
 }
 
 /// `ondeck provision`
@@ -38,7 +41,7 @@ pub(crate) async fn provision(common: &Common, inputs: &inputs::Provision) -> u8
     let stop = stop_on_signals();
     let request = match request(inputs) {
         Ok(request) => request,
-        Err(failure) => return tell(Err(failure), common.json),
+        Err(failure) => return tell("provision", Err(failure), common),
     };
     let outcome = match open(common, None, &watcher).await {
         // Provision hears the signal itself, because it must clear up.
@@ -50,7 +53,7 @@ pub(crate) async fn provision(common: &Common, inputs: &inputs::Provision) -> u8
         Err(failure) => Outcome::refused(&request, failure),
     };
     watcher.finish();
-    tell(Ok(&outcome), common.json)
+    tell("provision", Ok(&outcome), common)
 }
 
 /// `ondeck release`
@@ -69,7 +72,8 @@ pub(crate) async fn release(common: &Common, inputs: &inputs::Release) -> u8 {
     };
     let result: Result<_, Failure> = work.await;
     watcher.finish();
-    tell(result.as_ref().map(|outcome| outcome as &dyn Telling).map_err(Clone::clone), common.json)
+    let told = result.as_ref().map(|outcome| outcome as &dyn Telling).map_err(Clone::clone);
+    tell("release", told, common)
 }
 
 /// Starts logs and progress.

@@ -10,15 +10,18 @@ mod holdings;
 mod outcome;
 mod post_provision;
 mod request;
+mod search;
 mod selection;
 
-pub use outcome::{Outcome, Provisioned, Source, Timings};
+pub use outcome::{Milestones, Outcome, Provisioned, Source, Timings};
 pub use request::{DEFAULT_TYPES, MAX_COUNT, Request, TimeOverrides};
+pub use search::Search;
 
 use futures_util::future::join;
 
 use self::holdings::Holdings;
 use self::outcome::Phase;
+use self::post_provision::Cleared;
 use crate::demand::Demand;
 use crate::failure::{Failure, Kind};
 use crate::plane::Plane;
@@ -95,16 +98,16 @@ impl<'a> Attempt<'a> {
         let expected = matches!(failure.kind, Kind::NoCapacity | Kind::NotReady);
         if expected {
             match stop.unless_raised(post_provision::roll_back(&self)).await {
-                Ok(leftovers) => return self.finished(Some(failure), leftovers),
+                Ok(cleared) => return self.finished(Some(failure), cleared),
                 Err(stop) => tracing::warn!("{} while clearing up", Failure::from(stop)),
             }
         }
-        let leftovers = post_provision::dump(&self).await;
-        self.finished(Some(failure), leftovers)
+        let cleared = post_provision::dump(&self).await;
+        self.finished(Some(failure), cleared)
     }
 
     fn succeeded(self) -> Outcome {
-        self.finished(None, Vec::new())
+        self.finished(None, Cleared::default())
     }
 
     fn missing(&self) -> u32 {

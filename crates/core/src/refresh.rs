@@ -49,9 +49,12 @@ pub struct Outcome {
     pub rescued: Vec<RunId>,
     /// What went wrong without stopping the rest.
     pub warnings: Vec<String>,
+    /// The first thing that makes the whole a failure, although the rest was done.
+    pub failure: Option<Failure>,
 }
 
-/// Refreshes, with `given` over the settings that are in force.
+/// Refreshes, with `given` over the settings that are in force. Fails only where nothing could be
+/// done at all, or where it was told to stop; whatever else fails is part of the outcome.
 pub async fn refresh(
     plane: &Plane,
     given: &BTreeMap<String, String>,
@@ -74,10 +77,8 @@ pub async fn refresh(
     }
     let warmed = keep_warm::keep_warm(plane, &settings, stop, &mut outcome).await;
     note(&mut failure, warmed);
-    match failure {
-        None => Ok(outcome),
-        Some(failure) => Err(failure),
-    }
+    outcome.failure = failure;
+    Ok(outcome)
 }
 
 /// Every step, whatever became of the others: a provider that does not answer must not keep old

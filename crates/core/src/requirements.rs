@@ -83,7 +83,12 @@ impl TypePatterns {
 
     /// Whether any pattern covers the type.
     pub fn admit(&self, instance_type: &str) -> bool {
-        self.iter().any(|pattern| wildcard_match(pattern.as_bytes(), instance_type.as_bytes()))
+        self.covering(instance_type).is_some()
+    }
+
+    /// The first pattern that covers the type.
+    pub fn covering(&self, instance_type: &str) -> Option<&str> {
+        self.iter().find(|pattern| wildcard_match(pattern.as_bytes(), instance_type.as_bytes()))
     }
 }
 
@@ -194,7 +199,7 @@ impl Requirements {
 }
 
 /// The first thing about a machine that does not fit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mismatch {
     /// Another resource class.
     Class,
@@ -206,6 +211,19 @@ pub enum Mismatch {
     Cpu,
     /// Too little memory.
     Mem,
+}
+
+impl Mismatch {
+    /// What it is about, in a word or two.
+    pub fn about(self) -> &'static str {
+        match self {
+            Mismatch::Class => "resource class",
+            Mismatch::Usage => "usage class",
+            Mismatch::Type => "type",
+            Mismatch::Cpu => "cpus",
+            Mismatch::Mem => "memory",
+        }
+    }
 }
 
 impl fmt::Display for Mismatch {

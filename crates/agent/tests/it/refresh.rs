@@ -196,7 +196,7 @@ async fn told_to_stop_while_it_warms_up_it_clears_up() {
         }
         switch.raise(Stop::Interrupted);
     });
-    assert_eq!(outcome.unwrap_err().kind, Kind::Interrupted);
+    assert_eq!(outcome.unwrap().failure.unwrap().kind, Kind::Interrupted);
     assert!(world.alive().is_empty());
     assert!(world.memory.store.select(|record| record.state.is_live()).is_empty());
 }
@@ -209,7 +209,8 @@ async fn a_provider_that_is_down_does_not_keep_the_rest_from_being_done() {
     world.refresh().await;
     world.pass(Duration::from_secs(24 * 3600 + 1)).await;
     world.memory.compute.go_down();
-    let failure = refresh(&world.plane, &BTreeMap::new(), &StopSignal::never()).await.unwrap_err();
+    let outcome = refresh(&world.plane, &BTreeMap::new(), &StopSignal::never()).await.unwrap();
+    let failure = outcome.failure.unwrap();
     assert_eq!(failure.kind, Kind::Unavailable);
     assert!(world.memory.store.select(|_| true).is_empty(), "old records are gone all the same");
 }

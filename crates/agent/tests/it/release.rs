@@ -18,7 +18,7 @@ async fn released_machines_are_announced_after_deregistration() {
     world.provision(&request("1", 3)).await;
     let outcome = world.release("1").await;
     assert_eq!(outcome.failure(), None);
-    assert!(outcome.instances.iter().all(|(_, fate)| *fate == Fate::Pooled));
+    assert!(outcome.instances.iter().all(|one| one.fate == Fate::Pooled));
     assert!(world.labels.lock().unwrap().is_empty());
     assert_eq!(world.visible().await, 3);
     let held = world.memory.pool.receive(&large(), 1, Duration::ZERO).await.unwrap();
@@ -63,7 +63,7 @@ async fn a_machine_that_cannot_be_cleaned_is_not_reused() {
     world.expect("i-0001", Behaviour::CannotBeCleaned);
     world.provision(&request("1", 1)).await;
     let released = world.release("1").await;
-    let Fate::Expired(why) = &released.instances[0].1 else { panic!("{released:?}") };
+    let Fate::Expired(why) = &released.instances[0].fate else { panic!("{released:?}") };
     assert_eq!(
         why,
         "it signalled UD_REMOVE_REG_FAILED: the machine is not clean: a file cannot be removed"
@@ -121,7 +121,7 @@ async fn a_leftover_whose_provision_finishes_after_all_is_released() {
         }
         world.memory.store.plant(running);
     });
-    assert_eq!(released.unwrap().instances[0].1, Fate::Pooled);
+    assert_eq!(released.unwrap().instances[0].fate, Fate::Pooled);
 }
 
 #[tokio::test]
@@ -130,7 +130,7 @@ async fn an_idle_time_of_zero_ends_the_machines() {
     world.provision(&request("1", 2)).await;
     let released = world.release("1").await;
     assert_eq!(released.failure(), None);
-    assert!(released.instances.iter().all(|(_, fate)| *fate == Fate::Ended), "{released:?}");
+    assert!(released.instances.iter().all(|one| one.fate == Fate::Ended), "{released:?}");
     assert!(world.alive().is_empty());
     assert_eq!(world.depth().await, 0);
 }

@@ -35,6 +35,7 @@ mod github {
     use ondeck_github::{Auth, GitHubForge, GitHubOptions, Scope};
 
     use super::{Arc, Failure, Forge};
+    use crate::actions;
 
     use crate::inputs::{GitHubInputs, ScopeKind};
     use crate::surroundings::WallClock;
@@ -66,7 +67,7 @@ mod github {
                 .clone()
                 .unwrap_or_else(|| PUBLIC_API.to_owned()),
         };
-        let forge = GitHubForge::new(options, Arc::new(WallClock), Arc::new(|_: &_| ()))?;
+        let forge = GitHubForge::new(options, Arc::new(WallClock), Arc::new(actions::mask))?;
         Ok(Arc::new(forge))
     }
 

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod act;
+mod actions;
 mod aws;
 mod cancel;
 mod chaos;
