@@ -287,9 +287,11 @@ impl Ec2 {
     }
 
     pub(crate) fn end_everything(&self) {
+        let mut ids = Vec::new();
         for instance in &mut self.state().instances {
             instance.begin_to_end("the gateway is closed");
+            ids.push(instance.machine.id.clone());
         }
-        self.0.machines.end_everything();
+        self.0.machines.end_everything(&ids);
     }
 }

@@ -38,9 +38,9 @@ fn a_bad_token_is_told_and_keeps_nothing_from_being_cleared_up() {
 #[test]
 fn a_token_without_the_permission_is_told_which_one() {
     let town = Town::local(&[]);
-    town.github.allow("ghp_metadata", REPOSITORY, &[Permission::Metadata]);
+    town.github.allow("github_pat_metadata", REPOSITORY, &[Permission::Metadata]);
     town.renew();
-    let done = refresh_with(&town, &[("ONDECK_GITHUB_TOKEN", "ghp_metadata")]).exited(7);
+    let done = refresh_with(&town, &[("ONDECK_GITHUB_TOKEN", "github_pat_metadata")]).exited(7);
     assert!(done.stderr.contains("Administration"), "{}", done.stderr);
     assert!(done.stderr.contains(REPOSITORY), "{}", done.stderr);
 }
@@ -112,7 +112,7 @@ fn what_passes_is_waited_for() {
     ] {
         let town = Town::local(&[]);
         town.renew();
-        let disturbed = town.github.disturb(GitHubRule::new(fault).which(Which::Every(2)));
+        let disturbed = town.github.disturb(GitHubRule::new(fault).which(Which::Every(3)));
         let before = town.github.requests().len();
         refresh_with(&town, &[]).succeeded();
         assert!(disturbed.fired() > 0, "{fault:?}");

@@ -86,7 +86,7 @@ fn without_a_refresh_for_an_hour_provision_says_which_is_missing() {
 
 #[test]
 fn machines_that_cannot_deregister_are_not_pooled() {
-    let town = Town::local(&["--release-timeout-sec=30"]);
+    let town = Town::local(&[]);
     town.provision("1", 1).succeeded();
     town.github.advance(Duration::from_secs(3_700));
     let done = town.release("1").exited(8);
