@@ -3,5 +3,6 @@
 mod getting;
 mod lint;
 mod page;
+mod quickstart;
 mod running;
 mod workshop;

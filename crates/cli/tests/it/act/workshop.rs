@@ -23,6 +23,9 @@ const STAND_INS: [(&str, &str); 2] = [
 /// The run that every workflow is part of, unless its environment says otherwise.
 pub(crate) const RUN: &str = "4711";
 
+/// Where the environment of a workflow says what has set it off, unless that is a push.
+pub(crate) const EVENT: &str = "GITHUB_EVENT_NAME";
+
 /// Gone with the test, and every process of it.
 pub(crate) struct Workshop {
     /// Of the local backend, for workflows that use it.
@@ -95,7 +98,8 @@ impl Workshop {
         }
         act.env("HOME", self.home.outside());
         // Without images and without a network, and whatever it would ask is answered.
-        act.args(["push", "--pull=false", "--action-offline-mode", "--no-cache-server"]);
+        let event = env.iter().find(|(name, _)| *name == EVENT).map_or("push", |(_, event)| event);
+        act.args([event, "--pull=false", "--action-offline-mode", "--no-cache-server"]);
         act.arg("--workflows").arg(&file).arg("--action-cache-path").arg(self.cache());
         act.args(["--platform", "ubuntu-latest=-self-hosted"]);
         let run = env.iter().find(|(name, _)| *name == "GITHUB_RUN_ID").map_or(RUN, |(_, id)| id);
@@ -132,7 +136,8 @@ impl Workshop {
         self.home.outside().join("action")
     }
 
-    fn repository(&self) -> PathBuf {
+    /// The scratch repository.
+    pub(crate) fn repository(&self) -> PathBuf {
         self.home.outside().join("repository")
     }
 

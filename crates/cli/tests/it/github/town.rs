@@ -102,7 +102,7 @@ pub(crate) fn github() -> GitHub {
     github
 }
 
-fn own_user() -> String {
+pub(crate) fn own_user() -> String {
     let said = Command::new("id").arg("-un").output().unwrap().stdout;
     String::from_utf8(said).unwrap().trim().to_owned()
 }
