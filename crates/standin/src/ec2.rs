@@ -18,9 +18,10 @@ use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 
 use crate::call::{Call, Service};
 use crate::fault::answers;
-use crate::gateway::{Answer, GatewayOptions};
+use crate::gateway::GatewayOptions;
 use crate::machines::Machines;
 use crate::params::Params;
+use crate::wire::Answer;
 use refusal::Refusal;
 use state::{Given, State};
 

@@ -8,7 +8,8 @@ pub struct Emulators {
     pub dynamodb: String,
     /// MiniStack, for SQS, and for a second opinion on EC2.
     pub ministack: String,
-    /// The folder with the API's own models, as `dynamodb.json`, `sqs.json` and `ec2.json`.
+    /// The folder with the interfaces' own models, as `dynamodb.json`, `sqs.json`, `ec2.json` and
+    /// `github.json`.
     pub models: std::path::PathBuf,
     /// The program that checks shell scripts.
     pub shellcheck: std::path::PathBuf,
