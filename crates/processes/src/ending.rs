@@ -31,25 +31,37 @@ pub struct Ending {
     pub known: Vec<Process>,
     /// The leaders, past or present, of process groups that were made on it.
     pub groups: Vec<Process>,
-    /// The user that has processes on this machine only, and for this purpose only.
-    pub user: Option<u32>,
+    /// By what all the others are known.
+    pub sign: Sign,
+}
+
+/// By what the processes of a machine are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sign {
+    /// By the mark in their environment.
+    Mark,
+    /// By the user that nobody else runs as. The mark says nothing then: what the operator has
+    /// started on the machine may carry it as well.
+    User(u32),
 }
 
 impl Ending {
     /// Of which nothing is known but the mark.
     pub fn of(id: &InstanceId) -> Ending {
-        Ending { id: id.clone(), known: Vec::new(), groups: Vec::new(), user: None }
+        Ending { id: id.clone(), known: Vec::new(), groups: Vec::new(), sign: Sign::Mark }
     }
 
-    fn mark(&self) -> Vec<u8> {
-        format!("{MARKER}={}", self.id).into_bytes()
+    fn mark(&self) -> Option<Vec<u8>> {
+        (self.sign == Sign::Mark).then(|| format!("{MARKER}={}", self.id).into_bytes())
     }
 
     fn knows(&self, stat: &Stat) -> bool {
         let born_into = |leader: &Process| leader.pid == stat.group && leader.names_its_group();
-        self.known.contains(&stat.process)
-            || self.groups.iter().any(born_into)
-            || self.user.is_some_and(|user| acts_as(stat.process.pid, user))
+        let by_user = match self.sign {
+            Sign::User(user) => acts_as(stat.process.pid, user),
+            Sign::Mark => false,
+        };
+        by_user || self.known.contains(&stat.process) || self.groups.iter().any(born_into)
     }
 }
 
@@ -70,7 +82,8 @@ impl std::fmt::Display for Undying {
 }
 
 /// Kills every process of these machines until none is left, and gives the machines of which
-/// some will not die. The calling process is spared, even if it is one of them.
+/// some will not die. The calling process and those that it descends from are spared, even if they
+/// are among them.
 pub async fn end_all(machines: &[Ending]) -> io::Result<Vec<Undying>> {
     end_within(DYING, machines).await
 }
@@ -104,8 +117,8 @@ fn undying(machines: &[Ending], left: &[(usize, Process)]) -> Vec<Undying> {
 /// Every process of these machines that runs, with the machine's place among them. One look at
 /// `/proc`, however many machines.
 fn find(machines: &[Ending]) -> io::Result<Vec<(usize, Process)>> {
-    let marks: Vec<Vec<u8>> = machines.iter().map(Ending::mark).collect();
-    let me = Process::current();
+    let marks: Vec<Option<Vec<u8>>> = machines.iter().map(Ending::mark).collect();
+    let spared = Process::current_and_above();
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
@@ -113,7 +126,7 @@ fn find(machines: &[Ending]) -> io::Result<Vec<(usize, Process)>> {
         };
         // What has gone meanwhile is none of ours.
         let Some(stat) = Stat::read(pid).filter(Stat::is_alive) else { continue };
-        if Some(stat.process) == me {
+        if spared.contains(&stat.process) {
             continue;
         }
         let known = machines.iter().position(|machine| machine.knows(&stat));
@@ -126,11 +139,11 @@ fn find(machines: &[Ending]) -> io::Result<Vec<(usize, Process)>> {
 
 /// Which of these marks a process carries. The environment is read by number, so the process must
 /// be the same after it as before.
-fn marked(stat: &Stat, marks: &[Vec<u8>]) -> Option<usize> {
+fn marked(stat: &Stat, marks: &[Option<Vec<u8>>]) -> Option<usize> {
     let pid = stat.process.pid;
     // What cannot be read belongs to somebody else.
     let environ = fs::read(format!("/proc/{pid}/environ")).ok()?;
-    let mark = |entry: &[u8]| marks.iter().position(|mark| mark == entry);
+    let mark = |entry: &[u8]| marks.iter().position(|mark| mark.as_deref() == Some(entry));
     let n = environ.split(|byte| *byte == 0).find_map(mark)?;
     (Process::of(pid) == Some(stat.process)).then_some(n)
 }
@@ -244,7 +257,7 @@ mod tests {
         let id = InstanceId::new("i-user").unwrap();
         assert_eq!(end_all(&[Ending::of(&id)]).await.unwrap(), []);
         assert!(process.is_alive());
-        let ending = Ending { user: Some(NOBODY), ..Ending::of(&id) };
+        let ending = Ending { sign: Sign::User(NOBODY), ..Ending::of(&id) };
         assert_eq!(end_all(&[ending]).await.unwrap(), []);
         assert!(!process.is_alive());
         child.wait().unwrap();

@@ -26,6 +26,23 @@ pub fn remove(folder: &Path) -> io::Result<()> {
     }
 }
 
+/// Removes a file or a link; one that is not there is removed already.
+pub fn remove_file(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
+/// Removes whatever has this name, a link itself and not what it points to.
+pub fn remove_any(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() => remove(path),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        _ => remove_file(path),
+    }
+}
+
 fn open_up(folder: &Path) -> io::Result<()> {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
     for entry in fs::read_dir(folder)? {

@@ -9,5 +9,5 @@ mod ending;
 pub mod folder;
 mod process;
 
-pub use ending::{Ending, MARKER, Undying, end_all};
+pub use ending::{Ending, MARKER, Sign, Undying, end_all};
 pub use process::{Boot, Process, is_group_gone, kill_group};

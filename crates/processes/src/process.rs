@@ -58,6 +58,17 @@ impl Process {
         i32::try_from(std::process::id()).ok().and_then(Process::of)
     }
 
+    /// The calling one, and all that it descends from.
+    pub(crate) fn current_and_above() -> Vec<Process> {
+        let mut line = Vec::new();
+        let mut next = i32::try_from(std::process::id()).ok();
+        while let Some(stat) = next.and_then(Stat::read) {
+            line.push(stat.process);
+            next = (stat.parent > 0).then_some(stat.parent);
+        }
+        line
+    }
+
     /// A child that nobody has waited for yet.
     pub fn of_child(child: &Child) -> Option<Process> {
         child.id().and_then(|pid| Process::of(pid.try_into().ok()?))
@@ -115,21 +126,23 @@ impl Process {
 pub(crate) struct Stat {
     pub(crate) process: Process,
     state: u8,
+    parent: i32,
     pub(crate) group: i32,
 }
 
 impl Stat {
-    /// State, group and start time: fields 3, 5 and 22. The name before them may hold blanks and
+    /// State, parent, group and start time: fields 3, 4, 5 and 22. The name before them may hold blanks and
     /// brackets.
     pub(crate) fn read(pid: i32) -> Option<Stat> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let (_, fields) = stat.rsplit_once(')')?;
         let mut fields = fields.split_ascii_whitespace();
         let state = *fields.next()?.as_bytes().first()?;
-        let group = fields.nth(1)?.parse().ok()?;
+        let parent = fields.next()?.parse().ok()?;
+        let group = fields.next()?.parse().ok()?;
         let start_time = fields.nth(16)?.parse().ok()?;
         let process = Process { pid, start_time, boot: Boot::This };
-        Some(Stat { process, state, group })
+        Some(Stat { process, state, parent, group })
     }
 
     pub(crate) fn is_alive(&self) -> bool {
@@ -165,6 +178,10 @@ mod tests {
         assert!(me.is_alive());
         assert!(!Process { start_time: me.start_time + 1, ..me }.is_alive());
         assert_eq!(Process::of(i32::MAX), None);
+        let line = Process::current_and_above();
+        assert_eq!(line.first(), Some(&me));
+        let parent = i32::try_from(std::os::unix::process::parent_id()).unwrap();
+        assert!(parent == 0 || line[1].pid == parent);
     }
 
     #[test]
