@@ -13,7 +13,7 @@ use ondeck_core::ports::{Clock, Store};
 use ondeck_core::secret::Secret;
 use ondeck_core::testkit::MemoryStore;
 use ondeck_core::time::Timestamp;
-use ondeck_github::{Bounds, GitHubRunner, RunnerOptions, URL_SETTING};
+use ondeck_github::{GitHubRunner, RunnerOptions, URL_SETTING};
 use ondeck_processes::{Ending, end_all};
 
 pub(crate) const REGISTRATION: &str = "AREGISTRATIONTOKEN";
@@ -186,24 +186,17 @@ impl Fixture {
 impl Drop for Fixture {
     /// A test that fails leaves no processes either.
     fn drop(&mut self) {
-        let ending = Ending::of(&self.id);
-        let end = move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.unwrap().block_on(end_all(&[ending]))
-        };
-        std::thread::spawn(end).join().unwrap().unwrap();
+        end_now(Ending::of(&self.id));
     }
 }
 
-pub(crate) fn quick() -> Bounds {
-    let short = Duration::from_millis(500);
-    Bounds {
-        configure: short,
-        listen: short,
-        stop_busy: short,
-        stop_idle: short,
-        ..Bounds::default()
-    }
+/// Ends processes from where nothing can be awaited.
+pub(crate) fn end_now(ending: Ending) {
+    let end = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap().block_on(end_all(&[ending]))
+    };
+    std::thread::spawn(end).join().unwrap().unwrap();
 }
 
 pub(crate) fn run(name: &str) -> RunId {

@@ -1,6 +1,8 @@
 use std::fs;
+use std::process::Command;
 
 use ondeck_core::ports::Runner;
+use ondeck_standin::emulators::Emulators;
 
 use crate::runner::fixture::{Fixture, appears, run};
 
@@ -94,4 +96,15 @@ async fn jobs_see_nothing_of_the_agents_environment() {
     assert!(said.contains("ONDECK_INSTANCE_ID\n") && said.contains("ONDECK_RUN_ID\n"));
     assert!(!said.contains("ACTIONS_RUNNER_INPUT"));
     runner.stop().await.unwrap();
+}
+
+#[test]
+fn the_hooks_are_sound_shell() {
+    let hooks = concat!(env!("CARGO_MANIFEST_DIR"), "/src/runner/hooks");
+    let mut command = Command::new(Emulators::running().shellcheck);
+    for name in ["started.sh", "completed.sh"] {
+        command.arg(format!("{hooks}/{name}"));
+    }
+    let checked = command.output().unwrap();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
 }

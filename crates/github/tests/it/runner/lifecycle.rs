@@ -3,9 +3,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use ondeck_core::ports::Runner;
+use ondeck_github::Bounds;
 use ondeck_processes::Process;
 
-use crate::runner::fixture::{Fixture, appears, holds, quick, run};
+use crate::runner::fixture::{Fixture, appears, holds, run};
 
 #[tokio::test]
 async fn one_run_after_the_other() {
@@ -123,10 +124,12 @@ async fn containers_of_the_run_are_removed_and_no_others() {
 async fn a_job_that_still_runs_is_ended() {
     for stubborn in [false, true] {
         let fixture = Fixture::with_image("2.336.0").await;
+        let mut bounds = Bounds::default();
         if stubborn {
             fixture.trouble("stubborn", "");
+            bounds.stop_busy = Duration::from_millis(500);
         }
-        let runner = fixture.runner().bounded(quick());
+        let runner = fixture.runner().bounded(bounds);
         runner.prepare().await.unwrap();
         let run = run("1");
         runner.register(&run).await.unwrap();

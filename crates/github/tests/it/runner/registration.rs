@@ -1,9 +1,10 @@
 use std::fs;
+use std::time::Duration;
 
 use ondeck_core::ports::{Runner, Store};
 use ondeck_github::{Bounds, GROUP_SETTING, URL_SETTING};
 
-use crate::runner::fixture::{Fixture, URL, quick, run};
+use crate::runner::fixture::{Fixture, URL, run};
 
 #[tokio::test]
 async fn config_is_told_what_it_has_to_know() {
@@ -57,9 +58,9 @@ async fn what_hangs_is_given_up() {
     ] {
         let fixture = Fixture::with_image("2.336.0").await;
         fixture.trouble(trouble, "");
-        let patient = Bounds::default().configure;
-        let bounds =
-            if trouble == "hang" { quick() } else { Bounds { configure: patient, ..quick() } };
+        let mut bounds = Bounds::default();
+        let bound = if trouble == "hang" { &mut bounds.configure } else { &mut bounds.listen };
+        *bound = Duration::from_millis(500);
         let runner = fixture.runner().bounded(bounds);
         runner.prepare().await.unwrap();
         let error = runner.register(&run("1")).await.unwrap_err();

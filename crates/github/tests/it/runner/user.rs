@@ -1,18 +1,19 @@
 use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
 
+use ondeck_core::ids::InstanceId;
 use ondeck_core::ports::Runner;
-use ondeck_processes::Process;
+use ondeck_processes::{Ending, Process, Sign};
 
-use crate::runner::fixture::{Fixture, appears, run};
+use crate::runner::fixture::{Fixture, appears, end_now, run};
 
 /// A name that nobody has, and whoever gets it, for as long as the test runs.
 struct Somebody(String);
 
 impl Somebody {
     /// Nobody, without root.
+    #[expect(clippy::print_stderr, reason = "what is not tested must not pass unnoticed")]
     fn new(purpose: &str) -> Option<Somebody> {
         if rustix::process::geteuid().is_root() {
             return Some(Somebody(format!("ondeck-{purpose}-{}", std::process::id())));
@@ -21,14 +22,20 @@ impl Somebody {
         None
     }
 
-    fn uid(&self) -> u32 {
+    /// Nobody's, before there is such a user.
+    fn uid(&self) -> Option<u32> {
         let said = Command::new("id").args(["-u", &self.0]).output().unwrap().stdout;
-        String::from_utf8(said).unwrap().trim().parse().unwrap()
+        String::from_utf8(said).unwrap().trim().parse().ok()
     }
 }
 
 impl Drop for Somebody {
+    /// A test that fails leaves no processes either.
     fn drop(&mut self) {
+        if let Some(uid) = self.uid() {
+            let id = InstanceId::new("i-somebody").unwrap();
+            end_now(Ending { sign: Sign::User(uid), ..Ending::of(&id) });
+        }
         Command::new("userdel").args(["-f", &self.0]).output().unwrap();
     }
 }
@@ -39,8 +46,11 @@ async fn a_user_is_made_and_can_do_no_lasting_harm() {
     let fixture = Fixture::with_image("2.336.0").await;
     let runner = fixture.runner_as(Some(&somebody.0));
     runner.prepare().await.unwrap();
-    let uid = somebody.uid();
-    let (pid, tmp) = (fixture.github.join("pid"), PathBuf::from(format!("/tmp/{}", somebody.0)));
+    let uid = somebody.uid().unwrap();
+    let pid = fixture.github.join("pid");
+    let shared = tempfile::tempdir_in("/tmp").unwrap();
+    fs::set_permissions(shared.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let tmp = shared.path().join("left");
     let script = format!(
         "id -un; id -un >~/me
          root=$(cd ../.. && pwd)
