@@ -199,7 +199,7 @@ pub(crate) struct GitHubInputs {
     #[arg(long, env = "ONDECK_JOBS_TOKEN", value_name = "TOKEN")]
     pub(crate) jobs_token: Option<Secret>,
     /// Where GitHub is; an Enterprise Server has its own [default: GITHUB_SERVER_URL, or
-    /// https://github.com]
+    /// github.com]
     #[arg(long, env = "ONDECK_GITHUB_URL", value_name = "URL")]
     pub(crate) github_url: Option<String>,
     /// Whose runners they are: the repository's, or its whole organisation's
@@ -215,7 +215,7 @@ pub(crate) struct GitHubInputs {
     /// the image will do for latest [default: latest]
     #[arg(long, env = "ONDECK_ACTIONS_RUNNER_VERSION", value_name = "VERSION")]
     pub(crate) actions_runner_version: Option<String>,
-    /// Where releases of actions/runner are looked up [default: https://api.github.com]
+    /// Where releases of actions/runner are looked up [default: api.github.com]
     #[arg(long, env = "ONDECK_ACTIONS_RUNNER_API_URL", value_name = "URL")]
     pub(crate) actions_runner_api_url: Option<String>,
     /// The user that jobs run as; made if there is none [default: runner on aws, else the

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::aws::site::Site;
-use crate::harness::{Background, Driven, Home, within};
+use crate::harness::{Background, Driven, Home, say, within};
 
 const SEED: &str = "ONDECK_CANCEL_SEED";
 const MOMENTS: u32 = 30;
@@ -48,7 +48,7 @@ fn cancel(provision: &mut Background) -> End {
 fn cancelled_at_random(pool: &impl Driven, machines: impl Fn() -> BTreeSet<String>) {
     let given = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok());
     let seed: u64 = given.unwrap_or_else(|| fastrand::u64(..));
-    eprintln!("{SEED}={seed}");
+    say(&format!("{SEED}={seed}"));
     let mut dice = fastrand::Rng::with_seed(seed);
     let since = Instant::now();
     pool.provision("first", 2).succeeded();
@@ -84,7 +84,7 @@ fn cancelled_at_random(pool: &impl Driven, machines: impl Fn() -> BTreeSet<Strin
     }
     let late = ends.iter().filter(|end| **end == End::Late).count();
     let cleared = ends.iter().filter(|end| **end == End::ClearedUp).count();
-    eprintln!("{cleared} of {MOMENTS} cleared up in time, {late} did not");
+    say(&format!("{cleared} of {MOMENTS} cleared up in time, {late} did not"));
     assert!(cleared >= 5, "hardly any was interrupted: {ends:?}");
     assert!(late <= 1, "they have 7.5 seconds and need one: {ends:?}");
 }

@@ -288,6 +288,12 @@ pub(crate) fn signal(pid: i32, which: Signal) {
     assert!(matches!(sent, Ok(()) | Err(rustix::io::Errno::SRCH)), "{sent:?}");
 }
 
+/// Shown where the test fails.
+#[expect(clippy::print_stdout, reason = "the test's own account, which the test runner keeps")]
+pub(crate) fn say(line: &str) {
+    println!("{line}");
+}
+
 /// Waits until it is so.
 #[track_caller]
 pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
