@@ -39,8 +39,11 @@ mod tests {
 
     #[test]
     fn it_does_not_show_itself() {
-        let secret = Some(Secret::new("ghp_abc"));
-        assert_eq!(format!("{secret:?} {secret:#?}"), "Some((secret)) Some(\n    (secret),\n)");
-        assert_eq!(secret.unwrap().expose(), "ghp_abc");
+        let secret = Secret::new("ghp_abc");
+        assert_eq!(
+            format!("{secret:?} {secret:#?} {:?}", [&secret]),
+            "(secret) (secret) [(secret)]"
+        );
+        assert_eq!(secret.expose(), "ghp_abc");
     }
 }

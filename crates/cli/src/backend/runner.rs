@@ -6,8 +6,10 @@ use std::sync::{Arc, OnceLock};
 use async_trait::async_trait;
 use ondeck_core::ids::{InstanceId, RunId};
 use ondeck_core::ports::{AgentStore, Runner};
+use ondeck_core::wait::{Retry, retry};
 
 use super::{FORGE, GITHUB};
+use crate::surroundings::{Entropy, WallClock};
 
 /// Makes a runner, or says why it cannot.
 type Make = Box<dyn Fn() -> Result<Arc<dyn Runner>, String> + Send + Sync>;
@@ -41,7 +43,9 @@ impl ChosenRunner {
     }
 
     async fn choose(&self) -> Result<Arc<dyn Runner>, String> {
-        let settings = self.store.settings().await.map_err(|error| error.to_string())?;
+        let ask = |_| self.store.settings();
+        let settings = retry(&WallClock, &Entropy, Retry::PATIENT, ask).await;
+        let settings = settings.map_err(|error| error.to_string())?;
         match settings.get(FORGE).map(String::as_str) {
             Some(GITHUB) => self.github(settings.get("runner-user").map(String::as_str)),
             _ => (self.local)(),
@@ -67,7 +71,7 @@ impl ChosenRunner {
             image: IMAGE.iter().map(Into::into).collect(),
             user: user.or(*usual).map(str::to_owned),
         };
-        let clock = Arc::new(crate::surroundings::WallClock);
+        let clock = Arc::new(WallClock);
         Ok(Arc::new(GitHubRunner::new(options, self.store.clone(), clock)))
     }
 
