@@ -145,6 +145,8 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct Refresh {
     /// The sizes that can be asked for, as JSON: {"large":{"cpu":2,"mem":4096}}
+    /// [default: large 2/4096, xlarge 4/8192, 2xlarge 8/16384, 4xlarge 16/32768, 8xlarge 32/65536,
+    /// 12xlarge 48/98304, 16xlarge 64/131072]
     #[arg(long, env = "ONDECK_RESOURCE_CLASS_CONFIG", value_name = "JSON")]
     pub(crate) resource_class_config: Option<String>,
     /// Idle machines to keep, by class: "large=2 xlarge=1"

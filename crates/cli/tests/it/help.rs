@@ -80,7 +80,9 @@ fn the_help_of_refresh() {
 
     Options:
           --resource-class-config <JSON>  The sizes that can be asked for, as JSON:
-                                          {"large":{"cpu":2,"mem":4096}}
+                                          {"large":{"cpu":2,"mem":4096}} [default: large 2/4096, xlarge
+                                          4/8192, 2xlarge 8/16384, 4xlarge 16/32768, 8xlarge 32/65536,
+                                          12xlarge 48/98304, 16xlarge 64/131072]
           --min-idle <CLASS=COUNT ...>    Idle machines to keep, by class: "large=2 xlarge=1"
           --pre-runner-script <SCRIPT>    Shell script that every machine runs before its first run
           --rescue <WHAT>                 What to do for runs whose jobs wait without a machine:
