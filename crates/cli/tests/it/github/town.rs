@@ -83,12 +83,14 @@ impl<P: Driven> Driven for Town<P> {
         command
             .env("ONDECK_FORGE", "github")
             .env("ONDECK_GITHUB_URL", self.github.url())
-            .env("ONDECK_GITHUB_TOKEN", TOKEN)
-            .env("ONDECK_JOBS_TOKEN", JOBS_TOKEN)
             .env("ONDECK_REPOSITORY", REPOSITORY)
             // Machines are processes of this computer, so they share its users: a user of their
             // own would be one that another machine clears up after.
             .env("ONDECK_RUNNER_USER", own_user());
+        // Nobody else needs one.
+        if arguments.first() == Some(&"refresh") {
+            command.env("ONDECK_GITHUB_TOKEN", TOKEN).env("ONDECK_JOBS_TOKEN", JOBS_TOKEN);
+        }
         command
     }
 }
