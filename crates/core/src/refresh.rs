@@ -105,11 +105,12 @@ async fn clear_up(
     (seen, failure)
 }
 
-/// Keeps the first failure, and says the others at once.
+/// Keeps the first failure, and says the others at once: those that say something else.
 fn note(first: &mut Option<Failure>, result: Result<(), Failure>) {
     match (result, &first) {
         (Ok(()), _) => {}
         (Err(failure), None) => *first = Some(failure),
+        (Err(failure), Some(known)) if failure == *known => {}
         (Err(failure), Some(_)) => tracing::warn!("{failure}"),
     }
 }

@@ -145,7 +145,9 @@ mod control {
         let forge: Arc<dyn Forge> = match refresh {
             None => Arc::new(NoForge),
             Some(inputs) => match forge::kind(common, inputs) {
-                ForgeKind::Github => forge::github(inputs, &pool.to_string())?,
+                ForgeKind::Github => {
+                    forge::github(inputs, &pool.to_string(), Some(&pool.to_string()))?
+                }
                 // This file is about jobs alone.
                 ForgeKind::Local => Arc::new(Local::open(common, true)?.forge),
             },

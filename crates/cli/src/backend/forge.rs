@@ -15,15 +15,24 @@ pub(super) fn kind(common: &Common, inputs: &Refresh) -> ForgeKind {
     })
 }
 
-/// GitHub, for the pool of this name.
+/// GitHub, for the pool of this name, and the repository or organisation that it belongs to if
+/// nobody says otherwise.
 #[cfg(feature = "github")]
-pub(super) fn github(inputs: &Refresh, pool: &str) -> Result<Arc<dyn Forge>, Failure> {
-    self::github::forge(&inputs.github, pool)
+pub(super) fn github(
+    inputs: &Refresh,
+    pool: &str,
+    owner: Option<&str>,
+) -> Result<Arc<dyn Forge>, Failure> {
+    self::github::forge(&inputs.github, pool, owner)
 }
 
 /// GitHub, in a build that does not know it.
 #[cfg(not(feature = "github"))]
-pub(super) fn github(_inputs: &Refresh, _pool: &str) -> Result<Arc<dyn Forge>, Failure> {
+pub(super) fn github(
+    _inputs: &Refresh,
+    _pool: &str,
+    _owner: Option<&str>,
+) -> Result<Arc<dyn Forge>, Failure> {
     Err(Failure::invalid("this build of ondeck knows no GitHub")
         .hint("build it with --features github, or give --forge local to try it without GitHub"))
 }
@@ -43,7 +52,11 @@ mod github {
     const PUBLIC: &str = "https://github.com";
     const PUBLIC_API: &str = "https://api.github.com";
 
-    pub(super) fn forge(inputs: &GitHubInputs, pool: &str) -> Result<Arc<dyn Forge>, Failure> {
+    pub(super) fn forge(
+        inputs: &GitHubInputs,
+        pool: &str,
+        owner: Option<&str>,
+    ) -> Result<Arc<dyn Forge>, Failure> {
         // A workflow says where its own GitHub is; who names another one means that.
         let (server_url, api_url) = match &inputs.github_url {
             Some(url) => (url.clone(), None),
@@ -52,15 +65,22 @@ mod github {
                 variable("GITHUB_API_URL"),
             ),
         };
-        let repository = inputs.repository.clone().or_else(|| variable("GITHUB_REPOSITORY"));
-        let named = repository.clone().unwrap_or_else(|| pool.to_owned());
+        let named = inputs
+            .repository
+            .clone()
+            .or_else(|| variable("GITHUB_REPOSITORY"))
+            .or_else(|| owner.map(str::to_owned))
+            .ok_or_else(|| {
+                Failure::invalid("no repository given")
+                    .hint("give --repository OWNER/NAME, or set GITHUB_REPOSITORY")
+            })?;
         let options = GitHubOptions {
             server_url,
             api_url,
             scope: scope(inputs.scope, &named)?,
             auth: auth(inputs),
             jobs_token: inputs.jobs_token.clone(),
-            jobs_repository: repository.or_else(|| Some(named).filter(|name| name.contains('/'))),
+            jobs_repository: Some(named).filter(|name| name.contains('/')),
             mark: ondeck_github::mark(pool),
             runner_api_url: inputs
                 .actions_runner_api_url

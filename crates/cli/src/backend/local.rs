@@ -119,7 +119,7 @@ mod control {
         let Local { home, db, store, forge: own } = Local::open(common, refresh.is_some())?;
         let forge: Arc<dyn Forge> = match refresh {
             Some(inputs) if forge::kind(common, inputs) == ForgeKind::Github => {
-                forge::github(inputs, &pool(&home))?
+                forge::github(inputs, &pool(&home), None)?
             }
             _ => Arc::new(own),
         };
