@@ -97,7 +97,10 @@ impl<P: Driven> Driven for Town<P> {
 
 /// GitHub, with a runner to offer and two tokens that it knows.
 pub(crate) fn github() -> GitHub {
-    let github = GitHub::start(GitHubOptions::on(&Emulators::running()));
+    let github = GitHub::start(GitHubOptions {
+        runner_groups: vec!["ondeck".to_owned()],
+        ..GitHubOptions::on(&Emulators::running())
+    });
     github.allow(TOKEN, REPOSITORY, &[Permission::Administration]);
     github.allow(JOBS_TOKEN, REPOSITORY, &[Permission::ActionsRead]);
     github.publish_runner(RUNNER, runner_package(RUNNER));
