@@ -159,6 +159,19 @@ async fn ghosts_are_struck_and_others_are_not() {
 }
 
 #[tokio::test]
+async fn a_ghost_that_cannot_be_struck_yet_keeps_no_other() {
+    let world = World::new().await;
+    let forge = &world.memory.forge;
+    forge.plant(listed("i-gone-1", "i-gone", false));
+    forge.plant(listed("i-gone-2", "i-gone", false));
+    // A machine that is taken away in the middle of a job leaves one like this.
+    forge.keep_busy("i-gone-1");
+    let outcome = world.refresh().await;
+    assert_eq!(outcome.ghosts, ["i-gone-2"]);
+    assert_eq!(outcome.warnings, ["the runner is busy and stays on the list: i-gone-1"]);
+}
+
+#[tokio::test]
 async fn terminated_records_are_forgotten_after_the_retention() {
     let world = World::new().await;
     world.provision(&request("1", 2)).await;
