@@ -61,18 +61,23 @@ impl Agent {
         }
     }
 
-    /// Registers for the run and works for it until it is over.
+    /// Registers for the run and works for it until it is over. That may be before it has
+    /// registered, and then it does not: a runner that comes too late would take jobs of the run
+    /// on a machine that is about to end, or already promised to somebody else.
     async fn serve(&self, memory: &Memory, run: &RunId) {
+        let mut over = pin!(self.await_end_of(memory, run));
         let not_interrupted = || memory.interruption().map_or(Ok(()), Err);
         // Asked twice, since the notice may come while it registers.
         let registered = match not_interrupted() {
-            Ok(()) => self.runner.register(run).await.and_then(|()| not_interrupted()),
+            Ok(()) => match select(over.as_mut(), self.runner.register(run)).await {
+                Either::Left(((), _)) => return,
+                Either::Right((registered, _)) => registered.and_then(|()| not_interrupted()),
+            },
             interrupted => interrupted,
         };
         match registered {
             Ok(()) => {
                 self.say(Signal::Registered, Some(run), "").await;
-                let over = pin!(self.await_end_of(memory, run));
                 match select(over, pin!(self.keep_working(run))).await {
                     Either::Left(((), _)) => {}
                     Either::Right((never, _)) => match never {},
@@ -80,7 +85,7 @@ impl Agent {
             }
             Err(why) => {
                 self.say(Signal::RegisterFailed, Some(run), &why).await;
-                self.await_end_of(memory, run).await;
+                over.await;
             }
         }
     }

@@ -110,6 +110,7 @@ fn request(inputs: &inputs::Provision) -> Result<Request, Failure> {
         types: inputs.allowed_instance_types.clone(),
         times: inputs.times.overrides(),
         fresh_only: false,
+        again: false,
         capacity_fallback: inputs.capacity_fallback,
     })
 }

@@ -35,6 +35,31 @@ pub struct Demand {
     pub capacity_fallback: bool,
     /// When it was asked for.
     pub at: Timestamp,
+    /// What became of giving it again, as long as that has always failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_vain: Option<InVain>,
+}
+
+/// Attempts to rescue a run, all of which have failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InVain {
+    /// How many.
+    pub times: u32,
+    /// When the last one had.
+    pub at: Timestamp,
+}
+
+impl InVain {
+    /// When to try again. Each attempt may launch machines and end them, which is paid for; what
+    /// has failed often will fail again, until a person has done something.
+    pub fn not_before(self) -> Timestamp {
+        // Refresh is called every five minutes and never on the minute, so the first is a little
+        // less than that.
+        const FIRST: Duration = Duration::from_secs(4 * 60);
+        const LONGEST: Duration = Duration::from_secs(3600);
+        let doubled = FIRST.saturating_mul(1 << self.times.saturating_sub(1).min(16));
+        self.at + doubled.min(LONGEST)
+    }
 }
 
 impl Demand {
@@ -65,7 +90,15 @@ impl Demand {
             times: request.times.0.iter().filter_map(text).collect(),
             capacity_fallback: request.capacity_fallback,
             at,
+            in_vain: None,
         }
+    }
+
+    /// After one more attempt that has failed.
+    #[must_use]
+    pub fn failed_again(self, at: Timestamp) -> Demand {
+        let times = self.in_vain.map_or(0, |earlier| earlier.times).saturating_add(1);
+        Demand { in_vain: Some(InVain { times, at }), ..self }
     }
 
     /// The same request again, for no more machines than there are jobs.
@@ -83,6 +116,7 @@ impl Demand {
             types: self.types.clone(),
             times: TimeOverrides(self.times.iter().filter_map(span).collect()),
             fresh_only: false,
+            again: true,
             capacity_fallback: self.capacity_fallback,
         }
     }
@@ -102,6 +136,7 @@ mod tests {
             types: "c7i.* m*".parse().unwrap(),
             times: TimeOverrides(vec![("max-runtime-min", Duration::from_secs(90 * 60))]),
             fresh_only: false,
+            again: false,
             capacity_fallback: true,
         };
         let demand = Demand::of(&request, Timestamp::from_millis(5_000));
@@ -111,7 +146,19 @@ mod tests {
         assert_eq!((again.count, again.times.clone()), (3, request.times));
         assert_eq!((again.class, again.usage), (request.class, request.usage));
         assert_eq!(again.types.to_string(), "c7i.* m*");
-        assert!(again.capacity_fallback && !again.fresh_only);
+        assert!(again.capacity_fallback && !again.fresh_only && again.again);
         assert_eq!((demand.again(2).count, demand.again(0).count), (2, 1));
+        let failed = demand.failed_again(Timestamp::from_millis(9_000));
+        let text = serde_json::to_string(&failed).unwrap();
+        assert_eq!(serde_json::from_str::<Demand>(&text).unwrap(), failed);
+    }
+
+    #[test]
+    fn what_fails_is_tried_less_and_less_often() {
+        let at = Timestamp::from_millis(0);
+        for (times, minutes) in [(1, 4), (2, 8), (4, 32), (5, 60), (u32::MAX, 60)] {
+            let pause = Duration::from_secs(minutes * 60);
+            assert_eq!(InVain { times, at }.not_before(), at + pause, "{times}");
+        }
     }
 }

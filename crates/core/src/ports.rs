@@ -310,7 +310,8 @@ pub trait Forge: Send + Sync {
 pub trait Runner: Send + Sync {
     /// Makes the software ready.
     async fn prepare(&self) -> Result<(), String>;
-    /// Registers with the run as the only label.
+    /// Registers with the run as the only label. The future may be dropped half way; stop and
+    /// deregister then undo what was done.
     async fn register(&self, run: &RunId) -> Result<(), String>;
     /// Works until it dies or the future is dropped, taking jobs of the run; gives the reason
     /// why it has died.

@@ -84,7 +84,7 @@ impl<'a> Attempt<'a> {
 
     /// Without it the run gets its machines all the same; only nobody can rescue it later.
     async fn note_demand(&self) {
-        if self.request.fresh_only {
+        if self.request.fresh_only || self.request.again {
             return;
         }
         let demand = Demand::of(self.request, self.plane.now());

@@ -159,6 +159,19 @@ async fn ghosts_are_struck_and_others_are_not() {
 }
 
 #[tokio::test]
+async fn a_ghost_that_cannot_be_struck_yet_keeps_no_other() {
+    let world = World::new().await;
+    let forge = &world.memory.forge;
+    forge.plant(listed("i-gone-1", "i-gone", false));
+    forge.plant(listed("i-gone-2", "i-gone", false));
+    // A machine that is taken away in the middle of a job leaves one like this.
+    forge.keep_busy("i-gone-1");
+    let outcome = world.refresh().await;
+    assert_eq!(outcome.ghosts, ["i-gone-2"]);
+    assert_eq!(outcome.warnings, ["the runner is busy and stays on the list: i-gone-1"]);
+}
+
+#[tokio::test]
 async fn terminated_records_are_forgotten_after_the_retention() {
     let world = World::new().await;
     world.provision(&request("1", 2)).await;
@@ -287,6 +300,35 @@ async fn a_run_that_cannot_be_rescued_is_reported_and_keeps_nobody_waiting() {
     assert_eq!(outcome.stranded, [run("1")]);
     assert!(outcome.warnings[0].starts_with("run 1 cannot be rescued: "), "{outcome:?}");
     assert!(outcome.rescued.is_empty());
+}
+
+#[tokio::test]
+async fn a_rescue_forgets_nothing_of_what_the_run_asked_for() {
+    let world = World::new().await;
+    stranded(&world, 5).await;
+    assert_eq!(world.refresh().await.rescued, [run("1")]);
+    let demand = world.memory.store.demand(&run("1")).await.unwrap().unwrap();
+    assert_eq!(demand.count, 5, "though three jobs waited this time");
+}
+
+#[tokio::test]
+async fn a_run_that_cannot_be_rescued_costs_less_and_less() {
+    let world = World::new().await;
+    stranded(&world, 1).await;
+    let before = world.memory.compute.ended().len();
+    for n in 0..1000 {
+        world.expect(&format!("i-{n:04}"), Behaviour::CannotRegister);
+    }
+    world.memory.compute.limit(1);
+    let mut reported = 0;
+    for _ in 0..288 {
+        world.pass(Duration::from_secs(300)).await;
+        let outcome = world.refresh().await;
+        reported += usize::from(outcome.stranded == [run("1")] && outcome.warnings.len() == 1);
+    }
+    assert_eq!(reported, 288, "it is never passed over in silence");
+    let launched = world.memory.compute.ended().len() - before;
+    assert!((5..30).contains(&launched), "in a day: {launched}");
 }
 
 fn credentials(world: &World, name: &str, life: Duration) -> Credentials {

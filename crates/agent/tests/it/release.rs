@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ondeck_core::ids::InstanceId;
 use ondeck_core::provision::{Source, TimeOverrides};
-use ondeck_core::record::State;
+use ondeck_core::record::{Record, State};
 use ondeck_core::release::{Fate, release};
 use ondeck_core::testkit::Calls;
 use ondeck_core::ticket::Ticket;
@@ -180,4 +180,18 @@ async fn the_cost_of_a_release_is_batched() {
     assert!(sends <= 3 && marks == sends, "{sends} sends, {marks} notes");
     let record = world.record("i-3").unwrap();
     assert_eq!(record.threshold, Some(record.updated_at + Duration::from_secs(77)));
+}
+
+#[tokio::test]
+async fn a_run_that_is_over_before_its_machine_has_registered_waits_for_nothing() {
+    let world = World::new().await;
+    world.expect("i-slow", Behaviour::NeverRegisters);
+    let idle = world.idle("i-slow", "c6i.large").await;
+    // As after a restart of its agent: the run has it, and it registers once more.
+    let owned = Record { state: State::Running, run: Some(run("1")), ..idle };
+    world.memory.store.plant(owned);
+    world.pass(Duration::from_secs(5)).await;
+    let released = world.release("1").await;
+    assert_eq!(released.instances[0].fate, Fate::Pooled);
+    assert!(released.took < Duration::from_secs(5), "{released:?}");
 }

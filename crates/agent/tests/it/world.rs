@@ -83,6 +83,7 @@ pub(crate) fn request(run_id: &str, count: u32) -> Request {
         types: provision::DEFAULT_TYPES.parse().unwrap(),
         times: TimeOverrides::default(),
         fresh_only: false,
+        again: false,
         capacity_fallback: false,
     }
 }

@@ -1,6 +1,7 @@
 //! The runner on a machine: the one that the settings name, chosen when it is made ready. An
 //! agent starts before it knows them.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
@@ -20,7 +21,13 @@ pub(super) struct ChosenRunner {
     #[cfg_attr(not(feature = "github"), expect(dead_code, reason = "only GitHub asks for it"))]
     place: Place,
     local: Make,
-    chosen: OnceLock<Arc<dyn Runner>>,
+    chosen: OnceLock<Chosen>,
+}
+
+/// One that is, and for which forge.
+struct Chosen {
+    runner: Arc<dyn Runner>,
+    github: bool,
 }
 
 /// What a runner for GitHub has to know.
@@ -42,14 +49,20 @@ impl ChosenRunner {
         ChosenRunner { store, place, local, chosen: OnceLock::new() }
     }
 
-    async fn choose(&self) -> Result<Arc<dyn Runner>, String> {
-        let ask = |_| self.store.settings();
-        let settings = retry(&WallClock, &Entropy, Retry::PATIENT, ask).await;
-        let settings = settings.map_err(|error| error.to_string())?;
-        match settings.get(FORGE).map(String::as_str) {
-            Some(GITHUB) => self.github(settings.get("runner-user").map(String::as_str)),
-            _ => (self.local)(),
-        }
+    async fn choose(&self) -> Result<Chosen, String> {
+        let settings = self.settings(Retry::PATIENT).await?;
+        let github = is_github(&settings);
+        let runner = if github {
+            self.github(settings.get("runner-user").map(String::as_str))?
+        } else {
+            (self.local)()?
+        };
+        Ok(Chosen { runner, github })
+    }
+
+    async fn settings(&self, how: Retry) -> Result<BTreeMap<String, String>, String> {
+        let asked = retry(&WallClock, &Entropy, how, |_| self.store.settings()).await;
+        asked.map_err(|error| format!("settings: {error}"))
     }
 
     #[cfg(feature = "github")]
@@ -81,22 +94,40 @@ impl ChosenRunner {
     }
 
     fn chosen(&self) -> Result<&Arc<dyn Runner>, String> {
-        self.chosen.get().ok_or_else(|| "the runner was never made ready".to_owned())
+        let chosen = self.chosen.get().map(|chosen| &chosen.runner);
+        chosen.ok_or_else(|| "the runner was never made ready".to_owned())
     }
+
+    /// A machine that was made ready for one forge would register there and wait for jobs that
+    /// come to another by now.
+    async fn check_forge(&self) -> Result<(), String> {
+        let github = is_github(&self.settings(Retry::SHORT).await?);
+        match self.chosen.get() {
+            Some(chosen) if chosen.github != github => {
+                Err("jobs come from another forge than when this machine was made ready".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn is_github(settings: &BTreeMap<String, String>) -> bool {
+    settings.get(FORGE).is_some_and(|forge| forge == GITHUB)
 }
 
 #[async_trait]
 impl Runner for ChosenRunner {
     async fn prepare(&self) -> Result<(), String> {
         if self.chosen.get().is_none() {
-            let runner = self.choose().await?;
+            let chosen = self.choose().await?;
             // Whoever was faster has chosen by the same settings.
-            self.chosen.get_or_init(|| runner);
+            self.chosen.get_or_init(|| chosen);
         }
         self.chosen()?.prepare().await
     }
 
     async fn register(&self, run: &RunId) -> Result<(), String> {
+        self.check_forge().await?;
         self.chosen()?.register(run).await
     }
 

@@ -509,3 +509,20 @@ fn files_that_are_not_there_or_cannot_be_written_change_nothing_else() {
     ::warning title=ondeck::the summary cannot be written: No such file or directory (os error 2)
     ");
 }
+
+#[test]
+fn no_value_of_an_input_passes_for_a_command() {
+    let home = Home::bare();
+    let value = "large\n::add-mask::a\n##[error]b";
+    for input in ["run-id", "resource-class", "usage-class", "allowed-instance-types"] {
+        let argument = format!("--{input}={value}");
+        let done = Step::of(&home).run(&["provision", &argument]).exited(2);
+        let said = format!("{}{}", done.stdout, done.stderr);
+        let strange = |line: &&str| {
+            let ours = line.starts_with("::error title=ondeck%3A invalid-input::");
+            !ours && (line.trim_start().starts_with("::") || line.contains("##["))
+        };
+        assert_eq!(said.lines().find(strange), None, "{input}: {said}");
+        assert!(said.contains(input), "it is said which: {said}");
+    }
+}

@@ -6,10 +6,11 @@ use std::collections::BTreeSet;
 
 use super::Outcome;
 use super::survey::Survey;
+use crate::demand::Demand;
 use crate::failure::{Failure, Kind};
 use crate::ids::RunId;
 use crate::plane::{Plane, readable};
-use crate::ports::{Scope, WaitingRun};
+use crate::ports::{PortResult, Scope, WaitingRun};
 use crate::provision::provision;
 use crate::record::Record;
 use crate::settings::{Rescue, Settings};
@@ -39,20 +40,50 @@ pub(super) async fn rescue(
             outcome.stranded.push(run);
             continue;
         };
+        if let Some(in_vain) = demand.in_vain.filter(|it| plane.now() < it.not_before()) {
+            let (times, next) = (in_vain.times, in_vain.not_before());
+            let problem = format!("run {run} could not be rescued {times} times, next at {next}");
+            outcome.warnings.push(problem);
+            outcome.stranded.push(run);
+            continue;
+        }
         plane.progress.stage(&format!("rescuing run {run}: {jobs} jobs wait without a machine"));
         tracing::warn!(%run, jobs, "jobs wait without a machine; provisioning again");
         match provision(plane, &demand.again(jobs), stop).await.failure {
-            None => outcome.rescued.push(run),
+            None => {
+                if demand.in_vain.is_some() {
+                    note(plane, Demand { in_vain: None, ..demand }).await;
+                }
+                outcome.rescued.push(run);
+            }
             Some(failure) if matches!(failure.kind, Kind::Interrupted | Kind::Stopped) => {
                 return Err(failure);
             }
             Some(failure) => {
+                // The others fail before anything is launched, or pass by themselves.
+                if matches!(failure.kind, Kind::NoCapacity | Kind::NotReady | Kind::Unexpected) {
+                    note(plane, demand.failed_again(plane.now())).await;
+                }
                 outcome.warnings.push(format!("run {run} cannot be rescued: {failure}"));
                 outcome.stranded.push(run);
             }
         }
     }
     Ok(())
+}
+
+/// Writes down what became of a rescue, unless the run has asked for something else meanwhile.
+async fn note(plane: &Plane, demand: Demand) {
+    let noted = async {
+        let found = plane.retried(|| plane.store.demand(&demand.run)).await?;
+        if found.is_some_and(|found| found.at == demand.at) {
+            plane.retried(|| plane.store.put_demand(&demand)).await?;
+        }
+        PortResult::Ok(())
+    };
+    if let Err(error) = noted.await {
+        tracing::warn!(run = %demand.run, "what became of its rescue was not noted: {error}");
+    }
 }
 
 /// Runs that wait, and that no live instance belongs to. The store is asked again after the

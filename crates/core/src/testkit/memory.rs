@@ -279,12 +279,18 @@ pub struct MemoryForge {
     runners: Mutex<Vec<ListedRunner>>,
     waiting: Mutex<Vec<RunId>>,
     minted: Mutex<Vec<Credentials>>,
+    busy: Mutex<BTreeSet<String>>,
 }
 
 impl MemoryForge {
     /// Lists a runner.
     pub fn plant(&self, runner: ListedRunner) {
         lock(&self.runners).push(runner);
+    }
+
+    /// Takes a runner for busy, and does not strike it.
+    pub fn keep_busy(&self, name: &str) {
+        lock(&self.busy).insert(name.to_owned());
     }
 
     /// Queues a job for a run.
@@ -307,6 +313,10 @@ impl Forge for MemoryForge {
 
     async fn remove_runner(&self, name: &str) -> PortResult<()> {
         turn().await;
+        if lock(&self.busy).contains(name) {
+            let reason = format!("the runner is busy and stays on the list: {name}");
+            return Err(PortError::Forge { reason, hint: String::new() });
+        }
         lock(&self.runners).retain(|runner| runner.name != name);
         Ok(())
     }

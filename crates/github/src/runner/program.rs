@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ondeck_core::ports::Clock;
+use ondeck_core::secret::Secret;
 use ondeck_core::signal::last_words;
 use ondeck_processes::{Process, kill_group};
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -25,8 +26,8 @@ const REST: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(crate) struct Ended {
     status: ExitStatus,
-    stdout: Said,
-    stderr: Said,
+    stdout: String,
+    stderr: String,
 }
 
 impl Ended {
@@ -42,12 +43,12 @@ impl Ended {
 
     /// What it wrote for programs to read.
     pub(crate) fn output(&self) -> String {
-        self.stdout.text()
+        self.stdout.clone()
     }
 
     /// All that it said, errors last.
     pub(crate) fn said(&self) -> String {
-        format!("{}\n{}", self.stdout.text(), self.stderr.text())
+        format!("{}\n{}", self.stdout, self.stderr)
     }
 
     /// Nothing if it succeeded; else how it ended, and its last words.
@@ -83,8 +84,19 @@ impl Said {
 /// Runs a program, and ends it with its whole group if it takes longer than this.
 pub(crate) async fn run(
     clock: &dyn Clock,
+    command: Command,
+    within: Duration,
+) -> Result<Ended, String> {
+    run_hiding(clock, command, within, &[]).await
+}
+
+/// The same for a program that knows secrets. They are hidden before anything else is done with
+/// what it says: of a text that was cut before, a part of one might be left that nobody knows.
+pub(crate) async fn run_hiding(
+    clock: &dyn Clock,
     mut command: Command,
     within: Duration,
+    secrets: &[&Secret],
 ) -> Result<Ended, String> {
     let program = command.as_std().get_program().to_string_lossy().into_owned();
     let mut child = spawn(&mut command)?;
@@ -98,14 +110,21 @@ pub(crate) async fn run(
         kill_group(group);
     }
     finish(clock, readers).await;
+    let (stdout, stderr) = (hide(stdout.text(), secrets), hide(stderr.text(), secrets));
     match waited {
         Some(Ok(status)) => Ok(Ended { status, stdout, stderr }),
         Some(Err(error)) => Err(format!("cannot wait for {program}: {error}")),
         None => {
-            let words = last_words(&format!("{}\n{}", stdout.text(), stderr.text()));
+            let words = last_words(&format!("{stdout}\n{stderr}"));
             Err(format!("{program} took more than {} s: {words}", within.as_secs_f32()))
         }
     }
+}
+
+/// The runner masks its token itself; this is for the day that it does not.
+fn hide(words: String, secrets: &[&Secret]) -> String {
+    let shown = secrets.iter().map(|secret| secret.expose()).filter(|secret| !secret.is_empty());
+    shown.fold(words, |words, secret| words.replace(secret, "***"))
 }
 
 /// Starts a program in a group of its own, listened to and with nothing to read.
@@ -184,5 +203,18 @@ async fn follow(
     }
     if !line.is_empty() {
         each(String::from_utf8_lossy(&line).trim());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_do_not_get_into_words() {
+        let (one, other, none) = (Secret::new("AREG"), Secret::new("AREM"), Secret::default());
+        let words = || "bad AREG, AREM and AREG".to_owned();
+        assert_eq!(hide(words(), &[&one, &other]), "bad ***, *** and ***");
+        assert_eq!(hide(words(), &[&none]), words());
     }
 }

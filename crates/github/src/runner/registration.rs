@@ -15,6 +15,7 @@ use tokio::process::Command;
 
 use super::install::Installation;
 use super::layout::{Layout, put};
+use super::program::Ended;
 use super::user::User;
 use super::{environment, hooks, program};
 
@@ -69,13 +70,13 @@ impl Registrar<'_> {
         if let Some(group) = request.group {
             command.args(["--runnergroup", group]);
         }
-        let ended = program::run(self.clock, command, within).await;
+        let ended = self.run(command, credentials, within).await;
         let problem = match ended {
             Ok(ended) => ended.problem(),
             Err(why) => Some(why),
         };
         if let Some(problem) = problem {
-            return Err(format!("config.sh failed: {}", hide(&problem, credentials)));
+            return Err(format!("config.sh failed: {problem}"));
         }
         self.keep_files()
     }
@@ -90,11 +91,10 @@ impl Registrar<'_> {
         self.write_environment()?;
         let mut command = self.command("config.sh", &credentials.removal);
         command.arg("remove");
-        let ended = program::run(self.clock, command, within).await;
-        let ended = ended.map_err(|why| hide(&why, credentials))?;
+        let ended = self.run(command, credentials, within).await?;
         if !ended.is_success() && !is_unknown_runner(&ended.said()) {
             let words = last_words(&ended.said());
-            return Err(format!("config.sh remove failed: {}", hide(&words, credentials)));
+            return Err(format!("config.sh remove failed: {words}"));
         }
         self.forget()
     }
@@ -122,6 +122,16 @@ impl Registrar<'_> {
         environment::give(&mut command, self.user, self.layout, self.id);
         command.current_dir(&self.software.root).env(TOKEN, token.expose());
         command
+    }
+
+    async fn run(
+        &self,
+        command: Command,
+        credentials: &Credentials,
+        within: Duration,
+    ) -> Result<Ended, String> {
+        let secrets = [&credentials.registration, &credentials.removal];
+        program::run_hiding(self.clock, command, within, &secrets).await
     }
 
     /// Writes the lines that the runner puts into its own environment and that of jobs.
@@ -186,33 +196,9 @@ fn is_unknown_runner(said: &str) -> bool {
     said.lines().any(|line| line.contains("NotFound") && line.contains("DELETE "))
 }
 
-/// The runner masks its token itself; this is for the day that it does not.
-fn hide(words: &str, credentials: &Credentials) -> String {
-    let mut words = words.to_owned();
-    for secret in [&credentials.registration, &credentials.removal] {
-        if !secret.expose().is_empty() {
-            words = words.replace(secret.expose(), "***");
-        }
-    }
-    words
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ondeck_core::time::Timestamp;
-
-    #[test]
-    fn tokens_do_not_get_into_words() {
-        let credentials = Credentials {
-            registration: Secret::new("AREG"),
-            removal: Secret::new("AREM"),
-            expires_at: Timestamp::from_millis(0),
-        };
-        assert_eq!(hide("bad AREG, AREM and AREG", &credentials), "bad ***, *** and ***");
-        let empty = Credentials { removal: Secret::default(), ..credentials };
-        assert_eq!(hide("nothing", &empty), "nothing");
-    }
 
     #[test]
     fn only_a_deletion_tells_an_unknown_runner() {

@@ -97,3 +97,21 @@ fn machines_that_cannot_deregister_are_not_pooled() {
         town.standings().is_empty() && town.github.runners().is_empty()
     });
 }
+
+#[test]
+fn machines_of_one_forge_are_not_given_to_runs_of_another() {
+    let town = Town::local(&[]);
+    town.provision("1", 1).succeeded();
+    town.release("1").succeeded();
+    town.ondeck(&["refresh", "--forge=local"]).succeeded();
+    let given = town.provision("2", 1).succeeded().json();
+    assert_eq!(given["instances"][0]["source"], "cold", "{given}");
+    assert!(town.github.runners().is_empty(), "{:?}", town.github.runners());
+    town.ondeck(&["run", "--run-id=2", "--", "true"]).succeeded();
+    town.release("2").succeeded();
+    town.refresh(&[]);
+    let given = town.provision("3", 1).succeeded().json();
+    assert_eq!(given["instances"][0]["source"], "cold", "{given}");
+    town.done(town.queue("3", "true"));
+    town.release("3").succeeded();
+}

@@ -323,6 +323,7 @@ mod tests {
             types: DEFAULT_TYPES.parse().unwrap(),
             times: TimeOverrides::default(),
             fresh_only: false,
+            again: false,
             capacity_fallback: false,
         }
     }

@@ -5,7 +5,7 @@ use futures_util::future::join_all;
 use super::stage::{Standing, agreed, instance, morning, ms, noon, run, stand};
 use super::transitions::{every_transition, the_note_of_the_ticket};
 use crate::credentials::Credentials;
-use crate::demand::Demand;
+use crate::demand::{Demand, InVain};
 use crate::ids::{InstanceId, IntentId, ResourceClass, RunId};
 use crate::intent::Intent;
 use crate::lifecycle::{Idle, Instance};
@@ -104,6 +104,7 @@ async fn demands<S: Store + AgentStore>(store: &S) {
         times: BTreeMap::from([("max-runtime-min".to_owned(), "90".to_owned())]),
         capacity_fallback: true,
         at: noon(),
+        in_vain: Some(InVain { times: 2, at: noon() }),
     };
     let (one, other) = (run("asked"), run("asked-not"));
     for count in [1, 3] {

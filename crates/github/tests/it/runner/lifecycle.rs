@@ -204,3 +204,24 @@ async fn another_life_of_the_agent_clears_up_after_the_first() {
     assert!(fixture.log().contains(&format!("remove {}-1-a1b2c3", fixture.id)));
     second.stop().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_registration_that_is_given_up_half_way_leaves_nothing() {
+    let fixture = Fixture::with_image("2.336.0").await;
+    fixture.trouble("wait", "");
+    let runner = fixture.runner();
+    runner.prepare().await.unwrap();
+    let (run, half_way) = (run("1"), fixture.github.join("waiting"));
+    tokio::select! {
+        registered = runner.register(&run) => panic!("{registered:?}"),
+        () = appears(&half_way) => {}
+    }
+    runner.stop().await.unwrap();
+    fs::write(fixture.github.join("go"), "").unwrap();
+    runner.deregister().await.unwrap();
+    runner.clean().await.unwrap();
+    assert_eq!(fixture.list(), [""; 0], "nobody is left to put it there");
+    runner.register(&run).await.unwrap();
+    assert_eq!(fixture.list(), [format!("{}-2-a1b2c3", fixture.id)]);
+    runner.stop().await.unwrap();
+}

@@ -29,6 +29,7 @@ configure() {
     if [ "$ACTIONS_RUNNER_INPUT_TOKEN" != "$(cat "$github/registration-token")" ]; then
         echo "Http response code: NotFound from 'POST $url/runner-registration'" >&2
         echo "the token was $ACTIONS_RUNNER_INPUT_TOKEN" >&2
+        trouble talk && cat "$github/trouble/talk" >&2
         exit 1
     fi
     echo "$labels" >"$github/list/$name"

@@ -58,3 +58,16 @@ async fn no_token_is_left_behind_or_given_as_a_reason() {
         }
     }
 }
+
+#[tokio::test]
+async fn no_part_of_a_token_is_given_as_a_reason_either() {
+    let fixture = Fixture::with_image("2.336.0").await;
+    let runner = fixture.runner();
+    runner.prepare().await.unwrap();
+    fs::write(fixture.github.join("registration-token"), "another").unwrap();
+    // Reasons are cut at the front, and here in the middle of the token.
+    fixture.trouble("talk", &"x".repeat(490));
+    let error = runner.register(&run("1")).await.unwrap_err();
+    let tail = &REGISTRATION[REGISTRATION.len() - 5..];
+    assert!(error.contains("xxx") && !error.contains(tail), "{error}");
+}
