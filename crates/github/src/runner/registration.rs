@@ -180,10 +180,11 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(content))
 }
 
-/// Whether a removal failed because there is nothing to remove. A token that is worthless is
-/// answered in the same way, but where it is exchanged, and not where the runner is deleted.
+/// Whether a removal failed because there is nothing to remove. Where a token is exchanged first,
+/// a worthless one is answered in the same way, but not for the deletion.
 fn is_unknown_runner(said: &str) -> bool {
-    said.lines().any(|line| line.contains("NotFound") && line.contains("DELETE "))
+    let is_deletion = |line: &str| line.to_ascii_lowercase().contains("from 'delete ");
+    said.lines().any(|line| line.contains("code: NotFound ") && is_deletion(line))
 }
 
 /// The runner masks its token itself; this is for the day that it does not.
@@ -217,10 +218,14 @@ mod tests {
     #[test]
     fn only_a_deletion_tells_an_unknown_runner() {
         for (said, unknown) in [
+            (
+                "Http response code: NotFound from 'Delete https://api.github.com/x/1' (Request Id: 1)",
+                true,
+            ),
             ("Http response code: NotFound from 'DELETE https://api.github.com/x/1'", true),
             ("Http response code: NotFound from 'POST https://api.github.com/actions/x'", false),
             ("Http response code: Forbidden from 'DELETE https://api.github.com/x/1'", false),
-            ("NotFound\nDELETE ", false),
+            ("Http response code: NotFound\nfrom 'Delete https://api.github.com/x/1'", false),
         ] {
             assert_eq!(is_unknown_runner(said), unknown, "{said}");
         }
