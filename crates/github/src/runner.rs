@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use ondeck_core::credentials::Credentials;
@@ -192,7 +192,8 @@ impl GitHubRunner {
         credentials: &Credentials,
     ) -> Result<(), String> {
         if registrar.is_registered()
-            && let Err(why) = registrar.remove(credentials, self.bounds.remove).await
+            && let Err(why) =
+                registrar.remove(credentials, self.bounds.remove, Duration::ZERO).await
         {
             tracing::warn!("an earlier registration is left behind: {why}");
         }
@@ -363,7 +364,8 @@ impl Runner for GitHubRunner {
             return Ok(());
         }
         let credentials = self.credentials("removal").await?;
-        registrar.remove(&credentials, self.bounds.remove).await
+        let Bounds { remove, idle, .. } = self.bounds;
+        registrar.remove(&credentials, remove, idle).await
     }
 
     async fn account(&self) -> String {

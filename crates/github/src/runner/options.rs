@@ -41,6 +41,8 @@ pub struct Bounds {
     pub stop_idle: Duration,
     /// Deregistering.
     pub remove: Duration,
+    /// Being idle in GitHub's eyes, so that it can be deregistered.
+    pub idle: Duration,
     /// One question to docker.
     pub docker: Duration,
 }
@@ -57,6 +59,7 @@ impl Default for Bounds {
             stop_busy: Duration::from_secs(20),
             stop_idle: Duration::from_secs(5),
             remove: Duration::from_secs(60),
+            idle: Duration::from_secs(30),
             docker: Duration::from_secs(60),
         }
     }

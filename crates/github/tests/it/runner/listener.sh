@@ -58,6 +58,13 @@ remove() {
         echo "Http response code: NotFound from 'POST $url/runner-registration'" >&2
         exit 1
     fi
+    if trouble busy; then
+        rm "$github/trouble/busy"
+        echo "Http response code: UnprocessableEntity from 'Delete $url/actions/runners/1'" >&2
+        echo "{\"message\":\"Runner $name is currently running a job and cannot be deleted.\"}" >&2
+        echo "Failed: Removing runner from the server" >&2
+        exit 1
+    fi
     if trouble unknown; then
         echo "Http response code: NotFound from 'Delete $url/actions/runners/1' (Request Id: 1)" >&2
         exit 1
