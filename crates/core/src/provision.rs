@@ -6,6 +6,7 @@
 
 mod adoption;
 mod creation;
+mod credentials;
 mod holdings;
 mod outcome;
 mod post_provision;
@@ -40,7 +41,8 @@ struct Attempt<'a> {
 
 /// Gives the run its machines, all of them or none, and says what came of it.
 pub async fn provision(plane: &Plane, request: &Request, stop: &StopSignal) -> Outcome {
-    let attempt = match Attempt::prepare(plane, request).await {
+    let prepared = stop.unless_raised(Attempt::prepare(plane, request)).await;
+    let attempt = match prepared.unwrap_or_else(|stop| Err(stop.into())) {
         Ok(attempt) => attempt,
         Err(failure) => return Outcome::refused(request, failure),
     };
@@ -55,8 +57,8 @@ impl<'a> Attempt<'a> {
     async fn prepare(plane: &'a Plane, request: &'a Request) -> Result<Attempt<'a>, Failure> {
         let settings = plane.settings().await?;
         let requirements = request.requirements(&settings)?;
-        settings.check_credentials(plane.now())?;
-        let times = request.times.over(settings.times);
+        let times = request.times.over(settings.times.clone());
+        credentials::await_valid(plane, &settings, &times).await?;
         let holdings = Holdings::new(plane.now());
         Ok(Attempt { plane, request, requirements, times, holdings })
     }

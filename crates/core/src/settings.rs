@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::credentials::Minted;
-use crate::failure::{Failure, Kind};
 use crate::ids::ResourceClass;
 use crate::requirements::ClassSize;
-use crate::time::Timestamp;
 use crate::times::{TIMES, Times};
 
 /// The operator's choices, as provision, release and the agents read them.
@@ -69,19 +67,6 @@ pub struct InvalidSetting {
 }
 
 impl Settings {
-    /// Whether agents can register now. Where they cannot, no machine would ever get ready, and
-    /// the reason is known before any is launched.
-    pub fn check_credentials(&self, now: Timestamp) -> Result<(), Failure> {
-        match &self.minted {
-            Some(minted) if minted.expires_at <= now => {
-                let message = format!("the registration token expired at {}", minted.expires_at);
-                Err(Failure::new(Kind::Forge, message)
-                    .hint("run ondeck refresh, and see why its schedule has not"))
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// Reads what the store keeps. What is missing has its default; what is not ours belongs to
     /// the backend.
     pub fn from_map(map: &BTreeMap<String, String>) -> Result<Settings, InvalidSetting> {

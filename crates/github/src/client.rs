@@ -24,14 +24,13 @@ use limit::Limit;
 pub(crate) use moment::moment;
 pub(crate) use request::{Purpose, Request, TokenKind};
 
-/// What errors call it.
-pub(crate) const GITHUB: &str = "GitHub";
+pub(crate) use crate::http::GITHUB;
 
 /// How long one request may take, its answer included.
 const CALL: Duration = Duration::from_secs(30);
 
-/// Supported at least until March 2028, and by Enterprise Server as well, which does not know
-/// the later one.
+/// Supported at least until March 2028, and by Enterprise Server as well, where the later one
+/// need not be known.
 const API_VERSION: &str = "2022-11-28";
 
 /// The way to an API for one identity: limits are counted for each.

@@ -111,6 +111,8 @@ impl fmt::Display for Scope {
 pub struct GitHubForge {
     scope: Scope,
     target: String,
+    /// Whether GitHub runs the server, and not its owner.
+    hosted: bool,
     /// Who manages runners.
     manager: Arc<Identity>,
     /// Who reads runs, and of which repository.
@@ -163,7 +165,8 @@ impl GitHubForge {
         };
         let target = format!("{}/{scope}", addresses.server);
         let (list, said) = (List::new(mark), AtomicBool::new(false));
-        Ok(GitHubForge { scope, target, manager, reader, releases, list, on_secret, said })
+        let hosted = addresses.hosted;
+        Ok(GitHubForge { scope, target, hosted, manager, reader, releases, list, on_secret, said })
     }
 
     async fn make_token(&self, kind: &str) -> PortResult<Fresh> {

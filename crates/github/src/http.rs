@@ -7,6 +7,9 @@ use std::time::Duration;
 use reqwest::redirect::{Action, Attempt, Policy};
 use reqwest::{ClientBuilder, Url};
 
+/// What the service is called in messages.
+pub(crate) const GITHUB: &str = "GitHub";
+
 /// How long a connection may take.
 pub const CONNECT: Duration = Duration::from_secs(10);
 

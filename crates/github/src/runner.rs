@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use ondeck_core::credentials::Credentials;
@@ -20,7 +21,7 @@ use self::docker::Docker;
 use self::fetch::Chance;
 use self::install::{Installation, Search};
 use self::layout::Layout;
-use self::listener::Listener;
+use self::listener::{Death, Listener};
 use self::program::bounded;
 use self::registration::{Registrar, Request};
 use self::user::User;
@@ -70,6 +71,8 @@ struct Now {
 struct Ready {
     user: User,
     software: Installation,
+    /// Whether GitHub has been seen to talk to this version.
+    served: AtomicBool,
 }
 
 impl GitHubRunner {
@@ -189,7 +192,8 @@ impl GitHubRunner {
         credentials: &Credentials,
     ) -> Result<(), String> {
         if registrar.is_registered()
-            && let Err(why) = registrar.remove(credentials, self.bounds.remove).await
+            && let Err(why) =
+                registrar.remove(credentials, self.bounds.remove, Duration::ZERO).await
         {
             tracing::warn!("an earlier registration is left behind: {why}");
         }
@@ -214,7 +218,10 @@ impl GitHubRunner {
         let within = self.bounds.listen;
         let Installation { version, on_image, .. } = &ready.software;
         match bounded(&*self.clock, within, listener.listening()).await {
-            Some(Ok(())) => return Ok(()),
+            Some(Ok(())) => match self.refusal(ready, &listener).await {
+                None => return Ok(()),
+                Some(death) => Err(death.reason(version, *on_image)),
+            },
             Some(Err(death)) => Err(death.reason(version, *on_image)),
             None => {
                 let words = listener.kill(&*self.clock).await;
@@ -223,6 +230,18 @@ impl GitHubRunner {
             }
         }
         .inspect_err(|_| self.now().listener = None)
+    }
+
+    /// How the listener died as soon as it listened. GitHub lets a version that it does not talk
+    /// to any more say that it listens, and refuses it when it then asks for a job. Once is
+    /// enough to know, and later runs do not wait for it.
+    async fn refusal(&self, ready: &Ready, listener: &Listener) -> Option<Death> {
+        if ready.served.load(Ordering::Relaxed) {
+            return None;
+        }
+        let death = bounded(&*self.clock, self.bounds.refuse, listener.over()).await;
+        ready.served.store(death.is_none(), Ordering::Relaxed);
+        death
     }
 
     /// The listener that register has started, or another one after that has died.
@@ -241,7 +260,7 @@ impl GitHubRunner {
         let (ready, layout) = (ready.clone(), self.layout.clone());
         let (folder, began) = (self.options.folder.clone(), self.began());
         let clear = move || {
-            let Ready { user, software } = &*ready;
+            let Ready { user, software, .. } = &*ready;
             diagnostics::archive(&software.root.join("_diag"), &layout.diagnostics)?;
             software.clear()?;
             if let Some(began) = began
@@ -287,7 +306,7 @@ impl Runner for GitHubRunner {
         let software = search.find(&settings).await?;
         let Installation { root, version, .. } = &software;
         tracing::info!(version, user = user.name, "actions/runner is ready in {}", root.display());
-        self.now().ready = Some(Arc::new(Ready { user, software }));
+        self.now().ready = Some(Arc::new(Ready { user, software, served: AtomicBool::new(false) }));
         Ok(())
     }
 
@@ -345,7 +364,8 @@ impl Runner for GitHubRunner {
             return Ok(());
         }
         let credentials = self.credentials("removal").await?;
-        registrar.remove(&credentials, self.bounds.remove).await
+        let Bounds { remove, idle, .. } = self.bounds;
+        registrar.remove(&credentials, remove, idle).await
     }
 
     async fn account(&self) -> String {

@@ -41,6 +41,10 @@ enum End {
 pub fn run_listener() -> ExitCode {
     let root = root();
     load_environment(&root);
+    if let Err(problem) = look_above(&root) {
+        complain(&format!("An error occurred: {problem}"));
+        return ExitCode::from(End::Terminated as u8);
+    }
     let command = Command::of_this_process();
     if command.has("version") {
         say(&version(&root));
@@ -63,6 +67,20 @@ pub fn run_listener() -> ExitCode {
         }
     });
     ExitCode::from(end as u8)
+}
+
+/// Nothing is done, and not even the version said, unless every folder above can be listed.
+fn look_above(root: &Path) -> Result<(), String> {
+    for folder in root.ancestors() {
+        std::fs::read_dir(folder).map_err(|error| {
+            format!(
+                "Permission to read the directory contents is required for '{}' and each \
+                 directory up the hierarchy. {error}",
+                root.display()
+            )
+        })?;
+    }
+    Ok(())
 }
 
 /// Errors of `config.sh` are all alike.

@@ -364,11 +364,29 @@ async fn with_expired_credentials_nothing_is_even_launched() {
     world.refresh().await;
     assert!(world.provision(&request("1", 1)).await.failure.is_none());
     world.pass(Duration::from_secs(600)).await;
+    let before = world.plane.now();
     let failure = world.provision(&request("2", 1)).await.failure.unwrap();
+    assert_eq!(world.plane.now().since(before), Duration::from_secs(60), "it waits for refresh");
     assert_eq!(failure.kind, Kind::Forge);
     assert!(failure.message.starts_with("the registration token expired at "), "{failure}");
     assert!(failure.hint.contains("ondeck refresh"), "{failure:?}");
     assert_eq!(world.alive().len(), 1, "those of the first run");
+}
+
+#[tokio::test]
+async fn a_refresh_that_comes_late_is_waited_for() {
+    let world = World::new().await;
+    let hour = Duration::from_secs(3600);
+    world.memory.forge.ask_for(vec![credentials(&world, "first", hour)]);
+    world.refresh().await;
+    world.pass(hour).await;
+    world.memory.forge.ask_for(vec![credentials(&world, "second", hour)]);
+    let asked = request("1", 1);
+    let (provisioned, ()) = tokio::join!(world.provision(&asked), async {
+        world.pass(Duration::from_secs(30)).await;
+        world.refresh().await;
+    });
+    assert_eq!(provisioned.failure, None);
 }
 
 #[tokio::test]

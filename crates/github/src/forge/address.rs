@@ -10,6 +10,8 @@ use crate::http;
 pub(super) struct Addresses {
     /// Where runners register, without a slash at the end.
     pub(super) server: String,
+    /// Whether GitHub runs it, and not its owner.
+    pub(super) hosted: bool,
     pub(super) api: Url,
     pub(super) releases: Url,
 }
@@ -27,8 +29,9 @@ impl Addresses {
             None => address("API", &api_of(&server))?,
         };
         let releases = address("runner releases", releases)?;
+        let hosted = is_hosted(&server);
         let server = server.as_str().trim_end_matches('/').to_owned();
-        Ok(Addresses { server, api, releases })
+        Ok(Addresses { server, hosted, api, releases })
     }
 }
 
@@ -44,11 +47,15 @@ fn address(what: &str, text: &str) -> Result<Url, Failure> {
 }
 
 fn api_of(server: &Url) -> String {
-    let host = server.host_str().unwrap_or_default();
-    if host == "github.com" || host.ends_with(".ghe.com") {
-        return format!("https://api.{host}");
+    if is_hosted(server) {
+        return format!("https://api.{}", server.host_str().unwrap_or_default());
     }
     format!("{}/api/v3", server.as_str().trim_end_matches('/'))
+}
+
+fn is_hosted(server: &Url) -> bool {
+    let host = server.host_str().unwrap_or_default();
+    host == "github.com" || host.ends_with(".ghe.com")
 }
 
 #[cfg(test)]
@@ -59,17 +66,18 @@ mod tests {
 
     #[test]
     fn the_api_follows_from_the_server() {
-        for (server, api) in [
-            ("https://github.com", "https://api.github.com/"),
-            ("https://github.com/", "https://api.github.com/"),
-            ("https://octo.ghe.com", "https://api.octo.ghe.com/"),
-            ("https://ghe.example.com", "https://ghe.example.com/api/v3"),
-            ("https://ghe.example.com:8443/", "https://ghe.example.com:8443/api/v3"),
-            ("http://127.0.0.1:4000", "http://127.0.0.1:4000/api/v3"),
-            ("https://notghe.com", "https://notghe.com/api/v3"),
+        for (server, api, hosted) in [
+            ("https://github.com", "https://api.github.com/", true),
+            ("https://github.com/", "https://api.github.com/", true),
+            ("https://octo.ghe.com", "https://api.octo.ghe.com/", true),
+            ("https://ghe.example.com", "https://ghe.example.com/api/v3", false),
+            ("https://ghe.example.com:8443/", "https://ghe.example.com:8443/api/v3", false),
+            ("http://127.0.0.1:4000", "http://127.0.0.1:4000/api/v3", false),
+            ("https://notghe.com", "https://notghe.com/api/v3", false),
         ] {
             let addresses = Addresses::new(server, None, RELEASES).unwrap();
             assert_eq!(addresses.api.as_str(), api);
+            assert_eq!(addresses.hosted, hosted, "{server}");
             assert_eq!(addresses.server, server.trim_end_matches('/'));
         }
         let given =

@@ -13,7 +13,7 @@ use crate::client::{Purpose, Request};
 use crate::http;
 use crate::packages::{PACKAGES_SETTING, Package, Packages, VERSION_SETTING};
 
-/// GitHub lets nothing older register.
+/// GitHub lets nothing older register. An Enterprise Server goes by versions of its own.
 const OLDEST: Version = Version(2, 329, 0);
 
 /// What machines are: actions/runner exists for others, too.
@@ -35,7 +35,7 @@ struct Offer {
 pub(super) async fn look_up(forge: &GitHubForge, settings: &Settings) -> PortResult<Packages> {
     let wanted = match settings.backend.get(VERSION_SETTING).map(|text| text.trim()) {
         None | Some("latest") => None,
-        Some(text) => Some(Version::wanted(text)?),
+        Some(text) => Some(Version::wanted(text, forge.hosted)?),
     };
     if let (Some(version), Some(kept)) = (wanted, settings.backend.get(PACKAGES_SETTING))
         && let Ok(kept) = serde_json::from_str::<Packages>(kept)
@@ -148,11 +148,11 @@ impl Offer {
 
 impl Version {
     /// One that a person has asked for.
-    fn wanted(text: &str) -> PortResult<Version> {
+    fn wanted(text: &str, hosted: bool) -> PortResult<Version> {
         let version: Version = text.parse().map_err(|()| {
             setting(format!("is neither latest nor a version such as 2.336.0: {text:?}"))
         })?;
-        if version < OLDEST {
+        if hosted && version < OLDEST {
             let problem = format!("is older than GitHub lets register, which is {OLDEST}: {text}");
             return Err(setting(problem));
         }
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn versions_are_three_numbers_that_github_accepts() {
         for good in ["2.329.0", "2.336.0", "2.1000.3", "3.0.0"] {
-            assert_eq!(Version::wanted(good).unwrap().to_string(), good);
+            assert_eq!(Version::wanted(good, true).unwrap().to_string(), good);
         }
         for (bad, problem) in [
             ("2.328.9", "is older"),
@@ -218,10 +218,11 @@ mod tests {
             ("newest", "is neither"),
             ("2.336.0/../x", "is neither"),
         ] {
-            let error = Version::wanted(bad).unwrap_err().to_string();
+            let error = Version::wanted(bad, true).unwrap_err().to_string();
             let named = error.starts_with("actions-runner-version ") && error.contains(problem);
             assert!(named, "{error}");
         }
+        assert_eq!(Version::wanted("2.319.1", false).unwrap(), Version(2, 319, 1));
     }
 
     #[test]

@@ -43,12 +43,13 @@ impl Layout {
         Layout { package, home, tmp, hooks, notes, diagnostics, state, folder: folder.to_owned() }
     }
 
-    /// Makes what is missing. Others may pass through the folder, on the way to what is theirs.
+    /// Makes what is missing. Others may look into the folder on the way to what is theirs: the
+    /// runner does nothing at all unless it can list every folder above it.
     pub(crate) fn make(&self) -> Result<(), String> {
         let failed = |path: &Path, e: io::Error| format!("cannot make {}: {e}", path.display());
         let notes = self.notes.parent().unwrap_or(&self.folder);
         for (path, mode) in [
-            (self.folder.as_path(), 0o711),
+            (self.folder.as_path(), 0o755),
             (&self.hooks, 0o755),
             (notes, 0o711),
             (&self.diagnostics, 0o700),

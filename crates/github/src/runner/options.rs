@@ -33,12 +33,16 @@ pub struct Bounds {
     pub configure: Duration,
     /// Being ready for jobs, once registered.
     pub listen: Duration,
+    /// Being refused, once it says that it is ready: the first time only.
+    pub refuse: Duration,
     /// Ending by itself when a job runs.
     pub stop_busy: Duration,
     /// Ending by itself when none does.
     pub stop_idle: Duration,
     /// Deregistering.
     pub remove: Duration,
+    /// Being idle in GitHub's eyes, so that it can be deregistered.
+    pub idle: Duration,
     /// One question to docker.
     pub docker: Duration,
 }
@@ -50,9 +54,12 @@ impl Default for Bounds {
             unpack: Duration::from_secs(300),
             configure: Duration::from_secs(90),
             listen: Duration::from_secs(60),
-            stop_busy: Duration::from_secs(10),
+            refuse: Duration::from_secs(2),
+            // The runner itself gives a step ten seconds before it kills it, and tells GitHub then.
+            stop_busy: Duration::from_secs(20),
             stop_idle: Duration::from_secs(5),
             remove: Duration::from_secs(60),
+            idle: Duration::from_secs(30),
             docker: Duration::from_secs(60),
         }
     }

@@ -7,17 +7,20 @@ use std::time::Duration;
 
 use ondeck_core::credentials::Credentials;
 use ondeck_core::ids::InstanceId;
-use ondeck_core::ports::Clock;
+use ondeck_core::ports::{Clock, PortError};
 use ondeck_core::secret::Secret;
 use ondeck_core::signal::last_words;
+use ondeck_core::wait::{Retry, retry};
 use ondeck_processes::folder;
 use tokio::process::Command;
 
+use super::fetch::Chance;
 use super::install::Installation;
 use super::layout::{Layout, put};
 use super::program::Ended;
 use super::user::User;
 use super::{environment, hooks, program};
+use crate::http::GITHUB;
 
 /// What a registered runner knows itself by.
 pub(crate) const FILES: [&str; 5] = [
@@ -31,6 +34,15 @@ pub(crate) const FILES: [&str; 5] = [
 /// The variable by which `config.sh` takes a token, to register as well as to remove. Arguments
 /// could be read by everybody on the machine.
 const TOKEN: &str = "ACTIONS_RUNNER_INPUT_TOKEN";
+
+/// How often a runner that is held busy is tried again. `config.sh` itself tries three times.
+const BUSY: Retry = Retry {
+    attempts: u32::MAX,
+    first_pause: Duration::from_secs(1),
+    longest_pause: Duration::from_secs(5),
+    within: Duration::ZERO,
+    stubborn: false,
+};
 
 /// How much of such a file is read.
 const LARGEST: u64 = 1024 * 1024;
@@ -81,22 +93,42 @@ impl Registrar<'_> {
         self.keep_files()
     }
 
-    /// Takes it off the list, if it is on it.
+    /// Takes it off the list, if it is on it. GitHub may hold a runner busy for some seconds after
+    /// its last job, and keeps it until then: that alone is tried again, for as long as `patience`.
     pub(crate) async fn remove(
         &self,
         credentials: &Credentials,
         within: Duration,
+        patience: Duration,
     ) -> Result<(), String> {
+        let policy = Retry { within: patience, ..BUSY };
+        let removed = retry(self.clock, &Chance, policy, |_| async {
+            match self.remove_once(credentials, within).await {
+                Err(Kept { why, busy: true }) => {
+                    Err(PortError::Unavailable { service: GITHUB, reason: why })
+                }
+                removed => Ok(removed.map_err(|kept| kept.why)),
+            }
+        });
+        match removed.await {
+            Ok(removed) => removed,
+            Err(PortError::Unavailable { reason, .. }) => Err(reason),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    async fn remove_once(&self, credentials: &Credentials, within: Duration) -> Result<(), Kept> {
         self.restore_files()?;
         self.write_environment()?;
         let mut command = self.command("config.sh", &credentials.removal);
         command.arg("remove");
         let ended = self.run(command, credentials, within).await?;
         if !ended.is_success() && !is_unknown_runner(&ended.said()) {
-            let words = last_words(&ended.said());
-            return Err(format!("config.sh remove failed: {words}"));
+            let said = ended.said();
+            let why = format!("config.sh remove failed: {}", last_words(&said));
+            return Err(Kept { why, busy: is_busy(&said) });
         }
-        self.forget()
+        Ok(self.forget()?)
     }
 
     /// Whether this machine believes that it has a runner on the list.
@@ -190,10 +222,27 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(content))
 }
 
-/// Whether a removal failed because there is nothing to remove. A token that is worthless is
-/// answered in the same way, but where it is exchanged, and not where the runner is deleted.
+/// Why a runner is still on the list, and whether that is because of a job.
+struct Kept {
+    why: String,
+    busy: bool,
+}
+
+impl From<String> for Kept {
+    fn from(why: String) -> Kept {
+        Kept { why, busy: false }
+    }
+}
+
+fn is_busy(said: &str) -> bool {
+    said.contains("code: UnprocessableEntity ") && said.contains("running a job")
+}
+
+/// Whether a removal failed because there is nothing to remove. Where a token is exchanged first,
+/// a worthless one is answered in the same way, but not for the deletion.
 fn is_unknown_runner(said: &str) -> bool {
-    said.lines().any(|line| line.contains("NotFound") && line.contains("DELETE "))
+    let is_deletion = |line: &str| line.to_ascii_lowercase().contains("from 'delete ");
+    said.lines().any(|line| line.contains("code: NotFound ") && is_deletion(line))
 }
 
 #[cfg(test)]
@@ -203,10 +252,14 @@ mod tests {
     #[test]
     fn only_a_deletion_tells_an_unknown_runner() {
         for (said, unknown) in [
+            (
+                "Http response code: NotFound from 'Delete https://api.github.com/x/1' (Request Id: 1)",
+                true,
+            ),
             ("Http response code: NotFound from 'DELETE https://api.github.com/x/1'", true),
             ("Http response code: NotFound from 'POST https://api.github.com/actions/x'", false),
             ("Http response code: Forbidden from 'DELETE https://api.github.com/x/1'", false),
-            ("NotFound\nDELETE ", false),
+            ("Http response code: NotFound\nfrom 'Delete https://api.github.com/x/1'", false),
         ] {
             assert_eq!(is_unknown_runner(said), unknown, "{said}");
         }

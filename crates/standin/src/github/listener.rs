@@ -172,11 +172,6 @@ async fn open(shared: &Arc<Shared>, ask: &Ask) -> Answer {
     };
     match trouble {
         Some(RunnerTrouble::NeverConnects) => std::future::pending().await,
-        Some(RunnerTrouble::Deprecated) => {
-            let message =
-                format!("Runner version v{version} is deprecated and cannot receive messages.");
-            return answers::refusal(403, &message);
-        }
         Some(RunnerTrouble::Retryable) => return answers::trouble(500),
         Some(RunnerTrouble::Deleted) => {
             return answers::unknown_caller("the runner registration has been deleted");
@@ -214,6 +209,11 @@ async fn message(shared: &Arc<Shared>, ask: &Ask, id: &str) -> Answer {
             session.connection = ask.connection;
         }
     });
+    if let Some(version) = shared.look(|state| unserved(state, id)) {
+        let message =
+            format!("Runner version v{version} is deprecated and cannot receive messages.");
+        return answers::refusal(403, &message);
+    }
     let mut news = shared.news.subscribe();
     let deadline = tokio::time::Instant::now() + PATIENCE;
     loop {
@@ -230,6 +230,13 @@ async fn message(shared: &Arc<Shared>, ask: &Ask, id: &str) -> Answer {
             return answers::found(200, &json!(Message::Nothing));
         }
     }
+}
+
+/// The version of a runner that may open a session, and is refused when it asks for a job.
+fn unserved(state: &State, session: &str) -> Option<String> {
+    let runner = &state.runners.values().find(|it| it.is_in(session))?.runner;
+    let trouble = state.trouble(&runner.name, &Target::of(&runner.scope));
+    (trouble == Some(RunnerTrouble::Deprecated)).then(|| runner.version.clone())
 }
 
 /// What there is to say to a listener. `None` where it has no session.

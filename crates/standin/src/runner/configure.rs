@@ -7,7 +7,7 @@ use hyper::StatusCode;
 use crate::protocol::{Exchange, Exchanged, Registered, Registration};
 
 use super::command::Command;
-use super::server::{Server, Trouble};
+use super::server::{Reply, Server, Trouble};
 use super::settings::{self, CredentialData, Credentials, Settings};
 use super::terminal::{complain, say, section, succeed};
 use super::version;
@@ -136,15 +136,13 @@ pub(super) async fn unconfigure(root: &Path, command: &Command) -> Result<(), Tr
 async fn deregister(settings: &Settings, command: &Command) -> Result<(), Trouble> {
     let exchanged = exchange(&settings.git_hub_url, command, "remove").await?;
     let server = Server::new(&exchanged.url, format!("Bearer {}", exchanged.token));
-    let reply = server.ask("DELETE", &format!("/runners/{}", settings.agent_name), &()).await?;
-    match reply.status {
-        StatusCode::NOT_FOUND => say("Does not exist. Skipping Removing runner from the server"),
-        status if status.is_success() => {
-            say("");
-            succeed("Runner removed successfully");
-        }
-        _ => return Err(Trouble::new(reply.message())),
+    let path = format!("/runners/{}", settings.agent_name);
+    let reply = server.ask("DELETE", &path, &()).await?;
+    if !reply.status.is_success() {
+        return Err(refused(&reply, "Delete", &format!("{}{path}", exchanged.url)));
     }
+    say("");
+    succeed("Runner removed successfully");
     Ok(())
 }
 
@@ -163,17 +161,22 @@ async fn exchange(url: &str, command: &Command, event: &str) -> Result<Exchanged
     if reply.status.is_success() {
         return reply.read();
     }
+    Err(refused(&reply, "POST", &format!("{host}{path}")))
+}
+
+/// Says what was asked, in the runner's own spelling, and what was answered.
+fn refused(reply: &Reply, method: &str, url: &str) -> Trouble {
     let reason = reply.status.canonical_reason().unwrap_or_default();
     complain(&format!(
-        "Http response code: {} from 'POST {host}{path}' (Request Id: {})",
+        "Http response code: {} from '{method} {url}' (Request Id: {})",
         reason.replace(' ', ""),
         reply.id
     ));
     complain(&reply.text);
-    Err(Trouble::new(format!(
+    Trouble::new(format!(
         "Response status code does not indicate success: {} ({reason}).",
         reply.status.as_u16()
-    )))
+    ))
 }
 
 /// A value that there is no default for. Nobody is asked for it here.

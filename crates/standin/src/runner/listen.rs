@@ -109,10 +109,6 @@ impl Listener {
                         return Ok(opened.session);
                     }
                     StatusCode::CONFLICT => (CONFLICT, reply.message()),
-                    StatusCode::FORBIDDEN => {
-                        complain(&format!("An error occurred: {}", reply.message()));
-                        return Err(End::Deprecated);
-                    }
                     StatusCode::UNAUTHORIZED => return Err(struck()),
                     _ => return Err(failed(&Trouble::new(reply.message()))),
                 },
@@ -159,6 +155,10 @@ impl Listener {
             };
             if silent_since.take().is_some() {
                 say(&timed("Runner reconnected."));
+            }
+            if reply.status == StatusCode::FORBIDDEN {
+                complain(&format!("An error occurred: {}", reply.message()));
+                return End::Deprecated;
             }
             if reply.status == StatusCode::UNAUTHORIZED {
                 return self.struck_or_served(working).await;

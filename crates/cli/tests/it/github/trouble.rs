@@ -71,7 +71,8 @@ fn without_a_refresh_for_an_hour_provision_says_which_is_missing() {
         .file()
         .execute("UPDATE settings SET value = json_set(value, '$.expiresAt', ?1) WHERE name = 'credentials-minted'", ["2025-01-01T00:00:00.000Z"])
         .unwrap();
-    let done = town.provision("1", 1).exited(7);
+    let given = ["provision", "--run-id=1", "--registration-token-patience-sec=0.1"];
+    let done = town.ondeck(&given).exited(7);
     assert!(
         done.stderr.contains("the registration token expired at 2025-01-01"),
         "{}",

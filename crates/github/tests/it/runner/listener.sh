@@ -4,6 +4,17 @@
 github=@GITHUB@
 root=$(cd "$(dirname "$0")/.." && pwd)
 
+# The real one looks into every folder above it before anything else, and does nothing if it may not.
+above=$root
+until [ "$above" = / ]; do
+    if [ ! -r "$above" ]; then
+        echo "An error occurred: Permission to read the directory contents is required for" \
+            "'$root' and each directory up the hierarchy. Access to '$above' is denied." >&2
+        exit 1
+    fi
+    above=$(dirname "$above")
+done
+
 trouble() { [ -e "$github/trouble/$1" ]; }
 
 configure() {
@@ -48,8 +59,15 @@ remove() {
         echo "Http response code: NotFound from 'POST $url/runner-registration'" >&2
         exit 1
     fi
+    if trouble busy; then
+        rm "$github/trouble/busy"
+        echo "Http response code: UnprocessableEntity from 'Delete $url/actions/runners/1'" >&2
+        echo "{\"message\":\"Runner $name is currently running a job and cannot be deleted.\"}" >&2
+        echo "Failed: Removing runner from the server" >&2
+        exit 1
+    fi
     if trouble unknown; then
-        echo "Http response code: NotFound from 'DELETE $url/actions/runners/1'" >&2
+        echo "Http response code: NotFound from 'Delete $url/actions/runners/1' (Request Id: 1)" >&2
         exit 1
     fi
     rm -f "$github/list/$name" "$root"/.runner "$root"/.credentials*
@@ -78,6 +96,8 @@ run() {
     echo "a log" >"$root/_diag/Runner_$$.log"
     trouble silent && sleep 300
     if trouble exit; then
+        # A version that is too old is told so when it asks for a job.
+        [ "$(cat "$github/trouble/exit")" = 7 ] && echo "$(date -u): Listening for Jobs"
         cat "$github/trouble/words" >&2
         exit "$(cat "$github/trouble/exit")"
     fi

@@ -115,6 +115,28 @@ async fn a_removal_that_fails_keeps_what_is_known() {
 }
 
 #[tokio::test]
+async fn a_runner_that_github_holds_busy_is_removed_a_little_later() {
+    let fixture = Fixture::with_image("2.336.0").await;
+    let runner = fixture.runner();
+    runner.prepare().await.unwrap();
+    runner.register(&run("1")).await.unwrap();
+    runner.stop().await.unwrap();
+    fixture.trouble("busy", "");
+    runner.deregister().await.unwrap();
+    assert_eq!(fixture.list(), [""; 0]);
+    assert_eq!(fixture.log().matches("remove ").count(), 2);
+
+    let impatient = Bounds { idle: Duration::ZERO, ..Bounds::default() };
+    let runner = fixture.runner().bounded(impatient);
+    runner.prepare().await.unwrap();
+    runner.register(&run("2")).await.unwrap();
+    runner.stop().await.unwrap();
+    fixture.trouble("busy", "");
+    let error = runner.deregister().await.unwrap_err();
+    assert!(error.contains("is currently running a job"), "{error}");
+}
+
+#[tokio::test]
 async fn a_job_cannot_send_the_removal_elsewhere() {
     let fixture = Fixture::with_image("2.336.0").await;
     let runner = fixture.runner();

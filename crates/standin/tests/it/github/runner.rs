@@ -210,7 +210,7 @@ fn a_runner_that_is_killed_is_offline_after_a_while_and_its_job_lost() {
     let said = String::from_utf8(removed.stderr).unwrap();
     assert_eq!(removed.status.code(), Some(1));
     assert!(said.contains("Failed: Removing runner from the server"), "{said}");
-    assert!(said.contains("Runner \"i-1-1\" is still running a job\""), "{said}");
+    assert!(said.contains("is still running a job"), "{said}");
     running.signal(Signal::KILL);
     let job = stage.github.wait_for_job(job, SOON);
     assert_eq!(job.conclusion, Some(Conclusion::Failure));
