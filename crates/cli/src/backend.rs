@@ -30,7 +30,7 @@ pub(crate) async fn plane(
     progress: std::sync::Arc<dyn ondeck_core::ports::Progress>,
 ) -> Result<ondeck_core::plane::Plane, Failure> {
     let plane = match common.backend {
-        Backend::Local => local::plane(common, refresh, progress)?,
+        Backend::Local => local::plane(common, refresh, progress).await?,
         #[cfg(feature = "aws")]
         Backend::Aws => aws::plane(common, refresh, progress).await?,
         #[cfg(not(feature = "aws"))]
@@ -41,13 +41,15 @@ pub(crate) async fn plane(
     Ok(plane)
 }
 
-/// Where jobs come from, as agents are told.
+/// Where jobs come from, for agents to be told; nothing where that stays as it is. On AWS it is
+/// GitHub unless somebody says otherwise each time: machines there are of no use to another forge.
 #[cfg(feature = "control")]
-pub(crate) fn forge_of(common: &Common, inputs: &inputs::Refresh) -> &'static str {
-    match forge::kind(common, inputs) {
+pub(crate) fn forge_to_keep(common: &Common, inputs: &inputs::Refresh) -> Option<&'static str> {
+    let usual = (common.backend == Backend::Aws).then_some(inputs::ForgeKind::Github);
+    Some(match inputs.github.forge.or(usual)? {
         inputs::ForgeKind::Local => "local",
         inputs::ForgeKind::Github => GITHUB,
-    }
+    })
 }
 
 /// What an agent works with on the chosen backend.

@@ -174,7 +174,8 @@ pub(crate) struct Refresh {
 #[cfg(feature = "control")]
 #[derive(Debug, Args)]
 pub(crate) struct GitHubInputs {
-    /// Where jobs come from; local is for trying it out [default: github on aws, else local]
+    /// Where jobs come from; local is for trying it out [default: github on aws, else what it was,
+    /// or local]
     #[arg(long, env = "ONDECK_FORGE")]
     pub(crate) forge: Option<ForgeKind>,
     /// A token that may register runners; best given as a variable, since others can see a

@@ -141,7 +141,9 @@ fn settings(common: &Common, inputs: &inputs::Refresh) -> BTreeMap<String, Strin
         ("local-duplicate-tickets", &local.local_duplicate_tickets),
     ];
     let mut settings = inputs.times.settings();
-    settings.insert(backend::FORGE.to_owned(), backend::forge_of(common, inputs).to_owned());
+    if let Some(forge) = backend::forge_to_keep(common, inputs) {
+        settings.insert(backend::FORGE.to_owned(), forge.to_owned());
+    }
     for (name, value) in texts {
         if let Some(value) = value {
             settings.insert(name.to_owned(), value.clone());

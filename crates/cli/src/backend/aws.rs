@@ -144,7 +144,7 @@ mod control {
         })?;
         let forge: Arc<dyn Forge> = match refresh {
             None => Arc::new(NoForge),
-            Some(inputs) => match forge::kind(common, inputs) {
+            Some(inputs) => match inputs.github.forge.unwrap_or(ForgeKind::Github) {
                 ForgeKind::Github => {
                     forge::github(inputs, &pool.to_string(), Some(&pool.to_string()))?
                 }

@@ -5,15 +5,7 @@ use std::sync::Arc;
 use ondeck_core::failure::Failure;
 use ondeck_core::ports::Forge;
 
-use crate::inputs::{Backend, Common, ForgeKind, Refresh};
-
-/// The one that was asked for. Machines in a cloud are of no use to a forge on this computer.
-pub(super) fn kind(common: &Common, inputs: &Refresh) -> ForgeKind {
-    inputs.github.forge.unwrap_or(match common.backend {
-        Backend::Local => ForgeKind::Local,
-        Backend::Aws => ForgeKind::Github,
-    })
-}
+use crate::inputs::Refresh;
 
 /// GitHub, for the pool of this name, and the repository or organisation that it belongs to if
 /// nobody says otherwise.

@@ -73,10 +73,10 @@ mod control {
 
     use ondeck_core::failure::Kind;
     use ondeck_core::plane::Plane;
-    use ondeck_core::ports::{Forge, Progress};
+    use ondeck_core::ports::{Forge, PortError, Progress, Store};
     use ondeck_local::{AgentCommand, LocalCompute, LocalForge, LocalPool};
 
-    use super::super::forge;
+    use super::super::{FORGE, GITHUB, forge};
     use super::{
         Arc, Common, Db, Entropy, Failure, Home, InstanceId, LocalStore, WallClock, home, pool,
     };
@@ -111,14 +111,14 @@ mod control {
     }
 
     /// The control plane's ports.
-    pub(crate) fn plane(
+    pub(crate) async fn plane(
         common: &Common,
         refresh: Option<&Refresh>,
         progress: Arc<dyn Progress>,
     ) -> Result<Plane, Failure> {
         let Local { home, db, store, forge: own } = Local::open(common, refresh.is_some())?;
         let forge: Arc<dyn Forge> = match refresh {
-            Some(inputs) if forge::kind(common, inputs) == ForgeKind::Github => {
+            Some(inputs) if is_github(inputs, &store).await? => {
                 forge::github(inputs, &pool(&home), None)?
             }
             _ => Arc::new(own),
@@ -134,6 +134,18 @@ mod control {
             dice: Arc::new(Entropy),
             progress,
         })
+    }
+
+    /// Whether jobs come from GitHub: as was said now, or else before.
+    async fn is_github(inputs: &Refresh, store: &LocalStore) -> Result<bool, Failure> {
+        if let Some(kind) = inputs.github.forge {
+            return Ok(kind == ForgeKind::Github);
+        }
+        match Store::settings(store).await {
+            Ok(settings) => Ok(settings.get(FORGE).is_some_and(|forge| forge == GITHUB)),
+            Err(PortError::NotSetUp { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Machines run this very program.

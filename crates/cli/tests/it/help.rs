@@ -91,8 +91,8 @@ fn the_help_of_refresh() {
 
     GitHub:
           --forge <FORGE>
-              Where jobs come from; local is for trying it out [default: github on aws, else local]
-              [possible values: local, github]
+              Where jobs come from; local is for trying it out [default: github on aws, else what it
+              was, or local] [possible values: local, github]
           --github-token <TOKEN>
               A token that may register runners; best given as a variable, since others can see a
               command line
@@ -172,6 +172,9 @@ fn the_help_of_refresh() {
           --registration-token-refresh-min <MIN>
               How old a registration token may get before refresh renews it; the local forge has none
               [default: 30]
+          --registration-token-patience-sec <SEC>
+              How long provision waits for refresh to renew a registration token that has expired
+              [default: 60]
           --agent-poll-waiting-sec <SEC>
               How often an idle agent looks for a run [default: 0.25]
           --agent-poll-running-sec <SEC>
@@ -225,6 +228,9 @@ fn the_help_of_provision() {
               How long a run may keep its machines [default: 30]
           --release-timeout-sec <SEC>
               How long release waits for a machine to deregister and clean up [default: 120]
+          --registration-token-patience-sec <SEC>
+              How long provision waits for refresh to renew a registration token that has expired
+              [default: 60]
     "#);
 }
 
