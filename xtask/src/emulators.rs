@@ -6,6 +6,7 @@ mod install;
 mod patience;
 mod program;
 mod service;
+mod workflows;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -80,6 +81,8 @@ impl Emulators {
             ministack: &ministack.url(),
             models: &installed.models,
             shellcheck: &installed.shellcheck,
+            actionlint: &installed.workflows.actionlint,
+            act: &installed.workflows.act,
             folder: &folder,
         };
         let environment = Environment::of_tests(&places, std::env::vars_os().map(|(name, _)| name));

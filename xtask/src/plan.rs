@@ -16,14 +16,14 @@ pub(crate) fn lints(fix: bool) -> Vec<Step> {
     vec![
         Step::new("format", if fix { "fmt --all" } else { "fmt --all --check" }),
         Step::new("lints", "clippy --workspace --all-targets --all-features -- -D warnings"),
-        // Who tries the embedded backend builds this, without a line of AWS.
+        // Who tries the embedded backend builds this, without a line of AWS or GitHub.
         Step::new("lints, default features", "clippy -p ondeck -- -D warnings"),
         // What machines of the pool download is built without the control plane; a use of it
         // that is not behind its feature shows only here.
         Step::new("lints, agent only", "clippy -p ondeck --no-default-features -- -D warnings"),
         Step::new(
-            "lints, agent on AWS",
-            "clippy -p ondeck --no-default-features --features aws -- -D warnings",
+            "lints, agent on machines",
+            "clippy -p ondeck --no-default-features --features aws,github -- -D warnings",
         ),
         Step::new("documentation", "doc --no-deps --workspace --all-features")
             .with_env("RUSTDOCFLAGS", "-D warnings"),
@@ -66,7 +66,9 @@ mod tests {
     #[test]
     fn each_program_that_is_built_is_linted() {
         let lines: Vec<String> = lints(false).iter().map(ToString::to_string).collect();
-        for features in ["", " --no-default-features", " --no-default-features --features aws"] {
+        for features in
+            ["", " --no-default-features", " --no-default-features --features aws,github"]
+        {
             let line = format!("cargo clippy -p ondeck{features} -- -D warnings");
             assert!(lines.contains(&line), "{line}");
         }

@@ -28,8 +28,8 @@ impl Agent {
             self.serve(memory, &run).await;
             let left = self.leave().await;
             memory.serve(None);
-            match left.and_then(|()| memory.interruption().map_or(Ok(()), Err)) {
-                Ok(()) => self.say(Signal::Deregistered, Some(&run), "").await,
+            match left.and_then(|account| memory.interruption().map_or(Ok(account), Err)) {
+                Ok(account) => self.say(Signal::Deregistered, Some(&run), &account).await,
                 Err(why) => {
                     self.say(Signal::DeregisterFailed, Some(&run), &why).await;
                     return pending().await;
@@ -61,18 +61,23 @@ impl Agent {
         }
     }
 
-    /// Registers for the run and works for it until it is over.
+    /// Registers for the run and works for it until it is over. That may be before it has
+    /// registered, and then it does not: a runner that comes too late would take jobs of the run
+    /// on a machine that is about to end, or already promised to somebody else.
     async fn serve(&self, memory: &Memory, run: &RunId) {
+        let mut over = pin!(self.await_end_of(memory, run));
         let not_interrupted = || memory.interruption().map_or(Ok(()), Err);
         // Asked twice, since the notice may come while it registers.
         let registered = match not_interrupted() {
-            Ok(()) => self.runner.register(run).await.and_then(|()| not_interrupted()),
+            Ok(()) => match select(over.as_mut(), self.runner.register(run)).await {
+                Either::Left(((), _)) => return,
+                Either::Right((registered, _)) => registered.and_then(|()| not_interrupted()),
+            },
             interrupted => interrupted,
         };
         match registered {
             Ok(()) => {
                 self.say(Signal::Registered, Some(run), "").await;
-                let over = pin!(self.await_end_of(memory, run));
                 match select(over, pin!(self.keep_working(run))).await {
                     Either::Left(((), _)) => {}
                     Either::Right((never, _)) => match never {},
@@ -80,7 +85,7 @@ impl Agent {
             }
             Err(why) => {
                 self.say(Signal::RegisterFailed, Some(run), &why).await;
-                self.await_end_of(memory, run).await;
+                over.await;
             }
         }
     }
@@ -109,12 +114,15 @@ impl Agent {
         }
     }
 
-    /// Stops, deregisters and cleans. Where any of it fails, the machine must not be used again.
-    async fn leave(&self) -> Result<(), String> {
+    /// Stops, deregisters and cleans, and gives an account of the run. Where any of it fails, the
+    /// machine must not be used again.
+    async fn leave(&self) -> Result<String, String> {
         let failed = |doing: &'static str| move |why: String| format!("{doing}: {why}");
         self.runner.stop().await.map_err(failed("the runner does not stop"))?;
         self.runner.deregister().await.map_err(failed("the runner is still listed"))?;
-        self.runner.clean().await.map_err(failed("the machine is not clean"))
+        let account = self.runner.account().await;
+        self.runner.clean().await.map_err(failed("the machine is not clean"))?;
+        Ok(account)
     }
 }
 

@@ -26,13 +26,12 @@ use aws_smithy_runtime_api::client::http::HttpConnector;
 use aws_smithy_runtime_api::http::{Request, Response};
 use aws_smithy_types::body::SdkBody;
 use aws_smithy_types::byte_stream::ByteStream;
-use aws_smithy_types::error::display::DisplayErrorContext;
 use ondeck_core::ports::{PortError, PortResult};
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
 use crate::cloud::Cloud;
-use crate::fault::{self, Complaint, EC2};
+use crate::fault::{self, Chain, Complaint, EC2};
 use crate::skew::Skew;
 use crate::wire::Wire;
 
@@ -172,7 +171,7 @@ impl Ec2 {
             .connector()
             .call(request)
             .await
-            .map_err(|error| unanswered(action, &DisplayErrorContext(&error)))?;
+            .map_err(|error| unanswered(action, &Chain(&error)))?;
         if let Some(date) = answer.headers().get("date") {
             self.skew.observe(date, SystemTime::now());
         }
@@ -180,7 +179,7 @@ impl Ec2 {
         let body = ByteStream::new(answer.into_body())
             .collect()
             .await
-            .map_err(|error| unanswered(action, &DisplayErrorContext(&error)))?;
+            .map_err(|error| unanswered(action, &Chain(&error)))?;
         Ok((status, body.to_vec()))
     }
 }

@@ -4,7 +4,6 @@ use std::time::SystemTime;
 
 use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_runtime_api::http::Response;
-use aws_smithy_types::error::display::DisplayErrorContext;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use ondeck_core::ports::PortError;
 
@@ -173,7 +172,23 @@ where
         {
             not_sent(service, action, error)
         }
-        other => unavailable(service, action, &DisplayErrorContext(other)),
+        other => unavailable(service, action, &Chain(other)),
+    }
+}
+
+/// An error with its causes, each in its own words. The SDK's own way to show them adds the whole
+/// in the words of its programmers.
+pub(crate) struct Chain<'a>(pub(crate) &'a dyn std::error::Error);
+
+impl std::fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut cause = self.0.source();
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
     }
 }
 
@@ -193,7 +208,7 @@ where
 {
     PortError::Unusable {
         service,
-        reason: format!("{action}: {}", DisplayErrorContext(error)),
+        reason: format!("{action}: {}", Chain(error)),
         hint: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run \
                aws-actions/configure-aws-credentials before"
             .to_owned(),

@@ -8,6 +8,7 @@ use aws_config::imds::client::error::ImdsError;
 use ondeck_core::ids::InstanceId;
 use ondeck_core::ports::{PortError, PortResult};
 
+use crate::fault::Chain;
 use crate::names::{POOL_TAG, PoolName};
 
 const SERVICE: &str = "instance metadata";
@@ -73,10 +74,7 @@ impl Imds {
             }
             Err(error) => Err(PortError::Unavailable {
                 service: SERVICE,
-                reason: format!(
-                    "{path}: {}",
-                    aws_smithy_types::error::display::DisplayErrorContext(error)
-                ),
+                reason: format!("{path}: {}", Chain(&error)),
             }),
         }
     }

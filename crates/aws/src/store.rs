@@ -4,6 +4,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
 use aws_sdk_dynamodb::types::{Delete, Put, TransactWriteItem};
+use ondeck_core::credentials::Credentials;
+use ondeck_core::demand::Demand;
 use ondeck_core::ids::{InstanceId, RunId};
 use ondeck_core::intent::Intent;
 use ondeck_core::lifecycle::{Change, Verdict};
@@ -239,6 +241,19 @@ impl Store for DynamoStore {
         Ok(items.iter().filter_map(rows::intent).collect())
     }
 
+    async fn put_credentials(&self, credentials: &Credentials) -> PortResult<()> {
+        self.table.put(rows::credentials_item(credentials)).await
+    }
+
+    async fn put_demand(&self, demand: &Demand) -> PortResult<()> {
+        self.table.put(rows::demand_item(demand)).await
+    }
+
+    async fn demand(&self, run: &RunId) -> PortResult<Option<Demand>> {
+        let found = self.table.get(&Kind::Demand.key(run), true).await?;
+        Ok(found.and_then(|item| Demand::read(run, read_text(&item, "value").ok()?)))
+    }
+
     async fn finish(&self) -> PortResult<()> {
         self.outbox.finish().await;
         Ok(())
@@ -253,6 +268,11 @@ impl AgentStore for DynamoStore {
 
     async fn settings(&self) -> PortResult<BTreeMap<String, String>> {
         self.read_settings().await
+    }
+
+    async fn credentials(&self) -> PortResult<Option<Credentials>> {
+        let found = self.table.get(&Kind::Credentials.key(rows::RUNNERS), true).await?;
+        Ok(found.as_ref().and_then(rows::credentials))
     }
 
     async fn beat(&self, id: &InstanceId, at: Timestamp) -> PortResult<()> {

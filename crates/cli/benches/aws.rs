@@ -127,6 +127,7 @@ impl Site {
         let done = Command::new(env!("CARGO_BIN_EXE_ondeck"))
             .args(arguments)
             .env("ONDECK_BACKEND", "aws")
+            .env("ONDECK_FORGE", "local")
             .env("ONDECK_POOL", &self.pool)
             .env("ONDECK_HOME", self.home.path())
             .env("AWS_ENDPOINT_URL", self.control.url())

@@ -2,7 +2,12 @@
 
 #[cfg(feature = "aws")]
 mod aws;
+#[cfg(feature = "control")]
+mod forge;
 mod local;
+#[cfg(all(feature = "aws", feature = "control"))]
+mod no_forge;
+mod runner;
 
 use ondeck_core::failure::Failure;
 
@@ -11,23 +16,40 @@ use crate::inputs::{self, Backend, Common};
 #[cfg(feature = "control")]
 pub(crate) use self::local::Local;
 
-/// The control plane's ports on the chosen backend; refresh may create what is missing.
+/// The setting by which agents know where jobs come from.
+pub(crate) const FORGE: &str = "forge";
+/// Its value for GitHub.
+const GITHUB: &str = "github";
+
+/// The control plane's ports on the chosen backend. Refresh, whose inputs these are, may create
+/// what is missing, and nobody else calls the forge.
 #[cfg(feature = "control")]
 pub(crate) async fn plane(
     common: &Common,
-    create: bool,
+    refresh: Option<&inputs::Refresh>,
     progress: std::sync::Arc<dyn ondeck_core::ports::Progress>,
 ) -> Result<ondeck_core::plane::Plane, Failure> {
     let plane = match common.backend {
-        Backend::Local => local::plane(common, create, progress)?,
+        Backend::Local => local::plane(common, refresh, progress).await?,
         #[cfg(feature = "aws")]
-        Backend::Aws => aws::plane(common, progress).await?,
+        Backend::Aws => aws::plane(common, refresh, progress).await?,
         #[cfg(not(feature = "aws"))]
         Backend::Aws => return Err(not_built()),
     };
     #[cfg(feature = "holds")]
     let plane = crate::holds::wrap(plane);
     Ok(plane)
+}
+
+/// Where jobs come from, for agents to be told; nothing where that stays as it is. On AWS it is
+/// GitHub unless somebody says otherwise each time: machines there are of no use to another forge.
+#[cfg(feature = "control")]
+pub(crate) fn forge_to_keep(common: &Common, inputs: &inputs::Refresh) -> Option<&'static str> {
+    let usual = (common.backend == Backend::Aws).then_some(inputs::ForgeKind::Github);
+    Some(match inputs.github.forge.or(usual)? {
+        inputs::ForgeKind::Local => "local",
+        inputs::ForgeKind::Github => GITHUB,
+    })
 }
 
 /// What an agent works with on the chosen backend.
@@ -51,5 +73,5 @@ pub(crate) async fn agent(
 #[cfg(not(feature = "aws"))]
 fn not_built() -> Failure {
     Failure::invalid("this build of ondeck has no aws backend")
-        .hint("build it with cargo build --release --features aws")
+        .hint("build it with cargo build --release --features aws,github")
 }

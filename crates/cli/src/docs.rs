@@ -1,37 +1,32 @@
 //! The README says what the code does: same names, same defaults, same words.
 
+mod action;
+mod workflows;
+
 use clap::CommandFactory;
 use ondeck_core::failure::Kind;
-use ondeck_core::times::TIMES;
+use ondeck_core::ids::ResourceClass;
+use ondeck_core::settings::Classes;
 
 use crate::inputs::Cli;
 
 const README: &str = include_str!("../../../README.md");
 
 #[test]
-fn every_time_has_its_row() {
-    for row in TIMES {
-        let line = format!("| `{}` | {} | {} |", row.input, row.default, row.help);
-        assert!(README.lines().any(|found| found == line), "not in the README: {line}");
-    }
-    let rows = README.lines().filter(|line| line.starts_with("| `") && line.contains("-sec` |"));
-    let known = TIMES.iter().filter(|row| row.input.ends_with("-sec")).count();
-    assert_eq!(rows.count(), known, "the README has a time that the code has not");
-}
-
-#[test]
-fn every_input_of_aws_has_its_row() {
-    let cli = Cli::command();
-    let refresh = cli.find_subcommand("refresh").expect("there is a refresh");
-    let of_aws = |arg: &&clap::Arg| arg.get_help_heading() == Some("AWS backend");
-    let mut count = 0;
-    for arg in refresh.get_arguments().filter(of_aws) {
-        let (long, help) = (arg.get_long().unwrap_or_default(), arg.get_help().unwrap_or_default());
-        let line = format!("| `--{long}` | {help} |");
-        assert!(README.lines().any(|found| found == line), "not in the README: {line}");
-        count += 1;
-    }
-    assert_eq!(count, 8);
+fn the_sizes_that_there_are_by_default_are_those_of_the_code() {
+    let help = Cli::command();
+    let refresh = help.find_subcommand("refresh").expect("there is a refresh");
+    let option = refresh.get_arguments().find(|arg| arg.get_id() == "resource_class_config");
+    let words = option.and_then(clap::Arg::get_help).expect("it has a help").to_string();
+    let classes = Classes::default();
+    let sizes = classes.listing();
+    let sizes = sizes.split(", ").map(|name| {
+        let size = ResourceClass::new(name).ok().and_then(|name| classes.get(&name));
+        let size = size.expect("a class that is listed has a size");
+        format!("{name} {}/{}", size.cpu, size.mem)
+    });
+    let sizes: Vec<String> = sizes.collect();
+    assert!(words.ends_with(&format!("[default: {}]", sizes.join(", "))), "{words}");
 }
 
 #[test]

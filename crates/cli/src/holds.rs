@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use ondeck_core::credentials::Credentials;
+use ondeck_core::demand::Demand;
 use ondeck_core::ids::{InstanceId, ResourceClass, RunId};
 use ondeck_core::intent::Intent;
 use ondeck_core::lifecycle::{Change, Verdict};
@@ -84,6 +86,15 @@ impl Store for Holding<dyn Store> {
     }
     async fn forget(&self, before: Timestamp) -> PortResult<usize> {
         self.inner.forget(before).await
+    }
+    async fn put_credentials(&self, credentials: &Credentials) -> PortResult<()> {
+        self.inner.put_credentials(credentials).await
+    }
+    async fn put_demand(&self, demand: &Demand) -> PortResult<()> {
+        self.inner.put_demand(demand).await
+    }
+    async fn demand(&self, run: &RunId) -> PortResult<Option<Demand>> {
+        self.inner.demand(run).await
     }
     async fn put_intent(&self, intent: &Intent) -> PortResult<()> {
         self.inner.put_intent(intent).await

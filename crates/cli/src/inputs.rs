@@ -14,6 +14,8 @@ use ondeck_core::ids::{ResourceClass, RunId};
 use ondeck_core::provision::{DEFAULT_TYPES, MAX_COUNT};
 #[cfg(feature = "control")]
 use ondeck_core::requirements::{TypePatterns, UsageClass};
+#[cfg(feature = "control")]
+use ondeck_core::secret::Secret;
 
 #[cfg(feature = "control")]
 pub(crate) use self::times::{ForProvision, ForRefresh, ForRelease, TimeInputs};
@@ -90,8 +92,17 @@ impl Cli {
     /// Reads the command line. Wrong ones end the process here, with exit code 2.
     pub(crate) fn read() -> Cli {
         let command = without_values(<Cli as clap::CommandFactory>::command());
-        let matches = command.get_matches();
-        <Cli as clap::FromArgMatches>::from_arg_matches(&matches).unwrap_or_else(|e| e.exit())
+        let cli = command
+            .try_get_matches()
+            .and_then(|matches| <Cli as clap::FromArgMatches>::from_arg_matches(&matches));
+        cli.unwrap_or_else(|error| {
+            #[cfg(feature = "control")]
+            if error.use_stderr() && crate::actions::show_misuse(&error.render().to_string()) {
+                // Once more and as it is, a value of several lines could pass for a command.
+                std::process::exit(error.exit_code());
+            }
+            error.exit()
+        })
     }
 }
 
@@ -135,6 +146,8 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct Refresh {
     /// The sizes that can be asked for, as JSON: {"large":{"cpu":2,"mem":4096}}
+    /// [default: large 2/4096, xlarge 4/8192, 2xlarge 8/16384, 4xlarge 16/32768, 8xlarge 32/65536,
+    /// 12xlarge 48/98304, 16xlarge 64/131072]
     #[arg(long, env = "ONDECK_RESOURCE_CLASS_CONFIG", value_name = "JSON")]
     pub(crate) resource_class_config: Option<String>,
     /// Idle machines to keep, by class: "large=2 xlarge=1"
@@ -143,12 +156,102 @@ pub(crate) struct Refresh {
     /// Shell script that every machine runs before its first run
     #[arg(long, env = "ONDECK_PRE_RUNNER_SCRIPT", value_name = "SCRIPT")]
     pub(crate) pre_runner_script: Option<String>,
+    /// What to do for runs whose jobs wait without a machine: provision, report or off
+    /// [default: provision]
+    #[arg(long, env = "ONDECK_RESCUE", value_name = "WHAT")]
+    pub(crate) rescue: Option<String>,
+    #[command(flatten, next_help_heading = "GitHub")]
+    pub(crate) github: GitHubInputs,
     #[command(flatten, next_help_heading = "AWS backend")]
     pub(crate) aws: AwsInputs,
     #[command(flatten, next_help_heading = "Local backend")]
     pub(crate) local: LocalInputs,
     #[command(flatten)]
     pub(crate) times: TimeInputs<ForRefresh>,
+}
+
+/// What only GitHub knows.
+#[cfg(feature = "control")]
+#[derive(Debug, Args)]
+pub(crate) struct GitHubInputs {
+    /// Where jobs come from; local is for trying it out [default: github on aws, else what it was,
+    /// or local]
+    #[arg(long, env = "ONDECK_FORGE")]
+    pub(crate) forge: Option<ForgeKind>,
+    /// A token that may register runners; best given as a variable, since others can see a
+    /// command line
+    #[arg(long, env = "ONDECK_GITHUB_TOKEN", value_name = "TOKEN")]
+    pub(crate) github_token: Option<Secret>,
+    /// In place of a token: the id of a GitHub App that may register runners
+    #[arg(
+        long,
+        env = "ONDECK_GITHUB_APP_ID",
+        value_name = "ID",
+        conflicts_with = "github_token",
+        requires = "github_app_private_key"
+    )]
+    pub(crate) github_app_id: Option<String>,
+    /// The App's private key, in PEM; best given as a variable
+    #[arg(
+        long,
+        env = "ONDECK_GITHUB_APP_PRIVATE_KEY",
+        value_name = "PEM",
+        requires = "github_app_id"
+    )]
+    pub(crate) github_app_private_key: Option<Secret>,
+    /// A token that may read workflow runs, for rescue [default: the one that registers runners]
+    #[arg(long, env = "ONDECK_JOBS_TOKEN", value_name = "TOKEN")]
+    pub(crate) jobs_token: Option<Secret>,
+    /// Where GitHub is; an Enterprise Server has its own [default: GITHUB_SERVER_URL, or
+    /// github.com]
+    #[arg(long, env = "ONDECK_GITHUB_URL", value_name = "URL")]
+    pub(crate) github_url: Option<String>,
+    /// Whose runners they are: the repository's, or its whole organisation's
+    #[arg(long, env = "ONDECK_SCOPE", default_value = "repository")]
+    pub(crate) scope: ScopeKind,
+    /// The repository [default: GITHUB_REPOSITORY, or the pool]
+    #[arg(long, env = "ONDECK_REPOSITORY", value_name = "OWNER/NAME")]
+    pub(crate) repository: Option<String>,
+    /// The group that runners of an organisation join; empty for the default one
+    #[arg(long, env = "ONDECK_RUNNER_GROUP", value_name = "NAME")]
+    pub(crate) runner_group: Option<String>,
+    /// The version of actions/runner: a number, or latest for what GitHub offers; one that is on
+    /// the image will do for latest [default: latest]
+    #[arg(long, env = "ONDECK_ACTIONS_RUNNER_VERSION", value_name = "VERSION")]
+    pub(crate) actions_runner_version: Option<String>,
+    /// Where releases of actions/runner are looked up [default: api.github.com]
+    #[arg(long, env = "ONDECK_ACTIONS_RUNNER_API_URL", value_name = "URL")]
+    pub(crate) actions_runner_api_url: Option<String>,
+    /// The user that jobs run as; made if there is none [default: runner on aws, else the
+    /// agent's own]
+    #[arg(long, env = "ONDECK_RUNNER_USER", value_name = "USER")]
+    pub(crate) runner_user: Option<String>,
+}
+
+#[cfg(feature = "control")]
+impl GitHubInputs {
+    /// Those that nobody may see.
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = &Secret> {
+        [&self.github_token, &self.github_app_private_key, &self.jobs_token].into_iter().flatten()
+    }
+}
+
+/// Where jobs come from.
+#[cfg(feature = "control")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ForgeKind {
+    // Jobs queued by `ondeck run` in the local files.
+    Local,
+    // GitHub. Every build knows the word; those without it say so.
+    Github,
+}
+
+/// Whose runners they are.
+#[cfg(feature = "control")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ScopeKind {
+    Repository,
+    Organisation,
 }
 
 /// What only AWS knows.

@@ -14,20 +14,26 @@ pub(crate) fn start(
 ) {
     let level = match (common.quiet, common.verbose) {
         (true, _) => LevelFilter::ERROR,
+        // There the log is folded, and read when it is too late to ask for more.
+        (false, 0) if crate::actions::is_in_force() => LevelFilter::INFO,
         (false, 0) => LevelFilter::WARN,
         (false, 1) => LevelFilter::INFO,
         (false, _) => LevelFilter::DEBUG,
     };
     let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    tracing_subscriber::fmt()
+    let log = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_target(false)
         // A log that cannot be written is no reason to die, as saying so on stderr would be.
         .log_internal_errors(false)
         .without_time()
         .with_ansi(ansi)
-        .with_writer(writer)
-        .init();
+        .with_writer(writer);
+    if crate::actions::is_in_force() {
+        log.event_format(crate::actions::Lines).init();
+    } else {
+        log.init();
+    }
 }
 
 /// Logs of an agent: read later, by somebody who was not there.

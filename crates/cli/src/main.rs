@@ -8,6 +8,8 @@ mod logging;
 mod surroundings;
 
 #[cfg(feature = "control")]
+mod actions;
+#[cfg(feature = "control")]
 mod demo;
 #[cfg(all(test, feature = "control"))]
 mod docs;

@@ -16,11 +16,13 @@ use crate::{backend, logging};
 
 /// `ondeck refresh`
 pub(crate) async fn refresh(common: &Common, inputs: &inputs::Refresh) -> u8 {
+    // Before anything is said, so that nothing that is said can show one.
+    inputs.github.secrets().for_each(crate::actions::mask);
     let watcher = begin("refresh", common);
     let stop = stop_on_signals();
-    let given = settings(inputs);
+    let given = settings(common, inputs);
     // Refresh hears the signal itself, because it may have machines to clear up.
-    let result = match open(common, true, &watcher).await {
+    let result = match open(common, Some(inputs), &watcher).await {
         Ok(plane) => {
             let result = ondeck_core::refresh::refresh(&plane, &given, &stop).await;
             finish(&plane).await;
@@ -29,7 +31,8 @@ pub(crate) async fn refresh(common: &Common, inputs: &inputs::Refresh) -> u8 {
         Err(failure) => Err(failure),
     };
     watcher.finish();
-    tell(result.as_ref().map(|outcome| outcome as &dyn Telling).map_err(Clone::clone), common.json)
+    let told = result.as_ref().map(|outcome| outcome as &dyn Telling).map_err(Clone::clone);
+    tell("refresh", told, common)
 }
 
 /// `ondeck provision`
@@ -38,9 +41,9 @@ pub(crate) async fn provision(common: &Common, inputs: &inputs::Provision) -> u8
     let stop = stop_on_signals();
     let request = match request(inputs) {
         Ok(request) => request,
-        Err(failure) => return tell(Err(failure), common.json),
+        Err(failure) => return tell("provision", Err(failure), common),
     };
-    let outcome = match open(common, false, &watcher).await {
+    let outcome = match open(common, None, &watcher).await {
         // Provision hears the signal itself, because it must clear up.
         Ok(plane) => {
             let outcome = ondeck_core::provision::provision(&plane, &request, &stop).await;
@@ -50,7 +53,7 @@ pub(crate) async fn provision(common: &Common, inputs: &inputs::Provision) -> u8
         Err(failure) => Outcome::refused(&request, failure),
     };
     watcher.finish();
-    tell(Ok(&outcome), common.json)
+    tell("provision", Ok(&outcome), common)
 }
 
 /// `ondeck release`
@@ -59,7 +62,7 @@ pub(crate) async fn release(common: &Common, inputs: &inputs::Release) -> u8 {
     let stop = stop_on_signals();
     let work = async {
         let run = inputs.run.get()?;
-        let plane = stop.unless_raised(open(common, false, &watcher)).await??;
+        let plane = stop.unless_raised(open(common, None, &watcher)).await??;
         let times = inputs.times.overrides();
         let released = ondeck_core::release::release(&plane, &run, &times);
         let result = stop.unless_raised(released).await;
@@ -69,7 +72,8 @@ pub(crate) async fn release(common: &Common, inputs: &inputs::Release) -> u8 {
     };
     let result: Result<_, Failure> = work.await;
     watcher.finish();
-    tell(result.as_ref().map(|outcome| outcome as &dyn Telling).map_err(Clone::clone), common.json)
+    let told = result.as_ref().map(|outcome| outcome as &dyn Telling).map_err(Clone::clone);
+    tell("release", told, common)
 }
 
 /// Starts logs and progress.
@@ -79,8 +83,12 @@ fn begin(mode: &'static str, common: &Common) -> Watcher {
     watcher
 }
 
-async fn open(common: &Common, create: bool, watcher: &Watcher) -> Result<Plane, Failure> {
-    backend::plane(common, create, Arc::new(watcher.clone())).await
+async fn open(
+    common: &Common,
+    refresh: Option<&inputs::Refresh>,
+    watcher: &Watcher,
+) -> Result<Plane, Failure> {
+    backend::plane(common, refresh, Arc::new(watcher.clone())).await
 }
 
 /// Lets the store write what it writes late. What is lost by a failure is only for people.
@@ -102,17 +110,22 @@ fn request(inputs: &inputs::Provision) -> Result<Request, Failure> {
         types: inputs.allowed_instance_types.clone(),
         times: inputs.times.overrides(),
         fresh_only: false,
+        again: false,
         capacity_fallback: inputs.capacity_fallback,
     })
 }
 
 /// What was given, by setting name.
-fn settings(inputs: &inputs::Refresh) -> BTreeMap<String, String> {
-    let (aws, local) = (&inputs.aws, &inputs.local);
+fn settings(common: &Common, inputs: &inputs::Refresh) -> BTreeMap<String, String> {
+    let (github, aws, local) = (&inputs.github, &inputs.aws, &inputs.local);
     let texts = [
         ("resource-class-config", &inputs.resource_class_config),
         ("min-idle", &inputs.min_idle),
         ("pre-runner-script", &inputs.pre_runner_script),
+        ("rescue", &inputs.rescue),
+        ("runner-group", &github.runner_group),
+        ("actions-runner-version", &github.actions_runner_version),
+        ("runner-user", &github.runner_user),
         ("ami", &aws.ami),
         ("subnet-ids", &aws.subnet_ids),
         ("security-group-ids", &aws.security_group_ids),
@@ -128,6 +141,9 @@ fn settings(inputs: &inputs::Refresh) -> BTreeMap<String, String> {
         ("local-duplicate-tickets", &local.local_duplicate_tickets),
     ];
     let mut settings = inputs.times.settings();
+    if let Some(forge) = backend::forge_to_keep(common, inputs) {
+        settings.insert(backend::FORGE.to_owned(), forge.to_owned());
+    }
     for (name, value) in texts {
         if let Some(value) = value {
             settings.insert(name.to_owned(), value.clone());

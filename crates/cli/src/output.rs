@@ -10,6 +10,9 @@ use std::time::Duration;
 use ondeck_core::failure::Failure;
 use serde_json::{Value, json};
 
+pub(crate) use self::release::words as fate;
+use crate::actions::{Shown, Step};
+use crate::inputs::{Backend, Common};
 use crate::logging;
 
 /// Something that a mode has to tell.
@@ -24,29 +27,56 @@ pub(crate) trait Telling {
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
+    /// What is no warning, and should be known on GitHub all the same.
+    fn notices(&self) -> Vec<String> {
+        Vec::new()
+    }
+    /// What GitHub shows, in Markdown; nothing where there is nothing to show.
+    fn summary(&self, _backend: Backend) -> String {
+        String::new()
+    }
+    /// What later steps on GitHub may use, besides the object.
+    fn outputs(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
 }
 
-/// Tells what came of a mode, and gives the exit code.
-pub(crate) fn tell(result: Result<&dyn Telling, Failure>, as_json: bool) -> u8 {
+/// Tells what came of a command, and gives the exit code.
+pub(crate) fn tell(
+    command: &'static str,
+    result: Result<&dyn Telling, Failure>,
+    common: &Common,
+) -> u8 {
     let (telling, failure) = match result {
         Ok(telling) => (Some(telling), telling.failure()),
         Err(failure) => (None, Some(failure)),
     };
-    if as_json {
-        let object = match (&telling, &failure) {
-            (Some(telling), _) => telling.json(),
-            (None, Some(failure)) => json!({"status": "failed", "error": error(failure)}),
-            (None, None) => json!({"status": "success"}),
-        };
-        print(&object.to_string());
+    let object = match (&telling, &failure) {
+        (Some(telling), _) => telling.json(),
+        (None, Some(failure)) => json!({"status": "failed", "error": error(failure)}),
+        (None, None) => json!({"status": "success"}),
+    };
+    let step = Step::around();
+    if common.json {
+        print(&step.as_ref().map_or_else(|| object.to_string(), |step| step.json(&object)));
     } else if let Some(telling) = &telling {
         let text = telling.text();
         if !text.is_empty() {
-            print(&text);
+            print(&step.as_ref().map_or_else(|| text.clone(), |step| step.text(&text)));
         }
     }
     for warning in telling.iter().flat_map(|telling| telling.warnings()) {
         tracing::warn!("{warning}");
+    }
+    if let Some(step) = step {
+        let (failure, object) = (failure.as_ref(), &object);
+        return step.show(&Shown {
+            mode: command,
+            telling,
+            failure,
+            object,
+            backend: common.backend,
+        });
     }
     match failure {
         None => 0,
@@ -89,14 +119,16 @@ fn status(failure: Option<&Failure>) -> &'static str {
     if failure.is_none() { "success" } else { "failed" }
 }
 
-fn millis(span: Duration) -> u64 {
+pub(crate) fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A table without frame: columns padded, for terminals and logs alike.
 pub(crate) fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut lines = vec![header.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()];
-    lines.extend(rows);
+    // What machines say must not pass for a line of ours.
+    let one_line = |cell: String| cell.replace(char::is_control, " ");
+    lines.extend(rows.into_iter().map(|row| row.into_iter().map(one_line).collect()));
     let width = |column: usize| {
         let cells = lines.iter().filter_map(|line| line.get(column));
         cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
@@ -117,5 +149,7 @@ mod tests {
     fn columns_line_up_and_lines_have_no_tail() {
         let rows = vec![vec!["i-1".to_owned(), String::new()], vec!["i-22".into(), "idle".into()]];
         assert_eq!(table(&["instance", "state"], rows), "instance  state\ni-1\ni-22      idle");
+        let rows = vec![vec!["i-1".to_owned(), "x\n::error::y".to_owned()]];
+        assert_eq!(table(&["id", "why"], rows), "id   why\ni-1  x ::error::y");
     }
 }

@@ -1,5 +1,5 @@
 //! Telling whoever waits what is being done, once it takes longer than a second: a moving line
-//! on a terminal, plain lines elsewhere.
+//! on a terminal, plain lines elsewhere. On GitHub, the log is folded by it.
 
 use std::io::{IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use ondeck_core::ports::Progress;
 use tracing_subscriber::fmt::MakeWriter;
 
+use crate::actions::{self, Groups};
 use crate::inputs::Common;
 
 /// What takes less is not worth a word.
@@ -24,6 +25,7 @@ struct Inner {
     mode: &'static str,
     quiet: bool,
     bar: Option<ProgressBar>,
+    groups: Option<Groups>,
     doing: Mutex<(String, Instant)>,
 }
 
@@ -41,14 +43,18 @@ impl Watcher {
             mode,
             quiet: common.quiet,
             bar,
+            groups: (actions::is_in_force() && !common.quiet).then(Groups::default),
             doing: Mutex::new((String::new(), Instant::now())),
         }));
         tokio::spawn(watcher.clone().tell());
         watcher
     }
 
-    /// Clears the terminal's line.
+    /// Clears the terminal's line, and ends what is folded.
     pub(crate) fn finish(&self) {
+        if let Some(groups) = &self.0.groups {
+            self.write(&groups.finish());
+        }
         if let Some(bar) = &self.0.bar {
             bar.finish_and_clear();
         }
@@ -70,16 +76,20 @@ impl Watcher {
             let news = doing != told.0 || told.1.elapsed() >= REPEAT;
             if news && since.elapsed() >= PATIENCE {
                 let seconds = since.elapsed().as_secs();
-                self.line(&format!("{}: {doing} ({seconds} s)", self.0.mode));
+                let line = format!("{}: {doing} ({seconds} s)", self.0.mode);
+                match &self.0.groups {
+                    Some(groups) => self.write(&groups.tell(&line)),
+                    None => self.write(&format!("{line}\n")),
+                }
                 told = (doing, Instant::now());
             }
             tokio::time::sleep(Duration::from_millis(250)).await;
         }
     }
 
-    fn line(&self, text: &str) {
+    fn write(&self, text: &str) {
         // Where stderr is closed there is nobody to tell.
-        drop(writeln!(std::io::stderr(), "{text}"));
+        drop(std::io::stderr().write_all(text.as_bytes()));
     }
 
     fn doing(&self) -> (String, Instant) {
@@ -89,7 +99,10 @@ impl Watcher {
 
 impl Progress for Watcher {
     fn stage(&self, doing: &str) {
-        tracing::debug!("{doing}");
+        match &self.0.groups {
+            Some(groups) => self.write(&groups.stage(doing)),
+            None => tracing::debug!("{doing}"),
+        }
         *self.0.doing.lock().unwrap_or_else(PoisonError::into_inner) =
             (doing.to_owned(), Instant::now());
         if let Some(bar) = &self.0.bar {
@@ -110,6 +123,9 @@ pub(crate) struct Around(Watcher);
 
 impl Write for Around {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if let Some(groups) = &self.0.0.groups {
+            std::io::stderr().write_all(groups.before_log().as_bytes())?;
+        }
         match &self.0.0.bar {
             Some(bar) => bar.suspend(|| std::io::stderr().write(bytes)),
             None => std::io::stderr().write(bytes),

@@ -27,7 +27,7 @@ pub(crate) async fn run(common: &Common, inputs: &Run) -> u8 {
     watcher.finish();
     match result {
         Ok(code) => code,
-        Err(failure) => tell(Err(failure), common.json),
+        Err(failure) => tell("run", Err(failure), common),
     }
 }
 

@@ -29,16 +29,14 @@ pub(crate) struct Snapshot {
 pub(crate) async fn status(common: &Common, inputs: &Status) -> u8 {
     logging::start(common, std::io::stderr);
     let scope = if inputs.all { Scope::All } else { Scope::Live };
-    let plane = match backend::plane(common, false, std::sync::Arc::new(Nobody)).await {
+    let plane = match backend::plane(common, None, std::sync::Arc::new(Nobody)).await {
         Ok(plane) => plane,
-        Err(failure) => return tell(Err(failure), common.json),
+        Err(failure) => return tell("status", Err(failure), common),
     };
     if !inputs.watch {
         let snapshot = Snapshot::take(&plane, scope).await;
-        return tell(
-            snapshot.as_ref().map(|s| s as &dyn Telling).map_err(Clone::clone),
-            common.json,
-        );
+        let told = snapshot.as_ref().map(|s| s as &dyn Telling).map_err(Clone::clone);
+        return tell("status", told, common);
     }
     let stop = stop_on_signals();
     let watching = async {
@@ -51,7 +49,7 @@ pub(crate) async fn status(common: &Common, inputs: &Status) -> u8 {
         }
     };
     match stop.unless_raised(watching).await {
-        Ok(Err(failure)) => tell(Err(failure), common.json),
+        Ok(Err(failure)) => tell("status", Err(failure), common),
         Ok(Ok(())) | Err(_) => 0,
     }
 }

@@ -130,7 +130,8 @@ impl From<PortError> for Failure {
             PortError::NotSetUp { .. } => failure.hint("run ondeck refresh first"),
             PortError::Setting(_) => failure.hint("give ondeck refresh a valid value for it"),
             PortError::Unusable { hint, .. } => failure.hint(hint),
-            PortError::Unavailable { .. } | PortError::Forge { .. } => failure,
+            PortError::Forge { hint, .. } => failure.hint(hint),
+            PortError::Unavailable { .. } => failure,
         }
     }
 }

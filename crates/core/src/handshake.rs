@@ -27,11 +27,17 @@ const COMPANY: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Returned {
     /// It waits in the pool.
-    Pooled,
+    Pooled {
+        /// What it did for the run, in its agent's words.
+        account: String,
+    },
     /// It did not answer, or said that it failed; it will never be handed out again.
     Expired(String),
     /// It answered, but its idle time is up already: it was ended.
-    Ended,
+    Ended {
+        /// What it did for the run, in its agent's words.
+        account: String,
+    },
     /// Somebody else has decided about it meanwhile.
     MovedOn(String),
 }
@@ -72,7 +78,7 @@ impl<'a> Handshake<'a> {
             self.all_back.notify_waiters();
         }
         let why = match seen? {
-            Seen::Judged(Ok(())) => return self.pool(idle).await,
+            Seen::Judged(Ok(account)) => return self.pool(idle, account).await,
             Seen::Judged(Err(why)) => why,
             Seen::TimedOut(signs) => no_answer(self.times.release_timeout, &signs),
         };
@@ -84,7 +90,7 @@ impl<'a> Handshake<'a> {
     }
 
     /// A machine whose heart has stopped will not answer either.
-    fn judge(&self, signs: &Signs, run: &RunId, now: Timestamp) -> Option<Result<(), String>> {
+    fn judge(&self, signs: &Signs, run: &RunId, now: Timestamp) -> Option<Result<String, String>> {
         if let Some(said) = signs.report.as_ref().and_then(|report| deregistered(report, run)) {
             return Some(said);
         }
@@ -96,19 +102,19 @@ impl<'a> Handshake<'a> {
         }
     }
 
-    async fn pool(&self, idle: &Instance<Idle>) -> PortResult<Returned> {
+    async fn pool(&self, idle: &Instance<Idle>, account: String) -> PortResult<Returned> {
         let ticket = idle.ticket();
         self.wait_for_company(&ticket).await;
         if ticket.threshold <= self.plane.now() {
             self.plane.retire(idle, "its idle time is up").await?;
-            return Ok(Returned::Ended);
+            return Ok(Returned::Ended { account });
         }
         let announce = |tickets: Vec<Ticket>| async move {
             announce(self.plane, &tickets).await?;
             Ok(vec![(); tickets.len()])
         };
         self.tickets.ask(ticket, announce).await?;
-        Ok(Returned::Pooled)
+        Ok(Returned::Pooled { account })
     }
 }
 
@@ -143,10 +149,11 @@ pub(crate) async fn announce(plane: &Plane, tickets: &[Ticket]) -> PortResult<()
     Ok(())
 }
 
-/// What a report says about having left `run`, if it says anything about it.
-fn deregistered(report: &Report, run: &RunId) -> Option<Result<(), String>> {
+/// What a report says about having left `run`, if it says anything about it: the account of what
+/// was done, or why it failed.
+fn deregistered(report: &Report, run: &RunId) -> Option<Result<String, String>> {
     if report.says(Signal::Deregistered, run) {
-        return Some(Ok(()));
+        return Some(Ok(report.detail.clone()));
     }
     match report.signal {
         Signal::PrepareFailed | Signal::DeregisterFailed => report.failure_for(run).map(Err),

@@ -4,6 +4,8 @@
 //! through which they meet the world. It knows no database, no cloud, no environment and no wall
 //! clock. Read `provision` first: it is the story that everything else serves.
 
+pub mod credentials;
+pub mod demand;
 pub mod failure;
 pub mod handshake;
 pub mod ids;
@@ -16,6 +18,7 @@ pub mod record;
 pub mod refresh;
 pub mod release;
 pub mod requirements;
+pub mod secret;
 pub mod settings;
 pub mod signal;
 mod signs;

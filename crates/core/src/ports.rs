@@ -3,11 +3,13 @@
 //! Adapters implement these and decide nothing. Control plane and agent have separate traits:
 //! the one cannot write what an agent says, the other cannot write an instance's state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
 
+use crate::credentials::Credentials;
+use crate::demand::Demand;
 use crate::ids::{InstanceId, IntentId, ResourceClass, RunId};
 use crate::intent::Intent;
 use crate::lifecycle::{Change, Verdict};
@@ -48,11 +50,13 @@ pub enum PortError {
         /// What is missing.
         what: String,
     },
-    /// GitHub, or what stands in for it, has refused.
-    #[error("the forge refused: {reason}")]
+    /// GitHub, or what stands in for it, has refused, and will until a person does something.
+    #[error("{reason}")]
     Forge {
-        /// In its own words.
+        /// What was refused, and why.
         reason: String,
+        /// What that person might do.
+        hint: String,
     },
 }
 
@@ -104,6 +108,14 @@ pub trait Store: Send + Sync {
     /// The intents of which nobody has said what came.
     async fn open_intents(&self) -> PortResult<Vec<Intent>>;
 
+    /// Writes down what agents are to register with, in place of what stood there.
+    async fn put_credentials(&self, credentials: &Credentials) -> PortResult<()>;
+    /// Notes what a run asks for, in place of what it asked for before. Kept for
+    /// [`KEPT`](crate::demand::KEPT) at least, whatever else is forgotten.
+    async fn put_demand(&self, demand: &Demand) -> PortResult<()>;
+    /// What a run has asked for last.
+    async fn demand(&self, run: &RunId) -> PortResult<Option<Demand>>;
+
     /// Waits for what a store may write late: events, where they cannot be part of the write
     /// that they record. To be called once, at the end of a mode.
     async fn finish(&self) -> PortResult<()> {
@@ -127,6 +139,8 @@ pub trait AgentStore: Send + Sync {
     async fn record(&self, id: &InstanceId) -> PortResult<Option<Record>>;
     /// The operator's choices.
     async fn settings(&self) -> PortResult<BTreeMap<String, String>>;
+    /// What to register with, at this moment; nothing where the forge asks for nothing.
+    async fn credentials(&self) -> PortResult<Option<Credentials>>;
     /// Waits until the record may have changed, and for `at_most` if the store cannot tell. To be
     /// called between one look and the next.
     async fn news(&self, clock: &dyn Clock, at_most: Duration) {
@@ -258,15 +272,37 @@ pub struct ListedRunner {
     pub online: bool,
 }
 
+/// A run that waits for machines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WaitingRun {
+    /// Which.
+    pub run: RunId,
+    /// How many of its jobs wait under its own label.
+    pub jobs: u32,
+}
+
 /// GitHub, or what stands in for it.
 #[async_trait]
 pub trait Forge: Send + Sync {
+    /// Checks the settings, and looks up what agents must know in order to register: to be kept
+    /// among the settings.
+    async fn set_up(&self, _settings: &Settings) -> PortResult<BTreeMap<String, String>> {
+        Ok(BTreeMap::new())
+    }
+    /// Where runners register, for a forge that asks for credentials there.
+    fn target(&self) -> Option<String> {
+        None
+    }
+    /// Has new credentials made; nothing where the forge asks for none.
+    async fn mint(&self) -> PortResult<Option<Credentials>> {
+        Ok(None)
+    }
     /// The runners of ours.
     async fn runners(&self) -> PortResult<Vec<ListedRunner>>;
     /// Strikes one from the list. One that is gone already is no error.
     async fn remove_runner(&self, name: &str) -> PortResult<()>;
-    /// Runs that have jobs waiting under their own label.
-    async fn waiting_runs(&self) -> PortResult<Vec<RunId>>;
+    /// Runs that have jobs waiting under their own label, but for those that are `served`.
+    async fn waiting_runs(&self, served: &BTreeSet<RunId>) -> PortResult<Vec<WaitingRun>>;
 }
 
 /// The runner program on a machine, as the agent drives it. Errors are reasons for a person.
@@ -274,7 +310,8 @@ pub trait Forge: Send + Sync {
 pub trait Runner: Send + Sync {
     /// Makes the software ready.
     async fn prepare(&self) -> Result<(), String>;
-    /// Registers with the run as the only label.
+    /// Registers with the run as the only label. The future may be dropped half way; stop and
+    /// deregister then undo what was done.
     async fn register(&self, run: &RunId) -> Result<(), String>;
     /// Works until it dies or the future is dropped, taking jobs of the run; gives the reason
     /// why it has died.
@@ -283,6 +320,11 @@ pub trait Runner: Send + Sync {
     async fn stop(&self) -> Result<(), String>;
     /// Strikes the runner from the forge's list.
     async fn deregister(&self) -> Result<(), String>;
+    /// What was done for the run, in a few words for whoever releases it; asked for before
+    /// everything is cleaned away.
+    async fn account(&self) -> String {
+        String::new()
+    }
     /// Removes whatever the run has left on the machine.
     async fn clean(&self) -> Result<(), String>;
 }

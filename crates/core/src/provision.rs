@@ -6,17 +6,24 @@
 
 mod adoption;
 mod creation;
+mod credentials;
 mod holdings;
 mod outcome;
 mod post_provision;
 mod request;
+mod search;
 mod selection;
 
-pub use outcome::{Outcome, Provisioned, Source, Timings};
+pub use outcome::{Milestones, Outcome, Provisioned, Source, Timings};
 pub use request::{DEFAULT_TYPES, MAX_COUNT, Request, TimeOverrides};
+pub use search::Search;
+
+use futures_util::future::join;
 
 use self::holdings::Holdings;
 use self::outcome::Phase;
+use self::post_provision::Cleared;
+use crate::demand::Demand;
 use crate::failure::{Failure, Kind};
 use crate::plane::Plane;
 use crate::requirements::Requirements;
@@ -34,7 +41,8 @@ struct Attempt<'a> {
 
 /// Gives the run its machines, all of them or none, and says what came of it.
 pub async fn provision(plane: &Plane, request: &Request, stop: &StopSignal) -> Outcome {
-    let attempt = match Attempt::prepare(plane, request).await {
+    let prepared = stop.unless_raised(Attempt::prepare(plane, request)).await;
+    let attempt = match prepared.unwrap_or_else(|stop| Err(stop.into())) {
         Ok(attempt) => attempt,
         Err(failure) => return Outcome::refused(request, failure),
     };
@@ -49,14 +57,16 @@ impl<'a> Attempt<'a> {
     async fn prepare(plane: &'a Plane, request: &'a Request) -> Result<Attempt<'a>, Failure> {
         let settings = plane.settings().await?;
         let requirements = request.requirements(&settings)?;
-        let times = request.times.over(settings.times);
+        let times = request.times.over(settings.times.clone());
+        credentials::await_valid(plane, &settings, &times).await?;
         let holdings = Holdings::new(plane.now());
         Ok(Attempt { plane, request, requirements, times, holdings })
     }
 
     async fn fulfil(&self) -> Result<(), Failure> {
         self.entering(Phase::Adoption, "looking for machines that the run already has");
-        adoption::adopt(self).await?;
+        let (adopted, ()) = join(adoption::adopt(self), self.note_demand()).await;
+        adopted?;
 
         if self.missing() > 0 && !self.request.fresh_only {
             self.entering(Phase::Selection, "looking for idle machines in the pool");
@@ -74,21 +84,32 @@ impl<'a> Attempt<'a> {
         post_provision::succeed(self).await
     }
 
+    /// Without it the run gets its machines all the same; only nobody can rescue it later.
+    async fn note_demand(&self) {
+        if self.request.fresh_only || self.request.again {
+            return;
+        }
+        let demand = Demand::of(self.request, self.plane.now());
+        if let Err(error) = self.plane.retried(|| self.plane.store.put_demand(&demand)).await {
+            tracing::warn!("what the run asks for was not written down: {error}");
+        }
+    }
+
     async fn failed(self, failure: Failure, stop: &StopSignal) -> Outcome {
         self.entering(Phase::PostProvision, &format!("clearing up: {failure}"));
         let expected = matches!(failure.kind, Kind::NoCapacity | Kind::NotReady);
         if expected {
             match stop.unless_raised(post_provision::roll_back(&self)).await {
-                Ok(leftovers) => return self.finished(Some(failure), leftovers),
+                Ok(cleared) => return self.finished(Some(failure), cleared),
                 Err(stop) => tracing::warn!("{} while clearing up", Failure::from(stop)),
             }
         }
-        let leftovers = post_provision::dump(&self).await;
-        self.finished(Some(failure), leftovers)
+        let cleared = post_provision::dump(&self).await;
+        self.finished(Some(failure), cleared)
     }
 
     fn succeeded(self) -> Outcome {
-        self.finished(None, Vec::new())
+        self.finished(None, Cleared::default())
     }
 
     fn missing(&self) -> u32 {

@@ -1,11 +1,13 @@
 //! Refresh: brings everything to what the operator wants, then clears up whatever went wrong.
 //! Idempotent, and safe beside everything else, itself included.
 
+mod credentials;
 mod ghosts;
 mod intents;
 mod keep_warm;
 mod prune;
 mod reap;
+mod rescue;
 mod reticket;
 mod set_up;
 mod survey;
@@ -41,13 +43,18 @@ pub struct Outcome {
     pub forgotten: usize,
     /// Machines that were launched to keep the pool warm.
     pub warmed: usize,
-    /// Runs with jobs waiting and no machine to take them.
+    /// Runs with jobs waiting and no machine to take them, that were not rescued.
     pub stranded: Vec<RunId>,
+    /// Such runs that were given machines again.
+    pub rescued: Vec<RunId>,
     /// What went wrong without stopping the rest.
     pub warnings: Vec<String>,
+    /// The first thing that makes the whole a failure, although the rest was done.
+    pub failure: Option<Failure>,
 }
 
-/// Refreshes, with `given` over the settings that are in force.
+/// Refreshes, with `given` over the settings that are in force. Fails only where nothing could be
+/// done at all, or where it was told to stop; whatever else fails is part of the outcome.
 pub async fn refresh(
     plane: &Plane,
     given: &BTreeMap<String, String>,
@@ -55,26 +62,33 @@ pub async fn refresh(
 ) -> Result<Outcome, Failure> {
     let mut outcome = Outcome::default();
     plane.progress.stage("setting up");
-    let settings = stop.unless_raised(set_up::bring_about(plane, given)).await??;
+    let (settings, mut failure) = stop.unless_raised(set_up::bring_about(plane, given)).await??;
     outcome.warnings = settings.times.contradictions();
 
     plane.progress.stage("clearing up");
     let cleared = clear_up(plane, &settings, &mut outcome);
-    let mut failure = stop.unless_raised(cleared).await?;
+    let (survey, not_cleared) = stop.unless_raised(cleared).await?;
+    note(&mut failure, not_cleared.map_or(Ok(()), Err));
 
-    // Keeping warm hears the signal itself, because it must clear up what it has launched.
+    // Whoever launches hears the signal itself, because it must clear up what it has launched.
+    if let Some(survey) = survey {
+        let rescued = rescue::rescue(plane, &settings, &survey, stop, &mut outcome).await;
+        note(&mut failure, rescued);
+    }
     let warmed = keep_warm::keep_warm(plane, &settings, stop, &mut outcome).await;
     note(&mut failure, warmed);
-    match failure {
-        None => Ok(outcome),
-        Some(failure) => Err(failure),
-    }
+    outcome.failure = failure;
+    Ok(outcome)
 }
 
 /// Every step, whatever became of the others: a provider that does not answer must not keep old
-/// records from being removed. Gives the first failure.
-async fn clear_up(plane: &Plane, settings: &Settings, outcome: &mut Outcome) -> Option<Failure> {
-    let mut failure = None;
+/// records from being removed. Gives what was seen, and the first failure.
+async fn clear_up(
+    plane: &Plane,
+    settings: &Settings,
+    outcome: &mut Outcome,
+) -> (Option<Survey>, Option<Failure>) {
+    let (mut seen, mut failure) = (None, None);
     note(&mut failure, reap::reap(plane, outcome).await);
     match Survey::take(plane, outcome, &mut failure).await {
         Ok(survey) => {
@@ -83,19 +97,20 @@ async fn clear_up(plane: &Plane, settings: &Settings, outcome: &mut Outcome) -> 
             note(&mut failure, reticket::reticket(plane, settings, &survey, outcome).await);
             note(&mut failure, prune::prune(plane, settings, &survey, outcome).await);
             note(&mut failure, ghosts::strike(plane, &survey, outcome).await);
-            note(&mut failure, report_stranded(plane, &survey, outcome).await);
+            seen = Some(survey);
         }
         Err(unseen) => note(&mut failure, Err(unseen)),
     }
     note(&mut failure, forget(plane, settings, outcome).await);
-    failure
+    (seen, failure)
 }
 
-/// Keeps the first failure, and says the others at once.
+/// Keeps the first failure, and says the others at once: those that say something else.
 fn note(first: &mut Option<Failure>, result: Result<(), Failure>) {
     match (result, &first) {
         (Ok(()), _) => {}
         (Err(failure), None) => *first = Some(failure),
+        (Err(failure), Some(known)) if failure == *known => {}
         (Err(failure), Some(_)) => tracing::warn!("{failure}"),
     }
 }
@@ -103,20 +118,5 @@ fn note(first: &mut Option<Failure>, result: Result<(), Failure>) {
 async fn forget(plane: &Plane, settings: &Settings, outcome: &mut Outcome) -> Result<(), Failure> {
     let before = plane.now().before(settings.times.retention);
     outcome.forgotten = plane.retried(|| plane.store.forget(before)).await?;
-    Ok(())
-}
-
-/// A job whose label nobody carries waits for a day without a word, so somebody must say it.
-async fn report_stranded(
-    plane: &Plane,
-    survey: &Survey,
-    outcome: &mut Outcome,
-) -> Result<(), Failure> {
-    let waiting = plane.retried(|| plane.forge.waiting_runs()).await?;
-    let served = |run: &RunId| survey.live.iter().any(|record| record.run.as_ref() == Some(run));
-    outcome.stranded = waiting.into_iter().filter(|run| !served(run)).collect();
-    for run in &outcome.stranded {
-        outcome.warnings.push(format!("jobs wait for a run that has no machine: {run}"));
-    }
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::lifecycle::{Instance, Live, Running};
 use crate::plane::{NotCommitted, Plane, readable};
 use crate::ports::PortResult;
 use crate::provision::TimeOverrides;
-use crate::record::{Record, State};
+use crate::record::{MachineSpec, Record, State};
 use crate::times::Times;
 
 /// What came of a release.
@@ -20,9 +20,24 @@ pub struct Outcome {
     /// The run.
     pub run: RunId,
     /// Each machine that the run had.
-    pub instances: Vec<(InstanceId, Fate)>,
+    pub instances: Vec<Released>,
     /// How long it took.
     pub took: Duration,
+}
+
+/// One machine that the run had.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Released {
+    /// Which.
+    pub id: InstanceId,
+    /// What it is.
+    pub spec: MachineSpec,
+    /// What became of it.
+    pub fate: Fate,
+    /// How long it had been working for the run; nothing where it never came to that.
+    pub held: Option<Duration>,
+    /// What it did for the run, in its agent's words; empty where it says nothing.
+    pub account: String,
 }
 
 /// What became of one machine.
@@ -43,8 +58,8 @@ pub enum Fate {
 impl Outcome {
     /// The failure to report, if machines were lost.
     pub fn failure(&self) -> Option<Failure> {
-        let lost = self.instances.iter().filter(|(_, fate)| matches!(fate, Fate::Expired(_)));
-        let ids: Vec<&str> = lost.map(|(id, _)| id.as_str()).collect();
+        let lost = self.instances.iter().filter(|one| matches!(one.fate, Fate::Expired(_)));
+        let ids: Vec<&str> = lost.map(|one| one.id.as_str()).collect();
         if ids.is_empty() {
             return None;
         }
@@ -69,10 +84,20 @@ pub async fn release(
     plane.progress.stage(&format!("waiting for machines to deregister: {}", records.len()));
     let leaving = Leaving { plane, run, times: &times, handshake: Handshake::new(plane, &times) };
     let releases = records.iter().map(|record| leaving.let_go(record));
-    let fates = join_all(releases).await.into_iter().collect::<PortResult<Vec<Fate>>>()?;
-    let instances = records.into_iter().map(|record| record.id).zip(fates).collect();
+    let left = join_all(releases).await.into_iter().collect::<PortResult<Vec<Left>>>()?;
+    let released = |(record, (fate, account)): (Record, Left)| Released {
+        held: (record.state == State::Running).then(|| started.since(record.updated_at)),
+        id: record.id,
+        spec: record.spec,
+        fate,
+        account,
+    };
+    let instances = records.into_iter().zip(left).map(released).collect();
     Ok(Outcome { run: run.clone(), instances, took: plane.now().since(started) })
 }
+
+/// What became of a machine, and its agent's account.
+type Left = (Fate, String);
 
 /// One release under way.
 struct Leaving<'a> {
@@ -83,7 +108,7 @@ struct Leaving<'a> {
 }
 
 impl Leaving<'_> {
-    async fn let_go(&self, record: &Record) -> PortResult<Fate> {
+    async fn let_go(&self, record: &Record) -> PortResult<Left> {
         let Some(running) = Instance::<Running>::believe(record) else {
             return self.expire_leftover(record).await;
         };
@@ -93,33 +118,35 @@ impl Leaving<'_> {
             Err(NotCommitted::Refused(refused)) => {
                 let why = refused.to_string();
                 let still_ours = refused.found.as_ref().is_some_and(|found| self.owns(found));
-                return Ok(if still_ours { Fate::Expired(why) } else { Fate::MovedOn(why) });
+                let fate = if still_ours { Fate::Expired(why) } else { Fate::MovedOn(why) };
+                return Ok((fate, String::new()));
             }
             Err(NotCommitted::Unreachable(error)) => return Err(error),
         };
         Ok(match self.handshake.take_back(&idle, self.run).await? {
-            Returned::Pooled => Fate::Pooled,
-            Returned::Ended => Fate::Ended,
-            Returned::Expired(why) => Fate::Expired(why),
-            Returned::MovedOn(why) => Fate::MovedOn(why),
+            Returned::Pooled { account } => (Fate::Pooled, account),
+            Returned::Ended { account } => (Fate::Ended, account),
+            Returned::Expired(why) => (Fate::Expired(why), String::new()),
+            Returned::MovedOn(why) => (Fate::MovedOn(why), String::new()),
         })
     }
 
     /// A machine that is still `created` or `claimed` when its run is over belongs to a provision
     /// that did not live to finish; unless it finishes at this very moment, and then the machine
     /// is let go like any other.
-    async fn expire_leftover(&self, record: &Record) -> PortResult<Fate> {
+    async fn expire_leftover(&self, record: &Record) -> PortResult<Left> {
+        let silent = |fate| Ok((fate, String::new()));
         let Some(leftover) = Instance::<Live>::believe(record) else {
-            return Ok(Fate::MovedOn(format!("it is {}", record.state)));
+            return silent(Fate::MovedOn(format!("it is {}", record.state)));
         };
         let change = leftover.expire(self.plane.now()).because("its provision did not finish");
         match self.plane.commit(change).await {
-            Ok(_) => Ok(Fate::Leftover(record.state)),
+            Ok(_) => silent(Fate::Leftover(record.state)),
             Err(NotCommitted::Refused(refused)) => match refused.found.as_ref() {
                 Some(found) if found.state == State::Running && self.owns(found) => {
                     Box::pin(self.let_go(found)).await
                 }
-                _ => Ok(Fate::MovedOn(refused.to_string())),
+                _ => silent(Fate::MovedOn(refused.to_string())),
             },
             Err(NotCommitted::Unreachable(error)) => Err(error),
         }

@@ -51,7 +51,8 @@ impl FromStr for UsageClass {
 
 /// The instance types a run accepts: patterns in which `*` stands for anything, separated by
 /// blanks or commas (`c* m6i.* r5.large`).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct TypePatterns(Vec<String>);
 
 /// What is wrong with a list of type patterns.
@@ -82,13 +83,32 @@ impl TypePatterns {
 
     /// Whether any pattern covers the type.
     pub fn admit(&self, instance_type: &str) -> bool {
-        self.iter().any(|pattern| wildcard_match(pattern.as_bytes(), instance_type.as_bytes()))
+        self.covering(instance_type).is_some()
+    }
+
+    /// The first pattern that covers the type.
+    pub fn covering(&self, instance_type: &str) -> Option<&str> {
+        self.iter().find(|pattern| wildcard_match(pattern.as_bytes(), instance_type.as_bytes()))
     }
 }
 
 impl fmt::Display for TypePatterns {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.join(" "))
+    }
+}
+
+impl From<TypePatterns> for String {
+    fn from(patterns: TypePatterns) -> String {
+        patterns.to_string()
+    }
+}
+
+impl TryFrom<String> for TypePatterns {
+    type Error = InvalidPatterns;
+
+    fn try_from(text: String) -> Result<Self, InvalidPatterns> {
+        text.parse()
     }
 }
 
@@ -179,7 +199,7 @@ impl Requirements {
 }
 
 /// The first thing about a machine that does not fit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mismatch {
     /// Another resource class.
     Class,
@@ -191,6 +211,19 @@ pub enum Mismatch {
     Cpu,
     /// Too little memory.
     Mem,
+}
+
+impl Mismatch {
+    /// What it is about, in a word or two.
+    pub fn about(self) -> &'static str {
+        match self {
+            Mismatch::Class => "resource class",
+            Mismatch::Usage => "usage class",
+            Mismatch::Type => "type",
+            Mismatch::Cpu => "cpus",
+            Mismatch::Mem => "memory",
+        }
+    }
 }
 
 impl fmt::Display for Mismatch {

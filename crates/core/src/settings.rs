@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::credentials::Minted;
 use crate::ids::ResourceClass;
 use crate::requirements::ClassSize;
 use crate::times::{TIMES, Times};
@@ -17,8 +18,24 @@ pub struct Settings {
     pub min_idle: MinIdle,
     /// What every machine runs before its runner; empty for nothing.
     pub pre_runner_script: String,
-    /// What the backend keeps for itself, under names that start with its own.
+    /// What is done for runs whose jobs wait without a machine.
+    pub rescue: Rescue,
+    /// What is known about the credentials that agents have; nothing where the forge asks for none.
+    pub minted: Option<Minted>,
+    /// What backend and forge keep for themselves.
     pub backend: BTreeMap<String, String>,
+}
+
+/// What refresh does for runs whose jobs wait for their own label while no machine carries it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Rescue {
+    /// Provisions for them again.
+    #[default]
+    Provision,
+    /// Says so.
+    Report,
+    /// Does not even look.
+    Off,
 }
 
 /// The sizes by name.
@@ -33,6 +50,9 @@ pub struct MinIdle(BTreeMap<ResourceClass, u32>);
 const CLASSES: &str = "resource-class-config";
 const MIN_IDLE: &str = "min-idle";
 const SCRIPT: &str = "pre-runner-script";
+const RESCUE: &str = "rescue";
+/// Where refresh notes what credentials it had made.
+pub(crate) const MINTED: &str = "credentials-minted";
 /// Which version refreshed last; also tells that somebody has.
 pub(crate) const SET_UP_BY: &str = "set-up-by";
 
@@ -61,6 +81,9 @@ impl Settings {
                 CLASSES => settings.classes = Classes::from_json(value).map_err(invalid)?,
                 MIN_IDLE => settings.min_idle = value.parse().map_err(invalid)?,
                 SCRIPT => settings.pre_runner_script = value.clone(),
+                RESCUE => settings.rescue = value.parse().map_err(invalid)?,
+                // Not of a person's making, so nothing for a person to mend: refresh mints anew.
+                MINTED => settings.minted = serde_json::from_str(value).ok(),
                 SET_UP_BY => {}
                 _ => {
                     settings.backend.insert(name.clone(), value.clone());
@@ -68,6 +91,19 @@ impl Settings {
             }
         }
         Ok(settings)
+    }
+}
+
+impl std::str::FromStr for Rescue {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Rescue, String> {
+        match text.trim() {
+            "provision" => Ok(Rescue::Provision),
+            "report" => Ok(Rescue::Report),
+            "off" => Ok(Rescue::Off),
+            _ => Err(format!("is none of provision, report, off: {text:?}")),
+        }
     }
 }
 
@@ -164,6 +200,8 @@ mod tests {
                 (CLASSES, r#"{"tiny":{"cpu":1,"mmem":512}}"#),
                 (MIN_IDLE, "tiny=3"),
                 (SCRIPT, "echo hello\n"),
+                (RESCUE, "report"),
+                (MINTED, "of another version"),
                 (SET_UP_BY, "0.1.0"),
                 ("local-capacity", "4"),
             ]
@@ -177,6 +215,7 @@ mod tests {
         let minimum: Vec<_> = settings.min_idle.iter().map(|(c, n)| (c.as_str(), n)).collect();
         assert_eq!(minimum, [("tiny", 3)]);
         assert_eq!(settings.pre_runner_script, "echo hello\n");
+        assert_eq!((settings.rescue, settings.minted), (Rescue::Report, None));
         assert_eq!(settings.backend, BTreeMap::from([("local-capacity".into(), "4".into())]));
         assert_eq!(Settings::from_map(&BTreeMap::new()).unwrap(), Settings::default());
         let tiny = ResourceClass::new("tiny").unwrap();
@@ -191,6 +230,7 @@ mod tests {
             (CLASSES, "{}", "names no class"),
             (CLASSES, r#"{"a b":{"cpu":1,"mem":1}}"#, "resource class may hold"),
             (CLASSES, r#"{"none":{"cpu":0,"mem":1}}"#, "no cpu or no memory: none"),
+            (RESCUE, "always", "none of provision, report, off"),
             (MIN_IDLE, "large", "CLASS=COUNT"),
             (MIN_IDLE, "large=many", "has no count"),
             (MIN_IDLE, "large=1001", "more than 1000"),

@@ -141,6 +141,8 @@ times! {
         "How long a machine without a record waits before it ends itself";
     registration_token_refresh, "registration-token-refresh-min", Minutes, 30.0, positive,
         "How old a registration token may get before refresh renews it; the local forge has none";
+    registration_token_patience, "registration-token-patience-sec", Seconds, 60.0, zero,
+        "How long provision waits for refresh to renew a registration token that has expired";
     agent_poll_waiting, "agent-poll-waiting-sec", Seconds, 0.25, positive,
         "How often an idle agent looks for a run";
     agent_poll_running, "agent-poll-running-sec", Seconds, 1.0, positive,

@@ -4,10 +4,9 @@ use std::error::Error;
 use std::fmt;
 
 use ondeck_core::time::{InvalidTime, Timestamp};
+use ondeck_processes::{Boot, Process};
 use rusqlite::Row;
 use rusqlite::types::Type;
-
-use crate::process::{Boot, Process};
 
 /// A text that must be a `T`.
 pub(crate) fn parsed<T, E: Error + Send + Sync + 'static>(

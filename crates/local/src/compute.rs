@@ -12,6 +12,7 @@ use ondeck_core::ports::{Clock, Compute, Launched, Machine, Order, PortError, Po
 use ondeck_core::record::MachineSpec;
 use ondeck_core::settings::Settings;
 use ondeck_core::time::Timestamp;
+use ondeck_processes::{Ending, MARKER, Process, end_all, folder};
 use rusqlite::{Connection, Transaction};
 
 use crate::catalogue::MachineType;
@@ -19,8 +20,7 @@ use crate::db::Db;
 use crate::home::Home;
 use crate::machines::{self, Listed};
 use crate::options::Options;
-use crate::process::{Ending, MARKER, Process, end_all};
-use crate::{environment, folder, groups, store};
+use crate::{environment, groups, store};
 
 /// How the agent of a machine is started: this program with these arguments, followed by
 /// `--home DIR --instance-id ID`.
@@ -111,12 +111,8 @@ impl LocalCompute {
             } else {
                 launched.shortfalls.push(format!("ended while it was started: {}", machine.id));
                 let mut failures = Failures::default();
-                let groups = Vec::new();
-                self.kill(
-                    vec![Ending { id: machine.id, known: vec![process], groups }],
-                    &mut failures,
-                )
-                .await?;
+                let ending = Ending { known: vec![process], ..Ending::of(&machine.id) };
+                self.kill(vec![ending], &mut failures).await?;
                 failures.into_result()?;
             }
         }
@@ -231,12 +227,12 @@ fn out_of_reach(reason: String) -> PortError {
 /// A machine by the process that it is.
 fn by_process(connection: &Connection, id: &InstanceId) -> rusqlite::Result<Ending> {
     let known = machines::process_of(connection, id)?.into_iter().collect();
-    Ok(Ending { id: id.clone(), known, groups: Vec::new() })
+    Ok(Ending { known, ..Ending::of(id) })
 }
 
 /// A machine by the groups that were made on it.
 fn by_groups(connection: &Connection, id: &InstanceId) -> rusqlite::Result<Ending> {
-    Ok(Ending { id: id.clone(), known: Vec::new(), groups: groups::of(connection, id)? })
+    Ok(Ending { groups: groups::of(connection, id)?, ..Ending::of(id) })
 }
 
 /// What came of looking for room.

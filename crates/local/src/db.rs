@@ -5,12 +5,12 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use ondeck_core::ports::{PortError, PortResult};
+use ondeck_processes::folder;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use rustix::fs::{CWD, FileType, Mode, chmod, mknodat};
 use tokio::sync::oneshot;
 
 use crate::fault::{SERVICE, fault, unusable};
-use crate::folder;
 use crate::home::Home;
 use crate::schema::{self, Found};
 

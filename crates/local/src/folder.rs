@@ -1,12 +1,12 @@
 //! Directories of machines.
 
 use std::fs;
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use ondeck_core::ids::InstanceId;
+use ondeck_processes::folder::{make_private, remove};
 
 use crate::home::Home;
 
@@ -79,42 +79,10 @@ impl Folders {
     }
 }
 
-/// Makes a directory, and those above it that are missing, for this user alone: jobs and their
-/// output are nobody else's business.
-pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
-}
-
 fn make(folder: &Path) -> Result<(), String> {
     make_private(folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))
 }
 
 fn clear(folder: &Path) -> Result<(), String> {
     remove(folder).map_err(|e| format!("cannot remove {}: {e}", folder.display()))
-}
-
-/// Removes a directory with all that is in it; one that is not there is removed already.
-///
-/// Build tools protect their caches by making directories read-only, so a refusal is answered by
-/// taking the permission and trying once more.
-pub(crate) fn remove(folder: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            open_up(folder)?;
-            fs::remove_dir_all(folder)
-        }
-        done => done,
-    }
-}
-
-fn open_up(folder: &Path) -> io::Result<()> {
-    fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            open_up(&entry.path())?;
-        }
-    }
-    Ok(())
 }

@@ -1,16 +1,17 @@
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use ondeck_core::ids::RunId;
-use ondeck_core::ports::{Clock, Forge, ListedRunner, PortResult};
+use ondeck_core::ports::{Clock, Forge, ListedRunner, PortResult, WaitingRun};
+use ondeck_processes::{Boot, Process};
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::column;
 use crate::db::{Db, in_transaction};
 use crate::jobs::{self, Chunk, Job, JobId, JobState};
 use crate::machines;
-use crate::process::{Boot, Process};
 
 /// What stands in for GitHub: runners and jobs in the shared file.
 #[derive(Clone)]
@@ -140,8 +141,10 @@ impl Forge for LocalForge {
     }
 
     /// What nobody waits for any more is cancelled by whoever looks.
-    async fn waiting_runs(&self) -> PortResult<Vec<RunId>> {
-        const SQL: &str = "SELECT DISTINCT label FROM jobs WHERE state = 'queued' ORDER BY label";
+    async fn waiting_runs(&self, served: &BTreeSet<RunId>) -> PortResult<Vec<WaitingRun>> {
+        const SQL: &str = "SELECT label, count(*) AS jobs FROM jobs WHERE state = 'queued'
+            GROUP BY label ORDER BY label";
+        let served = served.clone();
         let now = self.clock.now().to_string();
         self.db
             .call(move |connection| {
@@ -150,8 +153,15 @@ impl Forge for LocalForge {
                     in_transaction(connection, |tx| jobs::cancel_orphans(tx, &now))?;
                 }
                 let mut statement = connection.prepare_cached(SQL)?;
-                let run = |row: &Row<'_>| column::parsed(row, "label", str::parse);
-                column::sound(statement.query_map([], run)?)
+                let waiting = |row: &Row<'_>| {
+                    Ok(WaitingRun {
+                        run: column::parsed(row, "label", str::parse)?,
+                        jobs: row.get("jobs")?,
+                    })
+                };
+                let mut waiting = column::sound(statement.query_map([], waiting)?)?;
+                waiting.retain(|waiting| !served.contains(&waiting.run));
+                Ok(waiting)
             })
             .await
     }

@@ -6,11 +6,11 @@
 
 use ondeck_core::ids::InstanceId;
 use ondeck_core::ports::PortResult;
+use ondeck_processes::{Boot, Ending, Process, end_all, is_group_gone, kill_group};
 use rusqlite::Connection;
 
 use crate::column;
 use crate::db::Db;
-use crate::process::{Boot, Ending, Process, end_all, is_group_gone, kill_group};
 
 /// Notes a group by its leader. What cannot be noted is ended again, because nobody could find
 /// all of it later.
@@ -58,7 +58,7 @@ pub(crate) async fn end_others(db: &Db, instance: &InstanceId) -> Result<(), Str
     const SQL: &str = "DELETE FROM process_groups WHERE instance = ?1";
     let id = instance.clone();
     let groups = db.call(move |conn| of(conn, &id)).await.map_err(|e| e.to_string())?;
-    let machine = Ending { id: instance.clone(), known: Vec::new(), groups };
+    let machine = Ending { groups, ..Ending::of(instance) };
     if let Some(undying) = end_all(&[machine]).await.map_err(|e| e.to_string())?.first() {
         return Err(undying.to_string());
     }

@@ -8,15 +8,15 @@ use ondeck_core::ids::InstanceId;
 use ondeck_core::ports::Host;
 use ondeck_core::signal::last_words;
 use ondeck_core::time::Timestamp;
+use ondeck_processes::{MARKER, Process, folder};
 use tokio::process::Command;
 
 use crate::db::Db;
 use crate::environment;
-use crate::folder::{self, Folders};
+use crate::folder::Folders;
 use crate::groups;
 use crate::home::Home;
 use crate::machines;
-use crate::process::{MARKER, Process};
 
 /// The machine, as its own agent has it.
 pub struct LocalHost {

@@ -26,7 +26,6 @@ mod jobs;
 mod machines;
 mod options;
 mod pool;
-mod process;
 mod rows;
 mod runner;
 mod schema;

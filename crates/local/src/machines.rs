@@ -8,12 +8,12 @@ use ondeck_core::ids::{InstanceId, IntentId, RunId};
 use ondeck_core::ports::{Machine, PortError, PortResult};
 use ondeck_core::record::MachineSpec;
 use ondeck_core::time::Timestamp;
+use ondeck_processes::{Boot, Process};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use crate::column;
 use crate::db::Db;
 use crate::jobs;
-use crate::process::{Boot, Process};
 
 /// How long a machine may be on the list before its process has been noted: the time between
 /// writing the list and starting the process.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ondeck_core::ids::{InstanceId, RunId};
 use ondeck_core::ports::{Clock, PortError, PortResult, Runner};
+use ondeck_processes::{MARKER, Process, kill_group};
 use tokio::process::{Child, Command};
 
 use crate::db::Db;
@@ -14,7 +15,6 @@ use crate::folder::Folders;
 use crate::groups;
 use crate::home::Home;
 use crate::jobs::{self, JobId, JobState, Offer, Stream, TAKEN_AWAY, Taken};
-use crate::process::{MARKER, Process, kill_group};
 
 mod output;
 

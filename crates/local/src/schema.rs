@@ -10,7 +10,7 @@ use crate::fault::SERVICE;
 /// "ONDK", in the header field that SQLite keeps for telling applications apart.
 const APPLICATION: i32 = 0x4F4E_444B;
 /// Counted up whenever the tables change.
-const VERSION: i32 = 2;
+const VERSION: i32 = 3;
 
 /// Times are RFC 3339 with milliseconds, and `''` where there is none: their order as text is
 /// their order in time. Columns are not strictly typed, because a row that somebody has spoilt by
@@ -33,6 +33,13 @@ CREATE TABLE intents (
     outcome TEXT
 ) WITHOUT ROWID;
 CREATE INDEX intents_open ON intents (id) WHERE outcome = '';
+CREATE TABLE credentials (
+    id INTEGER PRIMARY KEY CHECK (id = 1), registration TEXT NOT NULL, removal TEXT NOT NULL,
+    expires_at TEXT NOT NULL
+);
+CREATE TABLE demands (run TEXT PRIMARY KEY NOT NULL, body TEXT NOT NULL, at TEXT NOT NULL)
+    WITHOUT ROWID;
+CREATE INDEX demands_by_age ON demands (at);
 CREATE TABLE events (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, instance TEXT, at TEXT, transition TEXT,
     from_state TEXT, to_state TEXT, run TEXT, why TEXT

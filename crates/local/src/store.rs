@@ -4,15 +4,18 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use ondeck_core::credentials::Credentials;
+use ondeck_core::demand::{Demand, KEPT};
 use ondeck_core::ids::{InstanceId, RunId};
 use ondeck_core::intent::Intent;
 use ondeck_core::lifecycle::{Change, Verdict};
 use ondeck_core::ports::{AgentStore, Clock, Listing, PortError, PortResult, Scope, Store};
 use ondeck_core::record::{EventRow, Record, State, Unreadable};
+use ondeck_core::secret::Secret;
 use ondeck_core::signal::{Report, Signs};
 use ondeck_core::ticket::Ticket;
 use ondeck_core::time::Timestamp;
-use rusqlite::{Transaction, params};
+use rusqlite::{OptionalExtension, Transaction, params};
 
 use crate::column;
 use crate::db::Db;
@@ -210,6 +213,41 @@ impl Store for LocalStore {
             })
             .await
     }
+
+    async fn put_credentials(&self, credentials: &Credentials) -> PortResult<()> {
+        const SQL: &str = "INSERT OR REPLACE INTO credentials
+            (id, registration, removal, expires_at) VALUES (1,?,?,?)";
+        let credentials = credentials.clone();
+        self.db
+            .write(move |transaction| {
+                let expires_at = credentials.expires_at.to_string();
+                let tokens = (credentials.registration.expose(), credentials.removal.expose());
+                transaction.execute(SQL, (tokens.0, tokens.1, expires_at)).map(drop)
+            })
+            .await
+    }
+
+    async fn put_demand(&self, demand: &Demand) -> PortResult<()> {
+        const SQL: &str = "INSERT OR REPLACE INTO demands (run, body, at) VALUES (?,?,?)";
+        let (run, body) = (demand.run.to_string(), serde_json::json!(demand).to_string());
+        let (at, forgotten) = (demand.at.to_string(), demand.at.before(KEPT).to_string());
+        self.db
+            .write(move |transaction| {
+                transaction.execute("DELETE FROM demands WHERE at < ?1", [forgotten])?;
+                transaction.prepare_cached(SQL)?.execute((run, body, at)).map(drop)
+            })
+            .await
+    }
+
+    async fn demand(&self, run: &RunId) -> PortResult<Option<Demand>> {
+        const SQL: &str = "SELECT body FROM demands WHERE run = ?1";
+        let key = run.to_string();
+        let body: Option<String> = self
+            .db
+            .call(|conn| conn.prepare_cached(SQL)?.query_row([key], |row| row.get(0)).optional())
+            .await?;
+        Ok(body.and_then(|body| Demand::read(run, &body)))
+    }
 }
 
 fn intent(row: &rusqlite::Row<'_>) -> rusqlite::Result<Intent> {
@@ -275,6 +313,22 @@ impl AgentStore for LocalStore {
 
     async fn settings(&self) -> PortResult<BTreeMap<String, String>> {
         self.read_settings().await
+    }
+
+    async fn credentials(&self) -> PortResult<Option<Credentials>> {
+        const SQL: &str = "SELECT registration, removal, expires_at FROM credentials";
+        self.db
+            .call(|connection| {
+                let credentials = |row: &rusqlite::Row<'_>| {
+                    Ok(Credentials {
+                        registration: Secret::new(row.get::<_, String>("registration")?),
+                        removal: Secret::new(row.get::<_, String>("removal")?),
+                        expires_at: column::time(row, "expires_at")?,
+                    })
+                };
+                connection.prepare_cached(SQL)?.query_row([], credentials).optional()
+            })
+            .await
     }
 
     /// SQLite counts what other connections have committed to the file. Asking for that number

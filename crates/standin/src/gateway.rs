@@ -7,24 +7,23 @@ mod serve;
 mod upstream;
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
-use hyper::StatusCode;
-use hyper::header::HeaderMap;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::ec2::{Capacity, Ec2};
 use crate::emulators::Emulators;
 use crate::machines::{MachineCommand, Machines};
 use crate::models::{Models, Violation};
+use crate::wire::{self, listen};
 
 pub use door::{Door, LogEntry};
 use duplicates::Duplicates;
+use serve::AtDoor;
 use upstream::Upstreams;
 
 /// The door that machines are pointed to.
@@ -183,7 +182,8 @@ impl Gateway {
 
     fn open(&self, door: Door, listener: TcpListener) -> Door {
         if let Some(runtime) = &self.runtime {
-            runtime.spawn(serve::serve(listener, door.state(), self.shared.clone()));
+            let at = AtDoor { door: door.state(), shared: self.shared.clone() };
+            runtime.spawn(wire::serve(listener, Arc::new(at)));
         }
         locked(&self.shared.doors).insert(door.name().to_owned(), door.clone());
         door
@@ -201,23 +201,7 @@ impl Drop for Gateway {
     }
 }
 
-/// An answer, whoever gave it.
-#[derive(Debug, Clone)]
-pub(crate) struct Answer {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
-}
-
 /// What a thread that panicked has left is still what happened.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A listener on loopback, and on nothing else.
-pub(crate) fn listen(port: u16) -> TcpListener {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
-        .unwrap_or_else(|error| panic!("cannot listen on port {port}: {error}"));
-    listener.set_nonblocking(true).expect("a listener can be told not to block");
-    listener
 }

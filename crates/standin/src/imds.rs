@@ -17,7 +17,8 @@ use tokio::task::AbortHandle;
 
 use crate::clock;
 use crate::ec2::{Ec2, Instance};
-use crate::gateway::{listen, locked};
+use crate::gateway::locked;
+use crate::wire::listen;
 
 const TTL: &str = "x-aws-ec2-metadata-token-ttl-seconds";
 const TOKEN: &str = "x-aws-ec2-metadata-token";

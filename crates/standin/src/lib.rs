@@ -1,5 +1,6 @@
-//! AWS on loopback, as far as ondeck uses it: real emulators for DynamoDB and SQS behind a
-//! gateway that routes, counts, checks and disturbs, and an EC2 whose machines are processes.
+//! AWS and GitHub on loopback, as far as ondeck uses them: real emulators for DynamoDB and SQS
+//! behind a gateway that routes, counts, checks and disturbs, an EC2 whose machines are processes,
+//! and a GitHub with a runner that takes its jobs.
 //!
 //! ```no_run
 //! use ondeck_standin::emulators::Emulators;
@@ -16,6 +17,20 @@
 //! assert_eq!(lost.fired(), 1);
 //! gateway.assert_sound();
 //! ```
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use ondeck_standin::{GitHub, GitHubOptions, Permission, runner_package};
+//!
+//! let github = GitHub::start(GitHubOptions::default());
+//! github.allow("ghp_test", "acme/web", &[Permission::Administration]);
+//! github.publish_runner("2.336.0", runner_package("2.336.0"));
+//! // The program under test is given these two, and registers a runner labelled 4711.
+//! let (web, api) = (github.url(), github.api_url());
+//! let job = github.queue_job("acme/web", "4711", &["4711"], "echo hello");
+//! assert_eq!(github.wait_for_job(job, Duration::from_secs(20)).log, "hello\n");
+//! ```
 
 mod call;
 mod clock;
@@ -23,16 +38,26 @@ mod ec2;
 pub mod emulators;
 mod fault;
 mod gateway;
+mod github;
 mod imds;
 mod machines;
 mod models;
 mod params;
 mod processes;
+mod protocol;
+mod runner;
+mod wire;
 mod xml;
 
 pub use call::Service;
 pub use ec2::{Capacity, Ec2, Lifecycle, Machine, MachineState};
 pub use fault::{Disturbance, Rule, What, Which};
 pub use gateway::{Door, Gateway, GatewayOptions, LogEntry};
+pub use github::{
+    APP_PRIVATE_KEY, APP_PUBLIC_KEY, Conclusion, GitHub, GitHubFault, GitHubOptions, GitHubRequest,
+    GitHubRule, GitHubRunner, GitHubViolation, Job, JobId, JobState, Permission, RunState,
+    RunnerTrouble,
+};
 pub use machines::MachineCommand;
 pub use models::Violation;
+pub use runner::{LISTENER_VARIABLE, RunnerPackage, run_listener, runner_package};

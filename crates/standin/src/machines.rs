@@ -17,6 +17,9 @@ use crate::{imds, processes};
 
 /// What a process of a machine is known by, whatever group or session it has moved to.
 const INSTANCE_MARK: &str = "ONDECK_STANDIN_INSTANCE";
+/// What an agent marks the processes of its runner by, to which it hands on nothing of its own
+/// environment.
+const RUNNER_MARK: &str = "ONDECK_INSTANCE_ID";
 /// What a process of any machine of a gateway is known by.
 const GATEWAY_MARK: &str = "ONDECK_STANDIN_GATEWAY";
 /// How often machines are looked at that may have shut themselves down.
@@ -85,9 +88,11 @@ impl Machines {
     }
 
     /// Kills every process of every machine, and waits until they are gone.
-    pub(crate) fn end_everything(&self) {
+    pub(crate) fn end_everything(&self, ids: &[String]) {
         if self.command.is_some() {
-            processes::kill_marked(std::slice::from_ref(&self.mark));
+            let runners = ids.iter().map(|id| format!("{RUNNER_MARK}={id}"));
+            let marks: Vec<String> = [self.mark.clone()].into_iter().chain(runners).collect();
+            processes::kill_marked(&marks);
         }
         if let Some(mut warden) = locked(&self.warden).take() {
             // It has nothing left to do, and may have ended already.
@@ -170,7 +175,9 @@ pub(crate) async fn bury(ec2: Ec2, ids: Vec<String>) {
         for id in &ids {
             ec2.pid(id).map(processes::kill_group);
         }
-        let marks: Vec<String> = ids.iter().map(|id| format!("{INSTANCE_MARK}={id}")).collect();
+        let marks =
+            ids.iter().flat_map(|id| [INSTANCE_MARK, RUNNER_MARK].map(|m| format!("{m}={id}")));
+        let marks: Vec<String> = marks.collect();
         let killed = tokio::task::spawn_blocking(move || processes::kill_marked(&marks)).await;
         drop(killed);
     }

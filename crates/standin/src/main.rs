@@ -95,6 +95,7 @@ fn write_exports(gateway: &Gateway, home: &str) -> io::Result<()> {
         ("AWS_REGION", "us-east-1"),
         ("AWS_EC2_METADATA_DISABLED", "true"),
         ("ONDECK_BACKEND", "aws"),
+        ("ONDECK_FORGE", "local"),
         ("ONDECK_POOL", "acme/web"),
         ("ONDECK_HOME", home),
         ("ONDECK_AMI", "ami-0123456789abcdef0"),

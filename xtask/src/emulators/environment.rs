@@ -20,6 +20,8 @@ pub(super) struct Places<'a> {
     pub(super) ministack: &'a str,
     pub(super) models: &'a Path,
     pub(super) shellcheck: &'a Path,
+    pub(super) actionlint: &'a Path,
+    pub(super) act: &'a Path,
     /// A folder in which no file is called `no-such-file`.
     pub(super) folder: &'a Path,
 }
@@ -37,6 +39,8 @@ impl Environment {
             ("ONDECK_TEST_MINISTACK", places.ministack.to_owned()),
             ("ONDECK_TEST_MODELS", places.models.display().to_string()),
             ("ONDECK_TEST_SHELLCHECK", places.shellcheck.display().to_string()),
+            ("ONDECK_TEST_ACTIONLINT", places.actionlint.display().to_string()),
+            ("ONDECK_TEST_ACT", places.act.display().to_string()),
             ("AWS_ACCESS_KEY_ID", "test".into()),
             ("AWS_SECRET_ACCESS_KEY", "test".into()),
             ("AWS_REGION", "us-east-1".into()),
@@ -80,6 +84,8 @@ mod tests {
             ministack: "http://127.0.0.1:2",
             models: Path::new("/a folder/models"),
             shellcheck: Path::new("/shellcheck"),
+            actionlint: Path::new("/actionlint"),
+            act: Path::new("/act"),
             folder: Path::new("/run"),
         };
         Environment::of_tests(&places, present.iter().map(OsString::from))
@@ -124,6 +130,8 @@ export ONDECK_TEST_DYNAMODB=http://127.0.0.1:1
 export ONDECK_TEST_MINISTACK=http://127.0.0.1:2
 export ONDECK_TEST_MODELS='/a folder/models'
 export ONDECK_TEST_SHELLCHECK=/shellcheck
+export ONDECK_TEST_ACTIONLINT=/actionlint
+export ONDECK_TEST_ACT=/act
 export AWS_ACCESS_KEY_ID=test
 export AWS_SECRET_ACCESS_KEY=test
 export AWS_REGION=us-east-1

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use super::patience::{once, until_it_works};
 use super::program;
+use super::workflows::{self, Tools};
 use crate::say::say;
 use crate::tool;
 use crate::trouble::Trouble;
@@ -19,6 +20,15 @@ const SIMULATOR_SHA512: &str = "c5379e44bbf311fab2779961ddb1f8734907bd21c79a6843
 const REQUIREMENTS: &str = include_str!("../../requirements.txt");
 /// Those whose requests are compared with AWS's own model.
 const MODELLED: [&str; 3] = ["dynamodb", "sqs", "ec2"];
+/// Holds GitHub's own description of its interface, thirty times: only one of them is unpacked.
+const DESCRIPTION: &str = "octokit-openapi-23.0.2";
+const DESCRIPTION_SPEC: &str = "@octokit/openapi@23.0.2";
+const DESCRIPTION_SHA512: &str = "a55f0cecbf46636dc0c9b36f4e6a369f28e6a669edebedac444fedaabd192d07\
+                                  0f4b8967c3bbb979918d9b044d9010b70fb8195db171e401f32d455105718386";
+/// The one of them.
+const DESCRIBED: &str = "package/generated/api.github.com.json";
+/// Leaves of it what is compared with requests.
+const EXTRACT: &str = include_str!("extract.py");
 /// What botocore calls a model.
 const MODEL: &str = "service-2.json.gz";
 
@@ -32,6 +42,7 @@ pub(super) struct Installed {
     pub(super) python: PathBuf,
     pub(super) models: PathBuf,
     pub(super) shellcheck: PathBuf,
+    pub(super) workflows: Tools,
 }
 
 /// Nobody else may be installing at the same time: see [`lock`].
@@ -48,13 +59,19 @@ pub(super) fn install(root: &Path, _lock: &File) -> Result<Installed, Trouble> {
     let dynamodb = tools.join("dynamodb");
     part(&dynamodb, SIMULATOR_SHA512, || install_dynamodb(&dynamodb, &python))?;
     let models = tools.join("models");
-    part(&models, REQUIREMENTS, || install_models(&models, &python))?;
+    let pin = [REQUIREMENTS, DESCRIPTION_SHA512, EXTRACT].concat();
+    part(&models, &pin, || {
+        install_models(&models, &python)?;
+        install_description(&models, &python)
+    })?;
+    let workflows = workflows::install(root, &python)?;
     Ok(Installed {
         java,
         dynamodb: dynamodb.join("emulator"),
         python,
         models,
         shellcheck: venv.join("bin").join("shellcheck"),
+        workflows,
     })
 }
 
@@ -71,7 +88,7 @@ pub(super) fn lock(root: &Path) -> Result<File, Trouble> {
 
 /// Makes a folder, unless it is there and complete already: its last file says what it was made
 /// from. Whatever was broken off, or made from something else, is made anew.
-fn part(
+pub(super) fn part(
     folder: &Path,
     pin: &str,
     make: impl FnOnce() -> Result<(), Trouble>,
@@ -106,7 +123,7 @@ fn starts(python: &Path) -> bool {
 }
 
 fn install_python(root: &Path, venv: &Path, python: &Path) -> Result<(), Trouble> {
-    say(&format!("installing MiniStack and shellcheck into {}/python", tool::DIRECTORY));
+    say(&format!("installing MiniStack, shellcheck and act into {}/python", tool::DIRECTORY));
     once(Command::new(program::python()?).args(["-m", "venv"]).arg(venv))?;
     let mut pip = Command::new(python);
     pip.args(["-m", "pip", "--quiet", "--disable-pip-version-check", "install"])
@@ -119,21 +136,60 @@ fn install_python(root: &Path, venv: &Path, python: &Path) -> Result<(), Trouble
 /// Only the package itself: what it depends on is for its JavaScript.
 fn install_dynamodb(folder: &Path, python: &Path) -> Result<(), Trouble> {
     say(&format!("installing DynamoDB Local into {}/dynamodb", tool::DIRECTORY));
-    let mut npm = Command::new(program::npm()?);
-    npm.current_dir(folder).args(["pack", "--silent", SIMULATOR_SPEC]);
-    until_it_works(&mut npm)?;
-    let archive = folder.join(format!("{SIMULATOR}.tgz"));
-    let found = sha512(&archive, python)?;
-    if found != SIMULATOR_SHA512 {
-        return Err(Trouble::new(
-            format!("{SIMULATOR_SPEC} is not what it was, its SHA-512 is {found}"),
-            "do not use it before you know why; the registry that npm is set to is the first guess",
-        ));
-    }
+    unpack(folder, SIMULATOR, SIMULATOR_SPEC, SIMULATOR_SHA512, python)
+}
+
+/// Fetches a package of npm into a folder, and unpacks it there.
+pub(super) fn unpack(
+    folder: &Path,
+    name: &str,
+    spec: &str,
+    pinned: &str,
+    python: &Path,
+) -> Result<(), Trouble> {
+    let archive = fetch(folder, name, spec, pinned, python)?;
     let mut tar = Command::new("tar");
     tar.arg("-xzf").arg(&archive).arg("-C").arg(folder).arg("--strip-components=1");
     once(&mut tar)?;
     fs::remove_file(&archive).map_err(|error| Trouble::with(&archive, error))
+}
+
+/// GitHub's interface, as far as the stand-in has it.
+fn install_description(folder: &Path, python: &Path) -> Result<(), Trouble> {
+    say(&format!("installing GitHub's description into {}/models", tool::DIRECTORY));
+    let archive = fetch(folder, DESCRIPTION, DESCRIPTION_SPEC, DESCRIPTION_SHA512, python)?;
+    let mut tar = Command::new("tar");
+    tar.arg("-xzf").arg(&archive).arg("-C").arg(folder).arg(DESCRIBED);
+    once(&mut tar)?;
+    let unpacked = folder.join(DESCRIBED);
+    let mut extract = Command::new(python);
+    extract.args(["-c", EXTRACT]).args([&unpacked, &folder.join("github.json")]);
+    once(&mut extract)?;
+    let package = folder.join("package");
+    fs::remove_dir_all(&package).map_err(|error| Trouble::with(&package, error))?;
+    fs::remove_file(&archive).map_err(|error| Trouble::with(&archive, error))
+}
+
+/// A package of npm, if it is still what it was.
+fn fetch(
+    folder: &Path,
+    name: &str,
+    spec: &str,
+    pinned: &str,
+    python: &Path,
+) -> Result<PathBuf, Trouble> {
+    let mut npm = Command::new(program::npm()?);
+    npm.current_dir(folder).args(["pack", "--silent", spec]);
+    until_it_works(&mut npm)?;
+    let archive = folder.join(format!("{name}.tgz"));
+    let found = sha512(&archive, python)?;
+    if found != pinned {
+        return Err(Trouble::new(
+            format!("{spec} is not what it was, its SHA-512 is {found}"),
+            "do not use it before you know why; the registry that npm is set to is the first guess",
+        ));
+    }
+    Ok(archive)
 }
 
 fn sha512(file: &Path, python: &Path) -> Result<String, Trouble> {
@@ -251,6 +307,10 @@ mod tests {
         let (name, version) = SIMULATOR_SPEC.split_once('@').unwrap();
         assert_eq!(format!("{name}-{version}"), SIMULATOR);
         assert_eq!(SIMULATOR_SHA512.len(), 128);
+        let (name, version) = DESCRIPTION_SPEC.rsplit_once('@').unwrap();
+        let name = name.trim_start_matches('@').replace('/', "-");
+        assert_eq!(format!("{name}-{version}"), DESCRIPTION);
+        assert_eq!(DESCRIPTION_SHA512.len(), 128);
         let packages: Vec<&str> =
             REQUIREMENTS.lines().filter(|line| line.starts_with(char::is_alphabetic)).collect();
         for package in &packages {

@@ -8,4 +8,5 @@ mod provision;
 mod refresh;
 mod release;
 mod selection;
+mod told;
 mod world;

@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ondeck_core::credentials::Credentials;
 use ondeck_core::failure::Kind;
 use ondeck_core::ids::IntentId;
 use ondeck_core::intent::Intent;
-use ondeck_core::ports::Machine;
+use ondeck_core::ports::{AgentStore, Machine, Store};
 use ondeck_core::provision::Source;
 use ondeck_core::record::State;
 use ondeck_core::refresh::refresh;
 use ondeck_core::requirements::UsageClass;
+use ondeck_core::secret::Secret;
 use ondeck_core::signal::Signal;
 use ondeck_core::stop::{Stop, StopSignal};
 
@@ -157,6 +159,19 @@ async fn ghosts_are_struck_and_others_are_not() {
 }
 
 #[tokio::test]
+async fn a_ghost_that_cannot_be_struck_yet_keeps_no_other() {
+    let world = World::new().await;
+    let forge = &world.memory.forge;
+    forge.plant(listed("i-gone-1", "i-gone", false));
+    forge.plant(listed("i-gone-2", "i-gone", false));
+    // A machine that is taken away in the middle of a job leaves one like this.
+    forge.keep_busy("i-gone-1");
+    let outcome = world.refresh().await;
+    assert_eq!(outcome.ghosts, ["i-gone-2"]);
+    assert_eq!(outcome.warnings, ["the runner is busy and stays on the list: i-gone-1"]);
+}
+
+#[tokio::test]
 async fn terminated_records_are_forgotten_after_the_retention() {
     let world = World::new().await;
     world.provision(&request("1", 2)).await;
@@ -194,7 +209,7 @@ async fn told_to_stop_while_it_warms_up_it_clears_up() {
         }
         switch.raise(Stop::Interrupted);
     });
-    assert_eq!(outcome.unwrap_err().kind, Kind::Interrupted);
+    assert_eq!(outcome.unwrap().failure.unwrap().kind, Kind::Interrupted);
     assert!(world.alive().is_empty());
     assert!(world.memory.store.select(|record| record.state.is_live()).is_empty());
 }
@@ -207,7 +222,8 @@ async fn a_provider_that_is_down_does_not_keep_the_rest_from_being_done() {
     world.refresh().await;
     world.pass(Duration::from_secs(24 * 3600 + 1)).await;
     world.memory.compute.go_down();
-    let failure = refresh(&world.plane, &BTreeMap::new(), &StopSignal::never()).await.unwrap_err();
+    let outcome = refresh(&world.plane, &BTreeMap::new(), &StopSignal::never()).await.unwrap();
+    let failure = outcome.failure.unwrap();
     assert_eq!(failure.kind, Kind::Unavailable);
     assert!(world.memory.store.select(|_| true).is_empty(), "old records are gone all the same");
 }
@@ -232,8 +248,145 @@ async fn runs_whose_jobs_wait_for_nobody_are_reported() {
     world.memory.forge.queue(run("1"));
     world.memory.forge.queue(run("2"));
     let outcome = world.refresh().await;
-    assert_eq!(outcome.stranded, [run("2")]);
-    assert_eq!(outcome.warnings, ["jobs wait for a run that has no machine: 2"]);
+    assert_eq!(outcome.stranded, [run("2")], "it never asked, so nobody knows what it wants");
+    assert_eq!(outcome.warnings, ["jobs wait for a run that has not asked for machines: 2"]);
+    assert_eq!(world.alive().len(), 1);
+}
+
+/// A run that is over, and three of whose jobs are run again.
+async fn stranded(world: &World, count: u32) {
+    assert!(world.provision(&request("1", count)).await.failure.is_none());
+    world.release("1").await;
+    world.pass(Duration::from_secs(400)).await;
+    world.refresh().await;
+    assert_eq!(world.alive().len(), 0, "what it had is gone");
+    for _ in 0..3 {
+        world.memory.forge.queue(run("1"));
+    }
+}
+
+#[tokio::test]
+async fn jobs_that_are_run_again_are_given_machines_again() {
+    for (asked, given) in [(2, 2), (5, 3)] {
+        let world = World::new().await;
+        stranded(&world, asked).await;
+        let outcome = world.refresh().await;
+        assert_eq!((outcome.rescued, outcome.stranded), (vec![run("1")], vec![]));
+        assert_eq!(world.alive().len(), given, "no more than asked for, nor than jobs");
+        assert!(world.refresh().await.rescued.is_empty(), "it has machines now");
+    }
+}
+
+#[tokio::test]
+async fn rescue_can_be_left_to_people_or_be_off() {
+    for (how, stranded_runs, warnings) in [
+        ("report", vec![run("1")], vec!["jobs wait for a run that has no machine: 1".to_owned()]),
+        ("off", vec![], vec![]),
+    ] {
+        let world = World::with(&[("rescue", how)]).await;
+        stranded(&world, 2).await;
+        let outcome = world.refresh().await;
+        assert_eq!((outcome.stranded, outcome.warnings), (stranded_runs, warnings), "{how}");
+        assert!(outcome.rescued.is_empty() && world.alive().is_empty(), "{how}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_cannot_be_rescued_is_reported_and_keeps_nobody_waiting() {
+    let world = World::new().await;
+    stranded(&world, 2).await;
+    world.memory.compute.limit(0);
+    let outcome = world.refresh().await;
+    assert_eq!(outcome.stranded, [run("1")]);
+    assert!(outcome.warnings[0].starts_with("run 1 cannot be rescued: "), "{outcome:?}");
+    assert!(outcome.rescued.is_empty());
+}
+
+#[tokio::test]
+async fn a_rescue_forgets_nothing_of_what_the_run_asked_for() {
+    let world = World::new().await;
+    stranded(&world, 5).await;
+    assert_eq!(world.refresh().await.rescued, [run("1")]);
+    let demand = world.memory.store.demand(&run("1")).await.unwrap().unwrap();
+    assert_eq!(demand.count, 5, "though three jobs waited this time");
+}
+
+#[tokio::test]
+async fn a_run_that_cannot_be_rescued_costs_less_and_less() {
+    let world = World::new().await;
+    stranded(&world, 1).await;
+    let before = world.memory.compute.ended().len();
+    for n in 0..1000 {
+        world.expect(&format!("i-{n:04}"), Behaviour::CannotRegister);
+    }
+    world.memory.compute.limit(1);
+    let mut reported = 0;
+    for _ in 0..288 {
+        world.pass(Duration::from_secs(300)).await;
+        let outcome = world.refresh().await;
+        reported += usize::from(outcome.stranded == [run("1")] && outcome.warnings.len() == 1);
+    }
+    assert_eq!(reported, 288, "it is never passed over in silence");
+    let launched = world.memory.compute.ended().len() - before;
+    assert!((5..30).contains(&launched), "in a day: {launched}");
+}
+
+fn credentials(world: &World, name: &str, life: Duration) -> Credentials {
+    Credentials {
+        registration: Secret::new(format!("{name}-in")),
+        removal: Secret::new(format!("{name}-out")),
+        expires_at: world.plane.now() + life,
+    }
+}
+
+#[tokio::test]
+async fn credentials_are_renewed_long_before_they_expire() {
+    let world = World::new().await;
+    let hour = Duration::from_secs(3600);
+    let minted = |name| credentials(&world, name, hour * 10);
+    world.memory.forge.ask_for(vec![minted("third"), minted("second"), minted("first")]);
+    for (minutes, expected) in [(0, "first"), (29, "first"), (2, "second"), (31, "third")] {
+        world.pass(Duration::from_secs(minutes * 60)).await;
+        world.refresh().await;
+        let held = world.memory.store.credentials().await.unwrap().unwrap();
+        let expected = Secret::new(format!("{expected}-in"));
+        assert_eq!(held.registration, expected, "after {minutes} more minutes");
+    }
+    let settings = format!("{:?}", Store::settings(&*world.memory.store).await);
+    assert!(!settings.contains("-in") && !settings.contains("-out"), "{settings}");
+}
+
+#[tokio::test]
+async fn with_expired_credentials_nothing_is_even_launched() {
+    let world = World::new().await;
+    let short = credentials(&world, "short", Duration::from_secs(600));
+    world.memory.forge.ask_for(vec![short]);
+    world.refresh().await;
+    assert!(world.provision(&request("1", 1)).await.failure.is_none());
+    world.pass(Duration::from_secs(600)).await;
+    let before = world.plane.now();
+    let failure = world.provision(&request("2", 1)).await.failure.unwrap();
+    assert_eq!(world.plane.now().since(before), Duration::from_secs(60), "it waits for refresh");
+    assert_eq!(failure.kind, Kind::Forge);
+    assert!(failure.message.starts_with("the registration token expired at "), "{failure}");
+    assert!(failure.hint.contains("ondeck refresh"), "{failure:?}");
+    assert_eq!(world.alive().len(), 1, "those of the first run");
+}
+
+#[tokio::test]
+async fn a_refresh_that_comes_late_is_waited_for() {
+    let world = World::new().await;
+    let hour = Duration::from_secs(3600);
+    world.memory.forge.ask_for(vec![credentials(&world, "first", hour)]);
+    world.refresh().await;
+    world.pass(hour).await;
+    world.memory.forge.ask_for(vec![credentials(&world, "second", hour)]);
+    let asked = request("1", 1);
+    let (provisioned, ()) = tokio::join!(world.provision(&asked), async {
+        world.pass(Duration::from_secs(30)).await;
+        world.refresh().await;
+    });
+    assert_eq!(provisioned.failure, None);
 }
 
 #[tokio::test]

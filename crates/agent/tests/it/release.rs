@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ondeck_core::ids::InstanceId;
 use ondeck_core::provision::{Source, TimeOverrides};
-use ondeck_core::record::State;
+use ondeck_core::record::{Record, State};
 use ondeck_core::release::{Fate, release};
 use ondeck_core::testkit::Calls;
 use ondeck_core::ticket::Ticket;
@@ -18,7 +18,7 @@ async fn released_machines_are_announced_after_deregistration() {
     world.provision(&request("1", 3)).await;
     let outcome = world.release("1").await;
     assert_eq!(outcome.failure(), None);
-    assert!(outcome.instances.iter().all(|(_, fate)| *fate == Fate::Pooled));
+    assert!(outcome.instances.iter().all(|one| one.fate == Fate::Pooled));
     assert!(world.labels.lock().unwrap().is_empty());
     assert_eq!(world.visible().await, 3);
     let held = world.memory.pool.receive(&large(), 1, Duration::ZERO).await.unwrap();
@@ -63,7 +63,7 @@ async fn a_machine_that_cannot_be_cleaned_is_not_reused() {
     world.expect("i-0001", Behaviour::CannotBeCleaned);
     world.provision(&request("1", 1)).await;
     let released = world.release("1").await;
-    let Fate::Expired(why) = &released.instances[0].1 else { panic!("{released:?}") };
+    let Fate::Expired(why) = &released.instances[0].fate else { panic!("{released:?}") };
     assert_eq!(
         why,
         "it signalled UD_REMOVE_REG_FAILED: the machine is not clean: a file cannot be removed"
@@ -121,7 +121,7 @@ async fn a_leftover_whose_provision_finishes_after_all_is_released() {
         }
         world.memory.store.plant(running);
     });
-    assert_eq!(released.unwrap().instances[0].1, Fate::Pooled);
+    assert_eq!(released.unwrap().instances[0].fate, Fate::Pooled);
 }
 
 #[tokio::test]
@@ -130,7 +130,7 @@ async fn an_idle_time_of_zero_ends_the_machines() {
     world.provision(&request("1", 2)).await;
     let released = world.release("1").await;
     assert_eq!(released.failure(), None);
-    assert!(released.instances.iter().all(|(_, fate)| *fate == Fate::Ended), "{released:?}");
+    assert!(released.instances.iter().all(|one| one.fate == Fate::Ended), "{released:?}");
     assert!(world.alive().is_empty());
     assert_eq!(world.depth().await, 0);
 }
@@ -180,4 +180,18 @@ async fn the_cost_of_a_release_is_batched() {
     assert!(sends <= 3 && marks == sends, "{sends} sends, {marks} notes");
     let record = world.record("i-3").unwrap();
     assert_eq!(record.threshold, Some(record.updated_at + Duration::from_secs(77)));
+}
+
+#[tokio::test]
+async fn a_run_that_is_over_before_its_machine_has_registered_waits_for_nothing() {
+    let world = World::new().await;
+    world.expect("i-slow", Behaviour::NeverRegisters);
+    let idle = world.idle("i-slow", "c6i.large").await;
+    // As after a restart of its agent: the run has it, and it registers once more.
+    let owned = Record { state: State::Running, run: Some(run("1")), ..idle };
+    world.memory.store.plant(owned);
+    world.pass(Duration::from_secs(5)).await;
+    let released = world.release("1").await;
+    assert_eq!(released.instances[0].fate, Fate::Pooled);
+    assert!(released.took < Duration::from_secs(5), "{released:?}");
 }

@@ -83,6 +83,7 @@ pub(crate) fn request(run_id: &str, count: u32) -> Request {
         types: provision::DEFAULT_TYPES.parse().unwrap(),
         times: TimeOverrides::default(),
         fresh_only: false,
+        again: false,
         capacity_fallback: false,
     }
 }
@@ -117,7 +118,9 @@ impl World {
 
     pub(crate) async fn refresh_with(&self, given: &[(&str, &str)]) -> refresh::Outcome {
         let given = given.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        refresh::refresh(&self.plane, &given, &StopSignal::never()).await.unwrap()
+        let outcome = refresh::refresh(&self.plane, &given, &StopSignal::never()).await.unwrap();
+        assert_eq!(outcome.failure, None);
+        outcome
     }
 
     pub(crate) async fn refresh(&self) -> refresh::Outcome {
@@ -322,6 +325,9 @@ impl Runner for FakeMachine {
     async fn deregister(&self) -> Result<(), String> {
         self.labels.lock().unwrap().remove(&self.id);
         Ok(())
+    }
+    async fn account(&self) -> String {
+        format!("2 jobs on {}", self.id)
     }
     async fn clean(&self) -> Result<(), String> {
         match self.behaviour {

@@ -63,6 +63,7 @@ mkdir -p /etc/ondeck
 cat >/etc/ondeck/agent.env <<END
 ONDECK_POOL=$pool
 ONDECK_AWS_REGION=$region
+ONDECK_HOME=/var/lib/ondeck
 END
 
 # An agent that cannot stay up for long cannot end its machine either; then this does.

@@ -7,11 +7,10 @@ use aws_config::SdkConfig;
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::error::CredentialsError;
 use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider};
-use aws_smithy_types::error::display::DisplayErrorContext;
 use ondeck_core::ports::{PortError, PortResult};
 use tokio::sync::Mutex;
 
-use crate::fault::EC2;
+use crate::fault::{Chain, EC2};
 
 /// A call that is signed with them must arrive before they expire.
 const SHORTLY_BEFORE: Duration = Duration::from_secs(60);
@@ -70,7 +69,7 @@ impl fmt::Debug for Keys {
 }
 
 fn told(error: &CredentialsError) -> PortError {
-    let reason = format!("no credentials: {}", DisplayErrorContext(error));
+    let reason = format!("no credentials: {}", Chain(error));
     match error {
         CredentialsError::ProviderTimedOut(_) => PortError::Unavailable { service: EC2, reason },
         _ => unusable(reason),

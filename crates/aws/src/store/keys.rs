@@ -17,6 +17,8 @@ pub(super) enum Kind {
     Intent,
     Event,
     Run,
+    Credentials,
+    Demand,
 }
 
 impl Kind {
@@ -29,6 +31,8 @@ impl Kind {
             Kind::Intent => "TYPE#Intent",
             Kind::Event => "TYPE#Event",
             Kind::Run => "TYPE#Run",
+            Kind::Credentials => "TYPE#Credentials",
+            Kind::Demand => "TYPE#Demand",
         }
     }
 

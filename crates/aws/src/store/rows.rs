@@ -2,10 +2,13 @@
 //! skipped; it never keeps another from being read.
 
 use aws_sdk_dynamodb::types::AttributeValue;
+use ondeck_core::credentials::Credentials;
+use ondeck_core::demand::{Demand, KEPT};
 use ondeck_core::ids::{InstanceId, RunId};
 use ondeck_core::intent::Intent;
 use ondeck_core::ports::Listing;
 use ondeck_core::record::{Record, Row, Unreadable};
+use ondeck_core::secret::Secret;
 use ondeck_core::signal::{Report, Signal};
 use ondeck_core::time::Timestamp;
 
@@ -154,4 +157,46 @@ pub(super) fn intent(item: &Item) -> Option<Intent> {
         tracing::warn!("unreadable intent {id:?}: {problem}; skipped");
     };
     read().map_err(problem).ok()
+}
+
+/// What the credentials are for.
+pub(super) const RUNNERS: &str = "runners";
+
+/// The item of credentials. Its kind is one of its own, so that a policy can tell who may read it.
+pub(super) fn credentials_item(credentials: &Credentials) -> Item {
+    let mut written = Kind::Credentials.key(RUNNERS).attributes();
+    written.extend(item([
+        ("registration", text(credentials.registration.expose())),
+        ("removal", text(credentials.removal.expose())),
+        ("expiresAt", text(credentials.expires_at)),
+        ("ttl", number(credentials.expires_at.millis() / 1_000)),
+    ]));
+    written
+}
+
+/// Reads credentials. What cannot be read is as good as none, and none of it is told.
+pub(super) fn credentials(item: &Item) -> Option<Credentials> {
+    let secret = |name| read_text(item, name).ok().map(Secret::new);
+    let read = || {
+        Some(Credentials {
+            registration: secret("registration")?,
+            removal: secret("removal")?,
+            expires_at: Timestamp::parse(read_text(item, "expiresAt").ok()?).ok()?,
+        })
+    };
+    let credentials = read();
+    if credentials.is_none() {
+        tracing::warn!("unreadable credentials; skipped");
+    }
+    credentials
+}
+
+/// The item of a demand.
+pub(super) fn demand_item(demand: &Demand) -> Item {
+    let mut written = Kind::Demand.key(&demand.run).attributes();
+    written.extend(item([
+        ("value", text(serde_json::json!(demand))),
+        ("ttl", number((demand.at + KEPT).millis() / 1_000)),
+    ]));
+    written
 }

@@ -5,7 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use ondeck_aws::DynamoStore;
+use ondeck_core::credentials::Credentials;
 use ondeck_core::ports::{AgentStore, Store};
+use ondeck_core::secret::Secret;
 use ondeck_core::signal::{Report, Signal};
 use ondeck_standin::emulators::Emulators;
 use serde_json::Value;
@@ -199,6 +201,14 @@ fn denied(policy: &Policy, calls: &[Call]) -> Vec<String> {
     calls.iter().filter(denied).map(|call| call.action.clone()).collect()
 }
 
+fn credentials() -> Credentials {
+    Credentials {
+        registration: Secret::new("registration"),
+        removal: Secret::new("removal"),
+        expires_at: noon(),
+    }
+}
+
 async fn tapped(fixture: &Fixture) -> (DynamoStore, Tap) {
     let tap = Tap::on(&fixture.dynamodb).await;
     (fixture.store_through(&tap.endpoint).await, tap)
@@ -214,6 +224,7 @@ async fn an_agent_gets_by_with_what_machines_are_allowed() {
     store.put_settings(&settings).await.unwrap();
     let idle = idle(&store, "i-1").await;
     store.write(&claim(&idle, "7")).await.unwrap();
+    store.put_credentials(&credentials()).await.unwrap();
     store.finish().await.unwrap();
     let calls = tap.calls();
     assert!(denied(&control, &calls).is_empty(), "{:?}", denied(&control, &calls));
@@ -223,10 +234,11 @@ async fn an_agent_gets_by_with_what_machines_are_allowed() {
     let report = Report { signal: Signal::Prepared, run: None, detail: String::new(), at: noon() };
     AgentStore::settings(&store).await.unwrap();
     store.record(&id).await.unwrap();
+    assert_eq!(store.credentials().await, Ok(Some(credentials())));
     store.beat(&id, noon()).await.unwrap();
     store.report(&id, &report).await.unwrap();
     let calls = tap.calls();
-    assert_eq!(calls.len(), 4, "{calls:?}");
+    assert_eq!(calls.len(), 5, "{calls:?}");
     assert!(denied(&machines, &calls).is_empty(), "{:?}", denied(&machines, &calls));
     assert_eq!(denied(&control, &calls), ["PutItem", "PutItem"], "what an agent says is its own");
     fixture.done().await;

@@ -1,16 +1,17 @@
-//! Records in DynamoDB, tickets in SQS, machines from EC2. Jobs still come from the local forge.
+//! Records in DynamoDB, tickets in SQS, machines from EC2.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use ondeck_aws::{Cloud, DynamoStore, Ec2Compute, Ec2Host, Imds, Options, PoolName};
-use ondeck_core::failure::Failure;
+use ondeck_core::failure::{Failure, Kind};
 use ondeck_core::ids::InstanceId;
-use ondeck_core::ports::PortResult;
+use ondeck_core::ports::{PortResult, Runner};
 use ondeck_core::wait::{Retry, retry};
 use ondeck_local::LocalRunner;
 
 use super::local;
+use super::runner::{ChosenRunner, Place};
 use crate::inputs::{self, Common};
 use crate::surroundings::{Entropy, WallClock};
 
@@ -24,13 +25,20 @@ const IDENTITY: Retry = Retry {
     stubborn: true,
 };
 
+/// The user that jobs run as on a machine of their own.
+const RUNNER_USER: &str = "runner";
+
 /// What an agent works with. A machine that cannot even get so far is ended.
 pub(super) async fn agent(
     common: &Common,
     inputs: &inputs::Agent,
 ) -> Result<ondeck_agent::Agent, Failure> {
     let made = make_agent(common, inputs).await;
-    if let Err(failure) = &made {
+    // What is wrong with the command line is no reason to end the computer of whoever typed it.
+    // Where nobody did, the service gives up after a while, and that ends the machine.
+    if let Err(failure) = &made
+        && failure.kind != Kind::InvalidInput
+    {
         let why = format!("the agent does not start: {failure}");
         ondeck_aws::shut_down(&inputs.shutdown_command, &why).await;
     }
@@ -52,19 +60,26 @@ async fn make_agent(
             Some(pool) => pool.clone(),
             None => imds.pool().await?,
         };
-        let cloud = Cloud::connect(options(common, pool)).await?;
-        PortResult::Ok((id, cloud))
+        let cloud = Cloud::connect(options(common, pool.clone())).await?;
+        PortResult::Ok((id, pool.to_string(), cloud))
     };
-    let (id, cloud): (InstanceId, Cloud) = retry(&WallClock, &Entropy, IDENTITY, identify).await?;
+    let (id, pool, cloud): (InstanceId, String, Cloud) =
+        retry(&WallClock, &Entropy, IDENTITY, identify).await?;
     let home = local::home(common)?;
-    // The local forge's file; on a machine of its own it is the machine's own.
-    let db = ondeck_local::Db::create(&home)?;
     let (clock, store) = (Arc::new(WallClock), Arc::new(DynamoStore::new(&cloud)));
     let compute = Arc::new(Ec2Compute::new(&cloud, store.clone()));
     let folder = home.machine(&id);
+    let place = Place { id: id.clone(), pool, folder: folder.clone(), user: Some(RUNNER_USER) };
+    let machine = id.clone();
+    let local = Box::new(move || {
+        // The local forge's file; on a machine of its own it is the machine's own.
+        let db = ondeck_local::Db::create(&home).map_err(|error| error.to_string())?;
+        let runner = LocalRunner::new(db, home.clone(), Arc::new(WallClock), machine.clone());
+        Ok(Arc::new(runner) as Arc<dyn Runner>)
+    });
     Ok(ondeck_agent::Agent {
+        runner: Arc::new(ChosenRunner::new(store.clone(), place, local)),
         store,
-        runner: Arc::new(LocalRunner::new(db, home, clock.clone(), id.clone())),
         host: Arc::new(Ec2Host::new(
             imds,
             compute,
@@ -107,30 +122,43 @@ pub(crate) use self::control::plane;
 mod control {
     use ondeck_aws::SqsPool;
     use ondeck_core::plane::Plane;
-    use ondeck_core::ports::Progress;
+    use ondeck_core::ports::{Forge, Progress};
 
+    use super::super::forge;
+    use super::super::no_forge::NoForge;
     use super::local::Local;
     use super::{
         Arc, Cloud, Common, DynamoStore, Ec2Compute, Entropy, Failure, WallClock, options, pool,
     };
+    use crate::inputs::{ForgeKind, Refresh};
 
     /// The control plane's ports.
     pub(crate) async fn plane(
         common: &Common,
+        refresh: Option<&Refresh>,
         progress: Arc<dyn Progress>,
     ) -> Result<Plane, Failure> {
         let pool = pool(common)?.ok_or_else(|| {
             Failure::invalid("no pool given")
                 .hint("give --pool OWNER/REPOSITORY, or set ONDECK_POOL or GITHUB_REPOSITORY")
         })?;
+        let forge: Arc<dyn Forge> = match refresh {
+            None => Arc::new(NoForge),
+            Some(inputs) => match inputs.github.forge.unwrap_or(ForgeKind::Github) {
+                ForgeKind::Github => {
+                    forge::github(inputs, &pool.to_string(), Some(&pool.to_string()))?
+                }
+                // This file is about jobs alone.
+                ForgeKind::Local => Arc::new(Local::open(common, true)?.forge),
+            },
+        };
         let cloud = Cloud::connect(options(common, pool)).await?;
         let store = Arc::new(DynamoStore::new(&cloud));
         Ok(Plane {
             pool: Arc::new(SqsPool::new(&cloud)),
             compute: Arc::new(Ec2Compute::new(&cloud, store.clone())),
             store,
-            // Refresh may have run on another computer, and this file is about jobs alone.
-            forge: Arc::new(Local::open(common, true)?.forge),
+            forge,
             clock: Arc::new(WallClock),
             dice: Arc::new(Entropy),
             progress,

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use ondeck_core::failure::Failure;
 use ondeck_core::ids::InstanceId;
+use ondeck_core::ports::Runner;
 use ondeck_core::wait::{Retry, retry};
 use ondeck_local::{Db, Home, LocalHost, LocalRunner, LocalStore};
 
+use super::runner::{ChosenRunner, Place};
 use crate::inputs::Common;
 use crate::surroundings::{Entropy, WallClock};
 
@@ -37,14 +39,28 @@ pub(super) async fn agent(common: &Common, id: InstanceId) -> Result<ondeck_agen
     })
     .await?;
     tokio::time::sleep(boot).await;
+    let store = Arc::new(LocalStore::new(db.clone()));
+    let place = Place { id: id.clone(), pool: pool(&home), folder: home.machine(&id), user: None };
+    let (files, machine) = ((db.clone(), home.clone()), id.clone());
+    let local = Box::new(move || {
+        let (db, home) = files.clone();
+        let runner = LocalRunner::new(db, home, Arc::new(WallClock), machine.clone());
+        Ok(Arc::new(runner) as Arc<dyn Runner>)
+    });
     Ok(ondeck_agent::Agent {
-        store: Arc::new(LocalStore::new(db.clone())),
-        runner: Arc::new(LocalRunner::new(db.clone(), home.clone(), clock.clone(), id.clone())),
+        runner: Arc::new(ChosenRunner::new(store.clone(), place, local)),
+        store,
         host: Arc::new(LocalHost::new(db, home, id.clone())),
         clock,
         dice: Arc::new(Entropy),
         id,
     })
+}
+
+/// What tells the machines of this home from those of other computers in a forge's list.
+fn pool(home: &Home) -> String {
+    let computer = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("local:{}:{}", computer.trim(), home.dir().display())
 }
 
 #[cfg(feature = "control")]
@@ -57,10 +73,14 @@ mod control {
 
     use ondeck_core::failure::Kind;
     use ondeck_core::plane::Plane;
-    use ondeck_core::ports::Progress;
+    use ondeck_core::ports::{Forge, PortError, Progress, Store};
     use ondeck_local::{AgentCommand, LocalCompute, LocalForge, LocalPool};
 
-    use super::{Arc, Common, Db, Entropy, Failure, Home, InstanceId, LocalStore, WallClock, home};
+    use super::super::{FORGE, GITHUB, forge};
+    use super::{
+        Arc, Common, Db, Entropy, Failure, Home, InstanceId, LocalStore, WallClock, home, pool,
+    };
+    use crate::inputs::{ForgeKind, Refresh};
 
     /// The file, for what is not in the ports: jobs and events.
     pub(crate) struct Local {
@@ -91,23 +111,41 @@ mod control {
     }
 
     /// The control plane's ports.
-    pub(crate) fn plane(
+    pub(crate) async fn plane(
         common: &Common,
-        create: bool,
+        refresh: Option<&Refresh>,
         progress: Arc<dyn Progress>,
     ) -> Result<Plane, Failure> {
-        let Local { home, db, store, forge } = Local::open(common, create)?;
+        let Local { home, db, store, forge: own } = Local::open(common, refresh.is_some())?;
+        let forge: Arc<dyn Forge> = match refresh {
+            Some(inputs) if is_github(inputs, &store).await? => {
+                forge::github(inputs, &pool(&home), None)?
+            }
+            _ => Arc::new(own),
+        };
         let clock = Arc::new(WallClock);
         let compute = LocalCompute::new(db.clone(), home, clock.clone(), agent_command()?);
         Ok(Plane {
             store: Arc::new(store),
             pool: Arc::new(LocalPool::new(db, clock.clone())),
             compute: Arc::new(compute),
-            forge: Arc::new(forge),
+            forge,
             clock,
             dice: Arc::new(Entropy),
             progress,
         })
+    }
+
+    /// Whether jobs come from GitHub: as was said now, or else before.
+    async fn is_github(inputs: &Refresh, store: &LocalStore) -> Result<bool, Failure> {
+        if let Some(kind) = inputs.github.forge {
+            return Ok(kind == ForgeKind::Github);
+        }
+        match Store::settings(store).await {
+            Ok(settings) => Ok(settings.get(FORGE).is_some_and(|forge| forge == GITHUB)),
+            Err(PortError::NotSetUp { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Machines run this very program.

@@ -67,6 +67,7 @@ impl Crew {
         command
             .args(arguments)
             .env("ONDECK_BACKEND", "local")
+            .env("ONDECK_FORGE", "local")
             .env("ONDECK_HOME", self.common.home.as_deref().unwrap_or(Path::new(".")))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -84,7 +85,7 @@ impl Crew {
     }
 
     pub(super) async fn plane(&self) -> Result<Plane, Failure> {
-        backend::plane(&self.common, false, std::sync::Arc::new(Nobody)).await
+        backend::plane(&self.common, None, std::sync::Arc::new(Nobody)).await
     }
 
     /// The machines whose processes are alive.

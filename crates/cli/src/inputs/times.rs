@@ -43,7 +43,7 @@ impl TimesOf for ForRefresh {
 impl TimesOf for ForProvision {
     const HEADING: &'static str = "Times (for this call; otherwise as refresh set them)";
     fn takes(input: &str) -> bool {
-        const INPUTS: [&str; 7] = [
+        const INPUTS: [&str; 8] = [
             "claim-registration-timeout-sec",
             "claim-timeout-sec",
             "created-timeout-sec",
@@ -51,6 +51,7 @@ impl TimesOf for ForProvision {
             "max-runtime-min",
             "idle-time-sec",
             "release-timeout-sec",
+            "registration-token-patience-sec",
         ];
         INPUTS.contains(&input)
     }

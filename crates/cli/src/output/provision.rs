@@ -1,6 +1,10 @@
 use ondeck_core::failure::Failure;
-use ondeck_core::provision::{Outcome, Source};
+use ondeck_core::provision::{Outcome, Provisioned, Search, Source};
+use ondeck_core::requirements::{Mismatch, UsageClass};
 use serde_json::{Value, json};
+
+use crate::actions::summary::provision;
+use crate::inputs::Backend;
 
 use super::{Telling, millis, status, table, with_failure};
 
@@ -16,7 +20,11 @@ impl Telling for Outcome {
                     "instanceType": instance.spec.instance_type,
                     "usageClass": instance.spec.usage_class,
                     "resourceClass": instance.spec.resource_class,
-                    "readyMs": millis(instance.ready),
+                    "readyMs": millis(instance.milestones.ready),
+                    "foundMs": instance.milestones.found.map(millis),
+                    "ownedMs": millis(instance.milestones.owned),
+                    "registeredMs": millis(instance.milestones.registered),
+                    "why": instance.why,
                 })
             })
             .collect();
@@ -35,7 +43,12 @@ impl Telling for Outcome {
                 "postProvisionMs": millis(timings.post_provision),
                 "totalMs": millis(timings.total),
             },
+            "search": search(&self.search),
         });
+        if self.failure.is_some() {
+            object["ended"] = json!(self.ended);
+            object["returned"] = json!(self.returned);
+        }
         if !self.leftovers.is_empty() {
             object["leftovers"] = json!(self.leftovers);
         }
@@ -52,7 +65,7 @@ impl Telling for Outcome {
                 instance.source.as_str().to_owned(),
                 instance.spec.instance_type.clone(),
                 instance.spec.usage_class.to_string(),
-                format!("{} ms", millis(instance.ready)),
+                format!("{} ms", millis(instance.milestones.ready)),
             ]
         });
         let machines =
@@ -75,4 +88,48 @@ impl Telling for Outcome {
     fn warnings(&self) -> Vec<String> {
         self.leftovers.clone()
     }
+
+    fn notices(&self) -> Vec<String> {
+        let dearer = |instance: &&Provisioned| {
+            self.usage == UsageClass::Spot && instance.spec.usage_class == UsageClass::OnDemand
+        };
+        match self.instances.iter().filter(dearer).count() {
+            0 => Vec::new(),
+            count => vec![format!("spot had no capacity; launched on demand: {count}")],
+        }
+    }
+
+    fn outputs(&self) -> Vec<(&'static str, String)> {
+        let label = if self.failure.is_none() { self.run.as_str() } else { "" };
+        let ids: Vec<&str> = self.instances.iter().map(|instance| instance.id.as_str()).collect();
+        vec![
+            ("label", label.to_owned()),
+            ("instance-ids", ids.join(" ")),
+            ("warm-count", self.count(Source::Warm).to_string()),
+            ("cold-count", self.count(Source::Cold).to_string()),
+        ]
+    }
+
+    fn summary(&self, backend: Backend) -> String {
+        provision::summary(self, backend)
+    }
+}
+
+fn search(search: &Search) -> Value {
+    let unsuitable = |mismatch| search.unsuitable.get(&mismatch).copied().unwrap_or_default();
+    json!({
+        "asked": search.asked,
+        "tickets": search.tickets,
+        "claimed": search.claimed,
+        "unsuitable": {
+            "resourceClass": unsuitable(Mismatch::Class),
+            "usageClass": unsuitable(Mismatch::Usage),
+            "instanceType": unsuitable(Mismatch::Type),
+            "cpu": unsuitable(Mismatch::Cpu),
+            "mem": unsuitable(Mismatch::Mem),
+        },
+        "void": search.void,
+        "lost": search.lost,
+        "unhealthy": search.unhealthy,
+    })
 }

@@ -2,12 +2,15 @@ use ondeck_core::failure::Failure;
 use ondeck_core::refresh::Outcome;
 use serde_json::{Value, json};
 
-use super::Telling;
+use crate::actions::summary::refresh;
+use crate::inputs::Backend;
+
+use super::{Telling, status, with_failure};
 
 impl Telling for Outcome {
     fn json(&self) -> Value {
-        json!({
-            "status": "success",
+        let object = json!({
+            "status": status(self.failure.as_ref()),
             "reaped": self.reaped,
             "pruned": self.pruned,
             "swept": self.swept,
@@ -18,8 +21,10 @@ impl Telling for Outcome {
             "forgotten": self.forgotten,
             "warmed": self.warmed,
             "stranded": self.stranded,
+            "rescued": self.rescued,
             "warnings": self.warnings,
-        })
+        });
+        with_failure(object, self.failure.as_ref())
     }
 
     fn text(&self) -> String {
@@ -32,6 +37,7 @@ impl Telling for Outcome {
             (self.intents, "abandoned launches settled"),
             (self.ghosts.len(), "ghost runners struck off"),
             (self.forgotten, "old records removed"),
+            (self.rescued.len(), "runs rescued"),
             (self.warmed, "launched to keep warm"),
         ];
         let mut lines = vec!["set up".to_owned()];
@@ -41,10 +47,19 @@ impl Telling for Outcome {
     }
 
     fn failure(&self) -> Option<Failure> {
-        None
+        self.failure.clone()
     }
 
     fn warnings(&self) -> Vec<String> {
         self.warnings.clone()
+    }
+
+    fn notices(&self) -> Vec<String> {
+        let rescued = self.rescued.iter();
+        rescued.map(|run| format!("given machines again, as its jobs had none: {run}")).collect()
+    }
+
+    fn summary(&self, _backend: Backend) -> String {
+        refresh::summary(self)
     }
 }

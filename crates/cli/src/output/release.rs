@@ -2,6 +2,9 @@ use ondeck_core::failure::Failure;
 use ondeck_core::release::{Fate, Outcome};
 use serde_json::{Value, json};
 
+use crate::actions::summary::release;
+use crate::inputs::Backend;
+
 use super::{Telling, millis, status, table, with_failure};
 
 impl Telling for Outcome {
@@ -9,11 +12,21 @@ impl Telling for Outcome {
         let instances: Vec<Value> = self
             .instances
             .iter()
-            .map(|(id, fate)| {
-                let (word, reason) = words(fate);
-                let mut instance = json!({"instanceId": id, "fate": word});
+            .map(|one| {
+                let (word, reason) = words(&one.fate);
+                let mut instance = json!({
+                    "instanceId": one.id,
+                    "fate": word,
+                    "instanceType": one.spec.instance_type,
+                    "usageClass": one.spec.usage_class,
+                    "resourceClass": one.spec.resource_class,
+                    "heldMs": one.held.map(millis),
+                });
                 if !reason.is_empty() {
                     instance["reason"] = json!(reason);
+                }
+                if !one.account.is_empty() {
+                    instance["account"] = json!(one.account);
                 }
                 instance
             })
@@ -32,9 +45,9 @@ impl Telling for Outcome {
         if self.instances.is_empty() {
             return format!("run {} has no machines", self.run);
         }
-        let rows = self.instances.iter().map(|(id, fate)| {
-            let (word, reason) = words(fate);
-            vec![id.to_string(), word.to_owned(), reason]
+        let rows = self.instances.iter().map(|one| {
+            let (word, reason) = words(&one.fate);
+            vec![one.id.to_string(), word.to_owned(), reason]
         });
         let machines = table(&["instance", "fate", "reason"], rows.collect());
         format!("{machines}\nrun {} released after {} ms", self.run, millis(self.took))
@@ -43,9 +56,14 @@ impl Telling for Outcome {
     fn failure(&self) -> Option<Failure> {
         Outcome::failure(self)
     }
+
+    fn summary(&self, backend: Backend) -> String {
+        release::summary(self, backend)
+    }
 }
 
-fn words(fate: &Fate) -> (&'static str, String) {
+/// What became of a machine, and why.
+pub(crate) fn words(fate: &Fate) -> (&'static str, String) {
     match fate {
         Fate::Pooled => ("pooled", String::new()),
         Fate::Ended => ("ended", "no idle time left".to_owned()),

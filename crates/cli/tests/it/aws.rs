@@ -6,4 +6,4 @@ mod failure;
 mod faults;
 mod life;
 mod machine;
-mod site;
+pub(crate) mod site;

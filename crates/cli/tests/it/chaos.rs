@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use fastrand::Rng;
 use rustix::process::Signal;
 
-use crate::harness::{Done, Driven, Home, until};
+use crate::harness::{Done, Driven, Home, say, until};
 
 const SEED: &str = "ONDECK_CHAOS_SEED";
 const KILLS: usize = 50;
@@ -235,10 +235,4 @@ fn check(done: &Done, codes: &[i32]) {
 #[expect(clippy::disallowed_methods, reason = "the moment of a kill is to be any moment")]
 fn pause(span: Duration) {
     std::thread::sleep(span);
-}
-
-/// Shown where the test fails.
-#[expect(clippy::print_stdout, reason = "the test's own account, which the test runner keeps")]
-fn say(line: &str) {
-    println!("{line}");
 }

@@ -21,7 +21,7 @@ const LIMIT: Duration = Duration::from_secs(40);
 
 /// Deadlines that are short where a test waits for one to pass, and long where one must not pass
 /// however busy the computer is. A test that wants another one gives it to `refresh`.
-const TIMES: [&str; 16] = [
+pub(crate) const TIMES: [&str; 16] = [
     "--heartbeat-period-sec=1",
     "--claim-registration-timeout-sec=10",
     "--claim-timeout-sec=60",
@@ -136,6 +136,12 @@ impl Home {
             })
         });
         pids.collect()
+    }
+
+    /// Every process of one machine.
+    pub(crate) fn processes_of(&self, machine: &str) -> Vec<i32> {
+        let of = |pid: &i32| marker(*pid).as_deref() == Some(machine);
+        self.processes().into_iter().filter(of).collect()
     }
 
     /// Nothing of the pool is alive: no record, no ticket, no process.
@@ -282,6 +288,12 @@ pub(crate) fn signal(pid: i32, which: Signal) {
     assert!(matches!(sent, Ok(()) | Err(rustix::io::Errno::SRCH)), "{sent:?}");
 }
 
+/// Shown where the test fails.
+#[expect(clippy::print_stdout, reason = "the test's own account, which the test runner keeps")]
+pub(crate) fn say(line: &str) {
+    println!("{line}");
+}
+
 /// Waits until it is so.
 #[track_caller]
 pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
@@ -290,6 +302,18 @@ pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
         assert!(since.elapsed() < LIMIT, "not within {LIMIT:?}: {what}");
         look_again_soon();
     }
+}
+
+/// Waits until it is so, or until the time is up. Gives whether it is.
+pub(crate) fn within(limit: Duration, mut so: impl FnMut() -> bool) -> bool {
+    let since = Instant::now();
+    while !so() {
+        if since.elapsed() >= limit {
+            return false;
+        }
+        look_again_soon();
+    }
+    true
 }
 
 #[expect(clippy::disallowed_methods, reason = "between two looks at what other processes do")]

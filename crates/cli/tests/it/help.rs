@@ -80,10 +80,46 @@ fn the_help_of_refresh() {
 
     Options:
           --resource-class-config <JSON>  The sizes that can be asked for, as JSON:
-                                          {"large":{"cpu":2,"mem":4096}}
+                                          {"large":{"cpu":2,"mem":4096}} [default: large 2/4096, xlarge
+                                          4/8192, 2xlarge 8/16384, 4xlarge 16/32768, 8xlarge 32/65536,
+                                          12xlarge 48/98304, 16xlarge 64/131072]
           --min-idle <CLASS=COUNT ...>    Idle machines to keep, by class: "large=2 xlarge=1"
           --pre-runner-script <SCRIPT>    Shell script that every machine runs before its first run
+          --rescue <WHAT>                 What to do for runs whose jobs wait without a machine:
+                                          provision, report or off [default: provision]
       -h, --help                          Print help
+
+    GitHub:
+          --forge <FORGE>
+              Where jobs come from; local is for trying it out [default: github on aws, else what it
+              was, or local] [possible values: local, github]
+          --github-token <TOKEN>
+              A token that may register runners; best given as a variable, since others can see a
+              command line
+          --github-app-id <ID>
+              In place of a token: the id of a GitHub App that may register runners
+          --github-app-private-key <PEM>
+              The App's private key, in PEM; best given as a variable
+          --jobs-token <TOKEN>
+              A token that may read workflow runs, for rescue [default: the one that registers runners]
+          --github-url <URL>
+              Where GitHub is; an Enterprise Server has its own [default: GITHUB_SERVER_URL, or
+              github.com]
+          --scope <SCOPE>
+              Whose runners they are: the repository's, or its whole organisation's [default:
+              repository] [possible values: repository, organisation]
+          --repository <OWNER/NAME>
+              The repository [default: GITHUB_REPOSITORY, or the pool]
+          --runner-group <NAME>
+              The group that runners of an organisation join; empty for the default one
+          --actions-runner-version <VERSION>
+              The version of actions/runner: a number, or latest for what GitHub offers; one that is on
+              the image will do for latest [default: latest]
+          --actions-runner-api-url <URL>
+              Where releases of actions/runner are looked up [default: api.github.com]
+          --runner-user <USER>
+              The user that jobs run as; made if there is none [default: runner on aws, else the agent's
+              own]
 
     AWS backend:
           --ami <AMI>                       The image that machines start from
@@ -136,6 +172,9 @@ fn the_help_of_refresh() {
           --registration-token-refresh-min <MIN>
               How old a registration token may get before refresh renews it; the local forge has none
               [default: 30]
+          --registration-token-patience-sec <SEC>
+              How long provision waits for refresh to renew a registration token that has expired
+              [default: 60]
           --agent-poll-waiting-sec <SEC>
               How often an idle agent looks for a run [default: 0.25]
           --agent-poll-running-sec <SEC>
@@ -189,6 +228,9 @@ fn the_help_of_provision() {
               How long a run may keep its machines [default: 30]
           --release-timeout-sec <SEC>
               How long release waits for a machine to deregister and clean up [default: 120]
+          --registration-token-patience-sec <SEC>
+              How long provision waits for refresh to renew a registration token that has expired
+              [default: 60]
     "#);
 }
 

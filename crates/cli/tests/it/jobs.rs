@@ -51,7 +51,7 @@ fn a_waiting_job_is_reported_by_refresh_and_taken_once_its_run_has_a_machine() {
     until("the job is queued", || home.texts("SELECT state FROM jobs") == ["queued"]);
     let refreshed = home.ondeck(&["refresh", "--json"]).succeeded();
     assert_eq!(refreshed.json()["stranded"], serde_json::json!(["5"]));
-    assert!(refreshed.stderr.contains("jobs wait for a run that has no machine: 5"));
+    assert!(refreshed.stderr.contains("jobs wait for a run that has not asked for machines: 5"));
     home.provision("5", 1).succeeded();
     assert_eq!(job.finish().succeeded().stdout, "at last\n");
 }

@@ -40,7 +40,7 @@ fn the_answer_of_provision_has_the_documented_shape() {
     let answer = home.provision("4711", 2).succeeded().json();
     assert_eq!(
         keys(&answer),
-        ["instances", "label", "requested", "runId", "status", "timings"],
+        ["instances", "label", "requested", "runId", "search", "status", "timings"],
         "{answer}"
     );
     assert_eq!(answer["status"], "success");
@@ -52,14 +52,20 @@ fn the_answer_of_provision_has_the_documented_shape() {
     assert_eq!(keys(timings), [&phases[..], &["validationMs"]].concat());
     let total = timings["totalMs"].as_u64().unwrap();
     for instance in answer["instances"].as_array().unwrap() {
-        let fields = ["instanceId", "instanceType", "readyMs", "resourceClass", "source"];
-        assert_eq!(keys(instance), [&fields[..], &["usageClass"]].concat());
+        #[rustfmt::skip]
+        let fields = [
+            "foundMs", "instanceId", "instanceType", "ownedMs", "readyMs", "registeredMs",
+            "resourceClass", "source", "usageClass", "why",
+        ];
+        assert_eq!(keys(instance), fields);
         assert!(instance["instanceId"].as_str().unwrap().starts_with("i-"));
         assert_eq!(instance["source"], "cold");
         assert_eq!(instance["instanceType"], "c6i.large");
         assert_eq!(instance["usageClass"], "on-demand");
         assert_eq!(instance["resourceClass"], "large");
-        assert!(instance["readyMs"].as_u64().unwrap() <= total, "{answer}");
+        let reached = ["ownedMs", "registeredMs", "readyMs"].map(|name| instance[name].as_u64());
+        assert!(reached.is_sorted() && reached[2] <= Some(total), "{answer}");
+        assert_eq!(instance["why"], "the pool held no ticket");
     }
 }
 

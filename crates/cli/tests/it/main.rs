@@ -2,11 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+mod act;
+mod actions;
 mod aws;
+mod cancel;
 mod chaos;
 mod crash;
 mod demo;
 mod failure;
+mod github;
 mod harness;
 mod help;
 mod input;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::outcome::{Phase, Source, Stopwatch};
+use super::search::Search;
 use crate::ids::{InstanceId, IntentId};
 use crate::intent::Intent;
 use crate::lifecycle::{Claimed, Created, Instance, Running};
@@ -28,14 +29,28 @@ struct Inner {
     /// The launches of which the provider has said what came.
     answered: BTreeSet<IntentId>,
     stopwatch: Stopwatch,
+    search: Search,
 }
 
-/// An instance that is ours, and since when it is ready.
+/// An instance that is ours, and when it came to be what it is.
 #[derive(Debug, Clone)]
 pub(super) struct Held<S> {
     pub(super) instance: Instance<S>,
-    pub(super) ready_at: Option<Timestamp>,
+    pub(super) moments: Moments,
     pub(super) source: Source,
+}
+
+/// When an instance reached what, as far as it has.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Moments {
+    /// Its ticket was received.
+    pub(super) found: Option<Timestamp>,
+    /// It became ours.
+    pub(super) owned: Timestamp,
+    /// Its agent said that it is registered, by the agent's clock.
+    pub(super) registered: Option<Timestamp>,
+    /// It passed the checks.
+    pub(super) ready: Option<Timestamp>,
 }
 
 impl Holdings {
@@ -49,6 +64,7 @@ impl Holdings {
             intents: Vec::new(),
             answered: BTreeSet::new(),
             stopwatch: Stopwatch::new(now),
+            search: Search::default(),
         }))
     }
 
@@ -58,6 +74,15 @@ impl Holdings {
 
     pub(super) fn stopwatch(&self) -> Stopwatch {
         self.inner().stopwatch.clone()
+    }
+
+    /// Notes what the search comes across.
+    pub(super) fn searching(&self, note: impl FnOnce(&mut Search)) {
+        note(&mut self.inner().search);
+    }
+
+    pub(super) fn search(&self) -> Search {
+        self.inner().search.clone()
     }
 
     /// To be called before the write, since its answer may never come.
@@ -103,24 +128,26 @@ impl Holdings {
     }
 
     pub(super) fn adopt(&self, instance: Instance<Running>, now: Timestamp) {
-        let held = Held { instance, ready_at: Some(now), source: Source::Adopted };
-        self.inner().adopted.push(held);
+        let moments = Moments { found: None, owned: now, registered: Some(now), ready: Some(now) };
+        self.inner().adopted.push(Held { instance, moments, source: Source::Adopted });
     }
 
-    pub(super) fn claim(&self, instance: Instance<Claimed>, now: Timestamp) {
-        let held = Held { instance, ready_at: Some(now), source: Source::Warm };
-        self.inner().claimed.push(held);
+    pub(super) fn claim(&self, instance: Instance<Claimed>, moments: Moments) {
+        let mut inner = self.inner();
+        inner.search.claimed += 1;
+        inner.claimed.push(Held { instance, moments, source: Source::Warm });
     }
 
-    pub(super) fn create(&self, instance: Instance<Created>) {
-        let held = Held { instance, ready_at: None, source: Source::Cold };
-        self.inner().created.push(held);
+    pub(super) fn create(&self, instance: Instance<Created>, now: Timestamp) {
+        let moments = Moments { found: None, owned: now, registered: None, ready: None };
+        self.inner().created.push(Held { instance, moments, source: Source::Cold });
     }
 
-    pub(super) fn validated(&self, id: &InstanceId, now: Timestamp) {
+    pub(super) fn validated(&self, id: &InstanceId, registered: Timestamp, now: Timestamp) {
         let mut inner = self.inner();
         for held in inner.created.iter_mut().filter(|held| held.instance.id() == id) {
-            held.ready_at = Some(now);
+            held.moments.registered = Some(registered);
+            held.moments.ready = Some(now);
         }
     }
 

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use super::holdings::Held;
+use super::holdings::{Held, Moments};
+use super::post_provision::Cleared;
+use super::search::Search;
 use super::{Attempt, Request};
 use crate::failure::Failure;
 use crate::ids::{InstanceId, RunId};
 use crate::lifecycle::Phase as LifePhase;
 use crate::record::MachineSpec;
+use crate::requirements::UsageClass;
 use crate::time::Timestamp;
 
 /// What came of it. Without a failure, the run has all that it asked for.
@@ -17,12 +20,20 @@ pub struct Outcome {
     pub run: RunId,
     /// How many machines it asked for.
     pub requested: u32,
+    /// Paid for how.
+    pub usage: UsageClass,
     /// What it has now; empty where there is a failure.
     pub instances: Vec<Provisioned>,
     /// What each phase cost.
     pub timings: Timings,
+    /// What the search in the pool came across.
+    pub search: Search,
     /// Why it failed.
     pub failure: Option<Failure>,
+    /// After a failure, the machines that were ended.
+    pub ended: Vec<InstanceId>,
+    /// After a failure, the machines that went back into the pool.
+    pub returned: Vec<InstanceId>,
     /// What could not be cleared up, in words.
     pub leftovers: Vec<String>,
 }
@@ -36,7 +47,24 @@ pub struct Provisioned {
     pub source: Source,
     /// What it is.
     pub spec: MachineSpec,
-    /// How long after the start it was ready.
+    /// When it reached what.
+    pub milestones: Milestones,
+    /// Why it is this one, or why it had to be a new one, in few words.
+    pub why: String,
+}
+
+/// When a machine reached what, since the start of the call. Each is no earlier than the one
+/// before.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Milestones {
+    /// Its ticket was received; warm ones only.
+    pub found: Option<Duration>,
+    /// It was claimed, or launched and recorded, or seen to be the run's already.
+    pub owned: Duration,
+    /// Its agent said that it is registered. That is told by the agent's clock, and kept within
+    /// what is known by ours.
+    pub registered: Duration,
+    /// It passed the checks.
     pub ready: Duration,
 }
 
@@ -127,9 +155,13 @@ impl Outcome {
         Outcome {
             run: request.run.clone(),
             requested: request.count,
+            usage: request.usage,
             instances: Vec::new(),
             timings: Timings::default(),
+            search: Search::default(),
             failure: Some(failure),
+            ended: Vec::new(),
+            returned: Vec::new(),
             leftovers: Vec::new(),
         }
     }
@@ -141,31 +173,91 @@ impl Outcome {
 }
 
 impl Attempt<'_> {
-    pub(super) fn finished(&self, failure: Option<Failure>, leftovers: Vec<String>) -> Outcome {
+    pub(super) fn finished(&self, failure: Option<Failure>, cleared: Cleared) -> Outcome {
         let stopwatch = self.holdings.stopwatch();
         let mut instances = Vec::new();
         if failure.is_none() {
             let started = stopwatch.started;
-            instances.extend(self.holdings.adopted().iter().map(|h| provisioned(h, started)));
-            instances.extend(self.holdings.claimed().iter().map(|h| provisioned(h, started)));
-            instances.extend(self.holdings.created().iter().map(|h| provisioned(h, started)));
+            let holdings = &self.holdings;
+            instances.extend(holdings.adopted().iter().map(|h| self.provisioned(h, started)));
+            instances.extend(holdings.claimed().iter().map(|h| self.provisioned(h, started)));
+            instances.extend(holdings.created().iter().map(|h| self.provisioned(h, started)));
         }
         Outcome {
             run: self.request.run.clone(),
             requested: self.request.count,
+            usage: self.request.usage,
             instances,
             timings: stopwatch.timings(self.plane.now()),
+            search: self.holdings.search(),
             failure,
-            leftovers,
+            ended: cleared.ended,
+            returned: cleared.returned,
+            leftovers: cleared.leftovers,
+        }
+    }
+
+    fn provisioned<S: LifePhase>(&self, held: &Held<S>, started: Timestamp) -> Provisioned {
+        let spec = held.instance.spec();
+        Provisioned {
+            id: held.instance.id().clone(),
+            source: held.source,
+            spec: spec.clone(),
+            milestones: held.moments.since(started),
+            why: self.why(held.source, spec),
+        }
+    }
+
+    fn why(&self, source: Source, spec: &MachineSpec) -> String {
+        let pattern = self.requirements.types.covering(&spec.instance_type);
+        match (source, pattern) {
+            (Source::Adopted, _) => "the run had it".to_owned(),
+            (Source::Warm, Some(pattern)) => format!("idle, matches {pattern}"),
+            (Source::Warm, None) => "idle".to_owned(),
+            (Source::Cold, _) => {
+                let shortage = self.holdings.search().shortage();
+                match spec.usage_class == self.requirements.usage {
+                    true => shortage,
+                    false => format!("{shortage}; no capacity on {}", self.requirements.usage),
+                }
+            }
         }
     }
 }
 
-fn provisioned<S: LifePhase>(held: &Held<S>, started: Timestamp) -> Provisioned {
-    Provisioned {
-        id: held.instance.id().clone(),
-        source: held.source,
-        spec: held.instance.spec().clone(),
-        ready: held.ready_at.map(|at| at.since(started)).unwrap_or_default(),
+impl Moments {
+    fn since(self, started: Timestamp) -> Milestones {
+        let owned = self.owned.since(started);
+        let ready = self.ready.map(|at| at.since(started)).unwrap_or_default().max(owned);
+        let registered = self.registered.map_or(ready, |at| at.since(started));
+        Milestones {
+            found: self.found.map(|at| at.since(started)),
+            owned,
+            registered: registered.clamp(owned, ready),
+            ready,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agents_clock_does_not_put_milestones_out_of_order() {
+        let at = Timestamp::from_millis;
+        let milestones = |registered: u64| {
+            let registered = Some(at(registered));
+            let moments = Moments {
+                found: Some(at(1010)),
+                owned: at(1020),
+                registered,
+                ready: Some(at(1100)),
+            };
+            moments.since(at(1000)).registered
+        };
+        for (said, told) in [(1050, 50), (0, 20), (9000, 100), (1020, 20), (1100, 100)] {
+            assert_eq!(milestones(said), Duration::from_millis(told), "said at {said}");
+        }
     }
 }

@@ -8,3 +8,14 @@ mod success;
 pub(super) use self::dump::dump;
 pub(super) use self::rollback::roll_back;
 pub(super) use self::success::succeed;
+
+use crate::ids::InstanceId;
+
+/// What an ending other than success came to.
+#[derive(Debug, Default)]
+pub(super) struct Cleared {
+    pub(super) ended: Vec<InstanceId>,
+    pub(super) returned: Vec<InstanceId>,
+    /// What could not be undone, in words.
+    pub(super) leftovers: Vec<String>,
+}

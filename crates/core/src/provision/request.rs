@@ -31,6 +31,8 @@ pub struct Request {
     pub times: TimeOverrides,
     /// Whether only new machines will do, and idle ones are left where they are.
     pub fresh_only: bool,
+    /// Whether the run is only given again what it has asked for before, which is on record.
+    pub again: bool,
     /// Whether to try again for what is missing, and then on demand instead of spot.
     pub capacity_fallback: bool,
 }

@@ -18,6 +18,7 @@ use crate::wait::Beat;
 
 /// Claims up to `wanted` idle machines. Fewer is no failure: creation makes up for it.
 pub(super) async fn select(attempt: &Attempt<'_>, wanted: u32) -> Result<(), Failure> {
+    attempt.holdings.searching(|search| search.asked = true);
     let pickup = Pickup::new(attempt, wanted);
     // Warm means now.
     let lookout = Lookout::new(attempt.plane, Beat::steady(attempt.times.signs_poll));

@@ -70,6 +70,7 @@ async fn warm_up(
         // Long enough to be released. Should this process die before that, they end soon.
         times: TimeOverrides(vec![("max-runtime-min", settings.times.release_timeout * 2)]),
         fresh_only: true,
+        again: false,
         capacity_fallback: false,
     };
     let provisioned = provision(plane, &request, stop).await;

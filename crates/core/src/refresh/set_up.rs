@@ -1,7 +1,8 @@
-//! Set-up: table, settings, queues, and what the provider needs.
+//! Set-up: table, settings, queues, and what the provider and the forge need.
 
 use std::collections::BTreeMap;
 
+use super::{credentials, note};
 use crate::failure::Failure;
 use crate::ids::ResourceClass;
 use crate::plane::Plane;
@@ -9,11 +10,11 @@ use crate::ports::PortError;
 use crate::settings::{SET_UP_BY, Settings};
 
 /// Brings it about. What is not given stays as it is; all of it is checked before any of it is
-/// written.
+/// written. Gives what is in force, and why the forge could not be set up.
 pub(super) async fn bring_about(
     plane: &Plane,
     given: &BTreeMap<String, String>,
-) -> Result<Settings, Failure> {
+) -> Result<(Settings, Option<Failure>), Failure> {
     plane.retried(|| plane.store.set_up()).await?;
     let mut merged = match plane.retried(|| plane.store.settings()).await {
         Ok(map) => map,
@@ -35,10 +36,18 @@ pub(super) async fn bring_about(
     let classes: Vec<ResourceClass> = settings.classes.names().cloned().collect();
     plane.retried(|| plane.compute.set_up(&settings)).await?;
     plane.retried(|| plane.pool.set_up(&classes)).await?;
+    let found = plane.retried(|| plane.forge.set_up(&settings)).await;
     // Only what was given is written: a refresh beside this one may have been given something
     // else, and defaults are the program's to change.
     let mut changes = given.clone();
     changes.insert(SET_UP_BY.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+    // A forge that refuses keeps nobody from clearing up.
+    let mut refused = None;
+    match found {
+        Ok(found) => changes.extend(found),
+        Err(error) => note(&mut refused, Err(error.into())),
+    }
+    note(&mut refused, credentials::renew(plane, &settings, &mut changes).await);
     plane.retried(|| plane.store.put_settings(&changes)).await?;
-    Ok(settings)
+    Ok((settings, refused))
 }

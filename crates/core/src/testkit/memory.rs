@@ -11,12 +11,15 @@ use async_trait::async_trait;
 pub use self::compute::MemoryCompute;
 pub use self::pool::MemoryPool;
 use super::{SeededDice, VirtualClock};
+use crate::credentials::Credentials;
+use crate::demand::Demand;
 use crate::ids::{InstanceId, IntentId, RunId};
 use crate::intent::Intent;
 use crate::lifecycle::{Change, Verdict};
 use crate::plane::Plane;
 use crate::ports::{
     AgentStore, Clock, Forge, ListedRunner, Listing, PortError, PortResult, Progress, Scope, Store,
+    WaitingRun,
 };
 use crate::record::{Record, State};
 use crate::signal::{Report, Signs};
@@ -64,6 +67,8 @@ struct Tables {
     records: BTreeMap<InstanceId, Record>,
     signs: BTreeMap<InstanceId, Signs>,
     intents: BTreeMap<IntentId, Intent>,
+    credentials: Option<Credentials>,
+    demands: BTreeMap<RunId, Demand>,
     events: Vec<Event>,
     calls: Calls,
 }
@@ -220,6 +225,23 @@ impl Store for MemoryStore {
         turn().await;
         Ok(lock(&self.0).intents.values().filter(|intent| intent.is_open()).cloned().collect())
     }
+
+    async fn put_credentials(&self, credentials: &Credentials) -> PortResult<()> {
+        turn().await;
+        lock(&self.0).credentials = Some(credentials.clone());
+        Ok(())
+    }
+
+    async fn put_demand(&self, demand: &Demand) -> PortResult<()> {
+        turn().await;
+        lock(&self.0).demands.insert(demand.run.clone(), demand.clone());
+        Ok(())
+    }
+
+    async fn demand(&self, run: &RunId) -> PortResult<Option<Demand>> {
+        turn().await;
+        Ok(lock(&self.0).demands.get(run).cloned())
+    }
 }
 
 #[async_trait]
@@ -231,6 +253,11 @@ impl AgentStore for MemoryStore {
 
     async fn settings(&self) -> PortResult<BTreeMap<String, String>> {
         Store::settings(self).await
+    }
+
+    async fn credentials(&self) -> PortResult<Option<Credentials>> {
+        turn().await;
+        Ok(lock(&self.0).credentials.clone())
     }
 
     async fn beat(&self, id: &InstanceId, at: Timestamp) -> PortResult<()> {
@@ -251,6 +278,8 @@ impl AgentStore for MemoryStore {
 pub struct MemoryForge {
     runners: Mutex<Vec<ListedRunner>>,
     waiting: Mutex<Vec<RunId>>,
+    minted: Mutex<Vec<Credentials>>,
+    busy: Mutex<BTreeSet<String>>,
 }
 
 impl MemoryForge {
@@ -259,9 +288,19 @@ impl MemoryForge {
         lock(&self.runners).push(runner);
     }
 
+    /// Takes a runner for busy, and does not strike it.
+    pub fn keep_busy(&self, name: &str) {
+        lock(&self.busy).insert(name.to_owned());
+    }
+
     /// Queues a job for a run.
     pub fn queue(&self, run: RunId) {
         lock(&self.waiting).push(run);
+    }
+
+    /// Asks for credentials from now on, and has these to give, the last one first.
+    pub fn ask_for(&self, credentials: Vec<Credentials>) {
+        *lock(&self.minted) = credentials;
     }
 }
 
@@ -274,13 +313,31 @@ impl Forge for MemoryForge {
 
     async fn remove_runner(&self, name: &str) -> PortResult<()> {
         turn().await;
+        if lock(&self.busy).contains(name) {
+            let reason = format!("the runner is busy and stays on the list: {name}");
+            return Err(PortError::Forge { reason, hint: String::new() });
+        }
         lock(&self.runners).retain(|runner| runner.name != name);
         Ok(())
     }
 
-    async fn waiting_runs(&self) -> PortResult<Vec<RunId>> {
+    fn target(&self) -> Option<String> {
+        lock(&self.minted).first().map(|_| "memory".to_owned())
+    }
+
+    async fn mint(&self) -> PortResult<Option<Credentials>> {
         turn().await;
-        Ok(lock(&self.waiting).clone())
+        let mut minted = lock(&self.minted);
+        Ok(if minted.len() > 1 { minted.pop() } else { minted.first().cloned() })
+    }
+
+    async fn waiting_runs(&self, served: &BTreeSet<RunId>) -> PortResult<Vec<WaitingRun>> {
+        turn().await;
+        let mut waiting: BTreeMap<RunId, u32> = BTreeMap::new();
+        for run in lock(&self.waiting).iter().filter(|run| !served.contains(run)) {
+            *waiting.entry(run.clone()).or_default() += 1;
+        }
+        Ok(waiting.into_iter().map(|(run, jobs)| WaitingRun { run, jobs }).collect())
     }
 }
 

@@ -7,7 +7,7 @@ use hyper::header::{CONTENT_TYPE, DATE, HeaderMap, HeaderValue};
 
 use crate::call::{Call, Service};
 use crate::clock;
-use crate::gateway::Answer;
+use crate::wire::Answer;
 use crate::xml::{Xml, request_id};
 
 /// How far a signature's time may be off, as AWS has it.

@@ -11,7 +11,9 @@ use crate::call::{Call, Content};
 
 use super::route::with_body;
 use super::upstream::Upstreams;
-use super::{Answer, locked};
+use crate::wire::Answer;
+
+use super::locked;
 
 /// Which messages are copies, and of which.
 #[derive(Debug, Default)]

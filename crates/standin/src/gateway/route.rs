@@ -11,17 +11,9 @@ use crate::fault::answers;
 use crate::fault::batches::Cut as CutBatch;
 use crate::fault::{Plan, What};
 
-use super::serve::Cut;
-use super::{Answer, Shared};
+use crate::wire::{Answer, Cut, Outcome};
 
-/// How a call ends.
-#[derive(Debug)]
-pub(super) enum Outcome {
-    Answered(Answer),
-    /// With half of this.
-    Halved(Answer),
-    Cut(Cut),
-}
+use super::Shared;
 
 /// Does what a call asks for, as far as the plan lets it.
 pub(super) async fn perform(shared: &Shared, call: &Call, plan: Plan) -> Outcome {

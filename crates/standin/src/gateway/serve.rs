@@ -1,153 +1,38 @@
-//! HTTP on the caller's side, with connections that can be cut.
+//! What happens at a door.
 
-use std::fmt;
-use std::future::poll_fn;
-use std::net::TcpListener;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Either, Full};
-use hyper::body::{Body, Frame, Incoming};
-use hyper::header::{CONTENT_LENGTH, HeaderValue};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
+use hyper::http::request::Parts;
 
 use crate::call::Call;
 use crate::fault::What;
+use crate::wire::{Connection, Handler, Outcome};
 
 use super::door::{DoorState, LogEntry};
-use super::route::{self, Outcome};
-use super::{Answer, Shared, locked};
+use super::{Shared, locked, route};
 
-type AnyBody = Either<Full<Bytes>, Half>;
-
-/// Serves one door until the runtime ends.
-pub(super) async fn serve(listener: TcpListener, door: Arc<DoorState>, shared: Arc<Shared>) {
-    let listener =
-        tokio::net::TcpListener::from_std(listener).expect("the listener does not block");
-    loop {
-        // An error here is the caller's (it has gone already) or passes (too many files).
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                tokio::spawn(connection(stream, door.clone(), shared.clone()));
-            }
-            Err(_) => tokio::task::yield_now().await,
-        }
-    }
-}
-
-/// Serves one connection until somebody closes it.
-async fn connection(stream: TcpStream, door: Arc<DoorState>, shared: Arc<Shared>) {
-    // A socket that cannot be told so is only slower.
-    stream.set_nodelay(true).ok();
-    let reset = AtomicBool::new(false);
-    let service = service_fn(|request| {
-        let (door, shared, reset) = (&door, &shared, &reset);
-        Box::pin(async move {
-            let answered = answer(request, door, shared).await;
-            reset.store(matches!(answered, Err(Cut::Reset)), Ordering::SeqCst);
-            answered
-        })
-    });
-    let mut connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-    // Whatever went wrong was the caller's doing, or ours on purpose.
-    poll_fn(|context| connection.poll_without_shutdown(context)).await.ok();
-    let stream = connection.into_parts().io.into_inner();
-    if reset.load(Ordering::SeqCst) {
-        stream.set_zero_linger().ok();
-    }
-}
-
-async fn answer(
-    request: Request<Incoming>,
-    door: &DoorState,
-    shared: &Shared,
-) -> Result<Response<AnyBody>, Cut> {
-    let (head, body) = request.into_parts();
-    let body = body.collect().await.map_err(|_| Cut::Closed)?.to_bytes();
-    let call = Call::of(head.method, head.uri, head.headers, body);
-    if let Some(models) = &shared.models {
-        let violations = models.check(&call);
-        locked(&shared.violations).extend(violations);
-    }
-    let plan = door.admit(&call);
-    let mut noting = Noting::new(door, shared, &call, plan.what);
-    let outcome = route::perform(shared, &call, plan).await;
-    let (answer, half) = match outcome {
-        Outcome::Answered(answer) => (answer, false),
-        Outcome::Halved(answer) => (answer, true),
-        Outcome::Cut(cut) => return Err(cut),
-    };
-    noting.entry.status = Some(answer.status.as_u16());
-    Ok(response(answer, half))
-}
-
-fn response(answer: Answer, half: bool) -> Response<AnyBody> {
-    let Answer { status, headers, body } = answer;
-    let length = HeaderValue::from(body.len());
-    let body = if half { Either::Right(Half::of(&body)) } else { Either::Left(Full::new(body)) };
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    *response.headers_mut() = headers;
-    response.headers_mut().insert(CONTENT_LENGTH, length);
-    response
-}
-
-/// Why a connection is closed without an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cut {
-    /// As by a machine that knows nothing of the connection.
-    Reset,
-    /// As by a program that ends.
-    Closed,
-}
-
-impl fmt::Display for Cut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("cut off on purpose")
-    }
-}
-
-impl std::error::Error for Cut {}
-
-/// The first half of a body, and then nothing.
+/// A door, and what is behind it.
 #[derive(Debug)]
-struct Half {
-    data: Option<Bytes>,
-    waited: bool,
+pub(super) struct AtDoor {
+    pub(super) door: Arc<DoorState>,
+    pub(super) shared: Arc<Shared>,
 }
 
-impl Half {
-    fn of(body: &Bytes) -> Half {
-        Half { data: Some(body.slice(..body.len() / 2)), waited: false }
-    }
-}
-
-impl Body for Half {
-    type Data = Bytes;
-    type Error = Cut;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
-        if let Some(data) = self.data.take() {
-            return Poll::Ready(Some(Ok(Frame::data(data))));
+impl Handler for AtDoor {
+    async fn handle(&self, _: Connection, head: Parts, body: Bytes) -> Outcome {
+        let AtDoor { door, shared } = self;
+        let call = Call::of(head.method, head.uri, head.headers, body);
+        if let Some(models) = &shared.models {
+            let violations = models.check(&call);
+            locked(&shared.violations).extend(violations);
         }
-        // What was written so far leaves only while hyper has nothing else to do.
-        if !self.waited {
-            self.waited = true;
-            context.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        Poll::Ready(Some(Err(Cut::Closed)))
+        let plan = door.admit(&call);
+        let mut noting = Noting::new(door, shared, &call, plan.what);
+        let outcome = route::perform(shared, &call, plan).await;
+        noting.entry.status = outcome.status();
+        outcome
     }
 }
 
@@ -171,7 +56,7 @@ impl<'a> Noting<'a> {
             service: call.service,
             operation: call.operation.clone(),
             at: SystemTime::now(),
-            took: std::time::Duration::ZERO,
+            took: Duration::ZERO,
             status: None,
             fault,
         };

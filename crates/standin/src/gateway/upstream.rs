@@ -15,7 +15,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use crate::call::Call;
 use crate::fault::answers;
 
-use super::Answer;
+use crate::wire::Answer;
 
 /// Emulators close what was idle for some seconds. We must be the first to, or a request is lost
 /// now and then for no reason that is being tested.

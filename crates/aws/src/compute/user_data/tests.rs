@@ -122,7 +122,10 @@ fn the_agent_is_fetched_checked_and_started() {
     let mode = fs::metadata(machine.path("usr/ondeck")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o755);
     let env = machine.read("etc/ondeck/agent.env");
-    assert_eq!(env, "ONDECK_POOL=acme/web\nONDECK_AWS_REGION=us-east-1\n");
+    assert_eq!(
+        env,
+        "ONDECK_POOL=acme/web\nONDECK_AWS_REGION=us-east-1\nONDECK_HOME=/var/lib/ondeck\n"
+    );
     let unit = machine.read("etc/systemd/system/ondeck-agent.service");
     assert!(unit.contains("usr/ondeck agent --backend aws\nRestart=always\n"), "{unit}");
     let calls = machine.read("calls");

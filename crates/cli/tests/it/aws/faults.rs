@@ -103,7 +103,8 @@ fn everything_at_random() {
         .into_iter()
         .enumerate()
         .map(|(n, what)| {
-            let which = Which::Chance { probability: 0.05, seed: seed ^ n as u64 };
+            // One call in seven is disturbed, so that eight in a row come once in a million.
+            let which = Which::Chance { probability: 0.03, seed: seed ^ n as u64 };
             Rule::new(what).which(which)
         })
         .collect();

@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(40);
 
 /// Short where a test waits for one to pass, long where one must not pass, as on the local
 /// backend. Polls are slower, because every one of them is a request.
-const TIMES: [&str; 16] = [
+pub(crate) const TIMES: [&str; 16] = [
     "--heartbeat-period-sec=1",
     "--claim-registration-timeout-sec=10",
     "--claim-timeout-sec=60",
@@ -36,7 +36,7 @@ const TIMES: [&str; 16] = [
 ];
 
 /// What AWS must be told, whatever the test.
-const LAUNCH: [&str; 4] = [
+pub(crate) const LAUNCH: [&str; 4] = [
     "--ami=ami-0123456789abcdef0",
     "--subnet-ids=subnet-0a subnet-0b",
     "--security-group-ids=sg-0123456789abcdef0",
@@ -68,11 +68,16 @@ impl Site {
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().join("home").display().to_string();
         command.env.push(("ONDECK_HOME".to_owned(), home));
-        let gateway = Gateway::start(GatewayOptions {
+        let mut options = GatewayOptions {
             command: Some(command),
             logs: Some(folder.path().join("logs")),
             ..GatewayOptions::on(&Emulators::running())
-        });
+        };
+        // Those that the examples name.
+        for (id, zone) in [("0123456789abcdef0", "a"), ("0fedcba9876543210", "b")] {
+            options.subnets.insert(format!("subnet-{id}"), format!("us-east-1{zone}"));
+        }
+        let gateway = Gateway::start(options);
         let number = SITES.fetch_add(1, Ordering::Relaxed);
         let pool = format!("test/p{}-{number}", std::process::id());
         Site { control: gateway.door("control"), gateway, pool, folder }
@@ -90,6 +95,17 @@ impl Site {
         if !inputs.is_empty() {
             self.refresh(inputs);
         }
+    }
+
+    /// What leads to the account and its pool.
+    pub(crate) fn account(&self) -> [(&'static str, String); 5] {
+        [
+            ("ONDECK_POOL", self.pool.clone()),
+            ("AWS_ENDPOINT_URL", self.control.url().to_owned()),
+            ("AWS_ACCESS_KEY_ID", "test".to_owned()),
+            ("AWS_SECRET_ACCESS_KEY", "test".to_owned()),
+            ("AWS_EC2_METADATA_DISABLED", "true".to_owned()),
+        ]
     }
 
     /// Where the local forge is.
@@ -150,14 +166,11 @@ impl Driven for Site {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = ondeck(arguments);
         command
+            .envs(self.account())
             .env("ONDECK_BACKEND", "aws")
-            .env("ONDECK_POOL", &self.pool)
+            .env("ONDECK_FORGE", "local")
             .env("ONDECK_HOME", self.home())
-            .env("AWS_ENDPOINT_URL", self.control.url())
-            .env("AWS_REGION", "us-east-1")
-            .env("AWS_ACCESS_KEY_ID", "test")
-            .env("AWS_SECRET_ACCESS_KEY", "test")
-            .env("AWS_EC2_METADATA_DISABLED", "true");
+            .env("AWS_REGION", "us-east-1");
         command
     }
 }

@@ -89,8 +89,17 @@ impl Background {
         });
     }
 
+    pub(crate) fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap()
+    }
+
     pub(crate) fn signal(&self, which: Signal) {
-        signal(i32::try_from(self.child.id()).unwrap(), which);
+        signal(self.pid(), which);
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
     }
 
     /// Kills it, as `kill -9` does, and waits until it is gone.

@@ -75,7 +75,7 @@ async fn register(attempt: &Attempt<'_>, machine: &Machine) -> Result<(), Failur
     );
     match plane.commit(change).await {
         Ok(created) => {
-            attempt.holdings.create(created);
+            attempt.holdings.create(created, plane.now());
             Ok(())
         }
         Err(NotCommitted::Refused(refused)) => {

@@ -32,8 +32,8 @@ async fn ready(
 ) -> Result<(), Failure> {
     let judge = |signs: &Signs, now: Timestamp| judge(attempt, signs, now);
     let why = match lookout.wait(created.id(), deadline, judge).await? {
-        Seen::Judged(Ok(())) => {
-            attempt.holdings.validated(created.id(), attempt.plane.now());
+        Seen::Judged(Ok(registered)) => {
+            attempt.holdings.validated(created.id(), registered, attempt.plane.now());
             return Ok(());
         }
         Seen::Judged(Err(why)) => why,
@@ -48,8 +48,12 @@ async fn ready(
 }
 
 /// Unlike a claimed machine, a new one may take its time until the first heartbeat; but one that
-/// has beaten and stopped is dead.
-fn judge(attempt: &Attempt<'_>, signs: &Signs, now: Timestamp) -> Option<Result<(), String>> {
+/// has beaten and stopped is dead. Gives when it registered.
+fn judge(
+    attempt: &Attempt<'_>,
+    signs: &Signs,
+    now: Timestamp,
+) -> Option<Result<Timestamp, String>> {
     let pulse = signs.pulse(now, attempt.times.healthy_within());
     if let Some(why) = signs.report.as_ref().and_then(|r| r.failure_for(&attempt.request.run)) {
         return Some(Err(why));
@@ -61,7 +65,7 @@ fn judge(attempt: &Attempt<'_>, signs: &Signs, now: Timestamp) -> Option<Result<
         }
         Pulse::Healthy => {
             let report = signs.report.as_ref()?;
-            report.says(Signal::Registered, &attempt.request.run).then_some(Ok(()))
+            report.says(Signal::Registered, &attempt.request.run).then_some(Ok(report.at))
         }
     }
 }

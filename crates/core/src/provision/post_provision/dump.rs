@@ -11,19 +11,21 @@ use crate::plane::{NotCommitted, readable};
 use crate::ports::{Machine, PortError};
 use crate::provision::Attempt;
 
-/// Ends everything. Gives what could not be ended, in words.
-pub(in crate::provision) async fn dump(attempt: &Attempt<'_>) -> Vec<String> {
+use super::Cleared;
+
+/// Ends everything.
+pub(in crate::provision) async fn dump(attempt: &Attempt<'_>) -> Cleared {
     let (touched, intents) = (attempt.holdings.touched(), attempt.holdings.intents());
     drop_spent_tickets(attempt).await;
     if touched.is_empty() && intents.is_empty() {
-        return Vec::new();
+        return Cleared::default();
     }
-    match end_everything(attempt, touched, intents).await {
-        Ok(leftovers) => leftovers,
-        Err(error) => {
-            vec![format!("the clear-up was cut short, deadlines will do the rest: {error}")]
-        }
+    let mut cleared = Cleared::default();
+    if let Err(error) = end_everything(attempt, touched, intents, &mut cleared).await {
+        let cut = format!("the clear-up was cut short, deadlines will do the rest: {error}");
+        cleared.leftovers.push(cut);
     }
+    cleared
 }
 
 /// Tickets of what was claimed last. One that stays misleads nobody, so this may fail.
@@ -42,9 +44,10 @@ async fn end_everything(
     attempt: &Attempt<'_>,
     touched: BTreeSet<InstanceId>,
     intents: Vec<Intent>,
-) -> Result<Vec<String>, PortError> {
+    cleared: &mut Cleared,
+) -> Result<(), PortError> {
     let plane = attempt.plane;
-    let mut leftovers = Vec::new();
+    let leftovers = &mut cleared.leftovers;
     // A provider that does not answer must not keep what is known from being ended.
     let launched = launched_under(attempt, &intents).await.unwrap_or_else(|error| {
         leftovers.push(format!("machines launched last may be left to their deadline: {error}"));
@@ -67,15 +70,16 @@ async fn end_everything(
     if let Err(error) = plane.retried(|| plane.store.remove(&dumped)).await {
         leftovers.push(format!("records of ended machines are kept for a while: {error}"));
     }
+    cleared.ended = dumped;
     // While something is left, the intents stay open, and refresh settles them. So do those whose
     // launch never answered: its machines may not be in the provider's list yet.
-    if leftovers.is_empty() {
+    if cleared.leftovers.is_empty() {
         for mut intent in intents.into_iter().filter(|i| attempt.holdings.is_answered(i)) {
             "dumped".clone_into(&mut intent.outcome);
             plane.retried(|| plane.store.put_intent(&intent)).await?;
         }
     }
-    Ok(leftovers)
+    Ok(())
 }
 
 /// What the run has and this attempt has touched. The run may have more, by another attempt.

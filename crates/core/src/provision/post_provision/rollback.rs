@@ -9,8 +9,10 @@ use crate::lifecycle::{Claimed, Created, Instance};
 use crate::plane::NotCommitted;
 use crate::provision::Attempt;
 
-/// Undoes the attempt. Gives what could not be undone, in words.
-pub(in crate::provision) async fn roll_back(attempt: &Attempt<'_>) -> Vec<String> {
+use super::Cleared;
+
+/// Undoes the attempt.
+pub(in crate::provision) async fn roll_back(attempt: &Attempt<'_>) -> Cleared {
     let created: Vec<Instance<Created>> =
         attempt.holdings.created().into_iter().map(|held| held.instance).collect();
     let claimed = attempt.holdings.claimed();
@@ -18,9 +20,18 @@ pub(in crate::provision) async fn roll_back(attempt: &Attempt<'_>) -> Vec<String
     let returns = claimed.iter().map(|held| give_back(attempt, &handshake, &held.instance));
     let ends = attempt.plane.retire_all(&created, "the run could not be served");
     let (returned, not_ended) = join(join_all(returns), ends).await;
-    let mut leftovers: Vec<String> = returned.into_iter().flatten().collect();
-    leftovers.extend(not_ended.iter().map(|(id, error)| format!("{id} was not ended: {error}")));
-    leftovers
+    let mut cleared = Cleared::default();
+    for (held, not_returned) in claimed.iter().zip(returned) {
+        match not_returned {
+            None => cleared.returned.push(held.instance.id().clone()),
+            Some(why) => cleared.leftovers.push(why),
+        }
+    }
+    let ended = created.iter().map(Instance::id);
+    cleared.ended.extend(ended.filter(|id| !not_ended.iter().any(|(n, _)| n == *id)).cloned());
+    let not_ended = not_ended.iter().map(|(id, error)| format!("{id} was not ended: {error}"));
+    cleared.leftovers.extend(not_ended);
+    cleared
 }
 
 /// Gives one machine back; the reason, if it did not get there.
@@ -41,7 +52,7 @@ async fn give_back(
         }
     };
     match handshake.take_back(&idle, &attempt.request.run).await {
-        Ok(Returned::Pooled | Returned::Ended | Returned::MovedOn(_)) => None,
+        Ok(Returned::Pooled { .. } | Returned::Ended { .. } | Returned::MovedOn(_)) => None,
         Ok(Returned::Expired(why)) => Some(format!("{} was expired: {why}", claimed.id())),
         Err(error) => Some(format!("{} is not in the pool yet: {error}", claimed.id())),
     }

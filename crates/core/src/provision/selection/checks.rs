@@ -8,11 +8,12 @@ use crate::signs::{Lookout, Seen};
 use crate::time::Timestamp;
 
 /// Waits until the machine has registered, and gives up as soon as it is known that it will not.
+/// Gives when it did, by its own clock.
 pub(super) async fn pass(
     attempt: &Attempt<'_>,
     lookout: &Lookout<'_>,
     claimed: &Instance<Claimed>,
-) -> Result<Result<(), String>, Failure> {
+) -> Result<Result<Timestamp, String>, Failure> {
     let timeout = attempt.times.claim_registration_timeout;
     let deadline = attempt.plane.now() + timeout;
     let judge = |signs: &Signs, now: Timestamp| judge(attempt, signs, now);
@@ -25,7 +26,11 @@ pub(super) async fn pass(
 }
 
 /// Heartbeat and registration, side by side.
-fn judge(attempt: &Attempt<'_>, signs: &Signs, now: Timestamp) -> Option<Result<(), String>> {
+fn judge(
+    attempt: &Attempt<'_>,
+    signs: &Signs,
+    now: Timestamp,
+) -> Option<Result<Timestamp, String>> {
     match signs.pulse(now, attempt.times.healthy_within()) {
         Pulse::Never => return Some(Err("it has never sent a heartbeat".to_owned())),
         Pulse::Stale(age) => {
@@ -37,5 +42,5 @@ fn judge(attempt: &Attempt<'_>, signs: &Signs, now: Timestamp) -> Option<Result<
     if let Some(why) = report.failure_for(&attempt.request.run) {
         return Some(Err(why));
     }
-    report.says(Signal::Registered, &attempt.request.run).then_some(Ok(()))
+    report.says(Signal::Registered, &attempt.request.run).then_some(Ok(report.at))
 }

@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::lifecycle::{Claimed, Instance};
 use crate::plane::NotCommitted;
 use crate::provision::Attempt;
+use crate::provision::holdings::Moments;
 use crate::signs::Lookout;
 
 /// Works until one machine is claimed and checked, or the pool has none for this run.
@@ -21,13 +22,23 @@ pub(super) async fn worker(
         // it is gone, past its time, or somebody else's. Nobody waits for the ticket to go.
         match claim(attempt, pickup, &candidate).await? {
             Some(claimed) => {
+                let owned = attempt.plane.now();
                 let checks = checks::pass(attempt, lookout, &claimed);
                 match join(checks, pickup.delete(&candidate)).await.0? {
-                    Ok(()) => {
-                        attempt.holdings.claim(claimed, attempt.plane.now());
+                    Ok(registered) => {
+                        let moments = Moments {
+                            found: Some(candidate.found),
+                            owned,
+                            registered: Some(registered),
+                            ready: Some(attempt.plane.now()),
+                        };
+                        attempt.holdings.claim(claimed, moments);
                         return Ok(());
                     }
-                    Err(why) => discard(attempt, &claimed, &why).await?,
+                    Err(why) => {
+                        attempt.holdings.searching(|search| search.unhealthy += 1);
+                        discard(attempt, &claimed, &why).await?;
+                    }
                 }
             }
             None => pickup.delete(&candidate).await,
@@ -54,6 +65,12 @@ async fn claim(
                 tracing::warn!("{row}; its ticket is dropped");
             }
             attempt.holdings.not_touched(candidate.idle.id());
+            let taken = refused.found.as_ref().is_some_and(|found| found.run.is_some());
+            attempt.holdings.searching(
+                |search| {
+                    if taken { search.lost += 1 } else { search.void += 1 }
+                },
+            );
             Ok(None)
         }
         Err(NotCommitted::Unreachable(error)) => Err(error.into()),

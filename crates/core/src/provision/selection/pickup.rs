@@ -25,6 +25,7 @@ use crate::plane::Plane;
 use crate::ports::{Held, PortResult, Receipt};
 use crate::requirements::Requirements;
 use crate::ticket::Ticket;
+use crate::time::Timestamp;
 use crate::times::Times;
 use crate::together::Together;
 use crate::wait::{Beat, Wait, wait_until};
@@ -32,6 +33,7 @@ use crate::wait::{Beat, Wait, wait_until};
 use super::Attempt;
 use super::twins::{Idleness, Met, Twins};
 use crate::provision::holdings::Holdings;
+use crate::provision::search::Search;
 
 /// The most messages that a queue gives at once.
 const BATCH: usize = 10;
@@ -47,6 +49,7 @@ const ENCOUNTERS: u32 = 5;
 #[derive(Debug)]
 pub(super) struct Candidate {
     pub(super) idle: Instance<Idle>,
+    pub(super) found: Timestamp,
     announced: Idleness,
     receipt: Receipt,
 }
@@ -250,23 +253,31 @@ impl<'a> Pickup<'a> {
             Ok(ticket) => ticket,
             Err(error) => {
                 tracing::warn!("{error}; dropped");
+                self.holdings.searching(Search::void_ticket);
                 dropped.push(message.receipt);
                 return;
             }
         };
         let id = &ticket.instance_id;
-        if ticket.threshold <= self.plane.now() {
+        let now = self.plane.now();
+        if ticket.threshold <= now {
             tracing::info!(instance = %id, "its ticket has expired; dropped");
+            self.holdings.searching(Search::void_ticket);
             dropped.push(message.receipt);
             return;
         }
-        *inner.encounters.entry(id.clone()).or_default() += 1;
+        let mismatch = self.requirements.mismatch(&ticket.spec);
+        let encounters = inner.encounters.entry(id.clone()).or_default();
+        *encounters += 1;
+        if *encounters == 1 {
+            self.holdings.searching(|search| search.met(mismatch));
+        }
         inner.exhausted = inner.has_come_round_too_often();
-        match self.requirements.mismatch(&ticket.spec) {
+        match mismatch {
             None => match self.twins().meet(&ticket, message.receipt) {
                 Met::First(receipt) => {
                     let (idle, announced) = (Instance::announced(&ticket), Idleness::of(&ticket));
-                    inner.suitable.push(Candidate { idle, announced, receipt });
+                    inner.suitable.push(Candidate { idle, found: now, announced, receipt });
                 }
                 Met::Twin => tracing::debug!(instance = %id, "a second ticket for it"),
                 Met::Late(receipt) => dropped.push(receipt),
@@ -312,6 +323,7 @@ mod tests {
             types: DEFAULT_TYPES.parse().unwrap(),
             times: TimeOverrides::default(),
             fresh_only: false,
+            again: false,
             capacity_fallback: false,
         }
     }

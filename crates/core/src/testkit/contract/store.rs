@@ -4,12 +4,15 @@ use futures_util::future::join_all;
 
 use super::stage::{Standing, agreed, instance, morning, ms, noon, run, stand};
 use super::transitions::{every_transition, the_note_of_the_ticket};
-use crate::ids::{InstanceId, IntentId, RunId};
+use crate::credentials::Credentials;
+use crate::demand::{Demand, InVain};
+use crate::ids::{InstanceId, IntentId, ResourceClass, RunId};
 use crate::intent::Intent;
 use crate::lifecycle::{Idle, Instance};
 use crate::ports::{AgentStore, Listing, PortError, Scope, Store};
 use crate::record::State;
 use crate::requirements::UsageClass;
+use crate::secret::Secret;
 use crate::signal::{Report, Signal, Signs};
 
 /// Everything that a store promises. Needs a store in which nothing is yet.
@@ -21,6 +24,8 @@ pub async fn store_suite<S: Store + AgentStore>(store: &S) {
     removal(store).await;
     forgetting(store).await;
     intents(store).await;
+    credentials(store).await;
+    demands(store).await;
     the_note_of_the_ticket(store).await;
     every_transition(store).await;
 }
@@ -71,6 +76,44 @@ async fn settings<S: Store + AgentStore>(store: &S) {
         assert_eq!(Store::settings(store).await, Ok(map(expected)), "after {changes:?}");
         assert_eq!(AgentStore::settings(store).await, Ok(map(expected)), "as the agent reads it");
     }
+}
+
+async fn credentials<S: Store + AgentStore>(store: &S) {
+    assert_eq!(store.credentials().await, Ok(None), "none yet");
+    for (registration, removal) in [("AAA", "RRR"), ("BBB", "SSS")] {
+        let credentials = Credentials {
+            registration: Secret::new(registration),
+            removal: Secret::new(removal),
+            expires_at: noon(),
+        };
+        store.put_credentials(&credentials).await.expect("credentials can be written");
+        assert_eq!(store.credentials().await, Ok(Some(credentials)), "the last ones count");
+    }
+    let settings = Store::settings(store).await.unwrap_or_default();
+    let told = format!("{settings:?}");
+    assert!(!told.contains("BBB") && !told.contains("SSS"), "settings are for everybody: {told}");
+}
+
+async fn demands<S: Store + AgentStore>(store: &S) {
+    let demand = |run: &RunId, count| Demand {
+        run: run.clone(),
+        count,
+        class: ResourceClass::new("xlarge").expect("a sound name"),
+        usage: UsageClass::Spot,
+        types: "c7i.* m*".parse().expect("sound patterns"),
+        times: BTreeMap::from([("max-runtime-min".to_owned(), "90".to_owned())]),
+        capacity_fallback: true,
+        at: noon(),
+        in_vain: Some(InVain { times: 2, at: noon() }),
+    };
+    let (one, other) = (run("asked"), run("asked-not"));
+    for count in [1, 3] {
+        store.put_demand(&demand(&one, count)).await.expect("a demand can be written");
+        assert_eq!(store.demand(&one).await, Ok(Some(demand(&one, count))), "the last one counts");
+        assert_eq!(store.demand(&other).await, Ok(None), "nobody asked");
+    }
+    store.forget(noon() + ms(60_000)).await.expect("the store forgets");
+    assert_eq!(store.demand(&one).await, Ok(Some(demand(&one, 3))), "jobs are run again later");
 }
 
 fn ids(listing: &Listing) -> Vec<String> {

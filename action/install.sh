@@ -1,0 +1,208 @@
+#!/usr/bin/env bash
+# Gets the ondeck program for a step of the Action: from the runner's tool cache, from a release,
+# or from source. Says where it is, and where machines get their agent, as outputs of the step.
+#
+# Inputs arrive as variables only: MODE, VERSION, DOWNLOAD_URL, SHA256, FROM_SOURCE, AGENT_URL and
+# AGENT_SHA256, as they were given.
+set -euo pipefail
+
+readonly RELEASES=https://github.com/ondeck-ci/ondeck/releases/download
+# The agent is for machines of the pool, whatever this step runs on.
+readonly AGENT_TARGET=x86_64-unknown-linux-musl
+
+main() {
+  case ${MODE:-} in
+    refresh | provision | release) ;;
+    *) fail "no such mode" "no such mode: ${MODE:-}" "mode is refresh, provision or release" ;;
+  esac
+  if [ "${FROM_SOURCE:-false}" = true ]; then
+    build
+    return
+  fi
+  detect_platform
+  resolve_version
+  page=${DOWNLOAD_URL:-$RELEASES}
+  page=${page%/}
+  may_be_asked "$page"
+  pin=${SHA256:-}
+  # Digests are compared as sha256sum writes them.
+  pin=${pin,,}
+  use_folder
+  # Other jobs of this machine may want the same at the same time. One of them fetches it.
+  exec {lock}>"$folder.lock"
+  flock "$lock"
+  if is_complete; then
+    say "ondeck $version is in the tool cache"
+  else
+    download
+  fi
+  output program "$folder/ondeck"
+  offer_agent
+}
+
+detect_platform() {
+  case "$(uname -s) $(uname -m)" in
+    "Linux x86_64") arch=x64 target=x86_64-unknown-linux-musl ;;
+    "Linux aarch64" | "Linux arm64") arch=arm64 target=aarch64-unknown-linux-musl ;;
+    *)
+      fail "no ondeck for this platform" "no release of ondeck for this platform: $(uname -sm)" \
+        "there are releases for Linux on x86-64 and arm64; with from-source: true it is built here"
+      ;;
+  esac
+}
+
+# What was asked for, or what this checkout is. The ref that the workflow names says the same by
+# another way, and a wrong one where this action is called from another composite action.
+resolve_version() {
+  version=${VERSION:-}
+  version=${version#v}
+  if [ -z "$version" ]; then
+    version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$GITHUB_ACTION_PATH/Cargo.toml" | head -n 1)
+  fi
+  # It becomes part of a path and of a URL.
+  is_version "$version" ||
+    fail "no such version" "not a version of ondeck: $version" "a version is like 1.2.3"
+}
+
+is_version() {
+  [[ $1 =~ ^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.]+)?$ ]]
+}
+
+# The tool cache outlives the job on a self-hosted runner. Where it cannot be written, the program
+# is fetched for this job alone.
+use_folder() {
+  local cache
+  for cache in "${RUNNER_TOOL_CACHE:-}" "${RUNNER_TEMP:-}" "${TMPDIR:-/tmp}"; do
+    if [ -n "$cache" ] && mkdir -p "$cache/ondeck/$version" 2>/dev/null &&
+      [ -w "$cache/ondeck/$version" ]; then
+      folder=$cache/ondeck/$version/$arch
+      return
+    fi
+  done
+  fail "ondeck cannot be installed" "no folder can be written: ${cache:-}" \
+    "RUNNER_TOOL_CACHE or RUNNER_TEMP has to be a folder of the runner's user"
+}
+
+# The marker holds the digest of what was checked when it was fetched. Whatever else has happened
+# to the file since, it is not run.
+is_complete() {
+  local noted
+  [ -f "$folder/SHA256SUMS" ] && [ -f "$folder.complete" ] || return 1
+  noted=$(<"$folder.complete")
+  [ "${pin:-$noted}" = "$noted" ] && [ -f "$folder/ondeck" ] &&
+    [ "$(digest_of "$folder/ondeck")" = "$noted" ]
+}
+
+# Into a folder beside the place, and from there by one rename: whatever is killed on the way leaves
+# nothing that looks complete.
+download() {
+  local asset=ondeck-$version-$target expected found
+  work=$(mktemp -d "$folder.XXXXXX")
+  trap 'rm -rf "$work"' EXIT
+  say "fetching ondeck $version"
+  fetch SHA256SUMS "$work/SHA256SUMS"
+  expected=${pin:-$(published "$work/SHA256SUMS" "$asset")}
+  [ -n "$expected" ] ||
+    fail "no ondeck for this platform" "not among the files of release $version: $asset" \
+      "releases are listed at https://github.com/ondeck-ci/ondeck/releases"
+  fetch "$asset" "$work/ondeck"
+  found=$(digest_of "$work/ondeck")
+  if [ "$found" != "$expected" ]; then
+    fail "ondeck is not what it should be" \
+      "the SHA-256 of $asset should be $expected, but is $found" \
+      "do not use it before you know why; download-url and the input sha256 are the first guess"
+  fi
+  chmod 755 "$work" "$work/ondeck"
+  rm -rf "$folder.complete" "$folder"
+  mv -T "$work" "$folder"
+  echo "$expected" >"$folder.complete"
+}
+
+# Refresh tells machines where to get the agent: from the same release, unless somebody knows
+# better.
+offer_agent() {
+  [ "$MODE" = refresh ] && [ -z "${AGENT_URL:-}${AGENT_SHA256:-}" ] || return 0
+  local asset=ondeck-agent-$version-$AGENT_TARGET digest
+  digest=$(published "$folder/SHA256SUMS" "$asset")
+  [ -n "$digest" ] ||
+    fail "no agent for machines" "not among the files of release $version: $asset" \
+      "give agent-url and agent-sha256, or agent-url: image where the agent is on the image"
+  output agent-url "$page/v$version/$asset"
+  output agent-sha256 "$digest"
+}
+
+build() {
+  command -v cargo >/dev/null ||
+    fail "ondeck cannot be built" "there is no cargo to build it with" \
+      "install Rust in a step before, or leave from-source away"
+  say "building ondeck from source"
+  (cd "$GITHUB_ACTION_PATH" &&
+    cargo build --release --locked --target-dir target --package ondeck \
+      --features aws,github >&2) ||
+    fail "ondeck cannot be built" "the build has failed" "what cargo says is above"
+  output program "$GITHUB_ACTION_PATH/target/release/ondeck"
+  if [ "$MODE" = refresh ] && [ -z "${AGENT_URL:-}" ]; then
+    echo "::notice title=ondeck was built from source::machines keep the agent that refresh was" \
+      "last given; agent-url and agent-sha256 give them another"
+  fi
+}
+
+# One file of the release, by its name.
+fetch() {
+  local url=$page/v$version/$1 into=$2 protocols='=https' status
+  [[ $page == https://* ]] || protocols='=http,https'
+  if ! status=$(curl --silent --show-error --location --proto "$protocols" \
+    --proto-redir "$protocols" --connect-timeout 10 --max-time 300 --retry 3 --retry-connrefused \
+    --retry-max-time 60 --output "$into" --write-out '%{http_code}' "$url" 2>"$into.said"); then
+    fail "ondeck cannot be fetched" "$(tail -n 1 "$into.said"): $url" \
+      "download-url names a mirror, for runners that do not reach GitHub's releases"
+  fi
+  case $status in
+    200) ;;
+    404)
+      fail "no such version" "no such file, so probably no such version: $url" \
+        "releases are listed at https://github.com/ondeck-ci/ondeck/releases"
+      ;;
+    *)
+      fail "ondeck cannot be fetched" "the answer is $status: $url" \
+        "download-url names a mirror, for runners that do not reach GitHub's releases"
+      ;;
+  esac
+  rm -f "$into.said"
+}
+
+# Nothing is fetched in the open, except from this very computer.
+may_be_asked() {
+  [[ $1 =~ ^https://[^[:space:]]+$ || $1 =~ ^http://(127\.0\.0\.1|localhost)(:[0-9]+)?(/[^[:space:]]*)?$ ]] ||
+    fail "ondeck cannot be fetched" "not an address that begins with https://: $1" \
+      "download-url is the part before /v$version/"
+}
+
+# The digest that a release states for one of its files; nothing where it has no such file.
+published() {
+  awk -v name="$2" '$2 == name || $2 == "*" name { print tolower($1); exit }' "$1"
+}
+
+digest_of() {
+  sha256sum "$1" | cut -d ' ' -f 1
+}
+
+output() {
+  echo "$1=$2" >>"$GITHUB_OUTPUT"
+}
+
+say() {
+  echo "$1"
+}
+
+# What goes wrong is said once, where people look: as an annotation of the step.
+fail() {
+  local title=$1 text="$2"$'\n'"hint: $3"
+  text=${text//'%'/%25}
+  text=${text//$'\r'/%0D}
+  text=${text//$'\n'/%0A}
+  echo "::error title=$title::$text"
+  exit 1
+}
+
+main

@@ -1,0 +1,70 @@
+//! Step outputs. They are written on failure too, so that a later step with `if: failure()` can
+//! read `result`: then there is no label, there are no machines, and the counts are 0.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::Path;
+
+use ondeck_core::ports::Dice;
+
+use super::Shown;
+use crate::output::Telling;
+use crate::surroundings::Entropy;
+
+/// Name and value.
+pub(crate) type Output = (&'static str, String);
+
+/// What a later step may want to know.
+pub(super) fn of(shown: &Shown<'_>) -> Vec<Output> {
+    let mut outputs = shown.telling.map(Telling::outputs).unwrap_or_default();
+    outputs.push(("result", shown.object.to_string()));
+    outputs
+}
+
+/// Adds them to those of the step.
+pub(super) fn append(file: &Path, outputs: &[Output]) -> std::io::Result<()> {
+    let text: String = outputs.iter().map(|(name, value)| entry(name, value, &Entropy)).collect();
+    OpenOptions::new().create(true).append(true).open(file)?.write_all(text.as_bytes())
+}
+
+/// A value of several lines stands between two lines that nobody can guess, so that no value can
+/// pass for the end of itself and the beginning of another output.
+fn entry(name: &str, value: &str, dice: &dyn Dice) -> String {
+    if !value.contains(['\r', '\n']) {
+        return format!("{name}={value}\n");
+    }
+    loop {
+        let delimiter = format!("ondeck_{:016x}{:016x}", dice.roll(), dice.roll());
+        if !value.contains(&delimiter) {
+            return format!("{name}<<{delimiter}\n{value}\n{delimiter}\n");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    struct Counting(AtomicU64);
+
+    impl Dice for Counting {
+        fn roll(&self) -> u64 {
+            self.0.fetch_add(1, Ordering::Relaxed) / 2
+        }
+    }
+
+    #[test]
+    fn a_value_cannot_end_itself() {
+        let dice = || Counting(AtomicU64::new(0));
+        assert_eq!(entry("label", "7", &dice()), "label=7\n");
+        assert_eq!(entry("label", "", &dice()), "label=\n");
+        let zeros = format!("ondeck_{}", "0".repeat(32));
+        let ones = format!("ondeck_{0}1{0}1", "0".repeat(15));
+        assert_eq!(
+            entry("result", &format!("a\n{zeros}\nlabel=8"), &dice()),
+            format!("result<<{ones}\na\n{zeros}\nlabel=8\n{ones}\n")
+        );
+    }
+}

@@ -1,0 +1,328 @@
+//! The summary of a provision: what the run got, from where, and what each step of it took.
+
+use std::time::Duration;
+
+use ondeck_core::ids::InstanceId;
+use ondeck_core::provision::{Outcome, Provisioned, Search, Source, Timings};
+
+use super::super::money::{self, Dollars};
+use super::failure::{exit_code, meaning, reason};
+use super::markdown::{code, plain, some_of, table};
+use super::{BARS, ROWS, assumption, cell, counted, gantt, kind, machines, span};
+use crate::inputs::Backend;
+
+/// From the launch until its runner is registered, where this run has measured none itself.
+const USUAL_BOOT: Duration = Duration::from_secs(30);
+
+/// Markdown; ends with a line break.
+pub(crate) fn summary(outcome: &Outcome, backend: Backend) -> String {
+    match &outcome.failure {
+        Some(failure) => {
+            let head = format!(
+                "### ondeck got no machines for run {}: {}\n\n",
+                code(outcome.run.as_str()),
+                meaning(failure.kind)
+            );
+            let parts = [
+                reason(failure),
+                exit_code(failure),
+                cleared_up(outcome),
+                search(outcome),
+                phases(&outcome.timings),
+            ];
+            head + &joined(&parts)
+        }
+        None => joined(&[
+            headline(outcome),
+            ledger(&outcome.instances),
+            drawn(&outcome.instances),
+            phases(&outcome.timings),
+            search(outcome),
+            estimate(outcome, backend),
+        ]),
+    }
+}
+
+/// Paragraphs, without those that have nothing to say.
+fn joined(parts: &[String]) -> String {
+    let parts: Vec<&str> =
+        parts.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
+    parts.join("\n")
+}
+
+fn headline(outcome: &Outcome) -> String {
+    let sources = [Source::Warm, Source::Cold, Source::Adopted];
+    let counts = sources.map(|source| (outcome.count(source), source.as_str()));
+    let counts: Vec<String> = counts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, word)| format!("{count} {word}"))
+        .collect();
+    format!(
+        "### ondeck got {} in {}: {}\n\nJobs of the run say {}.\n",
+        machines(outcome.instances.len()),
+        span(outcome.timings.total),
+        counts.join(", "),
+        code(&format!("runs-on: {}", outcome.run)),
+    )
+}
+
+fn ledger(instances: &[Provisioned]) -> String {
+    let header = ["machine", "type", "from", "why", "found ", "owned ", "registered ", "ready "];
+    let rows = instances.iter().map(|one| {
+        let at = &one.milestones;
+        vec![
+            code(one.id.as_str()),
+            // In two lines, which the reason takes too; otherwise the name would be broken in two.
+            kind(&one.spec).replace(' ', "<br>"),
+            format!("**{}**", one.source.as_str()),
+            plain(&one.why),
+            at.found.map(cell).unwrap_or_default(),
+            cell(at.owned),
+            cell(at.registered),
+            cell(at.ready),
+        ]
+    });
+    some_of(&header, rows.collect(), ROWS)
+}
+
+fn drawn(instances: &[Provisioned]) -> String {
+    let more = match instances.len().saturating_sub(BARS) {
+        0 => String::new(),
+        more => format!(", {} left out", machines(more)),
+    };
+    format!(
+        "{}\n<sub>Grey: until it was found or launched. Light: the claim. Full: until its runner \
+         had registered. Light again: until that was seen{more}.</sub>\n",
+        gantt::chart(instances)
+    )
+}
+
+fn phases(timings: &Timings) -> String {
+    let phases = [
+        ("looking for what the run has", timings.adoption),
+        ("claiming from the pool", timings.selection),
+        ("launching", timings.creation),
+        ("waiting for new machines", timings.validation),
+        ("handing over, or clearing up", timings.post_provision),
+    ];
+    let total = timings.total.as_secs_f64();
+    let rows: Vec<Vec<String>> = phases
+        .iter()
+        .filter(|(_, took)| !took.is_zero())
+        .map(|(phase, took)| {
+            let share = took.as_secs_f64() / total.max(0.001);
+            vec![(*phase).to_owned(), cell(*took), format!("{:.0} %", share * 100.0), bar(share)]
+        })
+        .collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    table(&["phase", "took ", "share ", ""], &rows)
+}
+
+/// A share as a line of blocks, twenty for the whole.
+fn bar(share: f64) -> String {
+    let blocks = (share * 20.0).round().clamp(0.0, 20.0);
+    (0..20).take_while(|n| f64::from(*n) < blocks).map(|_| '█').collect()
+}
+
+fn search(outcome: &Outcome) -> String {
+    let search = &outcome.search;
+    if !search.asked {
+        return String::new();
+    }
+    if search.tickets == 0 {
+        return "The search found no ticket in the pool.\n".to_owned();
+    }
+    let looked = counted(search.tickets, "ticket", "tickets");
+    format!("The search looked at {looked}: {}.\n", met(search))
+}
+
+fn met(search: &Search) -> String {
+    let unsuitable: Vec<String> =
+        search.unsuitable.iter().map(|(what, n)| format!("{n} by {}", what.about())).collect();
+    let counts = [
+        (search.claimed, "claimed".to_owned()),
+        (search.unsuitable_count(), format!("did not fit ({})", unsuitable.join(", "))),
+        (search.lost, "lost to other runs".to_owned()),
+        (search.unhealthy, "unhealthy and ended".to_owned()),
+        (search.void, "void".to_owned()),
+    ];
+    let counts = counts.iter().filter(|(count, _)| *count > 0);
+    let words: Vec<String> = counts.map(|(count, what)| format!("{count} {what}")).collect();
+    if words.is_empty() { "none was of use".to_owned() } else { words.join(", ") }
+}
+
+fn cleared_up(outcome: &Outcome) -> String {
+    let ids = |ids: &[InstanceId]| {
+        let shown: Vec<String> = ids.iter().take(ROWS).map(|id| code(id.as_str())).collect();
+        let more = if ids.len() > ROWS { " …" } else { "" };
+        format!("{}{more}", shown.join(" "))
+    };
+    let mut lines = Vec::new();
+    if !outcome.ended.is_empty() {
+        let count = machines(outcome.ended.len());
+        lines.push(format!("- {count} ended: {}", ids(&outcome.ended)));
+    }
+    if !outcome.returned.is_empty() {
+        let count = machines(outcome.returned.len());
+        lines.push(format!("- {count} given back to the pool: {}", ids(&outcome.returned)));
+    }
+    let left = outcome.leftovers.iter().take(ROWS);
+    lines.extend(left.map(|left| format!("- not cleared up: {}", plain(left))));
+    if lines.is_empty() {
+        return "Nothing had to be cleared up.\n".to_owned();
+    }
+    format!("Cleared up:\n{}\n", lines.join("\n"))
+}
+
+fn estimate(outcome: &Outcome, backend: Backend) -> String {
+    let hour = Duration::from_secs(3600);
+    let specs = || outcome.instances.iter().map(|one| &one.spec);
+    let Some(spent) = specs().map(|spec| money::on_ec2(spec, hour)).sum::<Option<Dollars>>() else {
+        return String::new();
+    };
+    let hosted = specs().map(|spec| money::on_github(spec, hour)).sum::<Option<Dollars>>();
+    let hosted = hosted.map(|hosted| format!("; as GitHub-hosted runners of that size, {hosted}"));
+    let mut text =
+        format!("An hour of these machines costs {spent}{}.", hosted.unwrap_or_default());
+    text += &saved(outcome);
+    format!("{text}\n\n{}", assumption(backend))
+}
+
+/// What the warm ones did not have to do.
+fn saved(outcome: &Outcome) -> String {
+    let warm: Vec<&Provisioned> =
+        outcome.instances.iter().filter(|one| one.source == Source::Warm).collect();
+    if warm.is_empty() {
+        return String::new();
+    }
+    let measured = boot(outcome);
+    let boot = measured.unwrap_or(USUAL_BOOT);
+    let money: Dollars = warm.iter().filter_map(|one| money::on_ec2(&one.spec, boot)).sum();
+    let all = boot * u32::try_from(warm.len()).unwrap_or(u32::MAX);
+    let how = if measured.is_some() { "as the new ones did" } else { "as is usual on EC2" };
+    format!(
+        " {} spared {} of booting, worth {money}, if a boot takes {}, {how}.",
+        counted(warm.len(), "warm start", "warm starts"),
+        span(all),
+        span(boot),
+    )
+}
+
+/// How long the new ones took from their launch, on average.
+fn boot(outcome: &Outcome) -> Option<Duration> {
+    let launch = outcome.timings.adoption + outcome.timings.selection;
+    let cold = outcome.instances.iter().filter(|one| one.source == Source::Cold);
+    let boots: Vec<Duration> =
+        cold.map(|one| one.milestones.ready.saturating_sub(launch)).collect();
+    let count = u32::try_from(boots.len()).ok()?;
+    boots.iter().sum::<Duration>().checked_div(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use ondeck_core::failure::{Failure, Kind};
+    use ondeck_core::ids::{ResourceClass, RunId};
+    use ondeck_core::provision::Milestones;
+    use ondeck_core::record::MachineSpec;
+    use ondeck_core::requirements::{Mismatch, UsageClass};
+
+    use super::super::LONGEST;
+    use super::*;
+
+    fn outcome(count: usize) -> Outcome {
+        let instance = |n: usize| Provisioned {
+            id: InstanceId::new(format!("i-{n:017x}")).unwrap(),
+            source: if n.is_multiple_of(2) { Source::Warm } else { Source::Cold },
+            spec: MachineSpec {
+                resource_class: ResourceClass::new("large").unwrap(),
+                instance_type: "c6i.large".to_owned(),
+                usage_class: UsageClass::OnDemand,
+                cpu: 2,
+                mem: 4096,
+            },
+            milestones: Milestones::default(),
+            why: "<script>".repeat(100),
+        };
+        Outcome {
+            run: RunId::new("7").unwrap(),
+            requested: 1,
+            usage: UsageClass::OnDemand,
+            instances: (0..count).map(instance).collect(),
+            timings: Timings { total: Duration::from_millis(1949), ..Timings::default() },
+            search: Search::default(),
+            failure: None,
+            ended: Vec::new(),
+            returned: Vec::new(),
+            leftovers: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_thousand_machines_fit() {
+        let summary = summary(&outcome(1000), Backend::Aws);
+        assert!(summary.len() < LONGEST, "{}", summary.len());
+        assert!(summary.starts_with("### ondeck got 1000 machines in 1.9 s: 500 warm, 500 cold\n"));
+        assert!(summary.contains("\nAnd 900 more, which are left out here.\n"));
+        assert!(summary.contains(", 980 machines left out.</sub>"));
+        assert!(!summary.contains("<script>"));
+    }
+
+    #[test]
+    fn a_failure_with_all_there_is_to_say() {
+        let id = |name: &str| InstanceId::new(name).unwrap();
+        let failed = Outcome {
+            timings: Timings {
+                selection: Duration::from_millis(500),
+                validation: Duration::from_millis(1500),
+                total: Duration::from_secs(2),
+                ..Timings::default()
+            },
+            search: Search {
+                asked: true,
+                tickets: 9,
+                claimed: 1,
+                unsuitable: [(Mismatch::Type, 4), (Mismatch::Usage, 1)].into(),
+                void: 1,
+                lost: 1,
+                unhealthy: 1,
+            },
+            failure: Some(Failure::new(Kind::NotReady, "machine i-2 did not become ready: a|b")),
+            ended: vec![id("i-2"), id("i-3")],
+            returned: vec![id("i-1")],
+            leftovers: vec!["i-4 was expired: no answer".to_owned()],
+            ..outcome(0)
+        };
+        insta::assert_snapshot!(summary(&failed, Backend::Aws), @"
+        ### ondeck got no machines for run `7`: machines did not get ready
+
+        > machine i-2 did not become ready: a&#124;b
+
+        Exit code 5 means: machines did not get ready.
+
+        Cleared up:
+        - 2 machines ended: `i-2` `i-3`
+        - 1 machine given back to the pool: `i-1`
+        - not cleared up: i-4 was expired: no answer
+
+        The search looked at 9 tickets: 1 claimed, 5 did not fit (1 by usage class, 4 by type), 1 lost to other runs, 1 unhealthy and ended, 1 void.
+
+        | phase | took | share |  |
+        | --- | ---: | ---: | --- |
+        | claiming from the pool | 500&nbsp;ms | 25 % | █████ |
+        | waiting for new machines | 1.5&nbsp;s | 75 % | ███████████████ |
+        ");
+    }
+
+    #[test]
+    fn nothing_is_estimated_for_what_has_no_price() {
+        let mut two = outcome(2);
+        assert!(
+            summary(&two, Backend::Aws).contains("An hour of these machines costs about USD 0.17")
+        );
+        two.instances[1].spec.instance_type = "p5.48xlarge".to_owned();
+        assert!(!summary(&two, Backend::Aws).contains("USD"));
+    }
+}

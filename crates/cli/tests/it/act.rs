@@ -1,0 +1,13 @@
+//! The Action in a workflow, as a user meets it.
+
+mod examples;
+mod getting;
+mod lint;
+mod page;
+mod running;
+mod workshop;
+
+use std::time::Duration;
+
+/// Longer than any workflow here takes on a busy computer.
+const LIMIT: Duration = Duration::from_secs(120);

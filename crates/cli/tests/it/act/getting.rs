@@ -1,0 +1,231 @@
+//! How the Action comes by the program: once, checked, and with a reason where it does not.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::page::VERSION;
+use super::workshop::Workshop;
+use crate::harness::{Background, Done};
+
+/// Says with what it was called.
+const ECHO: &[u8] = b"#!/bin/sh\necho \"called with $*\"\n";
+
+const ONE_STEP: &str = "
+on: push
+jobs:
+  one:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: ondeck-ci/ondeck@v0
+        with:
+          mode: release
+";
+
+#[test]
+fn it_is_downloaded_once() {
+    let workshop = Workshop::with_program(ECHO);
+    let done = workshop.run(ONE_STEP, None, &[], &[]).succeeded();
+    assert!(done.stdout.contains("called with release"), "{}", done.stdout);
+    let asset =
+        format!("/v{VERSION}/ondeck-{VERSION}-{}-unknown-linux-musl", std::env::consts::ARCH);
+    assert_eq!(workshop.page.asked(), [format!("/v{VERSION}/SHA256SUMS"), asset.clone()]);
+
+    let done = workshop.run(ONE_STEP, None, &[], &[]).succeeded();
+    assert!(done.stdout.contains("called with release"), "{}", done.stdout);
+    assert_eq!(workshop.page.asked(), [""; 0]);
+
+    // Whatever has become of the file since, it is not run.
+    fs::write(program(&workshop), "#!/bin/sh\necho something else\n").unwrap();
+    let done = workshop.run(ONE_STEP, None, &[], &[]).succeeded();
+    assert!(done.stdout.contains("called with release"), "{}", done.stdout);
+    assert!(workshop.page.asked().contains(&asset));
+    assert_eq!(left(&workshop), ["ARCH", "ARCH.complete", "ARCH.lock"]);
+}
+
+#[test]
+fn what_goes_wrong_is_said_where_people_look() {
+    let workshop = Workshop::with_program(ECHO);
+    let step = |with: &str| {
+        format!(
+            "      - uses: ondeck-ci/ondeck@v0\n        continue-on-error: true\n        with:\n{}",
+            with.lines().map(|line| format!("          {}\n", line.trim())).collect::<String>()
+        )
+    };
+    let steps: String = [
+        "mode: demolish",
+        "mode: release\nversion: 9.9.9",
+        "mode: release\nversion: ../../1.0.0",
+        "mode: release\ndownload-url: http://example.com/ondeck",
+        "mode: release\ndownload-url: http://127.0.0.1:1",
+        "mode: release\nsha256: 0000000000000000000000000000000000000000000000000000000000000000",
+    ]
+    .map(step)
+    .concat();
+    let workflow =
+        format!("on: push\njobs:\n  one:\n    runs-on: ubuntu-latest\n    steps:\n{steps}");
+    let done = workshop.run(&workflow, None, &[], &[]).succeeded();
+    for words in [
+        "title=no such mode::no such mode: demolish%0Ahint: mode is refresh, provision or release",
+        "title=no such version::no such file, so probably no such version: ",
+        "title=no such version::not a version of ondeck: ../../1.0.0%0Ahint: a version is like 1.2.3",
+        "not an address that begins with https://: http://example.com/ondeck%0Ahint: ",
+        "title=ondeck cannot be fetched::curl: (7) ",
+        "should be 0000000000000000000000000000000000000000000000000000000000000000, but is ",
+    ] {
+        assert!(done.stdout.contains(words), "{words}\n{}", done.stdout);
+    }
+    assert!(!done.stdout.contains("called with"), "{}", done.stdout);
+    // Nothing that was not checked has been kept.
+    assert_eq!(left(&workshop), ["ARCH.lock"]);
+}
+
+#[test]
+fn a_release_that_was_tampered_with_is_not_used() {
+    let workshop = Workshop::with_program(ECHO);
+    let asset = format!("ondeck-{VERSION}-{}-unknown-linux-musl", std::env::consts::ARCH);
+    workshop.page.put(&asset, b"#!/bin/sh\necho called otherwise\n");
+    let done = installed(&workshop, &[("MODE", "release")]).exited(1);
+    assert!(done.stdout.contains("::error title=ondeck is not what it should be::"), "{done:?}");
+    workshop.page.put("SHA256SUMS", b"");
+    let done = installed(&workshop, &[("MODE", "release")]).exited(1);
+    assert!(done.stdout.contains("::not among the files of release"), "{done:?}");
+    assert_eq!(left(&workshop), ["ARCH.lock"]);
+}
+
+#[test]
+fn a_platform_without_release_is_named() {
+    let workshop = Workshop::with_program(ECHO);
+    let system =
+        "#!/bin/sh\ncase $1 in -s) echo Darwin ;; -m) echo arm64 ;; *) echo Darwin arm64 ;; esac\n";
+    put_on_path(&workshop, "uname", system);
+    let env = [("MODE", "release"), ("PATH", &*path_of(&workshop))];
+    let done = installed(&workshop, &env).exited(1);
+    let words = "::error title=no ondeck for this platform::no release of ondeck for this platform: \
+                 Darwin arm64%0Ahint: there are releases for Linux on x86-64 and arm64; with \
+                 from-source: true it is built here";
+    assert!(done.stdout.contains(words), "{done:?}");
+    assert_eq!(workshop.page.asked(), [""; 0]);
+}
+
+#[test]
+fn it_is_built_where_somebody_wants_that() {
+    let workshop = Workshop::with_program(ECHO);
+    put_on_path(&workshop, "cargo", "#!/bin/sh\necho \"$PWD $*\"\n");
+    let path = path_of(&workshop);
+    let env = [("MODE", "release"), ("FROM_SOURCE", "true"), ("PATH", path.as_str())];
+    let done = installed(&workshop, &env).succeeded();
+    let action = workshop.action().display().to_string();
+    let line = format!(
+        "{action} build --release --locked --target-dir target --package ondeck --features aws,github\n"
+    );
+    assert_eq!(done.stderr, line);
+    let said = fs::read_to_string(workshop.home.outside().join("outputs")).unwrap();
+    assert_eq!(said, format!("program={action}/target/release/ondeck\n"));
+    assert_eq!(workshop.page.asked(), [""; 0]);
+
+    put_on_path(&workshop, "cargo", "#!/bin/sh\nexit 101\n");
+    let done = installed(&workshop, &env).exited(1);
+    assert!(done.stdout.contains("::error title=ondeck cannot be built::"), "{done:?}");
+}
+
+#[test]
+fn machines_get_the_agent_of_the_same_release() {
+    let workshop = Workshop::with_program(ECHO);
+    let outputs = workshop.home.outside().join("outputs");
+    installed(&workshop, &[("MODE", "refresh")]).succeeded();
+    let said = fs::read_to_string(&outputs).unwrap();
+    let agent = format!("{}/v{VERSION}/ondeck-agent-{VERSION}-x86_64-", workshop.page.url());
+    assert!(
+        said.contains(&format!("agent-url={agent}unknown-linux-musl\nagent-sha256=")),
+        "{said}"
+    );
+    for (mode, url) in
+        [("provision", ""), ("refresh", "https://example.com/agent"), ("refresh", "image")]
+    {
+        fs::remove_file(&outputs).unwrap();
+        installed(&workshop, &[("MODE", mode), ("AGENT_URL", url)]).succeeded();
+        let said = fs::read_to_string(&outputs).unwrap();
+        assert!(said.starts_with("program=") && !said.contains("agent"), "{mode}: {said}");
+    }
+}
+
+#[test]
+fn jobs_that_install_at_once_do_not_disturb_each_other() {
+    let workshop = Workshop::with_program(ECHO);
+    for round in 0..4 {
+        let jobs: Vec<Background> = (0..8)
+            .map(|_| Background::start(&mut installation(&workshop, &[("MODE", "release")])))
+            .collect();
+        for job in jobs {
+            job.finish().succeeded();
+        }
+        assert_eq!(left(&workshop), ["ARCH", "ARCH.complete", "ARCH.lock"]);
+        assert_eq!(fs::read(program(&workshop)).unwrap(), ECHO);
+        assert_eq!(workshop.page.asked().len(), 2);
+        match round {
+            // Broken, half there, and not there at all.
+            0 => fs::write(program(&workshop), "").unwrap(),
+            1 => fs::remove_file(program(&workshop)).unwrap(),
+            2 => fs::remove_file(versions(&workshop).join(format!("{}.complete", arch()))).unwrap(),
+            _ => fs::remove_dir_all(versions(&workshop)).unwrap(),
+        }
+    }
+}
+
+/// The script alone, for what does not take a workflow.
+fn installed(workshop: &Workshop, env: &[(&str, &str)]) -> Done {
+    Background::start(&mut installation(workshop, env)).finish()
+}
+
+fn installation(workshop: &Workshop, env: &[(&str, &str)]) -> Command {
+    let mut script = Command::new("bash");
+    script
+        .arg(workshop.action().join("action/install.sh"))
+        .env("GITHUB_ACTION_PATH", workshop.action())
+        .env("GITHUB_OUTPUT", workshop.home.outside().join("outputs"))
+        .env("RUNNER_TOOL_CACHE", workshop.tool_cache())
+        .env("DOWNLOAD_URL", workshop.page.url())
+        .envs(env.iter().copied())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    script
+}
+
+/// A program that stands in for another one.
+fn put_on_path(workshop: &Workshop, name: &str, script: &str) {
+    let file = workshop.home.outside().join(name);
+    fs::write(&file, script).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn path_of(workshop: &Workshop) -> String {
+    format!("{}:{}", workshop.home.outside().display(), std::env::var("PATH").unwrap())
+}
+
+/// The Action's name for what this computer is.
+fn arch() -> &'static str {
+    if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" }
+}
+
+fn versions(workshop: &Workshop) -> std::path::PathBuf {
+    workshop.tool_cache().join("ondeck").join(VERSION)
+}
+
+fn program(workshop: &Workshop) -> std::path::PathBuf {
+    versions(workshop).join(arch()).join("ondeck")
+}
+
+/// What is in the tool cache of our version, sorted.
+fn left(workshop: &Workshop) -> Vec<String> {
+    let names = |folder: &Path| -> Vec<String> {
+        let entries = fs::read_dir(folder).into_iter().flatten();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    };
+    let mut left: Vec<String> =
+        names(&versions(workshop)).into_iter().map(|name| name.replace(arch(), "ARCH")).collect();
+    left.sort();
+    left
+}

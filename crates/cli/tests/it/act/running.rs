@@ -1,0 +1,189 @@
+//! What the Action hands to the program, and what it hands on from it.
+
+use std::fs;
+
+use rustix::process::Signal;
+
+use super::workshop::{RUN, Workshop};
+use crate::harness::{Background, Driven, signal, until};
+
+/// Writes down what it was given, and tells what provision tells.
+const CLERK: &[u8] = br#"#!/bin/sh
+{ echo "called with $*"; env | grep ^ONDECK_; } > "$NOTES"
+echo "label=$GITHUB_RUN_ID" >> "$GITHUB_OUTPUT"
+echo "instance-ids=i-1 i-2" >> "$GITHUB_OUTPUT"
+echo "warm-count=1" >> "$GITHUB_OUTPUT"
+echo "cold-count=1" >> "$GITHUB_OUTPUT"
+echo 'result={"status":"success"}' >> "$GITHUB_OUTPUT"
+exit "${EXIT:-0}"
+"#;
+
+fn notes(workshop: &Workshop) -> String {
+    workshop.home.outside().join("notes").display().to_string()
+}
+
+#[test]
+fn inputs_arrive_as_variables_and_nothing_else() {
+    let workshop = Workshop::with_program(CLERK);
+    let notes = notes(&workshop);
+    let workflow = "
+on: push
+jobs:
+  one:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: ondeck-ci/ondeck@v0
+        with:
+          mode: provision
+          resource-class: $(touch $NOTES.1) `touch $NOTES.2`; ${{ secrets.KEY }}
+          capacity-fallback: true
+";
+    let env = [("NOTES", notes.as_str()), ("ONDECK_POOL", "acme")];
+    let secrets = [("KEY", "'\"; touch $NOTES.3; echo \"")];
+    workshop.run(workflow, None, &env, &secrets).succeeded();
+    let given = fs::read_to_string(&notes).unwrap();
+    for line in [
+        "called with provision",
+        "ONDECK_RESOURCE_CLASS=$(touch $NOTES.1) `touch $NOTES.2`; '\"; touch $NOTES.3; echo \"",
+        "ONDECK_CAPACITY_FALLBACK=true",
+        "ONDECK_INSTANCE_COUNT=1",
+        "ONDECK_POOL=acme",
+        "ONDECK_BACKEND=aws",
+        "ONDECK_ACTION=true",
+        "ONDECK_AMI=",
+        "ONDECK_AGENT_URL=",
+    ] {
+        assert!(given.lines().any(|given| given == line), "{line}\n{given}");
+    }
+    for run in 1..=3 {
+        assert!(!fs::exists(format!("{notes}.{run}")).unwrap(), "an input was run: {run}");
+    }
+}
+
+#[test]
+fn an_agent_on_the_image_takes_the_download_back() {
+    let workshop = Workshop::with_program(CLERK);
+    let notes = notes(&workshop);
+    let workflow = "
+on: push
+jobs:
+  one:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: ondeck-ci/ondeck@v0
+        with:
+          mode: refresh
+          agent-url: image
+";
+    let env = [("NOTES", notes.as_str())];
+    workshop.run(workflow, None, &env, &[]).succeeded();
+    let given = fs::read_to_string(&notes).unwrap();
+    assert!(given.starts_with("called with refresh --agent-url= --agent-sha256=\n"), "{given}");
+    workshop.run(&workflow.replace("agent-url: image", ""), None, &env, &[]).succeeded();
+    let given = fs::read_to_string(&notes).unwrap();
+    assert!(given.starts_with("called with refresh\n"), "{given}");
+    let url = format!("ONDECK_AGENT_URL={}/v", workshop.page.url());
+    assert!(given.contains(&url) && !given.contains("ONDECK_AGENT_SHA256=\n"), "{given}");
+}
+
+#[test]
+fn outputs_reach_later_steps_and_a_failure_fails_the_step() {
+    let workshop = Workshop::with_program(CLERK);
+    let notes = notes(&workshop);
+    let workflow = "
+on: push
+jobs:
+  one:
+    runs-on: ubuntu-latest
+    steps:
+      - id: provision
+        uses: ondeck-ci/ondeck@v0
+        with:
+          mode: provision
+      - if: always()
+        env:
+          SAID: ${{ steps.provision.outcome }} ${{ join(steps.provision.outputs.*, ' ') }}
+          LABEL: ${{ steps.provision.outputs.label }}
+          COUNTS: ${{ steps.provision.outputs.warm-count }}+${{ steps.provision.outputs.cold-count }}
+          IDS: ${{ steps.provision.outputs.instance-ids }}
+          STATUS: ${{ fromJSON(steps.provision.outputs.result).status }}
+        run: echo \"<$LABEL|$COUNTS|$IDS|$STATUS|${SAID%% *}>\"
+";
+    for (exit, outcome) in [("0", "success"), ("4", "failure")] {
+        let env = [("NOTES", notes.as_str()), ("EXIT", exit)];
+        let done = workshop.run(workflow, None, &env, &[]);
+        assert_eq!(done.code, i32::from(exit != "0"), "{}", done.stdout);
+        let line = format!("<{RUN}|1+1|i-1 i-2|success|{outcome}>");
+        assert!(done.stdout.contains(&line), "{line}\n{}", done.stdout);
+    }
+}
+
+/// The life of a run, with the real program on the local backend.
+const LIFE: &str = "
+on: push
+jobs:
+  refresh:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: ondeck-ci/ondeck@v0
+        with:
+          mode: refresh
+          idle-time-sec: 60
+  provision:
+    needs: refresh
+    runs-on: ubuntu-latest
+    steps:
+      - uses: ondeck-ci/ondeck@v0
+        with:
+          mode: provision
+          instance-count: 2
+  test:
+    needs: provision
+    runs-on: ${{ github.run_id }}
+    steps:
+      - uses: actions/checkout@de0fac2e4500dabe0009e67214ff5f5447ce83dd # v6.0.2
+      - run: echo tested
+  release:
+    needs: [provision, test]
+    if: always()
+    runs-on: ubuntu-latest
+    steps:
+      - uses: ondeck-ci/ondeck@v0
+        with:
+          mode: release
+";
+
+#[test]
+fn a_run_gets_its_machines_and_gives_them_back() {
+    let workshop = Workshop::new();
+    let done = workshop.run(LIFE, None, &[("ONDECK_BACKEND", "local")], &[]).succeeded();
+    assert!(done.stdout.contains("tested"), "{}", done.stdout);
+    assert_eq!(workshop.home.standings(), ["idle"; 2]);
+    assert_eq!(workshop.home.tickets(), 2);
+}
+
+#[test]
+fn a_cancelled_step_is_the_program_itself_and_it_clears_up() {
+    let workshop = Workshop::new();
+    workshop.home.ondeck(&["refresh", "--local-boot-ms=60000"]).succeeded();
+    let env = [("ONDECK_BACKEND", "local")];
+    let mut act =
+        workshop.command(&LIFE.replace("    needs: refresh\n", ""), Some("provision"), &env, &[]);
+    let act = Background::start(&mut act);
+    until("machines are being launched", || {
+        workshop.home.dir().join("ondeck.db").exists() && workshop.home.standings().len() == 2
+    });
+    // GitHub's runner interrupts the process that it has started for the step, and no other.
+    let of_act = |pid: &i32| parent(*pid) == Some(act.pid());
+    let steps: Vec<i32> = workshop.home.processes().into_iter().filter(of_act).collect();
+    let [step] = steps[..] else { panic!("not one: {steps:?}") };
+    signal(step, Signal::INT);
+    let done = act.finish().exited(1);
+    assert!(done.stdout.contains("exit status 130"), "{}", done.stdout);
+    workshop.home.assert_empty();
+}
+
+fn parent(pid: i32) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+}

@@ -1,0 +1,8 @@
+//! The built program with GitHub: a loopback one, and the runner's stand-in on the machines. On
+//! both backends.
+
+mod life;
+mod refused;
+mod secrets;
+pub(crate) mod town;
+mod trouble;

@@ -1,0 +1,141 @@
+//! Refresh, and a GitHub that refuses, is slow, or does not answer.
+
+use std::time::Duration;
+
+use ondeck_standin::{APP_PRIVATE_KEY, APP_PUBLIC_KEY, GitHubFault, GitHubRule, Permission, Which};
+
+use super::town::{REPOSITORY, TOKEN, Town};
+use crate::harness::{Driven, Home};
+
+/// Refresh with this in place of the token.
+fn refresh_with<'a>(town: &Town<Home>, variables: &[(&'a str, &'a str)]) -> crate::harness::Done {
+    let mut command = town.command(&["refresh", "--json"]);
+    command.envs(variables.iter().copied());
+    crate::harness::Background::start(&mut command).finish()
+}
+
+#[test]
+fn a_bad_token_is_told_and_keeps_nothing_from_being_cleared_up() {
+    let town = Town::local(&[]);
+    town.provision("1", 1).succeeded();
+    town.ondeck(&["release", "--run-id=1", "--idle-time-sec=0"]).succeeded();
+    town.provision("2", 1).succeeded();
+    town.pool
+        .file()
+        .execute(
+            "UPDATE instances SET threshold = '2025-01-01T00:00:00.000Z' WHERE state = 'running'",
+            [],
+        )
+        .unwrap();
+    // Its tokens are old enough to be renewed.
+    town.renew();
+    let done = refresh_with(&town, &[("ONDECK_GITHUB_TOKEN", "ghp_revoked")]).exited(7);
+    assert!(done.stderr.contains("GitHub does not accept the token"), "{}", done.stderr);
+    assert!(!done.stderr.contains("ghp_revoked"), "{}", done.stderr);
+    assert_eq!(town.standings(), Vec::<String>::new(), "what had expired was reaped all the same");
+}
+
+#[test]
+fn a_token_without_the_permission_is_told_which_one() {
+    let town = Town::local(&[]);
+    town.github.allow("github_pat_metadata", REPOSITORY, &[Permission::Metadata]);
+    town.renew();
+    let done = refresh_with(&town, &[("ONDECK_GITHUB_TOKEN", "github_pat_metadata")]).exited(7);
+    assert!(done.stderr.contains("Administration"), "{}", done.stderr);
+    assert!(done.stderr.contains(REPOSITORY), "{}", done.stderr);
+}
+
+#[test]
+fn without_credentials_refresh_says_what_to_give() {
+    let town = Town::local(&[]);
+    town.renew();
+    let done = refresh_with(&town, &[("ONDECK_GITHUB_TOKEN", "")]).exited(7);
+    assert!(
+        done.stderr.contains("hint: ") && done.stderr.contains("--github-token"),
+        "{}",
+        done.stderr
+    );
+}
+
+#[test]
+fn an_app_serves_as_well_as_a_token() {
+    let town = Town::local(&[]);
+    town.github.add_app(
+        "12345",
+        APP_PUBLIC_KEY,
+        "acme",
+        &[Permission::Administration, Permission::ActionsRead],
+    );
+    town.renew();
+    let app = [
+        ("ONDECK_GITHUB_TOKEN", ""),
+        ("ONDECK_JOBS_TOKEN", ""),
+        ("ONDECK_GITHUB_APP_ID", "12345"),
+        ("ONDECK_GITHUB_APP_PRIVATE_KEY", APP_PRIVATE_KEY),
+    ];
+    town.github.revoke(TOKEN);
+    refresh_with(&town, &app).succeeded();
+    town.provision("1", 1).succeeded();
+    town.done(town.queue("1", "true"));
+    town.release("1").succeeded();
+    let wrong = [app[0], app[1], ("ONDECK_GITHUB_APP_ID", "99999"), app[3]];
+    town.renew();
+    let done = refresh_with(&town, &wrong).exited(7);
+    assert!(!done.stderr.contains("PRIVATE KEY"), "{}", done.stderr);
+}
+
+#[test]
+fn an_organisation_has_runners_of_its_own() {
+    let town = Town::local(&[]);
+    town.github.allow("ghp_org", "acme", &[Permission::OrganisationRunners]);
+    let organisation = [("ONDECK_GITHUB_TOKEN", "ghp_org"), ("ONDECK_SCOPE", "organisation")];
+    refresh_with(&town, &organisation).succeeded();
+    town.provision("1", 1).succeeded();
+    assert_eq!(town.github.runners()[0].scope, "acme");
+    town.done(town.queue("1", "true"));
+    town.release("1").succeeded();
+    assert!(town.github.runners().is_empty());
+    town.github.assert_sound();
+}
+
+#[test]
+fn what_passes_is_waited_for() {
+    let second = Duration::from_secs(1);
+    for fault in [
+        GitHubFault::Status(502),
+        GitHubFault::Reset,
+        GitHubFault::LostAnswer,
+        GitHubFault::CutBody,
+        GitHubFault::NotJson,
+        GitHubFault::TooManyRequests { retry_after: second },
+        GitHubFault::SecondaryLimit { retry_after: second },
+    ] {
+        let town = Town::local(&[]);
+        town.renew();
+        let disturbed = town.github.disturb(GitHubRule::new(fault).which(Which::Every(3)));
+        let before = town.github.requests().len();
+        refresh_with(&town, &[]).succeeded();
+        assert!(disturbed.fired() > 0, "{fault:?}");
+        assert!(town.github.requests().len() - before < 30, "{fault:?}");
+        town.github.assert_sound();
+    }
+}
+
+#[test]
+fn a_limit_that_lasts_is_told_and_not_waited_for() {
+    let town = Town::local(&[]);
+    town.renew();
+    let reset_in = Duration::from_secs(1_800);
+    town.github.disturb(GitHubRule::new(GitHubFault::PrimaryLimit { reset_in }));
+    let before = town.github.requests().len();
+    let done = refresh_with(&town, &[]).exited(7);
+    assert!(done.stderr.contains("limits requests until"), "{}", done.stderr);
+    assert!(town.github.requests().len() - before <= 2, "{:?}", town.github.requests());
+}
+
+#[test]
+fn runs_that_may_not_be_read_are_no_failure() {
+    let town = Town::local(&[]);
+    let done = refresh_with(&town, &[("ONDECK_JOBS_TOKEN", TOKEN)]).succeeded();
+    assert_eq!(done.json()["rescued"], serde_json::json!([]));
+}

@@ -1,0 +1,39 @@
+//! Whether machines can register at all. Where the token for it has expired, no machine would ever
+//! get ready; but refresh may be about to renew it, since schedules are late, and who knows that
+//! has refresh run beside provision.
+
+use std::time::Duration;
+
+use crate::failure::{Failure, Kind};
+use crate::plane::Plane;
+use crate::settings::Settings;
+use crate::times::Times;
+use crate::wait::{Beat, Wait, wait_until};
+
+/// How often to look for a new one.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// Waits until there is a token that has not expired, for as long as that may take.
+pub(super) async fn await_valid(
+    plane: &Plane,
+    settings: &Settings,
+    times: &Times,
+) -> Result<(), Failure> {
+    let since = plane.now();
+    let Some(expired) = settings.minted.as_ref().filter(|minted| minted.expires_at <= since) else {
+        return Ok(());
+    };
+    plane.progress.stage("waiting for refresh to renew the registration token");
+    let deadline = since + times.registration_token_patience;
+    let wait = Wait { since, deadline, beat: Beat::steady(LOOK) };
+    let renewed = wait_until(&*plane.clock, wait, || async {
+        let minted = plane.settings().await?.minted;
+        let valid = minted.is_none_or(|minted| minted.expires_at > plane.now());
+        Ok::<_, Failure>(valid.then_some(()))
+    });
+    renewed.await?.ok_or_else(|| {
+        let message = format!("the registration token expired at {}", expired.expires_at);
+        Failure::new(Kind::Forge, message)
+            .hint("run ondeck refresh, and see why its schedule has not")
+    })
+}

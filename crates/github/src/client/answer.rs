@@ -1,0 +1,140 @@
+//! What GitHub has answered.
+
+use ondeck_core::ports::PortResult;
+use ondeck_core::secret::Secret;
+use reqwest::header::HeaderMap;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_json::error::Category;
+
+use super::{Request, unavailable};
+
+/// How much of GitHub's own words is passed on.
+const WORDS: usize = 300;
+
+/// An answer. It has no `Debug`: some hold tokens.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    headers: HeaderMap,
+    body: Vec<u8>,
+    /// In GitHub's own words, why not; empty if it says nothing.
+    pub(crate) words: String,
+}
+
+impl Answer {
+    /// Takes it down. Whatever stands in between may repeat what it was sent, and people read
+    /// these words, so the token is taken out of them here.
+    pub(super) fn new(
+        status: u16,
+        headers: HeaderMap,
+        body: &[u8],
+        bearer: Option<&Secret>,
+    ) -> Answer {
+        let refused = !(200..300).contains(&status);
+        let mut words = if refused { words(body) } else { String::new() };
+        if let Some(bearer) = bearer.map(Secret::expose).filter(|bearer| !bearer.is_empty()) {
+            words = words.replace(bearer, "(secret)");
+        }
+        words = words.chars().take(WORDS).collect();
+        Answer { status, headers, body: body.to_vec(), words }
+    }
+
+    /// Whether it was done.
+    pub(crate) fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    /// Whether there is another page.
+    pub(crate) fn has_next(&self) -> bool {
+        self.header("link").is_some_and(|link| link.contains("rel=\"next\""))
+    }
+
+    /// A header, if it is text.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// What GitHub's support would ask for; empty if there is none.
+    pub(crate) fn request_id(&self) -> &str {
+        self.header("x-github-request-id").unwrap_or_default()
+    }
+
+    /// What else there is to be said of it, with a mark in front.
+    pub(crate) fn aside(&self) -> String {
+        match (self.words.as_str(), self.request_id()) {
+            ("", "") => String::new(),
+            ("", id) => format!(" (request {id})"),
+            (words, _) => format!(": {words}"),
+        }
+    }
+
+    /// The content. It is not shown when it cannot be read, not even in part.
+    pub(crate) fn read<T: DeserializeOwned>(&self, request: &Request<'_>) -> PortResult<T> {
+        serde_json::from_slice(&self.body).map_err(|error| {
+            let problem = match error.classify() {
+                Category::Eof => "the answer is cut off",
+                Category::Syntax | Category::Io => "the answer is not JSON",
+                Category::Data => "the answer lacks something, or means something else",
+            };
+            let (line, column) = (error.line(), error.column());
+            unavailable(request, &format!("{problem} (line {line}, column {column})"))
+        })
+    }
+}
+
+/// What GitHub says of an error: the first line, and the first of its details.
+fn words(body: &[u8]) -> String {
+    #[derive(Deserialize)]
+    struct Said {
+        #[serde(default)]
+        message: String,
+        #[serde(default)]
+        errors: Vec<Value>,
+    }
+    let Ok(Said { message, errors }) = serde_json::from_slice(body) else {
+        return String::new();
+    };
+    let detail = errors.first().and_then(|error| {
+        error.as_str().or_else(|| error["message"].as_str()).map(|text| format!(": {text}"))
+    });
+    let words = format!("{message}{}", detail.unwrap_or_default());
+    let line = words.lines().next().unwrap_or_default();
+    line.chars().filter(|c| !c.is_control()).collect::<String>().trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_githubs_own_and_short() {
+        for (body, expected) in [
+            (r#"{"message":"Bad credentials","status":"401"}"#, "Bad credentials"),
+            (
+                r#"{"message":"Validation Failed","errors":["too long"]}"#,
+                "Validation Failed: too long",
+            ),
+            (r#"{"message":"No","errors":[{"code":"x","message":"why"}]}"#, "No: why"),
+            (r#"{"message":"No","errors":[{"code":"x"}]}"#, "No"),
+            (r#"{"message":"one\ntwo"}"#, "one"),
+            (r#"{"message":"a\u001b[31mb"}"#, "a[31mb"),
+            (r#"{"documentation_url":"x"}"#, ""),
+            ("<html>", ""),
+            ("", ""),
+        ] {
+            assert_eq!(words(body.as_bytes()), expected, "{body}");
+        }
+        let long = format!(r#"{{"message":"{}"}}"#, "x".repeat(5_000));
+        let answer = Answer::new(403, HeaderMap::new(), long.as_bytes(), None);
+        assert_eq!(answer.words.len(), WORDS);
+    }
+
+    #[test]
+    fn a_token_that_is_repeated_is_taken_out() {
+        let bearer = Secret::new("ghp_hidden");
+        let body = format!(r#"{{"message":"{}sent was Bearer ghp_hidden"}}"#, "x".repeat(270));
+        let answer = Answer::new(400, HeaderMap::new(), body.as_bytes(), Some(&bearer));
+        assert!(answer.words.contains("(secret)") && !answer.words.contains("ghp_"));
+    }
+}

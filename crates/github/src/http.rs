@@ -1,0 +1,101 @@
+//! The one way in which requests to GitHub leave this computer: over TLS, or to this very
+//! computer.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use reqwest::redirect::{Action, Attempt, Policy};
+use reqwest::{ClientBuilder, Url};
+
+/// What the service is called in messages.
+pub(crate) const GITHUB: &str = "GitHub";
+
+/// How long a connection may take.
+pub const CONNECT: Duration = Duration::from_secs(10);
+
+/// How many redirects are followed.
+const HOPS: usize = 5;
+
+/// Where an answer may send us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Redirects {
+    /// Nowhere else: what is asked there is asked with a token.
+    SameServer,
+    /// To other servers too, as downloads of releases do.
+    Anywhere,
+}
+
+/// Reads an address. The problem says nothing about what it may hold in the way of a password.
+pub fn address(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text.trim()).map_err(|error| format!("is not an address: {error}"))?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("holds a user or a password".to_owned());
+    }
+    if url.scheme() == "https" || is_loopback(&url) {
+        return Ok(url);
+    }
+    Err(format!("is neither https nor on this computer: {url}"))
+}
+
+/// A client for this address, with all that is the same for every request. Proxies are taken from
+/// the usual variables, but for what is on this computer.
+pub fn builder(address: &Url, redirects: Redirects) -> ClientBuilder {
+    let builder = ClientBuilder::new()
+        .user_agent(concat!("ondeck/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(CONNECT)
+        .referer(false)
+        .redirect(Policy::custom(move |attempt| judge(attempt, redirects)));
+    if is_loopback(address) { builder.no_proxy() } else { builder }
+}
+
+/// Whether two addresses are on the same server.
+pub fn same_server(one: &Url, other: &Url) -> bool {
+    one.origin() == other.origin()
+}
+
+/// One that is not followed is given as the answer, for whoever asked to judge.
+fn judge(attempt: Attempt<'_>, redirects: Redirects) -> Action {
+    if attempt.previous().len() > HOPS {
+        return attempt.error("too many redirects");
+    }
+    let allowed = attempt.previous().last().is_some_and(|from| {
+        let to = attempt.url();
+        let safe = to.scheme() == "https" || (is_loopback(from) && is_loopback(to));
+        safe && (redirects == Redirects::Anywhere || same_server(from, to))
+    });
+    if allowed { attempt.follow() } else { attempt.stop() }
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    let loopback = host.parse::<IpAddr>().map_or(host == "localhost", |ip| ip.is_loopback());
+    loopback && url.scheme() == "http"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_tls_and_this_computer_are_spoken_to() {
+        for good in [
+            "https://github.com",
+            "http://127.0.0.1:8080/api",
+            "http://[::1]:1",
+            "http://localhost",
+        ] {
+            assert!(address(good).is_ok(), "{good}");
+        }
+        for (bad, problem) in [
+            ("github.com", "is not an address"),
+            ("http://github.com", "neither https"),
+            ("http://127.0.0.1.example.com", "neither https"),
+            ("ftp://127.0.0.1", "neither https"),
+            ("https://user:hunter2@github.com", "holds a user"),
+            ("http://hunter2@github.com", "holds a user"),
+        ] {
+            let error = address(bad).unwrap_err();
+            assert!(error.contains(problem) && !error.contains("hunter2"), "{bad}: {error}");
+        }
+    }
+}

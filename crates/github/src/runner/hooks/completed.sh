@@ -1,0 +1,14 @@
+#!/bin/sh
+# Called by the runner after the last step of each job, as the user that jobs run as.
+
+here=${0%/*}
+printf '%s %s %s %s %s\n' completed "$(date +%s%3N)" "${GITHUB_RUN_ID:--}" \
+    "${GITHUB_RUN_ATTEMPT:--}" "${GITHUB_JOB:--}" >>"$here/../notes/jobs" || :
+
+if [ -r "$here/operator-completed" ]; then
+    IFS= read -r hook <"$here/operator-completed"
+    case $hook in
+    *.ps1) exec pwsh -command ". '$hook'" ;;
+    *) exec bash -e "$hook" ;;
+    esac
+fi

@@ -1,0 +1,360 @@
+//! The runner software: found on the image, found where it was unpacked before, or fetched.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ondeck_core::ids::InstanceId;
+use ondeck_core::ports::Clock;
+use ondeck_processes::folder;
+use tokio::process::Command;
+
+use super::layout::Layout;
+use super::user::User;
+use super::{Bounds, environment, fetch, program, registration};
+use crate::packages::{PACKAGES_SETTING, Package, Packages, VERSION_SETTING};
+
+/// What the runner writes beside its software, so that it is not part of it.
+const WRITTEN: [&str; 8] =
+    ["_work", "_diag", ".path", ".env", ".service", "svc.sh", "run-helper.sh", "update.finished"];
+
+/// Where the runner's software is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Installation {
+    /// The folder of `config.sh`.
+    pub(crate) root: PathBuf,
+    pub(crate) version: String,
+    /// Whether it came with the image.
+    pub(crate) on_image: bool,
+    /// What the operator has put into the environment of jobs, as lines of `.env`.
+    pub(crate) operators: String,
+    /// The names in `root` that belong to the software.
+    names: BTreeSet<String>,
+}
+
+/// What looking for it takes.
+pub(crate) struct Search<'a> {
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) id: &'a InstanceId,
+    pub(crate) user: &'a User,
+    pub(crate) layout: &'a Layout,
+    pub(crate) image: &'a [PathBuf],
+    pub(crate) bounds: &'a Bounds,
+}
+
+impl Search<'_> {
+    /// Finds or fetches what the settings ask for.
+    pub(crate) async fn find(
+        &self,
+        settings: &BTreeMap<String, String>,
+    ) -> Result<Installation, String> {
+        let wanted = Wanted::from_settings(settings)?;
+        for root in self.image.iter().filter(|root| is_runner(root)) {
+            if let Some(version) = self.version_there(root).await
+                && wanted.is_met_on_image(&version)
+            {
+                return self.take_over(root, version).await;
+            }
+        }
+        if is_runner(&self.layout.package)
+            && let Some(version) = self.version_there(&self.layout.package).await
+            && wanted.is_met_by(&version)
+        {
+            return self.settle(&self.layout.package, version, false);
+        }
+        let (version, package) = wanted.package()?;
+        tracing::info!(version, url = package.url, "downloading actions/runner");
+        fetch::fetch(self.clock, self.layout, package, self.bounds).await?;
+        self.settle(&self.layout.package, version.to_owned(), false)
+    }
+
+    /// What cannot say its version cannot be used either.
+    async fn version_there(&self, root: &Path) -> Option<String> {
+        match self.version(root).await {
+            Ok(version) => Some(version),
+            Err(why) => {
+                tracing::warn!("no use for the runner in {}: {why}", root.display());
+                None
+            }
+        }
+    }
+
+    async fn version(&self, root: &Path) -> Result<String, String> {
+        const WITHIN: Duration = Duration::from_secs(60);
+        if !self.is_exposed(root) {
+            // It writes a log in order to say its version.
+            self.protect(root)?;
+        }
+        let mut command = self.user.command(root.join("bin/Runner.Listener"));
+        environment::give(&mut command, self.user, self.layout, self.id);
+        command.arg("--version").current_dir(root);
+        let ended = program::run(self.clock, command, WITHIN).await?;
+        if let Some(problem) = ended.problem() {
+            return Err(problem);
+        }
+        let said = ended.output();
+        let version = said.lines().map(str::trim).rfind(|line| is_version(line));
+        version.map(str::to_owned).ok_or_else(|| format!("this is not a version: {said:?}"))
+    }
+
+    /// Whether the user could put something else in its place, because it is in a folder of
+    /// theirs.
+    fn is_exposed(&self, root: &Path) -> bool {
+        let rules = |above: &Path| self.user.rules(above).unwrap_or(true);
+        self.user.dedicated && root.parent().is_none_or(rules)
+    }
+
+    /// Uses what is on the image: where it is, or, if jobs could exchange it there, as a copy.
+    async fn take_over(&self, root: &Path, version: String) -> Result<Installation, String> {
+        if !self.is_exposed(root) {
+            return self.settle(root, version, true);
+        }
+        let ours = &self.layout.package;
+        let there = is_runner(ours) && self.version_there(ours).await.as_ref() == Some(&version);
+        if !there {
+            self.copy(root).await?;
+        }
+        self.settle(ours, version, true)
+    }
+
+    /// By links if it is on the same disk, which costs nothing.
+    async fn copy(&self, root: &Path) -> Result<(), String> {
+        let new = self.layout.package.with_extension("unpacking");
+        let mut problem = None;
+        for how in ["-al", "-a"] {
+            folder::remove(&new).map_err(|e| format!("cannot remove {}: {e}", new.display()))?;
+            let mut command = Command::new("cp");
+            environment::give_plain(&mut command);
+            command.arg(how).arg("--").arg(root).arg(&new);
+            let ended = program::run(self.clock, command, self.bounds.unpack).await?;
+            problem = ended.problem();
+            if problem.is_none() {
+                return fetch::put_in_place(&new, &self.layout.package);
+            }
+        }
+        Err(format!("cannot copy {}: {}", root.display(), problem.unwrap_or_default()))
+    }
+
+    /// Makes it ready, and learns what belongs to it the first time that it is seen.
+    fn settle(&self, root: &Path, version: String, on_image: bool) -> Result<Installation, String> {
+        if !is_runner(root) {
+            return Err(format!("there is no runner in the package: {}", root.display()));
+        }
+        let line = format!("{version} {}", root.display());
+        let (names, operators) = match self.known(&line)? {
+            Some(known) => known,
+            None => self.learn(root, &line)?,
+        };
+        let found = Installation { root: root.to_owned(), version, on_image, operators, names };
+        self.protect(root)?;
+        Ok(found)
+    }
+
+    fn known(&self, line: &str) -> Result<Option<(BTreeSet<String>, String)>, String> {
+        let Some(kept) = self.layout.kept(SOFTWARE)? else { return Ok(None) };
+        let mut lines = kept.lines();
+        if lines.next() != Some(line) {
+            return Ok(None);
+        }
+        let names = lines.map(str::to_owned).collect();
+        Ok(Some((names, self.layout.kept(OPERATORS)?.unwrap_or_default())))
+    }
+
+    fn learn(&self, root: &Path, line: &str) -> Result<(BTreeSet<String>, String), String> {
+        let failed = |e: io::Error| format!("cannot look into {}: {e}", root.display());
+        let operators = match fs::read_to_string(root.join(".env")) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            read => read.map_err(failed)?,
+        };
+        let mut names = BTreeSet::new();
+        for entry in fs::read_dir(root).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
+            let written = WRITTEN.contains(&name.as_str());
+            if !written && !registration::FILES.contains(&name.as_str()) {
+                names.insert(name);
+            }
+        }
+        self.layout.keep(OPERATORS, &operators)?;
+        let list: Vec<&str> = names.iter().map(String::as_str).collect();
+        self.layout.keep(SOFTWARE, &format!("{line}\n{}\n", list.join("\n")))?;
+        Ok((names, operators))
+    }
+
+    /// Makes the software the agent's where jobs have a user of their own. The runner must be
+    /// able to write beside it; the sticky bit keeps it from exchanging what is there.
+    fn protect(&self, root: &Path) -> Result<(), String> {
+        let failed = |e: io::Error| format!("cannot take over {}: {e}", root.display());
+        if !self.user.dedicated {
+            return Ok(());
+        }
+        for entry in fs::read_dir(root).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if registration::FILES.contains(&&*name) {
+                continue;
+            }
+            if name == ".env" || !WRITTEN.contains(&&*name) {
+                make_own(&path).map_err(failed)?;
+            } else if fs::symlink_metadata(&path).map_err(failed)?.uid() != self.user.uid {
+                // Left on the image by somebody else, so that the runner could not write to it.
+                folder::remove_any(&path).map_err(failed)?;
+            }
+        }
+        lchown(root, Some(0), Some(self.user.gid))
+            .and_then(|()| fs::set_permissions(root, fs::Permissions::from_mode(0o1775)))
+            .map_err(failed)
+    }
+}
+
+const SOFTWARE: &str = "software";
+const OPERATORS: &str = "operators-env";
+
+impl Installation {
+    /// Removes everything but the software.
+    pub(crate) fn clear(&self) -> Result<(), String> {
+        let failed = |path: &Path, e: io::Error| format!("cannot remove {}: {e}", path.display());
+        for entry in fs::read_dir(&self.root).map_err(|e| failed(&self.root, e))? {
+            let entry = entry.map_err(|e| failed(&self.root, e))?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if self.names.contains(&name) {
+                continue;
+            }
+            folder::remove_any(&entry.path()).map_err(|e| failed(&entry.path(), e))?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes everything the agent's, and writable for nobody else.
+fn make_own(path: &Path) -> io::Result<()> {
+    let found = fs::symlink_metadata(path)?;
+    if found.uid() != 0 || found.gid() != 0 {
+        lchown(path, Some(0), Some(0))?;
+    }
+    if found.is_symlink() {
+        return Ok(());
+    }
+    let mode = found.permissions().mode() & 0o7777;
+    let wanted = (mode & 0o755) | if found.is_dir() { 0o555 } else { 0o444 };
+    if mode != wanted {
+        fs::set_permissions(path, fs::Permissions::from_mode(wanted))?;
+    }
+    if found.is_dir() {
+        for entry in fs::read_dir(path)? {
+            make_own(&entry?.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn is_runner(root: &Path) -> bool {
+    root.join("config.sh").is_file() && root.join("bin/Runner.Listener").is_file()
+}
+
+fn is_version(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('.').collect();
+    parts.len() == 3 && parts.iter().all(|part| part.parse::<u32>().is_ok())
+}
+
+/// Which version is asked for, and which packages there are.
+#[derive(Debug, PartialEq, Eq)]
+struct Wanted {
+    version: Option<String>,
+    packages: Option<Packages>,
+}
+
+impl Wanted {
+    fn from_settings(settings: &BTreeMap<String, String>) -> Result<Wanted, String> {
+        let version = settings.get(VERSION_SETTING).map(|it| it.trim().trim_start_matches('v'));
+        let version = version.filter(|it| !it.is_empty() && *it != "latest").map(str::to_owned);
+        let packages = settings.get(PACKAGES_SETTING).map(|it| serde_json::from_str(it));
+        let unreadable = |e| format!("{PACKAGES_SETTING} makes no sense: {e}");
+        Ok(Wanted { version, packages: packages.transpose().map_err(unreadable)? })
+    }
+
+    /// Of an image, any version will do unless one is named.
+    fn is_met_on_image(&self, version: &str) -> bool {
+        self.version.as_deref().is_none_or(|wanted| wanted == version)
+    }
+
+    /// What was downloaded once will do as long as it would be downloaded again.
+    fn is_met_by(&self, version: &str) -> bool {
+        let known = self.packages.as_ref().map(|packages| packages.version.as_str());
+        self.version.as_deref().or(known).is_none_or(|wanted| wanted == version)
+    }
+
+    fn package(&self) -> Result<(&str, &Package), String> {
+        const HINT: &str = "has ondeck refresh run since?";
+        let Some(packages) = &self.packages else {
+            return Err(format!("no runner on the image, and no package is known: {HINT}"));
+        };
+        let known = packages.version.as_str();
+        if let Some(wanted) = self.version.as_deref().filter(|wanted| *wanted != known) {
+            return Err(format!("{wanted} is wanted, and the package known is {known}: {HINT}"));
+        }
+        let platform = match std::env::consts::ARCH {
+            "x86_64" => "linux-x64",
+            "aarch64" => "linux-arm64",
+            other => return Err(format!("there is no actions/runner for {other}")),
+        };
+        let package = packages.packages.get(platform);
+        package
+            .map(|package| (known, package))
+            .ok_or_else(|| format!("no package of {known} is known for {platform}: {HINT}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(version: &str, packages: &str) -> Result<Wanted, String> {
+        let settings = [(VERSION_SETTING, version), (PACKAGES_SETTING, packages)];
+        let settings = settings.into_iter().filter(|(_, value)| !value.is_empty());
+        Wanted::from_settings(&settings.map(|(k, v)| (k.to_owned(), v.to_owned())).collect())
+    }
+
+    const BOTH: &str = r#"{"version":"2.336.0","linux-x64":{"url":"https://x","sha256":"1"},
+                           "linux-arm64":{"url":"https://a","sha256":"2"}}"#;
+
+    #[test]
+    fn which_version_will_do() {
+        for (setting, packages, version, on_image, ours) in [
+            ("", "", "2.300.0", true, true),
+            ("latest", BOTH, "2.300.0", true, false),
+            ("latest", BOTH, "2.336.0", true, true),
+            ("2.336.0", BOTH, "2.300.0", false, false),
+            ("v2.300.0", BOTH, "2.300.0", true, true),
+            (" 2.336.0 ", "", "2.336.0", true, true),
+        ] {
+            let wanted = wanted(setting, packages).unwrap();
+            assert_eq!(wanted.is_met_on_image(version), on_image, "{setting} {version}");
+            assert_eq!(wanted.is_met_by(version), ours, "{setting} {version}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_downloaded_is_said() {
+        assert_eq!(wanted("", BOTH).unwrap().package().unwrap().0, "2.336.0");
+        for (setting, packages, problem) in [
+            ("", "", "no package is known"),
+            ("2.335.0", BOTH, "2.335.0 is wanted, and the package known is 2.336.0"),
+            ("", r#"{"version":"2.336.0"}"#, "no package of 2.336.0 is known for linux-"),
+        ] {
+            let error = wanted(setting, packages).unwrap().package().unwrap_err();
+            assert!(error.contains(problem) && error.contains("refresh"), "{error}");
+        }
+        let error = wanted("", "{").unwrap_err();
+        assert!(error.starts_with("actions-runner-packages makes no sense"), "{error}");
+    }
+
+    #[test]
+    fn versions_have_three_numbers() {
+        for (text, is) in [("2.336.0", true), ("2.336", false), ("a.b.c", false), ("", false)] {
+            assert_eq!(is_version(text), is, "{text}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! A GitHub, a clock that agrees with it, and a forge on both.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ondeck_core::failure::Failure;
+use ondeck_core::ports::{PortError, PortResult};
+use ondeck_core::secret::Secret;
+use ondeck_core::settings::Settings;
+use ondeck_core::testkit::FixedDice;
+use ondeck_core::wait::{Retry, retry};
+use ondeck_github::{Auth, GitHubForge, GitHubOptions, Scope};
+use ondeck_standin::{GitHub, Permission};
+
+use super::clock::MovedClock;
+
+/// The token that may do everything at `acme/web` and `acme`.
+pub(crate) const TOKEN: &str = "ghp_siteToken0123456789";
+/// This pool's mark.
+pub(crate) const MARK: &str = "a1b2c3";
+
+pub(crate) struct Site {
+    pub(crate) github: GitHub,
+    pub(crate) clock: Arc<MovedClock>,
+    secrets: Arc<Mutex<Vec<Secret>>>,
+}
+
+impl Site {
+    pub(crate) fn new() -> Site {
+        Site::with(ondeck_standin::GitHubOptions::default())
+    }
+
+    pub(crate) fn with(options: ondeck_standin::GitHubOptions) -> Site {
+        let github = GitHub::start(options);
+        github.allow(TOKEN, "acme/web", &[Permission::Administration, Permission::ActionsRead]);
+        github.allow(TOKEN, "acme", &[Permission::OrganisationRunners]);
+        Site { github, clock: Arc::default(), secrets: Arc::default() }
+    }
+
+    /// With the token, for the repository.
+    pub(crate) fn options(&self) -> GitHubOptions {
+        options(self.github.url())
+    }
+
+    pub(crate) fn forge(&self) -> GitHubForge {
+        self.forge_with(self.options())
+    }
+
+    pub(crate) fn forge_of_organisation(&self) -> GitHubForge {
+        let scope = Scope::Organisation { owner: "acme".to_owned() };
+        self.forge_with(GitHubOptions { scope, ..self.options() })
+    }
+
+    pub(crate) fn forge_with(&self, options: GitHubOptions) -> GitHubForge {
+        self.try_forge(options).unwrap()
+    }
+
+    pub(crate) fn try_forge(&self, options: GitHubOptions) -> Result<GitHubForge, Failure> {
+        let secrets = self.secrets.clone();
+        let on_secret = move |secret: &Secret| secrets.lock().unwrap().push(secret.clone());
+        GitHubForge::new(options, self.clock.clone(), Arc::new(on_secret))
+    }
+
+    /// The secrets that came to be, in that order.
+    pub(crate) fn secrets(&self) -> Vec<Secret> {
+        self.secrets.lock().unwrap().clone()
+    }
+
+    /// Moves both clocks on.
+    pub(crate) fn advance(&self, span: Duration) {
+        self.github.advance(span);
+        self.clock.advance(span);
+    }
+
+    /// Calls as core does.
+    pub(crate) async fn retried<T, F>(&self, mut call: impl FnMut() -> F) -> PortResult<T>
+    where
+        F: Future<Output = PortResult<T>>,
+    {
+        retry(&*self.clock, &FixedDice(0), Retry::SHORT, |_| call()).await
+    }
+}
+
+/// With the token, for the repository, at this server.
+pub(crate) fn options(url: &str) -> GitHubOptions {
+    GitHubOptions {
+        server_url: url.to_owned(),
+        api_url: None,
+        scope: Scope::Repository { owner: "acme".to_owned(), name: "web".to_owned() },
+        auth: Auth::Token(Secret::new(TOKEN)),
+        jobs_token: None,
+        jobs_repository: Some("acme/web".to_owned()),
+        mark: MARK.to_owned(),
+        runner_api_url: format!("{url}/api/v3"),
+    }
+}
+
+/// Settings of backend and forge.
+pub(crate) fn settings(entries: &[(&str, &str)]) -> Settings {
+    let entry = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    let map: BTreeMap<String, String> = entries.iter().map(entry).collect();
+    Settings::from_map(&map).unwrap()
+}
+
+/// What a refusal says, and what it hints at.
+#[track_caller]
+pub(crate) fn refusal<T: std::fmt::Debug>(answer: PortResult<T>) -> (String, String) {
+    match answer {
+        Err(PortError::Forge { reason, hint }) => (reason, hint),
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+/// Why it may pass.
+#[track_caller]
+pub(crate) fn passing<T: std::fmt::Debug>(answer: PortResult<T>) -> String {
+    match answer {
+        Err(PortError::Unavailable { service: "GitHub", reason }) => reason,
+        other => panic!("not out of reach: {other:?}"),
+    }
+}

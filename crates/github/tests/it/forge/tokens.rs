@@ -1,0 +1,108 @@
+//! What runners register with.
+
+use std::time::Duration;
+
+use ondeck_core::ports::{Clock, Forge};
+use ondeck_core::time::Timestamp;
+use ondeck_github::{GitHubOptions, Scope};
+
+use super::scripted::{Scripted, answer};
+use super::site::{Site, options};
+
+#[tokio::test]
+async fn both_tokens_are_made_and_announced_before_they_are_used() {
+    let site = Site::new();
+    for (forge, place) in
+        [(site.forge(), "/repos/acme/web"), (site.forge_of_organisation(), "/orgs/acme")]
+    {
+        let known = site.secrets().len();
+        let credentials = forge.mint().await.unwrap().unwrap();
+        for kind in ["registration-token", "remove-token"] {
+            let path = format!("{place}/actions/runners/{kind}");
+            assert_eq!(site.github.count("POST", &path), 1, "{path}");
+        }
+        assert_ne!(credentials.registration, credentials.removal);
+        let announced = site.secrets()[known..].to_vec();
+        assert_eq!(announced, [credentials.registration, credentials.removal]);
+        let life = credentials.expires_at.since(site.clock.now());
+        let hour = Duration::from_secs(3_600);
+        assert!(life <= hour && life > hour - Duration::from_secs(120), "{life:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_earlier_end_counts_whatever_the_offset() {
+    let token = |token: &str, at: &str| {
+        answer(201, &[], &format!(r#"{{"token":"{token}","expires_at":"{at}"}}"#))
+    };
+    let server = Scripted::with(vec![
+        token("one", "2026-01-22T12:30:00.000-08:00"),
+        token("two", "2026-01-22T20:15:00Z"),
+    ])
+    .await;
+    let forge = Site::new().forge_with(options(&server.url));
+    let credentials = forge.mint().await.unwrap().unwrap();
+    assert_eq!(credentials.expires_at, Timestamp::parse("2026-01-22T20:15:00Z").unwrap());
+    assert_eq!(credentials.registration.expose(), "one");
+}
+
+#[tokio::test]
+async fn requests_say_who_they_are_from_and_which_version_they_mean() {
+    let server = Scripted::with(vec![answer(404, &[], "{}")]).await;
+    let forge = Site::new().forge_with(options(&server.url));
+    forge.runners().await.unwrap_err();
+    let head = server.seen().remove(0).to_ascii_lowercase();
+    assert!(head.starts_with("get /api/v3/repos/acme/web/actions/runners?per_page=100&page=1 "));
+    for header in [
+        concat!("user-agent: ondeck/", env!("CARGO_PKG_VERSION")),
+        "accept: application/vnd.github+json",
+        "x-github-api-version: 2022-11-28",
+        "authorization: bearer ghp_sitetoken0123456789",
+    ] {
+        assert!(head.contains(&format!("\r\n{header}\r\n")), "{header} is not in {head}");
+    }
+}
+
+#[test]
+fn runners_register_at_the_repository_or_at_the_organisation() {
+    let site = Site::new();
+    let organisation = Scope::Organisation { owner: "acme".to_owned() };
+    let repository = site.options().scope;
+    for (server, scope, target) in [
+        ("https://github.com", &repository, "https://github.com/acme/web"),
+        ("https://github.com/", &organisation, "https://github.com/acme"),
+        ("https://octo.ghe.com", &repository, "https://octo.ghe.com/acme/web"),
+        ("https://ghe.example.com:8443", &organisation, "https://ghe.example.com:8443/acme"),
+    ] {
+        let options = GitHubOptions { scope: scope.clone(), ..options(server) };
+        assert_eq!(site.forge_with(options).target().unwrap(), target);
+    }
+}
+
+#[test]
+fn options_that_make_no_sense_are_named() {
+    let site = Site::new();
+    let repository = |owner: &str, name: &str| GitHubOptions {
+        scope: Scope::Repository { owner: owner.to_owned(), name: name.to_owned() },
+        ..site.options()
+    };
+    let jobs =
+        |name: &str| GitHubOptions { jobs_repository: Some(name.to_owned()), ..site.options() };
+    for (options, problem) in [
+        (repository("acme", "web/../x"), "not the name of a repository: acme/web/../x"),
+        (repository("acme", ".."), "not the name of a repository: acme/.."),
+        (repository("", "web"), "not the name of a repository: /web"),
+        (jobs("acme"), "not the name of a repository: acme"),
+        (jobs("acme/web/x"), "not the name of a repository: acme/web/x"),
+        (
+            GitHubOptions { mark: "a-b-c-".to_owned(), ..site.options() },
+            "letters or digits: a-b-c-",
+        ),
+        (GitHubOptions { mark: "abc".to_owned(), ..site.options() }, "six letters or digits: abc"),
+        (options("http://github.com"), "neither https nor on this computer"),
+    ] {
+        let failure = site.try_forge(options).unwrap_err();
+        assert_eq!(failure.kind.exit_code(), 2);
+        assert!(failure.message.contains(problem), "{failure}");
+    }
+}

@@ -1,0 +1,234 @@
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use async_trait::async_trait;
+use ondeck_core::credentials::Credentials;
+use ondeck_core::ids::{InstanceId, RunId};
+use ondeck_core::ports::{Clock, Store};
+use ondeck_core::secret::Secret;
+use ondeck_core::testkit::MemoryStore;
+use ondeck_core::time::Timestamp;
+use ondeck_github::{GitHubRunner, RunnerOptions, URL_SETTING};
+use ondeck_processes::{Ending, end_all};
+
+pub(crate) const REGISTRATION: &str = "AREGISTRATIONTOKEN";
+pub(crate) const REMOVAL: &str = "AREMOVALTOKEN";
+pub(crate) const URL: &str = "https://github.invalid/acme/web";
+
+/// The computer's time: processes do not run on any other.
+#[derive(Debug)]
+pub(crate) struct RealClock;
+
+#[async_trait]
+impl Clock for RealClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::try_from(SystemTime::now()).unwrap()
+    }
+
+    async fn sleep(&self, span: Duration) {
+        tokio::time::sleep(span).await;
+    }
+}
+
+/// A machine with its folder, and a GitHub that is another folder.
+pub(crate) struct Fixture {
+    pub(crate) store: Arc<MemoryStore>,
+    pub(crate) github: PathBuf,
+    pub(crate) folder: PathBuf,
+    pub(crate) image: PathBuf,
+    pub(crate) id: InstanceId,
+    dir: tempfile::TempDir,
+}
+
+impl Fixture {
+    /// With credentials, and nothing on its image.
+    pub(crate) async fn new() -> Fixture {
+        let dir = tempfile::tempdir().unwrap();
+        // Another user has to get to what is theirs in it.
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let name = dir.path().file_name().unwrap().to_string_lossy().replace('.', "");
+        let fixture = Fixture {
+            store: Arc::default(),
+            github: dir.path().join("github"),
+            folder: dir.path().join("ondeck"),
+            image: dir.path().join("image/actions-runner"),
+            id: InstanceId::new(format!("i-{name}")).unwrap(),
+            dir,
+        };
+        for folder in ["", "list", "jobs", "trouble"] {
+            let path = fixture.github.join(folder);
+            fs::create_dir_all(&path).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        }
+        for (name, text) in [("registration-token", REGISTRATION), ("removal-token", REMOVAL)] {
+            fs::write(fixture.github.join(name), text).unwrap();
+        }
+        fs::write(fixture.github.join("log"), "").unwrap();
+        let everybody = fs::Permissions::from_mode(0o666);
+        fs::set_permissions(fixture.github.join("log"), everybody).unwrap();
+        fixture.set(URL_SETTING, URL).await;
+        fixture.mint(Duration::from_secs(3600)).await;
+        fixture
+    }
+
+    /// The same with a runner of this version on its image.
+    pub(crate) async fn with_image(version: &str) -> Fixture {
+        let fixture = Fixture::new().await;
+        fixture.lay_out(&fixture.image, version);
+        fixture
+    }
+
+    pub(crate) async fn set(&self, name: &str, value: &str) {
+        let change = BTreeMap::from([(name.to_owned(), value.to_owned())]);
+        self.store.put_settings(&change).await.unwrap();
+    }
+
+    /// Credentials that last so long; less than nothing for those that have expired.
+    pub(crate) async fn mint(&self, left: Duration) {
+        let credentials = Credentials {
+            registration: Secret::new(REGISTRATION),
+            removal: Secret::new(REMOVAL),
+            expires_at: RealClock.now() + left,
+        };
+        self.store.put_credentials(&credentials).await.unwrap();
+    }
+
+    pub(crate) async fn expire(&self) -> Timestamp {
+        let expires_at = RealClock.now().before(Duration::from_secs(60));
+        let secret = || Secret::new(REGISTRATION);
+        let credentials = Credentials { registration: secret(), removal: secret(), expires_at };
+        self.store.put_credentials(&credentials).await.unwrap();
+        expires_at
+    }
+
+    /// Another agent on the same machine, as after a restart.
+    pub(crate) fn runner(&self) -> GitHubRunner {
+        self.runner_as(None)
+    }
+
+    pub(crate) fn runner_as(&self, user: Option<&str>) -> GitHubRunner {
+        self.runner_with(user, vec![self.dir.path().join("nothing"), self.image.clone()])
+    }
+
+    pub(crate) fn runner_with(&self, user: Option<&str>, image: Vec<PathBuf>) -> GitHubRunner {
+        let options = RunnerOptions {
+            id: self.id.clone(),
+            mark: "a1b2c3".to_owned(),
+            folder: self.folder.clone(),
+            image,
+            user: user.map(str::to_owned),
+        };
+        GitHubRunner::new(options, self.store.clone(), Arc::new(RealClock))
+            .with_docker("/nonexistent/docker")
+    }
+
+    /// The software, in a folder.
+    pub(crate) fn lay_out(&self, root: &Path, version: &str) {
+        fs::create_dir_all(root.join("bin")).unwrap();
+        let listener = include_str!("listener.sh");
+        let listener = listener.replace("@GITHUB@", &self.github.display().to_string());
+        for (name, text) in [
+            ("config.sh", include_str!("config.sh")),
+            ("bin/Runner.Listener", &listener),
+            ("bin/version", &format!("{version}\n")),
+        ] {
+            fs::write(root.join(name), text).unwrap();
+            let mode = fs::Permissions::from_mode(0o755);
+            fs::set_permissions(root.join(name), mode).unwrap();
+        }
+    }
+
+    /// The software, as a package.
+    pub(crate) fn package(&self, version: &str) -> Vec<u8> {
+        let root = self.dir.path().join(format!("package-{version}"));
+        self.lay_out(&root, version);
+        let packed = Command::new("tar").arg("-czf-").arg("-C").arg(&root).arg(".").output();
+        packed.unwrap().stdout
+    }
+
+    /// What is to go wrong from now on.
+    pub(crate) fn trouble(&self, name: &str, text: &str) {
+        fs::write(self.github.join("trouble").join(name), text).unwrap();
+    }
+
+    /// Queues a job of a run; gives the file that it ends up with its result.
+    pub(crate) fn queue(&self, run: &RunId, number: u32, script: &str) -> PathBuf {
+        let path = self.github.join(format!("jobs/{run}.{number}.sh"));
+        let hidden = path.with_extension("new");
+        fs::write(&hidden, script).unwrap();
+        fs::rename(&hidden, &path).unwrap();
+        path.with_extension("sh.done")
+    }
+
+    pub(crate) fn list(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.github.join("list")).unwrap();
+        let name = |entry: std::io::Result<fs::DirEntry>| {
+            entry.unwrap().file_name().into_string().unwrap()
+        };
+        entries.map(name).collect()
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.github.join("log")).unwrap()
+    }
+
+    /// Where the runner is that is in use.
+    pub(crate) fn root(&self) -> &Path {
+        &self.image
+    }
+}
+
+impl Drop for Fixture {
+    /// A test that fails leaves no processes either.
+    fn drop(&mut self) {
+        end_now(Ending::of(&self.id));
+    }
+}
+
+/// Ends processes from where nothing can be awaited.
+pub(crate) fn end_now(ending: Ending) {
+    let end = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap().block_on(end_all(&[ending]))
+    };
+    std::thread::spawn(end).join().unwrap().unwrap();
+}
+
+pub(crate) fn run(name: &str) -> RunId {
+    RunId::new(name).unwrap()
+}
+
+/// Waits until something is there.
+pub(crate) async fn appears(path: &Path) {
+    holds(&path.display().to_string(), || path.exists()).await;
+}
+
+/// Waits until something is so.
+pub(crate) async fn holds(what: &str, mut is: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !is() {
+        assert!(since.elapsed() < Duration::from_secs(60), "in vain: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Every file under a folder, with its content.
+pub(crate) fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let kind = fs::symlink_metadata(&path).unwrap();
+        if kind.is_dir() {
+            found.extend(contents(&path));
+        } else if kind.is_file() {
+            let content = fs::read(&path).unwrap();
+            found.push((path, content));
+        }
+    }
+    found
+}

@@ -1,0 +1,110 @@
+use std::fs;
+use std::process::Command;
+
+use ondeck_core::ports::Runner;
+use ondeck_standin::emulators::Emulators;
+
+use crate::runner::fixture::{Fixture, appears, run};
+
+#[tokio::test]
+async fn a_job_of_another_run_is_refused() {
+    let fixture = Fixture::with_image("2.336.0").await;
+    let runner = fixture.runner();
+    runner.prepare().await.unwrap();
+    runner.register(&run("4711")).await.unwrap();
+    let ran = fixture.github.join("ran");
+    let done = fixture.queue(&run("666"), 1, &format!("touch {}", ran.display()));
+    appears(&done).await;
+    assert_eq!(fs::read_to_string(&done).unwrap(), "Failed\n");
+    assert!(!ran.exists());
+    let said = fs::read_to_string(done.with_extension("log")).unwrap();
+    assert!(
+        said.contains("this machine was given to run 4711 and takes no job of another: 666"),
+        "{said}"
+    );
+    assert_eq!(runner.account().await, "1 refused");
+    appears(&fixture.queue(&run("4711"), 2, "true")).await;
+    let account = runner.account().await;
+    assert!(account.starts_with("1 job, ") && account.ends_with(", 1 refused"), "{account}");
+    runner.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_operators_hooks_are_called_as_well() {
+    let fixture = Fixture::with_image("2.336.0").await;
+    let hook = |name: &str, text: &str| {
+        let path = fixture.folder.with_file_name(name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let started = hook("started.sh", "echo their start for $GITHUB_RUN_ID\n");
+    let completed = hook("completed.sh", "echo their end\n");
+    let lines = format!(
+        "TOOLS=/opt/tools\nACTIONS_RUNNER_HOOK_JOB_STARTED={}\nACTIONS_RUNNER_HOOK_JOB_COMPLETED={}\n",
+        started.display(),
+        completed.display()
+    );
+    fs::write(fixture.image.join(".env"), lines).unwrap();
+    let runner = fixture.runner();
+    runner.prepare().await.unwrap();
+    for (n, name) in [(1, "1"), (2, "2")] {
+        let run = run(name);
+        runner.register(&run).await.unwrap();
+        let environment = fs::read_to_string(fixture.root().join(".env")).unwrap();
+        assert_eq!(environment, "TOOLS=/opt/tools\nLANG=C.UTF-8\n");
+        let done = fixture.queue(&run, n, "echo the job");
+        appears(&done).await;
+        let said = fs::read_to_string(done.with_extension("log")).unwrap();
+        assert_eq!(said, format!("their start for {name}\nthe job\ntheir end\n"));
+        runner.stop().await.unwrap();
+        runner.deregister().await.unwrap();
+        runner.clean().await.unwrap();
+    }
+    // A hook that fails fails the job, whoever wrote it.
+    fs::write(&started, "echo no; exit 3\n").unwrap();
+    runner.register(&run("3")).await.unwrap();
+    let done = fixture.queue(&run("3"), 3, "echo the job");
+    appears(&done).await;
+    assert_eq!(fs::read_to_string(&done).unwrap(), "Failed\n");
+    runner.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn jobs_see_nothing_of_the_agents_environment() {
+    let fixture = Fixture::with_image("2.336.0").await;
+    let runner = fixture.runner();
+    runner.prepare().await.unwrap();
+    runner.register(&run("1")).await.unwrap();
+    let done = fixture.queue(&run("1"), 1, "env | cut -d= -f1 | sort");
+    appears(&done).await;
+    let said = fs::read_to_string(done.with_extension("log")).unwrap();
+    // Cargo and nextest give the agent of this test plenty of variables of their own.
+    assert!(std::env::vars().any(|(name, _)| name.starts_with("CARGO")));
+    let of_the_runner = ["ACTIONS_RUNNER", "GITHUB_", "RUNNER_", "ONDECK_"];
+    let plain = [
+        "HOME", "PATH", "LANG", "USER", "LOGNAME", "SHELL", "TMPDIR", "PWD", "OLDPWD", "SHLVL",
+        "_", "TZ",
+    ];
+    for name in said.lines() {
+        let known = plain.contains(&name)
+            || of_the_runner.iter().any(|start| name.starts_with(start))
+            || name.to_lowercase().ends_with("_proxy")
+            || name.starts_with("SSL_CERT_")
+            || name == "DOCKER_HOST";
+        assert!(known, "{name}");
+    }
+    assert!(said.contains("ONDECK_INSTANCE_ID\n") && said.contains("ONDECK_RUN_ID\n"));
+    assert!(!said.contains("ACTIONS_RUNNER_INPUT"));
+    runner.stop().await.unwrap();
+}
+
+#[test]
+fn the_hooks_are_sound_shell() {
+    let hooks = concat!(env!("CARGO_MANIFEST_DIR"), "/src/runner/hooks");
+    let mut command = Command::new(Emulators::running().shellcheck);
+    for name in ["started.sh", "completed.sh"] {
+        command.arg(format!("{hooks}/{name}"));
+    }
+    let checked = command.output().unwrap();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
+}

@@ -1,0 +1,134 @@
+#!/bin/bash
+# Behaves as bin/Runner.Listener does, towards whoever drives it. GitHub is a folder here: a list
+# of runners, jobs to be done, and what is to go wrong.
+github=@GITHUB@
+root=$(cd "$(dirname "$0")/.." && pwd)
+
+# The real one looks into every folder above it before anything else, and does nothing if it may not.
+above=$root
+until [ "$above" = / ]; do
+    if [ ! -r "$above" ]; then
+        echo "An error occurred: Permission to read the directory contents is required for" \
+            "'$root' and each directory up the hierarchy. Access to '$above' is denied." >&2
+        exit 1
+    fi
+    above=$(dirname "$above")
+done
+
+trouble() { [ -e "$github/trouble/$1" ]; }
+
+configure() {
+    local name labels url
+    echo "configure $*" >>"$github/log"
+    if [ -e "$root/.runner" ]; then
+        echo "Cannot configure the runner because it is already configured." >&2
+        exit 1
+    fi
+    while [ $# -gt 0 ]; do
+        case $1 in
+        --name) name=$2 ;;
+        --labels) labels=$2 ;;
+        --url) url=$2 ;;
+        esac
+        shift
+    done
+    trouble hang && sleep 300
+    if trouble wait; then
+        touch "$github/waiting"
+        until [ -e "$github/go" ]; do sleep 0.02; done
+    fi
+    if [ "$ACTIONS_RUNNER_INPUT_TOKEN" != "$(cat "$github/registration-token")" ]; then
+        echo "Http response code: NotFound from 'POST $url/runner-registration'" >&2
+        echo "the token was $ACTIONS_RUNNER_INPUT_TOKEN" >&2
+        trouble talk && cat "$github/trouble/talk" >&2
+        exit 1
+    fi
+    echo "$labels" >"$github/list/$name"
+    printf '%s\n%s\n' "$name" "$url" >"$root/.runner"
+    echo "credentials" >"$root/.credentials"
+    echo "key" >"$root/.credentials_rsaparams"
+    echo "service" >"$root/svc.sh"
+    echo "√ Runner successfully added"
+}
+
+remove() {
+    local name url
+    { read -r name; read -r url; } <"$root/.runner"
+    echo "remove $name at $url" >>"$github/log"
+    if [ "$ACTIONS_RUNNER_INPUT_TOKEN" != "$(cat "$github/removal-token")" ]; then
+        echo "Http response code: NotFound from 'POST $url/runner-registration'" >&2
+        exit 1
+    fi
+    if trouble busy; then
+        rm "$github/trouble/busy"
+        echo "Http response code: UnprocessableEntity from 'Delete $url/actions/runners/1'" >&2
+        echo "{\"message\":\"Runner $name is currently running a job and cannot be deleted.\"}" >&2
+        echo "Failed: Removing runner from the server" >&2
+        exit 1
+    fi
+    if trouble unknown; then
+        echo "Http response code: NotFound from 'Delete $url/actions/runners/1' (Request Id: 1)" >&2
+        exit 1
+    fi
+    rm -f "$github/list/$name" "$root"/.runner "$root"/.credentials*
+    echo "√ Runner removed successfully"
+}
+
+job() {
+    local script=$1 result=Succeeded
+    export GITHUB_RUN_ID GITHUB_JOB=build GITHUB_RUN_ATTEMPT=1 RUNNER_TEMP=$root/_work/_temp
+    GITHUB_RUN_ID=$(basename "$script" | cut -d. -f1)
+    mkdir -p "$root/_work/repo" "$RUNNER_TEMP"
+    cd "$root/_work/repo" || exit 1
+    echo "$(date -u): Running job: build"
+    if bash -e "$ACTIONS_RUNNER_HOOK_JOB_STARTED" >"$script.log" 2>&1; then
+        bash "$script" >>"$script.log" 2>&1 || result=Failed
+    else
+        result=Failed
+    fi
+    bash -e "$ACTIONS_RUNNER_HOOK_JOB_COMPLETED" >>"$script.log" 2>&1
+    echo "$(date -u): Job build completed with result: $result"
+    echo "$result" >"$script.done"
+}
+
+run() {
+    mkdir -p "$root/_diag"
+    echo "a log" >"$root/_diag/Runner_$$.log"
+    trouble silent && sleep 300
+    if trouble exit; then
+        # A version that is too old is told so when it asks for a job.
+        [ "$(cat "$github/trouble/exit")" = 7 ] && echo "$(date -u): Listening for Jobs"
+        cat "$github/trouble/words" >&2
+        exit "$(cat "$github/trouble/exit")"
+    fi
+    trap 'echo Exiting...; kill "$child" 2>/dev/null; echo gone >>"$github/log"; exit 0' INT
+    trouble stubborn && trap '' INT
+    echo
+    echo "√ Connected to GitHub"
+    echo "Current runner version: '$(cat "$root/bin/version")'"
+    echo "$(date -u): Listening for Jobs"
+    while :; do
+        trouble crash && rm "$github/trouble/crash" && exit 2
+        for script in "$github"/jobs/*.sh; do
+            if [ -e "$script" ] && [ ! -e "$script.taken" ]; then
+                touch "$script.taken"
+                job "$script" &
+                child=$!
+                wait "$child"
+            fi
+        done
+        sleep 0.02 &
+        child=$!
+        wait "$child"
+    done
+}
+
+case $1 in
+--version) cat "$root/bin/version" ;;
+configure | remove | run)
+    what=$1
+    shift
+    "$what" "$@"
+    ;;
+*) exit 1 ;;
+esac

@@ -1,0 +1,140 @@
+//! Answers in GitHub's own format.
+
+use std::time::{Duration, SystemTime};
+
+use hyper::StatusCode;
+use hyper::header::{
+    CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LINK, LOCATION, RETRY_AFTER,
+};
+use serde_json::{Value, json};
+
+use crate::wire::Answer;
+
+use super::request::Ask;
+
+const REFERENCE: &str = "https://docs.github.com/rest";
+
+/// Something was found, or made.
+pub(super) fn found(status: u16, body: &Value) -> Answer {
+    with_type(status, "application/json; charset=utf-8", body.to_string())
+}
+
+/// It was done, and there is nothing to say.
+pub(super) fn done() -> Answer {
+    Answer { status: StatusCode::NO_CONTENT, headers: HeaderMap::new(), body: "".into() }
+}
+
+/// It was not done.
+pub(super) fn refusal(status: u16, message: &str) -> Answer {
+    let status_text = status.to_string();
+    let body = json!({ "message": message, "documentation_url": REFERENCE, "status": status_text });
+    found(status, &body)
+}
+
+/// What GitHub says about whatever there is not, or is not to be seen.
+pub(super) fn not_found() -> Answer {
+    refusal(404, "Not Found")
+}
+
+/// Nobody has said who they are, or nobody is called that.
+pub(super) fn unknown_caller(message: &str) -> Answer {
+    refusal(401, message)
+}
+
+/// A file, byte for byte.
+pub(super) fn file(bytes: &bytes::Bytes) -> Answer {
+    Answer { body: bytes.clone(), ..with_type(200, "application/octet-stream", String::new()) }
+}
+
+/// It is elsewhere.
+pub(super) fn elsewhere(location: &str) -> Answer {
+    header(with_type(302, "text/html; charset=utf-8", String::new()), LOCATION, location)
+}
+
+/// GitHub has trouble of its own, in the words of whoever stands in front of it.
+pub(super) fn trouble(status: u16) -> Answer {
+    match status {
+        502 => refusal(502, "Server Error"),
+        503 => with_type(503, "text/html; charset=utf-8", "<h1>Unicorn!</h1>".to_owned()),
+        status => refusal(status, "Server Error"),
+    }
+}
+
+/// Not what was asked for at all, as from somebody's proxy.
+pub(super) fn not_json() -> Answer {
+    with_type(200, "text/html", "<html><body>please sign in</body></html>".to_owned())
+}
+
+/// Too many requests, in the way that has a status of its own.
+pub(super) fn too_many(retry_after: Duration) -> Answer {
+    let message = "You have exceeded a secondary rate limit. Please wait a few minutes before \
+                   you try again.";
+    header(refusal(429, message), RETRY_AFTER, &retry_after.as_secs().to_string())
+}
+
+/// Too many requests at a time.
+pub(super) fn secondary_limit(retry_after: Duration) -> Answer {
+    let message = "You have exceeded a secondary rate limit. Please wait a few minutes before \
+                   you try again. If you reach out to GitHub Support for help, please include \
+                   the request ID.";
+    header(refusal(403, message), RETRY_AFTER, &retry_after.as_secs().to_string())
+}
+
+/// Too many requests in an hour.
+pub(super) fn primary_limit(reset: SystemTime) -> Answer {
+    let reset = reset.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let answer = refusal(403, "API rate limit exceeded for user ID 1.");
+    let answer = header(answer, HeaderName::from_static("x-ratelimit-remaining"), "0");
+    let answer = header(answer, HeaderName::from_static("x-ratelimit-used"), "5000");
+    header(answer, HeaderName::from_static("x-ratelimit-reset"), &reset.to_string())
+}
+
+/// The same answer with one more header.
+pub(super) fn header(mut answer: Answer, name: HeaderName, value: &str) -> Answer {
+    let value = HeaderValue::from_str(value).expect("our own headers are plain text");
+    answer.headers.insert(name, value);
+    answer
+}
+
+/// One page of a list, with links to the others.
+pub(super) fn page(ask: &Ask, name: &str, mut entries: Vec<Value>, at_most: usize) -> Answer {
+    let number = |name, otherwise| {
+        let given = ask.parameter(name).and_then(|text| text.parse::<usize>().ok());
+        given.filter(|number| *number > 0).unwrap_or(otherwise)
+    };
+    let per_page = number("per_page", 30).min(100).min(at_most);
+    let page = number("page", 1);
+    let total = entries.len();
+    let last = total.div_ceil(per_page).max(1);
+    let shown: Vec<Value> = entries.drain(..).skip((page - 1) * per_page).take(per_page).collect();
+    let answer = found(200, &json!({ "total_count": total, name: shown }));
+    let links = links(ask, page, last);
+    if links.is_empty() { answer } else { header(answer, LINK, &links) }
+}
+
+fn links(ask: &Ask, page: usize, last: usize) -> String {
+    let mut to = Vec::new();
+    if page > 1 {
+        to.push((page - 1, "prev"));
+    }
+    if page < last {
+        to.extend([(page + 1, "next"), (last, "last")]);
+    }
+    if page > 1 {
+        to.push((1, "first"));
+    }
+    let links = to.iter().map(|(page, relation)| {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.extend_pairs(ask.query.iter().filter(|(name, _)| name != "page"));
+        query.append_pair("page", &page.to_string());
+        format!("<{}{}?{}>; rel=\"{relation}\"", ask.api, ask.path, query.finish())
+    });
+    links.collect::<Vec<_>>().join(", ")
+}
+
+fn with_type(status: u16, kind: &'static str, body: String) -> Answer {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    Answer { status, headers, body: body.into() }
+}

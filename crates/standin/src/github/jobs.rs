@@ -1,0 +1,298 @@
+//! Runs and their jobs.
+
+use std::time::SystemTime;
+
+use serde_json::{Value, json};
+
+use crate::clock::iso;
+use crate::wire::Answer;
+
+use super::answers;
+use super::repository;
+use super::request::Ask;
+use super::state::{State, Work};
+
+/// Which job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobId(pub u64);
+
+/// How far a job has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobState {
+    /// Nobody has taken it.
+    Queued,
+    /// A runner works on it.
+    InProgress,
+    /// It is over.
+    Completed,
+}
+
+/// How a job or a run has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Conclusion {
+    /// Well.
+    Success,
+    /// Badly.
+    Failure,
+    /// Somebody did not want it any more.
+    Cancelled,
+    /// It was never begun.
+    Skipped,
+}
+
+impl Conclusion {
+    /// As GitHub calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Conclusion::Success => "success",
+            Conclusion::Failure => "failure",
+            Conclusion::Cancelled => "cancelled",
+            Conclusion::Skipped => "skipped",
+        }
+    }
+
+    pub(super) fn of(name: &str) -> Option<Conclusion> {
+        use Conclusion::{Cancelled, Failure, Skipped, Success};
+        [Success, Failure, Cancelled, Skipped].into_iter().find(|it| it.name() == name)
+    }
+}
+
+/// How far a run has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunState {
+    /// Its jobs wait for runners.
+    Queued,
+    /// It has begun.
+    InProgress,
+    /// It waits for somebody's approval.
+    Waiting,
+    /// It waits for another run.
+    Pending,
+    /// It is over.
+    Completed(Conclusion),
+}
+
+impl RunState {
+    fn status(self) -> &'static str {
+        match self {
+            RunState::Queued => "queued",
+            RunState::InProgress => "in_progress",
+            RunState::Waiting => "waiting",
+            RunState::Pending => "pending",
+            RunState::Completed(_) => "completed",
+        }
+    }
+
+    fn conclusion(self) -> Option<&'static str> {
+        if let RunState::Completed(conclusion) = self { Some(conclusion.name()) } else { None }
+    }
+}
+
+/// A job, as far as it has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Job {
+    /// Which.
+    pub id: JobId,
+    /// Of which repository, as `acme/web`.
+    pub repository: String,
+    /// Of which run.
+    pub run_id: String,
+    /// Of which of the run's attempts.
+    pub run_attempt: u32,
+    /// What it is called.
+    pub name: String,
+    /// What its runner has to have.
+    pub labels: Vec<String>,
+    /// How far it has come.
+    pub state: JobState,
+    /// How it has ended.
+    pub conclusion: Option<Conclusion>,
+    /// Who has taken it.
+    pub runner_name: Option<String>,
+    /// The number of whoever has.
+    pub runner_id: Option<u64>,
+    /// What was written so far.
+    pub log: String,
+    /// When it was queued.
+    pub created: SystemTime,
+    /// When it was taken.
+    pub started: Option<SystemTime>,
+    /// When it was over.
+    pub completed: Option<SystemTime>,
+}
+
+/// A run.
+#[derive(Debug, Clone)]
+pub(super) struct Run {
+    pub(super) repository: String,
+    pub(super) id: String,
+    pub(super) number: u64,
+    pub(super) attempt: u32,
+    pub(super) created: SystemTime,
+    /// What a test says about it, whatever its jobs do.
+    pub(super) pinned: Option<RunState>,
+}
+
+impl Run {
+    pub(super) fn is(&self, repository: &str, id: &str) -> bool {
+        self.repository.eq_ignore_ascii_case(repository) && self.id == id
+    }
+
+    fn works<'a>(&'a self, state: &'a State) -> impl Iterator<Item = &'a Work> {
+        state.jobs.values().filter(|work| self.is(&work.job.repository, &work.job.run_id))
+    }
+
+    /// What GitHub says about it, by its jobs where no test has said anything.
+    fn state(&self, state: &State) -> RunState {
+        if let Some(pinned) = self.pinned {
+            return pinned;
+        }
+        let latest: Vec<&Job> = latest(self.works(state).map(|work| &work.job));
+        let is = |wanted: JobState| move |job: &&&Job| job.state == wanted;
+        let queued = latest.iter().filter(is(JobState::Queued)).count();
+        let running = latest.iter().filter(is(JobState::InProgress)).count();
+        if running > 0 {
+            return RunState::InProgress;
+        }
+        if queued > 0 {
+            // Jobs of an earlier attempt are no beginning of this one.
+            let begun = latest
+                .iter()
+                .any(|job| job.state == JobState::Completed && job.run_attempt == self.attempt);
+            return if begun { RunState::InProgress } else { RunState::Queued };
+        }
+        let ended = |how: Conclusion| latest.iter().any(|job| job.conclusion == Some(how));
+        RunState::Completed(if ended(Conclusion::Failure) {
+            Conclusion::Failure
+        } else if ended(Conclusion::Cancelled) {
+            Conclusion::Cancelled
+        } else {
+            Conclusion::Success
+        })
+    }
+}
+
+/// The last attempt of each job, by its name.
+pub(super) fn latest<'a>(jobs: impl Iterator<Item = &'a Job>) -> Vec<&'a Job> {
+    let mut latest: Vec<&Job> = Vec::new();
+    for job in jobs {
+        match latest.iter_mut().find(|known| known.name == job.name) {
+            Some(known) if known.run_attempt < job.run_attempt => *known = job,
+            Some(_) => {}
+            None => latest.push(job),
+        }
+    }
+    latest
+}
+
+/// `GET /repos/{owner}/{repo}/actions/runs`: newest first.
+pub(super) fn list_runs(state: &State, ask: &Ask, repository: &str) -> Answer {
+    let wanted = ask.parameter("status");
+    let runs =
+        state.runs.iter().rev().filter(|run| run.repository.eq_ignore_ascii_case(repository));
+    let entries = runs.filter_map(|run| {
+        let now = run.state(state);
+        let suits =
+            wanted.is_none_or(|wanted| now.status() == wanted || now.conclusion() == Some(wanted));
+        suits.then(|| run_entry(run, now, ask))
+    });
+    answers::page(ask, "workflow_runs", entries.collect(), state.options.page)
+}
+
+/// `GET /repos/{owner}/{repo}/actions/runs/{run_id}/jobs`.
+pub(super) fn list_jobs(state: &State, ask: &Ask, repository: &str, id: &str) -> Answer {
+    let Some(run) = state.runs.iter().find(|run| run.is(repository, id)) else {
+        return answers::not_found();
+    };
+    let all = run.works(state).map(|work| &work.job);
+    let shown = if ask.parameter("filter") == Some("all") { all.collect() } else { latest(all) };
+    let entries = shown.into_iter().map(|job| job_entry(job, run, ask)).collect();
+    answers::page(ask, "jobs", entries, state.options.page)
+}
+
+fn run_entry(run: &Run, state: RunState, ask: &Ask) -> Value {
+    let Run { repository: name, id, number, attempt, created, .. } = run;
+    let api = format!("{}/repos/{name}/actions/runs/{id}", ask.api);
+    let at = iso(*created);
+    let mut entry = json!({
+        "id": number_of(id),
+        "name": "build",
+        "node_id": format!("WFR_{id}"),
+        "check_suite_id": number,
+        "check_suite_node_id": format!("CS_{number}"),
+        "head_branch": "main",
+        "head_sha": repository::SHA,
+        "path": ".github/workflows/build.yml",
+        "display_title": "a change",
+        "run_number": number,
+        "run_attempt": attempt,
+        "event": "push",
+        "status": state.status(),
+        "conclusion": state.conclusion(),
+        "workflow_id": 1,
+        "url": api,
+        "html_url": format!("{}/{name}/actions/runs/{id}", ask.root),
+        "pull_requests": [],
+        "created_at": at,
+        "updated_at": at,
+        "run_started_at": at,
+        "previous_attempt_url": null,
+        "head_commit": repository::commit(&at),
+        "actor": repository::user(ask, run.owner()),
+        "triggering_actor": repository::user(ask, run.owner()),
+        "repository": repository::entry(ask, name),
+        "head_repository": repository::entry(ask, name),
+        "workflow_url": format!("{}/repos/{name}/actions/workflows/1", ask.api),
+        "check_suite_url": format!("{}/repos/{name}/check-suites/{number}", ask.api),
+    });
+    for part in ["jobs", "logs", "artifacts", "cancel", "rerun"] {
+        entry[format!("{part}_url")] = format!("{api}/{part}").into();
+    }
+    entry
+}
+
+impl Run {
+    fn owner(&self) -> &str {
+        self.repository.split('/').next().unwrap_or_default()
+    }
+}
+
+fn job_entry(job: &Job, run: &Run, ask: &Ask) -> Value {
+    let (name, id) = (&run.repository, job.id.0);
+    let status = match job.state {
+        JobState::Queued => "queued",
+        JobState::InProgress => "in_progress",
+        JobState::Completed => "completed",
+    };
+    json!({
+        "id": id,
+        "run_id": number_of(&run.id),
+        "run_url": format!("{}/repos/{name}/actions/runs/{}", ask.api, run.id),
+        "run_attempt": job.run_attempt,
+        "node_id": format!("CR_{id}"),
+        "head_sha": repository::SHA,
+        "head_branch": "main",
+        "url": format!("{}/repos/{name}/actions/jobs/{id}", ask.api),
+        "html_url": format!("{}/{name}/actions/runs/{}/job/{id}", ask.root, run.id),
+        "check_run_url": format!("{}/repos/{name}/check-runs/{id}", ask.api),
+        "status": status,
+        "conclusion": job.conclusion.map(Conclusion::name),
+        "created_at": iso(job.created),
+        // GitHub gives the time of creation here until there is a better one.
+        "started_at": iso(job.started.unwrap_or(job.created)),
+        "completed_at": job.completed.map(iso),
+        "name": job.name,
+        "workflow_name": "build",
+        "steps": [],
+        "labels": job.labels,
+        "runner_id": job.runner_id,
+        "runner_name": job.runner_name,
+        "runner_group_id": job.runner_id.map(|_| 1),
+        "runner_group_name": job.runner_id.map(|_| "Default"),
+    })
+}
+
+/// Run ids are numbers on the wire. A test that uses another kind sees it as it is.
+fn number_of(id: &str) -> Value {
+    id.parse::<u64>().map_or_else(|_| Value::from(id), Value::from)
+}

@@ -1,0 +1,332 @@
+//! What the stand-in's own runner asks for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::gateway::locked;
+use crate::protocol::{
+    Exchange, Exchanged, Message, Opened, Opening, Order, Progress, Registration,
+};
+use crate::wire::{Answer, Connection};
+
+use super::answers;
+use super::auth::{Target, is_bearer};
+use super::jobs::{Conclusion, JobId, JobState};
+use super::request::Ask;
+use super::runners::{GitHubRunner, still_running};
+use super::state::{Purpose, Registered, Session, State, secret};
+use super::trouble::RunnerTrouble;
+use super::{GitHubViolation, Shared};
+
+/// How long a listener waits for a message before it asks again.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// The group that everybody has.
+const DEFAULT_GROUP: &str = "default";
+
+/// Answers the stand-in's own runner.
+pub(super) async fn answer(shared: &Arc<Shared>, ask: &Ask) -> Answer {
+    let segments: Vec<&str> = ask.segments.iter().map(String::as_str).collect();
+    match (ask.method.as_str(), segments.as_slice()) {
+        ("POST", ["actions", "runner-registration"]) => exchange(shared, ask).await,
+        ("POST", ["_standin", "runners"]) => register(shared, ask).await,
+        ("DELETE", ["_standin", "runners", name]) => remove(shared, ask, name),
+        ("POST", ["_standin", "sessions"]) => open(shared, ask).await,
+        ("DELETE", ["_standin", "sessions", id]) => close(shared, id),
+        ("GET", ["_standin", "sessions", id, "message"]) => message(shared, ask, id).await,
+        ("POST", ["_standin", "jobs", id]) => progress(shared, ask, id),
+        _ => answers::not_found(),
+    }
+}
+
+/// A registration token for one that registers, a remove token for one that removes. GitHub
+/// takes the former for both.
+async fn exchange(shared: &Arc<Shared>, ask: &Ask) -> Answer {
+    let Some(Exchange { url, runner_event, unknown }) = body(ask) else {
+        return answers::not_found();
+    };
+    if !unknown.is_empty() {
+        let request = format!("config.sh ({runner_event})");
+        let problem = format!("no such flag: {}", unknown.join(", "));
+        locked(&shared.violations).push(GitHubViolation { request, problem });
+    }
+    let Some(target) = target_of(&url) else { return answers::not_found() };
+    let trouble = shared.look(|state| state.trouble("", &target));
+    if runner_event == "register" {
+        hang_if(trouble == Some(RunnerTrouble::RegistrationHangs)).await;
+        if trouble == Some(RunnerTrouble::RegistrationRefused) {
+            return answers::not_found();
+        }
+    }
+    let secret = ask.credentials().filter(|(scheme, _)| *scheme == "RemoteAuth");
+    let secret = secret.map(|(_, secret)| secret.to_owned()).unwrap_or_default();
+    shared.change(|state| {
+        let pass = state.passes.get(&secret).cloned();
+        let pass = pass.filter(|pass| state.now() < pass.expires && target.is(pass.target.name()));
+        let fits = |purpose| match purpose {
+            Purpose::Registration => true,
+            Purpose::Removal => runner_event == "remove",
+            Purpose::Exchanged => false,
+        };
+        if !pass.is_some_and(|pass| fits(pass.purpose)) {
+            return answers::not_found();
+        }
+        let (token, _) = state.issue(target, Purpose::Exchanged);
+        let url = format!("{}/_standin", ask.root);
+        let exchanged = Exchanged { url, token_schema: "OAuthAccessToken".to_owned(), token };
+        answers::found(200, &json!(exchanged))
+    })
+}
+
+/// `http://127.0.0.1:1234/acme/web`, or without the last part.
+fn target_of(url: &str) -> Option<Target> {
+    let (_, rest) = url.split_once("://")?;
+    let (_, name) = rest.split_once('/')?;
+    let name = name.trim_end_matches('/');
+    (!name.is_empty() && name.matches('/').count() < 2).then(|| Target::of(name))
+}
+
+async fn register(shared: &Arc<Shared>, ask: &Ask) -> Answer {
+    let Some(registration) = body::<Registration>(ask) else { return answers::not_found() };
+    let Some(target) = shared.look(|state| exchanged(state, ask)) else {
+        return answers::unknown_caller("Bad credentials");
+    };
+    let trouble = shared.look(|state| state.trouble(&registration.name, &target));
+    hang_if(trouble == Some(RunnerTrouble::RegistrationHangs)).await;
+    if trouble == Some(RunnerTrouble::RegistrationRefused) {
+        return answers::not_found();
+    }
+    shared.change(|state| enlist(state, registration, &target))
+}
+
+fn enlist(state: &mut State, registration: Registration, target: &Target) -> Answer {
+    let Registration { name, labels, group, replace, ephemeral, version } = registration;
+    if let Some(group) = group
+        && !group.eq_ignore_ascii_case(DEFAULT_GROUP)
+        && !state.options.runner_groups.contains(&group)
+    {
+        let message = format!("Could not find any self-hosted runner group named \"{group}\".");
+        return answers::refusal(400, &message);
+    }
+    let same = |it: &&Registered| it.runner.name == name && target.is(&it.runner.scope);
+    let known = state.runners.values().find(same).map(|it| it.runner.id);
+    if known.is_some() && !replace {
+        return answers::refusal(409, &format!("A runner exists with the same name {name}."));
+    }
+    let id = known.unwrap_or_else(|| state.new_id());
+    let key = secret("key", 32);
+    let runner = GitHubRunner {
+        id,
+        scope: target.name().to_owned(),
+        labels,
+        online: false,
+        busy: false,
+        ephemeral,
+        version,
+        name,
+    };
+    state.runners.insert(id, Registered { runner, key: key.clone(), session: None, job: None });
+    let registered = crate::protocol::Registered { id, key, replaced: known.is_some() };
+    answers::found(201, &json!(registered))
+}
+
+fn remove(shared: &Arc<Shared>, ask: &Ask, name: &str) -> Answer {
+    shared.change(|state| {
+        let Some(target) = exchanged(state, ask) else {
+            return answers::unknown_caller("Bad credentials");
+        };
+        let same = |it: &&Registered| it.runner.name == name && target.is(&it.runner.scope);
+        let Some(runner) = state.runners.values().find(same).map(|it| it.runner.clone()) else {
+            return answers::not_found();
+        };
+        if runner.busy {
+            return answers::refusal(422, &still_running(name));
+        }
+        state.runners.remove(&runner.id);
+        answers::done()
+    })
+}
+
+/// Where a token that was exchanged is good for something.
+fn exchanged(state: &State, ask: &Ask) -> Option<Target> {
+    let (scheme, secret) = ask.credentials()?;
+    let pass = state.passes.get(secret)?;
+    (is_bearer(scheme) && pass.purpose == Purpose::Exchanged).then(|| pass.target.clone())
+}
+
+async fn open(shared: &Arc<Shared>, ask: &Ask) -> Answer {
+    let Some(Opening { runner, version }) = body(ask) else { return answers::not_found() };
+    let key = ask.credentials().map(|(_, key)| key.to_owned()).unwrap_or_default();
+    let known = |state: &mut State| {
+        let registered = state.runners.get(&runner).filter(|it| it.key == key)?;
+        let target = Target::of(&registered.runner.scope);
+        let (name, in_session) = (registered.runner.name.clone(), registered.session.is_some());
+        let trouble = state.trouble(&name, &target);
+        *state.attempts.entry(name).or_default() += 1;
+        Some((trouble, in_session))
+    };
+    let Some((trouble, in_session)) = shared.change(known) else {
+        return answers::unknown_caller("the runner registration has been deleted");
+    };
+    match trouble {
+        Some(RunnerTrouble::NeverConnects) => std::future::pending().await,
+        Some(RunnerTrouble::Retryable) => return answers::trouble(500),
+        Some(RunnerTrouble::Deleted) => {
+            return answers::unknown_caller("the runner registration has been deleted");
+        }
+        Some(RunnerTrouble::SessionConflict) => return conflict(),
+        _ if in_session => return conflict(),
+        _ => {}
+    }
+    let id = secret("session", 16);
+    shared.change(|state| {
+        if let Some(registered) = state.runners.get_mut(&runner) {
+            let connection = ask.connection;
+            registered.session = Some(Session { id: id.clone(), connection });
+            registered.runner.online = true;
+            registered.runner.version = version;
+        }
+    });
+    answers::found(200, &json!(Opened { session: id }))
+}
+
+fn conflict() -> Answer {
+    answers::refusal(409, "A session for this runner already exists.")
+}
+
+fn close(shared: &Arc<Shared>, id: &str) -> Answer {
+    shared.change(|state| state.lose(id));
+    answers::done()
+}
+
+/// Waits for something to say to a listener.
+async fn message(shared: &Arc<Shared>, ask: &Ask, id: &str) -> Answer {
+    shared.quietly(|state| {
+        let mut sessions = state.runners.values_mut().filter_map(|it| it.session.as_mut());
+        if let Some(session) = sessions.find(|session| session.id == id) {
+            session.connection = ask.connection;
+        }
+    });
+    if let Some(version) = shared.look(|state| unserved(state, id)) {
+        let message =
+            format!("Runner version v{version} is deprecated and cannot receive messages.");
+        return answers::refusal(403, &message);
+    }
+    let mut news = shared.news.subscribe();
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        match shared.quietly(|state| next(state, ask, id)) {
+            None => return answers::unknown_caller("there is no such session"),
+            Some(Message::Nothing) => {}
+            Some(message) => {
+                shared.tell();
+                return answers::found(200, &json!(message));
+            }
+        }
+        let more = tokio::time::timeout_at(deadline, news.changed()).await;
+        if !matches!(more, Ok(Ok(()))) {
+            return answers::found(200, &json!(Message::Nothing));
+        }
+    }
+}
+
+/// The version of a runner that may open a session, and is refused when it asks for a job.
+fn unserved(state: &State, session: &str) -> Option<String> {
+    let runner = &state.runners.values().find(|it| it.is_in(session))?.runner;
+    let trouble = state.trouble(&runner.name, &Target::of(&runner.scope));
+    (trouble == Some(RunnerTrouble::Deprecated)).then(|| runner.version.clone())
+}
+
+/// What there is to say to a listener. `None` where it has no session.
+fn next(state: &mut State, ask: &Ask, session: &str) -> Option<Message> {
+    let registered = state.runners.values().find(|it| it.is_in(session))?.clone();
+    let runner = &registered.runner;
+    let trouble = state.trouble(&runner.name, &Target::of(&runner.scope));
+    if trouble == Some(RunnerTrouble::Crash) {
+        return Some(Message::Crash);
+    }
+    if let Some(id) = registered.job {
+        let work = state.jobs.get_mut(&id)?;
+        let cancelled = std::mem::take(&mut work.cancelled);
+        return Some(if cancelled { Message::Cancel { job: id.0 } } else { Message::Nothing });
+    }
+    let Some(id) = state.next_job(runner) else { return Some(Message::Nothing) };
+    let now = state.now();
+    let work = state.jobs.get_mut(&id)?;
+    work.job.state = JobState::InProgress;
+    work.job.started = Some(now);
+    work.job.runner_name = Some(runner.name.clone());
+    work.job.runner_id = Some(runner.id);
+    let (job, script) = (work.job.clone(), work.script.clone());
+    let taken = state.runners.get_mut(&runner.id)?;
+    taken.job = Some(id);
+    taken.runner.busy = true;
+    if trouble == Some(RunnerTrouble::CrashOnJob) {
+        return Some(Message::Crash);
+    }
+    let run_number = state.run(&job.repository, &job.run_id).number;
+    Some(Message::Job(Box::new(Order {
+        job: id.0,
+        name: job.name,
+        repository: job.repository,
+        run_id: job.run_id,
+        run_attempt: job.run_attempt,
+        run_number,
+        script,
+        server_url: ask.root.clone(),
+        api_url: format!("{}/api/v3", ask.root),
+        cancel_grace: state.options.cancel_grace,
+    })))
+}
+
+fn progress(shared: &Arc<Shared>, ask: &Ask, id: &str) -> Answer {
+    let (Ok(id), Some(progress)) = (id.parse().map(JobId), body::<Progress>(ask)) else {
+        return answers::not_found();
+    };
+    shared.change(|state| {
+        let Some(work) = state.jobs.get_mut(&id) else { return answers::not_found() };
+        if work.job.state != JobState::Completed {
+            work.job.log += &progress.log;
+        }
+        if let Some(conclusion) = progress.conclusion.as_deref().and_then(Conclusion::of) {
+            state.finish(id, conclusion);
+        }
+        answers::done()
+    })
+}
+
+fn body<T: DeserializeOwned>(ask: &Ask) -> Option<T> {
+    serde_json::from_value(ask.json().unwrap_or(Value::Null)).ok()
+}
+
+async fn hang_if(hangs: bool) {
+    if hangs {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// A connection is closed. The listener whose it was has some time to come back over another, and
+/// is given up then.
+pub(super) fn gone(shared: &Arc<Shared>, connection: Connection) {
+    let found = shared.look(|state| {
+        let session = session_over(state, connection)?.id.clone();
+        Some((session, state.options.session_timeout))
+    });
+    let Some((session, patience)) = found else { return };
+    let shared = shared.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(patience).await;
+        shared.change(|state| {
+            if session_over(state, connection).is_some_and(|it| it.id == session) {
+                state.lose(&session);
+            }
+        });
+    });
+}
+
+fn session_over(state: &State, connection: Connection) -> Option<&Session> {
+    let mut sessions = state.runners.values().filter_map(|it| it.session.as_ref());
+    sessions.find(|session| session.connection == connection)
+}

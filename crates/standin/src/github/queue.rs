@@ -1,0 +1,129 @@
+//! Runs and jobs, as a test makes them and waits for them.
+
+use std::time::Duration;
+
+use super::GitHub;
+use super::jobs::{Conclusion, Job, JobId, JobState, RunState, latest};
+use super::state::Work;
+
+impl GitHub {
+    /// Queues a job, in a run that is made if it is new: a script for bash, for a runner that has
+    /// these labels.
+    pub fn queue_job(&self, repository: &str, run: &str, labels: &[&str], script: &str) -> JobId {
+        self.shared.change(|state| {
+            let run_attempt = state.run(repository, run).attempt;
+            let id = JobId(state.new_id());
+            let job = Job {
+                id,
+                repository: repository.to_owned(),
+                run_id: run.to_owned(),
+                run_attempt,
+                name: format!("job-{}", id.0),
+                labels: labels.iter().map(|label| (*label).to_owned()).collect(),
+                state: JobState::Queued,
+                conclusion: None,
+                runner_name: None,
+                runner_id: None,
+                log: String::new(),
+                created: state.now(),
+                started: None,
+                completed: None,
+            };
+            state.jobs.insert(id, Work { job, script: script.to_owned(), cancelled: false });
+            id
+        })
+    }
+
+    /// Adds a run, or says of one how far it has come, whatever its jobs do.
+    pub fn add_run(&self, repository: &str, run: &str, how_far: RunState) {
+        self.shared.change(|state| state.run(repository, run).pinned = Some(how_far));
+    }
+
+    /// A job, as far as it has come.
+    pub fn job(&self, id: JobId) -> Option<Job> {
+        self.shared.look(|state| state.jobs.get(&id).map(|work| work.job.clone()))
+    }
+
+    /// The jobs of a run, in the order in which they were queued.
+    pub fn jobs(&self, repository: &str, run: &str) -> Vec<Job> {
+        let of = |job: &Job| job.run_id == run && job.repository.eq_ignore_ascii_case(repository);
+        self.shared.look(|state| {
+            state.jobs.values().map(|work| work.job.clone()).filter(|job| of(job)).collect()
+        })
+    }
+
+    /// Waits until a job is over.
+    ///
+    /// # Panics
+    /// If it is not in time, or there is no such job.
+    pub fn wait_for_job(&self, id: JobId, at_most: Duration) -> Job {
+        self.wait_until(id, at_most, |job| job.state == JobState::Completed)
+    }
+
+    /// Waits until a job is as it should be: taken by a runner, or with something in its log.
+    ///
+    /// # Panics
+    /// If it does not become so in time, or there is no such job.
+    pub fn wait_until(&self, id: JobId, at_most: Duration, suits: impl Fn(&Job) -> bool) -> Job {
+        let found = self.shared.wait(at_most, |state| {
+            let job = &state.jobs.get(&id)?.job;
+            suits(job).then(|| job.clone())
+        });
+        found.unwrap_or_else(|| panic!("the job does not get there: {:?}", self.job(id)))
+    }
+
+    /// Cancels what a run has not done yet.
+    pub fn cancel_run(&self, repository: &str, run: &str) {
+        let jobs = self.jobs(repository, run);
+        self.shared.change(|state| {
+            for job in jobs {
+                match job.state {
+                    JobState::Queued => state.finish(job.id, Conclusion::Cancelled),
+                    JobState::InProgress => {
+                        if let Some(work) = state.jobs.get_mut(&job.id) {
+                            work.cancelled = true;
+                        }
+                    }
+                    JobState::Completed => {}
+                }
+            }
+        });
+    }
+
+    /// "Re-run failed jobs": queues those that did not end well once more, in the run's next
+    /// attempt. Gives the new ones.
+    pub fn rerun_failed(&self, repository: &str, run: &str) -> Vec<JobId> {
+        let jobs = self.jobs(repository, run);
+        self.shared.change(|state| {
+            let again = state.run(repository, run);
+            again.attempt += 1;
+            again.pinned = None;
+            let (run_attempt, now) = (again.attempt, state.now());
+            let bad = |job: &Job| {
+                matches!(job.conclusion, Some(Conclusion::Failure | Conclusion::Cancelled))
+            };
+            let mut queued = Vec::new();
+            for job in latest(jobs.iter()).into_iter().filter(|job| bad(job)) {
+                let id = JobId(state.new_id());
+                let script = state.jobs.get(&job.id).map(|it| it.script.clone());
+                let job = Job {
+                    id,
+                    run_attempt,
+                    state: JobState::Queued,
+                    conclusion: None,
+                    runner_name: None,
+                    runner_id: None,
+                    log: String::new(),
+                    created: now,
+                    started: None,
+                    completed: None,
+                    ..job.clone()
+                };
+                let script = script.unwrap_or_default();
+                state.jobs.insert(id, Work { job, script, cancelled: false });
+                queued.push(id);
+            }
+            queued
+        })
+    }
+}

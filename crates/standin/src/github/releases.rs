@@ -1,0 +1,118 @@
+//! The runner's releases, and what else can be downloaded.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::clock::iso;
+use crate::wire::Answer;
+
+use super::answers;
+use super::repository;
+use super::request::Ask;
+use super::state::{Release, Served, State};
+
+/// The one repository whose releases there are.
+pub(super) const REPOSITORY: &str = "actions/runner";
+
+/// Where a release's file is downloaded, on the web.
+pub(super) fn download_path(tag: &str, name: &str) -> String {
+    format!("/{REPOSITORY}/releases/download/{tag}/{name}")
+}
+
+/// What the runner's package is called.
+pub(super) fn package_name(version: &str) -> String {
+    format!("actions-runner-linux-x64-{version}.tar.gz")
+}
+
+/// `GET /repos/actions/runner/releases/latest` and `…/tags/{tag}`.
+pub(super) fn show(state: &State, ask: &Ask, tag: Option<&str>) -> Answer {
+    let release = match tag {
+        Some(tag) => state.releases.iter().find(|release| release.tag == tag),
+        None => state.releases.last(),
+    };
+    release.map_or_else(answers::not_found, |release| answers::found(200, &entry(release, ask)))
+}
+
+/// `GET …/actions/runners/downloads`: of the latest release.
+pub(super) fn downloads(state: &State, ask: &Ask) -> Answer {
+    let Some(release) = state.releases.last() else { return answers::found(200, &json!([])) };
+    let entries = release.assets.iter().filter_map(|(name, bytes)| {
+        let (os, rest) = name.strip_prefix("actions-runner-")?.split_once('-')?;
+        let (architecture, _) = rest.split_once('-')?;
+        Some(json!({
+            "os": os,
+            "architecture": architecture,
+            "download_url": format!("{}{}", ask.root, download_path(&release.tag, name)),
+            "filename": name,
+            "sha256_checksum": digest(bytes),
+        }))
+    });
+    answers::found(200, &Value::Array(entries.collect()))
+}
+
+/// A file that is served, or where it is.
+pub(super) fn download(state: &State, ask: &Ask) -> Option<Answer> {
+    Some(match state.files.get(&ask.path)? {
+        Served::File(bytes) => answers::file(bytes),
+        Served::Elsewhere(path) if path.starts_with('/') => {
+            answers::elsewhere(&format!("{}{path}", ask.root))
+        }
+        Served::Elsewhere(url) => answers::elsewhere(url),
+    })
+}
+
+/// SHA-256, as it is written.
+pub(super) fn digest(bytes: &Bytes) -> String {
+    use std::fmt::Write as _;
+    Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a text takes what is written");
+        text
+    })
+}
+
+fn entry(release: &Release, ask: &Ask) -> Value {
+    let api = format!("{}/repos/{REPOSITORY}/releases", ask.api);
+    let at = iso(release.at);
+    let tag = &release.tag;
+    let assets = release.assets.iter().enumerate().map(|(index, (name, bytes))| {
+        json!({
+            "url": format!("{api}/assets/{index}"),
+            "id": index,
+            "node_id": format!("RA_{index}"),
+            "name": name,
+            "label": "",
+            "uploader": repository::user(ask, "actions"),
+            "content_type": "application/x-gzip",
+            "state": "uploaded",
+            "size": bytes.len(),
+            "digest": format!("sha256:{}", digest(bytes)),
+            "download_count": 0,
+            "created_at": at,
+            "updated_at": at,
+            "browser_download_url": format!("{}{}", ask.root, download_path(tag, name)),
+        })
+    });
+    json!({
+        "url": format!("{api}/1"),
+        "assets_url": format!("{api}/1/assets"),
+        "upload_url": format!("{api}/1/assets{{?name,label}}"),
+        "html_url": format!("{}/{REPOSITORY}/releases/tag/{tag}", ask.root),
+        "id": 1,
+        "author": repository::user(ask, "actions"),
+        "node_id": "RE_1",
+        "tag_name": tag,
+        "target_commitish": "main",
+        "name": tag,
+        "draft": false,
+        "prerelease": false,
+        "immutable": false,
+        "created_at": at,
+        "updated_at": at,
+        "published_at": at,
+        "assets": assets.collect::<Vec<_>>(),
+        "tarball_url": format!("{}/repos/{REPOSITORY}/tarball/{tag}", ask.api),
+        "zipball_url": format!("{}/repos/{REPOSITORY}/zipball/{tag}", ask.api),
+        "body": "",
+    })
+}

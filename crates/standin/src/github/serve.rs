@@ -1,0 +1,236 @@
+//! What happens to one request.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use hyper::header::HeaderName;
+use hyper::http::request::Parts;
+
+use crate::gateway::locked;
+use crate::wire::{Answer, Connection, Cut, Handler, Outcome};
+
+use super::auth::{Caller, Permission, Target};
+use super::fault::{GitHubFault, plan};
+use super::request::Ask;
+use super::state::{Purpose, State};
+use super::{GitHubRequest, Shared};
+use super::{answers, apps, jobs, listener, releases, runners};
+
+/// The versions of the interface that there are.
+const VERSIONS: [&str; 2] = ["2022-11-28", "2026-03-10"];
+
+/// The server, as its listener holds it.
+pub(super) struct Serving(pub(super) Arc<Shared>);
+
+impl Handler for Serving {
+    async fn handle(&self, connection: Connection, head: Parts, body: Bytes) -> Outcome {
+        let shared = &self.0;
+        let ask = Ask::of(connection, head, body);
+        let rules = locked(&shared.rules).clone();
+        let (delay, fault) = plan(&ask, &rules);
+        let caller = shared.look(|state| caller_name(state, &ask));
+        let mut noting = Noting::new(shared, &ask, caller.clone(), fault);
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        let outcome = match fault {
+            None | Some(GitHubFault::Delay(_)) => Outcome::Answered(perform(shared, &ask).await),
+            Some(GitHubFault::CutBody) => Outcome::Halved(perform(shared, &ask).await),
+            Some(GitHubFault::LostAnswer) => {
+                perform(shared, &ask).await;
+                Outcome::Cut(Cut::Closed)
+            }
+            Some(GitHubFault::Reset) => Outcome::Cut(Cut::Reset),
+            Some(GitHubFault::Hang) => std::future::pending().await,
+            Some(fault) => Outcome::Answered(refused(shared, fault)),
+        };
+        let outcome = match outcome {
+            Outcome::Answered(answer) => {
+                Outcome::Answered(shared.signed(answer, caller.as_deref()))
+            }
+            other => other,
+        };
+        if let Some(entry) = &mut noting.entry {
+            entry.status = outcome.status();
+        }
+        outcome
+    }
+
+    fn closed(&self, connection: Connection) {
+        listener::gone(&self.0, connection);
+    }
+}
+
+fn refused(shared: &Shared, fault: GitHubFault) -> Answer {
+    match fault {
+        GitHubFault::Status(status) => answers::trouble(status),
+        GitHubFault::TooManyRequests { retry_after } => answers::too_many(retry_after),
+        GitHubFault::SecondaryLimit { retry_after } => answers::secondary_limit(retry_after),
+        GitHubFault::PrimaryLimit { reset_in } => {
+            answers::primary_limit(shared.look(State::now) + reset_in)
+        }
+        _ => answers::not_json(),
+    }
+}
+
+/// Who asks, as the list of requests calls them.
+fn caller_name(state: &State, ask: &Ask) -> Option<String> {
+    if let Some(name) = Caller::of(state, ask.credentials()).name() {
+        return Some(name.to_owned());
+    }
+    let app = super::auth::app(state, ask.credentials());
+    app.ok().map(|app| format!("app {}", app.id))
+}
+
+async fn perform(shared: &Arc<Shared>, ask: &Ask) -> Answer {
+    if ask.is_private() || ask.path == "/actions/runner-registration" {
+        return listener::answer(shared, ask).await;
+    }
+    if let Some(file) = shared.look(|state| releases::download(state, ask)) {
+        return file;
+    }
+    if let Some(description) = &shared.description {
+        locked(&shared.violations).extend(description.check(ask));
+    }
+    let answer = shared.change(|state| route(state, ask));
+    if let Some(description) = &shared.description {
+        locked(&shared.violations).extend(description.check_answer(ask, &answer));
+    }
+    answer
+}
+
+/// The REST interface.
+fn route(state: &mut State, ask: &Ask) -> Answer {
+    if !ask.has_user_agent() {
+        let message = "Request forbidden by administrative rules. Please make sure your request \
+                       has a User-Agent header";
+        return answers::refusal(403, message);
+    }
+    if let Some(version) = ask.header("x-github-api-version")
+        && !VERSIONS.contains(&version)
+    {
+        return answers::refusal(400, &format!("Unsupported version {version}"));
+    }
+    let segments: Vec<&str> = ask.segments.iter().map(String::as_str).collect();
+    match segments.as_slice() {
+        ["repos", owner, name, rest @ ..] => {
+            let target = Target::Repository(format!("{owner}/{name}"));
+            of_target(state, ask, &target, rest)
+        }
+        ["orgs", owner, rest @ ..] => {
+            of_target(state, ask, &Target::Organisation((*owner).to_owned()), rest)
+        }
+        ["app", "installations", id, "access_tokens"] if ask.method == "POST" => {
+            apps::access_token(state, ask, id)
+        }
+        _ => answers::not_found(),
+    }
+}
+
+fn of_target(state: &mut State, ask: &Ask, target: &Target, rest: &[&str]) -> Answer {
+    let caller = Caller::of(state, ask.credentials());
+    let is_repository = matches!(target, Target::Repository(_));
+    let runners =
+        if is_repository { Permission::Administration } else { Permission::OrganisationRunners };
+    let needed = match rest {
+        ["installation"] if ask.method == "GET" => {
+            return apps::installation(state, ask, target);
+        }
+        ["releases", "latest" | "tags", ..] if target.is(releases::REPOSITORY) => {
+            // Everybody may see these, but for whoever says to be somebody they are not.
+            if matches!(caller, Caller::Unknown) {
+                return answers::unknown_caller("Bad credentials");
+            }
+            return match rest {
+                ["releases", "tags", tag] => releases::show(state, ask, Some(tag)),
+                ["releases", "latest"] => releases::show(state, ask, None),
+                _ => answers::not_found(),
+            };
+        }
+        ["actions", "runners", ..] => runners,
+        ["actions", "runs", ..] if is_repository => Permission::ActionsRead,
+        _ => Permission::Metadata,
+    };
+    if let Err(refusal) = caller.may(target, needed) {
+        return *refusal;
+    }
+    match (ask.method.as_str(), rest) {
+        ("POST", ["actions", "runners", "registration-token"]) => {
+            runners::issue(state, target, Purpose::Registration)
+        }
+        ("POST", ["actions", "runners", "remove-token"]) => {
+            runners::issue(state, target, Purpose::Removal)
+        }
+        ("GET", ["actions", "runners"]) => runners::list(state, ask, target),
+        ("GET", ["actions", "runners", "downloads"]) => releases::downloads(state, ask),
+        ("GET", ["actions", "runners", id]) => runners::show(state, target, id),
+        ("DELETE", ["actions", "runners", id]) => runners::delete(state, target, id),
+        ("GET", ["actions", "runs"]) => jobs::list_runs(state, ask, target.name()),
+        ("GET", ["actions", "runs", id, "jobs"]) => jobs::list_jobs(state, ask, target.name(), id),
+        _ => answers::not_found(),
+    }
+}
+
+impl Shared {
+    /// An answer with what GitHub writes over each, and one request less for the caller.
+    fn signed(&self, mut answer: Answer, caller: Option<&str>) -> Answer {
+        let name = caller.unwrap_or("nobody");
+        let limit: u64 = if caller.is_some() { 5_000 } else { 60 };
+        let (used, now) = self.look(|state| {
+            let used = state.used.get(name).copied().unwrap_or_default();
+            (used, state.now())
+        });
+        let seconds = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let reset = (seconds / 3_600 + 1) * 3_600;
+        let id = format!("{:04X}:{:06X}", fastrand::u16(..), fastrand::u32(..));
+        for (name, value) in [
+            ("x-github-request-id", id),
+            ("x-github-api-version-selected", VERSIONS[0].to_owned()),
+            ("x-ratelimit-limit", limit.to_string()),
+            ("x-ratelimit-remaining", limit.saturating_sub(used).to_string()),
+            ("x-ratelimit-used", used.to_string()),
+            ("x-ratelimit-reset", reset.to_string()),
+            ("x-ratelimit-resource", "core".to_owned()),
+        ] {
+            if !answer.headers.contains_key(name) {
+                answer = answers::header(answer, HeaderName::from_static(name), &value);
+            }
+        }
+        answer
+    }
+}
+
+/// Notes a request when it is over, however it ends: a caller that gives up ends it too.
+struct Noting<'a> {
+    shared: &'a Shared,
+    entry: Option<GitHubRequest>,
+}
+
+impl<'a> Noting<'a> {
+    fn new(
+        shared: &'a Shared,
+        ask: &Ask,
+        token: Option<String>,
+        fault: Option<GitHubFault>,
+    ) -> Noting<'a> {
+        if ask.is_private() {
+            return Noting { shared, entry: None };
+        }
+        let name = token.clone().unwrap_or_else(|| "nobody".to_owned());
+        shared.quietly(|state| *state.used.entry(name).or_default() += 1);
+        let method = ask.method.to_string();
+        let query = ask.query.clone();
+        let path = ask.path.clone();
+        let entry = GitHubRequest { method, path, query, status: None, token, fault };
+        Noting { shared, entry: Some(entry) }
+    }
+}
+
+impl Drop for Noting<'_> {
+    fn drop(&mut self) {
+        if let Some(entry) = self.entry.take() {
+            self.shared.change(|state| state.requests.push(entry));
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The runner's package, as it is downloaded.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::LISTENER_VARIABLE;
+
+/// The listener's program.
+const LISTENER: &str = "ondeck-runner-standin";
+const SCRIPTS: [(&str, &str); 4] = [
+    ("config.sh", include_str!("package/config.sh")),
+    ("env.sh", include_str!("package/env.sh")),
+    ("run.sh", include_str!("package/run.sh")),
+    ("run-helper.sh.template", include_str!("package/run-helper.sh")),
+];
+
+/// What a package is to be like.
+#[derive(Debug, Clone)]
+pub struct RunnerPackage {
+    /// What it says that its version is.
+    pub version: String,
+    /// How long `run.sh` waits before it starts a listener again that has ended with 2.
+    pub restart_pause: Duration,
+}
+
+/// A package of this version that is otherwise as the real one, as a `tar.gz`.
+///
+/// # Panics
+/// If the listener was not built, or there is no `tar`.
+pub fn runner_package(version: &str) -> Vec<u8> {
+    RunnerPackage { version: version.to_owned(), restart_pause: Duration::from_secs(5) }.build()
+}
+
+impl RunnerPackage {
+    /// The package as a `tar.gz`, the same each time.
+    ///
+    /// # Panics
+    /// If the listener was not built, or there is no `tar`.
+    pub fn build(&self) -> Vec<u8> {
+        let folder = tempfile::tempdir().expect("there is room for a folder");
+        self.lay_out(folder.path());
+        let packed = Command::new("tar")
+            .args(["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner"])
+            .args(["--use-compress-program=gzip -n -1", "-c", "-C"])
+            .arg(folder.path())
+            .arg(".")
+            .output()
+            .expect("there is a tar");
+        let said = String::from_utf8_lossy(&packed.stderr);
+        assert!(packed.status.success(), "tar does not work: {said}");
+        packed.stdout
+    }
+
+    /// The package's files in a folder, as if they were unpacked there.
+    ///
+    /// # Panics
+    /// If the listener was not built, or the folder cannot be written to.
+    pub fn lay_out(&self, folder: &Path) {
+        let bin = folder.join("bin");
+        fs::create_dir_all(&bin).expect("a folder can be made");
+        for (name, text) in SCRIPTS {
+            write_program(&folder.join(name), text);
+        }
+        let pause = format!("#!/bin/bash\nsleep {}\n", self.restart_pause.as_secs_f64());
+        write_program(&folder.join("restart-pause.sh"), &pause);
+        fs::write(bin.join("version"), &self.version).expect("a file can be written");
+        fs::copy(listener(), bin.join("Runner.Listener")).expect("a program can be copied");
+    }
+}
+
+fn write_program(path: &Path, text: &str) {
+    fs::write(path, text).expect("a file can be written");
+    fs::set_permissions(path, Permissions::from_mode(0o755)).expect("a file can be made to run");
+}
+
+/// By its variable, or beside this program, or beside its folder as for tests.
+fn listener() -> PathBuf {
+    if let Some(named) = std::env::var_os(LISTENER_VARIABLE) {
+        return named.into();
+    }
+    let own = std::env::current_exe().expect("this program has a file");
+    let found = own.ancestors().skip(1).take(2).map(|folder| folder.join(LISTENER));
+    found.into_iter().find(|program| program.is_file()).unwrap_or_else(|| {
+        panic!("no {LISTENER}\nhint: build it with cargo build -p ondeck-standin --bins")
+    })
+}

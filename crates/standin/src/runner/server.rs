@@ -1,0 +1,97 @@
+//! Calls of the stand-in's GitHub.
+
+use std::fmt;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::header::AUTHORIZATION;
+use hyper::{Request, StatusCode};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// Why something did not work, for people.
+#[derive(Debug)]
+pub(super) struct Trouble(String);
+
+impl Trouble {
+    pub(super) fn new(text: impl Into<String>) -> Trouble {
+        Trouble(text.into())
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<std::io::Error> for Trouble {
+    fn from(error: std::io::Error) -> Trouble {
+        Trouble::new(error.to_string())
+    }
+}
+
+/// GitHub, for whoever has a token.
+pub(super) struct Server {
+    http: Client<HttpConnector, Full<Bytes>>,
+    root: String,
+    authorization: String,
+}
+
+/// An answer of GitHub.
+pub(super) struct Reply {
+    pub(super) status: StatusCode,
+    pub(super) id: String,
+    pub(super) text: String,
+}
+
+impl Server {
+    pub(super) fn new(root: &str, authorization: String) -> Server {
+        let http = Client::builder(TokioExecutor::new()).build_http();
+        Server { http, root: root.trim_end_matches('/').to_owned(), authorization }
+    }
+
+    /// Asks, however long the answer takes.
+    pub(super) async fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<Reply, Trouble> {
+        let trouble = |error: &dyn fmt::Display| Trouble::new(error.to_string());
+        let body = serde_json::to_vec(body).map_err(|error| trouble(&error))?;
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.root))
+            .header("user-agent", "GitHubActionsRunner-linux-x64")
+            .header(AUTHORIZATION, &self.authorization)
+            .body(Full::new(Bytes::from(body)))
+            .map_err(|error| trouble(&error))?;
+        let reply = self.http.request(request).await.map_err(|error| trouble(&error))?;
+        let (head, body) = reply.into_parts();
+        let body = body.collect().await.map_err(|error| trouble(&error))?.to_bytes();
+        let id = head.headers.get("x-github-request-id").and_then(|id| id.to_str().ok());
+        let text = String::from_utf8_lossy(&body).into_owned();
+        Ok(Reply { status: head.status, id: id.unwrap_or_default().to_owned(), text })
+    }
+}
+
+impl Reply {
+    /// What it says, where all is well.
+    pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, Trouble> {
+        if !self.status.is_success() {
+            return Err(Trouble::new(self.message()));
+        }
+        serde_json::from_str(&self.text).map_err(|error| Trouble::new(error.to_string()))
+    }
+
+    /// Its message, where something is not.
+    pub(super) fn message(&self) -> String {
+        let body: Value = serde_json::from_str(&self.text).unwrap_or_default();
+        body["message"].as_str().unwrap_or(&self.text).to_owned()
+    }
+}

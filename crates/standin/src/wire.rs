@@ -1,0 +1,196 @@
+//! HTTP on the caller's side, with connections that can be cut.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::net::{Ipv4Addr, TcpListener};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Either, Full};
+use hyper::body::{Body, Frame, Incoming};
+use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+type AnyBody = Either<Full<Bytes>, Half>;
+
+/// Whoever answers requests. A caller that gives up drops the future.
+pub(crate) trait Handler: Send + Sync + 'static {
+    fn handle(
+        &self,
+        connection: Connection,
+        head: Parts,
+        body: Bytes,
+    ) -> impl Future<Output = Outcome> + Send;
+
+    /// A connection is closed: by the caller, or by the end of its process.
+    fn closed(&self, _connection: Connection) {}
+}
+
+/// Which connection, among all that there ever were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Connection(u64);
+
+impl Connection {
+    fn new() -> Connection {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        Connection(COUNT.fetch_add(1, Ordering::SeqCst))
+    }
+}
+
+/// How a request ends.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Answered(Answer),
+    /// With half of this.
+    Halved(Answer),
+    Cut(Cut),
+}
+
+impl Outcome {
+    /// What the caller is told, if anything.
+    pub(crate) fn status(&self) -> Option<u16> {
+        match self {
+            Outcome::Answered(answer) | Outcome::Halved(answer) => Some(answer.status.as_u16()),
+            Outcome::Cut(_) => None,
+        }
+    }
+}
+
+/// An answer, whoever gave it.
+#[derive(Debug, Clone)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+/// Why a connection is closed without an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// As by a machine that knows nothing of the connection.
+    Reset,
+    /// As by a program that ends.
+    Closed,
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("cut off on purpose")
+    }
+}
+
+impl std::error::Error for Cut {}
+
+/// A listener on loopback, and on nothing else.
+pub(crate) fn listen(port: u16) -> TcpListener {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+        .unwrap_or_else(|error| panic!("cannot listen on port {port}: {error}"));
+    listener.set_nonblocking(true).expect("a listener can be told not to block");
+    listener
+}
+
+/// Serves one listener until the runtime ends.
+pub(crate) async fn serve(listener: TcpListener, handler: Arc<impl Handler>) {
+    let listener =
+        tokio::net::TcpListener::from_std(listener).expect("the listener does not block");
+    loop {
+        // An error here is the caller's (it has gone already) or passes (too many files).
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                tokio::spawn(connection(stream, handler.clone()));
+            }
+            Err(_) => tokio::task::yield_now().await,
+        }
+    }
+}
+
+/// Serves one connection until somebody closes it.
+async fn connection(stream: TcpStream, handler: Arc<impl Handler>) {
+    // A socket that cannot be told so is only slower.
+    stream.set_nodelay(true).ok();
+    let number = Connection::new();
+    let reset = AtomicBool::new(false);
+    let service = service_fn(|request| {
+        let (handler, reset) = (&handler, &reset);
+        Box::pin(async move {
+            let answered = answer(number, request, handler.as_ref()).await;
+            reset.store(matches!(answered, Err(Cut::Reset)), Ordering::SeqCst);
+            answered
+        })
+    });
+    let mut connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+    // Whatever went wrong was the caller's doing, or ours on purpose.
+    poll_fn(|context| connection.poll_without_shutdown(context)).await.ok();
+    handler.closed(number);
+    let stream = connection.into_parts().io.into_inner();
+    if reset.load(Ordering::SeqCst) {
+        stream.set_zero_linger().ok();
+    }
+}
+
+async fn answer(
+    connection: Connection,
+    request: Request<Incoming>,
+    handler: &impl Handler,
+) -> Result<Response<AnyBody>, Cut> {
+    let (head, body) = request.into_parts();
+    let body = body.collect().await.map_err(|_| Cut::Closed)?.to_bytes();
+    match handler.handle(connection, head, body).await {
+        Outcome::Answered(answer) => Ok(response(answer, false)),
+        Outcome::Halved(answer) => Ok(response(answer, true)),
+        Outcome::Cut(cut) => Err(cut),
+    }
+}
+
+fn response(answer: Answer, half: bool) -> Response<AnyBody> {
+    let Answer { status, headers, body } = answer;
+    let length = HeaderValue::from(body.len());
+    let body = if half { Either::Right(Half::of(&body)) } else { Either::Left(Full::new(body)) };
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response.headers_mut().insert(CONTENT_LENGTH, length);
+    response
+}
+
+/// The first half of a body, and then nothing.
+#[derive(Debug)]
+struct Half {
+    data: Option<Bytes>,
+    waited: bool,
+}
+
+impl Half {
+    fn of(body: &Bytes) -> Half {
+        Half { data: Some(body.slice(..body.len() / 2)), waited: false }
+    }
+}
+
+impl Body for Half {
+    type Data = Bytes;
+    type Error = Cut;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
+        if let Some(data) = self.data.take() {
+            return Poll::Ready(Some(Ok(Frame::data(data))));
+        }
+        // What was written so far leaves only while hyper has nothing else to do.
+        if !self.waited {
+            self.waited = true;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(Some(Err(Cut::Closed)))
+    }
+}

@@ -1,0 +1,84 @@
+//! What goes wrong on demand.
+
+use std::time::{Duration, Instant};
+
+use ondeck_standin::{GitHubFault, GitHubRule, GitHubRunner, Which};
+
+use super::{Caller, REPOSITORY, RUNNERS, TOKEN, github};
+
+#[tokio::test]
+async fn limits_say_how_long_to_wait() {
+    let github = github();
+    let caller = Caller::new(&github, TOKEN);
+    let retry_after = Duration::from_secs(7);
+    let cases = [
+        (GitHubFault::TooManyRequests { retry_after }, 429, "retry-after", "7"),
+        (GitHubFault::SecondaryLimit { retry_after }, 403, "retry-after", "7"),
+        (GitHubFault::PrimaryLimit { reset_in: retry_after }, 403, "x-ratelimit-remaining", "0"),
+        (GitHubFault::Status(502), 502, "x-ratelimit-limit", "5000"),
+    ];
+    for (fault, status, header, value) in cases {
+        let rule = github.disturb(GitHubRule::new(fault).which(Which::First(1)));
+        let disturbed = caller.ask(&format!("GET {RUNNERS}")).await;
+        assert_eq!((disturbed.status, disturbed.header(header)), (status, value), "{fault:?}");
+        assert_eq!(caller.ask(&format!("GET {RUNNERS}")).await.status, 200);
+        assert_eq!((rule.met(), rule.fired()), (2, 1));
+        github.calm();
+    }
+}
+
+#[tokio::test]
+async fn what_is_reset_has_not_happened_and_what_is_lost_has() {
+    let github = github();
+    let caller = Caller::new(&github, TOKEN);
+    let cases = [
+        (GitHubFault::Reset, false, false),
+        (GitHubFault::LostAnswer, false, true),
+        (GitHubFault::NotJson, true, false),
+        (GitHubFault::Status(500), true, false),
+    ];
+    for (fault, answers, happens) in cases {
+        let id = github.plant_runner(GitHubRunner::new(REPOSITORY, "a"));
+        let rule = GitHubRule::new(fault).on("DELETE", "/repos/*/*/actions/runners/*");
+        github.disturb(rule);
+        let answered = caller.try_ask(&format!("DELETE {RUNNERS}/{id}"), "").await;
+        assert_eq!(answered.is_ok(), answers, "{fault:?}");
+        assert_eq!(github.runners().is_empty(), happens, "{fault:?}");
+        github.strike_runner("a");
+        github.calm();
+    }
+    let faults: Vec<_> = github.requests().into_iter().map(|it| (it.status, it.fault)).collect();
+    assert_eq!(faults[0], (None, Some(GitHubFault::Reset)));
+    assert_eq!(faults[3], (Some(500), Some(GitHubFault::Status(500))));
+}
+
+#[tokio::test]
+async fn an_answer_can_be_cut_short_or_late() {
+    let github = github();
+    let caller = Caller::new(&github, TOKEN);
+    let cut = github.disturb(GitHubRule::new(GitHubFault::CutBody).which(Which::First(1)));
+    caller.try_ask(&format!("GET {RUNNERS}"), "").await.expect_err("only half of it comes");
+    assert_eq!(cut.fired(), 1);
+    let late = Duration::from_millis(300);
+    github.disturb(GitHubRule::new(GitHubFault::Delay(late)));
+    let begun = Instant::now();
+    assert_eq!(caller.ask(&format!("GET {RUNNERS}")).await.status, 200);
+    assert!(begun.elapsed() >= late);
+}
+
+#[tokio::test]
+async fn whoever_gives_up_is_noted_without_an_answer() {
+    let github = github();
+    github.disturb(GitHubRule::new(GitHubFault::Hang));
+    let caller = Caller::new(&github, TOKEN);
+    let request = format!("GET {RUNNERS}");
+    let asked = tokio::time::timeout(Duration::from_millis(300), caller.ask(&request)).await;
+    assert!(asked.is_err());
+    drop(caller);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while github.requests().is_empty() {
+        assert!(Instant::now() < deadline, "the request is not over");
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(github.requests()[0].status, None);
+}

