@@ -23,6 +23,9 @@ use crate::memory::Memory;
 /// How long the last look before the end may take: somebody may just have claimed the machine.
 const ONE_LOOK: Duration = Duration::from_secs(1);
 
+/// How many times as often a beat is tried that could not be sent.
+const MAKE_UP: u32 = 4;
+
 /// One agent and what it works with.
 pub struct Agent {
     /// The machine it lives on.
@@ -63,23 +66,33 @@ impl Agent {
             let times = memory.times();
             let left = deadline::end_at(&memory.standing(), &times).since(self.clock.now());
             let patience = left.max(ONE_LOOK);
-            select(pin!(self.beat_and_look(memory)), self.clock.sleep(patience)).await;
+            let beat = pin!(self.beat_and_look(memory));
+            let beaten = match select(beat, self.clock.sleep(patience)).await {
+                Either::Left((beaten, _)) => beaten,
+                Either::Right(_) => false,
+            };
 
             let (times, now) = (memory.times(), self.clock.now());
             if let Some(why) = deadline::why_end(&memory.standing(), &times, now) {
                 return why;
             }
             let left = deadline::end_at(&memory.standing(), &times).since(now);
-            self.clock.sleep(times.heartbeat_period.min(left)).await;
+            // A few lost beats make a machine unhealthy, so a lost one is made up for soon.
+            let period = times.heartbeat_period;
+            let next = if beaten { period } else { period / MAKE_UP };
+            self.clock.sleep(next.min(left)).await;
         }
     }
 
-    /// A failure leaves what was known last, and its deadline goes on counting.
-    async fn beat_and_look(&self, memory: &Memory) {
-        if let Err(error) = self.store.beat(&self.id, self.clock.now()).await {
+    /// A failure leaves what was known last, and its deadline goes on counting. Gives whether the
+    /// beat was sent.
+    async fn beat_and_look(&self, memory: &Memory) -> bool {
+        let beat = self.store.beat(&self.id, self.clock.now()).await;
+        if let Err(error) = &beat {
             tracing::warn!("heartbeat not sent: {error}");
         }
         drop(self.look(memory).await);
+        beat.is_ok()
     }
 
     /// A machine that is about to be taken away takes no new run, and says so while it can.
