@@ -20,6 +20,21 @@ async fn self_termination_past_the_threshold_and_the_grace() {
 }
 
 #[tokio::test]
+async fn lost_heartbeats_are_made_up_for_soon() {
+    let world = World::new().await;
+    world.idle("i-a", "c6i.large").await;
+    let mut oldest = Duration::ZERO;
+    world.memory.store.lose_beats(2);
+    for _ in 0..80 {
+        world.pass(Duration::from_millis(250)).await;
+        let signs = world.plane.store.signs(&[id("i-a")]).await.unwrap();
+        oldest = oldest.max(world.plane.now().since(signs[0].heartbeat.unwrap()));
+    }
+    let (period, twice_lost) = (Duration::from_secs(5), Duration::from_millis(7_500));
+    assert!(oldest > period && oldest <= twice_lost, "a beat, two lost ones: {oldest:?}");
+}
+
+#[tokio::test]
 async fn a_machine_that_was_claimed_at_the_last_moment_does_not_end_itself() {
     let world = World::with(&[("self-termination-grace-sec", "0.001")]).await;
     let idle = world.idle("i-a", "c6i.large").await;

@@ -146,7 +146,8 @@ mod control {
             None => Arc::new(NoForge),
             Some(inputs) => match inputs.github.forge.unwrap_or(ForgeKind::Github) {
                 ForgeKind::Github => {
-                    forge::github(inputs, &pool.to_string(), Some(&pool.to_string()))?
+                    let name = pool.to_string();
+                    forge::github(inputs, &name, Some(&name))?
                 }
                 // This file is about jobs alone.
                 ForgeKind::Local => Arc::new(Local::open(common, true)?.forge),

@@ -37,7 +37,6 @@ mod github {
 
     use super::{Arc, Failure, Forge};
     use crate::actions;
-
     use crate::inputs::{GitHubInputs, ScopeKind};
     use crate::surroundings::WallClock;
 

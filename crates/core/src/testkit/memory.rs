@@ -67,6 +67,8 @@ struct Tables {
     records: BTreeMap<InstanceId, Record>,
     signs: BTreeMap<InstanceId, Signs>,
     intents: BTreeMap<IntentId, Intent>,
+    /// How many heartbeats will not arrive.
+    lost_beats: u32,
     credentials: Option<Credentials>,
     demands: BTreeMap<RunId, Demand>,
     events: Vec<Event>,
@@ -78,6 +80,11 @@ struct Tables {
 pub struct MemoryStore(Mutex<Tables>);
 
 impl MemoryStore {
+    /// Loses this many of the next heartbeats.
+    pub fn lose_beats(&self, count: u32) {
+        lock(&self.0).lost_beats = count;
+    }
+
     /// Puts a record there, however it came about.
     pub fn plant(&self, record: Record) {
         lock(&self.0).records.insert(record.id.clone(), record);
@@ -262,7 +269,13 @@ impl AgentStore for MemoryStore {
 
     async fn beat(&self, id: &InstanceId, at: Timestamp) -> PortResult<()> {
         turn().await;
-        lock(&self.0).signs.entry(id.clone()).or_default().heartbeat = Some(at);
+        let mut tables = lock(&self.0);
+        if tables.lost_beats > 0 {
+            tables.lost_beats -= 1;
+            let reason = "the beat is lost".to_owned();
+            return Err(PortError::Unavailable { service: "store", reason });
+        }
+        tables.signs.entry(id.clone()).or_default().heartbeat = Some(at);
         Ok(())
     }
 
