@@ -58,7 +58,7 @@ impl<'a> Attempt<'a> {
         let settings = plane.settings().await?;
         let requirements = request.requirements(&settings)?;
         let times = request.times.over(settings.times.clone());
-        credentials::await_valid(plane, &settings, &times).await?;
+        credentials::await_valid(plane, request, &settings, &times).await?;
         let holdings = Holdings::new(plane.now());
         Ok(Attempt { plane, request, requirements, times, holdings })
     }
@@ -86,7 +86,7 @@ impl<'a> Attempt<'a> {
 
     /// Without it the run gets its machines all the same; only nobody can rescue it later.
     async fn note_demand(&self) {
-        if self.request.fresh_only || self.request.again {
+        if self.request.is_of_refresh() {
             return;
         }
         let demand = Demand::of(self.request, self.plane.now());

@@ -374,6 +374,26 @@ async fn with_expired_credentials_nothing_is_even_launched() {
 }
 
 #[tokio::test]
+async fn a_refresh_that_cannot_renew_them_does_not_wait_for_itself() {
+    let world = World::new().await;
+    stranded(&world, 1).await;
+    world.pass(Duration::from_secs(400)).await;
+    let expired = credentials(&world, "expired", Duration::ZERO);
+    world.memory.forge.ask_for(vec![expired]);
+    let before = world.plane.now();
+    let outcome = world.refresh_with(&[("min-idle", "large=1")]).await;
+    assert_eq!((outcome.stranded, outcome.warmed), (vec![run("1")], 0));
+    let warned = |words: &str| outcome.warnings.iter().any(|warning| warning.contains(words));
+    assert!(
+        warned("run 1 cannot be rescued: the registration token expired"),
+        "{:?}",
+        outcome.warnings
+    );
+    assert!(warned("class large is below its minimum: the registration"), "{:?}", outcome.warnings);
+    assert!(world.plane.now().since(before) < Duration::from_secs(30), "it waited for itself");
+}
+
+#[tokio::test]
 async fn a_refresh_that_comes_late_is_waited_for() {
     let world = World::new().await;
     let hour = Duration::from_secs(3600);

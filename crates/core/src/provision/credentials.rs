@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use super::Request;
 use crate::failure::{Failure, Kind};
 use crate::plane::Plane;
 use crate::settings::Settings;
@@ -13,9 +14,11 @@ use crate::wait::{Beat, Wait, wait_until};
 /// How often to look for a new one.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Waits until there is a token that has not expired, for as long as that may take.
+/// Waits until there is a token that has not expired, for as long as that may take. Refresh, when
+/// it provisions itself, has just tried to renew it, and has nobody to wait for.
 pub(super) async fn await_valid(
     plane: &Plane,
+    request: &Request,
     settings: &Settings,
     times: &Times,
 ) -> Result<(), Failure> {
@@ -23,8 +26,12 @@ pub(super) async fn await_valid(
     let Some(expired) = settings.minted.as_ref().filter(|minted| minted.expires_at <= since) else {
         return Ok(());
     };
+    let patience = match request.is_of_refresh() {
+        true => Duration::ZERO,
+        false => times.registration_token_patience,
+    };
     plane.progress.stage("waiting for refresh to renew the registration token");
-    let deadline = since + times.registration_token_patience;
+    let deadline = since + patience;
     let wait = Wait { since, deadline, beat: Beat::steady(LOOK) };
     let renewed = wait_until(&*plane.clock, wait, || async {
         let minted = plane.settings().await?.minted;

@@ -52,6 +52,11 @@ impl TimeOverrides {
 }
 
 impl Request {
+    /// Whether refresh asks, to keep machines warm or to rescue a run, and not the run itself.
+    pub(super) fn is_of_refresh(&self) -> bool {
+        self.fresh_only || self.again
+    }
+
     /// What every machine must be, by the settings in force.
     pub fn requirements(&self, settings: &Settings) -> Result<Requirements, Failure> {
         if self.count == 0 || self.count > MAX_COUNT {

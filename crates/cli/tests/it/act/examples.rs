@@ -89,7 +89,7 @@ impl Team {
             let name = entry.unwrap().file_name().into_string().unwrap();
             let Some(asker) = name.strip_prefix("asked-") else { continue };
             let job = *jobs.entry(format!("{run}-{asker}")).or_insert_with(|| {
-                let script = "echo tests of $GITHUB_RUN_ID; sleep 0.5";
+                let script = "echo tests of $GITHUB_RUN_ID";
                 self.github.queue_job(REPOSITORY, run, &[run], script)
             });
             if self.github.job(job).unwrap().state == JobState::Completed {
