@@ -280,6 +280,7 @@ impl<'a> Pickup<'a> {
                     inner.suitable.push(Candidate { idle, found: now, announced, receipt });
                 }
                 Met::Twin => tracing::debug!(instance = %id, "a second ticket for it"),
+                Met::Other(receipt) => inner.set_aside.push(receipt),
                 Met::Late(receipt) => dropped.push(receipt),
             },
             Some(mismatch) => {

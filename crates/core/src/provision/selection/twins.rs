@@ -1,9 +1,10 @@
-//! Tickets that announce the same idle state twice.
+//! Tickets that announce the same machine twice.
 //!
-//! A queue may deliver a ticket twice, and whoever sends one may have to send it again. Two claim
-//! workers of one run must not both claim such an instance: where the answer to one of the claims
-//! is lost, the record that the other has made looks just like its own. So the first ticket goes
-//! to a worker, and the others stay with it until its claim is decided.
+//! A queue may deliver a ticket twice, whoever sends one may have to send it again, and one of an
+//! earlier idle state may still be about. Two claim workers of one run must not both claim such an
+//! instance: where the answer to one of the claims is lost, the record that the other has made
+//! looks just like its own. So the first ticket goes to a worker. Others of the same idle state
+//! stay with it until its claim is decided, and those of another one wait for the next pass.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,6 +41,8 @@ pub(super) enum Met {
     First(Receipt),
     /// Another one, kept until the first is decided.
     Twin,
+    /// Of another idle state of a machine that is being decided about.
+    Other(Receipt),
     /// Of an idle state that is over.
     Late(Receipt),
 }
@@ -50,16 +53,15 @@ impl Twins {
         if self.settled.contains(&announced) {
             return Met::Late(receipt);
         }
-        match self.open.get_mut(&announced) {
-            Some(twins) => {
-                twins.push(receipt);
-                Met::Twin
-            }
-            None => {
-                self.open.insert(announced, Vec::new());
-                Met::First(receipt)
-            }
+        if let Some(twins) = self.open.get_mut(&announced) {
+            twins.push(receipt);
+            return Met::Twin;
         }
+        if self.open.keys().any(|open| open.0 == announced.0) {
+            return Met::Other(receipt);
+        }
+        self.open.insert(announced, Vec::new());
+        Met::First(receipt)
     }
 
     pub(super) fn hand_out(&mut self, announced: &Idleness) {
@@ -122,13 +124,14 @@ mod tests {
         assert_eq!(twins.meet(&now, receipt("a")), Met::First(receipt("a")));
         assert_eq!(twins.meet(&now, receipt("b")), Met::Twin);
         let other = twins.meet(&later, receipt("c"));
-        assert_eq!(other, Met::First(receipt("c")), "another idle state of the same machine");
+        assert_eq!(other, Met::Other(receipt("c")), "not while the first is undecided");
         twins.hand_out(&Idleness::of(&now));
         assert_eq!(twins.in_hand(), 2);
         assert_eq!(twins.meet(&now, receipt("d")), Met::Twin);
         assert_eq!(twins.settle(&Idleness::of(&now)), [receipt("b"), receipt("d")]);
         assert_eq!(twins.in_hand(), 0);
         assert_eq!(twins.meet(&now, receipt("e")), Met::Late(receipt("e")));
+        assert_eq!(twins.meet(&later, receipt("f")), Met::First(receipt("f")));
     }
 
     #[test]

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::super::SeededDice;
 use super::{Calls, ClockAndDebug, lock, turn};
 use crate::ids::ResourceClass;
-use crate::ports::{Depth, Held, Pool, PortResult, Receipt};
+use crate::ports::{Depth, Dice, Held, Pool, PortResult, Receipt};
 use crate::ticket::Ticket;
 use crate::time::Timestamp;
 
@@ -50,6 +51,26 @@ impl MemoryPool {
     /// Delivers every message twice from here on.
     pub fn deliver_twice(&self) {
         lock(&self.queues).duplicates = true;
+    }
+
+    /// Forgets the order of its messages, in a way that follows from `seed`.
+    pub fn shuffle(&self, seed: u64) {
+        let dice = SeededDice::new(seed);
+        for queue in lock(&self.queues).queues.values_mut() {
+            queue.make_contiguous().sort_by_cached_key(|_| dice.roll());
+        }
+    }
+
+    /// The messages that these receipts would delete, each with the number of others of the same
+    /// words that would stay.
+    pub fn at_stake(&self, class: &ResourceClass, receipts: &[Receipt]) -> Vec<(String, usize)> {
+        let queues = lock(&self.queues);
+        let queue = || queues.queues.get(class).into_iter().flatten();
+        let stays = |body: &str| {
+            queue().filter(|other| other.body == body && !is_held_by(other, receipts)).count()
+        };
+        let deleted = queue().filter(|message| is_held_by(message, receipts));
+        deleted.map(|message| (message.body.clone(), stays(&message.body))).collect()
     }
 
     fn show_at(&self, class: &ResourceClass, receipts: &[Receipt], at: Timestamp) {

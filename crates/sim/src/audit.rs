@@ -1,0 +1,326 @@
+//! The promises, checked after every step. Written against the design and not against the code:
+//! nothing here asks core what it allows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use ondeck_core::ids::{InstanceId, RunId};
+use ondeck_core::lifecycle::Transition;
+use ondeck_core::provision;
+use ondeck_core::record::{Record, State};
+use ondeck_core::ticket::Ticket;
+use ondeck_core::time::Timestamp;
+
+use crate::kernel::Pid;
+use crate::yard::{View, Yard};
+
+/// How far apart two clocks may be.
+pub(crate) const SKEW: Duration = Duration::from_secs(10);
+
+/// How long an agent may take to notice that somebody has given its machine away by hand.
+const NOTICE: Duration = Duration::from_secs(60);
+
+/// A promise that was broken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Which.
+    pub promise: Promise,
+    /// How.
+    pub how: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.promise.as_str(), self.how)
+    }
+}
+
+/// What must hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Promise {
+    /// An instance has one owner at the most.
+    OneOwner,
+    /// Records change by the table of transitions, and not otherwise.
+    Table,
+    /// A listening runner has the label of its machine's owner.
+    Label,
+    /// An agent serves its machine's owner.
+    Belief,
+    /// A job runs on a machine of its own run.
+    Job,
+    /// An idle machine that was announced can be reached through the queue.
+    Reachable,
+    /// A machine is announced only after its runner has gone.
+    Announced,
+    /// A machine is ended after its record, and never while it is busy within its threshold.
+    StoreFirst,
+    /// Without faults no machine is given up before its time.
+    NoWaste,
+    /// A provision that succeeds has what it says, and one that fails has nothing.
+    AllOrNothing,
+    /// A launch is made once, however often it is asked for.
+    LaunchedOnce,
+    /// Every call of a mode comes to an end.
+    Ends,
+    /// Without faults every provision succeeds, and after faults the next one does.
+    Succeeds,
+    /// An agent follows its record, whatever becomes of it.
+    Follows,
+    /// A machine with an agent ends by itself.
+    EndsItself,
+    /// When all deadlines have passed and refresh has run, nothing is left.
+    NothingLeft,
+    /// Nothing panics.
+    NoPanic,
+}
+
+impl Promise {
+    /// In a few words.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Promise::OneOwner => "one owner",
+            Promise::Table => "legal transitions",
+            Promise::Label => "label is the owner's",
+            Promise::Belief => "agent serves the owner",
+            Promise::Job => "job on its own machine",
+            Promise::Reachable => "idle is reachable",
+            Promise::Announced => "announced when free",
+            Promise::StoreFirst => "store first",
+            Promise::NoWaste => "no waste",
+            Promise::AllOrNothing => "all or nothing",
+            Promise::LaunchedOnce => "launched once",
+            Promise::Ends => "every call ends",
+            Promise::Succeeds => "provision succeeds",
+            Promise::Follows => "agent follows",
+            Promise::EndsItself => "machine ends itself",
+            Promise::NothingLeft => "nothing left",
+            Promise::NoPanic => "no panic",
+        }
+    }
+}
+
+/// What the auditor knows.
+#[derive(Debug, Default)]
+pub(crate) struct Audit {
+    violation: Option<Violation>,
+    /// Every record as it was last written.
+    records: BTreeMap<InstanceId, Record>,
+    /// What each agent has seen of its own last.
+    seen: BTreeMap<Pid, Option<Record>>,
+    /// Machines that somebody has given away by hand, and until when agents may not know.
+    by_hand: BTreeMap<InstanceId, Timestamp>,
+    /// Whether no machine may be given up before its time.
+    pub(crate) frugal: bool,
+    changed: bool,
+}
+
+impl Audit {
+    pub(crate) fn violation(&self) -> Option<Violation> {
+        self.violation.clone()
+    }
+
+    pub(crate) fn broken(&mut self, promise: Promise, how: impl Into<String>) {
+        if self.violation.is_none() {
+            self.violation = Some(Violation { promise, how: how.into() });
+        }
+    }
+
+    /// A transition was committed.
+    pub(crate) fn wrote(
+        &mut self,
+        transition: Transition,
+        before: Option<&Record>,
+        after: &Record,
+        at: Timestamp,
+    ) {
+        self.changed = true;
+        let owner = |record: &Record| record.run.clone();
+        if let (Some(was), Some(is)) = (before.and_then(owner), owner(after))
+            && was != is
+        {
+            self.broken(Promise::OneOwner, format!("{} went from {was} to {is}", after.id));
+        }
+        if let Err(how) = legal(transition, before, after, at) {
+            self.broken(Promise::Table, format!("{transition} of {}: {how}", after.id));
+        }
+        let given_up = transition == Transition::Expire
+            && before.is_some_and(|b| b.threshold.is_some_and(|t| t > at + Duration::from_secs(1)));
+        if self.frugal && given_up {
+            self.broken(Promise::NoWaste, format!("{} was expired before its time", after.id));
+        }
+        self.records.insert(after.id.clone(), after.clone());
+    }
+
+    /// Somebody gives a machine to another run, past every rule.
+    pub(crate) fn gave_by_hand(&mut self, record: &Record, now: Timestamp) {
+        self.records.insert(record.id.clone(), record.clone());
+        self.by_hand.insert(record.id.clone(), now + NOTICE);
+    }
+
+    /// An agent was told of its record.
+    pub(crate) fn saw(&mut self, agent: Pid, record: Option<&Record>) {
+        self.seen.insert(agent, record.cloned());
+    }
+
+    /// A ticket is being sent.
+    pub(crate) fn announced(&mut self, ticket: &Ticket, machine: Option<&View>) {
+        let Some(record) = self.records.get(&ticket.instance_id) else { return };
+        let current = record.state == State::Idle && record.threshold == Some(ticket.threshold);
+        let Some(machine) = machine.filter(|_| current) else { return };
+        let busy = machine.label.as_ref().or(machine.belief.as_ref()).or(machine.job.as_ref());
+        if let Some(run) = busy {
+            let how = format!("{} still works for {run}", ticket.instance_id);
+            self.broken(Promise::Announced, how);
+        }
+    }
+
+    /// Tickets are being deleted; `others` says how many there are besides of the same words.
+    pub(crate) fn deletes(&mut self, ticket: &Ticket, others: usize, now: Timestamp) {
+        let Some(record) = self.records.get(&ticket.instance_id) else { return };
+        let waits = record.state == State::Idle && record.threshold == Some(ticket.threshold);
+        if waits && ticket.threshold > now + SKEW && others == 0 {
+            let how = format!("the last ticket of {}, which is idle, was deleted", record.id);
+            self.broken(Promise::Reachable, how);
+        }
+    }
+
+    /// The control plane ends a machine.
+    pub(crate) fn terminated(&mut self, id: &InstanceId, is_alive: bool) {
+        let Some(record) = self.records.get(id).filter(|_| is_alive) else { return };
+        if record.state.is_live() {
+            let how = format!("{id} was ended while its record was {}", record.state);
+            self.broken(Promise::StoreFirst, how);
+        }
+    }
+
+    /// An agent ends its own machine: never one that it knows to be within its threshold.
+    pub(crate) fn ended_itself(&mut self, agent: Pid, id: &InstanceId, now: Timestamp) {
+        let Some(Some(seen)) = self.seen.get(&agent) else { return };
+        let within = seen.state.is_live() && seen.threshold.is_some_and(|t| t > now);
+        if within {
+            let how = format!("{id} ended itself although it knew to be {}", seen.state);
+            self.broken(Promise::StoreFirst, how);
+        }
+    }
+
+    /// Who owns what, and who works for whom.
+    pub(crate) fn compare(&mut self, yard: &mut Yard, now: Timestamp) {
+        self.overdue(yard, now);
+        if !std::mem::take(&mut self.changed) & !yard.take_changed() {
+            return;
+        }
+        for id in yard.alive() {
+            let Some(owner) = self.records.get(&id).and_then(|record| record.run.clone()) else {
+                continue;
+            };
+            let Some(view) = yard.view(&id) else { continue };
+            if let Some(until) = self.by_hand.get(&id).copied() {
+                if view.label.as_ref() == Some(&owner) {
+                    self.by_hand.remove(&id);
+                } else if now <= until {
+                    continue;
+                }
+            }
+            for (promise, has) in [
+                (Promise::Job, &view.job),
+                (Promise::Label, &view.label),
+                (Promise::Belief, &view.belief),
+            ] {
+                if let Some(other) = has.as_ref().filter(|has| **has != owner) {
+                    let how = format!("{id} belongs to {owner}, and works for {other}");
+                    self.broken(promise, how);
+                }
+            }
+        }
+    }
+
+    /// What somebody gave away by hand, and whose agent has not noticed in time.
+    fn overdue(&mut self, yard: &Yard, now: Timestamp) {
+        let is_overdue =
+            |(id, until): &(&InstanceId, &Timestamp)| now > **until && yard.view(id).is_some();
+        if let Some(id) = self.by_hand.iter().find(is_overdue).map(|(id, _)| id.clone()) {
+            self.broken(Promise::Follows, format!("{id} does not serve its new owner"));
+        }
+    }
+
+    /// A provision has said that it succeeded.
+    pub(crate) fn succeeded(&mut self, outcome: &provision::Outcome) {
+        let ids: BTreeSet<&InstanceId> = outcome.instances.iter().map(|one| &one.id).collect();
+        let wanted = outcome.requested as usize;
+        if ids.len() != wanted || outcome.instances.len() != wanted {
+            let how = format!("run {} was given {ids:?} instead of {wanted}", outcome.run);
+            self.broken(Promise::AllOrNothing, how);
+        }
+        for id in ids {
+            let record = self.records.get(id);
+            let ours = record.is_some_and(|r| r.run.as_ref() == Some(&outcome.run));
+            if !ours {
+                let how = format!("run {} was given {id}, which is not its own", outcome.run);
+                self.broken(Promise::AllOrNothing, how);
+            }
+        }
+    }
+
+    /// The live records of a run that are within their threshold.
+    pub(crate) fn held_by(&self, run: &RunId, now: Timestamp) -> Vec<InstanceId> {
+        let held = |record: &&Record| {
+            record.run.as_ref() == Some(run) && record.state.is_live() && !record.is_expired(now)
+        };
+        self.records.values().filter(held).map(|record| record.id.clone()).collect()
+    }
+
+    /// The latest threshold of all.
+    pub(crate) fn record(&self, id: &InstanceId) -> Option<&Record> {
+        self.records.get(id)
+    }
+}
+
+/// The table of transitions.
+fn legal(
+    transition: Transition,
+    before: Option<&Record>,
+    after: &Record,
+    at: Timestamp,
+) -> Result<(), String> {
+    use State::{Claimed, Created, Idle, Running, Terminated};
+    let Some(before) = before else {
+        let born = transition == Transition::Register && after.state == Created;
+        return if born && after.run.is_some() { Ok(()) } else { Err("from nothing".to_owned()) };
+    };
+    let (from, to) = (before.state, after.state);
+    let states = match transition {
+        Transition::Register => false,
+        Transition::Activate => (from, to) == (Created, Running),
+        Transition::Claim => (from, to) == (Idle, Claimed),
+        Transition::Commit => (from, to) == (Claimed, Running),
+        Transition::Release => (from, to) == (Running, Idle),
+        Transition::GiveBack => (from, to) == (Claimed, Idle),
+        Transition::Expire => from != Terminated && from == to,
+        Transition::Reap => from != Terminated && to == Terminated,
+    };
+    if !states {
+        return Err(format!("{from} to {to}"));
+    }
+    let kept = before.run == after.run;
+    let runs = match transition {
+        Transition::Activate | Transition::Commit => kept && after.run.is_some(),
+        Transition::Claim => before.run.is_none() && after.run.is_some(),
+        Transition::Release | Transition::GiveBack => before.run.is_some() && after.run.is_none(),
+        Transition::Reap => after.run.is_none(),
+        Transition::Expire | Transition::Register => kept,
+    };
+    if !runs {
+        return Err(format!("owner {:?} to {:?}", before.run, after.run));
+    }
+    let in_time = before.threshold.is_some_and(|threshold| threshold > at);
+    let times = match transition {
+        Transition::Reap => !in_time && after.threshold.is_none(),
+        Transition::Expire => after.threshold.is_some_and(|threshold| threshold <= at),
+        _ => in_time && after.threshold.is_some_and(|threshold| threshold >= at),
+    };
+    if !times {
+        return Err(format!("threshold {:?} to {:?}, at {at}", before.threshold, after.threshold));
+    }
+    Ok(())
+}

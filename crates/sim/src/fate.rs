@@ -1,0 +1,243 @@
+//! What may go wrong, and how it is decided for each call.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use crate::kernel::Micros;
+
+/// Everything that a history may hold against the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fault {
+    /// A control plane's process dies, between any two calls.
+    Crash,
+    /// An agent's process dies and is started again.
+    AgentCrash,
+    /// A call is turned away at once, without effect.
+    Throttled,
+    /// A request never arrives.
+    RequestLost,
+    /// A request has its effect, and the answer never arrives.
+    AnswerLost,
+    /// A request is given up, and arrives after that.
+    ArrivedLate,
+    /// A request arrives twice.
+    ArrivedTwice,
+    /// A call takes seconds.
+    Slow,
+    /// A service does not answer anybody for a while.
+    Outage,
+    /// A queue says that it is empty, and is not.
+    FalselyEmpty,
+    /// A queue delivers a ticket once more.
+    TicketTwice,
+    /// A queue forgets the order of its tickets.
+    Reordered,
+    /// A provider has no machine to give, or fewer than asked for.
+    NoCapacity,
+    /// A machine never comes up.
+    NeverBoots,
+    /// An agent stands still for a while.
+    Hang,
+    /// An agent's heartbeats do not arrive for a while.
+    HeartStops,
+    /// A clock is up to ten seconds ahead.
+    Skew,
+    /// A machine is gone from one moment to the next.
+    MachineDies,
+    /// A provider announces that it takes a machine away, and does.
+    SpotNotice,
+    /// A runner cannot be registered, stopped, struck from the list, or cleaned up after.
+    RunnerFails,
+    /// A runner's program dies.
+    RunnerDies,
+    /// A provision is told to stop.
+    ToldToStop,
+    /// A run is never released.
+    NeverReleased,
+    /// Two refreshes at once.
+    RefreshTwice,
+    /// No refresh for hours.
+    NoRefresh,
+    /// Somebody gives a machine from one run to another by hand.
+    Reassigned,
+}
+
+impl Fault {
+    /// Every one.
+    pub const ALL: [Fault; 26] = [
+        Fault::Crash,
+        Fault::AgentCrash,
+        Fault::Throttled,
+        Fault::RequestLost,
+        Fault::AnswerLost,
+        Fault::ArrivedLate,
+        Fault::ArrivedTwice,
+        Fault::Slow,
+        Fault::Outage,
+        Fault::FalselyEmpty,
+        Fault::TicketTwice,
+        Fault::Reordered,
+        Fault::NoCapacity,
+        Fault::NeverBoots,
+        Fault::Hang,
+        Fault::HeartStops,
+        Fault::Skew,
+        Fault::MachineDies,
+        Fault::SpotNotice,
+        Fault::RunnerFails,
+        Fault::RunnerDies,
+        Fault::ToldToStop,
+        Fault::NeverReleased,
+        Fault::RefreshTwice,
+        Fault::NoRefresh,
+        Fault::Reassigned,
+    ];
+
+    /// In a few words.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Fault::Crash => "crash of a mode",
+            Fault::AgentCrash => "crash of an agent",
+            Fault::Throttled => "call throttled",
+            Fault::RequestLost => "request lost",
+            Fault::AnswerLost => "answer lost",
+            Fault::ArrivedLate => "request late",
+            Fault::ArrivedTwice => "request twice",
+            Fault::Slow => "call slow",
+            Fault::Outage => "service out",
+            Fault::FalselyEmpty => "falsely empty",
+            Fault::TicketTwice => "ticket twice",
+            Fault::Reordered => "reordered",
+            Fault::NoCapacity => "no capacity",
+            Fault::NeverBoots => "never boots",
+            Fault::Hang => "agent hangs",
+            Fault::HeartStops => "heart stops",
+            Fault::Skew => "clock skew",
+            Fault::MachineDies => "machine dies",
+            Fault::SpotNotice => "spot notice",
+            Fault::RunnerFails => "runner fails",
+            Fault::RunnerDies => "runner dies",
+            Fault::ToldToStop => "told to stop",
+            Fault::NeverReleased => "never released",
+            Fault::RefreshTwice => "refresh twice",
+            Fault::NoRefresh => "no refresh",
+            Fault::Reassigned => "reassigned",
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// Where a process dies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Crash {
+    /// Before the call has its effect.
+    Before,
+    /// After that, and before it is known.
+    After,
+}
+
+/// Whether the answer gets back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// It does.
+    Sound,
+    /// It does not, or says nothing of the effect.
+    Lost,
+}
+
+/// What becomes of one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fate {
+    /// How long the request takes.
+    pub(crate) before: Micros,
+    /// How long the answer takes.
+    pub(crate) after: Micros,
+    /// How often it has its effect.
+    pub(crate) effects: u8,
+    /// How long after having been given up it has its effect after all.
+    pub(crate) late: Option<Micros>,
+    pub(crate) answer: Answer,
+    pub(crate) crash: Option<Crash>,
+    slow: bool,
+}
+
+impl Fate {
+    /// Nothing goes wrong.
+    pub(crate) fn sound(before: Micros, after: Micros) -> Fate {
+        Fate {
+            before,
+            after,
+            effects: 1,
+            late: None,
+            answer: Answer::Sound,
+            crash: None,
+            slow: false,
+        }
+    }
+
+    /// The same, if this goes wrong.
+    pub(crate) fn with(self, fault: Fault, chance: &mut fastrand::Rng) -> Fate {
+        const SECOND: Micros = 1_000_000;
+        // As long as a client waits for an answer.
+        let timeout = self.after + 2 * SECOND;
+        match fault {
+            Fault::Throttled => Fate { effects: 0, answer: Answer::Lost, ..self },
+            Fault::RequestLost => Fate { effects: 0, answer: Answer::Lost, after: timeout, ..self },
+            Fault::AnswerLost => Fate { answer: Answer::Lost, after: timeout, ..self },
+            Fault::ArrivedLate => {
+                let late = Some(timeout + chance.u64(0..30 * SECOND));
+                Fate { effects: 0, late, answer: Answer::Lost, after: timeout, ..self }
+            }
+            Fault::ArrivedTwice => Fate { effects: 2, ..self },
+            Fault::Slow => Fate { before: chance.u64(SECOND..20 * SECOND), slow: true, ..self },
+            _ => self,
+        }
+    }
+
+    /// The same, but whoever calls dies.
+    pub(crate) fn deadly(self, crash: Crash) -> Fate {
+        Fate { crash: Some(crash), ..self }
+    }
+
+    /// What goes wrong, for whoever counts.
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        match (self.effects, self.answer) {
+            _ if self.late.is_some() => Some(Fault::ArrivedLate),
+            _ if self.slow => Some(Fault::Slow),
+            (0, Answer::Lost) if self.after < 1_000_000 => Some(Fault::Throttled),
+            (0, Answer::Lost) => Some(Fault::RequestLost),
+            (_, Answer::Lost) => Some(Fault::AnswerLost),
+            (2, _) => Some(Fault::ArrivedTwice),
+            _ => None,
+        }
+    }
+
+    /// What goes wrong, for the journal.
+    pub(crate) fn mark(&self) -> String {
+        let fault = self.fault().map(|fault| format!("  ** {fault}")).unwrap_or_default();
+        match self.crash {
+            Some(_) => format!("{fault}  ** dies after it"),
+            None => fault,
+        }
+    }
+}
+
+/// How often calls go wrong, in thousandths, and how long they take.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Rates {
+    /// For each kind of fault that befalls calls.
+    pub calls: Vec<(Fault, u32)>,
+    /// The longest that a sound request or answer takes, in microseconds.
+    pub latency: u64,
+}
+
+/// One call of a history: who makes it, and his how many-th.
+pub type Place = (String, u32);
+
+/// Faults of calls that are left out, so that a history that breaks a promise becomes shorter.
+pub type Spared = BTreeSet<Place>;

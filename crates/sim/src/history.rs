@@ -1,0 +1,133 @@
+//! One history from its beginning to the point where nothing may be left.
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ondeck_core::ids::ResourceClass;
+use ondeck_core::ports::{Pool, Store};
+
+use crate::audit::{Promise, Violation};
+use crate::fate::{Fault, Place};
+use crate::kernel::Kernel;
+use crate::plan::{Plan, SECOND};
+use crate::stage::{PROBE, Stage, Tally};
+use crate::world::at_once;
+
+/// What came of a history.
+#[derive(Debug, Clone)]
+pub struct History {
+    /// The promise that was broken first.
+    pub violation: Option<Violation>,
+    /// Events.
+    pub steps: u64,
+    /// Virtual time.
+    pub lasted: Duration,
+    /// What went wrong, how often.
+    pub faults: BTreeMap<Fault, u64>,
+    /// What came of the modes.
+    pub tally: Tally,
+    /// Event by event, if that was asked for.
+    pub journal: Vec<String>,
+    /// The calls that something befell.
+    pub struck: Vec<Place>,
+}
+
+/// Plays a history.
+pub fn play(plan: &Plan, journal: bool) -> History {
+    let kernel = Arc::new(Kernel::new(plan.seed, false, journal));
+    let mut stage = Stage::new(plan, kernel.clone());
+    let played = std::panic::catch_unwind(AssertUnwindSafe(|| to_the_end(&mut stage, plan)));
+    if let Err(panic) = played {
+        let words = panic.downcast_ref::<String>().cloned();
+        let words = words.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+        stage.world.audit().broken(Promise::NoPanic, words.unwrap_or_default());
+    }
+    let violation = stage.world.audit().violation();
+    History {
+        violation,
+        steps: kernel.steps(),
+        lasted: Duration::from_micros(kernel.now()),
+        faults: kernel.faults(),
+        tally: stage.tally.clone(),
+        journal: kernel.journal(),
+        struck: stage.struck(),
+    }
+}
+
+/// How long the longest-lived thing lasts after the last run has asked for machines, and then
+/// some: validation, a run's time, the agents' grace.
+const ALL_DEADLINES: u64 = 1_000 * SECOND;
+
+fn to_the_end(stage: &mut Stage, plan: &Plan) {
+    set_up(stage, plan);
+    stage.play(plan.calm_at);
+    if stage.is_over() {
+        return;
+    }
+
+    // Faults have stopped: the next provision succeeds, whether or not somebody has cleared up.
+    if plan.tended {
+        stage.refresh(BTreeMap::new());
+        stage.play(plan.calm_at + 30 * SECOND);
+    }
+    stage.provision(PROBE, 2);
+    stage.play(plan.calm_at + ALL_DEADLINES);
+    if stage.is_over() {
+        return;
+    }
+    if let Some(task) = stage.unfinished().first() {
+        stage.world.audit().broken(Promise::Ends, format!("{task:?} has not come to an end"));
+        return;
+    }
+    if let Some(id) = stage.attended().into_iter().next() {
+        let record = stage.world.audit().record(&id).cloned();
+        let how = format!("{id} is alive past all deadlines: {record:?}");
+        stage.world.audit().broken(Promise::EndsItself, how);
+        return;
+    }
+    clear_up(stage, plan.calm_at + ALL_DEADLINES);
+}
+
+/// The first refresh, before anything goes wrong.
+fn set_up(stage: &mut Stage, plan: &Plan) {
+    let settings: BTreeMap<String, String> = plan.settings.clone();
+    at_once(Store::put_settings(&stage.world.store, &settings)).expect("a store in memory");
+    at_once(stage.world.pool.set_up(&[large()])).expect("a pool in memory");
+    stage.refresh(settings);
+}
+
+/// Two refreshes, since the first may meet a ticket that is hidden; and then nothing is left.
+fn clear_up(stage: &mut Stage, mut now: u64) {
+    stage.world.yard().cancel(None);
+    for _ in 0..2 {
+        stage.refresh([("min-idle".to_owned(), String::new())].into());
+        now += 60 * SECOND;
+        stage.play(now);
+        if stage.is_over() {
+            return;
+        }
+    }
+    let world = &stage.world;
+    let left = |what: &str, things: Vec<String>| {
+        if !things.is_empty() {
+            world.audit().broken(Promise::NothingLeft, format!("{what}: {}", things.join(" ")));
+        }
+    };
+    let live = world.store.select(|record| record.state.is_live());
+    left(
+        "live records",
+        live.iter().map(|record| format!("{} {}", record.id, record.state)).collect(),
+    );
+    left("machines", world.yard().alive().iter().map(ToString::to_string).collect());
+    left("runners", world.yard().runners().into_iter().map(|runner| runner.name).collect());
+    let depth = at_once(world.pool.depth(&large())).expect("a pool in memory").total();
+    left("tickets", (0..depth).map(|_| "1".to_owned()).collect());
+    let intents = at_once(world.store.open_intents()).expect("a store in memory");
+    left("intents", intents.iter().map(|intent| intent.id.to_string()).collect());
+}
+
+fn large() -> ResourceClass {
+    ResourceClass::new("large").expect("a sound name")
+}

@@ -1,0 +1,553 @@
+//! Time, and everything that waits for it: calls under way, alarms, and deeds of the plan.
+//!
+//! One history has one kernel. Nothing happens but by an event taken from it, one at a time, so
+//! the order of events is the whole of the schedule.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use ondeck_core::ids::InstanceId;
+use ondeck_core::time::Timestamp;
+
+use crate::fate::{Answer, Crash, Fate, Fault};
+
+/// Virtual microseconds since the beginning of a history.
+pub(crate) type Micros = u64;
+
+/// The moment at which every history begins.
+const EPOCH_MILLIS: u64 = 1_750_000_000_000;
+
+/// A process, by its place in the order of births.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Pid(pub(crate) usize);
+
+/// What may happen next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Event {
+    /// A request reaches whom it is for.
+    Effect(u64),
+    /// An answer reaches whoever asked.
+    Answer(u64),
+    /// Somebody has slept long enough.
+    Alarm(u64),
+    /// The plan has something to do.
+    Deed(usize),
+}
+
+/// What is told to whoever handles an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// Nothing to do: it was cancelled meanwhile.
+    Nothing,
+    /// Poll this process.
+    Poll(Pid),
+    /// This process dies here.
+    Crash(Pid),
+    /// Do this.
+    Deed(usize),
+}
+
+/// A call on its way, or its answer.
+pub(crate) struct Call {
+    pub(crate) pid: Pid,
+    pub(crate) what: &'static str,
+    pub(crate) text: String,
+    pub(crate) fate: Fate,
+    effect: Box<dyn FnMut() -> String + Send>,
+    waker: Option<Waker>,
+    ended: Option<Ended>,
+    /// Whether whoever made it may know how it ended.
+    back: bool,
+    /// Nobody waits for it any more.
+    orphaned: bool,
+}
+
+/// How a call ended for whoever made it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// With the answer of its effect.
+    Answered,
+    /// With an error that tells nothing of its effect.
+    Lost,
+}
+
+struct Alarm {
+    pid: Pid,
+    /// Of which instance news would ring it early.
+    of: Option<InstanceId>,
+    waker: Option<Waker>,
+    rung: bool,
+}
+
+struct State {
+    now: Micros,
+    ids: u64,
+    calls: BTreeMap<u64, Call>,
+    alarms: BTreeMap<u64, Alarm>,
+    /// Who sleeps until there is news of an instance.
+    ears: BTreeMap<InstanceId, Vec<u64>>,
+    versions: BTreeMap<InstanceId, u64>,
+    agenda: BinaryHeap<Reverse<(Micros, u64, Event)>>,
+    frozen: BTreeMap<Pid, Micros>,
+    /// Whether effects wait to be chosen instead of being due at a time.
+    by_choice: bool,
+    journal: Option<Vec<String>>,
+    /// What each process has been told so far, as one number.
+    memories: BTreeMap<Pid, u64>,
+    names: Vec<String>,
+    steps: u64,
+    faults: BTreeMap<Fault, u64>,
+    ties: fastrand::Rng,
+}
+
+/// See the module.
+pub(crate) struct Kernel(Mutex<State>);
+
+impl Kernel {
+    pub(crate) fn new(seed: u64, by_choice: bool, journal: bool) -> Kernel {
+        Kernel(Mutex::new(State {
+            now: 0,
+            ids: 0,
+            calls: BTreeMap::new(),
+            alarms: BTreeMap::new(),
+            ears: BTreeMap::new(),
+            versions: BTreeMap::new(),
+            agenda: BinaryHeap::new(),
+            frozen: BTreeMap::new(),
+            by_choice,
+            journal: journal.then(Vec::new),
+            memories: BTreeMap::new(),
+            names: Vec::new(),
+            steps: 0,
+            faults: BTreeMap::new(),
+            ties: fastrand::Rng::with_seed(seed),
+        }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn now(&self) -> Micros {
+        self.state().now
+    }
+
+    /// The true time, which no process knows exactly.
+    pub(crate) fn true_time(&self) -> Timestamp {
+        timestamp(self.now())
+    }
+
+    pub(crate) fn steps(&self) -> u64 {
+        self.state().steps
+    }
+
+    pub(crate) fn faults(&self) -> BTreeMap<Fault, u64> {
+        self.state().faults.clone()
+    }
+
+    pub(crate) fn count(&self, fault: Fault) {
+        *self.state().faults.entry(fault).or_default() += 1;
+    }
+
+    /// Gives a process its number.
+    pub(crate) fn enter(&self, name: &str) -> Pid {
+        let mut state = self.state();
+        state.names.push(name.to_owned());
+        Pid(state.names.len() - 1)
+    }
+
+    /// Writes a line into the journal, if there is one.
+    pub(crate) fn note(&self, who: &str, line: impl FnOnce() -> String) {
+        let mut state = self.state();
+        let now = state.now;
+        if let Some(journal) = &mut state.journal {
+            let seconds = now / 1_000_000;
+            let millis = now / 1000 % 1000;
+            journal.push(format!("{seconds:>6}.{millis:03}  {who:<16} {}", line()));
+        }
+    }
+
+    pub(crate) fn keeps_journal(&self) -> bool {
+        let state = self.state();
+        state.journal.is_some() || state.by_choice
+    }
+
+    pub(crate) fn journal(&self) -> Vec<String> {
+        self.state().journal.clone().unwrap_or_default()
+    }
+
+    pub(crate) fn at(&self, at: Micros, event: Event) {
+        let mut state = self.state();
+        let tie = state.ties.u64(..);
+        state.agenda.push(Reverse((at, tie, event)));
+    }
+
+    /// Nothing reaches a process until then, and its requests go on.
+    pub(crate) fn freeze(&self, pid: Pid, until: Micros) {
+        self.state().frozen.insert(pid, until);
+    }
+
+    /// Takes the next event, and moves time to it. Nothing when nothing is left, or only after
+    /// `limit`.
+    pub(crate) fn next(&self, limit: Micros) -> Option<Event> {
+        let mut state = self.state();
+        let Reverse((at, ..)) = state.agenda.peek()?;
+        if *at > limit {
+            return None;
+        }
+        let Reverse((at, _, event)) = state.agenda.pop()?;
+        state.now = state.now.max(at);
+        state.steps += 1;
+        Some(event)
+    }
+
+    /// Lets time pass in which nothing happens.
+    pub(crate) fn pass(&self, until: Micros) {
+        let mut state = self.state();
+        state.now = state.now.max(until);
+    }
+
+    /// When the next event is due, if any is.
+    pub(crate) fn due(&self) -> Option<Micros> {
+        self.state().agenda.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    /// The calls that wait to be chosen, oldest first.
+    pub(crate) fn choices(&self) -> Vec<u64> {
+        self.state()
+            .calls
+            .iter()
+            .filter(|(_, call)| call.ended.is_none())
+            .map(|(id, _)| *id)
+            .collect()
+    }
+
+    /// Who makes a call, and what it is.
+    pub(crate) fn call(&self, id: u64) -> (Pid, &'static str, String) {
+        let state = self.state();
+        let call = &state.calls[&id];
+        (call.pid, call.what, call.text.clone())
+    }
+
+    /// Lets a chosen call end like this.
+    pub(crate) fn choose(&self, id: u64, fate: Fate) -> Told {
+        {
+            let mut state = self.state();
+            state.steps += 1;
+            if let Some(call) = state.calls.get_mut(&id) {
+                call.fate = fate;
+            }
+        }
+        match self.effect(id) {
+            Told::Nothing => self.answer(id),
+            told => told,
+        }
+    }
+
+    /// Handles an event; the effects of calls happen here.
+    pub(crate) fn handle(&self, event: Event) -> Told {
+        match event {
+            Event::Effect(id) => self.effect(id),
+            Event::Answer(id) => self.answer(id),
+            Event::Alarm(id) => self.alarm(id, event),
+            Event::Deed(deed) => Told::Deed(deed),
+        }
+    }
+
+    fn effect(&self, id: u64) -> Told {
+        let Some(mut call) = self.state().calls.remove(&id) else { return Told::Nothing };
+        let who = self.name(call.pid);
+        if call.fate.crash == Some(Crash::Before) && !call.orphaned {
+            self.note(&who, || format!("{} {}  ** dies before it", call.what, call.text));
+            return Told::Crash(call.pid);
+        }
+        // Not under the lock: the effect looks at the clock, and at much else.
+        let mut told = String::new();
+        for _ in 0..call.fate.effects {
+            told = (call.effect)();
+        }
+        let mark = call.fate.mark();
+        self.note(&who, || format!("{} {} -> {told}{mark}", call.what, call.text));
+        if call.orphaned {
+            return Told::Nothing;
+        }
+        if call.fate.crash == Some(Crash::After) {
+            return Told::Crash(call.pid);
+        }
+        let mut state = self.state();
+        let lost = call.fate.answer == Answer::Lost;
+        if state.by_choice {
+            let shown = if lost { "lost" } else { &told };
+            let memory = state.memories.get(&call.pid).copied().unwrap_or_default();
+            let memory = digest(&[&memory, &state.now, &call.what, &call.text, &shown]);
+            state.memories.insert(call.pid, memory);
+        } else if let Some(late) = call.fate.late {
+            // The answer is given up first; the request arrives long after.
+            let (at, tie) = (state.now + late, state.ties.u64(..));
+            let ghost = state.ids;
+            state.ids += 1;
+            state.agenda.push(Reverse((at, tie, Event::Effect(ghost))));
+            let effect = std::mem::replace(&mut call.effect, Box::new(String::new));
+            let orphan = Call {
+                pid: call.pid,
+                what: call.what,
+                text: call.text.clone(),
+                fate: Fate::sound(0, 0),
+                effect,
+                waker: None,
+                ended: None,
+                back: false,
+                orphaned: true,
+            };
+            state.calls.insert(ghost, orphan);
+        }
+        if !state.by_choice {
+            let (at, tie) = (state.now + call.fate.after, state.ties.u64(..));
+            state.agenda.push(Reverse((at, tie, Event::Answer(id))));
+        }
+        call.ended = Some(if lost { Ended::Lost } else { Ended::Answered });
+        state.calls.insert(id, call);
+        Told::Nothing
+    }
+
+    fn answer(&self, id: u64) -> Told {
+        let mut state = self.state();
+        let Some(call) = state.calls.get_mut(&id) else { return Told::Nothing };
+        let pid = call.pid;
+        if let Some(until) = state.frozen.get(&pid).copied().filter(|until| *until > state.now) {
+            state.agenda.push(Reverse((until, id, Event::Answer(id))));
+            return Told::Nothing;
+        }
+        let Some(call) = state.calls.get_mut(&id) else { return Told::Nothing };
+        call.back = true;
+        let waker = call.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        Told::Poll(pid)
+    }
+
+    fn alarm(&self, id: u64, event: Event) -> Told {
+        let mut state = self.state();
+        let Some(alarm) = state.alarms.get_mut(&id) else { return Told::Nothing };
+        let pid = alarm.pid;
+        if let Some(until) = state.frozen.get(&pid).copied().filter(|until| *until > state.now) {
+            state.agenda.push(Reverse((until, id, event)));
+            return Told::Nothing;
+        }
+        let Some(alarm) = state.alarms.get_mut(&id) else { return Told::Nothing };
+        alarm.rung = true;
+        let waker = alarm.waker.take();
+        if state.by_choice {
+            let memory = state.memories.get(&pid).copied().unwrap_or_default();
+            let memory = digest(&[&memory, &state.now, &"alarm"]);
+            state.memories.insert(pid, memory);
+        }
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        Told::Poll(pid)
+    }
+
+    pub(crate) fn name(&self, pid: Pid) -> String {
+        self.state().names.get(pid.0).cloned().unwrap_or_default()
+    }
+
+    /// Says that an instance's record has changed.
+    pub(crate) fn ring(&self, id: &InstanceId) {
+        let mut state = self.state();
+        *state.versions.entry(id.clone()).or_default() += 1;
+        let now = state.now;
+        for alarm in state.ears.remove(id).unwrap_or_default() {
+            let tie = state.ties.u64(..);
+            state.agenda.push(Reverse((now, tie, Event::Alarm(alarm))));
+        }
+    }
+
+    /// How often an instance's record has changed.
+    pub(crate) fn version(&self, id: &InstanceId) -> u64 {
+        self.state().versions.get(id).copied().unwrap_or_default()
+    }
+
+    /// Makes a call, and waits for how it ends.
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        pid: Pid,
+        (what, text): (&'static str, String),
+        fate: Fate,
+        effect: impl FnMut() -> String + Send + 'static,
+    ) -> Calling {
+        let mut state = self.state();
+        let id = state.ids;
+        state.ids += 1;
+        if let Some(fault) = fate.fault() {
+            *state.faults.entry(fault).or_default() += 1;
+        }
+        if !state.by_choice {
+            let (at, tie) = (state.now + fate.before, state.ties.u64(..));
+            state.agenda.push(Reverse((at, tie, Event::Effect(id))));
+        }
+        let effect = Box::new(effect);
+        let call = Call {
+            pid,
+            what,
+            text,
+            fate,
+            effect,
+            waker: None,
+            ended: None,
+            back: false,
+            orphaned: false,
+        };
+        state.calls.insert(id, call);
+        drop(state);
+        Calling { kernel: self.clone(), id }
+    }
+
+    /// Sleeps; and wakes early at news of `of`, if that is given.
+    pub(crate) fn sleep(
+        self: &Arc<Self>,
+        pid: Pid,
+        span: Duration,
+        of: Option<&InstanceId>,
+    ) -> Sleeping {
+        let mut state = self.state();
+        let id = state.ids;
+        state.ids += 1;
+        let micros = Micros::try_from(span.as_micros()).unwrap_or(Micros::MAX / 4);
+        let (at, tie) = (state.now.saturating_add(micros), state.ties.u64(..));
+        state.agenda.push(Reverse((at, tie, Event::Alarm(id))));
+        state.alarms.insert(id, Alarm { pid, of: of.cloned(), waker: None, rung: false });
+        if let Some(of) = of {
+            state.ears.entry(of.clone()).or_default().push(id);
+        }
+        drop(state);
+        Sleeping { kernel: self.clone(), id }
+    }
+
+    /// A number that stands for all that processes know and wait for.
+    pub(crate) fn digest(&self) -> u64 {
+        let state = self.state();
+        let calls: Vec<_> = state.calls.values().map(|c| (c.pid, c.what, &c.text)).collect();
+        let mut agenda: Vec<_> = state
+            .agenda
+            .iter()
+            .filter_map(|Reverse((at, _, event))| match event {
+                Event::Alarm(id) => state.alarms.get(id).map(|alarm| (*at, alarm.pid.0)),
+                Event::Deed(deed) => Some((*at, usize::MAX - deed)),
+                Event::Effect(_) | Event::Answer(_) => None,
+            })
+            .collect();
+        agenda.sort_unstable();
+        let mut calls: Vec<u64> = calls.iter().map(|call| digest(&[&call])).collect();
+        calls.sort_unstable();
+        digest(&[&state.now, &state.memories, &calls, &agenda])
+    }
+}
+
+/// One number for several things, by how they are shown.
+pub(crate) fn digest(things: &[&dyn std::fmt::Debug]) -> u64 {
+    use std::fmt::Write as _;
+    let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
+    for thing in things {
+        write!(hash, "{thing:?}\u{1}").expect("hashing cannot fail");
+    }
+    hash.0
+}
+
+/// Hashes what is shown, without keeping it.
+struct Fnv(u64);
+
+impl std::fmt::Write for Fnv {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        for byte in text.bytes() {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+        Ok(())
+    }
+}
+
+/// The moment as a clock that runs true would show it.
+pub(crate) fn timestamp(now: Micros) -> Timestamp {
+    Timestamp::from_millis(EPOCH_MILLIS + now / 1000)
+}
+
+/// A call under way.
+pub(crate) struct Calling {
+    kernel: Arc<Kernel>,
+    id: u64,
+}
+
+impl Future for Calling {
+    type Output = Ended;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Ended> {
+        let mut state = self.kernel.state();
+        let Some(call) = state.calls.get_mut(&self.id) else { return Poll::Ready(Ended::Lost) };
+        match call.ended.filter(|_| call.back) {
+            Some(ended) => {
+                state.calls.remove(&self.id);
+                Poll::Ready(ended)
+            }
+            None => {
+                call.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for Calling {
+    fn drop(&mut self) {
+        let mut state = self.kernel.state();
+        let arrives = state.ties.bool();
+        let by_choice = state.by_choice;
+        let Some(call) = state.calls.get_mut(&self.id) else { return };
+        call.waker = None;
+        // A request that is on its way may arrive, whoever has stopped waiting for it.
+        if call.ended.is_none() && arrives && !by_choice {
+            call.orphaned = true;
+        } else {
+            let call = state.calls.remove(&self.id);
+            drop(state);
+            drop(call);
+        }
+    }
+}
+
+/// Somebody asleep.
+pub(crate) struct Sleeping {
+    kernel: Arc<Kernel>,
+    id: u64,
+}
+
+impl Future for Sleeping {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.kernel.state();
+        let Some(alarm) = state.alarms.get_mut(&self.id) else { return Poll::Ready(()) };
+        if alarm.rung {
+            return Poll::Ready(());
+        }
+        alarm.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleeping {
+    fn drop(&mut self) {
+        let mut state = self.kernel.state();
+        let of = state.alarms.remove(&self.id).and_then(|alarm| alarm.of);
+        if let Some(ears) = of.and_then(|of| state.ears.get_mut(&of)) {
+            ears.retain(|id| *id != self.id);
+        }
+    }
+}

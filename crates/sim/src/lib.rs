@@ -1,0 +1,33 @@
+//! Deterministic simulation: the real control plane and the real agents, many of each, on a
+//! simulated world with a virtual clock and a seeded scheduler.
+//!
+//! Everything that happens is an event of the [`kernel`], and one seed makes one history,
+//! exactly. Processes are futures; one that crashes is dropped between two of its calls. After
+//! every event the [`audit`] holds what records, runners, agents and jobs say against the
+//! promises of the design.
+
+mod audit;
+mod fate;
+mod history;
+mod kernel;
+mod machine;
+mod plan;
+mod policy;
+mod process;
+mod report;
+mod shrink;
+mod stage;
+mod walk;
+mod wire;
+mod world;
+mod yard;
+
+pub use audit::{Promise, Violation};
+pub use fate::{Fault, Place, Rates, Spared};
+pub use history::{History, play};
+pub use plan::{Deed, Plan};
+pub use policy::{Harm, Outage, Script};
+pub use report::{Sum, broken, grouped, worth_seeing};
+pub use shrink::{Shrunk, shrink};
+pub use stage::Tally;
+pub use walk::{Walk, walk};

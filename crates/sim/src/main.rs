@@ -1,0 +1,107 @@
+//! The simulation's command line; `cargo xtask sim` is the way to it.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line program")]
+
+use std::process::ExitCode;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use ondeck_sim::{Plan, broken, grouped, play, shrink, walk};
+
+const HELP: &str = "\
+Usage: cargo xtask sim [OPTIONS]
+  --seeds N       plays N histories (default 1000)
+  --from SEED     the first of them (default 0)
+  --fresh N       and N more that nobody has played before
+  --seed SEED     plays one history, shrinks it if it breaks a promise, and shows it
+";
+
+/// A promise was broken.
+const BROKEN: u8 = 1;
+/// The command line makes no sense.
+const INVALID: u8 = 2;
+
+struct Options {
+    seeds: u64,
+    from: u64,
+    fresh: u64,
+    one: Option<u64>,
+}
+
+fn main() -> ExitCode {
+    let options = match parse(std::env::args().skip(1)) {
+        Ok(Some(options)) => options,
+        Ok(None) => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        Err(problem) => {
+            eprintln!("error: {problem}\nhint: cargo xtask sim --help");
+            return ExitCode::from(INVALID);
+        }
+    };
+    if let Some(seed) = options.one {
+        return replay(seed);
+    }
+    let mut sound = search(options.from, options.seeds);
+    if sound && options.fresh > 0 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        // Far from the seeds that people count from 0.
+        let from = (1 << 40) + since.map_or(0, |since| since.as_secs() * 1000);
+        sound = search(from, options.fresh);
+    }
+    if sound { ExitCode::SUCCESS } else { ExitCode::from(BROKEN) }
+}
+
+fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Options>, String> {
+    let mut options = Options { seeds: 1000, from: 0, fresh: 0, one: None };
+    while let Some(arg) = args.next() {
+        let mut number = || {
+            let value = args.next().ok_or_else(|| format!("a number must follow: {arg}"))?;
+            value.parse().map_err(|_| format!("{arg} is not a number: {value}"))
+        };
+        match arg.as_str() {
+            "--seeds" => options.seeds = number()?,
+            "--from" => options.from = number()?,
+            "--fresh" => options.fresh = number()?,
+            "--seed" => options.one = Some(number()?),
+            "--help" | "-h" => return Ok(None),
+            _ => return Err(format!("unknown option: {arg}")),
+        }
+    }
+    Ok(Some(options))
+}
+
+fn search(from: u64, count: u64) -> bool {
+    let started = Instant::now();
+    println!("playing the histories of seeds {from} to {}", from + count.max(1) - 1);
+    let walk = walk(from..from + count, 5);
+    print!("{}", walk.sum.shown());
+    println!("  {:<16} {:.1} s", "took", started.elapsed().as_secs_f64());
+    println!("  {:<16} {}", "broken promises", grouped(walk.broken.len() as u64));
+    if let Some((seed, history)) = walk.broken.first() {
+        show(*seed, history);
+    }
+    for (seed, history) in walk.broken.iter().skip(1) {
+        let words = history.violation.as_ref().map(ToString::to_string).unwrap_or_default();
+        println!("seed {seed} breaks one too: {words}");
+    }
+    walk.broken.is_empty()
+}
+
+fn show(seed: u64, history: &ondeck_sim::History) {
+    let Some(violation) = &history.violation else { return };
+    let shrunk = shrink(&Plan::of(seed), violation.promise);
+    print!("\n{}", broken(seed, history, &shrunk));
+}
+
+fn replay(seed: u64) -> ExitCode {
+    let history = play(&Plan::of(seed), true);
+    if history.violation.is_some() {
+        show(seed, &history);
+        return ExitCode::from(BROKEN);
+    }
+    for line in ondeck_sim::worth_seeing(&history.journal) {
+        println!("{line}");
+    }
+    println!("{} events, no promise broken", grouped(history.steps));
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,251 @@
+//! What a history consists of, as it follows from a seed: who does what and when, and what goes
+//! wrong.
+
+use std::collections::BTreeMap;
+
+use crate::fate::{Fault, Rates, Spared};
+use crate::kernel::Micros;
+use crate::policy::{Outage, Policy, Script};
+
+/// Microseconds.
+pub(crate) const SECOND: Micros = 1_000_000;
+
+/// One thing that happens at its time, whatever else does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Deed {
+    /// A run asks for machines.
+    Provision {
+        /// Which run.
+        run: String,
+        /// How many.
+        count: u32,
+    },
+    /// The provision of a run is told to stop.
+    Stop {
+        /// Which run.
+        run: String,
+    },
+    /// A run gives its machines back.
+    Release {
+        /// Which run.
+        run: String,
+    },
+    /// Jobs of a run are run again, and nobody provisions for them.
+    Rerun {
+        /// Which run.
+        run: String,
+    },
+    /// The cron.
+    Refresh,
+    /// A machine is gone. Which one, counts among those that live then.
+    Kill(usize),
+    /// An agent stands still, for so many microseconds.
+    Hang(usize, u64),
+    /// An agent's heartbeats do not arrive, for so many microseconds.
+    StopHeart(usize, u64),
+    /// Somebody gives a running machine to another run by hand.
+    Reassign(usize),
+}
+
+/// See the module.
+#[derive(Debug, Clone, Default)]
+pub struct Plan {
+    /// Where it comes from.
+    pub seed: u64,
+    /// What refresh is given.
+    pub settings: BTreeMap<String, String>,
+    /// What happens, at which microsecond.
+    pub deeds: Vec<(u64, Deed)>,
+    /// How calls go wrong.
+    pub rates: Rates,
+    /// How often other things go wrong, in thousandths of the occasions.
+    pub mishaps: Vec<(Fault, u32)>,
+    /// Which services go away.
+    pub outages: Vec<Outage>,
+    /// How far ahead a clock may be, in milliseconds.
+    pub skew: u64,
+    /// From when on nothing goes wrong, in microseconds.
+    pub calm_at: u64,
+    /// Whether refresh runs on after that, before the last.
+    pub tended: bool,
+    /// Whether agents are told of news, or must look for it.
+    pub store_tells: bool,
+    /// One call that goes wrong, and how, in place of all dice.
+    pub script: Option<Script>,
+    /// Faults of calls that are left out.
+    pub spared: Spared,
+}
+
+impl Plan {
+    /// The history of a seed.
+    pub fn of(seed: u64) -> Plan {
+        let mut dice = fastrand::Rng::with_seed(seed ^ 0x5eed_0f0d_ec4a_11ed);
+        let calm_at = dice.u64(300..700) * SECOND;
+        let mut plan = Plan {
+            seed,
+            settings: settings(&mut dice),
+            rates: Rates { calls: Vec::new(), latency: [2_000, 40_000, 300_000][dice.usize(0..3)] },
+            calm_at,
+            tended: dice.bool(),
+            store_tells: dice.bool(),
+            ..Plan::default()
+        };
+        plan.runs(&mut dice);
+        plan.cron(&mut dice);
+        match seed % 8 {
+            0 => {}
+            // As much as costs no machine: the healthy three periods of a heart, less one.
+            1 => plan.skew = 8_000,
+            2 => plan.reassign(&mut dice),
+            _ => plan.go_wrong(&mut dice),
+        }
+        plan.deeds.sort_by_key(|(at, _)| *at);
+        plan
+    }
+
+    /// Whether nothing goes wrong in it.
+    pub fn is_clear(&self) -> bool {
+        self.rates.calls.is_empty()
+            && self.mishaps.is_empty()
+            && self.outages.is_empty()
+            && self.script.is_none()
+            && self.deeds.iter().all(|(_, deed)| {
+                matches!(deed, Deed::Provision { .. } | Deed::Release { .. } | Deed::Refresh)
+            })
+    }
+
+    pub(crate) fn policy(&self) -> Policy {
+        Policy {
+            seed: self.seed,
+            rates: self.rates.clone(),
+            mishaps: self.mishaps.clone(),
+            outages: self.outages.clone(),
+            calm_at: self.calm_at,
+            spared: self.spared.clone(),
+            script: self.script.clone(),
+            store_tells: self.store_tells,
+            ..Policy::default()
+        }
+    }
+
+    fn runs(&mut self, dice: &mut fastrand::Rng) {
+        for run in 1..=dice.u32(2..6) {
+            let at = dice.u64(5..self.calm_at / SECOND / 2) * SECOND;
+            let deed = Deed::Provision { run: run.to_string(), count: dice.u32(1..4) };
+            self.deeds.push((at, deed));
+        }
+    }
+
+    fn cron(&mut self, dice: &mut fastrand::Rng) {
+        let period = [45, 90, 200][dice.usize(0..3)] * SECOND;
+        let mut at = period;
+        while at < self.calm_at {
+            self.deeds.push((at, Deed::Refresh));
+            at += period;
+        }
+    }
+
+    fn reassign(&mut self, dice: &mut fastrand::Rng) {
+        self.mishaps.push((Fault::Reassigned, 0));
+        let at = dice.u64(60..self.calm_at / SECOND) * SECOND;
+        self.deeds.push((at, Deed::Reassign(dice.usize(0..4))));
+    }
+
+    fn go_wrong(&mut self, dice: &mut fastrand::Rng) {
+        // Few kinds at once, so that each has histories in which it is not drowned by others.
+        for fault in [
+            Fault::Throttled,
+            Fault::RequestLost,
+            Fault::AnswerLost,
+            Fault::ArrivedLate,
+            Fault::ArrivedTwice,
+            Fault::Slow,
+        ] {
+            if dice.u8(0..3) == 0 {
+                self.rates.calls.push((fault, [4, 15, 60][dice.usize(0..3)]));
+            }
+        }
+        for (fault, rate) in [
+            (Fault::Crash, 350),
+            (Fault::AgentCrash, 300),
+            (Fault::FalselyEmpty, 150),
+            (Fault::TicketTwice, 200),
+            (Fault::Reordered, 400),
+            (Fault::NoCapacity, 250),
+            (Fault::NeverBoots, 150),
+            (Fault::RunnerFails, 20),
+            (Fault::RunnerDies, 60),
+            (Fault::SpotNotice, 150),
+            (Fault::NeverReleased, 200),
+        ] {
+            if dice.u8(0..3) == 0 {
+                self.mishaps.push((fault, rate));
+            }
+        }
+        if dice.bool() {
+            self.skew = dice.u64(1_000..=10_000);
+        }
+        self.disturb(dice);
+    }
+
+    fn disturb(&mut self, dice: &mut fastrand::Rng) {
+        let last = self.calm_at / SECOND;
+        for _ in 0..dice.u32(0..3) {
+            let run = dice.u32(1..4).to_string();
+            let at = dice.u64(5..last) * SECOND + dice.u64(0..SECOND);
+            let deed = match dice.u8(0..4) {
+                0 => Deed::Stop { run },
+                1 => Deed::Release { run },
+                2 => Deed::Rerun { run },
+                _ => Deed::Provision { run, count: dice.u32(1..4) },
+            };
+            self.deeds.push((at, deed));
+        }
+        for _ in 0..dice.u32(0..4) {
+            let at = dice.u64(20..last) * SECOND + dice.u64(0..SECOND);
+            let (nth, span) = (dice.usize(0..6), dice.u64(1..120) * SECOND);
+            let deed = match dice.u8(0..3) {
+                0 => Deed::Kill(nth),
+                1 => Deed::Hang(nth, span),
+                _ => Deed::StopHeart(nth, span),
+            };
+            self.deeds.push((at, deed));
+        }
+        if dice.u8(0..4) == 0 {
+            let service = ["store", "pool", "compute", "forge"][dice.usize(0..4)];
+            let from = dice.u64(10..last) * SECOND;
+            let to = from + dice.u64(1..90) * SECOND;
+            self.outages.push(Outage { service, from, to });
+        }
+        match dice.u8(0..4) {
+            0 => self.deeds.retain(|(_, deed)| *deed != Deed::Refresh),
+            1 => {
+                let again = self.deeds.iter().filter(|(_, deed)| *deed == Deed::Refresh).cloned();
+                let again: Vec<(u64, Deed)> = again.collect();
+                self.deeds.extend(again);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn settings(dice: &mut fastrand::Rng) -> BTreeMap<String, String> {
+    let mut settings = BTreeMap::new();
+    let mut set = |name: &str, value: &str| settings.insert(name.to_owned(), value.to_owned());
+    set("claim-timeout-sec", "120");
+    set("created-timeout-sec", "240");
+    set("validation-timeout-sec", "90");
+    set("idle-time-sec", ["20", "90", "200"][dice.usize(0..3)]);
+    set("max-runtime-min", ["3", "8"][dice.usize(0..2)]);
+    set("release-timeout-sec", "40");
+    set("self-termination-grace-sec", "30");
+    set("boot-deadline-sec", "90");
+    set("agent-poll-waiting-sec", ["0.25", "1"][dice.usize(0..2)]);
+    set("agent-poll-running-sec", "1.5");
+    set("signs-poll-sec", ["0.05", "0.3"][dice.usize(0..2)]);
+    set("retention-min", "10");
+    if dice.u8(0..6) == 0 {
+        set("min-idle", "large=1");
+    }
+    settings
+}

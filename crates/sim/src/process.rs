@@ -1,0 +1,63 @@
+//! A process: one call of a mode, or an agent. It lives as a future, and dies by being dropped.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use ondeck_core::failure::Failure;
+use ondeck_core::ids::InstanceId;
+use ondeck_core::{provision, refresh, release};
+
+/// What a process is there for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Task {
+    Provision(String),
+    Release(String),
+    Refresh,
+    Agent(InstanceId),
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) enum Exit {
+    Provisioned(Box<provision::Outcome>),
+    Released(Box<Result<release::Outcome, Failure>>),
+    Refreshed(Box<Result<refresh::Outcome, Failure>>),
+    Ended,
+}
+
+pub(crate) struct Process {
+    pub(crate) task: Task,
+    future: Pin<Box<dyn Future<Output = Exit> + Send>>,
+    woken: Arc<Flag>,
+    waker: Waker,
+}
+
+struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Process {
+    pub(crate) fn new(task: Task, future: impl Future<Output = Exit> + Send + 'static) -> Process {
+        let woken = Arc::new(Flag(AtomicBool::new(true)));
+        let waker = Waker::from(woken.clone());
+        Process { task, future: Box::pin(future), woken, waker }
+    }
+
+    /// Lets it act until it waits for something.
+    pub(crate) fn act(&mut self) -> Option<Exit> {
+        while self.woken.0.swap(false, Ordering::Relaxed) {
+            let mut context = Context::from_waker(&self.waker);
+            if let Poll::Ready(exit) = self.future.as_mut().poll(&mut context) {
+                return Some(exit);
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,80 @@
+//! What all processes of a history share: store, queues, machines, the forge, and whoever
+//! watches that promises are kept.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ondeck_core::ports::Clock;
+use ondeck_core::testkit::{MemoryCompute, MemoryPool, MemoryStore};
+use ondeck_core::time::Timestamp;
+
+use crate::audit::Audit;
+use crate::kernel::Kernel;
+use crate::yard::Yard;
+
+pub(crate) struct World {
+    pub(crate) kernel: Arc<Kernel>,
+    pub(crate) store: MemoryStore,
+    pub(crate) pool: MemoryPool,
+    pub(crate) compute: MemoryCompute,
+    yard: Mutex<Yard>,
+    audit: Mutex<Audit>,
+}
+
+impl World {
+    pub(crate) fn new(kernel: Arc<Kernel>) -> World {
+        let clock = Arc::new(TrueClock(kernel.clone()));
+        World {
+            kernel,
+            store: MemoryStore::default(),
+            pool: MemoryPool::new(clock.clone()),
+            compute: MemoryCompute::new(clock),
+            yard: Mutex::default(),
+            audit: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn yard(&self) -> MutexGuard<'_, Yard> {
+        self.yard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn audit(&self) -> MutexGuard<'_, Audit> {
+        self.audit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The time by which queues and providers go.
+struct TrueClock(Arc<Kernel>);
+
+impl std::fmt::Debug for TrueClock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TrueClock")
+    }
+}
+
+#[async_trait]
+impl Clock for TrueClock {
+    fn now(&self) -> Timestamp {
+        self.0.true_time()
+    }
+
+    async fn sleep(&self, _span: Duration) {
+        unreachable!("services do not sleep");
+    }
+}
+
+/// The answer of a port in memory, which waits for nothing but its turn.
+pub(crate) fn at_once<T>(answer: impl Future<Output = T>) -> T {
+    let mut answer = pin!(answer);
+    let mut context = Context::from_waker(Waker::noop());
+    for _ in 0..4 {
+        if let Poll::Ready(answer) = answer.as_mut().poll(&mut context) {
+            return answer;
+        }
+    }
+    unreachable!("a port in memory waits for something");
+}
