@@ -152,6 +152,11 @@ impl Audit {
         self.records.insert(after.id.clone(), after.clone());
     }
 
+    /// A record was there from the beginning.
+    pub(crate) fn planted(&mut self, record: &Record) {
+        self.records.insert(record.id.clone(), record.clone());
+    }
+
     /// Somebody gives a machine to another run, past every rule.
     pub(crate) fn gave_by_hand(&mut self, record: &Record, now: Timestamp) {
         self.records.insert(record.id.clone(), record.clone());

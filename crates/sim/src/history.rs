@@ -58,7 +58,7 @@ pub fn play(plan: &Plan, journal: bool) -> History {
 
 /// How long the longest-lived thing lasts after the last run has asked for machines, and then
 /// some: validation, a run's time, the agents' grace.
-const ALL_DEADLINES: u64 = 1_000 * SECOND;
+pub(crate) const ALL_DEADLINES: u64 = 1_000 * SECOND;
 
 fn to_the_end(stage: &mut Stage, plan: &Plan) {
     set_up(stage, plan);
@@ -92,10 +92,14 @@ fn to_the_end(stage: &mut Stage, plan: &Plan) {
 
 /// The first refresh, before anything goes wrong.
 fn set_up(stage: &mut Stage, plan: &Plan) {
-    let settings: BTreeMap<String, String> = plan.settings.clone();
-    at_once(Store::put_settings(&stage.world.store, &settings)).expect("a store in memory");
+    write_settings(stage, plan);
+    stage.refresh(plan.settings.clone());
+}
+
+/// What a refresh before the beginning of the history has left.
+pub(crate) fn write_settings(stage: &Stage, plan: &Plan) {
+    at_once(Store::put_settings(&stage.world.store, &plan.settings)).expect("a store in memory");
     at_once(stage.world.pool.set_up(&[large()])).expect("a pool in memory");
-    stage.refresh(settings);
 }
 
 /// Two refreshes, since the first may meet a ticket that is hidden; and then nothing is left.
@@ -109,6 +113,11 @@ fn clear_up(stage: &mut Stage, mut now: u64) {
             return;
         }
     }
+    nothing_left(stage);
+}
+
+/// Nothing that costs money or misleads anybody.
+pub(crate) fn nothing_left(stage: &Stage) {
     let world = &stage.world;
     let left = |what: &str, things: Vec<String>| {
         if !things.is_empty() {

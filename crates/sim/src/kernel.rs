@@ -22,6 +22,9 @@ pub(crate) type Micros = u64;
 /// The moment at which every history begins.
 const EPOCH_MILLIS: u64 = 1_750_000_000_000;
 
+/// What processes have been told, each as one number.
+pub(crate) type Memories = BTreeMap<Pid, u64>;
+
 /// A process, by its place in the order of births.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Pid(pub(crate) usize);
@@ -97,12 +100,55 @@ struct State {
     /// Whether effects wait to be chosen instead of being due at a time.
     by_choice: bool,
     journal: Option<Vec<String>>,
-    /// What each process has been told so far, as one number.
-    memories: BTreeMap<Pid, u64>,
+    /// What each process has been told so far, as one number; kept up while somebody asks.
+    memories: Memories,
+    remembers: bool,
     names: Vec<String>,
     steps: u64,
     faults: BTreeMap<Fault, u64>,
     ties: fastrand::Rng,
+}
+
+impl State {
+    /// Forgets alarms that nobody waits for any more.
+    fn drop_cancelled(&mut self) {
+        while let Some(Reverse((_, _, Event::Alarm(id)))) = self.agenda.peek()
+            && !self.alarms.contains_key(id)
+        {
+            self.agenda.pop();
+        }
+    }
+
+    /// The answer is given up first; the request arrives long after.
+    fn arrive_late(&mut self, call: &mut Call, late: Micros) {
+        let ghost = self.ids;
+        self.ids += 1;
+        if !self.by_choice {
+            let (at, tie) = (self.now + late, self.ties.u64(..));
+            self.agenda.push(Reverse((at, tie, Event::Effect(ghost))));
+        }
+        let orphan = Call {
+            pid: call.pid,
+            what: call.what,
+            text: call.text.clone(),
+            fate: Fate::sound(0, 0),
+            effect: std::mem::replace(&mut call.effect, Box::new(String::new)),
+            waker: None,
+            ended: None,
+            back: false,
+            orphaned: true,
+        };
+        self.calls.insert(ghost, orphan);
+    }
+}
+
+/// A call that waits to be chosen.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Waiting {
+    pub(crate) id: u64,
+    pub(crate) what: &'static str,
+    /// Whether whoever made it has given it up.
+    pub(crate) orphaned: bool,
 }
 
 /// See the module.
@@ -121,7 +167,8 @@ impl Kernel {
             frozen: BTreeMap::new(),
             by_choice,
             journal: journal.then(Vec::new),
-            memories: BTreeMap::new(),
+            memories: Memories::new(),
+            remembers: by_choice,
             names: Vec::new(),
             steps: 0,
             faults: BTreeMap::new(),
@@ -172,9 +219,32 @@ impl Kernel {
         }
     }
 
-    pub(crate) fn keeps_journal(&self) -> bool {
+    /// Whether it matters what is said in a call.
+    pub(crate) fn listens(&self) -> bool {
         let state = self.state();
         state.journal.is_some() || state.by_choice
+    }
+
+    /// Whether it matters what is answered.
+    pub(crate) fn listens_to_answers(&self) -> bool {
+        let state = self.state();
+        state.journal.is_some() || state.remembers
+    }
+
+    pub(crate) fn memories(&self) -> Memories {
+        self.state().memories.clone()
+    }
+
+    /// Forgets what processes are told, until it is reminded.
+    pub(crate) fn doze(&self) {
+        self.state().remembers = false;
+    }
+
+    /// Remembers from here on, and knows what has been told before.
+    pub(crate) fn remember(&self, memories: Memories) {
+        let mut state = self.state();
+        state.remembers = true;
+        state.memories = memories;
     }
 
     pub(crate) fn journal(&self) -> Vec<String> {
@@ -196,6 +266,7 @@ impl Kernel {
     /// `limit`.
     pub(crate) fn next(&self, limit: Micros) -> Option<Event> {
         let mut state = self.state();
+        state.drop_cancelled();
         let Reverse((at, ..)) = state.agenda.peek()?;
         if *at > limit {
             return None;
@@ -214,24 +285,26 @@ impl Kernel {
 
     /// When the next event is due, if any is.
     pub(crate) fn due(&self) -> Option<Micros> {
-        self.state().agenda.peek().map(|Reverse((at, ..))| *at)
+        let mut state = self.state();
+        state.drop_cancelled();
+        state.agenda.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    /// Whether effects wait to be chosen instead of being due at a time.
+    pub(crate) fn is_by_choice(&self) -> bool {
+        self.state().by_choice
     }
 
     /// The calls that wait to be chosen, oldest first.
-    pub(crate) fn choices(&self) -> Vec<u64> {
-        self.state()
-            .calls
-            .iter()
-            .filter(|(_, call)| call.ended.is_none())
-            .map(|(id, _)| *id)
-            .collect()
-    }
-
-    /// Who makes a call, and what it is.
-    pub(crate) fn call(&self, id: u64) -> (Pid, &'static str, String) {
+    pub(crate) fn choices(&self) -> Vec<Waiting> {
         let state = self.state();
-        let call = &state.calls[&id];
-        (call.pid, call.what, call.text.clone())
+        let waiting = state.calls.iter().filter(|(_, call)| call.ended.is_none());
+        let choice = |(id, call): (&u64, &Call)| Waiting {
+            id: *id,
+            what: call.what,
+            orphaned: call.orphaned,
+        };
+        waiting.map(choice).collect()
     }
 
     /// Lets a chosen call end like this.
@@ -241,6 +314,9 @@ impl Kernel {
             state.steps += 1;
             if let Some(call) = state.calls.get_mut(&id) {
                 call.fate = fate;
+            }
+            if let Some(fault) = fate.fault() {
+                *state.faults.entry(fault).or_default() += 1;
             }
         }
         match self.effect(id) {
@@ -281,30 +357,14 @@ impl Kernel {
         }
         let mut state = self.state();
         let lost = call.fate.answer == Answer::Lost;
-        if state.by_choice {
+        if state.remembers {
             let shown = if lost { "lost" } else { &told };
             let memory = state.memories.get(&call.pid).copied().unwrap_or_default();
             let memory = digest(&[&memory, &state.now, &call.what, &call.text, &shown]);
             state.memories.insert(call.pid, memory);
-        } else if let Some(late) = call.fate.late {
-            // The answer is given up first; the request arrives long after.
-            let (at, tie) = (state.now + late, state.ties.u64(..));
-            let ghost = state.ids;
-            state.ids += 1;
-            state.agenda.push(Reverse((at, tie, Event::Effect(ghost))));
-            let effect = std::mem::replace(&mut call.effect, Box::new(String::new));
-            let orphan = Call {
-                pid: call.pid,
-                what: call.what,
-                text: call.text.clone(),
-                fate: Fate::sound(0, 0),
-                effect,
-                waker: None,
-                ended: None,
-                back: false,
-                orphaned: true,
-            };
-            state.calls.insert(ghost, orphan);
+        }
+        if let Some(late) = call.fate.late {
+            state.arrive_late(&mut call, late);
         }
         if !state.by_choice {
             let (at, tie) = (state.now + call.fate.after, state.ties.u64(..));
@@ -344,7 +404,7 @@ impl Kernel {
         let Some(alarm) = state.alarms.get_mut(&id) else { return Told::Nothing };
         alarm.rung = true;
         let waker = alarm.waker.take();
-        if state.by_choice {
+        if state.remembers {
             let memory = state.memories.get(&pid).copied().unwrap_or_default();
             let memory = digest(&[&memory, &state.now, &"alarm"]);
             state.memories.insert(pid, memory);

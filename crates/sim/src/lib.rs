@@ -7,6 +7,7 @@
 //! promises of the design.
 
 mod audit;
+mod exhaust;
 mod fate;
 mod history;
 mod kernel;
@@ -23,6 +24,7 @@ mod world;
 mod yard;
 
 pub use audit::{Promise, Violation};
+pub use exhaust::{Explored, SCENES, Scene, explore};
 pub use fate::{Fault, Place, Rates, Spared};
 pub use history::{History, play};
 pub use plan::{Deed, Plan};

@@ -2,15 +2,18 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line program")]
 
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use ondeck_sim::{Plan, broken, grouped, play, shrink, walk};
+use ondeck_sim::{Plan, SCENES, Scene, broken, explore, grouped, play, shrink, walk, worth_seeing};
 
 const HELP: &str = "\
 Usage: cargo xtask sim [OPTIONS]
   --seeds N       plays N histories (default 1000)
   --from SEED     the first of them (default 0)
   --fresh N       and N more that nobody has played before
+  --exhaustive    explores every history of the small scenes instead
+  --scene NAME    only of this one
   --seed SEED     plays one history, shrinks it if it breaks a promise, and shows it
 ";
 
@@ -18,12 +21,16 @@ Usage: cargo xtask sim [OPTIONS]
 const BROKEN: u8 = 1;
 /// The command line makes no sense.
 const INVALID: u8 = 2;
+/// Past this many states a scene is given up: it would not fit into memory.
+const MOST_STATES: u64 = 50_000_000;
 
 struct Options {
     seeds: u64,
     from: u64,
     fresh: u64,
     one: Option<u64>,
+    exhaustive: bool,
+    scene: Option<String>,
 }
 
 fn main() -> ExitCode {
@@ -41,6 +48,9 @@ fn main() -> ExitCode {
     if let Some(seed) = options.one {
         return replay(seed);
     }
+    if options.exhaustive {
+        return exhaust(options.scene.as_deref());
+    }
     let mut sound = search(options.from, options.seeds);
     if sound && options.fresh > 0 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -52,7 +62,8 @@ fn main() -> ExitCode {
 }
 
 fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Options>, String> {
-    let mut options = Options { seeds: 1000, from: 0, fresh: 0, one: None };
+    let mut options =
+        Options { seeds: 1000, from: 0, fresh: 0, one: None, exhaustive: false, scene: None };
     while let Some(arg) = args.next() {
         let mut number = || {
             let value = args.next().ok_or_else(|| format!("a number must follow: {arg}"))?;
@@ -63,6 +74,11 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Options>, Stri
             "--from" => options.from = number()?,
             "--fresh" => options.fresh = number()?,
             "--seed" => options.one = Some(number()?),
+            "--exhaustive" => options.exhaustive = true,
+            "--scene" => {
+                options.exhaustive = true;
+                options.scene = Some(args.next().ok_or("a scene must follow: --scene")?);
+            }
             "--help" | "-h" => return Ok(None),
             _ => return Err(format!("unknown option: {arg}")),
         }
@@ -99,9 +115,64 @@ fn replay(seed: u64) -> ExitCode {
         show(seed, &history);
         return ExitCode::from(BROKEN);
     }
-    for line in ondeck_sim::worth_seeing(&history.journal) {
+    for line in worth_seeing(&history.journal) {
         println!("{line}");
     }
     println!("{} events, no promise broken", grouped(history.steps));
     ExitCode::SUCCESS
+}
+
+/// Explores the scenes, as many at once as there are processors.
+fn exhaust(only: Option<&str>) -> ExitCode {
+    let scenes: Vec<&Scene> =
+        SCENES.iter().filter(|scene| only.is_none_or(|only| only == scene.name)).collect();
+    if scenes.is_empty() {
+        let names: Vec<&str> = SCENES.iter().map(|scene| scene.name).collect();
+        eprintln!("error: unknown scene: {}", only.unwrap_or_default());
+        eprintln!("hint: scenes are {}", names.join(" "));
+        return ExitCode::from(INVALID);
+    }
+    println!(
+        "{:<8} {:>11} {:>13} {:>10} {:>8} {:>8}  cast, and what may happen",
+        "scene", "states", "steps", "ends", "longest", "took"
+    );
+    let next = AtomicUsize::new(0);
+    let sound = AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some(scene) = scenes.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if !show_scene(scene) {
+                        sound.store(false, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    if sound.into_inner() { ExitCode::SUCCESS } else { ExitCode::from(BROKEN) }
+}
+
+fn show_scene(scene: &Scene) -> bool {
+    let started = Instant::now();
+    let found = explore(scene, MOST_STATES);
+    let mut text = format!(
+        "{:<8} {:>11} {:>13} {:>10} {:>8} {:>6.1} s  {}; {}\n",
+        scene.name,
+        grouped(found.states),
+        grouped(found.steps),
+        grouped(found.ends),
+        found.longest,
+        started.elapsed().as_secs_f64(),
+        scene.cast,
+        scene.may_happen()
+    );
+    if let Some((violation, journal)) = &found.broken {
+        let lines = worth_seeing(journal).join("\n");
+        text += &format!("{lines}\n=> {violation}\n");
+        text += &format!("replay it with: cargo xtask sim --exhaustive --scene {}\n", scene.name);
+    } else if !found.complete {
+        text += &format!("{} is too large to be explored completely\n", scene.name);
+    }
+    print!("{text}");
+    found.complete
 }

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ondeck_agent::Agent;
-use ondeck_core::ids::{InstanceId, ResourceClass, RunId};
+use ondeck_core::ids::{InstanceId, IntentId, ResourceClass, RunId};
+use ondeck_core::lifecycle::{Idle, Instance};
 use ondeck_core::plane::Plane;
+use ondeck_core::ports::{Machine, Pool};
 use ondeck_core::provision::{DEFAULT_TYPES, Request, TimeOverrides, provision};
-use ondeck_core::record::State;
+use ondeck_core::record::{MachineSpec, Record, State};
 use ondeck_core::refresh::refresh;
 use ondeck_core::release::release;
 use ondeck_core::requirements::UsageClass;
@@ -23,7 +25,7 @@ use crate::plan::{Deed, Plan, SECOND};
 use crate::policy::Policy;
 use crate::process::{Exit, Process, Task};
 use crate::wire::{Traits, Wire};
-use crate::world::World;
+use crate::world::{World, at_once};
 
 /// The run that asks for machines after everything has calmed down.
 pub(crate) const PROBE: &str = "probe";
@@ -516,6 +518,50 @@ impl Stage {
                 self.leave(run, 1..10);
             }
         }
+    }
+
+    /// A number that stands for all there is.
+    pub(crate) fn digest(&self) -> u64 {
+        let alive: Vec<Pid> = self.processes.keys().copied().collect();
+        digest(&[&self.kernel.digest(), &self.world.digest(), &alive])
+    }
+
+    /// An idle machine whose agent is about to start, announced by so many tickets.
+    pub(crate) fn plant_idle(&mut self, id: &str, tickets: usize) {
+        let now = self.kernel.true_time();
+        let record = Record {
+            id: InstanceId::new(id).expect("a sound id"),
+            state: State::Idle,
+            run: None,
+            threshold: Some(now + Duration::from_secs(300)),
+            spec: MachineSpec {
+                resource_class: ResourceClass::new("large").expect("a sound name"),
+                instance_type: "c6i.large".to_owned(),
+                usage_class: UsageClass::OnDemand,
+                cpu: 2,
+                mem: 4096,
+            },
+            created_at: now,
+            updated_at: now,
+            ticketed_at: Some(now),
+        };
+        let machine = Machine {
+            id: record.id.clone(),
+            spec: record.spec.clone(),
+            intent: IntentId::new("planted").expect("a sound id"),
+            launched_at: now,
+        };
+        self.world.audit().planted(&record);
+        self.world.store.plant(record.clone());
+        self.world.compute.plant(machine.clone());
+        self.world.yard().launched(&[machine]);
+        self.world.yard().newborn();
+        let idle: Instance<Idle> = Instance::believe(&record).expect("it is idle");
+        for _ in 0..tickets {
+            let sent = at_once(self.world.pool.send(&[idle.ticket()], Duration::ZERO));
+            sent.expect("a pool in memory");
+        }
+        self.boot(&record.id);
     }
 
     /// The modes that have not come to an end.

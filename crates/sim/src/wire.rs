@@ -89,13 +89,13 @@ impl Wire {
         let kernel = &self.world.kernel;
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let fate = self.fate(service, number);
-        let keeps = kernel.keeps_journal();
-        let text = if keeps { text() } else { String::new() };
+        let text = if kernel.listens() { text() } else { String::new() };
         let answer = Arc::new(Mutex::new(None));
         let slot = answer.clone();
+        let listener = kernel.clone();
         let effect = move || {
             let told = effect();
-            let shown = if keeps { shown(&told) } else { String::new() };
+            let shown = if listener.listens_to_answers() { shown(&told) } else { String::new() };
             // The answer to the first request is the one that gets back.
             slot.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(told);
             shown

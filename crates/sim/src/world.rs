@@ -13,7 +13,7 @@ use ondeck_core::testkit::{MemoryCompute, MemoryPool, MemoryStore};
 use ondeck_core::time::Timestamp;
 
 use crate::audit::Audit;
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, digest};
 use crate::yard::Yard;
 
 pub(crate) struct World {
@@ -36,6 +36,17 @@ impl World {
             yard: Mutex::default(),
             audit: Mutex::default(),
         }
+    }
+
+    /// A number that stands for all that is stored, queued, launched and listed.
+    pub(crate) fn digest(&self) -> u64 {
+        let mut digests = Vec::new();
+        let mut take = |shown: &dyn std::fmt::Debug| digests.push(digest(&[&shown]));
+        self.store.show(&mut take);
+        self.pool.show(&mut take);
+        self.compute.show(&mut take);
+        take(&*self.yard());
+        digest(&[&digests])
     }
 
     pub(crate) fn yard(&self) -> MutexGuard<'_, Yard> {

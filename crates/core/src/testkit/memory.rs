@@ -90,6 +90,12 @@ impl MemoryStore {
         lock(&self.0).records.insert(record.id.clone(), record);
     }
 
+    /// Shows what the store holds, but for its history.
+    pub fn show(&self, to: &mut dyn FnMut(&dyn std::fmt::Debug)) {
+        let tables = lock(&self.0);
+        to(&(&tables.records, &tables.signs, &tables.intents));
+    }
+
     /// Every transition that was committed, in order.
     pub fn events(&self) -> Vec<Event> {
         lock(&self.0).events.clone()

@@ -83,6 +83,12 @@ impl MemoryCompute {
         lock(&self.fleet).machines.insert(machine.id.clone(), machine);
     }
 
+    /// Shows which machines there are.
+    pub fn show(&self, to: &mut dyn FnMut(&dyn std::fmt::Debug)) {
+        let fleet = lock(&self.fleet);
+        to(&(&fleet.machines, &fleet.launched));
+    }
+
     /// Every machine that was ended, in order.
     pub fn ended(&self) -> Vec<InstanceId> {
         lock(&self.fleet).ended.clone()

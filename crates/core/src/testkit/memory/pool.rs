@@ -53,6 +53,11 @@ impl MemoryPool {
         lock(&self.queues).duplicates = true;
     }
 
+    /// Shows what the queues hold.
+    pub fn show(&self, to: &mut dyn FnMut(&dyn std::fmt::Debug)) {
+        to(&lock(&self.queues).queues);
+    }
+
     /// Forgets the order of its messages, in a way that follows from `seed`.
     pub fn shuffle(&self, seed: u64) {
         let dice = SeededDice::new(seed);

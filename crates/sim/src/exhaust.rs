@@ -1,0 +1,481 @@
+//! Every history of a small scene: all orders in which calls may have their effects, with so many
+//! faults at every point where one may strike.
+//!
+//! The real code, not a model of it. A process knows nothing but what it was told, so a state is
+//! told by what stands in the world and by what each process has been told so far; a state that
+//! was met before is not explored again. That makes the space finite, and the search complete for
+//! its bounds: zero latency, and time that passes only when nothing else can happen, or as a fault.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use crate::audit::{Promise, Violation};
+use crate::fate::{Crash, Fate, Fault, Rates};
+use crate::history;
+use crate::kernel::{Kernel, Memories, Waiting};
+use crate::plan::{Plan, SECOND};
+use crate::stage::Stage;
+
+/// A small scene.
+#[derive(Debug, Clone, Copy)]
+pub struct Scene {
+    /// Its name.
+    pub name: &'static str,
+    /// Who takes part, in words.
+    pub cast: &'static str,
+    /// How many faults strike at the most.
+    pub faults: u32,
+    /// Which.
+    blows: &'static [Blow],
+    set: fn(&mut Stage),
+}
+
+/// What the search came to.
+#[derive(Debug, Clone, Default)]
+pub struct Explored {
+    /// Different states.
+    pub states: u64,
+    /// Steps from one to another.
+    pub steps: u64,
+    /// Histories that were played to their end, which are all that end differently.
+    pub ends: u64,
+    /// The longest, in choices.
+    pub longest: usize,
+    /// Which promise was broken, and the history that broke it.
+    pub broken: Option<(Violation, Vec<String>)>,
+    /// Whether all of it was explored.
+    pub complete: bool,
+}
+
+impl Scene {
+    /// What may go wrong, in words.
+    pub fn may_happen(&self) -> String {
+        let blows: Vec<&str> = self.blows.iter().map(|blow| blow.as_str()).collect();
+        match self.faults {
+            0 => "nothing goes wrong".to_owned(),
+            1 => format!("one of: {}", blows.join(", ")),
+            most => format!("up to {most} of: {}", blows.join(", ")),
+        }
+    }
+}
+
+const ALL: &[Blow] = &[Blow::Dies, Blow::AnswerLost, Blow::Fails, Blow::Late, Blow::Slow];
+
+/// The scenes.
+pub const SCENES: &[Scene] = &[
+    Scene {
+        name: "race",
+        cast: "two runs, one idle machine announced twice",
+        faults: 1,
+        blows: ALL,
+        set: |stage| {
+            stage.plant_idle("i-0901", 2);
+            settle(stage);
+            stage.provision("1", 1);
+            stage.provision("2", 1);
+        },
+    },
+    Scene {
+        name: "pool",
+        cast: "two runs, two idle machines, one announced twice, a refresh",
+        faults: 1,
+        blows: &[Blow::Dies],
+        set: |stage| {
+            stage.plant_idle("i-0901", 2);
+            stage.plant_idle("i-0902", 1);
+            settle(stage);
+            stage.provision("1", 1);
+            stage.provision("2", 1);
+            stage.refresh(BTreeMap::new());
+        },
+    },
+    Scene {
+        name: "return",
+        cast: "a run that releases, another that looks for a machine",
+        faults: 1,
+        blows: ALL,
+        set: |stage| {
+            stage.plant_idle("i-0901", 1);
+            settle(stage);
+            stage.provision("1", 1);
+            settle(stage);
+            stage.release("1");
+            stage.provision("2", 1);
+        },
+    },
+    Scene {
+        name: "again",
+        cast: "two provisions of the same run, one idle machine",
+        faults: 1,
+        blows: ALL,
+        set: |stage| {
+            stage.plant_idle("i-0901", 1);
+            settle(stage);
+            stage.provision("1", 1);
+            stage.provision("1", 1);
+        },
+    },
+    Scene {
+        name: "leave",
+        cast: "a provision and the release of its own run, one idle machine",
+        faults: 1,
+        blows: ALL,
+        set: |stage| {
+            stage.plant_idle("i-0901", 1);
+            settle(stage);
+            stage.provision("1", 1);
+            stage.release("1");
+        },
+    },
+    Scene {
+        name: "tidy",
+        cast: "two refreshes at once, after a release that died before its ticket",
+        faults: 1,
+        blows: ALL,
+        set: |stage| {
+            stage.plant_idle("i-0901", 0);
+            settle(stage);
+            stage.refresh(BTreeMap::new());
+            stage.refresh(BTreeMap::new());
+        },
+    },
+];
+
+/// Explores a scene, up to so many states.
+pub fn explore(scene: &Scene, most: u64) -> Explored {
+    let mut search =
+        Search { scene, visited: HashSet::new(), path: Vec::new(), found: Explored::default() };
+    search.found.complete = true;
+    loop {
+        search.play();
+        let states = search.visited.len() as u64;
+        if search.found.broken.is_some() || states >= most {
+            search.found.complete = false;
+            break;
+        }
+        if !search.turn_back() {
+            break;
+        }
+    }
+    search.found.states = search.visited.len() as u64;
+    search.found
+}
+
+/// One choice on the way: how many there were, and which was taken.
+#[derive(Debug, Clone)]
+struct Fork {
+    options: usize,
+    taken: usize,
+    /// What processes had been told when they came to it.
+    memories: Memories,
+}
+
+struct Search<'a> {
+    scene: &'a Scene,
+    visited: HashSet<u64>,
+    path: Vec<Fork>,
+    found: Explored,
+}
+
+/// What may happen next.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    Call(Waiting, Blow),
+    /// Everybody who calls is slow, and whoever sleeps wakes up first.
+    Time,
+}
+
+/// What befalls a chosen call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Blow {
+    None,
+    Fails,
+    AnswerLost,
+    Late,
+    Dies,
+    /// Whoever sleeps wakes up before it.
+    Slow,
+}
+
+impl Blow {
+    fn as_str(self) -> &'static str {
+        match self {
+            Blow::None => "nothing",
+            Blow::Fails => "a call fails",
+            Blow::AnswerLost => "an answer is lost",
+            Blow::Late => "a request arrives late",
+            Blow::Dies => "a process dies",
+            Blow::Slow => "a call is slow",
+        }
+    }
+}
+
+impl Search<'_> {
+    /// The stage, set.
+    fn begin(&self, journal: bool) -> Stage {
+        let plan = plan(self.scene.faults == 0);
+        let mut stage = Stage::new(&plan, Arc::new(Kernel::new(1, true, journal)));
+        // On the way to the last fork, everything is known.
+        if !self.path.is_empty() {
+            stage.kernel.doze();
+        }
+        history::write_settings(&stage, &plan);
+        (self.scene.set)(&mut stage);
+        stage
+    }
+
+    fn play(&mut self) {
+        let mut stage = self.begin(false);
+        let Search { scene, visited, path, found } = self;
+        let mut depth = 0;
+        let ended = drive(&mut stage, scene, |stage, options, left| {
+            depth += 1;
+            found.longest = found.longest.max(depth);
+            found.steps += 1;
+            if let Some(fork) = path.get(depth - 1) {
+                if depth == path.len() {
+                    stage.kernel.remember(fork.memories.clone());
+                }
+                return Some(fork.taken);
+            }
+            // A state with as many faults left was met before: so was all that follows.
+            if !visited.insert(stage.digest() ^ u64::from(left) << 60) {
+                return None;
+            }
+            path.push(Fork { options, taken: 0, memories: stage.kernel.memories() });
+            Some(0)
+        });
+        if ended && (stage.is_over() || visited.insert(stage.digest())) {
+            found.ends += 1;
+            finish(&mut stage);
+            if let Some(violation) = stage.world.audit().violation() {
+                self.found.broken = Some((violation, self.retell()));
+            }
+        }
+    }
+
+    /// Plays the same again, with a journal.
+    fn retell(&self) -> Vec<String> {
+        let mut stage = self.begin(true);
+        let mut forks = self.path.iter();
+        if drive(&mut stage, self.scene, |_, _, _| forks.next().map(|fork| fork.taken)) {
+            finish(&mut stage);
+        }
+        stage.kernel.journal()
+    }
+
+    /// Goes back to the last fork that has an untried way; `false` if there is none.
+    fn turn_back(&mut self) -> bool {
+        while let Some(fork) = self.path.last_mut() {
+            if fork.taken + 1 < fork.options {
+                fork.taken += 1;
+                return true;
+            }
+            self.path.pop();
+        }
+        false
+    }
+}
+
+/// Goes on until the modes are done, by the ways that `pick` takes where there are several.
+/// `false` if it takes none.
+fn drive(
+    stage: &mut Stage,
+    scene: &Scene,
+    mut pick: impl FnMut(&Stage, usize, u32) -> Option<usize>,
+) -> bool {
+    let mut left = scene.faults;
+    loop {
+        wake(stage);
+        let under_way = stage.kernel.choices().iter().any(|call| call.orphaned);
+        if stage.is_over() || stage.unfinished().is_empty() && !under_way {
+            return true;
+        }
+        let ways = ways(stage, scene.blows, left);
+        let way = match ways.len() {
+            0 if pass(stage, u64::MAX) => continue,
+            0 => return true,
+            1 => ways[0],
+            many => match pick(stage, many, left) {
+                Some(at) => ways[at],
+                None => return false,
+            },
+        };
+        left -= take(stage, way);
+    }
+}
+
+/// Lets time pass to the next event, and that happen; `false` if there is none until then.
+fn pass(stage: &mut Stage, until: u64) -> bool {
+    let Some(event) = stage.kernel.next(until) else { return false };
+    let told = stage.kernel.handle(event);
+    stage.told(told);
+    true
+}
+
+/// The ways to go on. Calls that nobody else can tell the time of are made at once.
+fn ways(stage: &Stage, blows: &[Blow], faults: u32) -> Vec<Way> {
+    const UNSEEN: [&str; 9] = [
+        "settings",
+        "put settings",
+        "set up store",
+        "set up pool",
+        "set up compute",
+        "put demand",
+        "beat",
+        "forget",
+        "prepare",
+    ];
+    let waiting = stage.kernel.choices();
+    if let Some(unseen) = waiting.iter().find(|call| UNSEEN.contains(&call.what)) {
+        return vec![Way::Call(*unseen, Blow::None)];
+    }
+    let mut options: Vec<Way> = waiting.iter().map(|call| Way::Call(*call, Blow::None)).collect();
+    if faults == 0 {
+        return options;
+    }
+    for call in waiting.iter().filter(|call| !call.orphaned) {
+        for blow in blows.iter().filter(|blow| **blow != Blow::Slow) {
+            let changes = changes_something(call.what);
+            if changes || !matches!(blow, Blow::Late | Blow::AnswerLost) {
+                options.push(Way::Call(*call, *blow));
+            }
+        }
+    }
+    if blows.contains(&Blow::Slow) && !waiting.is_empty() && stage.kernel.due().is_some() {
+        options.push(Way::Time);
+    }
+    options
+}
+
+fn changes_something(what: &str) -> bool {
+    const CHANGES: [&str; 9] = [
+        "write",
+        "report",
+        "send",
+        "delete",
+        "put back",
+        "put intent",
+        "launch",
+        "terminate",
+        "mark ticketed",
+    ];
+    CHANGES.contains(&what)
+}
+
+/// Goes one step. Gives how many faults that took.
+fn take(stage: &mut Stage, option: Way) -> u32 {
+    let mut dice = fastrand::Rng::with_seed(0);
+    let sound = Fate::sound(0, 0);
+    let (told, faults) = match option {
+        Way::Call(call, blow) => {
+            let fate = match blow {
+                Blow::None | Blow::Slow => sound,
+                Blow::Fails => sound.with(Fault::Throttled, &mut dice),
+                Blow::AnswerLost => sound.with(Fault::AnswerLost, &mut dice),
+                Blow::Late => sound.with(Fault::ArrivedLate, &mut dice),
+                Blow::Dies => sound.deadly(Crash::Before),
+            };
+            (stage.kernel.choose(call.id, fate), u32::from(blow != Blow::None))
+        }
+        Way::Time => {
+            pass(stage, u64::MAX);
+            return 1;
+        }
+    };
+    stage.told(told);
+    faults
+}
+
+/// Whoever is due now acts now.
+fn wake(stage: &mut Stage) {
+    let now = stage.kernel.now();
+    while !stage.is_over() && pass(stage, now) {}
+}
+
+/// Lets everything happen in the plainest order until the modes are done.
+fn settle(stage: &mut Stage) {
+    plainly(stage, |stage| stage.unfinished().is_empty(), 3600 * SECOND);
+}
+
+fn plainly(stage: &mut Stage, enough: impl Fn(&Stage) -> bool, span: u64) {
+    let until = stage.kernel.now() + span;
+    loop {
+        wake(stage);
+        if stage.is_over() {
+            return;
+        }
+        if let Some(call) = stage.kernel.choices().first() {
+            take(stage, Way::Call(*call, Blow::None));
+            continue;
+        }
+        if enough(stage) {
+            return;
+        }
+        if !pass(stage, until) {
+            return stage.kernel.pass(until);
+        }
+    }
+}
+
+/// From here on nothing goes wrong: the next provision succeeds, and in the end nothing is left.
+fn finish(stage: &mut Stage) {
+    if stage.is_over() {
+        return;
+    }
+    stage.kernel.doze();
+    stage.provision(crate::stage::PROBE, 1);
+    plainly(stage, |_| false, history::ALL_DEADLINES);
+    if stage.is_over() {
+        return;
+    }
+    if let Some(task) = stage.unfinished().first() {
+        stage.world.audit().broken(Promise::Ends, format!("{task:?} has not come to an end"));
+        return;
+    }
+    if let Some(id) = stage.attended().first() {
+        let how = format!("{id} is alive past all deadlines");
+        stage.world.audit().broken(Promise::EndsItself, how);
+        return;
+    }
+    stage.world.yard().cancel(None);
+    for _ in 0..2 {
+        stage.refresh([("min-idle".to_owned(), String::new())].into());
+        plainly(stage, |_| false, 60 * SECOND);
+    }
+    history::nothing_left(stage);
+}
+
+/// Nothing goes wrong by dice, agents hear of news, and hearts beat seldom, so that only what
+/// matters happens.
+fn plan(clear: bool) -> Plan {
+    let mut settings = BTreeMap::new();
+    for (name, value) in [
+        ("heartbeat-period-sec", "100"),
+        ("claim-registration-timeout-sec", "4"),
+        ("claim-timeout-sec", "120"),
+        ("created-timeout-sec", "240"),
+        ("validation-timeout-sec", "60"),
+        ("max-runtime-min", "5"),
+        ("release-timeout-sec", "8"),
+        ("self-termination-grace-sec", "30"),
+        ("boot-deadline-sec", "90"),
+        ("agent-poll-waiting-sec", "500"),
+        ("agent-poll-running-sec", "500"),
+        ("signs-poll-sec", "4"),
+        ("pickup-patience-sec", "0"),
+        ("rescue", "off"),
+        ("retention-min", "60"),
+    ] {
+        settings.insert(name.to_owned(), value.to_owned());
+    }
+    Plan {
+        seed: 1,
+        settings,
+        rates: Rates { calls: Vec::new(), latency: 1 },
+        // Not by dice, but it may happen.
+        mishaps: if clear { Vec::new() } else { vec![(Fault::Crash, 0)] },
+        store_tells: true,
+        ..Plan::default()
+    }
+}
