@@ -54,6 +54,11 @@ impl Home {
         Home { outside, dir }
     }
 
+    /// One that refresh has never seen, in a place that somebody else looks after.
+    pub(crate) fn at(dir: PathBuf) -> Home {
+        Home { outside: tempfile::tempdir().unwrap(), dir }
+    }
+
     /// One that is set up, with short times and whatever else is given.
     pub(crate) fn with(inputs: &[&str]) -> Home {
         let home = Home::bare();
@@ -125,17 +130,7 @@ impl Home {
 
     /// Every process of the home: agents, what runs on machines, and the program itself.
     pub(crate) fn processes(&self) -> Vec<i32> {
-        let home = self.dir.as_os_str().as_encoded_bytes();
-        let names = |file: String| {
-            let bytes = fs::read(file).unwrap_or_default();
-            bytes.windows(home.len()).any(|window| window == home)
-        };
-        let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| {
-            entry.ok()?.file_name().to_str()?.parse().ok().filter(|pid: &i32| {
-                names(format!("/proc/{pid}/cmdline")) || names(format!("/proc/{pid}/environ"))
-            })
-        });
-        pids.collect()
+        processes_naming(&self.dir)
     }
 
     /// Every process of one machine.
@@ -272,6 +267,21 @@ pub(crate) fn ondeck(arguments: &[&str]) -> Command {
     }
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
+}
+
+/// Every process that has the folder in its arguments or its environment.
+pub(crate) fn processes_naming(folder: &Path) -> Vec<i32> {
+    let folder = folder.as_os_str().as_encoded_bytes();
+    let names = |file: String| {
+        let bytes = fs::read(file).unwrap_or_default();
+        bytes.windows(folder.len()).any(|window| window == folder)
+    };
+    let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        entry.ok()?.file_name().to_str()?.parse().ok().filter(|pid: &i32| {
+            names(format!("/proc/{pid}/cmdline")) || names(format!("/proc/{pid}/environ"))
+        })
+    });
+    pids.collect()
 }
 
 /// The machine that a process belongs to.
