@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-pub(crate) use self::program::{Background, Done};
+pub(crate) use self::program::{Background, Done, begun_by};
 
 /// Longer than anything here takes on a busy computer.
 const LIMIT: Duration = Duration::from_secs(40);
@@ -39,6 +39,9 @@ pub(crate) const TIMES: [&str; 16] = [
     "--pickup-patience-sec=0.3",
     "--retention-min=60",
 ];
+
+/// Names the machine that a process belongs to.
+const MARKER: &str = "ONDECK_INSTANCE_ID";
 
 /// A home of the local backend, gone with the test.
 pub(crate) struct Home {
@@ -115,17 +118,7 @@ impl Home {
 
     /// The machines that are up, and the process that is the agent of each.
     pub(crate) fn agents(&self) -> BTreeMap<String, i32> {
-        let mut agents = BTreeMap::new();
-        for pid in self.processes() {
-            let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let mut words = arguments.split(|byte| *byte == 0);
-            if words.nth(1) == Some(b"agent")
-                && let Some(id) = marker(pid)
-            {
-                agents.insert(id, pid);
-            }
-        }
-        agents
+        agents_among(self.processes(), MARKER)
     }
 
     /// Every process of the home: agents, what runs on machines, and the program itself.
@@ -135,7 +128,7 @@ impl Home {
 
     /// Every process of one machine.
     pub(crate) fn processes_of(&self, machine: &str) -> Vec<i32> {
-        let of = |pid: &i32| marker(*pid).as_deref() == Some(machine);
+        let of = |pid: &i32| variable(*pid, MARKER).as_deref() == Some(machine);
         self.processes().into_iter().filter(of).collect()
     }
 
@@ -284,12 +277,23 @@ pub(crate) fn processes_naming(folder: &Path) -> Vec<i32> {
     pids.collect()
 }
 
-/// The machine that a process belongs to.
-fn marker(pid: i32) -> Option<String> {
+/// The agents among these processes, by the machine that a variable names.
+pub(crate) fn agents_among(processes: Vec<i32>, marker: &str) -> BTreeMap<String, i32> {
+    let is_agent = |pid: &i32| {
+        let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        arguments.split(|byte| *byte == 0).nth(1) == Some(b"agent")
+    };
+    let agents = processes.into_iter().filter(is_agent);
+    agents.filter_map(|pid| Some((variable(pid, marker)?, pid))).collect()
+}
+
+/// A variable in the environment of a process.
+fn variable(pid: i32, name: &str) -> Option<String> {
     let environ = fs::read(format!("/proc/{pid}/environ")).ok()?;
     let mut entries = environ.split(|byte| *byte == 0);
-    let id = entries.find_map(|entry| entry.strip_prefix(b"ONDECK_INSTANCE_ID="))?;
-    Some(String::from_utf8_lossy(id).into_owned())
+    let value =
+        entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
+    Some(String::from_utf8_lossy(value).into_owned())
 }
 
 /// Sends a signal to a process that may be gone.

@@ -1,8 +1,9 @@
-//! A storm over the local backend: processes, and the one file that they share.
+//! A storm over the local backend: processes, and the one file that they share. An agent that is
+//! killed stays dead, and so does its machine: nobody starts it again here.
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -14,7 +15,7 @@ use super::small_disk::SmallDisk;
 use super::storm::{self, Ground};
 use super::tally::Tally;
 use super::{audit, seed};
-use crate::harness::{self, Driven, Home};
+use crate::harness::{self, Driven, Home, begun_by};
 
 const SETTINGS: [&str; 3] =
     ["--local-duplicate-tickets=true", "--local-boot-ms=100", "--local-capacity=24"];
@@ -142,17 +143,7 @@ impl Plain {
 
 impl Driven for Plain {
     fn command(&self, arguments: &[&str]) -> Command {
-        let program = self.home.command(arguments);
-        let mut command = Command::new("/bin/sh");
-        command.args(["-c", UNHARMED]).arg(program.get_program()).args(program.get_args());
-        for (name, value) in program.get_envs() {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
+        begun_by(UNHARMED, &self.home.command(arguments))
     }
 }
 

@@ -52,6 +52,11 @@ impl Tally {
         kept.disturbances.push((at, format!("{kind}{what}")));
     }
 
+    /// Notes how often something has happened that is not worth a line each time.
+    pub(super) fn disturbed_often(&self, kind: &'static str, times: usize) {
+        *self.kept.lock().unwrap().kinds.entry(kind).or_default() += times;
+    }
+
     /// Notes that a call has ended.
     pub(super) fn called(&self, mode: &str, code: i32) {
         let mut kept = self.kept.lock().unwrap();
