@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Either, Full};
@@ -170,7 +171,7 @@ async fn keep(address: SocketAddr) -> TcpSocket {
         match socket.bind(address) {
             Ok(()) => return socket,
             // The listener is still being closed.
-            Err(_) => tokio::task::yield_now().await,
+            Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
         }
     }
 }

@@ -18,7 +18,7 @@ use super::{audit, seed};
 use crate::aws::site::Site;
 use crate::harness::{Driven, agents_among, processes_naming};
 
-/// One call in fifty goes wrong in one of these ways.
+/// One call in fifty goes wrong in one of these ways, all the time.
 const FAULTS: [What; 5] =
     [What::Reset, What::LostAnswer, What::CutBody, What::Status(500), What::Throttle];
 const PROBABILITY: f64 = 0.004;
@@ -83,8 +83,8 @@ impl Account {
     /// that reach nothing.
     fn refuse(&self, tally: &Tally, rng: &mut Rng) {
         let span = Duration::from_millis(match rng.u8(..10) {
-            0..7 => rng.u64(300..3_000),
-            _ => rng.u64(3_000..9_000),
+            0..7 => rng.u64(200..2_000),
+            _ => rng.u64(2_000..8_000),
         });
         let (kind, doors) = match rng.usize(..5) {
             0 => ("DynamoDB refused", vec![self.door("DynamoDB")]),
@@ -132,7 +132,7 @@ impl Ground for Account {
             }
         }
         while !tally.is_over() {
-            tally.wait(Duration::from_millis(rng.u64(500..3_000)));
+            tally.wait(Duration::from_millis(rng.u64(1_000..5_000)));
             self.refuse(tally, &mut rng);
         }
         let faulty = |door: &Door| door.log().iter().filter(|entry| entry.fault.is_some()).count();

@@ -1,7 +1,7 @@
 //! The law, as the design has it and not as the program does: which writes to an instance's row
 //! there may be, whose a machine was when, and where jobs may have run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A write to one instance's row, as the store itself has kept it. Those of one instance come in
 /// the order in which they were made.
@@ -100,7 +100,7 @@ impl Row {
 /// run had at that moment, or on one machine at the same time as another job.
 pub(super) fn misplaced(writes: &[Write], proofs: &[Proof]) -> Vec<String> {
     let spans = spans(writes);
-    let mut problems = Vec::new();
+    let (mut problems, mut told) = (Vec::new(), BTreeSet::new());
     for proof in proofs {
         let spans = spans.get(proof.machine.as_str()).map_or(&[][..], Vec::as_slice);
         if !spans.iter().any(|span| span.run == proof.run && *span.from <= proof.at) {
@@ -113,12 +113,26 @@ pub(super) fn misplaced(writes: &[Write], proofs: &[Proof]) -> Vec<String> {
                 && *span.from < proof.at
                 && span.to.is_none_or(|to| proof.at < *to)
         };
-        if let Some(span) = spans.iter().find(another) {
+        if let Some(span) = spans.iter().find(another)
+            && told.insert((&proof.job, span.run))
+        {
             problems.push(format!("on a machine of {}: {proof:?}", span.run));
         }
     }
     problems.extend(overlaps(proofs));
     problems
+}
+
+/// Machines that a run was told it has, and was never given.
+pub(super) fn broken(writes: &[Write], promises: &[(String, Vec<String>)]) -> Vec<String> {
+    let running = writes.iter().filter_map(|write| {
+        let after = write.after.as_ref().filter(|after| after.state == "running")?;
+        Some((after.run.as_str(), write.id.as_str()))
+    });
+    let given: BTreeSet<_> = running.collect();
+    let promises = promises.iter().flat_map(|(run, ids)| ids.iter().map(move |id| (run, id)));
+    let broken = promises.filter(|(run, id)| !given.contains(&(run.as_str(), id.as_str())));
+    broken.map(|(run, id)| format!("{run} was never given {id}")).collect()
 }
 
 /// How long a run had a machine.
@@ -248,5 +262,8 @@ mod tests {
             }
         }
         assert!(Proof::parse("half a line").is_none());
+        let promise = |run: &str| [(run.to_owned(), vec!["i-1".to_owned()])];
+        assert_eq!(broken(&writes, &promise("a")), Vec::<String>::new());
+        assert_eq!(broken(&writes, &promise("c")), ["c was never given i-1"]);
     }
 }

@@ -3,6 +3,7 @@
 
 mod crew;
 mod victims;
+mod workflow;
 
 use std::fs;
 use std::path::PathBuf;
@@ -19,7 +20,7 @@ use crate::harness::{Done, Driven, say};
 /// How many seconds a storm lasts.
 const SECONDS: &str = "ONDECK_CHAOS_SECONDS";
 const DEFAULT_SECONDS: u64 = 40;
-const WORKERS: usize = 3;
+const WORKERS: usize = 4;
 
 /// How long everything may take to be gone, once the storm is over: the longest deadline and the
 /// grace after it, on a busy computer.
@@ -31,7 +32,7 @@ pub(super) const TIMES: [&str; 11] = [
     "--claim-timeout-sec=8",
     "--created-timeout-sec=14",
     "--validation-timeout-sec=10",
-    "--idle-time-sec=5",
+    "--idle-time-sec=7",
     "--max-runtime-min=0.2",
     "--release-timeout-sec=5",
     "--self-termination-grace-sec=2",
@@ -39,17 +40,6 @@ pub(super) const TIMES: [&str; 11] = [
     "--ticket-hold-sec=2",
     "--rescue=off",
 ];
-
-/// Says again and again where it is: beside the pool, where the program has no hand in it.
-const JOB: &str = r#"
-    nth=0
-    while [ $nth -lt "$2" ]; do
-        echo "$1 $ONDECK_RUN_ID $ONDECK_INSTANCE_ID $(date -u +%FT%T.%3NZ)" >>"$0"
-        nth=$((nth + 1)); sleep 0.05
-    done
-"#;
-/// How long a job may take before whoever waits for it gives up, as a workflow does.
-const JOB_PATIENCE: Duration = Duration::from_secs(12);
 
 /// A pool, as far as storms on different backends differ.
 pub(super) trait Ground: Driven + Sync {
@@ -110,69 +100,6 @@ fn documented(mode: &str) -> &'static [i32] {
 }
 
 impl<G: Ground> Storm<'_, G> {
-    /// Whole workflows, one after the other.
-    fn work(&self, worker: usize, mut rng: Rng) {
-        let mut nth = 0;
-        while !self.tally.is_over() {
-            nth += 1;
-            self.workflow(&format!("run-{worker}-{nth}"), &mut rng);
-        }
-    }
-
-    fn workflow(&self, run: &str, rng: &mut Rng) {
-        let count = rng.u32(1..=4);
-        let (again, twice) = (rng.bool(), rng.bool());
-        // Some are cancelled, and then released while their jobs still run.
-        let cancelled_after = (rng.u8(..4) == 0).then(|| Duration::from_millis(rng.u64(100..900)));
-        let rounds: Vec<u32> = (0..rng.u32(1..=count)).map(|_| rng.u32(2..=24)).collect();
-        let mut provisioned = self.provision(run, count);
-        // Somebody runs the failed job once more.
-        if provisioned.code != 0 && again {
-            provisioned = self.provision(run, count);
-        }
-        if provisioned.code != 0 {
-            // Nobody comes back at once with what has just failed.
-            self.tally.wait(Duration::from_millis(300));
-        } else {
-            std::thread::scope(|scope| {
-                for (nth, rounds) in rounds.iter().enumerate() {
-                    let job = format!("{run}-job-{nth}");
-                    scope.spawn(move || self.job(run, &job, *rounds));
-                }
-                if let Some(span) = cancelled_after {
-                    self.tally.wait(span);
-                    self.release(run);
-                }
-            });
-        }
-        // As a workflow would, whatever came before.
-        let released = self.release(run);
-        if !matches!(released.code, 0 | 8) && twice {
-            self.release(run);
-        }
-    }
-
-    fn release(&self, run: &str) -> Done {
-        self.call(&["release", "--json", "--run-id", run], None)
-    }
-
-    fn provision(&self, run: &str, count: u32) -> Done {
-        let count = count.to_string();
-        let ask = ["provision", "--json", "--run-id", run, "--instance-count", &count];
-        let done = self.call(&ask, None);
-        if done.code == 0 && done.ids().len().to_string() != count {
-            self.tally.problem(&format!("{count} machines wanted: {done:?}"));
-        }
-        done
-    }
-
-    fn job(&self, run: &str, job: &str, rounds: u32) -> Done {
-        let proofs = self.ground.proofs();
-        let (proofs, rounds) = (proofs.to_str().unwrap(), rounds.to_string());
-        let ask = ["run", "--run-id", run, "--queue-timeout-sec=10", "--", "sh", "-c", JOB];
-        self.call(&[&ask[..], &[proofs, job, &rounds]].concat(), Some(JOB_PATIENCE))
-    }
-
     fn refresh_now_and_then(&self, mut rng: Rng) {
         while !self.tally.is_over() {
             self.tally.wait(Duration::from_millis(rng.u64(500..3_000)));
@@ -235,6 +162,7 @@ impl<G: Ground> Storm<'_, G> {
         let mut problems = self.tally.problems();
         problems.extend(law::unlawful(&writes));
         problems.extend(law::misplaced(&writes, &proofs));
+        problems.extend(law::broken(&writes, &self.tally.promises()));
         problems.extend(self.ground.problems());
         // A storm in which nothing happens shows nothing.
         if self.tally.disturbances() < 20 || served < 2 || proofs.is_empty() {

@@ -20,6 +20,7 @@ struct Kept {
     disturbances: Vec<(Duration, String)>,
     kinds: BTreeMap<&'static str, usize>,
     calls: BTreeMap<String, BTreeMap<i32, usize>>,
+    promises: Vec<(String, Vec<String>)>,
     problems: Vec<String>,
 }
 
@@ -67,6 +68,16 @@ impl Tally {
     pub(super) fn count(&self, mode: &str, code: i32) -> usize {
         let kept = self.kept.lock().unwrap();
         kept.calls.get(mode).and_then(|codes| codes.get(&code)).copied().unwrap_or(0)
+    }
+
+    /// Notes the machines that a run was told it has.
+    pub(super) fn promised(&self, run: &str, machines: Vec<String>) {
+        self.kept.lock().unwrap().promises.push((run.to_owned(), machines));
+    }
+
+    /// What each run was told.
+    pub(super) fn promises(&self) -> Vec<(String, Vec<String>)> {
+        self.kept.lock().unwrap().promises.clone()
     }
 
     /// How many disturbances there were.

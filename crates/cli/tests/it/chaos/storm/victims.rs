@@ -23,8 +23,9 @@ pub(super) fn disturb(ground: &impl Ground, crew: &Crew, tally: &Tally, rng: &mu
             tally.wait(LOOK);
             continue;
         }
-        next = Instant::now() + Duration::from_millis(rng.u64(100..1_100));
-        let (agent, fatal, place, span) = (rng.bool(), rng.u8(..10) < 3, rng.f64(), how_long(rng));
+        next = Instant::now() + Duration::from_millis(rng.u64(100..1_300));
+        let agent = rng.u8(..5) < 3;
+        let (fatal, place, span) = (rng.u8(..4) == 0, rng.f64(), how_long(rng));
         let victim = if agent { an_agent(ground, place) } else { a_caller(crew, place, fatal) };
         let Some((process, name)) = victim else { continue };
         // One that is gone already is not disturbed.
@@ -44,9 +45,23 @@ pub(super) fn disturb(ground: &impl Ground, crew: &Crew, tally: &Tally, rng: &mu
     }
 }
 
+/// Stops the agent of one machine at the moment at which its answer matters most.
+pub(super) fn stop(
+    ground: &impl Ground,
+    tally: &Tally,
+    machine: &str,
+    span: Duration,
+) -> Option<Stopped> {
+    let (_, pid) = ground.agents().into_iter().find(|(id, _)| id == machine)?;
+    let process = open(pid)?;
+    pidfd_send_signal(&process, Signal::STOP).ok()?;
+    tally.disturbed("stopped agent at release", &format!(" of {machine} for {span:?}"));
+    Some(Stopped { process, until: Instant::now() + span })
+}
+
 /// Mostly shorter than anybody notices, sometimes longer than a heart may stand still, now and
 /// then longer than anything lasts.
-fn how_long(rng: &mut Rng) -> Duration {
+pub(super) fn how_long(rng: &mut Rng) -> Duration {
     let millis = match rng.u8(..10) {
         0..6 => rng.u64(100..1_500),
         6..9 => rng.u64(1_500..7_000),
@@ -83,9 +98,16 @@ fn open(pid: i32) -> Option<OwnedFd> {
 }
 
 /// A process that stands still until this is dropped.
-struct Stopped {
+pub(super) struct Stopped {
     process: OwnedFd,
     until: Instant,
+}
+
+impl Stopped {
+    /// Lets it stand still as long as it is to, or until the storm is over.
+    pub(super) fn until_over(self, tally: &Tally) {
+        tally.wait(self.until.saturating_duration_since(Instant::now()));
+    }
 }
 
 impl Drop for Stopped {
