@@ -38,7 +38,7 @@ impl Plan {
     fn draw(rng: &mut Rng) -> Plan {
         let machines = rng.u32(1..=3);
         let cancelled = rng.u8(..3) == 0;
-        let longest = if cancelled { 150 } else { 24 };
+        let longest = if cancelled { 120 } else { 24 };
         Plan {
             machines,
             jobs: (0..rng.u32(1..=machines)).map(|_| rng.u32(longest / 8..=longest)).collect(),
@@ -62,10 +62,12 @@ impl<G: Ground> Storm<'_, G> {
 
     fn workflow(&self, run: &str, plan: &Plan) {
         let mut provisioned = self.provision(run, plan.machines);
-        if provisioned.code != 0 && plan.provision_again {
+        // Once the storm is over, whoever is still at it gives back what he has.
+        let goes_on = || !self.tally.is_over();
+        if provisioned.code != 0 && plan.provision_again && goes_on() {
             provisioned = self.provision(run, plan.machines);
         }
-        if provisioned.code == 0 {
+        if provisioned.code == 0 && goes_on() {
             self.do_jobs(run, plan, &provisioned.ids());
         } else {
             // Nobody comes back at once with what has just failed.
