@@ -131,7 +131,9 @@ impl From<PortError> for Failure {
             PortError::Setting(_) => failure.hint("give ondeck refresh a valid value for it"),
             PortError::Unusable { hint, .. } => failure.hint(hint),
             PortError::Forge { hint, .. } => failure.hint(hint),
-            PortError::Unavailable { .. } => failure,
+            PortError::Unavailable { .. } => {
+                failure.hint("try again; what was begun ends by itself, sooner by ondeck refresh")
+            }
         }
     }
 }

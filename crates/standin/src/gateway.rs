@@ -182,8 +182,9 @@ impl Gateway {
 
     fn open(&self, door: Door, listener: TcpListener) -> Door {
         if let Some(runtime) = &self.runtime {
+            let gate = door.state().gate();
             let at = AtDoor { door: door.state(), shared: self.shared.clone() };
-            runtime.spawn(wire::serve(listener, Arc::new(at)));
+            runtime.spawn(wire::serve_at(listener, Arc::new(at), gate));
         }
         locked(&self.shared.doors).insert(door.name().to_owned(), door.clone());
         door

@@ -1,12 +1,14 @@
 //! HTTP on the caller's side, with connections that can be cut.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::future::poll_fn;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Either, Full};
@@ -17,9 +19,13 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::watch;
 
 type AnyBody = Either<Full<Bytes>, Half>;
+
+/// How many connections may wait to be taken.
+const BACKLOG: u32 = 1_024;
 
 /// Whoever answers requests. A caller that gives up drops the future.
 pub(crate) trait Handler: Send + Sync + 'static {
@@ -97,23 +103,85 @@ pub(crate) fn listen(port: u16) -> TcpListener {
     listener
 }
 
+/// Whether connections are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Gate {
+    Open,
+    /// As where nothing listens: refused, and those that there were are reset.
+    Shut,
+}
+
 /// Serves one listener until the runtime ends.
 pub(crate) async fn serve(listener: TcpListener, handler: Arc<impl Handler>) {
-    let listener =
+    let (_always_open, gate) = watch::channel(Gate::Open);
+    serve_at(listener, handler, gate).await;
+}
+
+/// Serves one listener whenever its gate is open, until the runtime ends.
+pub(crate) async fn serve_at(
+    listener: TcpListener,
+    handler: Arc<impl Handler>,
+    mut gate: watch::Receiver<Gate>,
+) {
+    let for_connections = gate.clone();
+    let mut listener =
         tokio::net::TcpListener::from_std(listener).expect("the listener does not block");
+    let address = listener.local_addr().expect("a listener has an address");
+    loop {
+        tokio::select! {
+            () = until(&mut gate, Gate::Shut) => {}
+            never = take_all(&listener, &handler, &for_connections) => match never {},
+        }
+        drop(listener);
+        // A socket that has the port and does not listen: nobody else is given it meanwhile.
+        let kept = keep(address).await;
+        until(&mut gate, Gate::Open).await;
+        listener = kept.listen(BACKLOG).expect("a bound socket can listen");
+    }
+}
+
+async fn take_all(
+    listener: &tokio::net::TcpListener,
+    handler: &Arc<impl Handler>,
+    gate: &watch::Receiver<Gate>,
+) -> Infallible {
     loop {
         // An error here is the caller's (it has gone already) or passes (too many files).
         match listener.accept().await {
             Ok((stream, _)) => {
-                tokio::spawn(connection(stream, handler.clone()));
+                tokio::spawn(connection(stream, handler.clone(), gate.clone()));
             }
             Err(_) => tokio::task::yield_now().await,
         }
     }
 }
 
+/// Waits until the gate is so. One that nobody can move any more stays as it is.
+async fn until(gate: &mut watch::Receiver<Gate>, so: Gate) {
+    if gate.wait_for(|now| *now == so).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// A socket bound to an address that was listened on a moment ago.
+async fn keep(address: SocketAddr) -> TcpSocket {
+    loop {
+        let socket = TcpSocket::new_v4().expect("the system has sockets");
+        socket.set_reuseaddr(true).expect("a new socket can be told so");
+        match socket.bind(address) {
+            Ok(()) => return socket,
+            // The listener is still being closed.
+            Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
+        }
+    }
+}
+
 /// Serves one connection until somebody closes it.
-async fn connection(stream: TcpStream, handler: Arc<impl Handler>) {
+async fn connection(
+    stream: TcpStream,
+    handler: Arc<impl Handler>,
+    mut gate: watch::Receiver<Gate>,
+) {
     // A socket that cannot be told so is only slower.
     stream.set_nodelay(true).ok();
     let number = Connection::new();
@@ -127,8 +195,11 @@ async fn connection(stream: TcpStream, handler: Arc<impl Handler>) {
         })
     });
     let mut connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-    // Whatever went wrong was the caller's doing, or ours on purpose.
-    poll_fn(|context| connection.poll_without_shutdown(context)).await.ok();
+    tokio::select! {
+        () = until(&mut gate, Gate::Shut) => reset.store(true, Ordering::SeqCst),
+        // Whatever went wrong was the caller's doing, or ours on purpose.
+        _ = poll_fn(|context| connection.poll_without_shutdown(context)) => {}
+    }
     handler.closed(number);
     let stream = connection.into_parts().io.into_inner();
     if reset.load(Ordering::SeqCst) {

@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Driven, Home, signal, until};
+use crate::harness::{Background, Driven, Home, begun_by, signal, until};
 
 /// For a machine's script: true on the first machine that gets here, and on no other.
 const FIRST: &str = r#"mkdir "$ONDECK_HOME_DIR/first" 2>/dev/null"#;
@@ -161,4 +161,20 @@ fn a_machine_that_does_not_answer_the_release_is_expired_and_said_so() {
     assert_eq!(home.tickets(), 0);
     assert_eq!(home.refresh(&[])["reaped"], json!(ids));
     home.assert_empty();
+}
+
+#[test]
+fn a_disk_that_takes_nothing_more_is_said_and_nothing_is_lost() {
+    let home = Home::with(&[]);
+    let warm = home.warm_up(1);
+    let no_room = r#"trap "" XFSZ; ulimit -f 0; exec "$0" "$@""#;
+    for mode in [["provision", "--run-id=2"], ["refresh", "--idle-time-sec=59"]] {
+        let done = Background::start(&mut begun_by(no_room, &home.command(&mode))).finish();
+        let done = done.exited(6);
+        assert!(done.stderr.contains("disk I/O error"), "{}", done.stderr);
+        assert!(done.stderr.contains("hint: try again"), "{}", done.stderr);
+    }
+    assert_eq!(home.standings(), ["idle"]);
+    let done = home.provision("2", 1).succeeded();
+    assert_eq!((done.sources(), done.ids()), (vec!["warm".to_owned()], warm));
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-pub(crate) use self::program::{Background, Done};
+pub(crate) use self::program::{Background, Done, begun_by};
 
 /// Longer than anything here takes on a busy computer.
 const LIMIT: Duration = Duration::from_secs(40);
@@ -40,6 +40,9 @@ pub(crate) const TIMES: [&str; 16] = [
     "--retention-min=60",
 ];
 
+/// Names the machine that a process belongs to.
+const MARKER: &str = "ONDECK_INSTANCE_ID";
+
 /// A home of the local backend, gone with the test.
 pub(crate) struct Home {
     outside: tempfile::TempDir,
@@ -52,6 +55,11 @@ impl Home {
         let outside = tempfile::tempdir().unwrap();
         let dir = outside.path().join("home");
         Home { outside, dir }
+    }
+
+    /// One that refresh has never seen, in a place that somebody else looks after.
+    pub(crate) fn at(dir: PathBuf) -> Home {
+        Home { outside: tempfile::tempdir().unwrap(), dir }
     }
 
     /// One that is set up, with short times and whatever else is given.
@@ -110,37 +118,17 @@ impl Home {
 
     /// The machines that are up, and the process that is the agent of each.
     pub(crate) fn agents(&self) -> BTreeMap<String, i32> {
-        let mut agents = BTreeMap::new();
-        for pid in self.processes() {
-            let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let mut words = arguments.split(|byte| *byte == 0);
-            if words.nth(1) == Some(b"agent")
-                && let Some(id) = marker(pid)
-            {
-                agents.insert(id, pid);
-            }
-        }
-        agents
+        agents_among(self.processes(), MARKER)
     }
 
     /// Every process of the home: agents, what runs on machines, and the program itself.
     pub(crate) fn processes(&self) -> Vec<i32> {
-        let home = self.dir.as_os_str().as_encoded_bytes();
-        let names = |file: String| {
-            let bytes = fs::read(file).unwrap_or_default();
-            bytes.windows(home.len()).any(|window| window == home)
-        };
-        let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| {
-            entry.ok()?.file_name().to_str()?.parse().ok().filter(|pid: &i32| {
-                names(format!("/proc/{pid}/cmdline")) || names(format!("/proc/{pid}/environ"))
-            })
-        });
-        pids.collect()
+        processes_naming(&self.dir)
     }
 
     /// Every process of one machine.
     pub(crate) fn processes_of(&self, machine: &str) -> Vec<i32> {
-        let of = |pid: &i32| marker(*pid).as_deref() == Some(machine);
+        let of = |pid: &i32| variable(*pid, MARKER).as_deref() == Some(machine);
         self.processes().into_iter().filter(of).collect()
     }
 
@@ -274,12 +262,38 @@ pub(crate) fn ondeck(arguments: &[&str]) -> Command {
     command
 }
 
-/// The machine that a process belongs to.
-fn marker(pid: i32) -> Option<String> {
+/// Every process that has the folder in its arguments or its environment.
+pub(crate) fn processes_naming(folder: &Path) -> Vec<i32> {
+    let folder = folder.as_os_str().as_encoded_bytes();
+    let names = |file: String| {
+        let bytes = fs::read(file).unwrap_or_default();
+        bytes.windows(folder.len()).any(|window| window == folder)
+    };
+    let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        entry.ok()?.file_name().to_str()?.parse().ok().filter(|pid: &i32| {
+            names(format!("/proc/{pid}/cmdline")) || names(format!("/proc/{pid}/environ"))
+        })
+    });
+    pids.collect()
+}
+
+/// The agents among these processes, by the machine that a variable names.
+pub(crate) fn agents_among(processes: Vec<i32>, marker: &str) -> BTreeMap<String, i32> {
+    let is_agent = |pid: &i32| {
+        let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        arguments.split(|byte| *byte == 0).nth(1) == Some(b"agent")
+    };
+    let agents = processes.into_iter().filter(is_agent);
+    agents.filter_map(|pid| Some((variable(pid, marker)?, pid))).collect()
+}
+
+/// A variable in the environment of a process.
+fn variable(pid: i32, name: &str) -> Option<String> {
     let environ = fs::read(format!("/proc/{pid}/environ")).ok()?;
     let mut entries = environ.split(|byte| *byte == 0);
-    let id = entries.find_map(|entry| entry.strip_prefix(b"ONDECK_INSTANCE_ID="))?;
-    Some(String::from_utf8_lossy(id).into_owned())
+    let value =
+        entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
+    Some(String::from_utf8_lossy(value).into_owned())
 }
 
 /// Sends a signal to a process that may be gone.

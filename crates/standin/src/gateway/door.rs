@@ -5,8 +5,11 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use tokio::sync::watch;
+
 use crate::call::{Call, Service};
 use crate::fault::{Disturbance, Plan, Rule, What};
+use crate::wire::Gate;
 
 use super::locked;
 
@@ -41,6 +44,7 @@ pub(crate) struct DoorState {
     calls: Mutex<BTreeMap<(Service, String), usize>>,
     log: Mutex<Vec<LogEntry>>,
     rules: Mutex<Vec<Disturbance>>,
+    gate: watch::Sender<Gate>,
 }
 
 impl Door {
@@ -52,6 +56,7 @@ impl Door {
             calls: Mutex::default(),
             log: Mutex::default(),
             rules: Mutex::default(),
+            gate: watch::Sender::new(Gate::Open),
         }))
     }
 
@@ -103,6 +108,17 @@ impl Door {
         locked(&self.0.rules).clear();
     }
 
+    /// Refuses connections from now on, and resets those that there are, as where the service is
+    /// gone. The address stays this door's.
+    pub fn shut(&self) {
+        self.0.gate.send_replace(Gate::Shut);
+    }
+
+    /// Takes connections again.
+    pub fn reopen(&self) {
+        self.0.gate.send_replace(Gate::Open);
+    }
+
     pub(super) fn state(&self) -> Arc<DoorState> {
         self.0.clone()
     }
@@ -113,6 +129,10 @@ impl DoorState {
     pub(super) fn admit(&self, call: &Call) -> Plan {
         *locked(&self.calls).entry((call.service, call.operation.clone())).or_default() += 1;
         Plan::of(call, &locked(&self.rules))
+    }
+
+    pub(super) fn gate(&self) -> watch::Receiver<Gate> {
+        self.gate.subscribe()
     }
 
     pub(super) fn name(&self) -> &str {

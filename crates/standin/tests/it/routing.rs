@@ -3,7 +3,7 @@
 use aws_sdk_sqs::types::SendMessageBatchRequestEntry;
 use ondeck_standin::Service;
 
-use crate::harness::{Ec2, dynamodb, dynamodb_as, gateway, queue, sqs, table, text};
+use crate::harness::{Ec2, SOON, dynamodb, dynamodb_as, gateway, queue, sqs, table, text};
 
 #[tokio::test]
 async fn each_service_answers_and_each_call_is_counted_at_its_door() {
@@ -77,4 +77,26 @@ async fn a_service_that_is_down_is_told_apart_from_a_fault() {
     let door = gateway.door("control");
     dynamodb(&door).list_tables().send().await.unwrap_err();
     assert_eq!(door.log()[0].status, Some(502));
+}
+
+#[tokio::test]
+async fn a_door_that_is_shut_refuses_and_keeps_its_address() {
+    let gateway = gateway();
+    let (door, other) = (gateway.door("control"), gateway.door("agents"));
+    let client = dynamodb(&door);
+    client.list_tables().send().await.unwrap();
+    for _ in 0..3 {
+        door.shut();
+        // The connection that was kept is reset first, and a new one is then refused.
+        let refused = async || {
+            let error = client.list_tables().send().await.err()?;
+            let source = std::error::Error::source(&error)?.to_string();
+            format!("{error:?} {source}").contains("ConnectionRefused").then_some(())
+        };
+        tokio::time::timeout(SOON, async { while refused().await.is_none() {} }).await.unwrap();
+        dynamodb(&other).list_tables().send().await.unwrap();
+        door.reopen();
+        let back = async { while client.list_tables().send().await.is_err() {} };
+        tokio::time::timeout(SOON, back).await.unwrap();
+    }
 }

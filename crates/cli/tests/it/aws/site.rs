@@ -108,6 +108,11 @@ impl Site {
         ]
     }
 
+    /// What its table is called, but for the digest at the end.
+    pub(crate) fn table(&self) -> String {
+        format!("ondeck-{}-", self.pool.replace('/', "-"))
+    }
+
     /// Where the local forge is.
     pub(crate) fn home(&self) -> PathBuf {
         self.folder.path().join("home")

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::{Cycle, say};
-use crate::harness::Home;
+use super::kills::Cycle;
+use crate::harness::{Home, say};
 
 /// Where jobs write down where they ran.
 pub(super) fn proofs(home: &Home) -> PathBuf {
@@ -19,8 +19,18 @@ pub(super) fn audit(home: &Home, cycles: &[Cycle]) {
     problems.extend(histories.iter().flat_map(|(id, events)| illegal(id, events)));
     problems.extend(misplaced(home, &histories, cycles));
     problems.extend(mistreated(&histories, cycles));
-    problems.extend(confessions(home));
+    problems.extend(said_by_agents(home, &["database is locked", "panicked"]));
     assert!(problems.is_empty(), "{problems:#?}");
+}
+
+/// What the events tell that may not be, and what agents had to say that nobody should ever read,
+/// however the file was disturbed.
+pub(super) fn breaches(home: &Home) -> Vec<String> {
+    let histories = histories(home);
+    let mut problems: Vec<String> =
+        histories.iter().flat_map(|(id, events)| illegal(id, events)).collect();
+    problems.extend(said_by_agents(home, &["panicked"]));
+    problems
 }
 
 /// The last events, for a person.
@@ -60,7 +70,7 @@ fn histories(home: &Home) -> Histories {
 }
 
 /// Nothing is left behind.
-fn left_behind(home: &Home) -> Vec<String> {
+pub(super) fn left_behind(home: &Home) -> Vec<String> {
     let rows = |what: &str, sql: &str| {
         home.texts(sql).into_iter().map(|row| format!("{what} left: {row}")).collect::<Vec<_>>()
     };
@@ -175,14 +185,27 @@ fn mistreated(histories: &Histories, cycles: &[Cycle]) -> Vec<String> {
     problems
 }
 
-/// What agents had to say that nobody should ever read.
-fn confessions(home: &Home) -> Vec<String> {
+/// What agents had to say with one of these words in it.
+fn said_by_agents(home: &Home, words: &[&str]) -> Vec<String> {
+    said_in(&home.dir().join("logs"), words)
+}
+
+/// Lines with one of these words in it, in any log of a folder.
+pub(super) fn said_in(logs: &Path, words: &[&str]) -> Vec<String> {
     let mut problems = Vec::new();
-    for entry in fs::read_dir(home.dir().join("logs")).unwrap() {
+    for entry in fs::read_dir(logs).unwrap() {
         let path = entry.unwrap().path();
-        let log = fs::read_to_string(&path).unwrap();
-        let bad = |line: &&str| line.contains("database is locked") || line.contains("panicked");
+        let log = String::from_utf8_lossy(&fs::read(&path).unwrap()).into_owned();
+        let bad = |line: &&str| words.iter().any(|word| line.contains(word));
         problems.extend(log.lines().filter(bad).map(|line| format!("{path:?}: {line}")));
     }
     problems
+}
+
+/// The runners that the local forge lists in a home.
+pub(super) fn runners(home: &Path) -> Vec<String> {
+    let file = rusqlite::Connection::open(home.join("ondeck.db")).unwrap();
+    let mut statement = file.prepare("SELECT name FROM runners").unwrap();
+    let names = statement.query_map([], |row| row.get(0)).unwrap();
+    names.collect::<Result<_, _>>().unwrap()
 }

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -64,6 +64,20 @@ impl Done {
 fn column(answer: &Value, name: &str) -> Vec<String> {
     let instances = answer["instances"].as_array().into_iter().flatten();
     instances.map(|instance| instance[name].as_str().unwrap().to_owned()).collect()
+}
+
+/// The same command, but begun by a shell that does something first and ends in `exec "$0" "$@"`.
+pub(crate) fn begun_by(script: &str, program: &Command) -> Command {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", script]).arg(program.get_program()).args(program.get_args());
+    for (name, value) in program.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
 }
 
 /// A command that runs beside the test.

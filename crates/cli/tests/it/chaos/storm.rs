@@ -1,0 +1,183 @@
+//! A storm: runs of different sizes come and go, refresh beside them, while processes are killed
+//! and stopped and whatever they share is disturbed. Then calm, every deadline, and the audit.
+
+mod crew;
+mod victims;
+mod workflow;
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+
+use self::crew::Crew;
+use super::law::{self, Proof, Write};
+use super::tally::Tally;
+use super::{pause, say_how_to_replay};
+use crate::harness::{Done, Driven, say};
+
+/// How many seconds a storm lasts.
+const SECONDS: &str = "ONDECK_CHAOS_SECONDS";
+const DEFAULT_SECONDS: u64 = 40;
+const WORKERS: usize = 4;
+
+/// How long everything may take to be gone, once the storm is over: the longest deadline and the
+/// grace after it, on a busy computer.
+const DRAIN: Duration = Duration::from_secs(40);
+
+/// What lasts long enough for a run on a busy computer, and is over soon after the storm.
+pub(super) const TIMES: [&str; 11] = [
+    "--claim-registration-timeout-sec=4",
+    "--claim-timeout-sec=8",
+    "--created-timeout-sec=14",
+    "--validation-timeout-sec=10",
+    "--idle-time-sec=7",
+    "--max-runtime-min=0.2",
+    "--release-timeout-sec=5",
+    "--self-termination-grace-sec=2",
+    "--boot-deadline-sec=8",
+    "--ticket-hold-sec=2",
+    "--rescue=off",
+];
+
+/// A pool, as far as storms on different backends differ.
+pub(super) trait Ground: Driven + Sync {
+    /// What the test is called.
+    fn name(&self) -> &'static str;
+    /// Machines that have an agent, and its process.
+    fn agents(&self) -> Vec<(String, i32)>;
+    /// Where jobs write down where they are.
+    fn proofs(&self) -> PathBuf;
+    /// Disturbs what processes share, until the storm is over; then all is as before.
+    fn disturb(&self, tally: &Tally, rng: Rng);
+    /// Every write to an instance's row, by what the store itself has kept.
+    fn writes(&self) -> Vec<Write>;
+    /// What is there of machines, records, tickets, runners and processes.
+    fn left(&self) -> Vec<String>;
+    /// What else must hold at the end.
+    fn problems(&self) -> Vec<String>;
+}
+
+/// Lets a storm pass over a pool, and fails with everything that does not hold.
+pub(super) fn over(ground: &impl Ground, seed: u64) {
+    let seconds = std::env::var(SECONDS).map_or(DEFAULT_SECONDS, |text| text.parse().unwrap());
+    let mut rng = Rng::with_seed(seed);
+    let tally = Tally::over(Duration::from_secs(seconds));
+    let storm = Storm { ground, tally, crew: Crew::default(), seed };
+    let storm = &storm;
+    std::thread::scope(|scope| {
+        for worker in 0..WORKERS {
+            let rng = rng.fork();
+            scope.spawn(move || storm.work(worker, rng));
+        }
+        let [refreshes, shared, mut processes] = [rng.fork(), rng.fork(), rng.fork()];
+        scope.spawn(move || storm.refresh_now_and_then(refreshes));
+        scope.spawn(move || ground.disturb(&storm.tally, shared));
+        victims::disturb(ground, &storm.crew, &storm.tally, &mut processes);
+    });
+    storm.calm();
+    storm.tally.sum_up();
+    storm.audit();
+}
+
+struct Storm<'a, G: Ground> {
+    ground: &'a G,
+    tally: Tally,
+    crew: Crew,
+    seed: u64,
+}
+
+/// What a call may end with, other than by being killed. A job's own code passes through `run`:
+/// 127 where it could not be started, 143 where its machine was taken away or we lost patience.
+fn documented(mode: &str) -> &'static [i32] {
+    match mode {
+        "refresh" => &[0, 6],
+        "provision" => &[0, 4, 5, 6, 10],
+        "release" => &[0, 6, 8],
+        _ => &[0, 4, 6, 127, 143],
+    }
+}
+
+impl<G: Ground> Storm<'_, G> {
+    fn refresh_now_and_then(&self, mut rng: Rng) {
+        while !self.tally.is_over() {
+            self.tally.wait(Duration::from_millis(rng.u64(500..3_000)));
+            self.call(&["refresh", "--json"], None);
+        }
+    }
+
+    /// Runs the program to its end, and holds it to what is documented.
+    fn call(&self, arguments: &[&str], patience: Option<Duration>) -> Done {
+        let mode = arguments[0];
+        let started = self.ground.start(arguments);
+        let (done, killed) = self.crew.see_off(mode, started, patience);
+        self.tally.called(mode, done.code);
+        let said = format!("{} {}: {}{}", arguments.join(" "), done.code, done.stdout, done.stderr);
+        let expected = documented(mode).contains(&done.code) || (killed && done.code == -9);
+        if !expected || done.stderr.contains("panicked") {
+            self.tally.problem(&format!("not a documented end: {said}"));
+        }
+        let told = done.stderr.contains("error: ") && done.stderr.contains("hint: ");
+        if mode != "run" && done.code > 0 && !told {
+            self.tally.problem(&format!("an error without a hint: {said}"));
+        }
+        done
+    }
+
+    /// One refresh, and all works again; then every deadline passes.
+    fn calm(&self) {
+        let succeeds = |what: &str, done: Done| {
+            if done.code != 0 {
+                self.tally.problem(&format!("{what} failed after the storm: {done:?}"));
+            }
+        };
+        succeeds("refresh", self.call(&["refresh", "--json"], None));
+        succeeds("provision", self.provision("calm", 2));
+        succeeds("a job", self.job("calm", "calm-job", 2));
+        succeeds("release", self.release("calm"));
+        let since = Instant::now();
+        let left = loop {
+            succeeds("refresh", self.call(&["refresh", "--json"], None));
+            let left = self.ground.left();
+            if left.is_empty() || since.elapsed() > DRAIN {
+                break left;
+            }
+            pause(Duration::from_millis(300));
+        };
+        left.iter().for_each(|left| self.tally.problem(left));
+    }
+
+    fn audit(&self) {
+        let writes = self.ground.writes();
+        let text = fs::read_to_string(self.ground.proofs()).unwrap_or_default();
+        // A disk that fails may have cut a line; none that is whole may be wrong.
+        let proofs: Vec<Proof> = text.lines().filter_map(Proof::parse).collect();
+        let served = self.tally.count("provision", 0);
+        say(&format!(
+            "{} writes, {served} provisions served, {} proofs",
+            writes.len(),
+            proofs.len()
+        ));
+        let mut problems = self.tally.problems();
+        problems.extend(law::unlawful(&writes));
+        problems.extend(law::misplaced(&writes, &proofs));
+        problems.extend(law::broken(&writes, &self.tally.promises()));
+        problems.extend(self.ground.problems());
+        // A storm in which nothing happens shows nothing.
+        if self.tally.disturbances() < 20 || served < 2 || proofs.is_empty() {
+            problems.push("hardly anything happened".to_owned());
+        }
+        assert!(problems.is_empty(), "{problems:#?}");
+    }
+}
+
+impl<G: Ground> Drop for Storm<'_, G> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            say("what was done to it:");
+            self.tally.recount();
+            say_how_to_replay(self.seed, self.ground.name());
+        }
+    }
+}

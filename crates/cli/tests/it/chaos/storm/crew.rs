@@ -1,0 +1,68 @@
+//! The processes of the control plane that are at work, so that some of them can be disturbed.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::chaos::pause;
+use crate::harness::{Background, Done};
+
+/// How often a process is looked at.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Who is at work, by process.
+#[derive(Default)]
+pub(super) struct Crew(Mutex<BTreeMap<i32, Member>>);
+
+struct Member {
+    mode: String,
+    killed: bool,
+}
+
+impl Crew {
+    /// Waits until a process has ended, and says whether it was killed on purpose. One that takes
+    /// longer than whoever waits for it has patience is asked to end.
+    pub(super) fn see_off(
+        &self,
+        mode: &str,
+        mut process: Background,
+        patience: Option<Duration>,
+    ) -> (Done, bool) {
+        let (pid, since) = (process.pid(), Instant::now());
+        let member = Member { mode: mode.to_owned(), killed: false };
+        self.0.lock().unwrap().insert(pid, member);
+        let mut asked = false;
+        let killed = loop {
+            {
+                // Whoever signals holds the lock too. So nobody signals a number that is somebody
+                // else's already.
+                let mut at_work = self.0.lock().unwrap();
+                if process.has_ended() {
+                    break at_work.remove(&pid).is_some_and(|member| member.killed);
+                }
+            }
+            if !asked && patience.is_some_and(|patience| since.elapsed() > patience) {
+                process.signal(Signal::TERM);
+                asked = true;
+            }
+            pause(LOOK);
+        };
+        (process.finish(), killed)
+    }
+
+    /// Does something to one of those at work, by its place among them, from 0 to 1.
+    pub(super) fn with_one<T>(
+        &self,
+        place: f64,
+        fatal: bool,
+        act: impl FnOnce(i32, &str) -> Option<T>,
+    ) -> Option<T> {
+        let mut at_work = self.0.lock().unwrap();
+        let nth = super::victims::nth(place, at_work.len())?;
+        let (pid, member) = at_work.iter_mut().nth(nth)?;
+        member.killed |= fatal;
+        act(*pid, &member.mode)
+    }
+}

@@ -1,0 +1,118 @@
+//! Processes killed, and stopped for a while: of the control plane, and agents.
+
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use super::Ground;
+use super::crew::Crew;
+use crate::chaos::tally::Tally;
+
+/// How often it is looked whether somebody may go on.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Disturbs processes until the storm is over. Nobody is left stopped.
+pub(super) fn disturb(ground: &impl Ground, crew: &Crew, tally: &Tally, rng: &mut Rng) {
+    let mut stopped: Vec<Stopped> = Vec::new();
+    let mut next = Instant::now();
+    while !tally.is_over() {
+        stopped.retain(|stopped| Instant::now() < stopped.until);
+        if Instant::now() < next {
+            tally.wait(LOOK);
+            continue;
+        }
+        next = Instant::now() + Duration::from_millis(rng.u64(100..1_300));
+        let agent = rng.u8(..5) < 3;
+        let (fatal, place, span) = (rng.u8(..4) == 0, rng.f64(), how_long(rng));
+        let victim = if agent { an_agent(ground, place) } else { a_caller(crew, place, fatal) };
+        let Some((process, name)) = victim else { continue };
+        // One that is gone already is not disturbed.
+        let which = if fatal { Signal::KILL } else { Signal::STOP };
+        if pidfd_send_signal(&process, which).is_err() {
+            continue;
+        }
+        match (agent, fatal) {
+            (true, true) => tally.disturbed("killed agent", &format!(" of {name}")),
+            (false, true) => tally.disturbed("killed call", &format!(" of {name}")),
+            (true, false) => tally.disturbed("stopped agent", &format!(" of {name} for {span:?}")),
+            (false, false) => tally.disturbed("stopped call", &format!(" of {name} for {span:?}")),
+        }
+        if !fatal {
+            stopped.push(Stopped { process, until: Instant::now() + span });
+        }
+    }
+}
+
+/// Stops the agent of one machine at the moment at which its answer matters most.
+pub(super) fn stop(
+    ground: &impl Ground,
+    tally: &Tally,
+    machine: &str,
+    span: Duration,
+) -> Option<Stopped> {
+    let (_, pid) = ground.agents().into_iter().find(|(id, _)| id == machine)?;
+    let process = open(pid)?;
+    pidfd_send_signal(&process, Signal::STOP).ok()?;
+    tally.disturbed("stopped agent at release", &format!(" of {machine} for {span:?}"));
+    Some(Stopped { process, until: Instant::now() + span })
+}
+
+/// Mostly shorter than anybody notices, sometimes longer than a heart may stand still, now and
+/// then longer than anything lasts.
+pub(super) fn how_long(rng: &mut Rng) -> Duration {
+    let millis = match rng.u8(..10) {
+        0..6 => rng.u64(100..1_500),
+        6..9 => rng.u64(1_500..7_000),
+        _ => rng.u64(7_000..20_000),
+    };
+    Duration::from_millis(millis)
+}
+
+/// The index that a place from 0 to 1 has among so many.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "there are dozens of them"
+)]
+pub(super) fn nth(place: f64, of: usize) -> Option<usize> {
+    of.checked_sub(1).map(|last| last.min((place * of as f64) as usize))
+}
+
+fn a_caller(crew: &Crew, place: f64, fatal: bool) -> Option<(OwnedFd, String)> {
+    crew.with_one(place, fatal, |pid, mode| Some((open(pid)?, mode.to_owned())))
+}
+
+fn an_agent(ground: &impl Ground, place: f64) -> Option<(OwnedFd, String)> {
+    let mut agents = ground.agents();
+    let agent = agents.swap_remove(nth(place, agents.len())?);
+    let process = open(agent.1)?;
+    // Looked at once more: what was opened may be somebody else with the same number.
+    ground.agents().contains(&agent).then_some((process, agent.0))
+}
+
+fn open(pid: i32) -> Option<OwnedFd> {
+    pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()
+}
+
+/// A process that stands still until this is dropped.
+pub(super) struct Stopped {
+    process: OwnedFd,
+    until: Instant,
+}
+
+impl Stopped {
+    /// Lets it stand still as long as it is to, or until the storm is over.
+    pub(super) fn until_over(self, tally: &Tally) {
+        tally.wait(self.until.saturating_duration_since(Instant::now()));
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        // It may have been killed meanwhile.
+        pidfd_send_signal(&self.process, Signal::CONT).ok();
+    }
+}
