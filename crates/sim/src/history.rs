@@ -12,6 +12,7 @@ use crate::audit::{Promise, Violation};
 use crate::fate::{Fault, Place};
 use crate::kernel::Kernel;
 use crate::plan::{Plan, SECOND};
+use crate::process::Ending;
 use crate::stage::{PROBE, Stage, Tally};
 use crate::world::at_once;
 
@@ -32,6 +33,17 @@ pub struct History {
     pub journal: Vec<String>,
     /// The calls that something befell.
     pub struck: Vec<Place>,
+    /// What the watched process did.
+    pub watched: Watched,
+}
+
+/// What a process did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Watched {
+    /// Its calls, in order.
+    pub calls: Vec<String>,
+    /// Its end, unless its machine went away under it, or it has none.
+    pub ending: Option<Ending>,
 }
 
 /// Plays a history.
@@ -53,6 +65,7 @@ pub fn play(plan: &Plan, journal: bool) -> History {
         tally: stage.tally.clone(),
         journal: kernel.journal(),
         struck: stage.struck(),
+        watched: Watched { calls: stage.asked(), ending: stage.ending },
     }
 }
 
@@ -67,6 +80,7 @@ fn to_the_end(stage: &mut Stage, plan: &Plan) {
         return;
     }
 
+    stage.world.compute.limit(usize::MAX);
     // Faults have stopped: the next provision succeeds, whether or not somebody has cleared up.
     if plan.tended {
         stage.refresh(BTreeMap::new());

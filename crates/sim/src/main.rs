@@ -5,7 +5,10 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use ondeck_sim::{Plan, SCENES, Scene, broken, explore, grouped, play, shrink, walk, worth_seeing};
+use ondeck_sim::{
+    Case, Harm, Plan, SCENES, Scenario, Scene, broken, explore, grouped, play, shrink, sweep, walk,
+    worth_seeing,
+};
 
 const HELP: &str = "\
 Usage: cargo xtask sim [OPTIONS]
@@ -15,6 +18,9 @@ Usage: cargo xtask sim [OPTIONS]
   --exhaustive    explores every history of the small scenes instead
   --scene NAME    only of this one
   --seed SEED     plays one history, shrinks it if it breaks a promise, and shows it
+  --sweep         harms every call of each scenario's process in every way
+  --scenario NAME, --call N, --harm KIND   of these only the ones that are named;
+                  call 0 shows the scenario without a harm
 ";
 
 /// A promise was broken.
@@ -24,6 +30,7 @@ const INVALID: u8 = 2;
 /// Past this many states a scene is given up: it would not fit into memory.
 const MOST_STATES: u64 = 50_000_000;
 
+#[derive(Default)]
 struct Options {
     seeds: u64,
     from: u64,
@@ -31,6 +38,10 @@ struct Options {
     one: Option<u64>,
     exhaustive: bool,
     scene: Option<String>,
+    sweep: bool,
+    scenario: Option<&'static str>,
+    call: Option<u64>,
+    harm: Option<Harm>,
 }
 
 fn main() -> ExitCode {
@@ -51,6 +62,9 @@ fn main() -> ExitCode {
     if options.exhaustive {
         return exhaust(options.scene.as_deref());
     }
+    if options.sweep {
+        return sweep_through(&options);
+    }
     let mut sound = search(options.from, options.seeds);
     if sound && options.fresh > 0 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -62,11 +76,11 @@ fn main() -> ExitCode {
 }
 
 fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Options>, String> {
-    let mut options =
-        Options { seeds: 1000, from: 0, fresh: 0, one: None, exhaustive: false, scene: None };
+    let mut options = Options { seeds: 1000, ..Options::default() };
     while let Some(arg) = args.next() {
+        let mut word = || args.next().ok_or_else(|| format!("a value must follow: {arg}"));
         let mut number = || {
-            let value = args.next().ok_or_else(|| format!("a number must follow: {arg}"))?;
+            let value = word()?;
             value.parse().map_err(|_| format!("{arg} is not a number: {value}"))
         };
         match arg.as_str() {
@@ -77,8 +91,12 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Options>, Stri
             "--exhaustive" => options.exhaustive = true,
             "--scene" => {
                 options.exhaustive = true;
-                options.scene = Some(args.next().ok_or("a scene must follow: --scene")?);
+                options.scene = Some(word()?);
             }
+            "--sweep" => options.sweep = true,
+            "--call" => options.call = Some(number()?),
+            "--scenario" => options.scenario = Some(scenario(&word()?)?),
+            "--harm" => options.harm = Some(harm(&word()?)?),
             "--help" | "-h" => return Ok(None),
             _ => return Err(format!("unknown option: {arg}")),
         }
@@ -175,4 +193,44 @@ fn show_scene(scene: &Scene) -> bool {
     }
     print!("{text}");
     found.complete
+}
+
+fn scenario(name: &str) -> Result<&'static str, String> {
+    let names: Vec<&str> = Scenario::all().iter().map(|scenario| scenario.name).collect();
+    let known = names.iter().find(|known| **known == name).copied();
+    known.ok_or_else(|| format!("none of {}: {name}", names.join(", ")))
+}
+
+fn harm(name: &str) -> Result<Harm, String> {
+    let names = Harm::ALL.map(Harm::as_str);
+    let known = Harm::ALL.into_iter().find(|harm| harm.as_str() == name);
+    known.ok_or_else(|| format!("none of {}: {name}", names.join(", ")))
+}
+
+fn sweep_through(options: &Options) -> ExitCode {
+    if let (Some(name), Some(0)) = (options.scenario, options.call) {
+        let unharmed = Case { scenario: name, call: 0, harm: Harm::FailOnce };
+        print!("{}", unharmed.replay().map(|history| unharmed.told(&history)).unwrap_or_default());
+        return ExitCode::SUCCESS;
+    }
+    let started = Instant::now();
+    let wanted = |case: &Case| {
+        options.scenario.is_none_or(|name| case.scenario == name)
+            && options.call.is_none_or(|call| u64::from(case.call) == call)
+            && options.harm.is_none_or(|harm| case.harm == harm)
+    };
+    let swept = sweep(wanted);
+    print!("{}", swept.shown());
+    println!("took {:.1} s", started.elapsed().as_secs_f64());
+    for (case, violation) in &swept.broken {
+        println!("{case:?} breaks a promise: {violation}");
+    }
+    // One that was asked for alone is shown whatever became of it.
+    let shown = swept.broken.first().map(|(case, _)| *case).or(swept.only);
+    if let Some(case) = shown
+        && let Some(history) = case.replay()
+    {
+        print!("\n{}", case.told(&history));
+    }
+    if swept.broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(BROKEN) }
 }

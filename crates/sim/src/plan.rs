@@ -1,11 +1,11 @@
 //! What a history consists of, as it follows from a seed: who does what and when, and what goes
 //! wrong.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::fate::{Fault, Rates, Spared};
 use crate::kernel::Micros;
-use crate::policy::{Outage, Policy, Script};
+use crate::policy::{Harm, Outage, Policy, Script, Scripted};
 
 /// Microseconds.
 pub(crate) const SECOND: Micros = 1_000_000;
@@ -37,6 +37,8 @@ pub enum Deed {
     },
     /// The cron.
     Refresh,
+    /// Somebody refreshes and gives a setting, by name and value.
+    RefreshWith(&'static str, &'static str),
     /// A machine is gone. Which one, counts among those that live then.
     Kill(usize),
     /// An agent stands still, for so many microseconds.
@@ -70,8 +72,16 @@ pub struct Plan {
     pub tended: bool,
     /// Whether agents are told of news, or must look for it.
     pub store_tells: bool,
-    /// One call that goes wrong, and how, in place of all dice.
-    pub script: Option<Script>,
+    /// Single calls that go wrong, and how.
+    pub scripts: Vec<Script>,
+    /// Whether everything takes as long as it usually does, and nothing is left to dice.
+    pub steady: bool,
+    /// A process whose calls and whose end are written down, by name.
+    pub watched: Option<String>,
+    /// The most machines that the provider has at once, until nothing goes wrong any more.
+    pub capacity: Option<usize>,
+    /// Which machines never come up, in the order of their launches from 1, until then.
+    pub stillborn: BTreeSet<u64>,
     /// Faults of calls that are left out.
     pub spared: Spared,
 }
@@ -108,10 +118,18 @@ impl Plan {
         self.rates.calls.is_empty()
             && self.mishaps.is_empty()
             && self.outages.is_empty()
-            && self.script.is_none()
+            && self.scripts.is_empty()
+            && self.capacity.is_none()
+            && self.stillborn.is_empty()
             && self.deeds.iter().all(|(_, deed)| {
                 matches!(deed, Deed::Provision { .. } | Deed::Release { .. } | Deed::Refresh)
             })
+    }
+
+    /// Whether requests may arrive after they were given up.
+    pub(crate) fn is_late(&self) -> bool {
+        self.rates.calls.iter().any(|(fault, _)| *fault == Fault::ArrivedLate)
+            || self.scripts.iter().any(|script| script.harm == Harm::ArriveLate)
     }
 
     pub(crate) fn policy(&self) -> Policy {
@@ -122,7 +140,9 @@ impl Plan {
             outages: self.outages.clone(),
             calm_at: self.calm_at,
             spared: self.spared.clone(),
-            script: self.script.clone(),
+            scripts: self.scripts.iter().map(Scripted::new).collect(),
+            steady: self.steady,
+            watched: self.watched.clone(),
             store_tells: self.store_tells,
             ..Policy::default()
         }

@@ -1,7 +1,9 @@
-//! How it is decided what goes wrong: by dice that follow from the seed, by a script that names
-//! one call, or not at all.
+//! How it is decided what goes wrong: by dice that follow from the seed, by scripts that name
+//! single calls, or not at all.
 
 use std::sync::{Mutex, PoisonError};
+
+use ondeck_core::wait::Retry;
 
 use crate::fate::{Crash, Fate, Fault, Place, Rates, Spared};
 use crate::kernel::{Micros, digest};
@@ -20,16 +22,25 @@ pub struct Outage {
 /// One thing that goes wrong, at one call of one process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script {
-    /// Whose call.
+    /// Whose call: a process by its name, or all that are there for the same thing.
     pub process: String,
-    /// Which of its calls, from 1.
-    pub call: u32,
+    /// Which of its calls.
+    pub aim: Aim,
     /// What goes wrong.
     pub harm: Harm,
 }
 
-/// What can be done to one call.
+/// Which call of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Aim {
+    /// Its how many-th, from 1.
+    Call(u32),
+    /// The first that begins with these words.
+    First(&'static str),
+}
+
+/// What can be done to one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Harm {
     /// It fails, and works when repeated.
     FailOnce,
@@ -61,6 +72,36 @@ impl Harm {
         Harm::DieBefore,
         Harm::DieAfter,
     ];
+
+    /// As one says it on the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Harm::FailOnce => "fail-once",
+            Harm::FailForGood => "fail-for-good",
+            Harm::LoseAnswer => "lose-answer",
+            Harm::LoseAnswers => "lose-answers",
+            Harm::Repeat => "repeat",
+            Harm::ArriveLate => "arrive-late",
+            Harm::DieBefore => "die-before",
+            Harm::DieAfter => "die-after",
+        }
+    }
+
+    /// Whether whoever repeats the call meets it again.
+    fn lasts(self) -> bool {
+        matches!(self, Harm::FailForGood | Harm::LoseAnswers)
+    }
+}
+
+/// A call, before anything becomes of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) process: &'a str,
+    /// The process's how many-th.
+    pub(crate) number: u32,
+    pub(crate) service: &'static str,
+    /// What it asks, where somebody minds.
+    pub(crate) words: &'a str,
 }
 
 /// What decides.
@@ -74,7 +115,12 @@ pub(crate) struct Policy {
     /// From then on nothing goes wrong.
     pub(crate) calm_at: Micros,
     pub(crate) spared: Spared,
-    pub(crate) script: Option<Script>,
+    pub(crate) scripts: Vec<Scripted>,
+    /// Whether everything takes as long as it usually does.
+    pub(crate) steady: bool,
+    /// The process whose calls are written down, and what they were.
+    pub(crate) watched: Option<String>,
+    pub(crate) asked: Mutex<Vec<String>>,
     /// Whether agents are told of news, or must look for it.
     pub(crate) store_tells: bool,
     /// The calls that something befell, in order.
@@ -97,19 +143,27 @@ impl Policy {
         now < self.calm_at && roll < rate
     }
 
-    pub(crate) fn fate(
-        &self,
-        (process, number): (&str, u32),
-        service: &str,
-        now: Micros,
-        chance: &mut fastrand::Rng,
-    ) -> Fate {
+    /// Whether it matters what this process asks, and not only how often.
+    pub(crate) fn minds(&self, process: &str) -> bool {
+        self.watched.as_deref() == Some(process)
+            || self.scripts.iter().any(|scripted| scripted.script.is_about(process))
+    }
+
+    pub(crate) fn fate(&self, asked: Asked<'_>, now: Micros, chance: &mut fastrand::Rng) -> Fate {
+        let Asked { process, number, service, words } = asked;
+        if self.watched.as_deref() == Some(process) {
+            self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(words.to_owned());
+        }
         // One roll a call, so that sparing one fault does not shift the others.
         let mut own = fastrand::Rng::with_seed(chance.u64(..));
         let latency = self.rates.latency.max(1);
-        let sound = Fate::sound(own.u64(0..latency), own.u64(0..latency));
-        if let Some(script) = &self.script {
-            return script.fate(process, number, sound, &mut own);
+        let sound = match self.steady {
+            true => Fate::sound(latency / 2, latency / 2),
+            false => Fate::sound(own.u64(0..latency), own.u64(0..latency)),
+        };
+        let scripted = self.scripts.iter().find(|scripted| scripted.strikes(asked, now));
+        if let Some(scripted) = scripted {
+            return scripted.script.harm.done_to(sound, &mut own);
         }
         if now >= self.calm_at {
             return sound;
@@ -135,16 +189,67 @@ impl Policy {
     }
 }
 
+/// How long an agent, which never gives up, meets a lasting harm, in microseconds.
+const LASTING: Micros = 60_000_000;
+
+/// A script, and how far it has come.
+#[derive(Debug)]
+pub(crate) struct Scripted {
+    script: Script,
+    struck: Mutex<Option<Struck>>,
+}
+
+/// The call that a script has struck.
+#[derive(Debug)]
+struct Struck {
+    words: String,
+    at: Micros,
+    times: u32,
+}
+
 impl Script {
-    fn fate(&self, process: &str, number: u32, sound: Fate, own: &mut fastrand::Rng) -> Fate {
-        if process != self.process || number < self.call {
-            return sound;
+    fn is_about(&self, process: &str) -> bool {
+        let purpose = process.rsplit_once('#').map_or(process, |(purpose, _)| purpose);
+        self.process == process || self.process == purpose
+    }
+}
+
+impl Scripted {
+    pub(crate) fn new(script: &Script) -> Scripted {
+        Scripted { script: script.clone(), struck: Mutex::default() }
+    }
+
+    /// A call that was struck is known by its words when it is repeated, since others of the same
+    /// process may come in between.
+    fn strikes(&self, asked: Asked<'_>, now: Micros) -> bool {
+        let Script { process, aim, harm } = &self.script;
+        if !self.script.is_about(asked.process) {
+            return false;
         }
-        let lasting = matches!(self.harm, Harm::FailForGood | Harm::LoseAnswers);
-        if number > self.call && !(lasting && number < self.call + 12) {
-            return sound;
-        }
-        match self.harm {
+        let mut struck = self.struck.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(struck) = &mut *struck else {
+            let hit = match aim {
+                Aim::Call(number) => asked.number == *number,
+                Aim::First(words) => asked.words.starts_with(words),
+            };
+            if hit {
+                *struck = Some(Struck { words: asked.words.to_owned(), at: now, times: 1 });
+            }
+            return hit;
+        };
+        let lasts = match process.starts_with("agent ") {
+            true => now < struck.at + LASTING,
+            false => struck.times < Retry::SHORT.attempts,
+        };
+        let again = harm.lasts() && lasts && struck.words == asked.words;
+        struck.times += u32::from(again);
+        again
+    }
+}
+
+impl Harm {
+    fn done_to(self, sound: Fate, own: &mut fastrand::Rng) -> Fate {
+        match self {
             Harm::FailOnce | Harm::FailForGood => sound.with(Fault::Throttled, own),
             Harm::LoseAnswer | Harm::LoseAnswers => sound.with(Fault::AnswerLost, own),
             Harm::Repeat => sound.with(Fault::ArrivedTwice, own),
@@ -152,5 +257,55 @@ impl Script {
             Harm::DieBefore => sound.deadly(Crash::Before),
             Harm::DieAfter => sound.deadly(Crash::After),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked<'a>(process: &'a str, number: u32, words: &'a str) -> Asked<'a> {
+        Asked { process, number, service: "store", words }
+    }
+
+    fn scripted(process: &str, aim: Aim, harm: Harm) -> Scripted {
+        Scripted::new(&Script { process: process.to_owned(), aim, harm })
+    }
+
+    #[test]
+    fn what_fails_for_good_fails_for_as_many_attempts_as_a_mode_makes() {
+        let scripted = scripted("release 1#3", Aim::Call(2), Harm::FailForGood);
+        assert!(!scripted.strikes(asked("release 1#3", 1, "settings"), 0));
+        assert!(!scripted.strikes(asked("release 2#4", 2, "send i-1"), 0));
+        let mut number = 2;
+        for _ in 0..Retry::SHORT.attempts {
+            assert!(scripted.strikes(asked("release 1#3", number, "send i-1"), 0));
+            assert!(!scripted.strikes(asked("release 1#3", number + 1, "signs i-2"), 0));
+            number += 2;
+        }
+        assert!(!scripted.strikes(asked("release 1#3", number, "send i-1"), 0));
+    }
+
+    #[test]
+    fn what_fails_once_is_known_by_its_number_or_its_words() {
+        let once = scripted("refresh#1", Aim::Call(1), Harm::FailOnce);
+        assert!(once.strikes(asked("refresh#1", 1, "list"), 0));
+        assert!(!once.strikes(asked("refresh#1", 2, "list"), 0));
+        let first = scripted("release 1", Aim::First("write"), Harm::DieAfter);
+        assert!(!first.strikes(asked("release 1#5", 1, "settings"), 0));
+        assert!(!first.strikes(asked("release 10#6", 1, "write release i-1"), 0));
+        assert!(first.strikes(asked("release 1#5", 2, "write release i-1"), 0));
+        assert!(!first.strikes(asked("release 1#7", 2, "write release i-1"), 0));
+    }
+
+    #[test]
+    fn an_agent_meets_a_lasting_harm_for_a_while() {
+        let scripted = scripted("agent i-1#1", Aim::Call(1), Harm::LoseAnswers);
+        assert!(scripted.strikes(asked("agent i-1#1", 1, "beat"), 10));
+        for number in 2..40 {
+            assert!(scripted.strikes(asked("agent i-1#1", number, "beat"), LASTING));
+        }
+        assert!(!scripted.strikes(asked("agent i-1#1", 40, "record"), LASTING));
+        assert!(!scripted.strikes(asked("agent i-1#1", 41, "beat"), LASTING + 10));
     }
 }

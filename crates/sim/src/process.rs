@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use ondeck_core::failure::Failure;
+use ondeck_core::failure::{Failure, Kind};
 use ondeck_core::ids::InstanceId;
 use ondeck_core::{provision, refresh, release};
 
@@ -26,6 +26,49 @@ pub(crate) enum Exit {
     Released(Box<Result<release::Outcome, Failure>>),
     Refreshed(Box<Result<refresh::Outcome, Failure>>),
     Ended,
+}
+
+/// How a process came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Ending {
+    /// It did what it was asked for.
+    Succeeded,
+    /// It failed in a way that is part of life, and tidied up: a provision rolled back, a release
+    /// gave up machines that did not answer, a refresh left something for the next, and an agent's
+    /// machine was ended by others.
+    GaveUp,
+    /// It failed otherwise: a provision dumped all it had touched, others left it to refresh.
+    Failed,
+    /// It was killed.
+    Died,
+}
+
+impl Ending {
+    /// Every one.
+    pub const ALL: [Ending; 4] = [Ending::Succeeded, Ending::GaveUp, Ending::Failed, Ending::Died];
+}
+
+impl Exit {
+    pub(crate) fn ending(&self) -> Ending {
+        let by = |failure: Option<&Failure>| match failure.map(|failure| failure.kind) {
+            None => Ending::Succeeded,
+            Some(Kind::NoCapacity | Kind::NotReady) => Ending::GaveUp,
+            Some(_) => Ending::Failed,
+        };
+        let partly = |failed: bool| if failed { Ending::GaveUp } else { Ending::Succeeded };
+        match self {
+            Exit::Provisioned(outcome) => by(outcome.failure.as_ref()),
+            Exit::Released(result) => match &**result {
+                Ok(outcome) => partly(outcome.failure().is_some()),
+                Err(failure) => by(Some(failure)),
+            },
+            Exit::Refreshed(result) => match &**result {
+                Ok(outcome) => partly(outcome.failure.is_some() || !outcome.warnings.is_empty()),
+                Err(failure) => by(Some(failure)),
+            },
+            Exit::Ended => Ending::Succeeded,
+        }
+    }
 }
 
 pub(crate) struct Process {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use crate::fate::Fault;
-use crate::history::History;
+use crate::history::{History, Watched};
 use crate::shrink::Shrunk;
 use crate::stage::Tally;
 
@@ -56,6 +56,7 @@ impl Sum {
             tally,
             journal: Vec::new(),
             struck: Vec::new(),
+            watched: Watched::default(),
         });
         self.histories = histories;
     }

@@ -23,7 +23,7 @@ use crate::kernel::{Event, Kernel, Micros, Pid, Told, digest};
 use crate::machine::Rig;
 use crate::plan::{Deed, Plan, SECOND};
 use crate::policy::Policy;
-use crate::process::{Exit, Process, Task};
+use crate::process::{Ending, Exit, Process, Task};
 use crate::wire::{Traits, Wire};
 use crate::world::{World, at_once};
 
@@ -42,6 +42,8 @@ pub(crate) struct Stage {
     dice: fastrand::Rng,
     born: u32,
     pub(crate) tally: Tally,
+    /// How the watched process came to its end.
+    pub(crate) ending: Option<Ending>,
 }
 
 /// What came of the modes.
@@ -101,7 +103,11 @@ impl Stage {
             dice,
             born: 0,
             tally: Tally::default(),
+            ending: None,
         };
+        if let Some(capacity) = plan.capacity {
+            stage.world.compute.limit(capacity);
+        }
         for (at, deed) in plan.deeds.clone() {
             stage.due(at, Act::Planned(deed));
         }
@@ -114,8 +120,20 @@ impl Stage {
     }
 
     fn soon(&mut self, seconds: std::ops::Range<u64>, act: Act) {
-        let wait = self.dice.u64(seconds.start * SECOND..seconds.end * SECOND);
+        let wait = self.roll(seconds.start * SECOND..seconds.end * SECOND);
         self.due(self.kernel.now() + wait, act);
+    }
+
+    fn roll(&mut self, range: std::ops::Range<u64>) -> u64 {
+        match self.plan.steady {
+            true => range.start.midpoint(range.end),
+            false => self.dice.u64(range),
+        }
+    }
+
+    /// The calls of the watched process.
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.policy.asked.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
     pub(crate) fn struck(&self) -> Vec<crate::fate::Place> {
@@ -156,7 +174,14 @@ impl Stage {
         if let Some(exit) = process.act()
             && let Some(process) = self.processes.remove(&pid)
         {
+            self.watch(pid, exit.ending());
             self.exited(&process.task, exit);
+        }
+    }
+
+    fn watch(&mut self, pid: Pid, ending: Ending) {
+        if self.plan.watched.as_ref() == Some(&self.kernel.name(pid)) {
+            self.ending = Some(ending);
         }
     }
 
@@ -165,7 +190,9 @@ impl Stage {
         let newborn = self.world.yard().newborn();
         for id in newborn {
             self.tally.machines += 1;
-            if self.befalls(Fault::NeverBoots) {
+            let stillborn = self.plan.stillborn.contains(&self.tally.machines)
+                && self.kernel.now() < self.plan.calm_at;
+            if stillborn || self.befalls(Fault::NeverBoots) {
                 self.kernel.note("the world", || format!("{id} will never come up"));
             } else {
                 self.soon(2..20, Act::Boot(id));
@@ -211,6 +238,9 @@ impl Stage {
             Deed::Provision { run, count } => self.provision(&run, count),
             Deed::Release { run } => self.release(&run),
             Deed::Refresh => self.refresh(BTreeMap::new()),
+            Deed::RefreshWith(name, value) => {
+                self.refresh([(name.to_owned(), value.to_owned())].into());
+            }
             Deed::Stop { run } => {
                 if let Some(run) = self.runs.get_mut(&run)
                     && let Some(switch) = &run.stop
@@ -223,7 +253,7 @@ impl Stage {
             }
             Deed::Rerun { run } => {
                 self.runs.entry(run.clone()).or_default().rerun = true;
-                let takes = self.dice.u64(3..60) * SECOND;
+                let takes = self.roll(3..60) * SECOND;
                 self.world.yard().queue(&run_id(&run), takes);
             }
             Deed::Kill(nth) => {
@@ -409,11 +439,17 @@ impl Stage {
         let agent = self.world.yard().bury(id);
         self.kernel.note("the world", || format!("{id} is gone"));
         // Outside of every lock, since what it was waiting for is cancelled with it.
-        drop(agent.and_then(|pid| self.processes.remove(&pid)));
+        let Some((pid, process)) = agent.and_then(|pid| Some((pid, self.processes.remove(&pid)?)))
+        else {
+            return;
+        };
+        drop(process);
+        self.watch(pid, Ending::GaveUp);
     }
 
     fn crash(&mut self, pid: Pid) {
         let Some(process) = self.processes.remove(&pid) else { return };
+        self.watch(pid, Ending::Died);
         let task = process.task.clone();
         drop(process);
         match task {
@@ -497,7 +533,7 @@ impl Stage {
                     self.world.audit().succeeded(outcome);
                 }
                 for _ in 0..outcome.requested {
-                    let takes = self.dice.u64(3..60) * SECOND;
+                    let takes = self.roll(3..60) * SECOND;
                     self.world.yard().queue(&run_id(run), takes);
                 }
                 // However its jobs fare, a workflow ends.
@@ -509,7 +545,7 @@ impl Stage {
                     let how = format!("run {run} was refused without a fault: {failure}");
                     self.world.audit().broken(Promise::Succeeds, how);
                 }
-                let late = self.plan.rates.calls.iter().any(|(f, _)| *f == Fault::ArrivedLate);
+                let late = self.plan.is_late();
                 let held = self.world.audit().held_by(&run_id(run), now);
                 if alone && !late && outcome.leftovers.is_empty() && !held.is_empty() {
                     let how = format!("run {run} was refused, and still has {held:?}");

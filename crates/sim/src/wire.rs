@@ -25,7 +25,7 @@ use ondeck_core::time::Timestamp;
 
 use crate::fate::{Crash, Fate, Fault};
 use crate::kernel::{Ended, Pid, timestamp};
-use crate::policy::Policy;
+use crate::policy::{Asked, Policy};
 use crate::world::{World, at_once};
 
 /// See the module.
@@ -88,8 +88,10 @@ impl Wire {
     ) -> PortResult<T> {
         let kernel = &self.world.kernel;
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        let fate = self.fate(service, number);
-        let text = if kernel.listens() { text() } else { String::new() };
+        let minds = self.policy.minds(&self.name);
+        let text = if kernel.listens() || minds { text() } else { String::new() };
+        let words = if minds { format!("{what} {text}") } else { String::new() };
+        let fate = self.fate(service, number, &words);
         let answer = Arc::new(Mutex::new(None));
         let slot = answer.clone();
         let listener = kernel.clone();
@@ -109,10 +111,10 @@ impl Wire {
         }
     }
 
-    fn fate(&self, service: &'static str, number: u32) -> Fate {
+    fn fate(&self, service: &'static str, number: u32, words: &str) -> Fate {
         let now = self.world.kernel.now();
-        let place = (self.name.as_str(), number);
-        let fate = self.policy.fate(place, service, now, &mut self.chance());
+        let asked = Asked { process: &self.name, number, service, words };
+        let fate = self.policy.fate(asked, now, &mut self.chance());
         match self.doom {
             Some((at, crash)) if at == number => fate.deadly(crash),
             _ => fate,
