@@ -51,6 +51,8 @@ pub enum Promise {
     Job,
     /// An idle machine that was announced can be reached through the queue.
     Reachable,
+    /// An idle machine that was not announced is, or is expired, by a refresh that succeeds.
+    Repaired,
     /// A machine is announced only after its runner has gone.
     Announced,
     /// A machine is ended after its record, and never while it is busy within its threshold.
@@ -85,6 +87,7 @@ impl Promise {
             Promise::Belief => "agent serves the owner",
             Promise::Job => "job on its own machine",
             Promise::Reachable => "idle is reachable",
+            Promise::Repaired => "refresh repairs",
             Promise::Announced => "announced when free",
             Promise::StoreFirst => "store first",
             Promise::NoWaste => "no waste",

@@ -163,7 +163,8 @@ pub(crate) struct Fate {
     pub(crate) late: Option<Micros>,
     pub(crate) answer: Answer,
     pub(crate) crash: Option<Crash>,
-    slow: bool,
+    /// What goes wrong.
+    pub(crate) fault: Option<Fault>,
 }
 
 impl Fate {
@@ -176,7 +177,7 @@ impl Fate {
             late: None,
             answer: Answer::Sound,
             crash: None,
-            slow: false,
+            fault: None,
         }
     }
 
@@ -185,16 +186,18 @@ impl Fate {
         const SECOND: Micros = 1_000_000;
         // As long as a client waits for an answer.
         let timeout = self.after + 2 * SECOND;
+        let faulty = Fate { fault: Some(fault), ..self };
+        let lost = Fate { answer: Answer::Lost, after: timeout, ..faulty };
         match fault {
-            Fault::Throttled => Fate { effects: 0, answer: Answer::Lost, ..self },
-            Fault::RequestLost => Fate { effects: 0, answer: Answer::Lost, after: timeout, ..self },
-            Fault::AnswerLost => Fate { answer: Answer::Lost, after: timeout, ..self },
+            Fault::Throttled | Fault::Outage => Fate { effects: 0, after: self.after, ..lost },
+            Fault::RequestLost => Fate { effects: 0, ..lost },
+            Fault::AnswerLost => lost,
             Fault::ArrivedLate => {
                 let late = Some(timeout + chance.u64(0..30 * SECOND));
-                Fate { effects: 0, late, answer: Answer::Lost, after: timeout, ..self }
+                Fate { effects: 0, late, ..lost }
             }
-            Fault::ArrivedTwice => Fate { effects: 2, ..self },
-            Fault::Slow => Fate { before: chance.u64(SECOND..20 * SECOND), slow: true, ..self },
+            Fault::ArrivedTwice => Fate { effects: 2, ..faulty },
+            Fault::Slow => Fate { before: chance.u64(SECOND..20 * SECOND), ..faulty },
             _ => self,
         }
     }
@@ -204,22 +207,9 @@ impl Fate {
         Fate { crash: Some(crash), ..self }
     }
 
-    /// What goes wrong, for whoever counts.
-    pub(crate) fn fault(&self) -> Option<Fault> {
-        match (self.effects, self.answer) {
-            _ if self.late.is_some() => Some(Fault::ArrivedLate),
-            _ if self.slow => Some(Fault::Slow),
-            (0, Answer::Lost) if self.after < 1_000_000 => Some(Fault::Throttled),
-            (0, Answer::Lost) => Some(Fault::RequestLost),
-            (_, Answer::Lost) => Some(Fault::AnswerLost),
-            (2, _) => Some(Fault::ArrivedTwice),
-            _ => None,
-        }
-    }
-
     /// What goes wrong, for the journal.
     pub(crate) fn mark(&self) -> String {
-        let fault = self.fault().map(|fault| format!("  ** {fault}")).unwrap_or_default();
+        let fault = self.fault.map(|fault| format!("  ** {fault}")).unwrap_or_default();
         match self.crash {
             Some(_) => format!("{fault}  ** dies after it"),
             None => fault,

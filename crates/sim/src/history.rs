@@ -73,6 +73,9 @@ pub fn play(plan: &Plan, journal: bool) -> History {
 /// some: validation, a run's time, the agents' grace.
 pub(crate) const ALL_DEADLINES: u64 = 1_000 * SECOND;
 
+/// How long nobody refreshes, where that is neglected.
+const HOURS: u64 = 3 * 3600 * SECOND;
+
 fn to_the_end(stage: &mut Stage, plan: &Plan) {
     set_up(stage, plan);
     stage.play(plan.calm_at);
@@ -101,7 +104,13 @@ fn to_the_end(stage: &mut Stage, plan: &Plan) {
         stage.world.audit().broken(Promise::EndsItself, how);
         return;
     }
-    clear_up(stage, plan.calm_at + ALL_DEADLINES);
+    let mut now = plan.calm_at + ALL_DEADLINES;
+    if plan.neglected {
+        stage.kernel.count(Fault::NoRefresh);
+        now += HOURS;
+        stage.play(now);
+    }
+    clear_up(stage, now);
 }
 
 /// The first refresh, before anything goes wrong.

@@ -315,7 +315,7 @@ impl Kernel {
             if let Some(call) = state.calls.get_mut(&id) {
                 call.fate = fate;
             }
-            if let Some(fault) = fate.fault() {
+            if let Some(fault) = fate.fault {
                 *state.faults.entry(fault).or_default() += 1;
             }
         }
@@ -447,7 +447,7 @@ impl Kernel {
         let mut state = self.state();
         let id = state.ids;
         state.ids += 1;
-        if let Some(fault) = fate.fault() {
+        if let Some(fault) = fate.fault {
             *state.faults.entry(fault).or_default() += 1;
         }
         if !state.by_choice {

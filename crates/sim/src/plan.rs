@@ -70,6 +70,8 @@ pub struct Plan {
     pub calm_at: u64,
     /// Whether refresh runs on after that, before the last.
     pub tended: bool,
+    /// Whether refresh has not run for hours when it does at last.
+    pub neglected: bool,
     /// Whether agents are told of news, or must look for it.
     pub store_tells: bool,
     /// Single calls that go wrong, and how.
@@ -238,7 +240,10 @@ impl Plan {
             self.outages.push(Outage { service, from, to });
         }
         match dice.u8(0..4) {
-            0 => self.deeds.retain(|(_, deed)| *deed != Deed::Refresh),
+            0 => {
+                self.neglected = true;
+                self.deeds.retain(|(_, deed)| *deed != Deed::Refresh);
+            }
             1 => {
                 let again = self.deeds.iter().filter(|(_, deed)| *deed == Deed::Refresh).cloned();
                 let again: Vec<(u64, Deed)> = again.collect();

@@ -171,7 +171,7 @@ impl Policy {
         let is_out =
             |outage: &Outage| outage.service == service && (outage.from..outage.to).contains(&now);
         if self.outages.iter().any(is_out) {
-            return sound.with(Fault::Throttled, &mut own);
+            return sound.with(Fault::Outage, &mut own);
         }
         let mut roll = own.u32(0..1000);
         let place: Place = (process.to_owned(), number);

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use ondeck_core::failure::{Failure, Kind};
 use ondeck_core::ids::InstanceId;
+use ondeck_core::time::Timestamp;
 use ondeck_core::{provision, refresh, release};
 
 /// What a process is there for.
@@ -24,7 +25,8 @@ pub(crate) enum Task {
 pub(crate) enum Exit {
     Provisioned(Box<provision::Outcome>),
     Released(Box<Result<release::Outcome, Failure>>),
-    Refreshed(Box<Result<refresh::Outcome, Failure>>),
+    /// With the moment at which it began.
+    Refreshed(Box<Result<refresh::Outcome, Failure>>, Timestamp),
     Ended,
 }
 
@@ -62,7 +64,7 @@ impl Exit {
                 Ok(outcome) => partly(outcome.failure().is_some()),
                 Err(failure) => by(Some(failure)),
             },
-            Exit::Refreshed(result) => match &**result {
+            Exit::Refreshed(result, _) => match &**result {
                 Ok(outcome) => partly(outcome.failure.is_some() || !outcome.warnings.is_empty()),
                 Err(failure) => by(Some(failure)),
             },

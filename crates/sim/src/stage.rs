@@ -16,8 +16,9 @@ use ondeck_core::release::release;
 use ondeck_core::requirements::UsageClass;
 use ondeck_core::stop::{Stop, StopSignal, StopSwitch};
 use ondeck_core::testkit::{SeededDice, Silent};
+use ondeck_core::time::Timestamp;
 
-use crate::audit::Promise;
+use crate::audit::{Promise, SKEW};
 use crate::fate::{Crash, Fault};
 use crate::kernel::{Event, Kernel, Micros, Pid, Told, digest};
 use crate::machine::Rig;
@@ -392,8 +393,10 @@ impl Stage {
             self.kernel.count(Fault::RefreshTwice);
         }
         let (wire, plane) = self.mode("refresh");
+        let began = self.kernel.true_time();
         let work = async move {
-            Exit::Refreshed(Box::new(refresh(&plane, &given, &StopSignal::never()).await))
+            let outcome = refresh(&plane, &given, &StopSignal::never()).await;
+            Exit::Refreshed(Box::new(outcome), began)
         };
         self.start(wire.pid, Process::new(Task::Refresh, work));
     }
@@ -506,8 +509,11 @@ impl Stage {
                 self.kernel
                     .note(&name, || format!("{:?}", result.map(|outcome| outcome.instances)));
             }
-            (_, Exit::Refreshed(result)) => {
+            (_, Exit::Refreshed(result, began)) => {
                 self.tally.refreshed += 1;
+                if matches!(&*result, Ok(outcome) if outcome.failure.is_none()) {
+                    self.must_be_repaired(began);
+                }
                 self.kernel.note(&name, || match &*result {
                     Ok(outcome) => {
                         format!("warnings {:?}, {:?}", outcome.warnings, outcome.failure)
@@ -516,6 +522,26 @@ impl Stage {
                 });
             }
             _ => {}
+        }
+    }
+
+    /// Idle machines that no ticket leads to, although a release would have given them up before
+    /// this refresh began, whichever of the clocks is ahead.
+    fn must_be_repaired(&self, began: Timestamp) {
+        let waits = self.plan.settings.get("release-timeout-sec").and_then(|s| s.parse().ok());
+        let overdue = Duration::from_secs(waits.unwrap_or(120)) + 2 * SKEW;
+        let now = self.kernel.true_time();
+        let lost = self.world.store.select(|record| {
+            let left = record.threshold.is_some_and(|threshold| threshold > now + SKEW);
+            let silent = record.ticketed_at.is_none() && record.updated_at + overdue < began;
+            record.state == State::Idle && left && silent
+        });
+        for record in lost {
+            let Some(idle) = Instance::<Idle>::believe(&record) else { continue };
+            if !self.world.pool.holds(&idle.ticket()) {
+                let how = format!("nothing leads to {}, which is idle", record.id);
+                self.world.audit().broken(Promise::Repaired, how);
+            }
         }
     }
 

@@ -66,6 +66,13 @@ impl MemoryPool {
         }
     }
 
+    /// Whether a ticket is there, hidden or not.
+    pub fn holds(&self, ticket: &Ticket) -> bool {
+        let (queues, body) = (lock(&self.queues), ticket.to_json());
+        let queue = queues.queues.get(&ticket.spec.resource_class);
+        queue.is_some_and(|queue| queue.iter().any(|message| message.body == body))
+    }
+
     /// The messages that these receipts would delete, each with the number of others of the same
     /// words that would stay.
     pub fn at_stake(&self, class: &ResourceClass, receipts: &[Receipt]) -> Vec<(String, usize)> {
