@@ -19,6 +19,10 @@ use crate::yard::{View, Yard};
 /// How far apart two clocks may be.
 pub(crate) const SKEW: Duration = Duration::from_secs(10);
 
+/// How old a machine without a record is at the least when somebody ends it: the grace that plans
+/// set, by a clock that is ahead.
+const YOUNG: Duration = Duration::from_secs(20);
+
 /// How long an agent may take to notice that somebody has given its machine away by hand.
 const NOTICE: Duration = Duration::from_secs(60);
 
@@ -227,9 +231,15 @@ impl Audit {
         }
     }
 
-    /// The control plane ends a machine.
-    pub(crate) fn terminated(&mut self, id: &InstanceId, is_alive: bool) {
-        let Some(record) = self.records.get(id).filter(|_| is_alive) else { return };
+    /// The control plane ends a machine that is alive, and so old.
+    pub(crate) fn terminated(&mut self, id: &InstanceId, age: Duration) {
+        let Some(record) = self.records.get(id) else {
+            if age < YOUNG {
+                let how = format!("{id} was ended {age:?} after its launch, before its record");
+                self.broken(Promise::StoreFirst, how);
+            }
+            return;
+        };
         if record.state.is_live() {
             let how = format!("{id} was ended while its record was {}", record.state);
             self.broken(Promise::StoreFirst, how);

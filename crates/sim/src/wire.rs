@@ -436,9 +436,12 @@ impl Compute for Wire {
     async fn terminate(&self, ids: &[InstanceId]) -> PortResult<()> {
         let (ids, shown, world) = (ids.to_vec(), ids.to_vec(), self.world.clone());
         let terminate = move || {
-            for id in &ids {
-                let is_alive = world.yard().view(id).is_some();
-                world.audit().terminated(id, is_alive);
+            let now = world.kernel.true_time();
+            for id in ids.iter().filter(|id| world.yard().view(id).is_some()) {
+                let machine = world.compute.machine(id.as_str());
+                // One that the provider has forgotten takes its time to go.
+                let age = machine.map_or(Duration::MAX, |m| now.since(m.launched_at));
+                world.audit().terminated(id, age);
             }
             at_once(world.compute.terminate(&ids))?;
             world.yard().doomed(&ids);
