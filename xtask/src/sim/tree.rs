@@ -57,7 +57,8 @@ impl Tree {
     /// Gives the program.
     pub(super) fn build(&self, args: &[&str]) -> Result<PathBuf, Trouble> {
         let mut command = cargo(&self.sources);
-        command.args(args).arg("--quiet").env("CARGO_TARGET_DIR", &self.target);
+        // Nobody would see what becomes of a copy's lock file.
+        command.args(args).args(["--locked", "--quiet"]).env("CARGO_TARGET_DIR", &self.target);
         // A plant may leave something unused, which is of no interest here.
         command.env("RUSTFLAGS", "--cap-lints=allow");
         match exit_code_of(leash::run(&mut command), "cargo") {
