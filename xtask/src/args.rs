@@ -17,6 +17,10 @@ Tasks:
   bench                   what provisioning costs on the local backend; takes a minute after the build
   bench aws               how many calls of AWS the modes take, counted between ondeck and the
                           emulators; takes two minutes after the build
+  sim [ARGS]              plays histories of the whole system that follow from seeds, and holds them
+                          against its promises; sim --help has the options
+  sim --plant NAME        does so with a bug of crates/sim/plants in the program, until it is found
+  sim --plants            looks for all of these bugs; takes a minute for each
   advisories              known vulnerabilities (needs more network than the registries)
   help                    this text
 
@@ -35,6 +39,9 @@ pub(crate) enum Task {
     Cloud { port: Option<u16> },
     Bench,
     BenchAws,
+    Sim { args: Vec<String> },
+    Plant { name: String },
+    Plants,
     Advisories,
 }
 
@@ -45,6 +52,7 @@ pub(crate) enum InvalidArgs {
     UnknownTask(String),
     Unexpected(String),
     NotAPort(String),
+    NoPlant,
 }
 
 impl fmt::Display for InvalidArgs {
@@ -54,6 +62,7 @@ impl fmt::Display for InvalidArgs {
             InvalidArgs::UnknownTask(name) => write!(f, "unknown task: {name}"),
             InvalidArgs::Unexpected(arg) => write!(f, "unexpected argument: {arg}"),
             InvalidArgs::NotAPort(value) => write!(f, "not a port: {value}"),
+            InvalidArgs::NoPlant => write!(f, "a name must follow: --plant"),
         }
     }
 }
@@ -80,6 +89,13 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Task, Inva
             None => Task::Bench,
             Some(backend) if backend == "aws" => Task::BenchAws,
             Some(other) => return Err(InvalidArgs::Unexpected(other)),
+        },
+        "sim" => match args.next() {
+            Some(flag) if flag == "--plant" => {
+                Task::Plant { name: args.next().ok_or(InvalidArgs::NoPlant)? }
+            }
+            Some(flag) if flag == "--plants" => Task::Plants,
+            first => return Ok(Task::Sim { args: first.into_iter().chain(args).collect() }),
         },
         "advisories" => Task::Advisories,
         _ => return Err(InvalidArgs::UnknownTask(name)),
@@ -135,6 +151,10 @@ mod tests {
             ("cloud --port 4566", Task::Cloud { port: Some(4566) }),
             ("bench", Task::Bench),
             ("bench aws", Task::BenchAws),
+            ("sim", Task::Sim { args: vec![] }),
+            ("sim --seed 7", Task::Sim { args: ["--seed", "7"].map(str::to_owned).to_vec() }),
+            ("sim --plant no-grace", Task::Plant { name: "no-grace".to_owned() }),
+            ("sim --plants", Task::Plants),
             ("advisories", Task::Advisories),
         ] {
             assert_eq!(parsed(line), Ok(task), "{line}");
@@ -156,6 +176,9 @@ mod tests {
             ("cloud --port", InvalidArgs::NotAPort(String::new())),
             ("cloud --port 65536", InvalidArgs::NotAPort("65536".into())),
             ("bench 10", unexpected("10")),
+            ("sim --plant", InvalidArgs::NoPlant),
+            ("sim --plant no-grace now", unexpected("now")),
+            ("sim --plants now", unexpected("now")),
             ("help me", unexpected("me")),
         ] {
             assert_eq!(parsed(line), Err(error), "{line}");
@@ -164,7 +187,7 @@ mod tests {
 
     #[test]
     fn help_names_every_task() {
-        for name in ["test", "check", "emulators", "cloud", "bench", "advisories", "help"] {
+        for name in ["test", "check", "emulators", "cloud", "bench", "sim", "advisories", "help"] {
             assert!(HELP.contains(&format!("\n  {name} ")), "{name}");
         }
     }

@@ -7,6 +7,7 @@ mod emulators;
 mod leash;
 mod plan;
 mod say;
+mod sim;
 mod step;
 mod tool;
 mod trouble;
@@ -51,6 +52,9 @@ fn main() -> ExitCode {
         }
         Task::Bench => return ExitCode::from(bench::run(&root)),
         Task::BenchAws => return ExitCode::from(emulators::run(&root, &plan::bench_aws())),
+        Task::Sim { args } => return ExitCode::from(sim::run(&root, &args)),
+        Task::Plant { name } => return ExitCode::from(sim::find(&root, &name)),
+        Task::Plants => return ExitCode::from(sim::find_all(&root)),
         Task::Advisories => {
             let mut report = Report::default();
             report.run_with(&tool::DENY, &plan::advisories(), &root);

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-use ondeck_core::ids::{InstanceId, RunId};
+use ondeck_core::ids::{InstanceId, IntentId, RunId};
 use ondeck_core::lifecycle::Transition;
+use ondeck_core::ports::{Machine, Order};
 use ondeck_core::provision;
 use ondeck_core::record::{Record, State};
 use ondeck_core::ticket::Ticket;
@@ -17,6 +18,10 @@ use crate::yard::{View, Yard};
 
 /// How far apart two clocks may be.
 pub(crate) const SKEW: Duration = Duration::from_secs(10);
+
+/// How old a machine without a record is at the least when somebody ends it: the grace that plans
+/// set, by a clock that is ahead.
+const YOUNG: Duration = Duration::from_secs(20);
 
 /// How long an agent may take to notice that somebody has given its machine away by hand.
 const NOTICE: Duration = Duration::from_secs(60);
@@ -63,6 +68,8 @@ pub enum Promise {
     AllOrNothing,
     /// A launch is made once, however often it is asked for.
     LaunchedOnce,
+    /// No machine is launched without an intent that was written before.
+    IntentFirst,
     /// Every call of a mode comes to an end.
     Ends,
     /// Without faults every provision succeeds, and after faults the next one does.
@@ -93,6 +100,7 @@ impl Promise {
             Promise::NoWaste => "no waste",
             Promise::AllOrNothing => "all or nothing",
             Promise::LaunchedOnce => "launched once",
+            Promise::IntentFirst => "intent first",
             Promise::Ends => "every call ends",
             Promise::Succeeds => "provision succeeds",
             Promise::Follows => "agent follows",
@@ -113,6 +121,11 @@ pub(crate) struct Audit {
     seen: BTreeMap<Pid, Option<Record>>,
     /// Machines that somebody has given away by hand, and until when agents may not know.
     by_hand: BTreeMap<InstanceId, Timestamp>,
+    /// The idle states of which a ticket has been in the queue.
+    sent: BTreeSet<(InstanceId, Timestamp)>,
+    intents: BTreeSet<IntentId>,
+    /// What each process has launched for which run.
+    launched: BTreeMap<(Pid, RunId), BTreeSet<InstanceId>>,
     /// Whether no machine may be given up before its time.
     pub(crate) frugal: bool,
     changed: bool,
@@ -135,7 +148,7 @@ impl Audit {
         transition: Transition,
         before: Option<&Record>,
         after: &Record,
-        at: Timestamp,
+        (at, now): (Timestamp, Timestamp),
     ) {
         self.changed = true;
         let owner = |record: &Record| record.run.clone();
@@ -146,6 +159,10 @@ impl Audit {
         }
         if let Err(how) = legal(transition, before, after, at) {
             self.broken(Promise::Table, format!("{transition} of {}: {how}", after.id));
+        }
+        if at > now + SKEW {
+            let how = format!("{transition} of {} was made for {at}, at {now}", after.id);
+            self.broken(Promise::Table, how);
         }
         let given_up = transition == Transition::Expire
             && before.is_some_and(|b| b.threshold.is_some_and(|t| t > at + Duration::from_secs(1)));
@@ -171,8 +188,37 @@ impl Audit {
         self.seen.insert(agent, record.cloned());
     }
 
+    /// An intent was written.
+    pub(crate) fn intended(&mut self, intent: &IntentId) {
+        self.intents.insert(intent.clone());
+    }
+
+    /// Machines were launched, or named again to whoever has repeated the order.
+    pub(crate) fn launched(&mut self, by: Pid, order: &Order, machines: &[Machine]) {
+        if !self.intents.contains(&order.intent) {
+            let how = format!("nobody had written down {}, of run {}", order.intent, order.run);
+            self.broken(Promise::IntentFirst, how);
+        }
+        let launched = self.launched.entry((by, order.run.clone())).or_default();
+        launched.extend(machines.iter().map(|machine| machine.id.clone()));
+        if launched.len() > order.count as usize {
+            let how = format!("run {} wanted {}, and got {launched:?}", order.run, order.count);
+            self.broken(Promise::LaunchedOnce, how);
+        }
+    }
+
+    /// Idle machines were noted as announced.
+    pub(crate) fn noted(&mut self, tickets: &[Ticket]) {
+        let sent = |t: &&Ticket| self.sent.contains(&(t.instance_id.clone(), t.threshold));
+        if let Some(ticket) = tickets.iter().find(|ticket| !sent(ticket)) {
+            let how = format!("{} counts as announced without a ticket", ticket.instance_id);
+            self.broken(Promise::Reachable, how);
+        }
+    }
+
     /// A ticket is being sent.
     pub(crate) fn announced(&mut self, ticket: &Ticket, machine: Option<&View>) {
+        self.sent.insert((ticket.instance_id.clone(), ticket.threshold));
         let Some(record) = self.records.get(&ticket.instance_id) else { return };
         let current = record.state == State::Idle && record.threshold == Some(ticket.threshold);
         let Some(machine) = machine.filter(|_| current) else { return };
@@ -193,9 +239,15 @@ impl Audit {
         }
     }
 
-    /// The control plane ends a machine.
-    pub(crate) fn terminated(&mut self, id: &InstanceId, is_alive: bool) {
-        let Some(record) = self.records.get(id).filter(|_| is_alive) else { return };
+    /// The control plane ends a machine that is alive, and so old.
+    pub(crate) fn terminated(&mut self, id: &InstanceId, age: Duration) {
+        let Some(record) = self.records.get(id) else {
+            if age < YOUNG {
+                let how = format!("{id} was ended {age:?} after its launch, before its record");
+                self.broken(Promise::StoreFirst, how);
+            }
+            return;
+        };
         if record.state.is_live() {
             let how = format!("{id} was ended while its record was {}", record.state);
             self.broken(Promise::StoreFirst, how);
@@ -252,12 +304,18 @@ impl Audit {
         }
     }
 
-    /// A provision has said that it succeeded.
-    pub(crate) fn succeeded(&mut self, outcome: &provision::Outcome) {
+    /// A provision has said that it succeeded. Where nothing arrives late, it knows of all that
+    /// its run has.
+    pub(crate) fn succeeded(&mut self, outcome: &provision::Outcome, late: bool, now: Timestamp) {
         let ids: BTreeSet<&InstanceId> = outcome.instances.iter().map(|one| &one.id).collect();
         let wanted = outcome.requested as usize;
         if ids.len() != wanted || outcome.instances.len() != wanted {
             let how = format!("run {} was given {ids:?} instead of {wanted}", outcome.run);
+            self.broken(Promise::AllOrNothing, how);
+        }
+        let unknown = |id: &&InstanceId| !late && !ids.contains(id);
+        if let Some(id) = self.held_by(&outcome.run, now).iter().find(unknown) {
+            let how = format!("run {} has {id}, and was not told", outcome.run);
             self.broken(Promise::AllOrNothing, how);
         }
         for id in ids {

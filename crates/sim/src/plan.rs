@@ -109,6 +109,10 @@ impl Plan {
             // As much as costs no machine: the healthy three periods of a heart, less one.
             1 => plan.skew = 8_000,
             2 => plan.reassign(&mut dice),
+            3 => {
+                plan.go_wrong(&mut dice);
+                plan.rush(&mut dice);
+            }
             _ => plan.go_wrong(&mut dice),
         }
         plan.deeds.sort_by_key(|(at, _)| *at);
@@ -154,6 +158,16 @@ impl Plan {
         for run in 1..=dice.u32(2..6) {
             let at = dice.u64(5..self.calm_at / SECOND / 2) * SECOND;
             let deed = Deed::Provision { run: run.to_string(), count: dice.u32(1..4) };
+            self.deeds.push((at, deed));
+        }
+    }
+
+    /// Many runs within a few minutes, so that some ask while others leave.
+    fn rush(&mut self, dice: &mut fastrand::Rng) {
+        self.settings.insert("idle-time-sec".to_owned(), "200".to_owned());
+        for run in 10..22 {
+            let at = dice.u64(60 * SECOND..240 * SECOND);
+            let deed = Deed::Provision { run: run.to_string(), count: dice.u32(1..3) };
             self.deeds.push((at, deed));
         }
     }

@@ -551,12 +551,13 @@ impl Stage {
             known.provisions == 1 && known.releases == 0 && !known.told_to_stop && !known.rerun;
         let now = self.kernel.true_time();
         let must = run == PROBE || self.plan.is_clear();
+        let late = self.plan.is_late();
         match &outcome.failure {
             None => {
                 self.tally.provisioned += 1;
                 self.tally.warm += outcome.count(ondeck_core::provision::Source::Warm) as u64;
                 if alone {
-                    self.world.audit().succeeded(outcome);
+                    self.world.audit().succeeded(outcome, late, now);
                 }
                 for _ in 0..outcome.requested {
                     let takes = self.roll(3..60) * SECOND;
@@ -571,7 +572,6 @@ impl Stage {
                     let how = format!("run {run} was refused without a fault: {failure}");
                     self.world.audit().broken(Promise::Succeeds, how);
                 }
-                let late = self.plan.is_late();
                 let held = self.world.audit().held_by(&run_id(run), now);
                 if alone && !late && outcome.leftovers.is_empty() && !held.is_empty() {
                     let how = format!("run {run} was refused, and still has {held:?}");

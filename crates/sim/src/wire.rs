@@ -189,7 +189,8 @@ impl Store for Wire {
             let before = w.store.select(|record| record.id == *change.id()).pop();
             let verdict = at_once(w.store.write(&change))?;
             if let Verdict::Agreed(after) = &verdict {
-                w.audit().wrote(change.transition(), before.as_ref(), after, change.at());
+                let when = (change.at(), w.kernel.true_time());
+                w.audit().wrote(change.transition(), before.as_ref(), after, when);
                 w.kernel.ring(&after.id);
             }
             Ok(verdict)
@@ -219,7 +220,10 @@ impl Store for Wire {
 
     async fn mark_ticketed(&self, tickets: &[Ticket], at: Timestamp) -> PortResult<()> {
         let (tickets, shown) = (tickets.to_vec(), tickets.to_vec());
-        let mark = move |w: &World| at_once(w.store.mark_ticketed(&tickets, at));
+        let mark = move |w: &World| {
+            w.audit().noted(&tickets);
+            at_once(w.store.mark_ticketed(&tickets, at))
+        };
         self.store("mark ticketed", move || named(&shown), mark).await
     }
 
@@ -239,7 +243,10 @@ impl Store for Wire {
 
     async fn put_intent(&self, intent: &Intent) -> PortResult<()> {
         let (intent, shown) = (intent.clone(), intent.clone());
-        let put = move |w: &World| at_once(w.store.put_intent(&intent));
+        let put = move |w: &World| {
+            w.audit().intended(&intent.id);
+            at_once(w.store.put_intent(&intent))
+        };
         self.store("put intent", move || format!("{} {}", shown.id, shown.outcome), put).await
     }
 
@@ -412,12 +419,13 @@ impl Compute for Wire {
 
     async fn launch(&self, order: &Order) -> PortResult<Launched> {
         let (order, shown) = (order.clone(), order.clone());
-        let world = self.world.clone();
+        let (world, pid) = (self.world.clone(), self.pid);
         let short = self.befalls(Fault::NoCapacity).then(|| self.chance().u32(0..order.count));
         let launch = move || {
             let given = Order { count: short.unwrap_or(order.count), ..order.clone() };
             let mut launched = at_once(world.compute.launch(&given))?;
             world.yard().launched(&launched.machines);
+            world.audit().launched(pid, &order, &launched.machines);
             for _ in launched.machines.len()..order.count as usize {
                 launched.shortfalls.push("InsufficientInstanceCapacity".to_owned());
             }
@@ -430,9 +438,12 @@ impl Compute for Wire {
     async fn terminate(&self, ids: &[InstanceId]) -> PortResult<()> {
         let (ids, shown, world) = (ids.to_vec(), ids.to_vec(), self.world.clone());
         let terminate = move || {
-            for id in &ids {
-                let is_alive = world.yard().view(id).is_some();
-                world.audit().terminated(id, is_alive);
+            let now = world.kernel.true_time();
+            for id in ids.iter().filter(|id| world.yard().view(id).is_some()) {
+                let machine = world.compute.machine(id.as_str());
+                // One that the provider has forgotten takes its time to go.
+                let age = machine.map_or(Duration::MAX, |m| now.since(m.launched_at));
+                world.audit().terminated(id, age);
             }
             at_once(world.compute.terminate(&ids))?;
             world.yard().doomed(&ids);

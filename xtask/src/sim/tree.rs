@@ -1,0 +1,152 @@
+//! A copy of the sources, to be spoiled.
+//!
+//! All plants share one, and only files that differ are written: so cargo builds what a plant
+//! changes, and no more.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::program_in;
+use crate::leash;
+use crate::step::{cargo, exit_code_of};
+use crate::trouble::Trouble;
+
+/// The exit code of a simulation in which a promise was broken.
+const BROKEN: u8 = 1;
+
+pub(super) struct Tree {
+    /// The copy.
+    sources: PathBuf,
+    /// What is built from it.
+    target: PathBuf,
+    /// What the simulation said last.
+    output: PathBuf,
+}
+
+impl Tree {
+    /// The sources as they are now, committed or not.
+    pub(super) fn of(root: &Path, planted: &Path) -> Result<Tree, Trouble> {
+        let sources = planted.join("tree");
+        let names = sources_of(root)?;
+        fs::create_dir_all(&sources).map_err(|error| Trouble::with(&sources, error))?;
+        for name in &names {
+            let (from, to) = (root.join(name), sources.join(name));
+            copy(&from, &to).map_err(|error| Trouble::with(&from, error))?;
+        }
+        for stale in files_below(&sources).map_err(|error| Trouble::with(&sources, error))? {
+            let is_ours = stale.strip_prefix(&sources).is_ok_and(|name| names.contains(name));
+            if !is_ours {
+                fs::remove_file(&stale).map_err(|error| Trouble::with(&stale, error))?;
+            }
+        }
+        let (target, output) = (planted.join("target"), planted.join("output.txt"));
+        Ok(Tree { sources, target, output })
+    }
+
+    /// Applies a patch.
+    pub(super) fn plant(&self, patch: &Path) -> Result<(), Trouble> {
+        git_apply(&self.sources, patch, &[]).map_err(|why| {
+            let hint = "the sources have changed; make the patch anew";
+            Trouble::new(format!("{} does not apply: {why}", patch.display()), hint)
+        })
+    }
+
+    /// Gives the program.
+    pub(super) fn build(&self, args: &[&str]) -> Result<PathBuf, Trouble> {
+        let mut command = cargo(&self.sources);
+        // Nobody would see what becomes of a copy's lock file.
+        command.args(args).args(["--locked", "--quiet"]).env("CARGO_TARGET_DIR", &self.target);
+        // A plant may leave something unused, which is of no interest here.
+        command.env("RUSTFLAGS", "--cap-lints=allow");
+        match exit_code_of(leash::run(&mut command), "cargo") {
+            0 => Ok(program_in(&self.target)),
+            _ => Err(Trouble::new("the planted program does not build", "see above")),
+        }
+    }
+
+    /// Whether all promises were kept, and what the simulation said.
+    pub(super) fn play(&self, program: &Path, args: &[String]) -> Result<(bool, String), Trouble> {
+        let with = |error| Trouble::with(&self.output, error);
+        let output = File::create(&self.output).map_err(with)?;
+        let mut command = Command::new(program);
+        command.args(args).stdout(output);
+        let exit_code = exit_code_of(leash::run(&mut command), "the simulation");
+        let said = fs::read_to_string(&self.output).map_err(with)?;
+        match exit_code {
+            0 => Ok((true, said)),
+            BROKEN => Ok((false, said)),
+            code => Err(Trouble::new(
+                format!("the simulation ended with exit code {code}"),
+                format!("run it by hand: {} {}", program.display(), args.join(" ")),
+            )),
+        }
+    }
+}
+
+/// Whether a patch applies, and why not.
+#[cfg(test)]
+pub(super) fn applies(root: &Path, patch: &Path) -> Result<(), String> {
+    git_apply(root, patch, &["--check"])
+}
+
+fn git_apply(sources: &Path, patch: &Path, more: &[&str]) -> Result<(), String> {
+    let in_words = |error: io::Error| error.to_string();
+    let sources = sources.canonicalize().map_err(in_words)?;
+    let patch = patch.canonicalize().map_err(in_words)?;
+    let mut git = Command::new("git");
+    git.current_dir(&sources).arg("apply").args(more).arg(patch);
+    // A copy lies within a repository that ignores it; git must not find that, or it would leave
+    // out every file of the patch, and say nothing.
+    if let Some(above) = sources.parent() {
+        git.env("GIT_CEILING_DIRECTORIES", above);
+    }
+    let applied = git.env_remove("GIT_DIR").env_remove("GIT_WORK_TREE").output();
+    let applied = applied.map_err(in_words)?;
+    if applied.status.success() {
+        return Ok(());
+    }
+    Err(String::from_utf8_lossy(&applied.stderr).trim().to_owned())
+}
+
+/// What git has or would take, below the root. What was deleted is not among it.
+fn sources_of(root: &Path) -> Result<BTreeSet<PathBuf>, Trouble> {
+    let mut git = Command::new("git");
+    git.current_dir(root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
+    let hint = "the sources are those that git knows; is this a clone?";
+    let listed = git.output().map_err(|error| Trouble::new(format!("git: {error}"), hint))?;
+    if !listed.status.success() {
+        let why = String::from_utf8_lossy(&listed.stderr).trim().to_owned();
+        return Err(Trouble::new(why, hint));
+    }
+    let names = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let names = names.split_terminator('\0').map(PathBuf::from);
+    Ok(names.filter(|name| root.join(name).is_file()).collect())
+}
+
+/// Leaves alone what is as it should be, so that cargo does not build it again.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    let content = fs::read(from)?;
+    if fs::read(to).is_ok_and(|present| present == content) {
+        return Ok(());
+    }
+    if let Some(parent) = to.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    fs::write(to, content)
+}
+
+fn files_below(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            files.extend(files_below(&entry.path())?);
+        } else {
+            files.push(entry.path());
+        }
+    }
+    Ok(files)
+}
