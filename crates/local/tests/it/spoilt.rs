@@ -22,6 +22,7 @@ use crate::fixture::{Fixture, RealClock, instance, run};
 
 /// Runs a property on one file, which is emptied in between. What fails is printed, and becomes a
 /// test of its own; no file of failures is kept.
+#[expect(clippy::needless_pass_by_value, reason = "a property is written where it is checked")]
 fn check<S: Strategy>(cases: u32, input: &S, test: impl AsyncFn(&Fixture, S::Value)) {
     let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
