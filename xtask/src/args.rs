@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::fuzz;
+
 pub(crate) const HELP: &str = "\
 Set-up and checks of ondeck
 
@@ -17,6 +19,9 @@ Tasks:
   bench                   what provisioning costs on the local backend; takes a minute after the build
   bench aws               how many calls of AWS the modes take, counted between ondeck and the
                           emulators; takes two minutes after the build
+  fuzz [TARGET] [--seconds N]
+                          feeds what ondeck reads, 20 s each, with inputs that reach ever more of
+                          it; needs a C++ compiler, and some minutes for the first build
   advisories              known vulnerabilities (needs more network than the registries)
   help                    this text
 
@@ -33,6 +38,7 @@ pub(crate) enum Task {
     Check { fix: bool },
     Emulators { command: Vec<String> },
     Cloud { port: Option<u16> },
+    Fuzz { target: Option<String>, seconds: u32 },
     Bench,
     BenchAws,
     Advisories,
@@ -45,6 +51,8 @@ pub(crate) enum InvalidArgs {
     UnknownTask(String),
     Unexpected(String),
     NotAPort(String),
+    NotSeconds(String),
+    UnknownTarget(String),
 }
 
 impl fmt::Display for InvalidArgs {
@@ -54,6 +62,10 @@ impl fmt::Display for InvalidArgs {
             InvalidArgs::UnknownTask(name) => write!(f, "unknown task: {name}"),
             InvalidArgs::Unexpected(arg) => write!(f, "unexpected argument: {arg}"),
             InvalidArgs::NotAPort(value) => write!(f, "not a port: {value}"),
+            InvalidArgs::NotSeconds(value) => write!(f, "not a number of seconds: {value}"),
+            InvalidArgs::UnknownTarget(name) => {
+                write!(f, "none of {}: {name}", fuzz::TARGETS.join(", "))
+            }
         }
     }
 }
@@ -81,6 +93,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Task, Inva
             Some(backend) if backend == "aws" => Task::BenchAws,
             Some(other) => return Err(InvalidArgs::Unexpected(other)),
         },
+        "fuzz" => return fuzzing(args),
         "advisories" => Task::Advisories,
         _ => return Err(InvalidArgs::UnknownTask(name)),
     };
@@ -97,6 +110,28 @@ fn behind_dashes(mut args: impl Iterator<Item = String>) -> Result<Vec<String>, 
         Some(dashes) if dashes == "--" => Ok(args.collect()),
         Some(other) => Err(InvalidArgs::Unexpected(other)),
     }
+}
+
+fn fuzzing(args: impl Iterator<Item = String>) -> Result<Task, InvalidArgs> {
+    let (mut target, mut seconds) = (None, fuzz::SECONDS);
+    let mut args = args;
+    while let Some(arg) = args.next() {
+        if arg == "--seconds" {
+            let value = args.next().unwrap_or_default();
+            seconds = value
+                .parse()
+                .ok()
+                .filter(|seconds| *seconds > 0)
+                .ok_or(InvalidArgs::NotSeconds(value))?;
+        } else if arg.starts_with('-') || target.is_some() {
+            return Err(InvalidArgs::Unexpected(arg));
+        } else if fuzz::TARGETS.contains(&arg.as_str()) {
+            target = Some(arg);
+        } else {
+            return Err(InvalidArgs::UnknownTarget(arg));
+        }
+    }
+    Ok(Task::Fuzz { target, seconds })
 }
 
 fn port(value: Option<String>) -> Result<u16, InvalidArgs> {
@@ -135,6 +170,9 @@ mod tests {
             ("cloud --port 4566", Task::Cloud { port: Some(4566) }),
             ("bench", Task::Bench),
             ("bench aws", Task::BenchAws),
+            ("fuzz", Task::Fuzz { target: None, seconds: 20 }),
+            ("fuzz ec2", Task::Fuzz { target: Some("ec2".into()), seconds: 20 }),
+            ("fuzz --seconds 5 ec2", Task::Fuzz { target: Some("ec2".into()), seconds: 5 }),
             ("advisories", Task::Advisories),
         ] {
             assert_eq!(parsed(line), Ok(task), "{line}");
@@ -156,6 +194,11 @@ mod tests {
             ("cloud --port", InvalidArgs::NotAPort(String::new())),
             ("cloud --port 65536", InvalidArgs::NotAPort("65536".into())),
             ("bench 10", unexpected("10")),
+            ("fuzz moon", InvalidArgs::UnknownTarget("moon".into())),
+            ("fuzz ec2 imds", unexpected("imds")),
+            ("fuzz --second 5", unexpected("--second")),
+            ("fuzz --seconds", InvalidArgs::NotSeconds(String::new())),
+            ("fuzz --seconds 0", InvalidArgs::NotSeconds("0".into())),
             ("help me", unexpected("me")),
         ] {
             assert_eq!(parsed(line), Err(error), "{line}");
@@ -164,7 +207,7 @@ mod tests {
 
     #[test]
     fn help_names_every_task() {
-        for name in ["test", "check", "emulators", "cloud", "bench", "advisories", "help"] {
+        for name in ["test", "check", "emulators", "cloud", "bench", "fuzz", "advisories", "help"] {
             assert!(HELP.contains(&format!("\n  {name} ")), "{name}");
         }
     }
