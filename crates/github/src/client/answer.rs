@@ -46,7 +46,11 @@ impl Answer {
         Answer {
             status,
             body: hidden(&String::from_utf8_lossy(body)),
-            request_id: hidden(id.unwrap_or_default()).chars().take(ID).collect(),
+            request_id: hidden(id.unwrap_or_default())
+                .chars()
+                .filter(|c| !c.is_control())
+                .take(ID)
+                .collect(),
             words: words.chars().take(WORDS).collect(),
             headers,
         }
@@ -147,7 +151,7 @@ mod tests {
         assert!(answer.words.contains("(secret)") && !answer.words.contains("ghp_"));
         let headers = HeaderMap::from_iter([(
             HeaderName::from_static("x-github-request-id"),
-            HeaderValue::from_static("ghp_hidden"),
+            HeaderValue::from_static("\tghp_hidden"),
         )]);
         let answer = Answer::new(200, headers, br#"["ghp_hidden"]"#, Some(&bearer));
         assert_eq!(answer.aside(), " (request (secret))");
