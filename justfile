@@ -27,6 +27,10 @@ bench:
 bench-aws:
     cargo xtask bench aws
 
+# Feed what ondeck reads, with inputs that reach ever more of it
+fuzz *ARGS:
+    cargo xtask fuzz "$@"
+
 # AWS on loopback, to try the aws backend by hand
 cloud *ARGS:
     cargo xtask cloud "$@"

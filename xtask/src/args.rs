@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::fuzz;
+
 pub(crate) const HELP: &str = "\
 Set-up and checks of ondeck
 
@@ -21,6 +23,9 @@ Tasks:
                           against its promises; sim --help has the options
   sim --plant NAME        does so with a bug of crates/sim/plants in the program, until it is found
   sim --plants            looks for all of these bugs; takes a minute for each
+  fuzz [TARGET] [--seconds N]
+                          feeds what ondeck reads, 20 s each, with inputs that reach ever more of
+                          it; needs a C++ compiler, and some minutes for the first build
   advisories              known vulnerabilities (needs more network than the registries)
   help                    this text
 
@@ -37,6 +42,7 @@ pub(crate) enum Task {
     Check { fix: bool },
     Emulators { command: Vec<String> },
     Cloud { port: Option<u16> },
+    Fuzz { target: Option<String>, seconds: u32 },
     Bench,
     BenchAws,
     Sim { args: Vec<String> },
@@ -53,6 +59,8 @@ pub(crate) enum InvalidArgs {
     Unexpected(String),
     NotAPort(String),
     NoPlant,
+    NotSeconds(String),
+    UnknownTarget(String),
 }
 
 impl fmt::Display for InvalidArgs {
@@ -63,6 +71,10 @@ impl fmt::Display for InvalidArgs {
             InvalidArgs::Unexpected(arg) => write!(f, "unexpected argument: {arg}"),
             InvalidArgs::NotAPort(value) => write!(f, "not a port: {value}"),
             InvalidArgs::NoPlant => write!(f, "a name must follow: --plant"),
+            InvalidArgs::NotSeconds(value) => write!(f, "not a number of seconds: {value}"),
+            InvalidArgs::UnknownTarget(name) => {
+                write!(f, "none of {}: {name}", fuzz::TARGETS.join(", "))
+            }
         }
     }
 }
@@ -97,6 +109,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Task, Inva
             Some(flag) if flag == "--plants" => Task::Plants,
             first => return Ok(Task::Sim { args: first.into_iter().chain(args).collect() }),
         },
+        "fuzz" => return fuzzing(args),
         "advisories" => Task::Advisories,
         _ => return Err(InvalidArgs::UnknownTask(name)),
     };
@@ -113,6 +126,28 @@ fn behind_dashes(mut args: impl Iterator<Item = String>) -> Result<Vec<String>, 
         Some(dashes) if dashes == "--" => Ok(args.collect()),
         Some(other) => Err(InvalidArgs::Unexpected(other)),
     }
+}
+
+fn fuzzing(args: impl Iterator<Item = String>) -> Result<Task, InvalidArgs> {
+    let (mut target, mut seconds) = (None, fuzz::SECONDS);
+    let mut args = args;
+    while let Some(arg) = args.next() {
+        if arg == "--seconds" {
+            let value = args.next().unwrap_or_default();
+            seconds = value
+                .parse()
+                .ok()
+                .filter(|seconds| *seconds > 0)
+                .ok_or(InvalidArgs::NotSeconds(value))?;
+        } else if arg.starts_with('-') || target.is_some() {
+            return Err(InvalidArgs::Unexpected(arg));
+        } else if fuzz::TARGETS.contains(&arg.as_str()) {
+            target = Some(arg);
+        } else {
+            return Err(InvalidArgs::UnknownTarget(arg));
+        }
+    }
+    Ok(Task::Fuzz { target, seconds })
 }
 
 fn port(value: Option<String>) -> Result<u16, InvalidArgs> {
@@ -155,6 +190,9 @@ mod tests {
             ("sim --seed 7", Task::Sim { args: ["--seed", "7"].map(str::to_owned).to_vec() }),
             ("sim --plant no-grace", Task::Plant { name: "no-grace".to_owned() }),
             ("sim --plants", Task::Plants),
+            ("fuzz", Task::Fuzz { target: None, seconds: 20 }),
+            ("fuzz ec2", Task::Fuzz { target: Some("ec2".into()), seconds: 20 }),
+            ("fuzz --seconds 5 ec2", Task::Fuzz { target: Some("ec2".into()), seconds: 5 }),
             ("advisories", Task::Advisories),
         ] {
             assert_eq!(parsed(line), Ok(task), "{line}");
@@ -179,6 +217,11 @@ mod tests {
             ("sim --plant", InvalidArgs::NoPlant),
             ("sim --plant no-grace now", unexpected("now")),
             ("sim --plants now", unexpected("now")),
+            ("fuzz moon", InvalidArgs::UnknownTarget("moon".into())),
+            ("fuzz ec2 imds", unexpected("imds")),
+            ("fuzz --second 5", unexpected("--second")),
+            ("fuzz --seconds", InvalidArgs::NotSeconds(String::new())),
+            ("fuzz --seconds 0", InvalidArgs::NotSeconds("0".into())),
             ("help me", unexpected("me")),
         ] {
             assert_eq!(parsed(line), Err(error), "{line}");
@@ -187,7 +230,9 @@ mod tests {
 
     #[test]
     fn help_names_every_task() {
-        for name in ["test", "check", "emulators", "cloud", "bench", "sim", "advisories", "help"] {
+        for name in
+            ["test", "check", "emulators", "cloud", "bench", "sim", "fuzz", "advisories", "help"]
+        {
             assert!(HELP.contains(&format!("\n  {name} ")), "{name}");
         }
     }

@@ -4,6 +4,7 @@ mod args;
 mod bench;
 mod cloud;
 mod emulators;
+mod fuzz;
 mod leash;
 mod plan;
 mod say;
@@ -49,6 +50,9 @@ fn main() -> ExitCode {
             report.run_with(&tool::DENY, &plan::deny(), &root);
             report.note("advisories are not part of this: only the CI on GitHub checks them");
             report
+        }
+        Task::Fuzz { target, seconds } => {
+            return ExitCode::from(fuzz::run(&root, target.as_deref(), seconds));
         }
         Task::Bench => return ExitCode::from(bench::run(&root)),
         Task::BenchAws => return ExitCode::from(emulators::run(&root, &plan::bench_aws())),

@@ -5,6 +5,8 @@
 
 mod answers;
 mod endpoint;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod keys;
 #[cfg(test)]
 pub(crate) mod loopback;
@@ -26,6 +28,7 @@ use aws_smithy_runtime_api::client::http::HttpConnector;
 use aws_smithy_runtime_api::http::{Request, Response};
 use aws_smithy_types::body::SdkBody;
 use aws_smithy_types::byte_stream::ByteStream;
+use ondeck_core::excerpt::one_line;
 use ondeck_core::ports::{PortError, PortResult};
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
@@ -193,7 +196,7 @@ impl Refusal {
 
     /// In one line.
     pub(crate) fn said(&self) -> String {
-        format!("{}: {}: {}", self.action, self.code, self.message)
+        one_line(&format!("{}: {}: {}", self.action, self.code, self.message))
     }
 
     fn is_about_expired_keys(&self) -> bool {
@@ -254,28 +257,30 @@ fn read<A: DeserializeOwned>(
     body: &[u8],
     keys: &Credentials,
 ) -> Result<A, Failed> {
-    let text = String::from_utf8_lossy(body);
+    let text = without_secrets(&String::from_utf8_lossy(body), keys);
     if (200..300).contains(&status) {
-        return quick_xml::de::from_str(&text)
-            .map_err(|error| unanswered(action, &format!("the answer cannot be read: {error}")));
+        return quick_xml::de::from_str(&text).map_err(|error| {
+            unanswered(action, &format!("the answer cannot be read: {}", one_line(&error)))
+        });
     }
-    // What is not XML comes from something in between: the status alone must do.
+    // What is not XML comes from something in between: the status alone must do. Of a message the
+    // first line says all that a person can use.
     let (code, message) = answers::problem(&text).unwrap_or_default();
-    let message = without_secrets(&message, keys);
+    let message = message.lines().next().unwrap_or_default().to_owned();
     Err(Failed::Refused(Refusal { action, status, code, message }))
 }
 
-/// A refused signature is explained by repeating what was signed, the session token included:
-/// the first line says all that a person can use.
-fn without_secrets(message: &str, keys: &Credentials) -> String {
-    let mut line = message.lines().next().unwrap_or_default().to_owned();
+/// A refused signature is explained by repeating what was signed, the session token included; and
+/// what cannot be read is explained by repeating some of it.
+fn without_secrets(answer: &str, keys: &Credentials) -> String {
+    let mut answer = answer.to_owned();
     for secret in [Some(keys.secret_access_key()), keys.session_token()].into_iter().flatten() {
         // A short one stands for nothing but a test's, and would mangle ordinary words.
         if secret.len() > 8 {
-            line = line.replace(secret, "***");
+            answer = answer.replace(secret, "***");
         }
     }
-    line
+    answer
 }
 
 fn unanswered(action: &str, error: &dyn fmt::Display) -> Failed {

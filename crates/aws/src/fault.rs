@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_runtime_api::http::Response;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
+use ondeck_core::excerpt::one_line;
 use ondeck_core::ports::PortError;
 
 use crate::skew;
@@ -137,8 +138,9 @@ pub(crate) fn complaint(service: Service, action: &str, complaint: Complaint<'_>
 /// The first line says all that a person can use. A refused signature is explained by repeating
 /// what was signed, the session token included, in those that follow.
 fn in_words(action: &str, complaint: Complaint<'_>) -> String {
-    let message = complaint.message.lines().next().unwrap_or_default();
-    match (Complaint { message, ..complaint }) {
+    let message = one_line(&complaint.message.lines().next().unwrap_or_default());
+    let code = one_line(&complaint.code);
+    match (Complaint { message: &message, code: &code, ..complaint }) {
         Complaint { status, code: "", message: "" } => format!("{action}: status {status}"),
         Complaint { status, code: "", message } => format!("{action}: status {status}: {message}"),
         Complaint { code, message: "", .. } => format!("{action}: {code}"),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use aws_config::imds::Client;
 use aws_config::imds::client::error::ImdsError;
+use ondeck_core::excerpt::one_line;
 use ondeck_core::ids::InstanceId;
 use ondeck_core::ports::{PortError, PortResult};
 
@@ -49,12 +50,8 @@ impl Imds {
 
     /// The notice that this machine will be taken away, if there is one.
     pub(crate) async fn spot_notice(&self) -> PortResult<Option<String>> {
-        let Some(notice) = self.get("/latest/meta-data/spot/instance-action").await? else {
-            return Ok(None);
-        };
-        let notice: serde_json::Value = serde_json::from_str(&notice).unwrap_or_default();
-        let word = |name: &str| notice[name].as_str().unwrap_or("?").to_owned();
-        Ok(Some(format!("EC2 will {} this spot machine at {}", word("action"), word("time"))))
+        let notice = self.get("/latest/meta-data/spot/instance-action").await?;
+        Ok(notice.map(|notice| in_words(&notice)))
     }
 
     async fn required(&self, path: &str) -> PortResult<String> {
@@ -78,6 +75,13 @@ impl Imds {
             }),
         }
     }
+}
+
+/// What a notice says. That there is one is what counts: the machine goes, readable or not.
+pub(crate) fn in_words(notice: &str) -> String {
+    let notice: serde_json::Value = serde_json::from_str(notice).unwrap_or_default();
+    let word = |name: &str| notice[name].as_str().unwrap_or("?").to_owned();
+    one_line(&format!("EC2 will {} this spot machine at {}", word("action"), word("time")))
 }
 
 impl Default for Imds {

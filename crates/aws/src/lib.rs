@@ -8,6 +8,8 @@ mod cloud;
 mod compute;
 mod ec2;
 mod fault;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod host;
 mod imds;
 mod names;

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use ondeck_core::excerpt::quoted;
 use ondeck_core::ids::ResourceClass;
 
 /// The tag that says whose a machine, queue or table is.
@@ -28,7 +29,7 @@ pub struct InvalidPoolName(String);
 
 impl fmt::Display for InvalidPoolName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "pool is not OWNER/REPOSITORY or OWNER: {:?}", self.0)
+        write!(f, "pool is not OWNER/REPOSITORY or OWNER: {}", quoted(&self.0))
     }
 }
 

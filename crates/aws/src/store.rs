@@ -16,7 +16,7 @@ use ondeck_core::ticket::Ticket;
 use ondeck_core::time::Timestamp;
 
 use self::events::Outbox;
-use self::keys::{Item, Key, Kind, id_of, item, read_text, text};
+use self::keys::{Key, Kind, id_of, item, read_text, text};
 use self::runs::Runs;
 use self::sight::Sight;
 use self::table::Table;
@@ -72,11 +72,7 @@ impl DynamoStore {
 
     async fn read_settings(&self) -> PortResult<BTreeMap<String, String>> {
         let items = self.table.all_pages(self.table.query(Kind::Setting)).await?;
-        let setting = |item: &Item| {
-            let name = id_of(item)?.to_owned();
-            Some((name, read_text(item, "value").ok()?.to_owned()))
-        };
-        let settings: BTreeMap<String, String> = items.iter().filter_map(setting).collect();
+        let settings: BTreeMap<String, String> = items.iter().filter_map(rows::setting).collect();
         if settings.is_empty() {
             let what = format!("no settings in the table {}", self.table.name);
             return Err(PortError::NotSetUp { what });

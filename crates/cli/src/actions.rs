@@ -34,9 +34,7 @@ pub(crate) fn mask(secret: &Secret) {
 /// A command line that makes no sense is shown where the other errors are; says whether it was.
 pub(crate) fn show_misuse(message: &str) -> bool {
     if is_in_force() {
-        // The rest of it is about the help, which GitHub does not show.
-        let message = message.trim_start_matches("error: ").split("\n\n").next().unwrap_or(message);
-        say(&annotation(Level::Error, "ondeck: invalid-input", message.trim()));
+        say(&annotation(Level::Error, "ondeck: invalid-input", message));
     }
     is_in_force()
 }

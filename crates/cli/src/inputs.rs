@@ -4,7 +4,11 @@ mod times;
 
 use std::path::PathBuf;
 
+#[cfg(feature = "control")]
+use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+#[cfg(feature = "control")]
+use ondeck_core::excerpt::one_line;
 #[cfg(feature = "control")]
 use ondeck_core::failure::Failure;
 use ondeck_core::ids::InstanceId;
@@ -97,13 +101,27 @@ impl Cli {
             .and_then(|matches| <Cli as clap::FromArgMatches>::from_arg_matches(&matches));
         cli.unwrap_or_else(|error| {
             #[cfg(feature = "control")]
-            if error.use_stderr() && crate::actions::show_misuse(&error.render().to_string()) {
+            if error.use_stderr() && crate::actions::show_misuse(&misuse(&error)) {
                 // Once more and as it is, a value of several lines could pass for a command.
                 std::process::exit(error.exit_code());
             }
             error.exit()
         })
     }
+}
+
+/// What is wrong with a command line, without the part that is about the help. It repeats the
+/// value, which may hold whatever else parts one from the other.
+#[cfg(feature = "control")]
+fn misuse(error: &clap::Error) -> String {
+    let mut said = error.render().to_string();
+    for kind in [ContextKind::InvalidValue, ContextKind::InvalidArg] {
+        if let Some(ContextValue::String(given)) = error.get(kind) {
+            said = said.replacen(given, &one_line(given), 1);
+        }
+    }
+    let said = said.trim_start_matches("error: ").split("\n\n").next().unwrap_or_default();
+    said.trim().to_owned()
 }
 
 /// Variables may hold what is nobody's business; the help says once how they are named. An empty

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::excerpt::one_line;
 use crate::ids::{ResourceClass, RunId};
 use crate::provision::{Request, TimeOverrides};
 use crate::requirements::{TypePatterns, UsageClass};
@@ -69,7 +70,7 @@ impl Demand {
         match serde_json::from_str(text) {
             Ok(demand) => Some(demand),
             Err(error) => {
-                tracing::warn!(%run, "what the run asked for cannot be read: {error}");
+                tracing::warn!(%run, "what the run asked for cannot be read: {}", one_line(&error));
                 None
             }
         }

@@ -7,9 +7,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::excerpt::quoted;
+
 /// Why a string is not an id of the kind it was meant to be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what} {problem}: {value:?}")]
+#[error("{what} {problem}: {}", quoted(value))]
 pub struct InvalidId {
     what: &'static str,
     problem: &'static str,

@@ -6,6 +6,7 @@
 
 pub mod credentials;
 pub mod demand;
+pub mod excerpt;
 pub mod failure;
 pub mod handshake;
 pub mod ids;

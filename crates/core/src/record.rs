@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::excerpt::quoted;
 use crate::ids::{InstanceId, ResourceClass, RunId};
 use crate::requirements::UsageClass;
 use crate::time::Timestamp;
@@ -159,7 +160,7 @@ pub struct Row {
 
 /// A stored row that makes no sense, and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unreadable record {id:?}: {problem}")]
+#[error("unreadable record {}: {problem}", quoted(id))]
 pub struct Unreadable {
     /// What the row calls itself.
     pub id: String,
@@ -197,8 +198,8 @@ impl TryFrom<Row> for Record {
 }
 
 fn read(row: Row) -> Result<Record, String> {
-    let state =
-        State::parse(&row.state).ok_or_else(|| format!("state is unknown: {:?}", row.state))?;
+    let state = State::parse(&row.state)
+        .ok_or_else(|| format!("state is unknown: {}", quoted(&row.state)))?;
     let run = match row.run_id.as_str() {
         "" => None,
         run => Some(RunId::new(run).map_err(|e| e.to_string())?),
@@ -211,7 +212,7 @@ fn read(row: Row) -> Result<Record, String> {
     }
     let threshold = optional_time("threshold", &row.threshold)?;
     if state.is_live() != threshold.is_some() {
-        return Err(format!("{state}, but its threshold is {:?}", row.threshold));
+        return Err(format!("{state}, but its threshold is {}", quoted(&row.threshold)));
     }
     Ok(Record {
         id: InstanceId::new(row.instance_id).map_err(|e| e.to_string())?,

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::excerpt::quoted;
 use crate::ids::ResourceClass;
 use crate::record::MachineSpec;
 
@@ -36,7 +37,7 @@ impl fmt::Display for UsageClass {
 
 /// A word that is neither `spot` nor `on-demand`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("usage class is neither spot nor on-demand: {0:?}")]
+#[error("usage class is neither spot nor on-demand: {}", quoted(.0))]
 pub struct InvalidUsageClass(String);
 
 impl FromStr for UsageClass {
@@ -66,7 +67,8 @@ pub enum InvalidPatterns {
     TooMany(usize),
     /// Something EC2 would refuse.
     #[error(
-        "malformed instance type pattern, only letters, digits, '.', '-' and '*' may stand in one: {0:?}"
+        "malformed instance type pattern, only letters, digits, '.', '-' and '*' may stand in one: {}",
+        quoted(.0)
     )]
     Malformed(String),
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::credentials::Minted;
+use crate::excerpt::{one_line, quoted};
 use crate::ids::ResourceClass;
 use crate::requirements::ClassSize;
 use crate::times::{TIMES, Times};
@@ -102,7 +103,7 @@ impl std::str::FromStr for Rescue {
             "provision" => Ok(Rescue::Provision),
             "report" => Ok(Rescue::Report),
             "off" => Ok(Rescue::Off),
-            _ => Err(format!("is none of provision, report, off: {text:?}")),
+            _ => Err(format!("is none of provision, report, off: {}", quoted(text))),
         }
     }
 }
@@ -110,8 +111,8 @@ impl std::str::FromStr for Rescue {
 impl Classes {
     /// Reads `{"large":{"cpu":2,"mem":4096}, …}`.
     pub fn from_json(text: &str) -> Result<Classes, String> {
-        let classes: BTreeMap<ResourceClass, ClassSize> =
-            serde_json::from_str(text).map_err(|e| format!("is not a map of classes: {e}"))?;
+        let classes: BTreeMap<ResourceClass, ClassSize> = serde_json::from_str(text)
+            .map_err(|e| format!("is not a map of classes: {}", one_line(&e)))?;
         if classes.is_empty() {
             return Err("names no class".to_owned());
         }
@@ -174,11 +175,12 @@ impl std::str::FromStr for MinIdle {
         for word in text.split([' ', ',', '\n']).filter(|word| !word.is_empty()) {
             let (class, count) = word
                 .split_once('=')
-                .ok_or_else(|| format!("is not of the form CLASS=COUNT: {word:?}"))?;
+                .ok_or_else(|| format!("is not of the form CLASS=COUNT: {}", quoted(word)))?;
             let class = ResourceClass::new(class).map_err(|e| e.to_string())?;
-            let count: u32 = count.parse().map_err(|_| format!("has no count: {word:?}"))?;
+            let count: u32 =
+                count.parse().map_err(|_| format!("has no count: {}", quoted(word)))?;
             if count > 1000 {
-                return Err(format!("asks for more than 1000 machines: {word:?}"));
+                return Err(format!("asks for more than 1000 machines: {}", quoted(word)));
             }
             map.insert(class, count);
         }

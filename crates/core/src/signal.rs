@@ -96,10 +96,11 @@ impl Report {
 /// report.
 pub fn last_words(said: &str) -> String {
     const LONGEST: usize = 500;
-    let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let joined = lines.join(" | ");
-    let surplus = joined.chars().count().saturating_sub(LONGEST);
-    joined.chars().skip(surplus).collect()
+    // What shows its progress goes back to the beginning of its line.
+    let lines = said.split(['\r', '\n']).map(str::trim).filter(|line| !line.is_empty());
+    let joined = lines.collect::<Vec<_>>().join(" | ");
+    let seen: Vec<char> = joined.chars().filter(|c| !c.is_control()).collect();
+    seen[seen.len().saturating_sub(LONGEST)..].iter().collect()
 }
 
 /// Everything an agent has written about its instance.
@@ -171,6 +172,10 @@ mod tests {
     #[test]
     fn last_words_are_one_bounded_line_and_end_with_the_last() {
         assert_eq!(last_words("\n  one\r\n\n two \n"), "one | two");
+        assert_eq!(
+            last_words("50%\r::error::99%\r\n\u{1b}[31mred\0"),
+            "50% | ::error::99% | [31mred"
+        );
         let long = last_words(&format!("{}end", "é".repeat(600)));
         assert_eq!(long.chars().count(), 500);
         assert!(long.ends_with("éend"));

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::excerpt::one_line;
 use crate::ids::InstanceId;
 use crate::record::MachineSpec;
 use crate::time::Timestamp;
@@ -54,7 +55,7 @@ impl Ticket {
     /// Reads a message's text. Fields we do not know are left alone, so that a newer version
     /// may add some.
     pub fn from_json(text: &str) -> Result<Ticket, MalformedTicket> {
-        let wire: Wire = serde_json::from_str(text).map_err(|e| MalformedTicket(e.to_string()))?;
+        let wire: Wire = serde_json::from_str(text).map_err(|e| MalformedTicket(one_line(&e)))?;
         Ok(Ticket {
             instance_id: wire.instance_id,
             spec: MachineSpec {

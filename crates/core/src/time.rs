@@ -5,6 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+use crate::excerpt::quoted;
+
 /// Milliseconds since the Unix epoch. Written as RFC 3339 in UTC with three decimals and a `Z`;
 /// in that form, later moments also sort later as text, which the stores rely on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -13,7 +15,7 @@ pub struct Timestamp(u64);
 
 /// A text that is not a moment in RFC 3339, UTC.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not a time in RFC 3339, UTC: {0:?}")]
+#[error("not a time in RFC 3339, UTC: {}", quoted(.0))]
 pub struct InvalidTime(String);
 
 /// The last moment that four digits of a year can write (9999-12-31T23:59:59.999Z).

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use crate::excerpt;
+
 /// One row of the table.
 #[derive(Debug, Clone, Copy)]
 pub struct TimeSpec {
@@ -32,11 +34,14 @@ pub enum Unit {
 impl TimeSpec {
     /// Reads a number in this row's unit; decimals go down to the millisecond.
     pub fn parse(&self, text: &str) -> Result<Duration, String> {
-        let number: f64 = text.trim().parse().map_err(|_| format!("not a number: {text:?}"))?;
+        let number = text.trim();
+        let given = excerpt::one_line(&number);
+        let number: f64 =
+            number.parse().map_err(|_| format!("not a number: {}", excerpt::quoted(text)))?;
         let span =
-            self.duration(number).ok_or_else(|| format!("must be from 0 to 30 days: {text}"))?;
+            self.duration(number).ok_or_else(|| format!("must be from 0 to 30 days: {given}"))?;
         if span.is_zero() && !self.may_be_zero {
-            return Err(format!("must be more than 0: {text}"));
+            return Err(format!("must be more than 0: {given}"));
         }
         Ok(span)
     }

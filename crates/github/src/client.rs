@@ -21,6 +21,8 @@ use crate::http::{self, Redirects};
 pub(crate) use answer::Answer;
 pub(crate) use complaint::complaint;
 use limit::Limit;
+#[cfg(feature = "fuzzing")]
+pub(crate) use limit::until;
 pub(crate) use moment::moment;
 pub(crate) use request::{Purpose, Request, TokenKind};
 
@@ -69,7 +71,7 @@ impl Client {
             .exchange(request, bearer)
             .await
             .map_err(|error| unavailable(request, &in_words(&error.without_url())))?;
-        let (status, id) = (answer.status, answer.request_id());
+        let (status, id) = (answer.status, answer.request_id.as_str());
         tracing::debug!(method = %request.method, path = request.path, status, id, "asked GitHub");
         if let Some(until) = limit::until(&answer, self.clock.now()) {
             return Err(self.limit.heed(&*self.clock, until).await);

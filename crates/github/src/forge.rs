@@ -1,6 +1,8 @@
 //! GitHub as core's forge.
 
 mod address;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod list;
 mod runs;
 mod software;
@@ -12,6 +14,7 @@ use std::sync::atomic::AtomicBool;
 
 use async_trait::async_trait;
 use ondeck_core::credentials::Credentials;
+use ondeck_core::excerpt::one_line;
 use ondeck_core::failure::Failure;
 use ondeck_core::ids::RunId;
 use ondeck_core::ports::{Clock, Forge, ListedRunner, PortError, PortResult, WaitingRun};
@@ -93,7 +96,7 @@ impl Scope {
         if is_name(owner) && is_name(name) {
             return Ok(());
         }
-        Err(Failure::invalid(format!("not the name of a {}: {self}", self.noun()))
+        Err(Failure::invalid(format!("not the name of a {}: {}", self.noun(), one_line(self)))
             .hint("it is OWNER/NAME for a repository, and NAME for an organisation"))
     }
 }
@@ -135,7 +138,10 @@ impl GitHubForge {
         let GitHubOptions { scope, auth, mark, .. } = options;
         scope.check()?;
         if mark.len() != 6 || !mark.chars().all(|c| c.is_ascii_alphanumeric()) {
-            return Err(Failure::invalid(format!("not six letters or digits: {mark}")));
+            return Err(Failure::invalid(format!(
+                "not six letters or digits: {}",
+                one_line(&mark)
+            )));
         }
         let addresses = Addresses::new(
             &options.server_url,
@@ -233,8 +239,11 @@ impl fmt::Debug for GitHubForge {
 fn check_repository(repository: &str) -> Result<(), Failure> {
     match repository.split_once('/') {
         Some((owner, name)) if is_name(owner) && is_name(name) => Ok(()),
-        _ => Err(Failure::invalid(format!("not the name of a repository: {repository}"))
-            .hint("it is of the form OWNER/NAME")),
+        _ => Err(Failure::invalid(format!(
+            "not the name of a repository: {}",
+            one_line(&repository)
+        ))
+        .hint("it is of the form OWNER/NAME")),
     }
 }
 

@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use ondeck_core::excerpt::one_line;
 use reqwest::redirect::{Action, Attempt, Policy};
 use reqwest::{ClientBuilder, Url};
 
@@ -34,7 +35,7 @@ pub fn address(text: &str) -> Result<Url, String> {
     if url.scheme() == "https" || is_loopback(&url) {
         return Ok(url);
     }
-    Err(format!("is neither https nor on this computer: {url}"))
+    Err(format!("is neither https nor on this computer: {}", one_line(&url)))
 }
 
 /// A client for this address, with all that is the same for every request. Proxies are taken from

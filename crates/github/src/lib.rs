@@ -19,6 +19,8 @@ mod runner;
 
 #[cfg(feature = "control")]
 pub use auth::Auth;
+#[cfg(feature = "fuzzing")]
+pub use forge::fuzzing;
 #[cfg(feature = "control")]
 pub use forge::{GitHubForge, GitHubOptions, OnSecret, Scope};
 pub use mark::mark;

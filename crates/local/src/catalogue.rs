@@ -1,6 +1,7 @@
 //! The types of machine that can be launched here. They differ in name and in what they claim to
 //! be; behind each of them stands a process of this computer.
 
+use ondeck_core::excerpt::{one_line, quoted};
 use ondeck_core::requirements::{Requirements, UsageClass};
 use serde::Deserialize;
 
@@ -69,17 +70,20 @@ impl Default for Catalogue {
 impl Catalogue {
     /// Reads `[{"type":"c6i.large","cpu":2,"mem":4096}, …]`.
     pub(crate) fn from_json(text: &str) -> Result<Catalogue, String> {
-        let types: Vec<MachineType> =
-            serde_json::from_str(text).map_err(|e| format!("is not a list of types: {e}"))?;
+        let types: Vec<MachineType> = serde_json::from_str(text)
+            .map_err(|e| format!("is not a list of types: {}", one_line(&e)))?;
         if types.is_empty() {
             return Err("names no type".to_owned());
         }
         for (n, this) in types.iter().enumerate() {
             if this.name.is_empty() || this.cpu == 0 || this.mem == 0 {
-                return Err(format!("has a type without name, cpu or memory: {:?}", this.name));
+                return Err(format!(
+                    "has a type without name, cpu or memory: {}",
+                    quoted(&this.name)
+                ));
             }
             if types[..n].iter().any(|other| other.name == this.name) {
-                return Err(format!("names a type twice: {}", this.name));
+                return Err(format!("names a type twice: {}", one_line(&this.name)));
             }
         }
         Ok(Catalogue(types))

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
+use ondeck_core::excerpt::quoted;
 use ondeck_core::time::{InvalidTime, Timestamp};
 use ondeck_processes::{Boot, Process};
 use rusqlite::Row;
@@ -57,8 +58,25 @@ impl Error for UnknownWord {}
 
 impl fmt::Display for UnknownWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "unknown word: {:?}", self.0)
+        write!(f, "unknown word: {}", quoted(&self.0))
     }
+}
+
+/// A setting of which that cannot be said.
+#[derive(Debug)]
+pub(crate) struct NotText(pub(crate) String);
+
+impl Error for NotText {}
+
+impl fmt::Display for NotText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the setting is not text: {}", quoted(&self.0))
+    }
+}
+
+/// The first column, whatever it holds, for somebody who makes sense of it or not.
+pub(crate) fn words(row: &Row<'_>) -> rusqlite::Result<String> {
+    Ok(String::from_utf8_lossy(row.get_ref(0)?.as_bytes()?).into_owned())
 }
 
 /// The rows that could be read; the others are named in the log, and spoil none of them.

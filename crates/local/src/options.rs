@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ondeck_core::excerpt::quoted;
 use ondeck_core::settings::InvalidSetting;
 
 use crate::catalogue::Catalogue;
@@ -38,7 +39,9 @@ impl Options {
                 CATALOGUE => options.catalogue = Catalogue::from_json(value).map_err(invalid)?,
                 LAUNCH_FAILURE => options.launch_failure = Some(value.clone()),
                 DUPLICATES if value == "true" || value == "false" => {}
-                DUPLICATES => return Err(invalid(format!("is neither true nor false: {value:?}"))),
+                DUPLICATES => {
+                    return Err(invalid(format!("is neither true nor false: {}", quoted(value))));
+                }
                 unknown if unknown.starts_with("local-") => {
                     return Err(invalid("is no setting of the local backend".to_owned()));
                 }
@@ -50,7 +53,7 @@ impl Options {
 }
 
 fn whole<T: std::str::FromStr>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("is not a whole number: {text:?}"))
+    text.parse().map_err(|_| format!("is not a whole number: {}", quoted(text)))
 }
 
 #[cfg(test)]

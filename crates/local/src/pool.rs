@@ -9,6 +9,7 @@ use ondeck_core::ticket::Ticket;
 use ondeck_core::time::Timestamp;
 use rusqlite::Transaction;
 
+use crate::column;
 use crate::db::Db;
 
 /// As many messages as one call gives, here as in SQS.
@@ -168,7 +169,7 @@ fn take(
         visible_at = CASE WHEN received_count = 0 AND EXISTS (SELECT 1 FROM settings
             WHERE name = 'local-duplicate-tickets' AND value = 'true') THEN ?2 ELSE ?3 END,
         received_count = received_count + 1
-        WHERE id = ?1 RETURNING receipt, body";
+        WHERE id = ?1 RETURNING body, receipt";
     let (now, until) = (taking.now.to_string(), taking.until.to_string());
     let mut oldest = transaction.prepare_cached(OLDEST)?;
     let ids = oldest
@@ -178,7 +179,9 @@ fn take(
     ids.into_iter()
         .map(|id| {
             hold.query_row((id, &now, &until), |row| {
-                Ok(Held { receipt: Receipt(row.get(0)?), body: row.get(1)? })
+                // What is no ticket is for whoever asked to throw away; it must not stay here and
+                // keep the others from being received.
+                Ok(Held { receipt: Receipt(row.get("receipt")?), body: column::words(row)? })
             })
         })
         .collect()

@@ -17,7 +17,7 @@ use ondeck_core::ticket::Ticket;
 use ondeck_core::time::Timestamp;
 use rusqlite::{OptionalExtension, Transaction, params};
 
-use crate::column;
+use crate::column::{self, NotText, unfit};
 use crate::db::Db;
 use crate::fault::SERVICE;
 use crate::{jobs, rows, schema};
@@ -52,8 +52,7 @@ impl LocalStore {
             .call(|connection| {
                 let mut statement =
                     connection.prepare_cached("SELECT * FROM events ORDER BY seq")?;
-                let events = statement.query_map([], event)?;
-                events.collect()
+                column::sound(statement.query_map([], event)?)
             })
             .await
     }
@@ -73,7 +72,11 @@ pub(crate) fn settings(
     connection: &rusqlite::Connection,
 ) -> rusqlite::Result<BTreeMap<String, String>> {
     let mut statement = connection.prepare_cached("SELECT name, value FROM settings")?;
-    let settings = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let settings = statement.query_map([], |row| {
+        let name: String = row.get("name")?;
+        let value = row.get("value").map_err(|_| unfit(row, "value", NotText(name.clone())))?;
+        Ok((name, value))
+    })?;
     settings.collect()
 }
 
@@ -244,7 +247,7 @@ impl Store for LocalStore {
         let key = run.to_string();
         let body: Option<String> = self
             .db
-            .call(|conn| conn.prepare_cached(SQL)?.query_row([key], |row| row.get(0)).optional())
+            .call(|conn| conn.prepare_cached(SQL)?.query_row([key], column::words).optional())
             .await?;
         Ok(body.and_then(|body| Demand::read(run, &body)))
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ondeck_core::excerpt::quoted;
 use ondeck_core::settings::InvalidSetting;
 
 pub(super) const AMI: &str = "ami";
@@ -45,13 +46,13 @@ impl MachineOptions {
     pub(super) fn read(settings: &Settings) -> Result<MachineOptions, InvalidSetting> {
         let ami = given(settings, AMI).ok_or_else(|| invalid(AMI, "is not set"))?;
         if !is_id(ami, "ami-") && !ami.strip_prefix(ALIAS).is_some_and(is_word) {
-            let problem = format!("is neither an image's id nor {ALIAS}NAME: {ami:?}");
+            let problem = format!("is neither an image's id nor {ALIAS}NAME: {}", quoted(ami));
             return Err(invalid(AMI, problem));
         }
         let volume_gb = given(settings, VOLUME_SIZE).map(volume).transpose()?;
         if volume_gb.is_some() && ami.starts_with(ALIAS) {
             let problem =
-                format!("needs an image by its id, whose device can be looked up: {ami:?}");
+                format!("needs an image by its id, whose device can be looked up: {}", quoted(ami));
             return Err(invalid(VOLUME_SIZE, problem));
         }
         Ok(MachineOptions {
@@ -69,14 +70,14 @@ impl AgentSource {
     fn read(settings: &Settings) -> Result<Option<AgentSource>, InvalidSetting> {
         let Some(url) = word(settings, AGENT_URL)? else { return Ok(None) };
         if !url.starts_with("https://") && !url.starts_with("s3://") {
-            let problem = format!("is neither https:// nor s3://: {url:?}");
+            let problem = format!("is neither https:// nor s3://: {}", quoted(&url));
             return Err(invalid(AGENT_URL, problem));
         }
         let sha256 = given(settings, AGENT_SHA256).ok_or_else(|| {
             invalid(AGENT_SHA256, "is not set, and agent-url needs it to check what it gets")
         })?;
         if sha256.len() != 64 || !sha256.chars().all(|c| c.is_ascii_hexdigit()) {
-            let problem = format!("is not 64 hexadecimal digits: {sha256:?}");
+            let problem = format!("is not 64 hexadecimal digits: {}", quoted(sha256));
             return Err(invalid(AGENT_SHA256, problem));
         }
         Ok(Some(AgentSource { url, sha256: sha256.to_ascii_lowercase() }))
@@ -104,9 +105,10 @@ fn given<'a>(settings: &'a Settings, name: &str) -> Option<&'a str> {
 /// A value that stands in a script or a request as one word.
 fn word(settings: &Settings, name: &str) -> Result<Option<String>, InvalidSetting> {
     match given(settings, name) {
-        Some(value) if !is_word(value) => {
-            Err(invalid(name, format!("has characters that do not belong there: {value:?}")))
-        }
+        Some(value) if !is_word(value) => Err(invalid(
+            name,
+            format!("has characters that do not belong there: {}", quoted(value)),
+        )),
         value => Ok(value.map(str::to_owned)),
     }
 }
@@ -118,7 +120,10 @@ fn ids(settings: &Settings, name: &str, prefix: &str) -> Result<Vec<String>, Inv
     let text = given(settings, name).unwrap_or_default();
     for id in text.split(separators).filter(|id| !id.is_empty()) {
         if !is_id(id, prefix) {
-            return Err(invalid(name, format!("holds something else than {prefix}...: {id:?}")));
+            return Err(invalid(
+                name,
+                format!("holds something else than {prefix}...: {}", quoted(id)),
+            ));
         }
         if !ids.iter().any(|other| other == id) {
             ids.push(id.to_owned());
@@ -130,7 +135,9 @@ fn ids(settings: &Settings, name: &str, prefix: &str) -> Result<Vec<String>, Inv
 fn volume(text: &str) -> Result<u32, InvalidSetting> {
     match text.parse() {
         Ok(size) if (1..=MAX_VOLUME_GB).contains(&size) => Ok(size),
-        _ => Err(invalid(VOLUME_SIZE, format!("is not from 1 to {MAX_VOLUME_GB}: {text:?}"))),
+        _ => {
+            Err(invalid(VOLUME_SIZE, format!("is not from 1 to {MAX_VOLUME_GB}: {}", quoted(text))))
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! nothing needs one call to know it, and two refreshes at once come to the same end.
 
 use aws_smithy_types::base64;
+use ondeck_core::excerpt::quoted;
 use ondeck_core::ports::{PortError, PortResult};
 use ondeck_core::settings::InvalidSetting;
 use sha2::{Digest, Sha256};
@@ -169,7 +170,7 @@ impl<'a> Template<'a> {
         let ami = &self.options.ami;
         let query = Query::new("DescribeImages", Params::new().list("ImageId", [ami]));
         let unknown = || {
-            let problem = format!("is not an image that can be seen from here: {ami:?}");
+            let problem = format!("is not an image that can be seen from here: {}", quoted(ami));
             PortError::Setting(InvalidSetting { name: AMI.to_owned(), problem })
         };
         match self.ec2.call::<ImagesAnswer>(&query).await {

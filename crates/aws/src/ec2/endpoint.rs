@@ -2,6 +2,7 @@
 
 use aws_config::SdkConfig;
 use aws_types::service_config::ServiceConfigKey;
+use ondeck_core::excerpt::quoted;
 use ondeck_core::ports::{PortError, PortResult};
 
 use crate::fault::EC2;
@@ -30,7 +31,7 @@ pub(super) fn of(config: &SdkConfig) -> PortResult<String> {
     if region.is_empty() || !region.chars().all(plain) {
         return Err(PortError::Unusable {
             service: EC2,
-            reason: format!("not a region: {region:?}"),
+            reason: format!("not a region: {}", quoted(region)),
             hint: "give --aws-region, or set AWS_REGION".to_owned(),
         });
     }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use ondeck_core::excerpt::quoted;
 use ondeck_core::ids::RunId;
 use ondeck_core::ports::PortResult;
 use ondeck_core::record::{EventRow, State};
@@ -132,7 +133,7 @@ fn item_of(event: &EventRow) -> Item {
 fn read(item: &Item) -> Option<EventRow> {
     let parse = || -> Result<EventRow, String> {
         let text = |name| read_text(item, name);
-        let state = |word| State::parse(word).ok_or(format!("state is unknown: {word:?}"));
+        let state = |word| State::parse(word).ok_or(format!("state is unknown: {}", quoted(word)));
         Ok(EventRow {
             instance: text("instanceId")?.parse().map_err(|e| format!("{e}"))?,
             at: Timestamp::parse(text("at")?).map_err(|e| e.to_string())?,
@@ -148,7 +149,7 @@ fn read(item: &Item) -> Option<EventRow> {
     };
     let problem = |problem| {
         let id = id_of(item).unwrap_or("?");
-        tracing::warn!("unreadable event {id:?}: {problem}; skipped");
+        tracing::warn!("unreadable event {}: {problem}; skipped", quoted(id));
     };
     parse().map_err(problem).ok()
 }

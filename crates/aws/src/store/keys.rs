@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
+use ondeck_core::excerpt::quoted;
 
 /// One item, as the SDK has it.
 pub(super) type Item = HashMap<String, AttributeValue>;
@@ -90,7 +91,7 @@ pub(super) fn read_number(item: &Item, name: &str) -> Result<i64, String> {
     match item.get(name) {
         None => Err(format!("{name} is missing")),
         Some(AttributeValue::N(number)) => {
-            number.parse().map_err(|_| format!("{name} is no whole number: {number}"))
+            number.parse().map_err(|_| format!("{name} is no whole number: {}", quoted(number)))
         }
         Some(_) => Err(format!("{name} is no number")),
     }

@@ -4,6 +4,7 @@
 use aws_sdk_dynamodb::types::AttributeValue;
 use ondeck_core::credentials::Credentials;
 use ondeck_core::demand::{Demand, KEPT};
+use ondeck_core::excerpt::quoted;
 use ondeck_core::ids::{InstanceId, RunId};
 use ondeck_core::intent::Intent;
 use ondeck_core::ports::Listing;
@@ -38,7 +39,7 @@ pub(super) fn record(item: &Item) -> Result<Record, Unreadable> {
     let id = id_of(item).unwrap_or("?").to_owned();
     match wire(item) {
         Ok(row) if row.instance_id != id => {
-            let problem = format!("it calls itself {:?}", row.instance_id);
+            let problem = format!("it calls itself {}", quoted(&row.instance_id));
             Err(Unreadable { id, problem })
         }
         Ok(row) => Record::try_from(row),
@@ -154,9 +155,19 @@ pub(super) fn intent(item: &Item) -> Option<Intent> {
     };
     let problem = |problem| {
         let id = id_of(item).unwrap_or("?");
-        tracing::warn!("unreadable intent {id:?}: {problem}; skipped");
+        tracing::warn!("unreadable intent {}: {problem}; skipped", quoted(id));
     };
     read().map_err(problem).ok()
+}
+
+/// Reads a setting; one that cannot be read is named in the log, and has its default.
+pub(super) fn setting(item: &Item) -> Option<(String, String)> {
+    let name = id_of(item).unwrap_or("?");
+    let problem = |problem: &String| {
+        tracing::warn!("unreadable setting {}: {problem}; skipped", quoted(name));
+    };
+    let value = read_text(item, "value").inspect_err(problem).ok()?;
+    Some((name.to_owned(), value.to_owned()))
 }
 
 /// What the credentials are for.
@@ -200,3 +211,6 @@ pub(super) fn demand_item(demand: &Demand) -> Item {
     ]));
     written
 }
+
+#[cfg(test)]
+mod tests;

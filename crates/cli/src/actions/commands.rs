@@ -70,6 +70,11 @@ mod tests {
     }
 
     proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig {
+            failure_persistence: None,
+            ..Default::default()
+        })]
+
         #[test]
         fn what_is_annotated_arrives_as_it_was(title in ".+", message in "(?s).*") {
             let line = annotation(Level::Warning, &title, &message);

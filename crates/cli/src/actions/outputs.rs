@@ -45,6 +45,8 @@ fn entry(name: &str, value: &str, dice: &dyn Dice) -> String {
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
+    use proptest::prelude::*;
+
     use super::*;
 
     struct Counting(AtomicU64);
@@ -52,6 +54,46 @@ mod tests {
     impl Dice for Counting {
         fn roll(&self) -> u64 {
             self.0.fetch_add(1, Ordering::Relaxed) / 2
+        }
+    }
+
+    /// The runner's reading of the file, from its documented forms.
+    fn read(file: &str) -> Vec<(String, String)> {
+        let mut lines = file.split('\n');
+        let mut outputs = Vec::new();
+        while let Some(line) = lines.next() {
+            if line.is_empty() {
+                continue;
+            }
+            let (equals, here) = (line.find('='), line.find("<<"));
+            let plain = equals.filter(|equals| here.is_none_or(|here| *equals < here));
+            let (name, value) = match plain {
+                Some(at) => (&line[..at], line[at + 1..].to_owned()),
+                None => {
+                    let (name, delimiter) = line.split_once("<<").expect("one of the two forms");
+                    let value = lines.by_ref().take_while(|line| *line != delimiter);
+                    (name, value.collect::<Vec<_>>().join("\n"))
+                }
+            };
+            outputs.push((name.to_owned(), value));
+        }
+        outputs
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn what_is_written_is_what_the_runner_reads(
+            values in prop::collection::vec(
+                prop_oneof!["(?s).{0,30}", "[\r\n=<a]{0,12}", "label<<x\nlabel=8\nx\n"], 0..5
+            )
+        ) {
+            let dice = Counting(AtomicU64::new(0));
+            let file: String = values.iter().map(|value| entry("label", value, &dice)).collect();
+            let expected: Vec<(String, String)> =
+                values.into_iter().map(|value| ("label".to_owned(), value)).collect();
+            prop_assert_eq!(read(&file), expected);
         }
     }
 

@@ -4,6 +4,7 @@
 
 mod act;
 mod actions;
+mod anything;
 mod aws;
 mod cancel;
 mod chaos;

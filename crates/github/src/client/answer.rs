@@ -12,32 +12,48 @@ use super::{Request, unavailable};
 
 /// How much of GitHub's own words is passed on.
 const WORDS: usize = 300;
+/// How much of a request's number is: GitHub's have about forty characters.
+const ID: usize = 100;
 
 /// An answer. It has no `Debug`: some hold tokens.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     headers: HeaderMap,
-    body: Vec<u8>,
+    body: String,
+    /// What GitHub's support would ask for; empty if there is none.
+    pub(crate) request_id: String,
     /// In GitHub's own words, why not; empty if it says nothing.
     pub(crate) words: String,
 }
 
 impl Answer {
-    /// Takes it down. Whatever stands in between may repeat what it was sent, and people read
-    /// these words, so the token is taken out of them here.
-    pub(super) fn new(
+    /// Takes it down. Whatever stands in between may repeat what it was sent, in any place, and
+    /// people read some of them, so the token is taken out of all of them here.
+    pub(crate) fn new(
         status: u16,
         headers: HeaderMap,
         body: &[u8],
         bearer: Option<&Secret>,
     ) -> Answer {
         let refused = !(200..300).contains(&status);
-        let mut words = if refused { words(body) } else { String::new() };
-        if let Some(bearer) = bearer.map(Secret::expose).filter(|bearer| !bearer.is_empty()) {
-            words = words.replace(bearer, "(secret)");
+        let bearer = bearer.map(Secret::expose).filter(|bearer| !bearer.is_empty());
+        let hidden = |text: &str| match bearer {
+            Some(bearer) => text.replace(bearer, "(secret)"),
+            None => text.to_owned(),
+        };
+        let words = if refused { hidden(&words(body)) } else { String::new() };
+        let id = headers.get("x-github-request-id").and_then(|id| id.to_str().ok());
+        Answer {
+            status,
+            body: hidden(&String::from_utf8_lossy(body)),
+            request_id: hidden(id.unwrap_or_default())
+                .chars()
+                .filter(|c| !c.is_control())
+                .take(ID)
+                .collect(),
+            words: words.chars().take(WORDS).collect(),
+            headers,
         }
-        words = words.chars().take(WORDS).collect();
-        Answer { status, headers, body: body.to_vec(), words }
     }
 
     /// Whether it was done.
@@ -55,14 +71,9 @@ impl Answer {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// What GitHub's support would ask for; empty if there is none.
-    pub(crate) fn request_id(&self) -> &str {
-        self.header("x-github-request-id").unwrap_or_default()
-    }
-
     /// What else there is to be said of it, with a mark in front.
     pub(crate) fn aside(&self) -> String {
-        match (self.words.as_str(), self.request_id()) {
+        match (self.words.as_str(), self.request_id.as_str()) {
             ("", "") => String::new(),
             ("", id) => format!(" (request {id})"),
             (words, _) => format!(": {words}"),
@@ -71,7 +82,7 @@ impl Answer {
 
     /// The content. It is not shown when it cannot be read, not even in part.
     pub(crate) fn read<T: DeserializeOwned>(&self, request: &Request<'_>) -> PortResult<T> {
-        serde_json::from_slice(&self.body).map_err(|error| {
+        serde_json::from_str(&self.body).map_err(|error| {
             let problem = match error.classify() {
                 Category::Eof => "the answer is cut off",
                 Category::Syntax | Category::Io => "the answer is not JSON",
@@ -105,6 +116,8 @@ fn words(body: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use reqwest::header::{HeaderName, HeaderValue};
+
     use super::*;
 
     #[test]
@@ -136,5 +149,12 @@ mod tests {
         let body = format!(r#"{{"message":"{}sent was Bearer ghp_hidden"}}"#, "x".repeat(270));
         let answer = Answer::new(400, HeaderMap::new(), body.as_bytes(), Some(&bearer));
         assert!(answer.words.contains("(secret)") && !answer.words.contains("ghp_"));
+        let headers = HeaderMap::from_iter([(
+            HeaderName::from_static("x-github-request-id"),
+            HeaderValue::from_static("\tghp_hidden"),
+        )]);
+        let answer = Answer::new(200, headers, br#"["ghp_hidden"]"#, Some(&bearer));
+        assert_eq!(answer.aside(), " (request (secret))");
+        assert_eq!(answer.body, r#"["(secret)"]"#);
     }
 }

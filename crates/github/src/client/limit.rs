@@ -44,7 +44,7 @@ impl Limit {
 }
 
 /// Until when GitHub wants to be left alone, if the answer says so.
-pub(super) fn until(answer: &Answer, now: Timestamp) -> Option<Timestamp> {
+pub(crate) fn until(answer: &Answer, now: Timestamp) -> Option<Timestamp> {
     if !matches!(answer.status, 403 | 429) {
         return None;
     }

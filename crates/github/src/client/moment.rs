@@ -24,6 +24,8 @@ pub(crate) fn moment(text: &str) -> Option<Timestamp> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -40,6 +42,32 @@ mod tests {
             ["", "now", "08:00", "2026-01-22T12:13:35", "2026-01-22T12:13:35x08:00", "ü-08:00"]
         {
             assert_eq!(moment(bad), None, "{bad}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn a_moment_is_the_same_in_every_zone(
+            millis in 86_400_000_u64..250_000_000_000_000, hours in 0..24_u64, minutes in 0..60_u64,
+            east in any::<bool>(),
+        ) {
+            let utc = Timestamp::from_millis(millis);
+            let span = Duration::from_secs(hours * 3600 + minutes * 60);
+            let (local, sign) = if east { (utc + span, '+') } else { (utc.before(span), '-') };
+            let local = local.to_string();
+            let text = format!("{}{sign}{hours:02}:{minutes:02}", local.trim_end_matches('Z'));
+            prop_assert_eq!(moment(&text), Some(utc), "{}", text);
+        }
+
+        #[test]
+        fn any_text_is_a_moment_or_none(text in "(?s).{0,40}", tail in "[+-]?[0-9:ü+]{0,7}") {
+            prop_assert_eq!(moment(&text), None, "nobody writes that by chance");
+            let noon = Timestamp::parse("2026-01-22T12:00:00Z").unwrap();
+            let near = |moment: Timestamp| moment.distance(noon) < Duration::from_secs(3_600_000);
+            let read = moment(&format!("2026-01-22T12:00:00{tail}"));
+            prop_assert!(read.is_none_or(near), "{:?}", read);
         }
     }
 }

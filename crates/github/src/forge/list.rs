@@ -23,14 +23,14 @@ pub(super) struct List {
 }
 
 #[derive(Deserialize)]
-struct Page {
-    runners: Vec<Runner>,
+pub(super) struct Page {
+    pub(super) runners: Vec<Runner>,
 }
 
 #[derive(Deserialize)]
-struct Runner {
+pub(super) struct Runner {
     id: u64,
-    name: String,
+    pub(super) name: String,
     status: String,
 }
 

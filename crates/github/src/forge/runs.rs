@@ -22,22 +22,22 @@ const JOB_PAGES: usize = 50;
 const AT_ONCE: usize = 8;
 
 #[derive(Deserialize)]
-struct Runs {
+pub(super) struct Runs {
     workflow_runs: Vec<Run>,
 }
 
 #[derive(Deserialize)]
-struct Run {
+pub(super) struct Run {
     id: u64,
 }
 
 #[derive(Deserialize)]
-struct Jobs {
+pub(super) struct Jobs {
     jobs: Vec<Job>,
 }
 
 #[derive(Deserialize)]
-struct Job {
+pub(super) struct Job {
     status: String,
     labels: Vec<String>,
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+use ondeck_core::excerpt::{one_line, quoted};
 use ondeck_core::ports::{PortError, PortResult};
 use ondeck_core::settings::{InvalidSetting, Settings};
 use serde::Deserialize;
@@ -20,10 +21,31 @@ const OLDEST: Version = Version(2, 329, 0);
 const ARCHITECTURES: [&str; 2] = ["x64", "arm64"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Version(u32, u32, u32);
+pub(super) struct Version(pub(super) u32, pub(super) u32, pub(super) u32);
+
+#[derive(Deserialize)]
+pub(super) struct Download {
+    os: String,
+    architecture: String,
+    download_url: String,
+    filename: String,
+    sha256_checksum: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Release {
+    assets: Vec<Asset>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Asset {
+    name: String,
+    browser_download_url: String,
+    digest: Option<String>,
+}
 
 /// A package before it is known to be published with a digest.
-struct Offer {
+pub(super) struct Offer {
     platform: String,
     file: String,
     url: String,
@@ -56,17 +78,12 @@ pub(super) async fn look_up(forge: &GitHubForge, settings: &Settings) -> PortRes
 
 /// What GitHub offers for download here, which is the version that it would have us use.
 async fn downloads(forge: &GitHubForge) -> PortResult<(Version, Vec<Offer>)> {
-    #[derive(Deserialize)]
-    struct Download {
-        os: String,
-        architecture: String,
-        download_url: String,
-        filename: String,
-        sha256_checksum: Option<String>,
-    }
     let path = format!("{}/actions/runners/downloads", forge.scope.path());
     let request = Request::get(Purpose::Runners(&forge.scope), path);
-    let downloads: Vec<Download> = forge.manager.get(&request).await?;
+    offered(forge.manager.get(&request).await?)
+}
+
+pub(super) fn offered(downloads: Vec<Download>) -> PortResult<(Version, Vec<Offer>)> {
     let mut version = None;
     let mut offers = Vec::new();
     for download in downloads {
@@ -89,16 +106,6 @@ async fn downloads(forge: &GitHubForge) -> PortResult<(Version, Vec<Offer>)> {
 
 /// What was released under that version.
 async fn release(forge: &GitHubForge, version: Version) -> PortResult<Vec<Offer>> {
-    #[derive(Deserialize)]
-    struct Release {
-        assets: Vec<Asset>,
-    }
-    #[derive(Deserialize)]
-    struct Asset {
-        name: String,
-        browser_download_url: String,
-        digest: Option<String>,
-    }
     let name = version.to_string();
     let path = format!("repos/actions/runner/releases/tags/v{name}");
     let request = Request::get(Purpose::Release(&name), path);
@@ -109,7 +116,11 @@ async fn release(forge: &GitHubForge, version: Version) -> PortResult<Vec<Offer>
     if !answer.is_success() {
         return Err(forge.releases.complaint(&request, &answer));
     }
-    let Release { assets } = answer.read(&request)?;
+    released(version, &answer.read(&request)?)
+}
+
+pub(super) fn released(version: Version, Release { assets }: &Release) -> PortResult<Vec<Offer>> {
+    let name = version.to_string();
     let mut offers = Vec::new();
     for architecture in ARCHITECTURES {
         let platform = format!("linux-{architecture}");
@@ -127,7 +138,7 @@ async fn release(forge: &GitHubForge, version: Version) -> PortResult<Vec<Offer>
 
 impl Offer {
     /// Takes it only with a digest that it can be checked against.
-    fn checked(self) -> PortResult<(String, Package)> {
+    pub(super) fn checked(self) -> PortResult<(String, Package)> {
         let Offer { platform, file, url, sha256 } = self;
         let sha256 = sha256.unwrap_or_default().to_ascii_lowercase();
         if sha256.len() != 64 || !sha256.chars().all(|c| c.is_ascii_hexdigit()) {
@@ -150,7 +161,7 @@ impl Version {
     /// One that a person has asked for.
     fn wanted(text: &str, hosted: bool) -> PortResult<Version> {
         let version: Version = text.parse().map_err(|()| {
-            setting(format!("is neither latest nor a version such as 2.336.0: {text:?}"))
+            setting(format!("is neither latest nor a version such as 2.336.0: {}", quoted(text)))
         })?;
         if hosted && version < OLDEST {
             let problem = format!("is older than GitHub lets register, which is {OLDEST}: {text}");
@@ -193,7 +204,7 @@ fn setting(problem: String) -> PortError {
 
 fn unclear(found: &str) -> PortError {
     PortError::Forge {
-        reason: format!("the packages that GitHub offers make no sense: {found}"),
+        reason: format!("the packages that GitHub offers make no sense: {}", one_line(&found)),
         hint: format!("set {VERSION_SETTING} to a version such as 2.336.0"),
     }
 }

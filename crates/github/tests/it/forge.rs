@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test, whatever is not as expected is a failure")]
 
+mod anything;
 mod app;
 mod clock;
 mod disturbances;

@@ -9,3 +9,4 @@ mod faults;
 mod fixture;
 mod host;
 mod runner;
+mod spoilt;

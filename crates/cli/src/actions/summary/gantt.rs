@@ -178,6 +178,11 @@ mod tests {
     }
 
     proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig {
+            failure_persistence: None,
+            ..Default::default()
+        })]
+
         #[test]
         fn every_chart_is_one(
             machines in proptest::collection::vec(

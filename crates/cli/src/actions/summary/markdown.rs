@@ -67,6 +67,11 @@ mod tests {
     use super::*;
 
     proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig {
+            failure_persistence: None,
+            ..Default::default()
+        })]
+
         #[test]
         fn no_text_leaves_its_cell(text in "(?s).*") {
             let cell = plain(&text);

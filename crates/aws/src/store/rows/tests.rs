@@ -1,0 +1,219 @@
+//! Items that somebody has spoilt: named, and alone in it.
+
+use aws_sdk_dynamodb::primitives::Blob;
+use ondeck_core::ids::IntentId;
+use ondeck_core::record::State;
+use ondeck_core::requirements::UsageClass;
+use proptest::prelude::*;
+
+use super::*;
+
+fn config() -> ProptestConfig {
+    ProptestConfig { failure_persistence: None, ..ProptestConfig::default() }
+}
+
+fn any_text() -> impl Strategy<Value = String> {
+    prop_oneof![4 => "(?s).{0,20}", 1 => "(?s).{300,900}", 1 => "[0-9.eE+-]{0,25}"]
+}
+
+/// Any value that DynamoDB can hold.
+fn value() -> impl Strategy<Value = AttributeValue> {
+    let leaf = prop_oneof![
+        any_text().prop_map(AttributeValue::S),
+        any_text().prop_map(AttributeValue::N),
+        any::<bool>().prop_map(AttributeValue::Bool),
+        Just(AttributeValue::Null(true)),
+        prop::collection::vec(any::<u8>(), 0..9).prop_map(|b| AttributeValue::B(Blob::new(b))),
+        prop::collection::vec(any_text(), 0..3).prop_map(AttributeValue::Ss),
+    ];
+    leaf.prop_recursive(2, 8, 3, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..3).prop_map(AttributeValue::L),
+            prop::collection::hash_map("signal|runId|[a-z]{1,5}", inner, 0..3)
+                .prop_map(AttributeValue::M),
+        ]
+    })
+}
+
+fn time() -> impl Strategy<Value = Timestamp> {
+    (0_u64..253_402_300_800_000).prop_map(Timestamp::from_millis)
+}
+
+fn run() -> impl Strategy<Value = RunId> {
+    "[a-z0-9]{1,20}".prop_map(|name| RunId::new(name).unwrap())
+}
+
+fn instance(n: usize) -> InstanceId {
+    InstanceId::new(format!("i-{n}")).unwrap()
+}
+
+fn any_record() -> impl Strategy<Value = Record> {
+    let when = (time(), time(), time(), proptest::option::of(time()));
+    let what = (any_text(), any::<u32>(), any::<u32>(), any::<bool>());
+    (proptest::sample::select(&State::ALL[..]), run(), when, what).prop_map(
+        |(state, run, (threshold, created_at, updated_at, ticketed_at), what)| Record {
+            id: instance(0),
+            state,
+            run: Some(run).filter(|_| state.is_owned()),
+            threshold: Some(threshold).filter(|_| state.is_live()),
+            spec: ondeck_core::record::MachineSpec {
+                resource_class: "large".parse().unwrap(),
+                instance_type: what.0,
+                usage_class: if what.3 { UsageClass::Spot } else { UsageClass::OnDemand },
+                cpu: what.1,
+                mem: what.2,
+            },
+            created_at,
+            updated_at,
+            ticketed_at,
+        },
+    )
+}
+
+fn written(record: &Record) -> Item {
+    let mut item = Kind::Instance.key(&record.id).attributes();
+    item.extend(attributes(record).into_iter().map(|(name, value)| (name.to_owned(), value)));
+    item
+}
+
+fn any_report() -> impl Strategy<Value = Report> {
+    let signal = proptest::sample::select(&Signal::ALL[..]);
+    (signal, proptest::option::of(run()), any_text(), time())
+        .prop_map(|(signal, run, detail, at)| Report { signal, run, detail, at })
+}
+
+/// What is done to an item: an attribute is put there, or goes.
+fn spoils() -> impl Strategy<Value = Vec<(String, Option<AttributeValue>)>> {
+    const NAMES: [&str; 16] = [
+        "SK",
+        "instanceId",
+        "state",
+        "runId",
+        "threshold",
+        "resourceClass",
+        "instanceType",
+        "usageClass",
+        "cpu",
+        "mem",
+        "createdAt",
+        "updatedAt",
+        "ticketedAt",
+        "value",
+        "detail",
+        "more",
+    ];
+    let name = proptest::sample::select(&NAMES[..]).prop_map(str::to_owned);
+    prop::collection::vec((name, proptest::option::of(value())), 1..4)
+}
+
+fn spoil(item: &mut Item, spoils: Vec<(String, Option<AttributeValue>)>) {
+    for (name, value) in spoils {
+        match value {
+            Some(value) => drop(item.insert(name, value)),
+            None => drop(item.remove(&name)),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn a_record_survives_being_written(record in any_record()) {
+        prop_assert_eq!(super::record(&written(&record)), Ok(record));
+    }
+
+    #[test]
+    fn an_item_that_is_spoilt_is_named_and_spoils_no_other(
+        records in prop::collection::vec(any_record(), 2..6), spoilt in any::<prop::sample::Index>(),
+        spoils in spoils(),
+    ) {
+        let mut records = records;
+        records.iter_mut().enumerate().for_each(|(n, record)| record.id = instance(n));
+        let mut items: Vec<Item> = records.iter().map(written).collect();
+        let at = spoilt.index(items.len());
+        spoil(&mut items[at], spoils);
+        let listing = listing(&items);
+        prop_assert_eq!(listing.records.len() + listing.unreadable.len(), items.len());
+        let others: Vec<&Record> = records.iter().filter(|r| r.id != records[at].id).collect();
+        prop_assert!(others.iter().all(|other| listing.records.contains(other)));
+        for unreadable in &listing.unreadable {
+            prop_assert_eq!(unreadable.id.as_str(), id_of(&items[at]).unwrap_or("?"));
+            let shown = unreadable.to_string();
+            prop_assert!(!shown.contains(char::is_control), "{:?}", shown);
+            prop_assert!(shown.chars().count() < 3_000, "{}", shown);
+        }
+    }
+
+    #[test]
+    fn an_attribute_of_another_kind_is_named(
+        record in any_record(), at in any::<prop::sample::Index>(), gone in any::<bool>()
+    ) {
+        let names: Vec<&str> = attributes(&record).into_iter().map(|(name, _)| name).collect();
+        let name = names[at.index(names.len())];
+        let mut item = written(&record);
+        let other = (!gone).then_some(AttributeValue::Bool(true));
+        spoil(&mut item, vec![(name.to_owned(), other)]);
+        let error = super::record(&item).unwrap_err();
+        prop_assert_eq!(error.id.as_str(), "i-0");
+        prop_assert!(error.problem.starts_with(&format!("{name} is ")), "{}", error);
+    }
+
+    #[test]
+    fn signs_survive_being_written_and_spoilt_ones_are_none(
+        said in any_report(), at in time(), spoils in spoils()
+    ) {
+        let id = instance(0);
+        let (mut heart, mut item) = (heartbeat(&id, at), signal(&id, &said));
+        prop_assert_eq!(beat(&heart), Some(at));
+        prop_assert_eq!(report(&item), Some(said.clone()));
+        spoil(&mut heart, spoils.clone());
+        spoil(&mut item, spoils.clone());
+        let touched = |names: &[&str]| spoils.iter().any(|(name, _)| names.contains(&name.as_str()));
+        if !touched(&["updatedAt"]) {
+            prop_assert_eq!(beat(&heart), Some(at));
+        }
+        if !touched(&["updatedAt", "value", "detail"]) {
+            prop_assert_eq!(report(&item), Some(said));
+        } else {
+            drop((beat(&heart), report(&item)));
+        }
+    }
+
+    #[test]
+    fn intents_survive_being_written_and_spoilt_ones_are_skipped(
+        run in run(), count in any::<u32>(), deadline in time(), outcome in any_text(),
+        name in "intentId|runId|count|usageClass|deadline|outcome",
+    ) {
+        let id = IntentId::new("a-1").unwrap();
+        let intent = Intent { id, run, count, usage: UsageClass::Spot, deadline, outcome };
+        let mut item = intent_item(&intent);
+        prop_assert_eq!(super::intent(&item), Some(intent));
+        spoil(&mut item, vec![(name, Some(AttributeValue::Bool(true)))]);
+        prop_assert_eq!(super::intent(&item), None);
+    }
+
+    #[test]
+    fn a_setting_is_kept_to_the_letter_or_skipped(name in "[a-z-]{1,20}", text in any_text(), other in value()) {
+        let mut item = Kind::Setting.key(&name).attributes();
+        item.insert("value".to_owned(), AttributeValue::S(text.clone()));
+        prop_assert_eq!(setting(&item), Some((name, text)));
+        let sound = other.is_s();
+        item.insert("value".to_owned(), other);
+        prop_assert_eq!(setting(&item).is_some(), sound);
+    }
+
+    #[test]
+    fn credentials_survive_being_written_and_spoilt_ones_are_none(
+        tokens in ("[A-Z0-9]{29}", "[A-Z0-9]{29}"), expires_at in time(), value in value(),
+        name in "registration|removal|expiresAt",
+    ) {
+        let (registration, removal) = (Secret::new(tokens.0), Secret::new(tokens.1));
+        let kept = Credentials { registration, removal, expires_at };
+        let mut item = credentials_item(&kept);
+        prop_assert_eq!(credentials(&item), Some(kept.clone()));
+        spoil(&mut item, vec![(name, Some(value))]);
+        let read = credentials(&item);
+        prop_assert!(read.is_none() || read != Some(kept));
+    }
+}
