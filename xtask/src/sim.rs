@@ -18,9 +18,6 @@ use crate::{INVALID_INPUT, leash};
 /// Something is not as it should be.
 const FAILED: u8 = 1;
 
-/// Whether planted bugs are also looked for by exploring small scenarios to the end.
-const EXHAUSTIVE: bool = false;
-
 /// What is built, and how.
 const BUILD: [&str; 5] = ["build", "--profile", "sim", "--package", "ondeck-sim"];
 
@@ -92,8 +89,8 @@ struct Row {
     seeds: u64,
     /// The first seed that breaks a promise, and which.
     found: Option<(u64, String)>,
-    /// Whether the exploration of small scenarios finds it too, if it was made.
-    exhaustive: Option<bool>,
+    /// The first scene of the exhaustive check in which it shows.
+    scene: Option<String>,
     seconds: u64,
     history: String,
 }
@@ -101,14 +98,17 @@ struct Row {
 impl Row {
     fn verdict(&self) -> String {
         let Row { name, seeds, .. } = self;
-        match &self.found {
-            Some((seed, promise)) => format!("{name}: found at seed {seed}, by: {promise}"),
-            None => format!("{name}: not found within {seeds} seeds"),
+        match (&self.found, &self.scene) {
+            (Some((seed, promise)), _) => format!("{name}: found at seed {seed}, by: {promise}"),
+            (None, Some(scene)) if *seeds == 0 => format!("{name}: found in scene {scene}"),
+            (None, _) => format!("{name}: not found within {seeds} seeds"),
         }
     }
 
+    /// What states no seeds is for the exhaustive check to find.
     fn exit_code(&self) -> u8 {
-        if self.found.is_some() { 0 } else { FAILED }
+        let found = self.found.is_some() || self.seeds == 0 && self.scene.is_some();
+        if found { 0 } else { FAILED }
     }
 }
 
@@ -129,9 +129,12 @@ fn search(root: &Path, plant: &Plant) -> Result<Row, Trouble> {
             break;
         }
     }
-    if EXHAUSTIVE {
-        let (sound, _) = tree.play(&program, &["--exhaustive".to_owned()])?;
-        row.exhaustive = Some(!sound);
+    let (sound, output) = tree.play(&program, &["--brief".to_owned()])?;
+    if !sound {
+        row.scene = scene_in(&output);
+        if plant.seeds == 0 {
+            row.history = output;
+        }
     }
     row.seconds = started.elapsed().as_secs();
     Ok(row)
@@ -164,26 +167,26 @@ fn broken_in(output: &str) -> (Option<(u64, String)>, String) {
     (found, history.iter().flat_map(|line| [line, "\n"]).collect())
 }
 
+/// The first scene in which a promise was broken.
+fn scene_in(output: &str) -> Option<String> {
+    const WORDS: &str = "--exhaustive --scene ";
+    output.split_once(WORDS).and_then(|(_, rest)| rest.lines().next()).map(str::to_owned)
+}
+
 /// As the documentation has it.
 fn table(rows: &[Row]) -> String {
-    let mut text = String::from("| plant | seeds | found at | promise |");
-    let exhaustive = rows.iter().any(|row| row.exhaustive.is_some());
-    text.push_str(if exhaustive { " exhaustive |" } else { "" });
-    text.push_str(" seconds |\n| --- | --- | --- | --- |");
-    text.push_str(if exhaustive { " --- |" } else { "" });
-    text.push_str(" --- |\n");
+    let mut text = String::from(
+        "| plant | seeds | found at | promise | exhaustive | seconds |\n\
+         | --- | --- | --- | --- | --- | --- |\n",
+    );
     for row in rows {
         let (seed, promise) = match &row.found {
             Some((seed, promise)) => (seed.to_string(), promise.as_str()),
             None => ("not found".to_owned(), ""),
         };
-        let explored = match row.exhaustive {
-            Some(true) => " found |",
-            Some(false) => " not found |",
-            None => "",
-        };
         let Row { name, seeds, seconds, .. } = row;
-        let line = format!("| {name} | {seeds} | {seed} | {promise} |{explored} {seconds} |\n");
+        let scene = row.scene.as_deref().unwrap_or("not found");
+        let line = format!("| {name} | {seeds} | {seed} | {promise} | {scene} | {seconds} |\n");
         text.push_str(&line);
     }
     text
@@ -236,12 +239,20 @@ mod tests {
         assert_eq!((found.exit_code(), lost.exit_code()), (0, FAILED));
         assert_eq!(
             table(&[found, lost]),
-            "| plant | seeds | found at | promise | seconds |\n\
-             | --- | --- | --- | --- | --- |\n\
-             | a | 50 | 7 | store first | 3 |\n\
-             | b | 60 | not found |  | 0 |\n"
+            "| plant | seeds | found at | promise | exhaustive | seconds |\n\
+             | --- | --- | --- | --- | --- | --- |\n\
+             | a | 50 | 7 | store first | not found | 3 |\n\
+             | b | 60 | not found |  | not found | 0 |\n"
         );
-        let explored = Row { exhaustive: Some(true), ..Row::default() };
-        assert!(table(&[explored]).contains(" exhaustive | seconds |\n"));
+    }
+
+    #[test]
+    fn what_states_no_seeds_is_for_the_exhaustive_check() {
+        let output =
+            "=> one owner: i-1\nreplay it with: cargo xtask sim --exhaustive --scene race\n";
+        let row = Row { name: "c".to_owned(), scene: scene_in(output), ..Row::default() };
+        assert_eq!((row.exit_code(), row.verdict().as_str()), (0, "c: found in scene race"));
+        assert_eq!(Row { scene: None, ..row }.exit_code(), FAILED);
+        assert_eq!(scene_in("all is well"), None);
     }
 }

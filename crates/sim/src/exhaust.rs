@@ -23,6 +23,8 @@ pub struct Scene {
     pub name: &'static str,
     /// Who takes part, in words.
     pub cast: &'static str,
+    /// Whether it takes seconds, and not minutes.
+    pub brief: bool,
     /// How many faults strike at the most.
     pub faults: u32,
     /// Which.
@@ -66,8 +68,9 @@ pub const SCENES: &[Scene] = &[
     Scene {
         name: "race",
         cast: "two runs, one idle machine announced twice",
+        brief: false,
         faults: 1,
-        blows: ALL,
+        blows: &[Blow::Dies, Blow::AnswerLost],
         set: |stage| {
             stage.plant_idle("i-0901", 2);
             settle(stage);
@@ -78,6 +81,7 @@ pub const SCENES: &[Scene] = &[
     Scene {
         name: "pool",
         cast: "two runs, two idle machines, one announced twice, a refresh",
+        brief: false,
         faults: 1,
         blows: &[Blow::Dies],
         set: |stage| {
@@ -92,6 +96,7 @@ pub const SCENES: &[Scene] = &[
     Scene {
         name: "return",
         cast: "a run that releases, another that looks for a machine",
+        brief: true,
         faults: 1,
         blows: ALL,
         set: |stage| {
@@ -106,8 +111,9 @@ pub const SCENES: &[Scene] = &[
     Scene {
         name: "again",
         cast: "two provisions of the same run, one idle machine",
+        brief: false,
         faults: 1,
-        blows: ALL,
+        blows: &[Blow::Dies, Blow::AnswerLost],
         set: |stage| {
             stage.plant_idle("i-0901", 1);
             settle(stage);
@@ -118,6 +124,7 @@ pub const SCENES: &[Scene] = &[
     Scene {
         name: "leave",
         cast: "a provision and the release of its own run, one idle machine",
+        brief: true,
         faults: 1,
         blows: ALL,
         set: |stage| {
@@ -128,8 +135,23 @@ pub const SCENES: &[Scene] = &[
         },
     },
     Scene {
+        name: "twins",
+        cast: "a run that wants two machines, and one that an old ticket announces as well",
+        brief: true,
+        faults: 1,
+        blows: ALL,
+        set: |stage| {
+            stage.plant_idle("i-0901", 1);
+            stage.send_stale("i-0901");
+            settle(stage);
+            stage.world.compute.limit(1);
+            stage.provision("1", 2);
+        },
+    },
+    Scene {
         name: "tidy",
         cast: "two refreshes at once, after a release that died before its ticket",
+        brief: true,
         faults: 1,
         blows: ALL,
         set: |stage| {
@@ -424,6 +446,7 @@ fn finish(stage: &mut Stage) {
         return;
     }
     stage.kernel.doze();
+    stage.world.compute.limit(usize::MAX);
     stage.provision(crate::stage::PROBE, 1);
     plainly(stage, |_| false, history::ALL_DEADLINES);
     if stage.is_over() {

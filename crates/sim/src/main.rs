@@ -17,6 +17,7 @@ Usage: cargo xtask sim [OPTIONS]
   --fresh N       and N more that nobody has played before
   --exhaustive    explores every history of the small scenes instead
   --scene NAME    only of this one
+  --brief         only of those that take seconds
   --seed SEED     plays one history, shrinks it if it breaks a promise, and shows it
   --sweep         harms every call of each scenario's process in every way
   --scenario NAME, --call N, --harm KIND   of these only the ones that are named;
@@ -37,6 +38,7 @@ struct Options {
     fresh: u64,
     one: Option<u64>,
     exhaustive: bool,
+    brief: bool,
     scene: Option<String>,
     sweep: bool,
     scenario: Option<&'static str>,
@@ -60,7 +62,7 @@ fn main() -> ExitCode {
         return replay(seed);
     }
     if options.exhaustive {
-        return exhaust(options.scene.as_deref());
+        return exhaust(options.scene.as_deref(), options.brief);
     }
     if options.sweep {
         return sweep_through(&options);
@@ -89,6 +91,10 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Options>, Stri
             "--fresh" => options.fresh = number()?,
             "--seed" => options.one = Some(number()?),
             "--exhaustive" => options.exhaustive = true,
+            "--brief" => {
+                options.exhaustive = true;
+                options.brief = true;
+            }
             "--scene" => {
                 options.exhaustive = true;
                 options.scene = Some(word()?);
@@ -141,9 +147,10 @@ fn replay(seed: u64) -> ExitCode {
 }
 
 /// Explores the scenes, as many at once as there are processors.
-fn exhaust(only: Option<&str>) -> ExitCode {
-    let scenes: Vec<&Scene> =
-        SCENES.iter().filter(|scene| only.is_none_or(|only| only == scene.name)).collect();
+fn exhaust(only: Option<&str>, brief: bool) -> ExitCode {
+    let is_wanted =
+        |scene: &&Scene| only.is_none_or(|only| only == scene.name) && (scene.brief || !brief);
+    let scenes: Vec<&Scene> = SCENES.iter().filter(is_wanted).collect();
     if scenes.is_empty() {
         let names: Vec<&str> = SCENES.iter().map(|scene| scene.name).collect();
         eprintln!("error: unknown scene: {}", only.unwrap_or_default());

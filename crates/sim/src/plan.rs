@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::fate::{Fault, Rates, Spared};
-use crate::kernel::Micros;
+use crate::kernel::{Micros, digest};
 use crate::policy::{Harm, Outage, Policy, Script, Scripted};
 
 /// Microseconds.
@@ -72,6 +72,8 @@ pub struct Plan {
     pub tended: bool,
     /// Whether refresh has not run for hours when it does at last.
     pub neglected: bool,
+    /// Whether some runs want machines that others have no use for.
+    pub picky: bool,
     /// Whether agents are told of news, or must look for it.
     pub store_tells: bool,
     /// Single calls that go wrong, and how.
@@ -115,6 +117,7 @@ impl Plan {
             }
             _ => plan.go_wrong(&mut dice),
         }
+        plan.picky = digest(&[&seed, &"picky"]).is_multiple_of(3);
         plan.deeds.sort_by_key(|(at, _)| *at);
         plan
     }

@@ -16,6 +16,7 @@ use ondeck_core::release::release;
 use ondeck_core::requirements::UsageClass;
 use ondeck_core::stop::{Stop, StopSignal, StopSwitch};
 use ondeck_core::testkit::{SeededDice, Silent};
+use ondeck_core::ticket::Ticket;
 use ondeck_core::time::Timestamp;
 
 use crate::audit::{Promise, SKEW};
@@ -365,7 +366,7 @@ impl Stage {
             run: run_id(run),
             count,
             class: ResourceClass::new("large").expect("a sound name"),
-            usage: UsageClass::OnDemand,
+            usage: self.usage_of(run),
             types: DEFAULT_TYPES.parse().expect("sound patterns"),
             times: TimeOverrides::default(),
             fresh_only: false,
@@ -375,6 +376,14 @@ impl Stage {
         let work =
             async move { Exit::Provisioned(Box::new(provision(&plane, &request, &stop).await)) };
         self.start(wire.pid, Process::new(Task::Provision(run.to_owned()), work));
+    }
+
+    /// What a run wants is its own, whoever asks for it, and however often.
+    fn usage_of(&self, run: &str) -> UsageClass {
+        match self.plan.picky && digest(&[&self.plan.seed, &run]).is_multiple_of(3) {
+            true => UsageClass::Spot,
+            false => UsageClass::OnDemand,
+        }
     }
 
     pub(crate) fn release(&mut self, run: &str) {
@@ -620,10 +629,24 @@ impl Stage {
         self.world.yard().newborn();
         let idle: Instance<Idle> = Instance::believe(&record).expect("it is idle");
         for _ in 0..tickets {
-            let sent = at_once(self.world.pool.send(&[idle.ticket()], Duration::ZERO));
-            sent.expect("a pool in memory");
+            self.send(&idle.ticket());
         }
         self.boot(&record.id);
+    }
+
+    /// A ticket of an idle state that is over, and that did not last for its time.
+    pub(crate) fn send_stale(&mut self, id: &str) {
+        let record = self.world.store.select(|record| record.id.as_str() == id).pop();
+        let idle: Option<Instance<Idle>> = record.as_ref().and_then(Instance::believe);
+        if let Some(mut ticket) = idle.map(|idle| idle.ticket()) {
+            ticket.threshold = ticket.threshold.before(Duration::from_secs(50));
+            self.send(&ticket);
+        }
+    }
+
+    fn send(&self, ticket: &Ticket) {
+        let sent = at_once(self.world.pool.send(std::slice::from_ref(ticket), Duration::ZERO));
+        sent.expect("a pool in memory");
     }
 
     /// The modes that have not come to an end.

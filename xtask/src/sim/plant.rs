@@ -64,7 +64,8 @@ mod tests {
         let plants = Plant::all(&root()).unwrap();
         assert!(plants.len() >= 16, "{}", plants.len());
         for plant in plants {
-            assert!(plant.seeds >= 50 && plant.words.ends_with('.'), "{plant:?}");
+            let is_stated = plant.seeds == 0 || plant.seeds >= 50;
+            assert!(is_stated && plant.words.ends_with('.'), "{plant:?}");
             let patch = std::fs::read_to_string(&plant.patch).unwrap();
             let changed: Vec<&str> =
                 patch.lines().filter_map(|line| line.strip_prefix("+++ b/")).collect();
