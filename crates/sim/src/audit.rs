@@ -390,3 +390,6 @@ fn legal(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

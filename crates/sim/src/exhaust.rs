@@ -6,6 +6,8 @@
 //! was met before is not explored again. That makes the space finite, and the search complete for
 //! its bounds: zero latency, and time that passes only when nothing else can happen, or as a fault.
 
+mod scenes;
+
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -15,6 +17,8 @@ use crate::history;
 use crate::kernel::{Kernel, Memories, Waiting};
 use crate::plan::{Plan, SECOND};
 use crate::stage::Stage;
+
+pub use self::scenes::SCENES;
 
 /// A small scene.
 #[derive(Debug, Clone, Copy)]
@@ -60,108 +64,6 @@ impl Scene {
         }
     }
 }
-
-const ALL: &[Blow] = &[Blow::Dies, Blow::AnswerLost, Blow::Fails, Blow::Late, Blow::Slow];
-
-/// The scenes.
-pub const SCENES: &[Scene] = &[
-    Scene {
-        name: "race",
-        cast: "two runs, one idle machine announced twice",
-        brief: false,
-        faults: 1,
-        blows: &[Blow::Dies, Blow::AnswerLost],
-        set: |stage| {
-            stage.plant_idle("i-0901", 2);
-            settle(stage);
-            stage.provision("1", 1);
-            stage.provision("2", 1);
-        },
-    },
-    Scene {
-        name: "pool",
-        cast: "two runs, two idle machines, one announced twice, a refresh",
-        brief: false,
-        faults: 1,
-        blows: &[Blow::Dies],
-        set: |stage| {
-            stage.plant_idle("i-0901", 2);
-            stage.plant_idle("i-0902", 1);
-            settle(stage);
-            stage.provision("1", 1);
-            stage.provision("2", 1);
-            stage.refresh(BTreeMap::new());
-        },
-    },
-    Scene {
-        name: "return",
-        cast: "a run that releases, another that looks for a machine",
-        brief: true,
-        faults: 1,
-        blows: ALL,
-        set: |stage| {
-            stage.plant_idle("i-0901", 1);
-            settle(stage);
-            stage.provision("1", 1);
-            settle(stage);
-            stage.release("1");
-            stage.provision("2", 1);
-        },
-    },
-    Scene {
-        name: "again",
-        cast: "two provisions of the same run, one idle machine",
-        brief: false,
-        faults: 1,
-        blows: &[Blow::Dies, Blow::AnswerLost],
-        set: |stage| {
-            stage.plant_idle("i-0901", 1);
-            settle(stage);
-            stage.provision("1", 1);
-            stage.provision("1", 1);
-        },
-    },
-    Scene {
-        name: "leave",
-        cast: "a provision and the release of its own run, one idle machine",
-        brief: true,
-        faults: 1,
-        blows: ALL,
-        set: |stage| {
-            stage.plant_idle("i-0901", 1);
-            settle(stage);
-            stage.provision("1", 1);
-            stage.release("1");
-        },
-    },
-    Scene {
-        name: "twins",
-        cast: "a run that wants two machines, and one that an old ticket announces as well",
-        brief: true,
-        faults: 1,
-        blows: ALL,
-        set: |stage| {
-            stage.plant_idle("i-0901", 1);
-            stage.send_stale("i-0901");
-            settle(stage);
-            stage.world.compute.limit(1);
-            stage.provision("1", 2);
-        },
-    },
-    Scene {
-        name: "tidy",
-        cast: "two refreshes at once, after a release that died before its ticket",
-        brief: true,
-        faults: 1,
-        blows: ALL,
-        set: |stage| {
-            stage.plant_idle("i-0901", 0);
-            settle(stage);
-            stage.refresh(BTreeMap::new());
-            stage.refresh(BTreeMap::new());
-        },
-    },
-];
 
 /// Explores a scene, up to so many states.
 pub fn explore(scene: &Scene, most: u64) -> Explored {
@@ -500,5 +402,44 @@ fn plan(clear: bool) -> Plan {
         mishaps: if clear { Vec::new() } else { vec![(Fault::Crash, 0)] },
         store_tells: true,
         ..Plan::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stage::run_id;
+
+    /// Found by a seed: the claims of two workers by two tickets of one machine, in the same
+    /// millisecond, looked like one that was repeated.
+    #[test]
+    fn one_machine_is_not_claimed_by_two_tickets_of_different_idle_states() {
+        let twins = SCENES.iter().find(|scene| scene.name == "twins").expect("there is one");
+        let found = explore(&Scene { blows: &[Blow::Fails], ..*twins }, u64::MAX);
+        assert_eq!(found.broken, None);
+        assert!(found.complete && found.states > 200, "{} states", found.states);
+    }
+
+    #[test]
+    fn what_breaks_a_promise_is_found_and_told() {
+        let scene = Scene {
+            name: "haunted",
+            cast: "a run, and an idle machine that still works for another",
+            brief: true,
+            faults: 0,
+            blows: &[],
+            set: |stage| {
+                stage.plant_idle("i-0901", 1);
+                settle(stage);
+                let id = ondeck_core::ids::InstanceId::new("i-0901").expect("a sound id");
+                stage.world.yard().believe(&id, Some(&run_id("9")));
+                stage.provision("1", 1);
+            },
+        };
+        let found = explore(&scene, u64::MAX);
+        let (violation, journal) = found.broken.expect("it is haunted");
+        assert_eq!(violation.promise, Promise::Belief);
+        assert!(journal.iter().any(|line| line.contains("write claim i-0901")), "{journal:#?}");
+        assert!(!found.complete);
     }
 }

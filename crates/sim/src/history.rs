@@ -163,3 +163,26 @@ pub(crate) fn nothing_left(stage: &Stage) {
 fn large() -> ResourceClass {
     ResourceClass::new("large").expect("a sound name")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_seed_makes_one_history() {
+        for seed in [0, 3, 5, 6] {
+            let (first, again) = (play(&Plan::of(seed), true), play(&Plan::of(seed), true));
+            assert!(first.journal.len() > 100, "seed {seed} hardly does anything");
+            assert_eq!(first.journal, again.journal, "seed {seed}");
+            let silent = play(&Plan::of(seed), false);
+            assert_eq!((silent.steps, silent.faults), (first.steps, first.faults), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn the_first_seeds_keep_every_promise() {
+        for seed in 0..40 {
+            assert_eq!(play(&Plan::of(seed), false).violation, None, "seed {seed}");
+        }
+    }
+}

@@ -3,18 +3,22 @@
 //! One history has one kernel. Nothing happens but by an event taken from it, one at a time, so
 //! the order of events is the whole of the schedule.
 
+mod awaited;
+mod digest;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 use std::time::Duration;
 
 use ondeck_core::ids::InstanceId;
 use ondeck_core::time::Timestamp;
 
 use crate::fate::{Answer, Crash, Fate, Fault};
+
+pub(crate) use self::awaited::{Calling, Sleeping};
+pub(crate) use self::digest::digest;
 
 /// Virtual microseconds since the beginning of a history.
 pub(crate) type Micros = u64;
@@ -512,102 +516,7 @@ impl Kernel {
     }
 }
 
-/// One number for several things, by how they are shown.
-pub(crate) fn digest(things: &[&dyn std::fmt::Debug]) -> u64 {
-    use std::fmt::Write as _;
-    let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
-    for thing in things {
-        write!(hash, "{thing:?}\u{1}").expect("hashing cannot fail");
-    }
-    hash.0
-}
-
-/// Hashes what is shown, without keeping it.
-struct Fnv(u64);
-
-impl std::fmt::Write for Fnv {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        for byte in text.bytes() {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-        Ok(())
-    }
-}
-
 /// The moment as a clock that runs true would show it.
 pub(crate) fn timestamp(now: Micros) -> Timestamp {
     Timestamp::from_millis(EPOCH_MILLIS + now / 1000)
-}
-
-/// A call under way.
-pub(crate) struct Calling {
-    kernel: Arc<Kernel>,
-    id: u64,
-}
-
-impl Future for Calling {
-    type Output = Ended;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Ended> {
-        let mut state = self.kernel.state();
-        let Some(call) = state.calls.get_mut(&self.id) else { return Poll::Ready(Ended::Lost) };
-        match call.ended.filter(|_| call.back) {
-            Some(ended) => {
-                state.calls.remove(&self.id);
-                Poll::Ready(ended)
-            }
-            None => {
-                call.waker = Some(context.waker().clone());
-                Poll::Pending
-            }
-        }
-    }
-}
-
-impl Drop for Calling {
-    fn drop(&mut self) {
-        let mut state = self.kernel.state();
-        let arrives = state.ties.bool();
-        let by_choice = state.by_choice;
-        let Some(call) = state.calls.get_mut(&self.id) else { return };
-        call.waker = None;
-        // A request that is on its way may arrive, whoever has stopped waiting for it.
-        if call.ended.is_none() && arrives && !by_choice {
-            call.orphaned = true;
-        } else {
-            let call = state.calls.remove(&self.id);
-            drop(state);
-            drop(call);
-        }
-    }
-}
-
-/// Somebody asleep.
-pub(crate) struct Sleeping {
-    kernel: Arc<Kernel>,
-    id: u64,
-}
-
-impl Future for Sleeping {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let mut state = self.kernel.state();
-        let Some(alarm) = state.alarms.get_mut(&self.id) else { return Poll::Ready(()) };
-        if alarm.rung {
-            return Poll::Ready(());
-        }
-        alarm.waker = Some(context.waker().clone());
-        Poll::Pending
-    }
-}
-
-impl Drop for Sleeping {
-    fn drop(&mut self) {
-        let mut state = self.kernel.state();
-        let of = state.alarms.remove(&self.id).and_then(|alarm| alarm.of);
-        if let Some(ears) = of.and_then(|of| state.ears.get_mut(&of)) {
-            ears.retain(|id| *id != self.id);
-        }
-    }
 }

@@ -122,3 +122,30 @@ impl Shrinker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::broken;
+
+    /// Machines have no time to come up, so no run can be served by new ones.
+    fn hopeless() -> Plan {
+        let mut plan = Plan::of(8);
+        plan.settings.insert("validation-timeout-sec".to_owned(), "1".to_owned());
+        plan
+    }
+
+    #[test]
+    fn what_does_not_matter_is_left_out() {
+        let plan = hopeless();
+        let history = play(&plan, false);
+        let promise = history.violation.clone().expect("no run is served").promise;
+        assert_eq!(promise, Promise::NoWaste, "machines are given up");
+        let shrunk = shrink(&plan, promise);
+        assert!(plan.deeds.len() > 3 && shrunk.plan.deeds.len() <= 1, "{:?}", shrunk.plan.deeds);
+        assert_eq!(shrunk.history.violation.as_ref().map(|broken| broken.promise), Some(promise));
+        let told = broken(8, &history, &shrunk);
+        assert!(told.starts_with("seed 8 breaks a promise: no waste: "), "{told}");
+        assert!(told.ends_with("replay it with: cargo xtask sim --seed 8\n"), "{told}");
+    }
+}

@@ -1,0 +1,156 @@
+use ondeck_core::ids::ResourceClass;
+use ondeck_core::record::MachineSpec;
+use ondeck_core::requirements::UsageClass;
+
+use super::*;
+
+const NOW: u64 = 1_000_000;
+
+fn at(second: u64) -> Timestamp {
+    Timestamp::from_millis(NOW + second * 1000)
+}
+
+fn id() -> InstanceId {
+    InstanceId::new("i-1").unwrap()
+}
+
+fn run(name: &str) -> RunId {
+    RunId::new(name).unwrap()
+}
+
+fn record(state: State, owner: &str, threshold: Option<u64>) -> Record {
+    Record {
+        id: id(),
+        state,
+        run: RunId::new(owner).ok(),
+        threshold: threshold.map(at),
+        spec: MachineSpec {
+            resource_class: ResourceClass::new("large").unwrap(),
+            instance_type: "c6i.large".to_owned(),
+            usage_class: UsageClass::OnDemand,
+            cpu: 2,
+            mem: 4096,
+        },
+        created_at: at(0),
+        updated_at: at(0),
+        ticketed_at: None,
+    }
+}
+
+fn ticket(threshold: u64) -> Ticket {
+    Ticket { instance_id: id(), spec: record(State::Idle, "", None).spec, threshold: at(threshold) }
+}
+
+fn after(write: impl FnOnce(&mut Audit)) -> Option<Promise> {
+    let mut audit = Audit::default();
+    write(&mut audit);
+    audit.violation().map(|violation| violation.promise)
+}
+
+#[test]
+fn the_table_admits_its_rows_and_nothing_else() {
+    use State::{Claimed, Created, Idle, Running, Terminated};
+    use Transition as T;
+    let idle = record(Idle, "", Some(60));
+    let claimed = record(Claimed, "a", Some(60));
+    let running = record(Running, "a", Some(60));
+    let created = record(Created, "a", Some(60));
+    let gone = record(Terminated, "", None);
+    let late = |record: &Record| Record { threshold: Some(at(1)), ..record.clone() };
+    let of = |owner: &str, record: &Record| Record { run: Some(run(owner)), ..record.clone() };
+    let legal = [
+        (T::Register, None, &created),
+        (T::Activate, Some(&created), &running),
+        (T::Claim, Some(&idle), &claimed),
+        (T::Commit, Some(&claimed), &running),
+        (T::Release, Some(&running), &idle),
+        (T::GiveBack, Some(&claimed), &idle),
+        (T::Expire, Some(&running), &late(&running)),
+        (T::Reap, Some(&late(&idle)), &gone),
+        (T::Reap, Some(&late(&created)), &gone),
+    ];
+    for (transition, before, to) in legal {
+        let broken = after(|audit| audit.wrote(transition, before, to, (at(2), at(2))));
+        assert_eq!(broken, None, "{transition}");
+    }
+    let illegal = [
+        (T::Register, None, &idle, Promise::Table),
+        (T::Claim, Some(&running), &claimed, Promise::Table),
+        (T::Claim, Some(&claimed), &of("b", &claimed), Promise::OneOwner),
+        (T::Claim, Some(&late(&idle)), &claimed, Promise::Table),
+        (T::Commit, Some(&claimed), &of("b", &running), Promise::OneOwner),
+        (T::Activate, Some(&idle), &running, Promise::Table),
+        (T::Release, Some(&running), &of("a", &idle), Promise::Table),
+        (T::GiveBack, Some(&running), &idle, Promise::Table),
+        (T::Expire, Some(&running), &running, Promise::Table),
+        (T::Reap, Some(&running), &gone, Promise::Table),
+        (T::Reap, Some(&gone), &gone, Promise::Table),
+        (T::Activate, Some(&gone), &running, Promise::Table),
+    ];
+    for (transition, before, to, promise) in illegal {
+        let broken = after(|audit| audit.wrote(transition, before, to, (at(2), at(2))));
+        assert_eq!(broken, Some(promise), "{transition} of {before:?} to {to:?}");
+    }
+    let ahead = after(|audit| audit.wrote(T::Claim, Some(&idle), &claimed, (at(30), at(2))));
+    assert_eq!(ahead, Some(Promise::Table), "for a time that no clock can show");
+}
+
+#[test]
+fn a_ticket_is_the_way_to_an_idle_machine() {
+    let idle = record(State::Idle, "", Some(60));
+    let deleted = |found: &Record, threshold: u64, others: usize| {
+        after(|audit| {
+            audit.planted(found);
+            audit.deletes(&ticket(threshold), others, at(0));
+        })
+    };
+    assert_eq!(deleted(&idle, 60, 0), Some(Promise::Reachable));
+    assert_eq!(deleted(&idle, 60, 1), None, "another is left");
+    assert_eq!(deleted(&idle, 50, 0), None, "of an earlier idle state");
+    assert_eq!(deleted(&record(State::Claimed, "a", Some(60)), 60, 0), None, "claimed");
+    assert_eq!(deleted(&record(State::Idle, "", Some(5)), 5, 0), None, "past it by some clock");
+    assert_eq!(after(|audit| audit.noted(&[ticket(60)])), Some(Promise::Reachable));
+}
+
+#[test]
+fn only_what_is_free_is_announced() {
+    let idle = record(State::Idle, "", Some(60));
+    let announced = |view: View, threshold: u64| {
+        after(|audit| {
+            audit.planted(&idle);
+            audit.announced(&ticket(threshold), Some(&view));
+        })
+    };
+    let free = View { label: None, belief: None, job: None };
+    assert_eq!(announced(free.clone(), 60), None);
+    for busy in [
+        View { label: Some(run("a")), ..free.clone() },
+        View { belief: Some(run("a")), ..free.clone() },
+        View { job: Some(run("a")), ..free.clone() },
+    ] {
+        assert_eq!(announced(busy.clone(), 60), Some(Promise::Announced), "{busy:?}");
+        assert_eq!(announced(busy, 50), None, "a ticket too many misleads nobody");
+    }
+}
+
+#[test]
+fn records_end_before_machines() {
+    let ended = |found: Option<Record>, age: u64| {
+        after(|audit| {
+            found.iter().for_each(|record| audit.planted(record));
+            audit.terminated(&id(), Duration::from_secs(age));
+        })
+    };
+    assert_eq!(ended(Some(record(State::Running, "a", Some(60))), 99), Some(Promise::StoreFirst));
+    assert_eq!(ended(Some(record(State::Idle, "", Some(1))), 99), Some(Promise::StoreFirst));
+    assert_eq!(ended(Some(record(State::Terminated, "", None)), 99), None);
+    assert_eq!(ended(None, 99), None, "nobody has registered it");
+    assert_eq!(ended(None, 3), Some(Promise::StoreFirst), "somebody is about to");
+    let itself = |threshold: u64| {
+        after(|audit| {
+            audit.saw(Pid(1), Some(&record(State::Running, "a", Some(threshold))));
+            audit.ended_itself(Pid(1), &id(), at(30));
+        })
+    };
+    assert_eq!((itself(60), itself(20)), (Some(Promise::StoreFirst), None));
+}

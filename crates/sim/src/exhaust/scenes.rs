@@ -1,0 +1,107 @@
+//! The scenes that are explored.
+
+use std::collections::BTreeMap;
+
+use super::{Blow, Scene, settle};
+
+const ALL: &[Blow] = &[Blow::Dies, Blow::AnswerLost, Blow::Fails, Blow::Late, Blow::Slow];
+
+/// The scenes.
+pub const SCENES: &[Scene] = &[
+    Scene {
+        name: "race",
+        cast: "two runs, one idle machine announced twice",
+        brief: false,
+        faults: 1,
+        blows: &[Blow::Dies, Blow::AnswerLost],
+        set: |stage| {
+            stage.plant_idle("i-0901", 2);
+            settle(stage);
+            stage.provision("1", 1);
+            stage.provision("2", 1);
+        },
+    },
+    Scene {
+        name: "pool",
+        cast: "two runs, two idle machines, one announced twice, a refresh",
+        brief: false,
+        faults: 1,
+        blows: &[Blow::Dies],
+        set: |stage| {
+            stage.plant_idle("i-0901", 2);
+            stage.plant_idle("i-0902", 1);
+            settle(stage);
+            stage.provision("1", 1);
+            stage.provision("2", 1);
+            stage.refresh(BTreeMap::new());
+        },
+    },
+    Scene {
+        name: "return",
+        cast: "a run that releases, another that looks for a machine",
+        brief: true,
+        faults: 1,
+        blows: ALL,
+        set: |stage| {
+            stage.plant_idle("i-0901", 1);
+            settle(stage);
+            stage.provision("1", 1);
+            settle(stage);
+            stage.release("1");
+            stage.provision("2", 1);
+        },
+    },
+    Scene {
+        name: "again",
+        cast: "two provisions of the same run, one idle machine",
+        brief: false,
+        faults: 1,
+        blows: &[Blow::Dies, Blow::AnswerLost],
+        set: |stage| {
+            stage.plant_idle("i-0901", 1);
+            settle(stage);
+            stage.provision("1", 1);
+            stage.provision("1", 1);
+        },
+    },
+    Scene {
+        name: "leave",
+        cast: "a provision and the release of its own run, one idle machine",
+        brief: true,
+        faults: 1,
+        blows: ALL,
+        set: |stage| {
+            stage.plant_idle("i-0901", 1);
+            settle(stage);
+            stage.provision("1", 1);
+            stage.release("1");
+        },
+    },
+    Scene {
+        name: "twins",
+        cast: "a run that wants two machines, and one that an old ticket announces as well",
+        brief: true,
+        faults: 1,
+        blows: ALL,
+        set: |stage| {
+            stage.plant_idle("i-0901", 1);
+            stage.send_stale("i-0901");
+            settle(stage);
+            stage.world.compute.limit(1);
+            stage.provision("1", 2);
+        },
+    },
+    Scene {
+        name: "tidy",
+        cast: "two refreshes at once, after a release that died before its ticket",
+        brief: true,
+        faults: 1,
+        blows: ALL,
+        set: |stage| {
+            stage.plant_idle("i-0901", 0);
+            settle(stage);
+            stage.refresh(BTreeMap::new());
+            stage.refresh(BTreeMap::new());
+        },
+    },
+];

@@ -1,0 +1,105 @@
+//! What the plan has in store.
+
+use std::collections::BTreeMap;
+
+use ondeck_core::ids::InstanceId;
+use ondeck_core::record::State;
+use ondeck_core::stop::Stop;
+
+use super::{Act, Stage, run_id};
+use crate::fate::Fault;
+use crate::kernel::Pid;
+use crate::plan::{Deed, SECOND};
+
+impl Stage {
+    pub(super) fn perform(&mut self, act: Act) {
+        match act {
+            Act::Planned(deed) => self.do_as_planned(deed),
+            Act::Boot(id) => self.boot(&id),
+            Act::Die(id) => self.die(&id),
+            Act::JobOver(job) => self.job_over(job),
+            Act::ReleaseOf(run) => self.release(&run),
+        }
+    }
+
+    pub(super) fn do_as_planned(&mut self, deed: Deed) {
+        let now = self.kernel.now();
+        self.kernel.note("the plan", || format!("{deed:?}"));
+        match deed {
+            Deed::Provision { run, count } => self.provision(&run, count),
+            Deed::Release { run } => self.release(&run),
+            Deed::Refresh => self.refresh(BTreeMap::new()),
+            Deed::RefreshWith(name, value) => {
+                self.refresh([(name.to_owned(), value.to_owned())].into());
+            }
+            Deed::Stop { run } => {
+                if let Some(run) = self.runs.get_mut(&run)
+                    && let Some(switch) = &run.stop
+                {
+                    run.told_to_stop = true;
+                    switch.raise(Stop::Interrupted);
+                    self.kernel.count(Fault::ToldToStop);
+                    self.wake_modes();
+                }
+            }
+            Deed::Rerun { run } => {
+                self.runs.entry(run.clone()).or_default().rerun = true;
+                let takes = self.roll(3..60) * SECOND;
+                self.world.yard().queue(&run_id(&run), takes);
+            }
+            Deed::Kill(nth) => {
+                if let Some(id) = self.nth(nth) {
+                    self.kernel.count(Fault::MachineDies);
+                    self.world.compute.kill(&id);
+                    self.die(&id);
+                }
+            }
+            Deed::Hang(nth, span) => {
+                if let Some(pid) = self.nth(nth).and_then(|id| self.world.yard().body(&id)?.agent) {
+                    self.kernel.count(Fault::Hang);
+                    self.kernel.freeze(pid, now + span);
+                }
+            }
+            Deed::StopHeart(nth, span) => {
+                if let Some(id) = self.nth(nth) {
+                    self.kernel.count(Fault::HeartStops);
+                    self.world.yard().stop_heart(&id, now + span);
+                }
+            }
+            Deed::Reassign(nth) => self.reassign(nth),
+        }
+    }
+
+    /// Whoever was told to stop hears it at once.
+    pub(super) fn wake_modes(&mut self) {
+        let modes: Vec<Pid> = self.processes.keys().copied().collect();
+        for pid in modes {
+            self.let_act(pid);
+        }
+    }
+
+    pub(super) fn nth(&self, nth: usize) -> Option<InstanceId> {
+        let alive = self.world.yard().alive();
+        let at = nth.checked_rem(alive.len())?;
+        alive.get(at).cloned()
+    }
+
+    /// Somebody edits a record by hand, as only a running machine's can be seen to matter.
+    pub(super) fn reassign(&mut self, nth: usize) {
+        let running = self.world.store.select(|record| {
+            let left = record.threshold.map(|t| t.since(self.kernel.true_time()));
+            record.state == State::Running && left.is_some_and(|left| left.as_secs() > 100)
+        });
+        let Some(mut record) = running.get(nth % running.len().max(1)).cloned() else { return };
+        let serves = self.world.yard().view(&record.id).is_some_and(|v| v.label == record.run);
+        if !serves {
+            return;
+        }
+        self.kernel.count(Fault::Reassigned);
+        record.run = Some(run_id("by-hand"));
+        record.updated_at = self.kernel.true_time();
+        self.world.store.plant(record.clone());
+        self.world.audit().gave_by_hand(&record, self.kernel.true_time());
+        self.kernel.ring(&record.id);
+    }
+}

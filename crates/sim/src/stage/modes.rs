@@ -1,0 +1,123 @@
+//! Processes of the control plane.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ondeck_core::ids::ResourceClass;
+use ondeck_core::plane::Plane;
+use ondeck_core::provision::{DEFAULT_TYPES, Request, TimeOverrides, provision};
+use ondeck_core::refresh::refresh;
+use ondeck_core::release::release;
+use ondeck_core::requirements::UsageClass;
+use ondeck_core::stop::StopSignal;
+use ondeck_core::testkit::{SeededDice, Silent};
+
+use super::{Stage, run_id};
+use crate::fate::{Crash, Fault};
+use crate::kernel::{Pid, digest};
+use crate::process::{Exit, Process, Task};
+use crate::wire::{Traits, Wire};
+
+impl Stage {
+    pub(super) fn doom(&mut self, fault: Fault, calls: u32) -> Option<(u32, Crash)> {
+        let befallen = self.policy.befalls(fault, self.kernel.now(), &mut self.dice);
+        let (at, before) = (self.dice.u32(1..calls), self.dice.bool());
+        befallen.then_some((at, if before { Crash::Before } else { Crash::After }))
+    }
+
+    pub(super) fn wire(
+        &mut self,
+        name: &str,
+        clock: &str,
+        doom: Option<(u32, Crash)>,
+    ) -> Arc<Wire> {
+        let skew = match self.plan.skew {
+            0 => 0,
+            most => self.policy.chance(clock).u64(0..=most),
+        };
+        if skew > 0 {
+            self.kernel.count(Fault::Skew);
+        }
+        let traits = Traits { skew: Duration::from_millis(skew), doom };
+        Arc::new(Wire::new(&self.world, &self.policy, name, traits))
+    }
+
+    /// A process of the control plane, and all it works with.
+    pub(super) fn mode(&mut self, what: &str) -> (Arc<Wire>, Plane) {
+        self.born += 1;
+        let name = format!("{what}#{}", self.born);
+        let doom = self.doom(Fault::Crash, 50);
+        let wire = self.wire(&name, &name, doom);
+        let seed = digest(&[&self.plan.seed, &name]);
+        let plane = Plane {
+            store: wire.clone(),
+            pool: wire.clone(),
+            compute: wire.clone(),
+            forge: wire.clone(),
+            clock: wire.clone(),
+            dice: Arc::new(SeededDice::new(seed)),
+            progress: Arc::new(Silent),
+        };
+        (wire, plane)
+    }
+
+    pub(super) fn start(&mut self, pid: Pid, process: Process) {
+        self.processes.insert(pid, process);
+        self.let_act(pid);
+    }
+
+    pub(crate) fn provision(&mut self, run: &str, count: u32) {
+        let (wire, plane) = self.mode(&format!("provision {run}"));
+        let (switch, stop) = StopSignal::new();
+        let known = self.runs.entry(run.to_owned()).or_default();
+        known.provisions += 1;
+        known.stop = Some(switch);
+        let request = Request {
+            run: run_id(run),
+            count,
+            class: ResourceClass::new("large").expect("a sound name"),
+            usage: self.usage_of(run),
+            types: DEFAULT_TYPES.parse().expect("sound patterns"),
+            times: TimeOverrides::default(),
+            fresh_only: false,
+            again: false,
+            capacity_fallback: false,
+        };
+        let work =
+            async move { Exit::Provisioned(Box::new(provision(&plane, &request, &stop).await)) };
+        self.start(wire.pid, Process::new(Task::Provision(run.to_owned()), work));
+    }
+
+    /// What a run wants is its own, whoever asks for it, and however often.
+    pub(super) fn usage_of(&self, run: &str) -> UsageClass {
+        match self.plan.picky && digest(&[&self.plan.seed, &run]).is_multiple_of(3) {
+            true => UsageClass::Spot,
+            false => UsageClass::OnDemand,
+        }
+    }
+
+    pub(crate) fn release(&mut self, run: &str) {
+        let (wire, plane) = self.mode(&format!("release {run}"));
+        self.runs.entry(run.to_owned()).or_default().releases += 1;
+        self.world.yard().cancel(Some(&run_id(run)));
+        let id = run_id(run);
+        let work = async move {
+            Exit::Released(Box::new(release(&plane, &id, &TimeOverrides::default()).await))
+        };
+        self.start(wire.pid, Process::new(Task::Release(run.to_owned()), work));
+    }
+
+    pub(crate) fn refresh(&mut self, given: BTreeMap<String, String>) {
+        if self.processes.values().any(|process| process.task == Task::Refresh) {
+            self.kernel.count(Fault::RefreshTwice);
+        }
+        let (wire, plane) = self.mode("refresh");
+        let began = self.kernel.true_time();
+        let work = async move {
+            let outcome = refresh(&plane, &given, &StopSignal::never()).await;
+            Exit::Refreshed(Box::new(outcome), began)
+        };
+        self.start(wire.pid, Process::new(Task::Refresh, work));
+    }
+}

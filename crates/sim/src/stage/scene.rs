@@ -1,0 +1,67 @@
+//! Scenes that are set, and not played.
+
+use std::time::Duration;
+
+use ondeck_core::ids::{InstanceId, IntentId, ResourceClass};
+use ondeck_core::lifecycle::{Idle, Instance};
+use ondeck_core::ports::{Machine, Pool};
+use ondeck_core::record::{MachineSpec, Record, State};
+use ondeck_core::requirements::UsageClass;
+use ondeck_core::ticket::Ticket;
+
+use super::Stage;
+use crate::world::at_once;
+
+impl Stage {
+    /// An idle machine whose agent is about to start, announced by so many tickets.
+    pub(crate) fn plant_idle(&mut self, id: &str, tickets: usize) {
+        let now = self.kernel.true_time();
+        let record = Record {
+            id: InstanceId::new(id).expect("a sound id"),
+            state: State::Idle,
+            run: None,
+            threshold: Some(now + Duration::from_secs(300)),
+            spec: MachineSpec {
+                resource_class: ResourceClass::new("large").expect("a sound name"),
+                instance_type: "c6i.large".to_owned(),
+                usage_class: UsageClass::OnDemand,
+                cpu: 2,
+                mem: 4096,
+            },
+            created_at: now,
+            updated_at: now,
+            ticketed_at: Some(now),
+        };
+        let machine = Machine {
+            id: record.id.clone(),
+            spec: record.spec.clone(),
+            intent: IntentId::new("planted").expect("a sound id"),
+            launched_at: now,
+        };
+        self.world.audit().planted(&record);
+        self.world.store.plant(record.clone());
+        self.world.compute.plant(machine.clone());
+        self.world.yard().launched(&[machine]);
+        self.world.yard().newborn();
+        let idle: Instance<Idle> = Instance::believe(&record).expect("it is idle");
+        for _ in 0..tickets {
+            self.send(&idle.ticket());
+        }
+        self.boot(&record.id);
+    }
+
+    /// A ticket of an idle state that is over, and that did not last for its time.
+    pub(crate) fn send_stale(&mut self, id: &str) {
+        let record = self.world.store.select(|record| record.id.as_str() == id).pop();
+        let idle: Option<Instance<Idle>> = record.as_ref().and_then(Instance::believe);
+        if let Some(mut ticket) = idle.map(|idle| idle.ticket()) {
+            ticket.threshold = ticket.threshold.before(Duration::from_secs(50));
+            self.send(&ticket);
+        }
+    }
+
+    pub(super) fn send(&self, ticket: &Ticket) {
+        let sent = at_once(self.world.pool.send(std::slice::from_ref(ticket), Duration::ZERO));
+        sent.expect("a pool in memory");
+    }
+}
