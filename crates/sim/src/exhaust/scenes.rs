@@ -67,7 +67,7 @@ pub const SCENES: &[Scene] = &[
     Scene {
         name: "leave",
         cast: "a provision and the release of its own run, one idle machine",
-        brief: true,
+        brief: false,
         faults: 1,
         blows: ALL,
         set: |stage| {
