@@ -31,6 +31,10 @@ bench-aws:
 cloud *ARGS:
     cargo xtask cloud "$@"
 
+# Whether the tests notice mistakes in core's rules; takes an hour
+mutants *ARGS:
+    cargo xtask mutants -- "$@"
+
 # What the machines of a pool download: the agent for AWS, without the control plane
 build-agent:
     cargo build --release --package ondeck --no-default-features --features aws

@@ -17,6 +17,8 @@ Tasks:
   bench                   what provisioning costs on the local backend; takes a minute after the build
   bench aws               how many calls of AWS the modes take, counted between ondeck and the
                           emulators; takes two minutes after the build
+  mutants [-- ARGS]       whether the tests notice mistakes in core's rules, made one at a time, as
+                          .cargo/mutants.toml says; takes an hour; ARGS go to cargo-mutants
   advisories              known vulnerabilities (needs more network than the registries)
   help                    this text
 
@@ -35,6 +37,7 @@ pub(crate) enum Task {
     Cloud { port: Option<u16> },
     Bench,
     BenchAws,
+    Mutants { mutants_args: Vec<String> },
     Advisories,
 }
 
@@ -81,6 +84,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Task, Inva
             Some(backend) if backend == "aws" => Task::BenchAws,
             Some(other) => return Err(InvalidArgs::Unexpected(other)),
         },
+        "mutants" => return Ok(Task::Mutants { mutants_args: behind_dashes(args)? }),
         "advisories" => Task::Advisories,
         _ => return Err(InvalidArgs::UnknownTask(name)),
     };
@@ -135,6 +139,8 @@ mod tests {
             ("cloud --port 4566", Task::Cloud { port: Some(4566) }),
             ("bench", Task::Bench),
             ("bench aws", Task::BenchAws),
+            ("mutants", Task::Mutants { mutants_args: vec![] }),
+            ("mutants -- --list", Task::Mutants { mutants_args: vec!["--list".into()] }),
             ("advisories", Task::Advisories),
         ] {
             assert_eq!(parsed(line), Ok(task), "{line}");
@@ -156,6 +162,7 @@ mod tests {
             ("cloud --port", InvalidArgs::NotAPort(String::new())),
             ("cloud --port 65536", InvalidArgs::NotAPort("65536".into())),
             ("bench 10", unexpected("10")),
+            ("mutants --list", unexpected("--list")),
             ("help me", unexpected("me")),
         ] {
             assert_eq!(parsed(line), Err(error), "{line}");
@@ -164,7 +171,9 @@ mod tests {
 
     #[test]
     fn help_names_every_task() {
-        for name in ["test", "check", "emulators", "cloud", "bench", "advisories", "help"] {
+        let names =
+            ["test", "check", "emulators", "cloud", "bench", "mutants", "advisories", "help"];
+        for name in names {
             assert!(HELP.contains(&format!("\n  {name} ")), "{name}");
         }
     }

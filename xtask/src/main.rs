@@ -45,15 +45,22 @@ fn main() -> ExitCode {
             for step in plan::lints(fix) {
                 report.run(&step, &root);
             }
-            report.run_with(&tool::DENY, &plan::deny(), &root);
+            report.run_with(&[&tool::DENY], &plan::deny(), &root);
             report.note("advisories are not part of this: only the CI on GitHub checks them");
             report
         }
         Task::Bench => return ExitCode::from(bench::run(&root)),
         Task::BenchAws => return ExitCode::from(emulators::run(&root, &plan::bench_aws())),
+        Task::Mutants { mutants_args } => {
+            let mut report = Report::default();
+            let tools = [&tool::NEXTEST, &tool::MUTANTS];
+            report.run_with(&tools, &plan::mutants(&mutants_args), &root);
+            report.note("the survivors are in .tools/mutants.out/missed.txt");
+            report
+        }
         Task::Advisories => {
             let mut report = Report::default();
-            report.run_with(&tool::DENY, &plan::advisories(), &root);
+            report.run_with(&[&tool::DENY], &plan::advisories(), &root);
             report
         }
     };
@@ -70,7 +77,7 @@ fn test(root: &Path, nextest_args: &[String]) -> Report {
     // The many last, so that the output closes with their count.
     report.run(&plan::doctests().within(&emulators.environment), root);
     let tests = plan::nextest(nextest_args).within(&emulators.environment);
-    report.run_with(&tool::NEXTEST, &tests, root);
+    report.run_with(&[&tool::NEXTEST], &tests, root);
     emulators.ended().iter().for_each(Trouble::say);
     report
 }
