@@ -7,6 +7,7 @@ use ondeck_core::ids::InstanceId;
 use ondeck_core::provision::{Source, provision};
 use ondeck_core::record::State;
 use ondeck_core::requirements::UsageClass;
+use ondeck_core::signal::Signal;
 use ondeck_core::stop::{Stop, StopSignal};
 use ondeck_core::times::Times;
 
@@ -232,6 +233,54 @@ async fn a_launch_that_never_answered_stays_open_for_refresh() {
     let refreshed = world.refresh().await;
     assert_eq!((refreshed.intents, refreshed.swept.len()), (1, 2));
     assert!(world.alive().is_empty());
+}
+
+#[tokio::test]
+async fn a_dump_ends_the_machines_of_a_launch_that_never_answered() {
+    let world = World::new().await;
+    world.memory.compute.launch_unheard_and_unseen();
+    world.memory.compute.show_all();
+    let outcome = world.provision(&request("1", 2)).await;
+    assert_eq!(outcome.failure.unwrap().kind, Kind::Unavailable);
+    assert_eq!((outcome.ended.len(), outcome.leftovers), (2, vec![]));
+    assert!(world.alive().is_empty(), "though they had no record");
+}
+
+#[tokio::test]
+async fn a_dump_takes_the_ticket_of_what_was_just_claimed_along() {
+    let world = World::new().await;
+    world.idle("i-a", "c6i.large").await;
+    let (switch, stop) = StopSignal::new();
+    let request = request("1", 1);
+    let (outcome, ()) = tokio::join!(provision(&world.plane, &request, &stop), async {
+        while world.state("i-a") != State::Claimed {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(world.depth().await, 1, "tickets are deleted a moment later, together");
+        switch.raise(Stop::Interrupted);
+    });
+    assert_eq!((outcome.ended, outcome.leftovers), (vec![id("i-a")], vec![]));
+    assert_eq!(world.depth().await, 0);
+}
+
+#[tokio::test]
+async fn what_runs_for_the_run_already_is_as_good_as_committed() {
+    for (owner, failure) in [("1", None), ("2", Some(Kind::Unexpected))] {
+        let world = World::new().await;
+        world.idle("i-a", "c6i.large").await;
+        world.expect("i-0001", Behaviour::NeverRegisters);
+        let request = request("1", 2);
+        let (outcome, ()) = tokio::join!(world.provision(&request), async {
+            world.pass(Duration::from_secs(5)).await;
+            let mut record = world.record("i-a").unwrap();
+            assert_eq!(record.state, State::Claimed, "while the other machine starts");
+            (record.state, record.run) = (State::Running, Some(run(owner)));
+            world.memory.store.plant(record);
+            world.say("i-0001", Signal::Registered, "1").await;
+        });
+        assert_eq!(outcome.failure.map(|failure| failure.kind), failure, "owned by {owner}");
+        assert_eq!(world.record("i-a").unwrap().run, Some(run(owner)), "and left alone");
+    }
 }
 
 #[tokio::test]
