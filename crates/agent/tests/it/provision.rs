@@ -125,6 +125,26 @@ async fn a_machine_that_cannot_be_given_back_is_expired_and_said_to_be() {
 }
 
 #[tokio::test]
+async fn a_machine_that_cannot_be_ended_is_not_said_to_be() {
+    let world = World::new().await;
+    world.expect("i-0001", Behaviour::CannotRegister);
+    let request = request("1", 1);
+    let (outcome, ()) = tokio::join!(world.provision(&request), async {
+        while world.record("i-0001").is_none() {
+            tokio::task::yield_now().await;
+        }
+        world.memory.compute.go_down();
+    });
+    assert_eq!(outcome.failure.unwrap().kind, Kind::NotReady);
+    assert_eq!(outcome.ended, []);
+    assert_eq!(
+        outcome.leftovers,
+        ["i-0001 was not ended: compute is out of reach: it is down"],
+        "and is left to its deadline"
+    );
+}
+
+#[tokio::test]
 async fn the_fallback_goes_from_spot_to_on_demand_for_what_is_missing() {
     let world = World::new().await;
     let mut cheap = request("1", 2);
