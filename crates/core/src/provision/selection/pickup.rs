@@ -357,9 +357,12 @@ mod tests {
         assert_eq!(pickup.others_hold(class, 0).await, Ok(false));
         plane.pool.send(&[ticket(&plane, &request)], Duration::ZERO).await.unwrap();
         assert_eq!(pickup.others_hold(class, 0).await, Ok(true), "it is there to be had");
+        pickup.next().await.unwrap().expect("there is a ticket");
+        assert_eq!(pickup.others_hold(class, 0).await, Ok(false), "a worker of ours has it");
+        plane.pool.send(&[ticket(&plane, &request)], Duration::ZERO).await.unwrap();
         plane.pool.receive(class, 1, hold).await.unwrap();
-        assert_eq!(pickup.others_hold(class, 0).await, Ok(true), "somebody else has it");
-        assert_eq!(pickup.others_hold(class, 1).await, Ok(false), "it is our own");
+        assert_eq!(pickup.others_hold(class, 0).await, Ok(true), "somebody else has the second");
+        assert_eq!(pickup.others_hold(class, 1).await, Ok(false), "or we have, set aside");
     }
 
     #[tokio::test]
