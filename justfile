@@ -35,6 +35,10 @@ fuzz *ARGS:
 cloud *ARGS:
     cargo xtask cloud "$@"
 
+# Whether the tests notice mistakes in core's rules; takes an hour
+mutants *ARGS:
+    cargo xtask mutants -- "$@"
+
 # What the machines of a pool download: the agent for AWS, without the control plane
 build-agent:
     cargo build --release --package ondeck --no-default-features --features aws

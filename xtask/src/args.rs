@@ -26,6 +26,8 @@ Tasks:
   fuzz [TARGET] [--seconds N]
                           feeds what ondeck reads, 20 s each, with inputs that reach ever more of
                           it; needs a C++ compiler, and some minutes for the first build
+  mutants [-- ARGS]       whether the tests notice mistakes in core's rules, made one at a time, as
+                          .cargo/mutants.toml says; takes an hour; ARGS go to cargo-mutants
   advisories              known vulnerabilities (needs more network than the registries)
   help                    this text
 
@@ -48,6 +50,7 @@ pub(crate) enum Task {
     Sim { args: Vec<String> },
     Plant { name: String },
     Plants,
+    Mutants { mutants_args: Vec<String> },
     Advisories,
 }
 
@@ -110,6 +113,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Task, Inva
             first => return Ok(Task::Sim { args: first.into_iter().chain(args).collect() }),
         },
         "fuzz" => return fuzzing(args),
+        "mutants" => return Ok(Task::Mutants { mutants_args: behind_dashes(args)? }),
         "advisories" => Task::Advisories,
         _ => return Err(InvalidArgs::UnknownTask(name)),
     };
@@ -193,6 +197,8 @@ mod tests {
             ("fuzz", Task::Fuzz { target: None, seconds: 20 }),
             ("fuzz ec2", Task::Fuzz { target: Some("ec2".into()), seconds: 20 }),
             ("fuzz --seconds 5 ec2", Task::Fuzz { target: Some("ec2".into()), seconds: 5 }),
+            ("mutants", Task::Mutants { mutants_args: vec![] }),
+            ("mutants -- --list", Task::Mutants { mutants_args: vec!["--list".into()] }),
             ("advisories", Task::Advisories),
         ] {
             assert_eq!(parsed(line), Ok(task), "{line}");
@@ -222,6 +228,7 @@ mod tests {
             ("fuzz --second 5", unexpected("--second")),
             ("fuzz --seconds", InvalidArgs::NotSeconds(String::new())),
             ("fuzz --seconds 0", InvalidArgs::NotSeconds("0".into())),
+            ("mutants --list", unexpected("--list")),
             ("help me", unexpected("me")),
         ] {
             assert_eq!(parsed(line), Err(error), "{line}");
@@ -230,9 +237,18 @@ mod tests {
 
     #[test]
     fn help_names_every_task() {
-        for name in
-            ["test", "check", "emulators", "cloud", "bench", "sim", "fuzz", "advisories", "help"]
-        {
+        for name in [
+            "test",
+            "check",
+            "emulators",
+            "cloud",
+            "bench",
+            "sim",
+            "fuzz",
+            "mutants",
+            "advisories",
+            "help",
+        ] {
             assert!(HELP.contains(&format!("\n  {name} ")), "{name}");
         }
     }

@@ -47,7 +47,7 @@ fn main() -> ExitCode {
             for step in plan::lints(fix) {
                 report.run(&step, &root);
             }
-            report.run_with(&tool::DENY, &plan::deny(), &root);
+            report.run_with(&[&tool::DENY], &plan::deny(), &root);
             report.note("advisories are not part of this: only the CI on GitHub checks them");
             report
         }
@@ -59,9 +59,16 @@ fn main() -> ExitCode {
         Task::Sim { args } => return ExitCode::from(sim::run(&root, &args)),
         Task::Plant { name } => return ExitCode::from(sim::find(&root, &name)),
         Task::Plants => return ExitCode::from(sim::find_all(&root)),
+        Task::Mutants { mutants_args } => {
+            let mut report = Report::default();
+            let tools = [&tool::NEXTEST, &tool::MUTANTS];
+            report.run_with(&tools, &plan::mutants(&mutants_args), &root);
+            report.note("the survivors are in .tools/mutants.out/missed.txt");
+            report
+        }
         Task::Advisories => {
             let mut report = Report::default();
-            report.run_with(&tool::DENY, &plan::advisories(), &root);
+            report.run_with(&[&tool::DENY], &plan::advisories(), &root);
             report
         }
     };
@@ -78,7 +85,7 @@ fn test(root: &Path, nextest_args: &[String]) -> Report {
     // The many last, so that the output closes with their count.
     report.run(&plan::doctests().within(&emulators.environment), root);
     let tests = plan::nextest(nextest_args).within(&emulators.environment);
-    report.run_with(&tool::NEXTEST, &tests, root);
+    report.run_with(&[&tool::NEXTEST], &tests, root);
     emulators.ended().iter().for_each(Trouble::say);
     report
 }

@@ -36,6 +36,12 @@ pub(crate) fn bench_aws() -> Vec<String> {
     line.split(' ').map(str::to_owned).collect()
 }
 
+/// Which of its files are mutated, and who judges, is in `.cargo/mutants.toml`. The package has to
+/// be named, since the workspace's default member is another.
+pub(crate) fn mutants(more: &[String]) -> Step {
+    Step::new("mutants", "mutants --package ondeck-core").and(more)
+}
+
 pub(crate) fn deny() -> Step {
     Step::new("licences, bans, sources", "deny check bans licenses sources")
 }

@@ -126,19 +126,20 @@ impl Report {
         self.record(&step.name, || step.run(root));
     }
 
-    /// Makes sure that the tool is there before the step that needs it. Without it the step
+    /// Makes sure that the tools are there before the step that needs them. Without one the step
     /// counts as failed: a check that was not made must never look like one that was passed.
-    pub(crate) fn run_with(&mut self, tool: &Tool, step: &Step, root: &Path) {
-        if !tool.is_there(root) {
-            self.record(&format!("build {}", tool.name), || tool.install(root));
+    pub(crate) fn run_with(&mut self, tools: &[&Tool], step: &Step, root: &Path) {
+        for tool in tools {
+            if !tool.is_there(root) {
+                self.record(&format!("build {}", tool.name), || tool.install(root));
+            }
         }
-        if tool.is_there(root) {
-            self.run(step, root);
-        } else {
-            self.record(&step.name, || {
-                say(&format!("\nerror: {} not run, for want of {}", step.name, tool.name));
+        match tools.iter().find(|tool| !tool.is_there(root)) {
+            None => self.run(step, root),
+            Some(missing) => self.record(&step.name, || {
+                say(&format!("\nerror: {} not run, for want of {}", step.name, missing.name));
                 1
-            });
+            }),
         }
     }
 

@@ -30,6 +30,8 @@ pub(crate) const NEXTEST: Tool = Tool {
 };
 pub(crate) const DENY: Tool =
     Tool { name: "cargo-deny", subcommand: "deny", version: "0.20.2", features: "" };
+pub(crate) const MUTANTS: Tool =
+    Tool { name: "cargo-mutants", subcommand: "mutants", version: "27.1.0", features: "" };
 
 impl Tool {
     /// Whether cargo finds it and it starts.
@@ -58,7 +60,7 @@ impl Tool {
         exit_code
     }
 
-    /// Not optimised: that takes a third of the time to build, and neither tool computes much.
+    /// Not optimised: that takes a third of the time to build, and no tool computes much.
     fn installation(&self) -> Step {
         let Tool { name, version, features, .. } = self;
         let line = format!(

@@ -63,6 +63,8 @@
 
 mod change;
 mod guard;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -7,6 +7,7 @@ use ondeck_core::ids::InstanceId;
 use ondeck_core::provision::{Source, provision};
 use ondeck_core::record::State;
 use ondeck_core::requirements::UsageClass;
+use ondeck_core::signal::Signal;
 use ondeck_core::stop::{Stop, StopSignal};
 use ondeck_core::times::Times;
 
@@ -124,6 +125,26 @@ async fn a_machine_that_cannot_be_given_back_is_expired_and_said_to_be() {
 }
 
 #[tokio::test]
+async fn a_machine_that_cannot_be_ended_is_not_said_to_be() {
+    let world = World::new().await;
+    world.expect("i-0001", Behaviour::CannotRegister);
+    let request = request("1", 1);
+    let (outcome, ()) = tokio::join!(world.provision(&request), async {
+        while world.record("i-0001").is_none() {
+            tokio::task::yield_now().await;
+        }
+        world.memory.compute.go_down();
+    });
+    assert_eq!(outcome.failure.unwrap().kind, Kind::NotReady);
+    assert_eq!(outcome.ended, []);
+    assert_eq!(
+        outcome.leftovers,
+        ["i-0001 was not ended: compute is out of reach: it is down"],
+        "and is left to its deadline"
+    );
+}
+
+#[tokio::test]
 async fn the_fallback_goes_from_spot_to_on_demand_for_what_is_missing() {
     let world = World::new().await;
     let mut cheap = request("1", 2);
@@ -232,6 +253,54 @@ async fn a_launch_that_never_answered_stays_open_for_refresh() {
     let refreshed = world.refresh().await;
     assert_eq!((refreshed.intents, refreshed.swept.len()), (1, 2));
     assert!(world.alive().is_empty());
+}
+
+#[tokio::test]
+async fn a_dump_ends_the_machines_of_a_launch_that_never_answered() {
+    let world = World::new().await;
+    world.memory.compute.launch_unheard_and_unseen();
+    world.memory.compute.show_all();
+    let outcome = world.provision(&request("1", 2)).await;
+    assert_eq!(outcome.failure.unwrap().kind, Kind::Unavailable);
+    assert_eq!((outcome.ended.len(), outcome.leftovers), (2, vec![]));
+    assert!(world.alive().is_empty(), "though they had no record");
+}
+
+#[tokio::test]
+async fn a_dump_takes_the_ticket_of_what_was_just_claimed_along() {
+    let world = World::new().await;
+    world.idle("i-a", "c6i.large").await;
+    let (switch, stop) = StopSignal::new();
+    let request = request("1", 1);
+    let (outcome, ()) = tokio::join!(provision(&world.plane, &request, &stop), async {
+        while world.state("i-a") != State::Claimed {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(world.depth().await, 1, "tickets are deleted a moment later, together");
+        switch.raise(Stop::Interrupted);
+    });
+    assert_eq!((outcome.ended, outcome.leftovers), (vec![id("i-a")], vec![]));
+    assert_eq!(world.depth().await, 0);
+}
+
+#[tokio::test]
+async fn what_runs_for_the_run_already_is_as_good_as_committed() {
+    for (owner, failure) in [("1", None), ("2", Some(Kind::Unexpected))] {
+        let world = World::new().await;
+        world.idle("i-a", "c6i.large").await;
+        world.expect("i-0001", Behaviour::NeverRegisters);
+        let request = request("1", 2);
+        let (outcome, ()) = tokio::join!(world.provision(&request), async {
+            world.pass(Duration::from_secs(5)).await;
+            let mut record = world.record("i-a").unwrap();
+            assert_eq!(record.state, State::Claimed, "while the other machine starts");
+            (record.state, record.run) = (State::Running, Some(run(owner)));
+            world.memory.store.plant(record);
+            world.say("i-0001", Signal::Registered, "1").await;
+        });
+        assert_eq!(outcome.failure.map(|failure| failure.kind), failure, "owned by {owner}");
+        assert_eq!(world.record("i-a").unwrap().run, Some(run(owner)), "and left alone");
+    }
 }
 
 #[tokio::test]

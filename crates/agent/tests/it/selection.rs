@@ -156,6 +156,59 @@ async fn a_suitable_ticket_behind_many_unsuitable_ones_is_found() {
 }
 
 #[tokio::test]
+async fn more_than_a_run_can_use_is_there_for_others_while_it_checks_what_it_took() {
+    let world = World::new().await;
+    world.expect("i-mute", Behaviour::NeverRegisters);
+    world.idle("i-r", "r6i.large").await;
+    for name in ["i-a", "i-b", "i-c", "i-mute"] {
+        world.idle(name, "c6i.large").await;
+    }
+    let mut picky = request("1", 1);
+    picky.types = "c6i.*".parse().unwrap();
+    let (outcome, ()) = tokio::join!(world.provision(&picky), async {
+        world.pass(Duration::from_secs(1)).await;
+        assert_eq!(world.state("i-mute"), State::Claimed);
+        assert_eq!(world.visible().await, 4, "the one that does not fit, and three that do");
+    });
+    assert_eq!(outcome.count(Source::Warm), 1);
+    assert_eq!(world.visible().await, 3);
+}
+
+#[tokio::test]
+async fn an_instance_that_keeps_coming_round_ends_the_search() {
+    let world = World::new().await;
+    let mut record = world.idle("i-a", "c6i.large").await;
+    for _ in 0..8 {
+        let later = record.threshold.unwrap() + Duration::from_secs(1);
+        record.threshold = Some(later);
+        world.memory.store.plant(record.clone());
+        world.ticket(&record).await;
+    }
+    // All of the tickets but the last are of idle states that are over.
+    let outcome = world.provision(&request("1", 1)).await;
+    assert_eq!((outcome.search.void, outcome.count(Source::Cold)), (5, 1));
+    assert_eq!(world.visible().await, 4, "those that were not met stay");
+}
+
+#[tokio::test]
+async fn a_bad_machine_sends_the_run_to_the_pool_again() {
+    let world = World::new().await;
+    world.expect("i-mute", Behaviour::NeverRegisters);
+    world.idle("i-mute", "c6i.large").await;
+    let request = request("1", 3);
+    let (outcome, ()) = tokio::join!(world.provision(&request), async {
+        world.pass(Duration::from_secs(5)).await;
+        assert_eq!(world.state("i-mute"), State::Claimed);
+        for name in ["i-a", "i-b", "i-c"] {
+            world.idle(name, "c6i.large").await;
+        }
+    });
+    assert_eq!(world.state("i-mute"), State::Terminated);
+    assert_eq!((outcome.count(Source::Warm), outcome.count(Source::Cold)), (1, 2));
+    assert_eq!(world.visible().await, 2, "what it took and has no worker for is back at once");
+}
+
+#[tokio::test]
 async fn a_picky_run_does_not_make_others_launch() {
     let world = World::new().await;
     for n in 0..30 {

@@ -329,13 +329,7 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn a_ticket_stays_hidden_while_its_instance_is_being_claimed() {
-        let (plane, memory) = testkit::plane();
-        let request = request();
-        let requirements = request.requirements(&Settings::default()).unwrap();
-        let (times, holdings) = (Times::default(), Holdings::new(plane.now()));
-        let hold = times.ticket_hold;
+    fn ticket(plane: &Plane, request: &Request) -> Ticket {
         let spec = MachineSpec {
             resource_class: request.class.clone(),
             instance_type: "c6i.large".to_owned(),
@@ -344,10 +338,40 @@ mod tests {
             mem: 4096,
         };
         let threshold = plane.now() + Duration::from_secs(600);
-        let ticket = Ticket { instance_id: InstanceId::new("i-1").unwrap(), spec, threshold };
-        plane.pool.send(&[ticket], Duration::ZERO).await.unwrap();
+        Ticket { instance_id: InstanceId::new("i-1").unwrap(), spec, threshold }
+    }
 
-        let attempt = Attempt { plane: &plane, request: &request, requirements, times, holdings };
+    fn attempt<'a>(plane: &'a Plane, request: &'a Request) -> Attempt<'a> {
+        let requirements = request.requirements(&Settings::default()).unwrap();
+        let (times, holdings) = (Times::default(), Holdings::new(plane.now()));
+        Attempt { plane, request, requirements, times, holdings }
+    }
+
+    #[tokio::test]
+    async fn an_empty_answer_is_believed_unless_a_ticket_was_missed_or_others_hold_one() {
+        let (plane, _) = testkit::plane();
+        let (request, hold) = (request(), Duration::from_secs(30));
+        let attempt = attempt(&plane, &request);
+        let pickup = Pickup::new(&attempt, 1);
+        let class = &request.class;
+        assert_eq!(pickup.others_hold(class, 0).await, Ok(false));
+        plane.pool.send(&[ticket(&plane, &request)], Duration::ZERO).await.unwrap();
+        assert_eq!(pickup.others_hold(class, 0).await, Ok(true), "it is there to be had");
+        pickup.next().await.unwrap().expect("there is a ticket");
+        assert_eq!(pickup.others_hold(class, 0).await, Ok(false), "a worker of ours has it");
+        plane.pool.send(&[ticket(&plane, &request)], Duration::ZERO).await.unwrap();
+        plane.pool.receive(class, 1, hold).await.unwrap();
+        assert_eq!(pickup.others_hold(class, 0).await, Ok(true), "somebody else has the second");
+        assert_eq!(pickup.others_hold(class, 1).await, Ok(false), "or we have, set aside");
+    }
+
+    #[tokio::test]
+    async fn a_ticket_stays_hidden_while_its_instance_is_being_claimed() {
+        let (plane, memory) = testkit::plane();
+        let request = request();
+        plane.pool.send(&[ticket(&plane, &request)], Duration::ZERO).await.unwrap();
+        let attempt = attempt(&plane, &request);
+        let hold = attempt.times.ticket_hold;
         let pickup = Pickup::new(&attempt, 1);
         let candidate = pickup.next().await.unwrap().expect("there is a ticket");
         let slow_claim = async {

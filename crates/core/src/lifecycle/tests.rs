@@ -1,0 +1,241 @@
+//! What each transition demands and leaves, said a second time: stores are tested against the
+//! guard, so a mistake in the guard itself shows nowhere else.
+
+use super::*;
+use crate::ids::ResourceClass;
+use crate::requirements::UsageClass;
+
+const LEASE: Duration = Duration::from_millis(60_000);
+
+fn noon() -> Timestamp {
+    Timestamp::from_millis(1_000_000)
+}
+
+/// The threshold that is believed in, unless a case says otherwise.
+fn ahead() -> Timestamp {
+    noon() + Duration::from_millis(1)
+}
+
+fn run(name: &str) -> RunId {
+    RunId::new(name).unwrap()
+}
+
+fn record(state: State, run: Option<&str>, threshold: Option<Timestamp>) -> Record {
+    Record {
+        id: InstanceId::new("i-1").unwrap(),
+        state,
+        run: run.map(self::run),
+        threshold,
+        spec: MachineSpec {
+            resource_class: ResourceClass::new("large").unwrap(),
+            instance_type: "c6i.large".to_owned(),
+            usage_class: UsageClass::Spot,
+            cpu: 2,
+            mem: 4096,
+        },
+        created_at: Timestamp::from_millis(1),
+        updated_at: Timestamp::from_millis(2),
+        ticketed_at: Some(Timestamp::from_millis(3)),
+    }
+}
+
+/// A record of the run `mine`, if the state has an owner.
+fn mine(state: State) -> Record {
+    record(state, state.is_owned().then_some("mine"), state.is_live().then(ahead))
+}
+
+fn believed<S: Phase>(state: State) -> Instance<S> {
+    Instance::believe(&mine(state)).expect("the phase covers the state")
+}
+
+/// Whether a change is made to a record in `state`, of each owner and with each threshold that
+/// matters: `(mine, theirs, nobody's)`, each at (past, now, just ahead, another ahead).
+fn admitted(change: &Change, state: State) -> [[bool; 4]; 3] {
+    let past = noon().before(Duration::from_millis(1));
+    let thresholds = [past, noon(), ahead(), noon() + LEASE];
+    [Some("mine"), Some("theirs"), None].map(|owner| {
+        thresholds.map(|at| change.applied_to(Some(&record(state, owner, Some(at)))).is_some())
+    })
+}
+
+const NEVER: [bool; 4] = [false; 4];
+const ALWAYS: [bool; 4] = [true; 4];
+const EXPIRED: [bool; 4] = [true, true, false, false];
+const UNEXPIRED: [bool; 4] = [false, false, true, true];
+const THE_VERY_ONE: [bool; 4] = [false, false, true, false];
+
+#[test]
+fn transitions_of_an_owner_need_its_state_its_run_and_time_left() {
+    let created: Instance<Created> = believed(State::Created);
+    let claimed: Instance<Claimed> = believed(State::Claimed);
+    let running: Instance<Running> = believed(State::Running);
+    for (change, from) in [
+        (created.activate(noon(), LEASE).change().clone(), State::Created),
+        (claimed.commit(noon(), LEASE).change().clone(), State::Claimed),
+        (claimed.give_back(noon(), LEASE).change().clone(), State::Claimed),
+        (running.release(noon(), LEASE).change().clone(), State::Running),
+    ] {
+        for state in State::ALL {
+            let expected = if state == from { [UNEXPIRED, NEVER, NEVER] } else { [NEVER; 3] };
+            assert_eq!(admitted(&change, state), expected, "{change:?} of {state}");
+        }
+        assert_eq!(change.applied_to(None), None, "{change:?} of nothing");
+    }
+}
+
+#[test]
+fn a_claim_needs_the_very_idle_state_that_was_announced() {
+    let idle: Instance<Idle> = believed(State::Idle);
+    let announced = Instance::announced(&idle.ticket());
+    for idle in [idle, announced] {
+        let claim = idle.claim(&run("mine"), noon(), LEASE).change().clone();
+        for state in State::ALL {
+            let nobodys = if state == State::Idle { THE_VERY_ONE } else { NEVER };
+            assert_eq!(admitted(&claim, state), [NEVER, NEVER, nobodys], "of {state}");
+        }
+    }
+    let late: Instance<Idle> = Instance::believe(&record(State::Idle, None, Some(noon()))).unwrap();
+    let claim = late.claim(&run("mine"), noon(), LEASE).change().clone();
+    assert_eq!(admitted(&claim, State::Idle), [NEVER; 3], "its time is up");
+}
+
+#[test]
+fn expiring_needs_the_same_owner_or_the_very_idle_state() {
+    for from in State::ALL.into_iter().filter(|state| state.is_live()) {
+        let expire = believed::<Live>(from).expire(noon()).change().clone();
+        for state in State::ALL {
+            let expected = match state == from {
+                true if state.is_owned() => [ALWAYS, NEVER, NEVER],
+                true => [NEVER, NEVER, THE_VERY_ONE],
+                false => [NEVER; 3],
+            };
+            assert_eq!(admitted(&expire, state), expected, "{from} expected, {state} found");
+        }
+    }
+}
+
+#[test]
+fn reaping_needs_a_live_state_whose_time_is_up() {
+    for from in State::ALL.into_iter().filter(|state| state.is_live()) {
+        let reap = believed::<Live>(from).reap(noon()).change().clone();
+        for state in State::ALL {
+            let expected = if state.is_live() { [EXPIRED; 3] } else { [NEVER; 3] };
+            assert_eq!(admitted(&reap, state), expected, "{from} expected, {state} found");
+        }
+        assert_eq!(reap.applied_to(Some(&mine(State::Terminated))), None);
+    }
+}
+
+#[test]
+fn only_what_has_no_record_is_registered() {
+    let found = mine(State::Created);
+    let register = Instance::register(&found.id, &found.spec, &run("mine"), noon(), LEASE);
+    let change = register.change();
+    for state in State::ALL {
+        assert_eq!(admitted(change, state), [NEVER; 3], "of {state}");
+    }
+    let registered = Record {
+        threshold: Some(noon() + LEASE),
+        created_at: noon(),
+        updated_at: noon(),
+        ticketed_at: None,
+        ..found
+    };
+    assert_eq!(change.applied_to(None), Some(registered));
+}
+
+#[test]
+fn a_transition_leaves_its_state_its_owner_its_threshold_and_no_ticket() {
+    let claimed: Instance<Claimed> = believed(State::Claimed);
+    let leased = Some(noon() + LEASE);
+    let claim = believed::<Idle>(State::Idle).claim(&run("mine"), noon(), LEASE);
+    let activate = believed::<Created>(State::Created).activate(noon(), LEASE);
+    let release = believed::<Running>(State::Running).release(noon(), LEASE);
+    let commit = claimed.commit(noon(), LEASE);
+    let give_back = claimed.give_back(noon(), LEASE);
+    let reap = believed::<Live>(State::Running).reap(ahead());
+    for (change, from, next) in [
+        (claim.change(), State::Idle, record(State::Claimed, Some("mine"), leased)),
+        (activate.change(), State::Created, record(State::Running, Some("mine"), leased)),
+        (commit.change(), State::Claimed, record(State::Running, Some("mine"), leased)),
+        (give_back.change(), State::Claimed, record(State::Idle, None, leased)),
+        (release.change(), State::Running, record(State::Idle, None, leased)),
+        (reap.change(), State::Running, record(State::Terminated, None, None)),
+    ] {
+        let next = Record { updated_at: change.at(), ticketed_at: None, ..next };
+        assert_eq!(change.applied_to(Some(&mine(from))), Some(next), "{}", change.transition());
+    }
+}
+
+#[test]
+fn expiring_leaves_all_but_the_threshold() {
+    for state in State::ALL.into_iter().filter(|state| state.is_live()) {
+        let expire = believed::<Live>(state).expire(noon());
+        let next = Record { threshold: Some(noon()), updated_at: noon(), ..mine(state) };
+        assert_eq!(expire.change().applied_to(Some(&mine(state))), Some(next), "{state}");
+    }
+}
+
+#[test]
+fn a_change_is_known_again_by_all_that_it_leaves() {
+    let claim = believed::<Idle>(State::Idle).claim(&run("mine"), noon(), LEASE);
+    let found = mine(State::Created);
+    let register = Instance::register(&found.id, &found.spec, &run("mine"), noon(), LEASE);
+    for (change, before) in [(claim.change(), Some(mine(State::Idle))), (register.change(), None)] {
+        let done = change.applied_to(before.as_ref()).expect("nothing stands against it");
+        assert!(change.is_done_in(&done));
+        for other in [
+            Record { updated_at: ahead(), ..done.clone() },
+            Record { state: State::Running, ..done.clone() },
+            Record { run: Some(run("theirs")), ..done.clone() },
+            Record { threshold: Some(ahead()), ..done.clone() },
+        ] {
+            assert!(!change.is_done_in(&other), "{other:?}");
+        }
+    }
+}
+
+#[test]
+fn the_stores_answer_is_believed_only_if_it_is_the_next_state() {
+    let commit = || believed::<Claimed>(State::Claimed).commit(noon(), LEASE);
+    let running = mine(State::Running);
+    let settled = commit().settle(Verdict::Agreed(running.clone())).expect("it agreed");
+    assert_eq!((settled.id(), settled.state()), (&running.id, State::Running));
+    assert_eq!((settled.run(), settled.spec()), (Some(&run("mine")), &running.spec));
+    let odd = commit().settle(Verdict::Agreed(mine(State::Idle))).unwrap_err();
+    assert_eq!(odd.found, Some(mine(State::Idle)));
+    let lost = commit().settle(Verdict::Refused(None)).unwrap_err();
+    assert_eq!((lost.found, lost.unreadable), (None, None));
+}
+
+#[test]
+fn a_refusal_says_what_stands_there() {
+    let refused = |verdict| {
+        let commit = believed::<Claimed>(State::Claimed).commit(noon(), LEASE);
+        commit.settle(verdict).unwrap_err().to_string()
+    };
+    let row = crate::record::Unreadable { id: "i-1".to_owned(), problem: "cpu is odd".to_owned() };
+    let expired = record(State::Claimed, Some("theirs"), Some(noon()));
+    for (verdict, words) in [
+        (Verdict::Refused(None), "there is no such record"),
+        (Verdict::Refused(Some(mine(State::Idle))), "it is idle"),
+        (Verdict::Refused(Some(mine(State::Running))), "it is running, owned by run mine"),
+        (Verdict::Refused(Some(expired)), "it is claimed, owned by run theirs, past its threshold"),
+        (Verdict::Unreadable(row.clone()), "unreadable record \"i-1\": cpu is odd"),
+    ] {
+        assert_eq!(refused(verdict), format!("commit of i-1 refused: {words}"));
+    }
+}
+
+#[test]
+fn a_record_is_believed_in_its_own_phase_alone() {
+    fn covered<S: Phase>() -> Vec<State> {
+        State::ALL.into_iter().filter(|s| Instance::<S>::believe(&mine(*s)).is_some()).collect()
+    }
+    assert_eq!(covered::<Created>(), [State::Created]);
+    assert_eq!(covered::<Idle>(), [State::Idle]);
+    assert_eq!(covered::<Claimed>(), [State::Claimed]);
+    assert_eq!(covered::<Running>(), [State::Running]);
+    assert_eq!(covered::<Terminated>(), [State::Terminated]);
+    assert_eq!(covered::<Live>(), State::ALL[..4]);
+}
