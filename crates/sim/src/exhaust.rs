@@ -391,6 +391,7 @@ fn plan(clear: bool) -> Plan {
         ("pickup-patience-sec", "0"),
         ("rescue", "off"),
         ("retention-min", "60"),
+        ("resource-class-config", r#"{"large":{"cpu":2,"mem":4096}}"#),
     ] {
         settings.insert(name.to_owned(), value.to_owned());
     }

@@ -1,9 +1,9 @@
 //! Deterministic simulation: the real control plane and the real agents, many of each, on a
 //! simulated world with a virtual clock and a seeded scheduler.
 //!
-//! Everything that happens is an event of the [`kernel`], and one seed makes one history,
+//! Everything that happens is an event of the `kernel`, and one seed makes one history,
 //! exactly. Processes are futures; one that crashes is dropped between two of its calls. After
-//! every event the [`audit`] holds what records, runners, agents and jobs say against the
+//! every event the `audit` holds what records, runners, agents and jobs say against the
 //! promises of the design.
 
 mod audit;

@@ -121,24 +121,15 @@ impl Wire {
         }
     }
 
-    fn store<T: Debug + Send + 'static>(
+    fn ask<T: Debug + Send + 'static>(
         &self,
+        service: &'static str,
         what: &'static str,
         text: impl FnOnce() -> String,
         mut ask: impl FnMut(&World) -> PortResult<T> + Send + 'static,
     ) -> impl Future<Output = PortResult<T>> {
         let world = self.world.clone();
-        self.call("store", what, text, move || ask(&world))
-    }
-
-    fn pool<T: Debug + Send + 'static>(
-        &self,
-        what: &'static str,
-        text: impl FnOnce() -> String,
-        mut ask: impl FnMut(&World) -> PortResult<T> + Send + 'static,
-    ) -> impl Future<Output = PortResult<T>> {
-        let world = self.world.clone();
-        self.call("pool", what, text, move || ask(&world))
+        self.call(service, what, text, move || ask(&world))
     }
 }
 
@@ -166,17 +157,17 @@ fn named(tickets: &[Ticket]) -> String {
 #[async_trait]
 impl Store for Wire {
     async fn set_up(&self) -> PortResult<()> {
-        self.store("set up store", String::new, |w| at_once(Store::set_up(&w.store))).await
+        self.ask("store", "set up store", String::new, |w| at_once(Store::set_up(&w.store))).await
     }
 
     async fn settings(&self) -> PortResult<BTreeMap<String, String>> {
-        self.store("settings", String::new, |w| at_once(Store::settings(&w.store))).await
+        self.ask("store", "settings", String::new, |w| at_once(Store::settings(&w.store))).await
     }
 
     async fn put_settings(&self, changes: &BTreeMap<String, String>) -> PortResult<()> {
         let changes = changes.clone();
         let put = move |w: &World| at_once(w.store.put_settings(&changes));
-        self.store("put settings", String::new, put).await
+        self.ask("store", "put settings", String::new, put).await
     }
 
     async fn write(&self, change: &Change) -> PortResult<Verdict> {
@@ -195,27 +186,27 @@ impl Store for Wire {
             }
             Ok(verdict)
         };
-        self.store("write", text, write).await
+        self.ask("store", "write", text, write).await
     }
 
     async fn of_run(&self, run: &RunId) -> PortResult<Listing> {
         let (run, shown) = (run.clone(), run.clone());
         let ask = move |w: &World| at_once(w.store.of_run(&run));
-        self.store("of run", move || shown.to_string(), ask).await
+        self.ask("store", "of run", move || shown.to_string(), ask).await
     }
 
     async fn expired(&self, now: Timestamp) -> PortResult<Listing> {
-        self.store("expired", String::new, move |w| at_once(w.store.expired(now))).await
+        self.ask("store", "expired", String::new, move |w| at_once(w.store.expired(now))).await
     }
 
     async fn list(&self, scope: Scope) -> PortResult<Listing> {
-        self.store("list", String::new, move |w| at_once(w.store.list(scope))).await
+        self.ask("store", "list", String::new, move |w| at_once(w.store.list(scope))).await
     }
 
     async fn signs(&self, ids: &[InstanceId]) -> PortResult<Vec<Signs>> {
         let (ids, shown) = (ids.to_vec(), ids.to_vec());
         let ask = move |w: &World| at_once(w.store.signs(&ids));
-        self.store("signs", move || listed(&shown), ask).await
+        self.ask("store", "signs", move || listed(&shown), ask).await
     }
 
     async fn mark_ticketed(&self, tickets: &[Ticket], at: Timestamp) -> PortResult<()> {
@@ -224,7 +215,7 @@ impl Store for Wire {
             w.audit().noted(&tickets);
             at_once(w.store.mark_ticketed(&tickets, at))
         };
-        self.store("mark ticketed", move || named(&shown), mark).await
+        self.ask("store", "mark ticketed", move || named(&shown), mark).await
     }
 
     async fn remove(&self, ids: &[InstanceId]) -> PortResult<()> {
@@ -234,11 +225,11 @@ impl Store for Wire {
             ids.iter().for_each(|id| w.kernel.ring(id));
             removed
         };
-        self.store("remove", move || listed(&shown), remove).await
+        self.ask("store", "remove", move || listed(&shown), remove).await
     }
 
     async fn forget(&self, before: Timestamp) -> PortResult<usize> {
-        self.store("forget", String::new, move |w| at_once(w.store.forget(before))).await
+        self.ask("store", "forget", String::new, move |w| at_once(w.store.forget(before))).await
     }
 
     async fn put_intent(&self, intent: &Intent) -> PortResult<()> {
@@ -247,29 +238,30 @@ impl Store for Wire {
             w.audit().intended(&intent.id);
             at_once(w.store.put_intent(&intent))
         };
-        self.store("put intent", move || format!("{} {}", shown.id, shown.outcome), put).await
+        self.ask("store", "put intent", move || format!("{} {}", shown.id, shown.outcome), put)
+            .await
     }
 
     async fn open_intents(&self) -> PortResult<Vec<Intent>> {
-        self.store("open intents", String::new, |w| at_once(w.store.open_intents())).await
+        self.ask("store", "open intents", String::new, |w| at_once(w.store.open_intents())).await
     }
 
     async fn put_credentials(&self, credentials: &Credentials) -> PortResult<()> {
         let credentials = credentials.clone();
         let put = move |w: &World| at_once(w.store.put_credentials(&credentials));
-        self.store("put credentials", String::new, put).await
+        self.ask("store", "put credentials", String::new, put).await
     }
 
     async fn put_demand(&self, demand: &Demand) -> PortResult<()> {
         let demand = demand.clone();
         let put = move |w: &World| at_once(w.store.put_demand(&demand));
-        self.store("put demand", String::new, put).await
+        self.ask("store", "put demand", String::new, put).await
     }
 
     async fn demand(&self, run: &RunId) -> PortResult<Option<Demand>> {
         let (run, shown) = (run.clone(), run.clone());
         let ask = move |w: &World| at_once(w.store.demand(&run));
-        self.store("demand", move || shown.to_string(), ask).await
+        self.ask("store", "demand", move || shown.to_string(), ask).await
     }
 }
 
@@ -284,15 +276,15 @@ impl AgentStore for Wire {
             w.audit().saw(agent, record.as_ref());
             Ok(record)
         };
-        self.store("record", String::new, ask).await
+        self.ask("store", "record", String::new, ask).await
     }
 
     async fn settings(&self) -> PortResult<BTreeMap<String, String>> {
-        self.store("settings", String::new, |w| at_once(Store::settings(&w.store))).await
+        self.ask("store", "settings", String::new, |w| at_once(Store::settings(&w.store))).await
     }
 
     async fn credentials(&self) -> PortResult<Option<Credentials>> {
-        self.store("credentials", String::new, |w| at_once(w.store.credentials())).await
+        self.ask("store", "credentials", String::new, |w| at_once(w.store.credentials())).await
     }
 
     async fn news(&self, clock: &dyn Clock, at_most: Duration) {
@@ -315,7 +307,7 @@ impl AgentStore for Wire {
             }
             at_once(w.store.beat(&id, at))
         };
-        self.store("beat", String::new, beat).await
+        self.ask("store", "beat", String::new, beat).await
     }
 
     async fn report(&self, id: &InstanceId, report: &Report) -> PortResult<()> {
@@ -325,7 +317,7 @@ impl AgentStore for Wire {
             let run = shown.run.as_ref().map_or("", RunId::as_str);
             format!("{} {run} {}", shown.signal, shown.detail)
         };
-        self.store("report", text, say).await
+        self.ask("store", "report", text, say).await
     }
 }
 
@@ -333,7 +325,8 @@ impl AgentStore for Wire {
 impl Pool for Wire {
     async fn set_up(&self, classes: &[ResourceClass]) -> PortResult<()> {
         let classes = classes.to_vec();
-        self.pool("set up pool", String::new, move |w| at_once(w.pool.set_up(&classes))).await
+        self.ask("pool", "set up pool", String::new, move |w| at_once(w.pool.set_up(&classes)))
+            .await
     }
 
     async fn receive(
@@ -359,7 +352,7 @@ impl Pool for Wire {
             }
             Ok(held)
         };
-        self.pool("receive", move || format!("up to {max}"), receive).await
+        self.ask("pool", "receive", move || format!("up to {max}"), receive).await
     }
 
     async fn extend(
@@ -370,13 +363,13 @@ impl Pool for Wire {
     ) -> PortResult<()> {
         let (class, receipts) = (class.clone(), receipts.to_vec());
         let extend = move |w: &World| at_once(w.pool.extend(&class, &receipts, hold));
-        self.pool("extend", String::new, extend).await
+        self.ask("pool", "extend", String::new, extend).await
     }
 
     async fn put_back(&self, class: &ResourceClass, receipts: &[Receipt]) -> PortResult<()> {
         let (class, receipts, shown) = (class.clone(), receipts.to_vec(), receipts.to_vec());
         let put_back = move |w: &World| at_once(w.pool.put_back(&class, &receipts));
-        self.pool("put back", move || format!("{shown:?}"), put_back).await
+        self.ask("pool", "put back", move || format!("{shown:?}"), put_back).await
     }
 
     async fn delete(&self, class: &ResourceClass, receipts: &[Receipt]) -> PortResult<()> {
@@ -390,7 +383,7 @@ impl Pool for Wire {
             }
             at_once(w.pool.delete(&class, &receipts))
         };
-        self.pool("delete", move || format!("{shown:?}"), delete).await
+        self.ask("pool", "delete", move || format!("{shown:?}"), delete).await
     }
 
     async fn send(&self, tickets: &[Ticket], delay: Duration) -> PortResult<()> {
@@ -402,12 +395,12 @@ impl Pool for Wire {
             }
             at_once(w.pool.send(&tickets, delay))
         };
-        self.pool("send", move || named(&shown), send).await
+        self.ask("pool", "send", move || named(&shown), send).await
     }
 
     async fn depth(&self, class: &ResourceClass) -> PortResult<Depth> {
         let class = class.clone();
-        self.pool("depth", String::new, move |w| at_once(w.pool.depth(&class))).await
+        self.ask("pool", "depth", String::new, move |w| at_once(w.pool.depth(&class))).await
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Blow, Scene, settle};
+use crate::plan::SECOND;
 
 const ALL: &[Blow] = &[Blow::Dies, Blow::AnswerLost, Blow::Fails, Blow::Late, Blow::Slow];
 
@@ -38,12 +39,12 @@ pub const SCENES: &[Scene] = &[
     },
     Scene {
         name: "return",
-        cast: "a run that releases, another that looks for a machine",
+        cast: "a run that releases, another that looks for a machine, and an old ticket of it",
         brief: true,
         faults: 1,
         blows: ALL,
         set: |stage| {
-            stage.plant_idle("i-0901", 1);
+            stage.plant_idle("i-0901", 2);
             settle(stage);
             stage.provision("1", 1);
             settle(stage);
@@ -89,6 +90,47 @@ pub const SCENES: &[Scene] = &[
             settle(stage);
             stage.world.compute.limit(1);
             stage.provision("1", 2);
+        },
+    },
+    Scene {
+        name: "launch",
+        cast: "a run that must launch, and a refresh",
+        brief: true,
+        faults: 1,
+        blows: &[Blow::Dies],
+        set: |stage| {
+            stage.provision("1", 1);
+            stage.refresh(BTreeMap::new());
+        },
+    },
+    Scene {
+        name: "home",
+        cast: "a release and a refresh",
+        brief: true,
+        faults: 1,
+        blows: ALL,
+        set: |stage| {
+            stage.plant_idle("i-0901", 1);
+            settle(stage);
+            stage.provision("1", 1);
+            settle(stage);
+            stage.release("1");
+            stage.refresh(BTreeMap::new());
+        },
+    },
+    Scene {
+        name: "overdue",
+        cast: "a run, a refresh, and an idle machine past its time",
+        brief: true,
+        faults: 0,
+        blows: &[],
+        set: |stage| {
+            stage.plant_idle("i-0901", 1);
+            settle(stage);
+            let past_its_time = stage.kernel.now() + 301 * SECOND;
+            stage.kernel.pass(past_its_time);
+            stage.provision("1", 1);
+            stage.refresh(BTreeMap::new());
         },
     },
     Scene {
