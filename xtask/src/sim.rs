@@ -99,7 +99,12 @@ impl Row {
     fn verdict(&self) -> String {
         let Row { name, seeds, .. } = self;
         match (&self.found, &self.scene) {
-            (Some((seed, promise)), _) => format!("{name}: found at seed {seed}, by: {promise}"),
+            (Some((seed, promise)), None) => {
+                format!("{name}: found at seed {seed}, by: {promise}")
+            }
+            (Some((seed, promise)), Some(scene)) => {
+                format!("{name}: found at seed {seed}, by: {promise}; and in scene {scene}")
+            }
             (None, Some(scene)) if *seeds == 0 => format!("{name}: found in scene {scene}"),
             (None, _) => format!("{name}: not found within {seeds} seeds"),
         }

@@ -24,10 +24,24 @@ pub const SCENES: &[Scene] = &[
     },
     Scene {
         name: "pool",
-        cast: "two runs, two idle machines, one announced twice, a refresh",
+        cast: "two runs, two idle machines, one of them announced twice",
         brief: false,
         faults: 1,
         blows: &[Blow::Dies],
+        set: |stage| {
+            stage.plant_idle("i-0901", 2);
+            stage.plant_idle("i-0902", 1);
+            settle(stage);
+            stage.provision("1", 1);
+            stage.provision("2", 1);
+        },
+    },
+    Scene {
+        name: "tended",
+        cast: "the same, and a refresh",
+        brief: false,
+        faults: 0,
+        blows: &[],
         set: |stage| {
             stage.plant_idle("i-0901", 2);
             stage.plant_idle("i-0902", 1);
