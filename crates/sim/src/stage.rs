@@ -19,6 +19,8 @@ use crate::policy::Policy;
 use crate::process::{Ending, Process, Task};
 use crate::world::World;
 
+pub(crate) use self::scene::IDLE_TIME;
+
 /// The run that asks for machines after everything has calmed down.
 pub(crate) const PROBE: &str = "probe";
 

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{Blow, Scene, settle};
+use super::{Blow, Scene, plainly, settle};
+use crate::kernel::Micros;
 use crate::plan::SECOND;
+use crate::stage::IDLE_TIME;
 
 const ALL: &[Blow] = &[Blow::Dies, Blow::AnswerLost, Blow::Fails, Blow::Late, Blow::Slow];
 
@@ -133,6 +135,18 @@ pub const SCENES: &[Scene] = &[
         },
     },
     Scene {
+        name: "patient",
+        cast: "a run, and a machine that has been idle for longer than a heart may stand still",
+        brief: true,
+        faults: 0,
+        blows: &[],
+        set: |stage| {
+            stage.plant_idle("i-0901", 1);
+            plainly(stage, |_| false, 400 * SECOND);
+            stage.provision("1", 1);
+        },
+    },
+    Scene {
         name: "overdue",
         cast: "a run, a refresh, and an idle machine past its time",
         brief: true,
@@ -141,8 +155,8 @@ pub const SCENES: &[Scene] = &[
         set: |stage| {
             stage.plant_idle("i-0901", 1);
             settle(stage);
-            let past_its_time = stage.kernel.now() + 301 * SECOND;
-            stage.kernel.pass(past_its_time);
+            let idle_time = Micros::try_from(IDLE_TIME.as_micros()).unwrap_or(Micros::MAX);
+            stage.kernel.pass(stage.kernel.now() + idle_time + SECOND);
             stage.provision("1", 1);
             stage.refresh(BTreeMap::new());
         },

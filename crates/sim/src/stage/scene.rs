@@ -12,6 +12,9 @@ use ondeck_core::ticket::Ticket;
 use super::Stage;
 use crate::world::at_once;
 
+/// How long a machine that is planted may stay idle: longer than a heart may stand still.
+pub(crate) const IDLE_TIME: Duration = Duration::from_secs(900);
+
 impl Stage {
     /// An idle machine whose agent is about to start, announced by so many tickets.
     pub(crate) fn plant_idle(&mut self, id: &str, tickets: usize) {
@@ -20,7 +23,7 @@ impl Stage {
             id: InstanceId::new(id).expect("a sound id"),
             state: State::Idle,
             run: None,
-            threshold: Some(now + Duration::from_secs(300)),
+            threshold: Some(now + IDLE_TIME),
             spec: MachineSpec {
                 resource_class: ResourceClass::new("large").expect("a sound name"),
                 instance_type: "c6i.large".to_owned(),
