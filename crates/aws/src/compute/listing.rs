@@ -8,7 +8,10 @@ use ondeck_core::time::Timestamp;
 
 use super::{MEM_TAG, filter, pool_tag};
 use crate::ec2::{Ec2, Instance, InstancesAnswer, Params, Query};
+use crate::fault::{EC2, unavailable};
 use crate::names::{CLASS_TAG, INTENT_TAG, Names};
+
+const ACTION: &str = "DescribeInstances";
 
 /// As many machines as EC2 puts on one page.
 const PAGE: u32 = 1000;
@@ -29,14 +32,17 @@ pub(super) async fn pages(ec2: &Ec2, params: &Params) -> PortResult<Vec<Instance
     let mut found = Vec::new();
     let mut next = None;
     loop {
-        let query = Query::new("DescribeInstances", params.clone().maybe("NextToken", next));
+        let query = Query::new(ACTION, params.clone().maybe("NextToken", next.as_ref()));
         let page: InstancesAnswer = ec2.call(&query).await?;
-        let token = page.next_token.clone();
+        let token = Some(page.next_token.clone()).filter(|token| !token.is_empty());
         found.extend(page.instances());
-        if token.is_empty() {
+        if token.is_none() {
             return Ok(found);
         }
-        next = Some(token);
+        if token == next {
+            return Err(unavailable(EC2, ACTION, &"answered with the same page again"));
+        }
+        next = token;
     }
 }
 

@@ -261,26 +261,37 @@ async fn a_launch_is_one_request_that_can_be_repeated() {
     models::check(&server.asked());
 }
 
+/// A page with one machine, and what it says of others.
+fn page(n: u32, more: &str) -> String {
+    let id = id(n);
+    format!(
+        "<DescribeInstancesResponse><reservationSet><item><instancesSet><item><instanceId>{id}\
+         </instanceId><launchTime>2026-11-01T10:00:00.000Z</launchTime></item></instancesSet>\
+         </item></reservationSet>{more}</DescribeInstancesResponse>"
+    )
+}
+
 #[tokio::test]
 async fn machines_are_listed_page_by_page() {
-    let page = |n: u32, more: &str| {
-        let id = id(n);
-        format!(
-            "<DescribeInstancesResponse><reservationSet><item><instancesSet><item><instanceId>{id}\
-             </instanceId><launchTime>2026-11-01T10:00:00.000Z</launchTime></item></instancesSet>\
-             </item></reservationSet>{more}</DescribeInstancesResponse>"
-        )
-    };
-    let token = "<nextToken>a+b/c=</nextToken>";
-    let pages = [page(1, token), page(2, token), page(3, "<nextToken/>")];
+    let (second, third) = ("<nextToken>a+b/c=</nextToken>", "<nextToken>d</nextToken>");
+    let pages = [page(1, second), page(2, third), page(3, "<nextToken/>")];
     let server = Loopback::saying(pages).await;
     let machines = compute(&server).machines().await.unwrap();
     let ids: Vec<InstanceId> = machines.into_iter().map(|machine| machine.id).collect();
     assert_eq!(ids, [id(1), id(2), id(3)]);
     models::check(&server.asked());
     let tokens: Vec<String> = server.asked().iter().map(|a| a.param("NextToken")).collect();
-    assert_eq!(tokens, ["", "a+b/c=", "a+b/c="]);
+    assert_eq!(tokens, ["", "a+b/c=", "d"]);
     let asked = &server.asked()[0];
     assert_eq!(asked.param("Filter.1.Name"), "tag:ondeck:pool");
     assert_eq!(asked.param("Filter.1.Value.1"), "acme/web", "in whatever case it was given");
+}
+
+#[tokio::test]
+async fn a_listing_that_does_not_get_on_comes_to_an_end() {
+    let again = page(1, "<nextToken>a</nextToken>");
+    let server = Loopback::saying([again.clone(), again.clone(), again]).await;
+    let error = compute(&server).machines().await.unwrap_err();
+    assert!(matches!(error, PortError::Unavailable { .. }), "{error}");
+    assert_eq!(server.asked().len(), 2);
 }

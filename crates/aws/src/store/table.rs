@@ -129,13 +129,17 @@ impl Table {
         let mut items = Vec::new();
         let mut from = None;
         loop {
-            let page = query.clone().set_exclusive_start_key(from);
+            let page = query.clone().set_exclusive_start_key(from.clone());
             let page = self.call("Query", page.send()).await?;
             items.extend(page.items.unwrap_or_default());
-            from = page.last_evaluated_key.filter(|key| !key.is_empty());
-            if from.is_none() {
+            let next = page.last_evaluated_key.filter(|key| !key.is_empty());
+            if next.is_none() {
                 return Ok(items);
             }
+            if next == from {
+                return Err(unavailable(DYNAMODB, "Query", &"answered with the same page again"));
+            }
+            from = next;
         }
     }
 

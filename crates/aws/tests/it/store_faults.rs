@@ -176,6 +176,20 @@ async fn what_was_left_unprocessed_is_asked_for_again_but_not_for_ever() {
 }
 
 #[tokio::test]
+async fn a_query_that_does_not_get_on_comes_to_an_end() {
+    let (fixture, store, tap) = tapped().await;
+    let page = r#"{"Items":[],"LastEvaluatedKey":{"PK":{"S":"TYPE#Intent"},"SK":{"S":"ID#1"}}}"#;
+    tap.script(|call| match call.action.as_str() {
+        "Query" => Deed::Answer(200, page.to_owned()),
+        _ => Deed::Pass,
+    });
+    let error = store.open_intents().await.unwrap_err();
+    assert!(matches!(error, PortError::Unavailable { .. }), "{error}");
+    assert_eq!(tap.actions(), ["Query", "Query"]);
+    fixture.done().await;
+}
+
+#[tokio::test]
 async fn events_that_cannot_be_written_fail_nothing() {
     let (fixture, store, tap) = tapped().await;
     tap.script(|call| match call.action.as_str() {

@@ -21,15 +21,14 @@ pub(super) async fn settle(
             .filter(|machine| machine.intent == intent.id && !survey.knows(&machine.id))
             .map(|machine| machine.id.clone())
             .collect();
-        plane.terminate(&orphans).await?;
+        // What the sweep has just ended needs no second ending.
+        let left: Vec<InstanceId> =
+            orphans.iter().filter(|id| !outcome.swept.contains(id)).cloned().collect();
+        plane.terminate(&left).await?;
         intent.outcome = format!("abandoned, machines ended by refresh: {}", orphans.len());
         plane.retried(|| plane.store.put_intent(&intent)).await?;
         tracing::info!(intent = %intent.id, run = %intent.run, "{}", intent.outcome);
-        for id in orphans {
-            if !outcome.swept.contains(&id) {
-                outcome.swept.push(id);
-            }
-        }
+        outcome.swept.extend(left);
         outcome.intents += 1;
     }
     Ok(())

@@ -65,15 +65,16 @@ fn what_goes_wrong_is_said_where_people_look() {
     .concat();
     let workflow =
         format!("on: push\njobs:\n  one:\n    runs-on: ubuntu-latest\n    steps:\n{steps}");
-    let done = workshop.run(&workflow, None, &[], &[]).succeeded();
-    for words in [
+    let said = [
         "title=no such mode::no such mode: demolish%0Ahint: mode is refresh, provision or release",
         "title=no such version::no such file, so probably no such version: ",
         "title=no such version::not a version of ondeck: ../../1.0.0%0Ahint: a version is like 1.2.3",
         "not an address that begins with https://: http://example.com/ondeck%0Ahint: ",
         "title=ondeck cannot be fetched::curl: (7) ",
         "should be 0000000000000000000000000000000000000000000000000000000000000000, but is ",
-    ] {
+    ];
+    let done = workshop.hear(&workflow, &said).succeeded();
+    for words in said {
         assert!(done.stdout.contains(words), "{words}\n{}", done.stdout);
     }
     assert!(!done.stdout.contains("called with"), "{}", done.stdout);

@@ -115,8 +115,9 @@ impl<'a> Pickup<'a> {
             self.take_more(&mut inner).await?;
         }
         let candidate = inner.suitable.pop();
+        // Who leaves with nothing does not come back, and is to be served no longer either.
+        inner.unserved = inner.unserved.saturating_sub(1);
         if let Some(candidate) = &candidate {
-            inner.unserved = inner.unserved.saturating_sub(1);
             self.twins().hand_out(&candidate.announced);
         }
         if inner.unserved == 0 {
@@ -363,6 +364,28 @@ mod tests {
         plane.pool.receive(class, 1, hold).await.unwrap();
         assert_eq!(pickup.others_hold(class, 0).await, Ok(true), "somebody else has the second");
         assert_eq!(pickup.others_hold(class, 1).await, Ok(false), "or we have, set aside");
+    }
+
+    #[tokio::test]
+    async fn whoever_leaves_empty_handed_is_looked_for_no_longer() {
+        let (plane, _) = testkit::plane();
+        let request = request();
+        let class = &request.class;
+        plane.pool.send(&[ticket(&plane, &request)], Duration::ZERO).await.unwrap();
+        let attempt = attempt(&plane, &request);
+        let pickup = Pickup::new(&attempt, 3);
+        let first = pickup.next().await.unwrap().expect("there is a ticket");
+        for _ in 0..2 {
+            assert!(pickup.next().await.unwrap().is_none(), "there is only one");
+        }
+        let another = |id| Ticket { instance_id: id, ..ticket(&plane, &request) };
+        let more = ["i-2", "i-3", "i-4"].map(|id| another(InstanceId::new(id).unwrap()));
+        plane.pool.send(&more, Duration::ZERO).await.unwrap();
+        pickup.delete(&first).await;
+        pickup.ask_again().await;
+        pickup.next().await.unwrap().expect("there are three now");
+        let depth = plane.pool.depth(class).await.unwrap();
+        assert_eq!((depth.visible, depth.held), (2, 1), "one worker is left, and needs one");
     }
 
     #[tokio::test]
