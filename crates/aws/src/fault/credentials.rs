@@ -8,7 +8,7 @@ use aws_smithy_types::error::ErrorMetadata;
 use ondeck_core::excerpt::one_line;
 use ondeck_core::ports::PortError;
 
-use super::{Chain, EXPIRED, REFUSED, Service, unavailable};
+use super::{EXPIRED, REFUSED, Service, unavailable};
 
 /// What STS says of somebody who will not get credentials by asking again, other than what any
 /// service says.
@@ -25,12 +25,13 @@ const TIMED_OUT: &str = "identity resolver timed out";
 /// Nothing has left this computer. Where credentials could not be fetched just now, that passes;
 /// where there are none, somebody has to see to it.
 pub(crate) fn not_sent(service: Service, action: &str, error: &(dyn Error + 'static)) -> PortError {
+    let said = in_words(error);
     if is_about_fetching(error) {
-        return unavailable(service, action, &one_line(&Chain(error)));
+        return unavailable(service, action, &said);
     }
     PortError::Unusable {
         service,
-        reason: format!("{action}: {}", Chain(error)),
+        reason: format!("{action}: {said}"),
         hint: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run \
                aws-actions/configure-aws-credentials before"
             .to_owned(),
@@ -41,7 +42,7 @@ pub(crate) fn not_sent(service: Service, action: &str, error: &(dyn Error + 'sta
 /// errors as their own, so what counts may be anywhere among the causes.
 fn is_about_fetching(error: &(dyn Error + 'static)) -> bool {
     let mut fetching = false;
-    for cause in std::iter::successors(Some(error), |cause| (*cause).source()) {
+    for cause in causes(error) {
         match cause.downcast_ref::<CredentialsError>() {
             Some(
                 CredentialsError::CredentialsNotLoaded(_)
@@ -66,6 +67,22 @@ fn is_refusal(cause: &(dyn Error + 'static)) -> bool {
     let name = text.split(|c: char| !c.is_ascii_alphanumeric()).next();
     let code = coded.or(name).unwrap_or_default();
     REFUSED.contains(&code) || EXPIRED.contains(&code) || DISOWNED.contains(&code)
+}
+
+/// Each cause in its own words, and of those the first line alone: STS too explains a signature
+/// that it refuses by repeating what was signed.
+fn in_words(error: &(dyn Error + 'static)) -> String {
+    let first_line = |text: &str| one_line(&text.lines().next().unwrap_or_default());
+    let words = |cause: &(dyn Error + 'static)| match cause.downcast_ref::<ErrorMetadata>() {
+        Some(said) => first_line(said.message().unwrap_or_default()),
+        None => first_line(&cause.to_string()),
+    };
+    let words: Vec<String> = causes(error).map(words).filter(|words| !words.is_empty()).collect();
+    words.join(": ")
+}
+
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |cause| (*cause).source())
 }
 
 #[cfg(test)]

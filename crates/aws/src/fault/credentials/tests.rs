@@ -13,7 +13,7 @@ use ondeck_core::ports::{AgentStore as _, Pool as _, PortResult};
 
 use super::*;
 use crate::cloud::Cloud;
-use crate::ec2::loopback::{Loopback, Reply, SECRET};
+use crate::ec2::loopback::{Loopback, Reply, SECRET, TOKEN};
 use crate::ec2::{Done, Ec2, Params, Query};
 use crate::fault::{DYNAMODB, EC2, SQS};
 use crate::pool::SqsPool;
@@ -180,6 +180,23 @@ async fn what_sts_refuses_is_for_a_person() {
                 }
                 other => panic!("{service}, {code}: {other}"),
             }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_was_signed_is_not_repeated() {
+    for service in [DYNAMODB, SQS, EC2] {
+        for code in ["SignatureDoesNotMatch", "InternalFailure", "InvalidIdentityToken"] {
+            let explained = refusal(code).replace(
+                "It is so.",
+                &format!("It does not match.\n\nIt was\n'POST\nx-amz-security-token:{TOKEN}\n'"),
+            );
+            let server = Loopback::replying([Reply::Say(403, explained)]).await;
+            let cloud = cloud(&server, config(&server)).await;
+            let error = call(service, &cloud).await.unwrap_err();
+            assert!(error.to_string().contains("It does not match."), "{service}: {error}");
+            assert!(!format!("{error} {error:?}").contains(TOKEN), "{service}: {error:?}");
         }
     }
 }
