@@ -57,6 +57,7 @@ fn an_idle_agent_costs_what_it_is_said_to_cost() {
     let rest = agents.total() - agents.count(Service::DynamoDb, "GetItem") - beats;
     assert!(beats <= 5, "{calls:?}");
     assert!(rest <= 6, "settings now and then, and nothing else: {calls:?}");
+    // A look comes with each beat, too: thirty-eight of them are a quarter of a second apart.
     assert!(took >= Duration::from_secs(9), "forty looks in {took:?}: {calls:?}");
     // One for what is said and looked at in turn, another for a beat that meets a look.
     let connections = agents.connections();
