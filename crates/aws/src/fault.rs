@@ -1,5 +1,7 @@
 //! What AWS's errors mean to a caller: try again, set up, or call a person.
 
+mod credentials;
+
 use std::time::SystemTime;
 
 use aws_smithy_runtime_api::client::result::SdkError;
@@ -9,6 +11,8 @@ use ondeck_core::excerpt::one_line;
 use ondeck_core::ports::PortError;
 
 use crate::skew;
+
+pub(crate) use credentials::not_sent;
 
 /// A service, by the name that messages use.
 pub(crate) type Service = &'static str;
@@ -211,20 +215,6 @@ pub(crate) fn unavailable(
     error: &dyn std::fmt::Display,
 ) -> PortError {
     PortError::Unavailable { service, reason: format!("{action}: {error}") }
-}
-
-/// Nothing left this computer: as a rule for want of credentials.
-fn not_sent<E>(service: Service, action: &str, error: &SdkError<E, Response>) -> PortError
-where
-    E: std::error::Error + 'static,
-{
-    PortError::Unusable {
-        service,
-        reason: format!("{action}: {}", Chain(error)),
-        hint: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run \
-               aws-actions/configure-aws-credentials before"
-            .to_owned(),
-    }
 }
 
 #[cfg(test)]
