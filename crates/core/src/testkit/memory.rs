@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 
-pub use self::compute::MemoryCompute;
+pub use self::compute::{MemoryCompute, Scant};
 pub use self::pool::MemoryPool;
 use super::{SeededDice, VirtualClock};
 use crate::credentials::Credentials;
