@@ -126,9 +126,12 @@ fn described(machines: &[(InstanceId, &str, &str)]) -> Reply {
     Reply::Say(200, body)
 }
 
+fn denied() -> Reply {
+    Reply::Say(403, error("UnauthorizedOperation", "You are not authorized."))
+}
+
 #[tokio::test]
 async fn a_denial_because_of_one_that_is_gone_does_not_keep_others_alive() {
-    let denied = || Reply::Say(403, error("UnauthorizedOperation", "You are not authorized."));
     let server =
         Loopback::replying([denied(), listed(&[id(1)]), Reply::Say(200, ENDED.to_owned())]).await;
     compute(&server).terminate(&[id(1), id(2)]).await.unwrap();
@@ -151,7 +154,6 @@ async fn a_denial_because_of_one_that_is_gone_does_not_keep_others_alive() {
 
 #[tokio::test]
 async fn a_denial_because_of_one_that_has_ended_does_not_keep_others_alive() {
-    let denied = || Reply::Say(403, error("UnauthorizedOperation", "You are not authorized."));
     let ended = || Reply::Say(200, ENDED.to_owned());
     let machines = [
         (id(1), "terminated", ""),
@@ -184,14 +186,16 @@ async fn a_denial_because_of_one_that_has_ended_does_not_keep_others_alive() {
 }
 
 #[tokio::test]
-async fn a_new_machine_that_has_ended_already_is_not_waited_for() {
+async fn a_new_machine_is_waited_for_unless_it_has_ended_already() {
     let launched = "<CreateFleetResponse><fleetInstanceSet><item><lifecycle>spot</lifecycle>\
                     <instanceIds><item>i-00000000000000001</item></instanceIds>\
                     <instanceType>c6i.large</instanceType></item></fleetInstanceSet>\
                     </CreateFleetResponse>";
     let server = Loopback::replying([
         Reply::Say(200, launched.to_owned()),
-        Reply::Say(403, error("UnauthorizedOperation", "You are not authorized.")),
+        denied(),
+        described(&[]),
+        denied(),
         described(&[(id(1), "terminated", "")]),
     ])
     .await;
@@ -200,8 +204,10 @@ async fn a_new_machine_that_has_ended_already_is_not_waited_for() {
     store.put_settings(&subnets).await.unwrap();
     let compute = Ec2Compute::new(&server.cloud(), store);
     compute.launch(&order()).await.unwrap();
+    let failed = compute.terminate(&[id(1)]).await.unwrap_err();
+    assert!(matches!(failed, PortError::Unavailable { .. }), "{failed}");
     compute.terminate(&[id(1)]).await.unwrap();
-    assert_eq!(server.asked().len(), 3);
+    assert_eq!(server.asked().len(), 5);
 }
 
 #[tokio::test]
