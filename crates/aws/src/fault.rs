@@ -67,6 +67,11 @@ const PASSING: [&str; 15] = [
     "Unavailable",
 ];
 
+/// Whether what a service says under this code will pass by itself.
+pub(crate) fn is_passing(code: &str) -> bool {
+    THROTTLING.contains(&code) || PASSING.contains(&code)
+}
+
 /// The clock is wrong, which the answer's own date puts right for the next call.
 const SKEWED: [&str; 2] = ["RequestTimeTooSkewed", "RequestInTheFuture"];
 
@@ -117,12 +122,7 @@ pub(crate) fn complaint(service: Service, action: &str, complaint: Complaint<'_>
     let skewed = SKEWED.contains(&code)
         || (REFUSED.contains(&code)
             && (message.contains("Signature expired") || message.contains("Signature not yet")));
-    if skewed
-        || status >= 500
-        || status == 429
-        || THROTTLING.contains(&code)
-        || PASSING.contains(&code)
-    {
+    if skewed || status >= 500 || status == 429 || is_passing(code) {
         return PortError::Unavailable { service, reason: said };
     }
     let hint = if EXPIRED.contains(&code) {
