@@ -29,7 +29,7 @@ Every option with a value can also be given as a variable: --instance-count as
 ONDECK_INSTANCE_COUNT. Data goes to stdout, everything else to stderr.
 
 Exit codes:
-  0  done                          6  store, queue or compute out of reach
+  0  done                          6  store, queue or compute out of reach or busy
   2  invalid input                 7  GitHub refused, or the token is bad
   3  not set up: refresh first     8  released, but some machines did not answer
   4  no capacity                  10  unexpected; everything was dumped
