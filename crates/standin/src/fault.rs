@@ -133,7 +133,8 @@ impl What {
 }
 
 fn says(call: &Call, text: &str) -> bool {
-    call.body.windows(text.len().max(1)).any(|part| part == text.as_bytes())
+    // Whatever a request says, it says nothing as well; and no window is that narrow.
+    text.is_empty() || call.body.windows(text.len()).any(|part| part == text.as_bytes())
 }
 
 fn is_receive(call: &Call) -> bool {
@@ -307,6 +308,9 @@ mod tests {
         assert_eq!(plan(r#"{"S":"claimed"}"#), None);
         assert_eq!(plan(r#"{"S":"idle"}"#), Some(What::Reset));
         assert_eq!((rules[0].met(), rules[0].fired()), (1, 1));
+        let rules = [Disturbance::new(Rule::new(What::Reset).saying(""))];
+        let plan = Plan::of(&call("DynamoDB_20120810.UpdateItem", ""), &rules);
+        assert_eq!(plan.what, Some(What::Reset));
     }
 
     #[test]
