@@ -9,11 +9,12 @@ use aws_config::retry::RetryConfig;
 use aws_config::stalled_stream_protection::StalledStreamProtectionConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
-use ondeck_core::ports::{PortError, PortResult};
+use ondeck_core::ports::{Dice, PortError, PortResult};
+use ondeck_core::wait::Patience;
 use tokio::sync::Semaphore;
 
 use crate::names::{Names, PoolName};
-use crate::skew::Skew;
+use crate::skew::{AwsClock, Skew};
 use crate::wire::{CONNECT, Wire};
 
 /// How long one call may take, its answer included.
@@ -42,12 +43,13 @@ pub struct Cloud {
     pub(crate) skew: Arc<Skew>,
     pub(crate) wire: Wire,
     pub(crate) gate: Arc<Semaphore>,
+    pub(crate) patience: Patience,
 }
 
 impl Cloud {
     /// Reads the configuration. Nothing is contacted yet, except for the region where only the
     /// machine itself can tell it.
-    pub async fn connect(options: Options) -> PortResult<Cloud> {
+    pub async fn connect(options: Options, dice: Arc<dyn Dice>) -> PortResult<Cloud> {
         let skew = Arc::new(Skew::default());
         let timeouts =
             TimeoutConfig::builder().connect_timeout(CONNECT).operation_attempt_timeout(CALL);
@@ -75,7 +77,13 @@ impl Cloud {
         }
         let names = Names::of(&options.pool);
         let (wire, gate) = (Wire::default(), Arc::new(Semaphore::new(AT_ONCE)));
-        Ok(Cloud { config, names, skew, wire, gate })
+        let patience = Patience::new(Arc::new(skew.clock()), dice);
+        Ok(Cloud { config, names, skew, wire, gate, patience })
+    }
+
+    /// The time that all of the pool's machines and its records go by.
+    pub fn clock(&self) -> AwsClock {
+        self.skew.clock()
     }
 
     /// The region in use.

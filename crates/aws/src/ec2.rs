@@ -30,6 +30,7 @@ use aws_smithy_types::body::SdkBody;
 use aws_smithy_types::byte_stream::ByteStream;
 use ondeck_core::excerpt::one_line;
 use ondeck_core::ports::{PortError, PortResult};
+use ondeck_core::wait::Patience;
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
@@ -44,7 +45,7 @@ pub(crate) use answers::{
 };
 pub(crate) use query::{Params, Query};
 
-/// Less than this no clock is ever put right by.
+/// For less than this no signature is refused.
 const LEAST_CORRECTION: Duration = Duration::from_secs(30);
 
 /// What EC2 says of a signature by a wrong clock, among other things that it may mean. If the
@@ -65,6 +66,7 @@ pub(crate) struct Ec2 {
     skew: Arc<Skew>,
     gate: Arc<Semaphore>,
     wire: Wire,
+    patience: Patience,
 }
 
 /// Why a call gave nothing.
@@ -94,6 +96,7 @@ impl Ec2 {
             skew: cloud.skew.clone(),
             gate: cloud.gate.clone(),
             wire: cloud.wire.clone(),
+            patience: cloud.patience.clone(),
         }
     }
 
@@ -128,6 +131,13 @@ impl Ec2 {
         answer
     }
 
+    /// One call of several for one answer, none of which changes anything: it is repeated by
+    /// itself, so that what the others have brought is not thrown away with it.
+    pub(crate) async fn part<A: DeserializeOwned>(&self, query: &Query) -> PortResult<A> {
+        let call = || async { self.call(query).await.map_err(PortError::from) };
+        self.patience.retried(call).await
+    }
+
     /// Where machines are launched.
     pub(crate) fn region(&self) -> &str {
         &self.region
@@ -135,7 +145,7 @@ impl Ec2 {
 
     /// The time by which requests are signed, which is EC2's rather than this computer's.
     pub(crate) fn now(&self) -> SystemTime {
-        self.skew.clock().now()
+        TimeSource::now(&self.skew.clock())
     }
 
     fn signed(
@@ -169,6 +179,7 @@ impl Ec2 {
     }
 
     async fn send(&self, action: &'static str, request: Request) -> Result<(u16, Vec<u8>), Failed> {
+        let sent = Instant::now();
         let answer: Response = self
             .wire
             .connector()
@@ -176,7 +187,7 @@ impl Ec2 {
             .await
             .map_err(|error| unanswered(action, &Chain(&error)))?;
         if let Some(date) = answer.headers().get("date") {
-            self.skew.observe(date, SystemTime::now());
+            self.skew.observe(date, sent.elapsed());
         }
         let status = answer.status().as_u16();
         let body = ByteStream::new(answer.into_body())

@@ -125,14 +125,24 @@ pub(crate) fn complaint(service: Service, action: &str, complaint: Complaint<'_>
         "the AWS credentials have expired: sign in again, or repeat the step that gets them"
             .to_owned()
     } else if REFUSED.contains(&code) {
-        let prefix = service.to_ascii_lowercase();
-        // Who may send one message may send a batch: SQS has no permission of that name.
-        let permission = action.trim_end_matches("Batch");
-        format!("check the AWS credentials, and that they allow {prefix}:{permission}")
+        let permissions = permissions(service, action);
+        format!("check the AWS credentials, and that they allow {permissions}")
     } else {
         "this is not expected to pass by itself; see what AWS says".to_owned()
     };
     PortError::Unusable { service, reason: said, hint }
+}
+
+/// What one must be allowed for an action. Some have no permission of their name.
+fn permissions(service: Service, action: &str) -> String {
+    let named: &[&str] = match action {
+        "BatchExecuteStatement" => &["PartiQLUpdate", "PartiQLDelete"],
+        "TransactWriteItems" => &["PutItem", "DeleteItem"],
+        // Who may send one message may send a batch.
+        _ => &[action.trim_end_matches("Batch")],
+    };
+    let prefix = service.to_ascii_lowercase();
+    named.iter().map(|name| format!("{prefix}:{name}")).collect::<Vec<_>>().join(" and ")
 }
 
 /// The first line says all that a person can use. A refused signature is explained by repeating
@@ -290,6 +300,18 @@ mod tests {
             (DYNAMODB, "BatchGetItem", "AccessDeniedException", "dynamodb:BatchGetItem"),
             (DYNAMODB, "Query", "MissingAuthenticationTokenException", "dynamodb:Query"),
             (DYNAMODB, "Query", "IncompleteSignatureException", "dynamodb:Query"),
+            (
+                DYNAMODB,
+                "BatchExecuteStatement",
+                "AccessDeniedException",
+                "dynamodb:PartiQLUpdate and dynamodb:PartiQLDelete",
+            ),
+            (
+                DYNAMODB,
+                "TransactWriteItems",
+                "AccessDeniedException",
+                "dynamodb:PutItem and dynamodb:DeleteItem",
+            ),
             (SQS, "SendMessageBatch", "AccessDenied", "sqs:SendMessage"),
             (SQS, "CreateQueue", "InvalidClientTokenId", "sqs:CreateQueue"),
         ] {

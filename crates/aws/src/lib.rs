@@ -24,4 +24,5 @@ pub use host::{Ec2Host, shut_down};
 pub use imds::Imds;
 pub use names::{InvalidPoolName, PoolName};
 pub use pool::SqsPool;
+pub use skew::AwsClock;
 pub use store::DynamoStore;

@@ -26,6 +26,7 @@ use futures_util::future::join_all;
 use ondeck_core::ids::ResourceClass;
 use ondeck_core::ports::{Depth, Held, Pool, PortError, PortResult, Receipt};
 use ondeck_core::ticket::Ticket;
+use ondeck_core::wait::Patience;
 use tokio::sync::Semaphore;
 
 use crate::cloud::Cloud;
@@ -49,6 +50,7 @@ pub struct SqsPool {
     gate: Arc<Semaphore>,
     names: Names,
     urls: Arc<urls::Urls>,
+    patience: Patience,
 }
 
 impl SqsPool {
@@ -63,6 +65,7 @@ impl SqsPool {
             gate: cloud.gate.clone(),
             names: cloud.names.clone(),
             urls: Arc::default(),
+            patience: cloud.patience.clone(),
         }
     }
 
@@ -291,6 +294,7 @@ mod tests {
     use std::pin::pin;
 
     use futures_util::future::{Either, select};
+    use ondeck_core::testkit::FixedDice;
     use tokio::net::TcpListener;
 
     use super::*;
@@ -304,7 +308,7 @@ mod tests {
             region: Some("us-east-1".to_owned()),
             endpoint_url: Some(format!("http://{}", nobody_answers.local_addr().unwrap())),
         };
-        let cloud = Cloud::connect(options).await.unwrap();
+        let cloud = Cloud::connect(options, Arc::new(FixedDice(0))).await.unwrap();
         let pool = SqsPool::new(&cloud);
         let large = ResourceClass::new("large").unwrap();
         let free = || cloud.gate.available_permits();

@@ -1,54 +1,87 @@
-//! A clock that is wrong by minutes makes AWS refuse every signature. What AWS's own clock says
-//! stands in every answer, so the refusal is the last one: later calls are signed by that clock.
+//! A clock that is wrong by minutes makes AWS refuse every signature; one that is wrong by less
+//! makes whoever has it end machines whose time is not up. What AWS's own clock says stands in
+//! every answer, so a refusal is the last one, and both signatures and decisions go by that clock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
+use async_trait::async_trait;
 use aws_smithy_async::time::TimeSource;
 use aws_smithy_runtime_api::box_error::BoxError;
-use aws_smithy_runtime_api::client::interceptors::context::BeforeDeserializationInterceptorContextRef;
+use aws_smithy_runtime_api::client::interceptors::context::{
+    BeforeDeserializationInterceptorContextRef, BeforeTransmitInterceptorContextRef,
+};
 use aws_smithy_runtime_api::client::interceptors::{Intercept, dyn_dispatch_hint};
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::DateTime;
-use aws_smithy_types::config_bag::ConfigBag;
+use aws_smithy_types::config_bag::{ConfigBag, Storable, StoreReplace};
 use aws_smithy_types::date_time::Format;
+use ondeck_core::ports::Clock;
+use ondeck_core::time::Timestamp;
 
-/// AWS takes signatures that are up to five minutes off; closer than this nothing is corrected.
-const TOLERATED_SECS: i64 = 60;
+/// Closer than this nothing is corrected: answers tell the time to the second, and take a while.
+const TOLERATED_SECS: i64 = 10;
+
+/// An answer that took longer does not tell the time: nobody knows when of all that while it was
+/// written. A process that was stopped half-way would think that all others are ahead.
+const PROMPT: Duration = Duration::from_secs(5);
 
 /// From here on a refusal may be for the date alone.
 const REFUSED_SECS: i64 = 4 * 60;
 
 /// How far AWS's clock is ahead of ours.
-#[derive(Debug, Default)]
-pub(crate) struct Skew(AtomicI64);
+#[derive(Debug)]
+pub(crate) struct Skew {
+    ahead_secs: AtomicI64,
+    since: Instant,
+}
 
-/// The time by which requests are signed.
+/// The time by AWS's clock, as far as that is known.
 #[derive(Debug, Clone)]
-pub(crate) struct SigningClock(Arc<Skew>);
+pub struct AwsClock(Arc<Skew>);
 
 /// Takes note of the date of every answer that an SDK client gets.
 #[derive(Debug)]
 pub(crate) struct ObserveSkew(pub(crate) Arc<Skew>);
 
+/// When a request was sent.
+#[derive(Debug)]
+struct Sent(Instant);
+
+impl Storable for Sent {
+    type Storer = StoreReplace<Sent>;
+}
+
+impl Default for Skew {
+    fn default() -> Skew {
+        Skew { ahead_secs: AtomicI64::new(0), since: Instant::now() }
+    }
+}
+
 impl Skew {
-    pub(crate) fn clock(self: &Arc<Self>) -> SigningClock {
-        SigningClock(self.clone())
+    pub(crate) fn clock(self: &Arc<Self>) -> AwsClock {
+        AwsClock(self.clone())
     }
 
-    /// Takes note of the `Date` header of an answer that arrived at `now`.
+    /// Takes note of the `Date` header of an answer that has just arrived and took so long.
+    pub(crate) fn observe(&self, date: &str, took: Duration) {
+        if took <= PROMPT {
+            self.correct(date, SystemTime::now());
+        }
+    }
+
     ///
     /// A correction stands until it is too far off itself: answers do not agree to the second,
     /// and to follow each of them would be a warning with each call.
-    pub(crate) fn observe(&self, date: &str, now: SystemTime) {
+    fn correct(&self, date: &str, now: SystemTime) {
         let Some(ahead) = ahead_by(date, now) else { return };
-        let corrected_by = self.0.load(Ordering::Relaxed);
+        let corrected_by = self.ahead_secs.load(Ordering::Relaxed);
         if (ahead - corrected_by).abs() <= TOLERATED_SECS {
             return;
         }
         let ahead = if ahead.abs() > TOLERATED_SECS { ahead } else { 0 };
-        self.0.store(ahead, Ordering::Relaxed);
+        self.ahead_secs.store(ahead, Ordering::Relaxed);
         if ahead != 0 {
             tracing::warn!("this computer's clock is off by {} s", -ahead);
         }
@@ -66,13 +99,29 @@ fn ahead_by(date: &str, now: SystemTime) -> Option<i64> {
     Some(theirs.secs() - DateTime::from(now).secs())
 }
 
-impl TimeSource for SigningClock {
+impl TimeSource for AwsClock {
     fn now(&self) -> SystemTime {
-        let ahead = self.0.0.load(Ordering::Relaxed);
+        let ahead = self.0.ahead_secs.load(Ordering::Relaxed);
         let span = Duration::from_secs(ahead.unsigned_abs());
         let now = SystemTime::now();
         let corrected = if ahead < 0 { now.checked_sub(span) } else { now.checked_add(span) };
         corrected.unwrap_or(now)
+    }
+}
+
+#[async_trait]
+impl Clock for AwsClock {
+    fn now(&self) -> Timestamp {
+        // A clock before 1970 is no clock; everything would count as unexpired.
+        Timestamp::try_from(TimeSource::now(self)).unwrap_or(Timestamp::from_millis(0))
+    }
+
+    fn steady(&self) -> Duration {
+        self.0.since.elapsed()
+    }
+
+    async fn sleep(&self, span: Duration) {
+        tokio::time::sleep(span).await;
     }
 }
 
@@ -82,14 +131,25 @@ impl Intercept for ObserveSkew {
         "ObserveSkew"
     }
 
+    fn read_before_transmit(
+        &self,
+        _context: &BeforeTransmitInterceptorContextRef<'_>,
+        _components: &RuntimeComponents,
+        config: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        config.interceptor_state().store_put(Sent(Instant::now()));
+        Ok(())
+    }
+
     fn read_before_deserialization(
         &self,
         context: &BeforeDeserializationInterceptorContextRef<'_>,
         _components: &RuntimeComponents,
-        _config: &mut ConfigBag,
+        config: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        if let Some(date) = context.response().headers().get("date") {
-            self.0.observe(date, SystemTime::now());
+        let date = context.response().headers().get("date");
+        if let (Some(date), Some(sent)) = (date, config.load::<Sent>()) {
+            self.0.observe(date, sent.0.elapsed());
         }
         Ok(())
     }
@@ -105,16 +165,16 @@ mod tests {
         let now = SystemTime::now();
         let observe = |seconds: u64| {
             let theirs = DateTime::from(now + Duration::from_secs(seconds));
-            skew.observe(&theirs.fmt(Format::HttpDate).unwrap(), now);
-            skew.0.load(Ordering::Relaxed)
+            skew.correct(&theirs.fmt(Format::HttpDate).unwrap(), now);
+            skew.ahead_secs.load(Ordering::Relaxed)
         };
         let first = observe(3_600);
-        for seconds in [3_601, 3_599, 3_630] {
+        for seconds in [3_601, 3_599, 3_609] {
             assert_eq!(observe(seconds), first, "answers do not agree to the second");
         }
         assert!(observe(7_200) > first + 3_000);
-        let (_, near, nearer) = (observe(61), observe(60), observe(59));
-        assert_eq!((near, nearer), (61, 61), "nor at the edge of what is tolerated");
+        let (_, near, nearer) = (observe(11), observe(10), observe(9));
+        assert_eq!((near, nearer), (11, 11), "nor at the edge of what is tolerated");
         assert_eq!(observe(0), 0);
     }
 
@@ -125,17 +185,24 @@ mod tests {
             let theirs = SystemTime::now() + Duration::from_secs(seconds);
             DateTime::from(theirs).fmt(Format::HttpDate).unwrap()
         };
+        let clock = skew.clock();
         let off = || {
             let now = SystemTime::now();
-            skew.clock().now().duration_since(now).unwrap_or_default().as_secs()
+            TimeSource::now(&clock).duration_since(now).unwrap_or_default().as_secs()
         };
-        skew.observe(&ahead_by(30), SystemTime::now());
-        assert_eq!(off(), 0, "within what AWS tolerates");
-        skew.observe(&ahead_by(7_200), SystemTime::now());
+        skew.observe(&ahead_by(8), PROMPT);
+        assert_eq!(off(), 0, "that may be the answer's own time");
+        skew.observe(&ahead_by(7_200), PROMPT + Duration::from_millis(1));
+        assert_eq!(off(), 0, "an answer that took too long tells nothing");
+        let begun = clock.steady();
+        skew.observe(&ahead_by(7_200), PROMPT);
         assert!((7_190..=7_200).contains(&off()), "{}", off());
-        skew.observe("no date at all", SystemTime::now());
+        let theirs = Timestamp::try_from(SystemTime::now()).unwrap() + Duration::from_secs(7_190);
+        assert!(Clock::now(&clock) > theirs, "decisions go by it too");
+        assert!(clock.steady() - begun < Duration::from_secs(7_000), "and spans do not");
+        skew.observe("no date at all", PROMPT);
         assert!(off() > 0, "what cannot be read changes nothing");
-        skew.observe(&ahead_by(0), SystemTime::now());
+        skew.observe(&ahead_by(0), PROMPT);
         assert_eq!(off(), 0, "the clock was put right");
     }
 }

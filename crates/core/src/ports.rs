@@ -100,7 +100,8 @@ pub trait Store: Send + Sync {
     /// Removes terminated records, with what their agents wrote.
     async fn remove(&self, ids: &[InstanceId]) -> PortResult<()>;
     /// Removes whatever ended before this moment: terminated records with what their agents
-    /// wrote, settled intents, events. Gives the number of records.
+    /// wrote, and settled intents. Gives the number of records. Events may go with them, or by
+    /// themselves where the store sees to that.
     async fn forget(&self, before: Timestamp) -> PortResult<usize>;
 
     /// Writes an intent, or what came of it.
@@ -345,6 +346,11 @@ pub trait Host: Send + Sync {
 pub trait Clock: Send + Sync {
     /// This moment.
     fn now(&self) -> Timestamp;
+    /// How long it has been since some moment that stays the same. For spans: where the clock is
+    /// put right half-way through, this goes on as if nothing had happened.
+    fn steady(&self) -> Duration {
+        Duration::from_millis(self.now().millis())
+    }
     /// Lets time pass.
     async fn sleep(&self, span: Duration);
 }

@@ -1,6 +1,8 @@
 //! The one retry and the one wait of the whole project.
 
+use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ports::{Clock, Dice, PortError, PortResult};
@@ -28,6 +30,16 @@ impl Retry {
         first_pause: Duration::from_millis(50),
         longest_pause: Duration::from_secs(1),
         within: Duration::from_secs(30),
+        stubborn: false,
+    };
+
+    /// For one of several requests that make one answer. Whoever waits for the answer repeats it as
+    /// a whole, so this is about sparing the others.
+    pub const PART: Retry = Retry {
+        attempts: 4,
+        first_pause: Duration::from_millis(50),
+        longest_pause: Duration::from_millis(400),
+        within: Duration::from_secs(10),
         stubborn: false,
     };
 
@@ -63,7 +75,7 @@ pub async fn retry<T, F>(
 where
     F: Future<Output = PortResult<T>>,
 {
-    let started = clock.now();
+    let started = clock.steady();
     let mut attempt = 0;
     loop {
         let error = match call(attempt).await {
@@ -75,12 +87,48 @@ where
             return Err(error);
         }
         let pause = policy.pause(attempt, dice);
-        if clock.now().since(started).saturating_add(pause) > policy.within {
+        let waited = clock.steady().saturating_sub(started);
+        if waited.saturating_add(pause) > policy.within {
             return Err(error);
         }
         tracing::debug!(attempt, "will try again: {error}");
         clock.sleep(pause).await;
         attempt += 1;
+    }
+}
+
+/// The one retry for an adapter that needs several requests for one answer: where each of ten fails
+/// once in ten times, ten in a row would hardly ever pass. Never for a conditional write, which is
+/// judged by whoever knows how often it was made.
+#[derive(Clone)]
+pub struct Patience {
+    clock: Arc<dyn Clock>,
+    dice: Arc<dyn Dice>,
+}
+
+impl Patience {
+    /// By this time and this chance.
+    pub fn new(clock: Arc<dyn Clock>, dice: Arc<dyn Dice>) -> Patience {
+        Patience { clock, dice }
+    }
+
+    /// Makes one of several requests, and repeats it by itself where that may help.
+    pub async fn retried<T, F>(&self, mut call: impl FnMut() -> F) -> PortResult<T>
+    where
+        F: Future<Output = PortResult<T>>,
+    {
+        retry(&*self.clock, &*self.dice, Retry::PART, |_| call()).await
+    }
+
+    /// The pause after somebody has done only a part of what was asked, for the `n`th time from 0.
+    pub async fn pause(&self, n: u32) {
+        self.clock.sleep(Retry::PART.pause(n, &*self.dice)).await;
+    }
+}
+
+impl fmt::Debug for Patience {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Patience")
     }
 }
 
@@ -163,9 +211,13 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use async_trait::async_trait;
+
     use super::*;
     use crate::testkit::{FixedDice, VirtualClock};
-    use std::cell::Cell;
 
     fn unavailable(n: u32) -> PortError {
         PortError::Unavailable { service: "store", reason: format!("failure {n}") }
@@ -192,6 +244,36 @@ mod tests {
         };
         let answer: PortResult<()> = retry(&clock, &FixedDice(0), Retry::SHORT, slow).await;
         assert_eq!(answer, Err(unavailable(1)), "the third would have begun after 40 s");
+    }
+
+    /// A clock that is an hour behind until somebody says so.
+    struct Behind(VirtualClock, AtomicBool);
+
+    #[async_trait]
+    impl Clock for Behind {
+        fn now(&self) -> Timestamp {
+            let right = self.1.load(Ordering::Relaxed);
+            self.0.now() + if right { Duration::from_secs(3_600) } else { Duration::ZERO }
+        }
+
+        fn steady(&self) -> Duration {
+            self.0.steady()
+        }
+
+        async fn sleep(&self, span: Duration) {
+            self.0.sleep(span).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_clock_that_is_put_right_does_not_use_up_the_time() {
+        let clock = Behind(VirtualClock::new(), AtomicBool::new(false));
+        let refused_once = |n: u32| {
+            clock.1.store(true, Ordering::Relaxed);
+            async move { if n == 0 { Err(unavailable(n)) } else { Ok(n) } }
+        };
+        let answer = retry(&clock, &FixedDice(0), Retry::SHORT, refused_once).await;
+        assert_eq!(answer, Ok(1));
     }
 
     #[tokio::test]

@@ -29,11 +29,10 @@ pub(super) async fn machines(ec2: &Ec2, names: &Names) -> PortResult<Vec<Machine
 
 /// Everything that a listing finds, page by page.
 pub(super) async fn pages(ec2: &Ec2, params: &Params) -> PortResult<Vec<Instance>> {
+    let mut page: InstancesAnswer = ec2.call(&Query::new(ACTION, params.clone())).await?;
     let mut found = Vec::new();
     let mut next = None;
     loop {
-        let query = Query::new(ACTION, params.clone().maybe("NextToken", next.as_ref()));
-        let page: InstancesAnswer = ec2.call(&query).await?;
         let token = Some(page.next_token.clone()).filter(|token| !token.is_empty());
         found.extend(page.instances());
         if token.is_none() {
@@ -42,6 +41,8 @@ pub(super) async fn pages(ec2: &Ec2, params: &Params) -> PortResult<Vec<Instance
         if token == next {
             return Err(unavailable(EC2, ACTION, &"answered with the same page again"));
         }
+        let query = Query::new(ACTION, params.clone().maybe("NextToken", token.as_ref()));
+        page = ec2.part(&query).await?;
         next = token;
     }
 }

@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex};
 use aws_config::{Region, SdkConfig};
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::SharedCredentialsProvider;
+use ondeck_core::testkit::FixedDice;
+use ondeck_core::wait::Patience;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -122,7 +124,8 @@ impl Loopback {
         let names = Names::of(&"Acme/Web".parse().unwrap());
         let gate = Arc::new(Semaphore::new(4));
         let (skew, wire) = (Arc::new(Skew::default()), crate::wire::Wire::default());
-        Cloud { config, names, skew, wire, gate }
+        let patience = Patience::new(Arc::new(skew.clock()), Arc::new(FixedDice(0)));
+        Cloud { config, names, skew, wire, gate, patience }
     }
 
     async fn serve(self, stream: TcpStream) {

@@ -27,7 +27,7 @@ pub(super) trait BatchAnswer {
 
 impl SqsPool {
     /// Sends all entries, ten at a time and all calls at once. Whatever one call says, the others
-    /// are seen through to their end.
+    /// are seen through to their end; and one of several is repeated by itself.
     pub(super) async fn in_batches<I, T, E, F>(
         &self,
         class: &ResourceClass,
@@ -41,13 +41,16 @@ impl SqsPool {
         E: std::error::Error + ProvideErrorMetadata + 'static,
         F: Future<Output = Result<T, SdkError<E, Response>>>,
     {
-        let batches = entries.chunks(MOST_ENTRIES);
-        let calls = batches
-            .map(|batch| self.on_queue(class, action, |url| call(url, batch.to_vec())))
-            .collect::<Vec<_>>();
+        let (batches, call) = (entries.chunks(MOST_ENTRIES), &call);
+        let several = batches.len() > 1;
+        let calls = batches.map(|batch| async move {
+            let send = || self.on_queue(class, action, |url| call(url, batch.to_vec()));
+            if several { self.patience.retried(send).await } else { send().await }
+        });
+        let answers = join_all(calls.collect::<Vec<_>>()).await;
         let mut outcomes = Vec::new();
         let mut failed = Vec::new();
-        for answer in join_all(calls).await {
+        for answer in answers {
             match answer {
                 Ok(answer) => failed.extend(answer.failed()),
                 Err(error) => outcomes.push(Err(error)),

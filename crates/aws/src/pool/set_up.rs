@@ -27,10 +27,11 @@ const ATTRIBUTES: [(QueueAttributeName, &str); 5] = [
 ];
 
 impl SqsPool {
-    /// Makes the queue of a class, or mends it. Where nothing is amiss this takes two calls.
+    /// Makes the queue of a class, or mends it. Where nothing is amiss this takes two calls, and as
+    /// many for each other class at the same time: so each is repeated by itself.
     pub(super) async fn set_up_queue(&self, class: &ResourceClass) -> PortResult<()> {
         let brought_about = async {
-            match self.create(class).await? {
+            match self.patience.retried(|| self.create(class)).await? {
                 Some(url) => self.urls.remember(class, &url),
                 None => self.mend_attributes(class).await?,
             }
@@ -82,7 +83,8 @@ impl SqsPool {
             let request = self.client.get_queue_attributes().queue_url(url);
             request.attribute_names(QueueAttributeName::All).send()
         };
-        let answer = self.on_queue(class, "GetQueueAttributes", ask).await?;
+        let asked = || self.on_queue(class, "GetQueueAttributes", ask);
+        let answer = self.patience.retried(asked).await?;
         let found = answer.attributes.unwrap_or_default();
         let mut amiss = wanted_attributes();
         amiss.retain(|name, value| found.get(name) != Some(value));
@@ -97,9 +99,10 @@ impl SqsPool {
         let mut names: Vec<String> = amiss.keys().map(ToString::to_string).collect();
         names.sort();
         let set = |url| {
-            self.client.set_queue_attributes().queue_url(url).set_attributes(Some(amiss)).send()
+            let request = self.client.set_queue_attributes().queue_url(url);
+            request.set_attributes(Some(amiss.clone())).send()
         };
-        self.on_queue(class, "SetQueueAttributes", set).await?;
+        self.patience.retried(|| self.on_queue(class, "SetQueueAttributes", set)).await?;
         tracing::info!(%class, "queue was changed by somebody; put right: {}", names.join(", "));
         Ok(())
     }
@@ -107,15 +110,15 @@ impl SqsPool {
     /// Tags of other people are theirs to keep.
     async fn mend_tags(&self, class: &ResourceClass) -> PortResult<()> {
         let ask = |url| self.client.list_queue_tags().queue_url(url).send();
-        let answer = self.on_queue(class, "ListQueueTags", ask).await?;
+        let answer = self.patience.retried(|| self.on_queue(class, "ListQueueTags", ask)).await?;
         let found = answer.tags.unwrap_or_default();
         let mut amiss = self.wanted_tags(class);
         amiss.retain(|key, value| found.get(key) != Some(value));
         if amiss.is_empty() {
             return Ok(());
         }
-        let set = |url| self.client.tag_queue().queue_url(url).set_tags(Some(amiss)).send();
-        self.on_queue(class, "TagQueue", set).await?;
+        let set = |url| self.client.tag_queue().queue_url(url).set_tags(Some(amiss.clone())).send();
+        self.patience.retried(|| self.on_queue(class, "TagQueue", set)).await?;
         tracing::info!(%class, "queue's tags put right");
         Ok(())
     }

@@ -76,7 +76,9 @@ impl Outbox {
     async fn send(&self, multiple: usize) {
         let _turn = self.turn.lock().await;
         let writes: Vec<_> = self.take(multiple).iter().map(|event| put(item_of(event))).collect();
-        let batches = writes.chunks(ENOUGH).map(|batch| self.table.write_all(batch));
+        let patience = &self.table.patience;
+        let write = |batch| patience.retried(move || self.table.write_all(batch));
+        let batches = writes.chunks(ENOUGH).map(write);
         for error in join_all(batches).await.into_iter().filter_map(Result::err) {
             tracing::warn!("events not written: {error}");
         }

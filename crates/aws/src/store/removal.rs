@@ -40,12 +40,15 @@ pub(super) async fn forget(table: &Table, before: Timestamp) -> PortResult<usize
     let (text, early) = (before.to_string(), before.before(LONGER).to_string());
     let old = "#updatedAt < :before";
     let settled = "#outcome <> :open AND #deadline < :before";
+    let (open, long_ago) = ([(":open", ""), (":before", &*text)], [(":before", &*early)]);
+    // Each by itself: five at once would seldom come to anything where one in five fails.
+    let patience = &table.patience;
     let (instances, beats, signals, intents, runs) = try_join5(
-        owners(table),
-        table.select(Kind::Heartbeat, old, &[(":before", &early)]),
-        table.select(Kind::Signal, old, &[(":before", &early)]),
-        table.select(Kind::Intent, settled, &[(":open", ""), (":before", &text)]),
-        table.select(Kind::Run, old, &[(":before", &early)]),
+        patience.retried(|| owners(table)),
+        patience.retried(|| table.select(Kind::Heartbeat, old, &long_ago)),
+        patience.retried(|| table.select(Kind::Signal, old, &long_ago)),
+        patience.retried(|| table.select(Kind::Intent, settled, &open)),
+        patience.retried(|| table.select(Kind::Run, old, &long_ago)),
     )
     .await?;
 
@@ -74,7 +77,8 @@ pub(super) async fn forget(table: &Table, before: Timestamp) -> PortResult<usize
         !members(set).any(|id| is_held(run, id))
     };
     let runs: Vec<&Item> = runs.iter().filter(left).collect();
-    try_join(table.write_all(&deletes), remove_runs(table, &runs)).await?;
+    let delete = patience.retried(|| table.write_all(&deletes));
+    try_join(delete, patience.retried(|| remove_runs(table, &runs))).await?;
     Ok(over.len())
 }
 

@@ -179,7 +179,8 @@ pub(super) fn credentials_item(credentials: &Credentials) -> Item {
     written.extend(item([
         ("registration", text(credentials.registration.expose())),
         ("removal", text(credentials.removal.expose())),
-        ("expiresAt", text(credentials.expires_at)),
+        // Not `expiresAt`: that is the key of the index, which would hold a copy of all of it.
+        ("validUntil", text(credentials.expires_at)),
         ("ttl", number(credentials.expires_at.millis() / 1_000)),
     ]));
     written
@@ -192,7 +193,7 @@ pub(super) fn credentials(item: &Item) -> Option<Credentials> {
         Some(Credentials {
             registration: secret("registration")?,
             removal: secret("removal")?,
-            expires_at: Timestamp::parse(read_text(item, "expiresAt").ok()?).ok()?,
+            expires_at: Timestamp::parse(read_text(item, "validUntil").ok()?).ok()?,
         })
     };
     let credentials = read();

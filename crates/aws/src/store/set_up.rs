@@ -29,10 +29,11 @@ const YOUNG: Duration = Duration::from_secs(24 * 3_600);
 /// Makes the table if it is not there, and waits until it can be used. Costs one call where it
 /// is.
 pub(super) async fn set_up(table: &Table, pool: &str) -> PortResult<()> {
+    let patience = &table.patience;
     let found = match describe(table).await? {
         Some(found) => found,
         None => {
-            create(table, pool).await?;
+            patience.retried(|| create(table, pool)).await?;
             wait(table, pool).await?
         }
     };
@@ -44,7 +45,7 @@ pub(super) async fn set_up(table: &Table, pool: &str) -> PortResult<()> {
     };
     match found.creation_date_time().and_then(age) {
         Some(age) if age > YOUNG => Ok(()),
-        _ => expire_events(table).await,
+        _ => expire_events(table).await.or_else(tolerate),
     }
 }
 
@@ -103,12 +104,12 @@ fn keys(hash: &str, range: &str) -> Vec<KeySchemaElement> {
 async fn wait(table: &Table, pool: &str) -> PortResult<TableDescription> {
     let made = async {
         loop {
-            match describe(table).await? {
+            match table.patience.retried(|| describe(table)).await? {
                 Some(found) if is_ready(&found) => return Ok(found),
                 Some(_) => {}
                 // Somebody's deletion of it has come to its end. Or it was made a moment ago and
                 // still seems to be missing, and then this is refused and does nothing.
-                None => create(table, pool).await?,
+                None => table.patience.retried(|| create(table, pool)).await?,
             }
             tokio::time::sleep(ASK_EVERY).await;
         }
@@ -155,7 +156,8 @@ fn check(table: &Table, found: &TableDescription) -> PortResult<()> {
 
 /// Lets DynamoDB remove events by itself. That it may take days does not matter to people.
 async fn expire_events(table: &Table) -> PortResult<()> {
-    if expires_events(table).await? {
+    let patience = &table.patience;
+    if patience.retried(|| expires_events(table)).await? {
         return Ok(());
     }
     let rule = TimeToLiveSpecification::builder().attribute_name("ttl").enabled(true);
@@ -164,9 +166,22 @@ async fn expire_events(table: &Table) -> PortResult<()> {
         .update_time_to_live()
         .table_name(&table.name)
         .time_to_live_specification(rule.build().expect("a name and a switch"));
-    let Err(error) = table.call("UpdateTimeToLive", update.send()).await else { return Ok(()) };
+    let updated = patience.retried(|| table.call("UpdateTimeToLive", update.clone().send())).await;
+    let Err(error) = updated else { return Ok(()) };
     // Another refresh may have been faster, which is reported as an error.
-    if expires_events(table).await? { Ok(()) } else { Err(error) }
+    if patience.retried(|| expires_events(table)).await? { Ok(()) } else { Err(error) }
+}
+
+/// Whoever has made the table for us need not have left us the right to look. Events that stay
+/// cost a little, and keep nothing from working.
+fn tolerate(error: PortError) -> PortResult<()> {
+    match error {
+        PortError::Unusable { reason, .. } => {
+            tracing::warn!("old events may stay for ever: {reason}");
+            Ok(())
+        }
+        other => Err(other),
+    }
 }
 
 async fn expires_events(table: &Table) -> PortResult<bool> {

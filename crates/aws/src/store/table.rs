@@ -14,26 +14,28 @@ use aws_sdk_dynamodb::types::{
 use aws_smithy_runtime_api::http::Response;
 use futures_util::future::try_join_all;
 use ondeck_core::ports::{PortError, PortResult};
+use ondeck_core::wait::Patience;
 use tokio::sync::Semaphore;
 
 use super::keys::{Item, Key, Kind, names_in, text};
 use crate::cloud::Cloud;
 use crate::fault::{DYNAMODB, fault, unavailable};
-use crate::skew::{ObserveSkew, SigningClock};
+use crate::skew::{AwsClock, ObserveSkew};
 
 /// The most keys of one batched read.
 const READ_AT_ONCE: usize = 100;
 /// The most items of one batched write, and the most statements of one batch.
 const WRITE_AT_ONCE: usize = 25;
-/// How often what was left unprocessed is asked for again, before it is for core to wait.
-const ROUNDS: usize = 5;
+/// How often in a row nothing may come of a batch, before it is for core to wait.
+const IN_VAIN: u32 = 5;
 
 /// The table, and the turn that every call to it takes.
 #[derive(Debug, Clone)]
 pub(super) struct Table {
     pub(super) client: Client,
     pub(super) name: String,
-    pub(super) clock: SigningClock,
+    pub(super) clock: AwsClock,
+    pub(super) patience: Patience,
     gate: Arc<Semaphore>,
 }
 
@@ -46,7 +48,8 @@ impl Table {
         Table {
             client: Client::from_conf(config),
             name: cloud.names.table().to_owned(),
-            clock: cloud.skew.clock(),
+            clock: cloud.clock(),
+            patience: cloud.patience.clone(),
             gate: cloud.gate.clone(),
         }
     }
@@ -67,6 +70,16 @@ impl Table {
         E: std::error::Error + ProvideErrorMetadata + 'static,
     {
         self.ask(call).await.map_err(|error| self.fault(action, &error))
+    }
+
+    /// Makes a call that is one of several for one answer: it is repeated by itself, so that what
+    /// the others have brought is not thrown away with it.
+    async fn part<T, E, F>(&self, action: &str, call: impl Fn() -> F) -> PortResult<T>
+    where
+        F: Future<Output = Result<T, SdkError<E, Response>>>,
+        E: std::error::Error + ProvideErrorMetadata + 'static,
+    {
+        self.patience.retried(|| self.call(action, call())).await
     }
 
     /// What an error means. A table that is not there is one that refresh has not made yet.
@@ -126,11 +139,10 @@ impl Table {
 
     /// Everything that a query finds, to the last page.
     pub(super) async fn all_pages(&self, query: QueryFluentBuilder) -> PortResult<Vec<Item>> {
+        let mut page = self.call("Query", query.clone().send()).await?;
         let mut items = Vec::new();
         let mut from = None;
         loop {
-            let page = query.clone().set_exclusive_start_key(from.clone());
-            let page = self.call("Query", page.send()).await?;
             items.extend(page.items.unwrap_or_default());
             let next = page.last_evaluated_key.filter(|key| !key.is_empty());
             if next.is_none() {
@@ -139,6 +151,8 @@ impl Table {
             if next == from {
                 return Err(unavailable(DYNAMODB, "Query", &"answered with the same page again"));
             }
+            let rest = query.clone().set_exclusive_start_key(next.clone());
+            page = self.part("Query", || rest.clone().send()).await?;
             from = next;
         }
     }
@@ -146,45 +160,62 @@ impl Table {
     /// The items under these keys, as far as there are any, in no order. Strongly consistent. No
     /// key may occur twice.
     pub(super) async fn get_all(&self, keys: &[Key]) -> PortResult<Vec<Item>> {
-        let chunks = keys.chunks(READ_AT_ONCE).map(|chunk| self.get_chunk(chunk));
+        let whole = keys.len() <= READ_AT_ONCE;
+        let chunks = keys.chunks(READ_AT_ONCE).map(|chunk| self.get_chunk(chunk, whole));
         Ok(try_join_all(chunks).await?.concat())
     }
 
-    async fn get_chunk(&self, keys: &[Key]) -> PortResult<Vec<Item>> {
+    async fn get_chunk(&self, keys: &[Key], whole: bool) -> PortResult<Vec<Item>> {
+        let mut rest = Rest::of(GET, keys.len(), whole);
         let keys = keys.iter().map(Key::attributes).collect();
         let wanted = KeysAndAttributes::builder().consistent_read(true).set_keys(Some(keys));
         let wanted = wanted.build().expect("keys were given");
         let mut found = Vec::new();
         let mut left = HashMap::from([(self.name.clone(), wanted)]);
-        for _ in 0..ROUNDS {
+        loop {
             let get = self.client.batch_get_item().set_request_items(Some(left));
-            let answer = self.call(GET, get.send()).await?;
+            let answer = self.batch(&rest, || get.clone().send()).await?;
             found.extend(answer.responses.unwrap_or_default().into_values().flatten());
             left = answer.unprocessed_keys.unwrap_or_default();
-            if left.is_empty() {
+            let count = left.values().map(|left| left.keys().len()).sum();
+            if count == 0 {
                 return Ok(found);
             }
+            rest.is_down_to(count, &self.patience).await?;
         }
-        Err(unprocessed(GET))
     }
 
     /// Writes or deletes items without a condition. No key may occur twice.
     pub(super) async fn write_all(&self, writes: &[WriteRequest]) -> PortResult<()> {
-        let chunks = writes.chunks(WRITE_AT_ONCE).map(|chunk| self.write_chunk(chunk));
+        let whole = writes.len() <= WRITE_AT_ONCE;
+        let chunks = writes.chunks(WRITE_AT_ONCE).map(|chunk| self.write_chunk(chunk, whole));
         try_join_all(chunks).await.map(drop)
     }
 
-    async fn write_chunk(&self, writes: &[WriteRequest]) -> PortResult<()> {
+    async fn write_chunk(&self, writes: &[WriteRequest], whole: bool) -> PortResult<()> {
+        let mut rest = Rest::of(WRITE, writes.len(), whole);
         let mut left = HashMap::from([(self.name.clone(), writes.to_vec())]);
-        for _ in 0..ROUNDS {
+        loop {
             let write = self.client.batch_write_item().set_request_items(Some(left));
-            let answer = self.call(WRITE, write.send()).await?;
+            let answer = self.batch(&rest, || write.clone().send()).await?;
             left = answer.unprocessed_items.unwrap_or_default();
-            if left.is_empty() {
+            let count = left.values().map(Vec::len).sum();
+            if count == 0 {
                 return Ok(());
             }
+            rest.is_down_to(count, &self.patience).await?;
         }
-        Err(unprocessed(WRITE))
+    }
+
+    async fn batch<T, E, F>(&self, rest: &Rest, call: impl Fn() -> F) -> PortResult<T>
+    where
+        F: Future<Output = Result<T, SdkError<E, Response>>>,
+        E: std::error::Error + ProvideErrorMetadata + 'static,
+    {
+        match rest.whole {
+            true => self.call(rest.action, call()).await,
+            false => self.part(rest.action, call).await,
+        }
     }
 
     /// Carries out statements that each concern one item and carry a condition. Gives, in their
@@ -194,27 +225,64 @@ impl Table {
         statement: &str,
         parameters: Vec<Vec<AttributeValue>>,
     ) -> PortResult<Vec<bool>> {
-        let chunks = parameters.chunks(WRITE_AT_ONCE).map(|chunk| async move {
-            let mut batch = self.client.batch_execute_statement();
-            for parameters in chunk {
-                let request = BatchStatementRequest::builder()
-                    .statement(statement)
-                    .set_parameters(Some(parameters.clone()))
-                    .build()
-                    .expect("a statement was given");
-                batch = batch.statements(request);
-            }
-            let answer = self.call(EXECUTE, batch.send()).await?;
-            answer.responses.unwrap_or_default().iter().map(was_met).collect()
+        let chunks = parameters.chunks(WRITE_AT_ONCE);
+        let whole = chunks.len() <= 1;
+        let chunks = chunks.map(|chunk| async move {
+            let execute = || self.execute_chunk(statement, chunk);
+            if whole { execute().await } else { self.patience.retried(execute).await }
         });
-        let answers: Vec<Vec<bool>> = try_join_all(chunks).await?;
-        Ok(answers.concat())
+        Ok(try_join_all(chunks).await?.concat())
+    }
+
+    async fn execute_chunk(
+        &self,
+        statement: &str,
+        chunk: &[Vec<AttributeValue>],
+    ) -> PortResult<Vec<bool>> {
+        let mut batch = self.client.batch_execute_statement();
+        for parameters in chunk {
+            let request = BatchStatementRequest::builder()
+                .statement(statement)
+                .set_parameters(Some(parameters.clone()))
+                .build()
+                .expect("a statement was given");
+            batch = batch.statements(request);
+        }
+        let answer = self.call(EXECUTE, batch.send()).await?;
+        answer.responses.unwrap_or_default().iter().map(was_met).collect()
     }
 }
 
 const GET: &str = "BatchGetItem";
 const WRITE: &str = "BatchWriteItem";
 const EXECUTE: &str = "BatchExecuteStatement";
+
+/// What DynamoDB has left undone of a batch. It may do half of one when it is busy, and half of the
+/// rest when it is asked again at once: for as long as it becomes less, nothing is given up.
+struct Rest {
+    action: &'static str,
+    left: usize,
+    in_vain: u32,
+    /// Nothing has been brought yet that a failure would throw away.
+    whole: bool,
+}
+
+impl Rest {
+    fn of(action: &'static str, left: usize, whole: bool) -> Rest {
+        Rest { action, left, in_vain: 0, whole }
+    }
+
+    async fn is_down_to(&mut self, left: usize, patience: &Patience) -> PortResult<()> {
+        self.in_vain = if left < self.left { 0 } else { self.in_vain + 1 };
+        if self.in_vain >= IN_VAIN {
+            let problem = "part of it was left unprocessed time and again";
+            return Err(unavailable(DYNAMODB, self.action, &problem));
+        }
+        (self.left, self.whole) = (left, false);
+        patience.pause(self.in_vain).await;
+        Ok(())
+    }
+}
 
 /// The order to delete an item.
 pub(super) fn delete(key: &Key) -> WriteRequest {
@@ -227,10 +295,6 @@ pub(super) fn delete(key: &Key) -> WriteRequest {
 pub(super) fn put(item: Item) -> WriteRequest {
     let put = PutRequest::builder().set_item(Some(item)).build().expect("an item was given");
     WriteRequest::builder().put_request(put).build()
-}
-
-fn unprocessed(action: &str) -> PortError {
-    unavailable(DYNAMODB, action, &"part of it was left unprocessed time and again")
 }
 
 /// Each statement of a batch has an answer of its own.

@@ -10,7 +10,7 @@ use ondeck_core::ids::{InstanceId, IntentId, ResourceClass, RunId};
 use ondeck_core::ports::{Compute, Order, PortError, Store};
 use ondeck_core::requirements::{ClassSize, Requirements, UsageClass};
 use ondeck_core::settings::Settings;
-use ondeck_core::testkit::MemoryStore;
+use ondeck_core::testkit::{FixedDice, MemoryStore};
 use ondeck_standin::emulators::Emulators;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -23,13 +23,12 @@ fn pool() -> String {
 }
 
 async fn cloud(pool: &str) -> Cloud {
-    Cloud::connect(Options {
+    let options = Options {
         pool: pool.parse().unwrap(),
         region: Some("us-east-1".to_owned()),
         endpoint_url: Some(Emulators::running().ministack),
-    })
-    .await
-    .unwrap()
+    };
+    Cloud::connect(options, Arc::new(FixedDice(0))).await.unwrap()
 }
 
 struct Stage {

@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use ondeck_core::ids::{InstanceId, RunId};
 use ondeck_core::lifecycle::{Change, Created, Idle, Instance, Pending, Phase, Running, Verdict};
 use ondeck_core::ports::Store;
 use ondeck_core::record::{MachineSpec, Record};
+use ondeck_core::testkit::FixedDice;
 use ondeck_core::time::Timestamp;
 use ondeck_standin::emulators::Emulators;
 
@@ -48,7 +50,7 @@ impl Fixture {
             region: Some("us-east-1".to_owned()),
             endpoint_url: Some(endpoint.to_owned()),
         };
-        DynamoStore::new(&Cloud::connect(options).await.unwrap())
+        DynamoStore::new(&Cloud::connect(options, Arc::new(FixedDice(0))).await.unwrap())
     }
 
     /// A way to the table behind the library's back.

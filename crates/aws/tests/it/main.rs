@@ -10,6 +10,7 @@ mod pool_answers;
 mod pool_set_up;
 mod queues;
 mod store;
+mod store_busy;
 mod store_calls;
 mod store_faults;
 mod store_paging;

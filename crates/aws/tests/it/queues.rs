@@ -15,6 +15,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use ondeck_aws::{Cloud, Options, SqsPool};
 use ondeck_core::ids::ResourceClass;
+use ondeck_core::testkit::FixedDice;
 use ondeck_core::ticket::Ticket;
 use ondeck_standin::emulators::Emulators;
 use serde_json::{Value, json};
@@ -40,7 +41,7 @@ pub(crate) async fn pool_at(name: &str, url: &str) -> SqsPool {
         region: Some("us-east-1".to_owned()),
         endpoint_url: Some(url.to_owned()),
     };
-    SqsPool::new(&Cloud::connect(options).await.unwrap())
+    SqsPool::new(&Cloud::connect(options, Arc::new(FixedDice(0))).await.unwrap())
 }
 
 pub(crate) fn class(name: &str) -> ResourceClass {

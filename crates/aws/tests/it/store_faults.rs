@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use crate::fixture::{Fixture, HOUR, claim, idle, instance, make, noon, run, running, spec};
 use crate::store_tap::{Call, Deed, Tap};
 
-async fn tapped() -> (Fixture, DynamoStore, Tap) {
+pub(crate) async fn tapped() -> (Fixture, DynamoStore, Tap) {
     let fixture = Fixture::set_up().await;
     let tap = Tap::on(&fixture.dynamodb).await;
     let store = fixture.store_through(&tap.endpoint).await;
@@ -23,12 +23,15 @@ async fn tapped() -> (Fixture, DynamoStore, Tap) {
 }
 
 /// Does this to the first request that fits, and lets all others pass.
-fn once(fits: impl Fn(&Call) -> bool + Send + 'static, deed: Deed) -> impl FnMut(&Call) -> Deed {
+pub(crate) fn once(
+    fits: impl Fn(&Call) -> bool + Send + 'static,
+    deed: Deed,
+) -> impl FnMut(&Call) -> Deed {
     let mut deed = Some(deed);
     move |call| if fits(call) { deed.take().unwrap_or(Deed::Pass) } else { Deed::Pass }
 }
 
-fn is_transition(call: &Call) -> bool {
+pub(crate) fn is_transition(call: &Call) -> bool {
     call.action == "UpdateItem" && !call.body.contains("ADD instances")
 }
 
@@ -239,6 +242,21 @@ async fn what_was_left_half_made_is_made_up_for() {
 }
 
 /// DynamoDB takes its time to delete a table, and shows it until then.
+#[tokio::test]
+async fn a_table_that_somebody_else_has_made_needs_no_more_than_a_look() {
+    let (fixture, store, tap) = tapped().await;
+    tap.script(|call| match call.action.as_str() {
+        "DescribeTimeToLive" => {
+            let error = r#"{"__type":"AccessDeniedException","message":"not authorized"}"#;
+            Deed::Answer(400, error.to_owned())
+        }
+        _ => Deed::Pass,
+    });
+    assert_eq!(store.set_up().await, Ok(()));
+    assert_eq!(tap.actions(), ["DescribeTable", "DescribeTimeToLive"]);
+    fixture.done().await;
+}
+
 #[tokio::test]
 async fn a_table_that_is_being_deleted_is_made_again_once_it_is_gone() {
     let fixture = Fixture::new();

@@ -12,10 +12,10 @@ use crate::fixture::{
 };
 
 /// A page ends at a megabyte: more than that is in front of whatever the test looks for.
-const IN_FRONT: usize = 120;
+pub(crate) const IN_FRONT: usize = 120;
 
 /// Copies of a record under other names, with ten kilobytes of padding each.
-async fn crowd(fixture: &Fixture, template: &str, prefix: &str) {
+pub(crate) async fn crowd(fixture: &Fixture, template: &str, prefix: &str) {
     let raw = fixture.raw().await;
     let template = raw.get("TYPE#Instance", &format!("ID#{template}")).await.unwrap();
     let copies = (0..IN_FRONT).map(|n| {

@@ -60,13 +60,13 @@ async fn make_agent(
             Some(pool) => pool.clone(),
             None => imds.pool().await?,
         };
-        let cloud = Cloud::connect(options(common, pool.clone())).await?;
+        let cloud = Cloud::connect(options(common, pool.clone()), Arc::new(Entropy)).await?;
         PortResult::Ok((id, pool.to_string(), cloud))
     };
     let (id, pool, cloud): (InstanceId, String, Cloud) =
         retry(&WallClock, &Entropy, IDENTITY, identify).await?;
     let home = local::home(common)?;
-    let (clock, store) = (Arc::new(WallClock), Arc::new(DynamoStore::new(&cloud)));
+    let (clock, store) = (Arc::new(cloud.clock()), Arc::new(DynamoStore::new(&cloud)));
     let compute = Arc::new(Ec2Compute::new(&cloud, store.clone()));
     let folder = home.machine(&id);
     let place = Place { id: id.clone(), pool, folder: folder.clone(), user: Some(RUNNER_USER) };
@@ -127,9 +127,7 @@ mod control {
     use super::super::forge;
     use super::super::no_forge::NoForge;
     use super::local::Local;
-    use super::{
-        Arc, Cloud, Common, DynamoStore, Ec2Compute, Entropy, Failure, WallClock, options, pool,
-    };
+    use super::{Arc, Cloud, Common, DynamoStore, Ec2Compute, Entropy, Failure, options, pool};
     use crate::inputs::{ForgeKind, Refresh};
 
     /// The control plane's ports.
@@ -153,14 +151,14 @@ mod control {
                 ForgeKind::Local => Arc::new(Local::open(common, true)?.forge),
             },
         };
-        let cloud = Cloud::connect(options(common, pool)).await?;
+        let cloud = Cloud::connect(options(common, pool), Arc::new(Entropy)).await?;
         let store = Arc::new(DynamoStore::new(&cloud));
         Ok(Plane {
             pool: Arc::new(SqsPool::new(&cloud)),
             compute: Arc::new(Ec2Compute::new(&cloud, store.clone())),
             store,
             forge,
-            clock: Arc::new(WallClock),
+            clock: Arc::new(cloud.clock()),
             dice: Arc::new(Entropy),
             progress,
         })

@@ -20,8 +20,9 @@ use crate::wait::Beat;
 pub(super) async fn select(attempt: &Attempt<'_>, wanted: u32) -> Result<(), Failure> {
     attempt.holdings.searching(|search| search.asked = true);
     let pickup = Pickup::new(attempt, wanted);
-    // Warm means now.
-    let lookout = Lookout::new(attempt.plane, Beat::steady(attempt.times.signs_poll));
+    // Warm means now; but registering with GitHub takes seconds, and is not found sooner by
+    // looking twenty times in each of them.
+    let lookout = Lookout::new(attempt.plane, Beat::easing(attempt.times.signs_poll, 8));
     let workers = (0..wanted).map(|_| claim::worker(attempt, &pickup, &lookout));
     let results = join_all(workers).await;
     pickup.close().await;

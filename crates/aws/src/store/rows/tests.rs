@@ -206,7 +206,7 @@ proptest! {
     #[test]
     fn credentials_survive_being_written_and_spoilt_ones_are_none(
         tokens in ("[A-Z0-9]{29}", "[A-Z0-9]{29}"), expires_at in time(), value in value(),
-        name in "registration|removal|expiresAt",
+        name in "registration|removal|validUntil",
     ) {
         let (registration, removal) = (Secret::new(tokens.0), Secret::new(tokens.1));
         let kept = Credentials { registration, removal, expires_at };
