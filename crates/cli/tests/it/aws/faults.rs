@@ -1,6 +1,7 @@
 //! Between the program and AWS everything goes wrong that can, one thing at a time. Every mode
 //! ends correctly, and with a bounded number of calls.
 
+mod clock;
 mod gone;
 mod once;
 mod silence;
@@ -152,15 +153,6 @@ fn everything_at_random() {
         })
         .collect();
     lives_under(&rules);
-}
-
-#[test]
-fn a_clock_that_is_hours_off_is_put_right_by_the_first_refusal() {
-    let site = Site::with(&[]);
-    site.control.disturb(Rule::new(What::Skew(3 * 3600)));
-    let done = site.provision("1", 1).succeeded();
-    assert_eq!(done.sources(), ["cold"]);
-    site.release("1").succeeded();
 }
 
 #[test]

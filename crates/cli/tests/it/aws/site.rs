@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 use ondeck_core::time::Timestamp;
 use ondeck_standin::emulators::Emulators;
@@ -162,7 +162,7 @@ impl Site {
     #[track_caller]
     pub(crate) fn until_expired(&self, machines: &[String]) {
         until("their time is up", || {
-            let (status, now) = (self.status(), now());
+            let (status, now) = (self.status(), now().to_string());
             let instances = status["instances"].as_array().unwrap();
             let is_over = |id: &String| {
                 let mut found = instances.iter().filter(|instance| instance["instanceId"] == **id);
@@ -222,8 +222,7 @@ fn is_alive(machine: &Machine) -> bool {
     !matches!(machine.state, MachineState::ShuttingDown | MachineState::Terminated)
 }
 
-/// This moment, as records write it.
-fn now() -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    Timestamp::from_millis(u64::try_from(now.as_millis()).unwrap()).to_string()
+/// This moment.
+pub(crate) fn now() -> Timestamp {
+    Timestamp::try_from(SystemTime::now()).unwrap()
 }

@@ -21,15 +21,16 @@ fn given_up(service: Service) {
     let busy = site.provision("1", 1).succeeded().ids();
     site.warm_up(1);
     site.control.disturb(Rule::new(What::Status(503)).on(service));
-    let exits = |code: i32, arguments: &[&str]| {
-        let done = within_calls(&site, 150, || site.ondeck(arguments));
+    let exits = |code: i32, most: usize, arguments: &[&str]| {
+        let done = within_calls(&site, most, || site.ondeck(arguments));
         assert_eq!(done.code, code, "{service:?}: {done:?}");
     };
     // Two machines, so that one must be launched and every service is needed.
-    exits(6, &["provision", "--run-id=2", "--instance-count=2"]);
+    exits(6, 150, &["provision", "--run-id=2", "--instance-count=2"]);
     // A release that lets machines go needs nothing of EC2.
-    exits(if service == Service::Ec2 { 0 } else { 6 }, &["release", "--run-id=1"]);
-    exits(6, &["refresh"]);
+    exits(if service == Service::Ec2 { 0 } else { 6 }, 50, &["release", "--run-id=1"]);
+    // Each of the seven queues is asked for four times in a row, and that ten times.
+    exits(6, 300, &["refresh"]);
     site.control.calm();
 
     let refreshed = site.refresh(&[]);
