@@ -40,7 +40,7 @@ fn lives_under(rules: &[Rule]) -> (Vec<String>, Vec<String>) {
 }
 
 fn set_up_under_rules(site: &Site) {
-    within_calls(site, 200, || {
+    within_calls(site, 160, || {
         site.set_up(&["--self-termination-grace-sec=60", "--idle-time-sec=20"]);
     });
     assert_eq!(site.gateway.ec2().launch_templates().len(), 1);
@@ -62,7 +62,7 @@ fn two_runs_under_rules(site: &Site) -> (Vec<String>, Vec<String>) {
 }
 
 fn reap_under_rules(site: &Site, expired: &[String]) {
-    let refreshed = within_calls(site, 150, || site.refresh(&[]));
+    let refreshed = within_calls(site, 110, || site.refresh(&[]));
     let (machines, records) = (site.machines(), site.records());
     for machine in expired {
         assert!(refreshed["reaped"].as_array().unwrap().contains(&json!(machine)), "{refreshed}");
