@@ -94,7 +94,7 @@ fn after_the_release_refresh_announces_the_machine_again() {
 fn after_the_reap_the_machine_ends_itself_with_no_refresh() {
     let site = Site::with(&["--self-termination-grace-sec=60"]);
     let machine = site.provision("1", 1).succeeded().ids();
-    site.ondeck(&["release", "--run-id=1", "--idle-time-sec=1"]).succeeded();
+    site.ondeck(&["release", "--run-id=1", "--idle-time-sec=3"]).succeeded();
     site.until_expired(&machine);
     site.kill_before("terminate", &["refresh"]);
     assert_eq!(site.standings(), Vec::<String>::new());
@@ -105,7 +105,7 @@ fn after_the_reap_the_machine_ends_itself_with_no_refresh() {
 fn after_the_reap_refresh_sweeps_a_machine_that_does_not_end_itself() {
     let site = Site::with(&["--self-termination-grace-sec=60"]);
     let machines = site.provision("1", 1).succeeded().ids();
-    site.ondeck(&["release", "--run-id=1", "--idle-time-sec=1"]).succeeded();
+    site.ondeck(&["release", "--run-id=1", "--idle-time-sec=3"]).succeeded();
     assert!(site.gateway.ec2().kill_agent(&machines[0]));
     site.until_expired(&machines);
     site.kill_before("terminate", &["refresh"]);

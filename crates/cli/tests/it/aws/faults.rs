@@ -56,7 +56,7 @@ fn two_runs_under_rules(site: &Site) -> (Vec<String>, Vec<String>) {
         site.release("1").succeeded();
         let warm = site.provision("2", 2).succeeded().ids();
         assert_eq!(warm.iter().collect::<BTreeSet<_>>().len(), 2, "two different ones");
-        site.ondeck(&["release", "--run-id=2", "--idle-time-sec=2"]).succeeded();
+        site.ondeck(&["release", "--run-id=2", "--idle-time-sec=4"]).succeeded();
         (cold, warm)
     })
 }

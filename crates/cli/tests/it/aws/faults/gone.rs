@@ -17,7 +17,7 @@ fn a_service_that_is_gone_is_given_up_within_bounds() {
 }
 
 fn given_up(service: Service) {
-    let site = Site::with(&[]);
+    let site = Site::with(&["--idle-time-sec=180", "--max-runtime-min=5"]);
     let busy = site.provision("1", 1).succeeded().ids();
     site.warm_up(1);
     site.control.disturb(Rule::new(What::Status(503)).on(service));

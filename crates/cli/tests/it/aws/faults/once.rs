@@ -110,9 +110,11 @@ fn life(what: What) {
     let released = once(&RELEASE, &["release", "--json", "--run-id=1"]);
     assert_eq!(released.ids(), cold);
     assert_eq!(site.standings(), ["idle", "idle"]);
-    // A ticket too many is harmless, one too few is not.
-    let sent_again = if what == What::LostAnswer { 2 } else { 0 };
-    assert_eq!(site.tickets(), 2 + sent_again);
+    // A ticket too many is harmless, one too few is not. Both leave together, unless one machine
+    // is long in answering.
+    let sent_again = site.tickets() - 2;
+    let expected = if what == What::LostAnswer { 1..=2 } else { 0..=0 };
+    assert!(expected.contains(&sent_again), "{sent_again} too many");
 
     let other = once(&PICKY, &provision("2", "1", "m*")).ids();
     assert_eq!(site.machines(), set(&[&cold[..], &other].concat()), "launched once");
@@ -124,7 +126,7 @@ fn life(what: What) {
     assert!(site.tickets() <= sent_again, "those of the claimed are deleted: {}", site.tickets());
 
     for run in ["2", "3"] {
-        site.ondeck(&["release", "--run-id", run, "--idle-time-sec=1"]).succeeded();
+        site.ondeck(&["release", "--run-id", run, "--idle-time-sec=3"]).succeeded();
     }
     let all = [cold, other].concat();
     site.until_expired(&all);
