@@ -18,10 +18,10 @@ impl Agent {
     /// waits for its end; the watch beside this goes on.
     pub(crate) async fn work(&self, memory: &Memory) -> Infallible {
         if let Err(why) = self.prepare(memory).await {
-            self.say(Signal::PrepareFailed, None, &why).await;
+            self.say(memory, Signal::PrepareFailed, None, &why).await;
             return pending().await;
         }
-        self.say(Signal::Prepared, None, "").await;
+        self.say(memory, Signal::Prepared, None, "").await;
         loop {
             let run = self.await_run(memory).await;
             memory.serve(Some(&run));
@@ -29,9 +29,9 @@ impl Agent {
             let left = self.leave().await;
             memory.serve(None);
             match left.and_then(|account| memory.interruption().map_or(Ok(account), Err)) {
-                Ok(account) => self.say(Signal::Deregistered, Some(&run), &account).await,
+                Ok(account) => self.say(memory, Signal::Deregistered, Some(&run), &account).await,
                 Err(why) => {
-                    self.say(Signal::DeregisterFailed, Some(&run), &why).await;
+                    self.say(memory, Signal::DeregisterFailed, Some(&run), &why).await;
                     return pending().await;
                 }
             }
@@ -77,14 +77,14 @@ impl Agent {
         };
         match registered {
             Ok(()) => {
-                self.say(Signal::Registered, Some(run), "").await;
+                self.say(memory, Signal::Registered, Some(run), "").await;
                 match select(over, pin!(self.keep_working(run))).await {
                     Either::Left(((), _)) => {}
                     Either::Right((never, _)) => match never {},
                 }
             }
             Err(why) => {
-                self.say(Signal::RegisterFailed, Some(run), &why).await;
+                self.say(memory, Signal::RegisterFailed, Some(run), &why).await;
                 over.await;
             }
         }

@@ -101,7 +101,7 @@ impl Agent {
         tracing::warn!("{notice}");
         memory.interrupt(&notice);
         if memory.serving().is_none() {
-            self.say(Signal::PrepareFailed, None, &notice).await;
+            self.say(memory, Signal::PrepareFailed, None, &notice).await;
         }
     }
 }

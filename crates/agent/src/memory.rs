@@ -23,6 +23,7 @@ struct Inner {
     settings: Option<Settings>,
     serving: Option<RunId>,
     interruption: Option<String>,
+    spoke: Timestamp,
 }
 
 impl Memory {
@@ -32,7 +33,16 @@ impl Memory {
             settings: None,
             serving: None,
             interruption: None,
+            spoke: Timestamp::from_millis(0),
         }))
+    }
+
+    /// When something is being said: later than anything before, whatever is done to the clock. A
+    /// store takes nothing that is older than what it has.
+    pub(crate) fn speaks(&self, now: Timestamp) -> Timestamp {
+        let mut inner = self.inner();
+        inner.spoke = now.max(inner.spoke + Duration::from_millis(1));
+        inner.spoke
     }
 
     /// Takes note of what the store said about this machine.

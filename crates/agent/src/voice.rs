@@ -12,10 +12,17 @@ use crate::memory::Memory;
 
 impl Agent {
     /// Says something, until it is heard.
-    pub(crate) async fn say(&self, signal: Signal, run: Option<&RunId>, detail: &str) {
+    pub(crate) async fn say(
+        &self,
+        memory: &Memory,
+        signal: Signal,
+        run: Option<&RunId>,
+        detail: &str,
+    ) {
         // Stores have limits, and a report that none takes would be tried for ever.
         let detail = last_words(detail);
-        let report = Report { signal, run: run.cloned(), detail, at: self.clock.now() };
+        let at = memory.speaks(self.clock.now());
+        let report = Report { signal, run: run.cloned(), detail, at };
         let heard = retry(&*self.clock, &*self.dice, Retry::PATIENT, |attempt| {
             if attempt > 0 {
                 tracing::warn!(%signal, attempt, "not heard yet");

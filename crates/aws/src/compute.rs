@@ -73,7 +73,7 @@ impl Compute for Ec2Compute {
     }
 
     async fn terminate(&self, ids: &[InstanceId]) -> PortResult<()> {
-        ending::terminate(&self.ec2, &self.fresh, ids).await
+        ending::terminate(&self.ec2, &self.names, &self.fresh, ids).await
     }
 
     async fn machines(&self) -> PortResult<Vec<Machine>> {

@@ -107,7 +107,7 @@ impl Ec2 {
         let limit = query.limit();
         let (started, signed_at) = (Instant::now(), self.now());
         let call = async {
-            let keys = self.keys.get(signed_at).await?;
+            let keys = self.keys.get(action, signed_at).await?;
             let request = self.signed(query, &keys, signed_at)?;
             let (status, body) = self.send(action, request).await?;
             read(action, status, &body, &keys)

@@ -1,5 +1,7 @@
 //! What AWS's errors mean to a caller: try again, set up, or call a person.
 
+mod credentials;
+
 use std::time::SystemTime;
 
 use aws_smithy_runtime_api::client::result::SdkError;
@@ -9,6 +11,8 @@ use ondeck_core::excerpt::one_line;
 use ondeck_core::ports::PortError;
 
 use crate::skew;
+
+pub(crate) use credentials::not_sent;
 
 /// A service, by the name that messages use.
 pub(crate) type Service = &'static str;
@@ -63,6 +67,11 @@ const PASSING: [&str; 15] = [
     "Unavailable",
 ];
 
+/// Whether what a service says under this code will pass by itself.
+pub(crate) fn is_passing(code: &str) -> bool {
+    THROTTLING.contains(&code) || PASSING.contains(&code)
+}
+
 /// The clock is wrong, which the answer's own date puts right for the next call.
 const SKEWED: [&str; 2] = ["RequestTimeTooSkewed", "RequestInTheFuture"];
 
@@ -113,12 +122,7 @@ pub(crate) fn complaint(service: Service, action: &str, complaint: Complaint<'_>
     let skewed = SKEWED.contains(&code)
         || (REFUSED.contains(&code)
             && (message.contains("Signature expired") || message.contains("Signature not yet")));
-    if skewed
-        || status >= 500
-        || status == 429
-        || THROTTLING.contains(&code)
-        || PASSING.contains(&code)
-    {
+    if skewed || status >= 500 || status == 429 || is_passing(code) {
         return PortError::Unavailable { service, reason: said };
     }
     let hint = if EXPIRED.contains(&code) {
@@ -211,20 +215,6 @@ pub(crate) fn unavailable(
     error: &dyn std::fmt::Display,
 ) -> PortError {
     PortError::Unavailable { service, reason: format!("{action}: {error}") }
-}
-
-/// Nothing left this computer: as a rule for want of credentials.
-fn not_sent<E>(service: Service, action: &str, error: &SdkError<E, Response>) -> PortError
-where
-    E: std::error::Error + 'static,
-{
-    PortError::Unusable {
-        service,
-        reason: format!("{action}: {}", Chain(error)),
-        hint: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run \
-               aws-actions/configure-aws-credentials before"
-            .to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! The machine, as its own agent has it.
 
+mod script;
+
 use std::fmt;
-use std::fs;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -10,18 +11,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ondeck_core::ids::InstanceId;
 use ondeck_core::ports::{Clock, Compute, Host};
-use ondeck_core::signal::last_words;
 use tokio::process::Command;
 
+use self::script::Script;
 use crate::imds::Imds;
 
 /// How often EC2 is asked whether it wants the machine back; it says so two minutes before.
 const NOTICE_EVERY: Duration = Duration::from_secs(5);
 /// How long EC2 may take to end a machine that it has agreed to end.
 const ENDING: Duration = Duration::from_secs(300);
-/// What a script gets to know of the agent's environment: the agent may be told secrets by
-/// whoever prepared the image, and the script is none of their business.
-const HANDED_ON: [&str; 6] = ["PATH", "HOME", "USER", "LANG", "TZ", "SHELL"];
 
 /// An EC2 instance, from within.
 pub struct Ec2Host {
@@ -45,41 +43,13 @@ impl Ec2Host {
     ) -> Ec2Host {
         Ec2Host { imds, compute, clock, instance, folder, shutdown }
     }
-
-    /// Runs a script from a file, with all that it says going to another: a pipe would be held
-    /// open by whatever the script leaves in the background.
-    async fn run(&self, script: &str) -> std::io::Result<Result<(), String>> {
-        fs::create_dir_all(&self.folder)?;
-        let file = self.folder.join("pre-runner.sh");
-        let said = self.folder.join("pre-runner.out");
-        fs::write(&file, script)?;
-        let output = fs::File::create(&said)?;
-        let status = Command::new("sh")
-            .arg("-e")
-            .arg(&file)
-            .env_clear()
-            .envs(HANDED_ON.iter().filter_map(|name| Some((name, std::env::var_os(name)?))))
-            .env("ONDECK_INSTANCE_ID", self.instance.as_str())
-            .current_dir(&self.folder)
-            .stdin(Stdio::null())
-            .stdout(output.try_clone()?)
-            .stderr(output)
-            .kill_on_drop(true)
-            .status()
-            .await?;
-        if status.success() {
-            return Ok(Ok(()));
-        }
-        let words = last_words(&String::from_utf8_lossy(&fs::read(&said)?));
-        Ok(Err(format!("the script ended with {status}: {words}")))
-    }
 }
 
 #[async_trait]
 impl Host for Ec2Host {
     async fn run_script(&self, script: &str) -> Result<(), String> {
-        let ran = self.run(script).await;
-        ran.unwrap_or_else(|error| Err(format!("cannot run the script: {error}")))
+        let script = Script { text: script, instance: &self.instance, folder: &self.folder };
+        script.run_once().await
     }
 
     async fn interruption(&self) -> String {
@@ -125,3 +95,6 @@ pub async fn shut_down(command: &str, why: &str) {
         Err(error) => tracing::error!("{command} does not start: {error}"),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -277,6 +277,6 @@ impl AgentStore for DynamoStore {
     }
 
     async fn report(&self, id: &InstanceId, report: &Report) -> PortResult<()> {
-        self.table.put(rows::signal(id, report)).await
+        self.table.put_unless_later(rows::signal(id, report), report.at).await
     }
 }

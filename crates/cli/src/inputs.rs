@@ -289,7 +289,8 @@ pub(crate) struct AwsInputs {
     /// themselves
     #[arg(long, env = "ONDECK_IAM_INSTANCE_PROFILE", value_name = "PROFILE")]
     pub(crate) iam_instance_profile: Option<String>,
-    /// Where machines get the agent, https:// or s3://; empty if it is on the image
+    /// Where machines get the agent: https://, or s3:// if the image has the aws program; empty if
+    /// it is on the image
     #[arg(long, env = "ONDECK_AGENT_URL", value_name = "URL")]
     pub(crate) agent_url: Option<String>,
     /// What the agent's SHA-256 must be

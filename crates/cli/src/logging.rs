@@ -3,6 +3,9 @@
 use std::io::Write;
 
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::inputs::Common;
 
@@ -30,10 +33,16 @@ pub(crate) fn start(
         .with_ansi(ansi)
         .with_writer(writer);
     if crate::actions::is_in_force() {
-        log.event_format(crate::actions::Lines).init();
+        log.event_format(crate::actions::Lines).finish().with(ours()).init();
     } else {
-        log.init();
+        log.finish().with(ours()).init();
     }
+}
+
+/// Only what ondeck itself has to say. The libraries for AWS repeat answers and requests as they
+/// are, and what was signed is among them.
+fn ours() -> Targets {
+    Targets::new().with_target("ondeck", LevelFilter::TRACE)
 }
 
 /// Logs of an agent: read later, by somebody who was not there.
@@ -45,6 +54,8 @@ pub(crate) fn start_for_agent(common: &Common) {
         .log_internal_errors(false)
         .with_ansi(false)
         .with_writer(std::io::stderr)
+        .finish()
+        .with(ours())
         .init();
 }
 
@@ -58,5 +69,40 @@ pub(crate) fn error(message: &str, hint: &str) {
     drop(writeln!(stderr, "{red}error{red:#}: {message}"));
     if !hint.is_empty() {
         drop(writeln!(stderr, "{cyan}hint{cyan:#}: {hint}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Page(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Page {
+        fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(text)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn others_have_no_say() {
+        let page = Page::default();
+        let writer = page.clone();
+        let log = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
+        tracing::subscriber::with_default(log.with(ours()), || {
+            tracing::error!(target: "aws_config::sts", "what was signed");
+            tracing::info!(target: "ondeck_core::plane", "a transition");
+            tracing::warn!("a warning");
+        });
+        let page = String::from_utf8(page.0.lock().unwrap().clone()).unwrap();
+        assert!(page.contains("a transition") && page.contains("a warning"), "{page}");
+        assert!(!page.contains("signed"), "{page}");
     }
 }

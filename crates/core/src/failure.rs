@@ -28,6 +28,8 @@ pub enum Kind {
     NotReady,
     /// Store, queue or compute did not answer.
     Unavailable,
+    /// Compute answered, time and again, that it has too much to do.
+    Busy,
     /// GitHub refused, or the token is bad.
     Forge,
     /// Released, but some machines did not answer.
@@ -42,12 +44,13 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 10] = [
+    pub const ALL: [Kind; 11] = [
         Kind::InvalidInput,
         Kind::NotSetUp,
         Kind::NoCapacity,
         Kind::NotReady,
         Kind::Unavailable,
+        Kind::Busy,
         Kind::Forge,
         Kind::PartlyReleased,
         Kind::Unexpected,
@@ -62,7 +65,7 @@ impl Kind {
             Kind::NotSetUp => 3,
             Kind::NoCapacity => 4,
             Kind::NotReady => 5,
-            Kind::Unavailable => 6,
+            Kind::Unavailable | Kind::Busy => 6,
             Kind::Forge => 7,
             Kind::PartlyReleased => 8,
             Kind::Unexpected => 10,
@@ -79,6 +82,7 @@ impl Kind {
             Kind::NoCapacity => "no-capacity",
             Kind::NotReady => "not-ready",
             Kind::Unavailable => "unavailable",
+            Kind::Busy => "busy",
             Kind::Forge => "forge",
             Kind::PartlyReleased => "partly-released",
             Kind::Unexpected => "unexpected",

@@ -149,7 +149,8 @@ pub trait AgentStore: Send + Sync {
     }
     /// "I am alive."
     async fn beat(&self, id: &InstanceId, at: Timestamp) -> PortResult<()>;
-    /// Says something, in place of what was said last.
+    /// Says something, in place of what was said last. What was said later stays, and that is no
+    /// error: a request that was given up on may arrive long after the next.
     async fn report(&self, id: &InstanceId, report: &Report) -> PortResult<()>;
 }
 
@@ -240,13 +241,16 @@ pub struct Machine {
     pub launched_at: Timestamp,
 }
 
-/// What came of an order: both lists are to be read, always.
+/// What came of an order: all three lists are to be read, always.
 #[derive(Debug, Clone, Default)]
 pub struct Launched {
     /// What started.
     pub machines: Vec<Machine>,
-    /// Why the rest did not, in the provider's words.
+    /// Why the rest did not, in the provider's words: there is no more to be had.
     pub shortfalls: Vec<String>,
+    /// The same, where it says nothing of what is to be had: the provider had too much to do, or
+    /// trouble of its own. Another order may meet none of it; this one has its answer for good.
+    pub passing: Vec<String>,
 }
 
 /// The provider of machines.

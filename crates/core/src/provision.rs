@@ -97,7 +97,7 @@ impl<'a> Attempt<'a> {
 
     async fn failed(self, failure: Failure, stop: &StopSignal) -> Outcome {
         self.entering(Phase::PostProvision, &format!("clearing up: {failure}"));
-        let expected = matches!(failure.kind, Kind::NoCapacity | Kind::NotReady);
+        let expected = matches!(failure.kind, Kind::NoCapacity | Kind::NotReady | Kind::Busy);
         if expected {
             match stop.unless_raised(post_provision::roll_back(&self)).await {
                 Ok(cleared) => return self.finished(Some(failure), cleared),

@@ -6,5 +6,5 @@ mod memory;
 
 pub use clock::{FixedDice, SeededDice, VirtualClock};
 pub use memory::{
-    Calls, Event, Memory, MemoryCompute, MemoryForge, MemoryPool, MemoryStore, Silent, plane,
+    Calls, Event, Memory, MemoryCompute, MemoryForge, MemoryPool, MemoryStore, Scant, Silent, plane,
 };

@@ -64,6 +64,51 @@ impl Retry {
     }
 }
 
+/// The pauses between attempts, for as long as a policy allows another one.
+pub struct Pauses<'a> {
+    clock: &'a dyn Clock,
+    dice: &'a dyn Dice,
+    policy: Retry,
+    started: Duration,
+    /// How many attempts have failed, the one that the next pause is for not among them.
+    failed: u32,
+}
+
+impl<'a> Pauses<'a> {
+    /// To be made before the first attempt.
+    pub fn new(clock: &'a dyn Clock, dice: &'a dyn Dice, policy: Retry) -> Pauses<'a> {
+        Pauses { clock, dice, policy, started: clock.steady(), failed: 0 }
+    }
+
+    /// Which attempt it is, from 0.
+    pub fn attempt(&self) -> u32 {
+        self.failed
+    }
+
+    /// Lets the pause after a failed attempt pass, for the reason given. False, and at once, if
+    /// that attempt was the last.
+    pub async fn another(&mut self, why: &(dyn fmt::Display + Sync)) -> bool {
+        if self.failed + 1 >= self.policy.attempts {
+            return false;
+        }
+        let pause = self.policy.pause(self.failed, self.dice);
+        let waited = self.clock.steady().saturating_sub(self.started);
+        if waited.saturating_add(pause) > self.policy.within {
+            return false;
+        }
+        tracing::debug!(attempt = self.failed, "will try again: {why}");
+        self.clock.sleep(pause).await;
+        self.failed += 1;
+        true
+    }
+}
+
+impl fmt::Debug for Pauses<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pauses({} of {})", self.failed, self.policy.attempts)
+    }
+}
+
 /// Calls until it works, the error is one that will not pass, or the attempts or the time are used
 /// up; then gives the last error. The call is told which attempt it is.
 pub async fn retry<T, F>(
@@ -75,25 +120,16 @@ pub async fn retry<T, F>(
 where
     F: Future<Output = PortResult<T>>,
 {
-    let started = clock.steady();
-    let mut attempt = 0;
+    let mut pauses = Pauses::new(clock, dice, policy);
     loop {
-        let error = match call(attempt).await {
+        let error = match call(pauses.attempt()).await {
             Ok(answer) => return Ok(answer),
             Err(error) => error,
         };
         let passing = policy.stubborn || matches!(error, PortError::Unavailable { .. });
-        if !passing || attempt + 1 >= policy.attempts {
+        if !passing || !pauses.another(&error).await {
             return Err(error);
         }
-        let pause = policy.pause(attempt, dice);
-        let waited = clock.steady().saturating_sub(started);
-        if waited.saturating_add(pause) > policy.within {
-            return Err(error);
-        }
-        tracing::debug!(attempt, "will try again: {error}");
-        clock.sleep(pause).await;
-        attempt += 1;
     }
 }
 

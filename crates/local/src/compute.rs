@@ -359,7 +359,7 @@ impl Compute for LocalCompute {
                 let short = got < wanted as usize;
                 let shortfall = format!("{got} of {wanted} are there of launch {}", order.intent);
                 let shortfalls = short.then_some(shortfall).into_iter().collect();
-                Ok(Launched { machines, shortfalls })
+                Ok(Launched { machines, shortfalls, ..Launched::default() })
             }
             Enlisted::Now(machines, shortfalls) => {
                 let mut launched = self.start_all(machines).await?;

@@ -111,6 +111,14 @@ impl Promise {
     }
 }
 
+/// What a process has ordered for a run.
+#[derive(Debug, Default)]
+struct Ordered {
+    wanted: usize,
+    intents: BTreeSet<IntentId>,
+    launched: BTreeSet<InstanceId>,
+}
+
 /// What the auditor knows.
 #[derive(Debug, Default)]
 pub(crate) struct Audit {
@@ -124,8 +132,8 @@ pub(crate) struct Audit {
     /// The idle states of which a ticket has been in the queue.
     sent: BTreeSet<(InstanceId, Timestamp)>,
     intents: BTreeSet<IntentId>,
-    /// What each process has launched for which run.
-    launched: BTreeMap<(Pid, RunId), BTreeSet<InstanceId>>,
+    /// What each process has ordered for which run.
+    launched: BTreeMap<(Pid, RunId), Ordered>,
     /// Whether no machine may be given up before its time.
     pub(crate) frugal: bool,
     changed: bool,
@@ -199,10 +207,18 @@ impl Audit {
             let how = format!("nobody had written down {}, of run {}", order.intent, order.run);
             self.broken(Promise::IntentFirst, how);
         }
-        let launched = self.launched.entry((by, order.run.clone())).or_default();
-        launched.extend(machines.iter().map(|machine| machine.id.clone()));
-        if launched.len() > order.count as usize {
-            let how = format!("run {} wanted {}, and got {launched:?}", order.run, order.count);
+        let ordered = self.launched.entry((by, order.run.clone())).or_default();
+        // The first order is for all that is wanted, and others are for what is missing then.
+        if ordered.intents.is_empty() {
+            ordered.wanted = order.count as usize;
+        }
+        let asked = ordered.launched.len() + order.count as usize;
+        let too_many = ordered.intents.insert(order.intent.clone()) && asked > ordered.wanted;
+        ordered.launched.extend(machines.iter().map(|machine| machine.id.clone()));
+        if too_many || ordered.launched.len() > ordered.wanted {
+            let Ordered { wanted, launched, .. } = ordered;
+            let (run, asked) = (&order.run, order.count);
+            let how = format!("run {run} wanted {wanted}, asked for {asked}, and got {launched:?}");
             self.broken(Promise::LaunchedOnce, how);
         }
     }

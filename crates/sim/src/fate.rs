@@ -34,6 +34,8 @@ pub enum Fault {
     Reordered,
     /// A provider has no machine to give, or fewer than asked for.
     NoCapacity,
+    /// A provider has too much to do for an order, or for a part of it.
+    Busy,
     /// A machine never comes up.
     NeverBoots,
     /// An agent stands still for a while.
@@ -64,7 +66,7 @@ pub enum Fault {
 
 impl Fault {
     /// Every one.
-    pub const ALL: [Fault; 26] = [
+    pub const ALL: [Fault; 27] = [
         Fault::Crash,
         Fault::AgentCrash,
         Fault::Throttled,
@@ -78,6 +80,7 @@ impl Fault {
         Fault::TicketTwice,
         Fault::Reordered,
         Fault::NoCapacity,
+        Fault::Busy,
         Fault::NeverBoots,
         Fault::Hang,
         Fault::HeartStops,
@@ -109,6 +112,7 @@ impl Fault {
             Fault::TicketTwice => "ticket twice",
             Fault::Reordered => "reordered",
             Fault::NoCapacity => "no capacity",
+            Fault::Busy => "provider busy",
             Fault::NeverBoots => "never boots",
             Fault::Hang => "agent hangs",
             Fault::HeartStops => "heart stops",

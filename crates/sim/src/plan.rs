@@ -224,6 +224,10 @@ impl Plan {
         if dice.bool() {
             self.skew = dice.u64(1_000..=10_000);
         }
+        // So often that now and then even the last order of a launch meets it.
+        if digest(&[&self.seed, &"busy"]).is_multiple_of(3) {
+            self.mishaps.push((Fault::Busy, 800));
+        }
         self.disturb(dice);
     }
 

@@ -54,7 +54,7 @@ impl Exit {
     pub(crate) fn ending(&self) -> Ending {
         let by = |failure: Option<&Failure>| match failure.map(|failure| failure.kind) {
             None => Ending::Succeeded,
-            Some(Kind::NoCapacity | Kind::NotReady) => Ending::GaveUp,
+            Some(Kind::NoCapacity | Kind::NotReady | Kind::Busy) => Ending::GaveUp,
             Some(_) => Ending::Failed,
         };
         let partly = |failed: bool| if failed { Ending::GaveUp } else { Ending::Succeeded };

@@ -20,11 +20,12 @@ use ondeck_core::ports::{
 use ondeck_core::record::Record;
 use ondeck_core::settings::Settings;
 use ondeck_core::signal::{Report, Signs};
+use ondeck_core::testkit::Scant;
 use ondeck_core::ticket::Ticket;
 use ondeck_core::time::Timestamp;
 
 use crate::fate::{Crash, Fate, Fault};
-use crate::kernel::{Ended, Pid, timestamp};
+use crate::kernel::{Ended, Pid, digest, timestamp};
 use crate::policy::{Asked, Policy};
 use crate::world::{World, at_once};
 
@@ -76,6 +77,19 @@ impl Wire {
             self.world.kernel.count(fault);
         }
         befallen
+    }
+
+    /// Whether the provider is too busy for an order. Told by its intent: dice that were rolled
+    /// for this would shift all others.
+    fn busy_for(&self, order: &Order) -> Option<Scant> {
+        let told = digest(&[&self.policy.seed, &order.intent.as_str()]);
+        let mut chance = fastrand::Rng::with_seed(told);
+        let now = self.world.kernel.now();
+        let busy = self.policy.befalls(Fault::Busy, now, &mut chance);
+        busy.then(|| {
+            self.world.kernel.count(Fault::Busy);
+            Scant::Busy(chance.u32(0..order.count))
+        })
     }
 
     /// One call: `service` is who answers it, `what` and `text` what it asks.
@@ -414,14 +428,11 @@ impl Compute for Wire {
         let (order, shown) = (order.clone(), order.clone());
         let (world, pid) = (self.world.clone(), self.pid);
         let short = self.befalls(Fault::NoCapacity).then(|| self.chance().u32(0..order.count));
+        let scant = short.map(Scant::Short).or_else(|| self.busy_for(&order));
         let launch = move || {
-            let given = Order { count: short.unwrap_or(order.count), ..order.clone() };
-            let mut launched = at_once(world.compute.launch(&given))?;
+            let launched = world.compute.launch_scantly(&order, scant)?;
             world.yard().launched(&launched.machines);
             world.audit().launched(pid, &order, &launched.machines);
-            for _ in launched.machines.len()..order.count as usize {
-                launched.shortfalls.push("InsufficientInstanceCapacity".to_owned());
-            }
             Ok(launched)
         };
         self.call("compute", "launch", move || format!("{} x{}", shown.intent, shown.count), launch)

@@ -2,6 +2,7 @@
 
 mod catalogue;
 mod fleet;
+mod images;
 mod instances;
 mod refusal;
 mod state;
@@ -108,6 +109,12 @@ impl Ec2 {
         self.state().capacity = capacity;
     }
 
+    /// Launches nothing for the next so many fleets, as for an account that has launched too much
+    /// of late. They are no errors: their answers say what became of them.
+    pub fn throttle_fleets(&self, count: usize) {
+        self.state().throttled_fleets = count;
+    }
+
     /// Kills a machine's command, with everything in its process group. The machine goes on, as
     /// one does whose agent has crashed. Says whether there was anything to kill.
     pub fn kill_agent(&self, id: &str) -> bool {
@@ -200,6 +207,7 @@ impl Ec2 {
         }
         match action {
             "CreateFleet" => fleet::create(state, around, params),
+            "DescribeImages" => images::describe(params).map(Done::answer),
             "DescribeInstances" => instances::describe(state, around, params).map(Done::answer),
             "TerminateInstances" => terminate::terminate(state, params),
             "CreateLaunchTemplate" => templates::create(state, params).map(Done::answer),

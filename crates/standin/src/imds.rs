@@ -165,7 +165,8 @@ fn identity(instance: &Instance, region: &str) -> String {
     .to_string()
 }
 
-/// Keys that nobody else has. The gateway takes any.
+/// Keys that nobody else has, so that whoever looks for one knows whose it is. The gateway takes
+/// any.
 fn credentials(id: &str) -> String {
     let now = SystemTime::now();
     let key: String = id.chars().filter(char::is_ascii_alphanumeric).collect();
@@ -174,8 +175,8 @@ fn credentials(id: &str) -> String {
         "LastUpdated": clock::iso(now),
         "Type": "AWS-HMAC",
         "AccessKeyId": format!("ASIA{}", key.to_ascii_uppercase()),
-        "SecretAccessKey": "standin-secret",
-        "Token": "standin-token",
+        "SecretAccessKey": format!("standin-secret-{key}"),
+        "Token": format!("standin-token-{key}"),
         "Expiration": clock::iso(now + Duration::from_secs(3_600)),
     })
     .to_string()

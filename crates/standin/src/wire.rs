@@ -41,7 +41,7 @@ pub(crate) trait Handler: Send + Sync + 'static {
 }
 
 /// Which connection, among all that there ever were.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Connection(u64);
 
 impl Connection {

@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use ondeck_core::failure::Kind;
 use ondeck_core::ids::InstanceId;
+use ondeck_core::ports::Order;
 use ondeck_core::provision::{Source, provision};
 use ondeck_core::record::State;
 use ondeck_core::requirements::UsageClass;
+use ondeck_core::settings::Settings;
 use ondeck_core::signal::Signal;
 use ondeck_core::stop::{Stop, StopSignal};
+use ondeck_core::testkit::Scant;
 use ondeck_core::times::Times;
 
 use crate::world::{Behaviour, World, id, names, request, run};
@@ -164,6 +167,108 @@ async fn the_fallback_goes_from_spot_to_on_demand_for_what_is_missing() {
     let outcome = world.provision(&cheap).await;
     assert_eq!(outcome.failure.unwrap().kind, Kind::NoCapacity, "there are not enough of either");
     assert_eq!(world.alive().len(), 2);
+}
+
+#[tokio::test]
+async fn the_fallback_tries_the_same_once_more_before_it_gives_up_on_it() {
+    use UsageClass::{OnDemand, Spot};
+    let none = Scant::Short(0);
+    for (usage, scant, orders, got) in [
+        (Spot, vec![none], vec![(Spot, 2), (Spot, 2)], vec![Spot; 2]),
+        (Spot, vec![Scant::Short(1)], vec![(Spot, 2), (Spot, 1)], vec![Spot; 2]),
+        (Spot, vec![none; 2], vec![(Spot, 2), (Spot, 2), (OnDemand, 2)], vec![OnDemand; 2]),
+        (Spot, vec![none; 3], vec![(Spot, 2), (Spot, 2), (OnDemand, 2)], vec![]),
+        (OnDemand, vec![none], vec![(OnDemand, 2), (OnDemand, 2)], vec![OnDemand; 2]),
+        (OnDemand, vec![none; 2], vec![(OnDemand, 2), (OnDemand, 2)], vec![]),
+    ] {
+        let world = World::new().await;
+        world.memory.compute.serve_next(scant.clone());
+        let mut request = request("1", 2);
+        (request.usage, request.capacity_fallback) = (usage, true);
+        let outcome = world.provision(&request).await;
+        assert_eq!(world.memory.compute.ordered(), orders, "{usage} {scant:?}");
+        let classes = outcome.instances.iter().map(|instance| instance.spec.usage_class);
+        assert_eq!(classes.collect::<Vec<_>>(), got, "{usage} {scant:?}");
+        let failed = outcome.failure.map(|failure| failure.kind);
+        assert_eq!(failed, got.is_empty().then_some(Kind::NoCapacity), "{usage} {scant:?}");
+        assert_eq!(world.alive().len(), got.len());
+    }
+}
+
+#[tokio::test]
+async fn a_busy_provider_is_asked_again_for_the_rest_and_nobody_falls_back() {
+    use UsageClass::Spot;
+    for fallback in [false, true] {
+        let world = World::new().await;
+        world.memory.compute.serve_next([Scant::Busy(0), Scant::Busy(2), Scant::Busy(0)]);
+        let mut cheap = request("1", 3);
+        (cheap.usage, cheap.capacity_fallback) = (Spot, fallback);
+        let outcome = world.provision(&cheap).await;
+        assert_eq!(outcome.failure, None);
+        let orders = [(Spot, 3), (Spot, 3), (Spot, 1), (Spot, 1)];
+        assert_eq!(world.memory.compute.ordered(), orders, "each under an intent of its own");
+        assert!(outcome.instances.iter().all(|instance| instance.spec.usage_class == Spot));
+        assert!(outcome.timings.total > Duration::from_millis(25 + 50 + 100), "it was given time");
+        assert!(world.plane.store.open_intents().await.unwrap().is_empty());
+        assert_eq!(world.alive().len(), 3);
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_stays_busy_fails_the_run_and_the_claimed_go_back() {
+    for fallback in [false, true] {
+        let world = World::new().await;
+        world.idle("i-a", "c6i.large").await;
+        world.memory.compute.serve_next([Scant::Busy(1)]);
+        world.memory.compute.serve_next([Scant::Busy(0); 20]);
+        let mut request = request("1", 3);
+        request.capacity_fallback = fallback;
+        let outcome = world.provision(&request).await;
+        let failure = outcome.failure.unwrap();
+        assert_eq!((failure.kind, failure.kind.exit_code()), (Kind::Busy, 6));
+        assert_eq!(
+            failure.message,
+            "the provider was too busy, 1 of 2 machines launched: RequestLimitExceeded"
+        );
+        assert_eq!(world.memory.compute.ordered().len(), 10, "there is an end to it");
+        assert_eq!((outcome.returned, outcome.ended), (vec![id("i-a")], vec![id("i-0001")]));
+        assert_eq!(outcome.leftovers, Vec::<String>::new());
+        assert_eq!((world.alive(), world.state("i-a")), (vec!["i-a".to_owned()], State::Idle));
+        assert_eq!(world.visible().await, 1);
+        assert!(world.plane.store.open_intents().await.unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_to_be_had_counts_though_the_provider_was_busy_as_well() {
+    use UsageClass::{OnDemand, Spot};
+    let world = World::new().await;
+    world.memory.compute.lack(Spot);
+    world.memory.compute.serve_next([Scant::Busy(1); 20]);
+    let mut cheap = request("1", 2);
+    (cheap.usage, cheap.capacity_fallback) = (Spot, true);
+    let outcome = world.provision(&cheap).await;
+    let ordered = world.memory.compute.ordered();
+    let of = |usage| ordered.iter().filter(|(ordered, _)| *ordered == usage).count();
+    assert_eq!((of(Spot), outcome.failure), (20, None), "two tries, of ten orders each");
+    assert_eq!(of(OnDemand), 1);
+}
+
+#[tokio::test]
+async fn a_busy_answer_that_was_lost_is_the_same_when_it_is_asked_for_again() {
+    let world = World::new().await;
+    let order = Order {
+        intent: "a".parse().unwrap(),
+        run: run("1"),
+        count: 2,
+        requirements: request("1", 2).requirements(&Settings::default()).unwrap(),
+    };
+    world.memory.compute.serve_next([Scant::Busy(1)]);
+    for _ in 0..2 {
+        let launched = world.plane.compute.launch(&order).await.unwrap();
+        assert_eq!((launched.machines.len(), launched.passing.len()), (1, 1));
+    }
+    assert_eq!(world.memory.compute.ordered().len(), 1);
 }
 
 #[tokio::test]

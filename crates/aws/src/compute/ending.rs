@@ -8,9 +8,10 @@ use ondeck_core::ids::InstanceId;
 use ondeck_core::ports::{PortError, PortResult};
 
 use super::fresh::Fresh;
-use super::{filter, listing};
-use crate::ec2::{Done, Ec2, Failed, Params, Query, Refusal};
+use super::{filter, listing, pool_tag};
+use crate::ec2::{Done, Ec2, Failed, Instance, Params, Query, Refusal};
 use crate::fault::{EC2, unavailable};
+use crate::names::Names;
 
 const ACTION: &str = "TerminateInstances";
 
@@ -26,20 +27,26 @@ const BELIEVED: usize = 2;
 const PROTECTED: usize = 10;
 
 /// Ends what there is to end. What fails in one batch does not keep the next from being tried.
-pub(super) async fn terminate(ec2: &Ec2, fresh: &Fresh, ids: &[InstanceId]) -> PortResult<()> {
+pub(super) async fn terminate(
+    ec2: &Ec2,
+    names: &Names,
+    fresh: &Fresh,
+    ids: &[InstanceId],
+) -> PortResult<()> {
     let ids: Vec<&str> = ids.iter().map(InstanceId::as_str).filter(|id| is_ec2s(id)).collect();
     let mut outcome = Ok(());
     for batch in ids.chunks(BATCH) {
-        if let Err(error) = end(ec2, fresh, batch.to_vec()).await {
+        if let Err(error) = end(ec2, names, fresh, batch.to_vec()).await {
             outcome = outcome.and(Err(error));
         }
     }
     outcome
 }
 
-async fn end(ec2: &Ec2, fresh: &Fresh, mut ids: Vec<&str>) -> PortResult<()> {
+async fn end(ec2: &Ec2, names: &Names, fresh: &Fresh, mut ids: Vec<&str>) -> PortResult<()> {
     let mut round = 0;
     let mut protected = Vec::new();
+    let mut denied = None;
     let mut unheard_of = Vec::new();
     while !ids.is_empty() {
         let query = Query::new(ACTION, Params::new().list("InstanceId", &ids));
@@ -55,12 +62,17 @@ async fn end(ec2: &Ec2, fresh: &Fresh, mut ids: Vec<&str>) -> PortResult<()> {
             protected.push(refusal);
         } else if is_denial(&refusal) {
             // Who may not list them either cannot know better than that.
-            let known = known(ec2, &ids).await.ok();
-            let Some(known) = known.filter(|known| known.len() < ids.len()) else {
+            let Ok(sorted) = sorted(ec2, names, &ids).await else {
                 return Err(refusal.into_error());
             };
-            rest = known;
-            unheard_of.extend(ids.iter().copied().filter(|id| !rest.contains(id)));
+            if sorted.ours.len() == ids.len() {
+                return Err(refusal.into_error());
+            }
+            unheard_of.extend(sorted.unheard_of);
+            if sorted.foreign {
+                denied = Some(refusal);
+            }
+            rest = sorted.ours;
         } else if names_ids(&refusal) {
             if round >= BELIEVED || rest.len() == ids.len() {
                 rest = known(ec2, &ids).await?;
@@ -82,22 +94,67 @@ async fn end(ec2: &Ec2, fresh: &Fresh, mut ids: Vec<&str>) -> PortResult<()> {
         let early = format!("launched, but not known yet: {}", unheard_of.join(", "));
         return Err(unavailable(EC2, ACTION, &early));
     }
+    if let Some(refusal) = denied {
+        return Err(refusal.into_error());
+    }
     protected.into_iter().next().map_or(Ok(()), |refusal| Err(unprotect(&refusal)))
 }
 
-/// Those that EC2 has ever heard of. To ask by a filter is no error for the others.
+/// Those that EC2 has ever heard of.
 async fn known<'a>(ec2: &Ec2, ids: &[&'a str]) -> PortResult<Vec<&'a str>> {
-    let mut known = BTreeSet::new();
-    for some in ids.chunks(FILTER) {
-        let params = Params::new().each("Filter", [filter("instance-id", some)]);
-        let found = listing::pages(ec2, &params).await?;
-        known.extend(found.into_iter().map(|instance| instance.instance_id));
-    }
+    let found = found(ec2, ids).await?;
+    let known: BTreeSet<&str> = found.iter().map(|it| it.instance_id.as_str()).collect();
     Ok(ids.iter().copied().filter(|id| known.contains(*id)).collect())
 }
 
+/// What EC2 says of them. To ask by a filter is no error for those it has never heard of.
+async fn found(ec2: &Ec2, ids: &[&str]) -> PortResult<Vec<Instance>> {
+    let mut found = Vec::new();
+    for some in ids.chunks(FILTER) {
+        let params = Params::new().each("Filter", [filter("instance-id", some)]);
+        found.extend(listing::pages(ec2, &params).await?);
+    }
+    Ok(found)
+}
+
+/// Machines of which one or the other may not be ended.
+#[derive(Default)]
+struct Sorted<'a> {
+    /// Alive, and the pool's.
+    ours: Vec<&'a str>,
+    /// EC2 does not know them.
+    unheard_of: Vec<&'a str>,
+    /// Whether others are alive that are not the pool's.
+    foreign: bool,
+}
+
+async fn sorted<'a>(ec2: &Ec2, names: &Names, ids: &[&'a str]) -> PortResult<Sorted<'a>> {
+    let found = found(ec2, ids).await?;
+    let mut sorted = Sorted::default();
+    for id in ids {
+        match found.iter().find(|instance| instance.instance_id == *id) {
+            None => sorted.unheard_of.push(id),
+            Some(instance) if !is_alive(instance) => {}
+            Some(instance) if is_ours(names, instance) => sorted.ours.push(id),
+            Some(_) => sorted.foreign = true,
+        }
+    }
+    Ok(sorted)
+}
+
+/// Whether there is something to end. One that has ended is listed for an hour.
+fn is_alive(instance: &Instance) -> bool {
+    !matches!(instance.instance_state.name.as_str(), "shutting-down" | "terminated")
+}
+
+fn is_ours(names: &Names, instance: &Instance) -> bool {
+    let (tag, pool) = pool_tag(names);
+    instance.tag(tag) == Some(pool.as_str())
+}
+
 /// Whether it is a matter of permissions. Whoever may end only what carries the pool's tag is
-/// denied one that is gone, for it carries nothing.
+/// denied one that is gone, for it carries nothing, and one that has ended, for it loses its tags
+/// long before it is forgotten.
 fn is_denial(refusal: &Refusal) -> bool {
     refusal.code == "UnauthorizedOperation"
 }

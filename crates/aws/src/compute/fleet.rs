@@ -9,7 +9,7 @@ use ondeck_core::time::Timestamp;
 use super::options::SUBNETS;
 use super::{MEM_TAG, managed_by, pool_tag, tagged, template};
 use crate::ec2::{Ec2, Failed, FleetAnswer, FleetError, FleetInstances, Params, Query, Refusal};
-use crate::fault::EC2;
+use crate::fault::{EC2, is_passing};
 use crate::names::{CLASS_TAG, INTENT_TAG, Names, RUN_TAG};
 
 const ACTION: &str = "CreateFleet";
@@ -111,7 +111,8 @@ fn wanted(requirements: &Requirements) -> Params {
         .set("BareMetal", "excluded")
 }
 
-/// Both lists of an answer.
+/// Both lists of an answer. That a part of EC2 has turned a launch away does not make it an error:
+/// the answer stands, and under its client token there will be no other.
 fn reading(
     names: &Names,
     order: &Order,
@@ -135,9 +136,13 @@ fn reading(
     {
         return Err(for_a_person(names, &first.error_code, &first.error_message));
     }
-    launched.shortfalls.extend(reasons(errors));
+    let (passing, lasting): (Vec<_>, Vec<_>) =
+        errors.iter().partition(|error| is_passing(&error.error_code));
+    launched.passing = reasons(&passing);
+    launched.shortfalls.extend(reasons(&lasting));
     let (got, count) = (launched.machines.len(), order.count);
-    if launched.shortfalls.is_empty() && got < count as usize {
+    let silent = launched.shortfalls.is_empty() && launched.passing.is_empty();
+    if silent && got < count as usize {
         launched.shortfalls.push(format!("{ACTION}: launched {got} of {count} and gave no reason"));
     }
     Ok(launched)
@@ -166,9 +171,9 @@ fn machine(order: &Order, group: &FleetInstances, id: InstanceId, now: Timestamp
 
 /// Why machines are missing: each reason once, with an example of what it is about. There is an
 /// error for every type in every subnet, which may be hundreds.
-fn reasons(errors: &[FleetError]) -> Vec<String> {
+fn reasons(errors: &[&FleetError]) -> Vec<String> {
     let mut groups: Vec<(&FleetError, usize)> = Vec::new();
-    for error in errors {
+    for &error in errors {
         let same = |other: &FleetError| {
             other.error_code == error.error_code && other.error_message == error.error_message
         };
@@ -196,9 +201,9 @@ fn reasons(errors: &[FleetError]) -> Vec<String> {
 /// An error instead of an answer.
 fn refused(names: &Names, refusal: Refusal) -> PortResult<Launched> {
     let Refusal { code, message, .. } = &refusal;
-    if CAPACITY.contains(&code.as_str()) {
+    if CAPACITY.contains(&code.as_str()) || is_unmatched(code, message) {
         let shortfalls = vec![format!("{code}: {message}")];
-        return Ok(Launched { machines: Vec::new(), shortfalls });
+        return Ok(Launched { shortfalls, ..Launched::default() });
     }
     if code == "IdempotentParameterMismatch" {
         return Err(PortError::Unusable {
@@ -226,10 +231,19 @@ fn is_for_a_person(code: &str, message: &str) -> bool {
         || (kind == "InvalidParameterValue" && message.contains("iamInstanceProfile"))
 }
 
+/// Whether EC2 has no machine like that anywhere. It says so before it tries.
+fn is_unmatched(code: &str, message: &str) -> bool {
+    code == "InvalidParameterValue" && message.contains("find any instance pools that match")
+}
+
 /// Whether two subnets are of one zone: to EC2 their machines are the same, offered twice. Which
-/// zone a subnet is in, only EC2 knows.
+/// zone a subnet is in, only EC2 knows. It says so of pools or of requirements, and these differ
+/// by nothing but their subnet.
 fn is_crowded(kind: &str, message: &str) -> bool {
-    kind.starts_with("InvalidFleetConfig") && message.contains("duplicate instance pools")
+    (kind.starts_with("InvalidFleetConfig") && message.contains("duplicate instance pools"))
+        || (kind == "InvalidParameterValue"
+            && message.contains("InstanceRequirements")
+            && message.contains("overlapping values"))
 }
 
 fn for_a_person(names: &Names, code: &str, message: &str) -> PortError {

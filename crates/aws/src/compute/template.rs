@@ -48,7 +48,7 @@ impl<'a> Template<'a> {
 
     /// Makes the default version one with this content. If it is that already, this is one call.
     pub(super) async fn bring_about(&self) -> PortResult<()> {
-        for _ in 0..ROUNDS {
+        for round in 0..ROUNDS {
             let Some(standing) = self.standing().await? else {
                 if self.create().await? {
                     return Ok(());
@@ -61,7 +61,7 @@ impl<'a> Template<'a> {
             let number = if standing.latest.version_description == self.description {
                 Some(standing.latest.version_number)
             } else {
-                self.add_version(&standing).await?
+                self.add_version(&standing, round).await?
             };
             if let Some(number) = number
                 && self.make_default(number).await?
@@ -123,13 +123,21 @@ impl<'a> Template<'a> {
     /// The new version's number; none if the template has gone.
     ///
     /// The client token stands for what was found and what it is to become: all who found the
-    /// same make one version, and going back to an earlier content makes a new one.
-    async fn add_version(&self, standing: &Standing) -> PortResult<Option<u64>> {
+    /// same make one version, and going back to an earlier content makes a new one. Who comes
+    /// round again was given a version that somebody has deleted since, and would be given it
+    /// again: from then on it stands for the round, too.
+    async fn add_version(&self, standing: &Standing, round: usize) -> PortResult<Option<u64>> {
         let Standing { default, latest } = standing;
-        let token = digest([
-            (latest.launch_template_id.as_str(), self.description.as_str()),
-            (&default.version_number.to_string(), &latest.version_number.to_string()),
-        ]);
+        let numbers = (default.version_number.to_string(), latest.version_number.to_string());
+        let again = (round > 0).then(|| round.to_string());
+        let token = digest(
+            [
+                (latest.launch_template_id.as_str(), self.description.as_str()),
+                (&numbers.0, &numbers.1),
+            ]
+            .into_iter()
+            .chain(again.as_deref().map(|round| ("round", round))),
+        );
         let params = self
             .named()
             .set("ClientToken", token)

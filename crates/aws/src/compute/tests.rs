@@ -3,7 +3,7 @@
 
 mod ending;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ondeck_core::ids::{IntentId, ResourceClass, RunId};
 use ondeck_core::requirements::{ClassSize, Requirements, UsageClass};
@@ -90,7 +90,7 @@ async fn every_setting_makes_another_version() {
     let sha = "a".repeat(64);
     let other = "b".repeat(64);
     let url = ("agent-url", "https://example.com/ondeck");
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     for more in [
         vec![],
         vec![("ami", "ami-2")],
@@ -136,6 +136,36 @@ async fn a_change_adds_a_version_and_makes_it_the_default() {
     assert_eq!(tokens[0], tokens[1], "two that find the same make one version");
     assert_ne!(tokens[1], tokens[2], "going back and forth makes new ones");
     assert_eq!(tokens[0].len(), 64);
+}
+
+#[tokio::test]
+async fn a_version_that_somebody_has_deleted_is_made_again() {
+    let found = || versions(&[version(4, "ondeck old", true), version(7, "by hand", false)]);
+    let added = |number: u64| {
+        let version = version(number, "ondeck new", false);
+        let version = version.replace("item>", "launchTemplateVersion>");
+        let action = "CreateLaunchTemplateVersionResponse";
+        Reply::Say(200, format!("<{action}>{version}</{action}>"))
+    };
+    let code = "InvalidLaunchTemplateId.VersionNotFound";
+    let gone = || Reply::Say(400, error(code, "Could not find the specified version 8."));
+    let default = template("ModifyLaunchTemplate", 9);
+    // The token of the first time is answered with the version of the first time.
+    let replies = [found(), added(8), gone(), found(), added(9), default];
+    let server = Loopback::replying(replies).await;
+    compute(&server).set_up(&settings(&[])).await.unwrap();
+    models::check(&server.asked());
+    let [_, first, _, _, second, modify] = server.asked().try_into().unwrap();
+    assert_ne!(first.param("ClientToken"), second.param("ClientToken"));
+    assert_eq!(second.param("ClientToken").len(), 64);
+    assert_eq!(modify.param("SetDefaultVersion"), "9");
+    let fickle = [found(), added(8), gone()];
+    let server = Loopback::replying(std::iter::repeat_n(fickle, 3).flatten()).await;
+    compute(&server).set_up(&settings(&[])).await.unwrap_err();
+    let asked = server.asked();
+    let tokens: BTreeSet<String> =
+        asked.iter().map(|asked| asked.param("ClientToken")).filter(|it| !it.is_empty()).collect();
+    assert_eq!((asked.len(), tokens.len()), (9, 3), "each round has its own");
 }
 
 #[tokio::test]

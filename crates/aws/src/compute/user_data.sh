@@ -44,6 +44,13 @@ fetch() {
 
 if ! right "$agent"; then
     [ -n "$url" ] || fail "no agent at $agent, and no agent-url to get one from"
+    case $url in
+    s3://*)
+        command -v aws >/dev/null ||
+            fail "the image has no aws program, which an agent-url on S3 needs: $url"
+        ;;
+    *) ;;
+    esac
     new=$(mktemp)
     tries=1
     until fetch "$new"; do
@@ -54,7 +61,11 @@ if ! right "$agent"; then
     done
     right "$new" || fail "the agent is not the one that was asked for: $(sha256sum "$new")"
     mkdir -p "${agent%/*}"
-    cp "$new" "$agent"
+    # On an image made from a pool's machine an agent is running by now, and a program that runs
+    # can be replaced, but not written to.
+    cp "$new" "$agent.new"
+    chmod 755 "$agent.new"
+    mv -f "$agent.new" "$agent"
     rm "$new"
 fi
 [ -x "$agent" ] || chmod 755 "$agent"
@@ -66,7 +77,9 @@ ONDECK_AWS_REGION=$region
 ONDECK_HOME=/var/lib/ondeck
 END
 
-# An agent that cannot stay up for long cannot end its machine either; then this does.
+# An agent that cannot stay up for long cannot end its machine either; then this does. What jobs
+# start belongs to this service too: what is killed for want of memory must not take the rest with
+# it, nor is there anybody else whom limits on tasks and files would protect.
 cat >/etc/systemd/system/ondeck-agent.service <<END
 [Unit]
 Description=ondeck agent
@@ -77,10 +90,14 @@ StartLimitBurst=30
 StartLimitAction=poweroff
 
 [Service]
+Environment=HOME=/root
 EnvironmentFile=/etc/ondeck/agent.env
 ExecStart=$agent agent --backend aws
 Restart=always
 RestartSec=2
+OOMPolicy=continue
+TasksMax=infinity
+LimitNOFILE=65536:524288
 StandardOutput=journal+console
 StandardError=journal+console
 
@@ -89,5 +106,7 @@ WantedBy=multi-user.target
 END
 
 systemctl daemon-reload || fail "systemd does not answer"
-systemctl enable --now ondeck-agent.service || fail "the agent's service does not start"
+# One that came with the image may run already, as that of another pool.
+{ systemctl enable ondeck-agent.service && systemctl restart ondeck-agent.service; } ||
+    fail "the agent's service does not start"
 say "the agent has been started"

@@ -113,9 +113,17 @@ pub(crate) struct Instance {
     pub(crate) instance_type: String,
     pub(crate) instance_lifecycle: String,
     pub(crate) launch_time: String,
+    pub(crate) instance_state: InstanceState,
     cpu_options: CpuOptions,
     #[serde(rename = "tagSet")]
     tags: Set<Tag>,
+}
+
+/// Where a machine is in its life.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct InstanceState {
+    pub(crate) name: String,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -7,10 +7,10 @@ use aws_config::SdkConfig;
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::error::CredentialsError;
 use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider};
-use ondeck_core::ports::{PortError, PortResult};
+use ondeck_core::ports::PortResult;
 use tokio::sync::Mutex;
 
-use crate::fault::{Chain, EC2};
+use crate::fault::{EC2, not_sent};
 
 /// A call that is signed with them must arrive before they expire.
 const SHORTLY_BEFORE: Duration = Duration::from_secs(60);
@@ -33,16 +33,17 @@ impl Keys {
         Keys { provider: config.credentials_provider(), held: Mutex::new(None) }
     }
 
-    /// The credentials. However many ask at once, one of them fetches.
-    pub(super) async fn get(&self, now: SystemTime) -> PortResult<Credentials> {
+    /// The credentials, for an action. However many ask at once, one of them fetches.
+    pub(super) async fn get(&self, action: &str, now: SystemTime) -> PortResult<Credentials> {
         let mut held = self.held.lock().await;
         if let Some(held) = held.as_ref().filter(|held| now < held.until) {
             return Ok(held.credentials.clone());
         }
-        let Some(provider) = &self.provider else {
-            return Err(unusable("no credentials are configured".to_owned()));
+        let provided = match &self.provider {
+            Some(provider) => provider.provide_credentials().await,
+            None => Err(CredentialsError::not_loaded("no credentials are configured")),
         };
-        let credentials = provider.provide_credentials().await.map_err(|error| told(&error))?;
+        let credentials = provided.map_err(|error| not_sent(EC2, action, &error))?;
         let until = match credentials.expiry() {
             Some(expiry) => expiry.checked_sub(SHORTLY_BEFORE).unwrap_or(expiry),
             None => now + NOW_AND_THEN,
@@ -68,30 +69,13 @@ impl fmt::Debug for Keys {
     }
 }
 
-fn told(error: &CredentialsError) -> PortError {
-    let reason = format!("no credentials: {}", Chain(error));
-    match error {
-        CredentialsError::ProviderTimedOut(_) => PortError::Unavailable { service: EC2, reason },
-        _ => unusable(reason),
-    }
-}
-
-fn unusable(reason: String) -> PortError {
-    PortError::Unusable {
-        service: EC2,
-        reason,
-        hint: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run \
-               aws-actions/configure-aws-credentials before"
-            .to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use aws_credential_types::provider::future;
+    use ondeck_core::ports::PortError;
 
     use super::*;
 
@@ -122,7 +106,7 @@ mod tests {
     async fn they_are_kept_until_shortly_before_they_expire() {
         let (keys, asked) = keys(Some(Duration::from_secs(3_600)));
         for (at, so_far) in [(0, 1), (3_539, 1), (3_540, 2), (3_541, 3)] {
-            keys.get(SystemTime::UNIX_EPOCH + Duration::from_secs(at)).await.unwrap();
+            keys.get("Action", SystemTime::UNIX_EPOCH + Duration::from_secs(at)).await.unwrap();
             assert_eq!(asked.load(Ordering::Relaxed), so_far, "after {at} s");
         }
     }
@@ -131,18 +115,18 @@ mod tests {
     async fn without_an_expiry_they_are_looked_for_now_and_then() {
         let (keys, asked) = keys(None);
         for (at, so_far) in [(0, 1), (899, 1), (900, 2)] {
-            keys.get(SystemTime::UNIX_EPOCH + Duration::from_secs(at)).await.unwrap();
+            keys.get("Action", SystemTime::UNIX_EPOCH + Duration::from_secs(at)).await.unwrap();
             assert_eq!(asked.load(Ordering::Relaxed), so_far, "after {at} s");
         }
         keys.forget().await;
-        keys.get(SystemTime::UNIX_EPOCH).await.unwrap();
+        keys.get("Action", SystemTime::UNIX_EPOCH).await.unwrap();
         assert_eq!(asked.load(Ordering::Relaxed), 3, "forgotten");
     }
 
     #[tokio::test]
     async fn to_have_none_is_for_a_person() {
         let keys = Keys { provider: None, held: Mutex::new(None) };
-        let error = keys.get(SystemTime::UNIX_EPOCH).await.unwrap_err();
+        let error = keys.get("Action", SystemTime::UNIX_EPOCH).await.unwrap_err();
         assert!(matches!(error, PortError::Unusable { .. }), "{error}");
     }
 }

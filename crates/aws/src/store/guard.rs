@@ -5,6 +5,8 @@ use ondeck_core::ids::RunId;
 use ondeck_core::lifecycle::{Guard, LeaseGuard, RunGuard, StateGuard};
 use ondeck_core::record::State;
 
+use super::keys::LAST_TIME;
+
 /// What a record must look like for anything to be built on it, whatever the guard says: the
 /// write happens where the condition is judged, so a row that cannot be read has to be refused
 /// there. Times are compared as texts, which sort like the moments that they stand for.
@@ -22,7 +24,7 @@ const SOUND_VALUES: [(&str, &str); 5] = [
     (":isText", "S"),
     (":isNumber", "N"),
     (":firstTime", "1970-01-01T00:00:00.000Z"),
-    (":lastTime", "9999-12-31T23:59:59.999Z"),
+    (":lastTime", LAST_TIME),
     (":nothing", ""),
 ];
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::operation::put_item::PutItemError;
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use aws_sdk_dynamodb::types::{
     AttributeValue, BatchStatementErrorCodeEnum, BatchStatementRequest, BatchStatementResponse,
@@ -14,10 +15,11 @@ use aws_sdk_dynamodb::types::{
 use aws_smithy_runtime_api::http::Response;
 use futures_util::future::try_join_all;
 use ondeck_core::ports::{PortError, PortResult};
+use ondeck_core::time::Timestamp;
 use ondeck_core::wait::Patience;
 use tokio::sync::Semaphore;
 
-use super::keys::{Item, Key, Kind, names_in, text};
+use super::keys::{Item, Key, Kind, LAST_TIME, names_in, text};
 use crate::cloud::Cloud;
 use crate::fault::{DYNAMODB, fault, unavailable};
 use crate::skew::{AwsClock, ObserveSkew};
@@ -106,6 +108,26 @@ impl Table {
     pub(super) async fn put(&self, item: Item) -> PortResult<()> {
         let put = self.client.put_item().table_name(&self.name).set_item(Some(item));
         self.call("PutItem", put.send()).await.map(drop)
+    }
+
+    /// Puts an item that says when it was written, unless one that was written later stands there.
+    /// What is no time at all is as good as nothing.
+    pub(super) async fn put_unless_later(&self, item: Item, at: Timestamp) -> PortResult<()> {
+        let put = self
+            .client
+            .put_item()
+            .table_name(&self.name)
+            .set_item(Some(item))
+            .condition_expression("NOT (updatedAt > :at AND updatedAt <= :last)")
+            .expression_attribute_values(":at", text(at))
+            .expression_attribute_values(":last", text(LAST_TIME));
+        match self.ask(put.send()).await {
+            Ok(_) => Ok(()),
+            Err(error) => match error.as_service_error() {
+                Some(PutItemError::ConditionalCheckFailedException(_)) => Ok(()),
+                _ => Err(self.fault("PutItem", &error)),
+            },
+        }
     }
 
     /// A strongly consistent query of all items of a kind, to be narrowed and then read by

@@ -35,8 +35,8 @@ const DEFAULTS: [(&str, &str); 1] = [("jobs-token", "${{ github.token }}")];
 const WORDS: [(&str, &str); 5] = [
     (
         "agent-url",
-        "Where machines get the agent, https:// or s3://; image if it is on the image [default: \
-         that of the release, for x86-64]",
+        "Where machines get the agent: https://, or s3:// if the image has the aws program; image \
+         if it is on the image [default: that of the release, for x86-64]",
     ),
     ("agent-sha256", "What the agent's SHA-256 must be [default: what the release says]"),
     ("github-token", "A token that may register runners"),

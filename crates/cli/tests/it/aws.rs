@@ -6,4 +6,5 @@ mod failure;
 mod faults;
 mod life;
 mod machine;
+mod raw;
 pub(crate) mod site;

@@ -127,8 +127,8 @@ fn the_help_of_refresh() {
           --security-group-ids <GROUP ...>  The security groups of machines
           --iam-instance-profile <PROFILE>  The instance profile of machines, by name or ARN; it must
                                             let them use the table and end themselves
-          --agent-url <URL>                 Where machines get the agent, https:// or s3://; empty if it
-                                            is on the image
+          --agent-url <URL>                 Where machines get the agent: https://, or s3:// if the
+                                            image has the aws program; empty if it is on the image
           --agent-sha256 <HEX>              What the agent's SHA-256 must be
           --volume-size-gb <GB>             The size of each machine's disk; empty for that of the image
           --key-name <NAME>                 The key pair that opens machines to ssh; empty for none

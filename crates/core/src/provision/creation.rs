@@ -1,5 +1,6 @@
 //! Creation: launching what the pool could not give, all or nothing.
 
+mod busy;
 mod fleet;
 mod validation;
 
@@ -9,13 +10,14 @@ use super::Attempt;
 use crate::failure::{Failure, Kind};
 use crate::requirements::UsageClass;
 
-/// Launches `wanted` machines. One call of the provider, unless the request allows to fall back:
-/// then what is missing is tried again, and at last on demand.
+/// Launches `wanted` machines. One order, unless the request allows to fall back: then what is
+/// missing is tried again, and at last on demand. An order that the provider was too busy for is
+/// no answer to that, and is made again before it counts.
 pub(super) async fn create(attempt: &Attempt<'_>, wanted: u32) -> Result<(), Failure> {
     let mut missing = wanted;
     let mut shortfalls = Vec::new();
     for usage in tries(attempt) {
-        let fleet = fleet::launch(attempt, usage, missing).await?;
+        let fleet = busy::launch(attempt, usage, missing).await?;
         missing = missing.saturating_sub(fleet.count);
         shortfalls = fleet.shortfalls;
         if missing == 0 {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 
-pub use self::compute::MemoryCompute;
+pub use self::compute::{MemoryCompute, Scant};
 pub use self::pool::MemoryPool;
 use super::{SeededDice, VirtualClock};
 use crate::credentials::Credentials;
@@ -287,7 +287,11 @@ impl AgentStore for MemoryStore {
 
     async fn report(&self, id: &InstanceId, report: &Report) -> PortResult<()> {
         turn().await;
-        lock(&self.0).signs.entry(id.clone()).or_default().report = Some(report.clone());
+        let mut shelf = lock(&self.0);
+        let said = &mut shelf.signs.entry(id.clone()).or_default().report;
+        if said.as_ref().is_none_or(|said| said.at <= report.at) {
+            *said = Some(report.clone());
+        }
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 use ondeck_core::ids::ResourceClass;
 use ondeck_core::record::MachineSpec;
-use ondeck_core::requirements::UsageClass;
+use ondeck_core::requirements::{ClassSize, Requirements, UsageClass};
 
 use super::*;
 
@@ -153,4 +153,57 @@ fn records_end_before_machines() {
         })
     };
     assert_eq!((itself(60), itself(20)), (Some(Promise::StoreFirst), None));
+}
+
+/// Orders of one call, each with its intent, what it asks for, and which machines it is given.
+fn ordered(orders: &[(&str, u32, &[&str])]) -> Option<Promise> {
+    after(|audit| {
+        for (intent, count, names) in orders {
+            let intent = IntentId::new(*intent).unwrap();
+            let order = Order {
+                intent: intent.clone(),
+                run: run("a"),
+                count: *count,
+                requirements: Requirements {
+                    class: ResourceClass::new("large").unwrap(),
+                    size: ClassSize { cpu: 2, mem: 4096 },
+                    usage: UsageClass::OnDemand,
+                    types: "c*".parse().unwrap(),
+                },
+            };
+            let machine = |name: &&str| Machine {
+                id: InstanceId::new(*name).unwrap(),
+                spec: record(State::Created, "a", None).spec,
+                intent: intent.clone(),
+                launched_at: at(0),
+            };
+            let machines: Vec<Machine> = names.iter().map(machine).collect();
+            audit.intended(&intent);
+            audit.launched(Pid(1), &order, &machines);
+        }
+    })
+}
+
+#[test]
+fn nothing_is_launched_twice_and_only_the_rest_is_ordered_again() {
+    for sound in [
+        &[("x", 2, &["i-1", "i-2"][..])][..],
+        &[("x", 2, &["i-1", "i-2"]), ("x", 2, &["i-1", "i-2"])],
+        &[("x", 3, &["i-1"]), ("y", 2, &[]), ("z", 2, &["i-2", "i-3"])],
+        // The first order arrives once more, late.
+        &[("x", 3, &["i-1"]), ("y", 2, &["i-2", "i-3"]), ("x", 3, &["i-1"])],
+    ] {
+        assert_eq!(ordered(sound), None, "{sound:?}");
+    }
+    for broken in [
+        &[("x", 1, &["i-1", "i-2"][..])][..],
+        &[("x", 2, &["i-1", "i-2"]), ("x", 2, &["i-3", "i-4"])],
+        // As many again, though some were launched: found before they are.
+        &[("x", 2, &["i-1"]), ("y", 2, &[])],
+        &[("x", 2, &["i-1"]), ("y", 1, &["i-2", "i-3"])],
+        &[("x", 1, &["i-1"]), ("y", 1, &["i-2"])],
+        &[("x", 1, &[]), ("y", 2, &["i-1", "i-2"])],
+    ] {
+        assert_eq!(ordered(broken), Some(Promise::LaunchedOnce), "{broken:?}");
+    }
 }

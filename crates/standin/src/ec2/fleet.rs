@@ -2,6 +2,7 @@
 
 mod request;
 
+use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use crate::params::Params;
@@ -23,7 +24,12 @@ pub(crate) fn create(
     let request = Request::read(state, params)?;
     let fleet = new_id("fleet");
     let mut outcome = Outcome::default();
-    let pools = pools(&request, around, &mut outcome);
+    let mut pools = pools(&request, around, &mut outcome);
+    if let Some(left) = state.throttled_fleets.checked_sub(1) {
+        state.throttled_fleets = left;
+        let lifecycle = request.main_lifecycle();
+        outcome.errors.extend(pools.drain(..).map(|pool| Failure::throttled(&pool, lifecycle)));
+    }
     for (lifecycle, wanted, at_least) in request.shares() {
         let launched = if pools.is_empty() { 0 } else { wanted.min(state.room(lifecycle)) };
         // Fewer than this are not worth having, so none is launched.
@@ -112,6 +118,7 @@ fn instance(
             pid: None,
             metadata: None,
             log: std::path::PathBuf::new(),
+            volumes: volumes(&data),
         },
         spec: spec.clone(),
         image: data.text("ImageId").unwrap_or("ami-00000000").to_owned(),
@@ -123,6 +130,14 @@ fn instance(
         metadata: None,
         ended: None,
     }
+}
+
+fn volumes(data: &Params) -> BTreeMap<String, usize> {
+    let volume = |mapping: &Params| {
+        let device = mapping.text("DeviceName")?;
+        Some((device.to_owned(), mapping.number("Ebs.VolumeSize")?))
+    };
+    data.list("BlockDeviceMapping").into_iter().filter_map(volume).collect()
 }
 
 #[derive(Debug, Default)]
@@ -167,6 +182,13 @@ struct Failure {
 }
 
 impl Failure {
+    fn throttled(pool: &Pool, lifecycle: Lifecycle) -> Failure {
+        let message = "Request limit exceeded. Account 000000000000 has been throttled on \
+                       ec2:RunInstances because it exceeded its request rate limit.";
+        let message = message.to_owned();
+        Failure { at: pool.at, lifecycle, code: "RequestLimitExceeded", message }
+    }
+
     fn capacity(pool: &Pool, lifecycle: Lifecycle) -> Failure {
         let message = match lifecycle {
             Lifecycle::Spot => "There is no Spot capacity available that matches your request.",

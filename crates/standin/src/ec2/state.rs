@@ -115,6 +115,8 @@ pub struct Machine {
     pub metadata: Option<String>,
     /// Where its command's output is.
     pub log: PathBuf,
+    /// The volumes that it was launched with, in GiB by device, besides the image's own.
+    pub volumes: BTreeMap<String, usize>,
 }
 
 /// A machine, with what only EC2 knows.
@@ -187,11 +189,19 @@ pub(crate) struct State {
     pub(crate) templates: BTreeMap<String, Template>,
     pub(crate) given: HashMap<(String, String), Given>,
     pub(crate) capacity: Capacity,
+    /// How many fleets are still to be turned away for having launched too much.
+    pub(crate) throttled_fleets: usize,
 }
 
 impl State {
     pub(crate) fn new(capacity: Capacity) -> State {
-        State { instances: Vec::new(), templates: BTreeMap::new(), given: HashMap::new(), capacity }
+        State {
+            instances: Vec::new(),
+            templates: BTreeMap::new(),
+            given: HashMap::new(),
+            capacity,
+            throttled_fleets: 0,
+        }
     }
 
     pub(crate) fn find(&self, id: &str) -> Option<&Instance> {
@@ -258,4 +268,12 @@ impl Surroundings {
 /// An id, as EC2 makes them since 2016.
 pub(crate) fn new_id(prefix: &str) -> String {
     format!("{prefix}-0{:016x}", fastrand::u64(..))
+}
+
+/// Whether it is one: eight hexadecimal digits once, seventeen today.
+pub(crate) fn is_id(prefix: &str, id: &str) -> bool {
+    id.strip_prefix(prefix).is_some_and(|digits| {
+        matches!(digits.len(), 8 | 17)
+            && digits.bytes().all(|it| it.is_ascii_digit() || (b'a'..=b'f').contains(&it))
+    })
 }

@@ -5,7 +5,7 @@ use crate::xml::Xml;
 
 use super::Done;
 use super::refusal::Refusal;
-use super::state::{MachineState, State};
+use super::state::{MachineState, State, is_id};
 
 /// Ends all of the machines, or none where one of them is not known.
 pub(crate) fn terminate(state: &mut State, params: &Params) -> Result<Done, Refusal> {
@@ -41,7 +41,7 @@ pub(crate) fn terminate(state: &mut State, params: &Params) -> Result<Done, Refu
 /// Names every id that is malformed, or else every one that is not known.
 pub(crate) fn all_known(state: &State, ids: &[&str]) -> Result<(), Refusal> {
     let of = |ids: &[&str]| ids.join(", ");
-    let malformed: Vec<&str> = ids.iter().copied().filter(|id| !is_id(id)).collect();
+    let malformed: Vec<&str> = ids.iter().copied().filter(|id| !is_id("i-", id)).collect();
     match &malformed[..] {
         [] => {}
         [one] => {
@@ -60,12 +60,4 @@ pub(crate) fn all_known(state: &State, ids: &[&str]) -> Result<(), Refusal> {
         many => format!("The instance IDs '{}' do not exist", of(many)),
     };
     Err(Refusal::new("InvalidInstanceID.NotFound", message))
-}
-
-/// Eight hexadecimal digits once, seventeen today.
-fn is_id(id: &str) -> bool {
-    id.strip_prefix("i-").is_some_and(|digits| {
-        matches!(digits.len(), 8 | 17)
-            && digits.bytes().all(|it| it.is_ascii_digit() || (b'a'..=b'f').contains(&it))
-    })
 }

@@ -1,6 +1,6 @@
 //! A way into the gateway, with counters and rules of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use crate::call::{Call, Service};
 use crate::fault::{Disturbance, Plan, Rule, What};
-use crate::wire::Gate;
+use crate::wire::{Connection, Gate};
 
 use super::locked;
 
@@ -42,6 +42,7 @@ pub(crate) struct DoorState {
     name: String,
     url: String,
     calls: Mutex<BTreeMap<(Service, String), usize>>,
+    connections: Mutex<BTreeSet<Connection>>,
     log: Mutex<Vec<LogEntry>>,
     rules: Mutex<Vec<Disturbance>>,
     gate: watch::Sender<Gate>,
@@ -54,6 +55,7 @@ impl Door {
             name: name.to_owned(),
             url: format!("http://{address}"),
             calls: Mutex::default(),
+            connections: Mutex::default(),
             log: Mutex::default(),
             rules: Mutex::default(),
             gate: watch::Sender::new(Gate::Open),
@@ -85,6 +87,11 @@ impl Door {
         locked(&self.0.calls).get(&(service, operation.to_owned())).copied().unwrap_or(0)
     }
 
+    /// How many connections the calls came over that were counted.
+    pub fn connections(&self) -> usize {
+        locked(&self.0.connections).len()
+    }
+
     /// Every request that is over, in the order in which they were.
     pub fn log(&self) -> Vec<LogEntry> {
         locked(&self.0.log).clone()
@@ -93,6 +100,7 @@ impl Door {
     /// Forgets what was counted and logged. Rules stay.
     pub fn reset(&self) {
         locked(&self.0.calls).clear();
+        locked(&self.0.connections).clear();
         locked(&self.0.log).clear();
     }
 
@@ -126,7 +134,8 @@ impl Door {
 
 impl DoorState {
     /// Counts a call, and says what is to happen to it.
-    pub(super) fn admit(&self, call: &Call) -> Plan {
+    pub(super) fn admit(&self, connection: Connection, call: &Call) -> Plan {
+        locked(&self.connections).insert(connection);
         *locked(&self.calls).entry((call.service, call.operation.clone())).or_default() += 1;
         Plan::of(call, &locked(&self.rules))
     }

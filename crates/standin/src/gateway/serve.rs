@@ -22,7 +22,7 @@ pub(super) struct AtDoor {
 }
 
 impl Handler for AtDoor {
-    async fn handle(&self, _: Connection, head: Parts, body: Bytes) -> Outcome {
+    async fn handle(&self, connection: Connection, head: Parts, body: Bytes) -> Outcome {
         let AtDoor { door, shared } = self;
         let call = Call::of(head.method, head.uri, head.headers, body);
         if let Some(models) = &shared.models {
@@ -33,7 +33,7 @@ impl Handler for AtDoor {
                 return Outcome::Answered(refusal);
             }
         }
-        let plan = door.admit(&call);
+        let plan = door.admit(connection, &call);
         let mut noting = Noting::new(door, shared, &call, plan.what);
         let outcome = route::perform(shared, &call, plan).await;
         noting.entry.status = outcome.status();

@@ -93,7 +93,7 @@ async fn what_cannot_be_had_is_an_entry_and_not_an_error() {
 }
 
 #[tokio::test]
-async fn an_unknown_subnet_or_an_impossible_type_spoils_only_its_override() {
+async fn an_unknown_subnet_spoils_only_its_override_and_an_impossible_type_all() {
     let gateway = gateway();
     let (ec2, template) = with_template(&gateway).await;
     let query = fleet(&template, 2, "on-demand").replace("subnet-0b", "subnet-gone");
@@ -101,8 +101,29 @@ async fn an_unknown_subnet_or_an_impossible_type_spoils_only_its_override() {
     assert_eq!(answer.all("errorCode"), ["InvalidSubnetID.NotFound"]);
     assert_eq!(answer.launched().len(), 2);
     let answer = ec2.ask(&fleet(&template, 2, "on-demand").replace("c6i.*", "x9z.*")).await;
-    assert_eq!(answer.all("errorCode"), ["UnfulfillableCapacity"; 2]);
-    assert!(answer.launched().is_empty());
+    assert_eq!((answer.status, answer.code()), (400, Some("InvalidParameterValue")));
+    let message = answer.first("Message").unwrap();
+    assert!(message.contains("find any instance pools that match"), "{message}");
+    assert_eq!(gateway.ec2().machines().len(), 2, "those of before");
+    let mixed = fleet(&template, 2, "on-demand").replacen("c6i.*", "x9z.*", 1);
+    let answer = ec2.ask(&mixed).await;
+    assert_eq!(answer.all("errorCode"), ["UnfulfillableCapacity"], "the other can be served");
+    assert_eq!(answer.launched().len(), 2);
+}
+
+#[tokio::test]
+async fn a_throttled_fleet_is_an_answer_and_the_answer_of_its_token() {
+    let gateway = gateway();
+    let (ec2, template) = with_template(&gateway).await;
+    gateway.ec2().throttle_fleets(1);
+    let query = fleet(&template, 2, "spot");
+    for _ in 0..2 {
+        let answer = ec2.ask(&format!("{query}&ClientToken=busy")).await;
+        assert_eq!((answer.status, answer.launched().len()), (200, 0));
+        assert_eq!(answer.all("errorCode"), ["RequestLimitExceeded"; 2], "one for each override");
+    }
+    assert_eq!(ec2.ask(&format!("{query}&ClientToken=next")).await.launched().len(), 2);
+    gateway.assert_sound();
 }
 
 #[tokio::test]

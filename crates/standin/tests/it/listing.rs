@@ -1,4 +1,4 @@
-//! DescribeInstances: filters and pages.
+//! DescribeInstances: filters and pages. DescribeImages: by id.
 
 use std::time::Duration;
 
@@ -86,4 +86,22 @@ async fn what_has_ended_is_forgotten_in_the_end() {
     };
     gateway.ec2().wait(SOON, terminated).unwrap();
     assert!(ec2.ask("Action=DescribeInstances").await.all("instanceId").is_empty());
+}
+
+#[tokio::test]
+async fn images_are_described_by_their_id() {
+    let gateway = Gateway::start(options());
+    let ec2 = Ec2::at(&gateway.door("control"));
+    let both = "Action=DescribeImages&ImageId.1=ami-0123456789abcdef0&ImageId.2=ami-89abcdef";
+    let answer = ec2.ask(both).await;
+    assert_eq!(answer.all("imageId"), ["ami-0123456789abcdef0", "ami-89abcdef"]);
+    assert_eq!(answer.all("rootDeviceName"), ["/dev/xvda"; 2]);
+    for (query, code) in [
+        ("Action=DescribeImages&ImageId.1=ami-1", "InvalidAMIID.Malformed"),
+        ("Action=DescribeImages&ImageId.1=i-89abcdef", "InvalidAMIID.Malformed"),
+        ("Action=DescribeImages", "MissingParameter"),
+    ] {
+        assert_eq!(ec2.ask(query).await.code(), Some(code), "{query}");
+    }
+    gateway.assert_sound();
 }

@@ -55,6 +55,7 @@ async fn a_machine_learns_what_it_is() {
     assert_eq!(get("/latest/meta-data/tags/instance/ondeck:pool").await.unwrap(), "p1");
     assert_eq!(get("/latest/meta-data/tags/instance/none").await, None);
     assert_eq!(get("/latest/meta-data/no-such-thing").await, None);
+    let key = machine.id.replace('-', "");
     let identity = get("/latest/dynamic/instance-identity/document").await.unwrap();
     let identity: serde_json::Value = serde_json::from_str(&identity).unwrap();
     assert_eq!(
@@ -67,6 +68,10 @@ async fn a_machine_learns_what_it_is() {
     let keys: serde_json::Value = serde_json::from_str(&keys).unwrap();
     assert_eq!(keys["Code"], "Success");
     assert!(keys["AccessKeyId"].as_str().unwrap().starts_with("ASIA"));
+    for secret in ["SecretAccessKey", "Token"] {
+        let of_this_one = keys[secret].as_str().unwrap().ends_with(&key);
+        assert!(of_this_one, "no other machine has the same: {keys}");
+    }
     let expires = humantime::parse_rfc3339(keys["Expiration"].as_str().unwrap()).unwrap();
     let lasts = expires.duration_since(std::time::SystemTime::now()).unwrap();
     assert!(lasts > Duration::from_secs(3_000), "{lasts:?}");

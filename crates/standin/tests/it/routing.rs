@@ -51,6 +51,22 @@ async fn each_service_answers_and_each_call_is_counted_at_its_door() {
 }
 
 #[tokio::test]
+async fn connections_are_counted_by_the_calls_that_come_over_them() {
+    let gateway = gateway();
+    let door = gateway.door("control");
+    let (one, other) = (dynamodb(&door), dynamodb(&door));
+    assert_eq!(door.connections(), 0);
+    for (client, connections) in [(&one, 1), (&one, 1), (&other, 2), (&one, 2), (&other, 2)] {
+        client.list_tables().send().await.unwrap();
+        assert_eq!(door.connections(), connections);
+    }
+    door.reset();
+    assert_eq!(door.connections(), 0);
+    one.list_tables().send().await.unwrap();
+    assert_eq!(door.connections(), 1, "one that was opened before");
+}
+
+#[tokio::test]
 async fn an_error_of_the_service_arrives_as_it_is() {
     let gateway = gateway();
     let client = dynamodb(&gateway.door("control"));

@@ -155,6 +155,7 @@ async fn our_own_answers_are_as_the_model_has_them() {
     let named = format!("LaunchTemplateName={name}");
     for query in [
         "Action=DescribeInstances&MaxResults=5".to_owned(),
+        "Action=DescribeImages&ImageId.1=ami-0123456789abcdef0".to_owned(),
         format!("Action=TerminateInstances&InstanceId.1={id}"),
         format!("Action=CreateLaunchTemplateVersion&{named}&LaunchTemplateData.ImageId=ami-2"),
         format!("Action=DescribeLaunchTemplateVersions&{named}&MaxResults=1"),

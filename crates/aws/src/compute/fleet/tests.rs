@@ -98,6 +98,29 @@ fn nothing_at_all_is_an_answer_too() {
 }
 
 #[test]
+fn what_will_pass_is_told_apart_from_what_is_not_to_be_had() {
+    let busy = "Request limit exceeded.";
+    let throttled = error("RequestLimitExceeded", busy, "c6i.large", "us-east-1a");
+    let launched = read(3, &format!("{TWO}<errorSet>{throttled}{throttled}</errorSet>")).unwrap();
+    assert_eq!((launched.machines.len(), launched.shortfalls.len()), (2, 0));
+    assert_eq!(
+        launched.passing,
+        [format!("RequestLimitExceeded: {busy} (c6i.large in us-east-1a, and 1 more)")]
+    );
+    for code in ["InternalError", "Unavailable", "ServiceUnavailable", "InternalFailure"] {
+        let trouble = error(code, "An internal error has occurred.", "", "");
+        let launched = read(1, &format!("<errorSet>{trouble}</errorSet>")).unwrap();
+        assert_eq!((launched.passing.len(), launched.shortfalls.len()), (1, 0), "{code}");
+    }
+    for code in CAPACITY {
+        let short = error(code, "None left.", "", "");
+        let launched = read(1, &format!("<errorSet>{throttled}{short}</errorSet>")).unwrap();
+        assert_eq!((launched.passing.len(), launched.shortfalls.len()), (1, 1), "{code}");
+        assert!(launched.shortfalls[0].starts_with(code), "{:?}", launched.shortfalls);
+    }
+}
+
+#[test]
 fn hundreds_of_reasons_are_not_told_one_by_one() {
     let errors: String = (0..30)
         .map(|n| error("Unsupported", &format!("Type {n} is not there."), "x", ""))
@@ -146,21 +169,48 @@ fn an_error_instead_of_an_answer_may_still_be_a_shortfall() {
     }
     let mismatch = refusal(400, "IdempotentParameterMismatch").unwrap_err();
     assert!(matches!(&mismatch, PortError::Unusable { hint, .. } if hint.contains("before")));
-    let twice = Refusal {
-        action: ACTION,
-        status: 400,
-        code: "InvalidFleetConfig".to_owned(),
-        message: "The fleet configuration contains duplicate instance pools.".to_owned(),
-    };
-    let crowded = refused(&names(), twice).unwrap_err();
-    let hint = "run ondeck refresh with no more than one of subnet-ids in each zone";
-    assert!(matches!(&crowded, PortError::Unusable { hint: given, .. } if given == hint));
     let gone = refusal(400, "InvalidLaunchTemplateName.NotFoundException").unwrap_err();
     assert!(matches!(gone, PortError::NotSetUp { .. }), "{gone}");
     let throttled = refusal(503, "RequestLimitExceeded").unwrap_err();
     assert!(matches!(throttled, PortError::Unavailable { .. }), "{throttled}");
     let denied = refusal(403, "UnauthorizedOperation").unwrap_err();
     assert!(matches!(denied, PortError::Unusable { .. }), "{denied}");
+}
+
+fn refusal(code: &str, message: &str) -> Refusal {
+    let (code, message) = (code.to_owned(), message.to_owned());
+    Refusal { action: ACTION, status: 400, code, message }
+}
+
+#[test]
+fn two_subnets_of_one_zone_are_named_however_ec2_puts_it() {
+    for (code, message) in [
+        ("InvalidFleetConfig", "The fleet configuration contains duplicate instance pools."),
+        (
+            "InvalidParameterValue",
+            "Two or more of your InstanceRequirements structures include overlapping values. \
+             Ensure that there is no overlap, and try again.",
+        ),
+    ] {
+        let crowded = refused(&names(), refusal(code, message)).unwrap_err();
+        let hint = "run ondeck refresh with no more than one of subnet-ids in each zone";
+        assert!(
+            matches!(&crowded, PortError::Unusable { hint: given, .. } if given == hint),
+            "{crowded}"
+        );
+    }
+}
+
+#[test]
+fn requirements_that_nothing_meets_are_a_shortfall() {
+    let code = "InvalidParameterValue";
+    let unmatched = "We couldn't find any instance pools that match your instance requirements. \
+                     Change your instance requirements, and try again.";
+    let launched = refused(&names(), refusal(code, unmatched)).unwrap();
+    assert_eq!(launched.shortfalls, [format!("{code}: {unmatched}")]);
+    assert!(launched.machines.is_empty() && launched.passing.is_empty());
+    let other = refused(&names(), refusal(code, "Value (x) for parameter y is invalid."));
+    assert!(matches!(other, Err(PortError::Unusable { .. })), "nothing else of that code is");
 }
 
 #[test]

@@ -102,9 +102,23 @@ async fn where_none_is_known_the_work_is_done() {
     assert_eq!(server.asked().len(), 1);
 }
 
+/// Machines of the pool that run.
 fn listed(ids: &[InstanceId]) -> Reply {
-    let items: String =
-        ids.iter().map(|id| format!("<item><instanceId>{id}</instanceId></item>")).collect();
+    let of: Vec<_> = ids.iter().map(|id| (id.clone(), "running", "acme/web")).collect();
+    described(&of)
+}
+
+/// Machines, each with its state and with what the tag of its pool says, if it has one.
+fn described(machines: &[(InstanceId, &str, &str)]) -> Reply {
+    let item = |(id, state, pool): &(InstanceId, &str, &str)| {
+        let tag = format!("<item><key>ondeck:pool</key><value>{pool}</value></item>");
+        let tag = if pool.is_empty() { "" } else { &tag };
+        format!(
+            "<item><instanceId>{id}</instanceId><instanceState><name>{state}</name>\
+             </instanceState><tagSet>{tag}</tagSet></item>"
+        )
+    };
+    let items: String = machines.iter().map(item).collect();
     let body = format!(
         "<DescribeInstancesResponse><reservationSet><item><instancesSet>{items}</instancesSet>\
          </item></reservationSet></DescribeInstancesResponse>"
@@ -112,9 +126,12 @@ fn listed(ids: &[InstanceId]) -> Reply {
     Reply::Say(200, body)
 }
 
+fn denied() -> Reply {
+    Reply::Say(403, error("UnauthorizedOperation", "You are not authorized."))
+}
+
 #[tokio::test]
 async fn a_denial_because_of_one_that_is_gone_does_not_keep_others_alive() {
-    let denied = || Reply::Say(403, error("UnauthorizedOperation", "You are not authorized."));
     let server =
         Loopback::replying([denied(), listed(&[id(1)]), Reply::Say(200, ENDED.to_owned())]).await;
     compute(&server).terminate(&[id(1), id(2)]).await.unwrap();
@@ -133,6 +150,64 @@ async fn a_denial_because_of_one_that_is_gone_does_not_keep_others_alive() {
         assert!(hint.ends_with("allow ec2:TerminateInstances"), "{hint}");
         assert_eq!(server.actions(), ["TerminateInstances", "DescribeInstances"]);
     }
+}
+
+#[tokio::test]
+async fn a_denial_because_of_one_that_has_ended_does_not_keep_others_alive() {
+    let ended = || Reply::Say(200, ENDED.to_owned());
+    let machines = [
+        (id(1), "terminated", ""),
+        (id(2), "running", "acme/web"),
+        (id(3), "shutting-down", ""),
+        (id(4), "stopped", "acme/web"),
+    ];
+    let server = Loopback::replying([denied(), described(&machines), ended()]).await;
+    compute(&server).terminate(&[1, 2, 3, 4].map(id)).await.unwrap();
+    models::check(&server.asked());
+    let last = &server.asked()[2];
+    let asked = [1, 2, 3].map(|n| last.param(&format!("InstanceId.{n}")));
+    assert_eq!(asked, [id(2).to_string(), id(4).to_string(), String::new()]);
+
+    let server = Loopback::replying([denied(), described(&machines[..1])]).await;
+    compute(&server).terminate(&[id(1)]).await.unwrap();
+    assert_eq!(server.asked().len(), 2, "there is nothing left to end");
+
+    // One that lives and is not the pool's is no reason to spare the others, nor to be silent.
+    for foreign in ["", "acme/other"] {
+        let machines = [(id(1), "running", foreign), (id(2), "running", "acme/web")];
+        let server = Loopback::replying([denied(), described(&machines), ended()]).await;
+        let failed = compute(&server).terminate(&[id(1), id(2)]).await.unwrap_err();
+        let PortError::Unusable { hint, .. } = failed else { panic!("{failed}") };
+        assert!(hint.ends_with("allow ec2:TerminateInstances"), "{hint}");
+        let last = &server.asked()[2];
+        let asked = [1, 2].map(|n| last.param(&format!("InstanceId.{n}")));
+        assert_eq!(asked, [id(2).to_string(), String::new()]);
+    }
+}
+
+#[tokio::test]
+async fn a_new_machine_is_waited_for_unless_it_has_ended_already() {
+    let launched = "<CreateFleetResponse><fleetInstanceSet><item><lifecycle>spot</lifecycle>\
+                    <instanceIds><item>i-00000000000000001</item></instanceIds>\
+                    <instanceType>c6i.large</instanceType></item></fleetInstanceSet>\
+                    </CreateFleetResponse>";
+    let server = Loopback::replying([
+        Reply::Say(200, launched.to_owned()),
+        denied(),
+        described(&[]),
+        denied(),
+        described(&[(id(1), "terminated", "")]),
+    ])
+    .await;
+    let store = Arc::new(MemoryStore::default());
+    let subnets = BTreeMap::from([("subnet-ids".to_owned(), "subnet-1".to_owned())]);
+    store.put_settings(&subnets).await.unwrap();
+    let compute = Ec2Compute::new(&server.cloud(), store);
+    compute.launch(&order()).await.unwrap();
+    let failed = compute.terminate(&[id(1)]).await.unwrap_err();
+    assert!(matches!(failed, PortError::Unavailable { .. }), "{failed}");
+    compute.terminate(&[id(1)]).await.unwrap();
+    assert_eq!(server.asked().len(), 5);
 }
 
 #[tokio::test]

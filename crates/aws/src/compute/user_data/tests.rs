@@ -1,7 +1,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use ondeck_standin::emulators::Emulators;
 use tempfile::TempDir;
@@ -62,11 +62,14 @@ fn no_value_escapes_its_quotes() {
 /// A machine made of a folder: the script's paths lead there, and so do the programs it calls.
 struct Machine {
     dir: TempDir,
+    /// Where programs are found that are not stood in for.
+    path: String,
 }
 
 impl Machine {
     fn new() -> Machine {
-        let machine = Machine { dir: TempDir::new().unwrap() };
+        let path = std::env::var("PATH").unwrap();
+        let machine = Machine { dir: TempDir::new().unwrap(), path };
         fs::create_dir_all(machine.path("etc/systemd/system")).unwrap();
         fs::create_dir_all(machine.path("bin")).unwrap();
         for program in ["systemctl", "shutdown", "sleep", "sync", "aws"] {
@@ -98,13 +101,32 @@ impl Machine {
         self
     }
 
+    /// One that has, of all programs, those that every image has.
+    fn with_the_least(self) -> Machine {
+        let least = self.path("least");
+        fs::create_dir(&least).unwrap();
+        for program in
+            ["cat", "chmod", "cp", "mkdir", "mktemp", "mv", "rm", "sh", "sha256sum", "timeout"]
+        {
+            let found = std::env::split_paths(&self.path).map(|folder| folder.join(program));
+            let found = found.into_iter().find(|path| path.exists()).unwrap();
+            std::os::unix::fs::symlink(found, least.join(program)).unwrap();
+        }
+        Machine { path: least.display().to_string(), ..self }
+    }
+
+    fn without(self, program: &str) -> Machine {
+        fs::remove_file(self.path("bin").join(program)).unwrap();
+        self
+    }
+
     fn start(&self, script: &str) -> Output {
         let root = self.dir.path().display().to_string();
         let script = script
             .replace("/usr/local/bin/", &format!("{root}/usr/"))
             .replace("/etc/", &format!("{root}/etc/"))
             .replace("/dev/console", &format!("{root}/console"));
-        let path = format!("{root}/bin:{}", std::env::var("PATH").unwrap());
+        let path = format!("{root}/bin:{}", self.path);
         Command::new("sh").args(["-c", &script]).env("PATH", path).output().unwrap()
     }
 
@@ -129,8 +151,60 @@ fn the_agent_is_fetched_checked_and_started() {
     let unit = machine.read("etc/systemd/system/ondeck-agent.service");
     assert!(unit.contains("usr/ondeck agent --backend aws\nRestart=always\n"), "{unit}");
     let calls = machine.read("calls");
-    assert!(calls.contains("systemctl enable --now ondeck-agent.service\n"), "{calls}");
+    assert!(calls.ends_with(STARTED), "{calls}");
     assert!(!calls.contains("shutdown"), "{calls}");
+}
+
+/// The service is read anew, and started anew if it runs already.
+const STARTED: &str = "systemctl daemon-reload\nsystemctl enable ondeck-agent.service\n\
+                       systemctl restart ondeck-agent.service\n";
+
+#[test]
+fn jobs_are_not_held_back_by_the_service_that_they_are_in() {
+    let machine = Machine::new().serving(AGENT);
+    machine.start(&with_agent());
+    let unit = machine.read("etc/systemd/system/ondeck-agent.service");
+    let (_, service) = unit.split_once("[Service]\n").unwrap();
+    let (service, _) = service.split_once("\n\n").unwrap();
+    for line in [
+        // The step whose process was killed fails, and neither the agent nor the rest of the job.
+        "OOMPolicy=continue",
+        // Systemd gives none to a service without a user, and the operator's script wants one.
+        "Environment=HOME=/root",
+        "TasksMax=infinity",
+        "LimitNOFILE=65536:524288",
+    ] {
+        assert!(service.lines().any(|it| it == line), "{line}: {service}");
+    }
+    // What a dead agent has left is ended with it, as the next one would do anyway; and a score
+    // would be handed on to the jobs, whose own scores the runner sees to.
+    for name in ["KillMode", "Delegate", "OOMScoreAdjust"] {
+        assert!(!service.contains(name), "{service}");
+    }
+}
+
+#[test]
+fn an_agent_that_is_running_is_replaced() {
+    let machine = Machine::new().serving(AGENT);
+    fs::create_dir_all(machine.path("usr")).unwrap();
+    // Copied by another process: a file that this one has open for writing may still be open in a
+    // child of it, and could not be started.
+    let copied = Command::new("cp").arg("/bin/sh").arg(machine.path("usr/ondeck")).status();
+    assert!(copied.unwrap().success());
+    let mut old = Command::new(machine.path("usr/ondeck"))
+        .args(["-c", "read line"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = machine.start(&with_agent());
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(machine.read("usr/ondeck"), AGENT);
+    assert_eq!(fs::read_dir(machine.path("usr")).unwrap().count(), 1, "and nothing beside it");
+    let calls = machine.read("calls");
+    assert!(calls.ends_with(STARTED), "{calls}");
+    assert_eq!(old.try_wait().unwrap(), None, "it ran all the time");
+    drop(old.stdin.take());
+    old.wait().unwrap();
 }
 
 #[test]
@@ -157,12 +231,15 @@ fn a_machine_that_cannot_be_used_says_why_and_ends() {
     let from_s3 = Machine::new();
     from_s3.program("aws", "exit 1");
     let s3 = render(&names(), "us-east-1", Some(&source("s3://bucket/x", AGENT_SHA256)));
+    let frozen = Machine::new().serving(AGENT);
+    frozen.program("systemctl", "[ \"$1\" != restart ]");
     for (machine, script, why) in [
         (Machine::new().serving("something else"), with_agent(), "not the one that was asked for"),
         (unreachable, with_agent(), "could not be fetched: https://example.com/ondeck"),
         (from_s3, s3, "could not be fetched: s3://bucket/x"),
         (Machine::new(), render(&names(), "us-east-1", None), "no agent-url to get one from"),
         (broken, with_agent(), "the agent's service does not start"),
+        (frozen, with_agent(), "the agent's service does not start"),
     ] {
         let output = machine.start(&script);
         assert!(!output.status.success(), "{why}");
@@ -177,4 +254,24 @@ fn a_machine_that_cannot_be_used_says_why_and_ends() {
             calls.lines().filter(|c| c.starts_with("curl ") || c.starts_with("aws ")).count();
         assert!(tries <= 5, "{calls}");
     }
+}
+
+#[test]
+fn an_image_that_cannot_read_s3_says_so_at_once() {
+    let s3 = render(&names(), "us-east-1", Some(&source("s3://bucket/x", AGENT_SHA256)));
+    let machine = Machine::new().with_the_least().without("aws");
+    let output = machine.start(&s3);
+    assert!(!output.status.success());
+    let console = machine.read("console");
+    assert!(console.contains("has no aws program"), "{console}");
+    assert!(console.trim_end().ends_with("s3://bucket/x"), "{console}");
+    let calls = machine.read("calls");
+    assert!(calls.contains("shutdown -h now\n"), "{calls}");
+    assert!(!calls.contains("sleep"), "trying again would not help: {calls}");
+
+    let machine = Machine::new().with_the_least().without("aws");
+    fs::create_dir_all(machine.path("usr")).unwrap();
+    fs::write(machine.path("usr/ondeck"), AGENT).unwrap();
+    let output = machine.start(&s3);
+    assert!(output.status.success(), "with the agent on the image it needs none: {output:?}");
 }

@@ -32,6 +32,7 @@ pub(super) fn meaning(kind: Kind) -> &'static str {
         Kind::NoCapacity => "no capacity",
         Kind::NotReady => "machines did not get ready",
         Kind::Unavailable => "store, queue or compute out of reach",
+        Kind::Busy => "compute too busy",
         Kind::Forge => "GitHub refused, or the token is bad",
         Kind::PartlyReleased => "released, but some machines did not answer",
         Kind::Unexpected => "unexpected, everything was dumped",
@@ -60,6 +61,7 @@ mod tests {
         ### ondeck refresh failed: no capacity / Exit code 4 means: no capacity.
         ### ondeck refresh failed: machines did not get ready / Exit code 5 means: machines did not get ready.
         ### ondeck refresh failed: store, queue or compute out of reach / Exit code 6 means: store, queue or compute out of reach.
+        ### ondeck refresh failed: compute too busy / Exit code 6 means: compute too busy.
         ### ondeck refresh failed: GitHub refused, or the token is bad / Exit code 7 means: GitHub refused, or the token is bad.
         ### ondeck refresh failed: released, but some machines did not answer / Exit code 8 means: released, but some machines did not answer.
         ### ondeck refresh failed: unexpected, everything was dumped / Exit code 10 means: unexpected, everything was dumped.

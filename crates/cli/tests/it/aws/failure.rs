@@ -74,6 +74,52 @@ fn spot_falls_back_to_on_demand_where_it_is_allowed_to() {
 }
 
 #[test]
+fn spot_that_ec2_was_too_busy_for_stays_spot() {
+    let site = Site::with(&[]);
+    site.gateway.ec2().throttle_fleets(2);
+    let spot = ["provision", "--json", "--run-id=1", "--usage-class=spot", "--capacity-fallback"];
+    let done = site.ondeck(&spot).succeeded();
+    assert_eq!(done.json()["instances"][0]["usageClass"], "spot");
+    site.gateway.assert_sound();
+}
+
+#[test]
+fn ec2_that_stays_too_busy_is_said_to_be_and_the_claimed_go_back() {
+    let site = Site::with(&[]);
+    let idle = site.warm_up(1);
+    site.gateway.ec2().throttle_fleets(1_000);
+    let done = site.provision("2", 2).exited(6);
+    assert_eq!(done.json()["error"]["kind"], "busy");
+    assert!(done.stdout.contains("RequestLimitExceeded"), "{done:?}");
+    assert_eq!(site.standings(), ["idle"]);
+    assert_eq!(site.provision("3", 1).succeeded().ids(), idle);
+    site.gateway.assert_sound();
+}
+
+#[test]
+fn requirements_that_no_machine_meets_are_a_want_of_capacity() {
+    let site = Site::with(&[]);
+    let idle = site.warm_up(1);
+    // What is in the pool is not of such a type, and what is not in EC2 is not of any.
+    let none = ["provision", "--json", "--run-id=2", "--allowed-instance-types=x9z.*"];
+    let done = site.ondeck(&none).exited(4);
+    assert_eq!(done.json()["error"]["kind"], "no-capacity");
+    assert!(done.stdout.contains("find any instance pools that match"), "{done:?}");
+    assert_eq!(site.standings(), ["idle"]);
+    assert_eq!(site.provision("3", 1).succeeded().ids(), idle);
+    site.gateway.assert_sound();
+}
+
+#[test]
+fn machines_have_a_volume_as_large_as_refresh_was_told() {
+    let site = Site::with(&["--volume-size-gb=40"]);
+    site.provision("1", 1).succeeded();
+    let [machine] = &site.gateway.ec2().machines()[..] else { panic!("one machine") };
+    assert_eq!(machine.volumes, [("/dev/xvda".to_owned(), 40)].into());
+    site.gateway.assert_sound();
+}
+
+#[test]
 fn a_subnet_that_does_not_exist_is_named() {
     let site = Site::with(&["--subnet-ids=subnet-0dead"]);
     let done = site.provision("1", 1);

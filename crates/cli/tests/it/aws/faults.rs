@@ -9,11 +9,11 @@ mod silence;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ondeck_standin::{Disturbance, Rule, What, Which};
+use ondeck_standin::{Disturbance, Rule, Service, What, Which};
 use serde_json::json;
 
 use super::site::Site;
-use crate::harness::Driven;
+use crate::harness::{Background, Driven};
 
 /// Plays setting up, cold, release, warm, release, and reaping, with the rules in force at the
 /// control plane's door; then calms the door and looks at what is left.
@@ -185,4 +185,32 @@ fn agents_whose_calls_go_wrong_serve_all_the_same() {
     assert_eq!(site.provision("2", 2).succeeded().ids(), cold.ids());
     site.release("2").succeeded();
     assert!(rules.iter().map(Disturbance::fired).sum::<usize>() > 0);
+}
+
+#[test]
+fn credentials_that_cannot_be_had_just_now_are_asked_for_again() {
+    let site = Site::with(&[]);
+    let profiles = site.logs().with_file_name("profiles");
+    let text = "[default]\nrole_arn = arn:aws:iam::000000000000:role/ci\nsource_profile = keys\n\
+                [profile keys]\naws_access_key_id = test\naws_secret_access_key = test\n";
+    std::fs::write(&profiles, text).unwrap();
+    let ask = || {
+        let mut command = site.command(&["status", "--json"]);
+        command
+            .env_remove("AWS_ACCESS_KEY_ID")
+            .env_remove("AWS_SECRET_ACCESS_KEY")
+            .env("AWS_CONFIG_FILE", &profiles);
+        Background::start(&mut command).finish()
+    };
+    for what in [What::Status(503), What::Throttle, What::Reset] {
+        let rule = Rule::new(what).on(Service::Sts).of("AssumeRole").which(Which::First(2));
+        let disturbance = site.control.disturb(rule);
+        ask().succeeded();
+        assert_eq!(disturbance.fired(), 2, "{what:?}");
+        site.control.calm();
+    }
+    let expired = site.control.disturb(Rule::new(What::ExpiredToken).on(Service::Sts));
+    let done = ask().exited(6);
+    assert_eq!(expired.fired(), 1, "asking again would not help");
+    assert!(done.stderr.contains("hint: set AWS_ACCESS_KEY_ID"), "{}", done.stderr);
 }

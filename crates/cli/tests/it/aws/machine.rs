@@ -1,11 +1,16 @@
 //! The agent on a machine, by what EC2 and the store see of it.
 
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use ondeck_standin::{MachineState, Service};
+use serde_json::Value;
 
+use super::raw;
 use super::site::Site;
-use crate::harness::{Driven, until};
+use crate::harness::{Background, Done, Driven, until};
 
 #[test]
 fn a_spot_machine_that_will_be_taken_away_is_given_to_nobody() {
@@ -43,28 +48,139 @@ fn an_idle_agent_costs_what_it_is_said_to_cost() {
     site.warm_up(1);
     let agents = site.gateway.door("agents");
     agents.reset();
+    let since = Instant::now();
     until("it has looked forty times", || agents.count(Service::DynamoDb, "GetItem") >= 40);
+    let took = since.elapsed();
     let calls = agents.calls();
     let beats =
         agents.count(Service::DynamoDb, "UpdateItem") + agents.count(Service::DynamoDb, "PutItem");
     let rest = agents.total() - agents.count(Service::DynamoDb, "GetItem") - beats;
     assert!(beats <= 5, "{calls:?}");
     assert!(rest <= 6, "settings now and then, and nothing else: {calls:?}");
+    // A look comes with each beat, too: thirty-eight of them are a quarter of a second apart.
+    assert!(took >= Duration::from_secs(9), "forty looks in {took:?}: {calls:?}");
+    // One for what is said and looked at in turn, another for a beat that meets a look.
+    let connections = agents.connections();
+    assert!(connections <= 2, "{connections} connections for {calls:?}");
+}
+
+/// The control plane's keys, in the file where AWS's own programs have them: there is then no
+/// process that has them in its environment.
+struct Keys {
+    file: PathBuf,
+    secrets: [String; 2],
+}
+
+impl Keys {
+    fn beside(site: &Site) -> Keys {
+        let secrets = ["secret", "token"].map(|kind| format!("control-{kind}-{}", site.table()));
+        let [secret, token] = &secrets;
+        let file = site.logs().with_file_name("credentials");
+        let text = format!(
+            "[default]\naws_access_key_id = test\naws_secret_access_key = {secret}\n\
+             aws_session_token = {token}\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        Keys { file, secrets }
+    }
+
+    /// Runs the program with them, and with all that it can say.
+    fn run(&self, site: &Site, arguments: &[&str]) -> Done {
+        let (mode, rest) = arguments.split_first().unwrap();
+        let mut command = site.command(&[&[*mode, "-vv"], rest].concat());
+        command
+            .env_remove("AWS_ACCESS_KEY_ID")
+            .env_remove("AWS_SECRET_ACCESS_KEY")
+            .env("AWS_SHARED_CREDENTIALS_FILE", &self.file);
+        Background::start(&mut command).finish().succeeded()
+    }
+}
+
+/// The command line and the environment of every process that there was until told to stop.
+fn processes(stop: &AtomicBool) -> BTreeSet<String> {
+    let mut seen = BTreeSet::new();
+    while !stop.load(Ordering::Relaxed) {
+        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+            for name in ["cmdline", "environ"] {
+                let bytes = std::fs::read(entry.path().join(name)).unwrap_or_default();
+                seen.insert(String::from_utf8_lossy(&bytes).replace('\0', " "));
+            }
+        }
+        std::thread::park_timeout(Duration::from_millis(2));
+    }
+    seen
+}
+
+/// Says stop when it goes, also where a test fails: whoever watches would watch for ever.
+struct Until<'a>(&'a AtomicBool);
+
+impl Drop for Until<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 #[test]
 fn no_key_is_in_a_log_a_record_or_the_process_list() {
-    let site = Site::with(&["-vv"]);
-    let [machine] = &site.provision("1", 1).succeeded().ids()[..] else { panic!("one machine") };
-    let pid = site.gateway.ec2().pid(machine).unwrap();
-    let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
-    let environ = String::from_utf8_lossy(&environ);
-    assert!(!environ.contains("AWS_SECRET_ACCESS_KEY"), "machines have no keys of their own");
-    site.release("1").succeeded();
-    for log in std::fs::read_dir(site.logs()).unwrap() {
-        let text = std::fs::read_to_string(log.unwrap().path()).unwrap();
-        for secret in ["SecretAccessKey", "Signature=", "aws_session_token"] {
-            assert!(!text.contains(secret), "{secret} in {text}");
+    let site = Site::whose_agents_say("-vv");
+    let keys = Keys::beside(&site);
+    site.set_up(&[]);
+    let stop = AtomicBool::new(false);
+    let (said, machine, seen) = std::thread::scope(|scope| {
+        let watching = scope.spawn(|| processes(&stop));
+        let until_then = Until(&stop);
+        let refreshed = keys.run(&site, &["refresh"]);
+        let provisioned = keys.run(&site, &["provision", "--json", "--run-id=1"]);
+        let [machine] = &provisioned.ids()[..] else { panic!("one machine") };
+        let job = keys.run(&site, &["run", "--run-id=1", "--", "env"]);
+        assert!(job.stdout.contains(machine), "a job knows where it is: {}", job.stdout);
+        let pid = site.gateway.ec2().pid(machine).unwrap();
+        let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
+        let environ = String::from_utf8_lossy(&environ);
+        assert!(!environ.contains("AWS_SECRET_ACCESS_KEY"), "machines have no keys of their own");
+        let released = keys.run(&site, &["release", "--json", "--run-id=1"]);
+        let machine = machine.clone();
+        let told = keys.run(&site, &["status", "--json"]);
+        drop(until_then);
+        let said = [refreshed, provisioned, job, released, told];
+        (said, machine, watching.join().unwrap())
+    });
+    let metadata = site.gateway.ec2().machine(&machine).unwrap().metadata.unwrap();
+    let machine_keys = raw::machine_keys(&metadata, "ondeck-machine");
+    let of_machine = ["SecretAccessKey", "Token"].map(|name| machine_keys[name].as_str().unwrap());
+    assert!(of_machine.iter().all(|secret| secret.len() > 20), "{machine_keys}");
+    let secrets: Vec<&str> =
+        of_machine.into_iter().chain(keys.secrets.iter().map(String::as_str)).collect();
+
+    let log = site.logs().join(format!("{machine}.log"));
+    let mut places: Vec<(&str, String)> = vec![
+        ("the process list", seen.into_iter().collect::<Vec<_>>().join("\n")),
+        ("the table", Value::from(raw::items(&site.table())).to_string()),
+        ("the tickets", Value::from(raw::messages(&site.table())).to_string()),
+        ("the agent's log", std::fs::read_to_string(log).unwrap()),
+    ];
+    // All of it was looked at, or else nothing would be found.
+    for (place, text) in &places[..3] {
+        assert!(text.contains(&machine), "this is not {place}: {text}");
+    }
+    for program in ["agent --backend aws -vv", "provision -vv", "release -vv"] {
+        assert!(places[0].1.contains(program), "never seen: {program}");
+    }
+    assert!(places[3].1.contains("DEBUG"), "this is not all that it can say: {}", places[3].1);
+    for done in &said {
+        places.push(("what is said", done.stdout.clone()));
+        places.push(("the control plane's log", done.stderr.clone()));
+    }
+    assert!(said.iter().any(|done| done.stderr.contains("DEBUG")), "{said:?}");
+    for (place, text) in &places {
+        for secret in &secrets {
+            assert!(!text.contains(secret), "{secret} in {place}");
+        }
+    }
+    // Nor what they are carried in, by whatever name.
+    for (place, text) in &places[3..] {
+        for name in ["SecretAccessKey", "Signature=", "aws_session_token"] {
+            assert!(!text.contains(name), "{name} in {place}");
         }
     }
 }

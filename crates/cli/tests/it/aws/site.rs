@@ -58,9 +58,14 @@ pub(crate) struct Site {
 impl Site {
     /// One that refresh has never seen.
     pub(crate) fn bare() -> Site {
+        Site::whose_agents_say("-v")
+    }
+
+    /// One whose agents say this much.
+    pub(crate) fn whose_agents_say(much: &str) -> Site {
         Site::where_machines_run(MachineCommand {
             program: env!("CARGO_BIN_EXE_ondeck").into(),
-            args: ["agent", "--backend", "aws", "-v"].map(str::to_owned).to_vec(),
+            args: ["agent", "--backend", "aws", much].map(str::to_owned).to_vec(),
             env: Vec::new(),
         })
     }

@@ -17,6 +17,7 @@ use crate::requirements::{Requirements, UsageClass};
 pub(super) struct Fleet {
     pub(super) count: u32,
     pub(super) shortfalls: Vec<String>,
+    pub(super) passing: Vec<String>,
 }
 
 /// Launches up to `count` machines and registers every one of them at once.
@@ -36,15 +37,15 @@ pub(super) async fn launch(
     // Repeating the order is safe: under the same intent it launches once.
     let launched = plane.retried(|| plane.compute.launch(&order)).await?;
     attempt.holdings.launch_answered(&intent);
-    for shortfall in &launched.shortfalls {
-        tracing::warn!("{shortfall}");
+    for reason in launched.shortfalls.iter().chain(&launched.passing) {
+        tracing::warn!("{reason}");
     }
     let registered = join_all(launched.machines.iter().map(|m| register(attempt, m))).await;
     registered.into_iter().collect::<Result<(), Failure>>()?;
     intent.outcome = format!("launched {} of {count}", launched.machines.len());
     plane.retried(|| plane.store.put_intent(&intent)).await?;
     let count = u32::try_from(launched.machines.len()).unwrap_or(u32::MAX);
-    Ok(Fleet { count, shortfalls: launched.shortfalls })
+    Ok(Fleet { count, shortfalls: launched.shortfalls, passing: launched.passing })
 }
 
 async fn intend(attempt: &Attempt<'_>, usage: UsageClass, count: u32) -> Result<Intent, Failure> {

@@ -177,6 +177,15 @@ async fn signs<S: Store + AgentStore>(store: &S) {
     let (ids, expected): (Vec<_>, Vec<_>) = expected.into_iter().unzip();
     assert_eq!(store.signs(&ids).await, Ok(expected), "the latest of each, in the order asked");
     assert_eq!(store.signs(&[]).await, Ok(Vec::new()), "of nobody");
+
+    let late = ids[2].clone();
+    let newer = Report { at: noon(), ..report(Signal::Registered, Some(&run("8")), "") };
+    let older = report(Signal::Deregistered, Some(&run("7")), "");
+    for said in [&newer, &older, &newer] {
+        store.report(&late, said).await.expect("a signal is written, or not needed any more");
+        let signs = store.signs(std::slice::from_ref(&late)).await.expect("the store answers");
+        assert_eq!(signs[0].report.as_ref(), Some(&newer), "what arrives late changes nothing");
+    }
 }
 
 async fn ticketed<S: Store + AgentStore>(store: &S) {

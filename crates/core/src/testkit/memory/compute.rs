@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -9,18 +9,30 @@ use crate::ports::{Compute, Launched, Machine, Order, PortError, PortResult};
 use crate::record::MachineSpec;
 use crate::requirements::UsageClass;
 use crate::settings::Settings;
+use crate::time::Timestamp;
 
 #[derive(Debug, Default)]
 struct Fleet {
     machines: BTreeMap<InstanceId, Machine>,
     ended: Vec<InstanceId>,
-    launched: BTreeMap<IntentId, Vec<Machine>>,
+    launched: BTreeMap<IntentId, Launched>,
+    ordered: Vec<(UsageClass, u32)>,
+    scant: VecDeque<Scant>,
     counter: u32,
     capacity: Option<usize>,
     without: Option<UsageClass>,
     down: bool,
     unheard: bool,
     unseen: bool,
+}
+
+/// An order that is not served in full, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scant {
+    /// There are no more than so many machines.
+    Short(u32),
+    /// It has the time for no more than so many.
+    Busy(u32),
 }
 
 /// A provider in memory, on which launches take no time.
@@ -39,6 +51,16 @@ impl MemoryCompute {
     /// Never more than this many machines at once.
     pub fn limit(&self, capacity: usize) {
         lock(&self.fleet).capacity = Some(capacity);
+    }
+
+    /// Serves the next orders like this, one after the other.
+    pub fn serve_next(&self, scant: impl IntoIterator<Item = Scant>) {
+        lock(&self.fleet).scant.extend(scant);
+    }
+
+    /// Every order that was new, by usage class and count.
+    pub fn ordered(&self) -> Vec<(UsageClass, u32)> {
+        lock(&self.fleet).ordered.clone()
     }
 
     /// Has no machine of this usage class.
@@ -89,6 +111,40 @@ impl MemoryCompute {
         to(&(&fleet.machines, &fleet.launched));
     }
 
+    /// Launches, in full or not. The same order again is given the same answer again.
+    pub fn launch_scantly(&self, order: &Order, scant: Option<Scant>) -> PortResult<Launched> {
+        self.answer()?;
+        let launched_at = self.clock.now();
+        let mut fleet = lock(&self.fleet);
+        if let Some(launched) = fleet.launched.get(&order.intent) {
+            Self::heard(&fleet)?;
+            return Ok(launched.clone());
+        }
+        fleet.ordered.push((order.requirements.usage, order.count));
+        let mut launched = Launched::default();
+        for number in 0..order.count {
+            if let Some(Scant::Busy(most)) = scant
+                && number >= most
+            {
+                launched.passing.push("RequestLimitExceeded".to_owned());
+                continue;
+            }
+            let short = matches!(scant, Some(Scant::Short(most)) if number >= most);
+            let full = fleet.capacity.is_some_and(|capacity| fleet.machines.len() >= capacity);
+            if short || full || fleet.without == Some(order.requirements.usage) {
+                launched.shortfalls.push("InsufficientInstanceCapacity".to_owned());
+                continue;
+            }
+            fleet.counter += 1;
+            let machine = machine(order, fleet.counter, launched_at);
+            fleet.machines.insert(machine.id.clone(), machine.clone());
+            launched.machines.push(machine);
+        }
+        fleet.launched.insert(order.intent.clone(), launched.clone());
+        Self::heard(&fleet)?;
+        Ok(launched)
+    }
+
     /// Every machine that was ended, in order.
     pub fn ended(&self) -> Vec<InstanceId> {
         lock(&self.fleet).ended.clone()
@@ -110,6 +166,23 @@ impl MemoryCompute {
     }
 }
 
+fn machine(order: &Order, number: u32, launched_at: Timestamp) -> Machine {
+    let requirements = &order.requirements;
+    let pattern = requirements.types.iter().next().unwrap_or("c6i.large");
+    Machine {
+        id: InstanceId::new(format!("i-{number:04}")).expect("a sound id"),
+        spec: MachineSpec {
+            resource_class: requirements.class.clone(),
+            instance_type: pattern.replace('*', "6i.large"),
+            usage_class: requirements.usage,
+            cpu: requirements.size.cpu,
+            mem: requirements.size.mem,
+        },
+        intent: order.intent.clone(),
+        launched_at,
+    }
+}
+
 #[async_trait]
 impl Compute for MemoryCompute {
     async fn set_up(&self, _settings: &Settings) -> PortResult<()> {
@@ -119,41 +192,9 @@ impl Compute for MemoryCompute {
 
     async fn launch(&self, order: &Order) -> PortResult<Launched> {
         turn().await;
-        self.answer()?;
-        let launched_at = self.clock.now();
-        let mut fleet = lock(&self.fleet);
-        if let Some(machines) = fleet.launched.get(&order.intent) {
-            Self::heard(&fleet)?;
-            return Ok(Launched { machines: machines.clone(), shortfalls: Vec::new() });
-        }
-        let mut launched = Launched::default();
-        for _ in 0..order.count {
-            let full = fleet.capacity.is_some_and(|capacity| fleet.machines.len() >= capacity);
-            if full || fleet.without == Some(order.requirements.usage) {
-                launched.shortfalls.push("InsufficientInstanceCapacity".to_owned());
-                continue;
-            }
-            fleet.counter += 1;
-            let requirements = &order.requirements;
-            let pattern = requirements.types.iter().next().unwrap_or("c6i.large");
-            let machine = Machine {
-                id: InstanceId::new(format!("i-{:04}", fleet.counter)).expect("a sound id"),
-                spec: MachineSpec {
-                    resource_class: requirements.class.clone(),
-                    instance_type: pattern.replace('*', "6i.large"),
-                    usage_class: requirements.usage,
-                    cpu: requirements.size.cpu,
-                    mem: requirements.size.mem,
-                },
-                intent: order.intent.clone(),
-                launched_at,
-            };
-            fleet.machines.insert(machine.id.clone(), machine.clone());
-            launched.machines.push(machine);
-        }
-        fleet.launched.insert(order.intent.clone(), launched.machines.clone());
-        Self::heard(&fleet)?;
-        Ok(launched)
+        let is_new = !lock(&self.fleet).launched.contains_key(&order.intent);
+        let scant = if is_new { lock(&self.fleet).scant.pop_front() } else { None };
+        self.launch_scantly(order, scant)
     }
 
     async fn terminate(&self, ids: &[InstanceId]) -> PortResult<()> {

@@ -54,6 +54,14 @@ impl Request {
         for config in configs {
             overrides.extend(read_config(state, config, &instance_tags)?);
         }
+        // EC2 looks for types that will do before it tries to launch any.
+        if overrides.iter().all(|it| it.types.is_empty()) {
+            return Err(Refusal::new(
+                "InvalidParameterValue",
+                "We couldn't find any instance pools that match your instance requirements. \
+                 Change your instance requirements, and try again.",
+            ));
+        }
         let mut request = Request {
             overrides,
             instance_tags,

@@ -1,0 +1,85 @@
+//! Services asked behind the back of the program and of the gateway, byte by byte.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use ondeck_standin::emulators::Emulators;
+use serde_json::{Value, json};
+
+/// Every item of the table whose name begins so, as DynamoDB has it.
+pub(crate) fn items(table: &str) -> Vec<Value> {
+    let dynamodb = Emulators::running().dynamodb;
+    let ask = |operation: &str, content: &Value| {
+        let target = format!("DynamoDB_20120810.{operation}");
+        ask(&dynamodb, &target, content)
+    };
+    let tables = ask("ListTables", &json!({ "ExclusiveStartTableName": table }));
+    let name = tables["TableNames"][0].as_str().unwrap();
+    assert!(name.starts_with(table), "{tables}");
+    let (mut items, mut scan) = (Vec::new(), json!({ "TableName": name }));
+    loop {
+        let page = ask("Scan", &scan);
+        items.extend(page["Items"].as_array().unwrap().iter().cloned());
+        match &page["LastEvaluatedKey"] {
+            Value::Null => return items,
+            last => scan["ExclusiveStartKey"] = last.clone(),
+        }
+    }
+}
+
+/// Every message that is to be had from queues whose names begin so. They stay where they are.
+pub(crate) fn messages(queues: &str) -> Vec<Value> {
+    let sqs = Emulators::running().ministack;
+    let ask = |operation: &str, content: &Value| {
+        let target = format!("AmazonSQS.{operation}");
+        ask(&sqs, &target, content)
+    };
+    let found = ask("ListQueues", &json!({ "QueueNamePrefix": queues }));
+    let urls = found["QueueUrls"].as_array().unwrap().iter();
+    urls.flat_map(|url| {
+        let all = json!(["All"]);
+        let receive = json!({
+            "QueueUrl": url, "MaxNumberOfMessages": 10, "VisibilityTimeout": 0,
+            "MessageAttributeNames": all, "MessageSystemAttributeNames": all,
+        });
+        let answer = ask("ReceiveMessage", &receive);
+        answer["Messages"].as_array().cloned().unwrap_or_default()
+    })
+    .collect()
+}
+
+/// What a machine's metadata service gives it to sign with.
+pub(crate) fn machine_keys(metadata: &str, role: &str) -> Value {
+    let ttl = "X-aws-ec2-metadata-token-ttl-seconds: 60\r\nContent-Length: 0\r\n";
+    let token = send(metadata, "PUT /latest/api/token", ttl, "");
+    let path = format!("GET /latest/meta-data/iam/security-credentials/{role}");
+    let keys = send(metadata, &path, &format!("X-aws-ec2-metadata-token: {token}\r\n"), "");
+    serde_json::from_str(&keys).unwrap()
+}
+
+/// One call. Emulators look at no signature, only at whose it claims to be.
+fn ask(url: &str, target: &str, content: &Value) -> Value {
+    let service = if target.starts_with("DynamoDB") { "dynamodb" } else { "sqs" };
+    let body = content.to_string();
+    let headers = format!(
+        "X-Amz-Target: {target}\r\nContent-Type: application/x-amz-json-1.0\r\n\
+         Content-Length: {}\r\n\
+         Authorization: AWS4-HMAC-SHA256 Credential=test/20250531/us-east-1/{service}/\
+         aws4_request, SignedHeaders=host, Signature=0\r\n",
+        body.len(),
+    );
+    serde_json::from_str(&send(url, "POST /", &headers, &body)).unwrap()
+}
+
+/// One request on a connection of its own, and the body of its answer.
+fn send(url: &str, what: &str, headers: &str, body: &str) -> String {
+    let address = url.trim_start_matches("http://").trim_end_matches('/');
+    let request = format!("{what} HTTP/1.0\r\nHost: {address}\r\n{headers}\r\n{body}");
+    let mut connection = TcpStream::connect(address).unwrap();
+    connection.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains(" 200 "), "{what}: {answer}");
+    body.to_owned()
+}
