@@ -26,6 +26,8 @@ pub enum What {
     CutBody,
     /// Nothing happens, and there is no answer for as long as the caller cares to wait.
     Hang,
+    /// It happens, and there is no answer for as long as the caller cares to wait.
+    Silence,
     /// The credentials have expired.
     ExpiredToken,
     /// The service's clock is ahead by so many seconds (or behind, if negative). Every answer has
@@ -69,6 +71,8 @@ pub struct Rule {
     pub service: Option<Service>,
     /// For this operation alone.
     pub operation: Option<String>,
+    /// For requests with this text in their body alone.
+    pub saying: Option<String>,
     /// For which of those calls.
     pub which: Which,
     /// What goes wrong with them.
@@ -78,7 +82,7 @@ pub struct Rule {
 impl Rule {
     /// For every call.
     pub fn new(what: What) -> Rule {
-        Rule { service: None, operation: None, which: Which::Always, what }
+        Rule { service: None, operation: None, saying: None, which: Which::Always, what }
     }
 
     /// For one service.
@@ -93,6 +97,12 @@ impl Rule {
         Rule { operation: Some(operation.to_owned()), ..self }
     }
 
+    /// For requests with this text in their body, which tells writes to one table apart.
+    #[must_use]
+    pub fn saying(self, text: &str) -> Rule {
+        Rule { saying: Some(text.to_owned()), ..self }
+    }
+
     /// For some of the calls.
     #[must_use]
     pub fn which(self, which: Which) -> Rule {
@@ -102,6 +112,7 @@ impl Rule {
     fn is_for(&self, call: &Call) -> bool {
         self.service.is_none_or(|service| service == call.service)
             && self.operation.as_ref().is_none_or(|operation| *operation == call.operation)
+            && self.saying.as_ref().is_none_or(|text| says(call, text))
             && self.what.suits(call)
     }
 }
@@ -119,6 +130,11 @@ impl What {
             _ => true,
         }
     }
+}
+
+fn says(call: &Call, text: &str) -> bool {
+    // Whatever a request says, it says nothing as well; and no window is that narrow.
+    text.is_empty() || call.body.windows(text.len()).any(|part| part == text.as_bytes())
 }
 
 fn is_receive(call: &Call) -> bool {
@@ -283,6 +299,18 @@ mod tests {
         assert_eq!((rules[0].met(), rules[0].fired()), (1, 1));
         rules[0].lift();
         assert_eq!(plan("DynamoDB_20120810.UpdateItem"), None);
+    }
+
+    #[test]
+    fn a_rule_may_be_for_what_a_request_says() {
+        let rules = [Disturbance::new(Rule::new(What::Reset).saying(r#""S":"idle""#))];
+        let plan = |body| Plan::of(&call("DynamoDB_20120810.UpdateItem", body), &rules).what;
+        assert_eq!(plan(r#"{"S":"claimed"}"#), None);
+        assert_eq!(plan(r#"{"S":"idle"}"#), Some(What::Reset));
+        assert_eq!((rules[0].met(), rules[0].fired()), (1, 1));
+        let rules = [Disturbance::new(Rule::new(What::Reset).saying(""))];
+        let plan = Plan::of(&call("DynamoDB_20120810.UpdateItem", ""), &rules);
+        assert_eq!(plan.what, Some(What::Reset));
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub struct GatewayOptions {
     pub sqs: String,
     /// The folder with the API's models. Without it, requests are not checked.
     pub models: Option<PathBuf>,
+    /// Whether what the models do not know is refused at once. Otherwise it is noted, and passed on.
+    pub refuse_unknown: bool,
     /// The port of the door named `control`; 0 for any.
     pub port: u16,
     /// The region that machines say they are in.
@@ -79,6 +81,7 @@ impl GatewayOptions {
             dynamodb: dynamodb.to_owned(),
             sqs: sqs.to_owned(),
             models: None,
+            refuse_unknown: false,
             port: 0,
             region: "us-east-1".to_owned(),
             command: None,
@@ -107,6 +110,7 @@ pub struct Gateway {
 pub(crate) struct Shared {
     upstreams: Upstreams,
     models: Option<Models>,
+    refuse_unknown: bool,
     ec2: Ec2,
     duplicates: Duplicates,
     violations: Mutex<Vec<Violation>>,
@@ -134,6 +138,7 @@ impl Gateway {
         let shared = Arc::new(Shared {
             upstreams: Upstreams::new(&options.dynamodb, &options.sqs),
             models: options.models.as_deref().map(Models::new),
+            refuse_unknown: options.refuse_unknown,
             ec2: Ec2::new(&options, machines),
             duplicates: Duplicates::default(),
             violations: Mutex::default(),

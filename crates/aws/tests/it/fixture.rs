@@ -11,7 +11,8 @@ use ondeck_core::ports::Store;
 use ondeck_core::record::{MachineSpec, Record};
 use ondeck_core::testkit::FixedDice;
 use ondeck_core::time::Timestamp;
-use ondeck_standin::emulators::Emulators;
+
+use crate::checked;
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -29,7 +30,7 @@ impl Fixture {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let (pid, n) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let pool = format!("test/{pid}-{n}").parse().unwrap();
-        Fixture { pool, dynamodb: Emulators::running().dynamodb }
+        Fixture { pool, dynamodb: checked::emulators() }
     }
 
     /// With its table.

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test, whatever is not as expected is a failure")]
 
+mod checked;
 mod ec2_machines;
 mod fixture;
 mod permissions;

@@ -17,9 +17,10 @@ use ondeck_aws::{Cloud, Options, SqsPool};
 use ondeck_core::ids::ResourceClass;
 use ondeck_core::testkit::FixedDice;
 use ondeck_core::ticket::Ticket;
-use ondeck_standin::emulators::Emulators;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+
+use crate::checked;
 
 /// The name of a pool that nobody else has, now or in an earlier run on the same emulator.
 pub(crate) fn own_name() -> String {
@@ -29,9 +30,9 @@ pub(crate) fn own_name() -> String {
     format!("t{}-{}/{count}", std::process::id(), since.as_millis())
 }
 
-/// A pool on the emulator itself.
+/// A pool on the emulator.
 pub(crate) async fn pool(name: &str) -> SqsPool {
-    pool_at(name, &Emulators::running().ministack).await
+    pool_at(name, &checked::emulators()).await
 }
 
 /// A pool whose calls go to `url`.
@@ -173,7 +174,7 @@ async fn handle(
 }
 
 async fn pass_on(head: &hyper::http::request::Parts, body: &Value) -> Response<Full<Bytes>> {
-    let mut request = Request::post(Emulators::running().ministack);
+    let mut request = Request::post(checked::emulators());
     for name in ["content-type", "x-amz-target", "authorization", "x-amz-date"] {
         request = request.header(name, &head.headers[name]);
     }

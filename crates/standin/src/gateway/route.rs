@@ -30,6 +30,10 @@ pub(super) async fn perform(shared: &Shared, call: &Call, plan: Plan) -> Outcome
         }
         Some(What::CutBody) => return Outcome::Halved(serve(shared, call).await),
         Some(What::Hang) => std::future::pending().await,
+        Some(What::Silence) => {
+            serve(shared, call).await;
+            std::future::pending().await
+        }
         Some(What::Status(status)) => answers::trouble(service, status),
         Some(What::Throttle) => answers::throttled(service),
         Some(What::ExpiredToken) => answers::expired(service),

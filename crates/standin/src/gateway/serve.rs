@@ -7,8 +7,9 @@ use bytes::Bytes;
 use hyper::http::request::Parts;
 
 use crate::call::Call;
-use crate::fault::What;
-use crate::wire::{Connection, Handler, Outcome};
+use crate::fault::{What, answers};
+use crate::models::Violation;
+use crate::wire::{Answer, Connection, Handler, Outcome};
 
 use super::door::{DoorState, LogEntry};
 use super::{Shared, locked, route};
@@ -26,7 +27,11 @@ impl Handler for AtDoor {
         let call = Call::of(head.method, head.uri, head.headers, body);
         if let Some(models) = &shared.models {
             let violations = models.check(&call);
+            let first = violations.first().filter(|_| shared.refuse_unknown).map(refusal);
             locked(&shared.violations).extend(violations);
+            if let Some(refusal) = first {
+                return Outcome::Answered(refusal);
+            }
         }
         let plan = door.admit(connection, &call);
         let mut noting = Noting::new(door, shared, &call, plan.what);
@@ -34,6 +39,11 @@ impl Handler for AtDoor {
         noting.entry.status = outcome.status();
         outcome
     }
+}
+
+fn refusal(violation: &Violation) -> Answer {
+    let message = format!("not as the API's models have it: {violation}");
+    answers::refusal(violation.service, 400, "ValidationException", &message)
 }
 
 /// Logs a request when it is over, however it ends: a caller that gives up ends it too.

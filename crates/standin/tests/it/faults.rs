@@ -106,10 +106,26 @@ async fn a_delay_delays_and_a_hang_lasts() {
     assert!(error.is_none() && written && begun.elapsed() >= DELAY);
     assert!(door.log()[0].took >= DELAY);
 
-    let hang = door.disturb(Rule::new(What::Hang));
-    let call = client.put_item().table_name(&table).item("PK", text("b")).send();
-    tokio::time::timeout(DELAY, call).await.unwrap_err();
-    assert_eq!(hang.fired(), 1);
+    let quiet = dynamodb(&gateway.door("quiet"));
+    for (what, name, happens) in [(What::Hang, "b", false), (What::Silence, "c", true)] {
+        let hang = door.disturb(Rule::new(what));
+        let call = client.put_item().table_name(&table).item("PK", text(name)).send();
+        let written = async {
+            loop {
+                let get = quiet.get_item().table_name(&table).key("PK", text(name));
+                if get.send().await.unwrap().item.is_some() {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            answer = call => panic!("{what:?}: {answer:?}"),
+            () = written => assert!(happens, "{what:?}"),
+            () = tokio::time::sleep(DELAY), if !happens => {}
+        }
+        assert_eq!(hang.fired(), 1);
+        door.calm();
+    }
 }
 
 #[tokio::test]

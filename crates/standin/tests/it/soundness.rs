@@ -1,6 +1,6 @@
 //! What the API's models do not know is found, in requests and in our own answers.
 
-use ondeck_standin::Service;
+use ondeck_standin::{Gateway, GatewayOptions, Service};
 use quick_xml::events::Event;
 use serde_json::Value;
 
@@ -9,6 +9,11 @@ use crate::harness::{Ec2, fleet, gateway, options, unique};
 /// Sends a request in the JSON protocol, and says what is wrong with it.
 async fn json(target: &str, body: &str) -> Vec<String> {
     let gateway = gateway();
+    send(&gateway, target, body).await;
+    gateway.violations().iter().map(ToString::to_string).collect()
+}
+
+async fn send(gateway: &Gateway, target: &str, body: &str) -> u16 {
     let request = hyper::Request::post(gateway.door("control").url())
         .header("x-amz-target", target)
         .header("content-type", "application/x-amz-json-1.0")
@@ -20,8 +25,19 @@ async fn json(target: &str, body: &str) -> Vec<String> {
         .unwrap();
     let http = hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new())
         .build_http();
-    http.request(request).await.unwrap();
-    gateway.violations().iter().map(ToString::to_string).collect()
+    http.request(request).await.unwrap().status().as_u16()
+}
+
+#[tokio::test]
+async fn what_the_models_do_not_know_is_refused_where_that_is_wanted() {
+    for (refuse_unknown, calls) in [(false, 1), (true, 0)] {
+        let gateway = Gateway::start(GatewayOptions { refuse_unknown, ..options() });
+        let (limit, tables) = (r#"{"Limit":0}"#, "DynamoDB_20120810.ListTables");
+        assert_eq!(send(&gateway, tables, limit).await, 400, "the emulator refuses it as well");
+        let door = gateway.door("control");
+        assert_eq!((door.total(), gateway.violations().len()), (calls, 1), "{refuse_unknown}");
+        assert_eq!(send(&gateway, tables, "{}").await, 200);
+    }
 }
 
 #[tokio::test]

@@ -1,16 +1,22 @@
 //! Between the program and AWS everything goes wrong that can, one thing at a time. Every mode
 //! ends correctly, and with a bounded number of calls.
 
+mod clock;
+mod gone;
+mod once;
+mod silence;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ondeck_standin::{Disturbance, Rule, Service, What, Which};
+use serde_json::json;
 
 use super::site::Site;
 use crate::harness::{Background, Driven};
 
-/// Plays cold, release, warm, release, and reaping, with the rules in force at the control
-/// plane's door; then calms the door and looks at what is left.
+/// Plays setting up, cold, release, warm, release, and reaping, with the rules in force at the
+/// control plane's door; then calms the door and looks at what is left.
 fn life_under(rules: &[Rule]) {
     let (cold, warm) = lives_under(rules);
     assert_eq!(warm, cold, "the same two, warm");
@@ -19,23 +25,60 @@ fn life_under(rules: &[Rule]) {
 /// The same, and gives the machines of the first run and of the second. Where the answer to a
 /// receive gets lost, tickets stay hidden for a while, and the second run launches others.
 fn lives_under(rules: &[Rule]) -> (Vec<String>, Vec<String>) {
-    let site = Site::with(&["--self-termination-grace-sec=60", "--idle-time-sec=20"]);
+    let site = Site::bare();
     let disturbances: Vec<_> =
         rules.iter().map(|rule| site.control.disturb(rule.clone())).collect();
-    site.control.reset();
-    let cold = site.provision("1", 2).succeeded().ids();
-    assert_eq!(site.machines(), cold.iter().cloned().collect(), "as many as were asked for");
-    site.release("1").succeeded();
-    let warm = site.provision("2", 2).succeeded().ids();
-    assert_eq!(warm.iter().collect::<BTreeSet<_>>().len(), 2, "two different ones");
-    site.ondeck(&["release", "--run-id=2", "--idle-time-sec=2"]).succeeded();
-    let calls = site.control.total();
-    assert!(calls < 250, "{calls} calls: {:?}", site.control.calls());
+    set_up_under_rules(&site);
+    let (cold, warm) = two_runs_under_rules(&site);
+    site.until_expired(&warm);
+    reap_under_rules(&site, &warm);
     let fired: usize = disturbances.iter().map(Disturbance::fired).sum();
     assert!(fired > 0, "nothing was disturbed: {:?}", site.control.calls());
     site.control.calm();
     site.until_empty();
     (cold, warm)
+}
+
+fn set_up_under_rules(site: &Site) {
+    within_calls(site, 160, || {
+        site.set_up(&["--self-termination-grace-sec=60", "--idle-time-sec=20"]);
+    });
+    assert_eq!(site.gateway.ec2().launch_templates().len(), 1);
+    // Without the table, the settings and every queue there is none.
+    let pool = site.status()["pool"].clone();
+    assert!(pool.as_object().is_some_and(|pool| pool.len() > 1), "{pool}");
+}
+
+fn two_runs_under_rules(site: &Site) -> (Vec<String>, Vec<String>) {
+    within_calls(site, 250, || {
+        let cold = site.provision("1", 2).succeeded().ids();
+        assert_eq!(site.machines(), cold.iter().cloned().collect(), "as many as were asked for");
+        site.release("1").succeeded();
+        let warm = site.provision("2", 2).succeeded().ids();
+        assert_eq!(warm.iter().collect::<BTreeSet<_>>().len(), 2, "two different ones");
+        site.ondeck(&["release", "--run-id=2", "--idle-time-sec=4"]).succeeded();
+        (cold, warm)
+    })
+}
+
+fn reap_under_rules(site: &Site, expired: &[String]) {
+    let refreshed = within_calls(site, 110, || site.refresh(&[]));
+    let (machines, records) = (site.machines(), site.records());
+    for machine in expired {
+        assert!(refreshed["reaped"].as_array().unwrap().contains(&json!(machine)), "{refreshed}");
+        assert!(!machines.contains(machine), "reaped, but alive: {machine}");
+        assert!(!records.contains_key(machine), "reaped, but recorded as {}", records[machine]);
+    }
+}
+
+/// Does something that takes no more than so many calls of the control plane.
+#[track_caller]
+fn within_calls<T>(site: &Site, most: usize, mode: impl FnOnce() -> T) -> T {
+    site.control.reset();
+    let done = mode();
+    let calls = site.control.total();
+    assert!(calls < most, "{calls} calls: {:?}", site.control.calls());
+    done
 }
 
 /// Every third call, so that each is repeated at most twice in a row.
@@ -113,15 +156,6 @@ fn everything_at_random() {
 }
 
 #[test]
-fn a_clock_that_is_hours_off_is_put_right_by_the_first_refusal() {
-    let site = Site::with(&[]);
-    site.control.disturb(Rule::new(What::Skew(3 * 3600)));
-    let done = site.provision("1", 1).succeeded();
-    assert_eq!(done.sources(), ["cold"]);
-    site.release("1").succeeded();
-}
-
-#[test]
 fn expired_credentials_are_said_to_be_expired() {
     let site = Site::with(&[]);
     site.control.disturb(Rule::new(What::ExpiredToken));
@@ -131,26 +165,6 @@ fn expired_credentials_are_said_to_be_expired() {
         assert!(done.stderr.contains("the AWS credentials have expired"), "{done:?}");
     }
     assert!(site.control.total() <= 12, "it does not pass by itself: {:?}", site.control.calls());
-}
-
-#[test]
-fn a_service_that_is_gone_is_given_up_within_bounds() {
-    for service in [Service::DynamoDb, Service::Sqs, Service::Ec2] {
-        let site = Site::with(&[]);
-        site.warm_up(1);
-        site.control.disturb(Rule::new(What::Status(503)).on(service));
-        site.control.reset();
-        // Two machines, so that one must be launched and every service is needed.
-        let done = site.provision("2", 2);
-        assert_eq!(done.code, 6, "{service:?}: {done:?}");
-        assert!(site.control.total() < 150, "{service:?}: {:?}", site.control.calls());
-        site.control.calm();
-        site.ondeck(&["release", "--run-id=2"]);
-        site.ondeck(&["release", "--run-id=warm-up"]);
-        site.refresh(&["--idle-time-sec=0"]);
-        site.provision("3", 1).succeeded();
-        site.gateway.assert_sound();
-    }
 }
 
 #[test]

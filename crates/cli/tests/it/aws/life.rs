@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use super::site::Site;
+use super::site::{LAUNCH, Site, TIMES};
 use crate::harness::{Background, Driven, race};
 
 #[test]
@@ -53,7 +53,6 @@ fn machines_are_what_was_asked_for_as_ec2_has_it() {
     assert!(instance["instanceType"].as_str().unwrap().starts_with('m'), "{instance}");
     let record = &site.status()["instances"][0];
     assert_eq!((&record["cpu"], &record["instanceType"]), (&json!(4), &instance["instanceType"]));
-    site.gateway.assert_sound();
 }
 
 #[test]
@@ -72,18 +71,33 @@ fn six_runs_race_for_two_idle_machines() {
     let ids = race(&site, 6, &warm);
     assert_eq!(site.machines(), ids);
     assert_eq!(site.tickets(), 0);
-    site.gateway.assert_sound();
 }
 
 #[test]
 fn two_pools_in_one_account_have_nothing_to_do_with_each_other() {
     let site = Site::with(&[]);
-    site.warm_up(1);
+    let busy = site.provision("1", 1).succeeded().ids();
+    let idle = site.warm_up(1);
+    let pool = format!("{}-elsewhere", site.pool());
     let elsewhere = |arguments: &[&str]| {
-        Background::start(site.command(arguments).env("ONDECK_POOL", "test/elsewhere")).finish()
+        Background::start(site.command(arguments).env("ONDECK_POOL", &pool)).finish()
     };
     elsewhere(&["provision", "--run-id=2"]).exited(3);
-    assert_eq!(site.standings(), ["idle"]);
+    assert_eq!(site.standings(), ["idle", "running 1"]);
+
+    // It knows neither machine, and would sweep any that it took for its own.
+    elsewhere(&[&["refresh"], &TIMES[..], &LAUNCH[..]].concat()).succeeded();
+    let refresh = ["refresh", "--json", "--self-termination-grace-sec=0.1"];
+    let refreshed = elsewhere(&refresh).succeeded().json();
+    assert_eq!((&refreshed["swept"], &refreshed["reaped"]), (&json!([]), &json!([])));
+    let all: BTreeSet<String> = busy.iter().chain(&idle).cloned().collect();
+    assert_eq!(site.machines(), all);
+    let cold = elsewhere(&["provision", "--json", "--run-id=2"]).succeeded();
+    assert_eq!(cold.sources(), ["cold"], "the idle one is not theirs either");
+    let refreshed = site.refresh(&["--self-termination-grace-sec=0.1"]);
+    assert_eq!((&refreshed["swept"], &refreshed["reaped"]), (&json!([]), &json!([])));
+    assert_eq!(site.machines(), cold.ids().into_iter().chain(all).collect());
+    assert_eq!(site.standings(), ["idle", "running 1"]);
 }
 
 #[test]

@@ -1,0 +1,50 @@
+//! A service that is gone for longer than anybody waits. Every mode that needs it says so and
+//! gives up, and the next refresh repairs what they left.
+
+use ondeck_standin::{Rule, Service, What};
+
+use super::within_calls;
+use crate::aws::site::Site;
+use crate::harness::{Driven, until};
+
+#[test]
+fn a_service_that_is_gone_is_given_up_within_bounds() {
+    std::thread::scope(|scope| {
+        for service in [Service::DynamoDb, Service::Sqs, Service::Ec2] {
+            scope.spawn(move || given_up(service));
+        }
+    });
+}
+
+fn given_up(service: Service) {
+    let site = Site::with(&["--idle-time-sec=180", "--max-runtime-min=5"]);
+    let busy = site.provision("1", 1).succeeded().ids();
+    site.warm_up(1);
+    site.control.disturb(Rule::new(What::Status(503)).on(service));
+    let exits = |code: i32, most: usize, arguments: &[&str]| {
+        let done = within_calls(&site, most, || site.ondeck(arguments));
+        assert_eq!(done.code, code, "{service:?}: {done:?}");
+    };
+    // Two machines, so that one must be launched and every service is needed.
+    exits(6, 150, &["provision", "--run-id=2", "--instance-count=2"]);
+    // A release that lets machines go needs nothing of EC2.
+    exits(if service == Service::Ec2 { 0 } else { 6 }, 50, &["release", "--run-id=1"]);
+    // Each of the seven queues is asked for four times in a row, and that ten times.
+    exits(6, 300, &["refresh"]);
+    site.control.calm();
+
+    let refreshed = site.refresh(&[]);
+    if service == Service::Sqs {
+        assert_eq!(refreshed["ticketed"], serde_json::json!(busy), "let go, but not announced");
+    }
+    if service == Service::DynamoDb {
+        assert_eq!(site.records()[&busy[0]], "running 1", "not even begun");
+        site.release("1").succeeded();
+    }
+    until("whatever lives has its record", || {
+        site.refresh(&[]);
+        site.machines() == site.records().into_keys().collect()
+    });
+    assert!(site.standings().iter().all(|standing| standing == "idle"), "{:?}", site.records());
+    assert_eq!(site.provision("3", 1).succeeded().sources(), ["warm"], "{service:?}");
+}
