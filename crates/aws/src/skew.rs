@@ -71,7 +71,6 @@ impl Skew {
         }
     }
 
-    ///
     /// A correction stands until it is too far off itself: answers do not agree to the second,
     /// and to follow each of them would be a warning with each call.
     fn correct(&self, date: &str, now: SystemTime) {

@@ -27,11 +27,11 @@ const ATTRIBUTES: [(QueueAttributeName, &str); 5] = [
 ];
 
 impl SqsPool {
-    /// Makes the queue of a class, or mends it. Where nothing is amiss this takes two calls, and as
-    /// many for each other class at the same time: so each is repeated by itself.
+    /// Makes the queue of a class, or mends it. Where nothing is amiss this takes two calls. Those
+    /// that follow the first are repeated by themselves.
     pub(super) async fn set_up_queue(&self, class: &ResourceClass) -> PortResult<()> {
         let brought_about = async {
-            match self.patience.retried(|| self.create(class)).await? {
+            match self.create(class).await? {
                 Some(url) => self.urls.remember(class, &url),
                 None => self.mend_attributes(class).await?,
             }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use futures_util::future::join_all;
+
 use super::{credentials, note};
 use crate::failure::Failure;
-use crate::ids::ResourceClass;
 use crate::plane::Plane;
-use crate::ports::PortError;
+use crate::ports::{PortError, PortResult};
 use crate::settings::{SET_UP_BY, Settings};
 
 /// Brings it about. What is not given stays as it is; all of it is checked before any of it is
@@ -33,9 +34,13 @@ pub(super) async fn bring_about(
                 .hint(format!("configured classes are {}", settings.classes.listing())));
         }
     }
-    let classes: Vec<ResourceClass> = settings.classes.names().cloned().collect();
     plane.retried(|| plane.compute.set_up(&settings)).await?;
-    plane.retried(|| plane.pool.set_up(&classes)).await?;
+    // Each by itself: what keeps one queue from answering is no reason to ask for all of them again.
+    let queues = settings
+        .classes
+        .names()
+        .map(|class| plane.retried(move || plane.pool.set_up(std::slice::from_ref(class))));
+    join_all(queues).await.into_iter().collect::<PortResult<()>>()?;
     let found = plane.retried(|| plane.forge.set_up(&settings)).await;
     // Only what was given is written: a refresh beside this one may have been given something
     // else, and defaults are the program's to change.
