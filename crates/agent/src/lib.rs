@@ -45,9 +45,12 @@ pub struct Agent {
 impl Agent {
     /// Lives until its machine must end, ends it, and gives the reason.
     pub async fn live(&self) -> String {
-        let memory = Memory::new(self.clock.now());
+        let (begun, memory) = (self.clock.steady(), Memory::new(self.clock.now()));
         // First of all, because how often to beat is itself a setting.
         self.learn(&memory).await;
+        // The first answer may have put the clock right, and with it the moment of birth.
+        let age = self.clock.steady().saturating_sub(begun);
+        memory.was_born(self.clock.now().before(age));
         let work = join(self.work(&memory), self.heed_interruption(&memory));
         let why = match select(pin!(self.watch(&memory)), pin!(work)).await {
             Either::Left((why, _)) => why,

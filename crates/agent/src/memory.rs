@@ -37,6 +37,11 @@ impl Memory {
         }))
     }
 
+    /// Counts from another moment, by a clock that is right.
+    pub(crate) fn was_born(&self, at: Timestamp) {
+        self.inner().standing = Standing::Unrecorded { since: at };
+    }
+
     /// When something is being said: later than anything before, whatever is done to the clock. A
     /// store takes nothing that is older than what it has.
     pub(crate) fn speaks(&self, now: Timestamp) -> Timestamp {

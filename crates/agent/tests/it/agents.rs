@@ -7,7 +7,7 @@ use ondeck_core::ports::Machine;
 use ondeck_core::record::State;
 use ondeck_core::signal::Signal;
 
-use crate::world::{World, id, request, run, spec};
+use crate::world::{Behaviour, World, id, request, run, spec};
 
 #[tokio::test]
 async fn self_termination_past_the_threshold_and_the_grace() {
@@ -62,6 +62,25 @@ async fn a_machine_without_a_record_ends_itself_at_the_boot_deadline() {
     world.memory.compute.plant(machine);
     world.pass(Duration::from_secs(175)).await;
     assert_eq!(world.alive(), ["i-lost"]);
+    world.pass(Duration::from_secs(10)).await;
+    assert!(world.alive().is_empty());
+}
+
+/// The first answer of the store tells what time it is, and the machine is three minutes too young
+/// to have been without a record for an hour.
+#[tokio::test]
+async fn a_clock_that_is_put_right_does_not_make_a_machine_older() {
+    let world = World::new().await;
+    let machine = Machine {
+        id: id("i-behind"),
+        spec: spec("c6i.large"),
+        intent: IntentId::new("x").unwrap(),
+        launched_at: world.plane.now(),
+    };
+    world.expect("i-behind", Behaviour::ClockBehind);
+    world.memory.compute.plant(machine);
+    world.pass(Duration::from_secs(175)).await;
+    assert_eq!(world.alive(), ["i-behind"]);
     world.pass(Duration::from_secs(10)).await;
     assert!(world.alive().is_empty());
 }

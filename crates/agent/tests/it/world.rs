@@ -1,6 +1,7 @@
 //! A control plane, a pool and machines with agents, all in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use ondeck_agent::Agent;
 use ondeck_core::ids::{InstanceId, IntentId, ResourceClass, RunId};
 use ondeck_core::lifecycle::{Idle, Instance, Running};
 use ondeck_core::plane::Plane;
-use ondeck_core::ports::{AgentStore, Host, ListedRunner, Machine, Pool, Runner};
+use ondeck_core::ports::{AgentStore, Clock, Host, ListedRunner, Machine, Pool, Runner};
 use ondeck_core::provision::{self, Request, TimeOverrides, provision};
 use ondeck_core::record::{MachineSpec, Record, State};
 use ondeck_core::refresh;
@@ -18,6 +19,7 @@ use ondeck_core::requirements::UsageClass;
 use ondeck_core::signal::{Report, Signal};
 use ondeck_core::stop::StopSignal;
 use ondeck_core::testkit::{self, Memory, MemoryCompute, SeededDice};
+use ondeck_core::time::Timestamp;
 use tokio::sync::Notify;
 
 pub(crate) struct World {
@@ -50,6 +52,29 @@ pub(crate) enum Behaviour {
     Interrupted,
     /// The same, while it registers.
     InterruptedRegistering,
+    /// Its clock is an hour behind until it has been read once.
+    ClockBehind,
+}
+
+struct Behind {
+    clock: Arc<dyn Clock>,
+    read: AtomicBool,
+}
+
+#[async_trait]
+impl Clock for Behind {
+    fn now(&self) -> Timestamp {
+        let behind = if self.read.swap(true, Ordering::Relaxed) { 0 } else { 3_600 };
+        self.clock.now().before(Duration::from_secs(behind))
+    }
+
+    fn steady(&self) -> Duration {
+        self.clock.steady()
+    }
+
+    async fn sleep(&self, span: Duration) {
+        self.clock.sleep(span).await;
+    }
 }
 
 pub(crate) fn id(text: &str) -> InstanceId {
@@ -279,7 +304,13 @@ impl Crew {
             store: self.store.clone(),
             runner: machine.clone(),
             host: machine,
-            clock: self.plane.clock.clone(),
+            clock: match behaviour {
+                Behaviour::ClockBehind => {
+                    let (clock, read) = (self.plane.clock.clone(), AtomicBool::new(false));
+                    Arc::new(Behind { clock, read })
+                }
+                _ => self.plane.clock.clone(),
+            },
             dice: Arc::new(SeededDice::new(7)),
         };
         task.spawn(async move { agent.live().await });
