@@ -77,8 +77,9 @@ pub async fn release(
     run: &RunId,
     times: &TimeOverrides,
 ) -> Result<Outcome, Failure> {
-    let started = plane.now();
+    let begun = plane.clock.steady();
     let times = times.over(plane.settings().await?.times);
+    let started = plane.now();
     let listing = plane.retried(|| plane.store.of_run(run)).await?;
     let records = readable(listing);
     plane.progress.stage(&format!("waiting for machines to deregister: {}", records.len()));
@@ -93,7 +94,8 @@ pub async fn release(
         account,
     };
     let instances = records.into_iter().zip(left).map(released).collect();
-    Ok(Outcome { run: run.clone(), instances, took: plane.now().since(started) })
+    let took = plane.clock.steady().saturating_sub(begun);
+    Ok(Outcome { run: run.clone(), instances, took })
 }
 
 /// What became of a machine, and its agent's account.
