@@ -65,6 +65,7 @@ async fn make_agent(
     };
     let (id, pool, cloud): (InstanceId, String, Cloud) =
         retry(&WallClock, &Entropy, IDENTITY, identify).await?;
+    tracing::debug!(instance = %id, pool, region = cloud.region(), "knows who it is");
     let home = local::home(common)?;
     let (clock, store) = (Arc::new(cloud.clock()), Arc::new(DynamoStore::new(&cloud)));
     let compute = Arc::new(Ec2Compute::new(&cloud, store.clone()));
