@@ -366,7 +366,8 @@ impl AgentStore for LocalStore {
         const SQL: &str = "INSERT INTO signals (id, signal, run, detail, at) VALUES (?,?,?,?,?)
              ON CONFLICT (id) DO UPDATE
              SET signal=excluded.signal, run=excluded.run, detail=excluded.detail, at=excluded.at
-             WHERE (at > excluded.at AND at <= '9999-12-31T23:59:59.999Z') IS NOT TRUE";
+             WHERE (at > excluded.at AND at <= '9999-12-31T23:59:59.999Z' AND length(at) = 24)
+             IS NOT TRUE";
         let run = report.run.as_ref().map_or("", RunId::as_str).to_owned();
         let signal = report.signal.as_str();
         let said = (id.to_string(), signal, run, report.detail.clone(), report.at.to_string());

@@ -19,7 +19,7 @@ use ondeck_core::time::Timestamp;
 use ondeck_core::wait::Patience;
 use tokio::sync::Semaphore;
 
-use super::keys::{Item, Key, Kind, LAST_TIME, names_in, text};
+use super::keys::{Item, Key, Kind, LAST_TIME, names_in, number, text};
 use crate::cloud::Cloud;
 use crate::fault::{DYNAMODB, fault, unavailable};
 use crate::skew::{AwsClock, ObserveSkew};
@@ -118,9 +118,12 @@ impl Table {
             .put_item()
             .table_name(&self.name)
             .set_item(Some(item))
-            .condition_expression("NOT (updatedAt > :at AND updatedAt <= :last)")
+            .condition_expression(
+                "NOT (updatedAt > :at AND updatedAt <= :last AND size(updatedAt) = :length)",
+            )
             .expression_attribute_values(":at", text(at))
-            .expression_attribute_values(":last", text(LAST_TIME));
+            .expression_attribute_values(":last", text(LAST_TIME))
+            .expression_attribute_values(":length", number(LAST_TIME.len()));
         match self.ask(put.send()).await {
             Ok(_) => Ok(()),
             Err(error) => match error.as_service_error() {

@@ -60,6 +60,7 @@ async fn a_page_that_was_throttled_does_not_cost_those_before_it() {
     let (fixture, store, tap) = tapped().await;
     running(&store, "i-0", "mine").await;
     crowd(&fixture, "i-0", "i-0").await;
+    store.finish().await.unwrap();
     tap.calls();
     tap.script(every(2, "Query"));
     let all = store.list(Scope::All).await.unwrap();

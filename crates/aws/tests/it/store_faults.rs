@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::future::join;
 use ondeck_aws::DynamoStore;
 use ondeck_core::ids::RunId;
 use ondeck_core::lifecycle::{Created, Instance, Verdict};
 use ondeck_core::ports::{AgentStore, PortError, Scope, Store};
+use ondeck_core::signal::{Report, Signal};
 use ondeck_core::testkit::plane;
 use tokio::sync::Notify;
 
-use crate::fixture::{Fixture, HOUR, claim, idle, instance, make, noon, run, running, spec};
+use crate::fixture::{Fixture, HOUR, claim, idle, instance, make, noon, run, running, spec, text};
 use crate::store_tap::{Call, Deed, Tap};
 
 pub(crate) async fn tapped() -> (Fixture, DynamoStore, Tap) {
@@ -189,6 +191,23 @@ async fn a_query_that_does_not_get_on_comes_to_an_end() {
     let error = store.open_intents().await.unwrap_err();
     assert!(matches!(error, PortError::Unavailable { .. }), "{error}");
     assert_eq!(tap.actions(), ["Query", "Query"]);
+    fixture.done().await;
+}
+
+#[tokio::test]
+async fn a_report_takes_the_place_of_one_that_tells_no_time() {
+    let fixture = Fixture::set_up().await;
+    let (store, raw) = (fixture.store().await, fixture.raw().await);
+    let id = instance("i-1");
+    let report = Report { signal: Signal::Prepared, run: None, detail: String::new(), at: noon() };
+    for spoilt in [text("never"), text("7"), text(""), AttributeValue::N("7".to_owned())] {
+        let told = format!("{spoilt:?}");
+        let keys = [("PK", text("TYPE#WS")), ("SK", text("ID#i-1")), ("updatedAt", spoilt)];
+        raw.put(keys.map(|(name, value)| (name.to_owned(), value)).into()).await;
+        store.report(&id, &report).await.unwrap();
+        let signs = store.signs(std::slice::from_ref(&id)).await.unwrap();
+        assert_eq!(signs[0].report.as_ref(), Some(&report), "{told}");
+    }
     fixture.done().await;
 }
 
