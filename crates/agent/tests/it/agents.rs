@@ -50,39 +50,25 @@ async fn a_machine_that_was_claimed_at_the_last_moment_does_not_end_itself() {
     assert_eq!(world.alive(), ["i-a"]);
 }
 
+/// Whatever its clock says at first: the first answer of the store tells what time it is, and does
+/// not make the machine an hour older.
 #[tokio::test]
 async fn a_machine_without_a_record_ends_itself_at_the_boot_deadline() {
-    let world = World::new().await;
-    let machine = Machine {
-        id: id("i-lost"),
-        spec: spec("c6i.large"),
-        intent: IntentId::new("x").unwrap(),
-        launched_at: world.plane.now(),
-    };
-    world.memory.compute.plant(machine);
-    world.pass(Duration::from_secs(175)).await;
-    assert_eq!(world.alive(), ["i-lost"]);
-    world.pass(Duration::from_secs(10)).await;
-    assert!(world.alive().is_empty());
-}
-
-/// The first answer of the store tells what time it is, and the machine is three minutes too young
-/// to have been without a record for an hour.
-#[tokio::test]
-async fn a_clock_that_is_put_right_does_not_make_a_machine_older() {
-    let world = World::new().await;
-    let machine = Machine {
-        id: id("i-behind"),
-        spec: spec("c6i.large"),
-        intent: IntentId::new("x").unwrap(),
-        launched_at: world.plane.now(),
-    };
-    world.expect("i-behind", Behaviour::ClockBehind);
-    world.memory.compute.plant(machine);
-    world.pass(Duration::from_secs(175)).await;
-    assert_eq!(world.alive(), ["i-behind"]);
-    world.pass(Duration::from_secs(10)).await;
-    assert!(world.alive().is_empty());
+    for behaviour in [Behaviour::Sound, Behaviour::ClockBehind] {
+        let world = World::new().await;
+        let machine = Machine {
+            id: id("i-lost"),
+            spec: spec("c6i.large"),
+            intent: IntentId::new("x").unwrap(),
+            launched_at: world.plane.now(),
+        };
+        world.expect("i-lost", behaviour);
+        world.memory.compute.plant(machine);
+        world.pass(Duration::from_secs(175)).await;
+        assert_eq!(world.alive(), ["i-lost"], "{behaviour:?}");
+        world.pass(Duration::from_secs(10)).await;
+        assert!(world.alive().is_empty(), "{behaviour:?}");
+    }
 }
 
 #[tokio::test]

@@ -185,25 +185,26 @@ async fn a_denial_because_of_one_that_has_ended_does_not_keep_others_alive() {
     }
 }
 
-#[tokio::test]
-async fn a_new_machine_is_waited_for_unless_it_has_ended_already() {
+/// A process that has just launched the first machine, and what it is told from there on.
+async fn having_launched(replies: impl IntoIterator<Item = Reply>) -> (Loopback, Ec2Compute) {
     let launched = "<CreateFleetResponse><fleetInstanceSet><item><lifecycle>spot</lifecycle>\
                     <instanceIds><item>i-00000000000000001</item></instanceIds>\
                     <instanceType>c6i.large</instanceType></item></fleetInstanceSet>\
                     </CreateFleetResponse>";
-    let server = Loopback::replying([
-        Reply::Say(200, launched.to_owned()),
-        denied(),
-        described(&[]),
-        denied(),
-        described(&[(id(1), "terminated", "")]),
-    ])
-    .await;
+    let launched = Reply::Say(200, launched.to_owned());
+    let server = Loopback::replying([launched].into_iter().chain(replies)).await;
     let store = Arc::new(MemoryStore::default());
     let subnets = BTreeMap::from([("subnet-ids".to_owned(), "subnet-1".to_owned())]);
     store.put_settings(&subnets).await.unwrap();
     let compute = Ec2Compute::new(&server.cloud(), store);
     compute.launch(&order()).await.unwrap();
+    (server, compute)
+}
+
+#[tokio::test]
+async fn a_new_machine_is_waited_for_unless_it_has_ended_already() {
+    let ended = described(&[(id(1), "terminated", "")]);
+    let (server, compute) = having_launched([denied(), described(&[]), denied(), ended]).await;
     let failed = compute.terminate(&[id(1)]).await.unwrap_err();
     assert!(matches!(failed, PortError::Unavailable { .. }), "{failed}");
     compute.terminate(&[id(1)]).await.unwrap();
@@ -212,22 +213,9 @@ async fn a_new_machine_is_waited_for_unless_it_has_ended_already() {
 
 #[tokio::test]
 async fn a_machine_that_ec2_does_not_know_yet_is_not_taken_for_gone() {
-    let launched = "<CreateFleetResponse><fleetInstanceSet><item><lifecycle>spot</lifecycle>\
-                    <instanceIds><item>i-00000000000000001</item></instanceIds>\
-                    <instanceType>c6i.large</instanceType></item></fleetInstanceSet>\
-                    </CreateFleetResponse>";
-    let server = Loopback::replying([
-        Reply::Say(200, launched.to_owned()),
-        unknown(&format!("{}, {}", id(1), id(2))),
-        unknown(id(2).as_str()),
-        Reply::Say(200, ENDED.to_owned()),
-    ])
-    .await;
-    let store = Arc::new(MemoryStore::default());
-    let subnets = BTreeMap::from([("subnet-ids".to_owned(), "subnet-1".to_owned())]);
-    store.put_settings(&subnets).await.unwrap();
-    let compute = Ec2Compute::new(&server.cloud(), store);
-    compute.launch(&order()).await.unwrap();
+    let both = unknown(&format!("{}, {}", id(1), id(2)));
+    let replies = [both, unknown(id(2).as_str()), Reply::Say(200, ENDED.to_owned())];
+    let (server, compute) = having_launched(replies).await;
     let failed = compute.terminate(&[id(1), id(2)]).await.unwrap_err();
     let PortError::Unavailable { reason, .. } = failed else { panic!("{failed}") };
     assert_eq!(
