@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ondeck_core::settings::Classes;
+use ondeck_core::model::settings::Classes;
 use ondeck_fuzz::assert_readable;
 
 fuzz_target!(|text: &str| {

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ondeck_core::requirements::TypePatterns;
+use ondeck_core::model::requirements::TypePatterns;
 use ondeck_fuzz::assert_readable;
 
 /// By a table of which beginnings match which: short patterns can be made that take a recursive

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ondeck_core::record::{Record, Row};
+use ondeck_core::model::record::{Record, Row};
 use ondeck_fuzz::assert_readable;
 
 fuzz_target!(|text: &str| {

@@ -5,10 +5,10 @@ use std::future::pending;
 use std::pin::pin;
 
 use futures_util::future::{Either, select};
-use ondeck_core::ids::RunId;
-use ondeck_core::record::{Record, State};
-use ondeck_core::signal::Signal;
-use ondeck_core::wait::Retry;
+use ondeck_core::model::ids::RunId;
+use ondeck_core::model::record::{Record, State};
+use ondeck_core::model::signal::Signal;
+use ondeck_core::runtime::retry::Retry;
 
 use crate::Agent;
 use crate::memory::Memory;
@@ -109,7 +109,7 @@ impl Agent {
         loop {
             let why = self.runner.work(run).await;
             tracing::warn!(%run, "the runner died and is started again: {why}");
-            self.clock.sleep(Retry::PATIENT.pause(deaths, &*self.dice)).await;
+            self.clock.sleep(Retry::PATIENT.pause(deaths, &*self.random)).await;
             deaths = deaths.saturating_add(1);
         }
     }

@@ -1,8 +1,8 @@
 //! When a machine ends itself: a pure decision, so that every case of it can be tested.
 
-use ondeck_core::record::{Record, State};
-use ondeck_core::time::Timestamp;
-use ondeck_core::times::Times;
+use ondeck_core::model::record::{Record, State};
+use ondeck_core::model::times::Times;
+use ondeck_core::model::timestamp::Timestamp;
 
 /// What the agent last knew of its record. While the store is out of reach this stays as it
 /// was, and its deadline goes on counting.

@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, join, select};
-use ondeck_core::ids::InstanceId;
-use ondeck_core::ports::{AgentStore, Clock, Dice, Host, Runner};
-use ondeck_core::signal::Signal;
+use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::signal::Signal;
+use ondeck_core::ports::{AgentStore, Clock, Host, Random, Runner};
 
 use crate::memory::Memory;
 
@@ -39,7 +39,7 @@ pub struct Agent {
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Chance.
-    pub dice: Arc<dyn Dice>,
+    pub random: Arc<dyn Random>,
 }
 
 impl Agent {
@@ -57,7 +57,7 @@ impl Agent {
             Either::Right((never, _)) => match never.0 {},
         };
         tracing::warn!(instance = %self.id, "ending this machine: {why}");
-        self.host.end(&why).await;
+        self.host.terminate(&why).await;
         why
     }
 

@@ -3,11 +3,11 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ondeck_core::ids::RunId;
-use ondeck_core::record::Record;
-use ondeck_core::settings::Settings;
-use ondeck_core::time::Timestamp;
-use ondeck_core::times::Times;
+use ondeck_core::model::ids::RunId;
+use ondeck_core::model::record::Record;
+use ondeck_core::model::settings::Settings;
+use ondeck_core::model::times::Times;
+use ondeck_core::model::timestamp::Timestamp;
 
 use crate::deadline::Standing;
 

@@ -1,11 +1,11 @@
 //! How the agent speaks and listens. Store faults never stop it: it tries again, and says so.
 
-use ondeck_core::ids::RunId;
+use ondeck_core::model::ids::RunId;
+use ondeck_core::model::record::Record;
+use ondeck_core::model::settings::Settings;
+use ondeck_core::model::signal::{Report, Signal, last_words};
 use ondeck_core::ports::PortResult;
-use ondeck_core::record::Record;
-use ondeck_core::settings::Settings;
-use ondeck_core::signal::{Report, Signal, last_words};
-use ondeck_core::wait::{Retry, retry};
+use ondeck_core::runtime::retry::{Retry, retry};
 
 use crate::Agent;
 use crate::memory::Memory;
@@ -23,7 +23,7 @@ impl Agent {
         let detail = last_words(detail);
         let at = memory.speaks(self.clock.now());
         let report = Report { signal, run: run.cloned(), detail, at };
-        let heard = retry(&*self.clock, &*self.dice, Retry::PATIENT, |attempt| {
+        let heard = retry(&*self.clock, &*self.random, Retry::PATIENT, |attempt| {
             if attempt > 0 {
                 tracing::warn!(%signal, attempt, "not heard yet");
             }
@@ -40,7 +40,7 @@ impl Agent {
     /// Learns the operator's choices for the first time, however long it takes: without them the
     /// machine would be prepared wrongly. The error is that they make no sense.
     pub(crate) async fn learn_at_first(&self, memory: &Memory) -> Result<(), String> {
-        let map = retry(&*self.clock, &*self.dice, Retry::PATIENT, |attempt| {
+        let map = retry(&*self.clock, &*self.random, Retry::PATIENT, |attempt| {
             if attempt > 0 {
                 tracing::warn!(attempt, "settings not read yet");
             }

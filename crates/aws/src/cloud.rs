@@ -9,8 +9,8 @@ use aws_config::retry::RetryConfig;
 use aws_config::stalled_stream_protection::StalledStreamProtectionConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
-use ondeck_core::ports::{Dice, PortError, PortResult};
-use ondeck_core::wait::Patience;
+use ondeck_core::ports::{PortError, PortResult, Random};
+use ondeck_core::runtime::retry::Patience;
 use tokio::sync::Semaphore;
 
 use crate::names::{Names, PoolName};
@@ -49,7 +49,7 @@ pub struct Cloud {
 impl Cloud {
     /// Reads the configuration. Nothing is contacted yet, except for the region where only the
     /// machine itself can tell it.
-    pub async fn connect(options: Options, dice: Arc<dyn Dice>) -> PortResult<Cloud> {
+    pub async fn connect(options: Options, random: Arc<dyn Random>) -> PortResult<Cloud> {
         let skew = Arc::new(Skew::default());
         let timeouts =
             TimeoutConfig::builder().connect_timeout(CONNECT).operation_attempt_timeout(CALL);
@@ -77,7 +77,7 @@ impl Cloud {
         }
         let names = Names::of(&options.pool);
         let (wire, gate) = (Wire::default(), Arc::new(Semaphore::new(AT_ONCE)));
-        let patience = Patience::new(Arc::new(skew.clock()), dice);
+        let patience = Patience::new(Arc::new(skew.clock()), random);
         Ok(Cloud { config, names, skew, wire, gate, patience })
     }
 

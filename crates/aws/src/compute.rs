@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use ondeck_core::ids::InstanceId;
+use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::settings::Settings;
 use ondeck_core::ports::{Compute, Launched, Machine, Order, PortError, PortResult, Store};
-use ondeck_core::settings::Settings;
 
 use self::fresh::Fresh;
 use self::options::MachineOptions;

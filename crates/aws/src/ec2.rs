@@ -28,9 +28,9 @@ use aws_smithy_runtime_api::client::http::HttpConnector;
 use aws_smithy_runtime_api::http::{Request, Response};
 use aws_smithy_types::body::SdkBody;
 use aws_smithy_types::byte_stream::ByteStream;
-use ondeck_core::excerpt::one_line;
+use ondeck_core::model::excerpt::one_line;
 use ondeck_core::ports::{PortError, PortResult};
-use ondeck_core::wait::Patience;
+use ondeck_core::runtime::retry::Patience;
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_runtime_api::http::Response;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
-use ondeck_core::excerpt::one_line;
+use ondeck_core::model::excerpt::one_line;
 use ondeck_core::ports::PortError;
 
 use crate::skew;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ondeck_core::ids::InstanceId;
+use ondeck_core::model::ids::InstanceId;
 use ondeck_core::ports::{Clock, Compute, Host};
 use tokio::process::Command;
 
@@ -65,7 +65,7 @@ impl Host for Ec2Host {
 
     /// Through EC2, or else by shutting down, which ends an instance as well. Where neither
     /// works, the agent ends, is started again by its service, and tries again.
-    async fn end(&self, why: &str) {
+    async fn terminate(&self, why: &str) {
         match self.compute.terminate(std::slice::from_ref(&self.instance)).await {
             Ok(()) => self.clock.sleep(ENDING).await,
             Err(error) => {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use aws_config::imds::Client;
 use aws_config::imds::client::error::ImdsError;
-use ondeck_core::excerpt::one_line;
-use ondeck_core::ids::InstanceId;
+use ondeck_core::model::excerpt::one_line;
+use ondeck_core::model::ids::InstanceId;
 use ondeck_core::ports::{PortError, PortResult};
 
 use crate::fault::Chain;

@@ -4,8 +4,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use ondeck_core::excerpt::quoted;
-use ondeck_core::ids::ResourceClass;
+use ondeck_core::model::excerpt::quoted;
+use ondeck_core::model::ids::ResourceClass;
 
 /// The tag that says whose a machine, queue or table is.
 pub(crate) const POOL_TAG: &str = "ondeck:pool";

@@ -23,10 +23,10 @@ use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_runtime_api::http::Response;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use futures_util::future::join_all;
-use ondeck_core::ids::ResourceClass;
-use ondeck_core::ports::{Depth, Held, Pool, PortError, PortResult, Receipt};
-use ondeck_core::ticket::Ticket;
-use ondeck_core::wait::Patience;
+use ondeck_core::model::ids::ResourceClass;
+use ondeck_core::model::ticket::Ticket;
+use ondeck_core::ports::{Depth, Pool, PortError, PortResult, Receipt, ReceivedMessage};
+use ondeck_core::runtime::retry::Patience;
 use tokio::sync::Semaphore;
 
 use crate::cloud::Cloud;
@@ -119,7 +119,7 @@ impl SqsPool {
         max: usize,
         hold: Duration,
         wait_secs: i32,
-    ) -> PortResult<Vec<Held>> {
+    ) -> PortResult<Vec<ReceivedMessage>> {
         let max = i32::try_from(max.min(MOST_MESSAGES)).expect("ten at the most");
         let ask = |url| {
             let request = self.client.receive_message().queue_url(url).max_number_of_messages(max);
@@ -132,7 +132,7 @@ impl SqsPool {
         // Without its receipt nothing can be done about a message; it comes again by itself.
         let held = |message: Message| {
             let receipt = Receipt(message.receipt_handle?);
-            Some(Held { receipt, body: message.body.unwrap_or_default() })
+            Some(ReceivedMessage { receipt, body: message.body.unwrap_or_default() })
         };
         Ok(answer.messages.into_iter().flatten().filter_map(held).collect())
     }
@@ -196,7 +196,7 @@ impl Pool for SqsPool {
         class: &ResourceClass,
         max: usize,
         hold: Duration,
-    ) -> PortResult<Vec<Held>> {
+    ) -> PortResult<Vec<ReceivedMessage>> {
         if max == 0 {
             return Ok(Vec::new());
         }
@@ -294,7 +294,7 @@ mod tests {
     use std::pin::pin;
 
     use futures_util::future::{Either, select};
-    use ondeck_core::testkit::FixedDice;
+    use ondeck_core::testkit::FixedRandom;
     use tokio::net::TcpListener;
 
     use super::*;
@@ -308,7 +308,7 @@ mod tests {
             region: Some("us-east-1".to_owned()),
             endpoint_url: Some(format!("http://{}", nobody_answers.local_addr().unwrap())),
         };
-        let cloud = Cloud::connect(options, Arc::new(FixedDice(0))).await.unwrap();
+        let cloud = Cloud::connect(options, Arc::new(FixedRandom(0))).await.unwrap();
         let pool = SqsPool::new(&cloud);
         let large = ResourceClass::new("large").unwrap();
         let free = || cloud.gate.available_permits();

@@ -17,8 +17,8 @@ use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::DateTime;
 use aws_smithy_types::config_bag::{ConfigBag, Storable, StoreReplace};
 use aws_smithy_types::date_time::Format;
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::Clock;
-use ondeck_core::time::Timestamp;
 
 /// Closer than this nothing is corrected: answers tell the time to the second, and take a while.
 const TOLERATED_SECS: i64 = 10;

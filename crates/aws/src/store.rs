@@ -4,16 +4,16 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
 use aws_sdk_dynamodb::types::{Delete, Put, TransactWriteItem};
-use ondeck_core::credentials::Credentials;
-use ondeck_core::demand::Demand;
-use ondeck_core::ids::{InstanceId, RunId};
-use ondeck_core::intent::Intent;
 use ondeck_core::lifecycle::{Change, Verdict};
+use ondeck_core::model::credentials::Credentials;
+use ondeck_core::model::demand::Demand;
+use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::model::intent::Intent;
+use ondeck_core::model::record::{EventRow, Record, State};
+use ondeck_core::model::signal::{AgentStatus, Report};
+use ondeck_core::model::ticket::Ticket;
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{AgentStore, Listing, PortError, PortResult, Scope, Store};
-use ondeck_core::record::{EventRow, Record, State};
-use ondeck_core::signal::{Report, Signs};
-use ondeck_core::ticket::Ticket;
-use ondeck_core::time::Timestamp;
 
 use self::events::Outbox;
 use self::keys::{Key, Kind, id_of, item, read_text, text};
@@ -176,22 +176,22 @@ impl Store for DynamoStore {
         Ok(rows::listing(&items))
     }
 
-    async fn signs(&self, ids: &[InstanceId]) -> PortResult<Vec<Signs>> {
+    async fn agent_status(&self, ids: &[InstanceId]) -> PortResult<Vec<AgentStatus>> {
         let unique: HashSet<&InstanceId> = ids.iter().collect();
         let keys: Vec<Key> = unique
             .into_iter()
             .flat_map(|id| [Kind::Heartbeat, Kind::Signal].map(|kind| kind.key(id)))
             .collect();
-        let mut signs: HashMap<String, Signs> = HashMap::new();
+        let mut status: HashMap<String, AgentStatus> = HashMap::new();
         for item in self.table.get_all(&keys).await? {
             let Some(id) = id_of(&item) else { continue };
-            let signs = signs.entry(id.to_owned()).or_default();
+            let status = status.entry(id.to_owned()).or_default();
             match read_text(&item, "PK") {
-                Ok(pk) if pk == Kind::Heartbeat.pk() => signs.heartbeat = rows::beat(&item),
-                _ => signs.report = rows::report(&item),
+                Ok(pk) if pk == Kind::Heartbeat.pk() => status.heartbeat = rows::beat(&item),
+                _ => status.report = rows::report(&item),
             }
         }
-        Ok(ids.iter().map(|id| signs.get(id.as_str()).cloned().unwrap_or_default()).collect())
+        Ok(ids.iter().map(|id| status.get(id.as_str()).cloned().unwrap_or_default()).collect())
     }
 
     async fn mark_ticketed(&self, tickets: &[Ticket], at: Timestamp) -> PortResult<()> {

@@ -11,19 +11,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use ondeck_aws::{Cloud, DynamoStore, Ec2Compute, Options, SqsPool};
-use ondeck_core::ids::{IntentId, ResourceClass, RunId};
 use ondeck_core::lifecycle::{Created, Instance};
-use ondeck_core::ports::{Compute, Dice, Order, Pool, Store};
-use ondeck_core::requirements::{ClassSize, Requirements, UsageClass};
-use ondeck_core::time::Timestamp;
+use ondeck_core::model::ids::{IntentId, ResourceClass, RunId};
+use ondeck_core::model::requirements::{ClassSize, Requirements, UsageClass};
+use ondeck_core::model::timestamp::Timestamp;
+use ondeck_core::ports::{Compute, Order, Pool, Random, Store};
 use ondeck_standin::emulators::Emulators;
 use ondeck_standin::{Capacity, Door, Gateway, GatewayOptions, MachineCommand};
 
 /// Nothing here depends on chance.
 struct Coin;
 
-impl Dice for Coin {
-    fn roll(&self) -> u64 {
+impl Random for Coin {
+    fn number(&self) -> u64 {
         0
     }
 }

@@ -13,8 +13,8 @@ pub(crate) mod summary;
 use std::io::Write;
 use std::path::PathBuf;
 
-use ondeck_core::failure::{Failure, Kind};
-use ondeck_core::secret::Secret;
+use ondeck_core::model::failure::{Failure, Kind};
+use ondeck_core::model::secret::Secret;
 use serde_json::Value;
 
 use self::commands::{Level, add_mask, annotation};

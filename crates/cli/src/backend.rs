@@ -9,7 +9,7 @@ mod local;
 mod no_forge;
 mod runner;
 
-use ondeck_core::failure::Failure;
+use ondeck_core::model::failure::Failure;
 
 use crate::inputs::{self, Backend, Common};
 
@@ -28,7 +28,7 @@ pub(crate) async fn plane(
     common: &Common,
     refresh: Option<&inputs::Refresh>,
     progress: std::sync::Arc<dyn ondeck_core::ports::Progress>,
-) -> Result<ondeck_core::plane::Plane, Failure> {
+) -> Result<ondeck_core::modes::plane::Plane, Failure> {
     let plane = match common.backend {
         Backend::Local => local::plane(common, refresh, progress).await?,
         #[cfg(feature = "aws")]

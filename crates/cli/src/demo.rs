@@ -8,7 +8,7 @@ mod crew;
 mod narrator;
 mod story;
 
-use ondeck_core::failure::{Failure, Kind};
+use ondeck_core::model::failure::{Failure, Kind};
 
 use self::crew::Crew;
 use self::narrator::Narrator;

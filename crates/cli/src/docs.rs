@@ -4,9 +4,9 @@ mod action;
 mod workflows;
 
 use clap::CommandFactory;
-use ondeck_core::failure::Kind;
-use ondeck_core::ids::ResourceClass;
-use ondeck_core::settings::Classes;
+use ondeck_core::model::failure::Kind;
+use ondeck_core::model::ids::ResourceClass;
+use ondeck_core::model::settings::Classes;
 
 use crate::inputs::Cli;
 

@@ -9,20 +9,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ondeck_core::credentials::Credentials;
-use ondeck_core::demand::Demand;
-use ondeck_core::ids::{InstanceId, ResourceClass, RunId};
-use ondeck_core::intent::Intent;
 use ondeck_core::lifecycle::{Change, Verdict};
-use ondeck_core::plane::Plane;
+use ondeck_core::model::credentials::Credentials;
+use ondeck_core::model::demand::Demand;
+use ondeck_core::model::ids::{InstanceId, ResourceClass, RunId};
+use ondeck_core::model::intent::Intent;
+use ondeck_core::model::settings::Settings;
+use ondeck_core::model::signal::AgentStatus;
+use ondeck_core::model::ticket::Ticket;
+use ondeck_core::model::timestamp::Timestamp;
+use ondeck_core::modes::plane::Plane;
 use ondeck_core::ports::{
-    Compute, Depth, Held, Launched, Listing, Machine, Order, Pool, PortResult, Receipt, Scope,
-    Store,
+    Compute, Depth, Launched, Listing, Machine, Order, Pool, PortResult, Receipt, ReceivedMessage,
+    Scope, Store,
 };
-use ondeck_core::settings::Settings;
-use ondeck_core::signal::Signs;
-use ondeck_core::ticket::Ticket;
-use ondeck_core::time::Timestamp;
 
 /// Wraps the ports if a hold is asked for.
 pub(crate) fn wrap(plane: Plane) -> Plane {
@@ -74,8 +74,8 @@ impl Store for Holding<dyn Store> {
     async fn list(&self, scope: Scope) -> PortResult<Listing> {
         self.inner.list(scope).await
     }
-    async fn signs(&self, ids: &[InstanceId]) -> PortResult<Vec<Signs>> {
-        self.inner.signs(ids).await
+    async fn agent_status(&self, ids: &[InstanceId]) -> PortResult<Vec<AgentStatus>> {
+        self.inner.agent_status(ids).await
     }
     async fn mark_ticketed(&self, tickets: &[Ticket], at: Timestamp) -> PortResult<()> {
         self.before("mark-ticketed").await;
@@ -117,7 +117,7 @@ impl Pool for Holding<dyn Pool> {
         class: &ResourceClass,
         max: usize,
         hold: Duration,
-    ) -> PortResult<Vec<Held>> {
+    ) -> PortResult<Vec<ReceivedMessage>> {
         self.inner.receive(class, max, hold).await
     }
     async fn extend(

@@ -8,18 +8,18 @@ use std::path::PathBuf;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 #[cfg(feature = "control")]
-use ondeck_core::excerpt::one_line;
+use ondeck_core::model::excerpt::one_line;
 #[cfg(feature = "control")]
-use ondeck_core::failure::Failure;
-use ondeck_core::ids::InstanceId;
+use ondeck_core::model::failure::Failure;
+use ondeck_core::model::ids::InstanceId;
 #[cfg(feature = "control")]
-use ondeck_core::ids::{ResourceClass, RunId};
+use ondeck_core::model::ids::{ResourceClass, RunId};
 #[cfg(feature = "control")]
-use ondeck_core::provision::{DEFAULT_TYPES, MAX_COUNT};
+use ondeck_core::model::requirements::{TypePatterns, UsageClass};
 #[cfg(feature = "control")]
-use ondeck_core::requirements::{TypePatterns, UsageClass};
+use ondeck_core::model::secret::Secret;
 #[cfg(feature = "control")]
-use ondeck_core::secret::Secret;
+use ondeck_core::modes::provision::{DEFAULT_TYPES, MAX_COUNT};
 
 #[cfg(feature = "control")]
 pub(crate) use self::times::{ForProvision, ForRefresh, ForRelease, TimeInputs};

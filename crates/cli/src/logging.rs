@@ -98,7 +98,7 @@ mod tests {
         let log = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
         tracing::subscriber::with_default(log.with(ours()), || {
             tracing::error!(target: "aws_config::sts", "what was signed");
-            tracing::info!(target: "ondeck_core::plane", "a transition");
+            tracing::info!(target: "ondeck_core::modes::plane", "a transition");
             tracing::warn!("a warning");
         });
         let page = String::from_utf8(page.0.lock().unwrap().clone()).unwrap();

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ondeck_core::failure::Failure;
-use ondeck_core::plane::Plane;
-use ondeck_core::provision::{Outcome, Request};
+use ondeck_core::model::failure::Failure;
+use ondeck_core::modes::plane::Plane;
+use ondeck_core::modes::provision::{Outcome, Request};
 
 use crate::inputs::{self, Common};
 use crate::output::{Telling, tell};
@@ -24,7 +24,7 @@ pub(crate) async fn refresh(common: &Common, inputs: &inputs::Refresh) -> u8 {
     // Refresh hears the signal itself, because it may have machines to clear up.
     let result = match open(common, Some(inputs), &watcher).await {
         Ok(plane) => {
-            let result = ondeck_core::refresh::refresh(&plane, &given, &stop).await;
+            let result = ondeck_core::modes::refresh::refresh(&plane, &given, &stop).await;
             finish(&plane).await;
             result
         }
@@ -46,7 +46,7 @@ pub(crate) async fn provision(common: &Common, inputs: &inputs::Provision) -> u8
     let outcome = match open(common, None, &watcher).await {
         // Provision hears the signal itself, because it must clear up.
         Ok(plane) => {
-            let outcome = ondeck_core::provision::provision(&plane, &request, &stop).await;
+            let outcome = ondeck_core::modes::provision::provision(&plane, &request, &stop).await;
             finish(&plane).await;
             outcome
         }
@@ -64,7 +64,7 @@ pub(crate) async fn release(common: &Common, inputs: &inputs::Release) -> u8 {
         let run = inputs.run.get()?;
         let plane = stop.unless_raised(open(common, None, &watcher)).await??;
         let times = inputs.times.overrides();
-        let released = ondeck_core::release::release(&plane, &run, &times);
+        let released = ondeck_core::modes::release::release(&plane, &run, &times);
         let result = stop.unless_raised(released).await;
         // Also where it was told to stop: what it has done until then has been done.
         finish(&plane).await;

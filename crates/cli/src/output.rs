@@ -7,7 +7,7 @@ mod release;
 use std::io::Write;
 use std::time::Duration;
 
-use ondeck_core::failure::Failure;
+use ondeck_core::model::failure::Failure;
 use serde_json::{Value, json};
 
 pub(crate) use self::release::words as fate;

@@ -3,10 +3,10 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use ondeck_core::failure::{Failure, Kind};
-use ondeck_core::ids::RunId;
+use ondeck_core::model::failure::{Failure, Kind};
+use ondeck_core::model::ids::RunId;
 use ondeck_core::ports::{Progress, Store};
-use ondeck_core::stop::Stop;
+use ondeck_core::runtime::stop::Stop;
 use ondeck_local::{JobId, JobState, Stream};
 
 use crate::backend::Local;

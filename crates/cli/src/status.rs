@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use ondeck_core::failure::Failure;
-use ondeck_core::ids::InstanceId;
-use ondeck_core::plane::Plane;
+use ondeck_core::model::failure::Failure;
+use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::record::{Record, Row, Unreadable};
+use ondeck_core::model::signal::AgentStatus;
+use ondeck_core::model::timestamp::Timestamp;
+use ondeck_core::modes::plane::Plane;
 use ondeck_core::ports::Scope;
-use ondeck_core::record::{Record, Row, Unreadable};
-use ondeck_core::signal::Signs;
-use ondeck_core::time::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::inputs::{Common, Status};
@@ -20,7 +20,7 @@ use crate::{backend, logging};
 /// Everything there is to show, at one moment.
 pub(crate) struct Snapshot {
     pub(crate) now: Timestamp,
-    pub(crate) instances: Vec<(Record, Signs)>,
+    pub(crate) instances: Vec<(Record, AgentStatus)>,
     pub(crate) pool: Vec<(String, usize)>,
     pub(crate) unreadable: Vec<Unreadable>,
 }
@@ -59,27 +59,27 @@ impl Snapshot {
         let settings = plane.settings().await?;
         let listing = plane.store.list(scope).await?;
         let ids: Vec<InstanceId> = listing.records.iter().map(|record| record.id.clone()).collect();
-        let signs = plane.store.signs(&ids).await?;
+        let status = plane.store.agent_status(&ids).await?;
         let mut pool = Vec::new();
         for class in settings.classes.names() {
             pool.push((class.to_string(), plane.pool.depth(class).await?.total()));
         }
         Ok(Snapshot {
             now: plane.now(),
-            instances: listing.records.into_iter().zip(signs).collect(),
+            instances: listing.records.into_iter().zip(status).collect(),
             pool,
             unreadable: listing.unreadable,
         })
     }
 
-    fn row(&self, record: &Record, signs: &Signs) -> Vec<String> {
+    fn row(&self, record: &Record, status: &AgentStatus) -> Vec<String> {
         vec![
             record.id.to_string(),
             record.state.to_string(),
             record.run.as_ref().map_or("-", |run| run.as_str()).to_owned(),
             record.threshold.map_or("-".to_owned(), |t| self.left_until(t)),
-            signs.heartbeat.map_or("never".to_owned(), |at| ago(self.now.since(at))),
-            signs.report.as_ref().map_or("-", |report| report.signal.as_str()).to_owned(),
+            status.heartbeat.map_or("never".to_owned(), |at| ago(self.now.since(at))),
+            status.report.as_ref().map_or("-", |report| report.signal.as_str()).to_owned(),
             record.spec.resource_class.to_string(),
             record.spec.instance_type.clone(),
             record.spec.usage_class.to_string(),
@@ -97,16 +97,17 @@ impl Snapshot {
 
 impl Telling for Snapshot {
     fn json(&self) -> Value {
-        let instances = self.instances.iter().map(|(record, signs)| {
+        let instances = self.instances.iter().map(|(record, status)| {
             let mut object = match serde_json::to_value(Row::from(record)) {
                 Ok(Value::Object(object)) => object,
                 _ => Map::new(),
             };
-            let age = signs.heartbeat.map(|at| self.now.since(at).as_millis() as u64);
+            let age = status.heartbeat.map(|at| self.now.since(at).as_millis() as u64);
             object.insert("heartbeatAgeMs".to_owned(), json!(age));
-            let signal = signs.report.as_ref().map(|report| report.signal.as_str());
+            let signal = status.report.as_ref().map(|report| report.signal.as_str());
             object.insert("signal".to_owned(), json!(signal));
-            if let Some(report) = signs.report.as_ref().filter(|report| !report.detail.is_empty()) {
+            if let Some(report) = status.report.as_ref().filter(|report| !report.detail.is_empty())
+            {
                 object.insert("detail".to_owned(), json!(report.detail));
             }
             Value::Object(object)

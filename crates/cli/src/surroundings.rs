@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use ondeck_core::ports::{Clock, Dice};
-use ondeck_core::time::Timestamp;
+use ondeck_core::model::timestamp::Timestamp;
+use ondeck_core::ports::{Clock, Random};
 
 /// The machine's clock.
 #[derive(Debug, Clone, Copy)]
@@ -27,8 +27,8 @@ impl Clock for WallClock {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entropy;
 
-impl Dice for Entropy {
-    fn roll(&self) -> u64 {
+impl Random for Entropy {
+    fn number(&self) -> u64 {
         // It fails only where the system has no source at all; time is the next best.
         getrandom::u64().unwrap_or_else(|_| WallClock.now().millis())
     }
@@ -38,9 +38,9 @@ impl Dice for Entropy {
 /// want to wait for the clear-up, and ends the process where it stands. A SIGTERM that follows is
 /// GitHub's way of cancelling, and leaves the clear-up the seconds until the kill.
 #[cfg(feature = "control")]
-pub(crate) fn stop_on_signals() -> ondeck_core::stop::StopSignal {
-    use ondeck_core::failure::Failure;
-    use ondeck_core::stop::{Stop, StopSignal};
+pub(crate) fn stop_on_signals() -> ondeck_core::runtime::stop::StopSignal {
+    use ondeck_core::model::failure::Failure;
+    use ondeck_core::runtime::stop::{Stop, StopSignal};
     use tokio::signal::unix::{SignalKind, signal};
 
     let (switch, stop) = StopSignal::new();

@@ -8,7 +8,7 @@
 //! A claim needs an idle instance; a running one has no such method:
 //!
 //! ```compile_fail,E0599
-//! # use ondeck_core::{lifecycle::*, ids::RunId, time::Timestamp};
+//! # use ondeck_core::{lifecycle::*, model::ids::RunId, model::timestamp::Timestamp};
 //! # use std::time::Duration;
 //! fn steal(running: Instance<Running>, run: &RunId, now: Timestamp) {
 //!     running.claim(run, now, Duration::ZERO);
@@ -18,7 +18,7 @@
 //! A claimed instance is given back, not released; a created one can do neither:
 //!
 //! ```compile_fail,E0599
-//! # use ondeck_core::{lifecycle::*, time::Timestamp};
+//! # use ondeck_core::{lifecycle::*, model::timestamp::Timestamp};
 //! # use std::time::Duration;
 //! fn skip_running(claimed: Instance<Claimed>, now: Timestamp) {
 //!     claimed.release(now, Duration::ZERO);
@@ -26,7 +26,7 @@
 //! ```
 //!
 //! ```compile_fail,E0599
-//! # use ondeck_core::{lifecycle::*, time::Timestamp};
+//! # use ondeck_core::{lifecycle::*, model::timestamp::Timestamp};
 //! # use std::time::Duration;
 //! fn pool_unvalidated(created: Instance<Created>, now: Timestamp) {
 //!     created.give_back(now, Duration::ZERO);
@@ -36,7 +36,7 @@
 //! An idle instance cannot run without having been claimed:
 //!
 //! ```compile_fail,E0599
-//! # use ondeck_core::{lifecycle::*, time::Timestamp};
+//! # use ondeck_core::{lifecycle::*, model::timestamp::Timestamp};
 //! # use std::time::Duration;
 //! fn run_unclaimed(idle: Instance<Idle>, now: Timestamp) {
 //!     idle.commit(now, Duration::ZERO);
@@ -46,7 +46,7 @@
 //! Nothing comes after terminated:
 //!
 //! ```compile_fail,E0599
-//! # use ondeck_core::{lifecycle::*, time::Timestamp};
+//! # use ondeck_core::{lifecycle::*, model::timestamp::Timestamp};
 //! fn revive(terminated: Instance<Terminated>, now: Timestamp) {
 //!     terminated.expire(now);
 //! }
@@ -73,10 +73,10 @@ use std::time::Duration;
 pub use self::change::{Change, Next, Pending, Refused, Transition, Verdict};
 pub use self::guard::{Guard, LeaseGuard, RunGuard, StateGuard};
 
-use crate::ids::{InstanceId, RunId};
-use crate::record::{MachineSpec, Record, State};
-use crate::ticket::Ticket;
-use crate::time::Timestamp;
+use crate::model::ids::{InstanceId, RunId};
+use crate::model::record::{MachineSpec, Record, State};
+use crate::model::ticket::Ticket;
+use crate::model::timestamp::Timestamp;
 
 /// A belief that an instance stands in state `S`.
 #[derive(Clone)]
@@ -109,13 +109,13 @@ pub struct Terminated;
 pub struct Live;
 
 /// A state, as a type.
-pub trait Phase: sealed::Sealed {
+pub trait TypedState: sealed::Sealed {
     /// Whether a record in `state` may be believed to be in this phase.
     fn covers(state: State) -> bool;
 }
 
 /// A phase behind which a machine stands.
-pub trait LivePhase: Phase {}
+pub trait LiveState: TypedState {}
 
 mod sealed {
     pub trait Sealed {}
@@ -124,7 +124,7 @@ mod sealed {
 macro_rules! phases {
     ($($phase:ident => $state:pat),* $(,)?) => {$(
         impl sealed::Sealed for $phase {}
-        impl Phase for $phase {
+        impl TypedState for $phase {
             fn covers(state: State) -> bool {
                 matches!(state, $state)
             }
@@ -141,13 +141,13 @@ phases! {
     Live => State::Created | State::Idle | State::Claimed | State::Running,
 }
 
-impl LivePhase for Created {}
-impl LivePhase for Idle {}
-impl LivePhase for Claimed {}
-impl LivePhase for Running {}
-impl LivePhase for Live {}
+impl LiveState for Created {}
+impl LiveState for Idle {}
+impl LiveState for Claimed {}
+impl LiveState for Running {}
+impl LiveState for Live {}
 
-impl<S: Phase> Instance<S> {
+impl<S: TypedState> Instance<S> {
     /// Takes a record at its word, if its word is `S`.
     pub fn believe(record: &Record) -> Option<Instance<S>> {
         S::covers(record.state).then(|| Instance {
@@ -298,7 +298,7 @@ impl Instance<Running> {
     }
 }
 
-impl<S: LivePhase> Instance<S> {
+impl<S: LiveState> Instance<S> {
     /// any live → same state, with its time up: nobody will use the instance from here on, and
     /// whoever comes by next may reap it.
     ///

@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::credentials::Credentials;
-use crate::demand::Demand;
-use crate::ids::{InstanceId, IntentId, ResourceClass, RunId};
-use crate::intent::Intent;
 use crate::lifecycle::{Change, Verdict};
-use crate::record::{MachineSpec, Record, Unreadable};
-use crate::requirements::Requirements;
-use crate::settings::Settings;
-use crate::signal::{Report, Signs};
-use crate::ticket::Ticket;
-use crate::time::Timestamp;
+use crate::model::credentials::Credentials;
+use crate::model::demand::Demand;
+use crate::model::ids::{InstanceId, IntentId, ResourceClass, RunId};
+use crate::model::intent::Intent;
+use crate::model::record::{MachineSpec, Record, Unreadable};
+use crate::model::requirements::Requirements;
+use crate::model::settings::Settings;
+use crate::model::signal::{AgentStatus, Report};
+use crate::model::ticket::Ticket;
+use crate::model::timestamp::Timestamp;
 
 /// Why a port did not answer. Losing a conditional write is an answer, and not among these.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -43,7 +43,7 @@ pub enum PortError {
     },
     /// A setting makes no sense to the backend that it is for.
     #[error("{0}")]
-    Setting(crate::settings::InvalidSetting),
+    Setting(crate::model::settings::InvalidSetting),
     /// Refresh has not set this up yet.
     #[error("not set up: {what}")]
     NotSetUp {
@@ -93,7 +93,7 @@ pub trait Store: Send + Sync {
     /// Every record, or the live ones only.
     async fn list(&self, scope: Scope) -> PortResult<Listing>;
     /// What agents have written about these instances, in the same order.
-    async fn signs(&self, ids: &[InstanceId]) -> PortResult<Vec<Signs>>;
+    async fn agent_status(&self, ids: &[InstanceId]) -> PortResult<Vec<AgentStatus>>;
     /// Notes on idle records that they were announced, where they still stand in the very idle
     /// state that was.
     async fn mark_ticketed(&self, tickets: &[Ticket], at: Timestamp) -> PortResult<()>;
@@ -112,7 +112,7 @@ pub trait Store: Send + Sync {
     /// Writes down what agents are to register with, in place of what stood there.
     async fn put_credentials(&self, credentials: &Credentials) -> PortResult<()>;
     /// Notes what a run asks for, in place of what it asked for before. Kept for
-    /// [`KEPT`](crate::demand::KEPT) at least, whatever else is forgotten.
+    /// [`KEPT`](crate::model::demand::KEPT) at least, whatever else is forgotten.
     async fn put_demand(&self, demand: &Demand) -> PortResult<()>;
     /// What a run has asked for last.
     async fn demand(&self, run: &RunId) -> PortResult<Option<Demand>>;
@@ -157,7 +157,7 @@ pub trait AgentStore: Send + Sync {
 /// A message taken from the pool. It stays in the queue, hidden from others, until it is
 /// deleted, put back, or held for too long.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Held {
+pub struct ReceivedMessage {
     /// Proof of having received it; worthless once somebody else has.
     pub receipt: Receipt,
     /// The ticket's text, unread.
@@ -197,7 +197,7 @@ pub trait Pool: Send + Sync {
         class: &ResourceClass,
         max: usize,
         hold: Duration,
-    ) -> PortResult<Vec<Held>>;
+    ) -> PortResult<Vec<ReceivedMessage>>;
     /// Hides held messages for `hold` from now on. A stale receipt does nothing.
     async fn extend(
         &self,
@@ -342,7 +342,7 @@ pub trait Host: Send + Sync {
     /// Waits for the provider's notice that the machine will be taken away. Most never give one.
     async fn interruption(&self) -> String;
     /// Ends this machine.
-    async fn end(&self, why: &str);
+    async fn terminate(&self, why: &str);
 }
 
 /// Time. Nothing in core knows another.
@@ -360,9 +360,9 @@ pub trait Clock: Send + Sync {
 }
 
 /// Chance. Nothing in core knows another.
-pub trait Dice: Send + Sync {
+pub trait Random: Send + Sync {
     /// Any number.
-    fn roll(&self) -> u64;
+    fn number(&self) -> u64;
 }
 
 /// Where somebody may be watching.

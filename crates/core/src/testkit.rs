@@ -4,7 +4,7 @@ mod clock;
 pub mod contract;
 mod memory;
 
-pub use clock::{FixedDice, SeededDice, VirtualClock};
+pub use clock::{FixedRandom, SeededRandom, VirtualClock};
 pub use memory::{
     Calls, Event, Memory, MemoryCompute, MemoryForge, MemoryPool, MemoryStore, Scant, Silent, plane,
 };

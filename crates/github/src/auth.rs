@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
-use ondeck_core::failure::Failure;
+use ondeck_core::model::failure::Failure;
+use ondeck_core::model::secret::Secret;
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{PortError, PortResult};
-use ondeck_core::secret::Secret;
-use ondeck_core::time::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;

@@ -11,9 +11,9 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ondeck_core::failure::{Failure, Kind};
+use ondeck_core::model::failure::{Failure, Kind};
+use ondeck_core::model::secret::Secret;
 use ondeck_core::ports::{Clock, PortError, PortResult};
-use ondeck_core::secret::Secret;
 use reqwest::Url;
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderValue};
 

@@ -13,13 +13,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use async_trait::async_trait;
-use ondeck_core::credentials::Credentials;
-use ondeck_core::excerpt::one_line;
-use ondeck_core::failure::Failure;
-use ondeck_core::ids::RunId;
+use ondeck_core::model::credentials::Credentials;
+use ondeck_core::model::excerpt::one_line;
+use ondeck_core::model::failure::Failure;
+use ondeck_core::model::ids::RunId;
+use ondeck_core::model::secret::Secret;
+use ondeck_core::model::settings::{InvalidSetting, Settings};
 use ondeck_core::ports::{Clock, Forge, ListedRunner, PortError, PortResult, WaitingRun};
-use ondeck_core::secret::Secret;
-use ondeck_core::settings::{InvalidSetting, Settings};
 
 use crate::auth::{Auth, Fresh, Identity};
 use crate::client::{Client, Purpose, Request};

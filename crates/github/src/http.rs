@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use ondeck_core::excerpt::one_line;
+use ondeck_core::model::excerpt::one_line;
 use reqwest::redirect::{Action, Attempt, Policy};
 use reqwest::{ClientBuilder, Url};
 

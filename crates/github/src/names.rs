@@ -1,6 +1,6 @@
 //! What runners are called: a name tells the machine, the registration, and whose pool it is.
 
-use ondeck_core::ids::InstanceId;
+use ondeck_core::model::ids::InstanceId;
 use sha2::{Digest, Sha256};
 
 /// The longest instance id that fits beside any count and a mark into the 64 characters that

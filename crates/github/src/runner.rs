@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use ondeck_core::credentials::Credentials;
-use ondeck_core::ids::RunId;
+use ondeck_core::model::credentials::Credentials;
+use ondeck_core::model::ids::RunId;
 use ondeck_core::ports::{AgentStore, Clock, PortResult, Runner};
-use ondeck_core::wait::{Retry, retry};
+use ondeck_core::runtime::retry::{Retry, retry};
 use ondeck_processes::{Ending, end_all};
 
 use self::docker::Docker;

@@ -1,8 +1,8 @@
 //! The types of machine that can be launched here. They differ in name and in what they claim to
 //! be; behind each of them stands a process of this computer.
 
-use ondeck_core::excerpt::{one_line, quoted};
-use ondeck_core::requirements::{Requirements, UsageClass};
+use ondeck_core::model::excerpt::{one_line, quoted};
+use ondeck_core::model::requirements::{Requirements, UsageClass};
 use serde::Deserialize;
 
 /// One type.
@@ -107,9 +107,9 @@ impl Catalogue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ondeck_core::ids::ResourceClass;
-    use ondeck_core::requirements::ClassSize;
-    use ondeck_core::settings::Classes;
+    use ondeck_core::model::ids::ResourceClass;
+    use ondeck_core::model::requirements::ClassSize;
+    use ondeck_core::model::settings::Classes;
 
     fn wanted(cpu: u32, mem: u32, usage: UsageClass, types: &str) -> Requirements {
         Requirements {

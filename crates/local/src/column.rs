@@ -3,8 +3,8 @@
 use std::error::Error;
 use std::fmt;
 
-use ondeck_core::excerpt::quoted;
-use ondeck_core::time::{InvalidTime, Timestamp};
+use ondeck_core::model::excerpt::quoted;
+use ondeck_core::model::timestamp::{InvalidTime, Timestamp};
 use ondeck_processes::{Boot, Process};
 use rusqlite::Row;
 use rusqlite::types::Type;

@@ -7,11 +7,11 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ondeck_core::ids::InstanceId;
+use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::record::MachineSpec;
+use ondeck_core::model::settings::Settings;
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Clock, Compute, Launched, Machine, Order, PortError, PortResult};
-use ondeck_core::record::MachineSpec;
-use ondeck_core::settings::Settings;
-use ondeck_core::time::Timestamp;
 use ondeck_processes::{Ending, MARKER, Process, end_all, folder};
 use rusqlite::{Connection, Transaction};
 

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use ondeck_core::ids::InstanceId;
+use ondeck_core::model::ids::InstanceId;
 use ondeck_processes::folder::{make_private, remove};
 
 use crate::home::Home;

@@ -3,7 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ondeck_core::ids::RunId;
+use ondeck_core::model::ids::RunId;
 use ondeck_core::ports::{Clock, Forge, ListedRunner, PortResult, WaitingRun};
 use ondeck_processes::{Boot, Process};
 use rusqlite::{Connection, OptionalExtension, Row};

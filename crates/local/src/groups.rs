@@ -4,7 +4,7 @@
 //! A row stands from the moment its group is made until somebody has seen that nothing is left of
 //! the group, or seen to it. One of another boot stands for nothing: its number may be anybody's.
 
-use ondeck_core::ids::InstanceId;
+use ondeck_core::model::ids::InstanceId;
 use ondeck_core::ports::PortResult;
 use ondeck_processes::{Boot, Ending, Process, end_all, is_group_gone, kill_group};
 use rusqlite::Connection;

@@ -1,9 +1,9 @@
 //! The translation of a guard into SQL. Its meaning is [`Guard::admits`]; the contract suite
 //! holds the two against each other over every state, owner and lease.
 
-use ondeck_core::ids::RunId;
 use ondeck_core::lifecycle::{Guard, LeaseGuard, RunGuard, StateGuard};
-use ondeck_core::record::State;
+use ondeck_core::model::ids::RunId;
+use ondeck_core::model::record::State;
 
 /// A condition on a row of `instances` that exists, and the texts that its `?` stand for.
 #[derive(Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub(crate) fn condition(guard: &Guard) -> Condition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ondeck_core::time::Timestamp;
+    use ondeck_core::model::timestamp::Timestamp;
 
     #[test]
     fn every_part_of_a_guard_becomes_a_term() {

@@ -2,7 +2,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ondeck_core::ids::InstanceId;
+use ondeck_core::model::ids::InstanceId;
 
 /// The directory that holds everything of one local pool.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,10 +4,10 @@ use std::process::Stdio;
 use std::time::SystemTime;
 
 use async_trait::async_trait;
-use ondeck_core::ids::InstanceId;
+use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::signal::last_words;
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::Host;
-use ondeck_core::signal::last_words;
-use ondeck_core::time::Timestamp;
 use ondeck_processes::{MARKER, Process, folder};
 use tokio::process::Command;
 
@@ -113,7 +113,7 @@ impl Host for LocalHost {
     }
 
     /// Leaves nothing but this process, whose end is left to the caller.
-    async fn end(&self, why: &str) {
+    async fn terminate(&self, why: &str) {
         tracing::info!(instance = %self.instance, why, "ending this machine");
         if let Err(error) = self.leave().await {
             // Once this process is gone, the control plane's next look settles the rest.

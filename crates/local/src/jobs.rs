@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use ondeck_core::ids::{InstanceId, RunId};
-use ondeck_core::time::Timestamp;
+use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::model::timestamp::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use crate::column;

@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ondeck_core::ids::{InstanceId, IntentId, RunId};
+use ondeck_core::model::ids::{InstanceId, IntentId, RunId};
+use ondeck_core::model::record::MachineSpec;
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Machine, PortError, PortResult};
-use ondeck_core::record::MachineSpec;
-use ondeck_core::time::Timestamp;
 use ondeck_processes::{Boot, Process};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 

@@ -3,10 +3,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ondeck_core::ids::ResourceClass;
-use ondeck_core::ports::{Clock, Depth, Held, Pool, PortResult, Receipt};
-use ondeck_core::ticket::Ticket;
-use ondeck_core::time::Timestamp;
+use ondeck_core::model::ids::ResourceClass;
+use ondeck_core::model::ticket::Ticket;
+use ondeck_core::model::timestamp::Timestamp;
+use ondeck_core::ports::{Clock, Depth, Pool, PortResult, Receipt, ReceivedMessage};
 use rusqlite::Transaction;
 
 use crate::column;
@@ -75,7 +75,7 @@ impl Pool for LocalPool {
         class: &ResourceClass,
         max: usize,
         hold: Duration,
-    ) -> PortResult<Vec<Held>> {
+    ) -> PortResult<Vec<ReceivedMessage>> {
         let class = class.clone();
         let now = self.clock.now();
         let taking =
@@ -160,7 +160,7 @@ fn take(
     transaction: &Transaction<'_>,
     class: &ResourceClass,
     taking: &Taking,
-) -> rusqlite::Result<Vec<Held>> {
+) -> rusqlite::Result<Vec<ReceivedMessage>> {
     const OLDEST: &str = "SELECT id FROM tickets WHERE class = ?1 AND visible_at <= ?2
         ORDER BY visible_at, id LIMIT ?3";
     // SQS may deliver a message twice. Where the setting asks for it, so does this: what was
@@ -181,7 +181,10 @@ fn take(
             hold.query_row((id, &now, &until), |row| {
                 // What is no ticket is for whoever asked to throw away; it must not stay here and
                 // keep the others from being received.
-                Ok(Held { receipt: Receipt(row.get("receipt")?), body: column::words(row)? })
+                Ok(ReceivedMessage {
+                    receipt: Receipt(row.get("receipt")?),
+                    body: column::words(row)?,
+                })
             })
         })
         .collect()

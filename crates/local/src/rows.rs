@@ -1,11 +1,11 @@
 //! Rows of `instances` and of what agents write, as records. A row that makes no sense is named
 //! and skipped; it never keeps another from being read.
 
-use ondeck_core::ids::RunId;
+use ondeck_core::model::ids::RunId;
+use ondeck_core::model::record::{Record, Row, Unreadable};
+use ondeck_core::model::signal::{AgentStatus, Report, Signal};
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::Listing;
-use ondeck_core::record::{Record, Row, Unreadable};
-use ondeck_core::signal::{Report, Signal, Signs};
-use ondeck_core::time::Timestamp;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Params};
 
@@ -89,7 +89,10 @@ fn name<'a>(row: &'a rusqlite::Row<'_>, column: usize) -> &'a str {
 }
 
 /// What agents have written about these instances, in the same order.
-pub(crate) fn signs(connection: &Connection, ids: &str) -> rusqlite::Result<Vec<Signs>> {
+pub(crate) fn agent_status(
+    connection: &Connection,
+    ids: &str,
+) -> rusqlite::Result<Vec<AgentStatus>> {
     const SQL: &str = "SELECT h.at, s.signal, s.run, s.detail, s.at
          FROM json_each(?1) AS wanted
          LEFT JOIN heartbeats AS h ON h.id = wanted.value
@@ -98,7 +101,7 @@ pub(crate) fn signs(connection: &Connection, ids: &str) -> rusqlite::Result<Vec<
     let mut statement = connection.prepare_cached(SQL)?;
     let rows = statement.query_map([ids], |row| {
         let heartbeat = text(row, 0).ok().and_then(|at| Timestamp::parse(&at).ok());
-        Ok(Signs { heartbeat, report: report(row) })
+        Ok(AgentStatus { heartbeat, report: report(row) })
     })?;
     rows.collect()
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ondeck_core::ids::{InstanceId, RunId};
+use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::ports::{Clock, PortError, PortResult, Runner};
 use ondeck_processes::{MARKER, Process, kill_group};
 use tokio::process::{Child, Command};

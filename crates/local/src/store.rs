@@ -4,17 +4,17 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ondeck_core::credentials::Credentials;
-use ondeck_core::demand::{Demand, KEPT};
-use ondeck_core::ids::{InstanceId, RunId};
-use ondeck_core::intent::Intent;
 use ondeck_core::lifecycle::{Change, Verdict};
+use ondeck_core::model::credentials::Credentials;
+use ondeck_core::model::demand::{Demand, KEPT};
+use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::model::intent::Intent;
+use ondeck_core::model::record::{EventRow, Record, State, Unreadable};
+use ondeck_core::model::secret::Secret;
+use ondeck_core::model::signal::{AgentStatus, Report};
+use ondeck_core::model::ticket::Ticket;
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{AgentStore, Clock, Listing, PortError, PortResult, Scope, Store};
-use ondeck_core::record::{EventRow, Record, State, Unreadable};
-use ondeck_core::secret::Secret;
-use ondeck_core::signal::{Report, Signs};
-use ondeck_core::ticket::Ticket;
-use ondeck_core::time::Timestamp;
 use rusqlite::{OptionalExtension, Transaction, params};
 
 use crate::column::{self, NotText, unfit};
@@ -151,9 +151,9 @@ impl Store for LocalStore {
         self.db.call(move |conn| rows::listing(conn, condition, [])).await
     }
 
-    async fn signs(&self, ids: &[InstanceId]) -> PortResult<Vec<Signs>> {
+    async fn agent_status(&self, ids: &[InstanceId]) -> PortResult<Vec<AgentStatus>> {
         let ids = serde_json::json!(ids).to_string();
-        self.db.call(move |conn| rows::signs(conn, &ids)).await
+        self.db.call(move |conn| rows::agent_status(conn, &ids)).await
     }
 
     async fn mark_ticketed(&self, tickets: &[Ticket], at: Timestamp) -> PortResult<()> {

@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
-use ondeck_core::ids::InstanceId;
+use ondeck_core::model::ids::InstanceId;
 
 use crate::process::{Process, Stat};
 

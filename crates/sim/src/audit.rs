@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-use ondeck_core::ids::{InstanceId, IntentId, RunId};
 use ondeck_core::lifecycle::Transition;
+use ondeck_core::model::ids::{InstanceId, IntentId, RunId};
+use ondeck_core::model::record::{Record, State};
+use ondeck_core::model::ticket::Ticket;
+use ondeck_core::model::timestamp::Timestamp;
+use ondeck_core::modes::provision;
 use ondeck_core::ports::{Machine, Order};
-use ondeck_core::provision;
-use ondeck_core::record::{Record, State};
-use ondeck_core::ticket::Ticket;
-use ondeck_core::time::Timestamp;
 
 use crate::kernel::Pid;
 use crate::yard::{View, Yard};

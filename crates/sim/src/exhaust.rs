@@ -289,15 +289,15 @@ fn changes_something(what: &str) -> bool {
 
 /// Goes one step. Gives how many faults that took.
 fn take(stage: &mut Stage, option: Way) -> u32 {
-    let mut dice = fastrand::Rng::with_seed(0);
+    let mut random = fastrand::Rng::with_seed(0);
     let sound = Fate::sound(0, 0);
     let (told, faults) = match option {
         Way::Call(call, blow) => {
             let fate = match blow {
                 Blow::None | Blow::Slow => sound,
-                Blow::Fails => sound.with(Fault::Throttled, &mut dice),
-                Blow::AnswerLost => sound.with(Fault::AnswerLost, &mut dice),
-                Blow::Late => sound.with(Fault::ArrivedLate, &mut dice),
+                Blow::Fails => sound.with(Fault::Throttled, &mut random),
+                Blow::AnswerLost => sound.with(Fault::AnswerLost, &mut random),
+                Blow::Late => sound.with(Fault::ArrivedLate, &mut random),
                 Blow::Dies => sound.deadly(Crash::Before),
             };
             (stage.kernel.choose(call.id, fate), u32::from(blow != Blow::None))
@@ -387,7 +387,7 @@ fn plan(clear: bool) -> Plan {
         ("boot-deadline-sec", "90"),
         ("agent-poll-waiting-sec", "500"),
         ("agent-poll-running-sec", "500"),
-        ("signs-poll-sec", "4"),
+        ("signal-poll-sec", "4"),
         ("pickup-patience-sec", "0"),
         ("rescue", "off"),
         ("retention-min", "60"),
@@ -432,7 +432,7 @@ mod tests {
             set: |stage| {
                 stage.plant_idle("i-0901", 1);
                 settle(stage);
-                let id = ondeck_core::ids::InstanceId::new("i-0901").expect("a sound id");
+                let id = ondeck_core::model::ids::InstanceId::new("i-0901").expect("a sound id");
                 stage.world.yard().believe(&id, Some(&run_id("9")));
                 stage.provision("1", 1);
             },

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
-use ondeck_core::ids::InstanceId;
-use ondeck_core::time::Timestamp;
+use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::timestamp::Timestamp;
 
 use crate::fate::{Answer, Crash, Fate, Fault};
 

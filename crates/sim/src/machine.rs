@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ondeck_core::ids::{InstanceId, RunId};
+use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::ports::{Clock, Host, Runner};
 
 use crate::fate::Fault;
@@ -115,7 +115,7 @@ impl Host for Rig {
     }
 
     /// By the provider, and where that does not answer by shutting down, which always works.
-    async fn end(&self, why: &str) {
+    async fn terminate(&self, why: &str) {
         let world = self.wire.world.clone();
         world.audit().ended_itself(self.wire.pid, &self.id, self.wire.now());
         world.kernel.note(&self.wire.name, || format!("ends its machine: {why}"));

@@ -93,29 +93,32 @@ pub struct Plan {
 impl Plan {
     /// The history of a seed.
     pub fn of(seed: u64) -> Plan {
-        let mut dice = fastrand::Rng::with_seed(seed ^ 0x5eed_0f0d_ec4a_11ed);
-        let calm_at = dice.u64(300..700) * SECOND;
+        let mut random = fastrand::Rng::with_seed(seed ^ 0x5eed_0f0d_ec4a_11ed);
+        let calm_at = random.u64(300..700) * SECOND;
         let mut plan = Plan {
             seed,
-            settings: settings(&mut dice),
-            rates: Rates { calls: Vec::new(), latency: [2_000, 40_000, 300_000][dice.usize(0..3)] },
+            settings: settings(&mut random),
+            rates: Rates {
+                calls: Vec::new(),
+                latency: [2_000, 40_000, 300_000][random.usize(0..3)],
+            },
             calm_at,
-            tended: dice.bool(),
-            store_tells: dice.bool(),
+            tended: random.bool(),
+            store_tells: random.bool(),
             ..Plan::default()
         };
-        plan.runs(&mut dice);
-        plan.cron(&mut dice);
+        plan.runs(&mut random);
+        plan.cron(&mut random);
         match seed % 8 {
             0 => {}
             // As much as costs no machine: the healthy three periods of a heart, less one.
             1 => plan.skew = 8_000,
-            2 => plan.reassign(&mut dice),
+            2 => plan.reassign(&mut random),
             3 => {
-                plan.go_wrong(&mut dice);
-                plan.rush(&mut dice);
+                plan.go_wrong(&mut random);
+                plan.rush(&mut random);
             }
-            _ => plan.go_wrong(&mut dice),
+            _ => plan.go_wrong(&mut random),
         }
         plan.picky = digest(&[&seed, &"picky"]).is_multiple_of(3);
         plan.deeds.sort_by_key(|(at, _)| *at);
@@ -157,26 +160,26 @@ impl Plan {
         }
     }
 
-    fn runs(&mut self, dice: &mut fastrand::Rng) {
-        for run in 1..=dice.u32(2..6) {
-            let at = dice.u64(5..self.calm_at / SECOND / 2) * SECOND;
-            let deed = Deed::Provision { run: run.to_string(), count: dice.u32(1..4) };
+    fn runs(&mut self, random: &mut fastrand::Rng) {
+        for run in 1..=random.u32(2..6) {
+            let at = random.u64(5..self.calm_at / SECOND / 2) * SECOND;
+            let deed = Deed::Provision { run: run.to_string(), count: random.u32(1..4) };
             self.deeds.push((at, deed));
         }
     }
 
     /// Many runs within a few minutes, so that some ask while others leave.
-    fn rush(&mut self, dice: &mut fastrand::Rng) {
+    fn rush(&mut self, random: &mut fastrand::Rng) {
         self.settings.insert("idle-time-sec".to_owned(), "200".to_owned());
         for run in 10..22 {
-            let at = dice.u64(60 * SECOND..240 * SECOND);
-            let deed = Deed::Provision { run: run.to_string(), count: dice.u32(1..3) };
+            let at = random.u64(60 * SECOND..240 * SECOND);
+            let deed = Deed::Provision { run: run.to_string(), count: random.u32(1..3) };
             self.deeds.push((at, deed));
         }
     }
 
-    fn cron(&mut self, dice: &mut fastrand::Rng) {
-        let period = [45, 90, 200][dice.usize(0..3)] * SECOND;
+    fn cron(&mut self, random: &mut fastrand::Rng) {
+        let period = [45, 90, 200][random.usize(0..3)] * SECOND;
         let mut at = period;
         while at < self.calm_at {
             self.deeds.push((at, Deed::Refresh));
@@ -184,13 +187,13 @@ impl Plan {
         }
     }
 
-    fn reassign(&mut self, dice: &mut fastrand::Rng) {
+    fn reassign(&mut self, random: &mut fastrand::Rng) {
         self.mishaps.push((Fault::Reassigned, 0));
-        let at = dice.u64(60..self.calm_at / SECOND) * SECOND;
-        self.deeds.push((at, Deed::Reassign(dice.usize(0..4))));
+        let at = random.u64(60..self.calm_at / SECOND) * SECOND;
+        self.deeds.push((at, Deed::Reassign(random.usize(0..4))));
     }
 
-    fn go_wrong(&mut self, dice: &mut fastrand::Rng) {
+    fn go_wrong(&mut self, random: &mut fastrand::Rng) {
         // Few kinds at once, so that each has histories in which it is not drowned by others.
         for fault in [
             Fault::Throttled,
@@ -200,8 +203,8 @@ impl Plan {
             Fault::ArrivedTwice,
             Fault::Slow,
         ] {
-            if dice.u8(0..3) == 0 {
-                self.rates.calls.push((fault, [4, 15, 60][dice.usize(0..3)]));
+            if random.u8(0..3) == 0 {
+                self.rates.calls.push((fault, [4, 15, 60][random.usize(0..3)]));
             }
         }
         for (fault, rate) in [
@@ -217,50 +220,50 @@ impl Plan {
             (Fault::SpotNotice, 150),
             (Fault::NeverReleased, 200),
         ] {
-            if dice.u8(0..3) == 0 {
+            if random.u8(0..3) == 0 {
                 self.mishaps.push((fault, rate));
             }
         }
-        if dice.bool() {
-            self.skew = dice.u64(1_000..=10_000);
+        if random.bool() {
+            self.skew = random.u64(1_000..=10_000);
         }
         // So often that now and then even the last order of a launch meets it.
         if digest(&[&self.seed, &"busy"]).is_multiple_of(3) {
             self.mishaps.push((Fault::Busy, 800));
         }
-        self.disturb(dice);
+        self.disturb(random);
     }
 
-    fn disturb(&mut self, dice: &mut fastrand::Rng) {
+    fn disturb(&mut self, random: &mut fastrand::Rng) {
         let last = self.calm_at / SECOND;
-        for _ in 0..dice.u32(0..3) {
-            let run = dice.u32(1..4).to_string();
-            let at = dice.u64(5..last) * SECOND + dice.u64(0..SECOND);
-            let deed = match dice.u8(0..4) {
+        for _ in 0..random.u32(0..3) {
+            let run = random.u32(1..4).to_string();
+            let at = random.u64(5..last) * SECOND + random.u64(0..SECOND);
+            let deed = match random.u8(0..4) {
                 0 => Deed::Stop { run },
                 1 => Deed::Release { run },
                 2 => Deed::Rerun { run },
-                _ => Deed::Provision { run, count: dice.u32(1..4) },
+                _ => Deed::Provision { run, count: random.u32(1..4) },
             };
             self.deeds.push((at, deed));
         }
-        for _ in 0..dice.u32(0..4) {
-            let at = dice.u64(20..last) * SECOND + dice.u64(0..SECOND);
-            let (nth, span) = (dice.usize(0..6), dice.u64(1..120) * SECOND);
-            let deed = match dice.u8(0..3) {
+        for _ in 0..random.u32(0..4) {
+            let at = random.u64(20..last) * SECOND + random.u64(0..SECOND);
+            let (nth, span) = (random.usize(0..6), random.u64(1..120) * SECOND);
+            let deed = match random.u8(0..3) {
                 0 => Deed::Kill(nth),
                 1 => Deed::Hang(nth, span),
                 _ => Deed::StopHeart(nth, span),
             };
             self.deeds.push((at, deed));
         }
-        if dice.u8(0..4) == 0 {
-            let service = ["store", "pool", "compute", "forge"][dice.usize(0..4)];
-            let from = dice.u64(10..last) * SECOND;
-            let to = from + dice.u64(1..90) * SECOND;
+        if random.u8(0..4) == 0 {
+            let service = ["store", "pool", "compute", "forge"][random.usize(0..4)];
+            let from = random.u64(10..last) * SECOND;
+            let to = from + random.u64(1..90) * SECOND;
             self.outages.push(Outage { service, from, to });
         }
-        match dice.u8(0..4) {
+        match random.u8(0..4) {
             0 => {
                 self.neglected = true;
                 self.deeds.retain(|(_, deed)| *deed != Deed::Refresh);
@@ -275,22 +278,22 @@ impl Plan {
     }
 }
 
-fn settings(dice: &mut fastrand::Rng) -> BTreeMap<String, String> {
+fn settings(random: &mut fastrand::Rng) -> BTreeMap<String, String> {
     let mut settings = BTreeMap::new();
     let mut set = |name: &str, value: &str| settings.insert(name.to_owned(), value.to_owned());
     set("claim-timeout-sec", "120");
     set("created-timeout-sec", "240");
     set("validation-timeout-sec", "90");
-    set("idle-time-sec", ["20", "90", "200"][dice.usize(0..3)]);
-    set("max-runtime-min", ["3", "8"][dice.usize(0..2)]);
+    set("idle-time-sec", ["20", "90", "200"][random.usize(0..3)]);
+    set("max-runtime-min", ["3", "8"][random.usize(0..2)]);
     set("release-timeout-sec", "40");
     set("self-termination-grace-sec", "30");
     set("boot-deadline-sec", "90");
-    set("agent-poll-waiting-sec", ["0.25", "1"][dice.usize(0..2)]);
+    set("agent-poll-waiting-sec", ["0.25", "1"][random.usize(0..2)]);
     set("agent-poll-running-sec", "1.5");
-    set("signs-poll-sec", ["0.05", "0.3"][dice.usize(0..2)]);
+    set("signal-poll-sec", ["0.05", "0.3"][random.usize(0..2)]);
     set("retention-min", "10");
-    if dice.u8(0..6) == 0 {
+    if random.u8(0..6) == 0 {
         set("min-idle", "large=1");
     }
     settings

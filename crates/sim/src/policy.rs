@@ -3,7 +3,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use ondeck_core::wait::Retry;
+use ondeck_core::runtime::retry::Retry;
 
 use crate::fate::{Crash, Fate, Fault, Place, Rates, Spared};
 use crate::kernel::{Micros, digest};

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use ondeck_core::failure::{Failure, Kind};
-use ondeck_core::ids::InstanceId;
-use ondeck_core::time::Timestamp;
-use ondeck_core::{provision, refresh, release};
+use ondeck_core::model::failure::{Failure, Kind};
+use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::timestamp::Timestamp;
+use ondeck_core::modes::{provision, refresh, release};
 
 /// What a process is there for.
 #[derive(Debug, Clone, PartialEq, Eq)]

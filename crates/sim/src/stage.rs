@@ -9,8 +9,8 @@ mod scene;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ondeck_core::ids::{InstanceId, RunId};
-use ondeck_core::stop::StopSwitch;
+use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::runtime::stop::StopSwitch;
 
 use crate::fate::Fault;
 use crate::kernel::{Event, Kernel, Micros, Pid, Told, digest};
@@ -33,7 +33,7 @@ pub(crate) struct Stage {
     acts: Vec<Act>,
     runs: BTreeMap<String, Run>,
     /// Decides what no process decides.
-    dice: fastrand::Rng,
+    random: fastrand::Rng,
     born: u32,
     pub(crate) tally: Tally,
     /// How the watched process came to its end.
@@ -85,7 +85,7 @@ impl Stage {
         let world = Arc::new(World::new(kernel.clone()));
         world.audit().frugal = plan.is_clear();
         let policy = Arc::new(plan.policy());
-        let dice = policy.chance("the world");
+        let random = policy.chance("the world");
         let mut stage = Stage {
             world,
             kernel,
@@ -94,7 +94,7 @@ impl Stage {
             processes: BTreeMap::new(),
             acts: Vec::new(),
             runs: BTreeMap::new(),
-            dice,
+            random,
             born: 0,
             tally: Tally::default(),
             ending: None,
@@ -121,7 +121,7 @@ impl Stage {
     fn roll(&mut self, range: std::ops::Range<u64>) -> u64 {
         match self.plan.steady {
             true => range.start.midpoint(range.end),
-            false => self.dice.u64(range),
+            false => self.random.u64(range),
         }
     }
 
@@ -208,7 +208,7 @@ impl Stage {
     }
 
     fn befalls(&mut self, fault: Fault) -> bool {
-        let befallen = self.policy.befalls(fault, self.kernel.now(), &mut self.dice);
+        let befallen = self.policy.befalls(fault, self.kernel.now(), &mut self.random);
         if befallen {
             self.kernel.count(fault);
         }

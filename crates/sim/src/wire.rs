@@ -8,21 +8,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ondeck_core::credentials::Credentials;
-use ondeck_core::demand::Demand;
-use ondeck_core::ids::{InstanceId, ResourceClass, RunId};
-use ondeck_core::intent::Intent;
 use ondeck_core::lifecycle::{Change, Verdict};
+use ondeck_core::model::credentials::Credentials;
+use ondeck_core::model::demand::Demand;
+use ondeck_core::model::ids::{InstanceId, ResourceClass, RunId};
+use ondeck_core::model::intent::Intent;
+use ondeck_core::model::record::Record;
+use ondeck_core::model::settings::Settings;
+use ondeck_core::model::signal::{AgentStatus, Report};
+use ondeck_core::model::ticket::Ticket;
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{
-    AgentStore, Clock, Compute, Depth, Forge, Held, Launched, ListedRunner, Listing, Machine,
-    Order, Pool, PortError, PortResult, Receipt, Scope, Store, WaitingRun,
+    AgentStore, Clock, Compute, Depth, Forge, Launched, ListedRunner, Listing, Machine, Order,
+    Pool, PortError, PortResult, Receipt, ReceivedMessage, Scope, Store, WaitingRun,
 };
-use ondeck_core::record::Record;
-use ondeck_core::settings::Settings;
-use ondeck_core::signal::{Report, Signs};
 use ondeck_core::testkit::Scant;
-use ondeck_core::ticket::Ticket;
-use ondeck_core::time::Timestamp;
 
 use crate::fate::{Crash, Fate, Fault};
 use crate::kernel::{Ended, Pid, digest, timestamp};
@@ -217,9 +217,9 @@ impl Store for Wire {
         self.ask("store", "list", String::new, move |w| at_once(w.store.list(scope))).await
     }
 
-    async fn signs(&self, ids: &[InstanceId]) -> PortResult<Vec<Signs>> {
+    async fn agent_status(&self, ids: &[InstanceId]) -> PortResult<Vec<AgentStatus>> {
         let (ids, shown) = (ids.to_vec(), ids.to_vec());
-        let ask = move |w: &World| at_once(w.store.signs(&ids));
+        let ask = move |w: &World| at_once(w.store.agent_status(&ids));
         self.ask("store", "signs", move || listed(&shown), ask).await
     }
 
@@ -348,7 +348,7 @@ impl Pool for Wire {
         class: &ResourceClass,
         max: usize,
         hold: Duration,
-    ) -> PortResult<Vec<Held>> {
+    ) -> PortResult<Vec<ReceivedMessage>> {
         let class = class.clone();
         let empty = self.befalls(Fault::FalselyEmpty);
         let twice = self.befalls(Fault::TicketTwice);

@@ -8,9 +8,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::Clock;
 use ondeck_core::testkit::{MemoryCompute, MemoryPool, MemoryStore};
-use ondeck_core::time::Timestamp;
 
 use crate::audit::Audit;
 use crate::kernel::{Kernel, digest};

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ondeck_core::ids::{InstanceId, RunId};
+use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::ports::{ListedRunner, Machine, WaitingRun};
 
 use crate::kernel::{Micros, Pid};
@@ -12,7 +12,7 @@ use crate::kernel::{Micros, Pid};
 pub(crate) struct Yard {
     machines: BTreeMap<InstanceId, Body>,
     born: Vec<InstanceId>,
-    buried: BTreeSet<InstanceId>,
+    reaped: BTreeSet<InstanceId>,
     dying: Vec<InstanceId>,
     runners: Vec<Runner>,
     jobs: Vec<Job>,
@@ -68,7 +68,7 @@ impl Yard {
     /// New machines. Those of a repeated launch are there already.
     pub(crate) fn launched(&mut self, machines: &[Machine]) {
         for machine in machines {
-            if !self.machines.contains_key(&machine.id) && !self.buried.contains(&machine.id) {
+            if !self.machines.contains_key(&machine.id) && !self.reaped.contains(&machine.id) {
                 self.machines.insert(machine.id.clone(), Body::default());
                 self.born.push(machine.id.clone());
             }
@@ -89,10 +89,10 @@ impl Yard {
     }
 
     /// Gone: its runner is offline, its job lost. Gives its agent.
-    pub(crate) fn bury(&mut self, id: &InstanceId) -> Option<Pid> {
+    pub(crate) fn expire_and_reap(&mut self, id: &InstanceId) -> Option<Pid> {
         self.lose_job(id);
         self.set_online(id, false);
-        self.buried.insert(id.clone());
+        self.reaped.insert(id.clone());
         self.machines.remove(id).and_then(|body| body.agent)
     }
 

@@ -195,7 +195,7 @@ impl Ec2 {
         drop(state);
         self.0.changed.notify_all();
         self.boot(done.launched);
-        self.bury(done.ending);
+        self.expire_and_reap(done.ending);
         Ok(done.xml)
     }
 
@@ -264,7 +264,7 @@ impl Ec2 {
             .collect();
         drop(state);
         self.0.changed.notify_all();
-        self.bury(ending);
+        self.expire_and_reap(ending);
     }
 
     /// Ends a machine that shuts itself down, or stops it if that is all it was told to do then.
@@ -274,7 +274,7 @@ impl Ec2 {
         drop(state);
         self.0.changed.notify_all();
         if ending {
-            self.bury(vec![id.to_owned()]);
+            self.expire_and_reap(vec![id.to_owned()]);
         }
     }
 
@@ -284,9 +284,9 @@ impl Ec2 {
         }
     }
 
-    fn bury(&self, ids: Vec<String>) {
+    fn expire_and_reap(&self, ids: Vec<String>) {
         if !ids.is_empty() {
-            self.0.machines.spawn(crate::machines::bury(self.clone(), ids));
+            self.0.machines.spawn(crate::machines::expire_and_reap(self.clone(), ids));
         }
     }
 

@@ -152,7 +152,7 @@ struct Active<R> {
     met: AtomicUsize,
     fired: AtomicUsize,
     lifted: AtomicBool,
-    dice: Mutex<fastrand::Rng>,
+    random: Mutex<fastrand::Rng>,
 }
 
 impl<R> Clone for Disturbance<R> {
@@ -170,7 +170,7 @@ impl<R> Disturbance<R> {
             met: AtomicUsize::new(0),
             fired: AtomicUsize::new(0),
             lifted: AtomicBool::new(false),
-            dice: Mutex::new(fastrand::Rng::with_seed(seed)),
+            random: Mutex::new(fastrand::Rng::with_seed(seed)),
         }))
     }
 
@@ -207,8 +207,8 @@ impl<R> Disturbance<R> {
             Which::Nth(nth) => number == nth,
             Which::Every(nth) => nth > 0 && number.is_multiple_of(nth),
             Which::Chance { probability, .. } => {
-                let mut dice = active.dice.lock().unwrap_or_else(PoisonError::into_inner);
-                dice.f64() < probability
+                let mut random = active.random.lock().unwrap_or_else(PoisonError::into_inner);
+                random.f64() < probability
             }
         };
         if fires {

@@ -170,7 +170,7 @@ pub(crate) async fn live(ec2: Ec2, id: String) {
 }
 
 /// Kills what is left of machines that are ending, after which they have ended.
-pub(crate) async fn bury(ec2: Ec2, ids: Vec<String>) {
+pub(crate) async fn expire_and_reap(ec2: Ec2, ids: Vec<String>) {
     if ec2.host().command.is_some() {
         for id in &ids {
             ec2.pid(id).map(processes::kill_group);

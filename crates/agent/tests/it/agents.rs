@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use ondeck_core::ids::IntentId;
+use ondeck_core::model::ids::IntentId;
+use ondeck_core::model::record::State;
+use ondeck_core::model::signal::Signal;
 use ondeck_core::ports::Machine;
-use ondeck_core::record::State;
-use ondeck_core::signal::Signal;
 
 use crate::world::{Behaviour, World, id, request, run, spec};
 
@@ -27,8 +27,8 @@ async fn lost_heartbeats_are_made_up_for_soon() {
     world.memory.store.lose_beats(2);
     for _ in 0..80 {
         world.pass(Duration::from_millis(250)).await;
-        let signs = world.plane.store.signs(&[id("i-a")]).await.unwrap();
-        oldest = oldest.max(world.plane.now().since(signs[0].heartbeat.unwrap()));
+        let status = world.plane.store.agent_status(&[id("i-a")]).await.unwrap();
+        oldest = oldest.max(world.plane.now().since(status[0].heartbeat.unwrap()));
     }
     let (period, twice_lost) = (Duration::from_secs(5), Duration::from_millis(7_500));
     assert!(oldest > period && oldest <= twice_lost, "a beat, two lost ones: {oldest:?}");
@@ -92,8 +92,8 @@ async fn a_run_that_follows_another_directly_is_a_release_and_an_assignment() {
     world.memory.store.plant(record);
     world.pass(Duration::from_secs(3)).await;
     assert_eq!(world.labels.lock().unwrap()[&id(&machine)], run("2"));
-    let signs = world.plane.store.signs(&[id(&machine)]).await.unwrap();
-    assert!(signs[0].report.as_ref().unwrap().says(Signal::Registered, &run("2")));
+    let status = world.plane.store.agent_status(&[id(&machine)]).await.unwrap();
+    assert!(status[0].report.as_ref().unwrap().says(Signal::Registered, &run("2")));
 }
 
 #[tokio::test]
@@ -103,8 +103,8 @@ async fn heartbeats_go_on_while_the_machine_works() {
     let machine = id(&world.alive()[0]);
     for _ in 0..20 {
         world.pass(Duration::from_secs(7)).await;
-        let beat =
-            world.plane.store.signs(std::slice::from_ref(&machine)).await.unwrap()[0].heartbeat;
+        let beat = world.plane.store.agent_status(std::slice::from_ref(&machine)).await.unwrap()[0]
+            .heartbeat;
         assert!(world.plane.now().since(beat.unwrap()) <= Duration::from_secs(5));
     }
 }

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use ondeck_core::failure::Kind;
-use ondeck_core::ids::InstanceId;
+use ondeck_core::model::failure::Kind;
+use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::record::State;
+use ondeck_core::model::requirements::UsageClass;
+use ondeck_core::model::settings::Settings;
+use ondeck_core::model::signal::Signal;
+use ondeck_core::model::times::Times;
+use ondeck_core::modes::provision::{Source, provision};
 use ondeck_core::ports::Order;
-use ondeck_core::provision::{Source, provision};
-use ondeck_core::record::State;
-use ondeck_core::requirements::UsageClass;
-use ondeck_core::settings::Settings;
-use ondeck_core::signal::Signal;
-use ondeck_core::stop::{Stop, StopSignal};
+use ondeck_core::runtime::stop::{Stop, StopSignal};
 use ondeck_core::testkit::Scant;
-use ondeck_core::times::Times;
 
 use crate::world::{Behaviour, World, id, names, request, run};
 

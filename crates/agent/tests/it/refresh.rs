@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ondeck_core::credentials::Credentials;
-use ondeck_core::failure::Kind;
-use ondeck_core::ids::IntentId;
-use ondeck_core::intent::Intent;
+use ondeck_core::model::credentials::Credentials;
+use ondeck_core::model::failure::Kind;
+use ondeck_core::model::ids::IntentId;
+use ondeck_core::model::intent::Intent;
+use ondeck_core::model::record::State;
+use ondeck_core::model::requirements::UsageClass;
+use ondeck_core::model::secret::Secret;
+use ondeck_core::model::signal::Signal;
+use ondeck_core::modes::provision::Source;
+use ondeck_core::modes::refresh::refresh;
 use ondeck_core::ports::{AgentStore, Machine, Store};
-use ondeck_core::provision::Source;
-use ondeck_core::record::State;
-use ondeck_core::refresh::refresh;
-use ondeck_core::requirements::UsageClass;
-use ondeck_core::secret::Secret;
-use ondeck_core::signal::Signal;
-use ondeck_core::stop::{Stop, StopSignal};
+use ondeck_core::runtime::stop::{Stop, StopSignal};
 
 use crate::world::{Behaviour, World, believe_running, id, listed, request, run, spec};
 

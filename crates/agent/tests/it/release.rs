@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use ondeck_core::ids::InstanceId;
-use ondeck_core::provision::{Source, TimeOverrides};
-use ondeck_core::record::{Record, State};
-use ondeck_core::release::{Fate, release};
+use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::record::{Record, State};
+use ondeck_core::model::ticket::Ticket;
+use ondeck_core::modes::provision::{Source, TimeOverrides};
+use ondeck_core::modes::release::{Fate, release};
 use ondeck_core::testkit::Calls;
-use ondeck_core::ticket::Ticket;
 
 use crate::world::{Behaviour, World, believe_running, large, request, run};
 use ondeck_core::ports::Pool;

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use ondeck_core::failure::Kind;
+use ondeck_core::model::failure::Kind;
+use ondeck_core::model::record::State;
+use ondeck_core::model::requirements::UsageClass;
+use ondeck_core::model::signal::Signal;
+use ondeck_core::modes::provision::Source;
 use ondeck_core::ports::Pool;
-use ondeck_core::provision::Source;
-use ondeck_core::record::State;
-use ondeck_core::requirements::UsageClass;
-use ondeck_core::signal::Signal;
 use ondeck_core::testkit::Calls;
 
 use crate::world::{Behaviour, World, id, large, names, request, run, spec};
@@ -126,7 +126,7 @@ async fn a_ticket_of_an_earlier_idle_state_wins_nothing() {
     assert_eq!(first.count(Source::Warm), 1);
     let (hasty, times) = (request("2", 1), Default::default());
     let one = run("1");
-    let release = ondeck_core::release::release(&world.plane, &one, &times);
+    let release = ondeck_core::modes::release::release(&world.plane, &one, &times);
     // While the agent is still registered for run 1, run 2 meets the old ticket.
     let (released, hasty) = tokio::join!(release, async {
         while world.state("i-a") != State::Idle {
@@ -353,7 +353,7 @@ async fn tickets_held_by_one_that_died_come_back() {
 async fn nothing_is_claimed_for_an_unknown_class() {
     let world = World::new().await;
     let mut unknown = request("1", 1);
-    unknown.class = ondeck_core::ids::ResourceClass::new("huge").unwrap();
+    unknown.class = ondeck_core::model::ids::ResourceClass::new("huge").unwrap();
     let failure = world.provision(&unknown).await.failure.unwrap();
     assert_eq!(failure.kind, Kind::InvalidInput);
     assert_eq!(failure.message, "resource class not configured: huge");

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use ondeck_core::failure::Kind;
-use ondeck_core::provision::{Outcome, Search, Source};
-use ondeck_core::requirements::{Mismatch, UsageClass};
+use ondeck_core::model::failure::Kind;
+use ondeck_core::model::requirements::{Mismatch, UsageClass};
+use ondeck_core::modes::provision::{Outcome, Search, Source};
 
 use crate::world::{Behaviour, World, id, large, request, spec};
 
@@ -33,8 +33,10 @@ async fn the_search_counts_what_it_meets() {
         world.expect(&format!("i-c{n}"), Behaviour::NeverBoots);
         world.idle(&format!("i-c{n}"), "c6i.large").await;
     }
-    let spot =
-        || ondeck_core::record::MachineSpec { usage_class: UsageClass::Spot, ..spec("r6i.large") };
+    let spot = || ondeck_core::model::record::MachineSpec {
+        usage_class: UsageClass::Spot,
+        ..spec("r6i.large")
+    };
     world.expect("i-spot", Behaviour::NeverBoots);
     world.put_idle("i-spot", spot(), Duration::from_secs(300)).await;
     world.memory.pool.send_raw(&large(), "not even json");

@@ -7,19 +7,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ondeck_agent::Agent;
-use ondeck_core::ids::{InstanceId, IntentId, ResourceClass, RunId};
 use ondeck_core::lifecycle::{Idle, Instance, Running};
-use ondeck_core::plane::Plane;
+use ondeck_core::model::ids::{InstanceId, IntentId, ResourceClass, RunId};
+use ondeck_core::model::record::{MachineSpec, Record, State};
+use ondeck_core::model::requirements::UsageClass;
+use ondeck_core::model::signal::{Report, Signal};
+use ondeck_core::model::timestamp::Timestamp;
+use ondeck_core::modes::plane::Plane;
+use ondeck_core::modes::provision::{self, Request, TimeOverrides, provision};
+use ondeck_core::modes::refresh;
+use ondeck_core::modes::release;
 use ondeck_core::ports::{AgentStore, Clock, Host, ListedRunner, Machine, Pool, Runner};
-use ondeck_core::provision::{self, Request, TimeOverrides, provision};
-use ondeck_core::record::{MachineSpec, Record, State};
-use ondeck_core::refresh;
-use ondeck_core::release;
-use ondeck_core::requirements::UsageClass;
-use ondeck_core::signal::{Report, Signal};
-use ondeck_core::stop::StopSignal;
-use ondeck_core::testkit::{self, Memory, MemoryCompute, SeededDice};
-use ondeck_core::time::Timestamp;
+use ondeck_core::runtime::stop::StopSignal;
+use ondeck_core::testkit::{self, Memory, MemoryCompute, SeededRandom};
 use tokio::sync::Notify;
 
 pub(crate) struct World {
@@ -191,7 +191,7 @@ impl World {
         self.ticket(&record).await;
         // Until the agent is up.
         if !matches!(self.behaviour(name), Behaviour::NeverBoots) {
-            while self.plane.store.signs(&[id(name)]).await.unwrap()[0].report.is_none() {
+            while self.plane.store.agent_status(&[id(name)]).await.unwrap()[0].report.is_none() {
                 tokio::task::yield_now().await;
             }
         }
@@ -311,7 +311,7 @@ impl Crew {
                 }
                 _ => self.plane.clock.clone(),
             },
-            dice: Arc::new(SeededDice::new(7)),
+            random: Arc::new(SeededRandom::new(7)),
         };
         task.spawn(async move { agent.live().await });
         task
@@ -386,7 +386,7 @@ impl Host for FakeMachine {
             _ => std::future::pending().await,
         }
     }
-    async fn end(&self, _why: &str) {
+    async fn terminate(&self, _why: &str) {
         self.labels.lock().unwrap().remove(&self.id);
         self.compute.kill(&self.id);
     }

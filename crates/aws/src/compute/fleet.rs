@@ -1,10 +1,10 @@
 //! One launch: one `CreateFleet`, which tries once and says what came of it.
 
-use ondeck_core::ids::InstanceId;
+use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::record::MachineSpec;
+use ondeck_core::model::requirements::{Requirements, UsageClass};
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Launched, Machine, Order, PortError, PortResult};
-use ondeck_core::record::MachineSpec;
-use ondeck_core::requirements::{Requirements, UsageClass};
-use ondeck_core::time::Timestamp;
 
 use super::options::SUBNETS;
 use super::{MEM_TAG, managed_by, pool_tag, tagged, template};

@@ -36,9 +36,9 @@ impl Fresh {
 
 #[cfg(test)]
 mod tests {
-    use ondeck_core::record::MachineSpec;
-    use ondeck_core::requirements::UsageClass;
-    use ondeck_core::time::Timestamp;
+    use ondeck_core::model::record::MachineSpec;
+    use ondeck_core::model::requirements::UsageClass;
+    use ondeck_core::model::timestamp::Timestamp;
 
     use super::*;
 

@@ -1,10 +1,10 @@
 //! The machines of ours that are alive, found by the pool's tag.
 
-use ondeck_core::ids::{InstanceId, IntentId, ResourceClass};
+use ondeck_core::model::ids::{InstanceId, IntentId, ResourceClass};
+use ondeck_core::model::record::MachineSpec;
+use ondeck_core::model::requirements::UsageClass;
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Machine, PortResult};
-use ondeck_core::record::MachineSpec;
-use ondeck_core::requirements::UsageClass;
-use ondeck_core::time::Timestamp;
 
 use super::{MEM_TAG, filter, pool_tag};
 use crate::ec2::{Ec2, Instance, InstancesAnswer, Params, Query};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use ondeck_core::excerpt::quoted;
-use ondeck_core::settings::InvalidSetting;
+use ondeck_core::model::excerpt::quoted;
+use ondeck_core::model::settings::InvalidSetting;
 
 pub(super) const AMI: &str = "ami";
 pub(super) const SUBNETS: &str = "subnet-ids";

@@ -4,9 +4,9 @@
 //! nothing needs one call to know it, and two refreshes at once come to the same end.
 
 use aws_smithy_types::base64;
-use ondeck_core::excerpt::quoted;
+use ondeck_core::model::excerpt::quoted;
+use ondeck_core::model::settings::InvalidSetting;
 use ondeck_core::ports::{PortError, PortResult};
-use ondeck_core::settings::InvalidSetting;
 use sha2::{Digest, Sha256};
 
 use super::options::{AMI, MachineOptions};

@@ -5,8 +5,8 @@ mod ending;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ondeck_core::ids::{IntentId, ResourceClass, RunId};
-use ondeck_core::requirements::{ClassSize, Requirements, UsageClass};
+use ondeck_core::model::ids::{IntentId, ResourceClass, RunId};
+use ondeck_core::model::requirements::{ClassSize, Requirements, UsageClass};
 use ondeck_core::testkit::MemoryStore;
 
 use super::*;

@@ -2,7 +2,7 @@
 
 use aws_config::SdkConfig;
 use aws_types::service_config::ServiceConfigKey;
-use ondeck_core::excerpt::quoted;
+use ondeck_core::model::excerpt::quoted;
 use ondeck_core::ports::{PortError, PortResult};
 
 use crate::fault::EC2;

@@ -5,7 +5,7 @@ use std::io;
 
 use aws_credential_types::provider::error::CredentialsError;
 use aws_smithy_types::error::ErrorMetadata;
-use ondeck_core::excerpt::one_line;
+use ondeck_core::model::excerpt::one_line;
 use ondeck_core::ports::PortError;
 
 use super::{EXPIRED, REFUSED, Service, unavailable};

@@ -6,9 +6,9 @@ use std::io;
 use std::path::Path;
 use std::process::Stdio;
 
-use ondeck_core::excerpt::quoted;
-use ondeck_core::ids::InstanceId;
-use ondeck_core::signal::last_words;
+use ondeck_core::model::excerpt::quoted;
+use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::signal::last_words;
 use sha2::{Digest as _, Sha256};
 use tokio::process::Command;
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use aws_sdk_sqs::types::QueueAttributeName;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
-use ondeck_core::ids::ResourceClass;
+use ondeck_core::model::ids::ResourceClass;
 use ondeck_core::ports::{PortError, PortResult};
 
 use super::{SqsPool, incomplete};

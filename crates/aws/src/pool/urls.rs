@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ondeck_core::ids::ResourceClass;
+use ondeck_core::model::ids::ResourceClass;
 use tokio::sync::OnceCell;
 
 type Url = Arc<OnceCell<String>>;

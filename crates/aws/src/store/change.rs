@@ -6,10 +6,10 @@ use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_sdk_dynamodb::types::{
     AttributeValue, ReturnValue, ReturnValuesOnConditionCheckFailure as OnRefusal,
 };
-use ondeck_core::ids::RunId;
 use ondeck_core::lifecycle::{Change, Guard, Next, RunGuard, StateGuard, Verdict};
+use ondeck_core::model::ids::RunId;
+use ondeck_core::model::record::{EventRow, Record, State, Unreadable};
 use ondeck_core::ports::PortResult;
-use ondeck_core::record::{EventRow, Record, State, Unreadable};
 
 use super::guard::condition;
 use super::keys::{Item, Kind, names_in, text};
@@ -155,8 +155,8 @@ fn event(change: &Change, from: Option<State>, after: &Record) -> EventRow {
 mod tests {
     use super::*;
     use ondeck_core::lifecycle::{Created, Idle, Instance, Live};
-    use ondeck_core::record::MachineSpec;
-    use ondeck_core::time::Timestamp;
+    use ondeck_core::model::record::MachineSpec;
+    use ondeck_core::model::timestamp::Timestamp;
     use std::time::Duration;
 
     fn record(state: State, run: Option<&str>) -> Record {

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use ondeck_core::excerpt::quoted;
-use ondeck_core::ids::RunId;
+use ondeck_core::model::excerpt::quoted;
+use ondeck_core::model::ids::RunId;
+use ondeck_core::model::record::{EventRow, State};
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::PortResult;
-use ondeck_core::record::{EventRow, State};
-use ondeck_core::time::Timestamp;
 
 use super::keys::{Item, Kind, id_of, item, number, read_text, text};
 use super::table::{Table, put};

@@ -1,9 +1,9 @@
 //! The translation of a guard into a condition expression. Its meaning is [`Guard::admits`]; the
 //! contract suite holds the two against each other over every state, owner and lease.
 
-use ondeck_core::ids::RunId;
 use ondeck_core::lifecycle::{Guard, LeaseGuard, RunGuard, StateGuard};
-use ondeck_core::record::State;
+use ondeck_core::model::ids::RunId;
+use ondeck_core::model::record::State;
 
 use super::keys::LAST_TIME;
 
@@ -92,7 +92,7 @@ fn translation(guard: &Guard) -> Condition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ondeck_core::time::Timestamp;
+    use ondeck_core::model::timestamp::Timestamp;
 
     const NOW: &str = "1970-01-01T00:00:00.000Z";
     const LATER: &str = "1970-01-01T00:00:01.000Z";

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use ondeck_core::excerpt::quoted;
+use ondeck_core::model::excerpt::quoted;
 
 /// No time is later. Times are texts of one form, which sort like times.
 pub(super) const LAST_TIME: &str = "9999-12-31T23:59:59.999Z";

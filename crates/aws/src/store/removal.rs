@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::WriteRequest;
 use futures_util::future::{try_join, try_join5};
-use ondeck_core::ids::InstanceId;
+use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::record::State;
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::PortResult;
-use ondeck_core::record::State;
-use ondeck_core::time::Timestamp;
 
 use super::keys::{Item, Kind, id_of, read_text, text};
 use super::runs::members;
@@ -66,9 +66,9 @@ pub(super) async fn forget(table: &Table, before: Timestamp) -> PortResult<usize
 
     // Terminated is final, and so is an outcome: neither needs a condition.
     let records = over.iter().map(|id| delete(&Kind::Instance.key(id)));
-    let signs = over.iter().copied().chain(stray).flat_map(signs_of);
+    let status = over.iter().copied().chain(stray).flat_map(signs_of);
     let intents = intents.iter().filter_map(id_of).map(|id| delete(&Kind::Intent.key(id)));
-    let deletes: Vec<WriteRequest> = records.chain(signs).chain(intents).collect();
+    let deletes: Vec<WriteRequest> = records.chain(status).chain(intents).collect();
     let is_held = |run: &str, id: &str| {
         recorded.get(id).is_some_and(|item| read_text(item, "runId") == Ok(run))
     };

@@ -2,16 +2,16 @@
 //! skipped; it never keeps another from being read.
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use ondeck_core::credentials::Credentials;
-use ondeck_core::demand::{Demand, KEPT};
-use ondeck_core::excerpt::quoted;
-use ondeck_core::ids::{InstanceId, RunId};
-use ondeck_core::intent::Intent;
+use ondeck_core::model::credentials::Credentials;
+use ondeck_core::model::demand::{Demand, KEPT};
+use ondeck_core::model::excerpt::quoted;
+use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::model::intent::Intent;
+use ondeck_core::model::record::{Record, Row, Unreadable};
+use ondeck_core::model::secret::Secret;
+use ondeck_core::model::signal::{Report, Signal};
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::Listing;
-use ondeck_core::record::{Record, Row, Unreadable};
-use ondeck_core::secret::Secret;
-use ondeck_core::signal::{Report, Signal};
-use ondeck_core::time::Timestamp;
 
 use super::keys::{Item, Kind, id_of, item, number, read_number, read_text, text};
 

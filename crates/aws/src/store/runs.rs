@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::future::try_join_all;
-use ondeck_core::ids::{InstanceId, RunId};
+use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Listing, PortResult};
-use ondeck_core::time::Timestamp;
-use ondeck_core::together::Together;
+use ondeck_core::runtime::batcher::Batcher;
 
 use super::keys::{Item, Key, Kind, read_text, text};
 use super::rows;
@@ -33,7 +33,7 @@ struct Note {
 /// Notes under way, and those that were made.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
-    notes: Together<Note, ()>,
+    notes: Batcher<Note, ()>,
     noted: Mutex<HashMap<(RunId, InstanceId), Timestamp>>,
 }
 

@@ -9,10 +9,10 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ondeck_core::ids::InstanceId;
+use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::record::{Record, Unreadable};
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{PortError, PortResult};
-use ondeck_core::record::{Record, Unreadable};
-use ondeck_core::time::Timestamp;
 
 use super::keys::Kind;
 use super::rows;

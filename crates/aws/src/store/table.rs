@@ -14,9 +14,9 @@ use aws_sdk_dynamodb::types::{
 };
 use aws_smithy_runtime_api::http::Response;
 use futures_util::future::try_join_all;
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{PortError, PortResult};
-use ondeck_core::time::Timestamp;
-use ondeck_core::wait::Patience;
+use ondeck_core::runtime::retry::Patience;
 use tokio::sync::Semaphore;
 
 use super::keys::{Item, Key, Kind, LAST_TIME, names_in, number, text};

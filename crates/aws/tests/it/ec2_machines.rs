@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use ondeck_aws::{Cloud, Ec2Compute, Options};
-use ondeck_core::ids::{InstanceId, IntentId, ResourceClass, RunId};
+use ondeck_core::model::ids::{InstanceId, IntentId, ResourceClass, RunId};
+use ondeck_core::model::requirements::{ClassSize, Requirements, UsageClass};
+use ondeck_core::model::settings::Settings;
 use ondeck_core::ports::{Compute, Order, PortError, Store};
-use ondeck_core::requirements::{ClassSize, Requirements, UsageClass};
-use ondeck_core::settings::Settings;
-use ondeck_core::testkit::{FixedDice, MemoryStore};
+use ondeck_core::testkit::{FixedRandom, MemoryStore};
 use ondeck_standin::emulators::Emulators;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -28,7 +28,7 @@ async fn cloud(pool: &str) -> Cloud {
         region: Some("us-east-1".to_owned()),
         endpoint_url: Some(Emulators::running().ministack),
     };
-    Cloud::connect(options, Arc::new(FixedDice(0))).await.unwrap()
+    Cloud::connect(options, Arc::new(FixedRandom(0))).await.unwrap()
 }
 
 struct Stage {

@@ -5,12 +5,14 @@ use std::time::Duration;
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::AttributeValue;
 use ondeck_aws::{Cloud, DynamoStore, Options, PoolName};
-use ondeck_core::ids::{InstanceId, RunId};
-use ondeck_core::lifecycle::{Change, Created, Idle, Instance, Pending, Phase, Running, Verdict};
+use ondeck_core::lifecycle::{
+    Change, Created, Idle, Instance, Pending, Running, TypedState, Verdict,
+};
+use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::model::record::{MachineSpec, Record};
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::Store;
-use ondeck_core::record::{MachineSpec, Record};
-use ondeck_core::testkit::FixedDice;
-use ondeck_core::time::Timestamp;
+use ondeck_core::testkit::FixedRandom;
 
 use crate::checked;
 
@@ -51,7 +53,7 @@ impl Fixture {
             region: Some("us-east-1".to_owned()),
             endpoint_url: Some(endpoint.to_owned()),
         };
-        DynamoStore::new(&Cloud::connect(options, Arc::new(FixedDice(0))).await.unwrap())
+        DynamoStore::new(&Cloud::connect(options, Arc::new(FixedRandom(0))).await.unwrap())
     }
 
     /// A way to the table behind the library's back.
@@ -117,7 +119,7 @@ pub(crate) fn spec() -> MachineSpec {
 }
 
 /// Makes a change that nothing stands against.
-pub(crate) async fn make<S: Phase>(store: &DynamoStore, pending: Pending<S>) -> Instance<S> {
+pub(crate) async fn make<S: TypedState>(store: &DynamoStore, pending: Pending<S>) -> Instance<S> {
     let verdict = store.write(pending.change()).await.unwrap();
     pending.settle(verdict).unwrap_or_else(|refused| panic!("a legal change was lost: {refused}"))
 }

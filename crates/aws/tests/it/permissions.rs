@@ -5,10 +5,10 @@ use std::fs;
 use std::path::Path;
 
 use ondeck_aws::DynamoStore;
-use ondeck_core::credentials::Credentials;
+use ondeck_core::model::credentials::Credentials;
+use ondeck_core::model::secret::Secret;
+use ondeck_core::model::signal::{Report, Signal};
 use ondeck_core::ports::{AgentStore, Store};
-use ondeck_core::secret::Secret;
-use ondeck_core::signal::{Report, Signal};
 use ondeck_standin::emulators::Emulators;
 use serde_json::Value;
 

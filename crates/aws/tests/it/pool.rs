@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ondeck_aws::SqsPool;
-use ondeck_core::ids::ResourceClass;
-use ondeck_core::ports::{Depth, Held, Pool, Receipt};
+use ondeck_core::model::ids::ResourceClass;
+use ondeck_core::ports::{Depth, Pool, Receipt, ReceivedMessage};
 use ondeck_core::testkit::contract::{pool_duplicates_suite, pool_passes_untouched, pool_suite};
 use serde_json::json;
 
@@ -122,7 +122,7 @@ async fn many_go_in_few_calls() {
 
 async fn receive(pool: &SqsPool, class: &ResourceClass) -> Vec<Receipt> {
     let held = pool.receive(class, 10, LONG).await.unwrap();
-    held.into_iter().map(|Held { receipt, .. }| receipt).collect()
+    held.into_iter().map(|ReceivedMessage { receipt, .. }| receipt).collect()
 }
 
 fn counted(gateway: &Gateway) -> Vec<(&'static str, usize)> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::config::{BehaviorVersion, Region};
 use aws_sdk_sqs::types::QueueAttributeName;
-use ondeck_core::ids::ResourceClass;
+use ondeck_core::model::ids::ResourceClass;
 use ondeck_core::ports::{Pool, PortError};
 use ondeck_standin::emulators::Emulators;
 use serde_json::json;

@@ -14,9 +14,9 @@ use hyper::{Request, Response};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use ondeck_aws::{Cloud, Options, SqsPool};
-use ondeck_core::ids::ResourceClass;
-use ondeck_core::testkit::FixedDice;
-use ondeck_core::ticket::Ticket;
+use ondeck_core::model::ids::ResourceClass;
+use ondeck_core::model::ticket::Ticket;
+use ondeck_core::testkit::FixedRandom;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -42,7 +42,7 @@ pub(crate) async fn pool_at(name: &str, url: &str) -> SqsPool {
         region: Some("us-east-1".to_owned()),
         endpoint_url: Some(url.to_owned()),
     };
-    SqsPool::new(&Cloud::connect(options, Arc::new(FixedDice(0))).await.unwrap())
+    SqsPool::new(&Cloud::connect(options, Arc::new(FixedRandom(0))).await.unwrap())
 }
 
 pub(crate) fn class(name: &str) -> ResourceClass {

@@ -7,9 +7,9 @@ use aws_sdk_dynamodb::types::{
 };
 use futures_util::future::join_all;
 use ondeck_core::lifecycle::{Instance, Verdict};
+use ondeck_core::model::record::State;
+use ondeck_core::model::signal::{Report, Signal};
 use ondeck_core::ports::{AgentStore, PortError, Scope, Store};
-use ondeck_core::record::State;
-use ondeck_core::signal::{Report, Signal};
 use ondeck_core::testkit::contract::{claim_race, store_suite};
 
 use crate::fixture::{

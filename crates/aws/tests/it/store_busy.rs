@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use ondeck_core::ids::InstanceId;
 use ondeck_core::lifecycle::{Created, Instance};
+use ondeck_core::model::ids::InstanceId;
 use ondeck_core::ports::{PortError, Scope, Store};
 use ondeck_core::testkit::plane;
 use serde_json::{Value, json};
@@ -49,8 +49,8 @@ async fn half_of_a_batch_at_a_time_gets_to_its_end() {
     let (fixture, store, tap) = tapped().await;
     tap.script(|call| if call.action == "BatchGetItem" { half_of(call) } else { Deed::Pass });
     let ids: Vec<InstanceId> = (0..50).map(|n| instance(&format!("i-{n}"))).collect();
-    let signs = store.signs(&ids).await.unwrap();
-    assert_eq!(signs.len(), 50);
+    let status = store.agent_status(&ids).await.unwrap();
+    assert_eq!(status.len(), 50);
     assert_eq!(tap.calls().len(), 7, "a hundred keys: 50, 25, 13, 6, 3, 2 and 1");
     fixture.done().await;
 }
@@ -116,7 +116,7 @@ async fn what_decisions_hang_on_is_as_it_surely_is() {
     store.finish().await.unwrap();
     tap.calls();
     store.of_run(&run("7")).await.unwrap();
-    store.signs(&[instance("i-1")]).await.unwrap();
+    store.agent_status(&[instance("i-1")]).await.unwrap();
     store.list(Scope::Live).await.unwrap();
     store.open_intents().await.unwrap();
     store.demand(&run("7")).await.unwrap();

@@ -7,10 +7,10 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::future::join;
 use ondeck_aws::DynamoStore;
-use ondeck_core::ids::RunId;
 use ondeck_core::lifecycle::{Created, Instance, Verdict};
+use ondeck_core::model::ids::RunId;
+use ondeck_core::model::signal::{Report, Signal};
 use ondeck_core::ports::{AgentStore, PortError, Scope, Store};
-use ondeck_core::signal::{Report, Signal};
 use ondeck_core::testkit::plane;
 use tokio::sync::Notify;
 
@@ -165,12 +165,12 @@ async fn what_was_left_unprocessed_is_asked_for_again_but_not_for_ever() {
         }
         _ => Deed::Pass,
     });
-    let signs = store.signs(&[one.clone(), two.clone()]).await.unwrap();
-    assert!(signs.iter().all(|signs| signs.heartbeat == Some(noon())), "{signs:?}");
+    let status = store.agent_status(&[one.clone(), two.clone()]).await.unwrap();
+    assert!(status.iter().all(|status| status.heartbeat == Some(noon())), "{status:?}");
     assert_eq!(asked.load(Ordering::SeqCst), 3);
 
     limit.store(usize::MAX, Ordering::SeqCst);
-    let error = store.signs(&[one, two]).await.unwrap_err();
+    let error = store.agent_status(&[one, two]).await.unwrap_err();
     assert!(
         matches!(&error, PortError::Unavailable { reason, .. }
         if reason.contains("unprocessed")),
@@ -205,8 +205,8 @@ async fn a_report_takes_the_place_of_one_that_tells_no_time() {
         let keys = [("PK", text("TYPE#WS")), ("SK", text("ID#i-1")), ("updatedAt", spoilt)];
         raw.put(keys.map(|(name, value)| (name.to_owned(), value)).into()).await;
         store.report(&id, &report).await.unwrap();
-        let signs = store.signs(std::slice::from_ref(&id)).await.unwrap();
-        assert_eq!(signs[0].report.as_ref(), Some(&report), "{told}");
+        let status = store.agent_status(std::slice::from_ref(&id)).await.unwrap();
+        assert_eq!(status[0].report.as_ref(), Some(&report), "{told}");
     }
     fixture.done().await;
 }

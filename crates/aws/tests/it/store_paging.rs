@@ -76,9 +76,9 @@ async fn batches_are_filled_and_followed_by_others() {
     try_join_all(beats).await.unwrap();
     // One twice, and one that nobody has heard of.
     ids.extend([instance("i-003"), instance("i-none")]);
-    let signs = store.signs(&ids).await.unwrap();
+    let status = store.agent_status(&ids).await.unwrap();
     let expected = (0..130).map(|n| Some(at(n))).chain([Some(at(3)), None]);
-    assert!(signs.iter().map(|signs| signs.heartbeat).eq(expected), "in the order asked");
+    assert!(status.iter().map(|status| status.heartbeat).eq(expected), "in the order asked");
 
     let tickets: Vec<_> = idles.iter().map(Instance::ticket).collect();
     store.mark_ticketed(&tickets, noon()).await.unwrap();

@@ -9,8 +9,8 @@
 
 use std::time::Duration;
 
-use ondeck_core::record::MachineSpec;
-use ondeck_core::requirements::UsageClass;
+use ondeck_core::model::record::MachineSpec;
+use ondeck_core::model::requirements::UsageClass;
 
 /// What a vCPU costs in an hour, by how much memory comes with it: families c, m and r.
 const COMPUTE: f64 = 0.0425;
@@ -122,7 +122,7 @@ impl Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ondeck_core::ids::ResourceClass;
+    use ondeck_core::model::ids::ResourceClass;
 
     fn spec(instance_type: &str, cpu: u32, mem: u32) -> MachineSpec {
         MachineSpec {

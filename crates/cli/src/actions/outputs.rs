@@ -5,7 +5,7 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
 
-use ondeck_core::ports::Dice;
+use ondeck_core::ports::Random;
 
 use super::Shown;
 use crate::output::Telling;
@@ -29,12 +29,12 @@ pub(super) fn append(file: &Path, outputs: &[Output]) -> std::io::Result<()> {
 
 /// A value of several lines stands between two lines that nobody can guess, so that no value can
 /// pass for the end of itself and the beginning of another output.
-fn entry(name: &str, value: &str, dice: &dyn Dice) -> String {
+fn entry(name: &str, value: &str, random: &dyn Random) -> String {
     if !value.contains(['\r', '\n']) {
         return format!("{name}={value}\n");
     }
     loop {
-        let delimiter = format!("ondeck_{:016x}{:016x}", dice.roll(), dice.roll());
+        let delimiter = format!("ondeck_{:016x}{:016x}", random.number(), random.number());
         if !value.contains(&delimiter) {
             return format!("{name}<<{delimiter}\n{value}\n{delimiter}\n");
         }
@@ -51,8 +51,8 @@ mod tests {
 
     struct Counting(AtomicU64);
 
-    impl Dice for Counting {
-        fn roll(&self) -> u64 {
+    impl Random for Counting {
+        fn number(&self) -> u64 {
             self.0.fetch_add(1, Ordering::Relaxed) / 2
         }
     }
@@ -89,8 +89,8 @@ mod tests {
                 prop_oneof!["(?s).{0,30}", "[\r\n=<a]{0,12}", "label<<x\nlabel=8\nx\n"], 0..5
             )
         ) {
-            let dice = Counting(AtomicU64::new(0));
-            let file: String = values.iter().map(|value| entry("label", value, &dice)).collect();
+            let random = Counting(AtomicU64::new(0));
+            let file: String = values.iter().map(|value| entry("label", value, &random)).collect();
             let expected: Vec<(String, String)> =
                 values.into_iter().map(|value| ("label".to_owned(), value)).collect();
             prop_assert_eq!(read(&file), expected);
@@ -99,13 +99,13 @@ mod tests {
 
     #[test]
     fn a_value_cannot_end_itself() {
-        let dice = || Counting(AtomicU64::new(0));
-        assert_eq!(entry("label", "7", &dice()), "label=7\n");
-        assert_eq!(entry("label", "", &dice()), "label=\n");
+        let random = || Counting(AtomicU64::new(0));
+        assert_eq!(entry("label", "7", &random()), "label=7\n");
+        assert_eq!(entry("label", "", &random()), "label=\n");
         let zeros = format!("ondeck_{}", "0".repeat(32));
         let ones = format!("ondeck_{0}1{0}1", "0".repeat(15));
         assert_eq!(
-            entry("result", &format!("a\n{zeros}\nlabel=8"), &dice()),
+            entry("result", &format!("a\n{zeros}\nlabel=8"), &random()),
             format!("result<<{ones}\na\n{zeros}\nlabel=8\n{ones}\n")
         );
     }

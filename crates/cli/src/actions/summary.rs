@@ -12,7 +12,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use ondeck_core::record::MachineSpec;
+use ondeck_core::model::record::MachineSpec;
 
 use super::Shown;
 use crate::inputs::Backend;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ondeck_aws::{Cloud, DynamoStore, Ec2Compute, Ec2Host, Imds, Options, PoolName};
-use ondeck_core::failure::{Failure, Kind};
-use ondeck_core::ids::InstanceId;
+use ondeck_core::model::failure::{Failure, Kind};
+use ondeck_core::model::ids::InstanceId;
 use ondeck_core::ports::{PortResult, Runner};
-use ondeck_core::wait::{Retry, retry};
+use ondeck_core::runtime::retry::{Retry, retry};
 use ondeck_local::LocalRunner;
 
 use super::local;
@@ -90,7 +90,7 @@ async fn make_agent(
             inputs.shutdown_command.clone(),
         )),
         clock,
-        dice: Arc::new(Entropy),
+        random: Arc::new(Entropy),
         id,
     })
 }
@@ -122,7 +122,7 @@ pub(crate) use self::control::plane;
 #[cfg(feature = "control")]
 mod control {
     use ondeck_aws::SqsPool;
-    use ondeck_core::plane::Plane;
+    use ondeck_core::modes::plane::Plane;
     use ondeck_core::ports::{Forge, Progress};
 
     use super::super::forge;
@@ -160,7 +160,7 @@ mod control {
             store,
             forge,
             clock: Arc::new(cloud.clock()),
-            dice: Arc::new(Entropy),
+            random: Arc::new(Entropy),
             progress,
         })
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ondeck_core::failure::Failure;
+use ondeck_core::model::failure::Failure;
 use ondeck_core::ports::Forge;
 
 use crate::inputs::Refresh;

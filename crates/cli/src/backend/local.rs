@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use ondeck_core::failure::Failure;
-use ondeck_core::ids::InstanceId;
+use ondeck_core::model::failure::Failure;
+use ondeck_core::model::ids::InstanceId;
 use ondeck_core::ports::Runner;
-use ondeck_core::wait::{Retry, retry};
+use ondeck_core::runtime::retry::{Retry, retry};
 use ondeck_local::{Db, Home, LocalHost, LocalRunner, LocalStore};
 
 use super::runner::{ChosenRunner, Place};
@@ -52,7 +52,7 @@ pub(super) async fn agent(common: &Common, id: InstanceId) -> Result<ondeck_agen
         store,
         host: Arc::new(LocalHost::new(db, home, id.clone())),
         clock,
-        dice: Arc::new(Entropy),
+        random: Arc::new(Entropy),
         id,
     })
 }
@@ -71,8 +71,8 @@ mod control {
     use std::ffi::OsString;
     use std::path::PathBuf;
 
-    use ondeck_core::failure::Kind;
-    use ondeck_core::plane::Plane;
+    use ondeck_core::model::failure::Kind;
+    use ondeck_core::modes::plane::Plane;
     use ondeck_core::ports::{Forge, PortError, Progress, Store};
     use ondeck_local::{AgentCommand, LocalCompute, LocalForge, LocalPool};
 
@@ -131,7 +131,7 @@ mod control {
             compute: Arc::new(compute),
             forge,
             clock,
-            dice: Arc::new(Entropy),
+            random: Arc::new(Entropy),
             progress,
         })
     }

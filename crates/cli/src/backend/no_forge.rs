@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
-use ondeck_core::ids::RunId;
+use ondeck_core::model::ids::RunId;
 use ondeck_core::ports::{Forge, ListedRunner, PortError, PortResult, WaitingRun};
 
 /// For modes that have nothing to ask of a forge. Should one do so, it is told so.

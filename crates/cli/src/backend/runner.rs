@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
-use ondeck_core::ids::{InstanceId, RunId};
+use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::ports::{AgentStore, Runner};
-use ondeck_core::wait::{Retry, retry};
+use ondeck_core::runtime::retry::{Retry, retry};
 
 use super::{FORGE, GITHUB};
 use crate::surroundings::{Entropy, WallClock};

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use ondeck_core::failure::Failure;
-use ondeck_core::ids::{InstanceId, RunId};
+use ondeck_core::model::failure::Failure;
+use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::model::record::EventRow;
+use ondeck_core::model::record::State;
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Forge, Scope};
-use ondeck_core::record::EventRow;
-use ondeck_core::record::State;
-use ondeck_core::time::Timestamp;
 use ondeck_local::Job;
 
 use super::crew::Crew;

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use ondeck_core::failure::Failure;
-use ondeck_core::ids::InstanceId;
-use ondeck_core::plane::Plane;
+use ondeck_core::model::failure::Failure;
+use ondeck_core::model::ids::InstanceId;
+use ondeck_core::modes::plane::Plane;
 use serde_json::Value;
 use tokio::process::{Child, Command};
 

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ondeck_core::failure::Failure;
-use ondeck_core::ids::InstanceId;
-use ondeck_core::record::State;
+use ondeck_core::model::failure::Failure;
+use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::record::State;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
@@ -28,7 +28,7 @@ const SETTINGS: [&str; 19] = [
     "--boot-deadline-sec=5",
     "--agent-poll-waiting-sec=0.1",
     "--agent-poll-running-sec=0.2",
-    "--signs-poll-sec=0.05",
+    "--signal-poll-sec=0.05",
     "--ticket-hold-sec=5",
     "--pickup-patience-sec=0.5",
     "--retention-min=60",

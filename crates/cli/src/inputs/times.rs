@@ -6,8 +6,8 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
-use ondeck_core::provision::TimeOverrides;
-use ondeck_core::times::{TIMES, TimeSpec, Unit};
+use ondeck_core::model::times::{TIMES, TimeSpec, Unit};
+use ondeck_core::modes::provision::TimeOverrides;
 
 /// The times that a mode takes.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
-use ondeck_core::failure::Failure;
-use ondeck_core::provision::{Outcome, Provisioned, Search, Source};
-use ondeck_core::requirements::{Mismatch, UsageClass};
+use ondeck_core::model::failure::Failure;
+use ondeck_core::model::requirements::{Mismatch, UsageClass};
+use ondeck_core::modes::provision::{Outcome, Provisioned, Search, Source};
 use serde_json::{Value, json};
 
 use crate::actions::summary::provision;

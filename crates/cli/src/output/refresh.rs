@@ -1,5 +1,5 @@
-use ondeck_core::failure::Failure;
-use ondeck_core::refresh::Outcome;
+use ondeck_core::model::failure::Failure;
+use ondeck_core::modes::refresh::Outcome;
 use serde_json::{Value, json};
 
 use crate::actions::summary::refresh;

@@ -1,5 +1,5 @@
-use ondeck_core::failure::Failure;
-use ondeck_core::release::{Fate, Outcome};
+use ondeck_core::model::failure::Failure;
+use ondeck_core::modes::release::{Fate, Outcome};
 use serde_json::{Value, json};
 
 use crate::actions::summary::release;

@@ -18,7 +18,7 @@ const INPUTS: [(&str, &str); 24] = [
     ("refresh", "local-duplicate-tickets"),
     ("refresh", "heartbeat-period-sec"),
     ("refresh", "retention-min"),
-    ("refresh", "signs-poll-sec"),
+    ("refresh", "signal-poll-sec"),
     ("refresh", "forge"),
     ("refresh", "scope"),
     ("refresh", "backend"),

@@ -49,7 +49,7 @@ fn cancelled_at_random(pool: &impl Driven, machines: impl Fn() -> BTreeSet<Strin
     let given = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok());
     let seed: u64 = given.unwrap_or_else(|| fastrand::u64(..));
     say(&format!("{SEED}={seed}"));
-    let mut dice = fastrand::Rng::with_seed(seed);
+    let mut random = fastrand::Rng::with_seed(seed);
     let since = Instant::now();
     pool.provision("first", 2).succeeded();
     let takes = since.elapsed();
@@ -59,10 +59,10 @@ fn cancelled_at_random(pool: &impl Driven, machines: impl Fn() -> BTreeSet<Strin
     for moment in 0..MOMENTS {
         let run = format!("cancelled-{moment}");
         // More than are idle, so that there is something to claim and something to launch.
-        let count = (pool.records().len() + 1 + dice.usize(..2)).min(5).to_string();
+        let count = (pool.records().len() + 1 + random.usize(..2)).min(5).to_string();
         let ask = ["provision", "--json", "--run-id", &run, "--instance-count", &count];
         let mut provision = pool.start(&ask);
-        within(takes.mul_f64(dice.f64() * 0.9), || provision.has_ended());
+        within(takes.mul_f64(random.f64() * 0.9), || provision.has_ended());
         let end = cancel(&mut provision);
         let done = provision.finish();
         if done.code == 0 {

@@ -179,7 +179,7 @@ fn the_help_of_refresh() {
               How often an idle agent looks for a run [default: 0.25]
           --agent-poll-running-sec <SEC>
               How often a working agent looks for its release [default: 1]
-          --signs-poll-sec <SEC>
+          --signal-poll-sec <SEC>
               How often the control plane looks for signals that it waits for [default: 0.05]
           --ticket-hold-sec <SEC>
               How long a ticket stays hidden from others while one run looks at it [default: 30]

@@ -4,10 +4,10 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use super::guard::Guard;
-use super::{Instance, Phase};
-use crate::ids::{InstanceId, RunId};
-use crate::record::{Record, State, Unreadable};
-use crate::time::Timestamp;
+use super::{Instance, TypedState};
+use crate::model::ids::{InstanceId, RunId};
+use crate::model::record::{Record, State, Unreadable};
+use crate::model::timestamp::Timestamp;
 
 /// The legal transitions, by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -159,7 +159,7 @@ pub struct Pending<S> {
     pub(super) _next: PhantomData<fn() -> S>,
 }
 
-impl<S: Phase> Pending<S> {
+impl<S: TypedState> Pending<S> {
     /// Adds the reason.
     pub fn because(mut self, why: impl Into<String>) -> Self {
         self.change.why = why.into();

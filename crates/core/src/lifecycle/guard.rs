@@ -1,8 +1,8 @@
 //! The condition of a change, and its meaning.
 
-use crate::ids::RunId;
-use crate::record::{Record, State};
-use crate::time::Timestamp;
+use crate::model::ids::RunId;
+use crate::model::record::{Record, State};
+use crate::model::timestamp::Timestamp;
 
 /// The condition of a change. [`Guard::admits`] is its meaning; what a store evaluates is a
 /// translation, tested against it.

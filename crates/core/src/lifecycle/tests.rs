@@ -2,8 +2,8 @@
 //! guard, so a mistake in the guard itself shows nowhere else.
 
 use super::*;
-use crate::ids::ResourceClass;
-use crate::requirements::UsageClass;
+use crate::model::ids::ResourceClass;
+use crate::model::requirements::UsageClass;
 
 const LEASE: Duration = Duration::from_millis(60_000);
 
@@ -44,7 +44,7 @@ fn mine(state: State) -> Record {
     record(state, state.is_owned().then_some("mine"), state.is_live().then(ahead))
 }
 
-fn believed<S: Phase>(state: State) -> Instance<S> {
+fn believed<S: TypedState>(state: State) -> Instance<S> {
     Instance::believe(&mine(state)).expect("the phase covers the state")
 }
 
@@ -214,7 +214,8 @@ fn a_refusal_says_what_stands_there() {
         let commit = believed::<Claimed>(State::Claimed).commit(noon(), LEASE);
         commit.settle(verdict).unwrap_err().to_string()
     };
-    let row = crate::record::Unreadable { id: "i-1".to_owned(), problem: "cpu is odd".to_owned() };
+    let row =
+        crate::model::record::Unreadable { id: "i-1".to_owned(), problem: "cpu is odd".to_owned() };
     let expired = record(State::Claimed, Some("theirs"), Some(noon()));
     for (verdict, words) in [
         (Verdict::Refused(None), "there is no such record"),
@@ -229,7 +230,7 @@ fn a_refusal_says_what_stands_there() {
 
 #[test]
 fn a_record_is_believed_in_its_own_phase_alone() {
-    fn covered<S: Phase>() -> Vec<State> {
+    fn covered<S: TypedState>() -> Vec<State> {
         State::ALL.into_iter().filter(|s| Instance::<S>::believe(&mine(*s)).is_some()).collect()
     }
     assert_eq!(covered::<Created>(), [State::Created]);

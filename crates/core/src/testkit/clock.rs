@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::ports::{Clock, Dice};
-use crate::time::Timestamp;
+use crate::model::timestamp::Timestamp;
+use crate::ports::{Clock, Random};
 
 /// A clock that moves only when everybody who could act is asleep: each sleeper, when polled,
 /// yields once to let others run, and the one with the earliest alarm then moves time forward.
@@ -87,27 +87,27 @@ impl Clock for VirtualClock {
 
 /// Always the same number.
 #[derive(Debug, Clone, Copy)]
-pub struct FixedDice(pub u64);
+pub struct FixedRandom(pub u64);
 
-impl Dice for FixedDice {
-    fn roll(&self) -> u64 {
+impl Random for FixedRandom {
+    fn number(&self) -> u64 {
         self.0
     }
 }
 
 /// Numbers that follow from a seed (splitmix64).
 #[derive(Debug)]
-pub struct SeededDice(AtomicU64);
+pub struct SeededRandom(AtomicU64);
 
-impl SeededDice {
+impl SeededRandom {
     /// Starts from `seed`.
-    pub fn new(seed: u64) -> SeededDice {
-        SeededDice(AtomicU64::new(seed))
+    pub fn new(seed: u64) -> SeededRandom {
+        SeededRandom(AtomicU64::new(seed))
     }
 }
 
-impl Dice for SeededDice {
-    fn roll(&self) -> u64 {
+impl Random for SeededRandom {
+    fn number(&self) -> u64 {
         const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
         let mut z = self.0.fetch_add(STEP, Ordering::SeqCst).wrapping_add(STEP);
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -17,7 +17,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::ids::ResourceClass;
+    use crate::model::ids::ResourceClass;
     use crate::testkit::{MemoryPool, MemoryStore, VirtualClock};
 
     #[tokio::test]

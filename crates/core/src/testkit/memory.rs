@@ -10,21 +10,21 @@ use async_trait::async_trait;
 
 pub use self::compute::{MemoryCompute, Scant};
 pub use self::pool::MemoryPool;
-use super::{SeededDice, VirtualClock};
-use crate::credentials::Credentials;
-use crate::demand::Demand;
-use crate::ids::{InstanceId, IntentId, RunId};
-use crate::intent::Intent;
+use super::{SeededRandom, VirtualClock};
 use crate::lifecycle::{Change, Verdict};
-use crate::plane::Plane;
+use crate::model::credentials::Credentials;
+use crate::model::demand::Demand;
+use crate::model::ids::{InstanceId, IntentId, RunId};
+use crate::model::intent::Intent;
+use crate::model::record::{Record, State};
+use crate::model::signal::{AgentStatus, Report};
+use crate::model::ticket::Ticket;
+use crate::model::timestamp::Timestamp;
+use crate::modes::plane::Plane;
 use crate::ports::{
     AgentStore, Clock, Forge, ListedRunner, Listing, PortError, PortResult, Progress, Scope, Store,
     WaitingRun,
 };
-use crate::record::{Record, State};
-use crate::signal::{Report, Signs};
-use crate::ticket::Ticket;
-use crate::time::Timestamp;
 
 /// Every port call gives others a turn, as a call over a network would.
 async fn turn() {
@@ -65,7 +65,7 @@ pub struct Event {
 struct Tables {
     settings: Option<BTreeMap<String, String>>,
     records: BTreeMap<InstanceId, Record>,
-    signs: BTreeMap<InstanceId, Signs>,
+    status: BTreeMap<InstanceId, AgentStatus>,
     intents: BTreeMap<IntentId, Intent>,
     /// How many heartbeats will not arrive.
     lost_beats: u32,
@@ -93,7 +93,7 @@ impl MemoryStore {
     /// Shows what the store holds, but for its history.
     pub fn show(&self, to: &mut dyn FnMut(&dyn std::fmt::Debug)) {
         let tables = lock(&self.0);
-        to(&(&tables.records, &tables.signs, &tables.intents));
+        to(&(&tables.records, &tables.status, &tables.intents));
     }
 
     /// Every transition that was committed, in order.
@@ -181,11 +181,11 @@ impl Store for MemoryStore {
         Ok(self.listing(|record| scope == Scope::All || record.state.is_live()))
     }
 
-    async fn signs(&self, ids: &[InstanceId]) -> PortResult<Vec<Signs>> {
+    async fn agent_status(&self, ids: &[InstanceId]) -> PortResult<Vec<AgentStatus>> {
         turn().await;
         self.count("signs");
         let tables = lock(&self.0);
-        Ok(ids.iter().map(|id| tables.signs.get(id).cloned().unwrap_or_default()).collect())
+        Ok(ids.iter().map(|id| tables.status.get(id).cloned().unwrap_or_default()).collect())
     }
 
     async fn mark_ticketed(&self, tickets: &[Ticket], at: Timestamp) -> PortResult<()> {
@@ -209,7 +209,7 @@ impl Store for MemoryStore {
         for id in ids {
             if tables.records.get(id).is_some_and(|record| !record.state.is_live()) {
                 tables.records.remove(id);
-                tables.signs.remove(id);
+                tables.status.remove(id);
             }
         }
         Ok(())
@@ -222,7 +222,7 @@ impl Store for MemoryStore {
         let ids: BTreeSet<InstanceId> =
             tables.records.values().filter(|r| old(r)).map(|r| r.id.clone()).collect();
         tables.records.retain(|id, _| !ids.contains(id));
-        tables.signs.retain(|id, _| !ids.contains(id));
+        tables.status.retain(|id, _| !ids.contains(id));
         tables.intents.retain(|_, intent| intent.is_open() || intent.deadline >= before);
         tables.events.retain(|event| event.at >= before);
         Ok(ids.len())
@@ -281,14 +281,14 @@ impl AgentStore for MemoryStore {
             let reason = "the beat is lost".to_owned();
             return Err(PortError::Unavailable { service: "store", reason });
         }
-        tables.signs.entry(id.clone()).or_default().heartbeat = Some(at);
+        tables.status.entry(id.clone()).or_default().heartbeat = Some(at);
         Ok(())
     }
 
     async fn report(&self, id: &InstanceId, report: &Report) -> PortResult<()> {
         turn().await;
         let mut shelf = lock(&self.0);
-        let said = &mut shelf.signs.entry(id.clone()).or_default().report;
+        let said = &mut shelf.status.entry(id.clone()).or_default().report;
         if said.as_ref().is_none_or(|said| said.at <= report.at) {
             *said = Some(report.clone());
         }
@@ -403,7 +403,7 @@ pub fn plane() -> (Plane, Memory) {
         compute: memory.compute.clone(),
         forge: memory.forge.clone(),
         clock,
-        dice: Arc::new(SeededDice::new(1)),
+        random: Arc::new(SeededRandom::new(1)),
         progress: Arc::new(Silent),
     };
     (plane, memory)

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use ondeck_core::ids::{InstanceId, ResourceClass, RunId};
-use ondeck_core::record::{MachineSpec, Record, State};
-use ondeck_core::requirements::{TypePatterns, UsageClass};
-use ondeck_core::time::Timestamp;
+use ondeck_core::model::ids::{InstanceId, ResourceClass, RunId};
+use ondeck_core::model::record::{MachineSpec, Record, State};
+use ondeck_core::model::requirements::{TypePatterns, UsageClass};
+use ondeck_core::model::timestamp::Timestamp;
 use proptest::prelude::*;
 use serde_json::Value;
 

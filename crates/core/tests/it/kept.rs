@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use ondeck_core::credentials::{Credentials, Minted};
-use ondeck_core::demand::{Demand, InVain};
-use ondeck_core::ids::{IntentId, RunId};
-use ondeck_core::secret::Secret;
-use ondeck_core::settings::Settings;
-use ondeck_core::times::TIMES;
+use ondeck_core::model::credentials::{Credentials, Minted};
+use ondeck_core::model::demand::{Demand, InVain};
+use ondeck_core::model::ids::{IntentId, RunId};
+use ondeck_core::model::secret::Secret;
+use ondeck_core::model::settings::Settings;
+use ondeck_core::model::times::TIMES;
 use proptest::prelude::*;
 
 use crate::anything::{
@@ -71,7 +71,7 @@ proptest! {
     /// Never sooner than it was, never later than in an hour, and never again at once.
     #[test]
     fn attempts_in_vain_become_rarer(demand in demand(), at in 0_u64..4_000_000_000_000) {
-        let at = ondeck_core::time::Timestamp::from_millis(at);
+        let at = ondeck_core::model::timestamp::Timestamp::from_millis(at);
         let first = demand.clone().failed_again(at).in_vain.unwrap();
         let second = demand.failed_again(at).failed_again(at).in_vain.unwrap();
         prop_assert!(first.not_before() <= second.not_before());

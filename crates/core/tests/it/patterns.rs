@@ -1,6 +1,8 @@
 //! Which machines will do.
 
-use ondeck_core::requirements::{ClassSize, InvalidPatterns, Mismatch, Requirements, TypePatterns};
+use ondeck_core::model::requirements::{
+    ClassSize, InvalidPatterns, Mismatch, Requirements, TypePatterns,
+};
 use proptest::prelude::*;
 
 use crate::anything::{assert_readable, class, config, patterns, spec, text, usage};

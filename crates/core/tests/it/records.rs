@@ -1,6 +1,6 @@
 //! Rows of the store.
 
-use ondeck_core::record::{Record, Row, State};
+use ondeck_core::model::record::{Record, Row, State};
 use proptest::prelude::*;
 
 use crate::anything::{assert_readable, config, nearly, record};

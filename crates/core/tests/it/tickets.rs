@@ -1,6 +1,6 @@
 //! Messages of the pool: anybody with the right to can put anything there.
 
-use ondeck_core::ticket::Ticket;
+use ondeck_core::model::ticket::Ticket;
 use proptest::prelude::*;
 
 use crate::anything::{assert_readable, config, instance_id, json, spec, spoilt, text, time};

@@ -3,11 +3,12 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
+use ondeck_core::model::signal::{AgentStatus, Pulse, last_words};
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::Clock;
-use ondeck_core::signal::{Pulse, Signs, last_words};
-use ondeck_core::testkit::{FixedDice, VirtualClock};
-use ondeck_core::time::Timestamp;
-use ondeck_core::wait::{Beat, Retry, Wait, wait_until};
+use ondeck_core::runtime::poll::{Beat, Wait, wait_until};
+use ondeck_core::runtime::retry::Retry;
+use ondeck_core::testkit::{FixedRandom, VirtualClock};
 use proptest::prelude::*;
 
 use crate::anything::{assert_readable, config, ms, nearly, spoilt, text, time};
@@ -101,7 +102,7 @@ proptest! {
             ..Retry::SHORT
         };
         let whole = (u128::from(first) << n.min(16)).min(u128::from(longest));
-        let pause = retry.pause(n, &FixedDice(roll)).as_nanos();
+        let pause = retry.pause(n, &FixedRandom(roll)).as_nanos();
         prop_assert!((whole / 2..=whole).contains(&pause), "{} of {}", pause, whole);
     }
 
@@ -111,7 +112,7 @@ proptest! {
     ) {
         let pulse = |now, beat| {
             let heartbeat = Some(Timestamp::from_millis(beat));
-            Signs { heartbeat, report: None }.pulse(Timestamp::from_millis(now), ms(within))
+            AgentStatus { heartbeat, report: None }.pulse(Timestamp::from_millis(now), ms(within))
         };
         prop_assert_eq!(pulse(now, beat), pulse(beat, now));
         let age = now.abs_diff(beat);

@@ -1,8 +1,8 @@
 //! The eight transitions, against a table of them that was written without looking at the guards.
 
 use ondeck_core::lifecycle::{Change, Claimed, Created, Idle, Instance, Live, Running, Transition};
-use ondeck_core::record::{Record, State};
-use ondeck_core::time::Timestamp;
+use ondeck_core::model::record::{Record, State};
+use ondeck_core::model::timestamp::Timestamp;
 use proptest::prelude::*;
 
 use crate::anything::{config, ms, record, run_id};
@@ -91,7 +91,7 @@ fn after(change: &Change, believed: &Record) -> (State, bool, Option<u64>) {
 const LAST: u64 = 60_000;
 
 /// Every change that somebody who believes in the record could ask for.
-fn changes(believed: &Record, run: &ondeck_core::ids::RunId, now: Timestamp) -> Vec<Change> {
+fn changes(believed: &Record, run: &ondeck_core::model::ids::RunId, now: Timestamp) -> Vec<Change> {
     let last = ms(LAST);
     let mut changes =
         vec![Instance::register(&believed.id, &believed.spec, run, now, last).change().clone()];
@@ -119,7 +119,7 @@ fn changes(believed: &Record, run: &ondeck_core::ids::RunId, now: Timestamp) -> 
 fn standing() -> impl Strategy<Value = Record> {
     let few = (0_usize..5, 0_u64..4, prop_oneof![Just("a"), Just("b")]);
     (few, record()).prop_map(|((state, threshold, run), mut record)| {
-        record.id = ondeck_core::ids::InstanceId::new("i-1").unwrap();
+        record.id = ondeck_core::model::ids::InstanceId::new("i-1").unwrap();
         record.state = State::ALL[state];
         record.run = record.state.is_owned().then(|| run.parse().unwrap());
         let threshold = Timestamp::from_millis(threshold);
@@ -155,7 +155,7 @@ proptest! {
             prop_assert_eq!(record.run.as_ref(), owner.filter(|_| owned));
             // What it leaves is a record that the next one can build on.
             prop_assert!(change.is_done_in(&record));
-            let row = ondeck_core::record::Row::from(&record);
+            let row = ondeck_core::model::record::Row::from(&record);
             prop_assert_eq!(Record::try_from(row), Ok(record));
         }
     }

@@ -1,7 +1,7 @@
 //! What GitHub has answered.
 
+use ondeck_core::model::secret::Secret;
 use ondeck_core::ports::PortResult;
-use ondeck_core::secret::Secret;
 use reqwest::header::HeaderMap;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;

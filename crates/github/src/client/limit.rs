@@ -3,8 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Clock, PortError, PortResult};
-use ondeck_core::time::Timestamp;
 
 use super::{Answer, GITHUB};
 

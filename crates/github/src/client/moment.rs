@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ondeck_core::time::Timestamp;
+use ondeck_core::model::timestamp::Timestamp;
 
 /// Reads RFC 3339 with any offset from UTC.
 pub(crate) fn moment(text: &str) -> Option<Timestamp> {

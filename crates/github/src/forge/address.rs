@@ -1,6 +1,6 @@
 //! Where GitHub's servers and their APIs are.
 
-use ondeck_core::failure::Failure;
+use ondeck_core::model::failure::Failure;
 use reqwest::Url;
 
 use crate::http;

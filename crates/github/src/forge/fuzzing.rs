@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use ondeck_core::model::secret::Secret;
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{PortError, PortResult};
-use ondeck_core::secret::Secret;
-use ondeck_core::time::Timestamp;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::list::Page;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use ondeck_core::ids::RunId;
+use ondeck_core::model::ids::RunId;
 use ondeck_core::ports::{PortResult, WaitingRun};
 use serde::Deserialize;
 

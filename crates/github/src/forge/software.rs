@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use ondeck_core::excerpt::{one_line, quoted};
+use ondeck_core::model::excerpt::{one_line, quoted};
+use ondeck_core::model::settings::{InvalidSetting, Settings};
 use ondeck_core::ports::{PortError, PortResult};
-use ondeck_core::settings::{InvalidSetting, Settings};
 use serde::Deserialize;
 
 use super::GitHubForge;

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use ondeck_core::ids::InstanceId;
+use ondeck_core::model::ids::InstanceId;
 use ondeck_processes::MARKER;
 use tokio::process::Command;
 

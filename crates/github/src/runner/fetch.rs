@@ -5,8 +5,8 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use ondeck_core::ports::{Clock, Dice, PortError, PortResult};
-use ondeck_core::wait::{Retry, retry};
+use ondeck_core::ports::{Clock, PortError, PortResult, Random};
+use ondeck_core::runtime::retry::{Retry, retry};
 use ondeck_processes::folder;
 use sha2::{Digest, Sha256};
 use tokio::process::Command;
@@ -61,8 +61,8 @@ pub(crate) fn put_in_place(new: &Path, place: &Path) -> Result<(), String> {
 /// The dice for pauses between attempts.
 pub(crate) struct Chance;
 
-impl Dice for Chance {
-    fn roll(&self) -> u64 {
+impl Random for Chance {
+    fn number(&self) -> u64 {
         fastrand::u64(..)
     }
 }

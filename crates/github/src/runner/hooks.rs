@@ -7,8 +7,8 @@ use std::fs::File;
 use std::io::Read;
 use std::time::Duration;
 
-use ondeck_core::ids::RunId;
-use ondeck_core::time::Timestamp;
+use ondeck_core::model::ids::RunId;
+use ondeck_core::model::timestamp::Timestamp;
 use tokio::process::Command;
 
 use super::layout::{Layout, put};

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ondeck_core::model::signal::last_words;
 use ondeck_core::ports::Clock;
-use ondeck_core::signal::last_words;
 use ondeck_processes::{Process, kill_group};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ondeck_core::ids::InstanceId;
+use ondeck_core::model::ids::InstanceId;
 
 /// What the agent says about its machine and what is on it.
 #[derive(Debug, Clone)]

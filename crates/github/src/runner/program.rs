@@ -6,9 +6,9 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use ondeck_core::model::secret::Secret;
+use ondeck_core::model::signal::last_words;
 use ondeck_core::ports::Clock;
-use ondeck_core::secret::Secret;
-use ondeck_core::signal::last_words;
 use ondeck_processes::{Process, kill_group};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};

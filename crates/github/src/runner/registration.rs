@@ -5,12 +5,12 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::time::Duration;
 
-use ondeck_core::credentials::Credentials;
-use ondeck_core::ids::InstanceId;
+use ondeck_core::model::credentials::Credentials;
+use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::secret::Secret;
+use ondeck_core::model::signal::last_words;
 use ondeck_core::ports::{Clock, PortError};
-use ondeck_core::secret::Secret;
-use ondeck_core::signal::last_words;
-use ondeck_core::wait::{Retry, retry};
+use ondeck_core::runtime::retry::{Retry, retry};
 use ondeck_processes::folder;
 use tokio::process::Command;
 

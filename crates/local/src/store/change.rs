@@ -1,8 +1,8 @@
 //! The one conditional write that decides everything.
 
-use ondeck_core::ids::RunId;
 use ondeck_core::lifecycle::{Change, Next, Verdict};
-use ondeck_core::record::{Record, Row, State};
+use ondeck_core::model::ids::RunId;
+use ondeck_core::model::record::{Record, Row, State};
 use rusqlite::{Transaction, params, params_from_iter};
 
 use crate::guard::condition;

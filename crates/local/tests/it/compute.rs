@@ -1,11 +1,11 @@
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use ondeck_core::ids::{InstanceId, IntentId};
+use ondeck_core::model::ids::{InstanceId, IntentId};
+use ondeck_core::model::requirements::{ClassSize, Requirements};
+use ondeck_core::model::settings::Settings;
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Compute, Forge, Host, Launched, Order, PortError, Runner, Store};
-use ondeck_core::requirements::{ClassSize, Requirements};
-use ondeck_core::settings::Settings;
-use ondeck_core::time::Timestamp;
 use ondeck_local::{
     AgentCommand, Db, JobState, LocalCompute, LocalForge, LocalHost, LocalRunner, announce,
     boot_time,

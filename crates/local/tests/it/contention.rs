@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ondeck_core::lifecycle::{Created, Idle, Instance, Verdict};
+use ondeck_core::model::record::{MachineSpec, State};
 use ondeck_core::ports::{Clock, Scope, Store};
-use ondeck_core::record::{MachineSpec, State};
 use ondeck_local::{Db, Home, LocalStore};
 
 use crate::fixture::{Fixture, RealClock, instance, run, spawn, told};

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ondeck_core::ids::ResourceClass;
+use ondeck_core::model::ids::ResourceClass;
 use ondeck_core::ports::{AgentStore, Clock};
 use ondeck_core::testkit::VirtualClock;
 use ondeck_core::testkit::contract::{

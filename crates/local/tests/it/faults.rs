@@ -1,10 +1,10 @@
 use std::os::unix::fs::PermissionsExt;
 
 use ondeck_core::lifecycle::{Idle, Instance, Verdict};
+use ondeck_core::model::signal::{Report, Signal};
+use ondeck_core::model::ticket::Ticket;
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{AgentStore, PortError, Scope, Store};
-use ondeck_core::signal::{Report, Signal};
-use ondeck_core::ticket::Ticket;
-use ondeck_core::time::Timestamp;
 use ondeck_local::{Db, Home, LocalStore};
 
 use crate::fixture::{Fixture, instance, run};
@@ -203,15 +203,15 @@ async fn a_signal_that_nobody_knows_is_as_good_as_none() {
     store.beat(&instance("i-1"), Timestamp::from_millis(1)).await.unwrap();
     fixture.sql("INSERT INTO signals VALUES ('i-1', 'UD_WHAT', '', '', 'never')");
     let id = instance("i-1");
-    let signs = store.signs(std::slice::from_ref(&id)).await.unwrap();
-    assert!(signs[0].heartbeat.is_some() && signs[0].report.is_none());
+    let status = store.agent_status(std::slice::from_ref(&id)).await.unwrap();
+    assert!(status[0].heartbeat.is_some() && status[0].report.is_none());
 
     let at = Timestamp::from_millis(1);
     let report = Report { signal: Signal::Prepared, run: None, detail: String::new(), at };
     for spoilt in ["'never'", "NULL", "x'00ff'", "7"] {
         fixture.sql(&format!("UPDATE signals SET signal = 'UD_WHAT', at = {spoilt}"));
         store.report(&id, &report).await.unwrap();
-        let signs = store.signs(std::slice::from_ref(&id)).await.unwrap();
-        assert_eq!(signs[0].report.as_ref(), Some(&report), "{spoilt} is no time");
+        let status = store.agent_status(std::slice::from_ref(&id)).await.unwrap();
+        assert_eq!(status[0].report.as_ref(), Some(&report), "{spoilt} is no time");
     }
 }

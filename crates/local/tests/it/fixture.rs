@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
-use ondeck_core::ids::{InstanceId, RunId};
+use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Clock, Store};
-use ondeck_core::time::Timestamp;
 use ondeck_local::{AgentCommand, Db, Home, LocalCompute, LocalForge, LocalStore};
 
 /// The computer's time: processes do not run on any other.

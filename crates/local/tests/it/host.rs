@@ -26,7 +26,7 @@ async fn a_script_may_leave_something_in_the_background() {
     let host = LocalHost::new(fixture.db.clone(), fixture.home.clone(), id.clone());
     host.run_script("sleep 60 &").await.unwrap();
     assert_eq!(processes_of(&id), 1, "and it stays");
-    host.end("the test is over").await;
+    host.terminate("the test is over").await;
     assert_eq!(processes_of(&id), 0);
 }
 
@@ -39,7 +39,7 @@ async fn the_end_reaches_what_has_dropped_the_mark() {
     host.run_script(&format!("( {UNMARKED} ) > {}", told.display())).await.unwrap();
     let left = std::fs::read_to_string(told).unwrap();
     assert!(is_running(&left), "{left}");
-    host.end("the test is over").await;
+    host.terminate("the test is over").await;
     assert!(!is_running(&left), "{left}");
 }
 
@@ -60,7 +60,7 @@ async fn the_end_of_a_machine_leaves_nothing_behind() {
         () = eventually("the job", || async { (processes_of(&id) == 1).then_some(()) }) => {}
     }
     LocalHost::new(fixture.db.clone(), fixture.home.clone(), id.clone())
-        .end("its time is up")
+        .terminate("its time is up")
         .await;
     assert_eq!(processes_of(&id), 0);
     assert_eq!(forge.runners().await.unwrap(), []);

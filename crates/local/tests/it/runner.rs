@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ondeck_core::ids::RunId;
+use ondeck_core::model::ids::RunId;
 use ondeck_core::ports::{Clock, Forge, Host, Runner, Store};
 use ondeck_local::{Db, Job, JobId, JobState, LocalForge, LocalHost, LocalRunner, Stream};
 

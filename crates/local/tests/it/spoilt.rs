@@ -1,16 +1,16 @@
 //! Any value of any kind in any column: the row is named, and no other suffers from it.
 
-use ondeck_core::credentials::Credentials;
-use ondeck_core::demand::Demand;
-use ondeck_core::ids::RunId;
-use ondeck_core::intent::Intent;
 use ondeck_core::lifecycle::{Instance, Live};
+use ondeck_core::model::credentials::Credentials;
+use ondeck_core::model::demand::Demand;
+use ondeck_core::model::ids::RunId;
+use ondeck_core::model::intent::Intent;
+use ondeck_core::model::record::{Record, Row, State};
+use ondeck_core::model::requirements::UsageClass;
+use ondeck_core::model::secret::Secret;
+use ondeck_core::model::signal::{Report, Signal};
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{AgentStore, Pool, PortError, Scope, Store};
-use ondeck_core::record::{Record, Row, State};
-use ondeck_core::requirements::UsageClass;
-use ondeck_core::secret::Secret;
-use ondeck_core::signal::{Report, Signal};
-use ondeck_core::time::Timestamp;
 use ondeck_local::LocalPool;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -72,7 +72,7 @@ fn record(n: usize, state: State) -> Record {
         state,
         run: state.is_owned().then(|| run("7")),
         threshold: state.is_live().then_some(at),
-        spec: ondeck_core::record::MachineSpec {
+        spec: ondeck_core::model::record::MachineSpec {
             resource_class: "large".parse().unwrap(),
             instance_type: "c6i.large".to_owned(),
             usage_class: UsageClass::Spot,
@@ -204,8 +204,8 @@ fn what_is_written_is_read_to_the_letter() {
         let report = Report { signal, run: Some(run("7")), detail: text.clone(), at };
         store.report(&id, &report).await.unwrap();
         store.beat(&id, until).await.unwrap();
-        let signs = store.signs(std::slice::from_ref(&id)).await.unwrap();
-        assert_eq!((signs[0].heartbeat, signs[0].report.clone()), (Some(until), Some(report)));
+        let status = store.agent_status(std::slice::from_ref(&id)).await.unwrap();
+        assert_eq!((status[0].heartbeat, status[0].report.clone()), (Some(until), Some(report)));
 
         let (registration, removal) = (Secret::new(&*text), Secret::new(&*other));
         let credentials = Credentials { registration, removal, expires_at: until };
@@ -274,12 +274,12 @@ fn spoilt_notes_are_as_good_as_none() {
         if file(fixture).execute(&sql, [&value]).is_err() {
             return;
         }
-        let signs = store.signs(std::slice::from_ref(&id)).await.unwrap();
+        let status = store.agent_status(std::slice::from_ref(&id)).await.unwrap();
         if table != "signals" {
-            assert_eq!(signs[0].report, Some(report));
+            assert_eq!(status[0].report, Some(report));
         }
         if table != "heartbeats" {
-            assert_eq!(signs[0].heartbeat, Some(at));
+            assert_eq!(status[0].heartbeat, Some(at));
         }
         let intents = store.open_intents().await.unwrap();
         assert!(intents.iter().any(|intent| intent.id.as_str() == "a-2"), "{intents:?}");

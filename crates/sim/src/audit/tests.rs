@@ -1,6 +1,6 @@
-use ondeck_core::ids::ResourceClass;
-use ondeck_core::record::MachineSpec;
-use ondeck_core::requirements::{ClassSize, Requirements, UsageClass};
+use ondeck_core::model::ids::ResourceClass;
+use ondeck_core::model::record::MachineSpec;
+use ondeck_core::model::requirements::{ClassSize, Requirements, UsageClass};
 
 use super::*;
 

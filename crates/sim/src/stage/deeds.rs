@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ondeck_core::ids::InstanceId;
-use ondeck_core::record::State;
-use ondeck_core::stop::Stop;
+use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::record::State;
+use ondeck_core::runtime::stop::Stop;
 
 use super::{Act, Stage, run_id};
 use crate::fate::Fault;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ondeck_core::lifecycle::{Idle, Instance};
-use ondeck_core::record::State;
-use ondeck_core::time::Timestamp;
+use ondeck_core::model::record::State;
+use ondeck_core::model::timestamp::Timestamp;
 
 use super::{Act, PROBE, Stage, run_id};
 use crate::audit::{Promise, SKEW};
@@ -63,7 +63,11 @@ impl Stage {
         }
     }
 
-    pub(super) fn provisioned(&mut self, run: &str, outcome: &ondeck_core::provision::Outcome) {
+    pub(super) fn provisioned(
+        &mut self,
+        run: &str,
+        outcome: &ondeck_core::modes::provision::Outcome,
+    ) {
         let known = self.runs.entry(run.to_owned()).or_default();
         let alone =
             known.provisions == 1 && known.releases == 0 && !known.told_to_stop && !known.rerun;
@@ -73,7 +77,8 @@ impl Stage {
         match &outcome.failure {
             None => {
                 self.tally.provisioned += 1;
-                self.tally.warm += outcome.count(ondeck_core::provision::Source::Warm) as u64;
+                self.tally.warm +=
+                    outcome.count(ondeck_core::modes::provision::Source::Warm) as u64;
                 if alone {
                     self.world.audit().succeeded(outcome, late, now);
                 }

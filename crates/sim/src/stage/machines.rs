@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ondeck_agent::Agent;
-use ondeck_core::ids::InstanceId;
-use ondeck_core::testkit::SeededDice;
+use ondeck_core::model::ids::InstanceId;
+use ondeck_core::testkit::SeededRandom;
 
 use super::{Act, Stage, run_id};
 use crate::fate::Fault;
@@ -26,7 +26,7 @@ impl Stage {
         let wire = self.wire(&format!("agent {id}#{restarts}"), id.as_str(), doom);
         let mut notice_at = None;
         if self.befalls(Fault::SpotNotice) {
-            let at = self.kernel.now() + self.dice.u64(0..200) * SECOND;
+            let at = self.kernel.now() + self.random.u64(0..200) * SECOND;
             notice_at = Some(at);
             self.due(at + 120 * SECOND, Act::Die(id.clone()));
         }
@@ -37,7 +37,7 @@ impl Stage {
             runner: rig.clone(),
             host: rig,
             clock: wire.clone(),
-            dice: Arc::new(SeededDice::new(digest(&[&self.plan.seed, &wire.name]))),
+            random: Arc::new(SeededRandom::new(digest(&[&self.plan.seed, &wire.name]))),
         };
         if let Some(body) = self.world.yard().body(id) {
             body.agent = Some(wire.pid);
@@ -52,7 +52,7 @@ impl Stage {
 
     pub(super) fn die(&mut self, id: &InstanceId) {
         self.world.compute.kill(id);
-        let agent = self.world.yard().bury(id);
+        let agent = self.world.yard().expire_and_reap(id);
         self.kernel.note("the world", || format!("{id} is gone"));
         // Outside of every lock, since what it was waiting for is cancelled with it.
         let Some((pid, process)) = agent.and_then(|pid| Some((pid, self.processes.remove(&pid)?)))

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ondeck_core::ids::ResourceClass;
-use ondeck_core::plane::Plane;
-use ondeck_core::provision::{DEFAULT_TYPES, Request, TimeOverrides, provision};
-use ondeck_core::refresh::refresh;
-use ondeck_core::release::release;
-use ondeck_core::requirements::UsageClass;
-use ondeck_core::stop::StopSignal;
-use ondeck_core::testkit::{SeededDice, Silent};
+use ondeck_core::model::ids::ResourceClass;
+use ondeck_core::model::requirements::UsageClass;
+use ondeck_core::modes::plane::Plane;
+use ondeck_core::modes::provision::{DEFAULT_TYPES, Request, TimeOverrides, provision};
+use ondeck_core::modes::refresh::refresh;
+use ondeck_core::modes::release::release;
+use ondeck_core::runtime::stop::StopSignal;
+use ondeck_core::testkit::{SeededRandom, Silent};
 
 use super::{Stage, run_id};
 use crate::fate::{Crash, Fault};
@@ -21,8 +21,8 @@ use crate::wire::{Traits, Wire};
 
 impl Stage {
     pub(super) fn doom(&mut self, fault: Fault, calls: u32) -> Option<(u32, Crash)> {
-        let befallen = self.policy.befalls(fault, self.kernel.now(), &mut self.dice);
-        let (at, before) = (self.dice.u32(1..calls), self.dice.bool());
+        let befallen = self.policy.befalls(fault, self.kernel.now(), &mut self.random);
+        let (at, before) = (self.random.u32(1..calls), self.random.bool());
         befallen.then_some((at, if before { Crash::Before } else { Crash::After }))
     }
 
@@ -56,7 +56,7 @@ impl Stage {
             compute: wire.clone(),
             forge: wire.clone(),
             clock: wire.clone(),
-            dice: Arc::new(SeededDice::new(seed)),
+            random: Arc::new(SeededRandom::new(seed)),
             progress: Arc::new(Silent),
         };
         (wire, plane)

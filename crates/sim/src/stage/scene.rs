@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use ondeck_core::ids::{InstanceId, IntentId, ResourceClass};
 use ondeck_core::lifecycle::{Idle, Instance};
+use ondeck_core::model::ids::{InstanceId, IntentId, ResourceClass};
+use ondeck_core::model::record::{MachineSpec, Record, State};
+use ondeck_core::model::requirements::UsageClass;
+use ondeck_core::model::ticket::Ticket;
 use ondeck_core::ports::{Machine, Pool};
-use ondeck_core::record::{MachineSpec, Record, State};
-use ondeck_core::requirements::UsageClass;
-use ondeck_core::ticket::Ticket;
 
 use super::Stage;
 use crate::world::at_once;

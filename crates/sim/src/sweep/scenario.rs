@@ -175,7 +175,7 @@ fn settings() -> BTreeMap<String, String> {
         ("boot-deadline-sec", "90"),
         ("agent-poll-waiting-sec", "1"),
         ("agent-poll-running-sec", "1.5"),
-        ("signs-poll-sec", "0.3"),
+        ("signal-poll-sec", "0.3"),
         ("retention-min", "10"),
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()))

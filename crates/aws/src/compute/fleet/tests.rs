@@ -1,5 +1,5 @@
-use ondeck_core::ids::{IntentId, ResourceClass, RunId};
-use ondeck_core::requirements::ClassSize;
+use ondeck_core::model::ids::{IntentId, ResourceClass, RunId};
+use ondeck_core::model::requirements::ClassSize;
 
 use super::*;
 

@@ -8,7 +8,7 @@ use aws_credential_types::Credentials;
 use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider, future};
 use aws_smithy_async::rt::sleep::{AsyncSleep, Sleep, TokioSleep};
 use aws_smithy_async::time::SystemTimeSource;
-use ondeck_core::ids::ResourceClass;
+use ondeck_core::model::ids::ResourceClass;
 use ondeck_core::ports::{AgentStore as _, Pool as _, PortResult};
 
 use super::*;

@@ -1,9 +1,9 @@
 //! Items that somebody has spoilt: named, and alone in it.
 
 use aws_sdk_dynamodb::primitives::Blob;
-use ondeck_core::ids::IntentId;
-use ondeck_core::record::State;
-use ondeck_core::requirements::UsageClass;
+use ondeck_core::model::ids::IntentId;
+use ondeck_core::model::record::State;
+use ondeck_core::model::requirements::UsageClass;
 use proptest::prelude::*;
 
 use super::*;
@@ -56,7 +56,7 @@ fn any_record() -> impl Strategy<Value = Record> {
             state,
             run: Some(run).filter(|_| state.is_owned()),
             threshold: Some(threshold).filter(|_| state.is_live()),
-            spec: ondeck_core::record::MachineSpec {
+            spec: ondeck_core::model::record::MachineSpec {
                 resource_class: "large".parse().unwrap(),
                 instance_type: what.0,
                 usage_class: if what.3 { UsageClass::Spot } else { UsageClass::OnDemand },

@@ -1,6 +1,6 @@
 //! What went wrong, what to do about it, and what the exit code means.
 
-use ondeck_core::failure::{Failure, Kind};
+use ondeck_core::model::failure::{Failure, Kind};
 
 use super::markdown::plain;
 

@@ -1,6 +1,6 @@
 //! The ledger as a chart: a row for each machine, from the start of the call until it was ready.
 
-use ondeck_core::provision::{Provisioned, Source};
+use ondeck_core::modes::provision::{Provisioned, Source};
 
 use super::BARS;
 use crate::output::millis;
@@ -77,10 +77,10 @@ fn bars(one: &Provisioned, end: u64) -> Vec<String> {
 mod tests {
     use std::time::Duration;
 
-    use ondeck_core::ids::{InstanceId, ResourceClass};
-    use ondeck_core::provision::Milestones;
-    use ondeck_core::record::MachineSpec;
-    use ondeck_core::requirements::UsageClass;
+    use ondeck_core::model::ids::{InstanceId, ResourceClass};
+    use ondeck_core::model::record::MachineSpec;
+    use ondeck_core::model::requirements::UsageClass;
+    use ondeck_core::modes::provision::Milestones;
 
     use super::*;
 

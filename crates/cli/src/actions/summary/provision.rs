@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ondeck_core::ids::InstanceId;
-use ondeck_core::provision::{Outcome, Provisioned, Search, Source, Timings};
+use ondeck_core::model::ids::InstanceId;
+use ondeck_core::modes::provision::{Outcome, Provisioned, Search, Source, Timings};
 
 use super::super::money::{self, Dollars};
 use super::failure::{exit_code, meaning, reason};
@@ -223,11 +223,11 @@ fn boot(outcome: &Outcome) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use ondeck_core::failure::{Failure, Kind};
-    use ondeck_core::ids::{ResourceClass, RunId};
-    use ondeck_core::provision::Milestones;
-    use ondeck_core::record::MachineSpec;
-    use ondeck_core::requirements::{Mismatch, UsageClass};
+    use ondeck_core::model::failure::{Failure, Kind};
+    use ondeck_core::model::ids::{ResourceClass, RunId};
+    use ondeck_core::model::record::MachineSpec;
+    use ondeck_core::model::requirements::{Mismatch, UsageClass};
+    use ondeck_core::modes::provision::Milestones;
 
     use super::super::LONGEST;
     use super::*;

@@ -1,7 +1,7 @@
 //! The summary of a refresh: what it had to do, and nothing about what it had not.
 
-use ondeck_core::ids::{InstanceId, RunId};
-use ondeck_core::refresh::Outcome;
+use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::modes::refresh::Outcome;
 
 use super::failure::section;
 use super::markdown::{code, plain, table};

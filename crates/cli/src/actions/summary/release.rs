@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ondeck_core::release::{Outcome, Released};
+use ondeck_core::modes::release::{Outcome, Released};
 
 use super::super::money::{self, Dollars};
 use super::failure::reason;

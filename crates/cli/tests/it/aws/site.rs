@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use ondeck_core::time::Timestamp;
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_standin::emulators::Emulators;
 use ondeck_standin::{Door, Gateway, GatewayOptions, Machine, MachineCommand, MachineState};
 use serde_json::Value;
@@ -31,7 +31,7 @@ pub(crate) const TIMES: [&str; 16] = [
     "--boot-deadline-sec=20",
     "--agent-poll-waiting-sec=0.1",
     "--agent-poll-running-sec=0.1",
-    "--signs-poll-sec=0.05",
+    "--signal-poll-sec=0.05",
     "--ticket-hold-sec=10",
     "--pickup-patience-sec=0.3",
     "--retention-min=60",

@@ -2,9 +2,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::stage::{instance, noon, spec};
-use crate::ids::ResourceClass;
-use crate::ports::{Depth, Held, Pool, Receipt};
-use crate::ticket::Ticket;
+use crate::model::ids::ResourceClass;
+use crate::model::ticket::Ticket;
+use crate::ports::{Depth, Pool, Receipt, ReceivedMessage};
 
 /// How long messages are held or delayed here. Emulators count in whole seconds and wait for
 /// real, so this is short.
@@ -71,11 +71,16 @@ async fn send(pool: &dyn Pool, class: &ResourceClass, count: usize, delay: Durat
     pool.send(&tickets, delay).await.expect("tickets can be sent");
 }
 
-async fn receive(pool: &dyn Pool, class: &ResourceClass, max: usize, hold: Duration) -> Vec<Held> {
+async fn receive(
+    pool: &dyn Pool,
+    class: &ResourceClass,
+    max: usize,
+    hold: Duration,
+) -> Vec<ReceivedMessage> {
     pool.receive(class, max, hold).await.expect("the pool answers")
 }
 
-async fn one(pool: &dyn Pool, class: &ResourceClass, hold: Duration) -> Held {
+async fn one(pool: &dyn Pool, class: &ResourceClass, hold: Duration) -> ReceivedMessage {
     let mut held = receive(pool, class, 10, hold).await;
     assert_eq!(held.len(), 1, "one message is to be had in {class}");
     held.remove(0)
@@ -85,12 +90,12 @@ async fn nothing(pool: &dyn Pool, class: &ResourceClass, why: &str) {
     assert_eq!(receive(pool, class, 10, HOLD).await, [], "{why}");
 }
 
-async fn delete(pool: &dyn Pool, class: &ResourceClass, held: &Held) {
+async fn delete(pool: &dyn Pool, class: &ResourceClass, held: &ReceivedMessage) {
     let receipts = std::slice::from_ref(&held.receipt);
     pool.delete(class, receipts).await.expect("the pool answers");
 }
 
-async fn put_back(pool: &dyn Pool, class: &ResourceClass, held: &Held) {
+async fn put_back(pool: &dyn Pool, class: &ResourceClass, held: &ReceivedMessage) {
     let receipts = std::slice::from_ref(&held.receipt);
     pool.put_back(class, receipts).await.expect("the pool answers");
 }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use crate::ids::{InstanceId, ResourceClass, RunId};
-use crate::lifecycle::{Created, Idle, Instance, Pending, Phase, Running, Verdict};
+use crate::lifecycle::{Created, Idle, Instance, Pending, Running, TypedState, Verdict};
+use crate::model::ids::{InstanceId, ResourceClass, RunId};
+use crate::model::record::{MachineSpec, Record, State};
+use crate::model::requirements::UsageClass;
+use crate::model::timestamp::Timestamp;
 use crate::ports::{AgentStore, Store};
-use crate::record::{MachineSpec, Record, State};
-use crate::requirements::UsageClass;
-use crate::time::Timestamp;
 
 /// The moment around which everything happens.
 pub(super) fn noon() -> Timestamp {
@@ -70,7 +70,7 @@ impl Standing {
 }
 
 /// Makes a change that nothing stands against.
-pub(super) async fn make<S: Phase>(store: &dyn Store, pending: Pending<S>) -> Instance<S> {
+pub(super) async fn make<S: TypedState>(store: &dyn Store, pending: Pending<S>) -> Instance<S> {
     let verdict = store.write(pending.change()).await.expect("the store answers");
     pending.settle(verdict).unwrap_or_else(|refused| panic!("a legal change was lost: {refused}"))
 }

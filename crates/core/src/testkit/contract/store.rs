@@ -4,22 +4,22 @@ use futures_util::future::join_all;
 
 use super::stage::{Standing, agreed, instance, morning, ms, noon, run, stand};
 use super::transitions::{every_transition, the_note_of_the_ticket};
-use crate::credentials::Credentials;
-use crate::demand::{Demand, InVain};
-use crate::ids::{InstanceId, IntentId, ResourceClass, RunId};
-use crate::intent::Intent;
 use crate::lifecycle::{Idle, Instance};
+use crate::model::credentials::Credentials;
+use crate::model::demand::{Demand, InVain};
+use crate::model::ids::{InstanceId, IntentId, ResourceClass, RunId};
+use crate::model::intent::Intent;
+use crate::model::record::State;
+use crate::model::requirements::UsageClass;
+use crate::model::secret::Secret;
+use crate::model::signal::{AgentStatus, Report, Signal};
 use crate::ports::{AgentStore, Listing, PortError, Scope, Store};
-use crate::record::State;
-use crate::requirements::UsageClass;
-use crate::secret::Secret;
-use crate::signal::{Report, Signal, Signs};
 
 /// Everything that a store promises. Needs a store in which nothing is yet.
 pub async fn store_suite<S: Store + AgentStore>(store: &S) {
     settings(store).await;
     listings(store).await;
-    signs(store).await;
+    status(store).await;
     ticketed(store).await;
     removal(store).await;
     forgetting(store).await;
@@ -156,7 +156,7 @@ fn report(signal: Signal, run: Option<&RunId>, detail: &str) -> Report {
     Report { signal, run: run.cloned(), detail: detail.to_owned(), at: morning() }
 }
 
-async fn signs<S: Store + AgentStore>(store: &S) {
+async fn status<S: Store + AgentStore>(store: &S) {
     let [both, silent, beating, talking]: [InstanceId; 4] =
         ["i-s1", "i-s2", "i-s3", "i-s4"].map(instance);
     store.beat(&both, morning()).await.expect("a beat is written");
@@ -168,23 +168,28 @@ async fn signs<S: Store + AgentStore>(store: &S) {
     store.report(&both, &last).await.expect("a signal is written");
     store.report(&talking, &first).await.expect("a signal is written");
     let expected = [
-        (talking, Signs { heartbeat: None, report: Some(first) }),
-        (silent, Signs::default()),
-        (both.clone(), Signs { heartbeat: Some(noon()), report: Some(last.clone()) }),
-        (beating, Signs { heartbeat: Some(morning()), report: None }),
-        (both, Signs { heartbeat: Some(noon()), report: Some(last) }),
+        (talking, AgentStatus { heartbeat: None, report: Some(first) }),
+        (silent, AgentStatus::default()),
+        (both.clone(), AgentStatus { heartbeat: Some(noon()), report: Some(last.clone()) }),
+        (beating, AgentStatus { heartbeat: Some(morning()), report: None }),
+        (both, AgentStatus { heartbeat: Some(noon()), report: Some(last) }),
     ];
     let (ids, expected): (Vec<_>, Vec<_>) = expected.into_iter().unzip();
-    assert_eq!(store.signs(&ids).await, Ok(expected), "the latest of each, in the order asked");
-    assert_eq!(store.signs(&[]).await, Ok(Vec::new()), "of nobody");
+    assert_eq!(
+        store.agent_status(&ids).await,
+        Ok(expected),
+        "the latest of each, in the order asked"
+    );
+    assert_eq!(store.agent_status(&[]).await, Ok(Vec::new()), "of nobody");
 
     let late = ids[2].clone();
     let newer = Report { at: noon(), ..report(Signal::Registered, Some(&run("8")), "") };
     let older = report(Signal::Deregistered, Some(&run("7")), "");
     for said in [&newer, &older, &newer] {
         store.report(&late, said).await.expect("a signal is written, or not needed any more");
-        let signs = store.signs(std::slice::from_ref(&late)).await.expect("the store answers");
-        assert_eq!(signs[0].report.as_ref(), Some(&newer), "what arrives late changes nothing");
+        let status =
+            store.agent_status(std::slice::from_ref(&late)).await.expect("the store answers");
+        assert_eq!(status[0].report.as_ref(), Some(&newer), "what arrives late changes nothing");
     }
 }
 
@@ -226,9 +231,9 @@ async fn removal<S: Store + AgentStore>(store: &S) {
     assert_eq!(store.record(&gone).await, Ok(None), "terminated, so removed");
     let kept = store.record(&live).await.expect("the store answers");
     assert!(kept.is_some(), "a live record is never removed");
-    let signs = store.signs(&[gone, live]).await.expect("the store answers");
-    assert_eq!(signs[0], Signs::default(), "what its agent wrote goes with it");
-    assert!(signs[1].heartbeat.is_some() && signs[1].report.is_some(), "the others' stays");
+    let status = store.agent_status(&[gone, live]).await.expect("the store answers");
+    assert_eq!(status[0], AgentStatus::default(), "what its agent wrote goes with it");
+    assert!(status[1].heartbeat.is_some() && status[1].report.is_some(), "the others' stays");
 }
 
 async fn forgetting<S: Store + AgentStore>(store: &S) {
@@ -244,7 +249,11 @@ async fn forgetting<S: Store + AgentStore>(store: &S) {
     assert_eq!(forgotten, terminated, "the records that had ended, and their number");
     let after = store.list(Scope::All).await.expect("the store answers").records;
     assert_eq!(after.len(), before.len() - terminated, "and no others");
-    assert_eq!(store.signs(&[old]).await, Ok(vec![Signs::default()]), "nor their signs");
+    assert_eq!(
+        store.agent_status(&[old]).await,
+        Ok(vec![AgentStatus::default()]),
+        "nor their signs"
+    );
 }
 
 async fn intents<S: Store + AgentStore>(store: &S) {

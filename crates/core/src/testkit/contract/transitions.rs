@@ -1,11 +1,11 @@
 //! Every transition, against every state, owner and lease that it may meet.
 
 use super::stage::{Standing, instance, morning, ms, noon, run, spec, stand};
-use crate::ids::{InstanceId, RunId};
 use crate::lifecycle::{Change, Claimed, Created, Idle, Instance, Live, Running, Verdict};
+use crate::model::ids::{InstanceId, RunId};
+use crate::model::record::State;
+use crate::model::timestamp::Timestamp;
 use crate::ports::{AgentStore, Store};
-use crate::record::State;
-use crate::time::Timestamp;
 
 /// Makes each change on each standing, and holds the store's verdict, the record that it leaves
 /// and the one that it reports against what the guard means.

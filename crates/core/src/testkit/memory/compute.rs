@@ -4,12 +4,12 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 
 use super::{ClockAndDebug, lock, turn};
-use crate::ids::{InstanceId, IntentId};
+use crate::model::ids::{InstanceId, IntentId};
+use crate::model::record::MachineSpec;
+use crate::model::requirements::UsageClass;
+use crate::model::settings::Settings;
+use crate::model::timestamp::Timestamp;
 use crate::ports::{Compute, Launched, Machine, Order, PortError, PortResult};
-use crate::record::MachineSpec;
-use crate::requirements::UsageClass;
-use crate::settings::Settings;
-use crate::time::Timestamp;
 
 #[derive(Debug, Default)]
 struct Fleet {

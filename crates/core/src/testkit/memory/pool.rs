@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::super::SeededDice;
+use super::super::SeededRandom;
 use super::{Calls, ClockAndDebug, lock, turn};
-use crate::ids::ResourceClass;
-use crate::ports::{Depth, Dice, Held, Pool, PortResult, Receipt};
-use crate::ticket::Ticket;
-use crate::time::Timestamp;
+use crate::model::ids::ResourceClass;
+use crate::model::ticket::Ticket;
+use crate::model::timestamp::Timestamp;
+use crate::ports::{Depth, Pool, PortResult, Random, Receipt, ReceivedMessage};
 
 #[derive(Debug, Clone)]
 struct Message {
@@ -60,9 +60,9 @@ impl MemoryPool {
 
     /// Forgets the order of its messages, in a way that follows from `seed`.
     pub fn shuffle(&self, seed: u64) {
-        let dice = SeededDice::new(seed);
+        let random = SeededRandom::new(seed);
         for queue in lock(&self.queues).queues.values_mut() {
-            queue.make_contiguous().sort_by_cached_key(|_| dice.roll());
+            queue.make_contiguous().sort_by_cached_key(|_| random.number());
         }
     }
 
@@ -116,7 +116,7 @@ impl Pool for MemoryPool {
         class: &ResourceClass,
         max: usize,
         hold: Duration,
-    ) -> PortResult<Vec<Held>> {
+    ) -> PortResult<Vec<ReceivedMessage>> {
         turn().await;
         self.count("receive");
         let now = self.clock.now();
@@ -129,7 +129,10 @@ impl Pool for MemoryPool {
             *receipts += 1;
             message.receipt = Some(*receipts);
             message.visible_at = if again { now } else { now + hold };
-            held.push(Held { receipt: Receipt(receipts.to_string()), body: message.body.clone() });
+            held.push(ReceivedMessage {
+                receipt: Receipt(receipts.to_string()),
+                body: message.body.clone(),
+            });
         }
         Ok(held)
     }

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::sync::OnceLock;
 
+use ondeck_core::model::secret::Secret;
 use ondeck_core::ports::{Forge, PortResult};
-use ondeck_core::secret::Secret;
 use ondeck_github::{Auth, GitHubForge, GitHubOptions};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -158,7 +158,7 @@ async fn said(forge: &GitHubForge) -> Vec<(String, &'static [&'static str])> {
     let mut note = |words: Option<String>, about| said.extend(words.map(|words| (words, about)));
     fn shown<T: Debug>(answer: PortResult<T>) -> Option<String> {
         let error = answer.err()?;
-        let hint = ondeck_core::failure::Failure::from(error.clone()).hint;
+        let hint = ondeck_core::model::failure::Failure::from(error.clone()).hint;
         assert!(!format!("{error:?}").contains(TOKEN), "{error:?}");
         Some(format!("{error} hint: {hint}"))
     }

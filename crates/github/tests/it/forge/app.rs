@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use ondeck_core::model::secret::Secret;
 use ondeck_core::ports::Forge;
-use ondeck_core::secret::Secret;
 use ondeck_github::{Auth, GitHubForge, GitHubOptions, Scope};
 use ondeck_standin::Permission;
 

@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::Clock;
-use ondeck_core::time::Timestamp;
 
 /// Real time and a bit. Nobody sleeps by it: time is moved on instead.
 #[derive(Debug, Default)]

@@ -3,7 +3,7 @@
 use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der, PublicKeyX509Der};
 use aws_lc_rs::rsa::{KeyPair, KeySize};
 use aws_lc_rs::signature::KeyPair as _;
-use ondeck_core::secret::Secret;
+use ondeck_core::model::secret::Secret;
 use pem::Pem;
 
 pub(crate) struct Keys {

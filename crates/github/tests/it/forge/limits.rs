@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use ondeck_core::model::secret::Secret;
 use ondeck_core::ports::Forge;
-use ondeck_core::secret::Secret;
 use ondeck_github::GitHubOptions;
 use ondeck_standin::{GitHubFault, GitHubRule, Permission, Which};
 

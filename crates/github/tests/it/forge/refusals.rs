@@ -1,7 +1,7 @@
 //! What GitHub decides against, in words for a person.
 
+use ondeck_core::model::secret::Secret;
 use ondeck_core::ports::Forge;
-use ondeck_core::secret::Secret;
 use ondeck_github::{Auth, GitHubOptions, Scope};
 
 use super::scripted::{Scripted, answer};

@@ -1,6 +1,6 @@
 //! The list of runners.
 
-use ondeck_core::ids::InstanceId;
+use ondeck_core::model::ids::InstanceId;
 use ondeck_core::ports::{Forge, ListedRunner};
 use ondeck_github::runner_name;
 use ondeck_standin::{GitHubOptions, GitHubRunner, Permission};

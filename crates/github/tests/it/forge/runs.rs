@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use ondeck_core::ids::RunId;
+use ondeck_core::model::ids::RunId;
+use ondeck_core::model::secret::Secret;
 use ondeck_core::ports::{Forge, WaitingRun};
-use ondeck_core::secret::Secret;
 use ondeck_github::GitHubOptions;
 use ondeck_standin::{Permission, RunState};
 

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Arc, Mutex};
 
+use ondeck_core::model::secret::Secret;
 use ondeck_core::ports::{Forge, PortResult};
-use ondeck_core::secret::Secret;
 use ondeck_github::{Auth, GitHubForge, GitHubOptions};
 use ondeck_standin::{GitHubFault, GitHubRule, Permission, Which};
 use tracing::subscriber::DefaultGuard;

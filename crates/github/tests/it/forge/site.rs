@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ondeck_core::failure::Failure;
+use ondeck_core::model::failure::Failure;
+use ondeck_core::model::secret::Secret;
+use ondeck_core::model::settings::Settings;
 use ondeck_core::ports::{PortError, PortResult};
-use ondeck_core::secret::Secret;
-use ondeck_core::settings::Settings;
-use ondeck_core::testkit::FixedDice;
-use ondeck_core::wait::{Retry, retry};
+use ondeck_core::runtime::retry::{Retry, retry};
+use ondeck_core::testkit::FixedRandom;
 use ondeck_github::{Auth, GitHubForge, GitHubOptions, Scope};
 use ondeck_standin::{GitHub, Permission};
 
@@ -78,7 +78,7 @@ impl Site {
     where
         F: Future<Output = PortResult<T>>,
     {
-        retry(&*self.clock, &FixedDice(0), Retry::SHORT, |_| call()).await
+        retry(&*self.clock, &FixedRandom(0), Retry::SHORT, |_| call()).await
     }
 }
 

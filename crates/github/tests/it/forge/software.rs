@@ -1,7 +1,7 @@
 //! Which package of actions/runner machines use.
 
+use ondeck_core::model::settings::Settings;
 use ondeck_core::ports::{Forge, PortError, PortResult};
-use ondeck_core::settings::Settings;
 use ondeck_github::{
     GitHubForge, GitHubOptions, PACKAGES_SETTING, Packages, URL_SETTING, VERSION_SETTING,
 };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ondeck_core::ids::InstanceId;
+use ondeck_core::model::ids::InstanceId;
 use ondeck_core::ports::Forge;
 use ondeck_github::{Auth, GitHubForge, GitHubOptions, Scope, VERSION_SETTING, runner_name};
 use ondeck_standin::emulators::Emulators;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Clock, Forge};
-use ondeck_core::time::Timestamp;
 use ondeck_github::{GitHubOptions, Scope};
 
 use super::scripted::{Scripted, answer};

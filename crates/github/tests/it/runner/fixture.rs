@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
-use ondeck_core::credentials::Credentials;
-use ondeck_core::ids::{InstanceId, RunId};
+use ondeck_core::model::credentials::Credentials;
+use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::model::secret::Secret;
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Clock, Store};
-use ondeck_core::secret::Secret;
 use ondeck_core::testkit::MemoryStore;
-use ondeck_core::time::Timestamp;
 use ondeck_github::{GitHubRunner, RunnerOptions, URL_SETTING};
 use ondeck_processes::{Ending, end_all};
 

@@ -2,10 +2,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ondeck_core::credentials::Credentials;
-use ondeck_core::ids::InstanceId;
+use ondeck_core::model::credentials::Credentials;
+use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::secret::Secret;
 use ondeck_core::ports::{Clock, Runner, Store};
-use ondeck_core::secret::Secret;
 use ondeck_core::testkit::MemoryStore;
 use ondeck_github::{
     Bounds, GitHubRunner, PACKAGES_SETTING, Package, Packages, RunnerOptions, URL_SETTING,

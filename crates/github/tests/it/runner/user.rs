@@ -2,7 +2,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
 
-use ondeck_core::ids::InstanceId;
+use ondeck_core::model::ids::InstanceId;
 use ondeck_core::ports::Runner;
 use ondeck_processes::{Ending, Process, Sign};
 

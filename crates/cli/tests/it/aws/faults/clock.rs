@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use ondeck_core::time::Timestamp;
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_standin::{Rule, What};
 use serde_json::json;
 

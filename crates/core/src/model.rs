@@ -1,0 +1,17 @@
+//! What the modes and the agent speak about: ids, records, requests and times. Pure data with its
+//! rules; no port is called here.
+
+pub mod credentials;
+pub mod demand;
+pub mod excerpt;
+pub mod failure;
+pub mod ids;
+pub mod intent;
+pub mod record;
+pub mod requirements;
+pub mod secret;
+pub mod settings;
+pub mod signal;
+pub mod ticket;
+pub mod times;
+pub mod timestamp;

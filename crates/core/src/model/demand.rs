@@ -1,0 +1,165 @@
+//! What a run has asked for, kept so that it can be given the same again: when its failed jobs
+//! are run again, nobody calls provision for them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::excerpt::one_line;
+use crate::model::ids::{ResourceClass, RunId};
+use crate::model::requirements::{TypePatterns, UsageClass};
+use crate::model::times::TIMES;
+use crate::model::timestamp::Timestamp;
+use crate::modes::provision::{Request, TimeOverrides};
+
+/// For how long it is kept: that is how long GitHub lets jobs be run again.
+pub const KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// The request of a run, as it is written down.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Demand {
+    /// Whose.
+    pub run: RunId,
+    /// How many machines.
+    pub count: u32,
+    /// Of which size.
+    pub class: ResourceClass,
+    /// Paid for how.
+    pub usage: UsageClass,
+    /// Of which types.
+    pub types: TypePatterns,
+    /// Times that were given for the call, by input.
+    pub times: BTreeMap<String, String>,
+    /// Whether to try again, and then on demand instead of spot.
+    pub capacity_fallback: bool,
+    /// When it was asked for.
+    pub at: Timestamp,
+    /// What became of giving it again, as long as that has always failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_vain: Option<InVain>,
+}
+
+/// Attempts to rescue a run, all of which have failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InVain {
+    /// How many.
+    pub times: u32,
+    /// When the last one had.
+    pub at: Timestamp,
+}
+
+impl InVain {
+    /// When to try again. Each attempt may launch machines and end them, which is paid for; what
+    /// has failed often will fail again, until a person has done something.
+    pub fn not_before(self) -> Timestamp {
+        // Refresh is called every five minutes and never on the minute, so the first is a little
+        // less than that.
+        const FIRST: Duration = Duration::from_secs(4 * 60);
+        const LONGEST: Duration = Duration::from_secs(3600);
+        let doubled = FIRST.saturating_mul(1 << self.times.saturating_sub(1).min(16));
+        self.at + doubled.min(LONGEST)
+    }
+}
+
+impl Demand {
+    /// Reads what was written down. What cannot be read is as good as none: it is named in the
+    /// log, and the run is reported instead of rescued.
+    pub fn read(run: &RunId, text: &str) -> Option<Demand> {
+        match serde_json::from_str(text) {
+            Ok(demand) => Some(demand),
+            Err(error) => {
+                tracing::warn!(%run, "what the run asked for cannot be read: {}", one_line(&error));
+                None
+            }
+        }
+    }
+
+    /// What is to be remembered of a request.
+    pub fn of(request: &Request, at: Timestamp) -> Demand {
+        let text = |(input, span): &(&'static str, Duration)| {
+            let row = TIMES.iter().find(|row| row.input == *input)?;
+            Some(((*input).to_owned(), row.format(*span)))
+        };
+        Demand {
+            run: request.run.clone(),
+            count: request.count,
+            class: request.class.clone(),
+            usage: request.usage,
+            types: request.types.clone(),
+            times: request.times.0.iter().filter_map(text).collect(),
+            capacity_fallback: request.capacity_fallback,
+            at,
+            in_vain: None,
+        }
+    }
+
+    /// After one more attempt that has failed.
+    #[must_use]
+    pub fn failed_again(self, at: Timestamp) -> Demand {
+        let times = self.in_vain.map_or(0, |earlier| earlier.times).saturating_add(1);
+        Demand { in_vain: Some(InVain { times, at }), ..self }
+    }
+
+    /// The same request again, for no more machines than there are jobs.
+    pub fn again(&self, jobs: u32) -> Request {
+        // A time that this version does not know or cannot read has its default.
+        let span = |(input, text): (&String, &String)| {
+            let row = TIMES.iter().find(|row| row.input == *input)?;
+            Some((row.input, row.parse(text).ok()?))
+        };
+        Request {
+            run: self.run.clone(),
+            count: self.count.min(jobs).max(1),
+            class: self.class.clone(),
+            usage: self.usage,
+            types: self.types.clone(),
+            times: TimeOverrides(self.times.iter().filter_map(span).collect()),
+            fresh_only: false,
+            again: true,
+            capacity_fallback: self.capacity_fallback,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_survives_being_written_down() {
+        let request = Request {
+            run: RunId::new("7").unwrap(),
+            count: 3,
+            class: ResourceClass::new("xlarge").unwrap(),
+            usage: UsageClass::Spot,
+            types: "c7i.* m*".parse().unwrap(),
+            times: TimeOverrides(vec![("max-runtime-min", Duration::from_secs(90 * 60))]),
+            fresh_only: false,
+            again: false,
+            capacity_fallback: true,
+        };
+        let demand = Demand::of(&request, Timestamp::from_millis(5_000));
+        let text = serde_json::to_string(&demand).unwrap();
+        assert_eq!(serde_json::from_str::<Demand>(&text).unwrap(), demand);
+        let again = demand.again(9);
+        assert_eq!((again.count, again.times.clone()), (3, request.times));
+        assert_eq!((again.class, again.usage), (request.class, request.usage));
+        assert_eq!(again.types.to_string(), "c7i.* m*");
+        assert!(again.capacity_fallback && !again.fresh_only && again.again);
+        assert_eq!((demand.again(2).count, demand.again(0).count), (2, 1));
+        let failed = demand.failed_again(Timestamp::from_millis(9_000));
+        let text = serde_json::to_string(&failed).unwrap();
+        assert_eq!(serde_json::from_str::<Demand>(&text).unwrap(), failed);
+    }
+
+    #[test]
+    fn what_fails_is_tried_less_and_less_often() {
+        let at = Timestamp::from_millis(0);
+        for (times, minutes) in [(1, 4), (2, 8), (4, 32), (5, 60), (u32::MAX, 60)] {
+            let pause = Duration::from_secs(minutes * 60);
+            assert_eq!(InVain { times, at }.not_before(), at + pause, "{times}");
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! What agents say, and what the control plane makes of it.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::model::ids::RunId;
+use crate::model::timestamp::Timestamp;
+
+/// The words an agent can say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Signal {
+    /// The pre-runner script has succeeded.
+    Prepared,
+    /// The machine cannot be made ready, or must not be used any more.
+    PrepareFailed,
+    /// The runner is registered under the run's label.
+    Registered,
+    /// It could not be registered.
+    RegisterFailed,
+    /// The runner is deregistered and the machine clean.
+    Deregistered,
+    /// It could not be deregistered or cleaned.
+    DeregisterFailed,
+}
+
+impl Signal {
+    /// Every signal.
+    pub const ALL: [Signal; 6] = [
+        Signal::Prepared,
+        Signal::PrepareFailed,
+        Signal::Registered,
+        Signal::RegisterFailed,
+        Signal::Deregistered,
+        Signal::DeregisterFailed,
+    ];
+
+    /// The word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Signal::Prepared => "UD_OK",
+            Signal::PrepareFailed => "UD_FAILED",
+            Signal::Registered => "UD_REG_OK",
+            Signal::RegisterFailed => "UD_REG_FAILED",
+            Signal::Deregistered => "UD_REMOVE_REG_OK",
+            Signal::DeregisterFailed => "UD_REMOVE_REG_FAILED",
+        }
+    }
+
+    /// Reads the word on the wire.
+    pub fn parse(word: &str) -> Option<Signal> {
+        Signal::ALL.into_iter().find(|signal| signal.as_str() == word)
+    }
+}
+
+impl fmt::Display for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// One signal, as it is kept: an instance has one at a time, its latest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// The word.
+    pub signal: Signal,
+    /// The run it speaks of.
+    pub run: Option<RunId>,
+    /// The reason, where something failed.
+    pub detail: String,
+    /// When it was said, by the agent's clock.
+    pub at: Timestamp,
+}
+
+impl Report {
+    /// Whether this says that the machine cannot serve `run`, and why.
+    pub fn failure_for(&self, run: &RunId) -> Option<String> {
+        let about_run = self.run.as_ref() == Some(run);
+        let failed = match self.signal {
+            Signal::PrepareFailed | Signal::DeregisterFailed => true,
+            Signal::RegisterFailed => about_run,
+            Signal::Prepared | Signal::Registered | Signal::Deregistered => false,
+        };
+        failed.then(|| match self.detail.as_str() {
+            "" => format!("it signalled {}", self.signal),
+            detail => format!("it signalled {}: {detail}", self.signal),
+        })
+    }
+
+    /// Whether this says `signal` about `run`.
+    pub fn says(&self, signal: Signal, run: &RunId) -> bool {
+        self.signal == signal && self.run.as_ref() == Some(run)
+    }
+}
+
+/// The last that a program had to say, in one line of bounded length: fit to be the detail of a
+/// report.
+pub fn last_words(said: &str) -> String {
+    const LONGEST: usize = 500;
+    // What shows its progress goes back to the beginning of its line.
+    let lines = said.split(['\r', '\n']).map(str::trim).filter(|line| !line.is_empty());
+    let joined = lines.collect::<Vec<_>>().join(" | ");
+    let seen: Vec<char> = joined.chars().filter(|c| !c.is_control()).collect();
+    seen[seen.len().saturating_sub(LONGEST)..].iter().collect()
+}
+
+/// Everything an agent has written about its instance.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AgentStatus {
+    /// Its last heartbeat, by its own clock.
+    pub heartbeat: Option<Timestamp>,
+    /// Its last signal.
+    pub report: Option<Report>,
+}
+
+impl AgentStatus {
+    /// How the heart beats. A beat from the future is a clock that runs ahead, and is believed
+    /// as far as one from the past would be.
+    pub fn pulse(&self, now: Timestamp, healthy_within: Duration) -> Pulse {
+        match self.heartbeat {
+            None => Pulse::Never,
+            Some(beat) if beat.distance(now) <= healthy_within => Pulse::Healthy,
+            Some(beat) => Pulse::Stale(now.distance(beat)),
+        }
+    }
+}
+
+impl fmt::Display for AgentStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.report {
+            None => f.write_str("no signal")?,
+            Some(report) => write!(f, "last signal {}", report.signal)?,
+        }
+        match (&self.report, &self.heartbeat) {
+            (Some(Report { run: Some(run), .. }), _) => write!(f, " for run {run}")?,
+            (_, None) => f.write_str(", no heartbeat")?,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// The judgement of a heartbeat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pulse {
+    /// There has been none.
+    Never,
+    /// The last one is recent.
+    Healthy,
+    /// The last one is this far away.
+    Stale(Duration),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pulse_counts_from_both_sides_of_now() {
+        let now = Timestamp::from_millis(100_000);
+        let within = Duration::from_secs(15);
+        let pulse = |beat: u64| {
+            AgentStatus { heartbeat: Some(Timestamp::from_millis(beat)), report: None }
+                .pulse(now, within)
+        };
+        assert_eq!(AgentStatus::default().pulse(now, within), Pulse::Never);
+        assert_eq!(pulse(100_000), Pulse::Healthy, "an age of exactly zero");
+        assert_eq!(pulse(85_000), Pulse::Healthy);
+        assert_eq!(pulse(84_999), Pulse::Stale(Duration::from_millis(15_001)));
+        assert_eq!(pulse(115_000), Pulse::Healthy);
+        assert_eq!(pulse(900_000), Pulse::Stale(Duration::from_secs(800)), "far in the future");
+    }
+
+    #[test]
+    fn last_words_are_one_bounded_line_and_end_with_the_last() {
+        assert_eq!(last_words("\n  one\r\n\n two \n"), "one | two");
+        assert_eq!(
+            last_words("50%\r::error::99%\r\n\u{1b}[31mred\0"),
+            "50% | ::error::99% | [31mred"
+        );
+        let long = last_words(&format!("{}end", "é".repeat(600)));
+        assert_eq!(long.chars().count(), 500);
+        assert!(long.ends_with("éend"));
+    }
+
+    #[test]
+    fn only_what_concerns_the_run_fails_it() {
+        let run = RunId::new("7").unwrap();
+        let other = RunId::new("8").unwrap();
+        let at = Timestamp::from_millis(0);
+        let says = |signal, run: Option<&RunId>| Report {
+            signal,
+            run: run.cloned(),
+            detail: "token expired".into(),
+            at,
+        };
+        let failure = says(Signal::RegisterFailed, Some(&run)).failure_for(&run).unwrap();
+        assert_eq!(failure, "it signalled UD_REG_FAILED: token expired");
+        assert_eq!(says(Signal::RegisterFailed, Some(&other)).failure_for(&run), None);
+        assert!(says(Signal::PrepareFailed, None).failure_for(&run).is_some());
+        assert!(!says(Signal::Registered, Some(&other)).says(Signal::Registered, &run));
+    }
+}

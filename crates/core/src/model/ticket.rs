@@ -1,0 +1,101 @@
+//! A pool message: a claim to be checked, never a truth.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::excerpt::one_line;
+use crate::model::ids::InstanceId;
+use crate::model::record::MachineSpec;
+use crate::model::timestamp::Timestamp;
+
+/// Announces that an instance was idle when the ticket was sent, and until when that may last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ticket {
+    /// The machine.
+    pub instance_id: InstanceId,
+    /// What it is.
+    pub spec: MachineSpec,
+    /// The threshold of the idle state that is announced.
+    pub threshold: Timestamp,
+}
+
+/// A message that is no ticket, and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("malformed ticket: {0}")]
+pub struct MalformedTicket(String);
+
+/// The ticket's fields in the order and under the names of the wire.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Wire {
+    instance_id: InstanceId,
+    usage_class: crate::model::requirements::UsageClass,
+    instance_type: String,
+    cpu: u32,
+    #[serde(alias = "mmem")]
+    mem: u32,
+    resource_class: crate::model::ids::ResourceClass,
+    threshold: Timestamp,
+}
+
+impl Ticket {
+    /// The message's text.
+    pub fn to_json(&self) -> String {
+        let wire = Wire {
+            instance_id: self.instance_id.clone(),
+            usage_class: self.spec.usage_class,
+            instance_type: self.spec.instance_type.clone(),
+            cpu: self.spec.cpu,
+            mem: self.spec.mem,
+            resource_class: self.spec.resource_class.clone(),
+            threshold: self.threshold,
+        };
+        serde_json::to_string(&wire).expect("a ticket has only strings and numbers")
+    }
+
+    /// Reads a message's text. Fields we do not know are left alone, so that a newer version
+    /// may add some.
+    pub fn from_json(text: &str) -> Result<Ticket, MalformedTicket> {
+        let wire: Wire = serde_json::from_str(text).map_err(|e| MalformedTicket(one_line(&e)))?;
+        Ok(Ticket {
+            instance_id: wire.instance_id,
+            spec: MachineSpec {
+                resource_class: wire.resource_class,
+                instance_type: wire.instance_type,
+                usage_class: wire.usage_class,
+                cpu: wire.cpu,
+                mem: wire.mem,
+            },
+            threshold: wire.threshold,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"{"instanceId":"i-12345678","usageClass":"on-demand","instanceType":"c6i.large","cpu":2,"mem":4096,"resourceClass":"medium","threshold":"2025-05-31T12:20:00.000Z"}"#;
+
+    #[test]
+    fn the_wire_format_is_kept_to_the_letter() {
+        let ticket = Ticket::from_json(TEXT).unwrap();
+        assert_eq!(ticket.to_json(), TEXT);
+        assert_eq!(Ticket::from_json(&TEXT.replace("\"mem\"", "\"mmem\"")).unwrap(), ticket);
+    }
+
+    #[test]
+    fn malformed_tickets_say_what_is_wrong() {
+        for (text, problem) in [
+            ("", "EOF"),
+            ("[]", "invalid length"),
+            ("{}", "missing field"),
+            (&TEXT.replace("i-12345678", ""), "instance id is empty"),
+            (&TEXT.replace("on-demand", "free"), "unknown variant"),
+            (&TEXT.replace("2025-05-31T12:20:00.000Z", "soon"), "not a time"),
+            (&TEXT.replace(":2,", ":-2,"), "invalid value"),
+        ] {
+            let error = Ticket::from_json(text).unwrap_err().to_string();
+            assert!(error.contains(problem), "{text}: {error}");
+        }
+    }
+}

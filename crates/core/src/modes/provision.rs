@@ -1,0 +1,124 @@
+//! Provision: gives a run its machines, from the pool if it can and new ones if it must.
+//!
+//! ```text
+//! request → requirements → adoption → selection → creation → post-provision → outcome
+//! ```
+
+mod adoption;
+mod creation;
+mod credentials;
+mod holdings;
+mod outcome;
+mod post_provision;
+mod request;
+mod search;
+mod selection;
+
+pub use outcome::{Milestones, Outcome, Provisioned, Source, Timings};
+pub use request::{DEFAULT_TYPES, MAX_COUNT, Request, TimeOverrides};
+pub use search::Search;
+
+use futures_util::future::join;
+
+use self::holdings::Holdings;
+use self::outcome::Phase;
+use self::post_provision::Cleared;
+use crate::model::demand::Demand;
+use crate::model::failure::{Failure, Kind};
+use crate::model::requirements::Requirements;
+use crate::model::times::Times;
+use crate::modes::plane::Plane;
+use crate::runtime::stop::StopSignal;
+
+/// One call of provision: what was asked, by which rules, and what it holds so far.
+struct Attempt<'a> {
+    plane: &'a Plane,
+    request: &'a Request,
+    requirements: Requirements,
+    times: Times,
+    holdings: Holdings,
+}
+
+/// Gives the run its machines, all of them or none, and says what came of it.
+pub async fn provision(plane: &Plane, request: &Request, stop: &StopSignal) -> Outcome {
+    let prepared = stop.unless_raised(Attempt::prepare(plane, request)).await;
+    let attempt = match prepared.unwrap_or_else(|stop| Err(stop.into())) {
+        Ok(attempt) => attempt,
+        Err(failure) => return Outcome::refused(request, failure),
+    };
+    let result = stop.unless_raised(attempt.fulfil()).await.unwrap_or_else(|stop| Err(stop.into()));
+    match result {
+        Ok(()) => attempt.succeeded(),
+        Err(failure) => attempt.failed(failure, stop).await,
+    }
+}
+
+impl<'a> Attempt<'a> {
+    async fn prepare(plane: &'a Plane, request: &'a Request) -> Result<Attempt<'a>, Failure> {
+        let settings = plane.settings().await?;
+        let requirements = request.requirements(&settings)?;
+        let times = request.times.over(settings.times.clone());
+        credentials::await_valid(plane, request, &settings, &times).await?;
+        let holdings = Holdings::new(plane.now());
+        Ok(Attempt { plane, request, requirements, times, holdings })
+    }
+
+    async fn fulfil(&self) -> Result<(), Failure> {
+        self.entering(Phase::Adoption, "looking for machines that the run already has");
+        let (adopted, ()) = join(adoption::adopt(self), self.note_demand()).await;
+        adopted?;
+
+        if self.missing() > 0 && !self.request.fresh_only {
+            self.entering(Phase::Selection, "looking for idle machines in the pool");
+            selection::select(self, self.missing()).await?;
+        }
+        if self.missing() > 0 {
+            self.entering(Phase::Creation, &format!("launching new machines: {}", self.missing()));
+            creation::create(self, self.missing()).await?;
+
+            self.entering(Phase::Validation, "waiting for new machines to become ready");
+            creation::validate(self).await?;
+        }
+
+        self.entering(Phase::PostProvision, "handing the machines to the run");
+        post_provision::succeed(self).await
+    }
+
+    /// Without it the run gets its machines all the same; only nobody can rescue it later.
+    async fn note_demand(&self) {
+        if self.request.is_of_refresh() {
+            return;
+        }
+        let demand = Demand::of(self.request, self.plane.now());
+        if let Err(error) = self.plane.retried(|| self.plane.store.put_demand(&demand)).await {
+            tracing::warn!("what the run asks for was not written down: {error}");
+        }
+    }
+
+    async fn failed(self, failure: Failure, stop: &StopSignal) -> Outcome {
+        self.entering(Phase::PostProvision, &format!("clearing up: {failure}"));
+        let expected = matches!(failure.kind, Kind::NoCapacity | Kind::NotReady | Kind::Busy);
+        if expected {
+            match stop.unless_raised(post_provision::roll_back(&self)).await {
+                Ok(cleared) => return self.finished(Some(failure), cleared),
+                Err(stop) => tracing::warn!("{} while clearing up", Failure::from(stop)),
+            }
+        }
+        let cleared = post_provision::dump(&self).await;
+        self.finished(Some(failure), cleared)
+    }
+
+    fn succeeded(self) -> Outcome {
+        self.finished(None, Cleared::default())
+    }
+
+    fn missing(&self) -> u32 {
+        let held = u32::try_from(self.holdings.ready_count()).unwrap_or(u32::MAX);
+        self.request.count.saturating_sub(held)
+    }
+
+    fn entering(&self, phase: Phase, doing: &str) {
+        self.holdings.enter(phase, self.plane.now());
+        self.plane.progress.stage(doing);
+    }
+}

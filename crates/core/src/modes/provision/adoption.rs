@@ -1,0 +1,57 @@
+//! Adoption: what the run already has counts. This makes provision idempotent: a second attempt
+//! of the same run is given what the first one got.
+
+use super::Attempt;
+use crate::lifecycle::{Instance, Running};
+use crate::model::failure::Failure;
+use crate::model::ids::InstanceId;
+use crate::model::record::Record;
+use crate::model::signal::{AgentStatus, Pulse, Signal};
+use crate::modes::plane::readable;
+
+/// Counts the machines that work for the run, fit the request, beat and are registered.
+///
+/// Machines that are still `created` or `claimed` for the run are left alone: another provision
+/// of the same run may be at work on them, and if it was killed, their thresholds and the run's
+/// release end them.
+pub(super) async fn adopt(attempt: &Attempt<'_>) -> Result<(), Failure> {
+    let plane = attempt.plane;
+    let listing = plane.retried(|| plane.store.of_run(&attempt.request.run)).await?;
+    let now = plane.now();
+    let candidates: Vec<Instance<Running>> = readable(listing)
+        .iter()
+        .filter(|record| !record.is_expired(now))
+        .filter(|record| fits(attempt, record))
+        .filter_map(Instance::believe)
+        .collect();
+    if candidates.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<InstanceId> = candidates.iter().map(|c| c.id().clone()).collect();
+    let status = plane.retried(|| plane.store.agent_status(&ids)).await?;
+    for (instance, status) in candidates.into_iter().zip(status) {
+        if attempt.missing() > 0 && is_at_work(attempt, &status) {
+            tracing::info!(instance = %instance.id(), "adopted");
+            attempt.holdings.adopt(instance, plane.now());
+        }
+    }
+    Ok(())
+}
+
+/// Whether the run would be given such a machine again. Where it may fall back to another usage
+/// class, what it got that way counts too.
+fn fits(attempt: &Attempt<'_>, record: &Record) -> bool {
+    let mut requirements = attempt.requirements.clone();
+    if attempt.request.capacity_fallback {
+        requirements.usage = record.spec.usage_class;
+    }
+    requirements.mismatch(&record.spec).is_none()
+}
+
+fn is_at_work(attempt: &Attempt<'_>, status: &AgentStatus) -> bool {
+    let pulse = status.pulse(attempt.plane.now(), attempt.times.healthy_within());
+    let registered = |report: &crate::model::signal::Report| {
+        report.says(Signal::Registered, &attempt.request.run)
+    };
+    pulse == Pulse::Healthy && status.report.as_ref().is_some_and(registered)
+}

@@ -1,0 +1,57 @@
+//! Creation: launching what the pool could not give, all or nothing.
+
+mod busy;
+mod fleet;
+mod validation;
+
+pub(super) use self::validation::validate;
+
+use super::Attempt;
+use crate::model::failure::{Failure, Kind};
+use crate::model::requirements::UsageClass;
+
+/// Launches `wanted` machines. One order, unless the request allows to fall back: then what is
+/// missing is tried again, and at last on demand. An order that the provider was too busy for is
+/// no answer to that, and is made again before it counts.
+pub(super) async fn create(attempt: &Attempt<'_>, wanted: u32) -> Result<(), Failure> {
+    let mut missing = wanted;
+    let mut shortfalls = Vec::new();
+    for usage in tries(attempt) {
+        let fleet = busy::launch(attempt, usage, missing).await?;
+        missing = missing.saturating_sub(fleet.count);
+        shortfalls = fleet.shortfalls;
+        if missing == 0 {
+            return Ok(());
+        }
+    }
+    Err(no_capacity(attempt, wanted - missing, wanted, &shortfalls))
+}
+
+fn tries(attempt: &Attempt<'_>) -> Vec<UsageClass> {
+    let usage = attempt.request.usage;
+    match (attempt.request.capacity_fallback, usage) {
+        (false, _) => vec![usage],
+        (true, UsageClass::OnDemand) => vec![usage, usage],
+        (true, UsageClass::Spot) => vec![usage, usage, UsageClass::OnDemand],
+    }
+}
+
+fn no_capacity(
+    attempt: &Attempt<'_>,
+    launched: u32,
+    wanted: u32,
+    shortfalls: &[String],
+) -> Failure {
+    let reason = match shortfalls.first() {
+        Some(reason) => reason.as_str(),
+        None => "the provider gave no reason",
+    };
+    let hint = if attempt.request.capacity_fallback {
+        "allow more instance types, or a smaller resource class"
+    } else {
+        "allow more instance types, or use --capacity-fallback"
+    };
+    let message =
+        format!("not enough capacity, {launched} of {wanted} machines launched: {reason}");
+    Failure::new(Kind::NoCapacity, message).hint(hint)
+}

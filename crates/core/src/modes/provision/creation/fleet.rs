@@ -1,0 +1,87 @@
+//! One launch: intent, machines, records, in this order. Killed after the intent, it leaves an
+//! intent that refresh settles; after the launch, machines that end themselves for want of a
+//! record, or are swept by the intent they carry.
+
+use futures_util::future::join_all;
+
+use crate::lifecycle::Instance;
+use crate::model::failure::{Failure, Kind};
+use crate::model::ids::IntentId;
+use crate::model::intent::Intent;
+use crate::model::requirements::{Requirements, UsageClass};
+use crate::modes::plane::NotCommitted;
+use crate::modes::provision::Attempt;
+use crate::ports::{Machine, Order};
+
+/// What one launch gave.
+pub(super) struct Fleet {
+    pub(super) count: u32,
+    pub(super) shortfalls: Vec<String>,
+    pub(super) passing: Vec<String>,
+}
+
+/// Launches up to `count` machines and registers every one of them at once.
+pub(super) async fn launch(
+    attempt: &Attempt<'_>,
+    usage: UsageClass,
+    count: u32,
+) -> Result<Fleet, Failure> {
+    let plane = attempt.plane;
+    let mut intent = intend(attempt, usage, count).await?;
+    let order = Order {
+        intent: intent.id.clone(),
+        run: attempt.request.run.clone(),
+        count,
+        requirements: Requirements { usage, ..attempt.requirements.clone() },
+    };
+    // Repeating the order is safe: under the same intent it launches once.
+    let launched = plane.retried(|| plane.compute.launch(&order)).await?;
+    attempt.holdings.launch_answered(&intent);
+    for reason in launched.shortfalls.iter().chain(&launched.passing) {
+        tracing::warn!("{reason}");
+    }
+    let registered = join_all(launched.machines.iter().map(|m| register(attempt, m))).await;
+    registered.into_iter().collect::<Result<(), Failure>>()?;
+    intent.outcome = format!("launched {} of {count}", launched.machines.len());
+    plane.retried(|| plane.store.put_intent(&intent)).await?;
+    let count = u32::try_from(launched.machines.len()).unwrap_or(u32::MAX);
+    Ok(Fleet { count, shortfalls: launched.shortfalls, passing: launched.passing })
+}
+
+async fn intend(attempt: &Attempt<'_>, usage: UsageClass, count: u32) -> Result<Intent, Failure> {
+    let plane = attempt.plane;
+    let id = format!("{:016x}", plane.random.number());
+    let intent = Intent {
+        id: IntentId::new(id).map_err(|e| Failure::new(Kind::Unexpected, e.to_string()))?,
+        run: attempt.request.run.clone(),
+        count,
+        usage,
+        deadline: plane.now() + attempt.times.created_timeout,
+        outcome: String::new(),
+    };
+    attempt.holdings.about_to_launch(&intent);
+    plane.retried(|| plane.store.put_intent(&intent)).await?;
+    Ok(intent)
+}
+
+async fn register(attempt: &Attempt<'_>, machine: &Machine) -> Result<(), Failure> {
+    let plane = attempt.plane;
+    attempt.holdings.about_to_touch(&machine.id);
+    let change = Instance::register(
+        &machine.id,
+        &machine.spec,
+        &attempt.request.run,
+        plane.now(),
+        attempt.times.created_timeout,
+    );
+    match plane.commit(change).await {
+        Ok(created) => {
+            attempt.holdings.create(created, plane.now());
+            Ok(())
+        }
+        Err(NotCommitted::Refused(refused)) => {
+            Err(Failure::new(Kind::Unexpected, refused.to_string()))
+        }
+        Err(NotCommitted::Unreachable(error)) => Err(error.into()),
+    }
+}

@@ -1,0 +1,263 @@
+//! What came of a provision, and what each phase of it cost.
+
+use std::time::Duration;
+
+use super::holdings::{Held, Moments};
+use super::post_provision::Cleared;
+use super::search::Search;
+use super::{Attempt, Request};
+use crate::lifecycle::TypedState;
+use crate::model::failure::Failure;
+use crate::model::ids::{InstanceId, RunId};
+use crate::model::record::MachineSpec;
+use crate::model::requirements::UsageClass;
+use crate::model::timestamp::Timestamp;
+
+/// What came of it. Without a failure, the run has all that it asked for.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// The run.
+    pub run: RunId,
+    /// How many machines it asked for.
+    pub requested: u32,
+    /// Paid for how.
+    pub usage: UsageClass,
+    /// What it has now; empty where there is a failure.
+    pub instances: Vec<Provisioned>,
+    /// What each phase cost.
+    pub timings: Timings,
+    /// What the search in the pool came across.
+    pub search: Search,
+    /// Why it failed.
+    pub failure: Option<Failure>,
+    /// After a failure, the machines that were ended.
+    pub ended: Vec<InstanceId>,
+    /// After a failure, the machines that went back into the pool.
+    pub returned: Vec<InstanceId>,
+    /// What could not be cleared up, in words.
+    pub leftovers: Vec<String>,
+}
+
+/// One machine of the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Provisioned {
+    /// Which.
+    pub id: InstanceId,
+    /// Where it came from.
+    pub source: Source,
+    /// What it is.
+    pub spec: MachineSpec,
+    /// When it reached what.
+    pub milestones: Milestones,
+    /// Why it is this one, or why it had to be a new one, in few words.
+    pub why: String,
+}
+
+/// When a machine reached what, since the start of the call. Each is no earlier than the one
+/// before.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Milestones {
+    /// Its ticket was received; warm ones only.
+    pub found: Option<Duration>,
+    /// It was claimed, or launched and recorded, or seen to be the run's already.
+    pub owned: Duration,
+    /// Its agent said that it is registered. That is told by the agent's clock, and kept within
+    /// what is known by ours.
+    pub registered: Duration,
+    /// It passed the checks.
+    pub ready: Duration,
+}
+
+/// Where a machine came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// Out of the pool.
+    Warm,
+    /// Newly launched.
+    Cold,
+    /// The run had it already.
+    Adopted,
+}
+
+impl Source {
+    /// The word in `--json`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Source::Warm => "warm",
+            Source::Cold => "cold",
+            Source::Adopted => "adopted",
+        }
+    }
+}
+
+/// The latency ledger.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Timings {
+    /// Finding what the run has already.
+    pub adoption: Duration,
+    /// Claiming from the pool.
+    pub selection: Duration,
+    /// Launching.
+    pub creation: Duration,
+    /// Waiting for new machines.
+    pub validation: Duration,
+    /// Committing, or clearing up.
+    pub post_provision: Duration,
+    /// All of it.
+    pub total: Duration,
+}
+
+/// The phases of the ledger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    Adoption,
+    Selection,
+    Creation,
+    Validation,
+    PostProvision,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Stopwatch {
+    started: Timestamp,
+    entered: Vec<(Phase, Timestamp)>,
+}
+
+impl Stopwatch {
+    pub(super) fn new(now: Timestamp) -> Stopwatch {
+        Stopwatch { started: now, entered: Vec::new() }
+    }
+
+    pub(super) fn enter(&mut self, phase: Phase, now: Timestamp) {
+        self.entered.push((phase, now));
+    }
+
+    fn timings(&self, now: Timestamp) -> Timings {
+        let mut timings = Timings { total: now.since(self.started), ..Timings::default() };
+        let ends = self.entered.iter().skip(1).map(|(_, at)| *at).chain([now]);
+        for ((phase, from), to) in self.entered.iter().zip(ends) {
+            let spent = match phase {
+                Phase::Adoption => &mut timings.adoption,
+                Phase::Selection => &mut timings.selection,
+                Phase::Creation => &mut timings.creation,
+                Phase::Validation => &mut timings.validation,
+                Phase::PostProvision => &mut timings.post_provision,
+            };
+            *spent += to.since(*from);
+        }
+        timings
+    }
+}
+
+impl Outcome {
+    /// Nothing was even begun.
+    pub fn refused(request: &Request, failure: Failure) -> Outcome {
+        Outcome {
+            run: request.run.clone(),
+            requested: request.count,
+            usage: request.usage,
+            instances: Vec::new(),
+            timings: Timings::default(),
+            search: Search::default(),
+            failure: Some(failure),
+            ended: Vec::new(),
+            returned: Vec::new(),
+            leftovers: Vec::new(),
+        }
+    }
+
+    /// How many of the machines came from `source`.
+    pub fn count(&self, source: Source) -> usize {
+        self.instances.iter().filter(|instance| instance.source == source).count()
+    }
+}
+
+impl Attempt<'_> {
+    pub(super) fn finished(&self, failure: Option<Failure>, cleared: Cleared) -> Outcome {
+        let stopwatch = self.holdings.stopwatch();
+        let mut instances = Vec::new();
+        if failure.is_none() {
+            let started = stopwatch.started;
+            let holdings = &self.holdings;
+            instances.extend(holdings.adopted().iter().map(|h| self.provisioned(h, started)));
+            instances.extend(holdings.claimed().iter().map(|h| self.provisioned(h, started)));
+            instances.extend(holdings.created().iter().map(|h| self.provisioned(h, started)));
+        }
+        Outcome {
+            run: self.request.run.clone(),
+            requested: self.request.count,
+            usage: self.request.usage,
+            instances,
+            timings: stopwatch.timings(self.plane.now()),
+            search: self.holdings.search(),
+            failure,
+            ended: cleared.ended,
+            returned: cleared.returned,
+            leftovers: cleared.leftovers,
+        }
+    }
+
+    fn provisioned<S: TypedState>(&self, held: &Held<S>, started: Timestamp) -> Provisioned {
+        let spec = held.instance.spec();
+        Provisioned {
+            id: held.instance.id().clone(),
+            source: held.source,
+            spec: spec.clone(),
+            milestones: held.moments.since(started),
+            why: self.why(held.source, spec),
+        }
+    }
+
+    fn why(&self, source: Source, spec: &MachineSpec) -> String {
+        let pattern = self.requirements.types.covering(&spec.instance_type);
+        match (source, pattern) {
+            (Source::Adopted, _) => "the run had it".to_owned(),
+            (Source::Warm, Some(pattern)) => format!("idle, matches {pattern}"),
+            (Source::Warm, None) => "idle".to_owned(),
+            (Source::Cold, _) => {
+                let shortage = self.holdings.search().shortage();
+                match spec.usage_class == self.requirements.usage {
+                    true => shortage,
+                    false => format!("{shortage}; no capacity on {}", self.requirements.usage),
+                }
+            }
+        }
+    }
+}
+
+impl Moments {
+    fn since(self, started: Timestamp) -> Milestones {
+        let owned = self.owned.since(started);
+        let ready = self.ready.map(|at| at.since(started)).unwrap_or_default().max(owned);
+        let registered = self.registered.map_or(ready, |at| at.since(started));
+        Milestones {
+            found: self.found.map(|at| at.since(started)),
+            owned,
+            registered: registered.clamp(owned, ready),
+            ready,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agents_clock_does_not_put_milestones_out_of_order() {
+        let at = Timestamp::from_millis;
+        let milestones = |registered: u64| {
+            let registered = Some(at(registered));
+            let moments = Moments {
+                found: Some(at(1010)),
+                owned: at(1020),
+                registered,
+                ready: Some(at(1100)),
+            };
+            moments.since(at(1000)).registered
+        };
+        for (said, told) in [(1050, 50), (0, 20), (9000, 100), (1020, 20), (1100, 100)] {
+            assert_eq!(milestones(said), Duration::from_millis(told), "said at {said}");
+        }
+    }
+}

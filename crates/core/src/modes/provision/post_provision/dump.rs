@@ -1,0 +1,126 @@
+//! Dump, after a failure that nobody planned for, or when told to stop: whatever this attempt
+//! touched is ended and its records deleted. Nothing here depends on how far the attempt had
+//! come; what is ours is read from the store and from the provider.
+
+use std::collections::BTreeSet;
+
+use crate::lifecycle::{Created, Instance, Live};
+use crate::model::ids::InstanceId;
+use crate::model::intent::Intent;
+use crate::modes::plane::{NotCommitted, readable};
+use crate::modes::provision::Attempt;
+use crate::ports::{Machine, PortError};
+
+use super::Cleared;
+
+/// Ends everything.
+pub(in crate::modes::provision) async fn dump(attempt: &Attempt<'_>) -> Cleared {
+    let (touched, intents) = (attempt.holdings.touched(), attempt.holdings.intents());
+    drop_spent_tickets(attempt).await;
+    if touched.is_empty() && intents.is_empty() {
+        return Cleared::default();
+    }
+    let mut cleared = Cleared::default();
+    if let Err(error) = end_everything(attempt, touched, intents, &mut cleared).await {
+        let cut = format!("the clear-up was cut short, deadlines will do the rest: {error}");
+        cleared.leftovers.push(cut);
+    }
+    cleared
+}
+
+/// Tickets of what was claimed last. One that stays misleads nobody, so this may fail.
+async fn drop_spent_tickets(attempt: &Attempt<'_>) {
+    let spent = attempt.holdings.spent();
+    if spent.is_empty() {
+        return;
+    }
+    let (plane, class) = (attempt.plane, &attempt.requirements.class);
+    if let Err(error) = plane.retried(|| plane.pool.delete(class, &spent)).await {
+        tracing::warn!("tickets of claimed machines not deleted: {error}");
+    }
+}
+
+async fn end_everything(
+    attempt: &Attempt<'_>,
+    touched: BTreeSet<InstanceId>,
+    intents: Vec<Intent>,
+    cleared: &mut Cleared,
+) -> Result<(), PortError> {
+    let plane = attempt.plane;
+    let leftovers = &mut cleared.leftovers;
+    // A provider that does not answer must not keep what is known from being ended.
+    let launched = launched_under(attempt, &intents).await.unwrap_or_else(|error| {
+        leftovers.push(format!("machines launched last may be left to their deadline: {error}"));
+        Vec::new()
+    });
+    let mut ours = recorded(attempt, &touched, &launched).await?;
+    let registered: BTreeSet<InstanceId> = ours.iter().map(|ours| ours.id().clone()).collect();
+    for machine in launched.iter().filter(|machine| !registered.contains(&machine.id)) {
+        match adopt_unrecorded(attempt, machine).await {
+            Ok(adopted) => ours.extend(adopted.map(Instance::into_live)),
+            Err(error) => leftovers.push(format!("{} was not ended: {error}", machine.id)),
+        }
+    }
+    let failed = plane.retire_all(&ours, "dumped").await;
+    leftovers.extend(failed.iter().map(|(id, error)| format!("{id} was not ended: {error}")));
+
+    let kept: BTreeSet<&InstanceId> = failed.iter().map(|(id, _)| id).collect();
+    let dumped: Vec<InstanceId> =
+        ours.iter().map(Instance::id).filter(|id| !kept.contains(id)).cloned().collect();
+    if let Err(error) = plane.retried(|| plane.store.remove(&dumped)).await {
+        leftovers.push(format!("records of ended machines are kept for a while: {error}"));
+    }
+    cleared.ended = dumped;
+    // While something is left, the intents stay open, and refresh settles them. So do those whose
+    // launch never answered: its machines may not be in the provider's list yet.
+    if cleared.leftovers.is_empty() {
+        for mut intent in intents.into_iter().filter(|i| attempt.holdings.is_answered(i)) {
+            "dumped".clone_into(&mut intent.outcome);
+            plane.retried(|| plane.store.put_intent(&intent)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// What the run has and this attempt has touched. The run may have more, by another attempt.
+async fn recorded(
+    attempt: &Attempt<'_>,
+    touched: &BTreeSet<InstanceId>,
+    launched: &[Machine],
+) -> Result<Vec<Instance<Live>>, PortError> {
+    let plane = attempt.plane;
+    let listing = plane.retried(|| plane.store.of_run(&attempt.request.run)).await?;
+    let ours = |id: &InstanceId| touched.contains(id) || launched.iter().any(|m| m.id == *id);
+    let records = readable(listing);
+    Ok(records.iter().filter(|r| ours(&r.id)).filter_map(Instance::believe).collect())
+}
+
+/// Gives a machine that was launched and not yet registered its record, so that it is ended like
+/// any other: store first. The refusal of one that has a record protects a machine that has long
+/// been somebody else's.
+async fn adopt_unrecorded(
+    attempt: &Attempt<'_>,
+    machine: &Machine,
+) -> Result<Option<Instance<Created>>, PortError> {
+    let (plane, request) = (attempt.plane, attempt.request);
+    let timeout = attempt.times.created_timeout;
+    let change = Instance::register(&machine.id, &machine.spec, &request.run, plane.now(), timeout);
+    match plane.commit(change.because("launched, but never registered")).await {
+        Ok(created) => Ok(Some(created)),
+        Err(NotCommitted::Refused(_)) => Ok(None),
+        Err(NotCommitted::Unreachable(error)) => Err(error),
+    }
+}
+
+/// Machines that carry one of these intents, registered or not.
+async fn launched_under(
+    attempt: &Attempt<'_>,
+    intents: &[Intent],
+) -> Result<Vec<Machine>, PortError> {
+    if intents.is_empty() {
+        return Ok(Vec::new());
+    }
+    let machines = attempt.plane.retried(|| attempt.plane.compute.machines()).await?;
+    let ours = |machine: &Machine| intents.iter().any(|intent| intent.id == machine.intent);
+    Ok(machines.into_iter().filter(ours).collect())
+}

@@ -1,0 +1,59 @@
+//! Rollback, after a failure that is part of life: new machines are ended, claimed ones go back
+//! into the pool by the same handshake as in release, because their runners are registered for
+//! a run that will not use them.
+
+use futures_util::future::{join, join_all};
+
+use crate::lifecycle::{Claimed, Created, Instance};
+use crate::modes::handshake::{Handshake, Returned};
+use crate::modes::plane::NotCommitted;
+use crate::modes::provision::Attempt;
+
+use super::Cleared;
+
+/// Undoes the attempt.
+pub(in crate::modes::provision) async fn roll_back(attempt: &Attempt<'_>) -> Cleared {
+    let created: Vec<Instance<Created>> =
+        attempt.holdings.created().into_iter().map(|held| held.instance).collect();
+    let claimed = attempt.holdings.claimed();
+    let handshake = Handshake::new(attempt.plane, &attempt.times);
+    let returns = claimed.iter().map(|held| give_back(attempt, &handshake, &held.instance));
+    let ends = attempt.plane.retire_all(&created, "the run could not be served");
+    let (returned, not_ended) = join(join_all(returns), ends).await;
+    let mut cleared = Cleared::default();
+    for (held, not_returned) in claimed.iter().zip(returned) {
+        match not_returned {
+            None => cleared.returned.push(held.instance.id().clone()),
+            Some(why) => cleared.leftovers.push(why),
+        }
+    }
+    let ended = created.iter().map(Instance::id);
+    cleared.ended.extend(ended.filter(|id| !not_ended.iter().any(|(n, _)| n == *id)).cloned());
+    let not_ended = not_ended.iter().map(|(id, error)| format!("{id} was not ended: {error}"));
+    cleared.leftovers.extend(not_ended);
+    cleared
+}
+
+/// Gives one machine back; the reason, if it did not get there.
+async fn give_back(
+    attempt: &Attempt<'_>,
+    handshake: &Handshake<'_>,
+    claimed: &Instance<Claimed>,
+) -> Option<String> {
+    let plane = attempt.plane;
+    let change = claimed
+        .give_back(plane.now(), attempt.times.idle_time)
+        .because("the run could not be served");
+    let idle = match plane.commit(change).await {
+        Ok(idle) => idle,
+        Err(NotCommitted::Refused(refused)) => return Some(refused.to_string()),
+        Err(NotCommitted::Unreachable(error)) => {
+            return Some(format!("{} was not given back: {error}", claimed.id()));
+        }
+    };
+    match handshake.take_back(&idle, &attempt.request.run).await {
+        Ok(Returned::Pooled { .. } | Returned::Ended { .. } | Returned::MovedOn(_)) => None,
+        Ok(Returned::Expired(why)) => Some(format!("{} was expired: {why}", claimed.id())),
+        Err(error) => Some(format!("{} is not in the pool yet: {error}", claimed.id())),
+    }
+}

@@ -1,0 +1,37 @@
+//! Success: everything becomes `running`.
+
+use futures_util::future::{join, join_all};
+
+use crate::lifecycle::{Instance, Pending, Running};
+use crate::model::failure::{Failure, Kind};
+use crate::modes::plane::NotCommitted;
+use crate::modes::provision::Attempt;
+
+/// Commits what was claimed and activates what was created, all at once.
+pub(in crate::modes::provision) async fn succeed(attempt: &Attempt<'_>) -> Result<(), Failure> {
+    let (now, max_runtime) = (attempt.plane.now(), attempt.times.max_runtime);
+    let (claimed, created) = (attempt.holdings.claimed(), attempt.holdings.created());
+    let commits =
+        join_all(claimed.iter().map(|held| run(attempt, held.instance.commit(now, max_runtime))));
+    let activations =
+        join_all(created.iter().map(|held| run(attempt, held.instance.activate(now, max_runtime))));
+    let (commits, activations) = join(commits, activations).await;
+    commits.into_iter().chain(activations).collect()
+}
+
+async fn run(attempt: &Attempt<'_>, change: Pending<Running>) -> Result<(), Failure> {
+    match attempt.plane.commit(change).await {
+        Ok(_) => Ok(()),
+        Err(NotCommitted::Refused(refused)) => {
+            // Another provision of the same run may have been quicker; that is as good.
+            let running = refused.found.as_ref().and_then(Instance::<Running>::believe);
+            match running {
+                Some(running) if running.run() == Some(&attempt.request.run) => Ok(()),
+                _ => Err(Failure::new(Kind::Unexpected, refused.to_string()).hint(
+                    "the run was released meanwhile, or its machines took longer than they may",
+                )),
+            }
+        }
+        Err(NotCommitted::Unreachable(error)) => Err(error.into()),
+    }
+}

@@ -1,0 +1,46 @@
+//! The checks after a claim: does the machine live, and has it registered for this run?
+
+use crate::lifecycle::{Claimed, Instance};
+use crate::model::failure::Failure;
+use crate::model::signal::{AgentStatus, Pulse, Signal};
+use crate::model::timestamp::Timestamp;
+use crate::modes::agent_watch::{AgentWatch, Watched};
+use crate::modes::provision::Attempt;
+
+/// Waits until the machine has registered, and gives up as soon as it is known that it will not.
+/// Gives when it did, by its own clock.
+pub(super) async fn pass(
+    attempt: &Attempt<'_>,
+    watch: &AgentWatch<'_>,
+    claimed: &Instance<Claimed>,
+) -> Result<Result<Timestamp, String>, Failure> {
+    let timeout = attempt.times.claim_registration_timeout;
+    let deadline = attempt.plane.now() + timeout;
+    let judge = |status: &AgentStatus, now: Timestamp| judge(attempt, status, now);
+    Ok(match watch.wait(claimed.id(), deadline, judge).await? {
+        Watched::Judged(judgement) => judgement,
+        Watched::TimedOut(status) => {
+            Err(format!("not registered within {} s: {status}", timeout.as_secs_f64()))
+        }
+    })
+}
+
+/// Heartbeat and registration, side by side.
+fn judge(
+    attempt: &Attempt<'_>,
+    status: &AgentStatus,
+    now: Timestamp,
+) -> Option<Result<Timestamp, String>> {
+    match status.pulse(now, attempt.times.healthy_within()) {
+        Pulse::Never => return Some(Err("it has never sent a heartbeat".to_owned())),
+        Pulse::Stale(age) => {
+            return Some(Err(format!("its last heartbeat is {:.1} s old", age.as_secs_f64())));
+        }
+        Pulse::Healthy => {}
+    }
+    let report = status.report.as_ref()?;
+    if let Some(why) = report.failure_for(&attempt.request.run) {
+        return Some(Err(why));
+    }
+    report.says(Signal::Registered, &attempt.request.run).then_some(Ok(report.at))
+}

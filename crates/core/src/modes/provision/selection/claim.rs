@@ -1,0 +1,95 @@
+//! A claim worker: takes a candidate, claims it, checks it, and starts over where either fails.
+
+use futures_util::future::join;
+
+use super::checks;
+use super::pickup::{Candidate, Pickup};
+use crate::lifecycle::{Claimed, Instance};
+use crate::model::failure::Failure;
+use crate::modes::agent_watch::AgentWatch;
+use crate::modes::plane::NotCommitted;
+use crate::modes::provision::Attempt;
+use crate::modes::provision::holdings::Moments;
+
+/// Works until one machine is claimed and checked, or the pool has none for this run.
+pub(super) async fn worker(
+    attempt: &Attempt<'_>,
+    pickup: &Pickup<'_>,
+    watch: &AgentWatch<'_>,
+) -> Result<(), Failure> {
+    while let Some(candidate) = pickup.next().await? {
+        // Either way the ticket is done with: the instance is ours, or the refusal has shown that
+        // it is gone, past its time, or somebody else's. Nobody waits for the ticket to go.
+        match claim(attempt, pickup, &candidate).await? {
+            Some(claimed) => {
+                let owned = attempt.plane.now();
+                let checks = checks::pass(attempt, watch, &claimed);
+                match join(checks, pickup.delete(&candidate)).await.0? {
+                    Ok(registered) => {
+                        let moments = Moments {
+                            found: Some(candidate.found),
+                            owned,
+                            registered: Some(registered),
+                            ready: Some(attempt.plane.now()),
+                        };
+                        attempt.holdings.claim(claimed, moments);
+                        return Ok(());
+                    }
+                    Err(why) => {
+                        attempt.holdings.searching(|search| search.unhealthy += 1);
+                        discard(attempt, &claimed, &why).await?;
+                    }
+                }
+            }
+            None => pickup.delete(&candidate).await,
+        }
+        pickup.ask_again().await;
+    }
+    Ok(())
+}
+
+/// The atomic claim.
+async fn claim(
+    attempt: &Attempt<'_>,
+    pickup: &Pickup<'_>,
+    candidate: &Candidate,
+) -> Result<Option<Instance<Claimed>>, Failure> {
+    let plane = attempt.plane;
+    attempt.holdings.about_to_touch(candidate.idle.id());
+    let change =
+        candidate.idle.claim(&attempt.request.run, plane.now(), attempt.times.claim_timeout);
+    match pickup.holding(candidate, plane.commit(change)).await {
+        Ok(claimed) => Ok(Some(claimed)),
+        Err(NotCommitted::Refused(refused)) => {
+            if let Some(row) = &refused.unreadable {
+                tracing::warn!("{row}; its ticket is dropped");
+            }
+            attempt.holdings.not_touched(candidate.idle.id());
+            let taken = refused.found.as_ref().is_some_and(|found| found.run.is_some());
+            attempt.holdings.searching(
+                |search| {
+                    if taken { search.lost += 1 } else { search.void += 1 }
+                },
+            );
+            Ok(None)
+        }
+        Err(NotCommitted::Unreachable(error)) => Err(error.into()),
+    }
+}
+
+/// A machine that fails its checks is ended: whatever ails it, the next run would meet it too.
+async fn discard(
+    attempt: &Attempt<'_>,
+    claimed: &Instance<Claimed>,
+    why: &str,
+) -> Result<(), Failure> {
+    let (plane, id) = (attempt.plane, claimed.id());
+    tracing::warn!(instance = %id, "discarded: {why}");
+    if plane.expire_and_reap(claimed, why).await?.is_some()
+        && let Err(error) = plane.terminate(std::slice::from_ref(id)).await
+    {
+        // Off the books, nobody will be given it, and the sweep or its deadline ends it.
+        tracing::warn!(instance = %id, "not ended yet: {error}");
+    }
+    Ok(())
+}

@@ -1,0 +1,45 @@
+//! What agents register with: made by the forge, written down for them, and renewed long before
+//! it becomes worthless.
+
+use std::collections::BTreeMap;
+
+use crate::model::credentials::Minted;
+use crate::model::failure::{Failure, Kind};
+use crate::model::settings::{MINTED, Settings};
+use crate::model::timestamp::Timestamp;
+use crate::modes::plane::Plane;
+
+/// Renews what is too old, about to expire, or for another place, and notes it among `changes`.
+/// The credentials are written first: whoever dies in between has them made once more.
+pub(super) async fn renew(
+    plane: &Plane,
+    settings: &Settings,
+    changes: &mut BTreeMap<String, String>,
+) -> Result<(), Failure> {
+    let Some(target) = plane.forge.target() else {
+        if settings.minted.is_some() {
+            changes.insert(MINTED.to_owned(), String::new());
+        }
+        return Ok(());
+    };
+    let now = plane.now();
+    if settings.minted.as_ref().is_some_and(|minted| will_do(minted, &target, settings, now)) {
+        return Ok(());
+    }
+    let Some(credentials) = plane.retried(|| plane.forge.mint()).await? else { return Ok(()) };
+    plane.retried(|| plane.store.put_credentials(&credentials)).await?;
+    let minted = Minted { target, minted_at: now, expires_at: credentials.expires_at };
+    let text = serde_json::to_string(&minted)
+        .map_err(|error| Failure::new(Kind::Unexpected, error.to_string()))?;
+    tracing::info!(expires = %minted.expires_at, "agents have new credentials to register with");
+    changes.insert(MINTED.to_owned(), text);
+    Ok(())
+}
+
+fn will_do(minted: &Minted, target: &str, settings: &Settings, now: Timestamp) -> bool {
+    let longest = settings.times.registration_token_refresh;
+    let fresh = now < minted.minted_at + longest;
+    // However old it may get: a machine that is claimed now registers a little later.
+    let lasting = now + settings.times.claim_registration_timeout < minted.expires_at;
+    minted.target == target && fresh && lasting && now >= minted.minted_at
+}

@@ -1,0 +1,85 @@
+//! Keep warm: where a minimum of idle machines is configured, launches up to it. There is no
+//! short cut into the pool: the machines are provisioned for a run of refresh's own and then
+//! released, so each has been validated and has proved that it can come back.
+
+use super::Outcome;
+use crate::model::failure::{Failure, Kind};
+use crate::model::ids::{ResourceClass, RunId};
+use crate::model::record::{Record, State};
+use crate::model::requirements::UsageClass;
+use crate::model::settings::Settings;
+use crate::modes::plane::{Plane, readable};
+use crate::modes::provision::{DEFAULT_TYPES, Request, TimeOverrides, provision};
+use crate::modes::release::release;
+use crate::ports::Scope;
+use crate::runtime::stop::StopSignal;
+
+/// The runs under which refresh provisions begin with this.
+const RUN_PREFIX: &str = "keep-warm-";
+
+pub(super) async fn keep_warm(
+    plane: &Plane,
+    settings: &Settings,
+    stop: &StopSignal,
+    outcome: &mut Outcome,
+) -> Result<(), Failure> {
+    for (class, minimum) in settings.min_idle.iter() {
+        let live = readable(plane.retried(|| plane.store.list(Scope::Live)).await?);
+        let now = plane.now();
+        let present = live.iter().filter(|r| !r.is_expired(now) && counts(r, class)).count();
+        let missing = minimum.saturating_sub(u32::try_from(present).unwrap_or(u32::MAX));
+        if missing == 0 {
+            continue;
+        }
+        plane.progress.stage(&format!("launching {class} machines to keep warm: {missing}"));
+        match warm_up(plane, settings, class, missing, stop).await {
+            Ok(warmed) => outcome.warmed += warmed,
+            Err(failure) if matches!(failure.kind, Kind::Interrupted | Kind::Stopped) => {
+                return Err(failure);
+            }
+            Err(failure) => {
+                outcome.warnings.push(format!("class {class} is below its minimum: {failure}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Idle machines, and those that another refresh is warming up right now.
+fn counts(record: &Record, class: &ResourceClass) -> bool {
+    let warming = record.run.as_ref().is_some_and(|run| run.as_str().starts_with(RUN_PREFIX));
+    record.spec.resource_class == *class && (record.state == State::Idle || warming)
+}
+
+async fn warm_up(
+    plane: &Plane,
+    settings: &Settings,
+    class: &ResourceClass,
+    count: u32,
+    stop: &StopSignal,
+) -> Result<usize, Failure> {
+    let unexpected = |e: &dyn std::fmt::Display| Failure::new(Kind::Unexpected, e.to_string());
+    let run = RunId::new(format!("{RUN_PREFIX}{:016x}", plane.random.number()))
+        .map_err(|e| unexpected(&e))?;
+    let request = Request {
+        run: run.clone(),
+        count,
+        class: class.clone(),
+        usage: UsageClass::OnDemand,
+        types: DEFAULT_TYPES.parse().map_err(|e| unexpected(&e))?,
+        // Long enough to be released. Should this process die before that, they end soon.
+        times: TimeOverrides(vec![("max-runtime-min", settings.times.release_timeout * 2)]),
+        fresh_only: true,
+        again: false,
+        capacity_fallback: false,
+    };
+    let provisioned = provision(plane, &request, stop).await;
+    if let Some(failure) = provisioned.failure {
+        return Err(failure);
+    }
+    let released = stop.unless_raised(release(plane, &run, &TimeOverrides::default())).await??;
+    match released.failure() {
+        Some(failure) => Err(failure),
+        None => Ok(released.instances.len()),
+    }
+}
