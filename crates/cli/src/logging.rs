@@ -18,7 +18,7 @@ pub(crate) fn start(
     let level = match (common.quiet, common.verbose) {
         (true, _) => LevelFilter::ERROR,
         // There the log is folded, and read when it is too late to ask for more.
-        (false, 0) if crate::actions::is_in_force() => LevelFilter::INFO,
+        (false, 0) if crate::control::actions::is_in_force() => LevelFilter::INFO,
         (false, 0) => LevelFilter::WARN,
         (false, 1) => LevelFilter::INFO,
         (false, _) => LevelFilter::DEBUG,
@@ -32,8 +32,8 @@ pub(crate) fn start(
         .without_time()
         .with_ansi(ansi)
         .with_writer(writer);
-    if crate::actions::is_in_force() {
-        log.event_format(crate::actions::Lines).finish().with(ours()).init();
+    if crate::control::actions::is_in_force() {
+        log.event_format(crate::control::actions::Lines).finish().with(ours()).init();
     } else {
         log.finish().with(ours()).init();
     }

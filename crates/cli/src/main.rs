@@ -1,30 +1,16 @@
-//! The `ondeck` program: reads the inputs, chooses the adapters, calls a mode, and tells what
-//! came of it. Data goes to stdout, everything else to stderr.
+//! The `ondeck` program: reads the inputs, chooses the adapters, calls a mode, and reports its
+//! outcome. Data goes to stdout, everything else to stderr.
+//!
+//! The agent is in every build. Everything else is behind the feature `control`, in the module of
+//! that name.
 
 mod agent;
 mod backend;
+#[cfg(feature = "control")]
+mod control;
 mod inputs;
 mod logging;
 mod surroundings;
-
-#[cfg(feature = "control")]
-mod actions;
-#[cfg(feature = "control")]
-mod demo;
-#[cfg(all(test, feature = "control"))]
-mod docs;
-#[cfg(feature = "holds")]
-mod holds;
-#[cfg(feature = "control")]
-mod modes;
-#[cfg(feature = "control")]
-mod output;
-#[cfg(feature = "control")]
-mod progress;
-#[cfg(feature = "control")]
-mod run;
-#[cfg(feature = "control")]
-mod status;
 
 use std::process::ExitCode;
 
@@ -46,20 +32,9 @@ fn main() -> ExitCode {
 }
 
 async fn dispatch(cli: Cli) -> u8 {
-    let common = cli.common;
     match cli.command {
-        Command::Agent(inputs) => agent::live(&common, &inputs).await,
+        Command::Agent(inputs) => agent::live(&cli.common, &inputs).await,
         #[cfg(feature = "control")]
-        Command::Refresh(inputs) => modes::refresh(&common, &inputs).await,
-        #[cfg(feature = "control")]
-        Command::Provision(inputs) => modes::provision(&common, &inputs).await,
-        #[cfg(feature = "control")]
-        Command::Release(inputs) => modes::release(&common, &inputs).await,
-        #[cfg(feature = "control")]
-        Command::Run(inputs) => run::run(&common, &inputs).await,
-        #[cfg(feature = "control")]
-        Command::Status(inputs) => status::status(&common, &inputs).await,
-        #[cfg(feature = "control")]
-        Command::Demo(inputs) => demo::demo(&inputs).await,
+        command => control::dispatch(&cli.common, command).await,
     }
 }

@@ -36,7 +36,7 @@ mod github {
     use ondeck_github::{Auth, GitHubForge, GitHubOptions, Scope};
 
     use super::{Arc, Failure, Forge};
-    use crate::actions;
+    use crate::control::actions;
     use crate::inputs::{GitHubInputs, ScopeKind};
     use crate::surroundings::WallClock;
 

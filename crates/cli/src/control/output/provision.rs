@@ -3,7 +3,7 @@ use ondeck_core::model::requirements::{Mismatch, UsageClass};
 use ondeck_core::modes::provision::{Outcome, Provisioned, Search, Source};
 use serde_json::{Value, json};
 
-use crate::actions::summary::provision;
+use crate::control::actions::summary::provision;
 use crate::inputs::Backend;
 
 use super::{Telling, millis, status, table, with_failure};

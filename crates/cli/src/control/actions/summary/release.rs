@@ -8,8 +8,8 @@ use super::super::money::{self, Dollars};
 use super::failure::reason;
 use super::markdown::{code, plain, some_of};
 use super::{ROWS, assumption, cell, kind, machines, span};
+use crate::control::output::fate;
 use crate::inputs::Backend;
-use crate::output::fate;
 
 /// Markdown; ends with a line break.
 pub(crate) fn summary(outcome: &Outcome, backend: Backend) -> String {

@@ -2,7 +2,7 @@ use ondeck_core::model::failure::Failure;
 use ondeck_core::modes::release::{Fate, Outcome};
 use serde_json::{Value, json};
 
-use crate::actions::summary::release;
+use crate::control::actions::summary::release;
 use crate::inputs::Backend;
 
 use super::{Telling, millis, status, table, with_failure};

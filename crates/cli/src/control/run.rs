@@ -10,10 +10,10 @@ use ondeck_core::runtime::stop::Stop;
 use ondeck_local::{JobId, JobState, Stream};
 
 use crate::backend::Local;
+use crate::control::output::tell;
+use crate::control::progress::Watcher;
 use crate::inputs::{Backend, Common, Run};
 use crate::logging;
-use crate::output::tell;
-use crate::progress::Watcher;
 use crate::surroundings::stop_on_signals;
 
 /// How often output is looked for.

@@ -12,7 +12,7 @@ use ondeck_core::ports::{Forge, Scope};
 use ondeck_local::Job;
 
 use super::crew::Crew;
-use crate::status::Snapshot;
+use crate::control::status::Snapshot;
 
 /// One claim, and what speaks against it.
 pub(super) struct Finding {

@@ -8,7 +8,7 @@ use std::path::Path;
 use ondeck_core::ports::Random;
 
 use super::Shown;
-use crate::output::Telling;
+use crate::control::output::Telling;
 use crate::surroundings::Entropy;
 
 /// Name and value.

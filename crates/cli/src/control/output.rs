@@ -11,7 +11,7 @@ use ondeck_core::model::failure::Failure;
 use serde_json::{Value, json};
 
 pub(crate) use self::release::words as fate;
-use crate::actions::{Shown, Step};
+use crate::control::actions::{Shown, Step};
 use crate::inputs::{Backend, Common};
 use crate::logging;
 

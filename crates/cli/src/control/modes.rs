@@ -8,16 +8,16 @@ use ondeck_core::model::failure::Failure;
 use ondeck_core::modes::plane::Plane;
 use ondeck_core::modes::provision::{Outcome, Request};
 
+use crate::control::output::{Telling, tell};
+use crate::control::progress::Watcher;
 use crate::inputs::{self, Common};
-use crate::output::{Telling, tell};
-use crate::progress::Watcher;
 use crate::surroundings::stop_on_signals;
 use crate::{backend, logging};
 
 /// `ondeck refresh`
 pub(crate) async fn refresh(common: &Common, inputs: &inputs::Refresh) -> u8 {
     // Before anything is said, so that nothing that is said can show one.
-    inputs.github.secrets().for_each(crate::actions::mask);
+    inputs.github.secrets().for_each(crate::control::actions::mask);
     let watcher = begin("refresh", common);
     let stop = stop_on_signals();
     let given = settings(common, inputs);

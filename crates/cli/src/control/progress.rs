@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use ondeck_core::ports::Progress;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::actions::{self, Groups};
+use crate::control::actions::{self, Groups};
 use crate::inputs::Common;
 
 /// What takes less is not worth a word.

@@ -237,7 +237,8 @@ impl Teller<'_> {
     async fn closing(&mut self) -> Result<(), Failure> {
         self.narrator.chapter("The books.");
         let header = ["run", "asked", "warm", "cold", "ready after"];
-        self.narrator.say(&crate::output::table(&header, std::mem::take(&mut self.ledger.rows)));
+        self.narrator
+            .say(&crate::control::output::table(&header, std::mem::take(&mut self.ledger.rows)));
         self.narrator.chapter("The audit, from the store and the process list.");
         let mut sound = true;
         for finding in audit::audit(self.crew).await? {

@@ -12,8 +12,8 @@ use tokio::process::{Child, Command};
 
 use super::failed;
 use crate::backend::{self, Local};
+use crate::control::progress::Nobody;
 use crate::inputs::{AwsCommon, Backend, Common};
-use crate::progress::Nobody;
 
 /// How long the story waits for anything at all.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -20,8 +20,8 @@ use serde_json::Value;
 use self::commands::{Level, add_mask, annotation};
 pub(crate) use self::groups::Groups;
 pub(crate) use self::log::Lines;
+use crate::control::output::Telling;
 use crate::inputs::Backend;
-use crate::output::Telling;
 
 /// Keeps a secret out of every log of the job from here on, should anything ever print it. To be
 /// called before anything else is said.

@@ -2,7 +2,7 @@ use ondeck_core::model::failure::Failure;
 use ondeck_core::modes::refresh::Outcome;
 use serde_json::{Value, json};
 
-use crate::actions::summary::refresh;
+use crate::control::actions::summary::refresh;
 use crate::inputs::Backend;
 
 use super::{Telling, status, with_failure};

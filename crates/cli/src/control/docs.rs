@@ -10,7 +10,7 @@ use ondeck_core::model::settings::Classes;
 
 use crate::inputs::Cli;
 
-const README: &str = include_str!("../../../README.md");
+const README: &str = include_str!("../../../../README.md");
 
 #[test]
 fn the_sizes_that_there_are_by_default_are_those_of_the_code() {

@@ -11,9 +11,9 @@ use ondeck_core::modes::plane::Plane;
 use ondeck_core::ports::Scope;
 use serde_json::{Map, Value, json};
 
+use crate::control::output::{Telling, table, tell, try_print};
+use crate::control::progress::Nobody;
 use crate::inputs::{Common, Status};
-use crate::output::{Telling, table, tell, try_print};
-use crate::progress::Nobody;
 use crate::surroundings::stop_on_signals;
 use crate::{backend, logging};
 

@@ -3,7 +3,7 @@
 use ondeck_core::modes::provision::{Provisioned, Source};
 
 use super::BARS;
-use crate::output::millis;
+use crate::control::output::millis;
 
 /// No text at all is not allowed, and every blank counts as none.
 const UNNAMED: &str = "\u{200b}";
