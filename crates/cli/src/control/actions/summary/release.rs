@@ -62,7 +62,7 @@ fn each(instances: &[Released]) -> String {
 }
 
 fn estimate(instances: &[Released], backend: Backend) -> String {
-    let used_for: Vec<(&Released, Duration)> =
+    let held: Vec<(&Released, Duration)> =
         instances.iter().filter_map(|one| Some((one, one.used_for?))).collect();
     let total: Duration = held.iter().map(|(_, span)| *span).sum();
     let spent =
