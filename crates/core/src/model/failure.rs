@@ -134,12 +134,14 @@ impl From<PortError> for Failure {
         );
         match error {
             PortError::NotSetUp { .. } => failure.hint("run ondeck refresh first"),
-            PortError::Setting(_) => failure.hint("give ondeck refresh a valid value for it"),
+            PortError::Setting(_) => {
+                failure.hint("run ondeck refresh with a valid value for the setting")
+            }
             PortError::Unusable { hint, .. } => failure.hint(hint),
             PortError::Forge { hint, .. } => failure.hint(hint),
-            PortError::Unavailable { .. } => {
-                failure.hint("try again; what was begun ends by itself, sooner by ondeck refresh")
-            }
+            PortError::Unavailable { .. } => failure.hint(
+                "retry; partial work expires on its own, or run ondeck refresh to clean up now",
+            ),
         }
     }
 }

@@ -96,7 +96,7 @@ impl<'a> Attempt<'a> {
     }
 
     async fn failed(self, failure: Failure, stop: &StopSignal) -> Outcome {
-        self.entering(Phase::PostProvision, &format!("clearing up: {failure}"));
+        self.entering(Phase::PostProvision, &format!("cleaning up: {failure}"));
         let expected = matches!(
             failure.kind,
             FailureKind::NoCapacity | FailureKind::NotReady | FailureKind::Busy

@@ -69,7 +69,7 @@ impl Outcome {
             format!("machines did not return to the pool and were expired: {}", ids.join(" "));
         Some(
             Failure::new(FailureKind::PartlyReleased, message)
-                .hint("they terminate themselves; run ondeck refresh to terminate them now"),
+                .hint("they terminate on their own, or run ondeck refresh to terminate them now"),
         )
     }
 }

@@ -41,6 +41,6 @@ pub(super) async fn await_valid(
     renewed.await?.ok_or_else(|| {
         let message = format!("the registration token expired at {}", expired.expires_at);
         Failure::new(FailureKind::Forge, message)
-            .hint("run ondeck refresh, and see why its schedule has not")
+            .hint("run ondeck refresh and check that it is scheduled")
     })
 }

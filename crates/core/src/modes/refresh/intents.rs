@@ -25,7 +25,7 @@ pub(super) async fn settle(
         let left: Vec<InstanceId> =
             orphans.iter().filter(|id| !outcome.orphans.contains(id)).cloned().collect();
         plane.terminate(&left).await?;
-        intent.outcome = format!("abandoned, machines ended by refresh: {}", orphans.len());
+        intent.outcome = format!("abandoned, machines terminated by refresh: {}", orphans.len());
         plane.retried(|| plane.store.put_intent(&intent)).await?;
         tracing::info!(intent = %intent.id, run = %intent.run, "{}", intent.outcome);
         outcome.orphans.extend(left);

@@ -44,7 +44,8 @@ pub(super) async fn rescue(
             demand.failed_rescues.filter(|it| plane.now() < it.not_before())
         {
             let (times, next) = (failed_rescues.times, failed_rescues.not_before());
-            let problem = format!("run {run} could not be rescued {times} times, next at {next}");
+            let problem =
+                format!("run {run} was not rescued in {times} attempts, next attempt at {next}");
             outcome.warnings.push(problem);
             outcome.stranded.push(run);
             continue;

@@ -145,7 +145,7 @@ async fn a_machine_that_cannot_be_ended_is_not_said_to_be() {
     assert_eq!(outcome.terminated, []);
     assert_eq!(
         outcome.clean_up_failures,
-        ["i-0001 was not ended: compute is out of reach: it is down"],
+        ["i-0001 was not terminated: compute is out of reach: it is down"],
         "and is left to its deadline"
     );
 }

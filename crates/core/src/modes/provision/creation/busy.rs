@@ -38,5 +38,5 @@ pub(super) async fn launch(
 fn too_busy(launched: u32, wanted: u32, reason: &str) -> Failure {
     let message =
         format!("the provider was too busy, {launched} of {wanted} machines launched: {reason}");
-    Failure::new(FailureKind::Busy, message).hint("try again in a few minutes")
+    Failure::new(FailureKind::Busy, message).hint("retry in a few minutes")
 }

@@ -44,7 +44,7 @@ async fn ready(
     };
     let message = format!("machine {} did not become ready: {why}", created.id());
     Err(Failure::new(FailureKind::NotReady, message)
-        .hint("the machine's log and the pre-runner script tell more; all new machines were ended"))
+        .hint("read the machine's log and check the pre-runner script"))
 }
 
 /// Unlike a claimed machine, a new one may take its time until the first heartbeat; but one that

@@ -22,7 +22,8 @@ pub(in crate::modes::provision) async fn dump(attempt: &Attempt<'_>) -> CleanUp 
     }
     let mut clean_up = CleanUp::default();
     if let Err(error) = end_everything(attempt, touched, intents, &mut clean_up).await {
-        let cut = format!("the clear-up was cut short, deadlines will do the rest: {error}");
+        let cut =
+            format!("the clean-up is incomplete and left to the machines' deadlines: {error}");
         clean_up.failures.push(cut);
     }
     clean_up
@@ -50,7 +51,7 @@ async fn end_everything(
     let failures = &mut clean_up.failures;
     // A provider that does not answer must not keep what is known from being ended.
     let launched = launched_under(attempt, &intents).await.unwrap_or_else(|error| {
-        failures.push(format!("machines launched last may be left to their deadline: {error}"));
+        failures.push(format!("machines of the last launch may run until their deadline: {error}"));
         Vec::new()
     });
     let mut ours = recorded(attempt, &touched, &launched).await?;
@@ -58,17 +59,17 @@ async fn end_everything(
     for machine in launched.iter().filter(|machine| !registered.contains(&machine.id)) {
         match adopt_unrecorded(attempt, machine).await {
             Ok(adopted) => ours.extend(adopted.map(Instance::into_live)),
-            Err(error) => failures.push(format!("{} was not ended: {error}", machine.id)),
+            Err(error) => failures.push(format!("{} was not terminated: {error}", machine.id)),
         }
     }
     let failed = plane.retire_all(&ours, "dumped").await;
-    failures.extend(failed.iter().map(|(id, error)| format!("{id} was not ended: {error}")));
+    failures.extend(failed.iter().map(|(id, error)| format!("{id} was not terminated: {error}")));
 
     let kept: BTreeSet<&InstanceId> = failed.iter().map(|(id, _)| id).collect();
     let dumped: Vec<InstanceId> =
         ours.iter().map(Instance::id).filter(|id| !kept.contains(id)).cloned().collect();
     if let Err(error) = plane.retried(|| plane.store.remove(&dumped)).await {
-        failures.push(format!("records of ended machines are kept for a while: {error}"));
+        failures.push(format!("records of terminated machines were not deleted: {error}"));
     }
     clean_up.terminated = dumped;
     // While something is left, the intents stay open, and refresh settles them. So do those whose

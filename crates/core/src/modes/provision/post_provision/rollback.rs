@@ -31,7 +31,7 @@ pub(in crate::modes::provision) async fn roll_back(attempt: &Attempt<'_>) -> Cle
     clean_up
         .terminated
         .extend(ended.filter(|id| !not_ended.iter().any(|(n, _)| n == *id)).cloned());
-    let not_ended = not_ended.iter().map(|(id, error)| format!("{id} was not ended: {error}"));
+    let not_ended = not_ended.iter().map(|(id, error)| format!("{id} was not terminated: {error}"));
     clean_up.failures.extend(not_ended);
     clean_up
 }

@@ -28,7 +28,7 @@ async fn run(attempt: &Attempt<'_>, change: Pending<Running>) -> Result<(), Fail
             match running {
                 Some(running) if running.run() == Some(&attempt.request.run) => Ok(()),
                 _ => Err(Failure::new(FailureKind::Unexpected, refused.to_string()).hint(
-                    "the run was released meanwhile, or its machines took longer than they may",
+                    "the run was released meanwhile, or its machines passed their threshold",
                 )),
             }
         }
