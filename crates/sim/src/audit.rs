@@ -129,6 +129,11 @@ pub(crate) struct Audit {
     seen: BTreeMap<Pid, Option<Record>>,
     /// Machines that somebody has given away by hand, and until when agents may not know.
     by_hand: BTreeMap<InstanceId, Timestamp>,
+    /// When each machine started to run for its owner.
+    running_since: BTreeMap<InstanceId, Timestamp>,
+    /// What an operator took away by hand from a run that it was running for, and since when it
+    /// had been.
+    lost_by_hand: BTreeMap<(InstanceId, RunId), Timestamp>,
     /// The idle states of which a ticket has been in the queue.
     sent: BTreeSet<(InstanceId, Timestamp)>,
     intents: BTreeSet<IntentId>,
@@ -177,6 +182,15 @@ impl Audit {
         if self.frugal && given_up {
             self.broken(Promise::NoWaste, format!("{} was expired before its time", after.id));
         }
+        match transition {
+            Transition::Activate | Transition::Commit => {
+                self.running_since.insert(after.id.clone(), now);
+            }
+            Transition::Register | Transition::Claim => {
+                self.lost_by_hand.retain(|(id, _), _| *id != after.id);
+            }
+            _ => {}
+        }
         self.records.insert(after.id.clone(), after.clone());
     }
 
@@ -187,7 +201,11 @@ impl Audit {
 
     /// Somebody gives a machine to another run, past every rule.
     pub(crate) fn gave_by_hand(&mut self, record: &Record, now: Timestamp) {
-        self.records.insert(record.id.clone(), record.clone());
+        let before = self.records.insert(record.id.clone(), record.clone());
+        let owner = before.filter(|was| was.state == State::Running).and_then(|was| was.run);
+        if let (Some(owner), Some(since)) = (owner, self.running_since.get(&record.id)) {
+            self.lost_by_hand.insert((record.id.clone(), owner), *since);
+        }
         self.by_hand.insert(record.id.clone(), now + NOTICE);
     }
 
@@ -320,9 +338,15 @@ impl Audit {
         }
     }
 
-    /// A provision has said that it succeeded. Where nothing arrives late, it knows of all that
-    /// its run has.
-    pub(crate) fn succeeded(&mut self, outcome: &provision::Outcome, late: bool, now: Timestamp) {
+    /// A provision that began then has said that it succeeded. Where nothing arrives late, it
+    /// knows of all that its run has. What it names is its run's own, except for a machine that an
+    /// operator gave away after this provision had set it running: no provision looks at one again.
+    pub(crate) fn succeeded(
+        &mut self,
+        outcome: &provision::Outcome,
+        late: bool,
+        (began, now): (Timestamp, Timestamp),
+    ) {
         let ids: BTreeSet<&InstanceId> = outcome.instances.iter().map(|one| &one.id).collect();
         let wanted = outcome.requested as usize;
         if ids.len() != wanted || outcome.instances.len() != wanted {
@@ -337,7 +361,8 @@ impl Audit {
         for id in ids {
             let record = self.records.get(id);
             let ours = record.is_some_and(|r| r.run.as_ref() == Some(&outcome.run));
-            if !ours {
+            let lost = self.lost_by_hand.get(&(id.clone(), outcome.run.clone()));
+            if !ours && lost.is_none_or(|since| *since < began) {
                 let how = format!("run {} was given {id}, which is not its own", outcome.run);
                 self.broken(Promise::AllOrNothing, how);
             }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use ondeck_core::ids::{InstanceId, RunId};
 use ondeck_core::stop::StopSwitch;
+use ondeck_core::time::Timestamp;
 
 use crate::fate::Fault;
 use crate::kernel::{Event, Kernel, Micros, Pid, Told, digest};
@@ -72,6 +73,8 @@ pub(crate) enum Act {
 #[derive(Default)]
 struct Run {
     provisions: u32,
+    /// When the last of its provisions began.
+    began: Option<Timestamp>,
     releases: u32,
     leaving: bool,
     stop: Option<StopSwitch>,

@@ -207,3 +207,116 @@ fn nothing_is_launched_twice_and_only_the_rest_is_ordered_again() {
         assert_eq!(ordered(broken), Some(Promise::LaunchedOnce), "{broken:?}");
     }
 }
+
+/// A provision of run a, which began at 10 s, says at 40 s that it has the machine. Before that the
+/// auditor was told what `told` tells it.
+fn answered(told: impl FnOnce(&mut Audit)) -> Option<Promise> {
+    after(|audit| {
+        told(audit);
+        let outcome = provision::Outcome {
+            run: run("a"),
+            requested: 1,
+            usage: UsageClass::OnDemand,
+            instances: vec![provision::Provisioned {
+                id: id(),
+                source: provision::Source::Warm,
+                spec: record(State::Running, "a", None).spec,
+                milestones: provision::Milestones::default(),
+                why: String::new(),
+            }],
+            timings: provision::Timings::default(),
+            search: provision::Search::default(),
+            failure: None,
+            ended: Vec::new(),
+            returned: Vec::new(),
+            leftovers: Vec::new(),
+        };
+        audit.succeeded(&outcome, false, (at(10), at(40)));
+    })
+}
+
+/// A machine is claimed for run a, and committed to it at that second.
+fn committed(audit: &mut Audit, name: &str, second: u64) {
+    let [idle, claimed, running] =
+        [(State::Idle, ""), (State::Claimed, "a"), (State::Running, "a")].map(|(state, owner)| {
+            Record { id: InstanceId::new(name).unwrap(), ..record(state, owner, Some(90)) }
+        });
+    let when = (at(second), at(second));
+    audit.wrote(Transition::Claim, Some(&idle), &claimed, when);
+    audit.wrote(Transition::Commit, Some(&claimed), &running, when);
+}
+
+/// An operator gives a machine to run b.
+fn edited(audit: &mut Audit, name: &str, state: State) {
+    let record = Record { id: InstanceId::new(name).unwrap(), ..record(state, "b", Some(90)) };
+    audit.gave_by_hand(&record, at(35));
+}
+
+#[test]
+fn a_provision_that_could_not_see_an_edit_is_not_blamed_for_it() {
+    assert_eq!(answered(|audit| committed(audit, "i-1", 30)), None, "no edit");
+    let given_away = answered(|audit| {
+        committed(audit, "i-1", 30);
+        edited(audit, "i-1", State::Running);
+    });
+    assert_eq!(given_away, None);
+    let twice = answered(|audit| {
+        committed(audit, "i-1", 30);
+        edited(audit, "i-1", State::Running);
+        audit.gave_by_hand(&record(State::Running, "c", Some(90)), at(36));
+    });
+    assert_eq!(twice, None);
+    let reaped = answered(|audit| {
+        committed(audit, "i-1", 30);
+        edited(audit, "i-1", State::Running);
+        let (late, gone) =
+            (record(State::Running, "b", Some(36)), record(State::Terminated, "", None));
+        audit.wrote(Transition::Reap, Some(&late), &gone, (at(37), at(37)));
+    });
+    assert_eq!(reaped, None);
+}
+
+#[test]
+fn a_provision_that_answers_with_what_no_edit_took_from_it_is_blamed() {
+    let broken = Some(Promise::AllOrNothing);
+    assert_eq!(answered(|_| {}), broken, "never recorded");
+    let anothers = answered(|audit| audit.planted(&record(State::Running, "b", Some(90))));
+    assert_eq!(anothers, broken, "of another run, and not by hand");
+    let given_up = answered(|audit| {
+        committed(audit, "i-1", 30);
+        let [running, idle] = [(State::Running, "a"), (State::Idle, "")]
+            .map(|(state, owner)| record(state, owner, Some(90)));
+        audit.wrote(Transition::Release, Some(&running), &idle, (at(35), at(35)));
+    });
+    assert_eq!(given_up, broken, "released");
+    let another_machine = answered(|audit| {
+        committed(audit, "i-2", 30);
+        edited(audit, "i-2", State::Running);
+        audit.planted(&record(State::Running, "b", Some(90)));
+    });
+    assert_eq!(another_machine, broken, "the edit was of another machine");
+    let before_its_commit = answered(|audit| {
+        audit.planted(&record(State::Claimed, "a", Some(90)));
+        edited(audit, "i-1", State::Claimed);
+    });
+    assert_eq!(before_its_commit, broken, "the store refuses the commit that comes next");
+    let before_it_began = answered(|audit| {
+        committed(audit, "i-1", 5);
+        edited(audit, "i-1", State::Running);
+    });
+    assert_eq!(before_it_began, broken, "an earlier provision had set it running");
+    let from_another_run = answered(|audit| {
+        committed(audit, "i-1", 30);
+        audit.planted(&record(State::Running, "c", Some(90)));
+        edited(audit, "i-1", State::Running);
+    });
+    assert_eq!(from_another_run, broken, "the edit took it from another run");
+    let claimed_since = answered(|audit| {
+        committed(audit, "i-1", 30);
+        edited(audit, "i-1", State::Running);
+        let [idle, claimed] = [(State::Idle, ""), (State::Claimed, "c")]
+            .map(|(state, owner)| record(state, owner, Some(90)));
+        audit.wrote(Transition::Claim, Some(&idle), &claimed, (at(38), at(38)));
+    });
+    assert_eq!(claimed_since, broken, "it has been in the pool since");
+}
