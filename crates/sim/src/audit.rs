@@ -13,7 +13,7 @@ use ondeck_core::record::{Record, State};
 use ondeck_core::ticket::Ticket;
 use ondeck_core::time::Timestamp;
 
-use crate::kernel::Pid;
+use crate::kernel::{Micros, Pid};
 use crate::yard::{View, Yard};
 
 /// How far apart two clocks may be.
@@ -25,6 +25,10 @@ const YOUNG: Duration = Duration::from_secs(20);
 
 /// How long an agent may take to notice that somebody has given its machine away by hand.
 const NOTICE: Duration = Duration::from_secs(60);
+
+/// An agent that terminates its machine has asked the store no longer ago than this, which is longer
+/// than it waits for an answer.
+const ASKED: Micros = 10_000_000;
 
 /// A promise that was broken.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,8 +129,11 @@ pub(crate) struct Audit {
     violation: Option<Violation>,
     /// Every record as it was last written.
     records: BTreeMap<InstanceId, Record>,
-    /// What each agent has seen of its own last.
-    seen: BTreeMap<Pid, Option<Record>>,
+    /// When each agent has last asked for its record.
+    asked: BTreeMap<Pid, Micros>,
+    /// What the store has answered to each agent, and when the answer arrives: the last that has
+    /// arrived, and all after it.
+    answers: BTreeMap<Pid, Vec<(Micros, Option<Record>)>>,
     /// Machines that somebody has given away by hand, and until when agents may not know.
     by_hand: BTreeMap<InstanceId, Timestamp>,
     /// When each machine started to run for its owner.
@@ -209,9 +216,23 @@ impl Audit {
         self.by_hand.insert(record.id.clone(), now + NOTICE);
     }
 
-    /// An agent was told of its record.
-    pub(crate) fn saw(&mut self, agent: Pid, record: Option<&Record>) {
-        self.seen.insert(agent, record.cloned());
+    /// An agent asks the store for its record.
+    pub(crate) fn asks(&mut self, agent: Pid, now: Micros) {
+        self.asked.insert(agent, now);
+    }
+
+    /// The store answers an agent that has asked for its record. The answer reaches the agent when
+    /// it arrives, or as soon as the agent goes on after that.
+    pub(crate) fn answered(
+        &mut self,
+        agent: Pid,
+        record: Option<&Record>,
+        (now, arrives): (Micros, Micros),
+    ) {
+        let answers = self.answers.entry(agent).or_default();
+        let arrived = answers.iter().rposition(|(at, _)| *at <= now);
+        answers.drain(..arrived.unwrap_or_default());
+        answers.push((arrives, record.cloned()));
     }
 
     /// An intent was written.
@@ -288,12 +309,30 @@ impl Audit {
         }
     }
 
-    /// An agent ends its own machine: never one that it knows to be within its threshold.
-    pub(crate) fn ended_itself(&mut self, agent: Pid, id: &InstanceId, now: Timestamp) {
-        let Some(Some(seen)) = self.seen.get(&agent) else { return };
-        let within = seen.state.is_live() && seen.threshold.is_some_and(|t| t > now);
-        if within {
-            let how = format!("{id} ended itself although it knew to be {}", seen.state);
+    /// An agent terminates its own machine, at `now`, which is `clock` by its own clock. It never
+    /// does so within the threshold that the newest answer gave which has arrived. Unless that
+    /// answer says terminated, it has asked the store just before.
+    pub(crate) fn ended_itself(
+        &mut self,
+        agent: Pid,
+        id: &InstanceId,
+        (now, clock): (Micros, Timestamp),
+    ) {
+        let arrived = |answers: &Vec<(Micros, Option<Record>)>| {
+            answers.iter().rfind(|(at, _)| *at <= now).and_then(|(_, record)| record.clone())
+        };
+        let known = self.answers.get(&agent).and_then(arrived);
+        if let Some(known) = &known
+            && known.state.is_live()
+            && known.threshold.is_some_and(|threshold| threshold > clock)
+        {
+            let how = format!("{id} ended itself although it knew to be {}", known.state);
+            self.broken(Promise::StoreFirst, how);
+        }
+        let terminated = known.is_some_and(|known| known.state == State::Terminated);
+        let asked = self.asked.get(&agent).is_some_and(|asked| now <= asked + ASKED);
+        if !terminated && !asked {
+            let how = format!("{id} terminated itself without asking the store");
             self.broken(Promise::StoreFirst, how);
         }
     }

@@ -146,13 +146,48 @@ fn records_end_before_machines() {
     assert_eq!(ended(Some(record(State::Terminated, "", None)), 99), None);
     assert_eq!(ended(None, 99), None, "nobody has registered it");
     assert_eq!(ended(None, 3), Some(Promise::StoreFirst), "somebody is about to");
-    let itself = |threshold: u64| {
-        after(|audit| {
-            audit.saw(Pid(1), Some(&record(State::Running, "a", Some(threshold))));
-            audit.ended_itself(Pid(1), &id(), at(30));
-        })
-    };
-    assert_eq!((itself(60), itself(20)), (Some(Promise::StoreFirst), None));
+}
+
+/// An agent terminates its machine at 30 s. It was told early that the machine is running until
+/// `threshold`, and last asked at `asked`. The answer to that, if there is one, says that the machine
+/// is idle until 90 s, and arrives at `told`. All in seconds.
+fn ended_itself(threshold: u64, asked: u64, told: Option<u64>) -> Option<Promise> {
+    let micros = |second: u64| second * 1_000_000;
+    after(|audit| {
+        let running = record(State::Running, "a", Some(threshold));
+        audit.answered(Pid(1), Some(&running), (micros(1), micros(2)));
+        audit.asks(Pid(1), micros(asked));
+        if let Some(arrives) = told {
+            let idle = record(State::Idle, "", Some(90));
+            audit.answered(Pid(1), Some(&idle), (micros(asked), micros(arrives)));
+        }
+        audit.ended_itself(Pid(1), &id(), (micros(30), at(30)));
+    })
+}
+
+#[test]
+fn an_agent_goes_by_the_newest_answer_that_has_arrived() {
+    let broken = Some(Promise::StoreFirst);
+    assert_eq!(ended_itself(20, 28, None), None, "past its threshold");
+    assert_eq!(ended_itself(60, 28, None), broken, "within it");
+    assert_eq!(ended_itself(20, 28, Some(29)), broken, "a newer answer has arrived");
+    assert_eq!(ended_itself(20, 28, Some(31)), None, "it has not arrived yet");
+    assert_eq!(ended_itself(60, 28, Some(31)), broken, "the older one says so, too");
+}
+
+#[test]
+fn an_agent_asks_before_it_ends_its_machine() {
+    let broken = Some(Promise::StoreFirst);
+    assert_eq!(ended_itself(20, 20, None), None, "it has waited for an answer");
+    assert_eq!(ended_itself(20, 19, None), broken, "too long ago");
+    let never_asked = after(|audit| audit.ended_itself(Pid(1), &id(), (30, at(30))));
+    assert_eq!(never_asked, broken);
+    let terminated = after(|audit| {
+        let gone = record(State::Terminated, "", None);
+        audit.answered(Pid(1), Some(&gone), (1, 2));
+        audit.ended_itself(Pid(1), &id(), (60_000_000, at(60)));
+    });
+    assert_eq!(terminated, None, "what is terminated stays so");
 }
 
 /// Orders of one call, each with its intent, what it asks for, and which machines it is given.
