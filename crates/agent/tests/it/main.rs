@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod agents;
+mod pause;
 mod provision;
 mod refresh;
 mod release;
