@@ -1,13 +1,8 @@
-//! The three modes and the agent together, over ports in memory and a virtual clock: what takes
-//! minutes in life takes milliseconds here.
+//! The agent by itself, over in-memory ports and a virtual clock.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test and names the line")]
 
-mod agents;
+mod deadlines;
+mod harness;
 mod pause;
-mod provision;
-mod refresh;
-mod release;
-mod selection;
-mod told;
-mod world;
+mod runs;

@@ -3,7 +3,7 @@
 use ondeck_core::model::ticket::Ticket;
 use proptest::prelude::*;
 
-use crate::anything::{assert_readable, config, instance_id, json, spec, spoilt, text, time};
+use super::strategies::{assert_readable, config, instance_id, json, spec, spoilt, text, time};
 
 fn ticket() -> impl Strategy<Value = Ticket> {
     (instance_id(), spec(), time()).prop_map(|(instance_id, spec, threshold)| Ticket {

@@ -8,7 +8,7 @@ use crate::model::ids::InstanceId;
 use crate::model::settings::Settings;
 use crate::modes::plane::Plane;
 
-pub(super) async fn sweep(
+pub(super) async fn terminate(
     plane: &Plane,
     settings: &Settings,
     survey: &Survey,
@@ -23,6 +23,6 @@ pub(super) async fn sweep(
         .map(|machine| machine.id.clone())
         .collect();
     plane.terminate(&orphans).await?;
-    outcome.swept.extend(orphans);
+    outcome.orphans.extend(orphans);
     Ok(())
 }

@@ -5,7 +5,7 @@ use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::timestamp::Timestamp;
 use proptest::prelude::*;
 
-use crate::anything::{config, ms, record, run_id};
+use super::strategies::{config, ms, record, run_id};
 
 /// What a transition needs to find, by the table.
 struct Needs {
@@ -155,7 +155,7 @@ proptest! {
             prop_assert_eq!(record.run.as_ref(), owner.filter(|_| owned));
             // What it leaves is a record that the next one can build on.
             prop_assert!(change.is_done_in(&record));
-            let row = ondeck_core::model::record::Row::from(&record);
+            let row = ondeck_core::model::record::RecordRow::from(&record);
             prop_assert_eq!(Record::try_from(row), Ok(record));
         }
     }

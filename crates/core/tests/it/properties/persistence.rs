@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use ondeck_core::model::credentials::{Credentials, Minted};
-use ondeck_core::model::demand::{Demand, InVain};
+use ondeck_core::model::demand::{Demand, FailedRescues};
 use ondeck_core::model::ids::{IntentId, RunId};
 use ondeck_core::model::secret::Secret;
 use ondeck_core::model::settings::Settings;
 use ondeck_core::model::times::TIMES;
 use proptest::prelude::*;
 
-use crate::anything::{
+use super::strategies::{
     assert_readable, class, config, json, ms, patterns, run_id, spoilt, text, time, usage,
 };
 
@@ -18,20 +18,22 @@ fn demand() -> impl Strategy<Value = Demand> {
     let known = (0..TIMES.len(), 1_u64..2_592_000_000)
         .prop_map(|(n, millis)| (TIMES[n].input.to_owned(), TIMES[n].format(ms(millis))));
     let times = prop::collection::vec(prop_oneof![4 => known, 1 => (text(), text())], 0..5);
-    let in_vain = proptest::option::of((any::<u32>(), time()))
-        .prop_map(|vain| vain.map(|(times, at)| InVain { times, at }));
+    let failed_rescues = proptest::option::of((any::<u32>(), time()))
+        .prop_map(|vain| vain.map(|(times, at)| FailedRescues { times, at }));
     let asked = (run_id(), any::<u32>(), class(), usage(), patterns());
-    (asked, times, any::<bool>(), time(), in_vain).prop_map(
-        |((run, count, class, usage, types), times, capacity_fallback, at, in_vain)| Demand {
-            run,
-            count,
-            class,
-            usage,
-            types,
-            times: times.into_iter().collect(),
-            capacity_fallback,
-            at,
-            in_vain,
+    (asked, times, any::<bool>(), time(), failed_rescues).prop_map(
+        |((run, count, class, usage, types), times, capacity_fallback, at, failed_rescues)| {
+            Demand {
+                run,
+                count,
+                class,
+                usage,
+                types,
+                times: times.into_iter().collect(),
+                capacity_fallback,
+                at,
+                failed_rescues,
+            }
         },
     )
 }
@@ -72,8 +74,8 @@ proptest! {
     #[test]
     fn attempts_in_vain_become_rarer(demand in demand(), at in 0_u64..4_000_000_000_000) {
         let at = ondeck_core::model::timestamp::Timestamp::from_millis(at);
-        let first = demand.clone().failed_again(at).in_vain.unwrap();
-        let second = demand.failed_again(at).failed_again(at).in_vain.unwrap();
+        let first = demand.clone().failed_again(at).failed_rescues.unwrap();
+        let second = demand.failed_again(at).failed_again(at).failed_rescues.unwrap();
         prop_assert!(first.not_before() <= second.not_before());
         prop_assert!(at + ms(60_000) <= first.not_before());
         prop_assert!(second.not_before() <= at + ms(3_600_000));

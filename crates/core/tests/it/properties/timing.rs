@@ -3,15 +3,15 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use ondeck_core::model::signal::{AgentStatus, Pulse, last_words};
+use ondeck_core::model::signal::{AgentStatus, Pulse, output_tail};
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::Clock;
-use ondeck_core::runtime::poll::{Beat, Wait, wait_until};
+use ondeck_core::runtime::poll::{PollInterval, Wait, wait_until};
 use ondeck_core::runtime::retry::Retry;
 use ondeck_core::testkit::{FixedRandom, VirtualClock};
 use proptest::prelude::*;
 
-use crate::anything::{assert_readable, config, ms, nearly, spoilt, text, time};
+use super::strategies::{assert_readable, config, ms, nearly, spoilt, text, time};
 
 /// RFC 3339 by counting the days one year and one month at a time.
 fn written(millis: u64) -> String {
@@ -40,12 +40,12 @@ fn written(millis: u64) -> String {
 
 /// When somebody asked, who had asked for the first time at `since` and got an answer from
 /// `answered` on.
-fn asked(beat: Beat, answered: Duration, patience: Duration) -> (Vec<Duration>, bool) {
+fn asked(interval: PollInterval, answered: Duration, patience: Duration) -> (Vec<Duration>, bool) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let clock = VirtualClock::new();
     let since = clock.now();
     let asked = Mutex::new(Vec::new());
-    let wait = Wait { since, deadline: since + patience, beat };
+    let wait = Wait { since, deadline: since + patience, interval };
     let answer = runtime.block_on(wait_until(&clock, wait, || {
         let waited = clock.now().since(since);
         asked.lock().unwrap().push(waited);
@@ -125,7 +125,7 @@ proptest! {
         lines in prop::collection::vec(text(), 0..6), end in "[a-z]{1,9}", long in 0_usize..900
     ) {
         let said = format!("{}\n{}{end}\n \r\n", lines.join("\n"), "é".repeat(long));
-        let words = last_words(&said);
+        let words = output_tail(&said);
         prop_assert!(words.ends_with(&end), "{:?}", words);
         prop_assert!(words.chars().count() <= 500);
         prop_assert!(!words.contains(char::is_control), "{:?}", words);
@@ -139,8 +139,8 @@ proptest! {
     fn an_answer_is_found_no_later_than_promised(
         every in 1_u64..400, part in proptest::option::of(0_u32..12), answered in 0_u64..20_000, patience in 0_u64..20_000
     ) {
-        let beat = part.map_or(Beat::steady(ms(every)), |part| Beat::easing(ms(every), part));
-        let (asked, found) = asked(beat, ms(answered), ms(patience));
+        let interval = part.map_or(PollInterval::fixed(ms(every)), |part| PollInterval::backing_off(ms(every), part));
+        let (asked, found) = asked(interval, ms(answered), ms(patience));
         prop_assert_eq!(found, answered <= patience);
         let last = *asked.last().unwrap();
         prop_assert_eq!(asked[0], Duration::ZERO);
@@ -158,9 +158,9 @@ proptest! {
 
     #[test]
     fn a_head_start_ends_on_the_beat(every in 1_u64..100_000, now in time(), easing in any::<bool>()) {
-        let beat = if easing { Beat::easing(ms(every), 3) } else { Beat::steady(ms(every)) };
+        let interval = if easing { PollInterval::backing_off(ms(every), 3) } else { PollInterval::fixed(ms(every)) };
         let pause = if easing { every * 2 } else { every };
-        let start = beat.head_start(now);
+        let start = interval.initial_delay(now);
         prop_assert!(start > Duration::ZERO && start <= ms(pause));
         let until = now.millis() + u64::try_from(start.as_millis()).unwrap();
         prop_assert!(until.is_multiple_of(pause));

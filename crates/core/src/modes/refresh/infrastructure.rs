@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
 
-use super::{credentials, note};
+use super::{credentials, keep_first};
 use crate::model::failure::Failure;
 use crate::model::settings::{SET_UP_BY, Settings};
 use crate::modes::plane::Plane;
@@ -12,7 +12,7 @@ use crate::ports::{PortError, PortResult};
 
 /// Brings it about. What is not given stays as it is; all of it is checked before any of it is
 /// written. Gives what is in force, and why the forge could not be set up.
-pub(super) async fn bring_about(
+pub(super) async fn create_missing(
     plane: &Plane,
     given: &BTreeMap<String, String>,
 ) -> Result<(Settings, Option<Failure>), Failure> {
@@ -41,18 +41,18 @@ pub(super) async fn bring_about(
         .names()
         .map(|class| plane.retried(move || plane.pool.set_up(std::slice::from_ref(class))));
     join_all(queues).await.into_iter().collect::<PortResult<()>>()?;
-    let found = plane.retried(|| plane.forge.set_up(&settings)).await;
+    let forge_settings = plane.retried(|| plane.forge.set_up(&settings)).await;
     // Only what was given is written: a refresh beside this one may have been given something
     // else, and defaults are the program's to change.
     let mut changes = given.clone();
     changes.insert(SET_UP_BY.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
     // A forge that refuses keeps nobody from clearing up.
-    let mut refused = None;
-    match found {
-        Ok(found) => changes.extend(found),
-        Err(error) => note(&mut refused, Err(error.into())),
+    let mut forge_failure = None;
+    match forge_settings {
+        Ok(forge_settings) => changes.extend(forge_settings),
+        Err(error) => keep_first(&mut forge_failure, Err(error.into())),
     }
-    note(&mut refused, credentials::renew(plane, &settings, &mut changes).await);
+    keep_first(&mut forge_failure, credentials::renew(plane, &settings, &mut changes).await);
     plane.retried(|| plane.store.put_settings(&changes)).await?;
-    Ok((settings, refused))
+    Ok((settings, forge_failure))
 }

@@ -5,7 +5,7 @@ use ondeck_core::model::requirements::{
 };
 use proptest::prelude::*;
 
-use crate::anything::{assert_readable, class, config, patterns, spec, text, usage};
+use super::strategies::{assert_readable, class, config, patterns, spec, text, usage};
 
 /// The plainest matcher that there is.
 fn matches(pattern: &[u8], text: &[u8]) -> bool {

@@ -1,11 +1,11 @@
 //! Rows of the store.
 
-use ondeck_core::model::record::{Record, Row, State};
+use ondeck_core::model::record::{Record, RecordRow, State};
 use proptest::prelude::*;
 
-use crate::anything::{assert_readable, config, nearly, record};
+use super::strategies::{assert_readable, config, nearly, record};
 
-fn row() -> impl Strategy<Value = Row> {
+fn row() -> impl Strategy<Value = RecordRow> {
     const TIME: &[&str] = &["2025-05-31T12:20:00Z", "2025-05-31T12:20:00.123Z", ""];
     const STATES: &[&str] = &["created", "idle", "claimed", "running", "terminated"];
     let texts = (
@@ -19,7 +19,7 @@ fn row() -> impl Strategy<Value = Row> {
     );
     let size = prop_oneof![8 => 1_i64..200_000, 1 => any::<i64>()];
     let rest = (size.clone(), size, nearly(TIME), nearly(TIME), nearly(TIME));
-    (texts, rest).prop_map(|(texts, rest)| Row {
+    (texts, rest).prop_map(|(texts, rest)| RecordRow {
         instance_id: texts.0,
         state: texts.1,
         run_id: texts.2,
@@ -36,7 +36,7 @@ fn row() -> impl Strategy<Value = Row> {
 }
 
 /// A column, and a value that it cannot have.
-type Spoil = (&'static str, fn(&mut Row, String));
+type Spoil = (&'static str, fn(&mut RecordRow, String));
 
 const SPOILS: [Spoil; 7] = [
     ("state is unknown", |row, value| row.state = value),
@@ -58,7 +58,7 @@ proptest! {
             Ok(record) => {
                 prop_assert_eq!(record.run.is_some(), record.state.is_owned());
                 prop_assert_eq!(record.threshold.is_some(), record.state != State::Terminated);
-                prop_assert_eq!(Record::try_from(Row::from(&record)), Ok(record));
+                prop_assert_eq!(Record::try_from(RecordRow::from(&record)), Ok(record));
             }
             Err(unreadable) => {
                 assert_readable(&unreadable.to_string());
@@ -69,7 +69,7 @@ proptest! {
 
     #[test]
     fn a_record_survives_being_written(record in record()) {
-        prop_assert_eq!(Record::try_from(Row::from(&record)), Ok(record));
+        prop_assert_eq!(Record::try_from(RecordRow::from(&record)), Ok(record));
     }
 
     #[test]
@@ -77,7 +77,7 @@ proptest! {
         record in record(), (column, spoil) in proptest::sample::select(&SPOILS[..]),
         value in "(?s)[!-/:-@ \n].{0,400}",
     ) {
-        let mut row = Row::from(&record);
+        let mut row = RecordRow::from(&record);
         spoil(&mut row, value);
         let error = Record::try_from(row).unwrap_err();
         prop_assert_eq!(error.id.as_str(), record.id.as_str());

@@ -43,15 +43,15 @@ pub(super) fn spec() -> MachineSpec {
 
 /// A state, its owner and its threshold, as a test wants to find them.
 #[derive(Debug, Clone)]
-pub(super) struct Standing {
+pub(super) struct DesiredRecord {
     pub(super) state: State,
     pub(super) run: RunId,
     pub(super) threshold: Timestamp,
 }
 
-impl Standing {
-    pub(super) fn new(state: State, run: &RunId, threshold: Timestamp) -> Standing {
-        Standing { state, run: run.clone(), threshold }
+impl DesiredRecord {
+    pub(super) fn new(state: State, run: &RunId, threshold: Timestamp) -> DesiredRecord {
+        DesiredRecord { state, run: run.clone(), threshold }
     }
 
     /// The record that somebody who has not looked for a while would believe in.
@@ -76,21 +76,21 @@ pub(super) async fn make<S: TypedState>(store: &dyn Store, pending: Pending<S>) 
 }
 
 /// Brings a new instance to where the test wants it.
-pub(super) async fn stand<S: Store + AgentStore>(
+pub(super) async fn arrange<S: Store + AgentStore>(
     store: &S,
     id: &InstanceId,
-    standing: &Standing,
+    desired: &DesiredRecord,
 ) -> Record {
     let at = morning();
-    let last = standing.threshold.since(at);
-    let created = |first| Instance::<Created>::register(id, &spec(), &standing.run, at, first);
-    match standing.state {
+    let last = desired.threshold.since(at);
+    let created = |first| Instance::<Created>::register(id, &spec(), &desired.run, at, first);
+    match desired.state {
         State::Created => drop(make(store, created(last)).await),
         State::Running => drop(running(store, created(ms(1)), last).await),
         State::Idle => drop(idle(store, created(ms(1)), last).await),
         State::Claimed => {
             let idle = idle(store, created(ms(1)), ms(1)).await;
-            drop(make(store, idle.claim(&standing.run, at, last)).await);
+            drop(make(store, idle.claim(&desired.run, at, last)).await);
         }
         State::Terminated => {
             let created = make(store, created(ms(1))).await;

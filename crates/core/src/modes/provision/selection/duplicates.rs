@@ -15,75 +15,75 @@ use crate::ports::Receipt;
 
 /// The very idle state that a ticket announces.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Idleness(InstanceId, Timestamp);
+pub(super) struct IdlePeriod(InstanceId, Timestamp);
 
-impl Idleness {
-    pub(super) fn of(ticket: &Ticket) -> Idleness {
-        Idleness(ticket.instance_id.clone(), ticket.threshold)
+impl IdlePeriod {
+    pub(super) fn of(ticket: &Ticket) -> IdlePeriod {
+        IdlePeriod(ticket.instance_id.clone(), ticket.threshold)
     }
 }
 
 /// What one pickup manager knows of the tickets it has met.
 #[derive(Debug, Default)]
-pub(super) struct Twins {
+pub(super) struct DuplicateTickets {
     /// Idle states of which a ticket waits for a worker or is with one, and the receipts of
     /// further tickets for them.
-    open: BTreeMap<Idleness, Vec<Receipt>>,
-    handed_out: BTreeSet<Idleness>,
+    open: BTreeMap<IdlePeriod, Vec<Receipt>>,
+    handed_out: BTreeSet<IdlePeriod>,
     /// Idle states that are over, as a claim has shown.
-    settled: BTreeSet<Idleness>,
+    settled: BTreeSet<IdlePeriod>,
 }
 
 /// What a ticket is to us.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Met {
+pub(super) enum Encounter {
     /// The first of its idle state, to be handed to a worker.
     First(Receipt),
     /// Another one, kept until the first is decided.
-    Twin,
+    Duplicate,
     /// Of another idle state of a machine that is being decided about.
-    Other(Receipt),
+    OtherPeriod(Receipt),
     /// Of an idle state that is over.
-    Late(Receipt),
+    Stale(Receipt),
 }
 
-impl Twins {
-    pub(super) fn meet(&mut self, ticket: &Ticket, receipt: Receipt) -> Met {
-        let announced = Idleness::of(ticket);
+impl DuplicateTickets {
+    pub(super) fn meet(&mut self, ticket: &Ticket, receipt: Receipt) -> Encounter {
+        let announced = IdlePeriod::of(ticket);
         if self.settled.contains(&announced) {
-            return Met::Late(receipt);
+            return Encounter::Stale(receipt);
         }
-        if let Some(twins) = self.open.get_mut(&announced) {
-            twins.push(receipt);
-            return Met::Twin;
+        if let Some(duplicates) = self.open.get_mut(&announced) {
+            duplicates.push(receipt);
+            return Encounter::Duplicate;
         }
         if self.open.keys().any(|open| open.0 == announced.0) {
-            return Met::Other(receipt);
+            return Encounter::OtherPeriod(receipt);
         }
         self.open.insert(announced, Vec::new());
-        Met::First(receipt)
+        Encounter::First(receipt)
     }
 
-    pub(super) fn hand_out(&mut self, announced: &Idleness) {
+    pub(super) fn hand_out(&mut self, announced: &IdlePeriod) {
         self.handed_out.insert(announced.clone());
     }
 
     /// A claim has been decided; gives the receipts of the other tickets.
-    pub(super) fn settle(&mut self, announced: &Idleness) -> Vec<Receipt> {
+    pub(super) fn settle(&mut self, announced: &IdlePeriod) -> Vec<Receipt> {
         self.settled.insert(announced.clone());
         self.forget(announced)
     }
 
     /// No claim will be made; gives the receipts of the other tickets.
-    pub(super) fn forget(&mut self, announced: &Idleness) -> Vec<Receipt> {
+    pub(super) fn forget(&mut self, announced: &IdlePeriod) -> Vec<Receipt> {
         self.handed_out.remove(announced);
         self.open.remove(announced).unwrap_or_default()
     }
 
     /// How many tickets are with workers, or kept with those that are.
     pub(super) fn in_hand(&self) -> usize {
-        let twins: usize = self.open.values().map(Vec::len).sum();
-        self.handed_out.len() + twins
+        let duplicates: usize = self.open.values().map(Vec::len).sum();
+        self.handed_out.len() + duplicates
     }
 
     /// The receipts of all that are kept.
@@ -119,29 +119,29 @@ mod tests {
 
     #[test]
     fn only_the_first_of_an_idle_state_goes_to_a_worker() {
-        let mut twins = Twins::default();
+        let mut duplicates = DuplicateTickets::default();
         let (now, later) = (ticket(1), ticket(2));
-        assert_eq!(twins.meet(&now, receipt("a")), Met::First(receipt("a")));
-        assert_eq!(twins.meet(&now, receipt("b")), Met::Twin);
-        let other = twins.meet(&later, receipt("c"));
-        assert_eq!(other, Met::Other(receipt("c")), "not while the first is undecided");
-        twins.hand_out(&Idleness::of(&now));
-        assert_eq!(twins.in_hand(), 2);
-        assert_eq!(twins.meet(&now, receipt("d")), Met::Twin);
-        assert_eq!(twins.settle(&Idleness::of(&now)), [receipt("b"), receipt("d")]);
-        assert_eq!(twins.in_hand(), 0);
-        assert_eq!(twins.meet(&now, receipt("e")), Met::Late(receipt("e")));
-        assert_eq!(twins.meet(&later, receipt("f")), Met::First(receipt("f")));
+        assert_eq!(duplicates.meet(&now, receipt("a")), Encounter::First(receipt("a")));
+        assert_eq!(duplicates.meet(&now, receipt("b")), Encounter::Duplicate);
+        let other = duplicates.meet(&later, receipt("c"));
+        assert_eq!(other, Encounter::OtherPeriod(receipt("c")), "not while the first is undecided");
+        duplicates.hand_out(&IdlePeriod::of(&now));
+        assert_eq!(duplicates.in_hand(), 2);
+        assert_eq!(duplicates.meet(&now, receipt("d")), Encounter::Duplicate);
+        assert_eq!(duplicates.settle(&IdlePeriod::of(&now)), [receipt("b"), receipt("d")]);
+        assert_eq!(duplicates.in_hand(), 0);
+        assert_eq!(duplicates.meet(&now, receipt("e")), Encounter::Stale(receipt("e")));
+        assert_eq!(duplicates.meet(&later, receipt("f")), Encounter::First(receipt("f")));
     }
 
     #[test]
     fn what_was_never_claimed_goes_back_with_its_twins_and_may_come_again() {
-        let mut twins = Twins::default();
-        twins.meet(&ticket(1), receipt("a"));
-        twins.meet(&ticket(1), receipt("b"));
-        assert_eq!(twins.forget(&Idleness::of(&ticket(1))), [receipt("b")]);
-        assert_eq!(twins.meet(&ticket(1), receipt("c")), Met::First(receipt("c")));
-        twins.meet(&ticket(1), receipt("d"));
-        assert_eq!(twins.into_receipts().collect::<Vec<_>>(), [receipt("d")]);
+        let mut duplicates = DuplicateTickets::default();
+        duplicates.meet(&ticket(1), receipt("a"));
+        duplicates.meet(&ticket(1), receipt("b"));
+        assert_eq!(duplicates.forget(&IdlePeriod::of(&ticket(1))), [receipt("b")]);
+        assert_eq!(duplicates.meet(&ticket(1), receipt("c")), Encounter::First(receipt("c")));
+        duplicates.meet(&ticket(1), receipt("d"));
+        assert_eq!(duplicates.into_receipts().collect::<Vec<_>>(), [receipt("d")]);
     }
 }

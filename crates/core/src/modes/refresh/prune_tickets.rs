@@ -34,7 +34,7 @@ pub(super) async fn prune(
         let idle = survey.live.iter().filter(is_idle).count();
         let tickets = plane.retried(|| plane.pool.depth(class)).await?.total();
         if tickets > idle {
-            outcome.pruned += prune_class(plane, settings, class, tickets).await?;
+            outcome.pruned_tickets += prune_class(plane, settings, class, tickets).await?;
         }
     }
     Ok(())

@@ -8,7 +8,7 @@ use crate::model::requirements::Mismatch;
 /// What the search in the pool came across. An instance counts once, however often its ticket
 /// came round.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Search {
+pub struct PoolSearch {
     /// Whether the pool was asked at all.
     pub asked: bool,
     /// Tickets that were looked at.
@@ -25,7 +25,7 @@ pub struct Search {
     pub unhealthy: usize,
 }
 
-impl Search {
+impl PoolSearch {
     /// All that did not fit.
     pub fn unsuitable_count(&self) -> usize {
         self.unsuitable.values().sum()
@@ -88,20 +88,20 @@ mod tests {
 
     #[test]
     fn the_shortage_says_what_the_search_met() {
-        let asked = Search { asked: true, ..Search::default() };
-        let picky = Search {
+        let asked = PoolSearch { asked: true, ..PoolSearch::default() };
+        let picky = PoolSearch {
             tickets: 12,
             unsuitable: [(Mismatch::Type, 9), (Mismatch::Usage, 3)].into(),
             ..asked.clone()
         };
-        let unlucky = Search { tickets: 3, lost: 1, unhealthy: 2, void: 1, ..asked.clone() };
+        let unlucky = PoolSearch { tickets: 3, lost: 1, unhealthy: 2, void: 1, ..asked.clone() };
         let cases = [
-            (Search::default(), "the pool was not asked"),
+            (PoolSearch::default(), "the pool was not asked"),
             (asked.clone(), "the pool held no ticket"),
-            (Search { tickets: 2, claimed: 2, ..asked }, "the pool had only 2"),
+            (PoolSearch { tickets: 2, claimed: 2, ..asked }, "the pool had only 2"),
             (picky.clone(), "12 tickets did not fit: 3 by usage class, 9 by type"),
             (
-                Search { claimed: 1, ..picky },
+                PoolSearch { claimed: 1, ..picky },
                 "the pool had only 1; \
                  12 tickets did not fit: 3 by usage class, 9 by type",
             ),

@@ -8,7 +8,7 @@ use ondeck_core::model::settings::{Classes, MinIdle, Settings};
 use ondeck_core::model::times::{TIMES, TimeSpec, Unit};
 use proptest::prelude::*;
 
-use crate::anything::{assert_readable, class, config, json, ms, nearly, spoilt, text};
+use super::strategies::{assert_readable, class, config, json, ms, nearly, spoilt, text};
 
 /// The settings that are not times and that not every text is one of.
 const PICKY: [&str; 3] = ["resource-class-config", "min-idle", "rescue"];

@@ -14,7 +14,7 @@ use crate::model::ticket::Ticket;
 use crate::modes::handshake::announce;
 use crate::modes::plane::{NotCommitted, Plane};
 
-pub(super) async fn reticket(
+pub(super) async fn requeue(
     plane: &Plane,
     settings: &Settings,
     survey: &Survey,
@@ -46,7 +46,7 @@ pub(super) async fn reticket(
         }
     }
     announce(plane, &tickets).await?;
-    outcome.ticketed = tickets.into_iter().map(|ticket| ticket.instance_id).collect();
+    outcome.requeued = tickets.into_iter().map(|ticket| ticket.instance_id).collect();
     Ok(())
 }
 
@@ -57,7 +57,7 @@ async fn expire(
 ) -> Result<(), Failure> {
     let change = idle.expire(plane.now()).because("it never said that it was free");
     match plane.commit(change).await {
-        Ok(_) => outcome.silent.push(idle.id().clone()),
+        Ok(_) => outcome.unresponsive.push(idle.id().clone()),
         Err(NotCommitted::Refused(_)) => {}
         Err(NotCommitted::Unreachable(error)) => return Err(error.into()),
     }
