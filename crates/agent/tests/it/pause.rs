@@ -318,16 +318,56 @@ fn a_record_that_was_written_during_a_pause_saves_a_machine_from_its_boot_deadli
     assert_eq!(agent.ended, None);
 }
 
-#[test]
-fn an_agent_that_is_paused_again_during_its_last_look_takes_in_the_answer() {
+/// Paused until 170 s, past its deadline, the agent asks the store. That takes `answers` to answer,
+/// and `asks` later the agent is paused again, for a minute.
+fn paused_again(found: Record, answers: Duration, asks: Duration) -> Stoppable {
     let mut agent = Stoppable::new(Some(running()));
     agent.acts_for(secs(90));
     agent.is_paused_until(start() + secs(170));
-    agent.is(|inner| (inner.record, inner.looks) = (Some(idle()), Store::AnswersAfter(secs(1))));
+    agent.is(|inner| {
+        inner.record = Some(found);
+        inner.looks = Store::AnswersAfter(answers);
+    });
     agent.acts();
+    agent.acts_for(asks);
     agent.is_paused_for(secs(60));
-    agent.acts_for(secs(20));
-    assert_eq!(agent.ended, None);
+    agent
+}
+
+#[test]
+fn an_agent_that_is_paused_during_its_last_look_takes_in_the_answer() {
+    for tenths in (0..50).step_by(7) {
+        let asks = Duration::from_millis(tenths * 100);
+        let mut agent = paused_again(idle(), asks + secs(1), asks);
+        agent.is(|inner| inner.looks = Store::NeverAnswers);
+        agent.acts_for(secs(40));
+        assert_eq!(agent.ended, None, "paused {asks:?} after it has asked");
+    }
+}
+
+#[test]
+fn an_agent_that_is_paused_during_its_last_look_asks_anew() {
+    for tenths in (0..50).step_by(7) {
+        let asks = Duration::from_millis(tenths * 100);
+        let mut agent = paused_again(running(), asks + secs(1), asks);
+        agent.is(|inner| (inner.record, inner.looks) = (Some(idle()), Store::Answers));
+        agent.acts_for(secs(40));
+        assert_eq!(agent.ended, None, "paused {asks:?} after it has asked");
+    }
+}
+
+#[test]
+fn pauses_do_not_keep_a_machine_alive_for_ever() {
+    let mut agent = Stoppable::new(Some(running()));
+    agent.acts_for(secs(90));
+    agent.is(|inner| inner.looks = Store::NeverAnswers);
+    agent.is_paused_until(start() + secs(170));
+    for _ in 0..18 {
+        agent.acts_for(Duration::from_millis(100));
+        agent.is_paused_for(secs(10));
+    }
+    agent.acts();
+    assert!(agent.ended.is_some_and(|why| why.starts_with("running past its threshold")));
 }
 
 #[test]
