@@ -26,6 +26,9 @@ use crate::memory::Memory;
 /// in what was answered meanwhile during the next.
 const LAST_LOOK: (u32, Duration) = (5, Duration::from_secs(1));
 
+/// How many such looks an agent makes at the most, if its process is stopped during each of them.
+const LOOKS: u32 = 3;
+
 /// How many times as often a beat is tried that could not be sent.
 const MAKE_UP: u32 = 4;
 
@@ -112,17 +115,26 @@ impl Agent {
         why()
     }
 
-    /// Looks until the store answers, for as long as [`LAST_LOOK`] says at the most.
+    /// Looks until the store answers, for as long as [`LAST_LOOK`] says at the most. A look during
+    /// which the process was stopped may have an old answer, and is followed by another one, as
+    /// often as [`LOOKS`] allows.
     async fn look_again(&self, memory: &Memory) {
-        let policy = Retry::PATIENT;
-        let mut look = pin!(retry(&*self.clock, &*self.random, policy, |_| self.look(memory)));
         let (waits, wait) = LAST_LOOK;
-        for _ in 0..waits {
-            if let Either::Left(_) = select(look.as_mut(), self.clock.sleep(wait)).await {
+        for _ in 0..LOOKS {
+            let begun = self.clock.steady();
+            let look = retry(&*self.clock, &*self.random, Retry::PATIENT, |_| self.look(memory));
+            let mut look = pin!(look.fuse());
+            for _ in 0..waits {
+                if let Either::Left(_) = select(look.as_mut(), self.clock.sleep(wait)).await {
+                    break;
+                }
+            }
+            if self.clock.steady().saturating_sub(begun) <= wait * (waits + 1) {
                 return;
             }
+            // What was answered meanwhile is taken in, in case the store has gone since.
+            drop(select(look, self.clock.sleep(wait)).await);
         }
-        tracing::warn!("the store does not answer: going by what was known last");
     }
 
     /// A failure leaves what was known last, and its deadline goes on counting. Gives whether the

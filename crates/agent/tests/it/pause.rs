@@ -19,7 +19,7 @@ use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{AgentStore, Clock, Host, PortError, PortResult, Runner};
 use ondeck_core::testkit::FixedRandom;
 
-use crate::world::{id, run, spec};
+use crate::harness::{machine, run, spec};
 
 /// Within this time an agent that is past its deadline decides, whether or not the store answers.
 const BOUND: Duration = Duration::from_secs(6);
@@ -169,7 +169,7 @@ impl Stoppable {
             failures: 0,
         })));
         let agent = Agent {
-            id: id("i-a"),
+            id: machine(),
             store: ports.clone(),
             runner: ports.clone(),
             host: ports.clone(),
@@ -227,11 +227,11 @@ fn secs(secs: u64) -> Duration {
 /// Running for run 1 until 100 s from the start; its grace is over at 160 s.
 fn running() -> Record {
     Record {
-        id: id("i-a"),
+        id: machine(),
         state: State::Running,
         run: Some(run("1")),
         threshold: Some(start() + secs(100)),
-        spec: spec("c6i.large"),
+        spec: spec(),
         created_at: start(),
         updated_at: start(),
         ticketed_at: None,
@@ -318,16 +318,56 @@ fn a_record_that_was_written_during_a_pause_saves_a_machine_from_its_boot_deadli
     assert_eq!(agent.ended, None);
 }
 
-#[test]
-fn an_agent_that_is_paused_again_during_its_last_look_takes_in_the_answer() {
+/// Paused until 170 s, past its deadline, the agent asks the store. That takes `answers` to answer,
+/// and `asks` later the agent is paused again, for a minute.
+fn paused_again(found: Record, answers: Duration, asks: Duration) -> Stoppable {
     let mut agent = Stoppable::new(Some(running()));
     agent.acts_for(secs(90));
     agent.is_paused_until(start() + secs(170));
-    agent.is(|inner| (inner.record, inner.looks) = (Some(idle()), Store::AnswersAfter(secs(1))));
+    agent.is(|inner| {
+        inner.record = Some(found);
+        inner.looks = Store::AnswersAfter(answers);
+    });
     agent.acts();
+    agent.acts_for(asks);
     agent.is_paused_for(secs(60));
-    agent.acts_for(secs(20));
-    assert_eq!(agent.ended, None);
+    agent
+}
+
+#[test]
+fn an_agent_that_is_paused_during_its_last_look_takes_in_the_answer() {
+    for tenths in (0..50).step_by(7) {
+        let asks = Duration::from_millis(tenths * 100);
+        let mut agent = paused_again(idle(), asks + secs(1), asks);
+        agent.is(|inner| inner.looks = Store::NeverAnswers);
+        agent.acts_for(secs(40));
+        assert_eq!(agent.ended, None, "paused {asks:?} after it has asked");
+    }
+}
+
+#[test]
+fn an_agent_that_is_paused_during_its_last_look_asks_anew() {
+    for tenths in (0..50).step_by(7) {
+        let asks = Duration::from_millis(tenths * 100);
+        let mut agent = paused_again(running(), asks + secs(1), asks);
+        agent.is(|inner| (inner.record, inner.looks) = (Some(idle()), Store::Answers));
+        agent.acts_for(secs(40));
+        assert_eq!(agent.ended, None, "paused {asks:?} after it has asked");
+    }
+}
+
+#[test]
+fn pauses_do_not_keep_a_machine_alive_for_ever() {
+    let mut agent = Stoppable::new(Some(running()));
+    agent.acts_for(secs(90));
+    agent.is(|inner| inner.looks = Store::NeverAnswers);
+    agent.is_paused_until(start() + secs(170));
+    for _ in 0..18 {
+        agent.acts_for(Duration::from_millis(100));
+        agent.is_paused_for(secs(10));
+    }
+    agent.acts();
+    assert!(agent.ended.is_some_and(|why| why.starts_with("running past its threshold")));
 }
 
 #[test]

@@ -254,17 +254,17 @@ fn answered(told: impl FnOnce(&mut Audit)) -> Option<Promise> {
             usage: UsageClass::OnDemand,
             instances: vec![provision::Provisioned {
                 id: id(),
-                source: provision::Source::Warm,
+                source: provision::MachineSource::Warm,
                 spec: record(State::Running, "a", None).spec,
                 milestones: provision::Milestones::default(),
                 why: String::new(),
             }],
             timings: provision::Timings::default(),
-            search: provision::Search::default(),
+            search: provision::PoolSearch::default(),
             failure: None,
-            ended: Vec::new(),
+            terminated: Vec::new(),
             returned: Vec::new(),
-            leftovers: Vec::new(),
+            clean_up_failures: Vec::new(),
         };
         audit.succeeded(&outcome, false, (at(10), at(40)));
     })
