@@ -345,17 +345,18 @@ pub trait Host: Send + Sync {
     async fn terminate(&self, why: &str);
 }
 
-/// Time. Nothing in core knows another.
+/// The only source of time in core. Every clock passes
+/// [`clock_suite`](crate::testkit::contract::clock_suite).
 #[async_trait]
 pub trait Clock: Send + Sync {
-    /// This moment.
+    /// The time of day, for moments that other processes compare: thresholds, heartbeats, events.
+    /// It may step in either direction when the clock is corrected.
     fn now(&self) -> Timestamp;
-    /// How long it has been since some moment that stays the same. For spans: where the clock is
-    /// put right half-way through, this goes on as if nothing had happened.
-    fn steady(&self) -> Duration {
-        Duration::from_millis(self.now().millis())
-    }
-    /// Lets time pass.
+    /// The time since a fixed moment that each process has for itself. It never goes back, and a
+    /// correction of [`now`](Clock::now) does not move it. Every span is a difference of two of
+    /// these: timeouts, retry budgets, latencies.
+    fn steady(&self) -> Duration;
+    /// Returns after `span` of steady time.
     async fn sleep(&self, span: Duration);
 }
 

@@ -492,6 +492,11 @@ impl Clock for Wire {
         timestamp(self.world.kernel.now()) + self.skew
     }
 
+    /// A process's skew stays the same as long as it lives, so this is a fixed moment too.
+    fn steady(&self) -> Duration {
+        Duration::from_millis(self.now().millis())
+    }
+
     async fn sleep(&self, span: Duration) {
         self.world.kernel.sleep(self.pid, span, None).await;
     }

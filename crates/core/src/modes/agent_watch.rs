@@ -43,12 +43,12 @@ impl<'a> AgentWatch<'a> {
     pub(crate) async fn wait<T>(
         &self,
         id: &InstanceId,
-        deadline: Timestamp,
+        at_most: Duration,
         judge: impl Fn(&AgentStatus, Timestamp) -> Option<T>,
     ) -> PortResult<Watched<T>> {
         let clock = &*self.plane.clock;
-        let wait = Wait { since: clock.now(), deadline, beat: self.beat };
-        clock.sleep(self.beat.head_start(wait.since)).await;
+        let wait = Wait::begin(clock, at_most, self.beat);
+        wait.give_head_start(clock).await;
         let last = std::sync::Mutex::new(AgentStatus::default());
         let look = || async {
             let status = self.look(id).await?;

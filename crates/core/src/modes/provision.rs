@@ -59,7 +59,7 @@ impl<'a> Attempt<'a> {
         let requirements = request.requirements(&settings)?;
         let times = request.times.over(settings.times.clone());
         credentials::await_valid(plane, request, &settings, &times).await?;
-        let holdings = Holdings::new(plane.now());
+        let holdings = Holdings::new(plane.clock.steady());
         Ok(Attempt { plane, request, requirements, times, holdings })
     }
 
@@ -118,7 +118,7 @@ impl<'a> Attempt<'a> {
     }
 
     fn entering(&self, phase: Phase, doing: &str) {
-        self.holdings.enter(phase, self.plane.now());
+        self.holdings.enter(phase, self.plane.clock.steady());
         self.plane.progress.stage(doing);
     }
 }

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::future::Future;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
@@ -19,6 +19,11 @@ pub(crate) struct RealClock;
 impl Clock for RealClock {
     fn now(&self) -> Timestamp {
         Timestamp::try_from(SystemTime::now()).unwrap()
+    }
+
+    fn steady(&self) -> Duration {
+        static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);
+        STARTED.elapsed()
     }
 
     async fn sleep(&self, span: Duration) {

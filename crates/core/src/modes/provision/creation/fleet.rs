@@ -76,7 +76,7 @@ async fn register(attempt: &Attempt<'_>, machine: &Machine) -> Result<(), Failur
     );
     match plane.commit(change).await {
         Ok(created) => {
-            attempt.holdings.create(created, plane.now());
+            attempt.holdings.create(created, plane.clock.steady());
             Ok(())
         }
         Err(NotCommitted::Refused(refused)) => {
