@@ -31,7 +31,7 @@ mod runner;
 mod schema;
 mod store;
 
-pub use compute::{AgentCommand, LocalCompute};
+pub use compute::{AgentCommand, LocalCompute, identity};
 pub use db::Db;
 pub use forge::LocalForge;
 pub use home::Home;

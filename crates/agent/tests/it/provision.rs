@@ -257,15 +257,16 @@ async fn what_is_not_to_be_had_counts_though_the_provider_was_busy_as_well() {
 #[tokio::test]
 async fn a_busy_answer_that_was_lost_is_the_same_when_it_is_asked_for_again() {
     let world = World::new().await;
+    let settings = Settings::default();
     let order = Order {
         intent: "a".parse().unwrap(),
         run: run("1"),
         count: 2,
-        requirements: request("1", 2).requirements(&Settings::default()).unwrap(),
+        requirements: request("1", 2).requirements(&settings).unwrap(),
     };
     world.memory.compute.serve_next([Scant::Busy(1)]);
     for _ in 0..2 {
-        let launched = world.plane.compute.launch(&order).await.unwrap();
+        let launched = world.plane.compute.launch(&order, &settings).await.unwrap();
         assert_eq!((launched.machines.len(), launched.passing.len()), (1, 1));
     }
     assert_eq!(world.memory.compute.ordered().len(), 1);

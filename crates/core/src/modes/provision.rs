@@ -26,6 +26,7 @@ use self::post_provision::Cleared;
 use crate::model::demand::Demand;
 use crate::model::failure::{Failure, Kind};
 use crate::model::requirements::Requirements;
+use crate::model::settings::Settings;
 use crate::model::times::Times;
 use crate::modes::plane::Plane;
 use crate::runtime::stop::StopSignal;
@@ -34,6 +35,7 @@ use crate::runtime::stop::StopSignal;
 struct Attempt<'a> {
     plane: &'a Plane,
     request: &'a Request,
+    settings: Settings,
     requirements: Requirements,
     times: Times,
     holdings: Holdings,
@@ -60,7 +62,7 @@ impl<'a> Attempt<'a> {
         let times = request.times.over(settings.times.clone());
         credentials::await_valid(plane, request, &settings, &times).await?;
         let holdings = Holdings::new(plane.clock.steady());
-        Ok(Attempt { plane, request, requirements, times, holdings })
+        Ok(Attempt { plane, request, settings, requirements, times, holdings })
     }
 
     async fn fulfil(&self) -> Result<(), Failure> {

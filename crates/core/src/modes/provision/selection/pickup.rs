@@ -343,9 +343,10 @@ mod tests {
     }
 
     fn attempt<'a>(plane: &'a Plane, request: &'a Request) -> Attempt<'a> {
-        let requirements = request.requirements(&Settings::default()).unwrap();
+        let settings = Settings::default();
+        let requirements = request.requirements(&settings).unwrap();
         let (times, holdings) = (Times::default(), Holdings::new(plane.clock.steady()));
-        Attempt { plane, request, requirements, times, holdings }
+        Attempt { plane, request, settings, requirements, times, holdings }
     }
 
     #[tokio::test]
