@@ -7,26 +7,26 @@ use crate::ports::Clock;
 
 /// How often to ask somebody who needs time to answer.
 ///
-/// Questions are asked on the beat: at whole multiples of the pause, which is the shortest one
+/// Questions are asked on the interval: at whole multiples of the pause, which is the shortest one
 /// doubled some times. So all who wait in one process ask at the same moment, and can be answered
 /// by one call (see [`crate::runtime::batcher`]), however long each of them has waited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Beat {
+pub struct PollInterval {
     every: Duration,
     /// No pause is longer than the wait so far, divided by this.
     part: Option<u32>,
 }
 
-impl Beat {
+impl PollInterval {
     /// Always the same: for a wait that is short, or that somebody pays for by the millisecond.
-    pub fn steady(every: Duration) -> Beat {
-        Beat { every, part: None }
+    pub fn fixed(every: Duration) -> PollInterval {
+        PollInterval { every, part: None }
     }
 
     /// Slower and slower, so that asking costs little and an answer is found late by no more than
     /// a `part` of the time that it took. At the slowest, sixteen times as slow as at first.
-    pub fn easing(every: Duration, part: u32) -> Beat {
-        Beat { every, part: Some(part.max(1)) }
+    pub fn backing_off(every: Duration, part: u32) -> PollInterval {
+        PollInterval { every, part: Some(part.max(1)) }
     }
 
     fn pause(&self, waited: Duration) -> Duration {
@@ -37,9 +37,9 @@ impl Beat {
     }
 
     /// How long to wait before the first look at an agent that has only just been given something
-    /// to do: until the next beat, so that all agents that were addressed at about the same time
-    /// are looked at together. `now` is steady time.
-    pub fn head_start(&self, now: Duration) -> Duration {
+    /// to do: until the next multiple of the interval, so that all agents that were addressed at
+    /// about the same time are looked at together. `now` is steady time.
+    pub fn initial_delay(&self, now: Duration) -> Duration {
         until_next(now, if self.part.is_some() { self.every * 2 } else { self.every })
     }
 }
@@ -56,18 +56,18 @@ fn until_next(now: Duration, pause: Duration) -> Duration {
 pub struct Wait {
     since: Duration,
     at_most: Duration,
-    beat: Beat,
+    interval: PollInterval,
 }
 
 impl Wait {
     /// A wait that begins now and ends after `at_most`.
-    pub fn begin(clock: &dyn Clock, at_most: Duration, beat: Beat) -> Wait {
-        Wait { since: clock.steady(), at_most, beat }
+    pub fn begin(clock: &dyn Clock, at_most: Duration, interval: PollInterval) -> Wait {
+        Wait { since: clock.steady(), at_most, interval }
     }
 
-    /// Returns on the first beat after the wait began: see [`Beat::head_start`].
-    pub async fn give_head_start(&self, clock: &dyn Clock) {
-        clock.sleep(self.beat.head_start(self.since)).await;
+    /// Returns when the first question is due: see [`PollInterval::initial_delay`].
+    pub async fn delay_first_question(&self, clock: &dyn Clock) {
+        clock.sleep(self.interval.initial_delay(self.since)).await;
     }
 
     fn waited(&self, now: Duration) -> Duration {
@@ -95,7 +95,7 @@ where
         }
         let now = clock.steady();
         let waited = wait.waited(now);
-        let next = until_next(now, wait.beat.pause(waited));
+        let next = until_next(now, wait.interval.pause(waited));
         clock.sleep(next.min(wait.at_most.saturating_sub(waited))).await;
     }
 }
@@ -116,7 +116,7 @@ mod tests {
             Wait::begin(
                 &clock,
                 Duration::from_millis(250),
-                Beat::steady(Duration::from_millis(100)),
+                PollInterval::fixed(Duration::from_millis(100)),
             ),
             || {
                 asked.push(clock.now().since(start).as_millis());
@@ -136,7 +136,7 @@ mod tests {
             let wait = Wait::begin(
                 &clock,
                 Duration::from_millis(250),
-                Beat::steady(Duration::from_millis(100)),
+                PollInterval::fixed(Duration::from_millis(100)),
             );
             let mut asked = Vec::new();
             let answer: Result<Option<()>, ()> = wait_until(&clock, wait, || {
@@ -157,7 +157,11 @@ mod tests {
         let mut asked = Vec::new();
         let answer: Result<Option<()>, ()> = wait_until(
             &clock,
-            Wait::begin(&clock, Duration::from_secs(4), Beat::easing(Duration::from_millis(50), 1)),
+            Wait::begin(
+                &clock,
+                Duration::from_secs(4),
+                PollInterval::backing_off(Duration::from_millis(50), 1),
+            ),
             || {
                 asked.push(clock.now().since(start).as_millis());
                 async { Ok(None) }
@@ -166,7 +170,7 @@ mod tests {
         .await;
         assert_eq!(answer, Ok(None));
         assert_eq!(asked, [0, 50, 100, 200, 400, 800, 1600, 2400, 3200, 4000]);
-        let slower = Beat::easing(Duration::from_millis(50), 8);
+        let slower = PollInterval::backing_off(Duration::from_millis(50), 8);
         let pause = |millis| slower.pause(Duration::from_millis(millis)).as_millis();
         assert_eq!([pause(0), pause(799), pause(800), pause(1600)], [50, 50, 100, 200]);
         assert_eq!(pause(3_600_000), 800, "however long it takes");

@@ -4,9 +4,9 @@
 //! The stores' suite never plants a record: it brings each into the state it needs by legal
 //! transitions alone, which any store can make.
 
+mod arrange;
 mod clock;
 mod pool;
-mod stage;
 mod store;
 mod transitions;
 
