@@ -112,6 +112,9 @@ impl Clock for Ports {
     fn now(&self) -> Timestamp {
         self.inner().now
     }
+    fn steady(&self) -> Duration {
+        Duration::from_millis(self.now().millis())
+    }
     async fn sleep(&self, span: Duration) {
         let at = self.now() + span;
         self.until(at).await;
