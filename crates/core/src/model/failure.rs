@@ -96,7 +96,6 @@ impl Failure {
         Failure { kind, message: message.into(), hint: String::new() }
     }
 
-    /// Sets the hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Failure {
         self.hint = hint.into();

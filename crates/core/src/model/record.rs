@@ -105,7 +105,6 @@ impl Record {
     }
 }
 
-/// A committed transition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventRow {
     pub instance: InstanceId,

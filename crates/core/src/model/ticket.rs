@@ -36,7 +36,6 @@ struct Wire {
 }
 
 impl Ticket {
-    /// Formats the message.
     pub fn to_json(&self) -> String {
         let wire = Wire {
             instance_id: self.instance_id.clone(),

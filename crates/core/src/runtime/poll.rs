@@ -1,4 +1,4 @@
-//! The one wait of the whole project: asks until there is an answer or a deadline has passed.
+//! The one wait of the whole project: polls until there is an answer or a deadline has passed.
 
 use std::future::Future;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::model::timestamp::Timestamp;
 use crate::ports::Clock;
 
-/// How often to ask somebody who needs time to answer.
+/// How often to poll.
 ///
 /// Questions are asked on the interval: at whole multiples of the pause, which is the shortest one
 /// doubled some times. So all who wait in one process ask at the same moment, and can be answered
@@ -19,13 +19,13 @@ pub struct PollInterval {
 }
 
 impl PollInterval {
-    /// Always the same: for a wait that is short, or that somebody pays for by the millisecond.
+    /// Always the same interval, for short waits.
     pub fn fixed(every: Duration) -> PollInterval {
         PollInterval { every, part: None }
     }
 
-    /// Slower and slower, so that asking costs little and an answer is found late by no more than
-    /// a `part` of the time that it took. At the slowest, sixteen times as slow as at first.
+    /// An interval that grows with the wait, so that an answer is found late by no more than a
+    /// `part` of the time that it took. It grows to sixteen times `every` at most.
     pub fn backing_off(every: Duration, part: u32) -> PollInterval {
         PollInterval { every, part: Some(part.max(1)) }
     }
@@ -37,8 +37,8 @@ impl PollInterval {
         self.every * (1 << beats.max(1).ilog2().min(SLOWEST))
     }
 
-    /// How long to leave somebody alone who has only just been asked for something: until the
-    /// next interval, so that all who were asked at about the same time are looked at together.
+    /// How long to wait before the first poll: until the next multiple of the interval, so that
+    /// waits that begin at about the same time poll together.
     pub fn initial_delay(&self, now: Timestamp) -> Duration {
         until_next(now, if self.part.is_some() { self.every * 2 } else { self.every })
     }
@@ -52,15 +52,13 @@ fn until_next(now: Timestamp, pause: Duration) -> Duration {
 /// One wait: since when, until when, and how often to ask.
 #[derive(Debug, Clone, Copy)]
 pub struct Wait {
-    /// When it began.
     pub since: Timestamp,
-    /// When it is over, answer or not.
     pub deadline: Timestamp,
-    /// How often to ask.
     pub interval: PollInterval,
 }
 
-/// Asks until there is an answer or the deadline has passed, and once more at the deadline.
+/// Polls until `ask` returns an answer, and for the last time at the deadline. Returns `None` if
+/// there is no answer by then, and the first error of `ask`.
 pub async fn wait_until<T, E, F>(
     clock: &dyn Clock,
     Wait { since, deadline, interval }: Wait,

@@ -13,7 +13,6 @@ use crate::model::failure::{Failure, FailureKind};
 pub enum Stop {
     /// By SIGINT: the user, or GitHub cancelling the run.
     Interrupted,
-    /// By SIGTERM.
     Terminated,
 }
 

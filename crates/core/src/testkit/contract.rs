@@ -1,8 +1,8 @@
-//! The suites that every store and every pool must pass: what the ports promise, asked of
-//! whoever implements them. They panic at the first broken promise and say which it was.
+//! The suites that every store and every pool must pass. They check the contracts of the ports, and
+//! panic with an explanation at the first violation.
 //!
-//! The stores' suite never plants a record: it brings each into the state it needs by legal
-//! transitions alone, which any store can make.
+//! The store suite writes no record directly: it brings each into the state it needs by legal
+//! transitions, which every store supports.
 
 mod arrange;
 mod pool;
