@@ -1,6 +1,7 @@
 //! The control plane: the ports that the modes work with, and the operations that they share.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 
@@ -51,6 +52,11 @@ impl std::fmt::Display for NotCommitted {
 impl Plane {
     pub fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// The steady time at which the time of day was `at`, as far as the clock can tell now.
+    pub fn steady_at(&self, at: Timestamp) -> Duration {
+        self.clock.steady().saturating_sub(self.now().since(at))
     }
 
     /// Reads the settings that refresh stored. Fails if there are none or one of them is invalid.

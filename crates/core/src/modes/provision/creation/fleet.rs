@@ -35,8 +35,8 @@ pub(super) async fn launch(
         count,
         requirements: Requirements { usage, ..attempt.requirements.clone() },
     };
-    // Repeating the order is safe: the provider launches once for each intent.
-    let launched = plane.retried(|| plane.compute.launch(&order)).await?;
+    // Repeating the order is safe: under the same intent it launches once.
+    let launched = plane.retried(|| plane.compute.launch(&order, &attempt.settings)).await?;
     attempt.holdings.launch_answered(&intent);
     for reason in launched.shortfalls.iter().chain(&launched.passing) {
         tracing::warn!("{reason}");
@@ -77,7 +77,7 @@ async fn register(attempt: &Attempt<'_>, machine: &Machine) -> Result<(), Failur
     );
     match plane.commit(change).await {
         Ok(created) => {
-            attempt.holdings.create(created, plane.now());
+            attempt.holdings.create(created, plane.clock.steady());
             Ok(())
         }
         Err(NotCommitted::Refused(refused)) => {
