@@ -10,6 +10,7 @@ mod cancel;
 mod chaos;
 mod crash;
 mod demo;
+mod documented_commands;
 mod failure;
 mod github;
 mod harness;
