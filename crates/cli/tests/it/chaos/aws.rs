@@ -8,10 +8,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use fastrand::Rng;
+use ondeck_core::audit::InstanceWrite;
 use ondeck_standin::{Door, MachineCommand, Rule, What, Which};
 
 use self::stream::Stream;
-use super::law::Write;
 use super::storm::{self, Ground};
 use super::tally::Tally;
 use super::{audit, seed};
@@ -141,7 +141,7 @@ impl Ground for Account {
         self.doors().iter().for_each(Door::calm);
     }
 
-    fn writes(&self) -> Vec<Write> {
+    fn writes(&self) -> Vec<InstanceWrite> {
         self.stream.writes()
     }
 
