@@ -11,12 +11,12 @@ use ondeck_core::ports::Host;
 use ondeck_processes::{MARKER, Process, folder};
 use tokio::process::Command;
 
-use crate::db::Db;
-use crate::environment;
-use crate::folder::Folders;
-use crate::groups;
+use crate::compute::environment;
+use crate::compute::folders::Folders;
+use crate::compute::groups;
+use crate::compute::machines;
 use crate::home::Home;
-use crate::machines;
+use crate::store::db::Db;
 
 /// The machine, as its own agent has it.
 pub struct LocalHost {

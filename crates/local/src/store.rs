@@ -17,12 +17,17 @@ use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{AgentStore, Clock, Listing, PortError, PortResult, Scope, Store};
 use rusqlite::{OptionalExtension, Transaction, params};
 
-use crate::column::{self, NotText, unfit};
-use crate::db::Db;
-use crate::fault::SERVICE;
-use crate::{jobs, rows, schema};
+use self::column::{NotText, unfit};
+use self::db::Db;
+use crate::error::SERVICE;
+use crate::forge::jobs;
 
 mod change;
+pub(crate) mod column;
+pub(crate) mod db;
+mod guard;
+mod rows;
+mod schema;
 
 /// The rows of a run. The second term is what lets the index of owned rows answer.
 const OF_RUN: &str = "run = ?1 AND run <> ''";

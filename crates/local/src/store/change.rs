@@ -5,8 +5,8 @@ use ondeck_core::model::ids::RunId;
 use ondeck_core::model::record::{Record, Row, State};
 use rusqlite::{Transaction, params, params_from_iter};
 
-use crate::guard::condition;
-use crate::rows;
+use super::guard::condition;
+use super::rows;
 
 /// Makes a change, or finds what stands in its way. The row is looked at in the same transaction,
 /// so what is reported is what was compared.

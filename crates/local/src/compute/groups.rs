@@ -9,8 +9,8 @@ use ondeck_core::ports::PortResult;
 use ondeck_processes::{Boot, Ending, Process, end_all, is_group_gone, kill_group};
 use rusqlite::Connection;
 
-use crate::column;
-use crate::db::Db;
+use crate::store::column;
+use crate::store::db::Db;
 
 /// Notes a group by its leader. What cannot be noted is ended again, because nobody could find
 /// all of it later.

@@ -10,9 +10,9 @@ use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use rustix::fs::{CWD, FileType, Mode, chmod, mknodat};
 use tokio::sync::oneshot;
 
-use crate::fault::{SERVICE, fault, unusable};
+use super::schema::{self, Found};
+use crate::error::{SERVICE, from_sqlite, unusable};
 use crate::home::Home;
-use crate::schema::{self, Found};
 
 /// How long a process waits for the others before it says that the file is out of reach.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -38,7 +38,7 @@ impl Db {
             return Err(not_set_up(&file));
         }
         let connection = connect(&file, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        match schema::look(&connection).map_err(|e| fault(&file, &e))? {
+        match schema::look(&connection).map_err(|e| from_sqlite(&file, &e))? {
             Found::Ours => Db::start(connection, file),
             Found::Nothing => Err(not_set_up(&file)),
             Found::Other(problem) => Err(problem.about(&file)),
@@ -53,7 +53,7 @@ impl Db {
         make_private(&file);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         let mut connection = connect(&file, flags)?;
-        let found = schema::look(&connection).map_err(|e| fault(&file, &e))?;
+        let found = schema::look(&connection).map_err(|e| from_sqlite(&file, &e))?;
         if let Found::Other(problem) = found {
             return Err(problem.about(&file));
         }
@@ -61,9 +61,9 @@ impl Db {
             // An empty file may have been there before, for everybody to read.
             let private = chmod(&file, PRIVATE);
             private.map_err(|e| unusable(&file, &e.to_string()))?;
-            write_ahead(&connection).map_err(|e| fault(&file, &e))?;
+            write_ahead(&connection).map_err(|e| from_sqlite(&file, &e))?;
             let made = in_transaction(&mut connection, schema::make);
-            if let Some(problem) = made.map_err(|e| fault(&file, &e))? {
+            if let Some(problem) = made.map_err(|e| from_sqlite(&file, &e))? {
                 return Err(problem.about(&file));
             }
         }
@@ -82,7 +82,7 @@ impl Db {
             answer.send(errand(connection)).ok();
         });
         self.errands.send(errand).map_err(|_| closed())?;
-        answered.await.map_err(|_| closed())?.map_err(|e| fault(&self.file, &e))
+        answered.await.map_err(|_| closed())?.map_err(|e| from_sqlite(&self.file, &e))
     }
 
     /// An errand that writes. It has the file for itself from its first statement on: a
@@ -142,7 +142,7 @@ fn connect(file: &Path, flags: OpenFlags) -> PortResult<Connection> {
         let read_only = connection.is_readonly("main")?;
         Ok((connection, read_only))
     };
-    let (connection, read_only) = open().map_err(|e| fault(file, &e))?;
+    let (connection, read_only) = open().map_err(|e| from_sqlite(file, &e))?;
     if read_only { Err(unusable(file, "it is write-protected")) } else { Ok(connection) }
 }
 

@@ -9,7 +9,7 @@ use rusqlite::ErrorCode;
 pub(crate) const SERVICE: &str = "store";
 
 /// Translates an error about the file.
-pub(crate) fn fault(file: &Path, error: &rusqlite::Error) -> PortError {
+pub(crate) fn from_sqlite(file: &Path, error: &rusqlite::Error) -> PortError {
     match error.sqlite_error_code() {
         Some(
             ErrorCode::DatabaseBusy

@@ -6,7 +6,7 @@ use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::timestamp::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
-use crate::column;
+use crate::store::column;
 
 /// Names a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

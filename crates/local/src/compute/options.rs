@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ondeck_core::model::excerpt::quoted;
 use ondeck_core::model::settings::InvalidSetting;
 
-use crate::catalogue::Catalogue;
+use super::catalogue::Catalogue;
 
 const CAPACITY: &str = "local-capacity";
 const BOOT: &str = "local-boot-ms";

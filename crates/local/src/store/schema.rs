@@ -5,7 +5,7 @@ use std::path::Path;
 use ondeck_core::ports::PortError;
 use rusqlite::{Connection, Transaction};
 
-use crate::fault::SERVICE;
+use crate::error::SERVICE;
 
 /// "ONDK", in the header field that SQLite keeps for telling applications apart.
 const APPLICATION: i32 = 0x4F4E_444B;

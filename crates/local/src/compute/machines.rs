@@ -11,9 +11,9 @@ use ondeck_core::ports::{Machine, PortError, PortResult};
 use ondeck_processes::{Boot, Process};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
-use crate::column;
-use crate::db::Db;
-use crate::jobs;
+use crate::forge::jobs;
+use crate::store::column;
+use crate::store::db::Db;
 
 /// How long a machine may be on the list before its process has been noted: the time between
 /// writing the list and starting the process.

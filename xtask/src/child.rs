@@ -1,16 +1,16 @@
-//! Nothing that we start outlives us, whether we end, are interrupted or are killed outright: a
-//! shell waits for the end of a pipe that only we hold, in a process group that the keyboard does
-//! not reach.
+//! Child processes that do not outlive this program, even if it is interrupted or killed: a shell
+//! in a process group of its own, which Ctrl-C does not reach, waits until the pipe that only this
+//! program holds is closed, and then terminates the child.
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 
-use crate::say::say;
+use crate::console::log;
 
-/// Runs a command to its end. If we are gone before, it is asked to end too; what it has started
-/// itself is then its own affair.
+/// Runs a command and waits for it. If this program dies first, the command gets SIGTERM; what the
+/// command itself has started is left to the command.
 pub(crate) fn run(command: &mut Command) -> io::Result<ExitStatus> {
     let mut child = command.spawn()?;
     let watch = match watch(&child) {
@@ -26,16 +26,16 @@ pub(crate) fn run(command: &mut Command) -> io::Result<ExitStatus> {
     Ok(status)
 }
 
-/// Asks the process to end when we are gone.
+/// Starts a shell that sends SIGTERM to the process when this program is gone.
 fn watch(process: &Child) -> io::Result<Child> {
-    /// A line says that there is nobody left to end.
+    /// Reading a line means that the process has ended by itself.
     const WORK: &str = "read -r _ || kill -TERM \"$1\"";
 
     Command::new("sh")
         .args(["-c", WORK, "sh", &process.id().to_string()])
         .process_group(0)
         .stdin(Stdio::piped())
-        // Whoever reads our output must not have to wait for the shell.
+        // A reader of this program's output must not have to wait for the shell.
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -48,20 +48,20 @@ fn call_off(mut watch: Child) -> io::Result<()> {
     watch.wait().map(drop)
 }
 
-/// A process that stays in the background until this is dropped, in a process group of its own
-/// that is killed as a whole.
+/// A background process. Dropping this kills its whole process group.
 #[derive(Debug)]
 pub(crate) struct Background {
     process: Child,
-    /// Not left in `process`, which would close it before any wait.
+    /// Taken out of `process`, because waiting for a process closes its stdin first.
     pipe: Option<ChildStdin>,
 }
 
 impl Background {
-    /// A command that arguments, surroundings and outputs can be added to.
+    /// Prepares a command for [`Background::start`]. The caller may add arguments, environment
+    /// variables and outputs, but not stdin.
     pub(crate) fn command(program: &Path) -> Command {
-        /// Killing its own group, the shell in the background cannot hit a stranger, even if the
-        /// program is long gone. The program takes the place of the shell in the foreground.
+        /// The background shell kills its own process group, so it cannot hit an unrelated process
+        /// even if the program has ended. The program replaces the foreground shell.
         const WORK: &str = "exec 3<&0 </dev/null; (read -r _ <&3; kill -KILL 0) & exec \"$@\" 3<&-";
 
         let mut command = Command::new("sh");
@@ -69,14 +69,14 @@ impl Background {
         command
     }
 
-    /// Starts what was made by [`Background::command`].
+    /// Starts a command made by [`Background::command`].
     pub(crate) fn start(command: &mut Command) -> io::Result<Background> {
         let mut process = command.spawn()?;
         let pipe = process.stdin.take();
         Ok(Background { process, pipe })
     }
 
-    /// How it has ended, if it has.
+    /// The exit status, or `None` while the process still runs.
     pub(crate) fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.process.try_wait()
     }
@@ -85,10 +85,10 @@ impl Background {
 impl Drop for Background {
     fn drop(&mut self) {
         drop(self.pipe.take());
-        // The shell is about to do this too. But whoever waits must not depend on it.
+        // The shell does this too, but waiting here must not depend on the shell.
         let killed = self.process.kill().and_then(|()| self.process.wait());
         if let Err(error) = killed {
-            say(&format!("warning: process {} may still run: {error}", self.process.id()));
+            log(&format!("warning: process {} may still run: {error}", self.process.id()));
         }
     }
 }
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_asked_to_end_if_nobody_waits_for_it_any_more() {
+    fn a_command_gets_sigterm_when_this_program_is_gone() {
         const SIGTERM: i32 = 15;
         let mut child = Command::new("sleep").arg("300").spawn().unwrap();
         call_off(watch(&child).unwrap()).unwrap();
@@ -120,9 +120,9 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_group_ends_with_what_holds_it() {
-        // Two processes hold the writing end of the output, so that its end means that both are
-        // gone.
+    fn dropping_a_background_process_kills_its_group() {
+        // Two processes hold the writing end of the output, so the end of the output proves that
+        // both are gone.
         let mut command = Background::command(Path::new("sh"));
         command.args(["-c", "sleep 300 & echo ready; wait"]).stdout(Stdio::piped());
         let mut background = Background::start(&mut command).unwrap();
@@ -137,10 +137,10 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_ends_by_itself_is_seen() {
+    fn a_background_process_that_exits_is_noticed() {
         let mut background =
             Background::start(&mut Background::command(Path::new("true"))).unwrap();
-        // Waiting must not be what ends it.
+        // Wait first: dropping would kill it and hide the difference.
         background.process.wait().unwrap();
         assert!(background.ended().unwrap().is_some_and(|status| status.success()));
     }
