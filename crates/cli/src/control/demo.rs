@@ -4,13 +4,13 @@
 //! story claims is checked on the way, and at its end against the store and the process list.
 
 mod audit;
-mod crew;
+mod harness;
 mod narrator;
 mod story;
 
 use ondeck_core::model::failure::{Failure, Kind};
 
-use self::crew::Crew;
+use self::harness::DemoHarness;
 use self::narrator::Narrator;
 use crate::inputs::Demo;
 use crate::logging;
@@ -34,13 +34,13 @@ async fn play(inputs: &Demo) -> Result<(), Failure> {
         .tempdir()
         .map_err(|error| failed(format!("no temporary home: {error}")))?;
     let narrator = Narrator::start();
-    let crew = Crew::new(folder.path())?;
-    let told = match stop.unless_raised(story::tell(&crew, &narrator)).await {
+    let harness = DemoHarness::new(folder.path())?;
+    let told = match stop.unless_raised(story::tell(&harness, &narrator)).await {
         Ok(told) => told,
         Err(stop) => Err(stop.into()),
     };
     // Whatever happened, nothing stays behind.
-    let strays = crew.end_all_machines().await;
+    let strays = harness.end_all_machines().await;
     let result = told.and_then(|()| match strays?.len() {
         0 => Ok(()),
         count => Err(failed(format!("machines were left behind: {count}"))),

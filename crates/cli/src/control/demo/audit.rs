@@ -7,7 +7,7 @@ use ondeck_core::model::record::{EventRow, State};
 use ondeck_core::ports::{Forge, Scope};
 use ondeck_local::Job;
 
-use super::crew::Crew;
+use super::harness::DemoHarness;
 use crate::control::status::Snapshot;
 
 /// One claim, and what speaks against it.
@@ -21,12 +21,12 @@ fn finding(claim: String, problems: &[String]) -> Finding {
     Finding { claim, problem }
 }
 
-pub(super) async fn audit(crew: &Crew) -> Result<Vec<Finding>, Failure> {
-    let local = crew.local()?;
+pub(super) async fn audit(harness: &DemoHarness) -> Result<Vec<Finding>, Failure> {
+    let local = harness.local()?;
     let events = local.store.events().await?;
     let jobs = local.forge.jobs().await?;
-    let snapshot = Snapshot::take(&crew.plane().await?, Scope::Live).await?;
-    let machines = crew.machines().await?;
+    let snapshot = Snapshot::take(&harness.plane().await?, Scope::Live).await?;
+    let machines = harness.machines().await?;
     let runners = local.forge.runners().await?;
     let tickets: usize = snapshot.pool.iter().map(|(_, tickets)| tickets).sum();
     let launched = events.iter().filter(|event| event.transition == "register").count();

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anstyle::{AnsiColor, Style};
 
-use crate::control::output::print;
+use crate::control::report::print;
 
 pub(super) struct Narrator {
     started: Instant,

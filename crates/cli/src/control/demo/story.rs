@@ -8,7 +8,7 @@ use ondeck_core::model::record::State;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
-use super::crew::{Crew, Done};
+use super::harness::{DemoHarness, Done};
 use super::narrator::Narrator;
 use super::{audit, failed};
 
@@ -41,14 +41,14 @@ pub(super) struct Ledger {
 }
 
 struct Teller<'a> {
-    crew: &'a Crew,
+    harness: &'a DemoHarness,
     narrator: &'a Narrator,
     ledger: Ledger,
 }
 
 /// Tells all of it. Stops at the first thing that does not hold.
-pub(super) async fn tell(crew: &Crew, narrator: &Narrator) -> Result<(), Failure> {
-    let mut teller = Teller { crew, narrator, ledger: Ledger { rows: Vec::new() } };
+pub(super) async fn tell(harness: &DemoHarness, narrator: &Narrator) -> Result<(), Failure> {
+    let mut teller = Teller { harness, narrator, ledger: Ledger { rows: Vec::new() } };
     teller.an_empty_pool().await?;
     let cold = teller.a_cold_provision().await?;
     teller.jobs_find_their_machines().await?;
@@ -66,7 +66,7 @@ impl Teller<'_> {
     async fn an_empty_pool(&mut self) -> Result<(), Failure> {
         self.narrator.chapter("Nothing is there. Refresh sets everything up.");
         self.narrator.command(&["refresh", "--local-boot-ms=1500", "--idle-time-sec=40", "..."]);
-        let done = self.crew.ondeck(&SETTINGS).await?;
+        let done = self.harness.ondeck(&SETTINGS).await?;
         self.expect(&done, 0, "refresh")?;
         let status = self.status().await?;
         self.hold(live(&status).is_empty(), "the pool is empty, no machine is alive")
@@ -85,11 +85,11 @@ impl Teller<'_> {
         let hello = "echo \"run $ONDECK_RUN_ID on $ONDECK_INSTANCE_ID\"";
         let early = ["run", "--run-id", "102", "--", "sh", "-c", hello];
         self.narrator.command(&early);
-        let early = self.crew.start(&early)?;
+        let early = self.harness.start(&early)?;
         self.narrator.aside("run 102 has no machine yet: its job waits, although two are free");
         let job = ["run", "--run-id", "101", "--", "sh", "-c", hello];
         self.narrator.command(&job);
-        let done = self.crew.ondeck(&job).await?;
+        let done = self.harness.ondeck(&job).await?;
         self.narrator.say(done.stdout.trim_end());
         self.hold(
             done.code == 0 && done.stdout.starts_with("run 101 on i-"),
@@ -131,8 +131,8 @@ impl Teller<'_> {
         self.narrator.command(&["provision", "--run-id", "105", "&"]);
         self.narrator.command(&["provision", "--run-id", "106"]);
         let (one, other) = tokio::join!(
-            self.crew.ondeck(&["provision", "--run-id", "105"]),
-            self.crew.ondeck(&["provision", "--run-id", "106"]),
+            self.harness.ondeck(&["provision", "--run-id", "105"]),
+            self.harness.ondeck(&["provision", "--run-id", "106"]),
         );
         let (one, other) = (one?, other?);
         self.record("105", &one);
@@ -154,12 +154,12 @@ impl Teller<'_> {
             .chapter("An idle machine dies. The claim notices, ends it and finds another.");
         let status = self.status().await?;
         let victim = oldest_in_pool(&status)?;
-        kill(self.crew, &victim).await?;
+        kill(self.harness, &victim).await?;
         self.narrator.say(&format!("kill -9 {victim}, the next in line; the pool still lists it"));
         let done = self.provision("107", 1).await?;
         self.hold(sources(&done) == [("warm", 1)].into(), "run 107 is given a warm machine")?;
         self.hold(!ids(&done).contains(&victim), "another one than the dead")?;
-        let events = self.crew.local()?.store.events().await?;
+        let events = self.harness.local()?.store.events().await?;
         let reap = events.iter().find(|e| e.instance == victim && e.to == State::Terminated);
         let why = reap.map_or("", |event| event.why.as_str());
         self.hold(!why.is_empty(), &format!("the dead one was ended: {why}"))?;
@@ -170,14 +170,15 @@ impl Teller<'_> {
         self.narrator.chapter("A provision is killed half-way, as a cancelled workflow would be.");
         let arguments = ["provision", "--run-id", "108", "--instance-count", "4"];
         self.narrator.command(&arguments);
-        let mut provision = self.crew.start(&arguments)?;
-        let crew = self.crew;
-        crew.until("run 108 has claimed and launched", || async move {
-            let status = crew.ondeck(&["status"]).await?.json;
-            let states = states_of_run(&status, "108");
-            Ok(states.contains_key("claimed") && states.contains_key("created"))
-        })
-        .await?;
+        let mut provision = self.harness.start(&arguments)?;
+        let harness = self.harness;
+        harness
+            .until("run 108 has claimed and launched", || async move {
+                let status = harness.ondeck(&["status"]).await?.json;
+                let states = states_of_run(&status, "108");
+                Ok(states.contains_key("claimed") && states.contains_key("created"))
+            })
+            .await?;
         provision.kill().await.map_err(|error| failed(format!("not killed: {error}")))?;
         let left = states_of_run(&self.status().await?, "108");
         let left: Vec<String> = left.iter().map(|(state, n)| format!("{n} {state}")).collect();
@@ -187,7 +188,7 @@ impl Teller<'_> {
 
         self.release("108", &[]).await?;
         self.narrator.command(&["refresh"]);
-        let done = self.crew.ondeck(&["refresh"]).await?;
+        let done = self.harness.ondeck(&["refresh"]).await?;
         let reaped = done.json["reaped"].as_array().map_or(0, Vec::len);
         self.hold(reaped == 4, "its release expires them, refresh ends all 4")?;
         let status = self.status().await?;
@@ -199,16 +200,17 @@ impl Teller<'_> {
         let done = self.provision("109", 1).await?;
         let id = ids(&done);
         self.release("109", &["--idle-time-sec", "1"]).await?;
-        let (crew, id) = (self.crew, &id);
+        let (harness, id) = (self.harness, &id);
         self.narrator.command(&["refresh"]);
-        crew.until("the machine is reaped", || async move {
-            crew.ondeck(&["refresh"]).await?;
-            let events = crew.local()?.store.events().await?;
-            Ok(events.iter().any(|e| e.to == State::Terminated && id.contains(&e.instance)))
-        })
-        .await?;
+        harness
+            .until("the machine is reaped", || async move {
+                harness.ondeck(&["refresh"]).await?;
+                let events = harness.local()?.store.events().await?;
+                Ok(events.iter().any(|e| e.to == State::Terminated && id.contains(&e.instance)))
+            })
+            .await?;
         self.hold(
-            crew.machines().await?.iter().all(|m| !id.contains(m)),
+            harness.machines().await?.iter().all(|m| !id.contains(m)),
             "reaped, and its process is gone",
         )
     }
@@ -218,18 +220,19 @@ impl Teller<'_> {
         let done = self.provision("110", 1).await?;
         let id = ids(&done);
         self.release("110", &["--idle-time-sec", "0.5"]).await?;
-        let (crew, id) = (self.crew, &id);
-        crew.until("the machine ends itself", || async move {
-            Ok(crew.machines().await?.iter().all(|machine| !id.contains(machine)))
-        })
-        .await?;
+        let (harness, id) = (self.harness, &id);
+        harness
+            .until("the machine ends itself", || async move {
+                Ok(harness.machines().await?.iter().all(|machine| !id.contains(machine)))
+            })
+            .await?;
         self.hold(true, "past its threshold and the grace, its process is gone")
     }
 
     async fn a_last_refresh(&mut self) -> Result<(), Failure> {
         self.narrator.chapter("A last refresh buries what has ended itself.");
         self.narrator.command(&["refresh"]);
-        let done = self.crew.ondeck(&["refresh"]).await?;
+        let done = self.harness.ondeck(&["refresh"]).await?;
         self.expect(&done, 0, "refresh")?;
         self.hold(live(&self.status().await?).is_empty(), "the pool is as empty as it was")
     }
@@ -238,10 +241,10 @@ impl Teller<'_> {
         self.narrator.chapter("The books.");
         let header = ["run", "asked", "warm", "cold", "ready after"];
         self.narrator
-            .say(&crate::control::output::table(&header, std::mem::take(&mut self.ledger.rows)));
+            .say(&crate::control::report::table(&header, std::mem::take(&mut self.ledger.rows)));
         self.narrator.chapter("The audit, from the store and the process list.");
         let mut sound = true;
-        for finding in audit::audit(self.crew).await? {
+        for finding in audit::audit(self.harness).await? {
             match finding.problem {
                 None => self.narrator.good(&finding.claim),
                 Some(problem) => {
@@ -257,7 +260,7 @@ impl Teller<'_> {
         let count = count.to_string();
         let arguments = ["provision", "--run-id", run, "--instance-count", &count];
         self.narrator.command(&arguments);
-        let done = self.crew.ondeck(&arguments).await?;
+        let done = self.harness.ondeck(&arguments).await?;
         self.expect(&done, 0, "provision")?;
         self.record(run, &done);
         let sources: Vec<String> =
@@ -277,12 +280,12 @@ impl Teller<'_> {
         let mut arguments = vec!["release", "--run-id", run];
         arguments.extend(options);
         self.narrator.command(&arguments);
-        let done = self.crew.ondeck(&arguments).await?;
+        let done = self.harness.ondeck(&arguments).await?;
         self.expect(&done, 0, "release")
     }
 
     async fn status(&self) -> Result<Value, Failure> {
-        Ok(self.crew.ondeck(&["status"]).await?.json)
+        Ok(self.harness.ondeck(&["status"]).await?.json)
     }
 
     fn expect(&self, done: &Done, code: i32, what: &str) -> Result<(), Failure> {
@@ -351,8 +354,8 @@ fn oldest_in_pool(status: &Value) -> Result<InstanceId, Failure> {
 }
 
 /// Ends a machine's agent without telling anybody.
-async fn kill(crew: &Crew, id: &InstanceId) -> Result<(), Failure> {
-    let pid = crew.local()?.pid(id).await?;
+async fn kill(harness: &DemoHarness, id: &InstanceId) -> Result<(), Failure> {
+    let pid = harness.local()?.pid(id).await?;
     let pid = pid.and_then(Pid::from_raw).ok_or_else(|| failed(format!("no process of {id}")))?;
     rustix::process::kill_process(pid, Signal::KILL)
         .map_err(|error| failed(format!("not killed: {id}: {error}")))

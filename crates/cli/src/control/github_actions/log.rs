@@ -1,4 +1,4 @@
-//! The lines of the log: warnings and errors as annotations, the rest plain.
+//! Formats log lines for GitHub: warnings and errors as annotations, the rest as plain lines.
 
 use std::fmt;
 
@@ -9,11 +9,10 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::commands::{Level, annotation, harmless};
 
-/// Writes events as GitHub reads them.
 #[derive(Debug)]
-pub(crate) struct Lines;
+pub(crate) struct LogFormat;
 
-impl<S, N> FormatEvent<S, N> for Lines
+impl<S, N> FormatEvent<S, N> for LogFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,

@@ -12,13 +12,13 @@ use tokio::process::{Child, Command};
 
 use super::failed;
 use crate::backend::{self, Local};
-use crate::control::progress::Nobody;
+use crate::control::progress::NoProgress;
 use crate::inputs::{AwsCommon, Backend, Common};
 
 /// How long the story waits for anything at all.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-pub(super) struct Crew {
+pub(super) struct DemoHarness {
     program: PathBuf,
     common: Common,
 }
@@ -30,8 +30,8 @@ pub(super) struct Done {
     pub(super) stdout: String,
 }
 
-impl Crew {
-    pub(super) fn new(home: &Path) -> Result<Crew, Failure> {
+impl DemoHarness {
+    pub(super) fn new(home: &Path) -> Result<DemoHarness, Failure> {
         let program = std::env::current_exe()
             .map_err(|error| failed(format!("own program not found: {error}")))?;
         let common = Common {
@@ -42,7 +42,7 @@ impl Crew {
             quiet: true,
             aws: AwsCommon { pool: None, aws_region: None, aws_endpoint_url: None },
         };
-        Ok(Crew { program, common })
+        Ok(DemoHarness { program, common })
     }
 
     /// Runs a command to its end.
@@ -85,7 +85,7 @@ impl Crew {
     }
 
     pub(super) async fn plane(&self) -> Result<Plane, Failure> {
-        backend::plane(&self.common, None, std::sync::Arc::new(Nobody)).await
+        backend::plane(&self.common, None, std::sync::Arc::new(NoProgress)).await
     }
 
     /// The machines whose processes are alive.

@@ -1,6 +1,6 @@
 //! Workflow commands: lines of the log that GitHub acts upon.
 
-/// What an annotation is.
+/// The severity of an annotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Level {
     Error,
@@ -18,22 +18,23 @@ pub(crate) fn annotation(level: Level, title: &str, message: &str) -> String {
     format!("::{command} title={}::{}", property(title), data(message))
 }
 
-/// The start of a part of the log that is shown folded.
+/// Begins a group: a part of the log that is shown folded.
 pub(crate) fn group(title: &str) -> String {
     format!("::group::{}", data(title))
 }
 
-/// Its end.
+/// Ends the open group.
 pub(crate) const END_GROUP: &str = "::endgroup::";
 
-/// Lines that have GitHub blot out a secret wherever it is logged. Logs are searched line by line,
-/// so each line of the secret is one to blot out.
+/// Lines that make GitHub mask a secret in the log. GitHub compares line by line, so each line of
+/// the secret is masked by itself.
 pub(crate) fn add_mask(secret: &str) -> Vec<String> {
     let lines = secret.split(['\r', '\n']).filter(|line| !line.trim().is_empty());
     lines.map(|line| format!("::add-mask::{}", data(line))).collect()
 }
 
-/// A line that is no command, whatever it holds: texts of machines and providers are logged too.
+/// Changes a line so that GitHub does not read it as a command. Texts of machines and providers are
+/// logged too.
 pub(crate) fn harmless(line: &str) -> String {
     let one_line = line.replace(['\r', '\n'], " ");
     // The older form of a command may stand anywhere in a line.
@@ -76,7 +77,7 @@ mod tests {
         })]
 
         #[test]
-        fn what_is_annotated_arrives_as_it_was(title in ".+", message in "(?s).*") {
+        fn an_annotation_arrives_unchanged(title in ".+", message in "(?s).*") {
             let line = annotation(Level::Warning, &title, &message);
             proptest::prop_assert!(!line.contains(['\r', '\n']));
             proptest::prop_assert_eq!(read(&line), Some(("warning".into(), Some(title), message)));
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn each_line_of_a_secret_is_blotted_out() {
+    fn each_line_of_a_secret_is_masked() {
         let pem = "-----BEGIN KEY-----\r\nMII%\n\n  \n-----END KEY-----\n";
         assert_eq!(
             add_mask(pem),
@@ -109,6 +110,6 @@ mod tests {
                 "::add-mask::-----END KEY-----"
             ]
         );
-        assert_eq!(add_mask(" \n"), Vec::<String>::new(), "a blank would blot out every log");
+        assert_eq!(add_mask(" \n"), Vec::<String>::new(), "a blank would mask every log");
     }
 }

@@ -1,5 +1,5 @@
-//! Step outputs. They are written on failure too, so that a later step with `if: failure()` can
-//! read `result`: then there is no label, there are no machines, and the counts are 0.
+//! Writes step outputs. They are written after a failure too, so that a later step with
+//! `if: failure()` can read `result`.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -7,28 +7,16 @@ use std::path::Path;
 
 use ondeck_core::ports::Random;
 
-use super::Shown;
-use crate::control::output::Telling;
 use crate::surroundings::Entropy;
 
-/// Name and value.
-pub(crate) type Output = (&'static str, String);
-
-/// What a later step may want to know.
-pub(super) fn of(shown: &Shown<'_>) -> Vec<Output> {
-    let mut outputs = shown.telling.map(Telling::outputs).unwrap_or_default();
-    outputs.push(("result", shown.object.to_string()));
-    outputs
-}
-
-/// Adds them to those of the step.
-pub(super) fn append(file: &Path, outputs: &[Output]) -> std::io::Result<()> {
+/// Appends outputs, each a name and a value, to the step's file.
+pub(super) fn append(file: &Path, outputs: &[(&'static str, String)]) -> std::io::Result<()> {
     let text: String = outputs.iter().map(|(name, value)| entry(name, value, &Entropy)).collect();
     OpenOptions::new().create(true).append(true).open(file)?.write_all(text.as_bytes())
 }
 
-/// A value of several lines stands between two lines that nobody can guess, so that no value can
-/// pass for the end of itself and the beginning of another output.
+/// One output. A value of several lines is enclosed in a random delimiter, so that no value can
+/// end itself and begin another output.
 fn entry(name: &str, value: &str, random: &dyn Random) -> String {
     if !value.contains(['\r', '\n']) {
         return format!("{name}={value}\n");
@@ -84,7 +72,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
         #[test]
-        fn what_is_written_is_what_the_runner_reads(
+        fn the_runner_reads_back_every_value(
             values in prop::collection::vec(
                 prop_oneof!["(?s).{0,30}", "[\r\n=<a]{0,12}", "label<<x\nlabel=8\nx\n"], 0..5
             )

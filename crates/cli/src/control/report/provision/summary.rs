@@ -1,32 +1,34 @@
-//! The summary of a provision: what the run got, from where, and what each step of it took.
+//! The job summary of a provision: which machines the run got, and how long each phase took.
 
 use std::time::Duration;
 
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::modes::provision::{Outcome, Provisioned, Search, Source, Timings};
 
-use super::super::money::{self, Dollars};
-use super::failure::{exit_code, meaning, reason};
-use super::markdown::{code, plain, some_of, table};
-use super::{BARS, ROWS, assumption, cell, counted, gantt, kind, machines, span};
+use crate::control::report::cost::{self, Dollars};
+use crate::control::report::failure::{exit_code, meaning, reason};
+use crate::control::report::markdown::{
+    ROWS, cell, code, counted, first_rows, machine_type, machines, plain, span, table,
+};
+use crate::control::report::timeline::{self, BARS};
 use crate::inputs::Backend;
 
-/// From the launch until its runner is registered, where this run has measured none itself.
+/// From the launch until the runner is registered, if this call launched no machine itself.
 const USUAL_BOOT: Duration = Duration::from_secs(30);
 
-/// Markdown; ends with a line break.
-pub(crate) fn summary(outcome: &Outcome, backend: Backend) -> String {
+/// Ends with a line break.
+pub(super) fn markdown(outcome: &Outcome, backend: Backend) -> String {
     match &outcome.failure {
         Some(failure) => {
             let head = format!(
-                "### ondeck got no machines for run {}: {}\n\n",
+                "### ondeck provision failed for run {}: {}\n\n",
                 code(outcome.run.as_str()),
                 meaning(failure.kind)
             );
             let parts = [
                 reason(failure),
                 exit_code(failure),
-                cleared_up(outcome),
+                cleaned_up(outcome),
                 search(outcome),
                 phases(&outcome.timings),
             ];
@@ -34,8 +36,8 @@ pub(crate) fn summary(outcome: &Outcome, backend: Backend) -> String {
         }
         None => joined(&[
             headline(outcome),
-            ledger(&outcome.instances),
-            drawn(&outcome.instances),
+            each_machine(&outcome.instances),
+            chart(&outcome.instances),
             phases(&outcome.timings),
             search(outcome),
             estimate(outcome, backend),
@@ -43,7 +45,7 @@ pub(crate) fn summary(outcome: &Outcome, backend: Backend) -> String {
     }
 }
 
-/// Paragraphs, without those that have nothing to say.
+/// Joins paragraphs, without the empty ones.
 fn joined(parts: &[String]) -> String {
     let parts: Vec<&str> =
         parts.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
@@ -59,7 +61,7 @@ fn headline(outcome: &Outcome) -> String {
         .map(|(count, word)| format!("{count} {word}"))
         .collect();
     format!(
-        "### ondeck got {} in {}: {}\n\nJobs of the run say {}.\n",
+        "### ondeck provisioned {} in {}: {}\n\nJobs of this run use {}.\n",
         machines(outcome.instances.len()),
         span(outcome.timings.total),
         counts.join(", "),
@@ -67,14 +69,15 @@ fn headline(outcome: &Outcome) -> String {
     )
 }
 
-fn ledger(instances: &[Provisioned]) -> String {
-    let header = ["machine", "type", "from", "why", "found ", "owned ", "registered ", "ready "];
+fn each_machine(instances: &[Provisioned]) -> String {
+    let header =
+        ["machine", "type", "source", "reason", "found ", "owned ", "registered ", "ready "];
     let rows = instances.iter().map(|one| {
         let at = &one.milestones;
         vec![
             code(one.id.as_str()),
-            // In two lines, which the reason takes too; otherwise the name would be broken in two.
-            kind(&one.spec).replace(' ', "<br>"),
+            // In two lines, as the reason; in one line the column would break the type's name.
+            machine_type(&one.spec).replace(' ', "<br>"),
             format!("**{}**", one.source.as_str()),
             plain(&one.why),
             at.found.map(cell).unwrap_or_default(),
@@ -83,28 +86,28 @@ fn ledger(instances: &[Provisioned]) -> String {
             cell(at.ready),
         ]
     });
-    some_of(&header, rows.collect(), ROWS)
+    first_rows(&header, rows.collect(), ROWS)
 }
 
-fn drawn(instances: &[Provisioned]) -> String {
+fn chart(instances: &[Provisioned]) -> String {
     let more = match instances.len().saturating_sub(BARS) {
         0 => String::new(),
-        more => format!(", {} left out", machines(more)),
+        more => format!(" {} not shown.", machines(more)),
     };
     format!(
-        "{}\n<sub>Grey: until it was found or launched. Light: the claim. Full: until its runner \
-         had registered. Light again: until that was seen{more}.</sub>\n",
-        gantt::chart(instances)
+        "{}\n<sub>Grey: waiting for a machine. Light: claiming. Dark: runner registering. Light: \
+         confirming.{more}</sub>\n",
+        timeline::chart(instances)
     )
 }
 
 fn phases(timings: &Timings) -> String {
     let phases = [
-        ("looking for what the run has", timings.adoption),
+        ("looking for machines of this run", timings.adoption),
         ("claiming from the pool", timings.selection),
         ("launching", timings.creation),
         ("waiting for new machines", timings.validation),
-        ("handing over, or clearing up", timings.post_provision),
+        ("committing or cleaning up", timings.post_provision),
     ];
     let total = timings.total.as_secs_f64();
     let rows: Vec<Vec<String>> = phases
@@ -121,7 +124,7 @@ fn phases(timings: &Timings) -> String {
     table(&["phase", "took ", "share ", ""], &rows)
 }
 
-/// A share as a line of blocks, twenty for the whole.
+/// A share as a bar of up to twenty blocks.
 fn bar(share: f64) -> String {
     let blocks = (share * 20.0).round().clamp(0.0, 20.0);
     (0..20).take_while(|n| f64::from(*n) < blocks).map(|_| '█').collect()
@@ -133,28 +136,28 @@ fn search(outcome: &Outcome) -> String {
         return String::new();
     }
     if search.tickets == 0 {
-        return "The search found no ticket in the pool.\n".to_owned();
+        return "The pool had no tickets.\n".to_owned();
     }
     let looked = counted(search.tickets, "ticket", "tickets");
-    format!("The search looked at {looked}: {}.\n", met(search))
+    format!("The search checked {looked}: {}.\n", results(search))
 }
 
-fn met(search: &Search) -> String {
+fn results(search: &Search) -> String {
     let unsuitable: Vec<String> =
         search.unsuitable.iter().map(|(what, n)| format!("{n} by {}", what.about())).collect();
     let counts = [
         (search.claimed, "claimed".to_owned()),
-        (search.unsuitable_count(), format!("did not fit ({})", unsuitable.join(", "))),
+        (search.unsuitable_count(), format!("did not match ({})", unsuitable.join(", "))),
         (search.lost, "lost to other runs".to_owned()),
-        (search.unhealthy, "unhealthy and ended".to_owned()),
+        (search.unhealthy, "unhealthy and terminated".to_owned()),
         (search.void, "void".to_owned()),
     ];
     let counts = counts.iter().filter(|(count, _)| *count > 0);
     let words: Vec<String> = counts.map(|(count, what)| format!("{count} {what}")).collect();
-    if words.is_empty() { "none was of use".to_owned() } else { words.join(", ") }
+    if words.is_empty() { "none could be used".to_owned() } else { words.join(", ") }
 }
 
-fn cleared_up(outcome: &Outcome) -> String {
+fn cleaned_up(outcome: &Outcome) -> String {
     let ids = |ids: &[InstanceId]| {
         let shown: Vec<String> = ids.iter().take(ROWS).map(|id| code(id.as_str())).collect();
         let more = if ids.len() > ROWS { " …" } else { "" };
@@ -163,35 +166,35 @@ fn cleared_up(outcome: &Outcome) -> String {
     let mut lines = Vec::new();
     if !outcome.ended.is_empty() {
         let count = machines(outcome.ended.len());
-        lines.push(format!("- {count} ended: {}", ids(&outcome.ended)));
+        lines.push(format!("- {count} terminated: {}", ids(&outcome.ended)));
     }
     if !outcome.returned.is_empty() {
         let count = machines(outcome.returned.len());
-        lines.push(format!("- {count} given back to the pool: {}", ids(&outcome.returned)));
+        lines.push(format!("- {count} returned to the pool: {}", ids(&outcome.returned)));
     }
     let left = outcome.leftovers.iter().take(ROWS);
-    lines.extend(left.map(|left| format!("- not cleared up: {}", plain(left))));
+    lines.extend(left.map(|left| format!("- not cleaned up: {}", plain(left))));
     if lines.is_empty() {
-        return "Nothing had to be cleared up.\n".to_owned();
+        return "Nothing had to be cleaned up.\n".to_owned();
     }
-    format!("Cleared up:\n{}\n", lines.join("\n"))
+    format!("Cleaned up:\n{}\n", lines.join("\n"))
 }
 
 fn estimate(outcome: &Outcome, backend: Backend) -> String {
     let hour = Duration::from_secs(3600);
     let specs = || outcome.instances.iter().map(|one| &one.spec);
-    let Some(spent) = specs().map(|spec| money::on_ec2(spec, hour)).sum::<Option<Dollars>>() else {
+    let Some(spent) = specs().map(|spec| cost::on_ec2(spec, hour)).sum::<Option<Dollars>>() else {
         return String::new();
     };
-    let hosted = specs().map(|spec| money::on_github(spec, hour)).sum::<Option<Dollars>>();
-    let hosted = hosted.map(|hosted| format!("; as GitHub-hosted runners of that size, {hosted}"));
+    let hosted = specs().map(|spec| cost::on_github(spec, hour)).sum::<Option<Dollars>>();
+    let hosted = hosted.map(|hosted| format!("; GitHub-hosted runners of the same size: {hosted}"));
     let mut text =
-        format!("An hour of these machines costs {spent}{}.", hosted.unwrap_or_default());
+        format!("Cost of these machines per hour: {spent}{}.", hosted.unwrap_or_default());
     text += &saved(outcome);
-    format!("{text}\n\n{}", assumption(backend))
+    format!("{text}\n\n{}", cost::assumption(backend))
 }
 
-/// What the warm ones did not have to do.
+/// The boot time that warm machines saved.
 fn saved(outcome: &Outcome) -> String {
     let warm: Vec<&Provisioned> =
         outcome.instances.iter().filter(|one| one.source == Source::Warm).collect();
@@ -200,18 +203,19 @@ fn saved(outcome: &Outcome) -> String {
     }
     let measured = boot(outcome);
     let boot = measured.unwrap_or(USUAL_BOOT);
-    let money: Dollars = warm.iter().filter_map(|one| money::on_ec2(&one.spec, boot)).sum();
+    let worth: Dollars = warm.iter().filter_map(|one| cost::on_ec2(&one.spec, boot)).sum();
     let all = boot * u32::try_from(warm.len()).unwrap_or(u32::MAX);
-    let how = if measured.is_some() { "as the new ones did" } else { "as is usual on EC2" };
+    let how = if measured.is_some() { "as measured in this call" } else { "usual on EC2" };
     format!(
-        " {} spared {} of booting, worth {money}, if a boot takes {}, {how}.",
+        " {} saved {} of boot time, worth {worth}, at {} per boot ({how}).",
         counted(warm.len(), "warm start", "warm starts"),
         span(all),
         span(boot),
     )
 }
 
-/// How long the new ones took from their launch, on average.
+/// How long new machines took from their launch until they were ready, on average. `None` if there
+/// are none.
 fn boot(outcome: &Outcome) -> Option<Duration> {
     let launch = outcome.timings.adoption + outcome.timings.selection;
     let cold = outcome.instances.iter().filter(|one| one.source == Source::Cold);
@@ -229,8 +233,8 @@ mod tests {
     use ondeck_core::model::requirements::{Mismatch, UsageClass};
     use ondeck_core::modes::provision::Milestones;
 
-    use super::super::LONGEST;
     use super::*;
+    use crate::control::github_actions::LONGEST_SUMMARY;
 
     fn outcome(count: usize) -> Outcome {
         let instance = |n: usize| Provisioned {
@@ -262,16 +266,19 @@ mod tests {
 
     #[test]
     fn a_thousand_machines_fit() {
-        let summary = summary(&outcome(1000), Backend::Aws);
-        assert!(summary.len() < LONGEST, "{}", summary.len());
-        assert!(summary.starts_with("### ondeck got 1000 machines in 1.9 s: 500 warm, 500 cold\n"));
-        assert!(summary.contains("\nAnd 900 more, which are left out here.\n"));
-        assert!(summary.contains(", 980 machines left out.</sub>"));
+        let summary = markdown(&outcome(1000), Backend::Aws);
+        assert!(summary.len() < LONGEST_SUMMARY, "{}", summary.len());
+        assert!(
+            summary
+                .starts_with("### ondeck provisioned 1000 machines in 1.9 s: 500 warm, 500 cold\n")
+        );
+        assert!(summary.contains("\n900 more are not shown.\n"));
+        assert!(summary.contains(" 980 machines not shown.</sub>"));
         assert!(!summary.contains("<script>"));
     }
 
     #[test]
-    fn a_failure_with_all_there_is_to_say() {
+    fn a_failure_shows_reason_clean_up_search_and_phases() {
         let id = |name: &str| InstanceId::new(name).unwrap();
         let failed = Outcome {
             timings: Timings {
@@ -295,7 +302,7 @@ mod tests {
             leftovers: vec!["i-4 was expired: no answer".to_owned()],
             ..outcome(0)
         };
-        insta::assert_snapshot!(summary(&failed, Backend::Aws), @"
+        insta::assert_snapshot!(markdown(&failed, Backend::Aws), @"
         ### ondeck got no machines for run `7`: machines did not get ready
 
         > machine i-2 did not become ready: a&#124;b
@@ -317,12 +324,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_estimated_for_what_has_no_price() {
+    fn machines_without_a_known_price_have_no_estimate() {
         let mut two = outcome(2);
         assert!(
-            summary(&two, Backend::Aws).contains("An hour of these machines costs about USD 0.17")
+            markdown(&two, Backend::Aws)
+                .contains("Cost of these machines per hour: about USD 0.17")
         );
         two.instances[1].spec.instance_type = "p5.48xlarge".to_owned();
-        assert!(!summary(&two, Backend::Aws).contains("USD"));
+        assert!(!markdown(&two, Backend::Aws).contains("USD"));
     }
 }

@@ -1,7 +1,7 @@
-//! For tests only: holds the process before a port call, so that a test can kill it there.
+//! For tests only: stops the process before a port call, so that a test can kill it there.
 //!
 //! `ONDECK_HOLD_BEFORE` names the call: a transition (`claim`, `register`, …), or `launch`,
-//! `send`, `terminate`. Held, the process says so on stderr and does nothing more.
+//! `send`, `terminate`. Before that call the process prints a line on stderr, and waits for ever.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -24,7 +24,7 @@ use ondeck_core::ports::{
     Scope, Store,
 };
 
-/// Wraps the ports if a hold is asked for.
+/// Wraps the ports if `ONDECK_HOLD_BEFORE` is set.
 pub(crate) fn wrap(plane: Plane) -> Plane {
     let Ok(point) = std::env::var("ONDECK_HOLD_BEFORE") else { return plane };
     let point: Arc<str> = point.into();

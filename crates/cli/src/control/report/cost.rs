@@ -1,6 +1,6 @@
-//! What machines cost, roughly: good enough to tell a cent from a dollar, and to compare.
+//! A rough estimate of what machines cost, to tell a cent from a dollar and to compare.
 //!
-//! Prices are what a vCPU costs in an hour, by family, as EC2 lists Linux machines on demand in
+//! Prices are per vCPU and hour, by family, as EC2 lists Linux machines on demand in
 //! us-east-1 (aws.amazon.com/ec2/pricing/on-demand: c6i.large 0.085, m6i.large 0.096, r6i.large
 //! 0.126 USD an hour; c7g.large 0.0725, m7g.large 0.0816, r7g.large 0.1071). Within a family all
 //! sizes cost the same per vCPU, and the generations in use differ by less than a tenth. Prices of
@@ -12,30 +12,43 @@ use std::time::Duration;
 use ondeck_core::model::record::MachineSpec;
 use ondeck_core::model::requirements::UsageClass;
 
-/// What a vCPU costs in an hour, by how much memory comes with it: families c, m and r.
+use crate::inputs::Backend;
+
+/// US dollars per vCPU and hour: families c, m and r.
 const COMPUTE: f64 = 0.0425;
 const GENERAL: f64 = 0.048;
 const MEMORY: f64 = 0.063;
 
-/// What an arm machine costs, by an x86 one of its family.
+/// The price of an Arm machine, as a share of the x86 price of its family.
 const ARM: f64 = 0.85;
 
-/// What spot costs, by on demand. It moves from hour to hour and zone to zone; AWS promises up to
-/// 90 % off, and what one gets is mostly between 50 and 70 %.
+/// The price of spot, as a share of the on-demand price. It changes with time and zone: AWS
+/// advertises discounts of up to 90 %; 50 to 70 % is common.
 const SPOT: f64 = 0.4;
 
-/// What a minute of a GitHub-hosted Linux runner costs, by cores.
+/// US dollars per minute of a GitHub-hosted Linux runner, by cores.
 const HOSTED_X64: [(u32, f64); 7] =
     [(2, 0.006), (4, 0.012), (8, 0.022), (16, 0.042), (32, 0.082), (64, 0.162), (96, 0.252)];
 const HOSTED_ARM: [(u32, f64); 6] =
     [(2, 0.005), (4, 0.008), (8, 0.014), (16, 0.026), (32, 0.050), (64, 0.098)];
 
-/// The line that goes with every estimate.
-pub(super) const ASSUMPTION: &str = "Assumes list prices: EC2 for Linux in us-east-1, spot at \
-    40 % of that, and GitHub-hosted Linux runners as of January 2026. Disks, traffic and time in \
-    the pool are not counted.";
+/// The small print below every estimate.
+pub(super) fn assumption(backend: Backend) -> String {
+    let local = match backend {
+        Backend::Local => {
+            "Local machines are processes and cost nothing; the figures are for the EC2 types that \
+             they are named after. "
+        }
+        Backend::Aws => "",
+    };
+    format!(
+        "<sub>{local}Estimated from list prices: EC2 Linux on-demand in us-east-1, spot at 40 % of \
+         that, GitHub-hosted Linux runners as of January 2026. Disks, traffic and idle time in the \
+         pool are not included.</sub>\n"
+    )
+}
 
-/// An amount, in US dollars.
+/// An amount in US dollars.
 #[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd)]
 pub(super) struct Dollars(f64);
 
@@ -53,8 +66,8 @@ impl std::iter::Sum for Dollars {
 }
 
 impl std::fmt::Display for Dollars {
-    /// Two digits that mean something, and never more: nothing here is known better. Without a
-    /// dollar sign, which GitHub may take for mathematics.
+    /// Two significant digits, because the estimate is no better. No dollar sign, because GitHub
+    /// may read it as mathematics.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
             none if none <= 0.0 => f.write_str("nothing"),
@@ -65,10 +78,10 @@ impl std::fmt::Display for Dollars {
     }
 }
 
-/// What a machine costs while it runs for this long; nothing is known about those with
-/// accelerators, whose price has little to do with their processors.
+/// What a machine costs on EC2 if it runs for this long. `None` for machines with accelerators,
+/// whose price depends little on their vCPUs.
 pub(super) fn on_ec2(spec: &MachineSpec, span: Duration) -> Option<Dollars> {
-    let kind = Kind::of(spec)?;
+    let kind = PriceClass::of(spec)?;
     let usage = match spec.usage_class {
         UsageClass::Spot => SPOT,
         UsageClass::OnDemand => 1.0,
@@ -78,25 +91,24 @@ pub(super) fn on_ec2(spec: &MachineSpec, span: Duration) -> Option<Dollars> {
     Some(Dollars(per_hour * span.as_secs_f64() / 3600.0))
 }
 
-/// What a GitHub-hosted runner of at least this size costs for one job of this length. GitHub
-/// rounds jobs up to minutes.
+/// What a GitHub-hosted runner of at least this size costs for one job of this length, which
+/// GitHub rounds up to minutes. `None` if GitHub has no runner of that size.
 pub(super) fn on_github(spec: &MachineSpec, span: Duration) -> Option<Dollars> {
-    let kind = Kind::of(spec)?;
+    let kind = PriceClass::of(spec)?;
     let prices = if kind.arm { &HOSTED_ARM[..] } else { &HOSTED_X64[..] };
     let (_, per_minute) = prices.iter().find(|(cores, _)| *cores >= spec.cpu)?;
     let minutes = span.as_secs().div_ceil(60).max(1);
     Some(Dollars(per_minute * f64::from(u32::try_from(minutes).unwrap_or(u32::MAX))))
 }
 
-/// What the price depends on.
-struct Kind {
+struct PriceClass {
     per_cpu: f64,
     arm: bool,
 }
 
-impl Kind {
+impl PriceClass {
     /// Reads a type such as `m7gd.2xlarge`: family m, generation 7, Graviton with disks.
-    fn of(spec: &MachineSpec) -> Option<Kind> {
+    fn of(spec: &MachineSpec) -> Option<PriceClass> {
         let name = spec.instance_type.split('.').next()?;
         let digits = name.find(|c: char| c.is_ascii_digit()).unwrap_or(name.len());
         let (family, rest) = name.split_at(digits);
@@ -115,7 +127,7 @@ impl Kind {
                 _ => MEMORY,
             },
         };
-        Some(Kind { per_cpu, arm: traits.contains('g') || family == "a" })
+        Some(PriceClass { per_cpu, arm: traits.contains('g') || family == "a" })
     }
 }
 

@@ -1,10 +1,17 @@
-//! Markdown that means what it says, whatever is put into it.
+//! Markdown for job summaries. Texts from outside cannot become markup.
 
-/// The longest text of a cell.
+use std::time::Duration;
+
+use ondeck_core::model::record::MachineSpec;
+
+/// The most rows of a table.
+pub(super) const ROWS: usize = 100;
+
+/// The most characters of a text from outside.
 const LONGEST: usize = 300;
 
-/// A text from outside, as plain words: in a table or a paragraph, it is neither markup nor HTML
-/// nor mathematics, and stays on its line.
+/// Escapes a text from outside, so that in a table or a paragraph it is neither markup nor HTML
+/// nor mathematics, and stays on its line. Long texts are cut.
 pub(super) fn plain(text: &str) -> String {
     let mut out = String::new();
     for (n, character) in text.trim().chars().enumerate() {
@@ -16,7 +23,7 @@ pub(super) fn plain(text: &str) -> String {
             '&' => out += "&amp;",
             '<' => out += "&lt;",
             '>' => out += "&gt;",
-            // A backslash would not keep these from being read before the rest is.
+            // GitHub reads these two before it reads backslashes.
             '|' => out += "&#124;",
             '$' => out += "&#36;",
             '\\' | '`' | '*' | '_' | '[' | ']' | '~' | '#' | '!' => {
@@ -30,14 +37,14 @@ pub(super) fn plain(text: &str) -> String {
     out
 }
 
-/// A name of ours, which holds no character that could end the code.
+/// A name as code. A name with characters that could end the code is escaped as plain text.
 pub(super) fn code(id: &str) -> String {
     let safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ' ' | ':');
     if !id.is_empty() && id.chars().all(safe) { format!("`{id}`") } else { plain(id) }
 }
 
-/// A table. Columns whose head ends with a blank hold numbers, and are set to the right; columns
-/// that hold nothing at all are left out. Cells are Markdown already.
+/// A table whose cells are Markdown already. Columns whose header ends with a space are aligned to
+/// the right; columns without any content are left out.
 pub(super) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     let filled = |column: &usize| {
         rows.iter().any(|row| row.get(*column).is_some_and(|cell| !cell.is_empty()))
@@ -54,12 +61,43 @@ pub(super) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     table
 }
 
-/// The first of many rows, and a line that says how many there are besides.
-pub(super) fn some_of(header: &[&str], mut rows: Vec<Vec<String>>, most: usize) -> String {
+/// A table of the first `most` rows, and a line that says how many more there are.
+pub(super) fn first_rows(header: &[&str], mut rows: Vec<Vec<String>>, most: usize) -> String {
     let more = rows.len().saturating_sub(most);
     rows.truncate(most);
     let table = table(header, &rows);
-    if more == 0 { table } else { format!("{table}\nAnd {more} more, which are left out here.\n") }
+    if more == 0 { table } else { format!("{table}\n{more} more are not shown.\n") }
+}
+
+/// How long something took: milliseconds below a second, and two units at the most.
+pub(super) fn span(span: Duration) -> String {
+    let (millis, seconds) = (span.as_millis(), span.as_secs());
+    match seconds {
+        0 => format!("{millis} ms"),
+        1..60 => format!("{:.1} s", span.as_secs_f64()),
+        60..3600 => format!("{} min {:02} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {:02} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+/// The same for a narrow column: it is never broken into two lines.
+pub(super) fn cell(span: Duration) -> String {
+    self::span(span).replace(' ', "&nbsp;")
+}
+
+/// Instance type and purchase option. The hyphen is one at which lines are not broken.
+pub(super) fn machine_type(spec: &MachineSpec) -> String {
+    let usage = spec.usage_class.as_str().replace('-', "\u{2011}");
+    format!("{} {usage}", plain(&spec.instance_type))
+}
+
+/// `1 machine`, `2 machines`.
+pub(super) fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+pub(super) fn machines(count: usize) -> String {
+    counted(count, "machine", "machines")
 }
 
 #[cfg(test)]
@@ -96,8 +134,23 @@ mod tests {
         let rows = [row(["a", "", "1"]), row(["b", "", ""])];
         let expected = "| name | count |\n| --- | ---: |\n| a | 1 |\n| b |  |\n";
         assert_eq!(table(&["name", "why", "count "], &rows), expected);
-        let cut = format!("{}\nAnd 1 more, which are left out here.\n", &expected[..42]);
-        assert_eq!(some_of(&["name", "why", "count "], rows.to_vec(), 1), cut);
+        let cut = format!("{}\n1 more are not shown.\n", &expected[..42]);
+        assert_eq!(first_rows(&["name", "why", "count "], rows.to_vec(), 1), cut);
+    }
+
+    #[test]
+    fn spans_are_as_precise_as_is_useful() {
+        let cases = [
+            (0, "0 ms"),
+            (999, "999 ms"),
+            (1_949, "1.9 s"),
+            (59_999, "60.0 s"),
+            (61_000, "1 min 01 s"),
+            (3_660_000, "1 h 01 min"),
+        ];
+        for (millis, words) in cases {
+            assert_eq!(span(Duration::from_millis(millis)), words);
+        }
     }
 
     #[test]

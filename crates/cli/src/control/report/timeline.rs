@@ -1,18 +1,20 @@
-//! The ledger as a chart: a row for each machine, from the start of the call until it was ready.
+//! A chart of a provision: a row for each machine, from the start of the call until it was ready.
 
 use ondeck_core::modes::provision::{Provisioned, Source};
 
-use super::BARS;
-use crate::control::output::millis;
+use super::wire::millis;
 
-/// No text at all is not allowed, and every blank counts as none.
+/// The most machines of a chart.
+pub(super) const BARS: usize = 20;
+
+/// A label that shows nothing. Mermaid does not allow an empty one, and ignores spaces.
 const UNNAMED: &str = "\u{200b}";
 
-/// What part of the chart's width a bar must have for a label to fit into it.
+/// A label fits into a bar that has at least this part of the chart's width: a fifth.
 const ROOMY: u64 = 5;
 
-/// A Mermaid chart of up to [`BARS`] machines. The axis is in milliseconds since the start, which
-/// the chart takes for those since 1970: no time zone has a say in them.
+/// A Mermaid chart of the first [`BARS`] machines. The axis shows milliseconds since the start of
+/// the call. Mermaid reads them as milliseconds since 1970, so that no time zone shifts them.
 pub(super) fn chart(instances: &[Provisioned]) -> String {
     let shown = &instances[..instances.len().min(BARS)];
     let end = shown.iter().map(|one| millis(one.milestones.ready)).max().unwrap_or_default();
@@ -37,8 +39,8 @@ pub(super) fn chart(instances: &[Provisioned]) -> String {
     lines.join("\n")
 }
 
-/// One after the other, each where the last one ended. The label is on the longest if it has room
-/// there, or else on the last, where nothing is in its way.
+/// The bars of one machine, each beginning where the one before ended. The label is on the longest
+/// bar if it fits there, and otherwise on the last, where it has room to the right.
 fn bars(one: &Provisioned, end: u64) -> Vec<String> {
     let reached = &one.milestones;
     let found = reached.found.unwrap_or_default();
@@ -184,7 +186,7 @@ mod tests {
         })]
 
         #[test]
-        fn every_chart_is_one(
+        fn every_chart_is_valid(
             machines in proptest::collection::vec(
                 ("[a-zA-Z0-9_][a-zA-Z0-9._-]{0,63}", 0..3usize, proptest::array::uniform4(0..40_000u64)),
                 1..30,

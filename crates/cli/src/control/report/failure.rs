@@ -1,0 +1,163 @@
+//! A failure, in every form: the `error` object, the section of the job summary, and the meaning
+//! of its exit code.
+
+use ondeck_core::model::failure::{Failure, Kind};
+use serde::Serialize;
+
+use super::markdown::plain;
+use super::wire::{ResultStatus, SchemaVersion};
+
+/// Printed by every command that fails before it has an outcome to report.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct FailureJson {
+    schema_version: SchemaVersion,
+    /// Always `failed`.
+    status: ResultStatus,
+    error: ErrorJson,
+}
+
+impl From<&Failure> for FailureJson {
+    fn from(failure: &Failure) -> FailureJson {
+        let status = ResultStatus::Failed;
+        FailureJson { schema_version: SchemaVersion, status, error: failure.into() }
+    }
+}
+
+/// Why a command failed.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct ErrorJson {
+    /// The kind of failure, which decides the exit code.
+    kind: ErrorKind,
+    /// What failed and on what.
+    message: String,
+    /// One command or setting to try. Empty if there is none.
+    hint: String,
+}
+
+impl From<&Failure> for ErrorJson {
+    fn from(failure: &Failure) -> ErrorJson {
+        let (message, hint) = (failure.message.clone(), failure.hint.clone());
+        ErrorJson { kind: failure.kind.into(), message, hint }
+    }
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+enum ErrorKind {
+    InvalidInput,
+    NotSetUp,
+    NoCapacity,
+    NotReady,
+    Unavailable,
+    Busy,
+    Forge,
+    PartlyReleased,
+    Unexpected,
+    Interrupted,
+    Stopped,
+}
+
+impl From<Kind> for ErrorKind {
+    fn from(kind: Kind) -> ErrorKind {
+        match kind {
+            Kind::InvalidInput => ErrorKind::InvalidInput,
+            Kind::NotSetUp => ErrorKind::NotSetUp,
+            Kind::NoCapacity => ErrorKind::NoCapacity,
+            Kind::NotReady => ErrorKind::NotReady,
+            Kind::Unavailable => ErrorKind::Unavailable,
+            Kind::Busy => ErrorKind::Busy,
+            Kind::Forge => ErrorKind::Forge,
+            Kind::PartlyReleased => ErrorKind::PartlyReleased,
+            Kind::Unexpected => ErrorKind::Unexpected,
+            Kind::Interrupted => ErrorKind::Interrupted,
+            Kind::Stopped => ErrorKind::Stopped,
+        }
+    }
+}
+
+/// The whole job summary of a command that failed before it had an outcome.
+pub(super) fn section(command: &str, failure: &Failure) -> String {
+    let (meaning, reason) = (meaning(failure.kind), reason(failure));
+    format!("### ondeck {command} failed: {meaning}\n\n{reason}\n{}", exit_code(failure))
+}
+
+/// The message and the hint, as a quotation.
+pub(super) fn reason(failure: &Failure) -> String {
+    let mut text = format!("> {}\n", plain(&failure.message));
+    if !failure.hint.is_empty() {
+        text += &format!(">\n> **hint:** {}\n", plain(&failure.hint));
+    }
+    text
+}
+
+pub(super) fn exit_code(failure: &Failure) -> String {
+    format!("Exit code {}: {}.\n", failure.kind.exit_code(), meaning(failure.kind))
+}
+
+/// What a kind of failure is, in a few words.
+pub(super) fn meaning(kind: Kind) -> &'static str {
+    match kind {
+        Kind::InvalidInput => "invalid input",
+        Kind::NotSetUp => "not set up, run refresh first",
+        Kind::NoCapacity => "no capacity",
+        Kind::NotReady => "machines did not become ready",
+        Kind::Unavailable => "store, queue or compute unavailable",
+        Kind::Busy => "compute throttles requests",
+        Kind::Forge => "GitHub refused the request or the token is invalid",
+        Kind::PartlyReleased => "released, but some machines did not respond",
+        Kind::Unexpected => "unexpected error",
+        Kind::Interrupted => "interrupted and cleaned up",
+        Kind::Stopped => "terminated and cleaned up",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kinds_in_json_are_those_of_core() {
+        for kind in Kind::ALL {
+            assert_eq!(serde_json::to_value(ErrorKind::from(kind)).unwrap(), kind.as_str());
+        }
+    }
+
+    #[test]
+    fn every_kind_of_failure_has_a_meaning() {
+        let sections = Kind::ALL.map(|kind| {
+            let failure = Failure::new(kind, "it went <wrong>").hint("try `again`");
+            section("refresh", &failure)
+        });
+        let heads = sections.iter().map(|section| {
+            let meaning = section.lines().last().unwrap();
+            format!("{} / {meaning}", section.lines().next().unwrap())
+        });
+        insta::assert_snapshot!(heads.collect::<Vec<_>>().join("\n"), @"
+        ### ondeck refresh failed: invalid input / Exit code 2 means: invalid input.
+        ### ondeck refresh failed: not set up, refresh must run first / Exit code 3 means: not set up, refresh must run first.
+        ### ondeck refresh failed: no capacity / Exit code 4 means: no capacity.
+        ### ondeck refresh failed: machines did not get ready / Exit code 5 means: machines did not get ready.
+        ### ondeck refresh failed: store, queue or compute out of reach / Exit code 6 means: store, queue or compute out of reach.
+        ### ondeck refresh failed: compute too busy / Exit code 6 means: compute too busy.
+        ### ondeck refresh failed: GitHub refused, or the token is bad / Exit code 7 means: GitHub refused, or the token is bad.
+        ### ondeck refresh failed: released, but some machines did not answer / Exit code 8 means: released, but some machines did not answer.
+        ### ondeck refresh failed: unexpected, everything was dumped / Exit code 10 means: unexpected, everything was dumped.
+        ### ondeck refresh failed: interrupted, and cleared up / Exit code 130 means: interrupted, and cleared up.
+        ### ondeck refresh failed: terminated, and cleared up / Exit code 143 means: terminated, and cleared up.
+        ");
+        insta::assert_snapshot!(sections[2], @r"
+        ### ondeck refresh failed: no capacity
+
+        > it went &lt;wrong&gt;
+        >
+        > **hint:** try \`again\`
+
+        Exit code 4 means: no capacity.
+        ");
+    }
+}

@@ -1,0 +1,215 @@
+//! The outcome of `ondeck refresh`.
+
+use ondeck_core::model::failure::Failure;
+use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::modes::refresh::Outcome;
+use serde::Serialize;
+
+use super::Report;
+use super::failure::{ErrorJson, section};
+use super::markdown::{ROWS, code, counted, plain, table};
+use super::wire::{ResultStatus, SchemaVersion, to_json};
+use crate::inputs::Backend;
+
+/// Printed by `ondeck refresh --json`.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct RefreshJson {
+    schema_version: SchemaVersion,
+    status: ResultStatus,
+    /// Machines terminated because their threshold had passed.
+    reaped: Vec<String>,
+    /// How many void tickets were deleted from the pool.
+    pruned: usize,
+    /// Machines terminated because they have no record.
+    swept: Vec<String>,
+    /// Idle machines that got a new ticket in the pool.
+    ticketed: Vec<String>,
+    /// Idle machines expired because their heartbeat stopped.
+    silent: Vec<String>,
+    /// How many abandoned launches were closed.
+    intents_settled: usize,
+    /// Offline runners removed from GitHub's list, by name.
+    ghosts: Vec<String>,
+    /// How many records of terminated machines were deleted.
+    forgotten: usize,
+    /// How many machines were launched to keep the pool warm.
+    warmed: usize,
+    /// Runs with waiting jobs and no machine, which were not rescued.
+    stranded: Vec<String>,
+    /// Runs with waiting jobs and no machine, which got new machines.
+    rescued: Vec<String>,
+    /// Problems that did not stop the rest of the refresh.
+    warnings: Vec<String>,
+    /// Only after a failure. The other fields tell what was done all the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ErrorJson>,
+}
+
+impl From<&Outcome> for RefreshJson {
+    fn from(outcome: &Outcome) -> RefreshJson {
+        let ids = |ids: &[InstanceId]| ids.iter().map(ToString::to_string).collect();
+        let runs = |runs: &[RunId]| runs.iter().map(ToString::to_string).collect();
+        let failure = outcome.failure.as_ref();
+        RefreshJson {
+            schema_version: SchemaVersion,
+            status: failure.into(),
+            reaped: ids(&outcome.reaped),
+            pruned: outcome.pruned,
+            swept: ids(&outcome.swept),
+            ticketed: ids(&outcome.ticketed),
+            silent: ids(&outcome.silent),
+            intents_settled: outcome.intents,
+            ghosts: outcome.ghosts.clone(),
+            forgotten: outcome.forgotten,
+            warmed: outcome.warmed,
+            stranded: runs(&outcome.stranded),
+            rescued: runs(&outcome.rescued),
+            warnings: outcome.warnings.clone(),
+            error: failure.map(ErrorJson::from),
+        }
+    }
+}
+
+impl Report for Outcome {
+    fn json(&self) -> String {
+        to_json(&RefreshJson::from(self))
+    }
+
+    fn text(&self) -> String {
+        let mut lines = vec!["set up".to_owned()];
+        lines.extend(actions(self).iter().map(|(what, count, _)| format!("{count} {what}")));
+        lines.join("\n")
+    }
+
+    fn failure(&self) -> Option<Failure> {
+        self.failure.clone()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.warnings.clone()
+    }
+
+    fn notices(&self) -> Vec<String> {
+        let rescued = self.rescued.iter();
+        rescued.map(|run| format!("run had waiting jobs and no machines, rescued: {run}")).collect()
+    }
+
+    fn markdown(&self, _backend: Backend) -> String {
+        markdown(self)
+    }
+}
+
+fn markdown(outcome: &Outcome) -> String {
+    let rows: Vec<Vec<String>> = actions(outcome)
+        .into_iter()
+        .map(|(what, count, which)| vec![what.to_owned(), count.to_string(), which])
+        .collect();
+    let mut text = match rows.len() {
+        0 if outcome.failure.is_some() => String::new(),
+        0 => "### ondeck refreshed the pool: nothing to do\n".to_owned(),
+        _ => format!("### ondeck refreshed the pool\n\n{}", {
+            table(&["action", "count ", "which"], &rows)
+        }),
+    };
+    if !outcome.stranded.is_empty() {
+        let runs = counted(outcome.stranded.len(), "run has", "runs have");
+        let which = names(outcome.stranded.iter().map(RunId::as_str));
+        text += &format!("\n**{runs} waiting jobs and no machines:** {which}\n");
+    }
+    if !outcome.warnings.is_empty() {
+        let shown = outcome.warnings.iter().take(ROWS);
+        let lines: String = shown.map(|warning| format!("- {}\n", plain(warning))).collect();
+        text += &format!("\n{}:\n{lines}", counted(outcome.warnings.len(), "warning", "warnings"));
+    }
+    match &outcome.failure {
+        Some(failure) => format!("{}\n{text}", section("refresh", failure)),
+        None => text,
+    }
+}
+
+/// What refresh did, how often, and to which: only what happened at least once.
+fn actions(outcome: &Outcome) -> Vec<(&'static str, usize, String)> {
+    let ids = |ids: &[InstanceId]| names(ids.iter().map(InstanceId::as_str));
+    let runners = names(outcome.ghosts.iter().map(String::as_str));
+    let rescued = names(outcome.rescued.iter().map(RunId::as_str));
+    let actions = [
+        ("expired machines terminated", outcome.reaped.len(), ids(&outcome.reaped)),
+        ("orphaned machines terminated", outcome.swept.len(), ids(&outcome.swept)),
+        ("idle machines re-queued", outcome.ticketed.len(), ids(&outcome.ticketed)),
+        ("idle machines without heartbeat expired", outcome.silent.len(), ids(&outcome.silent)),
+        ("void tickets deleted", outcome.pruned, String::new()),
+        ("abandoned launches closed", outcome.intents, String::new()),
+        ("offline runners removed", outcome.ghosts.len(), runners),
+        ("old records deleted", outcome.forgotten, String::new()),
+        ("runs rescued", outcome.rescued.len(), rescued),
+        ("machines launched to keep the pool warm", outcome.warmed, String::new()),
+    ];
+    actions.into_iter().filter(|(_, count, _)| *count > 0).collect()
+}
+
+/// The first ten names, as code.
+fn names<'a>(all: impl Iterator<Item = &'a str>) -> String {
+    const FEW: usize = 10;
+    let mut shown: Vec<String> = Vec::new();
+    for (n, name) in all.enumerate() {
+        if n == FEW {
+            shown.push("…".to_owned());
+            break;
+        }
+        shown.push(code(name));
+    }
+    shown.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refresh_that_had_everything_to_do() {
+        let ids =
+            |names: &[&str]| names.iter().map(|name| InstanceId::new(*name).unwrap()).collect();
+        let run = |name: &str| RunId::new(name).unwrap();
+        let reaped: Vec<String> = (0..12).map(|n| format!("i-{n}")).collect();
+        let outcome = Outcome {
+            reaped: ids(&reaped.iter().map(String::as_str).collect::<Vec<_>>()),
+            pruned: 3,
+            swept: ids(&["i-a"]),
+            ticketed: ids(&["i-b", "i-c"]),
+            silent: ids(&["i-d"]),
+            intents: 1,
+            ghosts: vec!["i-e_1".to_owned(), "odd|name".to_owned()],
+            forgotten: 40,
+            warmed: 2,
+            stranded: vec![run("17")],
+            rescued: vec![run("18"), run("19")],
+            warnings: vec!["jobs wait for a run that has no machine: 17".to_owned(), "<b>".into()],
+            failure: None,
+        };
+        insta::assert_snapshot!(markdown(&outcome), @"
+        ### ondeck refreshed the pool
+
+        | done | count | which |
+        | --- | ---: | --- |
+        | ended, past their threshold | 12 | `i-0` `i-1` `i-2` `i-3` `i-4` `i-5` `i-6` `i-7` `i-8` `i-9` … |
+        | ended, without a record | 1 | `i-a` |
+        | announced in the pool again | 2 | `i-b` `i-c` |
+        | expired, idle but silent | 1 | `i-d` |
+        | void tickets dropped | 3 |  |
+        | abandoned launches settled | 1 |  |
+        | ghost runners struck off | 2 | `i-e_1` odd&#124;name |
+        | old records removed | 40 |  |
+        | runs rescued | 2 | `18` `19` |
+        | launched to keep warm | 2 |  |
+
+        **1 run waits for machines that nobody gives them:** `17`
+
+        2 warnings:
+        - jobs wait for a run that has no machine: 17
+        - &lt;b&gt;
+        ");
+        insta::assert_snapshot!(markdown(&Outcome::default()), @"### ondeck refreshed the pool: all was well");
+    }
+}
