@@ -13,7 +13,7 @@ mod summary;
 use std::io::Write;
 use std::path::PathBuf;
 
-use ondeck_core::model::failure::{Failure, Kind};
+use ondeck_core::model::failure::{Failure, FailureKind};
 use ondeck_core::model::secret::Secret;
 
 use self::commands::{Level, add_mask, annotation};
@@ -100,7 +100,7 @@ impl Step {
         }
         match &report.failure {
             None => 0,
-            Some(failure) if self.lenient && failure.kind == Kind::PartlyReleased => {
+            Some(failure) if self.lenient && failure.kind == FailureKind::PartlyReleased => {
                 command(&annotation(Level::Warning, &title, &with_hint(failure)));
                 0
             }

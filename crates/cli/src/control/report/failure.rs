@@ -1,7 +1,7 @@
 //! A failure, in every form: the `error` object, the section of the job summary, and the meaning
 //! of its exit code.
 
-use ondeck_core::model::failure::{Failure, Kind};
+use ondeck_core::model::failure::{Failure, FailureKind};
 use serde::Serialize;
 
 use super::markdown::plain;
@@ -62,20 +62,20 @@ enum ErrorKind {
     Stopped,
 }
 
-impl From<Kind> for ErrorKind {
-    fn from(kind: Kind) -> ErrorKind {
+impl From<FailureKind> for ErrorKind {
+    fn from(kind: FailureKind) -> ErrorKind {
         match kind {
-            Kind::InvalidInput => ErrorKind::InvalidInput,
-            Kind::NotSetUp => ErrorKind::NotSetUp,
-            Kind::NoCapacity => ErrorKind::NoCapacity,
-            Kind::NotReady => ErrorKind::NotReady,
-            Kind::Unavailable => ErrorKind::Unavailable,
-            Kind::Busy => ErrorKind::Busy,
-            Kind::Forge => ErrorKind::Forge,
-            Kind::PartlyReleased => ErrorKind::PartlyReleased,
-            Kind::Unexpected => ErrorKind::Unexpected,
-            Kind::Interrupted => ErrorKind::Interrupted,
-            Kind::Stopped => ErrorKind::Stopped,
+            FailureKind::InvalidInput => ErrorKind::InvalidInput,
+            FailureKind::NotSetUp => ErrorKind::NotSetUp,
+            FailureKind::NoCapacity => ErrorKind::NoCapacity,
+            FailureKind::NotReady => ErrorKind::NotReady,
+            FailureKind::Unavailable => ErrorKind::Unavailable,
+            FailureKind::Busy => ErrorKind::Busy,
+            FailureKind::Forge => ErrorKind::Forge,
+            FailureKind::PartlyReleased => ErrorKind::PartlyReleased,
+            FailureKind::Unexpected => ErrorKind::Unexpected,
+            FailureKind::Interrupted => ErrorKind::Interrupted,
+            FailureKind::Stopped => ErrorKind::Stopped,
         }
     }
 }
@@ -100,19 +100,19 @@ pub(super) fn exit_code(failure: &Failure) -> String {
 }
 
 /// What a kind of failure is, in a few words.
-pub(super) fn meaning(kind: Kind) -> &'static str {
+pub(super) fn meaning(kind: FailureKind) -> &'static str {
     match kind {
-        Kind::InvalidInput => "invalid input",
-        Kind::NotSetUp => "not set up, run refresh first",
-        Kind::NoCapacity => "no capacity",
-        Kind::NotReady => "machines did not become ready",
-        Kind::Unavailable => "store, queue or compute unavailable",
-        Kind::Busy => "compute throttles requests",
-        Kind::Forge => "GitHub refused the request or the token is invalid",
-        Kind::PartlyReleased => "released, but some machines did not respond",
-        Kind::Unexpected => "unexpected error",
-        Kind::Interrupted => "interrupted and cleaned up",
-        Kind::Stopped => "terminated and cleaned up",
+        FailureKind::InvalidInput => "invalid input",
+        FailureKind::NotSetUp => "not set up, run refresh first",
+        FailureKind::NoCapacity => "no capacity",
+        FailureKind::NotReady => "machines did not become ready",
+        FailureKind::Unavailable => "store, queue or compute unavailable",
+        FailureKind::Busy => "compute throttles requests",
+        FailureKind::Forge => "GitHub refused the request or the token is invalid",
+        FailureKind::PartlyReleased => "released, but some machines did not respond",
+        FailureKind::Unexpected => "unexpected error",
+        FailureKind::Interrupted => "interrupted and cleaned up",
+        FailureKind::Stopped => "terminated and cleaned up",
     }
 }
 
@@ -122,14 +122,14 @@ mod tests {
 
     #[test]
     fn the_kinds_in_json_are_those_of_core() {
-        for kind in Kind::ALL {
+        for kind in FailureKind::ALL {
             assert_eq!(serde_json::to_value(ErrorKind::from(kind)).unwrap(), kind.as_str());
         }
     }
 
     #[test]
     fn every_kind_of_failure_has_a_meaning() {
-        let sections = Kind::ALL.map(|kind| {
+        let sections = FailureKind::ALL.map(|kind| {
             let failure = Failure::new(kind, "it went <wrong>").hint("try `again`");
             section("refresh", &failure)
         });

@@ -4,7 +4,7 @@ mod summary;
 
 use ondeck_core::model::failure::Failure;
 use ondeck_core::model::requirements::{Mismatch, UsageClass};
-use ondeck_core::modes::provision::{Outcome, Provisioned, Search, Source, Timings};
+use ondeck_core::modes::provision::{MachineSource, Outcome, PoolSearch, Provisioned, Timings};
 use serde::Serialize;
 
 use super::failure::ErrorJson;
@@ -142,9 +142,9 @@ impl From<&Outcome> for ProvisionJson {
             instances: outcome.instances.iter().map(ProvisionedJson::from).collect(),
             timings: (&outcome.timings).into(),
             search: (&outcome.search).into(),
-            ended: ids(&outcome.ended),
+            ended: ids(&outcome.terminated),
             returned: ids(&outcome.returned),
-            leftovers: outcome.leftovers.clone(),
+            leftovers: outcome.clean_up_failures.clone(),
             error: failure.map(ErrorJson::from),
         }
     }
@@ -155,9 +155,9 @@ impl From<&Provisioned> for ProvisionedJson {
         ProvisionedJson {
             instance_id: one.id.to_string(),
             source: match one.source {
-                Source::Warm => SourceJson::Warm,
-                Source::Cold => SourceJson::Cold,
-                Source::Adopted => SourceJson::Adopted,
+                MachineSource::Warm => SourceJson::Warm,
+                MachineSource::Cold => SourceJson::Cold,
+                MachineSource::Adopted => SourceJson::Adopted,
             },
             instance_type: one.spec.instance_type.clone(),
             usage_class: one.spec.usage_class.into(),
@@ -184,8 +184,8 @@ impl From<&Timings> for TimingsJson {
     }
 }
 
-impl From<&Search> for SearchJson {
-    fn from(search: &Search) -> SearchJson {
+impl From<&PoolSearch> for SearchJson {
+    fn from(search: &PoolSearch) -> SearchJson {
         let unsuitable = |mismatch| search.unsuitable.get(&mismatch).copied().unwrap_or_default();
         SearchJson {
             asked: search.asked,
@@ -228,9 +228,9 @@ impl Report for Outcome {
         format!(
             "{machines}\nrun {}: {} warm, {} cold, {} adopted after {} ms; its jobs use runs-on: {}",
             self.run,
-            self.count(Source::Warm),
-            self.count(Source::Cold),
-            self.count(Source::Adopted),
+            self.count(MachineSource::Warm),
+            self.count(MachineSource::Cold),
+            self.count(MachineSource::Adopted),
             millis(self.timings.total),
             self.run,
         )
@@ -241,7 +241,7 @@ impl Report for Outcome {
     }
 
     fn warnings(&self) -> Vec<String> {
-        self.leftovers.clone()
+        self.clean_up_failures.clone()
     }
 
     fn notices(&self) -> Vec<String> {
@@ -260,8 +260,8 @@ impl Report for Outcome {
         vec![
             ("label", label.to_owned()),
             ("instance-ids", ids.join(" ")),
-            ("warm-count", self.count(Source::Warm).to_string()),
-            ("cold-count", self.count(Source::Cold).to_string()),
+            ("warm-count", self.count(MachineSource::Warm).to_string()),
+            ("cold-count", self.count(MachineSource::Cold).to_string()),
         ]
     }
 

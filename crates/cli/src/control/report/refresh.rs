@@ -56,13 +56,13 @@ impl From<&Outcome> for RefreshJson {
             schema_version: SchemaVersion,
             status: failure.into(),
             reaped: ids(&outcome.reaped),
-            pruned: outcome.pruned,
-            swept: ids(&outcome.swept),
-            ticketed: ids(&outcome.ticketed),
-            silent: ids(&outcome.silent),
-            intents_settled: outcome.intents,
-            ghosts: outcome.ghosts.clone(),
-            forgotten: outcome.forgotten,
+            pruned: outcome.pruned_tickets,
+            swept: ids(&outcome.orphans),
+            ticketed: ids(&outcome.requeued),
+            silent: ids(&outcome.unresponsive),
+            intents_settled: outcome.settled_intents,
+            ghosts: outcome.offline_runners.clone(),
+            forgotten: outcome.pruned_records,
             warmed: outcome.warmed,
             stranded: runs(&outcome.stranded),
             rescued: runs(&outcome.rescued),
@@ -132,17 +132,21 @@ fn markdown(outcome: &Outcome) -> String {
 /// What refresh did, how often, and to which: only what happened at least once.
 fn actions(outcome: &Outcome) -> Vec<(&'static str, usize, String)> {
     let ids = |ids: &[InstanceId]| names(ids.iter().map(InstanceId::as_str));
-    let runners = names(outcome.ghosts.iter().map(String::as_str));
+    let runners = names(outcome.offline_runners.iter().map(String::as_str));
     let rescued = names(outcome.rescued.iter().map(RunId::as_str));
     let actions = [
         ("expired machines terminated", outcome.reaped.len(), ids(&outcome.reaped)),
-        ("orphaned machines terminated", outcome.swept.len(), ids(&outcome.swept)),
-        ("idle machines re-queued", outcome.ticketed.len(), ids(&outcome.ticketed)),
-        ("idle machines without heartbeat expired", outcome.silent.len(), ids(&outcome.silent)),
-        ("void tickets deleted", outcome.pruned, String::new()),
-        ("abandoned launches closed", outcome.intents, String::new()),
-        ("offline runners removed", outcome.ghosts.len(), runners),
-        ("old records deleted", outcome.forgotten, String::new()),
+        ("orphaned machines terminated", outcome.orphans.len(), ids(&outcome.orphans)),
+        ("idle machines re-queued", outcome.requeued.len(), ids(&outcome.requeued)),
+        (
+            "idle machines without heartbeat expired",
+            outcome.unresponsive.len(),
+            ids(&outcome.unresponsive),
+        ),
+        ("void tickets deleted", outcome.pruned_tickets, String::new()),
+        ("abandoned launches closed", outcome.settled_intents, String::new()),
+        ("offline runners removed", outcome.offline_runners.len(), runners),
+        ("old records deleted", outcome.pruned_records, String::new()),
         ("runs rescued", outcome.rescued.len(), rescued),
         ("machines launched to keep the pool warm", outcome.warmed, String::new()),
     ];
@@ -175,13 +179,13 @@ mod tests {
         let reaped: Vec<String> = (0..12).map(|n| format!("i-{n}")).collect();
         let outcome = Outcome {
             reaped: ids(&reaped.iter().map(String::as_str).collect::<Vec<_>>()),
-            pruned: 3,
-            swept: ids(&["i-a"]),
-            ticketed: ids(&["i-b", "i-c"]),
-            silent: ids(&["i-d"]),
-            intents: 1,
-            ghosts: vec!["i-e_1".to_owned(), "odd|name".to_owned()],
-            forgotten: 40,
+            pruned_tickets: 3,
+            orphans: ids(&["i-a"]),
+            requeued: ids(&["i-b", "i-c"]),
+            unresponsive: ids(&["i-d"]),
+            settled_intents: 1,
+            offline_runners: vec!["i-e_1".to_owned(), "odd|name".to_owned()],
+            pruned_records: 40,
             warmed: 2,
             stranded: vec![run("17")],
             rescued: vec![run("18"), run("19")],

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ondeck_core::model::failure::Failure;
-use ondeck_core::modes::release::{Fate, Outcome, Released};
+use ondeck_core::modes::release::{Disposition, Outcome, Released};
 use serde::Serialize;
 
 use super::cost::{self, Dollars};
@@ -84,13 +84,13 @@ impl FateJson {
 }
 
 /// What became of a machine, and why.
-fn fate(fate: &Fate) -> (FateJson, String) {
-    match fate {
-        Fate::Pooled => (FateJson::Pooled, String::new()),
-        Fate::Ended => (FateJson::Ended, "no idle time left".to_owned()),
-        Fate::Expired(why) => (FateJson::Expired, why.clone()),
-        Fate::MovedOn(why) => (FateJson::MovedOn, why.clone()),
-        Fate::Leftover(state) => {
+fn fate(disposition: &Disposition) -> (FateJson, String) {
+    match disposition {
+        Disposition::Pooled => (FateJson::Pooled, String::new()),
+        Disposition::Terminated => (FateJson::Ended, "no idle time left".to_owned()),
+        Disposition::Expired(why) => (FateJson::Expired, why.clone()),
+        Disposition::Superseded(why) => (FateJson::MovedOn, why.clone()),
+        Disposition::Unfinished(state) => {
             (FateJson::Expired, format!("left {state} by an unfinished provision"))
         }
     }
@@ -113,14 +113,14 @@ impl From<&Outcome> for ReleaseJson {
 
 impl From<&Released> for ReleasedJson {
     fn from(one: &Released) -> ReleasedJson {
-        let (fate, reason) = fate(&one.fate);
+        let (fate, reason) = fate(&one.disposition);
         ReleasedJson {
             instance_id: one.id.to_string(),
             fate,
             instance_type: one.spec.instance_type.clone(),
             usage_class: one.spec.usage_class.into(),
             resource_class: one.spec.resource_class.to_string(),
-            held_ms: one.held.map(millis),
+            held_ms: one.used_for.map(millis),
             reason,
             account: one.account.clone(),
         }
@@ -137,7 +137,7 @@ impl Report for Outcome {
             return format!("run {} has no machines", self.run);
         }
         let rows = self.instances.iter().map(|one| {
-            let (word, reason) = fate(&one.fate);
+            let (word, reason) = fate(&one.disposition);
             vec![one.id.to_string(), word.as_str().to_owned(), reason]
         });
         let machines = table(&["instance", "fate", "reason"], rows.collect());
@@ -175,7 +175,7 @@ fn markdown(outcome: &Outcome, backend: Backend) -> String {
 
 /// `2 pooled, 1 expired`.
 fn counts(instances: &[Released]) -> String {
-    let fates: Vec<FateJson> = instances.iter().map(|one| fate(&one.fate).0).collect();
+    let fates: Vec<FateJson> = instances.iter().map(|one| fate(&one.disposition).0).collect();
     let mut counts: Vec<String> = Vec::new();
     for word in [FateJson::Pooled, FateJson::Ended, FateJson::Expired, FateJson::MovedOn] {
         let count = fates.iter().filter(|fate| **fate == word).count();
@@ -189,13 +189,13 @@ fn counts(instances: &[Released]) -> String {
 fn each_machine(instances: &[Released]) -> String {
     let header = ["machine", "type", "fate", "reason", "used for ", "agent's report"];
     let rows = instances.iter().map(|one| {
-        let (word, reason) = fate(&one.fate);
+        let (word, reason) = fate(&one.disposition);
         vec![
             code(one.id.as_str()),
             machine_type(&one.spec),
             format!("**{}**", word.as_str()),
             plain(&reason),
-            one.held.map(cell).unwrap_or_default(),
+            one.used_for.map(cell).unwrap_or_default(),
             plain(&one.account),
         ]
     });
@@ -204,7 +204,7 @@ fn each_machine(instances: &[Released]) -> String {
 
 fn estimate(instances: &[Released], backend: Backend) -> String {
     let held: Vec<(&Released, Duration)> =
-        instances.iter().filter_map(|one| Some((one, one.held?))).collect();
+        instances.iter().filter_map(|one| Some((one, one.used_for?))).collect();
     let total: Duration = held.iter().map(|(_, span)| *span).sum();
     let spent =
         held.iter().map(|(one, span)| cost::on_ec2(&one.spec, *span)).sum::<Option<Dollars>>();
