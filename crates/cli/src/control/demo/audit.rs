@@ -1,5 +1,4 @@
-//! The audit: what the story claims, computed from the events, the jobs, the records and the
-//! process list.
+//! The closing audit: checks the event log, the jobs, the records and the process list.
 
 use ondeck_core::audit::{JobSighting, Ownership, illegal_events, jobs_outside_ownership};
 use ondeck_core::model::failure::Failure;
@@ -10,7 +9,7 @@ use ondeck_local::Job;
 use super::harness::DemoHarness;
 use crate::control::status::Snapshot;
 
-/// One claim, and what speaks against it.
+/// A claim, and the violations found. `None` if it holds.
 pub(super) struct Finding {
     pub(super) claim: String,
     pub(super) problem: Option<String>,
@@ -37,19 +36,19 @@ pub(super) async fn audit(harness: &DemoHarness) -> Result<Vec<Finding>, Failure
     };
     Ok(vec![
         finding(
-            format!("{} transitions, every one legal, no owner ever shared", events.len()),
+            format!("{} transitions: all legal, no machine ever shared", events.len()),
             &illegal_events(&events),
         ),
         finding(
-            format!("{} jobs, each on a machine that its run owned at the time", jobs.len()),
+            format!("{} jobs: each ran on a machine that its run owned at the time", jobs.len()),
             &misplaced(&jobs, &events),
         ),
         finding(
-            format!("{launched} machines launched, {ended} ended"),
-            &left("more launched than ended", launched.abs_diff(ended)),
+            format!("{launched} machines launched, {ended} terminated"),
+            &left("launched but not terminated", launched.abs_diff(ended)),
         ),
         finding(
-            "no process, no live record, no ticket, no runner is left".to_owned(),
+            "no process, no live record, no ticket and no runner is left".to_owned(),
             &[
                 left("processes", machines.len()),
                 left("live records", snapshot.instances.len()),

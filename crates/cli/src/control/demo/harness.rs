@@ -1,4 +1,4 @@
-//! Who does the work in the story: this very program, called as a user would call it.
+//! Runs this program as a user would, and looks at the store and the processes behind it.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -15,7 +15,7 @@ use crate::backend::{self, Local};
 use crate::control::progress::NoProgress;
 use crate::inputs::{AwsCommon, Backend, Common};
 
-/// How long the story waits for anything at all.
+/// How long the story waits for one condition.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(super) struct DemoHarness {
@@ -23,7 +23,7 @@ pub(super) struct DemoHarness {
     common: Common,
 }
 
-/// What a command came to.
+/// A finished command.
 pub(super) struct Done {
     pub(super) code: i32,
     pub(super) json: Value,
@@ -45,19 +45,19 @@ impl DemoHarness {
         Ok(DemoHarness { program, common })
     }
 
-    /// Runs a command to its end.
+    /// Runs a command to its end. Fails if it does not start or does not end in time.
     pub(super) async fn ondeck(&self, arguments: &[&str]) -> Result<Done, Failure> {
         let output = self.command(arguments).output();
         let output = tokio::time::timeout(PATIENCE * 2, output)
             .await
-            .map_err(|_| failed(format!("never ended: ondeck {}", arguments.join(" "))))?
+            .map_err(|_| failed(format!("did not end in time: ondeck {}", arguments.join(" "))))?
             .map_err(|error| failed(format!("did not start: {error}")))?;
         let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
         let json = serde_json::from_str(&stdout).unwrap_or(Value::Null);
         Ok(Done { code: output.status.code().unwrap_or(-1), json, stdout })
     }
 
-    /// Starts a command and lets it run.
+    /// Starts a command in the background. It is killed when the result is dropped.
     pub(super) fn start(&self, arguments: &[&str]) -> Result<Child, Failure> {
         self.command(arguments).spawn().map_err(|error| failed(format!("did not start: {error}")))
     }
@@ -94,7 +94,7 @@ impl DemoHarness {
         Ok(machines.into_iter().map(|machine| machine.id).collect())
     }
 
-    /// Waits for something to come true.
+    /// Waits until the condition holds. Fails after [`PATIENCE`].
     pub(super) async fn until<F>(
         &self,
         what: &str,
@@ -111,11 +111,11 @@ impl DemoHarness {
         };
         tokio::time::timeout(PATIENCE, wait)
             .await
-            .map_err(|_| failed(format!("never came true: {what}")))?
+            .map_err(|_| failed(format!("still waiting after {} s: {what}", PATIENCE.as_secs())))?
     }
 
-    /// Ends whatever is still alive, and gives what was.
-    pub(super) async fn end_all_machines(&self) -> Result<Vec<InstanceId>, Failure> {
+    /// Terminates every machine that is still alive, and returns their ids.
+    pub(super) async fn terminate_all_machines(&self) -> Result<Vec<InstanceId>, Failure> {
         // Before the first refresh there is no store, and so no machine.
         let Ok(plane) = self.plane().await else { return Ok(Vec::new()) };
         let alive = self.machines().await?;

@@ -138,17 +138,17 @@ mod tests {
             format!("{} / {meaning}", section.lines().next().unwrap())
         });
         insta::assert_snapshot!(heads.collect::<Vec<_>>().join("\n"), @"
-        ### ondeck refresh failed: invalid input / Exit code 2 means: invalid input.
-        ### ondeck refresh failed: not set up, refresh must run first / Exit code 3 means: not set up, refresh must run first.
-        ### ondeck refresh failed: no capacity / Exit code 4 means: no capacity.
-        ### ondeck refresh failed: machines did not get ready / Exit code 5 means: machines did not get ready.
-        ### ondeck refresh failed: store, queue or compute out of reach / Exit code 6 means: store, queue or compute out of reach.
-        ### ondeck refresh failed: compute too busy / Exit code 6 means: compute too busy.
-        ### ondeck refresh failed: GitHub refused, or the token is bad / Exit code 7 means: GitHub refused, or the token is bad.
-        ### ondeck refresh failed: released, but some machines did not answer / Exit code 8 means: released, but some machines did not answer.
-        ### ondeck refresh failed: unexpected, everything was dumped / Exit code 10 means: unexpected, everything was dumped.
-        ### ondeck refresh failed: interrupted, and cleared up / Exit code 130 means: interrupted, and cleared up.
-        ### ondeck refresh failed: terminated, and cleared up / Exit code 143 means: terminated, and cleared up.
+        ### ondeck refresh failed: invalid input / Exit code 2: invalid input.
+        ### ondeck refresh failed: not set up, run refresh first / Exit code 3: not set up, run refresh first.
+        ### ondeck refresh failed: no capacity / Exit code 4: no capacity.
+        ### ondeck refresh failed: machines did not become ready / Exit code 5: machines did not become ready.
+        ### ondeck refresh failed: store, queue or compute unavailable / Exit code 6: store, queue or compute unavailable.
+        ### ondeck refresh failed: compute throttles requests / Exit code 6: compute throttles requests.
+        ### ondeck refresh failed: GitHub refused the request or the token is invalid / Exit code 7: GitHub refused the request or the token is invalid.
+        ### ondeck refresh failed: released, but some machines did not respond / Exit code 8: released, but some machines did not respond.
+        ### ondeck refresh failed: unexpected error / Exit code 10: unexpected error.
+        ### ondeck refresh failed: interrupted and cleaned up / Exit code 130: interrupted and cleaned up.
+        ### ondeck refresh failed: terminated and cleaned up / Exit code 143: terminated and cleaned up.
         ");
         insta::assert_snapshot!(sections[2], @r"
         ### ondeck refresh failed: no capacity
@@ -157,7 +157,7 @@ mod tests {
         >
         > **hint:** try \`again\`
 
-        Exit code 4 means: no capacity.
+        Exit code 4: no capacity.
         ");
     }
 }

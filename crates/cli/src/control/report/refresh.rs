@@ -195,25 +195,25 @@ mod tests {
         insta::assert_snapshot!(markdown(&outcome), @"
         ### ondeck refreshed the pool
 
-        | done | count | which |
+        | action | count | which |
         | --- | ---: | --- |
-        | ended, past their threshold | 12 | `i-0` `i-1` `i-2` `i-3` `i-4` `i-5` `i-6` `i-7` `i-8` `i-9` … |
-        | ended, without a record | 1 | `i-a` |
-        | announced in the pool again | 2 | `i-b` `i-c` |
-        | expired, idle but silent | 1 | `i-d` |
-        | void tickets dropped | 3 |  |
-        | abandoned launches settled | 1 |  |
-        | ghost runners struck off | 2 | `i-e_1` odd&#124;name |
-        | old records removed | 40 |  |
+        | expired machines terminated | 12 | `i-0` `i-1` `i-2` `i-3` `i-4` `i-5` `i-6` `i-7` `i-8` `i-9` … |
+        | orphaned machines terminated | 1 | `i-a` |
+        | idle machines re-queued | 2 | `i-b` `i-c` |
+        | idle machines without heartbeat expired | 1 | `i-d` |
+        | void tickets deleted | 3 |  |
+        | abandoned launches closed | 1 |  |
+        | offline runners removed | 2 | `i-e_1` odd&#124;name |
+        | old records deleted | 40 |  |
         | runs rescued | 2 | `18` `19` |
-        | launched to keep warm | 2 |  |
+        | machines launched to keep the pool warm | 2 |  |
 
-        **1 run waits for machines that nobody gives them:** `17`
+        **1 run has waiting jobs and no machines:** `17`
 
         2 warnings:
         - jobs wait for a run that has no machine: 17
         - &lt;b&gt;
         ");
-        insta::assert_snapshot!(markdown(&Outcome::default()), @"### ondeck refreshed the pool: all was well");
+        insta::assert_snapshot!(markdown(&Outcome::default()), @"### ondeck refreshed the pool: nothing to do");
     }
 }

@@ -306,18 +306,18 @@ mod tests {
             ..outcome(0)
         };
         insta::assert_snapshot!(markdown(&failed, Backend::Aws), @"
-        ### ondeck got no machines for run `7`: machines did not get ready
+        ### ondeck provision failed for run `7`: machines did not become ready
 
         > machine i-2 did not become ready: a&#124;b
 
-        Exit code 5 means: machines did not get ready.
+        Exit code 5: machines did not become ready.
 
-        Cleared up:
-        - 2 machines ended: `i-2` `i-3`
-        - 1 machine given back to the pool: `i-1`
-        - not cleared up: i-4 was expired: no answer
+        Cleaned up:
+        - 2 machines terminated: `i-2` `i-3`
+        - 1 machine returned to the pool: `i-1`
+        - not cleaned up: i-4 was expired: no answer
 
-        The search looked at 9 tickets: 1 claimed, 5 did not fit (1 by usage class, 4 by type), 1 lost to other runs, 1 unhealthy and ended, 1 void.
+        The search checked 9 tickets: 1 claimed, 5 did not match (1 by usage class, 4 by type), 1 lost to other runs, 1 unhealthy and terminated, 1 void.
 
         | phase | took | share |  |
         | --- | ---: | ---: | --- |

@@ -1,43 +1,43 @@
-//! What people see, to the letter. Ids and times are blotted out.
+//! What a terminal shows, as snapshots with ids and durations replaced.
 
 use insta::assert_snapshot;
 use rustix::process::Signal;
 
 use crate::harness::{Done, Driven, Home, signal};
 
-/// Both streams, as a person at a terminal has them.
+/// The exit code and both streams.
 fn seen(home: &Home, done: &Done) -> String {
     let dir = home.dir().display().to_string();
     let stream = |text: &str| {
         let text = text.replace(&dir, "HOME");
-        text.lines().filter(|line| !is_progress(line)).map(blotted).collect::<Vec<_>>()
+        text.lines().filter(|line| !is_progress(line)).map(masked).collect::<Vec<_>>()
     };
     let (stdout, stderr) = (stream(&done.stdout), stream(&done.stderr));
     [vec![format!("exit {}", done.code)], stdout, stderr].concat().join("\n")
 }
 
-/// Ids keep their width, because tables are laid out by it; durations do not.
-fn blotted(line: &str) -> String {
+/// Replaces ids and durations. Ids keep their width, because tables are laid out by it.
+fn masked(line: &str) -> String {
     let words: Vec<&str> = line.trim_end().split(' ').collect();
-    let blot = |(n, word): (usize, &&str)| match *word {
+    let mask = |(n, word): (usize, &&str)| match *word {
         id if id.starts_with("i-0") => "i-#################".to_owned(),
         _ if is_before_ms(&words[n..]) => "#".to_owned(),
         span if is_span(span) => span.replace(|c: char| c.is_ascii_digit(), "#"),
         word => word.to_owned(),
     };
-    words.iter().enumerate().map(blot).collect::<Vec<_>>().join(" ")
+    words.iter().enumerate().map(mask).collect::<Vec<_>>().join(" ")
 }
 
 fn is_before_ms(words: &[&str]) -> bool {
     matches!(words, [number, next, ..] if next.starts_with("ms") && number.parse::<u64>().is_ok())
 }
 
-/// As in `4.2s`, `1m` or `59s`.
+/// Whether the word is like `4.2s`, `1m` or `59s`.
 fn is_span(word: &str) -> bool {
     word.strip_suffix(['s', 'm', 'h']).is_some_and(|number| number.parse::<f64>().is_ok())
 }
 
-/// Progress is told only by what takes long, so it depends on the computer.
+/// Progress lines appear only for slow stages, so they depend on the speed of the computer.
 fn is_progress(line: &str) -> bool {
     let modes = ["provision: ", "release: ", "refresh: ", "run: "];
     modes.iter().any(|mode| line.starts_with(mode)) && line.ends_with(" s)")
@@ -57,7 +57,7 @@ fn the_life_of_a_machine() {
     instance             source  type       usage      ready after
     i-#################  cold    c6i.large  on-demand  # ms
     i-#################  cold    c6i.large  on-demand  # ms
-    run 16203: 0 warm, 2 cold, 0 adopted after # ms; jobs say runs-on: 16203
+    run 16203: 0 warm, 2 cold, 0 adopted after # ms; its jobs use runs-on: 16203
     ");
     assert_snapshot!(see(&["status"]), @"
     exit 0
@@ -91,12 +91,12 @@ fn the_life_of_a_machine() {
     assert_snapshot!(see(&["refresh", "--min-idle=large=3"]), @"
     exit 0
     set up
-    1 launched to keep warm
+    1 machines launched to keep the pool warm
     ");
 }
 
 #[test]
-fn a_refresh_with_something_to_clear_up() {
+fn a_refresh_that_cleans_up() {
     let home = Home::with(&["--self-termination-grace-sec=60", "--release-timeout-sec=0.5"]);
     home.provision("1", 1).succeeded();
     home.kill_before("activate", &["provision", "--run-id", "2"]);
@@ -113,8 +113,8 @@ fn a_refresh_with_something_to_clear_up() {
     assert_snapshot!(seen(&home, &home.ondeck(&["refresh"])), @"
     exit 0
     set up
-    2 past their threshold, ended
-    2 ghost runners struck off
+    2 expired machines terminated
+    2 offline runners removed
     ");
     assert_snapshot!(seen(&home, &home.ondeck(&["status", "--all"])), @"
     exit 0
@@ -126,7 +126,7 @@ fn a_refresh_with_something_to_clear_up() {
 }
 
 #[test]
-fn what_went_wrong_and_what_to_do() {
+fn errors_and_hints() {
     let home = Home::bare();
     let see = |arguments: &[&str]| seen(&home, &home.ondeck(arguments));
     assert_snapshot!(see(&["provision", "--run-id", "1"]), @"

@@ -1,5 +1,5 @@
-//! What GitHub shows of a run, to the letter: annotations, outputs, summaries. Ids and times are
-//! blotted out.
+//! What GitHub shows of a command: annotations, step outputs and job summaries. Snapshots have ids
+//! and durations replaced.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,18 +12,18 @@ use rustix::process::Signal;
 use crate::harness::{Background, Done, Driven, Home, signal};
 
 /// A step of a workflow: the program, with the files that GitHub gives it.
-struct Step<'a> {
+struct WorkflowStep<'a> {
     home: &'a Home,
     outputs: PathBuf,
     summary: PathBuf,
 }
 
-impl<'a> Step<'a> {
-    fn of(home: &'a Home) -> Step<'a> {
+impl<'a> WorkflowStep<'a> {
+    fn of(home: &'a Home) -> WorkflowStep<'a> {
         static STEPS: AtomicU32 = AtomicU32::new(0);
         let n = STEPS.fetch_add(1, Ordering::Relaxed);
         let file = |what: &str| home.outside().join(format!("{what}-{n}"));
-        Step { home, outputs: file("outputs"), summary: file("summary") }
+        WorkflowStep { home, outputs: file("outputs"), summary: file("summary") }
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -43,7 +43,7 @@ impl<'a> Step<'a> {
         shown(&std::fs::read_to_string(&self.summary).unwrap())
     }
 
-    /// Those that are short; `result` is checked to be what `--json` says.
+    /// All outputs but `result`, of which only the status is shown.
     fn outputs(&self) -> String {
         let text = std::fs::read_to_string(&self.outputs).unwrap();
         let (result, others): (Vec<&str>, Vec<&str>) =
@@ -51,12 +51,11 @@ impl<'a> Step<'a> {
         let object: serde_json::Value =
             serde_json::from_str(result.concat().strip_prefix("result=").unwrap()).unwrap();
         let status = object["status"].as_str().unwrap();
-        blotted(&format!("{}\nresult.status={status}", others.join("\n"))).trim().to_owned()
+        masked(&format!("{}\nresult.status={status}", others.join("\n"))).trim().to_owned()
     }
 }
 
-/// The log. What takes long is named in a line of its own, now and then; here it reads as if
-/// nothing did.
+/// The log, without the lines that name a stage because it takes long.
 fn log(done: &Done) -> String {
     let told = Regex::new(r"^(provision|release|refresh): (.*) \([0-9]+ s\)$").unwrap();
     let mut lines: Vec<String> = Vec::new();
@@ -75,11 +74,11 @@ fn log(done: &Done) -> String {
         }
         lines.push(line.to_owned());
     }
-    blotted(&lines.join("\n"))
+    masked(&lines.join("\n"))
 }
 
-/// A summary without what depends on the computer: the phases are left out, and of a chart all but
-/// the labels.
+/// A summary without what depends on the speed of the computer: no phases, and of a chart only the
+/// labels.
 fn shown(summary: &str) -> String {
     let mut chart = false;
     let mut phases = false;
@@ -97,10 +96,10 @@ fn shown(summary: &str) -> String {
         let label = Regex::new(" :.*").unwrap();
         lines.push(if chart { label.replace(line, "").into_owned() } else { line.to_owned() });
     }
-    blotted(&lines.join("\n")).trim_end().to_owned()
+    masked(&lines.join("\n")).trim_end().to_owned()
 }
 
-fn blotted(text: &str) -> String {
+fn masked(text: &str) -> String {
     let ids = Regex::new("i-0[0-9a-f]+").unwrap().replace_all(text, "i-#").into_owned();
     let spans = Regex::new(r"\b[0-9]+(\.[0-9]+)?( |&nbsp;)(ms|s|min( |&nbsp;)[0-9]+( |&nbsp;)s)\b")
         .unwrap();
@@ -110,7 +109,7 @@ fn blotted(text: &str) -> String {
 #[test]
 fn cold_then_mixed_then_adopted_then_warm() {
     let home = Home::with(&[]);
-    let step = Step::of(&home);
+    let step = WorkflowStep::of(&home);
     let done = step.run(&["provision", "--run-id", "7", "--instance-count", "2"]).succeeded();
     assert_snapshot!(step.outputs(), @"
     label=7
@@ -120,11 +119,11 @@ fn cold_then_mixed_then_adopted_then_warm() {
     result.status=success
     ");
     assert_snapshot!(step.summary(), @"
-    ### ondeck got 2 machines in # s: 2 cold
+    ### ondeck provisioned 2 machines in # s: 2 cold
 
-    Jobs of the run say `runs-on: 7`.
+    Jobs of this run use `runs-on: 7`.
 
-    | machine | type | from | why | owned | registered | ready |
+    | machine | type | source | reason | owned | registered | ready |
     | --- | --- | --- | --- | ---: | ---: | ---: |
     | `i-#` | c6i.large<br>on‑demand | **cold** | the pool held no ticket | # s | # s | # s |
     | `i-#` | c6i.large<br>on‑demand | **cold** | the pool held no ticket | # s | # s | # s |
@@ -134,33 +133,33 @@ fn cold_then_mixed_then_adopted_then_warm() {
         cold after # s
     ```
 
-    <sub>Grey: until it was found or launched. Light: the claim. Full: until its runner had registered. Light again: until that was seen.</sub>
+    <sub>Grey: waiting for a machine. Light: claiming. Dark: runner registering. Light: confirming.</sub>
 
-    The search found no ticket in the pool.
+    The pool had no tickets.
 
-    An hour of these machines costs about USD 0.17; as GitHub-hosted runners of that size, about USD 0.72.
+    Cost of these machines per hour: about USD 0.17; GitHub-hosted runners of the same size: about USD 0.72.
 
-    <sub>These are figures for the EC2 types that local machines are named after; processes on this computer cost nothing. Assumes list prices: EC2 for Linux in us-east-1, spot at 40 % of that, and GitHub-hosted Linux runners as of January 2026. Disks, traffic and time in the pool are not counted.</sub>
+    <sub>Local machines are processes and cost nothing; the figures are for the EC2 types that they are named after. Estimated from list prices: EC2 Linux on-demand in us-east-1, spot at 40 % of that, GitHub-hosted Linux runners as of January 2026. Disks, traffic and idle time in the pool are not included.</sub>
     ");
     assert_snapshot!(done.stdout.lines().last().unwrap().split(" after").next().unwrap(), @"run 7: 0 warm, 2 cold, 0 adopted");
 
-    let step = Step::of(&home);
+    let step = WorkflowStep::of(&home);
     step.run(&["release", "--run-id", "7"]).succeeded();
     assert_snapshot!(step.outputs(), @"result.status=success");
     assert_snapshot!(step.summary(), @"
     ### ondeck released 2 machines of run `7` in # s: 2 pooled
 
-    | machine | type | fate | held for |
+    | machine | type | fate | used for |
     | --- | --- | --- | ---: |
     | `i-#` | c6i.large on‑demand | **pooled** | # s |
     | `i-#` | c6i.large on‑demand | **pooled** | # s |
 
-    The run held its machines for # s in all, which costs less than a cent; GitHub-hosted runners of that size would have cost about USD 0.01 for the same time in whole minutes.
+    The run used its machines for # s in total. Cost: less than a cent; GitHub-hosted runners of the same size, billed by the minute: about USD 0.01.
 
-    <sub>These are figures for the EC2 types that local machines are named after; processes on this computer cost nothing. Assumes list prices: EC2 for Linux in us-east-1, spot at 40 % of that, and GitHub-hosted Linux runners as of January 2026. Disks, traffic and time in the pool are not counted.</sub>
+    <sub>Local machines are processes and cost nothing; the figures are for the EC2 types that they are named after. Estimated from list prices: EC2 Linux on-demand in us-east-1, spot at 40 % of that, GitHub-hosted Linux runners as of January 2026. Disks, traffic and idle time in the pool are not included.</sub>
     ");
 
-    let step = Step::of(&home);
+    let step = WorkflowStep::of(&home);
     step.run(&["provision", "--run-id", "8", "--instance-count", "3"]).succeeded();
     assert_snapshot!(step.outputs(), @"
     label=8
@@ -170,11 +169,11 @@ fn cold_then_mixed_then_adopted_then_warm() {
     result.status=success
     ");
     assert_snapshot!(step.summary(), @r"
-    ### ondeck got 3 machines in # s: 2 warm, 1 cold
+    ### ondeck provisioned 3 machines in # s: 2 warm, 1 cold
 
-    Jobs of the run say `runs-on: 8`.
+    Jobs of this run use `runs-on: 8`.
 
-    | machine | type | from | why | found | owned | registered | ready |
+    | machine | type | source | reason | found | owned | registered | ready |
     | --- | --- | --- | --- | ---: | ---: | ---: | ---: |
     | `i-#` | c6i.large<br>on‑demand | **warm** | idle, matches c\* | # s | # s | # s | # s |
     | `i-#` | c6i.large<br>on‑demand | **warm** | idle, matches c\* | # s | # s | # s | # s |
@@ -186,16 +185,16 @@ fn cold_then_mixed_then_adopted_then_warm() {
         cold after # s
     ```
 
-    <sub>Grey: until it was found or launched. Light: the claim. Full: until its runner had registered. Light again: until that was seen.</sub>
+    <sub>Grey: waiting for a machine. Light: claiming. Dark: runner registering. Light: confirming.</sub>
 
-    The search looked at 2 tickets: 2 claimed.
+    The search checked 2 tickets: 2 claimed.
 
-    An hour of these machines costs about USD 0.26; as GitHub-hosted runners of that size, about USD 1.08. 2 warm starts spared # s of booting, worth less than a cent, if a boot takes # s, as the new ones did.
+    Cost of these machines per hour: about USD 0.26; GitHub-hosted runners of the same size: about USD 1.08. 2 warm starts saved # s of boot time, worth less than a cent, at # s per boot (as measured in this call).
 
-    <sub>These are figures for the EC2 types that local machines are named after; processes on this computer cost nothing. Assumes list prices: EC2 for Linux in us-east-1, spot at 40 % of that, and GitHub-hosted Linux runners as of January 2026. Disks, traffic and time in the pool are not counted.</sub>
+    <sub>Local machines are processes and cost nothing; the figures are for the EC2 types that they are named after. Estimated from list prices: EC2 Linux on-demand in us-east-1, spot at 40 % of that, GitHub-hosted Linux runners as of January 2026. Disks, traffic and idle time in the pool are not included.</sub>
     ");
 
-    let step = Step::of(&home);
+    let step = WorkflowStep::of(&home);
     step.run(&["provision", "--run-id", "8", "--instance-count", "1"]).succeeded();
     assert_snapshot!(step.outputs(), @"
     label=8
@@ -205,11 +204,11 @@ fn cold_then_mixed_then_adopted_then_warm() {
     result.status=success
     ");
     assert_snapshot!(step.summary(), @"
-    ### ondeck got 1 machine in # s: 1 adopted
+    ### ondeck provisioned 1 machine in # s: 1 adopted
 
-    Jobs of the run say `runs-on: 8`.
+    Jobs of this run use `runs-on: 8`.
 
-    | machine | type | from | why | owned | registered | ready |
+    | machine | type | source | reason | owned | registered | ready |
     | --- | --- | --- | --- | ---: | ---: | ---: |
     | `i-#` | c6i.large<br>on‑demand | **adopted** | the run had it | # s | # s | # s |
 
@@ -217,15 +216,15 @@ fn cold_then_mixed_then_adopted_then_warm() {
         adopted after # s
     ```
 
-    <sub>Grey: until it was found or launched. Light: the claim. Full: until its runner had registered. Light again: until that was seen.</sub>
+    <sub>Grey: waiting for a machine. Light: claiming. Dark: runner registering. Light: confirming.</sub>
 
-    An hour of these machines costs about USD 0.09; as GitHub-hosted runners of that size, about USD 0.36.
+    Cost of these machines per hour: about USD 0.09; GitHub-hosted runners of the same size: about USD 0.36.
 
-    <sub>These are figures for the EC2 types that local machines are named after; processes on this computer cost nothing. Assumes list prices: EC2 for Linux in us-east-1, spot at 40 % of that, and GitHub-hosted Linux runners as of January 2026. Disks, traffic and time in the pool are not counted.</sub>
+    <sub>Local machines are processes and cost nothing; the figures are for the EC2 types that they are named after. Estimated from list prices: EC2 Linux on-demand in us-east-1, spot at 40 % of that, GitHub-hosted Linux runners as of January 2026. Disks, traffic and idle time in the pool are not included.</sub>
     ");
 
     home.release("8").succeeded();
-    let step = Step::of(&home);
+    let step = WorkflowStep::of(&home);
     step.run(&["provision", "--run-id", "9"]).succeeded();
     assert_snapshot!(step.outputs(), @"
     label=9
@@ -235,11 +234,11 @@ fn cold_then_mixed_then_adopted_then_warm() {
     result.status=success
     ");
     assert_snapshot!(step.summary(), @r"
-    ### ondeck got 1 machine in # s: 1 warm
+    ### ondeck provisioned 1 machine in # s: 1 warm
 
-    Jobs of the run say `runs-on: 9`.
+    Jobs of this run use `runs-on: 9`.
 
-    | machine | type | from | why | found | owned | registered | ready |
+    | machine | type | source | reason | found | owned | registered | ready |
     | --- | --- | --- | --- | ---: | ---: | ---: | ---: |
     | `i-#` | c6i.large<br>on‑demand | **warm** | idle, matches c\* | # s | # s | # s | # s |
 
@@ -247,20 +246,20 @@ fn cold_then_mixed_then_adopted_then_warm() {
         warm after # s
     ```
 
-    <sub>Grey: until it was found or launched. Light: the claim. Full: until its runner had registered. Light again: until that was seen.</sub>
+    <sub>Grey: waiting for a machine. Light: claiming. Dark: runner registering. Light: confirming.</sub>
 
-    The search looked at 1 ticket: 1 claimed.
+    The search checked 1 ticket: 1 claimed.
 
-    An hour of these machines costs about USD 0.09; as GitHub-hosted runners of that size, about USD 0.36. 1 warm start spared # s of booting, worth less than a cent, if a boot takes # s, as is usual on EC2.
+    Cost of these machines per hour: about USD 0.09; GitHub-hosted runners of the same size: about USD 0.36. 1 warm start saved # s of boot time, worth less than a cent, at # s per boot (usual on EC2).
 
-    <sub>These are figures for the EC2 types that local machines are named after; processes on this computer cost nothing. Assumes list prices: EC2 for Linux in us-east-1, spot at 40 % of that, and GitHub-hosted Linux runners as of January 2026. Disks, traffic and time in the pool are not counted.</sub>
+    <sub>Local machines are processes and cost nothing; the figures are for the EC2 types that they are named after. Estimated from list prices: EC2 Linux on-demand in us-east-1, spot at 40 % of that, GitHub-hosted Linux runners as of January 2026. Disks, traffic and idle time in the pool are not included.</sub>
     ");
 }
 
 #[test]
 fn the_log_is_folded_by_stage() {
     let home = Home::with(&[]);
-    let step = Step::of(&home);
+    let step = WorkflowStep::of(&home);
     assert_snapshot!(log(&step.run(&["provision", "--run-id", "7"]).succeeded()), @r#"
     looking for machines that the run already has
     looking for idle machines in the pool
@@ -290,10 +289,10 @@ fn the_log_is_folded_by_stage() {
 fn no_capacity() {
     let home = Home::with(&["--local-capacity=2"]);
     home.warm_up(1);
-    let step = Step::of(&home);
+    let step = WorkflowStep::of(&home);
     let done = step.run(&["provision", "--run-id", "7", "--instance-count", "3"]).exited(4);
     let annotations = done.stderr.lines().filter(|line| line.contains(" title="));
-    assert_snapshot!(blotted(&annotations.collect::<Vec<_>>().join("\n")), @"
+    assert_snapshot!(masked(&annotations.collect::<Vec<_>>().join("\n")), @"
     ::warning title=ondeck::InsufficientInstanceCapacity: 1 of 2 launched, the home's capacity is 2
     ::error title=ondeck provision%3A no-capacity::not enough capacity, 1 of 2 machines launched: InsufficientInstanceCapacity: 1 of 2 launched, the home's capacity is 2%0Ahint: allow more instance types, or use --capacity-fallback
     ");
@@ -305,59 +304,59 @@ fn no_capacity() {
     result.status=failed
     ");
     assert_snapshot!(step.summary(), @"
-    ### ondeck got no machines for run `7`: no capacity
+    ### ondeck provision failed for run `7`: no capacity
 
     > not enough capacity, 1 of 2 machines launched: InsufficientInstanceCapacity: 1 of 2 launched, the home's capacity is 2
     >
     > **hint:** allow more instance types, or use --capacity-fallback
 
-    Exit code 4 means: no capacity.
+    Exit code 4: no capacity.
 
-    Cleared up:
-    - 1 machine ended: `i-#`
-    - 1 machine given back to the pool: `i-#`
+    Cleaned up:
+    - 1 machine terminated: `i-#`
+    - 1 machine returned to the pool: `i-#`
 
-    The search looked at 1 ticket: 1 claimed.
+    The search checked 1 ticket: 1 claimed.
 
     ");
 }
 
 #[test]
-fn what_a_script_says_is_neither_a_command_nor_markup() {
+fn output_of_a_script_becomes_neither_a_command_nor_markup() {
     let script = r"printf '::stop-commands::x\n##[add-mask]y\n<b>|`z`$1$ 100%%' >&2; exit 3";
     let home = Home::with(&["--pre-runner-script", script]);
-    let step = Step::of(&home);
+    let step = WorkflowStep::of(&home);
     let done = step.run(&["provision", "--run-id", "7"]).exited(5);
     let summary = step.summary();
     let lines = done.stderr.lines();
     let commands = lines.filter(|line| line.trim_start().starts_with("::") || line.contains("##["));
     let commands = commands.filter(|line| !line.contains("group::"));
-    assert_snapshot!(blotted(&commands.collect::<Vec<_>>().join("\n")), @"::error title=ondeck provision%3A not-ready::machine i-# did not become ready: it signalled UD_FAILED: the pre-runner script failed: the script ended with exit status: 3: ::stop-commands::x | ##[add-mask]y | <b>|`z`$1$ 100%25%0Ahint: read the machine's log and check the pre-runner script");
+    assert_snapshot!(masked(&commands.collect::<Vec<_>>().join("\n")), @"::error title=ondeck provision%3A not-ready::machine i-# did not become ready: it signalled UD_FAILED: the pre-runner script failed: the script ended with exit status: 3: ::stop-commands::x | ##[add-mask]y | <b>|`z`$1$ 100%25%0Ahint: read the machine's log and check the pre-runner script");
     let json = step.run(&["provision", "--run-id", "7", "--json"]).exited(5);
     assert!(!json.stdout.contains("##["), "{}", json.stdout);
     let message = json.json()["error"]["message"].as_str().unwrap().to_owned();
     assert!(message.ends_with("::stop-commands::x | ##[add-mask]y | <b>|`z`$1$ 100%"), "{message}");
     assert_snapshot!(summary, @r"
-    ### ondeck got no machines for run `7`: machines did not get ready
+    ### ondeck provision failed for run `7`: machines did not become ready
 
     > machine i-# did not become ready: it signalled UD\_FAILED: the pre-runner script failed: the script ended with exit status: 3: ::stop-commands::x &#124; \#\#\[add-mask\]y &#124; &lt;b&gt;&#124;\`z\`&#36;1&#36; 100%
     >
     > **hint:** read the machine's log and check the pre-runner script
 
-    Exit code 5 means: machines did not get ready.
+    Exit code 5: machines did not become ready.
 
-    Cleared up:
-    - 1 machine ended: `i-#`
+    Cleaned up:
+    - 1 machine terminated: `i-#`
 
-    The search found no ticket in the pool.
+    The pool had no tickets.
 
     ");
 }
 
 #[test]
-fn nothing_was_even_begun() {
+fn refused_before_anything_was_done() {
     let home = Home::bare();
-    let step = Step::of(&home);
+    let step = WorkflowStep::of(&home);
     let done = step.run(&["provision", "--run-id", "7"]).exited(3);
     assert_snapshot!(log(&done).replace(&home.dir().display().to_string(), "HOME"), @"::error title=ondeck provision%3A not-set-up::not set up: there is no store at HOME/ondeck.db%0Ahint: run ondeck refresh first");
     assert_snapshot!(step.outputs(), @"
@@ -368,19 +367,19 @@ fn nothing_was_even_begun() {
     result.status=failed
     ");
     assert_snapshot!(step.summary().replace(&home.dir().display().to_string(), "HOME"), @"
-    ### ondeck got no machines for run `7`: not set up, refresh must run first
+    ### ondeck provision failed for run `7`: not set up, run refresh first
 
     > not set up: there is no store at HOME/ondeck.db
     >
     > **hint:** run ondeck refresh first
 
-    Exit code 3 means: not set up, refresh must run first.
+    Exit code 3: not set up, run refresh first.
 
-    Nothing had to be cleared up.
+    Nothing had to be cleaned up.
     ");
 
     home.refresh(&[]);
-    let step = Step::of(&home);
+    let step = WorkflowStep::of(&home);
     assert_snapshot!(log(&step.run(&["provision"]).exited(2)), @"::error title=ondeck provision%3A invalid-input::no run id given%0Ahint: give --run-id, or set ONDECK_RUN_ID or GITHUB_RUN_ID");
     assert_snapshot!(step.outputs(), @"result.status=failed");
     let unknown = ["provision", "--run-id", "7", "--resource-class", "huge"];
@@ -392,24 +391,24 @@ fn nothing_was_even_begun() {
     >
     > **hint:** give --run-id, or set ONDECK\_RUN\_ID or GITHUB\_RUN\_ID
 
-    Exit code 2 means: invalid input.
+    Exit code 2: invalid input.
 
-    ### ondeck got no machines for run `7`: invalid input
+    ### ondeck provision failed for run `7`: invalid input
 
     > resource class not configured: huge
     >
     > **hint:** configured classes are large, xlarge, 2xlarge, 4xlarge, 8xlarge, 12xlarge, 16xlarge
 
-    Exit code 2 means: invalid input.
+    Exit code 2: invalid input.
 
-    Nothing had to be cleared up.
+    Nothing had to be cleaned up.
     ");
 }
 
 #[test]
-fn told_to_stop() {
+fn terminated_while_it_waits() {
     let home = Home::with(&["--local-boot-ms=60000"]);
-    let step = Step::of(&home);
+    let step = WorkflowStep::of(&home);
     let arguments = ["provision", "--run-id", "7", "--instance-count", "2"];
     let provision = Background::start(&mut step.command(&arguments));
     provision.until_it_says("waiting for new machines to become ready");
@@ -417,33 +416,33 @@ fn told_to_stop() {
     let done = provision.finish().exited(143);
     assert_snapshot!(done.stderr.lines().last().unwrap(), @"::error title=ondeck provision%3A stopped::told to terminate");
     assert_snapshot!(step.summary(), @"
-    ### ondeck got no machines for run `7`: terminated, and cleared up
+    ### ondeck provision failed for run `7`: terminated and cleaned up
 
     > told to terminate
 
-    Exit code 143 means: terminated, and cleared up.
+    Exit code 143: terminated and cleaned up.
 
-    Cleared up:
-    - 2 machines ended: `i-#` `i-#`
+    Cleaned up:
+    - 2 machines terminated: `i-#` `i-#`
 
-    The search found no ticket in the pool.
+    The pool had no tickets.
 
     ");
 }
 
 #[test]
-fn a_machine_that_does_not_come_back_is_a_warning_in_the_action_alone() {
+fn a_machine_that_does_not_respond_is_a_warning_only_in_the_action() {
     let home = Home::with(&["--release-timeout-sec=0.5", "--self-termination-grace-sec=60"]);
     let silent = |run: &str, action: &str| {
         home.provision(run, 1).succeeded();
         home.agents().into_values().for_each(|pid| signal(pid, Signal::STOP));
-        let step = Step::of(&home);
+        let step = WorkflowStep::of(&home);
         let mut release = step.command(&["release", "--run-id", run]);
         (Background::start(release.env("ONDECK_ACTION", action)).finish(), step)
     };
     let (done, step) = silent("7", "true");
     assert_eq!(done.code, 0);
-    assert_snapshot!(blotted(done.stderr.lines().last().unwrap()), @"::warning title=ondeck release::machines did not return to the pool and were expired: i-#%0Ahint: they terminate on their own, or run ondeck refresh to terminate them now");
+    assert_snapshot!(masked(done.stderr.lines().last().unwrap()), @"::warning title=ondeck release::machines did not return to the pool and were expired: i-#%0Ahint: they terminate on their own, or run ondeck refresh to terminate them now");
     assert_snapshot!(step.outputs(), @"result.status=failed");
     assert_snapshot!(step.summary(), @r"
     ### ondeck released 1 machine of run `7` in # s: 1 expired
@@ -452,43 +451,43 @@ fn a_machine_that_does_not_come_back_is_a_warning_in_the_action_alone() {
     >
     > **hint:** they terminate on their own, or run ondeck refresh to terminate them now
 
-    | machine | type | fate | why | held for |
+    | machine | type | fate | reason | used for |
     | --- | --- | --- | --- | ---: |
     | `i-#` | c6i.large on‑demand | **expired** | no answer within # s: last signal UD\_REG\_OK for run 7 | # s |
 
-    The run held its machines for # s in all, which costs less than a cent; GitHub-hosted runners of that size would have cost less than a cent for the same time in whole minutes.
+    The run used its machines for # s in total. Cost: less than a cent; GitHub-hosted runners of the same size, billed by the minute: less than a cent.
 
-    <sub>These are figures for the EC2 types that local machines are named after; processes on this computer cost nothing. Assumes list prices: EC2 for Linux in us-east-1, spot at 40 % of that, and GitHub-hosted Linux runners as of January 2026. Disks, traffic and time in the pool are not counted.</sub>
+    <sub>Local machines are processes and cost nothing; the figures are for the EC2 types that they are named after. Estimated from list prices: EC2 Linux on-demand in us-east-1, spot at 40 % of that, GitHub-hosted Linux runners as of January 2026. Disks, traffic and idle time in the pool are not included.</sub>
     ");
     let (done, _) = silent("8", "");
     assert_eq!(done.code, 8);
-    assert_snapshot!(blotted(done.stderr.lines().last().unwrap()), @"::error title=ondeck release%3A partly-released::machines did not return to the pool and were expired: i-#%0Ahint: they terminate on their own, or run ondeck refresh to terminate them now");
+    assert_snapshot!(masked(done.stderr.lines().last().unwrap()), @"::error title=ondeck release%3A partly-released::machines did not return to the pool and were expired: i-#%0Ahint: they terminate on their own, or run ondeck refresh to terminate them now");
 }
 
 #[test]
-fn a_refresh_with_something_to_do() {
+fn a_refresh_that_terminates_and_launches() {
     let home = Home::with(&["--self-termination-grace-sec=60"]);
     home.kill_before("activate", &["provision", "--run-id", "7"]);
     home.release("7").succeeded();
     home.agents().into_values().for_each(|pid| signal(pid, Signal::KILL));
-    let step = Step::of(&home);
+    let step = WorkflowStep::of(&home);
     step.run(&["refresh", "--min-idle=large=1"]).succeeded();
     assert_snapshot!(step.outputs(), @"result.status=success");
     assert_snapshot!(step.summary(), @"
     ### ondeck refreshed the pool
 
-    | done | count | which |
+    | action | count | which |
     | --- | ---: | --- |
-    | ended, past their threshold | 1 | `i-#` |
-    | ghost runners struck off | 1 | `i-#-1` |
-    | launched to keep warm | 1 |  |
+    | expired machines terminated | 1 | `i-#` |
+    | offline runners removed | 1 | `i-#-1` |
+    | machines launched to keep the pool warm | 1 |  |
     ");
 }
 
 #[test]
-fn files_that_are_not_there_or_cannot_be_written_change_nothing_else() {
+fn missing_or_unwritable_files_change_nothing_else() {
     let home = Home::with(&[]);
-    let step = Step::of(&home);
+    let step = WorkflowStep::of(&home);
     let mut elsewhere = step.command(&["provision", "--run-id", "7"]);
     let done = Background::start(elsewhere.env("GITHUB_ACTIONS", "")).finish().succeeded();
     assert!(!step.outputs.exists() && !step.summary.exists(), "not in a workflow");
@@ -505,24 +504,24 @@ fn files_that_are_not_there_or_cannot_be_written_change_nothing_else() {
     let done = Background::start(&mut denied).finish().succeeded();
     let warnings = done.stderr.lines().filter(|line| line.starts_with("::warning"));
     assert_snapshot!(warnings.collect::<Vec<_>>().join("\n"), @"
-    ::warning title=ondeck::outputs cannot be written: No such file or directory (os error 2)
-    ::warning title=ondeck::the summary cannot be written: No such file or directory (os error 2)
+    ::warning title=ondeck::step outputs cannot be written: No such file or directory (os error 2)
+    ::warning title=ondeck::the job summary cannot be written: No such file or directory (os error 2)
     ");
 }
 
 #[test]
-fn no_value_of_an_input_passes_for_a_command() {
+fn no_value_of_an_input_becomes_a_command() {
     let home = Home::bare();
     let value = "large\n::add-mask::a\n##[error]b";
     for input in ["run-id", "resource-class", "usage-class", "allowed-instance-types"] {
         let argument = format!("--{input}={value}");
-        let done = Step::of(&home).run(&["provision", &argument]).exited(2);
+        let done = WorkflowStep::of(&home).run(&["provision", &argument]).exited(2);
         let said = format!("{}{}", done.stdout, done.stderr);
         let strange = |line: &&str| {
             let ours = line.starts_with("::error title=ondeck%3A invalid-input::");
             !ours && (line.trim_start().starts_with("::") || line.contains("##["))
         };
         assert_eq!(said.lines().find(strange), None, "{input}: {said}");
-        assert!(said.contains(input), "it is said which: {said}");
+        assert!(said.contains(input), "the input is named: {said}");
     }
 }
