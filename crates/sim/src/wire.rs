@@ -11,9 +11,10 @@ use async_trait::async_trait;
 use ondeck_core::lifecycle::{Change, Verdict};
 use ondeck_core::model::credentials::Credentials;
 use ondeck_core::model::demand::Demand;
-use ondeck_core::model::ids::{InstanceId, ResourceClass, RunId};
+use ondeck_core::model::ids::{InstanceId, InvalidId, ProviderName, ResourceClass, RunId};
 use ondeck_core::model::intent::Intent;
 use ondeck_core::model::record::Record;
+use ondeck_core::model::requirements::TypePatterns;
 use ondeck_core::model::settings::Settings;
 use ondeck_core::model::signal::{AgentStatus, Report};
 use ondeck_core::model::ticket::Ticket;
@@ -424,7 +425,15 @@ impl Compute for Wire {
         self.call("compute", "set up compute", String::new, || Ok(())).await
     }
 
-    async fn launch(&self, order: &Order) -> PortResult<Launched> {
+    fn default_types(&self) -> TypePatterns {
+        self.world.compute.default_types()
+    }
+
+    fn identity(&self, name: &ProviderName) -> Result<InstanceId, InvalidId> {
+        self.world.compute.identity(name)
+    }
+
+    async fn launch(&self, order: &Order, _settings: &Settings) -> PortResult<Launched> {
         let (order, shown) = (order.clone(), order.clone());
         let (world, pid) = (self.world.clone(), self.pid);
         let short = self.befalls(Fault::NoCapacity).then(|| self.chance().u32(0..order.count));
@@ -490,6 +499,11 @@ impl Forge for Wire {
 impl Clock for Wire {
     fn now(&self) -> Timestamp {
         timestamp(self.world.kernel.now()) + self.skew
+    }
+
+    /// A process's skew stays the same as long as it lives, so this is a fixed moment too.
+    fn steady(&self) -> Duration {
+        Duration::from_millis(self.now().millis())
     }
 
     async fn sleep(&self, span: Duration) {
