@@ -10,6 +10,7 @@ mod chaos;
 mod colour;
 mod crash;
 mod demo;
+mod documented_commands;
 mod failure;
 mod github;
 mod github_actions;
