@@ -12,7 +12,7 @@ use ondeck_core::model::record::MachineSpec;
 use ondeck_core::model::settings::Settings;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Clock, Compute, Launched, Machine, Order, PortError, PortResult};
-use ondeck_processes::{Ending, MARKER, Process, end_all, folder};
+use ondeck_processes::{MARKER, MachineProcesses, Process, folder, kill_all};
 use rusqlite::{Connection, Transaction};
 
 use crate::home::Home;
@@ -119,7 +119,8 @@ impl LocalCompute {
             } else {
                 launched.shortfalls.push(format!("ended while it was started: {}", machine.id));
                 let mut failures = Failures::default();
-                let ending = Ending { known: vec![process], ..Ending::of(&machine.id) };
+                let ending =
+                    MachineProcesses { known: vec![process], ..MachineProcesses::of(&machine.id) };
                 self.kill(vec![ending], &mut failures).await?;
                 failures.into_result()?;
             }
@@ -132,10 +133,10 @@ impl LocalCompute {
     /// others among the failures.
     async fn kill(
         &self,
-        machines: Vec<Ending>,
+        machines: Vec<MachineProcesses>,
         failures: &mut Failures,
     ) -> PortResult<Vec<InstanceId>> {
-        let undying = end_all(&machines).await.map_err(|error| out_of_reach(error.to_string()))?;
+        let undying = kill_all(&machines).await.map_err(|error| out_of_reach(error.to_string()))?;
         failures.0.extend(undying.iter().map(ToString::to_string));
         let ids = machines.into_iter().map(|machine| machine.id);
         Ok(ids.filter(|id| undying.iter().all(|left| left.id != *id)).collect())
@@ -146,8 +147,8 @@ impl LocalCompute {
         &self,
         ids: &[InstanceId],
         failures: &mut Failures,
-        look: fn(&Connection, &InstanceId) -> rusqlite::Result<Ending>,
-    ) -> Vec<Ending> {
+        look: fn(&Connection, &InstanceId) -> rusqlite::Result<MachineProcesses>,
+    ) -> Vec<MachineProcesses> {
         let mut found = Vec::new();
         for id in ids {
             let asked = id.clone();
@@ -233,14 +234,14 @@ fn out_of_reach(reason: String) -> PortError {
 }
 
 /// A machine by the process that it is.
-fn by_process(connection: &Connection, id: &InstanceId) -> rusqlite::Result<Ending> {
+fn by_process(connection: &Connection, id: &InstanceId) -> rusqlite::Result<MachineProcesses> {
     let known = machines::process_of(connection, id)?.into_iter().collect();
-    Ok(Ending { known, ..Ending::of(id) })
+    Ok(MachineProcesses { known, ..MachineProcesses::of(id) })
 }
 
 /// A machine by the groups that were made on it.
-fn by_groups(connection: &Connection, id: &InstanceId) -> rusqlite::Result<Ending> {
-    Ok(Ending { groups: groups::of(connection, id)?, ..Ending::of(id) })
+fn by_groups(connection: &Connection, id: &InstanceId) -> rusqlite::Result<MachineProcesses> {
+    Ok(MachineProcesses { groups: groups::of(connection, id)?, ..MachineProcesses::of(id) })
 }
 
 /// What came of looking for room.

@@ -2,10 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test, whatever is not as expected is a failure")]
 
-mod anything;
 mod app;
+mod arbitrary_answers;
 mod clock;
-mod disturbances;
+mod faults;
+mod harness;
 mod keys;
 mod limits;
 mod proxy;
@@ -14,7 +15,6 @@ mod runners;
 mod runs;
 mod scripted;
 mod secrets;
-mod site;
 mod software;
 mod sound;
 mod tokens;

@@ -2,7 +2,7 @@
 //! everything can be made to go wrong; in `standin` it is the stand-in's, at the stand-in's GitHub.
 
 mod downloads;
-mod fixture;
+mod harness;
 mod isolation;
 mod lifecycle;
 mod registration;

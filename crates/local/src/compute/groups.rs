@@ -6,7 +6,7 @@
 
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::ports::PortResult;
-use ondeck_processes::{Boot, Ending, Process, end_all, is_group_gone, kill_group};
+use ondeck_processes::{Boot, MachineProcesses, Process, is_group_gone, kill_all, kill_group};
 use rusqlite::Connection;
 
 use crate::store::column;
@@ -58,8 +58,8 @@ pub(crate) async fn end_others(db: &Db, instance: &InstanceId) -> Result<(), Str
     const SQL: &str = "DELETE FROM process_groups WHERE instance = ?1";
     let id = instance.clone();
     let groups = db.call(move |conn| of(conn, &id)).await.map_err(|e| e.to_string())?;
-    let machine = Ending { groups, ..Ending::of(instance) };
-    if let Some(undying) = end_all(&[machine]).await.map_err(|e| e.to_string())?.first() {
+    let machine = MachineProcesses { groups, ..MachineProcesses::of(instance) };
+    if let Some(undying) = kill_all(&[machine]).await.map_err(|e| e.to_string())?.first() {
         return Err(undying.to_string());
     }
     let id = instance.to_string();

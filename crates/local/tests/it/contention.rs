@@ -8,7 +8,7 @@ use ondeck_core::model::record::{MachineSpec, State};
 use ondeck_core::ports::{Clock, Scope, Store};
 use ondeck_local::{Db, Home, LocalStore};
 
-use crate::fixture::{Fixture, RealClock, instance, run, spawn, told};
+use crate::harness::{LocalHarness, RealClock, instance, run, spawn, told};
 
 const INSTANCES: usize = 200;
 const PROCESSES: usize = 8;
@@ -33,13 +33,13 @@ async fn plant_idle(store: &LocalStore, n: usize) {
 
 #[tokio::test]
 async fn processes_that_claim_at_once_share_the_instances_without_loss() {
-    let fixture = Fixture::new();
-    let store = fixture.store();
+    let harness = LocalHarness::new();
+    let store = harness.store();
     for n in 0..INSTANCES {
         plant_idle(&store, n).await;
     }
     let claimants: Vec<_> = (0..PROCESSES)
-        .map(|n| spawn("contention::claimant", &fixture.home, &format!("claimant-{n}")))
+        .map(|n| spawn("contention::claimant", &harness.home, &format!("claimant-{n}")))
         .collect();
     for mut claimant in claimants {
         assert!(claimant.wait().unwrap().success(), "no claimant met an error of any kind");
@@ -47,7 +47,7 @@ async fn processes_that_claim_at_once_share_the_instances_without_loss() {
     let mut owners = BTreeMap::new();
     for n in 0..PROCESSES {
         let name = format!("claimant-{n}");
-        let won = std::fs::read_to_string(fixture.home.dir().join(&name)).unwrap();
+        let won = std::fs::read_to_string(harness.home.dir().join(&name)).unwrap();
         for id in won.lines() {
             let before = owners.insert(id.to_owned(), name.clone());
             assert_eq!(before, None, "{id} was given to two");

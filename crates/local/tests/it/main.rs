@@ -5,8 +5,8 @@
 mod compute;
 mod contention;
 mod contract;
+mod corrupt_rows;
 mod faults;
-mod fixture;
+mod harness;
 mod host;
 mod runner;
-mod spoilt;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use ondeck_core::ports::Forge;
 use tokio::process::Command;
 
+use super::harness::{ForgeHarness, options, passing};
 use super::scripted::{Scripted, answer};
-use super::site::{Site, options, passing};
 
 /// Says that this is the process for which the variables were set.
 const INNER: &str = "ONDECK_TEST_BEHIND_PROXY";
@@ -40,8 +40,9 @@ async fn they_are_used_but_for_what_is_on_this_computer() {
 }
 
 async fn behind_proxy() {
-    let reason = passing(Site::new().forge_with(options("https://ghe.invalid")).runners().await);
+    let reason =
+        passing(ForgeHarness::new().forge_with(options("https://ghe.invalid")).runners().await);
     assert!(!reason.contains("hunter2"), "{reason}");
-    let site = Site::new();
-    site.forge().runners().await.unwrap();
+    let harness = ForgeHarness::new();
+    harness.forge().runners().await.unwrap();
 }

@@ -11,9 +11,9 @@ use ondeck_standin::{GitHubFault, GitHubRule, Permission, Which};
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::MakeWriter;
 
+use super::harness::{ForgeHarness, TOKEN, options, settings};
 use super::keys::Keys;
 use super::scripted::{Scripted, answer};
-use super::site::{Site, TOKEN, options, settings};
 
 /// Everything that is logged on this thread, at every level, until it is dropped.
 pub(crate) struct Log {
@@ -100,24 +100,24 @@ async fn nothing_is_seen_whatever_happens() {
         Some(GitHubFault::CutBody),
         Some(GitHubFault::NotJson),
     ] {
-        let site = Site::new();
-        site.github.publish_runner("2.336.0", "new");
-        site.github.queue_job("acme/web", "7", &["7"], "true");
-        site.github.add_app("12345", &keys.public, "acme", &[Permission::Administration]);
+        let harness = ForgeHarness::new();
+        harness.github.publish_runner("2.336.0", "new");
+        harness.github.queue_job("acme/web", "7", &["7"], "true");
+        harness.github.add_app("12345", &keys.public, "acme", &[Permission::Administration]);
         let app = Auth::App { id: "12345".to_owned(), private_key: keys.private.clone() };
         let options = [
-            site.options(),
-            GitHubOptions { jobs_token: Some(jobs.clone()), ..site.options() },
-            GitHubOptions { auth: app, ..site.options() },
+            harness.options(),
+            GitHubOptions { jobs_token: Some(jobs.clone()), ..harness.options() },
+            GitHubOptions { auth: app, ..harness.options() },
         ];
         if let Some(fault) = fault {
-            site.github.disturb(GitHubRule::new(fault).which(Which::Every(2)));
+            harness.github.disturb(GitHubRule::new(fault).which(Which::Every(2)));
         }
         for options in options {
             said += &format!("{options:?} {options:#?}\n");
-            said += &everything(&site.forge_with(options)).await;
+            said += &everything(&harness.forge_with(options)).await;
         }
-        secrets.extend(site.secrets());
+        secrets.extend(harness.secrets());
     }
     assert!(secrets.len() > 12 && said.contains("status 502") && said.contains("(secret)"));
     let logged = log.text();
@@ -136,7 +136,7 @@ async fn what_repeats_the_token_is_not_repeated() {
         let away = format!("location: http://127.0.0.1:1/{TOKEN}");
         let answer = answer(status, &[&header, &away], &echo);
         let server = Scripted::with(vec![answer]).await;
-        said += &everything(&Site::new().forge_with(options(&server.url))).await;
+        said += &everything(&ForgeHarness::new().forge_with(options(&server.url))).await;
     }
     for body in [
         echo,
@@ -146,7 +146,7 @@ async fn what_repeats_the_token_is_not_repeated() {
         format!("<p>{TOKEN}"),
     ] {
         let server = Scripted::with(vec![answer(200, &[], &body)]).await;
-        said += &everything(&Site::new().forge_with(options(&server.url))).await;
+        said += &everything(&ForgeHarness::new().forge_with(options(&server.url))).await;
     }
     assert!(said.contains("you sent Bearer (secret)"), "{said}");
     assert_hidden(&said, &[Secret::new(TOKEN)]);
@@ -155,17 +155,17 @@ async fn what_repeats_the_token_is_not_repeated() {
 
 #[test]
 fn a_token_that_is_none_is_refused_and_not_shown() {
-    let site = Site::new();
+    let harness = ForgeHarness::new();
     for text in ["", "  ", "ghp_hidden ghp_hidden", "ghp_hidden\nx", "ghp_hidden\u{fc}"] {
         let token = Secret::new(text);
-        let given = GitHubOptions { auth: Auth::Token(token.clone()), ..site.options() };
-        let failure = site.try_forge(given).unwrap_err();
+        let given = GitHubOptions { auth: Auth::Token(token.clone()), ..harness.options() };
+        let failure = harness.try_forge(given).unwrap_err();
         assert!(failure.message.starts_with("github-token is empty"), "{failure}");
         assert!(!format!("{failure:?}").contains("hidden"));
-        let given = GitHubOptions { jobs_token: Some(token), ..site.options() };
-        let failure = site.try_forge(given).unwrap_err();
+        let given = GitHubOptions { jobs_token: Some(token), ..harness.options() };
+        let failure = harness.try_forge(given).unwrap_err();
         assert!(failure.message.starts_with("jobs-token is empty"), "{failure}");
     }
     let padded = Auth::Token(Secret::new(format!(" {TOKEN}\n")));
-    site.forge_with(GitHubOptions { auth: padded, ..site.options() });
+    harness.forge_with(GitHubOptions { auth: padded, ..harness.options() });
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ondeck_core::ports::Forge;
 use ondeck_standin::{GitHubFault, GitHubRule, Which};
 
-use super::site::{Site, options, passing};
+use super::harness::{ForgeHarness, options, passing};
 
 const MINTS: &str = "/repos/acme/web/actions/runners/registration-token";
 
@@ -20,30 +20,30 @@ async fn whatever_may_pass_is_asked_again_by_core_alone() {
         GitHubFault::CutBody,
         GitHubFault::NotJson,
     ] {
-        let site = Site::new();
-        let forge = site.forge();
-        site.github.disturb(GitHubRule::new(fault).on("POST", MINTS).which(Which::First(2)));
+        let harness = ForgeHarness::new();
+        let forge = harness.forge();
+        harness.github.disturb(GitHubRule::new(fault).on("POST", MINTS).which(Which::First(2)));
         let reason = passing(forge.mint().await);
         assert!(reason.starts_with("the runners of acme/web: "), "{fault:?}: {reason}");
-        assert_eq!(site.github.count("POST", MINTS), 1, "{fault:?}: the client repeats nothing");
-        site.retried(|| forge.mint()).await.unwrap();
-        assert_eq!(site.github.count("POST", MINTS), 3, "{fault:?}");
+        assert_eq!(harness.github.count("POST", MINTS), 1, "{fault:?}: the client repeats nothing");
+        harness.retried(|| forge.mint()).await.unwrap();
+        assert_eq!(harness.github.count("POST", MINTS), 3, "{fault:?}");
     }
 }
 
 #[tokio::test]
 async fn slow_is_not_gone() {
-    let site = Site::new();
-    site.github.disturb(GitHubRule::new(GitHubFault::Delay(Duration::from_millis(300))));
-    site.forge().mint().await.unwrap();
+    let harness = ForgeHarness::new();
+    harness.github.disturb(GitHubRule::new(GitHubFault::Delay(Duration::from_millis(300))));
+    harness.forge().mint().await.unwrap();
 }
 
 #[tokio::test]
 async fn who_never_answers_is_given_up_on() {
-    let site = Site::new();
-    let forge = site.forge();
+    let harness = ForgeHarness::new();
+    let forge = harness.forge();
     forge.runners().await.unwrap();
-    site.github.disturb(GitHubRule::new(GitHubFault::Hang));
+    harness.github.disturb(GitHubRule::new(GitHubFault::Hang));
     // From here on time passes whenever there is nothing to do but to wait.
     tokio::time::pause();
     let start = tokio::time::Instant::now();
@@ -57,6 +57,6 @@ async fn who_is_not_there_is_out_of_reach() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let reason = passing(Site::new().forge_with(options(&url)).runners().await);
+    let reason = passing(ForgeHarness::new().forge_with(options(&url)).runners().await);
     assert!(reason.contains("refused"), "{reason}");
 }

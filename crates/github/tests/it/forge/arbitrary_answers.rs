@@ -12,9 +12,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
+use super::harness::{ForgeHarness, TOKEN, options, settings};
 use super::keys::Keys;
 use super::scripted::{Scripted, answer};
-use super::site::{Site, TOKEN, options, settings};
 
 /// No file of failures is kept: what was found becomes a test of its own.
 fn config(cases: u32) -> ProptestConfig {
@@ -184,7 +184,7 @@ proptest! {
     ) {
         let said = runtime().block_on(async {
             let server = Scripted::with(answers).await;
-            said(&Site::new().forge_with(options(&server.url))).await
+            said(&ForgeHarness::new().forge_with(options(&server.url))).await
         });
         for (said, about) in said {
             prop_assert!(!said.contains(TOKEN), "{}", said);
@@ -218,10 +218,10 @@ proptest! {
         }
         letters.truncate(if whole { letters.len() } else { cut.index(letters.len()) });
         let private_key = Secret::new(letters.into_iter().collect::<String>());
-        let site = Site::new();
+        let harness = ForgeHarness::new();
         let auth = Auth::App { id, private_key };
-        let given = GitHubOptions { auth, ..site.options() };
-        if let Err(failure) = site.try_forge(given) {
+        let given = GitHubOptions { auth, ..harness.options() };
+        if let Err(failure) = harness.try_forge(given) {
             let said = format!("{failure} {failure:?}");
             prop_assert!(failure.message.starts_with("github-app-"), "{}", failure);
             for line in key().lines().filter(|line| !line.starts_with("-----")) {

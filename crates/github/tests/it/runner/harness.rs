@@ -14,7 +14,7 @@ use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Clock, Store};
 use ondeck_core::testkit::MemoryStore;
 use ondeck_github::{GitHubRunner, RunnerOptions, URL_SETTING};
-use ondeck_processes::{Ending, end_all};
+use ondeck_processes::{MachineProcesses, kill_all};
 
 pub(crate) const REGISTRATION: &str = "AREGISTRATIONTOKEN";
 pub(crate) const REMOVAL: &str = "AREMOVALTOKEN";
@@ -36,7 +36,7 @@ impl Clock for RealClock {
 }
 
 /// A machine with its folder, and a GitHub that is another folder.
-pub(crate) struct Fixture {
+pub(crate) struct RunnerHarness {
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) github: PathBuf,
     pub(crate) folder: PathBuf,
@@ -45,14 +45,14 @@ pub(crate) struct Fixture {
     dir: tempfile::TempDir,
 }
 
-impl Fixture {
+impl RunnerHarness {
     /// With credentials, and nothing on its image.
-    pub(crate) async fn new() -> Fixture {
+    pub(crate) async fn new() -> RunnerHarness {
         let dir = tempfile::tempdir().unwrap();
         // Another user has to get to what is theirs in it.
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let name = dir.path().file_name().unwrap().to_string_lossy().replace('.', "");
-        let fixture = Fixture {
+        let harness = RunnerHarness {
             store: Arc::default(),
             github: dir.path().join("github"),
             folder: dir.path().join("ondeck"),
@@ -61,26 +61,26 @@ impl Fixture {
             dir,
         };
         for folder in ["", "list", "jobs", "trouble"] {
-            let path = fixture.github.join(folder);
+            let path = harness.github.join(folder);
             fs::create_dir_all(&path).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
         }
         for (name, text) in [("registration-token", REGISTRATION), ("removal-token", REMOVAL)] {
-            fs::write(fixture.github.join(name), text).unwrap();
+            fs::write(harness.github.join(name), text).unwrap();
         }
-        fs::write(fixture.github.join("log"), "").unwrap();
+        fs::write(harness.github.join("log"), "").unwrap();
         let everybody = fs::Permissions::from_mode(0o666);
-        fs::set_permissions(fixture.github.join("log"), everybody).unwrap();
-        fixture.set(URL_SETTING, URL).await;
-        fixture.mint(Duration::from_secs(3600)).await;
-        fixture
+        fs::set_permissions(harness.github.join("log"), everybody).unwrap();
+        harness.set(URL_SETTING, URL).await;
+        harness.mint(Duration::from_secs(3600)).await;
+        harness
     }
 
     /// The same with a runner of this version on its image.
-    pub(crate) async fn with_image(version: &str) -> Fixture {
-        let fixture = Fixture::new().await;
-        fixture.lay_out(&fixture.image, version);
-        fixture
+    pub(crate) async fn with_image(version: &str) -> RunnerHarness {
+        let harness = RunnerHarness::new().await;
+        harness.lay_out(&harness.image, version);
+        harness
     }
 
     pub(crate) async fn set(&self, name: &str, value: &str) {
@@ -118,7 +118,7 @@ impl Fixture {
     pub(crate) fn runner_with(&self, user: Option<&str>, image: Vec<PathBuf>) -> GitHubRunner {
         let options = RunnerOptions {
             id: self.id.clone(),
-            mark: "a1b2c3".to_owned(),
+            pool_tag: "a1b2c3".to_owned(),
             folder: self.folder.clone(),
             image,
             user: user.map(str::to_owned),
@@ -183,18 +183,18 @@ impl Fixture {
     }
 }
 
-impl Drop for Fixture {
+impl Drop for RunnerHarness {
     /// A test that fails leaves no processes either.
     fn drop(&mut self) {
-        end_now(Ending::of(&self.id));
+        kill_now(MachineProcesses::of(&self.id));
     }
 }
 
 /// Ends processes from where nothing can be awaited.
-pub(crate) fn end_now(ending: Ending) {
+pub(crate) fn kill_now(ending: MachineProcesses) {
     let end = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.unwrap().block_on(end_all(&[ending]))
+        runtime.unwrap().block_on(kill_all(&[ending]))
     };
     std::thread::spawn(end).join().unwrap().unwrap();
 }

@@ -10,7 +10,7 @@ use ondeck_core::model::settings::Settings;
 use ondeck_core::ports::{PortError, PortResult};
 use ondeck_core::runtime::retry::{Retry, retry};
 use ondeck_core::testkit::FixedRandom;
-use ondeck_github::{Auth, GitHubForge, GitHubOptions, Scope};
+use ondeck_github::{Auth, GitHubForge, GitHubOptions, RunnerScope};
 use ondeck_standin::{GitHub, Permission};
 
 use super::clock::MovedClock;
@@ -18,24 +18,24 @@ use super::clock::MovedClock;
 /// The token that may do everything at `acme/web` and `acme`.
 pub(crate) const TOKEN: &str = "ghp_siteToken0123456789";
 /// This pool's mark.
-pub(crate) const MARK: &str = "a1b2c3";
+pub(crate) const POOL_TAG: &str = "a1b2c3";
 
-pub(crate) struct Site {
+pub(crate) struct ForgeHarness {
     pub(crate) github: GitHub,
     pub(crate) clock: Arc<MovedClock>,
     secrets: Arc<Mutex<Vec<Secret>>>,
 }
 
-impl Site {
-    pub(crate) fn new() -> Site {
-        Site::with(ondeck_standin::GitHubOptions::default())
+impl ForgeHarness {
+    pub(crate) fn new() -> ForgeHarness {
+        ForgeHarness::with(ondeck_standin::GitHubOptions::default())
     }
 
-    pub(crate) fn with(options: ondeck_standin::GitHubOptions) -> Site {
+    pub(crate) fn with(options: ondeck_standin::GitHubOptions) -> ForgeHarness {
         let github = GitHub::start(options);
         github.allow(TOKEN, "acme/web", &[Permission::Administration, Permission::ActionsRead]);
         github.allow(TOKEN, "acme", &[Permission::OrganisationRunners]);
-        Site { github, clock: Arc::default(), secrets: Arc::default() }
+        ForgeHarness { github, clock: Arc::default(), secrets: Arc::default() }
     }
 
     /// With the token, for the repository.
@@ -48,7 +48,7 @@ impl Site {
     }
 
     pub(crate) fn forge_of_organisation(&self) -> GitHubForge {
-        let scope = Scope::Organisation { owner: "acme".to_owned() };
+        let scope = RunnerScope::Organisation { owner: "acme".to_owned() };
         self.forge_with(GitHubOptions { scope, ..self.options() })
     }
 
@@ -87,11 +87,11 @@ pub(crate) fn options(url: &str) -> GitHubOptions {
     GitHubOptions {
         server_url: url.to_owned(),
         api_url: None,
-        scope: Scope::Repository { owner: "acme".to_owned(), name: "web".to_owned() },
+        scope: RunnerScope::Repository { owner: "acme".to_owned(), name: "web".to_owned() },
         auth: Auth::Token(Secret::new(TOKEN)),
         jobs_token: None,
         jobs_repository: Some("acme/web".to_owned()),
-        mark: MARK.to_owned(),
+        pool_tag: POOL_TAG.to_owned(),
         runner_api_url: format!("{url}/api/v3"),
     }
 }

@@ -27,7 +27,7 @@ impl Clock for RealClock {
 }
 
 /// A home of its own, gone with the test.
-pub(crate) struct Fixture {
+pub(crate) struct LocalHarness {
     pub(crate) home: Home,
     pub(crate) db: Db,
     _dir: tempfile::TempDir,
@@ -40,12 +40,12 @@ pub(crate) fn compute(db: &Db, home: &Home, script: &str) -> LocalCompute {
     LocalCompute::new(db.clone(), home.clone(), Arc::new(RealClock), agent)
 }
 
-impl Fixture {
-    pub(crate) fn new() -> Fixture {
+impl LocalHarness {
+    pub(crate) fn new() -> LocalHarness {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::new(dir.path().join("home"));
         let db = Db::create(&home).unwrap();
-        Fixture { home, db, _dir: dir }
+        LocalHarness { home, db, _dir: dir }
     }
 
     pub(crate) fn store(&self) -> LocalStore {
