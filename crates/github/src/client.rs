@@ -11,7 +11,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ondeck_core::model::failure::{Failure, Kind};
+use ondeck_core::model::failure::{Failure, FailureKind};
 use ondeck_core::model::secret::Secret;
 use ondeck_core::ports::{Clock, PortError, PortResult};
 use reqwest::Url;
@@ -52,7 +52,7 @@ impl Client {
         let http = http.map_err(|error| {
             let problem = with_causes(&error.without_url());
             Failure::new(
-                Kind::Unexpected,
+                FailureKind::Unexpected,
                 format!("cannot set up the HTTP client for GitHub: {problem}"),
             )
         })?;

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use async_trait::async_trait;
 use ondeck_core::model::ids::InstanceId;
-use ondeck_core::model::signal::last_words;
+use ondeck_core::model::signal::output_tail;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::Host;
 use ondeck_processes::{MARKER, Process, folder};
@@ -71,7 +71,7 @@ impl LocalHost {
             return Ok(());
         }
         let words = fs::read(&said).unwrap_or_default();
-        let words = last_words(&String::from_utf8_lossy(&words));
+        let words = output_tail(&String::from_utf8_lossy(&words));
         Err(format!("the script ended with {status}: {words}"))
     }
 

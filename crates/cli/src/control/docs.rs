@@ -4,7 +4,7 @@ mod action;
 mod workflows;
 
 use clap::CommandFactory;
-use ondeck_core::model::failure::Kind;
+use ondeck_core::model::failure::FailureKind;
 use ondeck_core::model::ids::ResourceClass;
 use ondeck_core::model::settings::Classes;
 
@@ -32,7 +32,7 @@ fn the_sizes_that_there_are_by_default_are_those_of_the_code() {
 #[test]
 fn every_exit_code_is_documented_in_readme_and_help() {
     let help = Cli::command().render_help().to_string();
-    for kind in Kind::ALL {
+    for kind in FailureKind::ALL {
         let code = kind.exit_code().to_string();
         let cell = |line: &str| {
             line.trim_start_matches("| ")

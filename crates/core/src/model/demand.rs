@@ -14,7 +14,7 @@ use crate::model::timestamp::Timestamp;
 use crate::modes::provision::{Request, TimeOverrides};
 
 /// For how long it is kept: that is how long GitHub lets jobs be run again.
-pub const KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
+pub const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The request of a run, as it is written down.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,19 +38,19 @@ pub struct Demand {
     pub at: Timestamp,
     /// What became of giving it again, as long as that has always failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub in_vain: Option<InVain>,
+    pub failed_rescues: Option<FailedRescues>,
 }
 
 /// Attempts to rescue a run, all of which have failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InVain {
+pub struct FailedRescues {
     /// How many.
     pub times: u32,
     /// When the last one had.
     pub at: Timestamp,
 }
 
-impl InVain {
+impl FailedRescues {
     /// When to try again. Each attempt may launch machines and end them, which is paid for; what
     /// has failed often will fail again, until a person has done something.
     pub fn not_before(self) -> Timestamp {
@@ -91,15 +91,15 @@ impl Demand {
             times: request.times.0.iter().filter_map(text).collect(),
             capacity_fallback: request.capacity_fallback,
             at,
-            in_vain: None,
+            failed_rescues: None,
         }
     }
 
     /// After one more attempt that has failed.
     #[must_use]
     pub fn failed_again(self, at: Timestamp) -> Demand {
-        let times = self.in_vain.map_or(0, |earlier| earlier.times).saturating_add(1);
-        Demand { in_vain: Some(InVain { times, at }), ..self }
+        let times = self.failed_rescues.map_or(0, |earlier| earlier.times).saturating_add(1);
+        Demand { failed_rescues: Some(FailedRescues { times, at }), ..self }
     }
 
     /// The same request again, for no more machines than there are jobs.
@@ -159,7 +159,7 @@ mod tests {
         let at = Timestamp::from_millis(0);
         for (times, minutes) in [(1, 4), (2, 8), (4, 32), (5, 60), (u32::MAX, 60)] {
             let pause = Duration::from_secs(minutes * 60);
-            assert_eq!(InVain { times, at }.not_before(), at + pause, "{times}");
+            assert_eq!(FailedRescues { times, at }.not_before(), at + pause, "{times}");
         }
     }
 }

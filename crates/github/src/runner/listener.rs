@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ondeck_core::model::signal::last_words;
+use ondeck_core::model::signal::output_tail;
 use ondeck_core::ports::Clock;
 use ondeck_processes::{Process, kill_group};
 use tokio::process::{Child, Command};
@@ -152,7 +152,7 @@ fn read_line(line: &str, states: &watch::Sender<ListenerState>, busy: &AtomicBoo
 
 impl ListenerExit {
     fn of(status: ExitStatus, said: &str) -> ListenerExit {
-        ListenerExit { code: status.code(), signal: status.signal(), words: last_words(said) }
+        ListenerExit { code: status.code(), signal: status.signal(), words: output_tail(said) }
     }
 
     fn unknown() -> ListenerExit {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ondeck_core::model::secret::Secret;
-use ondeck_core::model::signal::last_words;
+use ondeck_core::model::signal::output_tail;
 use ondeck_core::ports::Clock;
 use ondeck_processes::{Process, kill_group};
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -55,7 +55,7 @@ impl ProgramOutput {
         if self.is_success() {
             return None;
         }
-        let words = last_words(&self.all());
+        let words = output_tail(&self.all());
         let how = self.status;
         Some(if words.is_empty() { how.to_string() } else { format!("{how}: {words}") })
     }
@@ -114,7 +114,7 @@ pub(crate) async fn run_redacted(
         Some(Ok(status)) => Ok(ProgramOutput { status, stdout, stderr }),
         Some(Err(error)) => Err(format!("cannot wait for {program}: {error}")),
         None => {
-            let words = last_words(&format!("{stdout}\n{stderr}"));
+            let words = output_tail(&format!("{stdout}\n{stderr}"));
             Err(format!("{program} took more than {} s: {words}", within.as_secs_f32()))
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ondeck_core::model::credentials::Credentials;
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::model::secret::Secret;
-use ondeck_core::model::signal::last_words;
+use ondeck_core::model::signal::output_tail;
 use ondeck_core::ports::{Clock, PortError};
 use ondeck_core::runtime::retry::{Retry, retry};
 use ondeck_processes::folder;
@@ -41,7 +41,7 @@ const BUSY: Retry = Retry {
     first_pause: Duration::from_secs(1),
     longest_pause: Duration::from_secs(5),
     within: Duration::ZERO,
-    stubborn: false,
+    retry_all_errors: false,
 };
 
 /// How many bytes of a registration file are read.
@@ -130,7 +130,7 @@ impl Registrar<'_> {
         let output = self.run(command, credentials, within).await?;
         if !output.is_success() && !is_unknown_runner(&output.all()) {
             let said = output.all();
-            let why = format!("config.sh remove failed: {}", last_words(&said));
+            let why = format!("config.sh remove failed: {}", output_tail(&said));
             return Err(RemovalError { why, busy: is_busy(&said) });
         }
         Ok(self.forget()?)

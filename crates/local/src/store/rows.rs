@@ -2,7 +2,7 @@
 //! and skipped; it never keeps another from being read.
 
 use ondeck_core::model::ids::RunId;
-use ondeck_core::model::record::{Record, Row, Unreadable};
+use ondeck_core::model::record::{Record, RecordRow, Unreadable};
 use ondeck_core::model::signal::{AgentStatus, Report, Signal};
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::Listing;
@@ -48,8 +48,8 @@ pub(crate) fn record(row: &rusqlite::Row<'_>) -> Result<Record, Unreadable> {
     Record::try_from(row)
 }
 
-fn wire(row: &rusqlite::Row<'_>) -> Result<Row, String> {
-    Ok(Row {
+fn wire(row: &rusqlite::Row<'_>) -> Result<RecordRow, String> {
+    Ok(RecordRow {
         instance_id: text(row, 0)?,
         state: text(row, 1)?,
         run_id: text(row, 2)?,

@@ -5,7 +5,7 @@ use ondeck_core::model::credentials::Credentials;
 use ondeck_core::model::demand::Demand;
 use ondeck_core::model::ids::RunId;
 use ondeck_core::model::intent::Intent;
-use ondeck_core::model::record::{Record, Row, State};
+use ondeck_core::model::record::{Record, RecordRow, State};
 use ondeck_core::model::requirements::UsageClass;
 use ondeck_core::model::secret::Secret;
 use ondeck_core::model::signal::{Report, Signal};
@@ -92,7 +92,7 @@ fn file(harness: &LocalHarness) -> rusqlite::Connection {
 }
 
 fn insert(harness: &LocalHarness, record: &Record) {
-    let row = Row::from(record);
+    let row = RecordRow::from(record);
     let texts = [
         row.instance_id,
         row.state,
@@ -320,6 +320,6 @@ fn demand(run: &RunId) -> Demand {
         times: Default::default(),
         capacity_fallback: false,
         at: Timestamp::from_millis(9_000_000_000),
-        in_vain: None,
+        failed_rescues: None,
     }
 }

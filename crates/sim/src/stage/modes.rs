@@ -11,7 +11,7 @@ use ondeck_core::modes::provision::{DEFAULT_TYPES, Request, TimeOverrides, provi
 use ondeck_core::modes::refresh::refresh;
 use ondeck_core::modes::release::release;
 use ondeck_core::runtime::stop::StopSignal;
-use ondeck_core::testkit::{SeededRandom, Silent};
+use ondeck_core::testkit::{SeededRandom, SilentProgress};
 
 use super::{Stage, run_id};
 use crate::fate::{Crash, Fault};
@@ -57,7 +57,7 @@ impl Stage {
             forge: wire.clone(),
             clock: wire.clone(),
             random: Arc::new(SeededRandom::new(seed)),
-            progress: Arc::new(Silent),
+            progress: Arc::new(SilentProgress),
         };
         (wire, plane)
     }

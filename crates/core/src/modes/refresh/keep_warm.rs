@@ -3,7 +3,7 @@
 //! released, so each has been validated and has proved that it can come back.
 
 use super::Outcome;
-use crate::model::failure::{Failure, Kind};
+use crate::model::failure::{Failure, FailureKind};
 use crate::model::ids::{ResourceClass, RunId};
 use crate::model::record::{Record, State};
 use crate::model::requirements::UsageClass;
@@ -34,7 +34,9 @@ pub(super) async fn keep_warm(
         plane.progress.stage(&format!("launching {class} machines to keep warm: {missing}"));
         match warm_up(plane, settings, class, missing, stop).await {
             Ok(warmed) => outcome.warmed += warmed,
-            Err(failure) if matches!(failure.kind, Kind::Interrupted | Kind::Stopped) => {
+            Err(failure)
+                if matches!(failure.kind, FailureKind::Interrupted | FailureKind::Stopped) =>
+            {
                 return Err(failure);
             }
             Err(failure) => {
@@ -58,7 +60,8 @@ async fn warm_up(
     count: u32,
     stop: &StopSignal,
 ) -> Result<usize, Failure> {
-    let unexpected = |e: &dyn std::fmt::Display| Failure::new(Kind::Unexpected, e.to_string());
+    let unexpected =
+        |e: &dyn std::fmt::Display| Failure::new(FailureKind::Unexpected, e.to_string());
     let run = RunId::new(format!("{RUN_PREFIX}{:016x}", plane.random.number()))
         .map_err(|e| unexpected(&e))?;
     let request = Request {
