@@ -1,4 +1,4 @@
-//! A GitHub App, and the tokens that it has made for itself.
+//! Authentication as a GitHub App.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use ondeck_core::ports::Forge;
 use ondeck_github::{Auth, GitHubForge, GitHubOptions, RunnerScope};
 use ondeck_standin::Permission;
 
-use super::harness::{ForgeHarness, passing, refusal};
+use super::harness::{ForgeHarness, refusal, transient};
 use super::keys::Keys;
 
-const MADE: &str = "/app/installations/*/access_tokens";
+const ISSUED: &str = "/app/installations/*/access_tokens";
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn auth(id: &str, key: &Secret) -> Auth {
@@ -28,13 +28,17 @@ fn installed(permissions: &[Permission]) -> (ForgeHarness, Keys) {
 }
 
 #[tokio::test]
-async fn one_token_serves_until_five_minutes_before_its_end() {
+async fn a_token_is_used_until_five_minutes_before_its_expiry() {
     let (harness, keys) = installed(&[Permission::Administration]);
     let forge = forge(&harness, "12345", &keys.private);
     let (minted, listed) = tokio::join!(forge.mint(), forge.runners());
     let credentials = minted.unwrap().unwrap();
     assert!(listed.unwrap().is_empty());
-    assert_eq!(harness.github.count("POST", MADE), 1, "whoever comes second waits for it");
+    assert_eq!(
+        harness.github.count("POST", ISSUED),
+        1,
+        "the second caller waits for the first one's token"
+    );
 
     let secrets = harness.secrets();
     let [jwt, token, ..] = &secrets[..] else { panic!("{}", secrets.len()) };
@@ -43,28 +47,28 @@ async fn one_token_serves_until_five_minutes_before_its_end() {
 
     harness.advance(54 * MINUTE);
     forge.runners().await.unwrap();
-    assert_eq!(harness.github.count("POST", MADE), 1);
+    assert_eq!(harness.github.count("POST", ISSUED), 1);
     harness.advance(2 * MINUTE);
     forge.runners().await.unwrap();
-    assert_eq!(harness.github.count("POST", MADE), 2);
+    assert_eq!(harness.github.count("POST", ISSUED), 2);
     harness.advance(60 * MINUTE);
     forge.runners().await.unwrap();
-    assert_eq!(harness.github.count("POST", MADE), 3, "long after it has expired");
+    assert_eq!(harness.github.count("POST", ISSUED), 3, "an expired token is replaced");
 }
 
 #[tokio::test]
-async fn a_token_that_was_withdrawn_is_replaced() {
+async fn a_revoked_token_is_replaced() {
     let (harness, keys) = installed(&[Permission::Administration]);
     let forge = forge(&harness, "12345", &keys.pkcs8);
     forge.runners().await.unwrap();
     harness.github.revoke(harness.secrets().last().unwrap().expose());
-    assert!(passing(forge.runners().await).contains("withdrawn"));
+    assert!(transient(forge.runners().await).contains("revoked"));
     forge.runners().await.unwrap();
-    assert_eq!(harness.github.count("POST", MADE), 2);
+    assert_eq!(harness.github.count("POST", ISSUED), 2);
 }
 
 #[tokio::test]
-async fn it_is_looked_for_where_runners_register() {
+async fn the_installation_is_looked_up_where_runners_register() {
     let (harness, keys) = installed(&[Permission::OrganisationRunners]);
     let scope = RunnerScope::Organisation { owner: "acme".to_owned() };
     let options = GitHubOptions { auth: auth("12345", &keys.private), scope, ..harness.options() };
@@ -73,7 +77,7 @@ async fn it_is_looked_for_where_runners_register() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_an_app_is_said() {
+async fn each_problem_with_an_app_has_its_message() {
     let (harness, keys) = installed(&[]);
     let (reason, hint) = refusal(forge(&harness, "12345", &keys.private).mint().await);
     assert_eq!(
@@ -100,7 +104,7 @@ async fn what_is_wrong_with_an_app_is_said() {
 }
 
 #[test]
-fn what_is_no_key_is_refused_and_not_shown() {
+fn an_invalid_key_is_rejected_and_not_shown() {
     let (harness, keys) = installed(&[]);
     let body: String = keys.private.expose().lines().nth(1).unwrap().to_owned();
     let cut: String = keys.private.expose().chars().take(400).collect();

@@ -1,16 +1,16 @@
-//! What goes wrong between here and GitHub.
+//! Faults on the way to GitHub and back.
 
 use std::time::Duration;
 
 use ondeck_core::ports::Forge;
 use ondeck_standin::{GitHubFault, GitHubRule, Which};
 
-use super::harness::{ForgeHarness, options, passing};
+use super::harness::{ForgeHarness, options, transient};
 
 const MINTS: &str = "/repos/acme/web/actions/runners/registration-token";
 
 #[tokio::test]
-async fn whatever_may_pass_is_asked_again_by_core_alone() {
+async fn transient_faults_are_retried_by_core_alone() {
     for fault in [
         GitHubFault::Status(500),
         GitHubFault::Status(502),
@@ -23,7 +23,7 @@ async fn whatever_may_pass_is_asked_again_by_core_alone() {
         let harness = ForgeHarness::new();
         let forge = harness.forge();
         harness.github.disturb(GitHubRule::new(fault).on("POST", MINTS).which(Which::First(2)));
-        let reason = passing(forge.mint().await);
+        let reason = transient(forge.mint().await);
         assert!(reason.starts_with("the runners of acme/web: "), "{fault:?}: {reason}");
         assert_eq!(harness.github.count("POST", MINTS), 1, "{fault:?}: the client repeats nothing");
         harness.retried(|| forge.mint()).await.unwrap();
@@ -32,31 +32,31 @@ async fn whatever_may_pass_is_asked_again_by_core_alone() {
 }
 
 #[tokio::test]
-async fn slow_is_not_gone() {
+async fn a_slow_answer_is_waited_for() {
     let harness = ForgeHarness::new();
     harness.github.disturb(GitHubRule::new(GitHubFault::Delay(Duration::from_millis(300))));
     harness.forge().mint().await.unwrap();
 }
 
 #[tokio::test]
-async fn who_never_answers_is_given_up_on() {
+async fn a_request_without_an_answer_times_out() {
     let harness = ForgeHarness::new();
     let forge = harness.forge();
     forge.runners().await.unwrap();
     harness.github.disturb(GitHubRule::new(GitHubFault::Hang));
-    // From here on time passes whenever there is nothing to do but to wait.
+    // From here on tokio advances time whenever all tasks wait.
     tokio::time::pause();
     let start = tokio::time::Instant::now();
-    let reason = passing(forge.runners().await);
+    let reason = transient(forge.runners().await);
     assert!(reason.contains("timed out"), "{reason}");
     assert!(start.elapsed().as_secs() <= 30, "{:?}", start.elapsed());
 }
 
 #[tokio::test]
-async fn who_is_not_there_is_out_of_reach() {
+async fn a_refused_connection_is_unavailable() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let reason = passing(ForgeHarness::new().forge_with(options(&url)).runners().await);
+    let reason = transient(ForgeHarness::new().forge_with(options(&url)).runners().await);
     assert!(reason.contains("refused"), "{reason}");
 }

@@ -1,4 +1,4 @@
-//! GitHub's limits.
+//! GitHub's rate limits.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use ondeck_core::ports::Forge;
 use ondeck_github::GitHubOptions;
 use ondeck_standin::{GitHubFault, GitHubRule, Permission, Which};
 
-use super::harness::{ForgeHarness, passing, refusal};
+use super::harness::{ForgeHarness, refusal, transient};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -21,16 +21,16 @@ fn limits(span: Duration) -> [GitHubFault; 3] {
 }
 
 #[tokio::test]
-async fn a_short_wait_is_waited_for_and_then_it_is_asked_again() {
+async fn a_short_limit_is_waited_for_and_the_request_retried() {
     for fault in limits(15 * SECOND) {
         let harness = ForgeHarness::new();
         let forge = harness.forge();
         harness.github.disturb(GitHubRule::new(fault).which(Which::First(2)));
-        let reason = passing(forge.mint().await);
+        let reason = transient(forge.mint().await);
         assert!(reason.starts_with("it limits requests until "), "{fault:?}: {reason}");
         assert_eq!(harness.github.requests().len(), 1, "{fault:?}: the client repeats nothing");
         let slept = harness.clock.slept();
-        // The limit's end is given in whole seconds, and some time has passed since.
+        // The limit ends at a whole second, and some time has passed since it was read.
         let expected = 5 * SECOND..=16 * SECOND;
         assert!(slept.len() == 1 && expected.contains(&slept[0]), "{fault:?}: {slept:?}");
 
@@ -44,7 +44,7 @@ async fn a_short_wait_is_waited_for_and_then_it_is_asked_again() {
 }
 
 #[tokio::test]
-async fn a_long_wait_is_a_refusal_and_nobody_asks_until_then() {
+async fn a_long_limit_fails_and_blocks_requests_until_then() {
     for fault in limits(600 * SECOND) {
         let harness = ForgeHarness::new();
         let forge = harness.forge();
@@ -64,7 +64,7 @@ async fn a_long_wait_is_a_refusal_and_nobody_asks_until_then() {
 }
 
 #[tokio::test]
-async fn each_token_has_limits_of_its_own() {
+async fn each_token_has_its_own_limits() {
     let harness = ForgeHarness::new();
     harness.github.allow("ghs_workflow", "acme/web", &[Permission::ActionsRead]);
     let jobs_token = Some(Secret::new("ghs_workflow"));

@@ -1,10 +1,10 @@
-//! What GitHub decides against, in words for a person.
+//! Messages and hints for requests that GitHub refuses.
 
 use ondeck_core::model::secret::Secret;
 use ondeck_core::ports::Forge;
 use ondeck_github::{Auth, GitHubOptions, RunnerScope};
 
-use super::harness::{ForgeHarness, options, passing, refusal};
+use super::harness::{ForgeHarness, options, refusal, transient};
 use super::scripted::{Scripted, answer};
 
 fn said(message: &str) -> String {
@@ -83,7 +83,7 @@ async fn each_status_has_a_meaning_and_a_hint() {
 }
 
 #[tokio::test]
-async fn what_may_pass_is_said_to_be_out_of_reach() {
+async fn transient_errors_are_unavailable() {
     for (status, headers, body, reason) in [
         (500, "x: y", String::new(), "the runners of acme/web: status 500"),
         (502, "x: y", "<html>".to_owned(), "the runners of acme/web: status 502"),
@@ -96,19 +96,24 @@ async fn what_may_pass_is_said_to_be_out_of_reach() {
         (408, "x: y", String::new(), "status 408"),
         (200, "x: y", "<html>".to_owned(), "not JSON (line 1, column 1)"),
         (200, "x: y", r#"{"runners":["#.to_owned(), "cut off"),
-        (200, "x: y", r#"{"runners":[{"id":"x","name":"y"}]}"#.to_owned(), "lacks something"),
+        (
+            200,
+            "x: y",
+            r#"{"runners":[{"id":"x","name":"y"}]}"#.to_owned(),
+            "does not have the expected form",
+        ),
         (200, "x: y", String::new(), "cut off"),
     ] {
         let server = Scripted::with(vec![answer(status, &[headers], &body)]).await;
         let forge = ForgeHarness::new().forge_with(options(&server.url));
-        let found = passing(forge.runners().await);
+        let found = transient(forge.runners().await);
         assert!(found.contains(reason), "{status}: {found}");
         assert_eq!(server.seen().len(), 1, "{status}: asked once");
     }
 }
 
 #[tokio::test]
-async fn the_hint_knows_the_place_and_the_kind_of_token() {
+async fn the_hint_names_the_scope_and_the_kind_of_token() {
     let refused = answer(403, &[], &said("Must have admin rights to Repository."));
     let repository = options("http://127.0.0.1").scope;
     let organisation = RunnerScope::Organisation { owner: "acme".to_owned() };
@@ -158,23 +163,26 @@ async fn the_hint_knows_the_place_and_the_kind_of_token() {
 }
 
 #[tokio::test]
-async fn without_anything_to_manage_runners_with_nobody_is_asked() {
+async fn without_credentials_no_request_is_sent() {
     let harness = ForgeHarness::new();
     let forge = harness.forge_with(GitHubOptions { auth: Auth::Missing, ..harness.options() });
     let (reason, hint) = refusal(forge.mint().await);
-    assert_eq!(reason, "nothing was given to manage the runners of acme/web with");
+    assert_eq!(reason, "no credentials to manage the runners of acme/web");
     assert!(hint.contains("--github-token"), "{hint}");
     assert!(harness.github.requests().is_empty());
 }
 
 #[tokio::test]
-async fn a_redirect_within_the_server_is_followed_and_no_other() {
+async fn only_a_redirect_to_the_same_server_is_followed() {
     let elsewhere = Scripted::with(vec![answer(200, &[], r#"{"runners":[]}"#)]).await;
     let away = format!("location: {}/repositories/1/actions/runners", elsewhere.url);
     let server = Scripted::with(vec![answer(301, &[&away], "{}")]).await;
     let (reason, _) = refusal(ForgeHarness::new().forge_with(options(&server.url)).runners().await);
-    assert_eq!(reason, "GitHub sends us elsewhere for the runners of acme/web: status 301");
-    assert!(elsewhere.seen().is_empty(), "it would have been shown the token");
+    assert_eq!(
+        reason,
+        "GitHub redirects requests for the runners of acme/web elsewhere: status 301"
+    );
+    assert!(elsewhere.seen().is_empty(), "the other server would have received the token");
 
     let moved = "location: /api/v3/repositories/1/actions/runners";
     let page = answer(200, &[], r#"{"total_count":0,"runners":[]}"#);
@@ -186,5 +194,5 @@ async fn a_redirect_within_the_server_is_followed_and_no_other() {
 
     let server = Scripted::with(vec![answer(301, &["location: /again"], "{}")]).await;
     let forge = ForgeHarness::new().forge_with(options(&server.url));
-    assert!(passing(forge.runners().await).contains("too many redirects"));
+    assert!(transient(forge.runners().await).contains("too many redirects"));
 }

@@ -1,4 +1,4 @@
-//! The list of runners.
+//! Listing and removing runners.
 
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::ports::{Forge, ListedRunner};
@@ -23,12 +23,12 @@ fn planted(harness: &ForgeHarness, name: &str, online: bool, busy: bool) {
 }
 
 #[tokio::test]
-async fn every_page_is_read_and_only_ours_are_taken() {
+async fn all_pages_are_read_and_only_this_pools_runners_returned() {
     let harness = ForgeHarness::with(GitHubOptions { page: 2, ..GitHubOptions::default() });
     for (name, online) in [
         (name("i-1", 1), true),
         ("i-2-1-zzzzzz".to_owned(), true),
-        ("somebody".to_owned(), true),
+        ("foreign".to_owned(), true),
         (name("i-2", 7), false),
         (name("i-3", 1), true),
     ] {
@@ -46,7 +46,7 @@ async fn every_page_is_read_and_only_ours_are_taken() {
 }
 
 #[tokio::test]
-async fn an_organisation_has_a_list_of_its_own() {
+async fn an_organisation_has_its_own_list() {
     let harness = ForgeHarness::new();
     harness.github.plant_runner(GitHubRunner::new("acme", &name("i-1", 1)));
     planted(&harness, &name("i-2", 1), true, false);
@@ -60,7 +60,7 @@ async fn an_organisation_has_a_list_of_its_own() {
 }
 
 #[tokio::test]
-async fn one_is_struck_by_its_number_from_the_last_look_or_by_its_name() {
+async fn a_runner_is_removed_by_its_cached_id_or_by_name() {
     let harness = ForgeHarness::new();
     for count in 1..=3 {
         planted(&harness, &name("i-1", count), false, false);
@@ -76,7 +76,7 @@ async fn one_is_struck_by_its_number_from_the_last_look_or_by_its_name() {
 }
 
 #[tokio::test]
-async fn one_that_is_gone_is_no_error() {
+async fn removing_an_unknown_runner_succeeds() {
     let harness = ForgeHarness::new();
     planted(&harness, &name("i-1", 1), false, false);
     let forge = harness.forge();
@@ -89,7 +89,7 @@ async fn one_that_is_gone_is_no_error() {
 }
 
 #[tokio::test]
-async fn one_that_is_busy_stays_and_that_is_said() {
+async fn removing_a_busy_runner_fails() {
     let harness = ForgeHarness::new();
     planted(&harness, &name("i-1", 1), true, true);
     let (reason, hint) = refusal(harness.forge().remove_runner(&name("i-1", 1)).await);
@@ -99,7 +99,7 @@ async fn one_that_is_busy_stays_and_that_is_said() {
 }
 
 #[tokio::test]
-async fn who_may_not_manage_runners_is_told_what_is_missing() {
+async fn a_missing_permission_is_named() {
     let harness = ForgeHarness::new();
     harness.github.revoke(TOKEN);
     harness.github.allow(TOKEN, "acme/web", &[Permission::Metadata]);

@@ -1,4 +1,4 @@
-//! Runs that wait for machines.
+//! Finding runs that wait for machines.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ fn none() -> BTreeSet<RunId> {
 }
 
 #[tokio::test]
-async fn queued_jobs_under_the_runs_own_label_are_counted() {
+async fn queued_jobs_with_the_runs_label_are_counted() {
     let harness = ForgeHarness::new();
     let queue =
         |run: &str, labels: &[&str]| harness.github.queue_job("acme/web", run, labels, "true");
@@ -45,7 +45,7 @@ async fn queued_jobs_under_the_runs_own_label_are_counted() {
 }
 
 #[tokio::test]
-async fn jobs_that_are_run_again_are_found() {
+async fn jobs_of_a_re_run_are_found() {
     let harness = ForgeHarness::new();
     harness.github.queue_job("acme/web", "7", &["7"], "false");
     harness.github.cancel_run("acme/web", "7");
@@ -75,7 +75,7 @@ async fn every_page_is_read() {
 }
 
 #[tokio::test]
-async fn no_more_than_the_newest_are_looked_at_and_that_is_said() {
+async fn only_the_newest_runs_are_examined_and_that_is_logged() {
     let harness = ForgeHarness::new();
     for run in 1..=405 {
         harness.github.add_run("acme/web", &run.to_string(), RunState::Queued);
@@ -90,7 +90,7 @@ async fn no_more_than_the_newest_are_looked_at_and_that_is_said() {
 }
 
 #[tokio::test]
-async fn who_may_not_read_runs_finds_none_and_says_so_once() {
+async fn without_permission_no_runs_are_found_and_that_is_logged_once() {
     let harness = ForgeHarness::new();
     harness.github.queue_job("acme/web", "7", &["7"], "true");
     harness.github.allow("ghs_workflow", "acme/web", &[Permission::Metadata]);
@@ -108,7 +108,7 @@ async fn who_may_not_read_runs_finds_none_and_says_so_once() {
 }
 
 #[tokio::test]
-async fn runs_are_read_with_the_token_that_is_for_it() {
+async fn runs_are_read_with_the_jobs_token() {
     let harness = ForgeHarness::new();
     harness.github.queue_job("acme/web", "7", &["7"], "true");
     harness.github.revoke(TOKEN);
@@ -120,7 +120,7 @@ async fn runs_are_read_with_the_token_that_is_for_it() {
 }
 
 #[tokio::test]
-async fn without_a_repository_nobody_is_asked() {
+async fn without_a_repository_no_request_is_sent() {
     let harness = ForgeHarness::new();
     let forge = harness.forge_with(GitHubOptions { jobs_repository: None, ..harness.options() });
     assert_eq!(forge.waiting_runs(&none()).await, Ok(vec![]));

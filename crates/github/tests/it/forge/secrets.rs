@@ -1,4 +1,4 @@
-//! Secrets are seen by nobody: not in logs, not in errors, not in what is printed of a value.
+//! Secrets do not appear in logs, errors or `Debug` output.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -15,7 +15,7 @@ use super::harness::{ForgeHarness, TOKEN, options, settings};
 use super::keys::Keys;
 use super::scripted::{Scripted, answer};
 
-/// Everything that is logged on this thread, at every level, until it is dropped.
+/// Captures what is logged on this thread at every level, until it is dropped.
 pub(crate) struct Log {
     text: Lines,
     _guard: DefaultGuard,
@@ -59,7 +59,7 @@ impl<'a> MakeWriter<'a> for Lines {
     }
 }
 
-/// Does all that can be done, and gives all that it came to, as text.
+/// Makes every call and returns all results as text.
 async fn everything(forge: &GitHubForge) -> String {
     fn text<T: std::fmt::Debug>(answer: &PortResult<T>) -> String {
         let words = answer.as_ref().err().map(ToString::to_string);
@@ -85,7 +85,7 @@ fn assert_hidden(said: &str, secrets: &[Secret]) {
 }
 
 #[tokio::test]
-async fn nothing_is_seen_whatever_happens() {
+async fn no_secret_is_shown_after_any_fault() {
     let log = Log::start();
     let keys = Keys::generate();
     let jobs = Secret::new("ghs_jobsToken0123456789");
@@ -127,7 +127,7 @@ async fn nothing_is_seen_whatever_happens() {
 }
 
 #[tokio::test]
-async fn what_repeats_the_token_is_not_repeated() {
+async fn an_echoed_token_is_not_shown() {
     let log = Log::start();
     let echo = format!(r#"{{"message":"you sent Bearer {TOKEN}","errors":["{TOKEN}"]}}"#);
     let mut said = String::new();
@@ -154,7 +154,7 @@ async fn what_repeats_the_token_is_not_repeated() {
 }
 
 #[test]
-fn a_token_that_is_none_is_refused_and_not_shown() {
+fn an_invalid_token_is_rejected_and_not_shown() {
     let harness = ForgeHarness::new();
     for text in ["", "  ", "ghp_hidden ghp_hidden", "ghp_hidden\nx", "ghp_hidden\u{fc}"] {
         let token = Secret::new(text);

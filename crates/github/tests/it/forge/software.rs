@@ -1,4 +1,4 @@
-//! Which package of actions/runner machines use.
+//! Choosing the packages of actions/runner.
 
 use ondeck_core::model::settings::Settings;
 use ondeck_core::ports::{Forge, PortError, PortResult};
@@ -19,7 +19,7 @@ async fn packages(forge: &GitHubForge, settings: &Settings) -> PortResult<Packag
 }
 
 #[tokio::test]
-async fn the_latest_is_what_github_offers_here() {
+async fn the_latest_version_is_the_one_github_offers() {
     let harness = ForgeHarness::new();
     let old = harness.github.publish_runner("2.335.0", "old");
     let new = harness.github.publish_runner("2.336.0", "new");
@@ -35,11 +35,11 @@ async fn the_latest_is_what_github_offers_here() {
         assert_eq!(package.sha256, new);
         assert!(package.url.ends_with("/actions-runner-linux-x64-2.336.0.tar.gz"), "{package:?}");
     }
-    assert_eq!(harness.github.count("GET", RELEASES), 0, "nobody has to look further");
+    assert_eq!(harness.github.count("GET", RELEASES), 0, "the releases are not needed");
 }
 
 #[tokio::test]
-async fn another_version_is_looked_up_among_the_releases_once() {
+async fn another_version_is_looked_up_in_the_releases_once() {
     let harness = ForgeHarness::new();
     let old = harness.github.publish_runner("2.335.0", "old");
     harness.github.publish_runner("2.336.0", "new");
@@ -52,7 +52,7 @@ async fn another_version_is_looked_up_among_the_releases_once() {
     let text = serde_json::to_string(&found).unwrap();
     let kept = settings(&[wanted, (PACKAGES_SETTING, &text)]);
     assert_eq!(packages(&forge, &kept).await.unwrap(), found);
-    assert_eq!(harness.github.requests().len(), asked, "what was published does not change");
+    assert_eq!(harness.github.requests().len(), asked, "published packages do not change");
 
     for other in [
         settings(&[(PACKAGES_SETTING, &text)]),
@@ -65,13 +65,13 @@ async fn another_version_is_looked_up_among_the_releases_once() {
 }
 
 #[tokio::test]
-async fn versions_that_cannot_be_are_settings_to_mend() {
+async fn an_impossible_version_is_an_invalid_setting() {
     let harness = ForgeHarness::new();
     harness.github.publish_runner("2.336.0", "new");
     for (version, problem) in [
-        ("2.328.0", "names a version that was never released: 2.328.0"),
+        ("2.328.0", "names a version that does not exist: 2.328.0"),
         ("newest", "is neither latest nor a version such as 2.336.0: \"newest\""),
-        ("2.999.0", "names a version that was never released: 2.999.0"),
+        ("2.999.0", "names a version that does not exist: 2.999.0"),
     ] {
         let error = harness.forge().set_up(&settings(&[(VERSION_SETTING, version)])).await;
         let error = error.unwrap_err();
@@ -91,7 +91,7 @@ fn download(architecture: &str, digest: &str) -> String {
 }
 
 #[tokio::test]
-async fn all_platforms_are_kept_and_none_without_a_digest() {
+async fn all_platforms_are_stored_and_none_without_a_digest() {
     let digest = format!(r#","sha256_checksum":"{}""#, "ab".repeat(32));
     let (x64, arm64) = (download("x64", &digest), download("arm64", &digest));
     let other = download("arm", &digest).replace("\"linux\"", "\"osx\"");
@@ -127,7 +127,7 @@ async fn all_platforms_are_kept_and_none_without_a_digest() {
 }
 
 #[tokio::test]
-async fn another_server_is_asked_for_releases_without_the_token() {
+async fn the_token_is_not_sent_to_another_server_for_releases() {
     let harness = ForgeHarness::new();
     harness.github.publish_runner("2.336.0", "new");
     let releases = Scripted::with(vec![answer(404, &[], "{}")]).await;

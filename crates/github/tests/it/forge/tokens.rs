@@ -1,4 +1,4 @@
-//! What runners register with.
+//! The tokens that runners register and deregister with.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ async fn both_tokens_are_made_and_announced_before_they_are_used() {
 }
 
 #[tokio::test]
-async fn the_earlier_end_counts_whatever_the_offset() {
+async fn the_earlier_expiry_counts_in_any_time_zone() {
     let token = |token: &str, at: &str| {
         answer(201, &[], &format!(r#"{{"token":"{token}","expires_at":"{at}"}}"#))
     };
@@ -47,7 +47,7 @@ async fn the_earlier_end_counts_whatever_the_offset() {
 }
 
 #[tokio::test]
-async fn requests_say_who_they_are_from_and_which_version_they_mean() {
+async fn requests_carry_user_agent_token_and_api_version() {
     let server = Scripted::with(vec![answer(404, &[], "{}")]).await;
     let forge = ForgeHarness::new().forge_with(options(&server.url));
     forge.runners().await.unwrap_err();
@@ -64,7 +64,7 @@ async fn requests_say_who_they_are_from_and_which_version_they_mean() {
 }
 
 #[test]
-fn runners_register_at_the_repository_or_at_the_organisation() {
+fn the_registration_address_follows_from_server_and_scope() {
     let harness = ForgeHarness::new();
     let organisation = RunnerScope::Organisation { owner: "acme".to_owned() };
     let repository = harness.options().scope;
@@ -80,7 +80,7 @@ fn runners_register_at_the_repository_or_at_the_organisation() {
 }
 
 #[test]
-fn options_that_make_no_sense_are_named() {
+fn invalid_options_are_named() {
     let harness = ForgeHarness::new();
     let repository = |owner: &str, name: &str| GitHubOptions {
         scope: RunnerScope::Repository { owner: owner.to_owned(), name: name.to_owned() },

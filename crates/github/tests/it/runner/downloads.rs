@@ -7,7 +7,7 @@ use ondeck_github::{PACKAGES_SETTING, VERSION_SETTING};
 use crate::runner::harness::{RunnerHarness, run};
 use crate::runner::server::{Answer, Server};
 
-/// What is left where packages are downloaded and unpacked.
+/// Names of temporary files of downloads that still exist.
 fn leftovers(folder: &Path) -> Vec<String> {
     let names = |folder: &Path| -> Vec<String> {
         let entries = fs::read_dir(folder).unwrap();
@@ -18,7 +18,7 @@ fn leftovers(folder: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn one_on_the_image_is_used() {
+async fn a_runner_on_the_image_is_used() {
     let harness = RunnerHarness::with_image("2.330.0").await;
     harness.set(VERSION_SETTING, "latest").await;
     let server = Server::start(harness.package("2.336.0"), &[]);
@@ -32,7 +32,7 @@ async fn one_on_the_image_is_used() {
 }
 
 #[tokio::test]
-async fn another_version_than_the_images_is_downloaded_once() {
+async fn a_version_that_the_image_lacks_is_downloaded_once() {
     let harness = RunnerHarness::with_image("2.330.0").await;
     let server = Server::start(harness.package("2.336.0"), &[]);
     harness.set(VERSION_SETTING, "2.336.0").await;
@@ -58,7 +58,7 @@ async fn another_version_than_the_images_is_downloaded_once() {
 }
 
 #[tokio::test]
-async fn what_passes_is_tried_again() {
+async fn transient_download_errors_are_retried() {
     let harness = RunnerHarness::new().await;
     let answers = [Answer::Cut, Answer::Status(503)];
     let server = Server::start(harness.package("2.336.0"), &answers);
@@ -69,12 +69,12 @@ async fn what_passes_is_tried_again() {
 }
 
 #[tokio::test]
-async fn what_does_not_pass_is_said_and_nothing_is_left() {
+async fn permanent_download_errors_are_reported_and_leave_no_files() {
     let harness = RunnerHarness::new().await;
     let package = harness.package("2.336.0");
     let wrong = "0".repeat(64);
     for (content, digest, answers, problem) in [
-        (&package, Some(&wrong), vec![], "another digest than was expected"),
+        (&package, Some(&wrong), vec![], "unexpected digest of "),
         (&package, None, vec![Answer::Status(404)], "answered 404"),
         (&b"not a package".to_vec(), None, vec![], "cannot unpack the package"),
     ] {
@@ -96,7 +96,7 @@ async fn what_does_not_pass_is_said_and_nothing_is_left() {
 }
 
 #[tokio::test]
-async fn what_a_crash_has_left_is_no_hindrance() {
+async fn files_of_a_crashed_download_are_replaced() {
     let harness = RunnerHarness::new().await;
     let server = Server::start(harness.package("2.336.0"), &[]);
     harness.set(PACKAGES_SETTING, &server.packages("2.336.0")).await;
@@ -109,11 +109,8 @@ async fn what_a_crash_has_left_is_no_hindrance() {
 }
 
 #[tokio::test]
-async fn without_image_and_package_nothing_can_be_done() {
+async fn without_image_and_package_prepare_fails() {
     let harness = RunnerHarness::new().await;
     let error = harness.runner().prepare().await.unwrap_err();
-    assert_eq!(
-        error,
-        "no runner on the image, and no package is known: has ondeck refresh run since?"
-    );
+    assert_eq!(error, "no runner on the image, and no package is known: run ondeck refresh");
 }

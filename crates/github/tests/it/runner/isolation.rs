@@ -30,7 +30,7 @@ async fn a_job_of_another_run_is_refused() {
 }
 
 #[tokio::test]
-async fn the_operators_hooks_are_called_as_well() {
+async fn the_operators_hooks_are_called_too() {
     let harness = RunnerHarness::with_image("2.336.0").await;
     let hook = |name: &str, text: &str| {
         let path = harness.folder.with_file_name(name);
@@ -60,7 +60,7 @@ async fn the_operators_hooks_are_called_as_well() {
         runner.deregister().await.unwrap();
         runner.clean().await.unwrap();
     }
-    // A hook that fails fails the job, whoever wrote it.
+    // A failing hook fails the job, even if it is the operator's.
     fs::write(&started, "echo no; exit 3\n").unwrap();
     runner.register(&run("3")).await.unwrap();
     let done = harness.queue(&run("3"), 3, "echo the job");
@@ -78,7 +78,7 @@ async fn jobs_see_nothing_of_the_agents_environment() {
     let done = harness.queue(&run("1"), 1, "env | cut -d= -f1 | sort");
     appears(&done).await;
     let said = fs::read_to_string(done.with_extension("log")).unwrap();
-    // Cargo and nextest give the agent of this test plenty of variables of their own.
+    // Cargo and nextest set many variables for this process, which plays the agent.
     assert!(std::env::vars().any(|(name, _)| name.starts_with("CARGO")));
     let of_the_runner = ["ACTIONS_RUNNER", "GITHUB_", "RUNNER_", "ONDECK_"];
     let plain = [
@@ -99,7 +99,7 @@ async fn jobs_see_nothing_of_the_agents_environment() {
 }
 
 #[test]
-fn the_hooks_are_sound_shell() {
+fn the_hooks_pass_shellcheck() {
     let hooks = concat!(env!("CARGO_MANIFEST_DIR"), "/src/runner/hooks");
     let mut command = Command::new(Emulators::running().shellcheck);
     for name in ["started.sh", "completed.sh"] {

@@ -9,7 +9,7 @@ use ondeck_processes::Process;
 use crate::runner::harness::{RunnerHarness, appears, holds, run};
 
 #[tokio::test]
-async fn one_run_after_the_other() {
+async fn successive_runs_use_the_same_machine() {
     let harness = RunnerHarness::with_image("2.336.0").await;
     let runner = harness.runner();
     runner.prepare().await.unwrap();
@@ -24,20 +24,20 @@ async fn one_run_after_the_other() {
         appears(&done).await;
         assert_eq!(fs::read_to_string(&done).unwrap(), "Succeeded\n");
         runner.stop().await.unwrap();
-        assert!(harness.log().ends_with("gone\n"), "the listener was asked to end");
+        assert!(harness.log().ends_with("gone\n"), "the listener got SIGINT");
         runner.deregister().await.unwrap();
         assert_eq!(harness.list(), [""; 0]);
         let account = runner.account().await;
         assert!(account.starts_with("1 job, ") && account.ends_with(" s busy"), "{account}");
         runner.clean().await.unwrap();
-        assert_eq!(runner.account().await, "", "of the next run");
+        assert_eq!(runner.account().await, "", "the account of the next run is empty");
         assert!(!harness.root().join("_work").exists());
         assert!(!harness.root().join(".runner").exists());
     }
 }
 
 #[tokio::test]
-async fn whatever_a_job_leaves_is_gone_for_the_next_run() {
+async fn what_a_job_leaves_is_removed_before_the_next_run() {
     let harness = RunnerHarness::with_image("2.336.0").await;
     let runner = harness.runner();
     runner.prepare().await.unwrap();
@@ -70,11 +70,11 @@ async fn whatever_a_job_leaves_is_gone_for_the_next_run() {
     names.sort();
     assert_eq!(names, ["bin", "config.sh"]);
     let logs = fs::read_dir(harness.folder.join("diagnostics")).unwrap();
-    assert_eq!(logs.count(), 1, "what the runner says of itself is kept");
+    assert_eq!(logs.count(), 1, "the runner's own log is archived");
 }
 
 #[tokio::test]
-async fn what_cannot_be_cleaned_is_said() {
+async fn a_failed_cleanup_is_reported() {
     let harness = RunnerHarness::with_image("2.336.0").await;
     let docker = harness.folder.with_file_name("docker");
     fs::write(&docker, "#!/bin/sh\necho one\n").unwrap();
@@ -86,11 +86,11 @@ async fn what_cannot_be_cleaned_is_said() {
     runner.deregister().await.unwrap();
     fs::write(&docker, "#!/bin/sh\nexit 1\n").unwrap();
     let error = runner.clean().await.unwrap_err();
-    assert_eq!(error, "docker does not answer any more");
+    assert_eq!(error, "docker has stopped answering");
 }
 
 #[tokio::test]
-async fn containers_of_the_run_are_removed_and_no_others() {
+async fn only_containers_of_the_run_are_removed() {
     let harness = RunnerHarness::with_image("2.336.0").await;
     let docker = harness.folder.with_file_name("docker");
     let there = harness.folder.with_file_name("there");
@@ -109,7 +109,7 @@ async fn containers_of_the_run_are_removed_and_no_others() {
     runner.prepare().await.unwrap();
     runner.register(&run("1")).await.unwrap();
     fs::write(&there, "operators\nruns\n").unwrap();
-    // Another life of the agent knows as much.
+    // A restarted agent still knows which containers were there before.
     let runner = harness.runner().with_docker(&docker);
     runner.prepare().await.unwrap();
     runner.register(&run("1")).await.unwrap();
@@ -121,12 +121,12 @@ async fn containers_of_the_run_are_removed_and_no_others() {
 }
 
 #[tokio::test]
-async fn a_job_that_still_runs_is_ended() {
+async fn a_running_job_is_stopped() {
     for stubborn in [false, true] {
         let harness = RunnerHarness::with_image("2.336.0").await;
         let mut timeouts = Timeouts::default();
         if stubborn {
-            harness.trouble("stubborn", "");
+            harness.inject("stubborn", "");
             timeouts.stop_busy = Duration::from_millis(500);
         }
         let runner = harness.runner().with_timeouts(timeouts);
@@ -152,13 +152,13 @@ async fn a_job_that_still_runs_is_ended() {
 }
 
 #[tokio::test]
-async fn a_listener_that_dies_is_started_again() {
+async fn a_listener_that_exits_is_restarted() {
     let harness = RunnerHarness::with_image("2.336.0").await;
     let runner = harness.runner();
     runner.prepare().await.unwrap();
     let run = run("1");
     runner.register(&run).await.unwrap();
-    harness.trouble("crash", "");
+    harness.inject("crash", "");
     let why = runner.work(&run).await;
     assert!(why.starts_with("the listener met an error that may pass: "), "{why}");
     let done = harness.queue(&run, 1, "true");
@@ -172,7 +172,7 @@ async fn a_listener_that_dies_is_started_again() {
 }
 
 #[tokio::test]
-async fn dropping_the_work_leaves_the_listener_to_stop() {
+async fn a_dropped_work_future_leaves_the_listener_running() {
     let harness = RunnerHarness::with_image("2.336.0").await;
     let runner = harness.runner();
     runner.prepare().await.unwrap();
@@ -186,7 +186,7 @@ async fn dropping_the_work_leaves_the_listener_to_stop() {
 }
 
 #[tokio::test]
-async fn another_life_of_the_agent_clears_up_after_the_first() {
+async fn a_restarted_agent_cleans_up_after_the_first() {
     let harness = RunnerHarness::with_image("2.336.0").await;
     let first = harness.runner();
     first.prepare().await.unwrap();
@@ -206,9 +206,9 @@ async fn another_life_of_the_agent_clears_up_after_the_first() {
 }
 
 #[tokio::test]
-async fn a_registration_that_is_given_up_half_way_leaves_nothing() {
+async fn a_cancelled_registration_leaves_no_runner() {
     let harness = RunnerHarness::with_image("2.336.0").await;
-    harness.trouble("wait", "");
+    harness.inject("wait", "");
     let runner = harness.runner();
     runner.prepare().await.unwrap();
     let (run, half_way) = (run("1"), harness.github.join("waiting"));
@@ -220,7 +220,7 @@ async fn a_registration_that_is_given_up_half_way_leaves_nothing() {
     fs::write(harness.github.join("go"), "").unwrap();
     runner.deregister().await.unwrap();
     runner.clean().await.unwrap();
-    assert_eq!(harness.list(), [""; 0], "nobody is left to put it there");
+    assert_eq!(harness.list(), [""; 0], "no process is left to register it");
     runner.register(&run).await.unwrap();
     assert_eq!(harness.list(), [format!("{}-2-a1b2c3", harness.id)]);
     runner.stop().await.unwrap();

@@ -7,7 +7,7 @@ use ondeck_github::{GROUP_SETTING, Timeouts, URL_SETTING};
 use crate::runner::harness::{RunnerHarness, URL, run};
 
 #[tokio::test]
-async fn config_is_told_what_it_has_to_know() {
+async fn config_gets_its_arguments() {
     let harness = RunnerHarness::with_image("2.336.0").await;
     harness.set(GROUP_SETTING, "builders").await;
     let runner = harness.runner();
@@ -23,12 +23,12 @@ async fn config_is_told_what_it_has_to_know() {
 }
 
 #[tokio::test]
-async fn each_way_in_which_a_listener_ends_has_its_reason() {
+async fn each_exit_of_the_listener_has_its_reason() {
     let harness = RunnerHarness::with_image("2.320.0").await;
     let runner = harness.runner();
     runner.prepare().await.unwrap();
     let deprecated = "this version of actions/runner is deprecated: 2.320.0; \
-                      set actions-runner-version to a newer one, or renew the image";
+                      set actions-runner-version to a newer one, or update the image";
     for (code, words, reason) in [
         (0, "", "the listener ended"),
         (1, "Failed to create session.", "the listener gave up: Failed to create session."),
@@ -39,8 +39,8 @@ async fn each_way_in_which_a_listener_ends_has_its_reason() {
         (7, "too old", deprecated),
         (1, "Runner version v2.320.0 is deprecated and cannot receive messages.", deprecated),
     ] {
-        harness.trouble("exit", &code.to_string());
-        harness.trouble("words", words);
+        harness.inject("exit", &code.to_string());
+        harness.inject("words", words);
         let error = runner.register(&run("1")).await.unwrap_err();
         assert_eq!(error, reason);
         runner.stop().await.unwrap();
@@ -51,21 +51,21 @@ async fn each_way_in_which_a_listener_ends_has_its_reason() {
 }
 
 #[tokio::test]
-async fn what_hangs_is_given_up() {
-    for (trouble, start) in [
+async fn a_hanging_program_times_out() {
+    for (fault, start) in [
         ("hang", "config.sh failed: "),
         ("silent", "the runner does not listen for jobs after 0.5 s: "),
     ] {
         let harness = RunnerHarness::with_image("2.336.0").await;
-        harness.trouble(trouble, "");
+        harness.inject(fault, "");
         let mut timeouts = Timeouts::default();
-        let bound = if trouble == "hang" { &mut timeouts.configure } else { &mut timeouts.listen };
+        let bound = if fault == "hang" { &mut timeouts.configure } else { &mut timeouts.listen };
         *bound = Duration::from_millis(500);
         let runner = harness.runner().with_timeouts(timeouts);
         runner.prepare().await.unwrap();
         let error = runner.register(&run("1")).await.unwrap_err();
         assert!(error.starts_with(start), "{error}");
-        assert!(trouble != "hang" || error.contains("took more than 0.5 s"), "{error}");
+        assert!(fault != "hang" || error.contains("took more than 0.5 s"), "{error}");
         runner.stop().await.unwrap();
         runner.deregister().await.unwrap();
         runner.clean().await.unwrap();
@@ -73,7 +73,7 @@ async fn what_hangs_is_given_up() {
 }
 
 #[tokio::test]
-async fn without_a_token_that_lasts_nothing_is_tried() {
+async fn without_a_valid_token_config_is_not_called() {
     let harness = RunnerHarness::with_image("2.336.0").await;
     let runner = harness.runner();
     runner.prepare().await.unwrap();
@@ -81,10 +81,10 @@ async fn without_a_token_that_lasts_nothing_is_tried() {
     runner.stop().await.unwrap();
     let at = harness.expire().await;
     let error = runner.deregister().await.unwrap_err();
-    assert_eq!(error, format!("the removal token expired at {at}: has ondeck refresh run since?"));
-    assert!(harness.root().join(".runner").exists(), "it is still on the list");
+    assert_eq!(error, format!("the removal token expired at {at}: run ondeck refresh"));
+    assert!(harness.root().join(".runner").exists(), "the runner is still registered");
     let error = runner.register(&run("1")).await.unwrap_err();
-    let expired = format!("the registration token expired at {at}: has ondeck refresh run since?");
+    let expired = format!("the registration token expired at {at}: run ondeck refresh");
     assert_eq!(error, expired);
 
     let harness = RunnerHarness::with_image("2.336.0").await;
@@ -93,12 +93,12 @@ async fn without_a_token_that_lasts_nothing_is_tried() {
     let runner = harness.runner();
     runner.prepare().await.unwrap();
     let error = runner.register(&run("1")).await.unwrap_err();
-    assert_eq!(error, "not set up: nobody knows where to register");
+    assert_eq!(error, "the address to register with is not set: run ondeck refresh");
     runner.deregister().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_removal_that_fails_keeps_what_is_known() {
+async fn a_failed_removal_keeps_the_registration() {
     let harness = RunnerHarness::with_image("2.336.0").await;
     let runner = harness.runner();
     runner.prepare().await.unwrap();
@@ -108,20 +108,20 @@ async fn a_removal_that_fails_keeps_what_is_known() {
     let error = runner.deregister().await.unwrap_err();
     assert!(error.starts_with("config.sh remove failed: Http response code: NotFound"), "{error}");
     assert!(harness.root().join(".runner").exists());
-    harness.trouble("unknown", "");
+    harness.inject("unknown", "");
     fs::write(harness.github.join("removal-token"), crate::runner::harness::REMOVAL).unwrap();
     runner.deregister().await.unwrap();
     assert!(!harness.root().join(".runner").exists(), "GitHub did not know it any more");
 }
 
 #[tokio::test]
-async fn a_runner_that_github_holds_busy_is_removed_a_little_later() {
+async fn the_removal_of_a_busy_runner_is_retried() {
     let harness = RunnerHarness::with_image("2.336.0").await;
     let runner = harness.runner();
     runner.prepare().await.unwrap();
     runner.register(&run("1")).await.unwrap();
     runner.stop().await.unwrap();
-    harness.trouble("busy", "");
+    harness.inject("busy", "");
     runner.deregister().await.unwrap();
     assert_eq!(harness.list(), [""; 0]);
     assert_eq!(harness.log().matches("remove ").count(), 2);
@@ -131,13 +131,13 @@ async fn a_runner_that_github_holds_busy_is_removed_a_little_later() {
     runner.prepare().await.unwrap();
     runner.register(&run("2")).await.unwrap();
     runner.stop().await.unwrap();
-    harness.trouble("busy", "");
+    harness.inject("busy", "");
     let error = runner.deregister().await.unwrap_err();
     assert!(error.contains("is currently running a job"), "{error}");
 }
 
 #[tokio::test]
-async fn a_job_cannot_send_the_removal_elsewhere() {
+async fn a_job_cannot_redirect_the_removal_token() {
     let harness = RunnerHarness::with_image("2.336.0").await;
     let runner = harness.runner();
     runner.prepare().await.unwrap();

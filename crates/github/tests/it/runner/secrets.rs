@@ -4,7 +4,7 @@ use ondeck_core::ports::Runner;
 
 use crate::runner::harness::{REGISTRATION, REMOVAL, RunnerHarness, appears, contents, run};
 
-/// The command lines of everything that runs.
+/// The command lines of all processes.
 fn command_lines() -> Vec<String> {
     let mut lines = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -18,7 +18,7 @@ fn command_lines() -> Vec<String> {
 #[tokio::test]
 async fn no_process_shows_the_token_while_it_registers() {
     let harness = RunnerHarness::with_image("2.336.0").await;
-    harness.trouble("wait", "");
+    harness.inject("wait", "");
     let runner = harness.runner();
     runner.prepare().await.unwrap();
     let run = run("1");
@@ -26,7 +26,7 @@ async fn no_process_shows_the_token_while_it_registers() {
         appears(&harness.github.join("waiting")).await;
         let lines = command_lines();
         let configuring = |line: &String| line.contains("configure --unattended");
-        assert!(lines.iter().any(configuring), "it is being configured now");
+        assert!(lines.iter().any(configuring), "config.sh is running");
         for line in lines {
             assert!(!line.contains(REGISTRATION) && !line.contains(REMOVAL), "{line}");
         }
@@ -38,7 +38,7 @@ async fn no_process_shows_the_token_while_it_registers() {
 }
 
 #[tokio::test]
-async fn no_token_is_left_behind_or_given_as_a_reason() {
+async fn no_token_is_in_files_or_reasons() {
     let harness = RunnerHarness::with_image("2.336.0").await;
     let runner = harness.runner();
     runner.prepare().await.unwrap();
@@ -60,13 +60,13 @@ async fn no_token_is_left_behind_or_given_as_a_reason() {
 }
 
 #[tokio::test]
-async fn no_part_of_a_token_is_given_as_a_reason_either() {
+async fn no_part_of_a_token_is_in_a_reason() {
     let harness = RunnerHarness::with_image("2.336.0").await;
     let runner = harness.runner();
     runner.prepare().await.unwrap();
     fs::write(harness.github.join("registration-token"), "another").unwrap();
-    // Reasons are cut at the front, and here in the middle of the token.
-    harness.trouble("talk", &"x".repeat(490));
+    // Reasons are cut at the front; here the cut is in the middle of the token.
+    harness.inject("talk", &"x".repeat(490));
     let error = runner.register(&run("1")).await.unwrap_err();
     let tail = &REGISTRATION[REGISTRATION.len() - 5..];
     assert!(error.contains("xxx") && !error.contains(tail), "{error}");

@@ -21,7 +21,7 @@ const REPOSITORY: &str = "acme/web";
 const VERSION: &str = "2.336.0";
 const SOON: Duration = Duration::from_secs(60);
 
-/// A GitHub, and a machine that has to download its runner from there.
+/// A stand-in for GitHub, and a machine that downloads its runner from there.
 struct StandinHarness {
     github: Arc<GitHub>,
     store: Arc<MemoryStore>,
@@ -70,7 +70,7 @@ impl StandinHarness {
             .with_docker("/nonexistent/docker")
     }
 
-    /// The labels of each runner that is online.
+    /// The labels of each online runner.
     fn online(&self) -> Vec<Vec<String>> {
         let runners = self.github.runners().into_iter().filter(|runner| runner.online);
         runners.map(|runner| runner.labels).collect()
@@ -90,13 +90,13 @@ async fn leave(runner: &GitHubRunner) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_run_after_the_other() {
+async fn successive_runs_use_the_same_machine() {
     let harness = StandinHarness::new().await;
     let runner = harness.runner();
     runner.prepare().await.unwrap();
     for name in ["4711", "4712"] {
         runner.register(&run(name)).await.unwrap();
-        assert_eq!(harness.online(), [[name]], "registered means ready");
+        assert_eq!(harness.online(), [[name]], "register returns when the runner is online");
         let foreign = harness.github.queue_job(REPOSITORY, "666", &[name], "echo I am in");
         let foreign = harness.done(foreign);
         assert_eq!(foreign.conclusion, Some(Conclusion::Failure));
@@ -113,7 +113,7 @@ async fn one_run_after_the_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_still_runs_is_cancelled() {
+async fn a_running_job_is_cancelled() {
     let harness = StandinHarness::new().await;
     let runner = harness.runner();
     runner.prepare().await.unwrap();
@@ -132,7 +132,7 @@ async fn a_job_that_still_runs_is_cancelled() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_trouble_has_its_reason_and_leaves_nothing() {
+async fn each_fault_has_its_reason_and_leaves_no_runner() {
     let harness = StandinHarness::new().await;
     let timeouts = Timeouts {
         configure: Duration::from_secs(5),
@@ -141,7 +141,7 @@ async fn each_trouble_has_its_reason_and_leaves_nothing() {
     };
     let runner = harness.runner().with_timeouts(timeouts);
     runner.prepare().await.unwrap();
-    for (trouble, reason) in [
+    for (fault, reason) in [
         (
             RunnerTrouble::Deprecated,
             "this version of actions/runner is deprecated: 2.336.0; set actions-runner-version to latest",
@@ -153,26 +153,26 @@ async fn each_trouble_has_its_reason_and_leaves_nothing() {
         (RunnerTrouble::RegistrationRefused, "config.sh failed: exit status: 1: "),
         (RunnerTrouble::RegistrationHangs, "config.sh failed: "),
     ] {
-        harness.github.trouble("*", trouble);
+        harness.github.trouble("*", fault);
         let error = runner.register(&run("1")).await.unwrap_err();
-        assert!(error.starts_with(reason), "{trouble:?}: {error}");
+        assert!(error.starts_with(reason), "{fault:?}: {error}");
         harness.github.calm();
         leave(&runner).await;
-        assert!(harness.github.runners().is_empty(), "{trouble:?}");
+        assert!(harness.github.runners().is_empty(), "{fault:?}");
     }
     runner.register(&run("1")).await.unwrap();
     assert_eq!(leave(&runner).await, "");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_listener_that_falls_over_is_started_again() {
+async fn a_crashed_listener_is_restarted() {
     let harness = StandinHarness::new().await;
     let runner = harness.runner();
     runner.prepare().await.unwrap();
     runner.register(&run("1")).await.unwrap();
     harness.github.trouble("*", RunnerTrouble::Crash);
     let why = runner.work(&run("1")).await;
-    assert!(why.starts_with("the listener was ended by signal 6"), "{why}");
+    assert!(why.starts_with("the listener was killed by signal 6"), "{why}");
     harness.github.calm();
     let job = harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
     let run = run("1");

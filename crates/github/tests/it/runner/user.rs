@@ -8,12 +8,12 @@ use ondeck_processes::{FoundBy, MachineProcesses, Process};
 
 use crate::runner::harness::{RunnerHarness, appears, kill_now, run};
 
-/// A name that nobody has, and whoever gets it, for as long as the test runs.
+/// An unused user name. The user that a test creates with it is deleted on drop.
 struct TemporaryUser(String);
 
 impl TemporaryUser {
-    /// Nobody, without root.
-    #[expect(clippy::print_stderr, reason = "what is not tested must not pass unnoticed")]
+    /// Returns `None`, and says so, without root.
+    #[expect(clippy::print_stderr, reason = "a skipped test must be visible")]
     fn new(purpose: &str) -> Option<TemporaryUser> {
         if rustix::process::geteuid().is_root() {
             return Some(TemporaryUser(format!("ondeck-{purpose}-{}", std::process::id())));
@@ -22,7 +22,7 @@ impl TemporaryUser {
         None
     }
 
-    /// Nobody's, before there is such a user.
+    /// The user's id. `None` before the user exists.
     fn uid(&self) -> Option<u32> {
         let said = Command::new("id").args(["-u", &self.0]).output().unwrap().stdout;
         String::from_utf8(said).unwrap().trim().parse().ok()
@@ -30,7 +30,7 @@ impl TemporaryUser {
 }
 
 impl Drop for TemporaryUser {
-    /// A test that fails leaves no processes either.
+    /// Kills the user's processes and deletes the user, also if the test failed.
     fn drop(&mut self) {
         if let Some(uid) = self.uid() {
             let id = InstanceId::new("i-temporary-user").unwrap();
@@ -44,7 +44,7 @@ impl Drop for TemporaryUser {
 }
 
 #[tokio::test]
-async fn a_user_is_made_and_can_do_no_lasting_harm() {
+async fn a_user_is_created_and_cannot_affect_the_next_run() {
     let Some(user) = TemporaryUser::new("a") else { return };
     let harness = RunnerHarness::with_image("2.336.0").await;
     let runner = harness.runner_as(Some(&user.0));
@@ -76,7 +76,7 @@ async fn a_user_is_made_and_can_do_no_lasting_harm() {
     let said = fs::read_to_string(done.with_extension("log")).unwrap();
     assert_eq!(said, format!("{}\n", user.0));
     assert_eq!(fs::metadata(harness.folder.join("home/me")).unwrap().uid(), uid);
-    // What a container has made belongs to root, wherever it is.
+    // Files that a container creates belong to root.
     fs::create_dir(harness.root().join("_work/repo/roots")).unwrap();
     fs::write(harness.root().join("_work/repo/roots/file"), "").unwrap();
     let left = fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
@@ -91,7 +91,7 @@ async fn a_user_is_made_and_can_do_no_lasting_harm() {
     assert_eq!(fs::read_dir(harness.folder.join("home")).unwrap().count(), 0);
     let account = harness.folder.join("state/registrations");
     assert_eq!(fs::metadata(account).unwrap().uid(), 0);
-    // And it can do its work once more.
+    // The next run works too.
     runner.register(&run("2")).await.unwrap();
     let done = harness.queue(&run("2"), 2, "test -O ~ && test -w \"$TMPDIR\" && echo mine");
     appears(&done).await;
@@ -101,7 +101,7 @@ async fn a_user_is_made_and_can_do_no_lasting_harm() {
 }
 
 #[tokio::test]
-async fn what_is_in_the_users_own_home_is_copied_out_of_it() {
+async fn a_runner_in_the_users_home_is_copied_out_of_it() {
     let Some(user) = TemporaryUser::new("b") else { return };
     let harness = RunnerHarness::new().await;
     let home = harness.folder.with_file_name("user");
@@ -133,9 +133,9 @@ async fn what_is_in_the_users_own_home_is_copied_out_of_it() {
 }
 
 #[tokio::test]
-async fn who_cannot_be_made_is_named() {
+async fn a_user_that_cannot_be_created_is_named() {
     let Some(_) = TemporaryUser::new("c") else { return };
     let harness = RunnerHarness::with_image("2.336.0").await;
     let error = harness.runner_as(Some("not a name")).prepare().await.unwrap_err();
-    assert!(error.starts_with("cannot make the user not a name: "), "{error}");
+    assert!(error.starts_with("cannot create the user not a name: "), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Every request against GitHub's own description of its interface.
+//! Checks every request against GitHub's published description of its API.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::harness::{ForgeHarness, POOL_TAG, settings};
 use super::keys::Keys;
 
 #[tokio::test]
-async fn nothing_is_sent_that_github_does_not_describe() {
+async fn every_request_conforms_to_githubs_description() {
     let harness = ForgeHarness::with(ondeck_standin::GitHubOptions::on(&Emulators::running()));
     let keys = Keys::generate();
     let all =
