@@ -12,8 +12,8 @@ use ondeck_local::{
 };
 
 use crate::harness::{
-    self, LocalHarness, RealClock, SECRET, UNMARKED, eventually, instance, is_running,
-    processes_of, run, spawn, telling, told, unique,
+    self, LocalHarness, RealClock, SECRET, UNMARKED, child_arguments, eventually, instance,
+    is_running, processes_of, run, spawn, telling, unique,
 };
 
 /// An agent that does nothing, for long enough.
@@ -39,7 +39,7 @@ async fn end(compute: &dyn Compute, launched: &Launched) {
 }
 
 #[tokio::test]
-async fn a_machine_is_a_process_that_anybody_finds() {
+async fn a_machine_is_a_process_that_other_processes_find() {
     let harness = LocalHarness::new();
     let compute = harness.compute("echo \"$@\"; exec sleep 60");
     let launched = compute.launch(&order("one", 2)).await.unwrap();
@@ -71,14 +71,14 @@ async fn a_machine_is_a_process_that_anybody_finds() {
 }
 
 #[tokio::test]
-async fn what_somebody_left_of_an_ended_machine_is_cleared_up() {
+async fn the_directory_of_a_terminated_machine_is_removed() {
     let harness = LocalHarness::new();
     let compute = harness.compute(IDLER);
     let (ended, up) = (order("ended", 1), order("up", 1));
     let (ended, up) = (compute.launch(&ended).await.unwrap(), compute.launch(&up).await.unwrap());
     let folder = |launched: &Launched| harness.home.machine(&launched.machines[0].id);
     end(&compute, &ended).await;
-    // As if whoever ended it had been killed before he came to its directory.
+    // As if the process that terminated it had been killed before it removed the directory.
     std::fs::create_dir_all(folder(&ended).join("work")).unwrap();
     assert_eq!(compute.machines().await.unwrap(), up.machines);
     assert!(!folder(&ended).exists());
@@ -87,7 +87,7 @@ async fn what_somebody_left_of_an_ended_machine_is_cleared_up() {
 }
 
 #[tokio::test]
-async fn a_machine_whose_row_is_spoilt_keeps_its_directory() {
+async fn a_machine_with_a_corrupt_row_keeps_its_directory() {
     let harness = LocalHarness::new();
     let compute = harness.compute(IDLER);
     let launched = compute.launch(&order("one", 1)).await.unwrap();
@@ -132,7 +132,7 @@ async fn a_repeated_launch_gives_only_what_there_is() {
 }
 
 #[tokio::test]
-async fn terminate_reaches_what_has_left_its_session() {
+async fn terminate_finds_processes_of_another_session() {
     let harness = LocalHarness::new();
     let compute = harness.compute("setsid sh -c 'setsid sleep 61 & exec sleep 62' & exec sleep 60");
     let launched = compute.launch(&order("one", 1)).await.unwrap();
@@ -143,7 +143,7 @@ async fn terminate_reaches_what_has_left_its_session() {
 }
 
 #[tokio::test]
-async fn terminate_reaches_what_has_dropped_the_mark() {
+async fn terminate_finds_processes_without_the_marker() {
     let harness = LocalHarness::new();
     let compute = harness.compute(IDLER);
     let launched = compute.launch(&order("one", 1)).await.unwrap();
@@ -191,7 +191,7 @@ fn obstruct(harness: &LocalHarness, id: &InstanceId) {
 }
 
 #[tokio::test]
-async fn a_machine_that_cannot_be_ended_keeps_no_other() {
+async fn a_machine_that_cannot_be_terminated_keeps_no_other() {
     let harness = LocalHarness::new();
     let compute = harness.compute(IDLER);
     let launched = compute.launch(&order("one", 3)).await.unwrap();
@@ -271,7 +271,7 @@ async fn a_type_that_is_used_up_gives_way_to_the_next() {
     );
     let boot = |n: usize| boot_time(&harness.db, &launched.machines[n].id);
     assert_eq!(boot(0).await, Ok(Duration::from_millis(9)), "its own");
-    assert_eq!(boot(1).await, Ok(Duration::from_millis(5)), "everybody's");
+    assert_eq!(boot(1).await, Ok(Duration::from_millis(5)), "the default for all types");
     end(&compute, &launched).await;
 }
 
@@ -327,7 +327,7 @@ async fn a_log_goes_when_its_machine_is_forgotten() {
     harness.store().forget(Timestamp::parse("2021-01-01T00:00:00Z").unwrap()).await.unwrap();
     compute.set_up(&Settings::default()).await.unwrap();
     assert!(kept.exists() && !forgotten.exists());
-    assert!(other.exists(), "it is nobody's log");
+    assert!(other.exists(), "it is not the log of a machine");
 }
 
 #[tokio::test]
@@ -350,7 +350,7 @@ async fn a_home_and_its_machines_are_for_one_user() {
 }
 
 #[tokio::test]
-async fn a_machine_whose_agent_died_is_ended_with_all_that_runs_on_it() {
+async fn a_machine_whose_agent_died_is_terminated_with_all_its_processes() {
     let harness = LocalHarness::new();
     let compute = harness.compute("setsid sleep 61 & exec sleep 0.2");
     let launched = compute.launch(&order("one", 1)).await.unwrap();
@@ -366,7 +366,7 @@ async fn a_machine_whose_agent_died_is_ended_with_all_that_runs_on_it() {
     let job = forge.queue(&run("7"), &["true".into()]).await.unwrap();
     harness.sql(&format!("UPDATE jobs SET state = 'running', instance = '{id}'"));
 
-    let job = eventually("somebody who looks settles the job", || async {
+    let job = eventually("the next listing records the job as failed", || async {
         forge.job(job).await.unwrap().filter(|job| job.state.is_over())
     })
     .await;
@@ -435,9 +435,9 @@ async fn a_launcher_that_is_killed_half_way_loses_no_machine() {
 /// and so before any of them was noted; each then goes on as the agent below.
 #[tokio::test]
 async fn launcher() {
-    let Some((home, name)) = told() else { return };
+    let Some((home, name)) = child_arguments() else { return };
     let exe = std::env::current_exe().unwrap();
-    // By number: the parent of a machine that comes too late is somebody else.
+    // By pid: the parent of a machine that starts too late is another process.
     let me = std::process::id();
     let telling = telling(&home, &name);
     let script = format!("kill -9 {me}; {telling}; exec {} --exact compute::agent", exe.display());
@@ -449,7 +449,7 @@ async fn launcher() {
 /// The agent above, which does nothing but say that it is there.
 #[tokio::test]
 async fn agent() {
-    let Some((home, _)) = told() else { return };
+    let Some((home, _)) = child_arguments() else { return };
     let id = instance(&std::env::var("ONDECK_INSTANCE_ID").unwrap());
     announce(&Db::open(&home).unwrap(), &id).await.unwrap();
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -458,14 +458,14 @@ async fn agent() {
 #[tokio::test]
 async fn a_secret_of_the_launcher_reaches_no_machine_and_no_job() {
     let harness = LocalHarness::new();
-    let told = spawn("compute::keeper_of_a_secret", &harness.home, "s").wait().unwrap();
+    let told = spawn("compute::launcher_with_a_secret", &harness.home, "s").wait().unwrap();
     assert!(told.success(), "see above for what it found");
 }
 
 /// Has a secret, launches a machine, and is an agent besides.
 #[tokio::test]
-async fn keeper_of_a_secret() {
-    let Some((home, _)) = told() else { return };
+async fn launcher_with_a_secret() {
+    let Some((home, _)) = child_arguments() else { return };
     assert!(std::env::var_os(SECRET).is_some());
     let assert_clean = |who: &str, environment: &str| {
         assert!(environment.contains("PATH="), "{who} has none at all: {environment}");

@@ -12,7 +12,7 @@ use ondeck_local::{Db, LocalPool, LocalStore};
 use crate::harness::{LocalHarness, RealClock, instance};
 
 #[tokio::test]
-async fn the_store_keeps_its_promises() {
+async fn the_store_meets_its_contract() {
     let harness = LocalHarness::new();
     store_suite(&harness.store()).await;
 }
@@ -26,7 +26,7 @@ async fn a_claim_has_one_winner_through_many_connections() {
 }
 
 #[tokio::test]
-async fn the_pool_keeps_its_promises() {
+async fn the_pool_meets_its_contract() {
     let harness = LocalHarness::new();
     let clock = Arc::new(VirtualClock::new());
     let pool = LocalPool::new(harness.db.clone(), clock.clone());
@@ -64,7 +64,7 @@ async fn events_are_kept_in_the_order_of_commits() {
 
 /// An agent hears of a change long before it would look again, and of none if there is none.
 #[tokio::test]
-async fn news_travel_between_processes_that_share_the_file() {
+async fn news_reach_other_processes() {
     let harness = LocalHarness::new();
     let (agent, other) = (harness.store(), LocalStore::new(Db::open(&harness.home).unwrap()));
     let long = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! Any value of any kind in any column: the row is named, and no other suffers from it.
+//! Property tests: an arbitrary value in any column is reported with its row and affects no other row.
 
 use ondeck_core::lifecycle::{Instance, Live};
 use ondeck_core::model::credentials::Credentials;
@@ -111,15 +111,15 @@ fn insert(harness: &LocalHarness, record: &Record) {
     file(harness).execute(sql, rusqlite::params_from_iter(texts)).unwrap();
 }
 
-/// One line, of a length that somebody reads.
+/// Panics unless the text is one line of bounded length.
 #[track_caller]
 fn assert_readable(shown: &str) {
     assert!(!shown.contains(char::is_control), "more than a line: {shown:?}");
-    assert!(shown.chars().count() < 1_500, "nobody reads that much: {shown}");
+    assert!(shown.chars().count() < 1_500, "too long: {shown}");
 }
 
 #[test]
-fn a_spoilt_column_of_an_instance_is_named_and_spoils_no_other() {
+fn a_corrupt_column_of_an_instance_is_reported_and_affects_no_other_row() {
     let states = prop::collection::vec(proptest::sample::select(&State::ALL[..]), 3);
     let column = proptest::sample::select(&COLUMNS[..]);
     check(
@@ -143,7 +143,7 @@ fn a_spoilt_column_of_an_instance_is_named_and_spoils_no_other() {
             assert_eq!(unreadable.id, format!("i-{at}"));
             assert_readable(&unreadable.to_string());
             let verdict = ondeck_core::lifecycle::Verdict::Unreadable(unreadable.clone());
-            assert_eq!(answer, Ok(verdict), "nobody builds on what makes no sense");
+            assert_eq!(answer, Ok(verdict), "a corrupt record is never changed");
             let error = store.record(&records[at].id).await.unwrap_err();
             assert!(error.to_string().contains(&format!("i-{at}")), "{error}");
         },
@@ -151,7 +151,7 @@ fn a_spoilt_column_of_an_instance_is_named_and_spoils_no_other() {
 }
 
 #[test]
-fn a_spoilt_setting_is_named() {
+fn a_corrupt_setting_is_named() {
     let name = "[a-z-]{1,20}";
     check(64, &(name, value()), async |harness, (name, value)| {
         let put = "INSERT OR REPLACE INTO settings VALUES (?1, ?2)";
@@ -171,7 +171,7 @@ fn a_spoilt_setting_is_named() {
 }
 
 #[test]
-fn a_spoilt_message_does_not_keep_others_in_the_queue() {
+fn a_corrupt_message_does_not_block_the_queue() {
     check(64, &prop::collection::vec(value(), 1..5), async |harness, bodies| {
         let pool = LocalPool::new(harness.db.clone(), Arc::new(RealClock));
         let large = "large".parse().unwrap();
@@ -234,7 +234,7 @@ fn what_is_written_is_read_to_the_letter() {
 }
 
 #[test]
-fn spoilt_notes_are_as_good_as_none() {
+fn corrupt_notes_count_as_none() {
     let table = proptest::sample::select(
         &[
             ("signals", "signal"),
@@ -291,7 +291,7 @@ fn spoilt_notes_are_as_good_as_none() {
 /// Found here: bytes where a text belongs failed the whole call, and with it a queue, every mode,
 /// and the rescue of a run.
 #[tokio::test]
-async fn bytes_in_place_of_a_text_stop_nobody() {
+async fn bytes_in_place_of_a_text_block_no_call() {
     let harness = LocalHarness::new();
     let store = harness.store();
     store.put_demand(&demand(&run("7"))).await.unwrap();

@@ -27,7 +27,7 @@ fn assert_unusable(home: &Home, problem: &str) {
 }
 
 #[test]
-fn what_is_not_there_is_not_set_up() {
+fn a_missing_file_is_not_set_up() {
     let (_dir, home) = home();
     assert!(matches!(Db::open(&home), Err(PortError::NotSetUp { .. })));
     std::fs::write(home.database(), "").unwrap();
@@ -80,7 +80,7 @@ fn a_newer_version_asks_for_a_newer_program() {
 }
 
 #[test]
-fn an_older_version_is_not_called_somebody_elses() {
+fn an_older_version_is_not_called_another_programs() {
     let harness = LocalHarness::new();
     harness.sql("PRAGMA user_version = 1");
     assert_unusable(&harness.home, "made by an older ondeck");
@@ -104,7 +104,7 @@ fn a_write_protected_file_cannot_be_used() {
     permissions.set_readonly(true);
     std::fs::set_permissions(&file, permissions).unwrap();
     if std::fs::File::options().write(true).open(&file).is_ok() {
-        // Root may write whatever the permissions say, and then nothing is wrong.
+        // Root may write in spite of the permissions.
         Db::open(&harness.home).unwrap();
         return;
     }
@@ -119,7 +119,7 @@ async fn a_store_without_settings_is_not_set_up() {
 }
 
 #[tokio::test]
-async fn a_call_that_panics_harms_nobody_else() {
+async fn a_call_that_panics_affects_no_other_call() {
     let harness = LocalHarness::new();
     let answer = harness.db.call(|_| -> rusqlite::Result<()> { panic!("on purpose") }).await;
     assert!(matches!(answer, Err(PortError::Unavailable { .. })), "{answer:?}");
@@ -139,7 +139,7 @@ async fn readers_and_the_writer_do_not_wait_for_each_other() {
     assert_eq!(reopened.call(mode).await.as_deref(), Ok("wal"));
 }
 
-/// Two sound rows, and others that are each spoilt in another way.
+/// Two sound rows, and others that are each corrupt in another way.
 fn spoil(harness: &LocalHarness) {
     let row = |id: &str, state: &str, cpu: &str| {
         format!(
@@ -158,7 +158,7 @@ fn spoil(harness: &LocalHarness) {
 }
 
 #[tokio::test]
-async fn a_spoilt_row_is_named_and_spoils_no_other() {
+async fn a_corrupt_row_is_reported_and_affects_no_other() {
     let harness = LocalHarness::new();
     spoil(&harness);
     let store = harness.store();
@@ -175,7 +175,7 @@ async fn a_spoilt_row_is_named_and_spoils_no_other() {
 }
 
 #[tokio::test]
-async fn a_spoilt_row_refuses_changes_by_name() {
+async fn a_corrupt_row_refuses_changes_by_id() {
     let harness = LocalHarness::new();
     spoil(&harness);
     let store = harness.store();
@@ -197,7 +197,7 @@ async fn a_spoilt_row_refuses_changes_by_name() {
 }
 
 #[tokio::test]
-async fn a_signal_that_nobody_knows_is_as_good_as_none() {
+async fn an_unknown_signal_counts_as_none() {
     let harness = LocalHarness::new();
     let store = LocalStore::new(harness.db.clone());
     store.beat(&instance("i-1"), Timestamp::from_millis(1)).await.unwrap();
@@ -208,10 +208,10 @@ async fn a_signal_that_nobody_knows_is_as_good_as_none() {
 
     let at = Timestamp::from_millis(1);
     let report = Report { signal: Signal::Prepared, run: None, detail: String::new(), at };
-    for spoilt in ["'never'", "NULL", "x'00ff'", "7"] {
-        harness.sql(&format!("UPDATE signals SET signal = 'UD_WHAT', at = {spoilt}"));
+    for corrupt in ["'never'", "NULL", "x'00ff'", "7"] {
+        harness.sql(&format!("UPDATE signals SET signal = 'UD_WHAT', at = {corrupt}"));
         store.report(&id, &report).await.unwrap();
         let status = store.agent_status(std::slice::from_ref(&id)).await.unwrap();
-        assert_eq!(status[0].report.as_ref(), Some(&report), "{spoilt} is no time");
+        assert_eq!(status[0].report.as_ref(), Some(&report), "{corrupt} is no time");
     }
 }

@@ -31,7 +31,7 @@ async fn a_script_may_leave_something_in_the_background() {
 }
 
 #[tokio::test]
-async fn the_end_reaches_what_has_dropped_the_mark() {
+async fn termination_finds_processes_without_the_marker() {
     let harness = LocalHarness::new();
     let id = unique("unmarked-daemon");
     let host = LocalHost::new(harness.db.clone(), harness.home.clone(), id);
@@ -44,7 +44,7 @@ async fn the_end_reaches_what_has_dropped_the_mark() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_machine_leaves_nothing_behind() {
+async fn termination_leaves_no_files_and_no_processes() {
     let harness = LocalHarness::new();
     let id = unique("end");
     let clock = std::sync::Arc::new(RealClock);

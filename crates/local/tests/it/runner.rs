@@ -7,8 +7,8 @@ use ondeck_core::ports::{Clock, Forge, Host, Runner, Store};
 use ondeck_local::{Db, Job, JobId, JobState, LocalForge, LocalHost, LocalRunner, Stream};
 
 use crate::harness::{
-    LocalHarness, RealClock, UNMARKED, eventually, is_running, processes_of, run, spawn, told,
-    unique,
+    LocalHarness, RealClock, UNMARKED, child_arguments, eventually, is_running, processes_of, run,
+    spawn, unique,
 };
 
 fn runner(harness: &LocalHarness, name: &str) -> LocalRunner {
@@ -201,7 +201,7 @@ async fn every_run_finds_the_home_that_the_script_has_prepared() {
 }
 
 #[tokio::test]
-async fn clean_finds_what_has_dropped_the_mark() {
+async fn clean_finds_processes_without_the_marker() {
     let harness = LocalHarness::new();
     let forge = harness.forge();
     let runner = runner(&harness, "unmarked");
@@ -222,13 +222,13 @@ async fn clean_finds_what_has_dropped_the_mark() {
 /// Queues a job in a process of its own, which then waits to be killed.
 #[tokio::test]
 async fn caller() {
-    let Some((home, label)) = told() else { return };
+    let Some((home, label)) = child_arguments() else { return };
     let db = Db::open(&home).unwrap();
     queue(&LocalForge::new(db, Arc::new(RealClock)), &label, &["true"]).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
 }
 
-/// Queues a job for somebody who is killed before anybody takes it.
+/// Queues a job whose caller is killed before a runner takes it.
 async fn orphan(harness: &LocalHarness, label: &str) -> JobId {
     let forge = harness.forge();
     let before = forge.jobs().await.unwrap().len();
@@ -245,7 +245,7 @@ async fn orphan(harness: &LocalHarness, label: &str) -> JobId {
 }
 
 #[tokio::test]
-async fn a_job_whose_caller_was_killed_is_cancelled_by_whoever_looks() {
+async fn a_job_whose_caller_was_killed_is_cancelled_at_the_next_listing() {
     let harness = LocalHarness::new();
     let forge = harness.forge();
     let runner = runner(&harness, "orphan");
@@ -289,7 +289,7 @@ async fn a_group_is_noted_for_as_long_as_something_is_left_of_it() {
 }
 
 #[tokio::test]
-async fn a_runner_that_was_struck_from_the_list_dies() {
+async fn a_runner_that_was_removed_from_the_list_stops() {
     let harness = LocalHarness::new();
     let forge = harness.forge();
     let runner = runner(&harness, "struck");

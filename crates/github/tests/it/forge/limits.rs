@@ -51,7 +51,7 @@ async fn a_long_limit_fails_and_blocks_requests_until_then() {
         harness.github.disturb(GitHubRule::new(fault).which(Which::First(1)));
         let first = refusal(harness.retried(|| forge.mint()).await);
         assert!(first.0.starts_with("GitHub limits requests until 2"), "{fault:?}: {first:?}");
-        assert!(first.1.contains("the next refresh"), "{first:?}");
+        assert!(first.1.contains("run refresh again"), "{first:?}");
         assert!(harness.clock.slept().is_empty(), "{fault:?}");
         assert_eq!(refusal(forge.runners().await), first);
         assert_eq!(harness.github.requests().len(), 1, "{fault:?}: the second was not sent");

@@ -102,7 +102,7 @@ async fn without_permission_no_runs_are_found_and_that_is_logged_once() {
         assert_eq!(forge.waiting_runs(&none()).await, Ok(vec![]), "{token}");
         assert_eq!(forge.waiting_runs(&none()).await, Ok(vec![]), "{token}");
         let text = log.text();
-        assert_eq!(text.matches("that needs actions: read").count(), 1, "{text}");
+        assert_eq!(text.matches("the token needs actions: read").count(), 1, "{text}");
         assert!(text.contains("INFO") && !text.contains("WARN"), "{text}");
     }
 }

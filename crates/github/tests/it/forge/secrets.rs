@@ -121,7 +121,7 @@ async fn no_secret_is_shown_after_any_fault() {
     }
     assert!(secrets.len() > 12 && said.contains("status 502") && said.contains("(secret)"));
     let logged = log.text();
-    assert!(logged.contains("asked GitHub"), "{logged}");
+    assert!(logged.contains("GitHub answered"), "{logged}");
     assert_hidden(&said, &secrets);
     assert_hidden(&logged, &secrets);
 }
