@@ -343,7 +343,7 @@ impl AgentStore for LocalStore {
     /// Returns early when another connection commits to the file. SQLite keeps a counter of that in
     /// shared memory, which is much cheaper to read than a record.
     async fn news(&self, clock: &dyn Clock, at_most: Duration) {
-        let until = clock.now() + at_most;
+        let begun = clock.steady();
         loop {
             let version = self.db.call(|c| c.query_row("PRAGMA data_version", [], |r| r.get(0)));
             // An error counts as no news; the caller's next read reports it.
@@ -351,7 +351,7 @@ impl AgentStore for LocalStore {
             if self.seen.swap(version, Ordering::Relaxed) != version {
                 return;
             }
-            let left = until.since(clock.now());
+            let left = at_most.saturating_sub(clock.steady().saturating_sub(begun));
             if left.is_zero() {
                 return;
             }

@@ -76,7 +76,7 @@ mod tests {
             (BOOT, "-1", "not a whole number"),
             (CATALOGUE, "[]", "names no type"),
             (DUPLICATES, "yes", "neither true nor false"),
-            ("local-capcity", "3", "no setting of the local backend"),
+            ("local-capcity", "3", "not a setting of the local backend"),
         ] {
             let error = read(name, value).unwrap_err().to_string();
             assert!(error.starts_with(name) && error.contains(problem), "{error}");

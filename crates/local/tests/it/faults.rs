@@ -85,7 +85,7 @@ fn an_older_version_is_not_called_another_programs() {
     harness.sql("PRAGMA user_version = 1");
     assert_unusable(&harness.home, "made by an older ondeck");
     let Err(PortError::Unusable { hint, .. }) = Db::open(&harness.home) else { panic!() };
-    assert!(hint.contains("end its machines"), "{hint}");
+    assert!(hint.contains("terminate its machines"), "{hint}");
 }
 
 #[test]

@@ -292,17 +292,17 @@ async fn a_group_is_noted_for_as_long_as_something_is_left_of_it() {
 async fn a_runner_that_was_removed_from_the_list_stops() {
     let harness = LocalHarness::new();
     let forge = harness.forge();
-    let runner = runner(&harness, "struck");
+    let runner = runner(&harness, "removed");
     runner.prepare().await.unwrap();
     runner.register(&run("7")).await.unwrap();
     runner.register(&run("8")).await.unwrap();
-    let name = format!("{}-2", unique("struck"));
+    let name = format!("{}-2", unique("removed"));
     let listed = forge.runners().await.unwrap();
     assert_eq!(listed.len(), 1, "one runner at a time");
     assert_eq!((listed[0].name.as_str(), listed[0].online), (name.as_str(), false));
     forge.remove_runner(&name).await.unwrap();
     forge.remove_runner(&name).await.unwrap();
-    assert!(runner.work(&run("8")).await.contains("struck"));
+    assert!(runner.work(&run("8")).await.contains("removed"));
     runner.register(&run("8")).await.unwrap();
     runner.deregister().await.unwrap();
     runner.deregister().await.unwrap();

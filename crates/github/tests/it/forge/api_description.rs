@@ -36,7 +36,7 @@ async fn every_request_conforms_to_githubs_description() {
         .map(|request| request.path.split('/').map(placeholder).collect::<Vec<_>>().join("/"))
         .collect();
     assert_eq!(paths.len(), 16, "{paths:?}");
-    harness.github.assert_sound();
+    harness.github.assert_requests_valid();
 }
 
 async fn everything(harness: &ForgeHarness, forge: &GitHubForge) {
@@ -44,7 +44,7 @@ async fn everything(harness: &ForgeHarness, forge: &GitHubForge) {
         [1, 2].map(|count| runner_name(&InstanceId::new("i-1").unwrap(), count, POOL_TAG));
     let place = forge.target().unwrap().replace(&format!("{}/", harness.github.url()), "");
     for name in [&one, &other] {
-        harness.github.plant_runner(GitHubRunner::new(&place, name));
+        harness.github.add_runner(GitHubRunner::new(&place, name));
     }
     forge.set_up(&settings(&[])).await.unwrap();
     forge.set_up(&settings(&[(VERSION_SETTING, "2.335.0")])).await.unwrap();

@@ -1,7 +1,7 @@
 //! A clock that agrees with the stand-in's and can be advanced like it.
 
-use std::sync::Mutex;
-use std::time::{Duration, SystemTime};
+use std::sync::{LazyLock, Mutex};
+use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
 use ondeck_core::model::timestamp::Timestamp;
@@ -30,6 +30,11 @@ impl Clock for MovedClock {
     fn now(&self) -> Timestamp {
         let ahead = *self.ahead.lock().unwrap();
         Timestamp::try_from(SystemTime::now() + ahead).unwrap()
+    }
+
+    fn steady(&self) -> Duration {
+        static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);
+        STARTED.elapsed() + *self.ahead.lock().unwrap()
     }
 
     async fn sleep(&self, span: Duration) {

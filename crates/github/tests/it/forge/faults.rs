@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ondeck_core::ports::Forge;
-use ondeck_standin::{GitHubFault, GitHubRule, Which};
+use ondeck_standin::{GitHubFault, GitHubFaultRule, Occurrence};
 
 use super::harness::{ForgeHarness, options, transient};
 
@@ -22,7 +22,9 @@ async fn transient_faults_are_retried_by_core_alone() {
     ] {
         let harness = ForgeHarness::new();
         let forge = harness.forge();
-        harness.github.disturb(GitHubRule::new(fault).on("POST", MINTS).which(Which::First(2)));
+        harness
+            .github
+            .inject(GitHubFaultRule::new(fault).on("POST", MINTS).occurrence(Occurrence::First(2)));
         let reason = transient(forge.mint().await);
         assert!(reason.starts_with("the runners of acme/web: "), "{fault:?}: {reason}");
         assert_eq!(harness.github.count("POST", MINTS), 1, "{fault:?}: the client repeats nothing");
@@ -34,7 +36,7 @@ async fn transient_faults_are_retried_by_core_alone() {
 #[tokio::test]
 async fn a_slow_answer_is_waited_for() {
     let harness = ForgeHarness::new();
-    harness.github.disturb(GitHubRule::new(GitHubFault::Delay(Duration::from_millis(300))));
+    harness.github.inject(GitHubFaultRule::new(GitHubFault::Delay(Duration::from_millis(300))));
     harness.forge().mint().await.unwrap();
 }
 
@@ -43,7 +45,7 @@ async fn a_request_without_an_answer_times_out() {
     let harness = ForgeHarness::new();
     let forge = harness.forge();
     forge.runners().await.unwrap();
-    harness.github.disturb(GitHubRule::new(GitHubFault::Hang));
+    harness.github.inject(GitHubFaultRule::new(GitHubFault::Hang));
     // From here on tokio advances time whenever all tasks wait.
     tokio::time::pause();
     let start = tokio::time::Instant::now();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ondeck_core::model::secret::Secret;
 use ondeck_core::ports::Forge;
 use ondeck_github::GitHubOptions;
-use ondeck_standin::{GitHubFault, GitHubRule, Permission, Which};
+use ondeck_standin::{GitHubFault, GitHubFaultRule, Occurrence, Permission};
 
 use super::harness::{ForgeHarness, refusal, transient};
 
@@ -25,7 +25,7 @@ async fn a_short_limit_is_waited_for_and_the_request_retried() {
     for fault in limits(15 * SECOND) {
         let harness = ForgeHarness::new();
         let forge = harness.forge();
-        harness.github.disturb(GitHubRule::new(fault).which(Which::First(2)));
+        harness.github.inject(GitHubFaultRule::new(fault).occurrence(Occurrence::First(2)));
         let reason = transient(forge.mint().await);
         assert!(reason.starts_with("it limits requests until "), "{fault:?}: {reason}");
         assert_eq!(harness.github.requests().len(), 1, "{fault:?}: the client repeats nothing");
@@ -48,7 +48,7 @@ async fn a_long_limit_fails_and_blocks_requests_until_then() {
     for fault in limits(600 * SECOND) {
         let harness = ForgeHarness::new();
         let forge = harness.forge();
-        harness.github.disturb(GitHubRule::new(fault).which(Which::First(1)));
+        harness.github.inject(GitHubFaultRule::new(fault).occurrence(Occurrence::First(1)));
         let first = refusal(harness.retried(|| forge.mint()).await);
         assert!(first.0.starts_with("GitHub limits requests until 2"), "{fault:?}: {first:?}");
         assert!(first.1.contains("run refresh again"), "{first:?}");
@@ -70,7 +70,7 @@ async fn each_token_has_its_own_limits() {
     let jobs_token = Some(Secret::new("ghs_workflow"));
     let forge = harness.forge_with(GitHubOptions { jobs_token, ..harness.options() });
     let [fault, ..] = limits(600 * SECOND);
-    harness.github.disturb(GitHubRule::new(fault).on("GET", "/repos/acme/web/actions/runs"));
+    harness.github.inject(GitHubFaultRule::new(fault).on("GET", "/repos/acme/web/actions/runs"));
     let none = BTreeSet::new();
     refusal(forge.waiting_runs(&none).await);
     forge.mint().await.unwrap();

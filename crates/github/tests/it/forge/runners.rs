@@ -15,11 +15,7 @@ fn name(instance: &str, count: u32) -> String {
 }
 
 fn planted(harness: &ForgeHarness, name: &str, online: bool, busy: bool) {
-    harness.github.plant_runner(GitHubRunner {
-        online,
-        busy,
-        ..GitHubRunner::new("acme/web", name)
-    });
+    harness.github.add_runner(GitHubRunner { online, busy, ..GitHubRunner::new("acme/web", name) });
 }
 
 #[tokio::test]
@@ -48,7 +44,7 @@ async fn all_pages_are_read_and_only_this_pools_runners_returned() {
 #[tokio::test]
 async fn an_organisation_has_its_own_list() {
     let harness = ForgeHarness::new();
-    harness.github.plant_runner(GitHubRunner::new("acme", &name("i-1", 1)));
+    harness.github.add_runner(GitHubRunner::new("acme", &name("i-1", 1)));
     planted(&harness, &name("i-2", 1), true, false);
     let forge = harness.forge_of_organisation();
     let listed = forge.runners().await.unwrap();
@@ -81,7 +77,7 @@ async fn removing_an_unknown_runner_succeeds() {
     planted(&harness, &name("i-1", 1), false, false);
     let forge = harness.forge();
     forge.runners().await.unwrap();
-    harness.github.strike_runner(&name("i-1", 1));
+    harness.github.remove_runner(&name("i-1", 1));
     forge.remove_runner(&name("i-1", 1)).await.unwrap();
     assert_eq!(harness.github.count("DELETE", ONE), 1);
     forge.remove_runner(&name("i-1", 1)).await.unwrap();

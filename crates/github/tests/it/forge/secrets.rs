@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use ondeck_core::model::secret::Secret;
 use ondeck_core::ports::{Forge, PortResult};
 use ondeck_github::{Auth, GitHubForge, GitHubOptions};
-use ondeck_standin::{GitHubFault, GitHubRule, Permission, Which};
+use ondeck_standin::{GitHubFault, GitHubFaultRule, Occurrence, Permission};
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -111,7 +111,7 @@ async fn no_secret_is_shown_after_any_fault() {
             GitHubOptions { auth: app, ..harness.options() },
         ];
         if let Some(fault) = fault {
-            harness.github.disturb(GitHubRule::new(fault).which(Which::Every(2)));
+            harness.github.inject(GitHubFaultRule::new(fault).occurrence(Occurrence::Every(2)));
         }
         for options in options {
             said += &format!("{options:?} {options:#?}\n");

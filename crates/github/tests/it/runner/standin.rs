@@ -11,9 +11,7 @@ use ondeck_github::{
     GitHubRunner, PACKAGES_SETTING, Package, Packages, RunnerOptions, Timeouts, URL_SETTING,
 };
 use ondeck_processes::Process;
-use ondeck_standin::{
-    Conclusion, GitHub, GitHubOptions, Job, JobId, RunnerTrouble, runner_package,
-};
+use ondeck_standin::{Conclusion, GitHub, GitHubOptions, Job, JobId, RunnerFault, runner_package};
 
 use crate::runner::harness::{RealClock, appears, run};
 
@@ -143,20 +141,20 @@ async fn each_fault_has_its_reason_and_leaves_no_runner() {
     runner.prepare().await.unwrap();
     for (fault, reason) in [
         (
-            RunnerTrouble::Deprecated,
+            RunnerFault::Deprecated,
             "this version of actions/runner is deprecated: 2.336.0; set actions-runner-version to latest",
         ),
-        (RunnerTrouble::SessionConflict, "another listener has this runner's session: "),
-        (RunnerTrouble::Retryable, "the listener met an error that may pass: "),
-        (RunnerTrouble::Deleted, "the listener gave up: Failed to create a session."),
-        (RunnerTrouble::NeverConnects, "the runner does not listen for jobs after 5 s"),
-        (RunnerTrouble::RegistrationRefused, "config.sh failed: exit status: 1: "),
-        (RunnerTrouble::RegistrationHangs, "config.sh failed: "),
+        (RunnerFault::SessionConflict, "another listener has this runner's session: "),
+        (RunnerFault::Retryable, "the listener met an error that may pass: "),
+        (RunnerFault::Deleted, "the listener gave up: Failed to create a session."),
+        (RunnerFault::NeverConnects, "the runner does not listen for jobs after 5 s"),
+        (RunnerFault::RegistrationRefused, "config.sh failed: exit status: 1: "),
+        (RunnerFault::RegistrationHangs, "config.sh failed: "),
     ] {
-        harness.github.trouble("*", fault);
+        harness.github.inject_runner_fault("*", fault);
         let error = runner.register(&run("1")).await.unwrap_err();
         assert!(error.starts_with(reason), "{fault:?}: {error}");
-        harness.github.calm();
+        harness.github.clear_faults();
         leave(&runner).await;
         assert!(harness.github.runners().is_empty(), "{fault:?}");
     }
@@ -170,10 +168,10 @@ async fn a_crashed_listener_is_restarted() {
     let runner = harness.runner();
     runner.prepare().await.unwrap();
     runner.register(&run("1")).await.unwrap();
-    harness.github.trouble("*", RunnerTrouble::Crash);
+    harness.github.inject_runner_fault("*", RunnerFault::Crash);
     let why = runner.work(&run("1")).await;
     assert!(why.starts_with("the listener was killed by signal 6"), "{why}");
-    harness.github.calm();
+    harness.github.clear_faults();
     let job = harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
     let run = run("1");
     let github = harness.github.clone();
