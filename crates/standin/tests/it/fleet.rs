@@ -1,4 +1,4 @@
-//! CreateFleet and TerminateInstances, as the API's documentation has them.
+//! CreateFleet and TerminateInstances behave as the API's documentation says.
 
 use ondeck_standin::{
     AwsFault, AwsFaultRule, Capacity, Gateway, GatewayOptions, Lifecycle, MachineState, Occurrence,
@@ -37,7 +37,7 @@ async fn machines_are_as_they_were_asked_for() {
 }
 
 #[tokio::test]
-async fn a_token_stands_for_one_request() {
+async fn a_client_token_identifies_one_request() {
     let gateway = gateway();
     let (ec2, template) = with_template(&gateway).await;
     let token = "&ClientToken=once";
@@ -52,7 +52,7 @@ async fn a_token_stands_for_one_request() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_is_found_again_by_its_token() {
+async fn a_client_token_returns_a_lost_answer() {
     let gateway = gateway();
     let (_, template) = with_template(&gateway).await;
     let endpoint = gateway.endpoint("disturbed");
@@ -73,7 +73,7 @@ async fn a_lost_answer_is_found_again_by_its_token() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_had_is_an_entry_and_not_an_error() {
+async fn missing_capacity_is_an_entry_in_the_answer_and_not_an_error() {
     let capacity = Capacity { total: Some(4), spot: Some(1), ..Capacity::default() };
     let gateway = Gateway::start(GatewayOptions { capacity, ..options() });
     let (ec2, template) = with_template(&gateway).await;
@@ -85,7 +85,7 @@ async fn what_cannot_be_had_is_an_entry_and_not_an_error() {
     assert_eq!((none.status, none.launched().len()), (200, 0));
     let rest = ec2.ask(&fleet(&template, 9, "on-demand")).await;
     assert_eq!(rest.launched().len(), 3, "four in all");
-    // What has ended makes room.
+    // A terminated machine frees its capacity.
     let id = partial.launched().remove(0);
     gateway.ec2().terminate(&id);
     assert_eq!(ec2.ask(&fleet(&template, 2, "spot")).await.launched().len(), 1);
@@ -97,7 +97,7 @@ async fn what_cannot_be_had_is_an_entry_and_not_an_error() {
 }
 
 #[tokio::test]
-async fn an_unknown_subnet_spoils_only_its_override_and_an_impossible_type_all() {
+async fn an_unknown_subnet_fails_its_override_and_an_impossible_type_the_request() {
     let gateway = gateway();
     let (ec2, template) = with_template(&gateway).await;
     let query = fleet(&template, 2, "on-demand").replace("subnet-0b", "subnet-gone");

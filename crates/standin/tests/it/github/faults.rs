@@ -1,4 +1,4 @@
-//! What goes wrong on demand.
+//! The faults that a test injects into GitHub.
 
 use std::time::{Duration, Instant};
 
@@ -68,7 +68,7 @@ async fn an_answer_can_be_cut_short_or_late() {
 }
 
 #[tokio::test]
-async fn whoever_gives_up_is_noted_without_an_answer() {
+async fn a_caller_that_gives_up_is_logged_without_an_answer() {
     let github = github();
     github.inject(GitHubFaultRule::new(GitHubFault::Hang));
     let caller = Caller::new(&github, TOKEN);
