@@ -26,6 +26,11 @@ impl Standing {
             (None, unchanged) => unchanged,
         }
     }
+
+    /// Whether no later answer of the store can change it: a terminated machine stays terminated.
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(self, Standing::Recorded { state: State::Terminated, .. })
+    }
 }
 
 /// The moment at which the machine ends, if nothing changes until then.

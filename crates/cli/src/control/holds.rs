@@ -12,8 +12,9 @@ use async_trait::async_trait;
 use ondeck_core::lifecycle::{Change, Verdict};
 use ondeck_core::model::credentials::Credentials;
 use ondeck_core::model::demand::Demand;
-use ondeck_core::model::ids::{InstanceId, ResourceClass, RunId};
+use ondeck_core::model::ids::{InstanceId, InvalidId, ProviderName, ResourceClass, RunId};
 use ondeck_core::model::intent::Intent;
+use ondeck_core::model::requirements::TypePatterns;
 use ondeck_core::model::settings::Settings;
 use ondeck_core::model::signal::AgentStatus;
 use ondeck_core::model::ticket::Ticket;
@@ -149,9 +150,15 @@ impl Compute for Holding<dyn Compute> {
     async fn set_up(&self, settings: &Settings) -> PortResult<()> {
         self.inner.set_up(settings).await
     }
-    async fn launch(&self, order: &Order) -> PortResult<Launched> {
+    fn default_types(&self) -> TypePatterns {
+        self.inner.default_types()
+    }
+    fn identity(&self, name: &ProviderName) -> Result<InstanceId, InvalidId> {
+        self.inner.identity(name)
+    }
+    async fn launch(&self, order: &Order, settings: &Settings) -> PortResult<Launched> {
         self.before("launch").await;
-        self.inner.launch(order).await
+        self.inner.launch(order, settings).await
     }
     async fn terminate(&self, ids: &[InstanceId]) -> PortResult<()> {
         self.before("terminate").await;

@@ -76,8 +76,13 @@ macro_rules! id {
 }
 
 id!(
-    /// A machine, as its provider names it (`i-0123456789abcdef0`).
+    /// A machine, as records, tickets and runners name it. The compute adapter derives it from the
+    /// [`ProviderName`].
     InstanceId, "instance id", 64
+);
+id!(
+    /// A machine, as its provider's interface names it (`i-0123456789abcdef0`).
+    ProviderName, "machine name", 64
 );
 id!(
     /// A workflow run. It is also the only label of the runners that work for it.

@@ -43,12 +43,12 @@ impl<'a> AgentWatch<'a> {
     pub(crate) async fn wait<T>(
         &self,
         id: &InstanceId,
-        deadline: Timestamp,
+        at_most: Duration,
         judge: impl Fn(&AgentStatus, Timestamp) -> Option<T>,
     ) -> PortResult<Watched<T>> {
         let clock = &*self.plane.clock;
-        let wait = Wait { since: clock.now(), deadline, interval: self.interval };
-        clock.sleep(self.interval.initial_delay(wait.since)).await;
+        let wait = Wait::begin(clock, at_most, self.interval);
+        wait.delay_first_question(clock).await;
         let last = std::sync::Mutex::new(AgentStatus::default());
         let look = || async {
             let status = self.look(id).await?;

@@ -70,10 +70,10 @@ impl<'a> Handshake<'a> {
         idle: &Instance<Idle>,
         run: &RunId,
     ) -> PortResult<Returned> {
-        let deadline = self.plane.now() + self.times.release_timeout;
+        let at_most = self.times.release_timeout;
         let judge = |status: &AgentStatus, now: Timestamp| self.judge(status, run, now);
         self.away.fetch_add(1, Ordering::Relaxed);
-        let seen = self.watch.wait(idle.id(), deadline, judge).await;
+        let seen = self.watch.wait(idle.id(), at_most, judge).await;
         if self.away.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.all_back.notify_waiters();
         }

@@ -2,6 +2,7 @@
 //! them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 
@@ -57,6 +58,11 @@ impl Plane {
     /// This moment.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// The steady time at which the time of day was `at`, as far as the clock can tell now.
+    pub fn steady_at(&self, at: Timestamp) -> Duration {
+        self.clock.steady().saturating_sub(self.now().since(at))
     }
 
     /// What refresh wrote down.

@@ -26,6 +26,7 @@ use self::post_provision::CleanUp;
 use crate::model::demand::Demand;
 use crate::model::failure::{Failure, FailureKind};
 use crate::model::requirements::Requirements;
+use crate::model::settings::Settings;
 use crate::model::times::Times;
 use crate::modes::plane::Plane;
 use crate::runtime::stop::StopSignal;
@@ -34,6 +35,7 @@ use crate::runtime::stop::StopSignal;
 struct Attempt<'a> {
     plane: &'a Plane,
     request: &'a Request,
+    settings: Settings,
     requirements: Requirements,
     times: Times,
     holdings: Holdings,
@@ -59,8 +61,8 @@ impl<'a> Attempt<'a> {
         let requirements = request.requirements(&settings)?;
         let times = request.times.over(settings.times.clone());
         credentials::await_valid(plane, request, &settings, &times).await?;
-        let holdings = Holdings::new(plane.now());
-        Ok(Attempt { plane, request, requirements, times, holdings })
+        let holdings = Holdings::new(plane.clock.steady());
+        Ok(Attempt { plane, request, settings, requirements, times, holdings })
     }
 
     async fn fulfil(&self) -> Result<(), Failure> {
@@ -121,7 +123,7 @@ impl<'a> Attempt<'a> {
     }
 
     fn entering(&self, phase: Phase, doing: &str) {
-        self.holdings.enter(phase, self.plane.now());
+        self.holdings.enter(phase, self.plane.clock.steady());
         self.plane.progress.stage(doing);
     }
 }

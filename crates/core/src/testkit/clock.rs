@@ -1,5 +1,5 @@
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,7 +12,9 @@ use crate::ports::{Clock, Random};
 /// Hours pass in microseconds, in the order in which they would have passed.
 #[derive(Debug)]
 pub struct VirtualClock {
-    now: AtomicU64,
+    /// Milliseconds of steady time. The time of day is this plus `stepped`.
+    elapsed: AtomicU64,
+    stepped: AtomicI64,
     alarms: Mutex<Vec<u64>>,
     /// Grows whenever somebody falls asleep or wakes up.
     stirs: AtomicU64,
@@ -22,7 +24,8 @@ impl VirtualClock {
     /// Starts at a moment of no importance.
     pub fn new() -> VirtualClock {
         VirtualClock {
-            now: AtomicU64::new(1_750_000_000_000),
+            elapsed: AtomicU64::new(1_750_000_000_000),
+            stepped: AtomicI64::new(0),
             alarms: Mutex::default(),
             stirs: AtomicU64::new(0),
         }
@@ -31,7 +34,17 @@ impl VirtualClock {
     /// Moves time forward, whoever sleeps.
     pub fn advance(&self, span: Duration) {
         let millis = u64::try_from(span.as_millis()).expect("a test's span fits");
-        self.now.fetch_add(millis, Ordering::SeqCst);
+        self.elapsed.fetch_add(millis, Ordering::SeqCst);
+    }
+
+    /// Moves the time of day by `millis`, as a correction of the clock does, and leaves the steady
+    /// time where it is.
+    pub fn step(&self, millis: i64) {
+        self.stepped.fetch_add(millis, Ordering::SeqCst);
+    }
+
+    fn unstepped(&self) -> Timestamp {
+        Timestamp::from_millis(self.elapsed.load(Ordering::SeqCst))
     }
 
     fn alarms(&self) -> std::sync::MutexGuard<'_, Vec<u64>> {
@@ -61,25 +74,30 @@ impl Drop for Alarm<'_> {
 #[async_trait]
 impl Clock for VirtualClock {
     fn now(&self) -> Timestamp {
-        Timestamp::from_millis(self.now.load(Ordering::SeqCst))
+        let stepped = self.stepped.load(Ordering::SeqCst);
+        Timestamp::from_millis(self.unstepped().millis().saturating_add_signed(stepped))
+    }
+
+    fn steady(&self) -> Duration {
+        Duration::from_millis(self.elapsed.load(Ordering::SeqCst))
     }
 
     async fn sleep(&self, span: Duration) {
-        let alarm = (self.now() + span).millis();
+        let alarm = (self.unstepped() + span).millis();
         self.alarms().push(alarm);
         self.stirs.fetch_add(1, Ordering::SeqCst);
         let _alarm = Alarm(self, alarm);
         // Enough turns for whoever has just woken up to act, before time is moved on.
         const QUIET_TURNS: u32 = 64;
         let (mut turns, mut stirs) = (0, self.stirs.load(Ordering::SeqCst));
-        while self.now().millis() < alarm {
+        while self.unstepped().millis() < alarm {
             tokio::task::yield_now().await;
             let stirred = self.stirs.load(Ordering::SeqCst);
             turns = if stirred == stirs { turns + 1 } else { 0 };
             stirs = stirred;
             let earliest = self.alarms().iter().all(|other| alarm <= *other);
             if earliest && turns >= QUIET_TURNS {
-                self.now.fetch_max(alarm, Ordering::SeqCst);
+                self.elapsed.fetch_max(alarm, Ordering::SeqCst);
             }
         }
     }

@@ -61,7 +61,7 @@ fn the_action_takes_what_the_modes_take() {
 #[test]
 fn every_input_has_its_row() {
     let table: String = inputs().iter().map(Input::row).collect();
-    is_up_to_date("README.md", &[format!("{HEADER}{table}")]);
+    is_up_to_date("docs/reference/inputs.md", &[format!("{HEADER}{table}")]);
 }
 
 #[test]

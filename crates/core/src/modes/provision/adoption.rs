@@ -32,7 +32,7 @@ pub(super) async fn adopt(attempt: &Attempt<'_>) -> Result<(), Failure> {
     for (instance, status) in candidates.into_iter().zip(status) {
         if attempt.missing() > 0 && is_at_work(attempt, &status) {
             tracing::info!(instance = %instance.id(), "adopted");
-            attempt.holdings.adopt(instance, plane.now());
+            attempt.holdings.adopt(instance, plane.clock.steady());
         }
     }
     Ok(())

@@ -22,8 +22,8 @@ pub(super) async fn await_valid(
     settings: &Settings,
     times: &Times,
 ) -> Result<(), Failure> {
-    let since = plane.now();
-    let Some(expired) = settings.minted.as_ref().filter(|minted| minted.expires_at <= since) else {
+    let now = plane.now();
+    let Some(expired) = settings.minted.as_ref().filter(|minted| minted.expires_at <= now) else {
         return Ok(());
     };
     let patience = match request.is_of_refresh() {
@@ -31,8 +31,7 @@ pub(super) async fn await_valid(
         false => times.registration_token_patience,
     };
     plane.progress.stage("waiting for refresh to renew the registration token");
-    let deadline = since + patience;
-    let wait = Wait { since, deadline, interval: PollInterval::fixed(LOOK) };
+    let wait = Wait::begin(&*plane.clock, patience, PollInterval::fixed(LOOK));
     let renewed = wait_until(&*plane.clock, wait, || async {
         let minted = plane.settings().await?.minted;
         let valid = minted.is_none_or(|minted| minted.expires_at > plane.now());

@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::outcome::{MachineSource, Phase, Stopwatch};
 use super::pool_search::PoolSearch;
 use crate::lifecycle::{Claimed, Created, Instance, Running};
 use crate::model::ids::{InstanceId, IntentId};
 use crate::model::intent::Intent;
-use crate::model::timestamp::Timestamp;
 use crate::ports::Receipt;
 
 #[derive(Debug)]
@@ -40,21 +40,21 @@ pub(super) struct Holding<S> {
     pub(super) source: MachineSource,
 }
 
-/// When an instance reached what, as far as it has.
+/// When an instance reached which point, in steady time; `None` if it has not.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moments {
     /// Its ticket was received.
-    pub(super) found: Option<Timestamp>,
+    pub(super) found: Option<Duration>,
     /// It became ours.
-    pub(super) owned: Timestamp,
-    /// Its agent said that it is registered, by the agent's clock.
-    pub(super) registered: Option<Timestamp>,
+    pub(super) owned: Duration,
+    /// Its agent reported that it is registered, derived from the time in the report.
+    pub(super) registered: Option<Duration>,
     /// It passed the checks.
-    pub(super) ready: Option<Timestamp>,
+    pub(super) ready: Option<Duration>,
 }
 
 impl Holdings {
-    pub(super) fn new(now: Timestamp) -> Holdings {
+    pub(super) fn new(now: Duration) -> Holdings {
         Holdings(Mutex::new(Inner {
             adopted: Vec::new(),
             claimed: Vec::new(),
@@ -68,7 +68,7 @@ impl Holdings {
         }))
     }
 
-    pub(super) fn enter(&self, phase: Phase, now: Timestamp) {
+    pub(super) fn enter(&self, phase: Phase, now: Duration) {
         self.inner().stopwatch.enter(phase, now);
     }
 
@@ -127,7 +127,7 @@ impl Holdings {
         self.inner().answered.contains(&intent.id)
     }
 
-    pub(super) fn adopt(&self, instance: Instance<Running>, now: Timestamp) {
+    pub(super) fn adopt(&self, instance: Instance<Running>, now: Duration) {
         let moments = Moments { found: None, owned: now, registered: Some(now), ready: Some(now) };
         self.inner().adopted.push(Holding { instance, moments, source: MachineSource::Adopted });
     }
@@ -138,12 +138,12 @@ impl Holdings {
         inner.claimed.push(Holding { instance, moments, source: MachineSource::Warm });
     }
 
-    pub(super) fn create(&self, instance: Instance<Created>, now: Timestamp) {
+    pub(super) fn create(&self, instance: Instance<Created>, now: Duration) {
         let moments = Moments { found: None, owned: now, registered: None, ready: None };
         self.inner().created.push(Holding { instance, moments, source: MachineSource::Cold });
     }
 
-    pub(super) fn validated(&self, id: &InstanceId, registered: Timestamp, now: Timestamp) {
+    pub(super) fn validated(&self, id: &InstanceId, registered: Duration, now: Duration) {
         let mut inner = self.inner();
         for held in inner.created.iter_mut().filter(|held| held.instance.id() == id) {
             held.moments.registered = Some(registered);

@@ -11,7 +11,6 @@ use crate::model::failure::Failure;
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::record::MachineSpec;
 use crate::model::requirements::UsageClass;
-use crate::model::timestamp::Timestamp;
 
 /// What came of it. Without a failure, the run has all that it asked for.
 #[derive(Debug, Clone)]
@@ -117,23 +116,24 @@ pub(super) enum Phase {
     PostProvision,
 }
 
+/// Measures the phases by steady time.
 #[derive(Debug, Clone)]
 pub(super) struct Stopwatch {
-    started: Timestamp,
-    entered: Vec<(Phase, Timestamp)>,
+    started: Duration,
+    entered: Vec<(Phase, Duration)>,
 }
 
 impl Stopwatch {
-    pub(super) fn new(now: Timestamp) -> Stopwatch {
+    pub(super) fn new(now: Duration) -> Stopwatch {
         Stopwatch { started: now, entered: Vec::new() }
     }
 
-    pub(super) fn enter(&mut self, phase: Phase, now: Timestamp) {
+    pub(super) fn enter(&mut self, phase: Phase, now: Duration) {
         self.entered.push((phase, now));
     }
 
-    fn timings(&self, now: Timestamp) -> Timings {
-        let mut timings = Timings { total: now.since(self.started), ..Timings::default() };
+    fn timings(&self, now: Duration) -> Timings {
+        let mut timings = Timings { total: now.saturating_sub(self.started), ..Timings::default() };
         let ends = self.entered.iter().skip(1).map(|(_, at)| *at).chain([now]);
         for ((phase, from), to) in self.entered.iter().zip(ends) {
             let spent = match phase {
@@ -143,7 +143,7 @@ impl Stopwatch {
                 Phase::Validation => &mut timings.validation,
                 Phase::PostProvision => &mut timings.post_provision,
             };
-            *spent += to.since(*from);
+            *spent += to.saturating_sub(*from);
         }
         timings
     }
@@ -188,7 +188,7 @@ impl Attempt<'_> {
             requested: self.request.count,
             usage: self.request.usage,
             instances,
-            timings: stopwatch.timings(self.plane.now()),
+            timings: stopwatch.timings(self.plane.clock.steady()),
             search: self.holdings.search(),
             failure,
             terminated: clean_up.terminated,
@@ -197,7 +197,7 @@ impl Attempt<'_> {
         }
     }
 
-    fn provisioned<S: TypedState>(&self, held: &Holding<S>, started: Timestamp) -> Provisioned {
+    fn provisioned<S: TypedState>(&self, held: &Holding<S>, started: Duration) -> Provisioned {
         let spec = held.instance.spec();
         Provisioned {
             id: held.instance.id().clone(),
@@ -226,12 +226,13 @@ impl Attempt<'_> {
 }
 
 impl Moments {
-    fn since(self, started: Timestamp) -> Milestones {
-        let owned = self.owned.since(started);
-        let ready = self.ready.map(|at| at.since(started)).unwrap_or_default().max(owned);
-        let registered = self.registered.map_or(ready, |at| at.since(started));
+    fn since(self, started: Duration) -> Milestones {
+        let since = |at: Duration| at.saturating_sub(started);
+        let owned = since(self.owned);
+        let ready = self.ready.map(since).unwrap_or_default().max(owned);
+        let registered = self.registered.map_or(ready, since);
         Milestones {
-            found: self.found.map(|at| at.since(started)),
+            found: self.found.map(since),
             owned,
             registered: registered.clamp(owned, ready),
             ready,
@@ -245,7 +246,7 @@ mod tests {
 
     #[test]
     fn an_agents_clock_does_not_put_milestones_out_of_order() {
-        let at = Timestamp::from_millis;
+        let at = Duration::from_millis;
         let milestones = |registered: u64| {
             let registered = Some(at(registered));
             let moments = Moments {

@@ -4,12 +4,15 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 
 use super::{ClockAndDebug, lock, turn};
-use crate::model::ids::{InstanceId, IntentId};
+use crate::model::ids::{InstanceId, IntentId, InvalidId, ProviderName};
 use crate::model::record::MachineSpec;
-use crate::model::requirements::UsageClass;
+use crate::model::requirements::{TypePatterns, UsageClass};
 use crate::model::settings::Settings;
 use crate::model::timestamp::Timestamp;
 use crate::ports::{Compute, Launched, Machine, Order, PortError, PortResult};
+
+/// The instance types of a request that names none.
+const DEFAULT_TYPES: &str = "c* m* r*";
 
 #[derive(Debug, Default)]
 struct Fleet {
@@ -194,7 +197,15 @@ impl Compute for MemoryCompute {
         Ok(())
     }
 
-    async fn launch(&self, order: &Order) -> PortResult<Launched> {
+    fn default_types(&self) -> TypePatterns {
+        DEFAULT_TYPES.parse().expect("sound patterns")
+    }
+
+    fn identity(&self, name: &ProviderName) -> Result<InstanceId, InvalidId> {
+        InstanceId::new(name.as_str())
+    }
+
+    async fn launch(&self, order: &Order, _settings: &Settings) -> PortResult<Launched> {
         turn().await;
         let is_new = !lock(&self.fleet).launched.contains_key(&order.intent);
         let partial = if is_new { lock(&self.fleet).partial.pop_front() } else { None };

@@ -276,7 +276,7 @@ async fn a_busy_answer_that_was_lost_is_the_same_when_it_is_asked_for_again() {
     };
     harness.memory.compute.serve_next([PartialLaunch::Throttled(1)]);
     for _ in 0..2 {
-        let launched = harness.plane.compute.launch(&order).await.unwrap();
+        let launched = harness.plane.compute.launch(&order, &Settings::default()).await.unwrap();
         assert_eq!((launched.machines.len(), launched.passing.len()), (1, 1));
     }
     assert_eq!(harness.memory.compute.ordered().len(), 1);

@@ -43,11 +43,11 @@ fn written(millis: u64) -> String {
 fn asked(interval: PollInterval, answered: Duration, patience: Duration) -> (Vec<Duration>, bool) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let clock = VirtualClock::new();
-    let since = clock.now();
+    let since = clock.steady();
     let asked = Mutex::new(Vec::new());
-    let wait = Wait { since, deadline: since + patience, interval };
+    let wait = Wait::begin(&clock, patience, interval);
     let answer = runtime.block_on(wait_until(&clock, wait, || {
-        let waited = clock.now().since(since);
+        let waited = clock.steady() - since;
         asked.lock().unwrap().push(waited);
         async move { Ok::<_, ()>((waited >= answered).then_some(())) }
     }));
@@ -160,7 +160,7 @@ proptest! {
     fn a_head_start_ends_on_the_beat(every in 1_u64..100_000, now in time(), easing in any::<bool>()) {
         let interval = if easing { PollInterval::backing_off(ms(every), 3) } else { PollInterval::fixed(ms(every)) };
         let pause = if easing { every * 2 } else { every };
-        let start = interval.initial_delay(now);
+        let start = interval.initial_delay(ms(now.millis()));
         prop_assert!(start > Duration::ZERO && start <= ms(pause));
         let until = now.millis() + u64::try_from(start.as_millis()).unwrap();
         prop_assert!(until.is_multiple_of(pause));

@@ -35,7 +35,7 @@ pub(super) async fn launch(
         requirements: Requirements { usage, ..attempt.requirements.clone() },
     };
     // Repeating the order is safe: under the same intent it launches once.
-    let launched = plane.retried(|| plane.compute.launch(&order)).await?;
+    let launched = plane.retried(|| plane.compute.launch(&order, &attempt.settings)).await?;
     attempt.holdings.launch_answered(&intent);
     for reason in launched.shortfalls.iter().chain(&launched.passing) {
         tracing::warn!("{reason}");
@@ -76,7 +76,7 @@ async fn register(attempt: &Attempt<'_>, machine: &Machine) -> Result<(), Failur
     );
     match plane.commit(change).await {
         Ok(created) => {
-            attempt.holdings.create(created, plane.now());
+            attempt.holdings.create(created, plane.clock.steady());
             Ok(())
         }
         Err(NotCommitted::Refused(refused)) => {

@@ -17,9 +17,8 @@ pub(in crate::modes::provision) async fn validate(attempt: &Attempt<'_>) -> Resu
     // not noticed by anybody, and twenty looks a second are.
     let interval = PollInterval::backing_off(attempt.times.signal_poll, 8);
     let watch = AgentWatch::new(attempt.plane, interval);
-    let deadline = attempt.plane.now() + attempt.times.validation_timeout;
     let created = attempt.holdings.created();
-    let waits = created.iter().map(|held| ready(attempt, &watch, &held.instance, deadline));
+    let waits = created.iter().map(|held| ready(attempt, &watch, &held.instance));
     try_join_all(waits).await?;
     Ok(())
 }
@@ -28,18 +27,19 @@ async fn ready(
     attempt: &Attempt<'_>,
     watch: &AgentWatch<'_>,
     created: &Instance<Created>,
-    deadline: Timestamp,
 ) -> Result<(), Failure> {
+    let plane = attempt.plane;
     let judge = |status: &AgentStatus, now: Timestamp| judge(attempt, status, now);
-    let why = match watch.wait(created.id(), deadline, judge).await? {
+    let timeout = attempt.times.validation_timeout;
+    let why = match watch.wait(created.id(), timeout, judge).await? {
         Watched::Judged(Ok(registered)) => {
-            attempt.holdings.validated(created.id(), registered, attempt.plane.now());
+            let (registered, ready) = (plane.steady_at(registered), plane.clock.steady());
+            attempt.holdings.validated(created.id(), registered, ready);
             return Ok(());
         }
         Watched::Judged(Err(why)) => why,
         Watched::TimedOut(status) => {
-            let waited = attempt.times.validation_timeout.as_secs_f64();
-            format!("not ready within {waited} s: {status}")
+            format!("not ready within {} s: {status}", timeout.as_secs_f64())
         }
     };
     let message = format!("machine {} did not become ready: {why}", created.id());

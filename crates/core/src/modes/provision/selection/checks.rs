@@ -15,9 +15,8 @@ pub(super) async fn pass(
     claimed: &Instance<Claimed>,
 ) -> Result<Result<Timestamp, String>, Failure> {
     let timeout = attempt.times.claim_registration_timeout;
-    let deadline = attempt.plane.now() + timeout;
     let judge = |status: &AgentStatus, now: Timestamp| judge(attempt, status, now);
-    Ok(match watch.wait(claimed.id(), deadline, judge).await? {
+    Ok(match watch.wait(claimed.id(), timeout, judge).await? {
         Watched::Judged(judgement) => judgement,
         Watched::TimedOut(status) => {
             Err(format!("not registered within {} s: {status}", timeout.as_secs_f64()))

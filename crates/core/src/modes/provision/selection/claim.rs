@@ -22,15 +22,16 @@ pub(super) async fn worker(
         // it is gone, past its time, or somebody else's. Nobody waits for the ticket to go.
         match claim(attempt, pickup, &candidate).await? {
             Some(claimed) => {
-                let owned = attempt.plane.now();
+                let plane = attempt.plane;
+                let owned = plane.clock.steady();
                 let checks = checks::pass(attempt, watch, &claimed);
                 match join(checks, pickup.delete(&candidate)).await.0? {
                     Ok(registered) => {
                         let moments = Moments {
                             found: Some(candidate.found),
                             owned,
-                            registered: Some(registered),
-                            ready: Some(attempt.plane.now()),
+                            registered: Some(plane.steady_at(registered)),
+                            ready: Some(plane.clock.steady()),
                         };
                         attempt.holdings.claim(claimed, moments);
                         return Ok(());

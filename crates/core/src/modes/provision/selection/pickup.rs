@@ -24,7 +24,6 @@ use crate::model::ids::{InstanceId, ResourceClass};
 use crate::model::requirements::Requirements;
 use crate::model::ticket::Ticket;
 use crate::model::times::Times;
-use crate::model::timestamp::Timestamp;
 use crate::modes::plane::Plane;
 use crate::ports::{PortResult, Receipt, ReceivedMessage};
 use crate::runtime::batcher::Batcher;
@@ -49,7 +48,7 @@ const ENCOUNTERS: u32 = 5;
 #[derive(Debug)]
 pub(super) struct Candidate {
     pub(super) idle: Instance<Idle>,
-    pub(super) found: Timestamp,
+    pub(super) found: Duration,
     announced: IdlePeriod,
     receipt: Receipt,
 }
@@ -219,12 +218,9 @@ impl<'a> Pickup<'a> {
     /// back, an empty answer is asked again, for as long as patience lasts.
     async fn receive(&self, max: usize, kept: usize) -> PortResult<Vec<ReceivedMessage>> {
         let (plane, class) = (self.plane, &self.requirements.class);
-        let now = plane.now();
-        let wait = Wait {
-            since: now,
-            deadline: now + self.times.pickup_patience,
-            interval: PollInterval::fixed(self.times.signal_poll),
-        };
+        let (patience, interval) =
+            (self.times.pickup_patience, PollInterval::fixed(self.times.signal_poll));
+        let wait = Wait::begin(&*plane.clock, patience, interval);
         let ask = || async {
             let messages = self.receive_once(class, max).await?;
             if !messages.is_empty() || !self.others_hold(class, kept).await? {
@@ -281,8 +277,9 @@ impl<'a> Pickup<'a> {
         match mismatch {
             None => match self.duplicates().meet(&ticket, message.receipt) {
                 Encounter::First(receipt) => {
+                    let found = self.plane.clock.steady();
                     let (idle, announced) = (Instance::announced(&ticket), IdlePeriod::of(&ticket));
-                    inner.suitable.push(Candidate { idle, found: now, announced, receipt });
+                    inner.suitable.push(Candidate { idle, found, announced, receipt });
                 }
                 Encounter::Duplicate => tracing::debug!(instance = %id, "a second ticket for it"),
                 Encounter::OtherPeriod(receipt) => inner.set_aside.push(receipt),
@@ -347,9 +344,10 @@ mod tests {
     }
 
     fn attempt<'a>(plane: &'a Plane, request: &'a Request) -> Attempt<'a> {
-        let requirements = request.requirements(&Settings::default()).unwrap();
-        let (times, holdings) = (Times::default(), Holdings::new(plane.now()));
-        Attempt { plane, request, requirements, times, holdings }
+        let settings = Settings::default();
+        let requirements = request.requirements(&settings).unwrap();
+        let (times, holdings) = (Times::default(), Holdings::new(plane.clock.steady()));
+        Attempt { plane, request, settings, requirements, times, holdings }
     }
 
     #[tokio::test]
