@@ -1,5 +1,5 @@
-//! Emulators of AWS for tests: DynamoDB Local, and MiniStack for SQS and EC2. They keep everything in
-//! memory and stop when [`Emulators`] is dropped.
+//! Emulators of AWS for tests: DynamoDB Local, and MiniStack for SQS and EC2. They keep everything
+//! in memory and stop when [`Emulators`] is dropped.
 
 mod environment;
 mod install;
@@ -23,8 +23,8 @@ use environment::Places;
 use install::Installed;
 use service::{EmulatorSpec, Service};
 
-/// `cargo xtask emulators`: runs the emulators as long as the command, or until stopped without one.
-/// Returns the exit code.
+/// `cargo xtask emulators`: runs a command with the emulators and returns its exit code. Without a
+/// command, prints their environment and runs until one of them stops.
 pub(crate) fn run(root: &Path, command: &[String]) -> u8 {
     let emulators = match Emulators::start(root) {
         Ok(emulators) => emulators,
@@ -49,13 +49,13 @@ pub(crate) fn run(root: &Path, command: &[String]) -> u8 {
     }
 }
 
-/// All emulators, running.
+/// The running emulators, which stop when this is dropped.
 pub(crate) struct Emulators {
     services: [Service; 2],
     pub(crate) environment: Environment,
     pub(crate) models: PathBuf,
-    /// The folder for logs and temporary files of this call. A later call removes it once this one
-    /// has ended.
+    /// The folder for logs and temporary files of this call. A later call removes it once
+    /// this one has ended.
     pub(crate) folder: PathBuf,
     _occupied: File,
 }
@@ -104,8 +104,8 @@ impl Emulators {
         self.services[1].url()
     }
 
-    /// An error for each emulator that has stopped unexpectedly. Failures since then may be due to
-    /// that.
+    /// An error for each emulator that has stopped unexpectedly. Failures since then may
+    /// be due to that.
     pub(crate) fn ended(&mut self) -> Vec<TaskError> {
         self.services.iter_mut().filter_map(Service::ended).collect()
     }
@@ -120,8 +120,8 @@ impl Emulators {
     }
 }
 
-/// Creates a folder that belongs to this call as long as it holds the locked file in it. Removes the
-/// folders of calls that have ended; until then, their logs can be read.
+/// Creates a folder that belongs to this call as long as it holds the locked file in it. Removes
+/// the folders of calls that have ended; until then, their logs can be read.
 fn occupy(logs: &Path) -> Result<(PathBuf, File), TaskError> {
     const HELD: &str = "held";
     let with_path = |error| TaskError::with(logs, error);
@@ -209,8 +209,8 @@ fn ministack(installed: &Installed, folder: &Path) -> EmulatorSpec {
     }
 }
 
-/// A command without our environment, so that no variable configures an emulator by accident or gives
-/// it a real account.
+/// A command without our environment, so that no variable configures an emulator by accident or
+/// gives it a real account.
 fn bare(program: &Path) -> Command {
     let mut command = Background::command(program);
     command.env_clear();

@@ -8,8 +8,8 @@ pub struct Emulators {
     pub dynamodb: String,
     /// The URL of MiniStack, which provides SQS and an EC2 to compare ours with.
     pub ministack: String,
-    /// The folder with the API models of AWS and GitHub: `dynamodb.json`, `sqs.json`, `ec2.json`
-    /// and `github.json`.
+    /// The folder with the API models of AWS and GitHub: `dynamodb.json`,
+    /// `sqs.json`, `ec2.json` and `github.json`.
     pub models: std::path::PathBuf,
     /// The path of the program that checks shell scripts.
     pub shellcheck: std::path::PathBuf,

@@ -53,18 +53,17 @@ pub const APP_PUBLIC_KEY: &str = include_str!("github/app.pub.pem");
 /// How a [`GitHub`] behaves.
 #[derive(Debug, Clone)]
 pub struct GitHubOptions {
-    /// The folder with GitHub's OpenAPI description, `github.json`. Without it, requests are not
-    /// checked.
+    /// The folder with GitHub's OpenAPI description, `github.json`. Without it,
+    /// requests are not checked.
     pub models: Option<PathBuf>,
     /// The port to listen on; 0 for any free one.
     pub port: u16,
     /// How long registration and remove tokens are valid.
     pub runner_token_life: Duration,
-    /// How long a runner stays online after its listener's connection is closed without a
-    /// goodbye.
+    /// How long a runner stays online after its listener's connection is closed without a goodbye.
     pub session_timeout: Duration,
-    /// How long a cancelled job may take to stop. It gets SIGINT first, SIGTERM after three quarters
-    /// of this time, and SIGKILL at the end. The real runner gives ten seconds.
+    /// How long a cancelled job may take to stop. It gets SIGINT first, SIGTERM after three
+    /// quarters of this time, and SIGKILL at the end. The real runner gives ten seconds.
     pub cancel_grace: Duration,
     /// The largest page of a list, even if a request asks for more.
     pub page: usize,
@@ -93,8 +92,8 @@ impl GitHubOptions {
     }
 }
 
-/// A finished request. The runner double's own requests are not logged, except the token exchange
-/// of its registration.
+/// A finished request. The runner double's own requests are not logged, except the token
+/// exchange of its registration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GitHubRequest {
     /// The method, such as `GET`.
@@ -183,8 +182,8 @@ impl GitHub {
         &self.url
     }
 
-    /// The URL of the REST API. The API is also at the URL of the web host, as on a host that serves
-    /// only the API.
+    /// The URL of the REST API. The API is also at the URL of the web host, as on a host that
+    /// serves only the API.
     pub fn api_url(&self) -> String {
         format!("{}/api/v3", self.url)
     }
@@ -203,7 +202,6 @@ impl GitHub {
         });
     }
 
-    /// Revokes a token.
     pub fn revoke(&self, token: &str) {
         self.shared.change(|state| state.tokens.remove(token));
     }
@@ -271,8 +269,8 @@ impl GitHub {
         self.shared.wait(at_most, |state| (asked(state) >= count).then_some(())).is_some()
     }
 
-    /// Blocks until the list of runners satisfies a condition, and returns it; `None` if that takes
-    /// longer than `at_most`.
+    /// Blocks until the list of runners satisfies a condition, and returns it; `None` if that
+    /// takes longer than `at_most`.
     pub fn wait_for_runners(
         &self,
         at_most: Duration,
@@ -296,8 +294,8 @@ impl GitHub {
         self.shared.change(|state| state.files.insert(path.to_owned(), elsewhere));
     }
 
-    /// Publishes a release of the runner with its package for Linux, as the latest one. The download
-    /// is redirected, as at GitHub. Returns the SHA-256 of the package.
+    /// Publishes a release of the runner with its package for Linux, as the latest one. The
+    /// download is redirected, as at GitHub. Returns the SHA-256 of the package.
     pub fn publish_runner(&self, version: &str, package: impl Into<Bytes>) -> String {
         let (tag, name) = (format!("v{version}"), releases::package_name(version));
         let package = package.into();
@@ -342,8 +340,8 @@ impl GitHub {
         self.shared.look(|state| state.requests.clone())
     }
 
-    /// How many requests of a method there were to paths that match a pattern; see
-    /// [`GitHubFaultRule::path`].
+    /// How many requests of a method there were to paths that match
+    /// a pattern; see [`GitHubFaultRule::path`].
     pub fn count(&self, method: &str, pattern: &str) -> usize {
         let meant = |it: &&GitHubRequest| it.method == method && faults::matches(pattern, &it.path);
         self.shared.look(|state| state.requests.iter().filter(meant).count())
@@ -403,7 +401,6 @@ impl Shared {
         changed
     }
 
-    /// Wakes all waiters.
     fn tell(&self) {
         self.changed.notify_all();
         self.news.send_modify(|count| *count += 1);

@@ -24,8 +24,8 @@ pub enum Occurrence {
     },
 }
 
-/// A fault rule in force, with its counters. The rule stays in force when this is dropped; end it
-/// with [`stop`](ActiveFault::stop).
+/// A fault rule in force, with its counters. The rule stays in force when this is dropped;
+/// end it with [`stop`](ActiveFault::stop).
 #[derive(Debug)]
 pub struct ActiveFault<R>(Arc<Active<R>>);
 

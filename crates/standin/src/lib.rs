@@ -6,14 +6,17 @@
 //!
 //! ```no_run
 //! use ondeck_standin::emulators::Emulators;
-//! use ondeck_standin::{Gateway, GatewayOptions, AwsFaultRule, Service, AwsFault, Occurrence};
+//! use ondeck_standin::{AwsFault, AwsFaultRule, Gateway, GatewayOptions, Occurrence, Service};
 //!
 //! let gateway = Gateway::start(GatewayOptions::on(&Emulators::running()));
 //! let control = gateway.endpoint("control");
 //! // Set AWS_ENDPOINT_URL of the program under test to this.
 //! let url = control.url();
 //! let lost = control.inject(
-//!     AwsFaultRule::new(AwsFault::LostAnswer).service(Service::DynamoDb).operation("UpdateItem").occurrence(Occurrence::First(1)),
+//!     AwsFaultRule::new(AwsFault::LostAnswer)
+//!         .service(Service::DynamoDb)
+//!         .operation("UpdateItem")
+//!         .occurrence(Occurrence::First(1)),
 //! );
 //! // …
 //! assert_eq!(lost.fired(), 1);

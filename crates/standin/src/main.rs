@@ -107,7 +107,8 @@ fn write_exports(gateway: &Gateway, home: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Prints a line per request. Returns when the gateway ends, or with an error when stdout is closed.
+/// Prints a line per request. Returns when the gateway ends, or with an error
+/// when stdout is closed.
 fn print_requests(requests: &mpsc::Receiver<LogEntry>) -> io::Result<()> {
     for entry in requests {
         let LogEntry { endpoint, service, operation, took, status, .. } = entry;

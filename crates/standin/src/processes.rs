@@ -12,8 +12,8 @@ use rustix::process::{
 
 /// How long to wait for killed processes to disappear.
 const DYING: Duration = Duration::from_secs(10);
-/// How many searches in a row must find nothing. During `exec` a process shows no environment for a
-/// moment.
+/// How many searches in a row must find nothing. During `exec` a process shows no
+/// environment for a moment.
 const LOOKS: u32 = 2;
 /// The time between two searches.
 const PAUSE: Duration = Duration::from_millis(2);

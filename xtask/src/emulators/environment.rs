@@ -27,8 +27,8 @@ pub(super) struct Places<'a> {
 }
 
 impl Environment {
-    /// The environment of tests. It removes all variables for the AWS SDK in `present`, so that tests
-    /// neither touch a real account nor depend on the user's settings.
+    /// The environment of tests. It removes all variables for the AWS SDK in `present`, so that
+    /// tests neither touch a real account nor depend on the user's settings.
     pub(super) fn of_tests(
         places: &Places<'_>,
         present: impl Iterator<Item = OsString>,

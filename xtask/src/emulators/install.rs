@@ -20,7 +20,8 @@ const SIMULATOR_SHA512: &str = "c5379e44bbf311fab2779961ddb1f8734907bd21c79a6843
 const REQUIREMENTS: &str = include_str!("../../requirements.txt");
 /// The services whose requests are checked against botocore's models.
 const MODELLED: [&str; 3] = ["dynamodb", "sqs", "ec2"];
-/// The npm package with GitHub's OpenAPI descriptions. It contains thirty, of which one is unpacked.
+/// The npm package with GitHub's OpenAPI descriptions. It contains thirty, of
+/// which one is unpacked.
 const DESCRIPTION: &str = "octokit-openapi-23.0.2";
 const DESCRIPTION_SPEC: &str = "@octokit/openapi@23.0.2";
 const DESCRIPTION_SHA512: &str = "a55f0cecbf46636dc0c9b36f4e6a369f28e6a669edebedac444fedaabd192d07\

@@ -13,8 +13,8 @@ const JAVA: u32 = 17;
 /// A program that must be present before the emulators can be installed.
 struct Program {
     name: &'static str,
-    /// Its package names on Debian and its derivatives. Later names are for releases without the
-    /// earlier ones.
+    /// Its package names on Debian and its derivatives. Later names are for releases
+    /// without the earlier ones.
     packages: &'static [&'static str],
     find: fn() -> Option<PathBuf>,
 }

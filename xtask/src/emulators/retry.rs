@@ -12,7 +12,7 @@ const PAUSES: [Duration; 3] =
     [Duration::from_secs(2), Duration::from_secs(10), Duration::from_secs(30)];
 
 /// Runs a command that needs the network until it succeeds, at most four times. Fails with the last
-/// error. The command's output goes to stderr, apart from our data.
+/// error. The command's stdout is discarded, so that it does not mix with our data.
 pub(super) fn retry_until_success(command: &mut Command) -> Result<(), TaskError> {
     attempt(&PAUSES, command)
 }

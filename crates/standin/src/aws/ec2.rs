@@ -29,8 +29,8 @@ use state::{Given, State};
 pub use state::{Capacity, Lifecycle, Machine, MachineState};
 pub(crate) use state::{Instance, Surroundings};
 
-/// Direct access to the stand-in's EC2: its machines, and what a test does to them without the API.
-/// Cheap to clone.
+/// Direct access to the stand-in's EC2: its machines, and what a test does to them without the
+/// API. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Ec2(Arc<Inner>);
 
@@ -115,8 +115,8 @@ impl Ec2 {
         self.state().throttled_fleets = count;
     }
 
-    /// Kills the process group of a machine's command. The machine keeps running, as if its agent had
-    /// crashed. Returns whether there was a process to kill.
+    /// Kills the process group of a machine's command. The machine keeps running, as if its agent
+    /// had crashed. Returns whether there was a process to kill.
     pub fn kill_agent(&self, id: &str) -> bool {
         self.pid(id).is_some_and(crate::processes::kill_group)
     }
@@ -250,8 +250,8 @@ impl Ec2 {
         &self.0.machines
     }
 
-    /// Reads or changes a machine, and wakes those that wait for a change. Returns `None` if there is
-    /// no such machine.
+    /// Reads or changes a machine, and wakes those that wait for a change. Returns `None` if there
+    /// is no such machine.
     pub(crate) fn with<T>(&self, id: &str, look: impl FnOnce(&mut Instance) -> T) -> Option<T> {
         let looked = self.state().find_mut(id).map(look);
         self.0.changed.notify_all();

@@ -35,8 +35,8 @@ pub enum AwsFault {
     /// SQS: a short poll returns no message even if there are some. Long polls query every server,
     /// so this fault does not apply to them.
     EmptyReceive,
-    /// SQS: a received message can be received again at once, with the same message id and another
-    /// receipt handle.
+    /// SQS: a received message can be received again at once, with the same message id
+    /// and another receipt handle.
     DuplicateDelivery,
     /// DynamoDB and SQS: the second half of a batch (rounded up) is not processed, and the answer
     /// lists it as unprocessed or failed.
@@ -79,8 +79,8 @@ impl AwsFaultRule {
         AwsFaultRule { operation: Some(operation.to_owned()), ..self }
     }
 
-    /// Limits the rule to requests whose body contains this text. That tells writes to the same
-    /// table apart.
+    /// Limits the rule to requests whose body contains this text. That tells writes to
+    /// the same table apart.
     #[must_use]
     pub fn body_contains(self, text: &str) -> AwsFaultRule {
         AwsFaultRule { body_contains: Some(text.to_owned()), ..self }

@@ -41,8 +41,8 @@ pub struct GatewayOptions {
     pub sqs: String,
     /// The folder with the API's models. Without it, requests are not checked.
     pub models: Option<PathBuf>,
-    /// Whether requests that violate the models are refused. Otherwise they are recorded and
-    /// forwarded.
+    /// Whether requests that violate the models are refused. Otherwise they
+    /// are recorded and forwarded.
     pub refuse_unknown: bool,
     /// The port of the endpoint named `control`; 0 for any free one.
     pub port: u16,
@@ -124,8 +124,8 @@ impl Gateway {
     /// Starts the gateway with the endpoints `control` and `agents`.
     ///
     /// # Panics
-    /// If the port is taken, a URL is invalid, a model is missing, or the system refuses a thread, a
-    /// listener or a folder.
+    /// If the port is taken, a URL is invalid, a model is missing, or the system refuses a thread,
+    /// a listener or a folder.
     pub fn start(options: GatewayOptions) -> Gateway {
         let runtime = Builder::new_multi_thread()
             .worker_threads(2)

@@ -97,8 +97,8 @@ impl Service {
         response
     }
 
-    /// Issues a token that is valid for the requested seconds. Refuses less than one second or more than
-    /// six hours.
+    /// Issues a token that is valid for the requested seconds. Refuses less than one second or
+    /// more than six hours.
     fn token(&self, ttl: Option<&str>) -> (StatusCode, String) {
         let ttl = ttl.and_then(|ttl| ttl.parse().ok()).filter(|ttl| (1..=21_600).contains(ttl));
         let Some(ttl) = ttl else { return (StatusCode::BAD_REQUEST, String::new()) };

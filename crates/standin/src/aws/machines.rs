@@ -19,8 +19,8 @@ use crate::sync::locked;
 
 /// The variable that marks the processes of a machine, in any process group or session.
 const INSTANCE_MARK: &str = "ONDECK_STANDIN_INSTANCE";
-/// The variable by which an agent marks the processes of its runner. They inherit nothing else of the
-/// agent's environment.
+/// The variable by which an agent marks the processes of its runner. They inherit nothing else
+/// of the agent's environment.
 const RUNNER_MARK: &str = "ONDECK_INSTANCE_ID";
 /// The variable that marks the processes of all machines of a gateway.
 const GATEWAY_MARK: &str = "ONDECK_STANDIN_GATEWAY";
@@ -99,8 +99,8 @@ impl Machines {
             warden.kill().ok();
             warden.wait().ok();
         }
-        // Tasks of the runtime may hold `self` until the process exits, so the folder is removed
-        // here.
+        // Tasks of the runtime may hold `self` until the process exits, so the
+        // folder is removed here.
         drop(locked(&self.folder).take());
     }
 

@@ -34,8 +34,8 @@ impl fmt::Display for Violation {
     }
 }
 
-/// The models of DynamoDB, SQS and EC2. Each is read on first use, because EC2's alone has four
-/// megabytes.
+/// The models of DynamoDB, SQS and EC2. Each is read on first use, because EC2's
+/// alone has four megabytes.
 #[derive(Debug)]
 pub(crate) struct Models {
     folder: PathBuf,

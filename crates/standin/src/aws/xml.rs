@@ -6,7 +6,8 @@ use std::fmt::{Display, Write as _};
 pub(crate) struct Xml(String);
 
 impl Xml {
-    /// A complete answer to an action. `write` adds the elements between the request id and the end.
+    /// A complete answer to an action. `write` adds the elements between the request
+    /// id and the end.
     pub(crate) fn answer(action: &str, write: impl FnOnce(&mut Xml)) -> String {
         let mut xml = Xml(String::from(r#"<?xml version="1.0" encoding="UTF-8"?>"#));
         xml.0.push('\n');

@@ -9,8 +9,8 @@ use crate::http::Answer;
 use super::GitHubViolation;
 use super::request::ApiRequest;
 
-/// The extracted part of the description: `paths` as in OpenAPI, and the schemas that they refer
-/// to.
+/// The extracted part of the description: `paths` as in OpenAPI, and the schemas
+/// that they refer to.
 #[derive(Debug)]
 pub(super) struct Description(Value);
 
@@ -62,8 +62,7 @@ impl Description {
         named(ask, found)
     }
 
-    /// Finds the operation by method and path. A literal segment takes precedence over a
-    /// parameter.
+    /// Finds the operation by method and path. A literal segment takes precedence over a parameter.
     fn operation(&self, ask: &ApiRequest) -> Option<&Value> {
         let method = ask.method.as_str().to_ascii_lowercase();
         let paths = self.0["paths"].as_object()?;

@@ -44,8 +44,8 @@ pub enum GitHubFault {
 #[derive(Debug, Clone, PartialEq)]
 pub struct GitHubFaultRule {
     pub method: Option<String>,
-    /// A pattern for paths without `/api/v3`: `*` matches one segment, `**` at the end matches any
-    /// number of them.
+    /// A pattern for paths without `/api/v3`: `*` matches one segment, `**` at the end matches
+    /// any number of them.
     pub path: Option<String>,
     /// Which of the requests that pass the filters get the fault.
     pub occurrence: Occurrence,
@@ -94,8 +94,8 @@ pub(super) fn matches(pattern: &str, path: &str) -> bool {
     parts.next().is_none()
 }
 
-/// The delay and the fault for one request. Delays add up; of the other faults, the first rule's
-/// wins.
+/// The delay and the fault for one request. Delays add up; of the other faults,
+/// the first rule's wins.
 pub(super) fn plan(
     ask: &ApiRequest,
     rules: &[ActiveFault<GitHubFaultRule>],

@@ -109,7 +109,6 @@ pub struct Job {
     pub completed: Option<SystemTime>,
 }
 
-/// A workflow run.
 #[derive(Debug, Clone)]
 pub(super) struct Run {
     pub(super) repository: String,

@@ -41,8 +41,8 @@ pub(super) async fn answer(shared: &Arc<Shared>, ask: &ApiRequest) -> Answer {
     }
 }
 
-/// Exchanges a registration token or a remove token for one to register or remove with. As at GitHub,
-/// a registration token serves for both.
+/// Exchanges a registration token or a remove token for one to register or remove with. As at
+/// GitHub, a registration token serves for both.
 async fn exchange(shared: &Arc<Shared>, ask: &ApiRequest) -> Answer {
     let Some(Exchange { url, runner_event, unknown }) = body(ask) else {
         return answers::not_found();
@@ -232,8 +232,8 @@ async fn message(shared: &Arc<Shared>, ask: &ApiRequest, id: &str) -> Answer {
     }
 }
 
-/// The version of the session's runner if it is deprecated. Such a runner may open a session, but gets
-/// no job.
+/// The version of the session's runner if it is deprecated. Such a runner may open a session,
+/// but gets no job.
 fn unserved(state: &State, session: &str) -> Option<String> {
     let runner = &state.runners.values().find(|it| it.is_in(session))?.runner;
     let fault = state.runner_fault(&runner.name, &Target::of(&runner.scope));
@@ -308,8 +308,8 @@ async fn hang_if(hangs: bool) {
     }
 }
 
-/// Handles the end of a connection. Its listener has `session_timeout` to come back over another one;
-/// after that its session is lost.
+/// Handles the end of a connection. Its listener has `session_timeout` to come back over another
+/// one; after that its session is lost.
 pub(super) fn gone(shared: &Arc<Shared>, connection: Connection) {
     let found = shared.look(|state| {
         let session = session_over(state, connection)?.id.clone();

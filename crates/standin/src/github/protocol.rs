@@ -1,5 +1,5 @@
-//! The protocol between the stand-in's GitHub and its runner double. The real protocol is not public;
-//! only the token exchange is the same as GitHub's.
+//! The protocol between the stand-in's GitHub and its runner double. The real protocol is not
+//! public; only the token exchange is the same as GitHub's.
 
 use serde::{Deserialize, Serialize};
 
@@ -61,10 +61,11 @@ pub(crate) struct Opened {
 pub(crate) enum Message {
     /// There is nothing to do now.
     Nothing,
-    /// Execute this job.
     Job(Box<Order>),
     /// Cancel the job that is running.
-    Cancel { job: u64 },
+    Cancel {
+        job: u64,
+    },
     /// Exit at once, as if the listener had crashed.
     Crash,
 }

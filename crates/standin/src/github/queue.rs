@@ -7,8 +7,8 @@ use super::jobs::{Conclusion, Job, JobId, JobState, RunState, latest};
 use super::state::Work;
 
 impl GitHub {
-    /// Queues a job that runs a bash script on a runner with these labels. Creates the run if it is
-    /// new.
+    /// Queues a job that runs a bash script on a runner with these labels. Creates the run
+    /// if it is new.
     pub fn queue_job(&self, repository: &str, run: &str, labels: &[&str], script: &str) -> JobId {
         self.shared.change(|state| {
             let run_attempt = state.run(repository, run).attempt;
@@ -34,7 +34,8 @@ impl GitHub {
         })
     }
 
-    /// Sets the state of a run, which then does not depend on its jobs. Creates the run if it is new.
+    /// Sets the state of a run, which then does not depend on its jobs. Creates the run
+    /// if it is new.
     pub fn add_run(&self, repository: &str, run: &str, how_far: RunState) {
         self.shared.change(|state| state.run(repository, run).pinned = Some(how_far));
     }
@@ -90,8 +91,8 @@ impl GitHub {
         });
     }
 
-    /// Does what "Re-run failed jobs" does: queues the jobs that did not succeed again, in the run's
-    /// next attempt. Returns the new jobs.
+    /// Does what "Re-run failed jobs" does: queues the jobs that did not succeed again, in the
+    /// run's next attempt. Returns the new jobs.
     pub fn rerun_failed(&self, repository: &str, run: &str) -> Vec<JobId> {
         let jobs = self.jobs(repository, run);
         self.shared.change(|state| {

@@ -57,7 +57,6 @@ const OF_A_USER: [&str; 9] = [
     "received_events",
 ];
 
-/// A user object.
 pub(super) fn user(ask: &ApiRequest, login: &str) -> Value {
     let api = format!("{}/users/{login}", ask.api);
     let mut user = json!({

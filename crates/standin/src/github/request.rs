@@ -73,7 +73,8 @@ impl ApiRequest {
         self.header(USER_AGENT).is_some_and(|agent| !agent.is_empty())
     }
 
-    /// Whether the runner double sent this request by its own protocol. Such requests are not logged.
+    /// Whether the runner double sent this request by its own protocol. Such
+    /// requests are not logged.
     pub(super) fn is_private(&self) -> bool {
         self.path.starts_with(PRIVATE)
     }

@@ -1,5 +1,5 @@
-//! The runner double. It has the same scripts, flags, files, messages, hooks, signals and exit codes
-//! as GitHub's own runner.
+//! The runner double. It has the same scripts, flags, files, messages, hooks, signals and exit
+//! codes as GitHub's own runner.
 
 mod command;
 mod configure;

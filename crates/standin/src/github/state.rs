@@ -68,8 +68,8 @@ pub(super) struct Registered {
 #[derive(Debug, Clone)]
 pub(super) struct Session {
     pub(super) id: String,
-    /// The connection of its last request. If that is closed and no other request comes, the
-    /// listener is gone.
+    /// The connection of its last request. If that is closed and no other request comes,
+    /// the listener is gone.
     pub(super) connection: Connection,
 }
 

@@ -55,7 +55,7 @@ async fn a_client_token_identifies_one_request() {
 async fn a_client_token_returns_a_lost_answer() {
     let gateway = gateway();
     let (_, template) = with_template(&gateway).await;
-    let endpoint = gateway.endpoint("disturbed");
+    let endpoint = gateway.endpoint("faulty");
     endpoint.inject(
         AwsFaultRule::new(AwsFault::LostAnswer)
             .operation("CreateFleet")
@@ -134,31 +134,31 @@ async fn a_throttled_fleet_is_an_answer_and_the_answer_of_its_token() {
 async fn what_ec2_refuses_is_refused() {
     let gateway = gateway();
     let (ec2, template) = with_template(&gateway).await;
-    let sound = fleet(&template, 1, "spot");
+    let valid = fleet(&template, 1, "spot");
     let place = "LaunchTemplateConfigs.1.Overrides.1";
     let specification = "LaunchTemplateConfigs.1.LaunchTemplateSpecification";
     let cases = [
         (
-            sound.replace(&format!("&{place}.InstanceRequirements.VCpuCount.Min=4"), ""),
+            valid.replace(&format!("&{place}.InstanceRequirements.VCpuCount.Min=4"), ""),
             "MissingParameter",
         ),
         (
-            sound.replace(&format!("&{place}.InstanceRequirements.MemoryMiB.Min=8192"), ""),
+            valid.replace(&format!("&{place}.InstanceRequirements.MemoryMiB.Min=8192"), ""),
             "MissingParameter",
         ),
-        (format!("{sound}&{place}.InstanceType=c6i.large"), "InvalidParameterCombination"),
+        (format!("{valid}&{place}.InstanceType=c6i.large"), "InvalidParameterCombination"),
         (
-            sound.replace(&template, "no-such-template"),
+            valid.replace(&template, "no-such-template"),
             "InvalidLaunchTemplateName.NotFoundException",
         ),
-        (sound.replace("%24Default", "7"), "InvalidLaunchTemplateId.VersionNotFound"),
-        (sound.replace(&format!("&{specification}.Version=%24Default"), ""), "MissingParameter"),
-        (sound.replace("Type=instant", "Type=maintain"), "InvalidParameterValue"),
-        (sound.replace("TotalTargetCapacity=1", "TotalTargetCapacity=0"), "InvalidParameterValue"),
-        (sound.replace("ondeck:pool", "aws:pool"), "InvalidParameterValue"),
-        (sound.replace("ondeck:pool", "on/deck"), "InvalidParameterValue"),
-        (format!("{sound}&ClientToken={}", "x".repeat(65)), "InvalidParameterValue"),
-        (format!("{sound}&DryRun=true"), "DryRunOperation"),
+        (valid.replace("%24Default", "7"), "InvalidLaunchTemplateId.VersionNotFound"),
+        (valid.replace(&format!("&{specification}.Version=%24Default"), ""), "MissingParameter"),
+        (valid.replace("Type=instant", "Type=maintain"), "InvalidParameterValue"),
+        (valid.replace("TotalTargetCapacity=1", "TotalTargetCapacity=0"), "InvalidParameterValue"),
+        (valid.replace("ondeck:pool", "aws:pool"), "InvalidParameterValue"),
+        (valid.replace("ondeck:pool", "on/deck"), "InvalidParameterValue"),
+        (format!("{valid}&ClientToken={}", "x".repeat(65)), "InvalidParameterValue"),
+        (format!("{valid}&DryRun=true"), "DryRunOperation"),
     ];
     for (query, code) in cases {
         let answer = ec2.ask(&query).await;

@@ -1,5 +1,5 @@
-//! Tests of the stand-ins with the clients that ondeck uses: AWS's SDK, and plain HTTP for EC2 and
-//! GitHub.
+//! Tests of the stand-ins with the clients that ondeck uses: AWS's SDK, and plain HTTP
+//! for EC2 and GitHub.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 

@@ -15,8 +15,8 @@ use super::state::{Instance, Lifecycle, Machine, MachineState, State, Surroundin
 use super::tags;
 use request::{Override, Request};
 
-/// Launches as many of the requested machines as the capacity allows. Fails if the request is
-/// invalid.
+/// Launches as many of the requested machines as the capacity allows. Fails if
+/// the request is invalid.
 pub(crate) fn create(
     state: &mut State,
     around: &Surroundings,

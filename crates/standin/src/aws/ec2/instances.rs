@@ -142,8 +142,8 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// The page size that a request asks for, capped by the options; `None` if it asks for none. Fails
-/// outside the range.
+/// The page size that a request asks for, capped by the options; `None` if it asks for none.
+/// Fails outside the range.
 pub(crate) fn page_size(
     around: &Surroundings,
     params: &Params,

@@ -8,8 +8,8 @@ use super::refusal::Refusal;
 /// EC2's limit for user data in bytes, before base64.
 const USER_DATA_LIMIT: usize = 16_384;
 
-/// Fails for data that EC2 refuses when the template is created. EC2 validates most of the data only
-/// at launch.
+/// Fails for data that EC2 refuses when the template is created. EC2 validates most of the
+/// data only at launch.
 pub(crate) fn check(data: &Params) -> Result<(), Refusal> {
     let Some(user_data) = data.text("UserData") else { return Ok(()) };
     let digits = user_data.trim_end_matches('=');
@@ -26,7 +26,8 @@ pub(crate) fn check(data: &Params) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Writes the data as in an answer: names begin with a lowercase letter, and lists are sets of items.
+/// Writes the data as in an answer: names begin with a lowercase letter, and lists
+/// are sets of items.
 pub(crate) fn write(xml: &mut Xml, data: &Params) {
     for (name, member) in data.members() {
         let small = uncapitalized(name);

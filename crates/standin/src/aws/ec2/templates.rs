@@ -132,9 +132,9 @@ fn not_found(name: &str) -> Refusal {
 pub(crate) fn create(state: &mut State, params: &Params) -> Result<String, Refusal> {
     let name = params.text("LaunchTemplateName");
     let name = name.ok_or_else(|| Refusal::missing("LaunchTemplateName"))?;
-    let is_sound = (3..=128).contains(&name.len())
+    let is_valid = (3..=128).contains(&name.len())
         && name.chars().all(|it| it.is_ascii_alphanumeric() || "().-/_".contains(it));
-    if !is_sound {
+    if !is_valid {
         let message = format!("Invalid launch template name: {name}");
         return Err(Refusal::new("InvalidLaunchTemplateName.MalformedException", message));
     }

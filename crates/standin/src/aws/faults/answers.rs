@@ -51,7 +51,8 @@ pub(crate) fn expired(service: Service) -> Answer {
     }
 }
 
-/// The service's refusal if the request's signature is more than five minutes off `now`, else `None`.
+/// The service's refusal if the request's signature is more than five minutes
+/// off `now`, else `None`.
 pub(crate) fn out_of_time(call: &Call, now: SystemTime) -> Option<Answer> {
     let signed = call.headers.get("x-amz-date").and_then(|date| date.to_str().ok())?;
     let time = timestamps::parse_compact(signed)?;

@@ -51,8 +51,8 @@ impl PartialBatch {
         Some(PartialBatch { forwarded: any.then_some(forwarded), held })
     }
 
-    /// Adds the entries that were left out to the service's answer. Without one, makes the answer to
-    /// a batch of which nothing was processed.
+    /// Adds the entries that were left out to the service's answer. Without one, makes the answer
+    /// to a batch of which nothing was processed.
     pub(crate) fn tell(self, answer: Option<Value>) -> Value {
         match self.held {
             Unprocessed::Keys(held) => {

@@ -14,12 +14,12 @@ use crate::injection::ActiveFault;
 
 use crate::sync::locked;
 
-/// An address of the gateway. It counts the calls that it receives and injects the faults of its own
-/// rules. Cheap to clone.
+/// An address of the gateway. It counts the calls that it receives and injects the faults of its
+/// own rules. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Endpoint(Arc<EndpointState>);
 
-/// A finished request.
+/// A request that has finished, with or without an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LogEntry {
     /// The name of the endpoint that received it.
@@ -114,8 +114,8 @@ impl Endpoint {
         locked(&self.0.rules).clear();
     }
 
-    /// Resets all connections and refuses new ones, as if the service were down. The endpoint keeps
-    /// its address.
+    /// Resets all connections and refuses new ones, as if the service were down. The
+    /// endpoint keeps its address.
     pub fn shut(&self) {
         self.0.gate.send_replace(Gate::Shut);
     }

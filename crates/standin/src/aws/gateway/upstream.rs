@@ -17,12 +17,12 @@ use crate::aws::faults::answers;
 
 use crate::http::Answer;
 
-/// How long an idle connection is kept. Emulators close connections that were idle for some seconds;
-/// if we did not close them first, requests would fail now and then.
+/// How long an idle connection is kept. Emulators close connections that were idle for some
+/// seconds; if we did not close them first, requests would fail now and then.
 const IDLE: Duration = Duration::from_secs(2);
 
-/// The access key that all forwarded calls use. DynamoDB Local keeps separate tables for every access
-/// key, and machines have other keys than the control plane.
+/// The access key that all forwarded calls use. DynamoDB Local keeps separate tables for every
+/// access key, and machines have other keys than the control plane.
 const KEY: &str = "test";
 
 /// A client of the emulators for DynamoDB, SQS and STS.

@@ -46,10 +46,10 @@ pub(super) fn check_string(shape: &Shape, text: &str, place: &str, found: &mut F
 /// Checks that a text is base64.
 pub(super) fn check_base64(text: &str, place: &str, found: &mut Found) {
     let data = text.trim_end_matches('=');
-    let sound = text.len().is_multiple_of(4)
+    let valid = text.len().is_multiple_of(4)
         && text.len() - data.len() <= 2
         && data.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'));
-    if !sound {
+    if !valid {
         found.add(place, "not base64");
     }
 }
@@ -72,9 +72,9 @@ pub(super) fn check_size(shape: &Shape, size: usize, of: &str, place: &str, foun
     }
 }
 
-/// Compiles a pattern of a model, anchored at both ends, because the services apply patterns to the
-/// whole text. Returns `None` for patterns that this engine does not support (surrogates,
-/// look-ahead).
+/// Compiles a pattern of a model, anchored at both ends, because the services apply
+/// patterns to the whole text. Returns `None` for patterns that this engine does
+/// not support (surrogates, look-ahead).
 fn compiled(pattern: &str) -> Option<Arc<Regex>> {
     type Patterns = HashMap<String, Option<Arc<Regex>>>;
     static PATTERNS: LazyLock<Mutex<Patterns>> = LazyLock::new(Mutex::default);

@@ -65,8 +65,8 @@ fn no_value(params: &Params, place: &str, found: &mut Found) {
     }
 }
 
-/// The name of a member in EC2 requests: `queryName`, or else `locationName` with a capital, or else
-/// the name itself.
+/// The name of a member in EC2 requests: `queryName`, or else `locationName` with a capital, or
+/// else the name itself.
 fn wire_name(name: &str, member: &Reference) -> String {
     if let Some(query) = &member.query_name {
         return query.clone();

@@ -19,8 +19,8 @@ use super::server::Server;
 use super::settings::{self, Credentials, Settings};
 use super::terminal::{print_line, timestamped};
 
-/// How long to read output after the script has exited. Other processes may keep the pipe open for
-/// ever.
+/// How long to read output after the script has exited. Other processes may keep the
+/// pipe open for ever.
 const AFTERMATH: Duration = Duration::from_millis(100);
 /// How much later than its script the listener may get the signal that was sent to both.
 const SIGNALLED: Duration = Duration::from_millis(500);

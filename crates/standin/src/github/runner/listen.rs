@@ -19,8 +19,8 @@ use super::{ListenerExit, version};
 
 /// How long to wait for another listener's session to end. The real runner waits four minutes.
 const CONFLICT: Duration = Duration::from_millis(500);
-/// How long to wait for a GitHub that does not answer. The real runner never gives up, but would
-/// outlive the test.
+/// How long to wait for a GitHub that does not answer. The real runner never gives up, but
+/// would outlive the test.
 const SILENCE: Duration = Duration::from_secs(20);
 /// The time between two attempts.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -186,7 +186,8 @@ impl Listener {
         Working { job, stop, task }
     }
 
-    /// Stops a job. Keeps asking for messages meanwhile, or GitHub would consider the listener gone.
+    /// Stops a job. Keeps asking for messages meanwhile, or GitHub would
+    /// consider the listener gone.
     async fn stop(&self, session: &str, mut working: Working) {
         working.stop.send_replace(true);
         let path = format!("/sessions/{session}/message");
@@ -199,8 +200,8 @@ impl Listener {
         }
     }
 
-    /// Handles the end of the session at GitHub's side. That is normal for an ephemeral runner after
-    /// its job; otherwise the registration was deleted.
+    /// Handles the end of the session at GitHub's side. That is normal for an ephemeral runner
+    /// after its job; otherwise the registration was deleted.
     async fn session_ended(&self, working: &mut Option<Working>) -> ListenerExit {
         if !self.settings.ephemeral {
             return registration_deleted();

@@ -19,8 +19,8 @@ async fn limits_say_how_long_to_wait() {
     ];
     for (fault, status, header, value) in cases {
         let rule = github.inject(GitHubFaultRule::new(fault).occurrence(Occurrence::First(1)));
-        let disturbed = caller.ask(&format!("GET {RUNNERS}")).await;
-        assert_eq!((disturbed.status, disturbed.header(header)), (status, value), "{fault:?}");
+        let faulty = caller.ask(&format!("GET {RUNNERS}")).await;
+        assert_eq!((faulty.status, faulty.header(header)), (status, value), "{fault:?}");
         assert_eq!(caller.ask(&format!("GET {RUNNERS}")).await.status, 200);
         assert_eq!((rule.matched(), rule.fired()), (2, 1));
         github.clear_faults();

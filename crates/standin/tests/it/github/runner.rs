@@ -305,19 +305,19 @@ fn each_end_has_its_code_and_run_sh_hides_most_of_them() {
         (RunnerFault::Crash, None, Some(0), "Listening for Jobs"),
     ];
     let harness = RunnerHarness::registered();
-    for (trouble, code, shown, words) in cases {
-        harness.github.inject_runner_fault("i-1-1", trouble);
+    for (fault, code, shown, words) in cases {
+        harness.github.inject_runner_fault("i-1-1", fault);
         let mut listener = harness.command("bin/Runner.Listener");
         listener.arg("run");
         let (found, said) = harness.start(listener).end();
-        assert_eq!(found, code, "{trouble:?}: {said}");
-        assert!(said.contains(words), "{trouble:?}: {said}");
+        assert_eq!(found, code, "{fault:?}: {said}");
+        assert!(said.contains(words), "{fault:?}: {said}");
         let gone = |runners: &[GitHubRunner]| !runners[0].online;
         harness.github.wait_for_runners(SOON, gone).unwrap();
         let mut run = harness.command("run.sh");
         run.env("ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE", "1");
         let (found, said) = harness.start(run).end();
-        assert_eq!(found, shown, "{trouble:?}: {said}");
+        assert_eq!(found, shown, "{fault:?}: {said}");
         harness.github.wait_for_runners(SOON, gone).unwrap();
         harness.github.clear_faults();
     }
