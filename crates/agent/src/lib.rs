@@ -40,11 +40,8 @@ pub struct Agent {
     pub store: Arc<dyn AgentStore>,
     /// The runner it drives.
     pub runner: Arc<dyn Runner>,
-    /// The machine itself.
     pub host: Arc<dyn Host>,
-    /// Time.
     pub clock: Arc<dyn Clock>,
-    /// Chance.
     pub random: Arc<dyn Random>,
 }
 

@@ -1,14 +1,14 @@
 //! Everything but the agent: the three modes as commands, and what operators use.
 
-pub(crate) mod actions;
 mod demo;
 #[cfg(test)]
 mod docs;
+pub(crate) mod github_actions;
 #[cfg(feature = "holds")]
-pub(crate) mod holds;
+pub(crate) mod hold_points;
 mod modes;
-pub(crate) mod output;
 pub(crate) mod progress;
+pub(crate) mod report;
 mod run;
 mod status;
 

@@ -101,7 +101,9 @@ impl Cli {
             .and_then(|matches| <Cli as clap::FromArgMatches>::from_arg_matches(&matches));
         cli.unwrap_or_else(|error| {
             #[cfg(feature = "control")]
-            if error.use_stderr() && crate::control::actions::show_misuse(&misuse(&error)) {
+            if error.use_stderr()
+                && crate::control::github_actions::show_usage_error(&misuse(&error))
+            {
                 // Once more and as it is, a value of several lines could pass for a command.
                 std::process::exit(error.exit_code());
             }

@@ -36,7 +36,7 @@ mod github {
     use ondeck_github::{Auth, GitHubForge, GitHubOptions, Scope};
 
     use super::{Arc, Failure, Forge};
-    use crate::control::actions;
+    use crate::control::github_actions;
     use crate::inputs::{GitHubInputs, ScopeKind};
     use crate::surroundings::WallClock;
 
@@ -78,7 +78,7 @@ mod github {
                 .clone()
                 .unwrap_or_else(|| PUBLIC_API.to_owned()),
         };
-        let forge = GitHubForge::new(options, Arc::new(WallClock), Arc::new(actions::mask))?;
+        let forge = GitHubForge::new(options, Arc::new(WallClock), Arc::new(github_actions::mask))?;
         Ok(Arc::new(forge))
     }
 

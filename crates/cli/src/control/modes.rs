@@ -8,8 +8,8 @@ use ondeck_core::model::failure::Failure;
 use ondeck_core::modes::plane::Plane;
 use ondeck_core::modes::provision::{Outcome, Request};
 
-use crate::control::output::{Telling, tell};
-use crate::control::progress::Watcher;
+use crate::control::progress::ProgressDisplay;
+use crate::control::report::{Report, deliver};
 use crate::inputs::{self, Common};
 use crate::surroundings::stop_on_signals;
 use crate::{backend, logging};
@@ -17,7 +17,7 @@ use crate::{backend, logging};
 /// `ondeck refresh`
 pub(crate) async fn refresh(common: &Common, inputs: &inputs::Refresh) -> u8 {
     // Before anything is said, so that nothing that is said can show one.
-    inputs.github.secrets().for_each(crate::control::actions::mask);
+    inputs.github.secrets().for_each(crate::control::github_actions::mask);
     let watcher = begin("refresh", common);
     let stop = stop_on_signals();
     let given = settings(common, inputs);
@@ -31,8 +31,8 @@ pub(crate) async fn refresh(common: &Common, inputs: &inputs::Refresh) -> u8 {
         Err(failure) => Err(failure),
     };
     watcher.finish();
-    let told = result.as_ref().map(|outcome| outcome as &dyn Telling).map_err(Clone::clone);
-    tell("refresh", told, common)
+    let told = result.as_ref().map(|outcome| outcome as &dyn Report).map_err(Clone::clone);
+    deliver("refresh", told, common)
 }
 
 /// `ondeck provision`
@@ -41,7 +41,7 @@ pub(crate) async fn provision(common: &Common, inputs: &inputs::Provision) -> u8
     let stop = stop_on_signals();
     let request = match request(inputs) {
         Ok(request) => request,
-        Err(failure) => return tell("provision", Err(failure), common),
+        Err(failure) => return deliver("provision", Err(failure), common),
     };
     let outcome = match open(common, None, &watcher).await {
         // Provision hears the signal itself, because it must clear up.
@@ -53,7 +53,7 @@ pub(crate) async fn provision(common: &Common, inputs: &inputs::Provision) -> u8
         Err(failure) => Outcome::refused(&request, failure),
     };
     watcher.finish();
-    tell("provision", Ok(&outcome), common)
+    deliver("provision", Ok(&outcome), common)
 }
 
 /// `ondeck release`
@@ -72,13 +72,13 @@ pub(crate) async fn release(common: &Common, inputs: &inputs::Release) -> u8 {
     };
     let result: Result<_, Failure> = work.await;
     watcher.finish();
-    let told = result.as_ref().map(|outcome| outcome as &dyn Telling).map_err(Clone::clone);
-    tell("release", told, common)
+    let told = result.as_ref().map(|outcome| outcome as &dyn Report).map_err(Clone::clone);
+    deliver("release", told, common)
 }
 
 /// Starts logs and progress.
-fn begin(mode: &'static str, common: &Common) -> Watcher {
-    let watcher = Watcher::start(mode, common);
+fn begin(mode: &'static str, common: &Common) -> ProgressDisplay {
+    let watcher = ProgressDisplay::start(mode, common);
     logging::start(common, watcher.clone());
     watcher
 }
@@ -86,7 +86,7 @@ fn begin(mode: &'static str, common: &Common) -> Watcher {
 async fn open(
     common: &Common,
     refresh: Option<&inputs::Refresh>,
-    watcher: &Watcher,
+    watcher: &ProgressDisplay,
 ) -> Result<Plane, Failure> {
     backend::plane(common, refresh, Arc::new(watcher.clone())).await
 }

@@ -10,8 +10,8 @@ use ondeck_core::runtime::stop::Stop;
 use ondeck_local::{JobId, JobState, Stream};
 
 use crate::backend::Local;
-use crate::control::output::tell;
-use crate::control::progress::Watcher;
+use crate::control::progress::ProgressDisplay;
+use crate::control::report::deliver;
 use crate::inputs::{Backend, Common, Run};
 use crate::logging;
 use crate::surroundings::stop_on_signals;
@@ -21,17 +21,21 @@ const EVERY: Duration = Duration::from_millis(50);
 
 /// Queues the job and follows it.
 pub(crate) async fn run(common: &Common, inputs: &Run) -> u8 {
-    let watcher = Watcher::start("run", common);
+    let watcher = ProgressDisplay::start("run", common);
     logging::start(common, watcher.clone());
     let result = follow_to_end(common, inputs, &watcher).await;
     watcher.finish();
     match result {
         Ok(code) => code,
-        Err(failure) => tell("run", Err(failure), common),
+        Err(failure) => deliver("run", Err(failure), common),
     }
 }
 
-async fn follow_to_end(common: &Common, inputs: &Run, watcher: &Watcher) -> Result<u8, Failure> {
+async fn follow_to_end(
+    common: &Common,
+    inputs: &Run,
+    watcher: &ProgressDisplay,
+) -> Result<u8, Failure> {
     let run = inputs.run.get()?;
     // Before the job is queued, because from then on it must be withdrawn.
     let stop = stop_on_signals();
@@ -62,7 +66,7 @@ async fn follow_to_end(common: &Common, inputs: &Run, watcher: &Watcher) -> Resu
 
 struct Follow<'a> {
     local: &'a Local,
-    watcher: &'a Watcher,
+    watcher: &'a ProgressDisplay,
     run: &'a RunId,
     job: JobId,
     patience: Duration,
