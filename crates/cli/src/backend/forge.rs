@@ -33,7 +33,7 @@ pub(super) fn github(
 mod github {
     use std::env;
 
-    use ondeck_github::{Auth, GitHubForge, GitHubOptions, Scope};
+    use ondeck_github::{Auth, GitHubForge, GitHubOptions, RunnerScope};
 
     use super::{Arc, Failure, Forge};
     use crate::control::github_actions;
@@ -72,7 +72,7 @@ mod github {
             auth: auth(inputs),
             jobs_token: inputs.jobs_token.clone(),
             jobs_repository: Some(named).filter(|name| name.contains('/')),
-            mark: ondeck_github::mark(pool),
+            pool_tag: ondeck_github::pool_tag(pool),
             runner_api_url: inputs
                 .actions_runner_api_url
                 .clone()
@@ -90,10 +90,10 @@ mod github {
         }
     }
 
-    fn scope(kind: ScopeKind, named: &str) -> Result<Scope, Failure> {
+    fn scope(kind: ScopeKind, named: &str) -> Result<RunnerScope, Failure> {
         match (kind, named.split_once('/')) {
             (ScopeKind::Repository, Some((owner, name))) => {
-                Ok(Scope::Repository { owner: owner.to_owned(), name: name.to_owned() })
+                Ok(RunnerScope::Repository { owner: owner.to_owned(), name: name.to_owned() })
             }
             (ScopeKind::Repository, None) => {
                 Err(Failure::invalid(format!("no repository given, only an owner: {named}"))
@@ -101,7 +101,7 @@ mod github {
             }
             (ScopeKind::Organisation, parts) => {
                 let owner = parts.map_or(named, |(owner, _)| owner).to_owned();
-                Ok(Scope::Organisation { owner })
+                Ok(RunnerScope::Organisation { owner })
             }
         }
     }
