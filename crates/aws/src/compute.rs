@@ -16,6 +16,7 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::requirements::TypePatterns;
 use ondeck_core::model::settings::Settings;
 use ondeck_core::ports::{Compute, Launched, Machine, Order, PortError, PortResult, Store};
 
@@ -24,6 +25,7 @@ use self::options::MachineOptions;
 use self::template::Template;
 use crate::cloud::Cloud;
 use crate::ec2::{Ec2, Params};
+use crate::inputs::DEFAULT_TYPES;
 use crate::names::{MANAGED_BY, Names, POOL_TAG};
 
 /// The tag with the memory that a machine was required to have. EC2 does not say how much one
@@ -61,6 +63,10 @@ impl Compute for Ec2Compute {
             tracing::warn!("machines have no rights of their own: iam-instance-profile is not set");
         }
         Template::new(&self.ec2, &self.names, &options).bring_about().await
+    }
+
+    fn default_types(&self) -> TypePatterns {
+        DEFAULT_TYPES.parse().expect("the default patterns are valid")
     }
 
     async fn launch(&self, order: &Order) -> PortResult<Launched> {

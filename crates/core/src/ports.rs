@@ -14,7 +14,7 @@ use crate::model::demand::Demand;
 use crate::model::ids::{InstanceId, IntentId, ResourceClass, RunId};
 use crate::model::intent::Intent;
 use crate::model::record::{MachineSpec, Record, Unreadable};
-use crate::model::requirements::Requirements;
+use crate::model::requirements::{Requirements, TypePatterns};
 use crate::model::settings::Settings;
 use crate::model::signal::{AgentStatus, Report};
 use crate::model::ticket::Ticket;
@@ -258,6 +258,8 @@ pub struct Launched {
 pub trait Compute: Send + Sync {
     /// Brings launch template and the like to what the settings say.
     async fn set_up(&self, settings: &Settings) -> PortResult<()>;
+    /// The instance types to accept where a request names none.
+    fn default_types(&self) -> TypePatterns;
     /// Launches up to `count` machines, trying once.
     async fn launch(&self, order: &Order) -> PortResult<Launched>;
     /// Ends machines. One that is unknown or gone already is no error.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::model::record::MachineSpec;
+use ondeck_core::model::requirements::TypePatterns;
 use ondeck_core::model::settings::Settings;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Clock, Compute, Launched, Machine, Order, PortError, PortResult};
@@ -346,6 +347,10 @@ impl Compute for LocalCompute {
     async fn set_up(&self, settings: &Settings) -> PortResult<()> {
         Options::from_map(&settings.backend).map_err(PortError::Setting)?;
         self.remove_old_logs().await
+    }
+
+    fn default_types(&self) -> TypePatterns {
+        TypePatterns::any()
     }
 
     /// List first, process second: a launcher that dies in between leaves a row that is struck

@@ -14,6 +14,7 @@ use ondeck_core::model::demand::Demand;
 use ondeck_core::model::ids::{InstanceId, ResourceClass, RunId};
 use ondeck_core::model::intent::Intent;
 use ondeck_core::model::record::Record;
+use ondeck_core::model::requirements::TypePatterns;
 use ondeck_core::model::settings::Settings;
 use ondeck_core::model::signal::{AgentStatus, Report};
 use ondeck_core::model::ticket::Ticket;
@@ -422,6 +423,10 @@ impl Pool for Wire {
 impl Compute for Wire {
     async fn set_up(&self, _settings: &Settings) -> PortResult<()> {
         self.call("compute", "set up compute", String::new, || Ok(())).await
+    }
+
+    fn default_types(&self) -> TypePatterns {
+        self.world.compute.default_types()
     }
 
     async fn launch(&self, order: &Order) -> PortResult<Launched> {

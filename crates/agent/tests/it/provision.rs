@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use ondeck_core::inputs::times::Times;
 use ondeck_core::model::failure::Kind;
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::model::record::State;
 use ondeck_core::model::requirements::UsageClass;
 use ondeck_core::model::settings::Settings;
 use ondeck_core::model::signal::Signal;
-use ondeck_core::model::times::Times;
 use ondeck_core::modes::provision::{Source, provision};
 use ondeck_core::ports::Order;
 use ondeck_core::runtime::stop::{Stop, StopSignal};
@@ -184,7 +184,7 @@ async fn the_fallback_tries_the_same_once_more_before_it_gives_up_on_it() {
         let world = World::new().await;
         world.memory.compute.serve_next(scant.clone());
         let mut request = request("1", 2);
-        (request.usage, request.capacity_fallback) = (usage, true);
+        (request.options.usage, request.options.capacity_fallback) = (usage, true);
         let outcome = world.provision(&request).await;
         assert_eq!(world.memory.compute.ordered(), orders, "{usage} {scant:?}");
         let classes = outcome.instances.iter().map(|instance| instance.spec.usage_class);
@@ -222,7 +222,7 @@ async fn a_provider_that_stays_busy_fails_the_run_and_the_claimed_go_back() {
         world.memory.compute.serve_next([Scant::Busy(1)]);
         world.memory.compute.serve_next([Scant::Busy(0); 20]);
         let mut request = request("1", 3);
-        request.capacity_fallback = fallback;
+        request.options.capacity_fallback = fallback;
         let outcome = world.provision(&request).await;
         let failure = outcome.failure.unwrap();
         assert_eq!((failure.kind, failure.kind.exit_code()), (Kind::Busy, 6));

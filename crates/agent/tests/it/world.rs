@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ondeck_agent::Agent;
+use ondeck_core::inputs::times::TimeOverrides;
 use ondeck_core::lifecycle::{Idle, Instance, Running};
 use ondeck_core::model::ids::{InstanceId, IntentId, ResourceClass, RunId};
 use ondeck_core::model::record::{MachineSpec, Record, State};
@@ -14,7 +15,7 @@ use ondeck_core::model::requirements::UsageClass;
 use ondeck_core::model::signal::{Report, Signal};
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::plane::Plane;
-use ondeck_core::modes::provision::{self, Request, TimeOverrides, provision};
+use ondeck_core::modes::provision::{self, Request, provision};
 use ondeck_core::modes::refresh;
 use ondeck_core::modes::release;
 use ondeck_core::ports::{AgentStore, Clock, Host, ListedRunner, Machine, Pool, Runner};
@@ -100,17 +101,9 @@ pub(crate) fn spec(instance_type: &str) -> MachineSpec {
 }
 
 pub(crate) fn request(run_id: &str, count: u32) -> Request {
-    Request {
-        run: run(run_id),
-        count,
-        class: large(),
-        usage: UsageClass::OnDemand,
-        types: provision::DEFAULT_TYPES.parse().unwrap(),
-        times: TimeOverrides::default(),
-        fresh_only: false,
-        again: false,
-        capacity_fallback: false,
-    }
+    let mut request = Request::of_run(run(run_id));
+    request.options.count = count;
+    request
 }
 
 impl World {

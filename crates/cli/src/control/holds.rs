@@ -14,6 +14,7 @@ use ondeck_core::model::credentials::Credentials;
 use ondeck_core::model::demand::Demand;
 use ondeck_core::model::ids::{InstanceId, ResourceClass, RunId};
 use ondeck_core::model::intent::Intent;
+use ondeck_core::model::requirements::TypePatterns;
 use ondeck_core::model::settings::Settings;
 use ondeck_core::model::signal::AgentStatus;
 use ondeck_core::model::ticket::Ticket;
@@ -149,6 +150,10 @@ impl Compute for Holding<dyn Compute> {
     async fn set_up(&self, settings: &Settings) -> PortResult<()> {
         self.inner.set_up(settings).await
     }
+    fn default_types(&self) -> TypePatterns {
+        self.inner.default_types()
+    }
+
     async fn launch(&self, order: &Order) -> PortResult<Launched> {
         self.before("launch").await;
         self.inner.launch(order).await

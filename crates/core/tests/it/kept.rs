@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use ondeck_core::inputs::times::TIMES;
 use ondeck_core::model::credentials::{Credentials, Minted};
 use ondeck_core::model::demand::{Demand, InVain};
 use ondeck_core::model::ids::{IntentId, RunId};
 use ondeck_core::model::secret::Secret;
 use ondeck_core::model::settings::Settings;
-use ondeck_core::model::times::TIMES;
 use proptest::prelude::*;
 
 use crate::anything::{

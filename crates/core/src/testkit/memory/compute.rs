@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use super::{ClockAndDebug, lock, turn};
 use crate::model::ids::{InstanceId, IntentId};
 use crate::model::record::MachineSpec;
-use crate::model::requirements::UsageClass;
+use crate::model::requirements::{TypePatterns, UsageClass};
 use crate::model::settings::Settings;
 use crate::model::timestamp::Timestamp;
 use crate::ports::{Compute, Launched, Machine, Order, PortError, PortResult};
@@ -188,6 +188,10 @@ impl Compute for MemoryCompute {
     async fn set_up(&self, _settings: &Settings) -> PortResult<()> {
         turn().await;
         Ok(())
+    }
+
+    fn default_types(&self) -> TypePatterns {
+        "c* m* r*".parse().expect("the default patterns are valid")
     }
 
     async fn launch(&self, order: &Order) -> PortResult<Launched> {
