@@ -11,7 +11,7 @@ mod pool;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::say::{answer, say};
+use crate::console::{log, print};
 use crate::step::Step;
 use figures::Series;
 use pool::{Pool, Spent};
@@ -30,11 +30,11 @@ pub(crate) fn run(root: &Path) -> u8 {
     }
     match measure() {
         Ok(report) => {
-            answer(&report);
+            print(&report);
             0
         }
         Err(error) => {
-            say(&format!("error: {error}"));
+            log(&format!("error: {error}"));
             1
         }
     }
@@ -79,7 +79,7 @@ fn measure() -> Result<String, String> {
 
 /// New machines each time: none of them may wait in the pool afterwards.
 fn cold(pool: &Pool, name: &str, rounds: usize) -> Result<Series, String> {
-    say(&format!("{name}: {rounds} rounds"));
+    log(&format!("{name}: {rounds} rounds"));
     let mut series = Series::new(name);
     for _ in 0..rounds {
         let run = pool.next_run();
@@ -93,7 +93,7 @@ fn cold(pool: &Pool, name: &str, rounds: usize) -> Result<Series, String> {
 /// the end.
 fn warm(pool: &Pool, count: usize, rounds: usize) -> Result<(Series, Series), String> {
     let machines = if count == 1 { "machine" } else { "machines" };
-    say(&format!("warm, {count} {machines}: {rounds} rounds"));
+    log(&format!("warm, {count} {machines}: {rounds} rounds"));
     let mut provisions = Series::new(&format!("warm, {count} {machines}"));
     let mut releases = Series::new(&format!("release, {count} {machines}"));
     let mut run = pool.next_run();
@@ -126,7 +126,7 @@ fn past_unsuitable(pool: &Pool) -> Result<Vec<Series>, String> {
     let mut all = Vec::new();
     for wanted in [0, 10, 50, 200] {
         let name = format!("search past {wanted} unsuitable tickets");
-        say(&format!("{name}: {ROUNDS} rounds"));
+        log(&format!("{name}: {ROUNDS} rounds"));
         while there < wanted {
             let more = (wanted - there).min(50);
             leave_spot_tickets(pool, more)?;
@@ -155,7 +155,7 @@ fn leave_spot_tickets(pool: &Pool, count: usize) -> Result<(), String> {
 
 /// What machines cost that wait in the pool.
 fn idle(pool: &Pool, count: usize) -> Result<String, String> {
-    say("idle agents: 5 s");
+    log("idle agents: 5 s");
     let agents = pool.agents()?;
     if agents.len() != count {
         return Err(format!("not {count} agents but {}", agents.len()));

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::child;
+use crate::console::log;
 use crate::emulators::Emulators;
-use crate::leash;
-use crate::say::say;
 use crate::step::{Step, exit_code_of};
 
 const STANDIN: &str = "ondeck-standin";
@@ -19,15 +19,15 @@ pub(crate) fn run(root: &Path, port: Option<u16>) -> u8 {
     }
     let emulators = match Emulators::start(root) {
         Ok(emulators) => emulators,
-        Err(trouble) => {
-            trouble.say();
+        Err(error) => {
+            error.report();
             return 1;
         }
     };
     let me = match std::env::current_exe() {
         Ok(me) => me,
         Err(error) => {
-            say(&format!("error: own program not found: {error}"));
+            log(&format!("error: own program not found: {error}"));
             return 1;
         }
     };
@@ -44,12 +44,12 @@ pub(crate) fn run(root: &Path, port: Option<u16>) -> u8 {
         standin.args(["--port", &port.to_string()]);
     }
     emulators.environment.apply(&mut standin);
-    say("\npaste the lines below into another terminal, in this folder; then:");
-    say("  target/debug/ondeck refresh");
-    say("  target/debug/ondeck provision --run-id 1 --instance-count 3");
-    say("  target/debug/ondeck status");
-    say("Ctrl-C here ends all of it\n");
-    exit_code_of(leash::run(&mut standin), STANDIN)
+    log("\npaste the lines below into another terminal, in this folder; then:");
+    log("  target/debug/ondeck refresh");
+    log("  target/debug/ondeck provision --run-id 1 --instance-count 3");
+    log("  target/debug/ondeck status");
+    log("Ctrl-C here ends all of it\n");
+    exit_code_of(child::run(&mut standin), STANDIN)
 }
 
 fn build() -> Step {

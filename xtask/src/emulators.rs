@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::leash::{self, Background};
-use crate::say::{answer, say};
+use crate::child::{self, Background};
+use crate::console::{log, print};
+use crate::error::TaskError;
 use crate::step::{exit_code_of, search_path};
 use crate::tool;
-use crate::trouble::Trouble;
 pub(crate) use environment::Environment;
 use environment::Places;
 use install::Installed;
@@ -27,23 +27,23 @@ use service::{Kind, Service};
 pub(crate) fn run(root: &Path, command: &[String]) -> u8 {
     let emulators = match Emulators::start(root) {
         Ok(emulators) => emulators,
-        Err(trouble) => {
-            trouble.say();
+        Err(error) => {
+            error.report();
             return 1;
         }
     };
     match command.split_first() {
         None => {
-            answer(&emulators.environment.as_shell_lines());
-            say("they stay until you press Ctrl-C");
-            emulators.until_one_ends().say();
+            print(&emulators.environment.as_shell_lines());
+            log("they stay until you press Ctrl-C");
+            emulators.until_one_ends().report();
             1
         }
         Some((program, args)) => {
             let mut command = Command::new(program);
             command.args(args).env("PATH", search_path(root));
             emulators.environment.apply(&mut command);
-            exit_code_of(leash::run(&mut command), program)
+            exit_code_of(child::run(&mut command), program)
         }
     }
 }
@@ -61,7 +61,7 @@ pub(crate) struct Emulators {
 
 impl Emulators {
     /// Installs what is missing, starts them on free ports, and waits until they answer.
-    pub(crate) fn start(root: &Path) -> Result<Emulators, Trouble> {
+    pub(crate) fn start(root: &Path) -> Result<Emulators, TaskError> {
         let lock = install::lock(root)?;
         let installed = install::install(root, &lock)?;
         let (folder, occupied) = occupy(&root.join(tool::DIRECTORY).join("logs"))?;
@@ -73,7 +73,7 @@ impl Emulators {
             Service::start(ministack(&installed, &folder))?,
         ];
         services.iter_mut().try_for_each(Service::until_it_answers)?;
-        say(&format!("emulators are ready after {:.1} s", started.elapsed().as_secs_f32()));
+        log(&format!("emulators are ready after {:.1} s", started.elapsed().as_secs_f32()));
 
         let [dynamodb, ministack] = &services;
         let places = Places {
@@ -105,14 +105,14 @@ impl Emulators {
 
     /// Those that run no longer, though they should: what has failed meanwhile may have failed
     /// for want of them.
-    pub(crate) fn ended(&mut self) -> Vec<Trouble> {
+    pub(crate) fn ended(&mut self) -> Vec<TaskError> {
         self.services.iter_mut().filter_map(Service::ended).collect()
     }
 
-    fn until_one_ends(mut self) -> Trouble {
+    fn until_one_ends(mut self) -> TaskError {
         loop {
-            if let Some(trouble) = self.ended().pop() {
-                return trouble;
+            if let Some(error) = self.ended().pop() {
+                return error;
             }
             patience::pause(Duration::from_secs(1));
         }
@@ -121,14 +121,14 @@ impl Emulators {
 
 /// A folder that is ours as long as we hold the file in it. Those that nobody holds any more are
 /// removed; the logs of the last call can be read until then.
-fn occupy(logs: &Path) -> Result<(PathBuf, File), Trouble> {
+fn occupy(logs: &Path) -> Result<(PathBuf, File), TaskError> {
     const HELD: &str = "held";
-    let trouble = |error| Trouble::with(logs, error);
-    fs::create_dir_all(logs).map_err(trouble)?;
-    for folder in fs::read_dir(logs).map_err(trouble)?.flatten().map(|entry| entry.path()) {
+    let with_path = |error| TaskError::with(logs, error);
+    fs::create_dir_all(logs).map_err(with_path)?;
+    for folder in fs::read_dir(logs).map_err(with_path)?.flatten().map(|entry| entry.path()) {
         let free = File::open(folder.join(HELD)).map_or(true, |file| file.try_lock().is_ok());
         if free {
-            fs::remove_dir_all(&folder).map_err(|error| Trouble::with(&folder, error))?;
+            fs::remove_dir_all(&folder).map_err(|error| TaskError::with(&folder, error))?;
         }
     }
     let folder = logs.join(std::process::id().to_string());
@@ -137,7 +137,7 @@ fn occupy(logs: &Path) -> Result<(PathBuf, File), Trouble> {
         file.lock()?;
         Ok(file)
     });
-    occupied.map(|file| (folder, file)).map_err(|error| Trouble::with(&held, error))
+    occupied.map(|file| (folder, file)).map_err(|error| TaskError::with(&held, error))
 }
 
 fn dynamodb(installed: &Installed, folder: &Path) -> Kind {

@@ -7,11 +7,11 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::leash;
-use crate::say::{answer, say};
+use crate::child;
+use crate::console::{log, print};
+use crate::error::TaskError;
 use crate::step::{Step, exit_code_of};
 use crate::tool;
-use crate::trouble::Trouble;
 
 /// What can be fed, by the name of the program that does it.
 pub(crate) const TARGETS: [&str; 8] =
@@ -41,8 +41,8 @@ struct Figures {
 pub(crate) fn run(root: &Path, only: Option<&str>, seconds: u32) -> u8 {
     let programs = match build(root) {
         Ok(programs) => programs,
-        Err(trouble) => {
-            trouble.say();
+        Err(error) => {
+            error.report();
             return 1;
         }
     };
@@ -50,11 +50,11 @@ pub(crate) fn run(root: &Path, only: Option<&str>, seconds: u32) -> u8 {
     for target in TARGETS.into_iter().filter(|target| only.is_none_or(|only| only == *target)) {
         match feed(root, &programs, target, seconds) {
             Ok((exit_code, figures)) => {
-                answer(&format!("{}\n", line(target, exit_code, &figures)));
+                print(&format!("{}\n", line(target, exit_code, &figures)));
                 worst = worst.max(exit_code);
             }
-            Err(trouble) => {
-                trouble.say();
+            Err(error) => {
+                error.report();
                 worst = worst.max(1);
             }
         }
@@ -63,12 +63,12 @@ pub(crate) fn run(root: &Path, only: Option<&str>, seconds: u32) -> u8 {
 }
 
 /// Gives the folder of the programs.
-fn build(root: &Path) -> Result<PathBuf, Trouble> {
+fn build(root: &Path) -> Result<PathBuf, TaskError> {
     let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
     let asked = Command::new(&compiler).arg("--version").output();
     if !asked.is_ok_and(|answer| answer.status.success()) {
         let hint = "libFuzzer is built from C++: install g++ or clang, or set CXX";
-        return Err(Trouble::new(format!("no C++ compiler: {compiler}"), hint));
+        return Err(TaskError::new(format!("no C++ compiler: {compiler}"), hint));
     }
     let host = host()?;
     let set = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
@@ -80,19 +80,19 @@ fn build(root: &Path) -> Result<PathBuf, Trouble> {
         .with_env("RUSTFLAGS", RUSTFLAGS);
     match step.run(root) {
         0 => Ok(folder.join(host).join("release")),
-        _ => Err(Trouble::new("the targets cannot be built", "see what cargo says above")),
+        _ => Err(TaskError::new("the targets cannot be built", "see what cargo says above")),
     }
 }
 
 /// The platform that the compiler is on.
-fn host() -> Result<String, Trouble> {
+fn host() -> Result<String, TaskError> {
     let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let asked = Command::new(compiler).arg("-vV").output();
     let said = asked.map(|answer| String::from_utf8_lossy(&answer.stdout).into_owned());
     let host = said.ok().and_then(|said| {
         said.lines().find_map(|line| line.strip_prefix("host: ")).map(str::to_owned)
     });
-    host.ok_or_else(|| Trouble::new("rustc does not say what it runs on", "try rustc -vV"))
+    host.ok_or_else(|| TaskError::new("rustc does not say what it runs on", "try rustc -vV"))
 }
 
 /// Feeds one, beginning with what it was fed before and with the seeds.
@@ -101,15 +101,15 @@ fn feed(
     programs: &Path,
     target: &str,
     seconds: u32,
-) -> Result<(u8, Figures), Trouble> {
+) -> Result<(u8, Figures), TaskError> {
     let kept = root.join(tool::DIRECTORY).join("fuzz");
     let (corpus, culprits) = (kept.join("corpus").join(target), kept.join("culprits").join(target));
     for folder in [&corpus, &culprits] {
-        fs::create_dir_all(folder).map_err(|error| Trouble::with(folder, error))?;
+        fs::create_dir_all(folder).map_err(|error| TaskError::with(folder, error))?;
     }
-    let log = kept.join(format!("{target}.log"));
-    let output = File::create(&log).map_err(|error| Trouble::with(&log, error))?;
-    say(&format!("--> feeding {target} for {seconds} s"));
+    let log_file = kept.join(format!("{target}.log"));
+    let output = File::create(&log_file).map_err(|error| TaskError::with(&log_file, error))?;
+    log(&format!("--> feeding {target} for {seconds} s"));
     let mut command = Command::new(programs.join(target));
     command
         .arg(&corpus)
@@ -120,13 +120,13 @@ fn feed(
         .current_dir(root)
         .stdout(Stdio::null())
         .stderr(output);
-    let exit_code = exit_code_of(leash::run(&mut command), target);
-    let said = fs::read(&log).map_err(|error| Trouble::with(&log, error))?;
+    let exit_code = exit_code_of(child::run(&mut command), target);
+    let said = fs::read(&log_file).map_err(|error| TaskError::with(&log_file, error))?;
     let figures = read(&String::from_utf8_lossy(&said));
     if exit_code != 0 {
         let why = figures.culprit.as_deref().unwrap_or("it has kept no input");
-        let hint = format!("{} says why; make a test of the input", log.display());
-        Trouble::new(format!("{target} has failed: {why}"), hint).say();
+        let hint = format!("{} says why; make a test of the input", log_file.display());
+        TaskError::new(format!("{target} has failed: {why}"), hint).report();
     }
     Ok((exit_code, figures))
 }

@@ -2,24 +2,24 @@
 
 mod args;
 mod bench;
+mod child;
 mod cloud;
+mod commands;
+mod console;
 mod emulators;
+mod error;
 mod fuzz;
-mod leash;
-mod plan;
-mod say;
 mod sim;
 mod step;
 mod tool;
-mod trouble;
 
 use std::path::Path;
 use std::process::ExitCode;
 
 use args::Task;
 use emulators::Emulators;
+use error::TaskError;
 use step::Report;
-use trouble::Trouble;
 
 /// The exit code of a command line that cannot be read, as for `ondeck` itself.
 const INVALID_INPUT: u8 = 2;
@@ -28,15 +28,15 @@ fn main() -> ExitCode {
     let task = match args::parse(std::env::args().skip(1)) {
         Ok(task) => task,
         Err(error) => {
-            say::say(&format!("error: {error}"));
-            say::say("hint: cargo xtask help");
+            console::log(&format!("error: {error}"));
+            console::log("hint: cargo xtask help");
             return ExitCode::from(INVALID_INPUT);
         }
     };
     let root = step::workspace_root();
     let report = match task {
         Task::Help => {
-            say::answer(args::HELP);
+            console::print(args::HELP);
             return ExitCode::SUCCESS;
         }
         Task::Test { nextest_args } => test(&root, &nextest_args),
@@ -44,10 +44,10 @@ fn main() -> ExitCode {
         Task::Cloud { port } => return ExitCode::from(cloud::run(&root, port)),
         Task::Check { fix } => {
             let mut report = Report::default();
-            for step in plan::lints(fix) {
+            for step in commands::lints(fix) {
                 report.run(&step, &root);
             }
-            report.run_with(&[&tool::DENY], &plan::deny(), &root);
+            report.run_with(&[&tool::DENY], &commands::deny(), &root);
             report.note("advisories are not part of this: only the CI on GitHub checks them");
             report
         }
@@ -55,20 +55,20 @@ fn main() -> ExitCode {
             return ExitCode::from(fuzz::run(&root, target.as_deref(), seconds));
         }
         Task::Bench => return ExitCode::from(bench::run(&root)),
-        Task::BenchAws => return ExitCode::from(emulators::run(&root, &plan::bench_aws())),
+        Task::BenchAws => return ExitCode::from(emulators::run(&root, &commands::bench_aws())),
         Task::Sim { args } => return ExitCode::from(sim::run(&root, &args)),
         Task::Plant { name } => return ExitCode::from(sim::find(&root, &name)),
         Task::Plants => return ExitCode::from(sim::find_all(&root)),
         Task::Mutants { mutants_args } => {
             let mut report = Report::default();
             let tools = [&tool::NEXTEST, &tool::MUTANTS];
-            report.run_with(&tools, &plan::mutants(&mutants_args), &root);
+            report.run_with(&tools, &commands::mutants(&mutants_args), &root);
             report.note("the survivors are in .tools/mutants.out/missed.txt");
             report
         }
         Task::Advisories => {
             let mut report = Report::default();
-            report.run_with(&[&tool::DENY], &plan::advisories(), &root);
+            report.run_with(&[&tool::DENY], &commands::advisories(), &root);
             report
         }
     };
@@ -83,9 +83,9 @@ fn test(root: &Path, nextest_args: &[String]) -> Report {
         return report;
     };
     // The many last, so that the output closes with their count.
-    report.run(&plan::doctests().within(&emulators.environment), root);
-    let tests = plan::nextest(nextest_args).within(&emulators.environment);
+    report.run(&commands::doctests().within(&emulators.environment), root);
+    let tests = commands::nextest(nextest_args).within(&emulators.environment);
     report.run_with(&[&tool::NEXTEST], &tests, root);
-    emulators.ended().iter().for_each(Trouble::say);
+    emulators.ended().iter().for_each(TaskError::report);
     report
 }

@@ -10,10 +10,10 @@ use std::time::Instant;
 use plant::Plant;
 use tree::Tree;
 
-use crate::say::{answer, say};
+use crate::console::{log, print};
+use crate::error::TaskError;
 use crate::step::{cargo, exit_code_of};
-use crate::trouble::Trouble;
-use crate::{INVALID_INPUT, leash};
+use crate::{INVALID_INPUT, child};
 
 /// Something is not as it should be.
 const FAILED: u8 = 1;
@@ -24,33 +24,33 @@ const BUILD: [&str; 5] = ["build", "--profile", "sim", "--package", "ondeck-sim"
 /// Builds the simulation as it is and runs it. Gives its exit code.
 pub(crate) fn run(root: &Path, args: &[String]) -> u8 {
     let target = target_of(root);
-    let built = exit_code_of(leash::run(cargo(root).args(BUILD)), "cargo");
+    let built = exit_code_of(child::run(cargo(root).args(BUILD)), "cargo");
     if built != 0 {
         return built;
     }
     let program = program_in(&target);
-    exit_code_of(leash::run(Command::new(&program).args(args)), "the simulation")
+    exit_code_of(child::run(Command::new(&program).args(args)), "the simulation")
 }
 
 /// Looks for one planted bug, and shows the history that it spoils.
 pub(crate) fn find(root: &Path, name: &str) -> u8 {
     let plants = match Plant::all(root) {
         Ok(plants) => plants,
-        Err(trouble) => return told(&trouble),
+        Err(error) => return told(&error),
     };
     let Some(plant) = plants.iter().find(|plant| plant.name == name) else {
         let names: Vec<&str> = plants.iter().map(|plant| plant.name.as_str()).collect();
-        say(&format!("error: unknown plant: {name}"));
-        say(&format!("hint: plants are {}", names.join(", ")));
+        log(&format!("error: unknown plant: {name}"));
+        log(&format!("hint: plants are {}", names.join(", ")));
         return INVALID_INPUT;
     };
     match search(root, plant) {
         Ok(row) => {
-            answer(&row.history);
-            answer(&format!("{}\n", row.verdict()));
+            print(&row.history);
+            print(&format!("{}\n", row.verdict()));
             row.exit_code()
         }
-        Err(trouble) => told(&trouble),
+        Err(error) => told(&error),
     }
 }
 
@@ -58,27 +58,27 @@ pub(crate) fn find(root: &Path, name: &str) -> u8 {
 pub(crate) fn find_all(root: &Path) -> u8 {
     let plants = match Plant::all(root) {
         Ok(plants) => plants,
-        Err(trouble) => return told(&trouble),
+        Err(error) => return told(&error),
     };
     let mut rows = Vec::new();
     let mut exit_code = 0;
     for plant in &plants {
         match search(root, plant) {
             Ok(row) => {
-                say(&row.verdict());
+                log(&row.verdict());
                 exit_code = exit_code.max(row.exit_code());
                 rows.push(row);
             }
             // A bug that was not looked for must not look like one that was found.
-            Err(trouble) => exit_code = exit_code.max(told(&trouble)),
+            Err(error) => exit_code = exit_code.max(told(&error)),
         }
     }
-    answer(&table(&rows));
+    print(&table(&rows));
     exit_code
 }
 
-fn told(trouble: &Trouble) -> u8 {
-    trouble.say();
+fn told(error: &TaskError) -> u8 {
+    error.report();
     FAILED
 }
 
@@ -117,9 +117,9 @@ impl Row {
     }
 }
 
-fn search(root: &Path, plant: &Plant) -> Result<Row, Trouble> {
+fn search(root: &Path, plant: &Plant) -> Result<Row, TaskError> {
     let started = Instant::now();
-    say(&format!("\n--> {}: {}", plant.name, plant.words));
+    log(&format!("\n--> {}: {}", plant.name, plant.words));
     let target = target_of(root);
     let tree = Tree::of(root, &target.join("planted"))?;
     tree.plant(&plant.patch)?;

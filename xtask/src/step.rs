@@ -6,11 +6,11 @@ use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
+use crate::child;
+use crate::console::log;
 use crate::emulators::Environment;
-use crate::leash;
-use crate::say::say;
+use crate::error::TaskError;
 use crate::tool::{self, Tool};
-use crate::trouble::Trouble;
 
 /// One call of cargo.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,11 +46,11 @@ impl Step {
 
     /// Runs to the end, with its output going where ours goes. Gives the exit code.
     pub(crate) fn run(&self, root: &Path) -> u8 {
-        say(&format!("\n--> {}: {self}", self.name));
+        log(&format!("\n--> {}: {self}", self.name));
         let mut command = cargo(root);
         self.surroundings.apply(&mut command);
         command.args(&self.args).envs(self.env.iter().copied());
-        exit_code_of(leash::run(&mut command), "cargo")
+        exit_code_of(child::run(&mut command), "cargo")
     }
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn exit_code_of(ended: io::Result<ExitStatus>, program: &str) -> u8 {
         // A child that was ended by a signal has no code, and must not look like success.
         Ok(status) => status.code().map_or(1, |code| u8::try_from(code).unwrap_or(1)),
         Err(error) => {
-            say(&format!("error: cannot run {program}: {error}"));
+            log(&format!("error: cannot run {program}: {error}"));
             1
         }
     }
@@ -137,7 +137,7 @@ impl Report {
         match tools.iter().find(|tool| !tool.is_there(root)) {
             None => self.run(step, root),
             Some(missing) => self.record(&step.name, || {
-                say(&format!("\nerror: {} not run, for want of {}", step.name, missing.name));
+                log(&format!("\nerror: {} not run, for want of {}", step.name, missing.name));
                 1
             }),
         }
@@ -147,7 +147,7 @@ impl Report {
     pub(crate) fn set_up<T>(
         &mut self,
         name: &str,
-        set_up: impl FnOnce() -> Result<T, Trouble>,
+        set_up: impl FnOnce() -> Result<T, TaskError>,
     ) -> Option<T> {
         let mut done = None;
         self.record(name, || match set_up() {
@@ -155,8 +155,8 @@ impl Report {
                 done = Some(it);
                 0
             }
-            Err(trouble) => {
-                trouble.say();
+            Err(error) => {
+                error.report();
                 1
             }
         });
@@ -179,8 +179,8 @@ impl Report {
     }
 
     pub(crate) fn print(&self) {
-        say("");
-        self.lines().iter().for_each(|line| say(line));
+        log("");
+        self.lines().iter().for_each(|line| log(line));
     }
 
     fn lines(&self) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::say::say;
+use crate::console::log;
 use crate::step::{Step, cargo};
 
 /// Where ours are kept, below the workspace's root. Git ignores it.
@@ -43,19 +43,19 @@ impl Tool {
     /// Builds it, once and for all. Gives the exit code.
     pub(crate) fn install(&self, root: &Path) -> u8 {
         let Tool { name, version, .. } = self;
-        say(&format!("\n{name} is not on PATH: building {version} into {DIRECTORY}"));
-        say("this takes some minutes, once");
+        log(&format!("\n{name} is not on PATH: building {version} into {DIRECTORY}"));
+        log("this takes some minutes, once");
         let exit_code = self.installation().run(root);
         if exit_code != 0 {
-            say(&format!("error: cannot build {name}"));
-            say(&format!(
+            log(&format!("error: cannot build {name}"));
+            log(&format!(
                 "hint: it needs a C compiler and the crates.io registry; or put {name} on PATH"
             ));
             return exit_code;
         }
         // Kept until now so that an attempt that was broken off need not start anew.
         if let Err(error) = std::fs::remove_dir_all(root.join(DIRECTORY).join("build")) {
-            say(&format!("warning: cannot clear {DIRECTORY}/build: {error}"));
+            log(&format!("warning: cannot clear {DIRECTORY}/build: {error}"));
         }
         exit_code
     }

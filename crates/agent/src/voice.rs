@@ -3,7 +3,7 @@
 use ondeck_core::model::ids::RunId;
 use ondeck_core::model::record::Record;
 use ondeck_core::model::settings::Settings;
-use ondeck_core::model::signal::{Report, Signal, last_words};
+use ondeck_core::model::signal::{Report, Signal, output_tail};
 use ondeck_core::ports::PortResult;
 use ondeck_core::runtime::retry::{Retry, retry};
 
@@ -20,7 +20,7 @@ impl Agent {
         detail: &str,
     ) {
         // Stores have limits, and a report that none takes would be tried for ever.
-        let detail = last_words(detail);
+        let detail = output_tail(detail);
         let at = memory.speaks(self.clock.now());
         let report = Report { signal, run: run.cloned(), detail, at };
         let heard = retry(&*self.clock, &*self.random, Retry::PATIENT, |attempt| {

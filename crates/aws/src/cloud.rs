@@ -10,7 +10,7 @@ use aws_config::stalled_stream_protection::StalledStreamProtectionConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use ondeck_core::ports::{PortError, PortResult, Random};
-use ondeck_core::runtime::retry::Patience;
+use ondeck_core::runtime::retry::RequestRetry;
 use tokio::sync::Semaphore;
 
 use crate::names::{Names, PoolName};
@@ -43,7 +43,7 @@ pub struct Cloud {
     pub(crate) skew: Arc<Skew>,
     pub(crate) wire: Wire,
     pub(crate) gate: Arc<Semaphore>,
-    pub(crate) patience: Patience,
+    pub(crate) patience: RequestRetry,
 }
 
 impl Cloud {
@@ -77,7 +77,7 @@ impl Cloud {
         }
         let names = Names::of(&options.pool);
         let (wire, gate) = (Wire::default(), Arc::new(Semaphore::new(AT_ONCE)));
-        let patience = Patience::new(Arc::new(skew.clock()), random);
+        let patience = RequestRetry::new(Arc::new(skew.clock()), random);
         Ok(Cloud { config, names, skew, wire, gate, patience })
     }
 

@@ -30,7 +30,7 @@ use aws_smithy_types::body::SdkBody;
 use aws_smithy_types::byte_stream::ByteStream;
 use ondeck_core::model::excerpt::one_line;
 use ondeck_core::ports::{PortError, PortResult};
-use ondeck_core::runtime::retry::Patience;
+use ondeck_core::runtime::retry::RequestRetry;
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
@@ -66,7 +66,7 @@ pub(crate) struct Ec2 {
     skew: Arc<Skew>,
     gate: Arc<Semaphore>,
     wire: Wire,
-    patience: Patience,
+    patience: RequestRetry,
 }
 
 /// Why a call gave nothing.

@@ -26,7 +26,7 @@ use futures_util::future::join_all;
 use ondeck_core::model::ids::ResourceClass;
 use ondeck_core::model::ticket::Ticket;
 use ondeck_core::ports::{Depth, Pool, PortError, PortResult, Receipt, ReceivedMessage};
-use ondeck_core::runtime::retry::Patience;
+use ondeck_core::runtime::retry::RequestRetry;
 use tokio::sync::Semaphore;
 
 use crate::cloud::Cloud;
@@ -50,7 +50,7 @@ pub struct SqsPool {
     gate: Arc<Semaphore>,
     names: Names,
     urls: Arc<urls::Urls>,
-    patience: Patience,
+    patience: RequestRetry,
 }
 
 impl SqsPool {

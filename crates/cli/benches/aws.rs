@@ -1,6 +1,8 @@
 //! What the three modes cost on AWS, in calls: counted at a gateway between the built program and
-//! the emulators, with real agents on the machines. Calls are money and latency, and unlike
-//! seconds they do not depend on what else this computer is doing.
+//! the emulators, with real agents on the machines. Each call costs money and a round trip.
+//!
+//! Counts vary with load: a mode polls until its agents have answered, so a busy computer adds
+//! polls. The limits leave room for that. Measure on a quiet computer.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on should say where")]
 

@@ -1,4 +1,4 @@
-//! Ports in memory, a clock that is moved by hand, and the suites that every adapter must pass.
+//! In-memory ports, a virtual clock, and the contract suites that every adapter must pass.
 
 mod clock;
 pub mod contract;
@@ -6,5 +6,6 @@ mod memory;
 
 pub use clock::{FixedRandom, SeededRandom, VirtualClock};
 pub use memory::{
-    Calls, Event, Memory, MemoryCompute, MemoryForge, MemoryPool, MemoryStore, Scant, Silent, plane,
+    Calls, Event, MachineDefect, MemoryCompute, MemoryForge, MemoryMachine, MemoryPool,
+    MemoryPorts, MemoryStore, PartialLaunch, RegisteredLabels, SilentProgress, plane,
 };

@@ -11,7 +11,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ondeck_core::model::failure::{Failure, Kind};
+use ondeck_core::model::failure::{Failure, FailureKind};
 use ondeck_core::model::secret::Secret;
 use ondeck_core::ports::{Clock, PortError, PortResult};
 use reqwest::Url;
@@ -49,7 +49,7 @@ impl Client {
         let http = http::builder(root, Redirects::SameServer).timeout(CALL).build();
         let http = http.map_err(|error| {
             let problem = in_words(&error.without_url());
-            Failure::new(Kind::Unexpected, format!("GitHub cannot be spoken to: {problem}"))
+            Failure::new(FailureKind::Unexpected, format!("GitHub cannot be spoken to: {problem}"))
         })?;
         Ok(Client { http, root: root.clone(), clock, limit: Limit::default() })
     }

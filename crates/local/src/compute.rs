@@ -16,12 +16,20 @@ use ondeck_core::ports::{Clock, Compute, Launched, Machine, Order, PortError, Po
 use ondeck_processes::{Ending, MARKER, Process, end_all, folder};
 use rusqlite::{Connection, Transaction};
 
-use crate::catalogue::MachineType;
-use crate::db::Db;
 use crate::home::Home;
-use crate::machines::{self, Listed};
-use crate::options::Options;
-use crate::{environment, groups, store};
+use crate::store;
+use crate::store::db::Db;
+
+use self::catalogue::MachineType;
+use self::machines::Listed;
+use self::options::Options;
+
+pub(crate) mod catalogue;
+pub(crate) mod environment;
+pub(crate) mod folders;
+pub(crate) mod groups;
+pub(crate) mod machines;
+mod options;
 
 /// How the agent of a machine is started: this program with these arguments, followed by
 /// `--home DIR --instance-id ID`.

@@ -8,10 +8,12 @@ use ondeck_core::ports::{Clock, Forge, ListedRunner, PortResult, WaitingRun};
 use ondeck_processes::{Boot, Process};
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use crate::column;
-use crate::db::{Db, in_transaction};
-use crate::jobs::{self, Chunk, Job, JobId, JobState};
-use crate::machines;
+use self::jobs::{Chunk, Job, JobId, JobState};
+use crate::compute::machines;
+use crate::store::column;
+use crate::store::db::{Db, in_transaction};
+
+pub(crate) mod jobs;
 
 /// What stands in for GitHub: runners and jobs in the shared file.
 #[derive(Clone)]

@@ -5,18 +5,18 @@ use std::time::SystemTime;
 
 use async_trait::async_trait;
 use ondeck_core::model::ids::InstanceId;
-use ondeck_core::model::signal::last_words;
+use ondeck_core::model::signal::output_tail;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::Host;
 use ondeck_processes::{MARKER, Process, folder};
 use tokio::process::Command;
 
-use crate::db::Db;
-use crate::environment;
-use crate::folder::Folders;
-use crate::groups;
+use crate::compute::environment;
+use crate::compute::folders::Folders;
+use crate::compute::groups;
+use crate::compute::machines;
 use crate::home::Home;
-use crate::machines;
+use crate::store::db::Db;
 
 /// The machine, as its own agent has it.
 pub struct LocalHost {
@@ -71,7 +71,7 @@ impl LocalHost {
             return Ok(());
         }
         let words = fs::read(&said).unwrap_or_default();
-        let words = last_words(&String::from_utf8_lossy(&words));
+        let words = output_tail(&String::from_utf8_lossy(&words));
         Err(format!("the script ended with {status}: {words}"))
     }
 

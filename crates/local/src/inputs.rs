@@ -4,7 +4,7 @@
 use ondeck_core::inputs::{ActionInput, Input, InputTable};
 use ondeck_core::model::excerpt::quoted;
 
-use crate::catalogue::Catalogue;
+use crate::compute::catalogue::Catalogue;
 
 pub(crate) const CAPACITY: Input = Input::stored(
     "local-capacity",

@@ -10,36 +10,24 @@
 
 #![cfg(target_os = "linux")]
 
-mod catalogue;
-mod column;
 mod compute;
-mod db;
-mod environment;
-mod fault;
-mod folder;
+mod error;
 mod forge;
-mod groups;
-mod guard;
 mod home;
 mod host;
 mod inputs;
-mod jobs;
-mod machines;
-mod options;
 mod pool;
-mod rows;
 mod runner;
-mod schema;
 mod store;
 
+pub use compute::machines::{announce, boot_time, pid};
 pub use compute::{AgentCommand, LocalCompute};
-pub use db::Db;
 pub use forge::LocalForge;
+pub use forge::jobs::{Chunk, Job, JobId, JobState, Stream};
 pub use home::Home;
 pub use host::LocalHost;
 pub use inputs::INPUTS;
-pub use jobs::{Chunk, Job, JobId, JobState, Stream};
-pub use machines::{announce, boot_time, pid};
 pub use pool::LocalPool;
 pub use runner::LocalRunner;
 pub use store::LocalStore;
+pub use store::db::Db;

@@ -9,8 +9,8 @@ use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Clock, Depth, Pool, PortResult, Receipt, ReceivedMessage};
 use rusqlite::Transaction;
 
-use crate::column;
-use crate::db::Db;
+use crate::store::column;
+use crate::store::db::Db;
 
 /// As many messages as one call gives, here as in SQS.
 const BATCH: u8 = 10;

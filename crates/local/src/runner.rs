@@ -9,12 +9,12 @@ use ondeck_core::ports::{Clock, PortError, PortResult, Runner};
 use ondeck_processes::{MARKER, Process, kill_group};
 use tokio::process::{Child, Command};
 
-use crate::db::Db;
-use crate::environment;
-use crate::folder::Folders;
-use crate::groups;
+use crate::compute::environment;
+use crate::compute::folders::Folders;
+use crate::compute::groups;
+use crate::forge::jobs::{self, JobId, JobState, Offer, Stream, TAKEN_AWAY, Taken};
 use crate::home::Home;
-use crate::jobs::{self, JobId, JobState, Offer, Stream, TAKEN_AWAY, Taken};
+use crate::store::db::Db;
 
 mod output;
 

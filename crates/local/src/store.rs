@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ondeck_core::lifecycle::{Change, Verdict};
 use ondeck_core::model::credentials::Credentials;
-use ondeck_core::model::demand::{Demand, KEPT};
+use ondeck_core::model::demand::{Demand, RETENTION};
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::intent::Intent;
 use ondeck_core::model::record::{EventRow, Record, State, Unreadable};
@@ -17,12 +17,17 @@ use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{AgentStore, Clock, Listing, PortError, PortResult, Scope, Store};
 use rusqlite::{OptionalExtension, Transaction, params};
 
-use crate::column::{self, NotText, unfit};
-use crate::db::Db;
-use crate::fault::SERVICE;
-use crate::{jobs, rows, schema};
+use self::column::{NotText, unfit};
+use self::db::Db;
+use crate::error::SERVICE;
+use crate::forge::jobs;
 
 mod change;
+pub(crate) mod column;
+pub(crate) mod db;
+mod guard;
+mod rows;
+mod schema;
 
 /// The rows of a run. The second term is what lets the index of owned rows answer.
 const OF_RUN: &str = "run = ?1 AND run <> ''";
@@ -233,7 +238,7 @@ impl Store for LocalStore {
     async fn put_demand(&self, demand: &Demand) -> PortResult<()> {
         const SQL: &str = "INSERT OR REPLACE INTO demands (run, body, at) VALUES (?,?,?)";
         let (run, body) = (demand.run.to_string(), serde_json::json!(demand).to_string());
-        let (at, forgotten) = (demand.at.to_string(), demand.at.before(KEPT).to_string());
+        let (at, forgotten) = (demand.at.to_string(), demand.at.before(RETENTION).to_string());
         self.db
             .write(move |transaction| {
                 transaction.execute("DELETE FROM demands WHERE at < ?1", [forgotten])?;

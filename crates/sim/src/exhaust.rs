@@ -348,7 +348,7 @@ fn finish(stage: &mut Stage) {
         return;
     }
     stage.kernel.doze();
-    stage.world.compute.limit(usize::MAX);
+    stage.world.compute.set_capacity(usize::MAX);
     stage.provision(crate::stage::PROBE, 1);
     plainly(stage, |_| false, history::ALL_DEADLINES);
     if stage.is_over() {

@@ -83,7 +83,7 @@ fn to_the_end(stage: &mut Stage, plan: &Plan) {
         return;
     }
 
-    stage.world.compute.limit(usize::MAX);
+    stage.world.compute.set_capacity(usize::MAX);
     // Faults have stopped: the next provision succeeds, whether or not somebody has cleared up.
     if plan.tended {
         stage.refresh(BTreeMap::new());

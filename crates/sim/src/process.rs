@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use ondeck_core::model::failure::{Failure, Kind};
+use ondeck_core::model::failure::{Failure, FailureKind};
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::{provision, refresh, release};
@@ -54,7 +54,9 @@ impl Exit {
     pub(crate) fn ending(&self) -> Ending {
         let by = |failure: Option<&Failure>| match failure.map(|failure| failure.kind) {
             None => Ending::Succeeded,
-            Some(Kind::NoCapacity | Kind::NotReady | Kind::Busy) => Ending::GaveUp,
+            Some(FailureKind::NoCapacity | FailureKind::NotReady | FailureKind::Busy) => {
+                Ending::GaveUp
+            }
             Some(_) => Ending::Failed,
         };
         let partly = |failed: bool| if failed { Ending::GaveUp } else { Ending::Succeeded };

@@ -100,7 +100,7 @@ impl Stage {
             ending: None,
         };
         if let Some(capacity) = plan.capacity {
-            stage.world.compute.limit(capacity);
+            stage.world.compute.set_capacity(capacity);
         }
         for (at, deed) in plan.deeds.clone() {
             stage.due(at, Act::Planned(deed));

@@ -23,7 +23,7 @@ use ondeck_core::ports::{
     AgentStore, Clock, Compute, Depth, Forge, Launched, ListedRunner, Listing, Machine, Order,
     Pool, PortError, PortResult, Receipt, ReceivedMessage, Scope, Store, WaitingRun,
 };
-use ondeck_core::testkit::Scant;
+use ondeck_core::testkit::PartialLaunch;
 
 use crate::fate::{Crash, Fate, Fault};
 use crate::kernel::{Ended, Pid, digest, timestamp};
@@ -82,14 +82,14 @@ impl Wire {
 
     /// Whether the provider is too busy for an order. Told by its intent: dice that were rolled
     /// for this would shift all others.
-    fn busy_for(&self, order: &Order) -> Option<Scant> {
+    fn busy_for(&self, order: &Order) -> Option<PartialLaunch> {
         let told = digest(&[&self.policy.seed, &order.intent.as_str()]);
         let mut chance = fastrand::Rng::with_seed(told);
         let now = self.world.kernel.now();
         let busy = self.policy.befalls(Fault::Busy, now, &mut chance);
         busy.then(|| {
             self.world.kernel.count(Fault::Busy);
-            Scant::Busy(chance.u32(0..order.count))
+            PartialLaunch::Throttled(chance.u32(0..order.count))
         })
     }
 
@@ -391,7 +391,7 @@ impl Pool for Wire {
         let (class, receipts, shown) = (class.clone(), receipts.to_vec(), receipts.to_vec());
         let delete = move |w: &World| {
             let now = w.kernel.true_time();
-            for (body, others) in w.pool.at_stake(&class, &receipts) {
+            for (body, others) in w.pool.would_delete(&class, &receipts) {
                 if let Ok(ticket) = Ticket::from_json(&body) {
                     w.audit().deletes(&ticket, others, now);
                 }
@@ -433,9 +433,9 @@ impl Compute for Wire {
         let (order, shown) = (order.clone(), order.clone());
         let (world, pid) = (self.world.clone(), self.pid);
         let short = self.befalls(Fault::NoCapacity).then(|| self.chance().u32(0..order.count));
-        let scant = short.map(Scant::Short).or_else(|| self.busy_for(&order));
+        let scant = short.map(PartialLaunch::NoCapacity).or_else(|| self.busy_for(&order));
         let launch = move || {
-            let launched = world.compute.launch_scantly(&order, scant)?;
+            let launched = world.compute.launch_partially(&order, scant)?;
             world.yard().launched(&launched.machines);
             world.audit().launched(pid, &order, &launched.machines);
             Ok(launched)

@@ -4,17 +4,19 @@ mod answers;
 mod apps;
 mod auth;
 mod description;
-mod fault;
+mod faults;
 mod jobs;
 mod listener;
+mod protocol;
 mod queue;
 mod releases;
 mod repository;
 mod request;
+mod runner;
+mod runner_faults;
 mod runners;
 mod serve;
 mod state;
-mod trouble;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -27,15 +29,16 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 
 use crate::emulators::Emulators;
-use crate::fault::Disturbance;
-use crate::gateway::locked;
-use crate::wire::{self, listen};
+use crate::http::{self, listen};
+use crate::injection::Disturbance;
+use crate::sync::locked;
 
 pub use auth::Permission;
-pub use fault::{GitHubFault, GitHubRule};
+pub use faults::{GitHubFault, GitHubRule};
 pub use jobs::{Conclusion, Job, JobId, JobState, RunState};
+pub use runner::{LISTENER_VARIABLE, RunnerPackage, run_listener, runner_package};
+pub use runner_faults::RunnerTrouble;
 pub use runners::GitHubRunner;
-pub use trouble::RunnerTrouble;
 
 use auth::{App, Target, Token};
 use description::Description;
@@ -173,7 +176,7 @@ impl GitHub {
             violations: Mutex::default(),
             rules: Mutex::default(),
         });
-        runtime.spawn(wire::serve(listener, Arc::new(Serving(shared.clone()))));
+        runtime.spawn(http::serve(listener, Arc::new(Serving(shared.clone()))));
         GitHub { shared, url: format!("http://{address}"), runtime: Some(runtime) }
     }
 
@@ -344,7 +347,7 @@ impl GitHub {
     /// How many requests there were of a method to paths of a pattern; see
     /// [`GitHubRule::path`].
     pub fn count(&self, method: &str, pattern: &str) -> usize {
-        let meant = |it: &&GitHubRequest| it.method == method && fault::matches(pattern, &it.path);
+        let meant = |it: &&GitHubRequest| it.method == method && faults::matches(pattern, &it.path);
         self.shared.look(|state| state.requests.iter().filter(meant).count())
     }
 

@@ -32,32 +32,22 @@
 //! assert_eq!(github.wait_for_job(job, Duration::from_secs(20)).log, "hello\n");
 //! ```
 
-mod call;
-mod clock;
-mod ec2;
+mod aws;
 pub mod emulators;
-mod fault;
-mod gateway;
 mod github;
-mod imds;
-mod machines;
-mod models;
-mod params;
+mod http;
+mod injection;
 mod processes;
-mod protocol;
-mod runner;
-mod wire;
-mod xml;
+mod sync;
+mod timestamps;
 
-pub use call::Service;
-pub use ec2::{Capacity, Ec2, Lifecycle, Machine, MachineState};
-pub use fault::{Disturbance, Rule, What, Which};
-pub use gateway::{Door, Gateway, GatewayOptions, LogEntry};
+pub use aws::{
+    Capacity, Door, Ec2, Gateway, GatewayOptions, Lifecycle, LogEntry, Machine, MachineCommand,
+    MachineState, Rule, Service, Violation, What,
+};
 pub use github::{
     APP_PRIVATE_KEY, APP_PUBLIC_KEY, Conclusion, GitHub, GitHubFault, GitHubOptions, GitHubRequest,
-    GitHubRule, GitHubRunner, GitHubViolation, Job, JobId, JobState, Permission, RunState,
-    RunnerTrouble,
+    GitHubRule, GitHubRunner, GitHubViolation, Job, JobId, JobState, LISTENER_VARIABLE, Permission,
+    RunState, RunnerPackage, RunnerTrouble, run_listener, runner_package,
 };
-pub use machines::MachineCommand;
-pub use models::Violation;
-pub use runner::{LISTENER_VARIABLE, RunnerPackage, run_listener, runner_package};
+pub use injection::{Disturbance, Which};

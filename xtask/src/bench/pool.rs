@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::say::say;
+use crate::console::log;
 
 /// How long one call took.
 #[derive(Debug, Clone, Copy)]
@@ -219,7 +219,7 @@ impl Janitor {
         drop(self.0.stdin.take());
         match self.0.wait() {
             Ok(status) if status.success() => {}
-            other => say(&format!("warning: the temporary home was not cleared up: {other:?}")),
+            other => log(&format!("warning: the temporary home was not cleared up: {other:?}")),
         }
     }
 }

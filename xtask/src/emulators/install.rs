@@ -7,9 +7,9 @@ use std::process::Command;
 use super::patience::{once, until_it_works};
 use super::program;
 use super::workflows::{self, Tools};
-use crate::say::say;
+use crate::console::log;
+use crate::error::TaskError;
 use crate::tool;
-use crate::trouble::Trouble;
 
 /// Holds Amazon's own DynamoDB Local 1.25.1.
 const SIMULATOR: &str = "amplify-dynamodb-simulator-2.9.30";
@@ -46,7 +46,7 @@ pub(super) struct Installed {
 }
 
 /// Nobody else may be installing at the same time: see [`lock`].
-pub(super) fn install(root: &Path, _lock: &File) -> Result<Installed, Trouble> {
+pub(super) fn install(root: &Path, _lock: &File) -> Result<Installed, TaskError> {
     let tools = root.join(tool::DIRECTORY);
     let java = program::java()?;
     let venv = tools.join("python");
@@ -76,14 +76,14 @@ pub(super) fn install(root: &Path, _lock: &File) -> Result<Installed, Trouble> {
 }
 
 /// Held by whoever changes something in `.tools`, until it is dropped.
-pub(super) fn lock(root: &Path) -> Result<File, Trouble> {
+pub(super) fn lock(root: &Path) -> Result<File, TaskError> {
     let tools = root.join(tool::DIRECTORY);
     let path = tools.join("lock");
     let locked = fs::create_dir_all(&tools).and_then(|()| File::create(&path)).and_then(|file| {
         file.lock()?;
         Ok(file)
     });
-    locked.map_err(|error| Trouble::with(&path, error))
+    locked.map_err(|error| TaskError::with(&path, error))
 }
 
 /// Makes a folder, unless it is there and complete already: its last file says what it was made
@@ -91,30 +91,30 @@ pub(super) fn lock(root: &Path) -> Result<File, Trouble> {
 pub(super) fn part(
     folder: &Path,
     pin: &str,
-    make: impl FnOnce() -> Result<(), Trouble>,
-) -> Result<(), Trouble> {
+    make: impl FnOnce() -> Result<(), TaskError>,
+) -> Result<(), TaskError> {
     let complete = marker(folder);
     if fs::read_to_string(&complete).is_ok_and(|found| found == pin) {
         return Ok(());
     }
     if folder.exists() {
-        fs::remove_dir_all(folder).map_err(|error| Trouble::with(folder, error))?;
+        fs::remove_dir_all(folder).map_err(|error| TaskError::with(folder, error))?;
     }
-    fs::create_dir_all(folder).map_err(|error| Trouble::with(folder, error))?;
+    fs::create_dir_all(folder).map_err(|error| TaskError::with(folder, error))?;
     make()?;
-    fs::write(&complete, pin).map_err(|error| Trouble::with(&complete, error))
+    fs::write(&complete, pin).map_err(|error| TaskError::with(&complete, error))
 }
 
 fn marker(folder: &Path) -> PathBuf {
     folder.join("made-from")
 }
 
-fn forget(folder: &Path) -> Result<(), Trouble> {
+fn forget(folder: &Path) -> Result<(), TaskError> {
     let marker = marker(folder);
     if !marker.exists() {
         return Ok(());
     }
-    fs::remove_file(&marker).map_err(|error| Trouble::with(&marker, error))
+    fs::remove_file(&marker).map_err(|error| TaskError::with(&marker, error))
 }
 
 fn starts(python: &Path) -> bool {
@@ -122,8 +122,8 @@ fn starts(python: &Path) -> bool {
     asked.is_ok_and(|answer| answer.status.success())
 }
 
-fn install_python(root: &Path, venv: &Path, python: &Path) -> Result<(), Trouble> {
-    say(&format!("installing MiniStack, shellcheck and act into {}/python", tool::DIRECTORY));
+fn install_python(root: &Path, venv: &Path, python: &Path) -> Result<(), TaskError> {
+    log(&format!("installing MiniStack, shellcheck and act into {}/python", tool::DIRECTORY));
     once(Command::new(program::python()?).args(["-m", "venv"]).arg(venv))?;
     let mut pip = Command::new(python);
     pip.args(["-m", "pip", "--quiet", "--disable-pip-version-check", "install"])
@@ -134,8 +134,8 @@ fn install_python(root: &Path, venv: &Path, python: &Path) -> Result<(), Trouble
 }
 
 /// Only the package itself: what it depends on is for its JavaScript.
-fn install_dynamodb(folder: &Path, python: &Path) -> Result<(), Trouble> {
-    say(&format!("installing DynamoDB Local into {}/dynamodb", tool::DIRECTORY));
+fn install_dynamodb(folder: &Path, python: &Path) -> Result<(), TaskError> {
+    log(&format!("installing DynamoDB Local into {}/dynamodb", tool::DIRECTORY));
     unpack(folder, SIMULATOR, SIMULATOR_SPEC, SIMULATOR_SHA512, python)
 }
 
@@ -146,17 +146,17 @@ pub(super) fn unpack(
     spec: &str,
     pinned: &str,
     python: &Path,
-) -> Result<(), Trouble> {
+) -> Result<(), TaskError> {
     let archive = fetch(folder, name, spec, pinned, python)?;
     let mut tar = Command::new("tar");
     tar.arg("-xzf").arg(&archive).arg("-C").arg(folder).arg("--strip-components=1");
     once(&mut tar)?;
-    fs::remove_file(&archive).map_err(|error| Trouble::with(&archive, error))
+    fs::remove_file(&archive).map_err(|error| TaskError::with(&archive, error))
 }
 
 /// GitHub's interface, as far as the stand-in has it.
-fn install_description(folder: &Path, python: &Path) -> Result<(), Trouble> {
-    say(&format!("installing GitHub's description into {}/models", tool::DIRECTORY));
+fn install_description(folder: &Path, python: &Path) -> Result<(), TaskError> {
+    log(&format!("installing GitHub's description into {}/models", tool::DIRECTORY));
     let archive = fetch(folder, DESCRIPTION, DESCRIPTION_SPEC, DESCRIPTION_SHA512, python)?;
     let mut tar = Command::new("tar");
     tar.arg("-xzf").arg(&archive).arg("-C").arg(folder).arg(DESCRIBED);
@@ -166,8 +166,8 @@ fn install_description(folder: &Path, python: &Path) -> Result<(), Trouble> {
     extract.args(["-c", EXTRACT]).args([&unpacked, &folder.join("github.json")]);
     once(&mut extract)?;
     let package = folder.join("package");
-    fs::remove_dir_all(&package).map_err(|error| Trouble::with(&package, error))?;
-    fs::remove_file(&archive).map_err(|error| Trouble::with(&archive, error))
+    fs::remove_dir_all(&package).map_err(|error| TaskError::with(&package, error))?;
+    fs::remove_file(&archive).map_err(|error| TaskError::with(&archive, error))
 }
 
 /// A package of npm, if it is still what it was.
@@ -177,14 +177,14 @@ fn fetch(
     spec: &str,
     pinned: &str,
     python: &Path,
-) -> Result<PathBuf, Trouble> {
+) -> Result<PathBuf, TaskError> {
     let mut npm = Command::new(program::npm()?);
     npm.current_dir(folder).args(["pack", "--silent", spec]);
     until_it_works(&mut npm)?;
     let archive = folder.join(format!("{name}.tgz"));
     let found = sha512(&archive, python)?;
     if found != pinned {
-        return Err(Trouble::new(
+        return Err(TaskError::new(
             format!("{spec} is not what it was, its SHA-512 is {found}"),
             "do not use it before you know why; the registry that npm is set to is the first guess",
         ));
@@ -192,14 +192,14 @@ fn fetch(
     Ok(archive)
 }
 
-fn sha512(file: &Path, python: &Path) -> Result<String, Trouble> {
+fn sha512(file: &Path, python: &Path) -> Result<String, TaskError> {
     const WORK: &str = "import hashlib, sys\n\
                         data = open(sys.argv[1], 'rb').read()\n\
                         print(hashlib.sha512(data).hexdigest())";
     ask(Command::new(python).args(["-c", WORK]).arg(file))
 }
 
-fn install_models(folder: &Path, python: &Path) -> Result<(), Trouble> {
+fn install_models(folder: &Path, python: &Path) -> Result<(), TaskError> {
     const FIND: &str = "import botocore; print(botocore.__path__[0])";
     const UNPACK: &str = "import gzip, shutil, sys\n\
                           with gzip.open(sys.argv[1]) as packed, open(sys.argv[2], 'wb') as file:\n\
@@ -214,11 +214,11 @@ fn install_models(folder: &Path, python: &Path) -> Result<(), Trouble> {
 }
 
 /// Each version has a folder called by its date. Not all hold a model; some have only examples.
-fn newest_model(service: &Path) -> Result<PathBuf, Trouble> {
-    let versions = fs::read_dir(service).map_err(|error| Trouble::with(service, error))?;
+fn newest_model(service: &Path) -> Result<PathBuf, TaskError> {
+    let versions = fs::read_dir(service).map_err(|error| TaskError::with(service, error))?;
     let models = versions.flatten().map(|version| version.path().join(MODEL));
     models.filter(|model| model.is_file()).max().ok_or_else(|| {
-        Trouble::new(
+        TaskError::new(
             format!("no model of this name in botocore: {}", service.display()),
             "its layout has changed with its version; see xtask/src/emulators/install.rs",
         )
@@ -226,12 +226,12 @@ fn newest_model(service: &Path) -> Result<PathBuf, Trouble> {
 }
 
 /// The one line that a command prints.
-fn ask(command: &mut Command) -> Result<String, Trouble> {
+fn ask(command: &mut Command) -> Result<String, TaskError> {
     let hint = "remove .tools/python, which will be installed anew";
-    let output = command.output().map_err(|error| Trouble::new(error.to_string(), hint))?;
+    let output = command.output().map_err(|error| TaskError::new(error.to_string(), hint))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        return Err(Trouble::new(format!("{}: {}", output.status, said.trim_end()), hint));
+        return Err(TaskError::new(format!("{}: {}", output.status, said.trim_end()), hint));
     }
     Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
 }
@@ -268,7 +268,7 @@ mod tests {
                 assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "starts empty");
                 fs::write(folder.join("half"), "").unwrap();
                 made.push(pin.to_owned());
-                if works { Ok(()) } else { Err(Trouble::new("broken off", "again")) }
+                if works { Ok(()) } else { Err(TaskError::new("broken off", "again")) }
             })
         };
         assert!(attempt("1", false).is_err());

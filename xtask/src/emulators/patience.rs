@@ -3,9 +3,9 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::leash;
-use crate::say::say;
-use crate::trouble::Trouble;
+use crate::child;
+use crate::console::log;
+use crate::error::TaskError;
 
 /// Between attempts. Registries turn callers away now and then, and mean a while.
 const PAUSES: [Duration; 3] =
@@ -13,31 +13,31 @@ const PAUSES: [Duration; 3] =
 
 /// Runs a command that needs the network until it succeeds, a few times at the most. What it
 /// prints is for people, and must not get among our data.
-pub(super) fn until_it_works(command: &mut Command) -> Result<(), Trouble> {
+pub(super) fn until_it_works(command: &mut Command) -> Result<(), TaskError> {
     attempt(&PAUSES, command)
 }
 
 /// Runs a command that fails only if something is wrong.
-pub(super) fn once(command: &mut Command) -> Result<(), Trouble> {
+pub(super) fn once(command: &mut Command) -> Result<(), TaskError> {
     attempt(&[], command)
 }
 
-fn attempt(pauses: &[Duration], command: &mut Command) -> Result<(), Trouble> {
+fn attempt(pauses: &[Duration], command: &mut Command) -> Result<(), TaskError> {
     command.stdin(Stdio::null()).stdout(Stdio::null());
     let mut pauses = pauses.iter();
     loop {
-        let failure = match leash::run(command) {
+        let failure = match child::run(command) {
             Ok(status) if status.success() => return Ok(()),
             Ok(status) => status.to_string(),
             Err(error) => error.to_string(),
         };
         let Some(&next) = pauses.next() else {
-            return Err(Trouble::new(
+            return Err(TaskError::new(
                 format!("{failure}: {}", line(command)),
                 "what it says itself is above; the registries of npm and PyPI have to be in reach",
             ));
         };
-        say(&format!("{failure}; again in {} s: {}", next.as_secs(), line(command)));
+        log(&format!("{failure}; again in {} s: {}", next.as_secs(), line(command)));
         pause(next);
     }
 }
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn a_failure_that_stays_is_told_with_its_command() {
         let failed = once(Command::new("sh").args(["-c", "exit 3"]));
-        let expected = Trouble::new(
+        let expected = TaskError::new(
             "exit status: 3: sh -c exit 3",
             "what it says itself is above; the registries of npm and PyPI have to be in reach",
         );

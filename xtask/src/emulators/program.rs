@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::patience::until_it_works;
-use crate::say::say;
-use crate::trouble::Trouble;
+use crate::console::log;
+use crate::error::TaskError;
 
 /// DynamoDB Local needs this version.
 const JAVA: u32 = 17;
@@ -19,19 +19,19 @@ struct Program {
 }
 
 /// Runs DynamoDB Local.
-pub(super) fn java() -> Result<PathBuf, Trouble> {
+pub(super) fn java() -> Result<PathBuf, TaskError> {
     let packages = &["openjdk-17-jre-headless", "default-jre-headless"];
     Program { name: "Java 17", packages, find: find_java }.get()
 }
 
 /// Fetches packages from npm's registry, as whoever has set it up wants it done.
-pub(super) fn npm() -> Result<PathBuf, Trouble> {
+pub(super) fn npm() -> Result<PathBuf, TaskError> {
     let find = || answers(Path::new("npm"), &["--version"]);
     Program { name: "npm", packages: &["npm"], find }.get()
 }
 
 /// Python that can make a virtual environment with pip in it.
-pub(super) fn python() -> Result<PathBuf, Trouble> {
+pub(super) fn python() -> Result<PathBuf, TaskError> {
     // Debian has a venv without what puts pip into it; MiniStack wants 3.10.
     const CHECK: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))";
     let find = || answers(Path::new("python3"), &["-c", CHECK]);
@@ -39,23 +39,23 @@ pub(super) fn python() -> Result<PathBuf, Trouble> {
 }
 
 impl Program {
-    fn get(&self) -> Result<PathBuf, Trouble> {
+    fn get(&self) -> Result<PathBuf, TaskError> {
         if let Some(found) = (self.find)() {
             return Ok(found);
         }
         if may_install() {
-            say(&format!("{} is not there: installing it with apt-get", self.name));
+            log(&format!("{} is not there: installing it with apt-get", self.name));
             apt_get(&["update"])?;
             for package in self.packages {
                 let installed = apt_get(&["install", "--yes", "--no-install-recommends", package]);
                 match (installed, (self.find)()) {
                     (Ok(()), Some(found)) => return Ok(found),
-                    (Ok(()), None) => say(&format!("installed, but it will not do: {package}")),
-                    (Err(_), _) => say(&format!("cannot be installed: {package}")),
+                    (Ok(()), None) => log(&format!("installed, but it will not do: {package}")),
+                    (Err(_), _) => log(&format!("cannot be installed: {package}")),
                 }
             }
         }
-        Err(Trouble::new(
+        Err(TaskError::new(
             format!("not found, or too old: {}", self.name),
             format!("install it; on Debian and Ubuntu the package is {}", self.packages[0]),
         ))
@@ -69,7 +69,7 @@ fn may_install() -> bool {
         && answers(Path::new("apt-get"), &["--version"]).is_some()
 }
 
-fn apt_get(args: &[&str]) -> Result<(), Trouble> {
+fn apt_get(args: &[&str]) -> Result<(), TaskError> {
     let mut command = Command::new("apt-get");
     command.arg("-qq").args(args).env("DEBIAN_FRONTEND", "noninteractive");
     until_it_works(&mut command)

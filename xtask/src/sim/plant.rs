@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::trouble::Trouble;
+use crate::error::TaskError;
 
 /// Where they are, below the workspace's root.
 const DIRECTORY: &str = "crates/sim/plants";
@@ -20,9 +20,9 @@ pub(super) struct Plant {
 
 impl Plant {
     /// All of them, by name.
-    pub(super) fn all(root: &Path) -> Result<Vec<Plant>, Trouble> {
+    pub(super) fn all(root: &Path) -> Result<Vec<Plant>, TaskError> {
         let directory = root.join(DIRECTORY);
-        let with = |error| Trouble::with(Path::new(DIRECTORY), error);
+        let with = |error| TaskError::with(Path::new(DIRECTORY), error);
         let mut plants = Vec::new();
         for entry in std::fs::read_dir(&directory).map_err(with)? {
             let path = entry.map_err(with)?.path();
@@ -33,13 +33,13 @@ impl Plant {
         Ok(plants)
     }
 
-    fn read(path: &Path, text: &str) -> Result<Plant, Trouble> {
+    fn read(path: &Path, text: &str) -> Result<Plant, TaskError> {
         let mut lines = text.lines();
         let seeds = lines.next().and_then(|line| line.strip_prefix("# seeds: ")?.parse().ok());
         let words = lines.next().and_then(|line| line.strip_prefix("# "));
         let name = path.file_stem().map(|name| name.to_string_lossy().into_owned());
         let (Some(seeds), Some(words), Some(name)) = (seeds, words, name) else {
-            return Err(Trouble::new(
+            return Err(TaskError::new(
                 format!("not a plant: {}", path.display()),
                 "its first two lines are \"# seeds: N\" and \"# \" with what it is",
             ));

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::program_in;
-use crate::leash;
+use crate::child;
+use crate::error::TaskError;
 use crate::step::{cargo, exit_code_of};
-use crate::trouble::Trouble;
 
 /// The exit code of a simulation in which a promise was broken.
 const BROKEN: u8 = 1;
@@ -28,18 +28,18 @@ pub(super) struct Tree {
 
 impl Tree {
     /// The sources as they are now, committed or not.
-    pub(super) fn of(root: &Path, planted: &Path) -> Result<Tree, Trouble> {
+    pub(super) fn of(root: &Path, planted: &Path) -> Result<Tree, TaskError> {
         let sources = planted.join("tree");
         let names = sources_of(root)?;
-        fs::create_dir_all(&sources).map_err(|error| Trouble::with(&sources, error))?;
+        fs::create_dir_all(&sources).map_err(|error| TaskError::with(&sources, error))?;
         for name in &names {
             let (from, to) = (root.join(name), sources.join(name));
-            copy(&from, &to).map_err(|error| Trouble::with(&from, error))?;
+            copy(&from, &to).map_err(|error| TaskError::with(&from, error))?;
         }
-        for stale in files_below(&sources).map_err(|error| Trouble::with(&sources, error))? {
+        for stale in files_below(&sources).map_err(|error| TaskError::with(&sources, error))? {
             let is_ours = stale.strip_prefix(&sources).is_ok_and(|name| names.contains(name));
             if !is_ours {
-                fs::remove_file(&stale).map_err(|error| Trouble::with(&stale, error))?;
+                fs::remove_file(&stale).map_err(|error| TaskError::with(&stale, error))?;
             }
         }
         let (target, output) = (planted.join("target"), planted.join("output.txt"));
@@ -47,38 +47,42 @@ impl Tree {
     }
 
     /// Applies a patch.
-    pub(super) fn plant(&self, patch: &Path) -> Result<(), Trouble> {
+    pub(super) fn plant(&self, patch: &Path) -> Result<(), TaskError> {
         git_apply(&self.sources, patch, &[]).map_err(|why| {
             let hint = "the sources have changed; make the patch anew";
-            Trouble::new(format!("{} does not apply: {why}", patch.display()), hint)
+            TaskError::new(format!("{} does not apply: {why}", patch.display()), hint)
         })
     }
 
     /// Gives the program.
-    pub(super) fn build(&self, args: &[&str]) -> Result<PathBuf, Trouble> {
+    pub(super) fn build(&self, args: &[&str]) -> Result<PathBuf, TaskError> {
         let mut command = cargo(&self.sources);
         // Nobody would see what becomes of a copy's lock file.
         command.args(args).args(["--locked", "--quiet"]).env("CARGO_TARGET_DIR", &self.target);
         // A plant may leave something unused, which is of no interest here.
         command.env("RUSTFLAGS", "--cap-lints=allow");
-        match exit_code_of(leash::run(&mut command), "cargo") {
+        match exit_code_of(child::run(&mut command), "cargo") {
             0 => Ok(program_in(&self.target)),
-            _ => Err(Trouble::new("the planted program does not build", "see above")),
+            _ => Err(TaskError::new("the planted program does not build", "see above")),
         }
     }
 
     /// Whether all promises were kept, and what the simulation said.
-    pub(super) fn play(&self, program: &Path, args: &[String]) -> Result<(bool, String), Trouble> {
-        let with = |error| Trouble::with(&self.output, error);
+    pub(super) fn play(
+        &self,
+        program: &Path,
+        args: &[String],
+    ) -> Result<(bool, String), TaskError> {
+        let with = |error| TaskError::with(&self.output, error);
         let output = File::create(&self.output).map_err(with)?;
         let mut command = Command::new(program);
         command.args(args).stdout(output);
-        let exit_code = exit_code_of(leash::run(&mut command), "the simulation");
+        let exit_code = exit_code_of(child::run(&mut command), "the simulation");
         let said = fs::read_to_string(&self.output).map_err(with)?;
         match exit_code {
             0 => Ok((true, said)),
             BROKEN => Ok((false, said)),
-            code => Err(Trouble::new(
+            code => Err(TaskError::new(
                 format!("the simulation ended with exit code {code}"),
                 format!("run it by hand: {} {}", program.display(), args.join(" ")),
             )),
@@ -112,14 +116,14 @@ fn git_apply(sources: &Path, patch: &Path, more: &[&str]) -> Result<(), String> 
 }
 
 /// What git has or would take, below the root. What was deleted is not among it.
-fn sources_of(root: &Path) -> Result<BTreeSet<PathBuf>, Trouble> {
+fn sources_of(root: &Path) -> Result<BTreeSet<PathBuf>, TaskError> {
     let mut git = Command::new("git");
     git.current_dir(root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
     let hint = "the sources are those that git knows; is this a clone?";
-    let listed = git.output().map_err(|error| Trouble::new(format!("git: {error}"), hint))?;
+    let listed = git.output().map_err(|error| TaskError::new(format!("git: {error}"), hint))?;
     if !listed.status.success() {
         let why = String::from_utf8_lossy(&listed.stderr).trim().to_owned();
-        return Err(Trouble::new(why, hint));
+        return Err(TaskError::new(why, hint));
     }
     let names = String::from_utf8_lossy(&listed.stdout).into_owned();
     let names = names.split_terminator('\0').map(PathBuf::from);

@@ -1,12 +1,7 @@
-//! The three modes and the agent together, over ports in memory and a virtual clock: what takes
-//! minutes in life takes milliseconds here.
+//! The agent by itself, over in-memory ports and a virtual clock.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test and names the line")]
 
-mod agents;
-mod provision;
-mod refresh;
-mod release;
-mod selection;
-mod told;
-mod world;
+mod deadlines;
+mod harness;
+mod runs;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use aws_config::{Region, SdkConfig};
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::SharedCredentialsProvider;
-use ondeck_core::runtime::retry::Patience;
+use ondeck_core::runtime::retry::RequestRetry;
 use ondeck_core::testkit::FixedRandom;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -124,7 +124,7 @@ impl Loopback {
         let names = Names::of(&"Acme/Web".parse().unwrap());
         let gate = Arc::new(Semaphore::new(4));
         let (skew, wire) = (Arc::new(Skew::default()), crate::wire::Wire::default());
-        let patience = Patience::new(Arc::new(skew.clock()), Arc::new(FixedRandom(0)));
+        let patience = RequestRetry::new(Arc::new(skew.clock()), Arc::new(FixedRandom(0)));
         Cloud { config, names, skew, wire, gate, patience }
     }
 

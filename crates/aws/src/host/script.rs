@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use ondeck_core::model::excerpt::quoted;
 use ondeck_core::model::ids::InstanceId;
-use ondeck_core::model::signal::last_words;
+use ondeck_core::model::signal::output_tail;
 use sha2::{Digest as _, Sha256};
 use tokio::process::Command;
 
@@ -80,7 +80,7 @@ impl Script<'_> {
         if status.success() {
             return Ok(Ok(()));
         }
-        let words = last_words(&String::from_utf8_lossy(&fs::read(&said)?));
+        let words = output_tail(&String::from_utf8_lossy(&fs::read(&said)?));
         Ok(Err(format!("the script ended with {status}: {words}")))
     }
 }

@@ -3,11 +3,11 @@
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use ondeck_core::model::credentials::Credentials;
-use ondeck_core::model::demand::{Demand, KEPT};
+use ondeck_core::model::demand::{Demand, RETENTION};
 use ondeck_core::model::excerpt::quoted;
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::intent::Intent;
-use ondeck_core::model::record::{Record, Row, Unreadable};
+use ondeck_core::model::record::{Record, RecordRow, Unreadable};
 use ondeck_core::model::secret::Secret;
 use ondeck_core::model::signal::{Report, Signal};
 use ondeck_core::model::timestamp::Timestamp;
@@ -17,7 +17,7 @@ use super::keys::{Item, Kind, id_of, item, number, read_number, read_text, text}
 
 /// The attributes of a record, but for its key.
 pub(super) fn attributes(record: &Record) -> Vec<(&'static str, AttributeValue)> {
-    let row = Row::from(record);
+    let row = RecordRow::from(record);
     vec![
         ("instanceId", text(row.instance_id)),
         ("state", text(row.state)),
@@ -47,9 +47,9 @@ pub(super) fn record(item: &Item) -> Result<Record, Unreadable> {
     }
 }
 
-fn wire(item: &Item) -> Result<Row, String> {
+fn wire(item: &Item) -> Result<RecordRow, String> {
     let text = |name| read_text(item, name).map(str::to_owned);
-    Ok(Row {
+    Ok(RecordRow {
         instance_id: text("instanceId")?,
         state: text("state")?,
         run_id: text("runId")?,
@@ -208,7 +208,7 @@ pub(super) fn demand_item(demand: &Demand) -> Item {
     let mut written = Kind::Demand.key(&demand.run).attributes();
     written.extend(item([
         ("value", text(serde_json::json!(demand))),
-        ("ttl", number((demand.at + KEPT).millis() / 1_000)),
+        ("ttl", number((demand.at + RETENTION).millis() / 1_000)),
     ]));
     written
 }

@@ -16,7 +16,7 @@ use aws_smithy_runtime_api::http::Response;
 use futures_util::future::try_join_all;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{PortError, PortResult};
-use ondeck_core::runtime::retry::Patience;
+use ondeck_core::runtime::retry::RequestRetry;
 use tokio::sync::Semaphore;
 
 use super::keys::{Item, Key, Kind, LAST_TIME, names_in, number, text};
@@ -37,7 +37,7 @@ pub(super) struct Table {
     pub(super) client: Client,
     pub(super) name: String,
     pub(super) clock: AwsClock,
-    pub(super) patience: Patience,
+    pub(super) patience: RequestRetry,
     gate: Arc<Semaphore>,
 }
 
@@ -297,7 +297,7 @@ impl Rest {
         Rest { action, left, in_vain: 0, whole }
     }
 
-    async fn is_down_to(&mut self, left: usize, patience: &Patience) -> PortResult<()> {
+    async fn is_down_to(&mut self, left: usize, patience: &RequestRetry) -> PortResult<()> {
         self.in_vain = if left < self.left { 0 } else { self.in_vain + 1 };
         if self.in_vain >= IN_VAIN {
             let problem = "part of it was left unprocessed time and again";

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ondeck_aws::{Cloud, DynamoStore, Ec2Compute, Ec2Host, Imds, Options, PoolName};
-use ondeck_core::model::failure::{Failure, Kind};
+use ondeck_core::model::failure::{Failure, FailureKind};
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::ports::{PortResult, Runner};
 use ondeck_core::runtime::retry::{Retry, retry};
@@ -22,7 +22,7 @@ const IDENTITY: Retry = Retry {
     first_pause: Duration::from_millis(200),
     longest_pause: Duration::from_secs(5),
     within: Duration::from_secs(180),
-    stubborn: true,
+    retry_all_errors: true,
 };
 
 /// The user that jobs run as on a machine of their own.
@@ -35,7 +35,7 @@ pub(super) async fn agent(common: &Common) -> Result<ondeck_agent::Agent, Failur
     // What is wrong with the command line is no reason to end the computer of whoever typed it.
     // Where nobody did, the service gives up after a while, and that ends the machine.
     if let Err(failure) = &made
-        && failure.kind != Kind::InvalidInput
+        && failure.kind != FailureKind::InvalidInput
     {
         let why = format!("the agent does not start: {failure}");
         ondeck_aws::shut_down(command, &why).await;

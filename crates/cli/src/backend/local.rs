@@ -71,7 +71,7 @@ mod control {
     use std::ffi::OsString;
     use std::path::PathBuf;
 
-    use ondeck_core::model::failure::Kind;
+    use ondeck_core::model::failure::FailureKind;
     use ondeck_core::modes::plane::Plane;
     use ondeck_core::ports::{Forge, PortError, Progress, Store};
     use ondeck_local::{AgentCommand, LocalCompute, LocalForge, LocalPool};
@@ -150,7 +150,7 @@ mod control {
     /// Machines run this very program.
     fn agent_command() -> Result<AgentCommand, Failure> {
         let program: PathBuf = std::env::current_exe().map_err(|error| {
-            Failure::new(Kind::Unexpected, format!("own program not found: {error}"))
+            Failure::new(FailureKind::Unexpected, format!("own program not found: {error}"))
         })?;
         Ok(AgentCommand { program, args: vec![OsString::from("agent")] })
     }

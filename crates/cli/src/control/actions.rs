@@ -13,7 +13,7 @@ pub(crate) mod summary;
 use std::io::Write;
 use std::path::PathBuf;
 
-use ondeck_core::model::failure::{Failure, Kind};
+use ondeck_core::model::failure::{Failure, FailureKind};
 use ondeck_core::model::secret::Secret;
 use serde_json::Value;
 
@@ -102,7 +102,7 @@ impl Step {
         }
         match shown.failure {
             None => 0,
-            Some(failure) if self.lenient && failure.kind == Kind::PartlyReleased => {
+            Some(failure) if self.lenient && failure.kind == FailureKind::PartlyReleased => {
                 say(&annotation(Level::Warning, &title, &with_hint(failure)));
                 0
             }

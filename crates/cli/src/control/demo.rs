@@ -8,7 +8,7 @@ mod crew;
 mod narrator;
 mod story;
 
-use ondeck_core::model::failure::{Failure, Kind};
+use ondeck_core::model::failure::{Failure, FailureKind};
 
 use self::crew::Crew;
 use self::narrator::Narrator;
@@ -58,5 +58,5 @@ async fn play(common: &Common) -> Result<(), Failure> {
 }
 
 fn failed(message: impl Into<String>) -> Failure {
-    Failure::new(Kind::Unexpected, message)
+    Failure::new(FailureKind::Unexpected, message)
 }

@@ -4,7 +4,7 @@ mod action;
 mod table;
 mod workflows;
 
-use ondeck_core::model::failure::Kind;
+use ondeck_core::model::failure::FailureKind;
 
 use crate::inputs::command;
 
@@ -13,7 +13,7 @@ const README: &str = include_str!("../../../../README.md");
 #[test]
 fn every_exit_code_is_documented_in_readme_and_help() {
     let help = command().render_help().to_string();
-    for kind in Kind::ALL {
+    for kind in FailureKind::ALL {
         let code = kind.exit_code().to_string();
         let cell = |line: &str| {
             line.trim_start_matches("| ")

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use ondeck_core::model::failure::{Failure, Kind};
+use ondeck_core::model::failure::{Failure, FailureKind};
 use ondeck_core::model::ids::RunId;
 use ondeck_core::ports::{Progress, Store};
 use ondeck_core::runtime::stop::Stop;
@@ -79,7 +79,7 @@ impl Follow<'_> {
         loop {
             // The state first: output that came before the end is then sure to be seen.
             let job = self.local.forge.job(self.job).await?.ok_or_else(|| {
-                Failure::new(Kind::Unexpected, format!("the job has vanished: {}", self.job))
+                Failure::new(FailureKind::Unexpected, format!("the job has vanished: {}", self.job))
             })?;
             for chunk in self.local.forge.output(self.job, seen).await? {
                 seen = chunk.seq;
@@ -90,7 +90,7 @@ impl Follow<'_> {
             match job.state {
                 JobState::Done => return Ok(exit_code(job.exit_code)),
                 JobState::Cancelled => {
-                    return Err(Failure::new(Kind::Unexpected, "the job was cancelled"));
+                    return Err(Failure::new(FailureKind::Unexpected, "the job was cancelled"));
                 }
                 JobState::Queued if queued.elapsed() > self.patience => {
                     return self.withdraw();
@@ -104,7 +104,7 @@ impl Follow<'_> {
 
     fn withdraw(&self) -> Result<u8, Failure> {
         let message = format!("no machine took the job in time, label: {}", self.run);
-        Err(Failure::new(Kind::NoCapacity, message)
+        Err(Failure::new(FailureKind::NoCapacity, message)
             .hint(format!("ondeck provision --run-id {} gives the run machines", self.run)))
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ondeck_core::model::failure::Failure;
 use ondeck_core::model::ids::InstanceId;
-use ondeck_core::model::record::{Record, Row, Unreadable};
+use ondeck_core::model::record::{Record, RecordRow, Unreadable};
 use ondeck_core::model::signal::AgentStatus;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::plane::Plane;
@@ -98,7 +98,7 @@ impl Snapshot {
 impl Telling for Snapshot {
     fn json(&self) -> Value {
         let instances = self.instances.iter().map(|(record, status)| {
-            let mut object = match serde_json::to_value(Row::from(record)) {
+            let mut object = match serde_json::to_value(RecordRow::from(record)) {
                 Ok(Value::Object(object)) => object,
                 _ => Map::new(),
             };

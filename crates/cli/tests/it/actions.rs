@@ -280,7 +280,7 @@ fn the_log_is_folded_by_stage() {
     "#);
     assert_snapshot!(log(&step.run(&["refresh"]).succeeded()), @"
     setting up
-    clearing up
+    cleaning up
     ");
     let quiet = step.run(&["provision", "--run-id", "8", "--quiet"]).succeeded();
     assert_eq!(quiet.stderr, "");
@@ -332,7 +332,7 @@ fn what_a_script_says_is_neither_a_command_nor_markup() {
     let lines = done.stderr.lines();
     let commands = lines.filter(|line| line.trim_start().starts_with("::") || line.contains("##["));
     let commands = commands.filter(|line| !line.contains("group::"));
-    assert_snapshot!(blotted(&commands.collect::<Vec<_>>().join("\n")), @"::error title=ondeck provision%3A not-ready::machine i-# did not become ready: it signalled UD_FAILED: the pre-runner script failed: the script ended with exit status: 3: ::stop-commands::x | ##[add-mask]y | <b>|`z`$1$ 100%25%0Ahint: the machine's log and the pre-runner script tell more; all new machines were ended");
+    assert_snapshot!(blotted(&commands.collect::<Vec<_>>().join("\n")), @"::error title=ondeck provision%3A not-ready::machine i-# did not become ready: it signalled UD_FAILED: the pre-runner script failed: the script ended with exit status: 3: ::stop-commands::x | ##[add-mask]y | <b>|`z`$1$ 100%25%0Ahint: read the machine's log and check the pre-runner script");
     let json = step.run(&["provision", "--run-id", "7", "--json"]).exited(5);
     assert!(!json.stdout.contains("##["), "{}", json.stdout);
     let message = json.json()["error"]["message"].as_str().unwrap().to_owned();
@@ -342,7 +342,7 @@ fn what_a_script_says_is_neither_a_command_nor_markup() {
 
     > machine i-# did not become ready: it signalled UD\_FAILED: the pre-runner script failed: the script ended with exit status: 3: ::stop-commands::x &#124; \#\#\[add-mask\]y &#124; &lt;b&gt;&#124;\`z\`&#36;1&#36; 100%
     >
-    > **hint:** the machine's log and the pre-runner script tell more; all new machines were ended
+    > **hint:** read the machine's log and check the pre-runner script
 
     Exit code 5 means: machines did not get ready.
 
@@ -443,14 +443,14 @@ fn a_machine_that_does_not_come_back_is_a_warning_in_the_action_alone() {
     };
     let (done, step) = silent("7", "true");
     assert_eq!(done.code, 0);
-    assert_snapshot!(blotted(done.stderr.lines().last().unwrap()), @"::warning title=ondeck release::did not come back and were expired: i-#%0Ahint: nobody will be given them; those that live end themselves, refresh sooner");
+    assert_snapshot!(blotted(done.stderr.lines().last().unwrap()), @"::warning title=ondeck release::machines did not return to the pool and were expired: i-#%0Ahint: they terminate on their own, or run ondeck refresh to terminate them now");
     assert_snapshot!(step.outputs(), @"result.status=failed");
     assert_snapshot!(step.summary(), @r"
     ### ondeck released 1 machine of run `7` in # s: 1 expired
 
-    > did not come back and were expired: i-#
+    > machines did not return to the pool and were expired: i-#
     >
-    > **hint:** nobody will be given them; those that live end themselves, refresh sooner
+    > **hint:** they terminate on their own, or run ondeck refresh to terminate them now
 
     | machine | type | fate | why | held for |
     | --- | --- | --- | --- | ---: |
@@ -462,7 +462,7 @@ fn a_machine_that_does_not_come_back_is_a_warning_in_the_action_alone() {
     ");
     let (done, _) = silent("8", "");
     assert_eq!(done.code, 8);
-    assert_snapshot!(blotted(done.stderr.lines().last().unwrap()), @"::error title=ondeck release%3A partly-released::did not come back and were expired: i-#%0Ahint: nobody will be given them; those that live end themselves, refresh sooner");
+    assert_snapshot!(blotted(done.stderr.lines().last().unwrap()), @"::error title=ondeck release%3A partly-released::machines did not return to the pool and were expired: i-#%0Ahint: they terminate on their own, or run ondeck refresh to terminate them now");
 }
 
 #[test]

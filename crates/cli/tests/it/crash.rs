@@ -30,7 +30,7 @@ fn after_the_intent_an_intent_is_left_and_refresh_settles_it() {
     until("refresh settles the intent", || home.refresh(&[])["intentsSettled"] == 1);
     assert_eq!(home.number(OPEN_INTENTS), 0);
     let outcome = "SELECT outcome FROM intents";
-    assert_eq!(home.texts(outcome), ["abandoned, machines ended by refresh: 0"]);
+    assert_eq!(home.texts(outcome), ["abandoned, machines terminated by refresh: 0"]);
     assert_eq!(home.provision("1", 1).succeeded().sources(), ["cold"]);
 }
 

@@ -156,8 +156,11 @@ fn a_machine_that_does_not_answer_the_release_is_expired_and_said_so() {
     assert_eq!(answer["instances"][0]["fate"], "expired");
     let [kind, message, hint] = error(&answer);
     assert_eq!(kind, "partly-released");
-    assert_eq!(message, format!("did not come back and were expired: {}", ids[0]));
-    assert_eq!(hint, "nobody will be given them; those that live end themselves, refresh sooner");
+    assert_eq!(
+        message,
+        format!("machines did not return to the pool and were expired: {}", ids[0])
+    );
+    assert_eq!(hint, "they terminate on their own, or run ondeck refresh to terminate them now");
     assert_eq!(home.tickets(), 0);
     assert_eq!(home.refresh(&[])["reaped"], json!(ids));
     home.assert_empty();

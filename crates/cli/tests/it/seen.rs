@@ -107,8 +107,8 @@ fn a_refresh_with_something_to_clear_up() {
     instance             fate     reason
     i-#################  expired  no answer within 0.5 s: last signal UD_REG_OK for run 1
     run 1 released after # ms
-    error: did not come back and were expired: i-#################
-    hint: nobody will be given them; those that live end themselves, refresh sooner
+    error: machines did not return to the pool and were expired: i-#################
+    hint: they terminate on their own, or run ondeck refresh to terminate them now
     ");
     assert_snapshot!(seen(&home, &home.ondeck(&["refresh"])), @"
     exit 0
@@ -166,6 +166,6 @@ fn what_went_wrong_and_what_to_do() {
     assert_snapshot!(see(&["provision", "--run-id", "1"]), @"
     exit 5
     error: machine i-################# did not become ready: it signalled UD_FAILED: the pre-runner script failed: the script ended with exit status: 3: no disk
-    hint: the machine's log and the pre-runner script tell more; all new machines were ended
+    hint: read the machine's log and check the pre-runner script
     ");
 }

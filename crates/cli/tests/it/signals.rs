@@ -42,7 +42,7 @@ fn a_terminate_after_an_interrupt_does_not_cut_the_clear_up_short() {
     let provision = home.start(&["provision", "-vv", "--run-id", "1", "--instance-count", "3"]);
     provision.until_it_says("waiting for new machines to become ready");
     provision.signal(Signal::INT);
-    provision.until_it_says("clearing up");
+    provision.until_it_says("cleaning up");
     provision.signal(Signal::TERM);
     provision.finish().exited(130);
     home.assert_empty();

@@ -13,7 +13,7 @@ use crate::model::timestamp::Timestamp;
 use crate::modes::provision::{Origin, ProvisionOptions, Request};
 
 /// For how long it is kept: that is how long GitHub lets jobs be run again.
-pub const KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
+pub const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The request of a run, as it is written down.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,19 +30,19 @@ pub struct Demand {
     pub at: Timestamp,
     /// What became of giving it again, as long as that has always failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub in_vain: Option<InVain>,
+    pub failed_rescues: Option<FailedRescues>,
 }
 
 /// Attempts to rescue a run, all of which have failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InVain {
+pub struct FailedRescues {
     /// How many.
     pub times: u32,
     /// When the last one had.
     pub at: Timestamp,
 }
 
-impl InVain {
+impl FailedRescues {
     /// When to try again. Each attempt may launch machines and end them, which is paid for; what
     /// has failed often will fail again, until a person has done something.
     pub fn not_before(self) -> Timestamp {
@@ -79,15 +79,15 @@ impl Demand {
             options: request.options.clone(),
             times: request.times.0.iter().filter_map(text).collect(),
             at,
-            in_vain: None,
+            failed_rescues: None,
         }
     }
 
     /// After one more attempt that has failed.
     #[must_use]
     pub fn failed_again(self, at: Timestamp) -> Demand {
-        let times = self.in_vain.map_or(0, |earlier| earlier.times).saturating_add(1);
-        Demand { in_vain: Some(InVain { times, at }), ..self }
+        let times = self.failed_rescues.map_or(0, |earlier| earlier.times).saturating_add(1);
+        Demand { failed_rescues: Some(FailedRescues { times, at }), ..self }
     }
 
     /// The same request again, for no more machines than there are jobs.
@@ -117,15 +117,16 @@ mod tests {
 
     #[test]
     fn a_request_survives_being_written_down() {
+        let asked = ProvisionOptions {
+            class: ResourceClass::new("xlarge").unwrap(),
+            usage: UsageClass::Spot,
+            types: Some("c7i.* m*".parse().unwrap()),
+            capacity_fallback: true,
+            ..ProvisionOptions::default()
+        };
         let request = Request {
             run: RunId::new("7").unwrap(),
-            options: ProvisionOptions {
-                count: 3,
-                class: ResourceClass::new("xlarge").unwrap(),
-                usage: UsageClass::Spot,
-                types: Some("c7i.* m*".parse().unwrap()),
-                capacity_fallback: true,
-            },
+            options: ProvisionOptions { count: 3, ..asked },
             times: TimeOverrides(vec![("max-runtime-min", Duration::from_secs(90 * 60))]),
             origin: Origin::Run,
         };
@@ -146,7 +147,7 @@ mod tests {
         let at = Timestamp::from_millis(0);
         for (times, minutes) in [(1, 4), (2, 8), (4, 32), (5, 60), (u32::MAX, 60)] {
             let pause = Duration::from_secs(minutes * 60);
-            assert_eq!(InVain { times, at }.not_before(), at + pause, "{times}");
+            assert_eq!(FailedRescues { times, at }.not_before(), at + pause, "{times}");
         }
     }
 }

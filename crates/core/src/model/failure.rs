@@ -8,7 +8,7 @@ use crate::ports::PortError;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// Decides the exit code.
-    pub kind: Kind,
+    pub kind: FailureKind,
     /// Lowercase, no full stop, the value last.
     pub message: String,
     /// What to try; may be empty.
@@ -17,7 +17,7 @@ pub struct Failure {
 
 /// The kinds of failure that users can tell apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum FailureKind {
     /// The request makes no sense.
     InvalidInput,
     /// Refresh has never run here.
@@ -42,59 +42,59 @@ pub enum Kind {
     Stopped,
 }
 
-impl Kind {
+impl FailureKind {
     /// Every kind.
-    pub const ALL: [Kind; 11] = [
-        Kind::InvalidInput,
-        Kind::NotSetUp,
-        Kind::NoCapacity,
-        Kind::NotReady,
-        Kind::Unavailable,
-        Kind::Busy,
-        Kind::Forge,
-        Kind::PartlyReleased,
-        Kind::Unexpected,
-        Kind::Interrupted,
-        Kind::Stopped,
+    pub const ALL: [FailureKind; 11] = [
+        FailureKind::InvalidInput,
+        FailureKind::NotSetUp,
+        FailureKind::NoCapacity,
+        FailureKind::NotReady,
+        FailureKind::Unavailable,
+        FailureKind::Busy,
+        FailureKind::Forge,
+        FailureKind::PartlyReleased,
+        FailureKind::Unexpected,
+        FailureKind::Interrupted,
+        FailureKind::Stopped,
     ];
 
     /// The process's exit code.
     pub fn exit_code(self) -> u8 {
         match self {
-            Kind::InvalidInput => 2,
-            Kind::NotSetUp => 3,
-            Kind::NoCapacity => 4,
-            Kind::NotReady => 5,
-            Kind::Unavailable | Kind::Busy => 6,
-            Kind::Forge => 7,
-            Kind::PartlyReleased => 8,
-            Kind::Unexpected => 10,
-            Kind::Interrupted => 130,
-            Kind::Stopped => 143,
+            FailureKind::InvalidInput => 2,
+            FailureKind::NotSetUp => 3,
+            FailureKind::NoCapacity => 4,
+            FailureKind::NotReady => 5,
+            FailureKind::Unavailable | FailureKind::Busy => 6,
+            FailureKind::Forge => 7,
+            FailureKind::PartlyReleased => 8,
+            FailureKind::Unexpected => 10,
+            FailureKind::Interrupted => 130,
+            FailureKind::Stopped => 143,
         }
     }
 
     /// The word in `--json`.
     pub fn as_str(self) -> &'static str {
         match self {
-            Kind::InvalidInput => "invalid-input",
-            Kind::NotSetUp => "not-set-up",
-            Kind::NoCapacity => "no-capacity",
-            Kind::NotReady => "not-ready",
-            Kind::Unavailable => "unavailable",
-            Kind::Busy => "busy",
-            Kind::Forge => "forge",
-            Kind::PartlyReleased => "partly-released",
-            Kind::Unexpected => "unexpected",
-            Kind::Interrupted => "interrupted",
-            Kind::Stopped => "stopped",
+            FailureKind::InvalidInput => "invalid-input",
+            FailureKind::NotSetUp => "not-set-up",
+            FailureKind::NoCapacity => "no-capacity",
+            FailureKind::NotReady => "not-ready",
+            FailureKind::Unavailable => "unavailable",
+            FailureKind::Busy => "busy",
+            FailureKind::Forge => "forge",
+            FailureKind::PartlyReleased => "partly-released",
+            FailureKind::Unexpected => "unexpected",
+            FailureKind::Interrupted => "interrupted",
+            FailureKind::Stopped => "stopped",
         }
     }
 }
 
 impl Failure {
     /// A failure without a hint.
-    pub fn new(kind: Kind, message: impl Into<String>) -> Failure {
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Failure {
         Failure { kind, message: message.into(), hint: String::new() }
     }
 
@@ -107,7 +107,7 @@ impl Failure {
 
     /// Bad input.
     pub fn invalid(message: impl Into<String>) -> Failure {
-        Failure::new(Kind::InvalidInput, message)
+        Failure::new(FailureKind::InvalidInput, message)
     }
 }
 
@@ -123,21 +123,25 @@ impl From<PortError> for Failure {
     fn from(error: PortError) -> Failure {
         let failure = Failure::new(
             match error {
-                PortError::NotSetUp { .. } => Kind::NotSetUp,
-                PortError::Setting(_) => Kind::InvalidInput,
-                PortError::Forge { .. } => Kind::Forge,
-                PortError::Unavailable { .. } | PortError::Unusable { .. } => Kind::Unavailable,
+                PortError::NotSetUp { .. } => FailureKind::NotSetUp,
+                PortError::Setting(_) => FailureKind::InvalidInput,
+                PortError::Forge { .. } => FailureKind::Forge,
+                PortError::Unavailable { .. } | PortError::Unusable { .. } => {
+                    FailureKind::Unavailable
+                }
             },
             error.to_string(),
         );
         match error {
             PortError::NotSetUp { .. } => failure.hint("run ondeck refresh first"),
-            PortError::Setting(_) => failure.hint("give ondeck refresh a valid value for it"),
+            PortError::Setting(_) => {
+                failure.hint("run ondeck refresh with a valid value for the setting")
+            }
             PortError::Unusable { hint, .. } => failure.hint(hint),
             PortError::Forge { hint, .. } => failure.hint(hint),
-            PortError::Unavailable { .. } => {
-                failure.hint("try again; what was begun ends by itself, sooner by ondeck refresh")
-            }
+            PortError::Unavailable { .. } => failure.hint(
+                "retry; partial work expires on its own, or run ondeck refresh to clean up now",
+            ),
         }
     }
 }

@@ -131,7 +131,7 @@ pub struct EventRow {
 /// A record as it is written: the attribute names and the texts of the wire.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Row {
+pub struct RecordRow {
     /// The machine.
     pub instance_id: String,
     /// One of the state words.
@@ -168,10 +168,10 @@ pub struct Unreadable {
     pub problem: String,
 }
 
-impl From<&Record> for Row {
-    fn from(record: &Record) -> Row {
+impl From<&Record> for RecordRow {
+    fn from(record: &Record) -> RecordRow {
         let time = |time: Option<Timestamp>| time.map(|t| t.to_string()).unwrap_or_default();
-        Row {
+        RecordRow {
             instance_id: record.id.to_string(),
             state: record.state.to_string(),
             run_id: record.run.as_ref().map(ToString::to_string).unwrap_or_default(),
@@ -188,16 +188,16 @@ impl From<&Record> for Row {
     }
 }
 
-impl TryFrom<Row> for Record {
+impl TryFrom<RecordRow> for Record {
     type Error = Unreadable;
 
-    fn try_from(row: Row) -> Result<Record, Unreadable> {
+    fn try_from(row: RecordRow) -> Result<Record, Unreadable> {
         let id = row.instance_id.clone();
         read(row).map_err(|problem| Unreadable { id, problem })
     }
 }
 
-fn read(row: Row) -> Result<Record, String> {
+fn read(row: RecordRow) -> Result<Record, String> {
     let state = State::parse(&row.state)
         .ok_or_else(|| format!("state is unknown: {}", quoted(&row.state)))?;
     let run = match row.run_id.as_str() {
@@ -244,8 +244,8 @@ fn optional_time(name: &str, text: &str) -> Result<Option<Timestamp>, String> {
 mod tests {
     use super::*;
 
-    fn idle_row() -> Row {
-        Row {
+    fn idle_row() -> RecordRow {
+        RecordRow {
             instance_id: "i-1".into(),
             state: "idle".into(),
             run_id: String::new(),
@@ -265,13 +265,13 @@ mod tests {
     fn a_sound_row_survives_the_round_trip() {
         let record = Record::try_from(idle_row()).unwrap();
         assert_eq!(record.run, None);
-        assert_eq!(Record::try_from(Row::from(&record)).unwrap(), record);
+        assert_eq!(Record::try_from(RecordRow::from(&record)).unwrap(), record);
     }
 
     #[test]
     fn a_row_that_makes_no_sense_is_refused_with_its_id() {
-        type Spoil = fn(&mut Row);
-        let cases: [(Spoil, &str); 9] = [
+        type Corrupt = fn(&mut RecordRow);
+        let cases: [(Corrupt, &str); 9] = [
             (|r| r.state = "asleep".into(), "state is unknown"),
             (|r| r.run_id = "7".into(), "belongs to run 7"),
             (|r| r.state = "running".into(), "belongs to no run"),
@@ -282,9 +282,9 @@ mod tests {
             (|r| r.updated_at = "x".into(), "updatedAt"),
             (|r| r.resource_class = String::new(), "resource class is empty"),
         ];
-        for (spoil, problem) in cases {
+        for (corrupt, problem) in cases {
             let mut row = idle_row();
-            spoil(&mut row);
+            corrupt(&mut row);
             let error = Record::try_from(row).unwrap_err();
             assert_eq!(error.id, "i-1");
             assert!(error.problem.contains(problem), "{error}");

@@ -94,7 +94,7 @@ impl Report {
 
 /// The last that a program had to say, in one line of bounded length: fit to be the detail of a
 /// report.
-pub fn last_words(said: &str) -> String {
+pub fn output_tail(said: &str) -> String {
     const LONGEST: usize = 500;
     // What shows its progress goes back to the beginning of its line.
     let lines = said.split(['\r', '\n']).map(str::trim).filter(|line| !line.is_empty());
@@ -172,12 +172,12 @@ mod tests {
 
     #[test]
     fn last_words_are_one_bounded_line_and_end_with_the_last() {
-        assert_eq!(last_words("\n  one\r\n\n two \n"), "one | two");
+        assert_eq!(output_tail("\n  one\r\n\n two \n"), "one | two");
         assert_eq!(
-            last_words("50%\r::error::99%\r\n\u{1b}[31mred\0"),
+            output_tail("50%\r::error::99%\r\n\u{1b}[31mred\0"),
             "50% | ::error::99% | [31mred"
         );
-        let long = last_words(&format!("{}end", "é".repeat(600)));
+        let long = output_tail(&format!("{}end", "é".repeat(600)));
         assert_eq!(long.chars().count(), 500);
         assert!(long.ends_with("éend"));
     }

@@ -1,7 +1,7 @@
 //! Waiting for what agents say.
 //!
 //! Claim checks, validation and the release handshake all wait for signs of several instances at
-//! once. They ask on the same beat and are answered by one batched read.
+//! once. They ask on the same interval and are answered by one batched read.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::model::timestamp::Timestamp;
 use crate::modes::plane::Plane;
 use crate::ports::PortResult;
 use crate::runtime::batcher::Batcher;
-use crate::runtime::poll::{Beat, Wait, wait_until};
+use crate::runtime::poll::{PollInterval, Wait, wait_until};
 
 /// How long whoever looks first waits for the others.
 const LULL: Duration = Duration::from_millis(3);
@@ -20,7 +20,7 @@ const LULL: Duration = Duration::from_millis(3);
 #[derive(Debug)]
 pub(crate) struct AgentWatch<'a> {
     plane: &'a Plane,
-    beat: Beat,
+    interval: PollInterval,
     reads: Batcher<InstanceId, AgentStatus>,
 }
 
@@ -34,12 +34,12 @@ pub(crate) enum Watched<T> {
 }
 
 impl<'a> AgentWatch<'a> {
-    pub(crate) fn new(plane: &'a Plane, beat: Beat) -> AgentWatch<'a> {
-        AgentWatch { plane, beat, reads: Batcher::default() }
+    pub(crate) fn new(plane: &'a Plane, interval: PollInterval) -> AgentWatch<'a> {
+        AgentWatch { plane, interval, reads: Batcher::default() }
     }
 
     /// Looks at one instance until `judge` makes something of its signs. It has just been told
-    /// something, so the first look is at the next beat.
+    /// something, so the first look is at the next interval.
     pub(crate) async fn wait<T>(
         &self,
         id: &InstanceId,
@@ -47,8 +47,8 @@ impl<'a> AgentWatch<'a> {
         judge: impl Fn(&AgentStatus, Timestamp) -> Option<T>,
     ) -> PortResult<Watched<T>> {
         let clock = &*self.plane.clock;
-        let wait = Wait { since: clock.now(), deadline, beat: self.beat };
-        clock.sleep(self.beat.head_start(wait.since)).await;
+        let wait = Wait { since: clock.now(), deadline, interval: self.interval };
+        clock.sleep(self.interval.initial_delay(wait.since)).await;
         let last = std::sync::Mutex::new(AgentStatus::default());
         let look = || async {
             let status = self.look(id).await?;
@@ -70,7 +70,7 @@ impl<'a> AgentWatch<'a> {
         let read = |ids: Vec<InstanceId>| async move {
             self.plane.retried(|| self.plane.store.agent_status(&ids)).await
         };
-        // All who look on the same beat wake up within a timer's precision.
+        // All who look on the same interval wake up within a timer's precision.
         let lull = || self.plane.clock.sleep(LULL);
         self.reads.ask_after(lull, id.clone(), read).await
     }

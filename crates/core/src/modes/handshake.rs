@@ -18,7 +18,7 @@ use crate::modes::agent_watch::{AgentWatch, Watched};
 use crate::modes::plane::{NotCommitted, Plane};
 use crate::ports::PortResult;
 use crate::runtime::batcher::Batcher;
-use crate::runtime::poll::Beat;
+use crate::runtime::poll::PollInterval;
 
 /// How long a machine that is free may wait for others before it is announced.
 const COMPANY: Duration = Duration::from_secs(1);
@@ -34,12 +34,12 @@ pub enum Returned {
     /// It did not answer, or said that it failed; it will never be handed out again.
     Expired(String),
     /// It answered, but its idle time is up already: it was ended.
-    Ended {
+    Terminated {
         /// What it did for the run, in its agent's words.
         account: String,
     },
     /// Somebody else has decided about it meanwhile.
-    MovedOn(String),
+    Superseded(String),
 }
 
 /// Takes instances back, several at once.
@@ -57,7 +57,7 @@ pub(crate) struct Handshake<'a> {
 impl<'a> Handshake<'a> {
     pub(crate) fn new(plane: &'a Plane, times: &'a Times) -> Handshake<'a> {
         // Nobody waits for a release, so looks may cost less and find out later.
-        let watch = AgentWatch::new(plane, Beat::easing(times.signal_poll * 3, 1));
+        let watch = AgentWatch::new(plane, PollInterval::backing_off(times.signal_poll * 3, 1));
         let (tickets, away, all_back) =
             (Batcher::default(), AtomicUsize::new(0), Notify::default());
         Handshake { plane, times, watch, tickets, away, all_back }
@@ -84,7 +84,7 @@ impl<'a> Handshake<'a> {
         };
         match self.plane.commit(idle.expire(self.plane.now()).because(&*why)).await {
             Ok(_) => Ok(Returned::Expired(why)),
-            Err(NotCommitted::Refused(refused)) => Ok(Returned::MovedOn(refused.to_string())),
+            Err(NotCommitted::Refused(refused)) => Ok(Returned::Superseded(refused.to_string())),
             Err(NotCommitted::Unreachable(error)) => Err(error),
         }
     }
@@ -112,7 +112,7 @@ impl<'a> Handshake<'a> {
         self.wait_for_company(&ticket).await;
         if ticket.threshold <= self.plane.now() {
             self.plane.retire(idle, "its idle time is up").await?;
-            return Ok(Returned::Ended { account });
+            return Ok(Returned::Terminated { account });
         }
         let announce = |tickets: Vec<Ticket>| async move {
             announce(self.plane, &tickets).await?;

@@ -64,7 +64,7 @@ impl Plane {
         let map = self.retried(|| self.store.settings()).await?;
         Settings::from_map(&map).map_err(|error| {
             Failure::invalid(format!("a stored setting cannot be read: {error}"))
-                .hint("run ondeck refresh with a valid value for it")
+                .hint("run ondeck refresh with a valid value for the setting")
         })
     }
 

@@ -9,23 +9,23 @@ mod creation;
 mod credentials;
 mod holdings;
 mod outcome;
+mod pool_search;
 mod post_provision;
 mod request;
-mod search;
 mod selection;
 
-pub use outcome::{Milestones, Outcome, Provisioned, Source, Timings};
+pub use outcome::{MachineSource, Milestones, Outcome, Provisioned, Timings};
+pub use pool_search::PoolSearch;
 pub use request::{INPUTS, MAX_COUNT, Origin, ProvisionOptions, Request, run_from_inputs};
-pub use search::Search;
 
 use futures_util::future::join;
 
 use self::holdings::Holdings;
 use self::outcome::Phase;
-use self::post_provision::Cleared;
+use self::post_provision::CleanUp;
 use crate::inputs::times::Times;
 use crate::model::demand::Demand;
-use crate::model::failure::{Failure, Kind};
+use crate::model::failure::{Failure, FailureKind};
 use crate::model::requirements::Requirements;
 use crate::modes::plane::Plane;
 use crate::runtime::stop::StopSignal;
@@ -96,20 +96,23 @@ impl<'a> Attempt<'a> {
     }
 
     async fn failed(self, failure: Failure, stop: &StopSignal) -> Outcome {
-        self.entering(Phase::PostProvision, &format!("clearing up: {failure}"));
-        let expected = matches!(failure.kind, Kind::NoCapacity | Kind::NotReady | Kind::Busy);
+        self.entering(Phase::PostProvision, &format!("cleaning up: {failure}"));
+        let expected = matches!(
+            failure.kind,
+            FailureKind::NoCapacity | FailureKind::NotReady | FailureKind::Busy
+        );
         if expected {
             match stop.unless_raised(post_provision::roll_back(&self)).await {
-                Ok(cleared) => return self.finished(Some(failure), cleared),
+                Ok(clean_up) => return self.finished(Some(failure), clean_up),
                 Err(stop) => tracing::warn!("{} while clearing up", Failure::from(stop)),
             }
         }
-        let cleared = post_provision::dump(&self).await;
-        self.finished(Some(failure), cleared)
+        let clean_up = post_provision::dump(&self).await;
+        self.finished(Some(failure), clean_up)
     }
 
     fn succeeded(self) -> Outcome {
-        self.finished(None, Cleared::default())
+        self.finished(None, CleanUp::default())
     }
 
     fn missing(&self) -> u32 {

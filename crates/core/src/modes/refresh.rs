@@ -1,17 +1,24 @@
-//! Refresh: brings everything to what the operator wants, then clears up whatever went wrong.
-//! Idempotent, and safe beside everything else, itself included.
+//! Refresh: creates missing infrastructure, then repairs what earlier runs left unfinished.
+//!
+//! ```text
+//! create infrastructure → reap → survey → orphans → intents → re-queue tickets → prune tickets
+//!   → offline runners → prune records → rescue → keep warm
+//! ```
+//!
+//! Refresh is idempotent. It may run beside every other mode and beside another refresh.
 
 mod credentials;
+mod infrastructure;
 mod intents;
 mod keep_warm;
 mod offline_runners;
-mod prune;
+mod orphans;
+mod prune_records;
+mod prune_tickets;
 mod reap;
+mod requeue;
 mod rescue;
-mod reticket;
-mod set_up;
 mod survey;
-mod sweep;
 
 use std::collections::BTreeMap;
 
@@ -25,36 +32,39 @@ use crate::runtime::stop::StopSignal;
 /// What a refresh did.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
-    /// Instances past their threshold that were ended.
+    /// Instances that were past their threshold and were terminated.
     pub reaped: Vec<InstanceId>,
-    /// Tickets of such that were dropped.
-    pub pruned: usize,
-    /// Machines without a live record that were ended.
-    pub swept: Vec<InstanceId>,
-    /// Idle machines that were announced in the pool again.
-    pub ticketed: Vec<InstanceId>,
-    /// Idle machines that never said they were free, and were expired.
-    pub silent: Vec<InstanceId>,
-    /// Launches that nobody had accounted for.
-    pub intents: usize,
-    /// Runners that were struck from the forge's list.
-    pub ghosts: Vec<String>,
-    /// Old records that were removed.
-    pub forgotten: usize,
-    /// Machines that were launched to keep the pool warm.
+    /// How many expired or malformed tickets were deleted.
+    pub pruned_tickets: usize,
+    /// Machines without a live record that were terminated.
+    pub orphans: Vec<InstanceId>,
+    /// Idle instances that had no ticket and got one.
+    pub requeued: Vec<InstanceId>,
+    /// Idle instances that were expired because their agent never signalled that it is free.
+    pub unresponsive: Vec<InstanceId>,
+    /// How many overdue intents were closed because their provision did not close them.
+    pub settled_intents: usize,
+    /// Names of the offline runners that were removed from GitHub.
+    pub offline_runners: Vec<String>,
+    /// How many terminated records were deleted after the retention time.
+    pub pruned_records: usize,
+    /// How many machines were launched to reach the configured minimum of idle ones.
     pub warmed: usize,
-    /// Runs with jobs waiting and no machine to take them, that were not rescued.
+    /// Runs whose jobs are queued while no machine serves them, and that were not rescued.
     pub stranded: Vec<RunId>,
-    /// Such runs that were given machines again.
+    /// Runs whose jobs were queued without a machine and that were given machines again.
     pub rescued: Vec<RunId>,
-    /// What went wrong without stopping the rest.
+    /// Problems that did not stop any step.
     pub warnings: Vec<String>,
-    /// The first thing that makes the whole a failure, although the rest was done.
+    /// The first failure of a step. The other steps were carried out nevertheless.
     pub failure: Option<Failure>,
 }
 
-/// Refreshes, with `given` over the settings that are in force. Fails only where nothing could be
-/// done at all, or where it was told to stop; whatever else fails is part of the outcome.
+/// Refreshes the pool. The settings in `given` replace the stored ones; an empty value restores
+/// the default.
+///
+/// Returns an error if the infrastructure cannot be created or the settings are invalid, and if
+/// `stop` is raised. Any later failure is [`Outcome::failure`].
 pub async fn refresh(
     plane: &Plane,
     given: &BTreeMap<String, String>,
@@ -62,61 +72,57 @@ pub async fn refresh(
 ) -> Result<Outcome, Failure> {
     let mut outcome = Outcome::default();
     plane.progress.stage("setting up");
-    let (settings, mut failure) = stop.unless_raised(set_up::bring_about(plane, given)).await??;
+    let (settings, mut failure) =
+        stop.unless_raised(infrastructure::create_missing(plane, given)).await??;
     outcome.warnings = settings.times.contradictions();
 
-    plane.progress.stage("clearing up");
-    let cleared = clear_up(plane, &settings, &mut outcome);
-    let (survey, not_cleared) = stop.unless_raised(cleared).await?;
-    note(&mut failure, not_cleared.map_or(Ok(()), Err));
+    plane.progress.stage("cleaning up");
+    let repairs = repair(plane, &settings, &mut outcome);
+    let (survey, not_repaired) = stop.unless_raised(repairs).await?;
+    keep_first(&mut failure, not_repaired.map_or(Ok(()), Err));
 
-    // Whoever launches hears the signal itself, because it must clear up what it has launched.
+    // The steps that launch machines watch the stop signal themselves: they have to terminate
+    // what they launched before they return.
     if let Some(survey) = survey {
         let rescued = rescue::rescue(plane, &settings, &survey, stop, &mut outcome).await;
-        note(&mut failure, rescued);
+        keep_first(&mut failure, rescued);
     }
     let warmed = keep_warm::keep_warm(plane, &settings, stop, &mut outcome).await;
-    note(&mut failure, warmed);
+    keep_first(&mut failure, warmed);
     outcome.failure = failure;
     Ok(outcome)
 }
 
-/// Every step, whatever became of the others: a provider that does not answer must not keep old
-/// records from being removed. Gives what was seen, and the first failure.
-async fn clear_up(
+/// Carries out every step even if an earlier one fails: old records are pruned although the
+/// provider does not answer. Returns the survey, if the store answered, and the first failure.
+async fn repair(
     plane: &Plane,
     settings: &Settings,
     outcome: &mut Outcome,
 ) -> (Option<Survey>, Option<Failure>) {
-    let (mut seen, mut failure) = (None, None);
-    note(&mut failure, reap::reap(plane, outcome).await);
+    let (mut taken, mut failure) = (None, None);
+    keep_first(&mut failure, reap::reap(plane, outcome).await);
     match Survey::take(plane, outcome, &mut failure).await {
         Ok(survey) => {
-            note(&mut failure, sweep::sweep(plane, settings, &survey, outcome).await);
-            note(&mut failure, intents::settle(plane, &survey, outcome).await);
-            note(&mut failure, reticket::reticket(plane, settings, &survey, outcome).await);
-            note(&mut failure, prune::prune(plane, settings, &survey, outcome).await);
-            note(&mut failure, offline_runners::strike(plane, &survey, outcome).await);
-            seen = Some(survey);
+            keep_first(&mut failure, orphans::terminate(plane, settings, &survey, outcome).await);
+            keep_first(&mut failure, intents::settle(plane, &survey, outcome).await);
+            keep_first(&mut failure, requeue::requeue(plane, settings, &survey, outcome).await);
+            keep_first(&mut failure, prune_tickets::prune(plane, settings, &survey, outcome).await);
+            keep_first(&mut failure, offline_runners::remove(plane, &survey, outcome).await);
+            taken = Some(survey);
         }
-        Err(unseen) => note(&mut failure, Err(unseen)),
+        Err(error) => keep_first(&mut failure, Err(error)),
     }
-    note(&mut failure, forget(plane, settings, outcome).await);
-    (seen, failure)
+    keep_first(&mut failure, prune_records::prune(plane, settings, outcome).await);
+    (taken, failure)
 }
 
-/// Keeps the first failure, and says the others at once: those that say something else.
-fn note(first: &mut Option<Failure>, result: Result<(), Failure>) {
+/// Keeps the first failure. Logs a later one, unless it is the same failure again.
+fn keep_first(first: &mut Option<Failure>, result: Result<(), Failure>) {
     match (result, &first) {
         (Ok(()), _) => {}
         (Err(failure), None) => *first = Some(failure),
         (Err(failure), Some(known)) if failure == *known => {}
         (Err(failure), Some(_)) => tracing::warn!("{failure}"),
     }
-}
-
-async fn forget(plane: &Plane, settings: &Settings, outcome: &mut Outcome) -> Result<(), Failure> {
-    let before = plane.now().before(settings.times.retention);
-    outcome.forgotten = plane.retried(|| plane.store.forget(before)).await?;
-    Ok(())
 }

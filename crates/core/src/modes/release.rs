@@ -1,4 +1,8 @@
-//! Release: gives a run's machines back to the pool, by a handshake with each agent.
+//! Release: returns a run's machines to the pool, by a handshake with each agent.
+//!
+//! ```text
+//! list the run's instances → release each (running → idle) → handshake → ticket
+//! ```
 
 use std::time::Duration;
 
@@ -7,71 +11,72 @@ use futures_util::future::join_all;
 use crate::inputs::times::TimeOverrides;
 use crate::inputs::times::Times;
 use crate::lifecycle::{Instance, Live, Running};
-use crate::model::failure::{Failure, Kind};
+use crate::model::failure::{Failure, FailureKind};
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::record::{MachineSpec, Record, State};
 use crate::modes::handshake::{Handshake, Returned};
 use crate::modes::plane::{NotCommitted, Plane, readable};
 use crate::ports::PortResult;
 
-/// What came of a release.
+/// What a release did.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// The run.
     pub run: RunId,
-    /// Each machine that the run had.
+    /// Every machine that belonged to the run when the release began.
     pub instances: Vec<Released>,
-    /// How long it took.
+    /// How long the release took.
     pub took: Duration,
 }
 
-/// One machine that the run had.
+/// One machine that belonged to the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Released {
-    /// Which.
     pub id: InstanceId,
-    /// What it is.
     pub spec: MachineSpec,
-    /// What became of it.
-    pub fate: Fate,
-    /// How long it had been working for the run; nothing where it never came to that.
-    pub held: Option<Duration>,
-    /// What it did for the run, in its agent's words; empty where it says nothing.
+    pub disposition: Disposition,
+    /// How long the machine was `running` for the run. `None` if it never was.
+    pub used_for: Option<Duration>,
+    /// The agent's account of the jobs it ran. Empty if the agent gave none.
     pub account: String,
 }
 
-/// What became of one machine.
+/// Where a release left one machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fate {
-    /// It waits in the pool.
+pub enum Disposition {
+    /// It is idle and has a ticket in the pool.
     Pooled,
-    /// It was ended, because no idle time is allowed or left.
-    Ended,
-    /// It did not answer, failed, or had outlived its threshold.
+    /// It was terminated because its idle time is zero or already over.
+    Terminated,
+    /// It was expired: its agent did not answer or reported a failure, or its threshold had
+    /// passed. Carries the reason.
     Expired(String),
-    /// A provision that did not finish had left it; it is expired.
-    Leftover(State),
-    /// It was the run's no more when its turn came.
-    MovedOn(String),
+    /// It was expired in this state (`created` or `claimed`) because its provision never finished.
+    Unfinished(State),
+    /// Another process changed it before this release could. Carries what was found.
+    Superseded(String),
 }
 
 impl Outcome {
-    /// The failure to report, if machines were lost.
+    /// The failure to report if machines were expired instead of pooled.
     pub fn failure(&self) -> Option<Failure> {
-        let lost = self.instances.iter().filter(|one| matches!(one.fate, Fate::Expired(_)));
-        let ids: Vec<&str> = lost.map(|one| one.id.as_str()).collect();
+        let expired =
+            self.instances.iter().filter(|one| matches!(one.disposition, Disposition::Expired(_)));
+        let ids: Vec<&str> = expired.map(|one| one.id.as_str()).collect();
         if ids.is_empty() {
             return None;
         }
-        let message = format!("did not come back and were expired: {}", ids.join(" "));
+        let message =
+            format!("machines did not return to the pool and were expired: {}", ids.join(" "));
         Some(
-            Failure::new(Kind::PartlyReleased, message)
-                .hint("nobody will be given them; those that live end themselves, refresh sooner"),
+            Failure::new(FailureKind::PartlyReleased, message)
+                .hint("they terminate on their own, or run ondeck refresh to terminate them now"),
         )
     }
 }
 
-/// Releases whatever the run has.
+/// Releases every machine that the run owns and waits until each is pooled, terminated or expired.
+///
+/// Returns an error if the settings cannot be read or the store stays unavailable.
 pub async fn release(
     plane: &Plane,
     run: &RunId,
@@ -83,72 +88,75 @@ pub async fn release(
     let listing = plane.retried(|| plane.store.of_run(run)).await?;
     let records = readable(listing);
     plane.progress.stage(&format!("waiting for machines to deregister: {}", records.len()));
-    let leaving = Leaving { plane, run, times: &times, handshake: Handshake::new(plane, &times) };
-    let releases = records.iter().map(|record| leaving.let_go(record));
-    let left = join_all(releases).await.into_iter().collect::<PortResult<Vec<Left>>>()?;
-    let released = |(record, (fate, account)): (Record, Left)| Released {
-        held: (record.state == State::Running).then(|| started.since(record.updated_at)),
+    let handshake = Handshake::new(plane, &times);
+    let releasing = Releasing { plane, run, times: &times, handshake };
+    let releases = records.iter().map(|record| releasing.release(record));
+    let results = join_all(releases).await.into_iter().collect::<PortResult<Vec<_>>>()?;
+    let released = |(record, (disposition, account)): (Record, Reached)| Released {
+        used_for: (record.state == State::Running).then(|| started.since(record.updated_at)),
         id: record.id,
         spec: record.spec,
-        fate,
+        disposition,
         account,
     };
-    let instances = records.into_iter().zip(left).map(released).collect();
+    let instances = records.into_iter().zip(results).map(released).collect();
     let took = plane.clock.steady().saturating_sub(begun);
     Ok(Outcome { run: run.clone(), instances, took })
 }
 
-/// What became of a machine, and its agent's account.
-type Left = (Fate, String);
+/// Where one machine was left, and its agent's account.
+type Reached = (Disposition, String);
 
-/// One release under way.
-struct Leaving<'a> {
+struct Releasing<'a> {
     plane: &'a Plane,
     run: &'a RunId,
     times: &'a Times,
     handshake: Handshake<'a>,
 }
 
-impl Leaving<'_> {
-    async fn let_go(&self, record: &Record) -> PortResult<Left> {
+impl Releasing<'_> {
+    async fn release(&self, record: &Record) -> PortResult<Reached> {
         let Some(running) = Instance::<Running>::believe(record) else {
-            return self.expire_leftover(record).await;
+            return self.expire_unfinished(record).await;
         };
         let change = running.release(self.plane.now(), self.times.idle_time);
         let idle = match self.plane.commit(change).await {
             Ok(idle) => idle,
             Err(NotCommitted::Refused(refused)) => {
                 let why = refused.to_string();
-                let still_ours = refused.found.as_ref().is_some_and(|found| self.owns(found));
-                let fate = if still_ours { Fate::Expired(why) } else { Fate::MovedOn(why) };
-                return Ok((fate, String::new()));
+                let still_owned = refused.found.as_ref().is_some_and(|found| self.owns(found));
+                let disposition = match still_owned {
+                    true => Disposition::Expired(why),
+                    false => Disposition::Superseded(why),
+                };
+                return Ok((disposition, String::new()));
             }
             Err(NotCommitted::Unreachable(error)) => return Err(error),
         };
         Ok(match self.handshake.take_back(&idle, self.run).await? {
-            Returned::Pooled { account } => (Fate::Pooled, account),
-            Returned::Ended { account } => (Fate::Ended, account),
-            Returned::Expired(why) => (Fate::Expired(why), String::new()),
-            Returned::MovedOn(why) => (Fate::MovedOn(why), String::new()),
+            Returned::Pooled { account } => (Disposition::Pooled, account),
+            Returned::Terminated { account } => (Disposition::Terminated, account),
+            Returned::Expired(why) => (Disposition::Expired(why), String::new()),
+            Returned::Superseded(why) => (Disposition::Superseded(why), String::new()),
         })
     }
 
-    /// A machine that is still `created` or `claimed` when its run is over belongs to a provision
-    /// that did not live to finish; unless it finishes at this very moment, and then the machine
-    /// is let go like any other.
-    async fn expire_leftover(&self, record: &Record) -> PortResult<Left> {
-        let silent = |fate| Ok((fate, String::new()));
-        let Some(leftover) = Instance::<Live>::believe(record) else {
-            return silent(Fate::MovedOn(format!("it is {}", record.state)));
+    /// Expires a machine that is still `created` or `claimed`: its provision was killed before it
+    /// finished. If that provision commits the machine at this very moment, the machine is
+    /// released like any other.
+    async fn expire_unfinished(&self, record: &Record) -> PortResult<Reached> {
+        let without_account = |disposition| Ok((disposition, String::new()));
+        let Some(unfinished) = Instance::<Live>::believe(record) else {
+            return without_account(Disposition::Superseded(format!("it is {}", record.state)));
         };
-        let change = leftover.expire(self.plane.now()).because("its provision did not finish");
+        let change = unfinished.expire(self.plane.now()).because("its provision did not finish");
         match self.plane.commit(change).await {
-            Ok(_) => silent(Fate::Leftover(record.state)),
+            Ok(_) => without_account(Disposition::Unfinished(record.state)),
             Err(NotCommitted::Refused(refused)) => match refused.found.as_ref() {
                 Some(found) if found.state == State::Running && self.owns(found) => {
-                    Box::pin(self.let_go(found)).await
+                    Box::pin(self.release(found)).await
                 }
-                _ => silent(Fate::MovedOn(refused.to_string())),
+                _ => without_account(Disposition::Superseded(refused.to_string())),
             },
             Err(NotCommitted::Unreachable(error)) => Err(error),
         }

@@ -8,26 +8,26 @@ use crate::ports::Clock;
 
 /// How often to ask somebody who needs time to answer.
 ///
-/// Questions are asked on the beat: at whole multiples of the pause, which is the shortest one
+/// Questions are asked on the interval: at whole multiples of the pause, which is the shortest one
 /// doubled some times. So all who wait in one process ask at the same moment, and can be answered
 /// by one call (see [`crate::runtime::batcher`]), however long each of them has waited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Beat {
+pub struct PollInterval {
     every: Duration,
     /// No pause is longer than the wait so far, divided by this.
     part: Option<u32>,
 }
 
-impl Beat {
+impl PollInterval {
     /// Always the same: for a wait that is short, or that somebody pays for by the millisecond.
-    pub fn steady(every: Duration) -> Beat {
-        Beat { every, part: None }
+    pub fn fixed(every: Duration) -> PollInterval {
+        PollInterval { every, part: None }
     }
 
     /// Slower and slower, so that asking costs little and an answer is found late by no more than
     /// a `part` of the time that it took. At the slowest, sixteen times as slow as at first.
-    pub fn easing(every: Duration, part: u32) -> Beat {
-        Beat { every, part: Some(part.max(1)) }
+    pub fn backing_off(every: Duration, part: u32) -> PollInterval {
+        PollInterval { every, part: Some(part.max(1)) }
     }
 
     fn pause(&self, waited: Duration) -> Duration {
@@ -38,8 +38,8 @@ impl Beat {
     }
 
     /// How long to leave somebody alone who has only just been asked for something: until the
-    /// next beat, so that all who were asked at about the same time are looked at together.
-    pub fn head_start(&self, now: Timestamp) -> Duration {
+    /// next interval, so that all who were asked at about the same time are looked at together.
+    pub fn initial_delay(&self, now: Timestamp) -> Duration {
         until_next(now, if self.part.is_some() { self.every * 2 } else { self.every })
     }
 }
@@ -57,13 +57,13 @@ pub struct Wait {
     /// When it is over, answer or not.
     pub deadline: Timestamp,
     /// How often to ask.
-    pub beat: Beat,
+    pub interval: PollInterval,
 }
 
 /// Asks until there is an answer or the deadline has passed, and once more at the deadline.
 pub async fn wait_until<T, E, F>(
     clock: &dyn Clock,
-    Wait { since, deadline, beat }: Wait,
+    Wait { since, deadline, interval }: Wait,
     mut ask: impl FnMut() -> F,
 ) -> Result<Option<T>, E>
 where
@@ -78,7 +78,7 @@ where
             return Ok(None);
         }
         let now = clock.now();
-        let next = until_next(now, beat.pause(now.since(since)));
+        let next = until_next(now, interval.pause(now.since(since)));
         clock.sleep(next.min(deadline.since(now))).await;
     }
 }
@@ -99,7 +99,7 @@ mod tests {
             Wait {
                 since: start,
                 deadline: start + Duration::from_millis(250),
-                beat: Beat::steady(Duration::from_millis(100)),
+                interval: PollInterval::fixed(Duration::from_millis(100)),
             },
             || {
                 asked.push(clock.now().since(start).as_millis());
@@ -121,7 +121,7 @@ mod tests {
             Wait {
                 since: start,
                 deadline: start + Duration::from_secs(4),
-                beat: Beat::easing(Duration::from_millis(50), 1),
+                interval: PollInterval::backing_off(Duration::from_millis(50), 1),
             },
             || {
                 asked.push(clock.now().since(start).as_millis());
@@ -131,7 +131,7 @@ mod tests {
         .await;
         assert_eq!(answer, Ok(None));
         assert_eq!(asked, [0, 50, 100, 200, 400, 800, 1600, 2400, 3200, 4000]);
-        let slower = Beat::easing(Duration::from_millis(50), 8);
+        let slower = PollInterval::backing_off(Duration::from_millis(50), 8);
         let pause = |millis| slower.pause(Duration::from_millis(millis)).as_millis();
         assert_eq!([pause(0), pause(799), pause(800), pause(1600)], [50, 50, 100, 200]);
         assert_eq!(pause(3_600_000), 800, "however long it takes");

@@ -19,7 +19,7 @@ pub struct Retry {
     /// No attempt begins later than this after the first one did.
     pub within: Duration,
     /// Whether to repeat also what will not pass by itself: somebody may see to it.
-    pub stubborn: bool,
+    pub retry_all_errors: bool,
 }
 
 impl Retry {
@@ -29,7 +29,7 @@ impl Retry {
         first_pause: Duration::from_millis(50),
         longest_pause: Duration::from_secs(1),
         within: Duration::from_secs(30),
-        stubborn: false,
+        retry_all_errors: false,
     };
 
     /// For one of several requests that make one answer. Whoever waits for the answer repeats it as
@@ -39,7 +39,7 @@ impl Retry {
         first_pause: Duration::from_millis(50),
         longest_pause: Duration::from_millis(400),
         within: Duration::from_secs(10),
-        stubborn: false,
+        retry_all_errors: false,
     };
 
     /// For an agent, which has nobody to give its error to.
@@ -48,7 +48,7 @@ impl Retry {
         first_pause: Duration::from_millis(200),
         longest_pause: Duration::from_secs(5),
         within: Duration::MAX,
-        stubborn: true,
+        retry_all_errors: true,
     };
 
     /// The pause after failed attempt `n`, counted from 0: doubled each time, and anywhere
@@ -125,7 +125,7 @@ where
             Ok(answer) => return Ok(answer),
             Err(error) => error,
         };
-        let passing = policy.stubborn || matches!(error, PortError::Unavailable { .. });
+        let passing = policy.retry_all_errors || matches!(error, PortError::Unavailable { .. });
         if !passing || !pauses.another(&error).await {
             return Err(error);
         }
@@ -136,15 +136,15 @@ where
 /// once in ten times, ten in a row would hardly ever pass. Never for a conditional write, which is
 /// judged by whoever knows how often it was made.
 #[derive(Clone)]
-pub struct Patience {
+pub struct RequestRetry {
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
 }
 
-impl Patience {
+impl RequestRetry {
     /// By this time and this chance.
-    pub fn new(clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Patience {
-        Patience { clock, random }
+    pub fn new(clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> RequestRetry {
+        RequestRetry { clock, random }
     }
 
     /// Makes one of several requests, and repeats it by itself where that may help.
@@ -161,9 +161,9 @@ impl Patience {
     }
 }
 
-impl fmt::Debug for Patience {
+impl fmt::Debug for RequestRetry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Patience")
+        f.write_str("RequestRetry")
     }
 }
 

@@ -6,7 +6,7 @@ use std::pin::pin;
 use futures_util::future::{Either, select};
 use tokio::sync::watch;
 
-use crate::model::failure::{Failure, Kind};
+use crate::model::failure::{Failure, FailureKind};
 
 /// How the process was told to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,8 +20,8 @@ pub enum Stop {
 impl From<Stop> for Failure {
     fn from(stop: Stop) -> Failure {
         match stop {
-            Stop::Interrupted => Failure::new(Kind::Interrupted, "interrupted"),
-            Stop::Terminated => Failure::new(Kind::Stopped, "told to terminate"),
+            Stop::Interrupted => Failure::new(FailureKind::Interrupted, "interrupted"),
+            Stop::Terminated => Failure::new(FailureKind::Stopped, "told to terminate"),
         }
     }
 }

@@ -4,8 +4,8 @@
 //! The stores' suite never plants a record: it brings each into the state it needs by legal
 //! transitions alone, which any store can make.
 
+mod arrange;
 mod pool;
-mod stage;
 mod store;
 mod transitions;
 

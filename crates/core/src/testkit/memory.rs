@@ -1,6 +1,7 @@
 //! Little real implementations of the ports, in memory.
 
 mod compute;
+mod machine;
 mod pool;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 
-pub use self::compute::{MemoryCompute, Scant};
+pub use self::compute::{MemoryCompute, PartialLaunch};
+pub use self::machine::{MachineDefect, MemoryMachine, RegisteredLabels};
 pub use self::pool::MemoryPool;
 use super::{SeededRandom, VirtualClock};
 use crate::lifecycle::{Change, Verdict};
@@ -68,7 +70,7 @@ struct Tables {
     status: BTreeMap<InstanceId, AgentStatus>,
     intents: BTreeMap<IntentId, Intent>,
     /// How many heartbeats will not arrive.
-    lost_beats: u32,
+    lost_heartbeats: u32,
     credentials: Option<Credentials>,
     demands: BTreeMap<RunId, Demand>,
     events: Vec<Event>,
@@ -81,12 +83,12 @@ pub struct MemoryStore(Mutex<Tables>);
 
 impl MemoryStore {
     /// Loses this many of the next heartbeats.
-    pub fn lose_beats(&self, count: u32) {
-        lock(&self.0).lost_beats = count;
+    pub fn lose_heartbeats(&self, count: u32) {
+        lock(&self.0).lost_heartbeats = count;
     }
 
     /// Puts a record there, however it came about.
-    pub fn plant(&self, record: Record) {
+    pub fn insert(&self, record: Record) {
         lock(&self.0).records.insert(record.id.clone(), record);
     }
 
@@ -183,7 +185,7 @@ impl Store for MemoryStore {
 
     async fn agent_status(&self, ids: &[InstanceId]) -> PortResult<Vec<AgentStatus>> {
         turn().await;
-        self.count("signs");
+        self.count("agent_status");
         let tables = lock(&self.0);
         Ok(ids.iter().map(|id| tables.status.get(id).cloned().unwrap_or_default()).collect())
     }
@@ -276,8 +278,8 @@ impl AgentStore for MemoryStore {
     async fn beat(&self, id: &InstanceId, at: Timestamp) -> PortResult<()> {
         turn().await;
         let mut tables = lock(&self.0);
-        if tables.lost_beats > 0 {
-            tables.lost_beats -= 1;
+        if tables.lost_heartbeats > 0 {
+            tables.lost_heartbeats -= 1;
             let reason = "the beat is lost".to_owned();
             return Err(PortError::Unavailable { service: "store", reason });
         }
@@ -287,8 +289,8 @@ impl AgentStore for MemoryStore {
 
     async fn report(&self, id: &InstanceId, report: &Report) -> PortResult<()> {
         turn().await;
-        let mut shelf = lock(&self.0);
-        let said = &mut shelf.status.entry(id.clone()).or_default().report;
+        let mut tables = lock(&self.0);
+        let said = &mut tables.status.entry(id.clone()).or_default().report;
         if said.as_ref().is_none_or(|said| said.at <= report.at) {
             *said = Some(report.clone());
         }
@@ -307,7 +309,7 @@ pub struct MemoryForge {
 
 impl MemoryForge {
     /// Lists a runner.
-    pub fn plant(&self, runner: ListedRunner) {
+    pub fn list(&self, runner: ListedRunner) {
         lock(&self.runners).push(runner);
     }
 
@@ -317,12 +319,12 @@ impl MemoryForge {
     }
 
     /// Queues a job for a run.
-    pub fn queue(&self, run: RunId) {
+    pub fn queue_job(&self, run: RunId) {
         lock(&self.waiting).push(run);
     }
 
     /// Asks for credentials from now on, and has these to give, the last one first.
-    pub fn ask_for(&self, credentials: Vec<Credentials>) {
+    pub fn set_credentials(&self, credentials: Vec<Credentials>) {
         *lock(&self.minted) = credentials;
     }
 }
@@ -366,15 +368,15 @@ impl Forge for MemoryForge {
 
 /// Nobody watches.
 #[derive(Debug, Clone, Copy)]
-pub struct Silent;
+pub struct SilentProgress;
 
-impl Progress for Silent {
+impl Progress for SilentProgress {
     fn stage(&self, _doing: &str) {}
 }
 
 /// The four ports in memory, and the clock that they share.
 #[derive(Debug)]
-pub struct Memory {
+pub struct MemoryPorts {
     /// Records.
     pub store: Arc<MemoryStore>,
     /// Tickets.
@@ -388,9 +390,9 @@ pub struct Memory {
 }
 
 /// A control plane over nothing but memory.
-pub fn plane() -> (Plane, Memory) {
+pub fn plane() -> (Plane, MemoryPorts) {
     let clock = Arc::new(VirtualClock::new());
-    let memory = Memory {
+    let memory = MemoryPorts {
         store: Arc::new(MemoryStore::default()),
         pool: Arc::new(MemoryPool::new(clock.clone())),
         compute: Arc::new(MemoryCompute::new(clock.clone())),
@@ -404,7 +406,7 @@ pub fn plane() -> (Plane, Memory) {
         forge: memory.forge.clone(),
         clock,
         random: Arc::new(SeededRandom::new(1)),
-        progress: Arc::new(Silent),
+        progress: Arc::new(SilentProgress),
     };
     (plane, memory)
 }

@@ -1,12 +1,7 @@
-//! What holds for every input, not only for those that somebody thought of.
+//! Integration tests of core: the modes with agents over in-memory ports, and properties that hold
+//! for every input.
 
-#![expect(clippy::unwrap_used, reason = "in a test, whatever is not as expected is a failure")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test and names the line")]
 
-mod anything;
-mod kept;
-mod patterns;
-mod records;
-mod settings;
-mod tickets;
-mod timing;
-mod transitions;
+mod modes;
+mod properties;

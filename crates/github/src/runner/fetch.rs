@@ -27,7 +27,7 @@ const RETRY: Retry = Retry {
     first_pause: Duration::from_millis(500),
     longest_pause: Duration::from_secs(10),
     within: Duration::from_secs(180),
-    stubborn: false,
+    retry_all_errors: false,
 };
 
 /// Puts the package where [`Layout::package`] says.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ondeck_core::model::signal::last_words;
+use ondeck_core::model::signal::output_tail;
 use ondeck_core::ports::Clock;
 use ondeck_processes::{Process, kill_group};
 use tokio::process::{Child, Command};
@@ -151,7 +151,7 @@ fn heed(line: &str, phases: &watch::Sender<Phase>, busy: &AtomicBool) {
 
 impl Death {
     fn of(status: ExitStatus, said: &str) -> Death {
-        Death { code: status.code(), signal: status.signal(), words: last_words(said) }
+        Death { code: status.code(), signal: status.signal(), words: output_tail(said) }
     }
 
     fn unseen() -> Death {

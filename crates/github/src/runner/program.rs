@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ondeck_core::model::secret::Secret;
-use ondeck_core::model::signal::last_words;
+use ondeck_core::model::signal::output_tail;
 use ondeck_core::ports::Clock;
 use ondeck_processes::{Process, kill_group};
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -56,7 +56,7 @@ impl Ended {
         if self.is_success() {
             return None;
         }
-        let words = last_words(&self.said());
+        let words = output_tail(&self.said());
         let how = self.status;
         Some(if words.is_empty() { how.to_string() } else { format!("{how}: {words}") })
     }
@@ -115,7 +115,7 @@ pub(crate) async fn run_hiding(
         Some(Ok(status)) => Ok(Ended { status, stdout, stderr }),
         Some(Err(error)) => Err(format!("cannot wait for {program}: {error}")),
         None => {
-            let words = last_words(&format!("{stdout}\n{stderr}"));
+            let words = output_tail(&format!("{stdout}\n{stderr}"));
             Err(format!("{program} took more than {} s: {words}", within.as_secs_f32()))
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ondeck_core::model::credentials::Credentials;
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::model::secret::Secret;
-use ondeck_core::model::signal::last_words;
+use ondeck_core::model::signal::output_tail;
 use ondeck_core::ports::{Clock, PortError};
 use ondeck_core::runtime::retry::{Retry, retry};
 use ondeck_processes::folder;
@@ -41,7 +41,7 @@ const BUSY: Retry = Retry {
     first_pause: Duration::from_secs(1),
     longest_pause: Duration::from_secs(5),
     within: Duration::ZERO,
-    stubborn: false,
+    retry_all_errors: false,
 };
 
 /// How much of such a file is read.
@@ -125,7 +125,7 @@ impl Registrar<'_> {
         let ended = self.run(command, credentials, within).await?;
         if !ended.is_success() && !is_unknown_runner(&ended.said()) {
             let said = ended.said();
-            let why = format!("config.sh remove failed: {}", last_words(&said));
+            let why = format!("config.sh remove failed: {}", output_tail(&said));
             return Err(Kept { why, busy: is_busy(&said) });
         }
         Ok(self.forget()?)

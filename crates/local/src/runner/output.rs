@@ -9,8 +9,8 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::db::Db;
-use crate::jobs::{self, JobId, Stream};
+use crate::forge::jobs::{self, JobId, Stream};
+use crate::store::db::Db;
 
 /// The most that is kept in one piece.
 const PIECE: usize = 64 * 1024;

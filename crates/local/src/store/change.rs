@@ -2,11 +2,11 @@
 
 use ondeck_core::lifecycle::{Change, Next, Verdict};
 use ondeck_core::model::ids::RunId;
-use ondeck_core::model::record::{Record, Row, State};
+use ondeck_core::model::record::{Record, RecordRow, State};
 use rusqlite::{Transaction, params, params_from_iter};
 
-use crate::guard::condition;
-use crate::rows;
+use super::guard::condition;
+use super::rows;
 
 /// Makes a change, or finds what stands in its way. The row is looked at in the same transaction,
 /// so what is reported is what was compared.
@@ -38,7 +38,7 @@ fn insert(transaction: &Transaction<'_>, record: &Record) -> rusqlite::Result<us
         "INSERT INTO instances ({}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
         rows::COLUMNS
     );
-    let row = Row::from(record);
+    let row = RecordRow::from(record);
     transaction.prepare_cached(&sql)?.execute(params![
         row.instance_id,
         row.state,

@@ -5,11 +5,12 @@ use ondeck_core::model::credentials::Credentials;
 use ondeck_core::model::demand::Demand;
 use ondeck_core::model::ids::RunId;
 use ondeck_core::model::intent::Intent;
-use ondeck_core::model::record::{Record, Row, State};
+use ondeck_core::model::record::{Record, RecordRow, State};
 use ondeck_core::model::requirements::UsageClass;
 use ondeck_core::model::secret::Secret;
 use ondeck_core::model::signal::{Report, Signal};
 use ondeck_core::model::timestamp::Timestamp;
+use ondeck_core::modes::provision::ProvisionOptions;
 use ondeck_core::ports::{AgentStore, Pool, PortError, Scope, Store};
 use ondeck_local::LocalPool;
 use proptest::prelude::*;
@@ -92,7 +93,7 @@ fn file(fixture: &Fixture) -> rusqlite::Connection {
 }
 
 fn insert(fixture: &Fixture, record: &Record) {
-    let row = Row::from(record);
+    let row = RecordRow::from(record);
     let texts = [
         row.instance_id,
         row.state,
@@ -313,13 +314,13 @@ async fn bytes_in_place_of_a_text_stop_nobody() {
 fn demand(run: &RunId) -> Demand {
     Demand {
         run: run.clone(),
-        count: 1,
-        class: "large".parse().unwrap(),
-        usage: UsageClass::Spot,
-        types: "c*".parse().unwrap(),
+        options: ProvisionOptions {
+            usage: UsageClass::Spot,
+            types: Some("c*".parse().unwrap()),
+            ..ProvisionOptions::default()
+        },
         times: Default::default(),
-        capacity_fallback: false,
         at: Timestamp::from_millis(9_000_000_000),
-        in_vain: None,
+        failed_rescues: None,
     }
 }

@@ -104,7 +104,7 @@ pub const SCENES: &[Scene] = &[
             stage.plant_idle("i-0901", 1);
             stage.send_stale("i-0901");
             settle(stage);
-            stage.world.compute.limit(1);
+            stage.world.compute.set_capacity(1);
             stage.provision("1", 2);
         },
     },

@@ -98,7 +98,7 @@ impl Stage {
         self.kernel.count(Fault::Reassigned);
         record.run = Some(run_id("by-hand"));
         record.updated_at = self.kernel.true_time();
-        self.world.store.plant(record.clone());
+        self.world.store.insert(record.clone());
         self.world.audit().gave_by_hand(&record, self.kernel.true_time());
         self.kernel.ring(&record.id);
     }

@@ -78,7 +78,7 @@ impl Stage {
             None => {
                 self.tally.provisioned += 1;
                 self.tally.warm +=
-                    outcome.count(ondeck_core::modes::provision::Source::Warm) as u64;
+                    outcome.count(ondeck_core::modes::provision::MachineSource::Warm) as u64;
                 if alone {
                     self.world.audit().succeeded(outcome, late, now);
                 }
@@ -96,7 +96,7 @@ impl Stage {
                     self.world.audit().broken(Promise::Succeeds, how);
                 }
                 let held = self.world.audit().held_by(&run_id(run), now);
-                if alone && !late && outcome.leftovers.is_empty() && !held.is_empty() {
+                if alone && !late && outcome.clean_up_failures.is_empty() && !held.is_empty() {
                     let how = format!("run {run} was refused, and still has {held:?}");
                     self.world.audit().broken(Promise::AllOrNothing, how);
                 }

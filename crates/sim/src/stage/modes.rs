@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ondeck_core::inputs::times::TimeOverrides;
-use ondeck_core::model::ids::ResourceClass;
 use ondeck_core::model::requirements::UsageClass;
 use ondeck_core::modes::plane::Plane;
 use ondeck_core::modes::provision::{Request, provision};
 use ondeck_core::modes::refresh::refresh;
 use ondeck_core::modes::release::release;
 use ondeck_core::runtime::stop::StopSignal;
-use ondeck_core::testkit::{SeededRandom, Silent};
+use ondeck_core::testkit::{SeededRandom, SilentProgress};
 
 use super::{Stage, run_id};
 use crate::fate::{Crash, Fault};
@@ -58,7 +57,7 @@ impl Stage {
             forge: wire.clone(),
             clock: wire.clone(),
             random: Arc::new(SeededRandom::new(seed)),
-            progress: Arc::new(Silent),
+            progress: Arc::new(SilentProgress),
         };
         (wire, plane)
     }

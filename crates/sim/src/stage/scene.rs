@@ -42,8 +42,8 @@ impl Stage {
             launched_at: now,
         };
         self.world.audit().planted(&record);
-        self.world.store.plant(record.clone());
-        self.world.compute.plant(machine.clone());
+        self.world.store.insert(record.clone());
+        self.world.compute.insert(machine.clone());
         self.world.yard().launched(&[machine]);
         self.world.yard().newborn();
         let idle: Instance<Idle> = Instance::believe(&record).expect("it is idle");

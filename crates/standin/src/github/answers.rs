@@ -8,7 +8,7 @@ use hyper::header::{
 };
 use serde_json::{Value, json};
 
-use crate::wire::Answer;
+use crate::http::Answer;
 
 use super::request::Ask;
 

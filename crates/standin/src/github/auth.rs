@@ -6,7 +6,7 @@ use hyper::header::HeaderName;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 use serde_json::{Map, Value};
 
-use crate::wire::Answer;
+use crate::http::Answer;
 
 use super::answers;
 use super::state::State;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::wire::Answer;
+use crate::http::Answer;
 
 use super::GitHubViolation;
 use super::request::Ask;

@@ -4,8 +4,8 @@ use std::time::SystemTime;
 
 use serde_json::{Value, json};
 
-use crate::clock::iso;
-use crate::wire::Answer;
+use crate::http::Answer;
+use crate::timestamps::iso;
 
 use super::answers;
 use super::repository;

@@ -6,19 +6,19 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::gateway::locked;
-use crate::protocol::{
+use crate::github::protocol::{
     Exchange, Exchanged, Message, Opened, Opening, Order, Progress, Registration,
 };
-use crate::wire::{Answer, Connection};
+use crate::http::{Answer, Connection};
+use crate::sync::locked;
 
 use super::answers;
 use super::auth::{Target, is_bearer};
 use super::jobs::{Conclusion, JobId, JobState};
 use super::request::Ask;
+use super::runner_faults::RunnerTrouble;
 use super::runners::{GitHubRunner, still_running};
 use super::state::{Purpose, Registered, Session, State, secret};
-use super::trouble::RunnerTrouble;
 use super::{GitHubViolation, Shared};
 
 /// How long a listener waits for a message before it asks again.
@@ -128,7 +128,7 @@ fn enlist(state: &mut State, registration: Registration, target: &Target) -> Ans
         name,
     };
     state.runners.insert(id, Registered { runner, key: key.clone(), session: None, job: None });
-    let registered = crate::protocol::Registered { id, key, replaced: known.is_some() };
+    let registered = crate::github::protocol::Registered { id, key, replaced: known.is_some() };
     answers::found(201, &json!(registered))
 }
 

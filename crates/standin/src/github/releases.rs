@@ -4,8 +4,8 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::clock::iso;
-use crate::wire::Answer;
+use crate::http::Answer;
+use crate::timestamps::iso;
 
 use super::answers;
 use super::repository;

@@ -6,7 +6,7 @@ use hyper::header::{AUTHORIZATION, HOST, HeaderMap, USER_AGENT};
 use hyper::http::request::Parts;
 use serde_json::Value;
 
-use crate::wire::Connection;
+use crate::http::Connection;
 
 /// Where an Enterprise Server has its REST interface.
 const PREFIX: &str = "/api/v3";

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::clock::iso_millis;
-use crate::wire::Answer;
+use crate::http::Answer;
+use crate::timestamps::iso_millis;
 
 use super::answers;
 use super::auth::Target;

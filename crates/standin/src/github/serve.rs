@@ -7,11 +7,11 @@ use bytes::Bytes;
 use hyper::header::HeaderName;
 use hyper::http::request::Parts;
 
-use crate::gateway::locked;
-use crate::wire::{Answer, Connection, Cut, Handler, Outcome};
+use crate::http::{Answer, Connection, Cut, Handler, Outcome};
+use crate::sync::locked;
 
 use super::auth::{Caller, Permission, Target};
-use super::fault::{GitHubFault, plan};
+use super::faults::{GitHubFault, plan};
 use super::request::Ask;
 use super::state::{Purpose, State};
 use super::{GitHubRequest, Shared};

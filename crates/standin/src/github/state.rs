@@ -5,12 +5,12 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
-use crate::wire::Connection;
+use crate::http::Connection;
 
 use super::auth::{App, Target, Token};
 use super::jobs::{Conclusion, Job, JobId, JobState, Run};
+use super::runner_faults::RunnerTrouble;
 use super::runners::GitHubRunner;
-use super::trouble::RunnerTrouble;
 use super::{GitHubOptions, GitHubRequest};
 
 /// All of it.

@@ -1,6 +1,6 @@
 use ondeck_core::model::failure::Failure;
 use ondeck_core::model::requirements::{Mismatch, UsageClass};
-use ondeck_core::modes::provision::{Outcome, Provisioned, Search, Source};
+use ondeck_core::modes::provision::{MachineSource, Outcome, PoolSearch, Provisioned};
 use serde_json::{Value, json};
 
 use crate::control::actions::summary::provision;
@@ -46,11 +46,11 @@ impl Telling for Outcome {
             "search": search(&self.search),
         });
         if self.failure.is_some() {
-            object["ended"] = json!(self.ended);
+            object["ended"] = json!(self.terminated);
             object["returned"] = json!(self.returned);
         }
-        if !self.leftovers.is_empty() {
-            object["leftovers"] = json!(self.leftovers);
+        if !self.clean_up_failures.is_empty() {
+            object["leftovers"] = json!(self.clean_up_failures);
         }
         with_failure(object, self.failure.as_ref())
     }
@@ -73,9 +73,9 @@ impl Telling for Outcome {
         format!(
             "{machines}\nrun {}: {} warm, {} cold, {} adopted after {} ms; jobs say runs-on: {}",
             self.run,
-            self.count(Source::Warm),
-            self.count(Source::Cold),
-            self.count(Source::Adopted),
+            self.count(MachineSource::Warm),
+            self.count(MachineSource::Cold),
+            self.count(MachineSource::Adopted),
             millis(self.timings.total),
             self.run,
         )
@@ -86,7 +86,7 @@ impl Telling for Outcome {
     }
 
     fn warnings(&self) -> Vec<String> {
-        self.leftovers.clone()
+        self.clean_up_failures.clone()
     }
 
     fn notices(&self) -> Vec<String> {
@@ -105,8 +105,8 @@ impl Telling for Outcome {
         vec![
             ("label", label.to_owned()),
             ("instance-ids", ids.join(" ")),
-            ("warm-count", self.count(Source::Warm).to_string()),
-            ("cold-count", self.count(Source::Cold).to_string()),
+            ("warm-count", self.count(MachineSource::Warm).to_string()),
+            ("cold-count", self.count(MachineSource::Cold).to_string()),
         ]
     }
 
@@ -115,7 +115,7 @@ impl Telling for Outcome {
     }
 }
 
-fn search(search: &Search) -> Value {
+fn search(search: &PoolSearch) -> Value {
     let unsuitable = |mismatch| search.unsuitable.get(&mismatch).copied().unwrap_or_default();
     json!({
         "asked": search.asked,

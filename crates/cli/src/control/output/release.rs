@@ -1,5 +1,5 @@
 use ondeck_core::model::failure::Failure;
-use ondeck_core::modes::release::{Fate, Outcome};
+use ondeck_core::modes::release::{Disposition, Outcome};
 use serde_json::{Value, json};
 
 use crate::control::actions::summary::release;
@@ -13,14 +13,14 @@ impl Telling for Outcome {
             .instances
             .iter()
             .map(|one| {
-                let (word, reason) = words(&one.fate);
+                let (word, reason) = words(&one.disposition);
                 let mut instance = json!({
                     "instanceId": one.id,
                     "fate": word,
                     "instanceType": one.spec.instance_type,
                     "usageClass": one.spec.usage_class,
                     "resourceClass": one.spec.resource_class,
-                    "heldMs": one.held.map(millis),
+                    "heldMs": one.used_for.map(millis),
                 });
                 if !reason.is_empty() {
                     instance["reason"] = json!(reason);
@@ -46,7 +46,7 @@ impl Telling for Outcome {
             return format!("run {} has no machines", self.run);
         }
         let rows = self.instances.iter().map(|one| {
-            let (word, reason) = words(&one.fate);
+            let (word, reason) = words(&one.disposition);
             vec![one.id.to_string(), word.to_owned(), reason]
         });
         let machines = table(&["instance", "fate", "reason"], rows.collect());
@@ -63,12 +63,14 @@ impl Telling for Outcome {
 }
 
 /// What became of a machine, and why.
-pub(crate) fn words(fate: &Fate) -> (&'static str, String) {
+pub(crate) fn words(fate: &Disposition) -> (&'static str, String) {
     match fate {
-        Fate::Pooled => ("pooled", String::new()),
-        Fate::Ended => ("ended", "no idle time left".to_owned()),
-        Fate::Expired(why) => ("expired", why.clone()),
-        Fate::MovedOn(why) => ("moved-on", why.clone()),
-        Fate::Leftover(state) => ("expired", format!("left {state} by an unfinished provision")),
+        Disposition::Pooled => ("pooled", String::new()),
+        Disposition::Terminated => ("ended", "no idle time left".to_owned()),
+        Disposition::Expired(why) => ("expired", why.clone()),
+        Disposition::Superseded(why) => ("moved-on", why.clone()),
+        Disposition::Unfinished(state) => {
+            ("expired", format!("left {state} by an unfinished provision"))
+        }
     }
 }

@@ -7,7 +7,7 @@ mod validation;
 pub(super) use self::validation::validate;
 
 use super::Attempt;
-use crate::model::failure::{Failure, Kind};
+use crate::model::failure::{Failure, FailureKind};
 use crate::model::requirements::UsageClass;
 
 /// Launches `wanted` machines. One order, unless the request allows to fall back: then what is
@@ -53,5 +53,5 @@ fn no_capacity(
     };
     let message =
         format!("not enough capacity, {launched} of {wanted} machines launched: {reason}");
-    Failure::new(Kind::NoCapacity, message).hint(hint)
+    Failure::new(FailureKind::NoCapacity, message).hint(hint)
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::Request;
 use crate::inputs::times::Times;
-use crate::model::failure::{Failure, Kind};
+use crate::model::failure::{Failure, FailureKind};
 use crate::model::settings::Settings;
 use crate::modes::plane::Plane;
-use crate::runtime::poll::{Beat, Wait, wait_until};
+use crate::runtime::poll::{PollInterval, Wait, wait_until};
 
 /// How often to look for a new one.
 const LOOK: Duration = Duration::from_secs(2);
@@ -32,7 +32,7 @@ pub(super) async fn await_valid(
     };
     plane.progress.stage("waiting for refresh to renew the registration token");
     let deadline = since + patience;
-    let wait = Wait { since, deadline, beat: Beat::steady(LOOK) };
+    let wait = Wait { since, deadline, interval: PollInterval::fixed(LOOK) };
     let renewed = wait_until(&*plane.clock, wait, || async {
         let minted = plane.settings().await?.minted;
         let valid = minted.is_none_or(|minted| minted.expires_at > plane.now());
@@ -40,7 +40,7 @@ pub(super) async fn await_valid(
     });
     renewed.await?.ok_or_else(|| {
         let message = format!("the registration token expired at {}", expired.expires_at);
-        Failure::new(Kind::Forge, message)
-            .hint("run ondeck refresh, and see why its schedule has not")
+        Failure::new(FailureKind::Forge, message)
+            .hint("run ondeck refresh and check that it is scheduled")
     })
 }

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::outcome::{Phase, Source, Stopwatch};
-use super::search::Search;
+use super::outcome::{MachineSource, Phase, Stopwatch};
+use super::pool_search::PoolSearch;
 use crate::lifecycle::{Claimed, Created, Instance, Running};
 use crate::model::ids::{InstanceId, IntentId};
 use crate::model::intent::Intent;
@@ -17,9 +17,9 @@ pub(super) struct Holdings(Mutex<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    adopted: Vec<Held<Running>>,
-    claimed: Vec<Held<Claimed>>,
-    created: Vec<Held<Created>>,
+    adopted: Vec<Holding<Running>>,
+    claimed: Vec<Holding<Claimed>>,
+    created: Vec<Holding<Created>>,
     /// Every instance that a write of ours may have reached, whether or not we know the answer,
     /// and how many writes: two workers may meet the same one by two tickets.
     touched: BTreeMap<InstanceId, u32>,
@@ -29,15 +29,15 @@ struct Inner {
     /// The launches of which the provider has said what came.
     answered: BTreeSet<IntentId>,
     stopwatch: Stopwatch,
-    search: Search,
+    search: PoolSearch,
 }
 
 /// An instance that is ours, and when it came to be what it is.
 #[derive(Debug, Clone)]
-pub(super) struct Held<S> {
+pub(super) struct Holding<S> {
     pub(super) instance: Instance<S>,
     pub(super) moments: Moments,
-    pub(super) source: Source,
+    pub(super) source: MachineSource,
 }
 
 /// When an instance reached what, as far as it has.
@@ -64,7 +64,7 @@ impl Holdings {
             intents: Vec::new(),
             answered: BTreeSet::new(),
             stopwatch: Stopwatch::new(now),
-            search: Search::default(),
+            search: PoolSearch::default(),
         }))
     }
 
@@ -77,11 +77,11 @@ impl Holdings {
     }
 
     /// Notes what the search comes across.
-    pub(super) fn searching(&self, note: impl FnOnce(&mut Search)) {
+    pub(super) fn searching(&self, note: impl FnOnce(&mut PoolSearch)) {
         note(&mut self.inner().search);
     }
 
-    pub(super) fn search(&self) -> Search {
+    pub(super) fn search(&self) -> PoolSearch {
         self.inner().search.clone()
     }
 
@@ -129,18 +129,18 @@ impl Holdings {
 
     pub(super) fn adopt(&self, instance: Instance<Running>, now: Timestamp) {
         let moments = Moments { found: None, owned: now, registered: Some(now), ready: Some(now) };
-        self.inner().adopted.push(Held { instance, moments, source: Source::Adopted });
+        self.inner().adopted.push(Holding { instance, moments, source: MachineSource::Adopted });
     }
 
     pub(super) fn claim(&self, instance: Instance<Claimed>, moments: Moments) {
         let mut inner = self.inner();
         inner.search.claimed += 1;
-        inner.claimed.push(Held { instance, moments, source: Source::Warm });
+        inner.claimed.push(Holding { instance, moments, source: MachineSource::Warm });
     }
 
     pub(super) fn create(&self, instance: Instance<Created>, now: Timestamp) {
         let moments = Moments { found: None, owned: now, registered: None, ready: None };
-        self.inner().created.push(Held { instance, moments, source: Source::Cold });
+        self.inner().created.push(Holding { instance, moments, source: MachineSource::Cold });
     }
 
     pub(super) fn validated(&self, id: &InstanceId, registered: Timestamp, now: Timestamp) {
@@ -157,15 +157,15 @@ impl Holdings {
         inner.adopted.len() + inner.claimed.len()
     }
 
-    pub(super) fn adopted(&self) -> Vec<Held<Running>> {
+    pub(super) fn adopted(&self) -> Vec<Holding<Running>> {
         self.inner().adopted.clone()
     }
 
-    pub(super) fn claimed(&self) -> Vec<Held<Claimed>> {
+    pub(super) fn claimed(&self) -> Vec<Holding<Claimed>> {
         self.inner().claimed.clone()
     }
 
-    pub(super) fn created(&self) -> Vec<Held<Created>> {
+    pub(super) fn created(&self) -> Vec<Holding<Created>> {
         self.inner().created.clone()
     }
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::holdings::{Held, Moments};
-use super::post_provision::Cleared;
-use super::search::Search;
+use super::holdings::{Holding, Moments};
+use super::pool_search::PoolSearch;
+use super::post_provision::CleanUp;
 use super::{Attempt, Request};
 use crate::lifecycle::TypedState;
 use crate::model::failure::Failure;
@@ -27,15 +27,15 @@ pub struct Outcome {
     /// What each phase cost.
     pub timings: Timings,
     /// What the search in the pool came across.
-    pub search: Search,
+    pub search: PoolSearch,
     /// Why it failed.
     pub failure: Option<Failure>,
     /// After a failure, the machines that were ended.
-    pub ended: Vec<InstanceId>,
+    pub terminated: Vec<InstanceId>,
     /// After a failure, the machines that went back into the pool.
     pub returned: Vec<InstanceId>,
-    /// What could not be cleared up, in words.
-    pub leftovers: Vec<String>,
+    /// What could not be clean_up up, in words.
+    pub clean_up_failures: Vec<String>,
 }
 
 /// One machine of the run.
@@ -44,7 +44,7 @@ pub struct Provisioned {
     /// Which.
     pub id: InstanceId,
     /// Where it came from.
-    pub source: Source,
+    pub source: MachineSource,
     /// What it is.
     pub spec: MachineSpec,
     /// When it reached what.
@@ -70,7 +70,7 @@ pub struct Milestones {
 
 /// Where a machine came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum MachineSource {
     /// Out of the pool.
     Warm,
     /// Newly launched.
@@ -79,13 +79,13 @@ pub enum Source {
     Adopted,
 }
 
-impl Source {
+impl MachineSource {
     /// The word in `--json`.
     pub fn as_str(self) -> &'static str {
         match self {
-            Source::Warm => "warm",
-            Source::Cold => "cold",
-            Source::Adopted => "adopted",
+            MachineSource::Warm => "warm",
+            MachineSource::Cold => "cold",
+            MachineSource::Adopted => "adopted",
         }
     }
 }
@@ -158,22 +158,22 @@ impl Outcome {
             usage: request.options.usage,
             instances: Vec::new(),
             timings: Timings::default(),
-            search: Search::default(),
+            search: PoolSearch::default(),
             failure: Some(failure),
-            ended: Vec::new(),
+            terminated: Vec::new(),
             returned: Vec::new(),
-            leftovers: Vec::new(),
+            clean_up_failures: Vec::new(),
         }
     }
 
     /// How many of the machines came from `source`.
-    pub fn count(&self, source: Source) -> usize {
+    pub fn count(&self, source: MachineSource) -> usize {
         self.instances.iter().filter(|instance| instance.source == source).count()
     }
 }
 
 impl Attempt<'_> {
-    pub(super) fn finished(&self, failure: Option<Failure>, cleared: Cleared) -> Outcome {
+    pub(super) fn finished(&self, failure: Option<Failure>, clean_up: CleanUp) -> Outcome {
         let stopwatch = self.holdings.stopwatch();
         let mut instances = Vec::new();
         if failure.is_none() {
@@ -191,13 +191,13 @@ impl Attempt<'_> {
             timings: stopwatch.timings(self.plane.now()),
             search: self.holdings.search(),
             failure,
-            ended: cleared.ended,
-            returned: cleared.returned,
-            leftovers: cleared.leftovers,
+            terminated: clean_up.terminated,
+            returned: clean_up.returned,
+            clean_up_failures: clean_up.failures,
         }
     }
 
-    fn provisioned<S: TypedState>(&self, held: &Held<S>, started: Timestamp) -> Provisioned {
+    fn provisioned<S: TypedState>(&self, held: &Holding<S>, started: Timestamp) -> Provisioned {
         let spec = held.instance.spec();
         Provisioned {
             id: held.instance.id().clone(),
@@ -208,13 +208,13 @@ impl Attempt<'_> {
         }
     }
 
-    fn why(&self, source: Source, spec: &MachineSpec) -> String {
+    fn why(&self, source: MachineSource, spec: &MachineSpec) -> String {
         let pattern = self.requirements.types.covering(&spec.instance_type);
         match (source, pattern) {
-            (Source::Adopted, _) => "the run had it".to_owned(),
-            (Source::Warm, Some(pattern)) => format!("idle, matches {pattern}"),
-            (Source::Warm, None) => "idle".to_owned(),
-            (Source::Cold, _) => {
+            (MachineSource::Adopted, _) => "the run had it".to_owned(),
+            (MachineSource::Warm, Some(pattern)) => format!("idle, matches {pattern}"),
+            (MachineSource::Warm, None) => "idle".to_owned(),
+            (MachineSource::Cold, _) => {
                 let shortage = self.holdings.search().shortage();
                 match spec.usage_class == self.requirements.usage {
                     true => shortage,

@@ -13,9 +13,9 @@ use crate::model::ids::InstanceId;
 
 /// What an ending other than success came to.
 #[derive(Debug, Default)]
-pub(super) struct Cleared {
-    pub(super) ended: Vec<InstanceId>,
+pub(super) struct CleanUp {
+    pub(super) terminated: Vec<InstanceId>,
     pub(super) returned: Vec<InstanceId>,
     /// What could not be undone, in words.
-    pub(super) leftovers: Vec<String>,
+    pub(super) failures: Vec<String>,
 }

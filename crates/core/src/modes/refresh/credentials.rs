@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::model::credentials::Minted;
-use crate::model::failure::{Failure, Kind};
+use crate::model::failure::{Failure, FailureKind};
 use crate::model::settings::{MINTED, Settings};
 use crate::model::timestamp::Timestamp;
 use crate::modes::plane::Plane;
@@ -30,7 +30,7 @@ pub(super) async fn renew(
     plane.retried(|| plane.store.put_credentials(&credentials)).await?;
     let minted = Minted { target, minted_at: now, expires_at: credentials.expires_at };
     let text = serde_json::to_string(&minted)
-        .map_err(|error| Failure::new(Kind::Unexpected, error.to_string()))?;
+        .map_err(|error| Failure::new(FailureKind::Unexpected, error.to_string()))?;
     tracing::info!(expires = %minted.expires_at, "agents have new credentials to register with");
     changes.insert(MINTED.to_owned(), text);
     Ok(())

@@ -23,13 +23,13 @@ pub(super) async fn settle(
             .collect();
         // What the sweep has just ended needs no second ending.
         let left: Vec<InstanceId> =
-            orphans.iter().filter(|id| !outcome.swept.contains(id)).cloned().collect();
+            orphans.iter().filter(|id| !outcome.orphans.contains(id)).cloned().collect();
         plane.terminate(&left).await?;
-        intent.outcome = format!("abandoned, machines ended by refresh: {}", orphans.len());
+        intent.outcome = format!("abandoned, machines terminated by refresh: {}", orphans.len());
         plane.retried(|| plane.store.put_intent(&intent)).await?;
         tracing::info!(intent = %intent.id, run = %intent.run, "{}", intent.outcome);
-        outcome.swept.extend(left);
-        outcome.intents += 1;
+        outcome.orphans.extend(left);
+        outcome.settled_intents += 1;
     }
     Ok(())
 }

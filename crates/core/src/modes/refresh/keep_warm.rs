@@ -4,7 +4,7 @@
 
 use super::Outcome;
 use crate::inputs::times::TimeOverrides;
-use crate::model::failure::{Failure, Kind};
+use crate::model::failure::{Failure, FailureKind};
 use crate::model::ids::{ResourceClass, RunId};
 use crate::model::record::{Record, State};
 use crate::model::requirements::UsageClass;
@@ -35,7 +35,9 @@ pub(super) async fn keep_warm(
         plane.progress.stage(&format!("launching {class} machines to keep warm: {missing}"));
         match warm_up(plane, settings, class, missing, stop).await {
             Ok(warmed) => outcome.warmed += warmed,
-            Err(failure) if matches!(failure.kind, Kind::Interrupted | Kind::Stopped) => {
+            Err(failure)
+                if matches!(failure.kind, FailureKind::Interrupted | FailureKind::Stopped) =>
+            {
                 return Err(failure);
             }
             Err(failure) => {
@@ -60,7 +62,7 @@ async fn warm_up(
     stop: &StopSignal,
 ) -> Result<usize, Failure> {
     let run = RunId::new(format!("{RUN_PREFIX}{:016x}", plane.random.number()))
-        .map_err(|error| Failure::new(Kind::Unexpected, error.to_string()))?;
+        .map_err(|error| Failure::new(FailureKind::Unexpected, error.to_string()))?;
     let request = Request {
         run: run.clone(),
         options: ProvisionOptions {

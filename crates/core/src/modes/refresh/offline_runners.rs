@@ -6,13 +6,13 @@ use crate::model::failure::Failure;
 use crate::modes::plane::Plane;
 use crate::ports::PortError;
 
-pub(super) async fn strike(
+pub(super) async fn remove(
     plane: &Plane,
     survey: &Survey,
     outcome: &mut Outcome,
 ) -> Result<(), Failure> {
-    let ghosts = survey.runners.iter().filter(|r| !r.online && !survey.knows(&r.instance));
-    for runner in ghosts {
+    let offline = survey.runners.iter().filter(|r| !r.online && !survey.knows(&r.instance));
+    for runner in offline {
         match plane.retried(|| plane.forge.remove_runner(&runner.name)).await {
             Ok(()) => {}
             // Such as one whose machine went in the middle of a job, for which the forge still
@@ -24,7 +24,7 @@ pub(super) async fn strike(
             Err(error) => return Err(error.into()),
         }
         tracing::info!(runner = runner.name, "struck from the forge's list: its machine is gone");
-        outcome.ghosts.push(runner.name.clone());
+        outcome.offline_runners.push(runner.name.clone());
     }
     Ok(())
 }

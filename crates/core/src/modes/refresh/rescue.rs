@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use super::Outcome;
 use super::survey::Survey;
 use crate::model::demand::Demand;
-use crate::model::failure::{Failure, Kind};
+use crate::model::failure::{Failure, FailureKind};
 use crate::model::ids::RunId;
 use crate::model::record::Record;
 use crate::model::settings::{Rescue, Settings};
@@ -40,9 +40,12 @@ pub(super) async fn rescue(
             outcome.stranded.push(run);
             continue;
         };
-        if let Some(in_vain) = demand.in_vain.filter(|it| plane.now() < it.not_before()) {
-            let (times, next) = (in_vain.times, in_vain.not_before());
-            let problem = format!("run {run} could not be rescued {times} times, next at {next}");
+        if let Some(failed_rescues) =
+            demand.failed_rescues.filter(|it| plane.now() < it.not_before())
+        {
+            let (times, next) = (failed_rescues.times, failed_rescues.not_before());
+            let problem =
+                format!("run {run} was not rescued in {times} attempts, next attempt at {next}");
             outcome.warnings.push(problem);
             outcome.stranded.push(run);
             continue;
@@ -51,17 +54,22 @@ pub(super) async fn rescue(
         tracing::warn!(%run, jobs, "jobs wait without a machine; provisioning again");
         match provision(plane, &demand.again(jobs), stop).await.failure {
             None => {
-                if demand.in_vain.is_some() {
-                    note(plane, Demand { in_vain: None, ..demand }).await;
+                if demand.failed_rescues.is_some() {
+                    note(plane, Demand { failed_rescues: None, ..demand }).await;
                 }
                 outcome.rescued.push(run);
             }
-            Some(failure) if matches!(failure.kind, Kind::Interrupted | Kind::Stopped) => {
+            Some(failure)
+                if matches!(failure.kind, FailureKind::Interrupted | FailureKind::Stopped) =>
+            {
                 return Err(failure);
             }
             Some(failure) => {
                 // The others fail before anything is launched, or pass by themselves.
-                if matches!(failure.kind, Kind::NoCapacity | Kind::NotReady | Kind::Unexpected) {
+                if matches!(
+                    failure.kind,
+                    FailureKind::NoCapacity | FailureKind::NotReady | FailureKind::Unexpected
+                ) {
                     note(plane, demand.failed_again(plane.now())).await;
                 }
                 outcome.warnings.push(format!("run {run} cannot be rescued: {failure}"));

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Outcome, note};
+use super::{Outcome, keep_first};
 use crate::model::failure::Failure;
 use crate::model::record::Record;
 use crate::modes::plane::Plane;
@@ -49,7 +49,7 @@ impl Survey {
 
 fn or_none<T>(failure: &mut Option<Failure>, found: PortResult<Vec<T>>) -> Vec<T> {
     found.unwrap_or_else(|error| {
-        note(failure, Err(error.into()));
+        keep_first(failure, Err(error.into()));
         Vec::new()
     })
 }

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::stage::{instance, noon, spec};
+use super::arrange::{instance, noon, spec};
 use crate::model::ids::ResourceClass;
 use crate::model::ticket::Ticket;
 use crate::ports::{Depth, Pool, Receipt, ReceivedMessage};

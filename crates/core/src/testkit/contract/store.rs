@@ -2,17 +2,18 @@ use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
 
-use super::stage::{Standing, agreed, instance, morning, ms, noon, run, stand};
+use super::arrange::{DesiredRecord, agreed, arrange, instance, morning, ms, noon, run};
 use super::transitions::{every_transition, the_note_of_the_ticket};
 use crate::lifecycle::{Idle, Instance};
 use crate::model::credentials::Credentials;
-use crate::model::demand::{Demand, InVain};
+use crate::model::demand::{Demand, FailedRescues};
 use crate::model::ids::{InstanceId, IntentId, ResourceClass, RunId};
 use crate::model::intent::Intent;
 use crate::model::record::State;
 use crate::model::requirements::UsageClass;
 use crate::model::secret::Secret;
 use crate::model::signal::{AgentStatus, Report, Signal};
+use crate::modes::provision::ProvisionOptions;
 use crate::ports::{AgentStore, Listing, PortError, Scope, Store};
 
 /// Everything that a store promises. Needs a store in which nothing is yet.
@@ -35,8 +36,8 @@ pub async fn store_suite<S: Store + AgentStore>(store: &S) {
 pub async fn claim_race<S: Store + AgentStore>(stores: &[&S]) {
     stores[0].set_up().await.expect("the store can be set up");
     let id = instance("i-race");
-    let standing = Standing::new(State::Idle, &run("first"), noon() + ms(60_000));
-    let record = stand(stores[0], &id, &standing).await;
+    let desired = DesiredRecord::new(State::Idle, &run("first"), noon() + ms(60_000));
+    let record = arrange(stores[0], &id, &desired).await;
     let idle = Instance::<Idle>::believe(&record).expect("idle");
     let changes: Vec<_> = (0..64)
         .map(|n| idle.claim(&run(&format!("claimant-{n}")), noon(), ms(60_000)).change().clone())
@@ -95,16 +96,19 @@ async fn credentials<S: Store + AgentStore>(store: &S) {
 }
 
 async fn demands<S: Store + AgentStore>(store: &S) {
-    let demand = |run: &RunId, count| Demand {
-        run: run.clone(),
-        count,
+    let asked = ProvisionOptions {
         class: ResourceClass::new("xlarge").expect("a sound name"),
         usage: UsageClass::Spot,
-        types: "c7i.* m*".parse().expect("sound patterns"),
-        times: BTreeMap::from([("max-runtime-min".to_owned(), "90".to_owned())]),
+        types: Some("c7i.* m*".parse().expect("sound patterns")),
         capacity_fallback: true,
+        ..ProvisionOptions::default()
+    };
+    let demand = |run: &RunId, count| Demand {
+        run: run.clone(),
+        options: ProvisionOptions { count, ..asked.clone() },
+        times: BTreeMap::from([("max-runtime-min".to_owned(), "90".to_owned())]),
         at: noon(),
-        in_vain: Some(InVain { times: 2, at: noon() }),
+        failed_rescues: Some(FailedRescues { times: 2, at: noon() }),
     };
     let (one, other) = (run("asked"), run("asked-not"));
     for count in [1, 3] {
@@ -134,7 +138,8 @@ async fn listings<S: Store + AgentStore>(store: &S) {
         ("i-l5", State::Terminated, &mine, past),
         ("i-l6", State::Running, &other, ahead),
     ] {
-        let record = stand(store, &instance(name), &Standing::new(state, run, threshold)).await;
+        let record =
+            arrange(store, &instance(name), &DesiredRecord::new(state, run, threshold)).await;
         assert_eq!((record.state, record.threshold.is_some()), (state, state.is_live()));
     }
     let of_mine = store.of_run(&mine).await.expect("the store answers");
@@ -195,13 +200,14 @@ async fn status<S: Store + AgentStore>(store: &S) {
 
 async fn ticketed<S: Store + AgentStore>(store: &S) {
     let id = instance("i-m1");
-    let standing = Standing::new(State::Idle, &run("marked"), noon());
-    let record = stand(store, &id, &standing).await;
+    let desired = DesiredRecord::new(State::Idle, &run("marked"), noon());
+    let record = arrange(store, &id, &desired).await;
     let ticket = Instance::<Idle>::believe(&record).expect("idle").ticket();
     let mut stale = ticket.clone();
     stale.threshold = noon() + ms(1);
     let owned = instance("i-m2");
-    let claimed = stand(store, &owned, &Standing::new(State::Claimed, &run("m"), noon())).await;
+    let claimed =
+        arrange(store, &owned, &DesiredRecord::new(State::Claimed, &run("m"), noon())).await;
     let mut taken = ticket.clone();
     taken.instance_id = owned.clone();
     let mut unknown = ticket.clone();
@@ -220,8 +226,8 @@ async fn ticketed<S: Store + AgentStore>(store: &S) {
 
 async fn removal<S: Store + AgentStore>(store: &S) {
     let [gone, live] = ["i-r1", "i-r2"].map(instance);
-    stand(store, &gone, &Standing::new(State::Terminated, &run("r"), noon())).await;
-    stand(store, &live, &Standing::new(State::Running, &run("r"), noon())).await;
+    arrange(store, &gone, &DesiredRecord::new(State::Terminated, &run("r"), noon())).await;
+    arrange(store, &live, &DesiredRecord::new(State::Running, &run("r"), noon())).await;
     for id in [&gone, &live] {
         store.beat(id, noon()).await.expect("a beat is written");
         store.report(id, &report(Signal::Prepared, None, "")).await.expect("a signal is written");
@@ -238,8 +244,8 @@ async fn removal<S: Store + AgentStore>(store: &S) {
 
 async fn forgetting<S: Store + AgentStore>(store: &S) {
     let [old, live] = ["i-f1", "i-f2"].map(instance);
-    stand(store, &old, &Standing::new(State::Terminated, &run("f"), noon())).await;
-    stand(store, &live, &Standing::new(State::Idle, &run("f"), noon())).await;
+    arrange(store, &old, &DesiredRecord::new(State::Terminated, &run("f"), noon())).await;
+    arrange(store, &live, &DesiredRecord::new(State::Idle, &run("f"), noon())).await;
     store.beat(&old, morning()).await.expect("a beat is written");
     let too_early = store.forget(morning()).await.expect("the store answers");
     assert_eq!(too_early, 0, "what ended at that moment did not end before it");

@@ -1,26 +1,26 @@
 //! Every transition, against every state, owner and lease that it may meet.
 
-use super::stage::{Standing, instance, morning, ms, noon, run, spec, stand};
+use super::arrange::{DesiredRecord, arrange, instance, morning, ms, noon, run, spec};
 use crate::lifecycle::{Change, Claimed, Created, Idle, Instance, Live, Running, Verdict};
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::record::State;
 use crate::model::timestamp::Timestamp;
 use crate::ports::{AgentStore, Store};
 
-/// Makes each change on each standing, and holds the store's verdict, the record that it leaves
+/// Makes each change on each desired, and holds the store's verdict, the record that it leaves
 /// and the one that it reports against what the guard means.
 pub(super) async fn every_transition<S: Store + AgentStore>(store: &S) {
     let mut n = 0;
-    for (standing, believed) in standings() {
+    for (desired, believed) in desired_records() {
         for kind in 0..changes(&instance("x"), believed).len() {
             n += 1;
             let id = instance(&format!("i-t{n}"));
-            let found = match &standing {
-                Some(standing) => Some(stand(store, &id, standing).await),
+            let found = match &desired {
+                Some(desired) => Some(arrange(store, &id, desired).await),
                 None => None,
             };
             let change = &changes(&id, believed)[kind];
-            let about = format!("{} of {standing:?} believed {believed}", change.transition());
+            let about = format!("{} of {desired:?} believed {believed}", change.transition());
             let next = change.applied_to(found.as_ref());
             let expected = match &next {
                 Some(next) => Verdict::Agreed(next.clone()),
@@ -36,27 +36,27 @@ pub(super) async fn every_transition<S: Store + AgentStore>(store: &S) {
 /// Whatever a change may meet: nothing, and every state under this run and another, with its
 /// threshold just ahead, just now, and just past; and the threshold that is believed in, which is
 /// that or another.
-fn standings() -> Vec<(Option<Standing>, Timestamp)> {
+fn desired_records() -> Vec<(Option<DesiredRecord>, Timestamp)> {
     let other = noon() + ms(60_000);
-    let mut standings = vec![(None, other)];
+    let mut desired_records = vec![(None, other)];
     for state in State::ALL {
         for owner in ["this", "other"] {
             for threshold in [noon().before(ms(1)), noon(), noon() + ms(1)] {
                 for believed in [threshold, other] {
-                    let standing = Standing::new(state, &run(owner), threshold);
-                    standings.push((Some(standing), believed));
+                    let desired = DesiredRecord::new(state, &run(owner), threshold);
+                    desired_records.push((Some(desired), believed));
                 }
             }
         }
     }
-    standings
+    desired_records
 }
 
 /// One change of each kind, from the belief that it needs, for the run `this` and at noon.
 fn changes(id: &InstanceId, believed: Timestamp) -> Vec<Change> {
     let (now, last) = (noon(), ms(60_000));
     let this: RunId = run("this");
-    let record = |state| Standing::new(state, &this, believed).believed(id);
+    let record = |state| DesiredRecord::new(state, &this, believed).believed(id);
     let created = Instance::<Created>::believe(&record(State::Created)).expect("created");
     let idle = Instance::<Idle>::believe(&record(State::Idle)).expect("idle");
     let claimed = Instance::<Claimed>::believe(&record(State::Claimed)).expect("claimed");
@@ -82,8 +82,8 @@ fn changes(id: &InstanceId, believed: Timestamp) -> Vec<Change> {
 pub(super) async fn the_note_of_the_ticket<S: Store + AgentStore>(store: &S) {
     for (n, kept) in [(0, false), (1, true)] {
         let id = instance(&format!("i-n{n}"));
-        let standing = Standing::new(State::Idle, &run("this"), noon() + ms(1));
-        let record = stand(store, &id, &standing).await;
+        let desired = DesiredRecord::new(State::Idle, &run("this"), noon() + ms(1));
+        let record = arrange(store, &id, &desired).await;
         let idle = Instance::<Idle>::believe(&record).expect("idle");
         store.mark_ticketed(&[idle.ticket()], morning()).await.expect("the store answers");
         let change = match kept {

@@ -14,25 +14,25 @@ use crate::ports::{Compute, Launched, Machine, Order, PortError, PortResult};
 #[derive(Debug, Default)]
 struct Fleet {
     machines: BTreeMap<InstanceId, Machine>,
-    ended: Vec<InstanceId>,
+    terminated: Vec<InstanceId>,
     launched: BTreeMap<IntentId, Launched>,
     ordered: Vec<(UsageClass, u32)>,
-    scant: VecDeque<Scant>,
+    partial: VecDeque<PartialLaunch>,
     counter: u32,
     capacity: Option<usize>,
-    without: Option<UsageClass>,
+    withheld: Option<UsageClass>,
     down: bool,
-    unheard: bool,
-    unseen: bool,
+    answers_lost: bool,
+    unlisted: bool,
 }
 
 /// An order that is not served in full, and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scant {
+pub enum PartialLaunch {
     /// There are no more than so many machines.
-    Short(u32),
+    NoCapacity(u32),
     /// It has the time for no more than so many.
-    Busy(u32),
+    Throttled(u32),
 }
 
 /// A provider in memory, on which launches take no time.
@@ -49,13 +49,13 @@ impl MemoryCompute {
     }
 
     /// Never more than this many machines at once.
-    pub fn limit(&self, capacity: usize) {
+    pub fn set_capacity(&self, capacity: usize) {
         lock(&self.fleet).capacity = Some(capacity);
     }
 
     /// Serves the next orders like this, one after the other.
-    pub fn serve_next(&self, scant: impl IntoIterator<Item = Scant>) {
-        lock(&self.fleet).scant.extend(scant);
+    pub fn serve_next(&self, partial: impl IntoIterator<Item = PartialLaunch>) {
+        lock(&self.fleet).partial.extend(partial);
     }
 
     /// Every order that was new, by usage class and count.
@@ -64,8 +64,8 @@ impl MemoryCompute {
     }
 
     /// Has no machine of this usage class.
-    pub fn lack(&self, usage: UsageClass) {
-        lock(&self.fleet).without = Some(usage);
+    pub fn withhold(&self, usage: UsageClass) {
+        lock(&self.fleet).withheld = Some(usage);
     }
 
     /// Does not answer any more.
@@ -74,14 +74,14 @@ impl MemoryCompute {
     }
 
     /// Launches, and does not say so; and has forgotten to list what it launched.
-    pub fn launch_unheard_and_unseen(&self) {
+    pub fn lose_launches(&self) {
         let mut fleet = lock(&self.fleet);
-        (fleet.unheard, fleet.unseen) = (true, true);
+        (fleet.answers_lost, fleet.unlisted) = (true, true);
     }
 
     /// Lists everything again.
-    pub fn show_all(&self) {
-        lock(&self.fleet).unseen = false;
+    pub fn list_all(&self) {
+        lock(&self.fleet).unlisted = false;
     }
 
     fn answer(&self) -> PortResult<()> {
@@ -93,7 +93,7 @@ impl MemoryCompute {
     }
 
     fn heard(fleet: &Fleet) -> PortResult<()> {
-        if fleet.unheard {
+        if fleet.answers_lost {
             let reason = "no answer in time".to_owned();
             return Err(PortError::Unavailable { service: "compute", reason });
         }
@@ -101,7 +101,7 @@ impl MemoryCompute {
     }
 
     /// Puts a machine there, however it came about.
-    pub fn plant(&self, machine: Machine) {
+    pub fn insert(&self, machine: Machine) {
         lock(&self.fleet).machines.insert(machine.id.clone(), machine);
     }
 
@@ -112,7 +112,11 @@ impl MemoryCompute {
     }
 
     /// Launches, in full or not. The same order again is given the same answer again.
-    pub fn launch_scantly(&self, order: &Order, scant: Option<Scant>) -> PortResult<Launched> {
+    pub fn launch_partially(
+        &self,
+        order: &Order,
+        partial: Option<PartialLaunch>,
+    ) -> PortResult<Launched> {
         self.answer()?;
         let launched_at = self.clock.now();
         let mut fleet = lock(&self.fleet);
@@ -123,15 +127,15 @@ impl MemoryCompute {
         fleet.ordered.push((order.requirements.usage, order.count));
         let mut launched = Launched::default();
         for number in 0..order.count {
-            if let Some(Scant::Busy(most)) = scant
+            if let Some(PartialLaunch::Throttled(most)) = partial
                 && number >= most
             {
                 launched.passing.push("RequestLimitExceeded".to_owned());
                 continue;
             }
-            let short = matches!(scant, Some(Scant::Short(most)) if number >= most);
+            let short = matches!(partial, Some(PartialLaunch::NoCapacity(most)) if number >= most);
             let full = fleet.capacity.is_some_and(|capacity| fleet.machines.len() >= capacity);
-            if short || full || fleet.without == Some(order.requirements.usage) {
+            if short || full || fleet.withheld == Some(order.requirements.usage) {
                 launched.shortfalls.push("InsufficientInstanceCapacity".to_owned());
                 continue;
             }
@@ -145,9 +149,9 @@ impl MemoryCompute {
         Ok(launched)
     }
 
-    /// Every machine that was ended, in order.
-    pub fn ended(&self) -> Vec<InstanceId> {
-        lock(&self.fleet).ended.clone()
+    /// Every machine that was terminated, in order.
+    pub fn terminated(&self) -> Vec<InstanceId> {
+        lock(&self.fleet).terminated.clone()
     }
 
     /// The machines that are alive.
@@ -197,8 +201,8 @@ impl Compute for MemoryCompute {
     async fn launch(&self, order: &Order) -> PortResult<Launched> {
         turn().await;
         let is_new = !lock(&self.fleet).launched.contains_key(&order.intent);
-        let scant = if is_new { lock(&self.fleet).scant.pop_front() } else { None };
-        self.launch_scantly(order, scant)
+        let partial = if is_new { lock(&self.fleet).partial.pop_front() } else { None };
+        self.launch_partially(order, partial)
     }
 
     async fn terminate(&self, ids: &[InstanceId]) -> PortResult<()> {
@@ -207,7 +211,7 @@ impl Compute for MemoryCompute {
         let mut fleet = lock(&self.fleet);
         for id in ids {
             if fleet.machines.remove(id).is_some() {
-                fleet.ended.push(id.clone());
+                fleet.terminated.push(id.clone());
             }
         }
         Ok(())
@@ -217,6 +221,6 @@ impl Compute for MemoryCompute {
         turn().await;
         self.answer()?;
         let fleet = lock(&self.fleet);
-        Ok(if fleet.unseen { Vec::new() } else { fleet.machines.values().cloned().collect() })
+        Ok(if fleet.unlisted { Vec::new() } else { fleet.machines.values().cloned().collect() })
     }
 }

@@ -75,7 +75,11 @@ impl MemoryPool {
 
     /// The messages that these receipts would delete, each with the number of others of the same
     /// words that would stay.
-    pub fn at_stake(&self, class: &ResourceClass, receipts: &[Receipt]) -> Vec<(String, usize)> {
+    pub fn would_delete(
+        &self,
+        class: &ResourceClass,
+        receipts: &[Receipt],
+    ) -> Vec<(String, usize)> {
         let queues = lock(&self.queues);
         let queue = || queues.queues.get(class).into_iter().flatten();
         let stays = |body: &str| {

@@ -1,6 +1,6 @@
 //! What went wrong, what to do about it, and what the exit code means.
 
-use ondeck_core::model::failure::{Failure, Kind};
+use ondeck_core::model::failure::{Failure, FailureKind};
 
 use super::markdown::plain;
 
@@ -25,19 +25,19 @@ pub(super) fn exit_code(failure: &Failure) -> String {
 }
 
 /// What a kind of failure is, in a few words.
-pub(super) fn meaning(kind: Kind) -> &'static str {
+pub(super) fn meaning(kind: FailureKind) -> &'static str {
     match kind {
-        Kind::InvalidInput => "invalid input",
-        Kind::NotSetUp => "not set up, refresh must run first",
-        Kind::NoCapacity => "no capacity",
-        Kind::NotReady => "machines did not get ready",
-        Kind::Unavailable => "store, queue or compute out of reach",
-        Kind::Busy => "compute too busy",
-        Kind::Forge => "GitHub refused, or the token is bad",
-        Kind::PartlyReleased => "released, but some machines did not answer",
-        Kind::Unexpected => "unexpected, everything was dumped",
-        Kind::Interrupted => "interrupted, and cleared up",
-        Kind::Stopped => "terminated, and cleared up",
+        FailureKind::InvalidInput => "invalid input",
+        FailureKind::NotSetUp => "not set up, refresh must run first",
+        FailureKind::NoCapacity => "no capacity",
+        FailureKind::NotReady => "machines did not get ready",
+        FailureKind::Unavailable => "store, queue or compute out of reach",
+        FailureKind::Busy => "compute too busy",
+        FailureKind::Forge => "GitHub refused, or the token is bad",
+        FailureKind::PartlyReleased => "released, but some machines did not answer",
+        FailureKind::Unexpected => "unexpected, everything was dumped",
+        FailureKind::Interrupted => "interrupted, and cleared up",
+        FailureKind::Stopped => "terminated, and cleared up",
     }
 }
 
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn every_kind_of_failure_has_a_meaning() {
-        let sections = Kind::ALL.map(|kind| {
+        let sections = FailureKind::ALL.map(|kind| {
             let failure = Failure::new(kind, "it went <wrong>").hint("try `again`");
             section("refresh", &failure)
         });

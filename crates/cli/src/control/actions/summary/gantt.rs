@@ -1,6 +1,6 @@
 //! The ledger as a chart: a row for each machine, from the start of the call until it was ready.
 
-use ondeck_core::modes::provision::{Provisioned, Source};
+use ondeck_core::modes::provision::{MachineSource, Provisioned};
 
 use super::BARS;
 use crate::control::output::millis;
@@ -43,8 +43,8 @@ fn bars(one: &Provisioned, end: u64) -> Vec<String> {
     let reached = &one.milestones;
     let found = reached.found.unwrap_or_default();
     let (before, ours) = match one.source {
-        Source::Warm => ("done, ", "active, "),
-        Source::Cold | Source::Adopted => ("done, ", "done, "),
+        MachineSource::Warm => ("done, ", "active, "),
+        MachineSource::Cold | MachineSource::Adopted => ("done, ", "done, "),
     };
     let moments = [
         (before, millis(found)),
@@ -86,7 +86,7 @@ mod tests {
 
     fn machine(
         id: String,
-        source: Source,
+        source: MachineSource,
         [found, owned, registered, ready]: [u64; 4],
     ) -> Provisioned {
         let after = Duration::from_millis;
@@ -101,7 +101,7 @@ mod tests {
                 mem: 4096,
             },
             milestones: Milestones {
-                found: (source == Source::Warm).then(|| after(found)),
+                found: (source == MachineSource::Warm).then(|| after(found)),
                 owned: after(owned),
                 registered: after(registered),
                 ready: after(ready),
@@ -147,9 +147,9 @@ mod tests {
     #[test]
     fn a_chart_shows_each_machine_in_a_row() {
         let machines = [
-            machine("i-0a".into(), Source::Warm, [12, 20, 110, 130]),
-            machine("i-0b".into(), Source::Cold, [0, 90, 2250, 2300]),
-            machine("i-0c".into(), Source::Adopted, [0, 0, 0, 0]),
+            machine("i-0a".into(), MachineSource::Warm, [12, 20, 110, 130]),
+            machine("i-0b".into(), MachineSource::Cold, [0, 90, 2250, 2300]),
+            machine("i-0c".into(), MachineSource::Adopted, [0, 0, 0, 0]),
         ];
         insta::assert_snapshot!(chart(&machines).replace(UNNAMED, "_"), @"
         ```mermaid
@@ -192,7 +192,7 @@ mod tests {
         ) {
             let made = machines.into_iter().map(|(id, source, mut at)| {
                 at.sort_unstable();
-                machine(id, [Source::Warm, Source::Cold, Source::Adopted][source], at)
+                machine(id, [MachineSource::Warm, MachineSource::Cold, MachineSource::Adopted][source], at)
             });
             let made: Vec<Provisioned> = made.collect();
             let chart = chart(&made);

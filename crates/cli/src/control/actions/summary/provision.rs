@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ondeck_core::model::ids::InstanceId;
-use ondeck_core::modes::provision::{Outcome, Provisioned, Search, Source, Timings};
+use ondeck_core::modes::provision::{MachineSource, Outcome, PoolSearch, Provisioned, Timings};
 
 use super::super::money::{self, Dollars};
 use super::failure::{exit_code, meaning, reason};
@@ -51,7 +51,7 @@ fn joined(parts: &[String]) -> String {
 }
 
 fn headline(outcome: &Outcome) -> String {
-    let sources = [Source::Warm, Source::Cold, Source::Adopted];
+    let sources = [MachineSource::Warm, MachineSource::Cold, MachineSource::Adopted];
     let counts = sources.map(|source| (outcome.count(source), source.as_str()));
     let counts: Vec<String> = counts
         .iter()
@@ -139,7 +139,7 @@ fn search(outcome: &Outcome) -> String {
     format!("The search looked at {looked}: {}.\n", met(search))
 }
 
-fn met(search: &Search) -> String {
+fn met(search: &PoolSearch) -> String {
     let unsuitable: Vec<String> =
         search.unsuitable.iter().map(|(what, n)| format!("{n} by {}", what.about())).collect();
     let counts = [
@@ -161,15 +161,15 @@ fn cleared_up(outcome: &Outcome) -> String {
         format!("{}{more}", shown.join(" "))
     };
     let mut lines = Vec::new();
-    if !outcome.ended.is_empty() {
-        let count = machines(outcome.ended.len());
-        lines.push(format!("- {count} ended: {}", ids(&outcome.ended)));
+    if !outcome.terminated.is_empty() {
+        let count = machines(outcome.terminated.len());
+        lines.push(format!("- {count} ended: {}", ids(&outcome.terminated)));
     }
     if !outcome.returned.is_empty() {
         let count = machines(outcome.returned.len());
         lines.push(format!("- {count} given back to the pool: {}", ids(&outcome.returned)));
     }
-    let left = outcome.leftovers.iter().take(ROWS);
+    let left = outcome.clean_up_failures.iter().take(ROWS);
     lines.extend(left.map(|left| format!("- not cleared up: {}", plain(left))));
     if lines.is_empty() {
         return "Nothing had to be cleared up.\n".to_owned();
@@ -194,7 +194,7 @@ fn estimate(outcome: &Outcome, backend: Backend) -> String {
 /// What the warm ones did not have to do.
 fn saved(outcome: &Outcome) -> String {
     let warm: Vec<&Provisioned> =
-        outcome.instances.iter().filter(|one| one.source == Source::Warm).collect();
+        outcome.instances.iter().filter(|one| one.source == MachineSource::Warm).collect();
     if warm.is_empty() {
         return String::new();
     }
@@ -214,7 +214,7 @@ fn saved(outcome: &Outcome) -> String {
 /// How long the new ones took from their launch, on average.
 fn boot(outcome: &Outcome) -> Option<Duration> {
     let launch = outcome.timings.adoption + outcome.timings.selection;
-    let cold = outcome.instances.iter().filter(|one| one.source == Source::Cold);
+    let cold = outcome.instances.iter().filter(|one| one.source == MachineSource::Cold);
     let boots: Vec<Duration> =
         cold.map(|one| one.milestones.ready.saturating_sub(launch)).collect();
     let count = u32::try_from(boots.len()).ok()?;
@@ -223,7 +223,7 @@ fn boot(outcome: &Outcome) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use ondeck_core::model::failure::{Failure, Kind};
+    use ondeck_core::model::failure::{Failure, FailureKind};
     use ondeck_core::model::ids::{ResourceClass, RunId};
     use ondeck_core::model::record::MachineSpec;
     use ondeck_core::model::requirements::{Mismatch, UsageClass};
@@ -235,7 +235,7 @@ mod tests {
     fn outcome(count: usize) -> Outcome {
         let instance = |n: usize| Provisioned {
             id: InstanceId::new(format!("i-{n:017x}")).unwrap(),
-            source: if n.is_multiple_of(2) { Source::Warm } else { Source::Cold },
+            source: if n.is_multiple_of(2) { MachineSource::Warm } else { MachineSource::Cold },
             spec: MachineSpec {
                 resource_class: ResourceClass::new("large").unwrap(),
                 instance_type: "c6i.large".to_owned(),
@@ -252,11 +252,11 @@ mod tests {
             usage: UsageClass::OnDemand,
             instances: (0..count).map(instance).collect(),
             timings: Timings { total: Duration::from_millis(1949), ..Timings::default() },
-            search: Search::default(),
+            search: PoolSearch::default(),
             failure: None,
-            ended: Vec::new(),
+            terminated: Vec::new(),
             returned: Vec::new(),
-            leftovers: Vec::new(),
+            clean_up_failures: Vec::new(),
         }
     }
 
@@ -280,7 +280,7 @@ mod tests {
                 total: Duration::from_secs(2),
                 ..Timings::default()
             },
-            search: Search {
+            search: PoolSearch {
                 asked: true,
                 tickets: 9,
                 claimed: 1,
@@ -289,10 +289,13 @@ mod tests {
                 lost: 1,
                 unhealthy: 1,
             },
-            failure: Some(Failure::new(Kind::NotReady, "machine i-2 did not become ready: a|b")),
-            ended: vec![id("i-2"), id("i-3")],
+            failure: Some(Failure::new(
+                FailureKind::NotReady,
+                "machine i-2 did not become ready: a|b",
+            )),
+            terminated: vec![id("i-2"), id("i-3")],
             returned: vec![id("i-1")],
-            leftovers: vec!["i-4 was expired: no answer".to_owned()],
+            clean_up_failures: vec!["i-4 was expired: no answer".to_owned()],
             ..outcome(0)
         };
         insta::assert_snapshot!(summary(&failed, Backend::Aws), @"

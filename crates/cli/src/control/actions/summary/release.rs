@@ -34,7 +34,7 @@ pub(crate) fn summary(outcome: &Outcome, backend: Backend) -> String {
 
 /// `2 pooled, 1 expired`.
 fn fates(instances: &[Released]) -> String {
-    let words: Vec<&str> = instances.iter().map(|one| fate(&one.fate).0).collect();
+    let words: Vec<&str> = instances.iter().map(|one| fate(&one.disposition).0).collect();
     let mut counts: Vec<String> = Vec::new();
     for word in ["pooled", "ended", "expired", "moved-on"] {
         let count = words.iter().filter(|one| **one == word).count();
@@ -48,13 +48,13 @@ fn fates(instances: &[Released]) -> String {
 fn each(instances: &[Released]) -> String {
     let header = ["machine", "type", "fate", "why", "held for ", "what it did"];
     let rows = instances.iter().map(|one| {
-        let (word, reason) = fate(&one.fate);
+        let (word, reason) = fate(&one.disposition);
         vec![
             code(one.id.as_str()),
             kind(&one.spec),
             format!("**{word}**"),
             plain(&reason),
-            one.held.map(cell).unwrap_or_default(),
+            one.used_for.map(cell).unwrap_or_default(),
             plain(&one.account),
         ]
     });
@@ -63,7 +63,7 @@ fn each(instances: &[Released]) -> String {
 
 fn estimate(instances: &[Released], backend: Backend) -> String {
     let held: Vec<(&Released, Duration)> =
-        instances.iter().filter_map(|one| Some((one, one.held?))).collect();
+        instances.iter().filter_map(|one| Some((one, one.used_for?))).collect();
     let total: Duration = held.iter().map(|(_, span)| *span).sum();
     let spent =
         held.iter().map(|(one, span)| money::on_ec2(&one.spec, *span)).sum::<Option<Dollars>>();

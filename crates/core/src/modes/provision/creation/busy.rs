@@ -2,7 +2,7 @@
 //! to be had: it must send nobody from spot to on demand.
 
 use super::fleet::{self, Fleet};
-use crate::model::failure::{Failure, Kind};
+use crate::model::failure::{Failure, FailureKind};
 use crate::model::requirements::UsageClass;
 use crate::modes::provision::Attempt;
 use crate::runtime::retry::{Pauses, Retry};
@@ -38,5 +38,5 @@ pub(super) async fn launch(
 fn too_busy(launched: u32, wanted: u32, reason: &str) -> Failure {
     let message =
         format!("the provider was too busy, {launched} of {wanted} machines launched: {reason}");
-    Failure::new(Kind::Busy, message).hint("try again in a few minutes")
+    Failure::new(FailureKind::Busy, message).hint("retry in a few minutes")
 }

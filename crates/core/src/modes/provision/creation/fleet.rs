@@ -5,7 +5,7 @@
 use futures_util::future::join_all;
 
 use crate::lifecycle::Instance;
-use crate::model::failure::{Failure, Kind};
+use crate::model::failure::{Failure, FailureKind};
 use crate::model::ids::IntentId;
 use crate::model::intent::Intent;
 use crate::model::requirements::{Requirements, UsageClass};
@@ -52,7 +52,7 @@ async fn intend(attempt: &Attempt<'_>, usage: UsageClass, count: u32) -> Result<
     let plane = attempt.plane;
     let id = format!("{:016x}", plane.random.number());
     let intent = Intent {
-        id: IntentId::new(id).map_err(|e| Failure::new(Kind::Unexpected, e.to_string()))?,
+        id: IntentId::new(id).map_err(|e| Failure::new(FailureKind::Unexpected, e.to_string()))?,
         run: attempt.request.run.clone(),
         count,
         usage,
@@ -80,7 +80,7 @@ async fn register(attempt: &Attempt<'_>, machine: &Machine) -> Result<(), Failur
             Ok(())
         }
         Err(NotCommitted::Refused(refused)) => {
-            Err(Failure::new(Kind::Unexpected, refused.to_string()))
+            Err(Failure::new(FailureKind::Unexpected, refused.to_string()))
         }
         Err(NotCommitted::Unreachable(error)) => Err(error.into()),
     }

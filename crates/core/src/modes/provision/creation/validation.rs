@@ -1,22 +1,22 @@
-//! Validation: every new machine must signal and beat in time. The first that is known to fail
+//! Validation: every new machine must signal and interval in time. The first that is known to fail
 //! ends the wait for all.
 
 use futures_util::future::try_join_all;
 
 use crate::lifecycle::{Created, Instance};
-use crate::model::failure::{Failure, Kind};
+use crate::model::failure::{Failure, FailureKind};
 use crate::model::signal::{AgentStatus, Pulse, Signal};
 use crate::model::timestamp::Timestamp;
 use crate::modes::agent_watch::{AgentWatch, Watched};
 use crate::modes::provision::Attempt;
-use crate::runtime::poll::Beat;
+use crate::runtime::poll::PollInterval;
 
 /// Waits for all of them.
 pub(in crate::modes::provision) async fn validate(attempt: &Attempt<'_>) -> Result<(), Failure> {
     // A machine takes seconds on this computer and half a minute in a cloud; an eighth of that is
     // not noticed by anybody, and twenty looks a second are.
-    let beat = Beat::easing(attempt.times.signal_poll, 8);
-    let watch = AgentWatch::new(attempt.plane, beat);
+    let interval = PollInterval::backing_off(attempt.times.signal_poll, 8);
+    let watch = AgentWatch::new(attempt.plane, interval);
     let deadline = attempt.plane.now() + attempt.times.validation_timeout;
     let created = attempt.holdings.created();
     let waits = created.iter().map(|held| ready(attempt, &watch, &held.instance, deadline));
@@ -43,8 +43,8 @@ async fn ready(
         }
     };
     let message = format!("machine {} did not become ready: {why}", created.id());
-    Err(Failure::new(Kind::NotReady, message)
-        .hint("the machine's log and the pre-runner script tell more; all new machines were ended"))
+    Err(Failure::new(FailureKind::NotReady, message)
+        .hint("read the machine's log and check the pre-runner script"))
 }
 
 /// Unlike a claimed machine, a new one may take its time until the first heartbeat; but one that

@@ -11,21 +11,22 @@ use crate::modes::plane::{NotCommitted, readable};
 use crate::modes::provision::Attempt;
 use crate::ports::{Machine, PortError};
 
-use super::Cleared;
+use super::CleanUp;
 
 /// Ends everything.
-pub(in crate::modes::provision) async fn dump(attempt: &Attempt<'_>) -> Cleared {
+pub(in crate::modes::provision) async fn dump(attempt: &Attempt<'_>) -> CleanUp {
     let (touched, intents) = (attempt.holdings.touched(), attempt.holdings.intents());
     drop_spent_tickets(attempt).await;
     if touched.is_empty() && intents.is_empty() {
-        return Cleared::default();
+        return CleanUp::default();
     }
-    let mut cleared = Cleared::default();
-    if let Err(error) = end_everything(attempt, touched, intents, &mut cleared).await {
-        let cut = format!("the clear-up was cut short, deadlines will do the rest: {error}");
-        cleared.leftovers.push(cut);
+    let mut clean_up = CleanUp::default();
+    if let Err(error) = end_everything(attempt, touched, intents, &mut clean_up).await {
+        let cut =
+            format!("the clean-up is incomplete and left to the machines' deadlines: {error}");
+        clean_up.failures.push(cut);
     }
-    cleared
+    clean_up
 }
 
 /// Tickets of what was claimed last. One that stays misleads nobody, so this may fail.
@@ -44,13 +45,13 @@ async fn end_everything(
     attempt: &Attempt<'_>,
     touched: BTreeSet<InstanceId>,
     intents: Vec<Intent>,
-    cleared: &mut Cleared,
+    clean_up: &mut CleanUp,
 ) -> Result<(), PortError> {
     let plane = attempt.plane;
-    let leftovers = &mut cleared.leftovers;
+    let failures = &mut clean_up.failures;
     // A provider that does not answer must not keep what is known from being ended.
     let launched = launched_under(attempt, &intents).await.unwrap_or_else(|error| {
-        leftovers.push(format!("machines launched last may be left to their deadline: {error}"));
+        failures.push(format!("machines of the last launch may run until their deadline: {error}"));
         Vec::new()
     });
     let mut ours = recorded(attempt, &touched, &launched).await?;
@@ -58,22 +59,22 @@ async fn end_everything(
     for machine in launched.iter().filter(|machine| !registered.contains(&machine.id)) {
         match adopt_unrecorded(attempt, machine).await {
             Ok(adopted) => ours.extend(adopted.map(Instance::into_live)),
-            Err(error) => leftovers.push(format!("{} was not ended: {error}", machine.id)),
+            Err(error) => failures.push(format!("{} was not terminated: {error}", machine.id)),
         }
     }
     let failed = plane.retire_all(&ours, "dumped").await;
-    leftovers.extend(failed.iter().map(|(id, error)| format!("{id} was not ended: {error}")));
+    failures.extend(failed.iter().map(|(id, error)| format!("{id} was not terminated: {error}")));
 
     let kept: BTreeSet<&InstanceId> = failed.iter().map(|(id, _)| id).collect();
     let dumped: Vec<InstanceId> =
         ours.iter().map(Instance::id).filter(|id| !kept.contains(id)).cloned().collect();
     if let Err(error) = plane.retried(|| plane.store.remove(&dumped)).await {
-        leftovers.push(format!("records of ended machines are kept for a while: {error}"));
+        failures.push(format!("records of terminated machines were not deleted: {error}"));
     }
-    cleared.ended = dumped;
+    clean_up.terminated = dumped;
     // While something is left, the intents stay open, and refresh settles them. So do those whose
     // launch never answered: its machines may not be in the provider's list yet.
-    if cleared.leftovers.is_empty() {
+    if clean_up.failures.is_empty() {
         for mut intent in intents.into_iter().filter(|i| attempt.holdings.is_answered(i)) {
             "dumped".clone_into(&mut intent.outcome);
             plane.retried(|| plane.store.put_intent(&intent)).await?;

@@ -9,10 +9,10 @@ use crate::modes::handshake::{Handshake, Returned};
 use crate::modes::plane::NotCommitted;
 use crate::modes::provision::Attempt;
 
-use super::Cleared;
+use super::CleanUp;
 
 /// Undoes the attempt.
-pub(in crate::modes::provision) async fn roll_back(attempt: &Attempt<'_>) -> Cleared {
+pub(in crate::modes::provision) async fn roll_back(attempt: &Attempt<'_>) -> CleanUp {
     let created: Vec<Instance<Created>> =
         attempt.holdings.created().into_iter().map(|held| held.instance).collect();
     let claimed = attempt.holdings.claimed();
@@ -20,18 +20,20 @@ pub(in crate::modes::provision) async fn roll_back(attempt: &Attempt<'_>) -> Cle
     let returns = claimed.iter().map(|held| give_back(attempt, &handshake, &held.instance));
     let ends = attempt.plane.retire_all(&created, "the run could not be served");
     let (returned, not_ended) = join(join_all(returns), ends).await;
-    let mut cleared = Cleared::default();
+    let mut clean_up = CleanUp::default();
     for (held, not_returned) in claimed.iter().zip(returned) {
         match not_returned {
-            None => cleared.returned.push(held.instance.id().clone()),
-            Some(why) => cleared.leftovers.push(why),
+            None => clean_up.returned.push(held.instance.id().clone()),
+            Some(why) => clean_up.failures.push(why),
         }
     }
     let ended = created.iter().map(Instance::id);
-    cleared.ended.extend(ended.filter(|id| !not_ended.iter().any(|(n, _)| n == *id)).cloned());
-    let not_ended = not_ended.iter().map(|(id, error)| format!("{id} was not ended: {error}"));
-    cleared.leftovers.extend(not_ended);
-    cleared
+    clean_up
+        .terminated
+        .extend(ended.filter(|id| !not_ended.iter().any(|(n, _)| n == *id)).cloned());
+    let not_ended = not_ended.iter().map(|(id, error)| format!("{id} was not terminated: {error}"));
+    clean_up.failures.extend(not_ended);
+    clean_up
 }
 
 /// Gives one machine back; the reason, if it did not get there.
@@ -52,7 +54,7 @@ async fn give_back(
         }
     };
     match handshake.take_back(&idle, &attempt.request.run).await {
-        Ok(Returned::Pooled { .. } | Returned::Ended { .. } | Returned::MovedOn(_)) => None,
+        Ok(Returned::Pooled { .. } | Returned::Terminated { .. } | Returned::Superseded(_)) => None,
         Ok(Returned::Expired(why)) => Some(format!("{} was expired: {why}", claimed.id())),
         Err(error) => Some(format!("{} is not in the pool yet: {error}", claimed.id())),
     }

@@ -3,7 +3,7 @@
 use futures_util::future::{join, join_all};
 
 use crate::lifecycle::{Instance, Pending, Running};
-use crate::model::failure::{Failure, Kind};
+use crate::model::failure::{Failure, FailureKind};
 use crate::modes::plane::NotCommitted;
 use crate::modes::provision::Attempt;
 
@@ -27,8 +27,8 @@ async fn run(attempt: &Attempt<'_>, change: Pending<Running>) -> Result<(), Fail
             let running = refused.found.as_ref().and_then(Instance::<Running>::believe);
             match running {
                 Some(running) if running.run() == Some(&attempt.request.run) => Ok(()),
-                _ => Err(Failure::new(Kind::Unexpected, refused.to_string()).hint(
-                    "the run was released meanwhile, or its machines took longer than they may",
+                _ => Err(Failure::new(FailureKind::Unexpected, refused.to_string()).hint(
+                    "the run was released meanwhile, or its machines passed their threshold",
                 )),
             }
         }

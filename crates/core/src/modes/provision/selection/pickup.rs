@@ -28,12 +28,12 @@ use crate::model::timestamp::Timestamp;
 use crate::modes::plane::Plane;
 use crate::ports::{PortResult, Receipt, ReceivedMessage};
 use crate::runtime::batcher::Batcher;
-use crate::runtime::poll::{Beat, Wait, wait_until};
+use crate::runtime::poll::{PollInterval, Wait, wait_until};
 
 use super::Attempt;
-use super::twins::{Idleness, Met, Twins};
+use super::duplicates::{DuplicateTickets, Encounter, IdlePeriod};
 use crate::modes::provision::holdings::Holdings;
-use crate::modes::provision::search::Search;
+use crate::modes::provision::pool_search::PoolSearch;
 
 /// The most messages that a queue gives at once.
 const BATCH: usize = 10;
@@ -50,7 +50,7 @@ const ENCOUNTERS: u32 = 5;
 pub(super) struct Candidate {
     pub(super) idle: Instance<Idle>,
     pub(super) found: Timestamp,
-    announced: Idleness,
+    announced: IdlePeriod,
     receipt: Receipt,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Pickup<'a> {
     inner: Mutex<Inner>,
     /// Tickets that workers have, and have not deleted yet. Not behind the lock above, which may
     /// be held for as long as patience lasts.
-    twins: std::sync::Mutex<Twins>,
+    duplicates: std::sync::Mutex<DuplicateTickets>,
     deletes: Batcher<Vec<Receipt>, ()>,
 }
 
@@ -77,9 +77,9 @@ struct Inner {
 }
 
 impl Inner {
-    fn set_aside_the_rest(&mut self, twins: &mut Twins) {
+    fn set_aside_the_rest(&mut self, duplicates: &mut DuplicateTickets) {
         for candidate in self.suitable.drain(..) {
-            self.set_aside.extend(twins.forget(&candidate.announced));
+            self.set_aside.extend(duplicates.forget(&candidate.announced));
             self.set_aside.push(candidate.receipt);
         }
     }
@@ -103,7 +103,7 @@ impl<'a> Pickup<'a> {
                 encounters: BTreeMap::new(),
                 exhausted: false,
             }),
-            twins: std::sync::Mutex::default(),
+            duplicates: std::sync::Mutex::default(),
             deletes: Batcher::default(),
         }
     }
@@ -118,10 +118,10 @@ impl<'a> Pickup<'a> {
         // Who leaves with nothing does not come back, and is to be served no longer either.
         inner.unserved = inner.unserved.saturating_sub(1);
         if let Some(candidate) = &candidate {
-            self.twins().hand_out(&candidate.announced);
+            self.duplicates().hand_out(&candidate.announced);
         }
         if inner.unserved == 0 {
-            inner.set_aside_the_rest(&mut self.twins());
+            inner.set_aside_the_rest(&mut self.duplicates());
         }
         if inner.unserved == 0 || inner.exhausted {
             self.end_pass(&mut inner).await;
@@ -161,7 +161,7 @@ impl<'a> Pickup<'a> {
 
     /// The ticket has served its purpose: its instance is claimed, gone, or somebody else's.
     pub(super) async fn delete(&self, candidate: &Candidate) {
-        let mut receipts = self.twins().settle(&candidate.announced);
+        let mut receipts = self.duplicates().settle(&candidate.announced);
         receipts.push(candidate.receipt.clone());
         self.holdings.about_to_delete(&receipts);
         let class = &self.requirements.class;
@@ -182,14 +182,14 @@ impl<'a> Pickup<'a> {
     /// Gives back whatever is still held.
     pub(super) async fn close(&self) {
         let mut inner = self.inner.lock().await;
-        let mut twins = std::mem::take(&mut *self.twins());
-        inner.set_aside_the_rest(&mut twins);
-        inner.set_aside.extend(twins.into_receipts());
+        let mut duplicates = std::mem::take(&mut *self.duplicates());
+        inner.set_aside_the_rest(&mut duplicates);
+        inner.set_aside.extend(duplicates.into_receipts());
         self.end_pass(&mut inner).await;
     }
 
-    fn twins(&self) -> MutexGuard<'_, Twins> {
-        self.twins.lock().unwrap_or_else(PoisonError::into_inner)
+    fn duplicates(&self) -> MutexGuard<'_, DuplicateTickets> {
+        self.duplicates.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn take_more(&self, inner: &mut Inner) -> Result<(), Failure> {
@@ -223,7 +223,7 @@ impl<'a> Pickup<'a> {
         let wait = Wait {
             since: now,
             deadline: now + self.times.pickup_patience,
-            beat: Beat::steady(self.times.signal_poll),
+            interval: PollInterval::fixed(self.times.signal_poll),
         };
         let ask = || async {
             let messages = self.receive_once(class, max).await?;
@@ -249,7 +249,7 @@ impl<'a> Pickup<'a> {
     /// others hide.
     async fn others_hold(&self, class: &ResourceClass, kept: usize) -> PortResult<bool> {
         let depth = self.plane.retried(|| self.plane.pool.depth(class)).await?;
-        let hidden_by_us = kept + self.twins().in_hand();
+        let hidden_by_us = kept + self.duplicates().in_hand();
         Ok(depth.visible > 0 || depth.held > hidden_by_us)
     }
 
@@ -258,7 +258,7 @@ impl<'a> Pickup<'a> {
             Ok(ticket) => ticket,
             Err(error) => {
                 tracing::warn!("{error}; dropped");
-                self.holdings.searching(Search::void_ticket);
+                self.holdings.searching(PoolSearch::void_ticket);
                 dropped.push(message.receipt);
                 return;
             }
@@ -267,7 +267,7 @@ impl<'a> Pickup<'a> {
         let now = self.plane.now();
         if ticket.threshold <= now {
             tracing::info!(instance = %id, "its ticket has expired; dropped");
-            self.holdings.searching(Search::void_ticket);
+            self.holdings.searching(PoolSearch::void_ticket);
             dropped.push(message.receipt);
             return;
         }
@@ -279,14 +279,14 @@ impl<'a> Pickup<'a> {
         }
         inner.exhausted = inner.has_come_round_too_often();
         match mismatch {
-            None => match self.twins().meet(&ticket, message.receipt) {
-                Met::First(receipt) => {
-                    let (idle, announced) = (Instance::announced(&ticket), Idleness::of(&ticket));
+            None => match self.duplicates().meet(&ticket, message.receipt) {
+                Encounter::First(receipt) => {
+                    let (idle, announced) = (Instance::announced(&ticket), IdlePeriod::of(&ticket));
                     inner.suitable.push(Candidate { idle, found: now, announced, receipt });
                 }
-                Met::Twin => tracing::debug!(instance = %id, "a second ticket for it"),
-                Met::Other(receipt) => inner.set_aside.push(receipt),
-                Met::Late(receipt) => dropped.push(receipt),
+                Encounter::Duplicate => tracing::debug!(instance = %id, "a second ticket for it"),
+                Encounter::OtherPeriod(receipt) => inner.set_aside.push(receipt),
+                Encounter::Stale(receipt) => dropped.push(receipt),
             },
             Some(mismatch) => {
                 tracing::debug!(instance = %id, "not suitable: {mismatch}");
@@ -315,7 +315,7 @@ mod tests {
     use super::*;
     use crate::model::ids::RunId;
     use crate::model::record::MachineSpec;
-    use crate::model::requirements::UsageClass;
+    use crate::model::requirements::{TypePatterns, UsageClass};
     use crate::model::settings::Settings;
     use crate::modes::provision::Request;
     use crate::testkit;
@@ -339,7 +339,7 @@ mod tests {
     }
 
     fn attempt<'a>(plane: &'a Plane, request: &'a Request) -> Attempt<'a> {
-        let requirements = request.requirements(&Settings::default()).unwrap();
+        let requirements = request.requirements(&Settings::default(), TypePatterns::any()).unwrap();
         let (times, holdings) = (Times::default(), Holdings::new(plane.now()));
         Attempt { plane, request, requirements, times, holdings }
     }

@@ -1,0 +1,64 @@
+//! When the agent terminates its own machine.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ondeck_core::model::record::{Record, State};
+use ondeck_core::ports::Clock;
+
+use crate::harness::{ClockBehind, Harness, run};
+
+#[tokio::test]
+async fn a_machine_terminates_itself_after_its_threshold_and_the_grace() {
+    let mut harness = Harness::with(&[]).await;
+    harness.boot_in(State::Running, Duration::from_secs(30 * 60)).await;
+    harness.sleep(Duration::from_secs(30 * 60 + 55)).await;
+    assert!(harness.is_alive(), "within the grace");
+    harness.sleep(Duration::from_secs(10)).await;
+    assert!(!harness.is_alive(), "without any refresh");
+}
+
+#[tokio::test]
+async fn a_machine_that_is_claimed_at_the_last_moment_stays_alive() {
+    let mut harness = Harness::with(&[("self-termination-grace-sec", "0.001")]).await;
+    let idle = harness.boot_in(State::Idle, Duration::from_secs(300)).await;
+    let threshold = idle.threshold.unwrap();
+    // One millisecond before the machine terminates itself, and after the agent's last read.
+    harness.sleep(threshold.since(harness.plane.now()) - Duration::from_millis(1)).await;
+    harness.memory.store.insert(Record {
+        state: State::Claimed,
+        run: Some(run("1")),
+        threshold: Some(threshold + Duration::from_secs(300)),
+        ..idle
+    });
+    harness.sleep(Duration::from_secs(5)).await;
+    assert!(harness.is_alive());
+}
+
+/// The store's first answer corrects the agent's clock. The correction must not make the machine an
+/// hour older.
+#[tokio::test]
+async fn a_machine_without_a_record_terminates_itself_at_the_boot_deadline() {
+    for clock_behind in [false, true] {
+        let mut harness = Harness::with(&[]).await;
+        let clock = harness.plane.clock.clone();
+        let clock: Arc<dyn Clock> = match clock_behind {
+            true => Arc::new(ClockBehind::new(clock)),
+            false => clock,
+        };
+        harness.boot(clock);
+        harness.sleep(Duration::from_secs(175)).await;
+        assert!(harness.is_alive(), "clock behind: {clock_behind}");
+        harness.sleep(Duration::from_secs(10)).await;
+        assert!(!harness.is_alive(), "clock behind: {clock_behind}");
+    }
+}
+
+#[tokio::test]
+async fn a_terminated_machine_terminates_itself_without_grace() {
+    let mut harness = Harness::with(&[]).await;
+    let record = harness.boot_in(State::Idle, Duration::from_secs(300)).await;
+    harness.memory.store.insert(Record { state: State::Terminated, threshold: None, ..record });
+    harness.sleep(Duration::from_secs(6)).await;
+    assert!(!harness.is_alive());
+}

@@ -1,0 +1,144 @@
+//! What the tests of the agent set up: one machine with its agent, and a store in memory in which
+//! each test writes what the control plane would have written.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ondeck_agent::Agent;
+use ondeck_core::model::ids::{InstanceId, IntentId, ResourceClass, RunId};
+use ondeck_core::model::record::{MachineSpec, Record, State};
+use ondeck_core::model::requirements::UsageClass;
+use ondeck_core::model::signal::AgentStatus;
+use ondeck_core::model::timestamp::Timestamp;
+use ondeck_core::modes::plane::Plane;
+use ondeck_core::ports::{Clock, Machine};
+use ondeck_core::testkit::{
+    self, MachineDefect, MemoryMachine, MemoryPorts, RegisteredLabels, SeededRandom,
+};
+
+pub(crate) struct Harness {
+    pub(crate) plane: Plane,
+    pub(crate) memory: MemoryPorts,
+    pub(crate) labels: RegisteredLabels,
+    agents: tokio::task::JoinSet<String>,
+}
+
+impl Harness {
+    /// A store with these settings, and no machine yet.
+    pub(crate) async fn with(settings: &[(&str, &str)]) -> Harness {
+        let (plane, memory) = testkit::plane();
+        let settings = settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        plane.store.put_settings(&settings).await.unwrap();
+        let labels = RegisteredLabels::default();
+        Harness { plane, memory, labels, agents: tokio::task::JoinSet::new() }
+    }
+
+    /// Adds a machine without a record and starts its agent, whose time comes from `clock`.
+    pub(crate) fn boot(&mut self, clock: Arc<dyn Clock>) {
+        let compute = self.memory.compute.clone();
+        compute.insert(Machine {
+            id: machine(),
+            spec: spec(),
+            intent: IntentId::new("test").unwrap(),
+            launched_at: self.plane.now(),
+        });
+        let (defect, labels) = (MachineDefect::None, self.labels.clone());
+        let machine = Arc::new(MemoryMachine::new(machine(), defect, compute, labels));
+        let agent = Agent {
+            id: self::machine(),
+            store: self.memory.store.clone(),
+            runner: machine.clone(),
+            host: machine,
+            clock,
+            random: Arc::new(SeededRandom::new(7)),
+        };
+        self.agents.spawn(async move { agent.live().await });
+    }
+
+    /// Adds a machine with its record, and waits until its agent has signalled.
+    pub(crate) async fn boot_in(&mut self, state: State, left: Duration) -> Record {
+        let now = self.plane.now();
+        let record = Record {
+            id: machine(),
+            state,
+            run: state.is_owned().then(|| run("1")),
+            threshold: Some(now + left),
+            spec: spec(),
+            created_at: now,
+            updated_at: now,
+            ticketed_at: None,
+        };
+        self.memory.store.insert(record.clone());
+        self.boot(self.plane.clock.clone());
+        while self.status().await.report.is_none() {
+            tokio::task::yield_now().await;
+        }
+        record
+    }
+
+    pub(crate) async fn sleep(&self, span: Duration) {
+        self.plane.clock.sleep(span).await;
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        self.memory.compute.machine(machine().as_str()).is_some()
+    }
+
+    pub(crate) async fn status(&self) -> AgentStatus {
+        self.plane.store.agent_status(&[machine()]).await.unwrap().remove(0)
+    }
+
+    /// How old the machine's last heartbeat is.
+    pub(crate) async fn heartbeat_age(&self) -> Duration {
+        self.plane.now().since(self.status().await.heartbeat.unwrap())
+    }
+}
+
+/// The only machine of a harness.
+pub(crate) fn machine() -> InstanceId {
+    InstanceId::new("i-a").unwrap()
+}
+
+pub(crate) fn run(id: &str) -> RunId {
+    RunId::new(id).unwrap()
+}
+
+fn spec() -> MachineSpec {
+    MachineSpec {
+        resource_class: ResourceClass::new("large").unwrap(),
+        instance_type: "c6i.large".into(),
+        usage_class: UsageClass::OnDemand,
+        cpu: 2,
+        mem: 4096,
+    }
+}
+
+/// A clock that is an hour behind the first time it is read, and right from then on.
+pub(crate) struct ClockBehind {
+    clock: Arc<dyn Clock>,
+    was_read: AtomicBool,
+}
+
+impl ClockBehind {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> ClockBehind {
+        ClockBehind { clock, was_read: AtomicBool::new(false) }
+    }
+}
+
+#[async_trait]
+impl Clock for ClockBehind {
+    fn now(&self) -> Timestamp {
+        let behind = if self.was_read.swap(true, Ordering::Relaxed) { 0 } else { 3_600 };
+        self.clock.now().before(Duration::from_secs(behind))
+    }
+
+    fn steady(&self) -> Duration {
+        self.clock.steady()
+    }
+
+    async fn sleep(&self, span: Duration) {
+        self.clock.sleep(span).await;
+    }
+}

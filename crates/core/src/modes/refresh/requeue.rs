@@ -1,0 +1,65 @@
+//! Idle records that were never announced: their release died between letting go and sending
+//! the ticket. Those whose agent says that it is free are announced now. The others are given
+//! as long as a release would wait, and are then expired.
+
+use super::Outcome;
+use super::survey::Survey;
+use crate::lifecycle::{Idle, Instance};
+use crate::model::failure::Failure;
+use crate::model::ids::InstanceId;
+use crate::model::record::Record;
+use crate::model::settings::Settings;
+use crate::model::signal::Signal;
+use crate::model::ticket::Ticket;
+use crate::modes::handshake::announce;
+use crate::modes::plane::{NotCommitted, Plane};
+
+pub(super) async fn requeue(
+    plane: &Plane,
+    settings: &Settings,
+    survey: &Survey,
+    outcome: &mut Outcome,
+) -> Result<(), Failure> {
+    let now = plane.now();
+    let unannounced: Vec<(&Record, Instance<Idle>)> = survey
+        .live
+        .iter()
+        .filter(|record| record.ticketed_at.is_none() && !record.is_expired(now))
+        .filter_map(|record| Some((record, Instance::<Idle>::believe(record)?)))
+        .collect();
+    if unannounced.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<InstanceId> = unannounced.iter().map(|(_, idle)| idle.id().clone()).collect();
+    let status = plane.retried(|| plane.store.agent_status(&ids)).await?;
+    let mut tickets: Vec<Ticket> = Vec::new();
+    for ((record, idle), status) in unannounced.iter().zip(status) {
+        let signal = status.report.map(|report| report.signal);
+        let overdue = record.updated_at + settings.times.release_timeout <= now;
+        match signal {
+            Some(Signal::Deregistered) => tickets.push(idle.ticket()),
+            Some(Signal::DeregisterFailed | Signal::PrepareFailed) => {
+                expire(plane, idle, outcome).await?;
+            }
+            _ if overdue => expire(plane, idle, outcome).await?,
+            _ => {}
+        }
+    }
+    announce(plane, &tickets).await?;
+    outcome.requeued = tickets.into_iter().map(|ticket| ticket.instance_id).collect();
+    Ok(())
+}
+
+async fn expire(
+    plane: &Plane,
+    idle: &Instance<Idle>,
+    outcome: &mut Outcome,
+) -> Result<(), Failure> {
+    let change = idle.expire(plane.now()).because("it never said that it was free");
+    match plane.commit(change).await {
+        Ok(_) => outcome.unresponsive.push(idle.id().clone()),
+        Err(NotCommitted::Refused(_)) => {}
+        Err(NotCommitted::Unreachable(error)) => return Err(error.into()),
+    }
+    Ok(())
+}

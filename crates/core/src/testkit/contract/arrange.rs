@@ -1,0 +1,122 @@
+//! Bringing records into place by legal transitions alone.
+
+use std::time::Duration;
+
+use crate::lifecycle::{Created, Idle, Instance, Pending, Running, TypedState, Verdict};
+use crate::model::ids::{InstanceId, ResourceClass, RunId};
+use crate::model::record::{MachineSpec, Record, State};
+use crate::model::requirements::UsageClass;
+use crate::model::timestamp::Timestamp;
+use crate::ports::{AgentStore, Store};
+
+/// The moment around which everything happens.
+pub(super) fn noon() -> Timestamp {
+    Timestamp::parse("2025-05-31T12:00:00.000Z").expect("a time")
+}
+
+/// When whatever came before was done.
+pub(super) fn morning() -> Timestamp {
+    noon().before(Duration::from_secs(3_600))
+}
+
+pub(super) fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub(super) fn instance(name: &str) -> InstanceId {
+    InstanceId::new(name).expect("an id")
+}
+
+pub(super) fn run(name: &str) -> RunId {
+    RunId::new(name).expect("an id")
+}
+
+pub(super) fn spec() -> MachineSpec {
+    MachineSpec {
+        resource_class: ResourceClass::new("large").expect("a name"),
+        instance_type: "c6i.large".to_owned(),
+        usage_class: UsageClass::Spot,
+        cpu: 2,
+        mem: 4_096,
+    }
+}
+
+/// A state, its owner and its threshold, as a test wants to find them.
+#[derive(Debug, Clone)]
+pub(super) struct DesiredRecord {
+    pub(super) state: State,
+    pub(super) run: RunId,
+    pub(super) threshold: Timestamp,
+}
+
+impl DesiredRecord {
+    pub(super) fn new(state: State, run: &RunId, threshold: Timestamp) -> DesiredRecord {
+        DesiredRecord { state, run: run.clone(), threshold }
+    }
+
+    /// The record that somebody who has not looked for a while would believe in.
+    pub(super) fn believed(&self, id: &InstanceId) -> Record {
+        Record {
+            id: id.clone(),
+            state: self.state,
+            run: Some(self.run.clone()).filter(|_| self.state.is_owned()),
+            threshold: Some(self.threshold).filter(|_| self.state.is_live()),
+            spec: spec(),
+            created_at: morning(),
+            updated_at: morning(),
+            ticketed_at: None,
+        }
+    }
+}
+
+/// Makes a change that nothing stands against.
+pub(super) async fn make<S: TypedState>(store: &dyn Store, pending: Pending<S>) -> Instance<S> {
+    let verdict = store.write(pending.change()).await.expect("the store answers");
+    pending.settle(verdict).unwrap_or_else(|refused| panic!("a legal change was lost: {refused}"))
+}
+
+/// Brings a new instance to where the test wants it.
+pub(super) async fn arrange<S: Store + AgentStore>(
+    store: &S,
+    id: &InstanceId,
+    desired: &DesiredRecord,
+) -> Record {
+    let at = morning();
+    let last = desired.threshold.since(at);
+    let created = |first| Instance::<Created>::register(id, &spec(), &desired.run, at, first);
+    match desired.state {
+        State::Created => drop(make(store, created(last)).await),
+        State::Running => drop(running(store, created(ms(1)), last).await),
+        State::Idle => drop(idle(store, created(ms(1)), last).await),
+        State::Claimed => {
+            let idle = idle(store, created(ms(1)), ms(1)).await;
+            drop(make(store, idle.claim(&desired.run, at, last)).await);
+        }
+        State::Terminated => {
+            let created = make(store, created(ms(1))).await;
+            let expired = make(store, created.expire(at)).await;
+            drop(make(store, expired.reap(at)).await);
+        }
+    }
+    let record = store.record(id).await.expect("the store answers");
+    record.unwrap_or_else(|| panic!("{id} was registered and is not there"))
+}
+
+async fn running(
+    store: &dyn Store,
+    created: Pending<Created>,
+    last: Duration,
+) -> Instance<Running> {
+    let created = make(store, created).await;
+    make(store, created.activate(morning(), last)).await
+}
+
+async fn idle(store: &dyn Store, created: Pending<Created>, last: Duration) -> Instance<Idle> {
+    let running = running(store, created, ms(1)).await;
+    make(store, running.release(morning(), last)).await
+}
+
+/// What a verdict says, without what it carries.
+pub(super) fn agreed(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Agreed(_))
+}

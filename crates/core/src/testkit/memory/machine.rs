@@ -1,0 +1,145 @@
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use tokio::sync::Notify;
+
+use super::{MemoryCompute, lock};
+use crate::model::ids::{InstanceId, RunId};
+use crate::ports::{Host, Runner};
+
+/// The runs that machines are registered for at the moment. Clones share the same map.
+#[derive(Debug, Clone, Default)]
+pub struct RegisteredLabels(Arc<Mutex<BTreeMap<InstanceId, RunId>>>);
+
+impl RegisteredLabels {
+    /// The run that a machine is registered for, if any.
+    pub fn of(&self, machine: &InstanceId) -> Option<RunId> {
+        lock(&self.0).get(machine).cloned()
+    }
+
+    /// Whether no machine is registered for any run.
+    pub fn is_empty(&self) -> bool {
+        lock(&self.0).is_empty()
+    }
+}
+
+/// The defect of a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MachineDefect {
+    #[default]
+    None,
+    /// The agent never starts. The test harness has to skip this machine.
+    NeverBoots,
+    /// Registering never returns, while heartbeats go on.
+    NeverRegisters,
+    /// Registering fails.
+    CannotRegister,
+    /// The pre-runner script fails.
+    ScriptFails,
+    /// Cleaning up after a run fails.
+    CannotBeCleaned,
+    /// The machine dies while its runner registers.
+    DiesRegistering,
+    /// The provider announces at once that it will take the machine away.
+    Interrupted,
+    /// The provider announces it while the runner registers.
+    InterruptedRegistering,
+}
+
+/// The host and the runner of one machine of a [`MemoryCompute`]. Every call returns at once, apart
+/// from those that the machine's defect delays.
+#[derive(Debug)]
+pub struct MemoryMachine {
+    id: InstanceId,
+    defect: MachineDefect,
+    compute: Arc<MemoryCompute>,
+    labels: RegisteredLabels,
+    registering: Notify,
+}
+
+impl MemoryMachine {
+    /// A machine that is alive in `compute` and notes in `labels` what it is registered for.
+    pub fn new(
+        id: InstanceId,
+        defect: MachineDefect,
+        compute: Arc<MemoryCompute>,
+        labels: RegisteredLabels,
+    ) -> MemoryMachine {
+        MemoryMachine { id, defect, compute, labels, registering: Notify::new() }
+    }
+}
+
+#[async_trait]
+impl Runner for MemoryMachine {
+    async fn prepare(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    async fn register(&self, run: &RunId) -> Result<(), String> {
+        match self.defect {
+            MachineDefect::NeverRegisters => std::future::pending().await,
+            MachineDefect::CannotRegister => Err("the token has expired".into()),
+            MachineDefect::DiesRegistering => {
+                self.compute.kill(&self.id);
+                std::future::pending().await
+            }
+            _ => {
+                self.registering.notify_one();
+                tokio::task::yield_now().await;
+                lock(&self.labels.0).insert(self.id.clone(), run.clone());
+                Ok(())
+            }
+        }
+    }
+
+    async fn work(&self, _run: &RunId) -> String {
+        std::future::pending().await
+    }
+
+    async fn stop(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    async fn deregister(&self) -> Result<(), String> {
+        lock(&self.labels.0).remove(&self.id);
+        Ok(())
+    }
+
+    async fn account(&self) -> String {
+        format!("2 jobs on {}", self.id)
+    }
+
+    async fn clean(&self) -> Result<(), String> {
+        match self.defect {
+            MachineDefect::CannotBeCleaned => Err("a file cannot be removed".into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Host for MemoryMachine {
+    async fn run_script(&self, _script: &str) -> Result<(), String> {
+        match self.defect {
+            MachineDefect::ScriptFails => Err("exit code 3".into()),
+            _ => Ok(()),
+        }
+    }
+
+    async fn interruption(&self) -> String {
+        match self.defect {
+            MachineDefect::Interrupted => "spot interruption".into(),
+            MachineDefect::InterruptedRegistering => {
+                self.registering.notified().await;
+                "spot interruption".into()
+            }
+            _ => std::future::pending().await,
+        }
+    }
+
+    async fn terminate(&self, _why: &str) {
+        lock(&self.labels.0).remove(&self.id);
+        self.compute.kill(&self.id);
+    }
+}

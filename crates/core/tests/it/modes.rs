@@ -1,0 +1,9 @@
+//! The three modes with real agents, over in-memory ports and a virtual clock: minutes of simulated
+//! time take milliseconds.
+
+mod harness;
+mod outcomes;
+mod provision;
+mod refresh;
+mod release;
+mod selection;

@@ -1,0 +1,205 @@
+//! Release: the handshake, and what happens when nobody answers.
+
+use std::time::Duration;
+
+use ondeck_core::inputs::times::TimeOverrides;
+use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::record::{Record, State};
+use ondeck_core::model::ticket::Ticket;
+use ondeck_core::modes::provision::MachineSource;
+use ondeck_core::modes::release::{Disposition, release};
+use ondeck_core::testkit::{Calls, MachineDefect};
+
+use super::harness::{Harness, believe_running, large, request, run};
+use ondeck_core::ports::Pool;
+
+#[tokio::test]
+async fn released_machines_are_announced_after_deregistration() {
+    let harness = Harness::new().await;
+    harness.provision(&request("1", 3)).await;
+    let outcome = harness.release("1").await;
+    assert_eq!(outcome.failure(), None);
+    assert!(outcome.instances.iter().all(|one| one.disposition == Disposition::Pooled));
+    assert!(harness.labels.is_empty());
+    assert_eq!(harness.visible().await, 3);
+    let held = harness.memory.pool.receive(&large(), 1, Duration::ZERO).await.unwrap();
+    let ticket = Ticket::from_json(&held[0].body).unwrap();
+    let record = harness.record(ticket.instance_id.as_str()).unwrap();
+    assert_eq!(Some(ticket.threshold), record.threshold, "the idle threshold, no other");
+    assert!(record.ticketed_at.is_some());
+    assert_eq!(harness.provision(&request("2", 3)).await.count(MachineSource::Warm), 3);
+}
+
+#[tokio::test]
+async fn a_machine_that_does_not_answer_is_expired_and_never_announced() {
+    let harness = Harness::new().await;
+    let outcome = harness.provision(&request("1", 2)).await;
+    let dead: &InstanceId = &outcome.instances[0].id;
+    harness.memory.compute.kill(dead);
+    let released = harness.release("1").await;
+    let failure = released.failure().unwrap();
+    assert_eq!(failure.kind.exit_code(), 8);
+    assert!(failure.message.ends_with(dead.as_str()), "{failure}");
+    assert!(released.took < Duration::from_secs(20), "nobody waits for the dead");
+    let record = harness.record(dead.as_str()).unwrap();
+    assert_eq!(record.state, State::Idle);
+    assert!(record.is_expired(harness.plane.now()));
+    assert_eq!(harness.depth().await, 1);
+}
+
+#[tokio::test]
+async fn a_machine_that_beats_and_does_not_answer_is_waited_for_and_then_expired() {
+    let harness = Harness::with(&[("agent-poll-running-sec", "600")]).await;
+    let outcome = harness.provision(&request("1", 1)).await;
+    let released = harness.release("1").await;
+    assert_eq!(released.failure().unwrap().kind.exit_code(), 8);
+    assert_eq!(released.took.as_secs(), 120);
+    assert_eq!(harness.depth().await, 0);
+    assert!(
+        harness.record(outcome.instances[0].id.as_str()).unwrap().is_expired(harness.plane.now())
+    );
+}
+
+#[tokio::test]
+async fn a_machine_that_cannot_be_cleaned_is_not_reused() {
+    let harness = Harness::new().await;
+    harness.make_defective("i-0001", MachineDefect::CannotBeCleaned);
+    harness.provision(&request("1", 1)).await;
+    let released = harness.release("1").await;
+    let Disposition::Expired(why) = &released.instances[0].disposition else {
+        panic!("{released:?}")
+    };
+    assert_eq!(
+        why,
+        "it signalled UD_REMOVE_REG_FAILED: the machine is not clean: a file cannot be removed"
+    );
+    assert!(released.took < Duration::from_secs(5), "nobody waits for a known failure");
+}
+
+#[tokio::test]
+async fn leftovers_of_a_killed_provision_are_expired() {
+    let harness = Harness::new().await;
+    harness.idle("i-a", "c6i.large").await;
+    harness.make_defective("i-0001", MachineDefect::NeverRegisters);
+    // Killed while it validates: one claimed, one created.
+    let request = request("1", 2);
+    let provision = harness.provision(&request);
+    tokio::select! {
+        _ = provision => panic!("it cannot succeed"),
+        () = harness.sleep(Duration::from_secs(30)) => {}
+    }
+    assert_eq!((harness.state("i-a"), harness.state("i-0001")), (State::Claimed, State::Created));
+    let released = harness.release("1").await;
+    assert_eq!(released.failure(), None);
+    assert_eq!(released.instances.len(), 2);
+    for name in ["i-a", "i-0001"] {
+        assert!(harness.record(name).unwrap().is_expired(harness.plane.now()), "{name}");
+    }
+    let refreshed = harness.refresh().await;
+    assert_eq!(refreshed.reaped.len(), 2);
+    assert!(harness.alive().is_empty());
+}
+
+#[tokio::test]
+async fn two_releases_of_one_run_do_not_blame_each_other() {
+    let harness = Harness::new().await;
+    harness.provision(&request("1", 3)).await;
+    let (one, other) = tokio::join!(harness.release("1"), harness.release("1"));
+    assert_eq!((one.failure(), other.failure()), (None, None), "{one:?} {other:?}");
+    assert_eq!(harness.provision(&request("2", 3)).await.count(MachineSource::Warm), 3);
+}
+
+#[tokio::test]
+async fn a_leftover_whose_provision_finishes_after_all_is_released() {
+    let harness = Harness::new().await;
+    let outcome = harness.provision(&request("1", 1)).await;
+    let running = harness.record(outcome.instances[0].id.as_str()).unwrap();
+    // What release has read is already out of date when it comes to act on it.
+    let mut created = running.clone();
+    created.state = State::Created;
+    harness.memory.store.insert(created);
+    let one = run("1");
+    let times = TimeOverrides::default();
+    let (released, ()) = tokio::join!(release(&harness.plane, &one, &times), async {
+        while !harness.memory.store.calls().contains_key("of_run") {
+            tokio::task::yield_now().await;
+        }
+        harness.memory.store.insert(running);
+    });
+    assert_eq!(released.unwrap().instances[0].disposition, Disposition::Pooled);
+}
+
+#[tokio::test]
+async fn an_idle_time_of_zero_ends_the_machines() {
+    let harness = Harness::with(&[("idle-time-sec", "0")]).await;
+    harness.provision(&request("1", 2)).await;
+    let released = harness.release("1").await;
+    assert_eq!(released.failure(), None);
+    assert!(
+        released.instances.iter().all(|one| one.disposition == Disposition::Terminated),
+        "{released:?}"
+    );
+    assert!(harness.alive().is_empty());
+    assert_eq!(harness.depth().await, 0);
+}
+
+#[tokio::test]
+async fn a_run_without_machines_releases_nothing() {
+    let harness = Harness::new().await;
+    assert!(harness.release("nobody").await.instances.is_empty());
+}
+
+#[tokio::test]
+async fn a_transition_past_the_threshold_is_refused() {
+    let harness = Harness::with(&[("self-termination-grace-sec", "3600")]).await;
+    let outcome = harness.provision(&request("1", 1)).await;
+    harness.sleep(Duration::from_secs(31 * 60)).await;
+    let record = harness.record(outcome.instances[0].id.as_str()).unwrap();
+    let change = believe_running(&record).release(harness.plane.now(), Duration::from_secs(300));
+    let refused = harness.plane.commit(change).await.unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        format!(
+            "release of {} refused: it is running, owned by run 1, past its threshold",
+            record.id
+        )
+    );
+    let released = harness.release("1").await;
+    assert_eq!(released.failure().unwrap().kind.exit_code(), 8);
+    assert_eq!(harness.state(record.id.as_str()), State::Running, "left to the reaper");
+}
+
+#[tokio::test]
+async fn the_cost_of_a_release_is_batched() {
+    let harness = Harness::new().await;
+    for n in 0..10 {
+        harness.idle(&format!("i-{n}"), "c6i.large").await;
+    }
+    assert_eq!(harness.provision(&request("1", 10)).await.count(MachineSource::Warm), 10);
+    let times = TimeOverrides(vec![("idle-time-sec", Duration::from_secs(77))]);
+    let (store, pool) = (harness.memory.store.calls(), harness.memory.pool.calls());
+    let released = release(&harness.plane, &run("1"), &times).await.unwrap();
+    assert_eq!(released.instances.len(), 10);
+    let made = |before: &Calls, after: Calls, call| after[call] - before.get(call).unwrap_or(&0);
+    assert_eq!(made(&store, harness.memory.store.calls(), "of_run"), 1);
+    assert_eq!(made(&store, harness.memory.store.calls(), "write"), 10);
+    let sends = made(&pool, harness.memory.pool.calls(), "send");
+    let marks = made(&store, harness.memory.store.calls(), "mark_ticketed");
+    assert!(sends <= 3 && marks == sends, "{sends} sends, {marks} notes");
+    let record = harness.record("i-3").unwrap();
+    assert_eq!(record.threshold, Some(record.updated_at + Duration::from_secs(77)));
+}
+
+#[tokio::test]
+async fn a_run_that_is_over_before_its_machine_has_registered_waits_for_nothing() {
+    let harness = Harness::new().await;
+    harness.make_defective("i-slow", MachineDefect::NeverRegisters);
+    let idle = harness.idle("i-slow", "c6i.large").await;
+    // As after a restart of its agent: the run has it, and it registers once more.
+    let owned = Record { state: State::Running, run: Some(run("1")), ..idle };
+    harness.memory.store.insert(owned);
+    harness.sleep(Duration::from_secs(5)).await;
+    let released = harness.release("1").await;
+    assert_eq!(released.instances[0].disposition, Disposition::Pooled);
+    assert!(released.took < Duration::from_secs(5), "{released:?}");
+}

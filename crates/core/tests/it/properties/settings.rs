@@ -1,0 +1,158 @@
+//! The operator's choices, as people type them and as the store keeps them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ondeck_core::inputs::times::{TIMES, TimeSpec, Unit};
+use ondeck_core::model::requirements::ClassSize;
+use ondeck_core::model::settings::{Classes, MinIdle, Settings};
+use proptest::prelude::*;
+
+use super::strategies::{assert_readable, class, config, json, ms, nearly, spoilt, text};
+
+/// The settings that are not times and that not every text is one of.
+const PICKY: [&str; 3] = ["resource-class-config", "min-idle", "rescue"];
+
+fn row() -> impl Strategy<Value = &'static TimeSpec> {
+    (0..TIMES.len()).prop_map(|n| &TIMES[n])
+}
+
+fn sizes() -> impl Strategy<Value = BTreeMap<String, (u32, u32)>> {
+    let size = (1..=u32::MAX, 1..=u32::MAX);
+    prop::collection::btree_map(class().prop_map(|class| class.to_string()), size, 1..6)
+}
+
+fn classes_json(sizes: &BTreeMap<String, (u32, u32)>) -> String {
+    let entry = |(name, (cpu, mem)): (&String, &(u32, u32))| {
+        (name.clone(), serde_json::json!({ "cpu": cpu, "mem": mem }))
+    };
+    serde_json::Value::Object(sizes.iter().map(entry).collect()).to_string()
+}
+
+fn one(name: &str, value: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([(name.to_owned(), value.to_owned())])
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn a_time_survives_being_written(millis in 0_u64..=2_592_000_000) {
+        for row in TIMES.iter().filter(|row| millis > 0 || row.may_be_zero) {
+            prop_assert_eq!(row.parse(&row.format(ms(millis))), Ok(ms(millis)), "{}", row.input);
+        }
+    }
+
+    #[test]
+    fn a_time_is_what_its_unit_makes_of_it(row in row(), whole in 1_u64..43_200, sign in "[ +]") {
+        let unit = match row.unit { Unit::Seconds => 1, Unit::Minutes => 60 };
+        let text = format!("{}{whole}\n", sign.trim());
+        prop_assert_eq!(row.parse(&text), Ok(Duration::from_secs(whole * unit)));
+    }
+
+    #[test]
+    fn any_text_is_a_time_or_is_refused_by_its_value(row in row(), text in text()) {
+        match row.parse(&text) {
+            Ok(span) => {
+                prop_assert!(span <= Duration::from_secs(30 * 24 * 3600));
+                prop_assert!(row.may_be_zero || !span.is_zero());
+                prop_assert_eq!(row.parse(&row.format(span)), Ok(span), "{}", row.input);
+            }
+            Err(problem) => {
+                assert_readable(&problem);
+                let visible: String = text.trim().chars().take_while(char::is_ascii_alphanumeric)
+                    .take(20).collect();
+                prop_assert!(problem.contains(&visible), "{problem}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_setting_that_is_refused_is_named(
+        name in prop_oneof![
+            row().prop_map(|row| row.input), proptest::sample::select(&PICKY[..])
+        ],
+        value in text(),
+    ) {
+        if let Err(error) = Settings::from_map(&one(name, &value)) {
+            prop_assert_eq!(error.name.as_str(), name);
+            prop_assert!(error.to_string().starts_with(name), "{}", error);
+            assert_readable(&error.to_string());
+        }
+    }
+
+    /// What is not ours is kept for the backend to the letter, and nothing else is.
+    #[test]
+    fn settings_are_read_whole(
+        spans in prop::collection::vec(1_u64..2_592_000_000, TIMES.len()), script in text(),
+        sizes in sizes(), others in prop::collection::btree_map("x-[a-z]{1,8}", text(), 0..5),
+    ) {
+        let mut map = others.clone();
+        for (row, millis) in TIMES.iter().zip(&spans) {
+            map.insert(row.input.to_owned(), row.format(ms(*millis)));
+        }
+        map.insert("pre-runner-script".to_owned(), script.clone());
+        map.insert("resource-class-config".to_owned(), classes_json(&sizes));
+        let settings = Settings::from_map(&map).unwrap();
+        for (row, millis) in TIMES.iter().zip(&spans) {
+            prop_assert_eq!(settings.times.get(row.input), Some(ms(*millis)), "{}", row.input);
+        }
+        prop_assert_eq!(settings.pre_runner_script, script);
+        prop_assert_eq!(settings.backend, others);
+        let read: BTreeMap<String, (u32, u32)> = settings.classes.names().map(|class| {
+            let ClassSize { cpu, mem } = settings.classes.get(class).unwrap();
+            (class.to_string(), (cpu, mem))
+        }).collect();
+        prop_assert_eq!(read, sizes);
+    }
+
+    #[test]
+    fn classes_are_read_or_refused_in_a_line(
+        text in prop_oneof![
+            text(), json().prop_map(|value| value.to_string()),
+            spoilt(sizes().prop_map(|sizes| classes_json(&sizes))),
+        ]
+    ) {
+        match Classes::from_json(&text) {
+            Ok(classes) => {
+                let sound = |size: ClassSize| size.cpu > 0 && size.mem > 0;
+                prop_assert!(classes.names().all(|name| classes.get(name).is_some_and(sound)));
+                prop_assert!(!classes.listing().is_empty());
+            }
+            Err(problem) => assert_readable(&problem),
+        }
+    }
+
+    #[test]
+    fn a_class_without_a_size_is_named(
+        sizes in sizes(), at in any::<prop::sample::Index>(), cpu in any::<bool>()
+    ) {
+        let mut sizes = sizes;
+        let name = sizes.keys().nth(at.index(sizes.len())).unwrap().clone();
+        let size = sizes.get_mut(&name).unwrap();
+        *(if cpu { &mut size.0 } else { &mut size.1 }) = 0;
+        let problem = Classes::from_json(&classes_json(&sizes)).unwrap_err();
+        prop_assert!(problem.ends_with(&format!(": {name}")), "{}", problem);
+    }
+
+    #[test]
+    fn a_minimum_survives_being_written(
+        minimum in prop::collection::btree_map(class(), 0_u32..=1000, 0..6),
+        separator in "[ ,\n]{1,3}",
+    ) {
+        let words: Vec<String> = minimum.iter().map(|(class, n)| format!("{class}={n}")).collect();
+        let read: MinIdle = words.join(&separator).parse().unwrap();
+        prop_assert!(read.iter().eq(minimum.iter().map(|(class, count)| (class, *count))));
+    }
+
+    #[test]
+    fn a_minimum_that_is_none_is_refused_by_its_word(
+        words in prop::collection::vec(nearly(&["large=2", "large", "large=-1", "=1", "a=1001"]), 1..4)
+    ) {
+        let text = words.join(" ");
+        match text.parse::<MinIdle>() {
+            Ok(minimum) => prop_assert!(minimum.iter().all(|(_, count)| count <= 1000)),
+            Err(problem) => assert_readable(&problem),
+        }
+    }
+}

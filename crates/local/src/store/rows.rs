@@ -1,0 +1,128 @@
+//! Rows of `instances` and of what agents write, as records. A row that makes no sense is named
+//! and skipped; it never keeps another from being read.
+
+use ondeck_core::model::ids::RunId;
+use ondeck_core::model::record::{Record, RecordRow, Unreadable};
+use ondeck_core::model::signal::{AgentStatus, Report, Signal};
+use ondeck_core::model::timestamp::Timestamp;
+use ondeck_core::ports::Listing;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OptionalExtension, Params};
+
+/// The columns of `instances`, in the order in which [`record`] takes them.
+pub(crate) const COLUMNS: &str = "id, state, run, threshold, resource_class, instance_type, \
+     usage_class, cpu, mem, created_at, updated_at, ticketed_at";
+
+/// The records that satisfy a condition, in the order of their ids.
+pub(crate) fn listing(
+    connection: &Connection,
+    condition: &str,
+    params: impl Params,
+) -> rusqlite::Result<Listing> {
+    let sql = format!("SELECT {COLUMNS} FROM instances WHERE {condition} ORDER BY id");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query(params)?;
+    let mut listing = Listing::default();
+    while let Some(row) = rows.next()? {
+        match record(row) {
+            Ok(record) => listing.records.push(record),
+            Err(unreadable) => listing.unreadable.push(unreadable),
+        }
+    }
+    Ok(listing)
+}
+
+/// What stands under an id.
+pub(crate) fn found(
+    connection: &Connection,
+    id: &str,
+) -> rusqlite::Result<Option<Result<Record, Unreadable>>> {
+    let sql = format!("SELECT {COLUMNS} FROM instances WHERE id = ?1");
+    connection.prepare_cached(&sql)?.query_row([id], |row| Ok(record(row))).optional()
+}
+
+/// One row of [`COLUMNS`].
+pub(crate) fn record(row: &rusqlite::Row<'_>) -> Result<Record, Unreadable> {
+    let id = text(row, 0).unwrap_or_else(|_| "?".to_owned());
+    let row = wire(row).map_err(|problem| Unreadable { id, problem })?;
+    Record::try_from(row)
+}
+
+fn wire(row: &rusqlite::Row<'_>) -> Result<RecordRow, String> {
+    Ok(RecordRow {
+        instance_id: text(row, 0)?,
+        state: text(row, 1)?,
+        run_id: text(row, 2)?,
+        threshold: text(row, 3)?,
+        resource_class: text(row, 4)?,
+        instance_type: text(row, 5)?,
+        usage_class: text(row, 6)?,
+        cpu: number(row, 7)?,
+        mem: number(row, 8)?,
+        created_at: text(row, 9)?,
+        updated_at: text(row, 10)?,
+        ticketed_at: text(row, 11)?,
+    })
+}
+
+fn text(row: &rusqlite::Row<'_>, column: usize) -> Result<String, String> {
+    match row.get_ref(column) {
+        Ok(ValueRef::Text(text)) => match std::str::from_utf8(text) {
+            Ok(text) => Ok(text.to_owned()),
+            Err(_) => Err(format!("{} is not UTF-8", name(row, column))),
+        },
+        Ok(other) => Err(format!("{} is not text but {}", name(row, column), other.data_type())),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn number(row: &rusqlite::Row<'_>, column: usize) -> Result<i64, String> {
+    match row.get_ref(column) {
+        Ok(ValueRef::Integer(number)) => Ok(number),
+        Ok(other) => Err(format!("{} is no number but {}", name(row, column), other.data_type())),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn name<'a>(row: &'a rusqlite::Row<'_>, column: usize) -> &'a str {
+    row.as_ref().column_name(column).unwrap_or("a column")
+}
+
+/// What agents have written about these instances, in the same order.
+pub(crate) fn agent_status(
+    connection: &Connection,
+    ids: &str,
+) -> rusqlite::Result<Vec<AgentStatus>> {
+    const SQL: &str = "SELECT h.at, s.signal, s.run, s.detail, s.at
+         FROM json_each(?1) AS wanted
+         LEFT JOIN heartbeats AS h ON h.id = wanted.value
+         LEFT JOIN signals AS s ON s.id = wanted.value
+         ORDER BY wanted.key";
+    let mut statement = connection.prepare_cached(SQL)?;
+    let rows = statement.query_map([ids], |row| {
+        let heartbeat = text(row, 0).ok().and_then(|at| Timestamp::parse(&at).ok());
+        Ok(AgentStatus { heartbeat, report: report(row) })
+    })?;
+    rows.collect()
+}
+
+/// A signal that cannot be read is as good as none: nobody acts on it, and the agent's next one
+/// takes its place.
+fn report(row: &rusqlite::Row<'_>) -> Option<Report> {
+    let word = text(row, 1).ok()?;
+    let run = text(row, 2).ok()?;
+    let read = || {
+        let run = if run.is_empty() { None } else { Some(RunId::new(run.as_str()).ok()?) };
+        Some(Report {
+            signal: Signal::parse(&word)?,
+            run,
+            detail: text(row, 3).ok()?,
+            at: Timestamp::parse(&text(row, 4).ok()?).ok()?,
+        })
+    };
+    let report = read();
+    if report.is_none() {
+        tracing::warn!(signal = word, "unreadable signal; skipped");
+    }
+    report
+}

@@ -1,0 +1,163 @@
+//! What the file holds, and how to tell whether it is ours.
+
+use std::path::Path;
+
+use ondeck_core::ports::PortError;
+use rusqlite::{Connection, Transaction};
+
+use crate::error::SERVICE;
+
+/// "ONDK", in the header field that SQLite keeps for telling applications apart.
+const APPLICATION: i32 = 0x4F4E_444B;
+/// Counted up whenever the tables change.
+const VERSION: i32 = 3;
+
+/// Times are RFC 3339 with milliseconds, and `''` where there is none: their order as text is
+/// their order in time. Columns are not strictly typed, because a row that somebody has spoilt by
+/// hand must not keep the others from being read.
+const TABLES: &str = "
+CREATE TABLE instances (
+    id TEXT PRIMARY KEY NOT NULL, state TEXT, run TEXT, threshold TEXT, resource_class TEXT,
+    instance_type TEXT, usage_class TEXT, cpu INTEGER, mem INTEGER, created_at TEXT,
+    updated_at TEXT, ticketed_at TEXT
+) WITHOUT ROWID;
+CREATE INDEX instances_of_run ON instances (run) WHERE run <> '';
+CREATE INDEX instances_by_threshold ON instances (threshold) WHERE state <> 'terminated';
+CREATE TABLE heartbeats (id TEXT PRIMARY KEY NOT NULL, at TEXT) WITHOUT ROWID;
+CREATE TABLE signals (
+    id TEXT PRIMARY KEY NOT NULL, signal TEXT, run TEXT, detail TEXT, at TEXT
+) WITHOUT ROWID;
+CREATE TABLE settings (name TEXT PRIMARY KEY NOT NULL, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE intents (
+    id TEXT PRIMARY KEY NOT NULL, run TEXT, count INTEGER, usage_class TEXT, deadline TEXT,
+    outcome TEXT
+) WITHOUT ROWID;
+CREATE INDEX intents_open ON intents (id) WHERE outcome = '';
+CREATE TABLE credentials (
+    id INTEGER PRIMARY KEY CHECK (id = 1), registration TEXT NOT NULL, removal TEXT NOT NULL,
+    expires_at TEXT NOT NULL
+);
+CREATE TABLE demands (run TEXT PRIMARY KEY NOT NULL, body TEXT NOT NULL, at TEXT NOT NULL)
+    WITHOUT ROWID;
+CREATE INDEX demands_by_age ON demands (at);
+CREATE TABLE events (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, instance TEXT, at TEXT, transition TEXT,
+    from_state TEXT, to_state TEXT, run TEXT, why TEXT
+);
+CREATE TABLE tickets (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, class TEXT NOT NULL, body TEXT NOT NULL,
+    visible_at TEXT NOT NULL, receipt TEXT NOT NULL DEFAULT '',
+    received_count INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX tickets_in_turn ON tickets (class, visible_at, id);
+CREATE INDEX tickets_by_receipt ON tickets (receipt) WHERE receipt <> '';
+CREATE TABLE machines (
+    id TEXT PRIMARY KEY NOT NULL, resource_class TEXT, instance_type TEXT, usage_class TEXT,
+    cpu INTEGER, mem INTEGER, intent TEXT, run TEXT, launched_at TEXT,
+    boot_ms INTEGER NOT NULL DEFAULT 0, pid INTEGER, start_time INTEGER,
+    boot TEXT NOT NULL DEFAULT '', ended_at TEXT NOT NULL DEFAULT ''
+) WITHOUT ROWID;
+CREATE INDEX machines_of_intent ON machines (intent);
+CREATE INDEX machines_up ON machines (id) WHERE ended_at = '';
+CREATE TABLE process_groups (
+    instance TEXT NOT NULL, pid INTEGER NOT NULL, start_time INTEGER NOT NULL,
+    boot TEXT NOT NULL, PRIMARY KEY (instance, pid, start_time)
+) WITHOUT ROWID;
+CREATE TABLE runners (
+    name TEXT PRIMARY KEY NOT NULL, instance TEXT NOT NULL, label TEXT NOT NULL,
+    registered_at TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX runners_of_instance ON runners (instance);
+CREATE TABLE jobs (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, label TEXT NOT NULL, argv TEXT NOT NULL,
+    state TEXT NOT NULL DEFAULT 'queued', runner TEXT NOT NULL DEFAULT '',
+    instance TEXT NOT NULL DEFAULT '', exit_code INTEGER, cancel INTEGER NOT NULL DEFAULT 0,
+    queued_at TEXT NOT NULL, started_at TEXT NOT NULL DEFAULT '',
+    finished_at TEXT NOT NULL DEFAULT '', pid INTEGER, start_time INTEGER,
+    boot TEXT NOT NULL DEFAULT ''
+);
+CREATE INDEX jobs_queued ON jobs (label, id) WHERE state = 'queued';
+CREATE INDEX jobs_running ON jobs (instance) WHERE state = 'running';
+CREATE TABLE job_output (
+    job INTEGER NOT NULL, seq INTEGER NOT NULL, stream TEXT NOT NULL, bytes BLOB NOT NULL,
+    PRIMARY KEY (job, seq)
+) WITHOUT ROWID;
+";
+
+/// What stands in the file.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// Our tables, in our version.
+    Ours,
+    /// An empty database, which is also what a new file is.
+    Nothing,
+    /// Something that we had better leave alone.
+    Other(Problem),
+}
+
+/// Why we had better leave it alone.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Problem {
+    /// The database of some other program.
+    Foreign,
+    /// Made by an earlier ondeck, with other tables.
+    Older(i32),
+    /// Written by a later ondeck.
+    Newer(i32),
+}
+
+impl Problem {
+    /// As the error that a person reads.
+    pub(crate) fn about(&self, file: &Path) -> PortError {
+        let file = file.display();
+        let (reason, hint) = match self {
+            Problem::Foreign => (
+                format!("{file} is the database of another program"),
+                "choose another --home".to_owned(),
+            ),
+            Problem::Older(version) => (
+                format!(
+                    "{file} was made by an older ondeck: it has schema version {version}, \
+                     and this ondeck knows {VERSION}"
+                ),
+                "end its machines with the ondeck that made it, move the file away, then refresh"
+                    .to_owned(),
+            ),
+            Problem::Newer(version) => (
+                format!("{file} has schema version {version}, and this ondeck knows {VERSION}"),
+                "use a newer ondeck, or choose another --home".to_owned(),
+            ),
+        };
+        PortError::Unusable { service: SERVICE, reason, hint }
+    }
+}
+
+/// Tells what stands in the file.
+pub(crate) fn look(connection: &Connection) -> rusqlite::Result<Found> {
+    // One statement, so that nobody makes the tables between its parts.
+    const HEADER: &str = "SELECT (SELECT application_id FROM pragma_application_id),
+        (SELECT user_version FROM pragma_user_version), (SELECT count(*) FROM sqlite_schema)";
+    let (application, version, tables): (i32, i32, i64) =
+        connection.query_row(HEADER, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    Ok(match (application, version) {
+        (APPLICATION, VERSION) => Found::Ours,
+        (APPLICATION, newer) if newer > VERSION => Found::Other(Problem::Newer(newer)),
+        (APPLICATION, older) => Found::Other(Problem::Older(older)),
+        (0, 0) if tables == 0 => Found::Nothing,
+        _ => Found::Other(Problem::Foreign),
+    })
+}
+
+/// Makes the tables, unless somebody was faster.
+pub(crate) fn make(transaction: &Transaction<'_>) -> rusqlite::Result<Option<Problem>> {
+    match look(transaction)? {
+        Found::Ours => Ok(None),
+        Found::Other(problem) => Ok(Some(problem)),
+        Found::Nothing => {
+            transaction.execute_batch(TABLES)?;
+            transaction.pragma_update(None, "application_id", APPLICATION)?;
+            transaction.pragma_update(None, "user_version", VERSION)?;
+            Ok(None)
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! A request, told apart: which service, which operation, and what it says.
+
+use std::fmt;
+
+use bytes::Bytes;
+use hyper::header::{AUTHORIZATION, HeaderMap};
+use hyper::{Method, Uri};
+use serde_json::Value;
+
+use crate::aws::params::Params;
+
+/// A service of AWS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Service {
+    /// DynamoDB.
+    DynamoDb,
+    /// SQS.
+    Sqs,
+    /// EC2.
+    Ec2,
+    /// STS.
+    Sts,
+    /// One that is not stood in for.
+    Unknown,
+}
+
+impl fmt::Display for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Service::DynamoDb => "DynamoDB",
+            Service::Sqs => "SQS",
+            Service::Ec2 => "EC2",
+            Service::Sts => "STS",
+            Service::Unknown => "unknown service",
+        })
+    }
+}
+
+/// What a request says.
+#[derive(Debug, Clone)]
+pub(crate) enum Content {
+    /// DynamoDB and SQS.
+    Json(Value),
+    /// EC2 and STS.
+    Query(Params),
+    /// Neither.
+    Unreadable,
+}
+
+/// A request that came in at a door.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(crate) service: Service,
+    pub(crate) operation: String,
+    pub(crate) content: Content,
+    pub(crate) method: Method,
+    pub(crate) uri: Uri,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Call {
+    /// Finds out what a request is.
+    pub(crate) fn of(method: Method, uri: Uri, headers: HeaderMap, body: Bytes) -> Call {
+        let target = headers.get("x-amz-target").and_then(|target| target.to_str().ok());
+        let (service, operation, content) = match target.and_then(|target| target.split_once('.')) {
+            Some(("DynamoDB_20120810", operation)) => {
+                (Service::DynamoDb, operation.to_owned(), json(&body))
+            }
+            Some(("AmazonSQS", operation)) => (Service::Sqs, operation.to_owned(), json(&body)),
+            Some((_, operation)) => (Service::Unknown, operation.to_owned(), Content::Unreadable),
+            None => query(&headers, &body),
+        };
+        Call { service, operation, content, method, uri, headers, body }
+    }
+
+    /// The request as JSON, where it is.
+    pub(crate) fn json(&self) -> Option<&Value> {
+        if let Content::Json(value) = &self.content { Some(value) } else { None }
+    }
+
+    /// The request as parameters, where it is.
+    pub(crate) fn params(&self) -> Option<&Params> {
+        if let Content::Query(params) = &self.content { Some(params) } else { None }
+    }
+}
+
+fn json(body: &[u8]) -> Content {
+    serde_json::from_slice(body).map_or(Content::Unreadable, Content::Json)
+}
+
+/// The Query protocol names its action in the body, and its service in the signature alone.
+fn query(headers: &HeaderMap, body: &[u8]) -> (Service, String, Content) {
+    let params = Params::parse(body);
+    let Some(action) = params.text("Action").map(str::to_owned) else {
+        return (Service::Unknown, "unknown operation".to_owned(), Content::Unreadable);
+    };
+    let service = match scope(headers) {
+        Some("ec2") => Service::Ec2,
+        Some("sts") => Service::Sts,
+        _ => Service::Unknown,
+    };
+    (service, action, Content::Query(params))
+}
+
+/// `Credential=KEY/20261115/us-east-1/ec2/aws4_request`: the fourth of five.
+fn scope(headers: &HeaderMap) -> Option<&str> {
+    let authorization = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let (_, credential) = authorization.split_once("Credential=")?;
+    credential.split(',').next()?.rsplit('/').nth(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(headers: &[(&'static str, &str)], body: &'static [u8]) -> Call {
+        let headers = headers
+            .iter()
+            .map(|(name, value)| ((*name).try_into().unwrap(), value.parse().unwrap()))
+            .collect();
+        Call::of(Method::POST, Uri::from_static("/"), headers, Bytes::from_static(body))
+    }
+
+    #[test]
+    fn services_are_told_apart() {
+        let signed = |service: &str| {
+            format!(
+                "AWS4-HMAC-SHA256 Credential=K/20261115/us-east-1/{service}/aws4_request, Signature=0"
+            )
+        };
+        let cases = [
+            (
+                call(&[("x-amz-target", "DynamoDB_20120810.PutItem")], b"{}"),
+                Service::DynamoDb,
+                "PutItem",
+            ),
+            (
+                call(&[("x-amz-target", "AmazonSQS.SendMessage")], b"{}"),
+                Service::Sqs,
+                "SendMessage",
+            ),
+            (
+                call(&[("authorization", &signed("ec2"))], b"Action=CreateFleet"),
+                Service::Ec2,
+                "CreateFleet",
+            ),
+            (
+                call(&[("authorization", &signed("sts"))], b"Action=GetCallerIdentity"),
+                Service::Sts,
+                "GetCallerIdentity",
+            ),
+            (
+                call(&[("authorization", &signed("iam"))], b"Action=GetUser"),
+                Service::Unknown,
+                "GetUser",
+            ),
+            (
+                call(&[("x-amz-target", "AmazonSSM.GetParameter")], b"{}"),
+                Service::Unknown,
+                "GetParameter",
+            ),
+            (call(&[], b""), Service::Unknown, "unknown operation"),
+        ];
+        for (call, service, operation) in cases {
+            assert_eq!((call.service, call.operation.as_str()), (service, operation));
+        }
+    }
+}

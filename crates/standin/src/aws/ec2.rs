@@ -1,0 +1,305 @@
+//! EC2 in memory, for the dozen actions that ondeck uses. Its machines are processes.
+
+mod catalogue;
+mod fleet;
+mod images;
+mod instances;
+mod refusal;
+mod state;
+mod tags;
+mod template_data;
+mod templates;
+mod terminate;
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use hyper::StatusCode;
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+
+use crate::aws::call::{Call, Service};
+use crate::aws::faults::answers;
+use crate::aws::gateway::GatewayOptions;
+use crate::aws::machines::Machines;
+use crate::aws::params::Params;
+use crate::http::Answer;
+use refusal::Refusal;
+use state::{Given, State};
+
+pub use state::{Capacity, Lifecycle, Machine, MachineState};
+pub(crate) use state::{Instance, Surroundings};
+
+/// EC2, seen from behind: the machines, and what can be done to them without asking the API.
+/// Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Ec2(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    state: Mutex<State>,
+    changed: Condvar,
+    surroundings: Surroundings,
+    machines: Machines,
+}
+
+/// What an action gives: an answer, and what is to be done besides.
+struct Done {
+    xml: String,
+    launched: Vec<String>,
+    ending: Vec<String>,
+}
+
+impl Done {
+    fn answer(xml: String) -> Done {
+        Done { xml, launched: Vec::new(), ending: Vec::new() }
+    }
+}
+
+impl Ec2 {
+    pub(crate) fn new(options: &GatewayOptions, machines: Machines) -> Ec2 {
+        Ec2(Arc::new(Inner {
+            state: Mutex::new(State::new(options.capacity)),
+            changed: Condvar::new(),
+            surroundings: Surroundings::of(options),
+            machines,
+        }))
+    }
+
+    /// All machines, in the order of their launch, those included that have ended lately.
+    pub fn machines(&self) -> Vec<Machine> {
+        self.state().instances.iter().map(|instance| instance.machine.clone()).collect()
+    }
+
+    /// One machine.
+    pub fn machine(&self, id: &str) -> Option<Machine> {
+        self.state().find(id).map(|instance| instance.machine.clone())
+    }
+
+    /// The process of a machine's command, while it runs.
+    pub fn pid(&self, id: &str) -> Option<u32> {
+        self.machine(id).and_then(|machine| machine.pid)
+    }
+
+    /// Waits until the machines are as they should be. Gives what they were in the end, as an
+    /// error where that took too long.
+    pub fn wait(
+        &self,
+        at_most: Duration,
+        mut until: impl FnMut(&[Machine]) -> bool,
+    ) -> Result<Vec<Machine>, Vec<Machine>> {
+        let deadline = Instant::now() + at_most;
+        let mut state = self.state();
+        loop {
+            let machines: Vec<Machine> =
+                state.instances.iter().map(|instance| instance.machine.clone()).collect();
+            if until(&machines) {
+                return Ok(machines);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(machines);
+            }
+            let waited = self.0.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Changes how many machines can be had. Those that there are stay.
+    pub fn set_capacity(&self, capacity: Capacity) {
+        self.state().capacity = capacity;
+    }
+
+    /// Launches nothing for the next so many fleets, as for an account that has launched too much
+    /// of late. They are no errors: their answers say what became of them.
+    pub fn throttle_fleets(&self, count: usize) {
+        self.state().throttled_fleets = count;
+    }
+
+    /// Kills a machine's command, with everything in its process group. The machine goes on, as
+    /// one does whose agent has crashed. Says whether there was anything to kill.
+    pub fn kill_agent(&self, id: &str) -> bool {
+        self.pid(id).is_some_and(crate::processes::kill_group)
+    }
+
+    /// Terminates a machine, as somebody with the console would.
+    pub fn terminate(&self, id: &str) {
+        self.end(&[id], "User initiated");
+    }
+
+    /// Tells a machine, and nobody else, that it will be terminated, and does so when the notice
+    /// is over. AWS gives two minutes.
+    pub fn interrupt(&self, id: &str, notice: Duration) {
+        if let Some(instance) = self.state().find_mut(id) {
+            instance.notice = Some(SystemTime::now() + notice);
+        }
+        let (ec2, id) = (self.clone(), id.to_owned());
+        self.0.machines.spawn(async move {
+            tokio::time::sleep(notice).await;
+            ec2.end(&[&id], "Server.SpotInstanceTermination: Spot instance termination");
+        });
+    }
+
+    /// Tells a machine that its interruption has become likely.
+    pub fn recommend_rebalance(&self, id: &str) {
+        if let Some(instance) = self.state().find_mut(id) {
+            instance.rebalance = Some(SystemTime::now());
+        }
+    }
+
+    /// The names of the launch templates that there are.
+    pub fn launch_templates(&self) -> Vec<String> {
+        self.state().templates.keys().cloned().collect()
+    }
+
+    /// Removes a launch template, as somebody with the console would.
+    pub fn delete_launch_template(&self, name: &str) {
+        self.state().templates.remove(name);
+    }
+
+    /// Answers a request.
+    pub(crate) fn answer(&self, call: &Call) -> Answer {
+        let none = Params::default();
+        match self.perform(&call.operation, call.params().unwrap_or(&none)) {
+            Ok(xml) => {
+                let mut headers = HeaderMap::new();
+                let kind = HeaderValue::from_static("text/xml;charset=UTF-8");
+                headers.insert(CONTENT_TYPE, kind);
+                Answer { status: StatusCode::OK, headers, body: xml.into() }
+            }
+            Err(Refusal { status, code, message }) => {
+                answers::refusal(Service::Ec2, status, code, &message)
+            }
+        }
+    }
+
+    fn perform(&self, action: &str, params: &Params) -> Result<String, Refusal> {
+        let mut state = self.state();
+        state.forget(self.0.surroundings.terminated_stay);
+        // A client token stands for the request that it first came with, and for its answer.
+        let token = params.text("ClientToken").map(|token| (action.to_owned(), token.to_owned()));
+        if let Some(given) = token.as_ref().and_then(|token| state.given.get(token)) {
+            return if given.params == *params {
+                Ok(given.xml.clone())
+            } else {
+                Err(Refusal::new(
+                    "IdempotentParameterMismatch",
+                    "The client token you have provided is associated with a different request",
+                ))
+            };
+        }
+        let done = self.dispatch(&mut state, action, params)?;
+        if let Some(token) = token {
+            let given = Given { params: params.clone(), xml: done.xml.clone() };
+            state.given.insert(token, given);
+        }
+        drop(state);
+        self.0.changed.notify_all();
+        self.boot(done.launched);
+        self.expire_and_reap(done.ending);
+        Ok(done.xml)
+    }
+
+    fn dispatch(&self, state: &mut State, action: &str, params: &Params) -> Result<Done, Refusal> {
+        let around = &self.0.surroundings;
+        if params.text("DryRun") == Some("true") {
+            let message = "Request would have succeeded, but DryRun flag is set.";
+            return Err(Refusal { status: 412, ..Refusal::new("DryRunOperation", message) });
+        }
+        match action {
+            "CreateFleet" => fleet::create(state, around, params),
+            "DescribeImages" => images::describe(params).map(Done::answer),
+            "DescribeInstances" => instances::describe(state, around, params).map(Done::answer),
+            "TerminateInstances" => terminate::terminate(state, params),
+            "CreateLaunchTemplate" => templates::create(state, params).map(Done::answer),
+            "CreateLaunchTemplateVersion" => {
+                templates::create_version(state, params).map(Done::answer)
+            }
+            "DescribeLaunchTemplates" => {
+                templates::describe(state, around, params).map(Done::answer)
+            }
+            "DescribeLaunchTemplateVersions" => {
+                templates::describe_versions(state, around, params).map(Done::answer)
+            }
+            "ModifyLaunchTemplate" => templates::modify(state, params).map(Done::answer),
+            "DeleteLaunchTemplate" => templates::delete(state, params).map(Done::answer),
+            "DeleteLaunchTemplateVersions" => {
+                templates::delete_versions(state, params).map(Done::answer)
+            }
+            other => {
+                let message = format!("The action {other} is not valid for this web service.");
+                Err(Refusal::new("InvalidAction", message))
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        crate::sync::locked(&self.0.state)
+    }
+}
+
+/// What machines do to EC2.
+impl Ec2 {
+    pub(crate) fn surroundings(&self) -> &Surroundings {
+        &self.0.surroundings
+    }
+
+    pub(crate) fn host(&self) -> &Machines {
+        &self.0.machines
+    }
+
+    /// Looks at a machine, or changes it.
+    pub(crate) fn with<T>(&self, id: &str, look: impl FnOnce(&mut Instance) -> T) -> Option<T> {
+        let looked = self.state().find_mut(id).map(look);
+        self.0.changed.notify_all();
+        looked
+    }
+
+    /// Ends machines that have not ended yet.
+    pub(crate) fn end(&self, ids: &[&str], reason: &str) {
+        let mut state = self.state();
+        let ending: Vec<String> = ids
+            .iter()
+            .filter(|id| state.find_mut(id).is_some_and(|instance| instance.begin_to_end(reason)))
+            .map(|id| (*id).to_owned())
+            .collect();
+        drop(state);
+        self.0.changed.notify_all();
+        self.expire_and_reap(ending);
+    }
+
+    /// Ends a machine that shuts itself down, or stops it if that is all it was told to do then.
+    pub(crate) fn shut_down(&self, id: &str) {
+        let mut state = self.state();
+        let ending = state.find_mut(id).is_some_and(Instance::begin_to_shut_down);
+        drop(state);
+        self.0.changed.notify_all();
+        if ending {
+            self.expire_and_reap(vec![id.to_owned()]);
+        }
+    }
+
+    fn boot(&self, ids: Vec<String>) {
+        for id in ids {
+            self.0.machines.spawn(crate::aws::machines::live(self.clone(), id));
+        }
+    }
+
+    fn expire_and_reap(&self, ids: Vec<String>) {
+        if !ids.is_empty() {
+            self.0.machines.spawn(crate::aws::machines::expire_and_reap(self.clone(), ids));
+        }
+    }
+
+    pub(crate) fn watch_shutdowns(&self) {
+        self.0.machines.spawn(crate::aws::machines::watch_shutdowns(self.clone()));
+    }
+
+    pub(crate) fn end_everything(&self) {
+        let mut ids = Vec::new();
+        for instance in &mut self.state().instances {
+            instance.begin_to_end("the gateway is closed");
+            ids.push(instance.machine.id.clone());
+        }
+        self.0.machines.end_everything(&ids);
+    }
+}

@@ -1,0 +1,236 @@
+//! CreateFleet, of type `instant`: one try, and an answer that may be partial.
+
+mod request;
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use crate::aws::params::Params;
+use crate::aws::xml::Xml;
+
+use super::Done;
+use super::catalogue::TypeSpec;
+use super::refusal::Refusal;
+use super::state::{Instance, Lifecycle, Machine, MachineState, State, Surroundings, new_id};
+use super::tags;
+use request::{Override, Request};
+
+/// Launches what can be had.
+pub(crate) fn create(
+    state: &mut State,
+    around: &Surroundings,
+    params: &Params,
+) -> Result<Done, Refusal> {
+    let request = Request::read(state, params)?;
+    let fleet = new_id("fleet");
+    let mut outcome = Outcome::default();
+    let mut pools = pools(&request, around, &mut outcome);
+    if let Some(left) = state.throttled_fleets.checked_sub(1) {
+        state.throttled_fleets = left;
+        let lifecycle = request.main_lifecycle();
+        outcome.errors.extend(pools.drain(..).map(|pool| Failure::throttled(&pool, lifecycle)));
+    }
+    for (lifecycle, wanted, at_least) in request.shares() {
+        let launched = if pools.is_empty() { 0 } else { wanted.min(state.room(lifecycle)) };
+        // Fewer than this are not worth having, so none is launched.
+        let launched = if launched < at_least { 0 } else { launched };
+        if launched < wanted {
+            outcome.errors.extend(pools.iter().map(|pool| Failure::capacity(pool, lifecycle)));
+        }
+        for number in 0..launched {
+            let Some(pool) = pools.get(number % pools.len().max(1)) else { break };
+            let instance = instance(&request, around, &fleet, lifecycle, pool);
+            outcome.add(pool.at, &instance.machine);
+            state.instances.push(instance);
+        }
+    }
+    let xml = answer(&request, &fleet, &outcome);
+    Ok(Done { xml, launched: outcome.launched, ending: Vec::new() })
+}
+
+/// Where machines can be had: the number of an override, its zone, and the type for it.
+#[derive(Debug)]
+struct Pool {
+    at: usize,
+    zone: String,
+    spec: TypeSpec,
+}
+
+/// The overrides that can be served, the others being errors of the answer.
+fn pools(request: &Request, around: &Surroundings, outcome: &mut Outcome) -> Vec<Pool> {
+    let mut pools = Vec::new();
+    for (at, it) in request.overrides.iter().enumerate() {
+        let lifecycle = request.main_lifecycle();
+        let Some(zone) = around.zone(it.subnet.as_deref()) else {
+            let subnet = it.subnet.as_deref().unwrap_or_default();
+            outcome.errors.push(Failure {
+                at,
+                lifecycle,
+                code: "InvalidSubnetID.NotFound",
+                message: format!("The subnet ID '{subnet}' does not exist"),
+            });
+            continue;
+        };
+        match it.types.first() {
+            Some(spec) => pools.push(Pool { at, zone, spec: spec.clone() }),
+            None => outcome.errors.push(Failure {
+                at,
+                lifecycle,
+                code: "UnfulfillableCapacity",
+                message: "Unable to fulfill capacity due to your request configuration. \
+                          Please adjust your request and try again."
+                    .to_owned(),
+            }),
+        }
+    }
+    pools
+}
+
+fn instance(
+    request: &Request,
+    around: &Surroundings,
+    fleet: &str,
+    lifecycle: Lifecycle,
+    pool: &Pool,
+) -> Instance {
+    let Pool { at, zone, spec } = pool;
+    let first_subnet = around.subnets.keys().next().map_or("subnet-0", |id| id);
+    let chosen = request.overrides.get(*at);
+    let data = chosen.map(|it| it.version.data.clone()).unwrap_or_default();
+    // What the request says about a tag stands above what the template says.
+    let mut tags = tags::of(&data, "instance").unwrap_or_default();
+    tags.extend(request.instance_tags.clone());
+    tags.insert("aws:ec2:fleet-id".to_owned(), fleet.to_owned());
+    let profile = ["IamInstanceProfile.Name", "IamInstanceProfile.Arn"];
+    let profile = profile.iter().find_map(|name| data.text(name));
+    Instance {
+        machine: Machine {
+            id: new_id("i"),
+            state: MachineState::Pending,
+            reason: String::new(),
+            lifecycle,
+            instance_type: spec.name.clone(),
+            subnet: chosen.and_then(|it| it.subnet.as_deref()).unwrap_or(first_subnet).to_owned(),
+            zone: zone.clone(),
+            tags,
+            fleet: fleet.to_owned(),
+            launched: SystemTime::now(),
+            pid: None,
+            metadata: None,
+            log: std::path::PathBuf::new(),
+            volumes: volumes(&data),
+        },
+        spec: spec.clone(),
+        image: data.text("ImageId").unwrap_or("ami-00000000").to_owned(),
+        profile: profile.map(|it| it.rsplit('/').next().unwrap_or(it).to_owned()),
+        metadata_tags: data.text("MetadataOptions.InstanceMetadataTags") == Some("enabled"),
+        terminates_on_shutdown: data.text("InstanceInitiatedShutdownBehavior") == Some("terminate"),
+        notice: None,
+        rebalance: None,
+        metadata: None,
+        ended: None,
+    }
+}
+
+fn volumes(data: &Params) -> BTreeMap<String, usize> {
+    let volume = |mapping: &Params| {
+        let device = mapping.text("DeviceName")?;
+        Some((device.to_owned(), mapping.number("Ebs.VolumeSize")?))
+    };
+    data.list("BlockDeviceMapping").into_iter().filter_map(volume).collect()
+}
+
+#[derive(Debug, Default)]
+struct Outcome {
+    launched: Vec<String>,
+    groups: Vec<Group>,
+    errors: Vec<Failure>,
+}
+
+impl Outcome {
+    fn add(&mut self, at: usize, machine: &Machine) {
+        let lifecycle = machine.lifecycle;
+        self.launched.push(machine.id.clone());
+        match self.groups.iter_mut().find(|it| it.at == at && it.lifecycle == lifecycle) {
+            Some(group) => group.ids.push(machine.id.clone()),
+            None => self.groups.push(Group {
+                at,
+                lifecycle,
+                instance_type: machine.instance_type.clone(),
+                zone: machine.zone.clone(),
+                ids: vec![machine.id.clone()],
+            }),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Group {
+    at: usize,
+    lifecycle: Lifecycle,
+    instance_type: String,
+    zone: String,
+    ids: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Failure {
+    at: usize,
+    lifecycle: Lifecycle,
+    code: &'static str,
+    message: String,
+}
+
+impl Failure {
+    fn throttled(pool: &Pool, lifecycle: Lifecycle) -> Failure {
+        let message = "Request limit exceeded. Account 000000000000 has been throttled on \
+                       ec2:RunInstances because it exceeded its request rate limit.";
+        let message = message.to_owned();
+        Failure { at: pool.at, lifecycle, code: "RequestLimitExceeded", message }
+    }
+
+    fn capacity(pool: &Pool, lifecycle: Lifecycle) -> Failure {
+        let message = match lifecycle {
+            Lifecycle::Spot => "There is no Spot capacity available that matches your request.",
+            Lifecycle::OnDemand => "We currently do not have sufficient capacity.",
+        };
+        let message = format!("{message} ({} in {})", pool.spec.name, pool.zone);
+        Failure { at: pool.at, lifecycle, code: "InsufficientInstanceCapacity", message }
+    }
+}
+
+fn answer(request: &Request, fleet: &str, outcome: &Outcome) -> String {
+    Xml::answer("CreateFleet", |xml| {
+        xml.text("fleetId", fleet);
+        xml.items("errorSet", &outcome.errors, |xml, failure| {
+            origin(xml, request.overrides.get(failure.at));
+            xml.text("lifecycle", failure.lifecycle.name());
+            xml.text("errorCode", failure.code);
+            xml.text("errorMessage", &failure.message);
+        });
+        xml.items("fleetInstanceSet", &outcome.groups, |xml, group| {
+            origin(xml, request.overrides.get(group.at));
+            xml.text("lifecycle", group.lifecycle.name());
+            xml.texts("instanceIds", &group.ids);
+            xml.text("instanceType", &group.instance_type);
+            xml.text("availabilityZone", &group.zone);
+        });
+    })
+}
+
+/// Which template and override something came of.
+fn origin(xml: &mut Xml, it: Option<&Override>) {
+    let Some(it) = it else { return };
+    xml.within("launchTemplateAndOverrides", |xml| {
+        xml.within("launchTemplateSpecification", |xml| {
+            xml.text("launchTemplateId", &it.template_id);
+            xml.text("version", it.version.number);
+        });
+        xml.within("overrides", |xml| {
+            if it.typed {
+                xml.text_if("instanceType", it.types.first().map(|spec| &spec.name));
+            }
+            xml.text_if("subnetId", it.subnet.as_ref());
+        });
+    });
+}

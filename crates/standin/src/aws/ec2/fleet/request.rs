@@ -1,0 +1,173 @@
+//! What a CreateFleet asks for, and what EC2 refuses about it.
+
+use crate::aws::ec2::catalogue::{self, Requirements, TypeSpec};
+use crate::aws::ec2::refusal::Refusal;
+use crate::aws::ec2::state::{Lifecycle, State};
+use crate::aws::ec2::tags::{self, Tags};
+use crate::aws::ec2::templates::{self, Template, Version};
+use crate::aws::params::Params;
+
+/// A sound request.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) overrides: Vec<Override>,
+    pub(super) instance_tags: Tags,
+    default: Lifecycle,
+    spot: usize,
+    on_demand: usize,
+    spot_at_least: usize,
+    on_demand_at_least: usize,
+}
+
+/// One way to launch a machine.
+#[derive(Debug)]
+pub(super) struct Override {
+    pub(super) template_id: String,
+    pub(super) version: Version,
+    pub(super) subnet: Option<String>,
+    /// What will do, the cheapest first.
+    pub(super) types: Vec<TypeSpec>,
+    /// Whether the request has named the type.
+    pub(super) typed: bool,
+}
+
+impl Request {
+    pub(super) fn read(state: &State, params: &Params) -> Result<Request, Refusal> {
+        match params.text("Type") {
+            Some("instant") => {}
+            // EC2 takes others. Whoever sends one here has made a mistake.
+            other => return Err(Refusal::invalid("Type", other.unwrap_or("maintain"))),
+        }
+        if let Some(token) = params.text("ClientToken")
+            && (token.len() > 64 || !token.is_ascii())
+        {
+            return Err(Refusal::invalid("ClientToken", token));
+        }
+        tags::only_for(params, &["fleet", "instance", "volume", "network-interface"])?;
+        tags::of(params, "fleet")?;
+        let instance_tags = tags::of(params, "instance")?;
+        let configs = params.list("LaunchTemplateConfigs");
+        if configs.is_empty() {
+            return Err(Refusal::missing("LaunchTemplateConfigs"));
+        }
+        let mut overrides = Vec::new();
+        for config in configs {
+            overrides.extend(read_config(state, config, &instance_tags)?);
+        }
+        // EC2 looks for types that will do before it tries to launch any.
+        if overrides.iter().all(|it| it.types.is_empty()) {
+            return Err(Refusal::new(
+                "InvalidParameterValue",
+                "We couldn't find any instance pools that match your instance requirements. \
+                 Change your instance requirements, and try again.",
+            ));
+        }
+        let mut request = Request {
+            overrides,
+            instance_tags,
+            default: Lifecycle::OnDemand,
+            spot: 0,
+            on_demand: 0,
+            spot_at_least: params.number("SpotOptions.MinTargetCapacity").unwrap_or(0),
+            on_demand_at_least: params.number("OnDemandOptions.MinTargetCapacity").unwrap_or(0),
+        };
+        request.read_capacity(params)?;
+        Ok(request)
+    }
+
+    fn read_capacity(&mut self, params: &Params) -> Result<(), Refusal> {
+        let of = |name: &str| format!("TargetCapacitySpecification.{name}");
+        let total = params
+            .number(&of("TotalTargetCapacity"))
+            .ok_or_else(|| Refusal::missing(&of("TotalTargetCapacity")))?;
+        if total == 0 {
+            return Err(Refusal::invalid("TotalTargetCapacity", "0"));
+        }
+        self.default = match params.text(&of("DefaultTargetCapacityType")) {
+            Some("spot") => Lifecycle::Spot,
+            None | Some("on-demand") => Lifecycle::OnDemand,
+            Some(other) => return Err(Refusal::invalid("DefaultTargetCapacityType", other)),
+        };
+        let spot = params.number(&of("SpotTargetCapacity"));
+        let on_demand = params.number(&of("OnDemandTargetCapacity"));
+        let named = spot.unwrap_or(0) + on_demand.unwrap_or(0);
+        let Some(rest) = total.checked_sub(named) else {
+            let message = "The total target capacity must not be less than its parts";
+            return Err(Refusal::new("InvalidTargetCapacitySpecification", message));
+        };
+        (self.spot, self.on_demand) = match self.default {
+            Lifecycle::Spot => (spot.unwrap_or(0) + rest, on_demand.unwrap_or(0)),
+            Lifecycle::OnDemand => (spot.unwrap_or(0), on_demand.unwrap_or(0) + rest),
+        };
+        Ok(())
+    }
+
+    /// How many of each kind, and how many there must be at least.
+    pub(super) fn shares(&self) -> Vec<(Lifecycle, usize, usize)> {
+        let all = [
+            (Lifecycle::OnDemand, self.on_demand, self.on_demand_at_least),
+            (Lifecycle::Spot, self.spot, self.spot_at_least),
+        ];
+        all.into_iter().filter(|(_, wanted, _)| *wanted > 0).collect()
+    }
+
+    pub(super) fn main_lifecycle(&self) -> Lifecycle {
+        self.default
+    }
+}
+
+fn read_config(
+    state: &State,
+    config: &Params,
+    instance_tags: &Tags,
+) -> Result<Vec<Override>, Refusal> {
+    let none = Params::default();
+    let specification = config.at("LaunchTemplateSpecification").unwrap_or(&none);
+    let template = templates::find(state, specification)?;
+    let version = specification
+        .text("Version")
+        .ok_or_else(|| Refusal::missing("LaunchTemplateSpecification.Version"))?;
+    let version = template.version(version)?;
+    if version.data.text("MetadataOptions.InstanceMetadataTags") == Some("enabled") {
+        tags::check_for_metadata(instance_tags)?;
+        tags::check_for_metadata(&tags::of(&version.data, "instance")?)?;
+    }
+    if version.data.text("ImageId").is_none() {
+        return Err(Refusal::missing("ImageId"));
+    }
+    let overrides = config.list("Overrides");
+    if overrides.is_empty() {
+        return Ok(vec![read_override(template, version, &none)?]);
+    }
+    overrides.into_iter().map(|it| read_override(template, version, it)).collect()
+}
+
+fn read_override(
+    template: &Template,
+    version: &Version,
+    params: &Params,
+) -> Result<Override, Refusal> {
+    let named = params.text("InstanceType");
+    let asked = params.at("InstanceRequirements");
+    let types = match (named, asked) {
+        (Some(_), Some(_)) => {
+            return Err(Refusal::new(
+                "InvalidParameterCombination",
+                "You can't specify both InstanceType and InstanceRequirements",
+            ));
+        }
+        (None, Some(requirements)) => Requirements::read(requirements)?.matching(),
+        (named, None) => {
+            let name = named.or_else(|| version.data.text("InstanceType"));
+            let name = name.ok_or_else(|| Refusal::missing("InstanceType"))?;
+            vec![catalogue::named(name).ok_or_else(|| Refusal::invalid("InstanceType", name))?]
+        }
+    };
+    Ok(Override {
+        template_id: template.id.clone(),
+        version: version.clone(),
+        subnet: params.text("SubnetId").map(str::to_owned),
+        types,
+        typed: named.is_some(),
+    })
+}

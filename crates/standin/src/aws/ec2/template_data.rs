@@ -1,0 +1,53 @@
+//! A launch template's data: sent in the names of requests, told in the names of answers.
+
+use crate::aws::params::Params;
+use crate::aws::xml::Xml;
+
+use super::refusal::Refusal;
+
+/// What EC2 takes as user data at the most, before base64.
+const USER_DATA_LIMIT: usize = 16_384;
+
+/// Refuses what EC2 refuses at once. Most of it is looked at only when a machine is launched.
+pub(crate) fn check(data: &Params) -> Result<(), Refusal> {
+    let Some(user_data) = data.text("UserData") else { return Ok(()) };
+    let digits = user_data.trim_end_matches('=');
+    let is_base64 = user_data.len().is_multiple_of(4)
+        && digits.bytes().all(|it| it.is_ascii_alphanumeric() || matches!(it, b'+' | b'/'));
+    if !is_base64 {
+        let message = "Invalid BASE64 encoding of user data.";
+        return Err(Refusal::new("InvalidUserData.Malformed", message));
+    }
+    if digits.len() * 3 / 4 > USER_DATA_LIMIT {
+        let message = format!("User data is limited to {USER_DATA_LIMIT} bytes");
+        return Err(Refusal::new("InvalidParameterValue", message));
+    }
+    Ok(())
+}
+
+/// Names in answers begin with a small letter, and lists are sets of items.
+pub(crate) fn write(xml: &mut Xml, data: &Params) {
+    for (name, member) in data.members() {
+        let small = uncapitalized(name);
+        if member.is_list() {
+            xml.within(&format!("{small}Set"), |xml| {
+                for entry in member.entries() {
+                    match entry.value() {
+                        Some(value) => xml.text("item", value),
+                        None => xml.within("item", |xml| write(xml, entry)),
+                    }
+                }
+            });
+        } else if let Some(value) = member.value() {
+            xml.text(&small, value);
+        } else {
+            xml.within(&small, |xml| write(xml, member));
+        }
+    }
+}
+
+fn uncapitalized(name: &str) -> String {
+    let mut letters = name.chars();
+    let first = letters.next().map(|letter| letter.to_ascii_lowercase());
+    first.into_iter().chain(letters).collect()
+}

@@ -1,0 +1,116 @@
+//! Refusals in each service's own format, without the service.
+
+use std::time::SystemTime;
+
+use hyper::StatusCode;
+use hyper::header::{CONTENT_TYPE, DATE, HeaderMap, HeaderValue};
+
+use crate::aws::call::{Call, Service};
+use crate::aws::xml::{Xml, request_id};
+use crate::http::Answer;
+use crate::timestamps;
+
+/// How far a signature's time may be off, as AWS has it.
+const TOLERATED_SECS: u64 = 300;
+
+/// The service has trouble of its own.
+pub(crate) fn trouble(service: Service, status: u16) -> Answer {
+    let code = match (service, status) {
+        (Service::DynamoDb, 500) => "InternalServerError",
+        (Service::Ec2, 503) => "Unavailable",
+        (_, 503) => "ServiceUnavailable",
+        (Service::Sts, _) => "InternalFailure",
+        _ => "InternalError",
+    };
+    refusal(service, status, code, "An internal error has occurred. Retry your request.")
+}
+
+/// Too many calls.
+pub(crate) fn throttled(service: Service) -> Answer {
+    match service {
+        Service::DynamoDb => refusal(
+            service,
+            400,
+            "ProvisionedThroughputExceededException",
+            "The level of configured provisioned throughput for the table was exceeded.",
+        ),
+        Service::Sqs => refusal(service, 400, "RequestThrottled", "Request is throttled."),
+        Service::Ec2 => refusal(service, 503, "RequestLimitExceeded", "Request limit exceeded."),
+        Service::Sts | Service::Unknown => refusal(service, 400, "Throttling", "Rate exceeded"),
+    }
+}
+
+/// The credentials have expired. EC2 says the same about a clock that is off.
+pub(crate) fn expired(service: Service) -> Answer {
+    const MESSAGE: &str = "The security token included in the request is expired";
+    match service {
+        Service::DynamoDb => refusal(service, 400, "ExpiredTokenException", MESSAGE),
+        Service::Sqs => refusal(service, 403, "ExpiredTokenException", MESSAGE),
+        Service::Ec2 => refusal(service, 400, "RequestExpired", "Request has expired."),
+        Service::Sts | Service::Unknown => refusal(service, 403, "ExpiredToken", MESSAGE),
+    }
+}
+
+/// Whether a request was signed by another clock than the service's, and if so its refusal.
+pub(crate) fn out_of_time(call: &Call, now: SystemTime) -> Option<Answer> {
+    let signed = call.headers.get("x-amz-date").and_then(|date| date.to_str().ok())?;
+    let time = timestamps::parse_compact(signed)?;
+    let off = time.duration_since(now).unwrap_or_else(|error| error.duration());
+    if off.as_secs() <= TOLERATED_SECS {
+        return None;
+    }
+    let now = timestamps::compact(now);
+    let message = if *signed < *now {
+        format!("Signature expired: {signed} is now earlier than {now} - 5 min.")
+    } else {
+        format!("Signature not yet current: {signed} is still later than {now} + 5 min.")
+    };
+    Some(match call.service {
+        Service::Ec2 => refusal(Service::Ec2, 400, "RequestExpired", "Request has expired."),
+        Service::Sts => refusal(Service::Sts, 403, "SignatureDoesNotMatch", &message),
+        Service::Sqs => refusal(Service::Sqs, 403, "InvalidSignatureException", &message),
+        service => refusal(service, 400, "InvalidSignatureException", &message),
+    })
+}
+
+/// Dates an answer by the service's clock.
+pub(crate) fn date(answer: &mut Answer, now: SystemTime) {
+    let date = HeaderValue::from_str(&timestamps::http_date(now)).expect("a date is plain text");
+    answer.headers.insert(DATE, date);
+}
+
+/// What a service of the JSON protocol answers where nothing went wrong.
+pub(crate) fn done(body: String) -> Answer {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-amz-json-1.0"));
+    Answer { status: StatusCode::OK, headers, body: body.into() }
+}
+
+/// A refusal, in the service's own format.
+pub(crate) fn refusal(service: Service, status: u16, code: &str, message: &str) -> Answer {
+    let mut headers = HeaderMap::new();
+    let (kind, body) = match service {
+        Service::Ec2 => ("text/xml;charset=UTF-8", Xml::error(code, message)),
+        Service::Sts | Service::Unknown => ("text/xml", Xml::query_error(code, message)),
+        Service::DynamoDb | Service::Sqs => {
+            let space = if service == Service::Sqs {
+                // SQS has spoken XML once, and still gives the code of that time beside.
+                let side = if status >= 500 { "Receiver" } else { "Sender" };
+                let legacy = format!("{code};{side}");
+                let legacy = HeaderValue::from_str(&legacy).expect("codes are plain text");
+                headers.insert("x-amzn-query-error", legacy);
+                "com.amazonaws.sqs"
+            } else {
+                "com.amazonaws.dynamodb.v20120810"
+            };
+            let kind = format!("{space}#{code}");
+            let body = serde_json::json!({ "__type": kind, "message": message });
+            ("application/x-amz-json-1.0", body.to_string())
+        }
+    };
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    let id = HeaderValue::from_str(&request_id()).expect("an id is plain text");
+    headers.insert("x-amzn-requestid", id);
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    Answer { status, headers, body: body.into() }
+}

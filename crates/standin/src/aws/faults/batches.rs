@@ -1,0 +1,151 @@
+//! Batches of which a part is not done: what is held back, and how the answer says so.
+
+use serde_json::{Map, Value, json};
+
+use crate::aws::call::{Call, Service};
+
+/// A batch that was cut in two.
+#[derive(Debug)]
+pub(crate) struct Cut {
+    /// What is done; nothing, where all of it was held back.
+    pub(crate) forwarded: Option<Value>,
+    held: Held,
+}
+
+#[derive(Debug)]
+enum Held {
+    Keys(Value),
+    Items(Value),
+    Entries(Vec<Value>),
+}
+
+/// Whether a call is one.
+pub(crate) fn is_batch(call: &Call) -> bool {
+    match call.service {
+        Service::DynamoDb => matches!(&*call.operation, "BatchGetItem" | "BatchWriteItem"),
+        Service::Sqs => call.operation.ends_with("Batch"),
+        _ => false,
+    }
+}
+
+impl Cut {
+    /// Holds back the second half, rounded up, so that a batch of one is held back as well.
+    pub(crate) fn of(call: &Call) -> Option<Cut> {
+        let request = call.json()?;
+        if call.service == Service::Sqs {
+            let entries = request["Entries"].as_array()?;
+            let (done, held) = entries.split_at(entries.len() / 2);
+            let mut forwarded = request.clone();
+            forwarded["Entries"] = Value::from(done);
+            let forwarded = (!done.is_empty()).then_some(forwarded);
+            return Some(Cut { forwarded, held: Held::Entries(held.to_vec()) });
+        }
+        let reads = call.operation == "BatchGetItem";
+        let (done, held) = cut_tables(request["RequestItems"].as_object()?, reads);
+        let mut forwarded = request.clone();
+        let any = !done.is_empty();
+        forwarded["RequestItems"] = done.into();
+        let held = if reads { Held::Keys(held.into()) } else { Held::Items(held.into()) };
+        Some(Cut { forwarded: any.then_some(forwarded), held })
+    }
+
+    /// Adds to an answer what was held back. To no answer at all as well, which is then the answer
+    /// to a batch of which nothing was done.
+    pub(crate) fn tell(self, answer: Option<Value>) -> Value {
+        match self.held {
+            Held::Keys(held) => {
+                let mut answer = answer.unwrap_or_else(|| json!({ "Responses": {} }));
+                answer["UnprocessedKeys"] = held;
+                answer
+            }
+            Held::Items(held) => {
+                let mut answer = answer.unwrap_or_else(|| json!({}));
+                answer["UnprocessedItems"] = held;
+                answer
+            }
+            Held::Entries(held) => {
+                let mut answer = answer.unwrap_or_else(|| json!({ "Successful": [] }));
+                let mut failed = answer["Failed"].as_array().cloned().unwrap_or_default();
+                failed.extend(held.iter().map(|entry| {
+                    json!({
+                        "Id": entry["Id"],
+                        "SenderFault": false,
+                        "Code": "InternalError",
+                        "Message": "the entry was not processed",
+                    })
+                }));
+                answer["Failed"] = failed.into();
+                answer
+            }
+        }
+    }
+}
+
+/// Counts through all tables, and leaves the first half where it is.
+fn cut_tables(
+    tables: &Map<String, Value>,
+    reads: bool,
+) -> (Map<String, Value>, Map<String, Value>) {
+    let entries = |of: &Value| {
+        let list = if reads { &of["Keys"] } else { of };
+        list.as_array().cloned().unwrap_or_default()
+    };
+    let total: usize = tables.values().map(|of| entries(of).len()).sum();
+    let mut room = total / 2;
+    let (mut done, mut held) = (Map::new(), Map::new());
+    for (table, of) in tables {
+        let entries = entries(of);
+        let (now, later) = entries.split_at(room.min(entries.len()));
+        room -= now.len();
+        for (part, into) in [(now, &mut done), (later, &mut held)] {
+            if part.is_empty() {
+                continue;
+            }
+            let mut kept = of.clone();
+            if reads {
+                kept["Keys"] = part.into();
+            } else {
+                kept = part.into();
+            }
+            into.insert(table.clone(), kept);
+        }
+    }
+    (done, held)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use hyper::{HeaderMap, Method, Uri};
+
+    use super::*;
+
+    fn call(target: &str, body: &Value) -> Call {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-amz-target", target.parse().unwrap());
+        Call::of(Method::POST, Uri::from_static("/"), headers, Bytes::from(body.to_string()))
+    }
+
+    #[test]
+    fn keys_are_held_back_with_their_options() {
+        let request = json!({"RequestItems": {"T": {"Keys": [1, 2, 3], "ConsistentRead": true}}});
+        let cut = Cut::of(&call("DynamoDB_20120810.BatchGetItem", &request)).unwrap();
+        let done = &cut.forwarded.as_ref().unwrap()["RequestItems"]["T"];
+        assert_eq!(*done, json!({"Keys": [1], "ConsistentRead": true}));
+        let answer = cut.tell(Some(json!({"Responses": {"T": ["one"]}})));
+        assert_eq!(answer["UnprocessedKeys"]["T"], json!({"Keys": [2, 3], "ConsistentRead": true}));
+        assert_eq!(answer["Responses"]["T"], json!(["one"]));
+    }
+
+    #[test]
+    fn a_batch_of_one_is_not_done_at_all() {
+        let request = json!({"RequestItems": {"T": [{"DeleteRequest": {}}]}});
+        let cut = Cut::of(&call("DynamoDB_20120810.BatchWriteItem", &request)).unwrap();
+        assert!(cut.forwarded.is_none());
+        assert_eq!(cut.tell(None), json!({"UnprocessedItems": request["RequestItems"]}));
+        let request = json!({"QueueUrl": "q", "Entries": [{"Id": "a"}]});
+        let cut = Cut::of(&call("AmazonSQS.SendMessageBatch", &request)).unwrap();
+        assert!(cut.forwarded.is_none());
+        assert_eq!(cut.tell(None)["Failed"][0]["Id"], "a");
+    }
+}

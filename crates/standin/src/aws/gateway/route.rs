@@ -1,0 +1,96 @@
+//! What happens to one call: the way to its service, and what a rule puts in its way.
+
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::aws::call::{Call, Service};
+use crate::aws::faults::answers;
+use crate::aws::faults::batches::Cut as CutBatch;
+use crate::aws::faults::{Plan, What};
+use crate::timestamps;
+
+use crate::http::{Answer, Cut, Outcome};
+
+use super::Shared;
+
+/// Does what a call asks for, as far as the plan lets it.
+pub(super) async fn perform(shared: &Shared, call: &Call, plan: Plan) -> Outcome {
+    if !plan.delay.is_zero() {
+        tokio::time::sleep(plan.delay).await;
+    }
+    let service = call.service;
+    Outcome::Answered(match plan.what {
+        None | Some(What::Delay(_)) => serve(shared, call).await,
+        Some(What::Reset) => return Outcome::Cut(Cut::Reset),
+        Some(What::LostAnswer) => {
+            serve(shared, call).await;
+            return Outcome::Cut(Cut::Closed);
+        }
+        Some(What::CutBody) => return Outcome::Halved(serve(shared, call).await),
+        Some(What::Hang) => std::future::pending().await,
+        Some(What::Silence) => {
+            serve(shared, call).await;
+            std::future::pending().await
+        }
+        Some(What::Status(status)) => answers::trouble(service, status),
+        Some(What::Throttle) => answers::throttled(service),
+        Some(What::ExpiredToken) => answers::expired(service),
+        Some(What::Skew(ahead)) => skewed(shared, call, ahead).await,
+        Some(What::EmptyReceive) => answers::done("{}".to_owned()),
+        Some(What::DuplicateDelivery) => {
+            let answer = serve(shared, call).await;
+            shared.duplicates.make(&shared.upstreams, call, &answer).await;
+            answer
+        }
+        Some(What::PartialBatch) => partial(shared, call).await,
+    })
+}
+
+/// Asks the service.
+async fn serve(shared: &Shared, call: &Call) -> Answer {
+    let upstreams = &shared.upstreams;
+    match call.service {
+        Service::DynamoDb => upstreams.dynamodb(call).await,
+        Service::Sqs => shared.duplicates.rename(call, upstreams.sqs(call).await),
+        Service::Sts => upstreams.sqs(call).await,
+        Service::Ec2 => shared.ec2.answer(call),
+        Service::Unknown => {
+            let message = format!("nothing stands in for this here: {}", call.operation);
+            answers::refusal(Service::Unknown, 400, "InvalidAction", &message)
+        }
+    }
+}
+
+async fn skewed(shared: &Shared, call: &Call, ahead: i64) -> Answer {
+    let now = timestamps::shifted(SystemTime::now(), ahead);
+    let mut answer = match answers::out_of_time(call, now) {
+        Some(refusal) => refusal,
+        None => serve(shared, call).await,
+    };
+    answers::date(&mut answer, now);
+    answer
+}
+
+async fn partial(shared: &Shared, call: &Call) -> Answer {
+    let Some(mut cut) = CutBatch::of(call) else { return serve(shared, call).await };
+    let Some(forwarded) = cut.forwarded.take() else {
+        return answers::done(cut.tell(None).to_string());
+    };
+    let forwarded = Call { body: Bytes::from(forwarded.to_string()), ..call.clone() };
+    let answer = serve(shared, &forwarded).await;
+    match serde_json::from_slice::<Value>(&answer.body) {
+        Ok(body) if answer.status.is_success() => {
+            with_body(answer, cut.tell(Some(body)).to_string())
+        }
+        _ => answer,
+    }
+}
+
+/// The same answer with another body, to which the old one's checksum does not apply.
+pub(super) fn with_body(mut answer: Answer, body: impl Into<Bytes>) -> Answer {
+    answer.headers.remove("x-amz-crc32");
+    answer.body = body.into();
+    answer
+}

@@ -1,0 +1,221 @@
+//! Machines as processes: started on launch, killed with all that they have started.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+use tokio::runtime::Handle;
+
+use crate::aws::ec2::{Ec2, Instance, MachineState};
+use crate::aws::gateway::GatewayOptions;
+use crate::aws::imds;
+use crate::processes;
+use crate::sync::locked;
+
+/// What a process of a machine is known by, whatever group or session it has moved to.
+const INSTANCE_MARK: &str = "ONDECK_STANDIN_INSTANCE";
+/// What an agent marks the processes of its runner by, to which it hands on nothing of its own
+/// environment.
+const RUNNER_MARK: &str = "ONDECK_INSTANCE_ID";
+/// What a process of any machine of a gateway is known by.
+const GATEWAY_MARK: &str = "ONDECK_STANDIN_GATEWAY";
+/// How often machines are looked at that may have shut themselves down.
+const SHUTDOWN_BEAT: Duration = Duration::from_millis(20);
+
+/// What a machine runs.
+///
+/// It is started in a process group of its own, with this process's environment but without any
+/// variable of AWS: what it knows of AWS it has from its metadata service and from
+/// `AWS_ENDPOINT_URL`. `ONDECK_SHUTDOWN_COMMAND` holds a command that shuts the machine down.
+#[derive(Debug, Clone, Default)]
+pub struct MachineCommand {
+    /// The program.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// What is added to its environment, and stands above everything else in it.
+    pub env: Vec<(String, String)>,
+}
+
+/// Where machines run.
+#[derive(Debug)]
+pub(crate) struct Machines {
+    command: Option<MachineCommand>,
+    boot: Duration,
+    agents_url: String,
+    handle: Handle,
+    logs: PathBuf,
+    mark: String,
+    shutdowns: PathBuf,
+    /// Holds shutdown notes, and logs for which there was no other place.
+    folder: Mutex<Option<TempDir>>,
+    /// Kills what is left if this process is killed itself.
+    warden: Mutex<Option<std::process::Child>>,
+}
+
+impl Machines {
+    pub(crate) fn new(options: &GatewayOptions, agents_url: &str, handle: Handle) -> Machines {
+        let folder = tempfile::Builder::new().prefix("ondeck-standin-").tempdir();
+        let folder = folder.expect("the system has a folder for what is temporary");
+        let logs = options.logs.clone().unwrap_or_else(|| folder.path().join("logs"));
+        let shutdowns = folder.path().join("shutdown");
+        for path in [&logs, &shutdowns] {
+            std::fs::create_dir_all(path)
+                .unwrap_or_else(|error| panic!("cannot make {}: {error}", path.display()));
+        }
+        let mark = format!("{GATEWAY_MARK}={}-{:x}", std::process::id(), fastrand::u64(..));
+        let warden = options.command.is_some().then(|| {
+            processes::warden(&mark).unwrap_or_else(|error| panic!("cannot run sh: {error}"))
+        });
+        Machines {
+            command: options.command.clone(),
+            boot: options.boot,
+            agents_url: agents_url.to_owned(),
+            handle,
+            logs,
+            mark,
+            shutdowns,
+            folder: Mutex::new(Some(folder)),
+            warden: Mutex::new(warden),
+        }
+    }
+
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        drop(self.handle.spawn(task));
+    }
+
+    /// Kills every process of every machine, and waits until they are gone.
+    pub(crate) fn end_everything(&self, ids: &[String]) {
+        if self.command.is_some() {
+            let runners = ids.iter().map(|id| format!("{RUNNER_MARK}={id}"));
+            let marks: Vec<String> = [self.mark.clone()].into_iter().chain(runners).collect();
+            processes::kill_marked(&marks);
+        }
+        if let Some(mut warden) = locked(&self.warden).take() {
+            // It has nothing left to do, and may have ended already.
+            warden.kill().ok();
+            warden.wait().ok();
+        }
+        // Tasks of the runtime may hold on to this until the process is over, which would be too
+        // late to remove anything.
+        drop(locked(&self.folder).take());
+    }
+
+    fn start(&self, command: &MachineCommand, id: &str, metadata: &str) -> io::Result<Child> {
+        let log = File::create(self.logs.join(format!("{id}.log")))?;
+        let mut child = Command::new(&command.program);
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("AWS_") {
+                child.env_remove(name);
+            }
+        }
+        let (mark, gateway) = self.mark.split_once('=').unwrap_or_default();
+        let shutdown = format!("touch {}", self.shutdowns.join(id).display());
+        child
+            .args(&command.args)
+            .env("AWS_ENDPOINT_URL", &self.agents_url)
+            .env("AWS_EC2_METADATA_SERVICE_ENDPOINT", metadata)
+            .env("ONDECK_SHUTDOWN_COMMAND", shutdown)
+            .envs(command.env.iter().map(|(name, value)| (name, value)))
+            .env(INSTANCE_MARK, id)
+            .env(mark, gateway)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .process_group(0)
+            .spawn()
+    }
+}
+
+/// A machine's life, until its command has ended. The machine goes on without it, as one does
+/// whose agent has crashed.
+pub(crate) async fn live(ec2: Ec2, id: String) {
+    let host = ec2.host();
+    if !host.boot.is_zero() {
+        tokio::time::sleep(host.boot).await;
+    }
+    let Some(command) = &host.command else {
+        ec2.with(&id, |instance| up(instance).then_some(()));
+        return;
+    };
+    let metadata = imds::start(&ec2, &id);
+    let log = host.logs.join(format!("{id}.log"));
+    // Whoever ends the machine waits for this to be done, so that nothing starts behind its back.
+    let started = ec2.with(&id, |instance| {
+        if !up(instance) {
+            return None;
+        }
+        let child = host.start(command, &id, &metadata.url);
+        instance.machine.pid = child.as_ref().ok().and_then(Child::id);
+        instance.machine.metadata = Some(metadata.url.clone());
+        instance.metadata = Some(metadata);
+        instance.machine.log.clone_from(&log);
+        Some(child)
+    });
+    match started.flatten() {
+        None => {}
+        Some(Err(error)) => {
+            note(&log, &format!("cannot start {}: {error}\n", command.program.display()));
+            ec2.end(&[&id], "Server.InternalError: the command cannot be started");
+        }
+        Some(Ok(mut child)) => {
+            // However it ended, it has.
+            child.wait().await.ok();
+            ec2.with(&id, |instance| instance.machine.pid = None);
+        }
+    }
+}
+
+/// Kills what is left of machines that are ending, after which they have ended.
+pub(crate) async fn expire_and_reap(ec2: Ec2, ids: Vec<String>) {
+    if ec2.host().command.is_some() {
+        for id in &ids {
+            ec2.pid(id).map(processes::kill_group);
+        }
+        let marks =
+            ids.iter().flat_map(|id| [INSTANCE_MARK, RUNNER_MARK].map(|m| format!("{m}={id}")));
+        let marks: Vec<String> = marks.collect();
+        let killed = tokio::task::spawn_blocking(move || processes::kill_marked(&marks)).await;
+        drop(killed);
+    }
+    for id in &ids {
+        ec2.with(id, Instance::has_ended);
+    }
+}
+
+/// Ends machines that have left a note that they shut down.
+pub(crate) async fn watch_shutdowns(ec2: Ec2) {
+    if ec2.host().command.is_none() {
+        return;
+    }
+    let folder = &ec2.host().shutdowns;
+    let mut beat = tokio::time::interval(SHUTDOWN_BEAT);
+    loop {
+        beat.tick().await;
+        let Ok(notes) = std::fs::read_dir(folder) else { return };
+        for note in notes.flatten() {
+            // A note that cannot be removed is found again, and does nothing then.
+            std::fs::remove_file(note.path()).ok();
+            ec2.shut_down(&note.file_name().to_string_lossy());
+        }
+    }
+}
+
+/// Lets a machine run that is still to.
+fn up(instance: &mut Instance) -> bool {
+    let pending = instance.machine.state == MachineState::Pending;
+    if pending {
+        instance.machine.state = MachineState::Running;
+    }
+    pending
+}
+
+fn note(log: &Path, text: &str) {
+    // Where the log cannot be written, the machine's end still says why.
+    std::fs::write(log, text).ok();
+}

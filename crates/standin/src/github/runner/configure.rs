@@ -1,0 +1,189 @@
+//! `config.sh`, and `config.sh remove`.
+
+use std::path::Path;
+
+use hyper::StatusCode;
+
+use crate::github::protocol::{Exchange, Exchanged, Registered, Registration};
+
+use super::command::Command;
+use super::server::{Reply, Server, Trouble};
+use super::settings::{self, CredentialData, Credentials, Settings};
+use super::terminal::{complain, say, section, succeed};
+use super::version;
+
+const DEFAULT_LABELS: [&str; 3] = ["self-hosted", "Linux", "X64"];
+
+/// Registers this folder's runner.
+pub(super) async fn configure(root: &Path, command: &Command) -> Result<(), Trouble> {
+    say("\nSelf-hosted runner registration");
+    if Settings::read(root).is_some() {
+        return Err(Trouble::new(
+            "Cannot configure the runner because it is already configured. To reconfigure the \
+             runner, run 'config.cmd remove' or './config.sh remove' first.",
+        ));
+    }
+    section("Authentication");
+    let url = needed(command, "url")?.trim_end_matches('/').to_owned();
+    let exchanged = exchange(&url, command, "register").await?;
+    say("");
+    succeed("Connected to GitHub");
+
+    section("Runner Registration");
+    let registration = registration(root, command)?;
+    let server = Server::new(&exchanged.url, format!("Bearer {}", exchanged.token));
+    let reply = server.ask("POST", "/runners", &registration).await?;
+    if reply.status == StatusCode::CONFLICT {
+        say("A runner exists with the same name");
+    }
+    let registered: Registered = reply.read()?;
+    say("");
+    succeed(if registered.replaced {
+        "Successfully replaced the runner"
+    } else {
+        "Runner successfully added"
+    });
+    let data = CredentialData {
+        client_id: registered.key,
+        authorization_url: format!("{}/oauth2/token", exchanged.url),
+    };
+    Credentials { scheme: "OAuth".to_owned(), data }.write(root)?;
+    succeed("Runner connection is good");
+
+    section("Runner settings");
+    let settings = Settings {
+        agent_id: registered.id,
+        agent_name: registration.name,
+        disable_update: command.has("disableupdate"),
+        ephemeral: registration.ephemeral,
+        pool_id: 1,
+        pool_name: registration.group.unwrap_or_else(|| "Default".to_owned()),
+        server_url: exchanged.url,
+        git_hub_url: url,
+        work_folder: command.value("work").unwrap_or("_work").to_owned(),
+    };
+    settings.write(root)?;
+    say("");
+    succeed("Settings Saved.");
+    say("");
+    Ok(())
+}
+
+fn registration(root: &Path, command: &Command) -> Result<Registration, Trouble> {
+    let own = command.value("labels").unwrap_or_default().split(',');
+    let own: Vec<String> =
+        own.map(str::trim).filter(|label| !label.is_empty()).map(str::to_owned).collect();
+    let defaults = !command.has("no-default-labels");
+    if !defaults && own.is_empty() {
+        return Err(Trouble::new(
+            "Disabling default labels via --no-default-labels without specifying --labels is not \
+             supported",
+        ));
+    }
+    if let Some(long) = own.iter().find(|label| label.len() > 256) {
+        return Err(Trouble::new(format!("Invalid label: {long}")));
+    }
+    let mut labels: Vec<String> =
+        DEFAULT_LABELS.iter().filter(|_| defaults).map(|label| (*label).to_owned()).collect();
+    labels.extend(own);
+    let host = || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    Ok(Registration {
+        name: command.value("name").map_or_else(host, str::to_owned).trim().to_owned(),
+        labels,
+        group: command.value("runnergroup").map(str::to_owned),
+        replace: command.has("replace"),
+        ephemeral: command.has("ephemeral"),
+        version: version(root),
+    })
+}
+
+/// Deregisters this folder's runner, and forgets it.
+pub(super) async fn unconfigure(root: &Path, command: &Command) -> Result<(), Trouble> {
+    let configured = Settings::read(root);
+    let has_credentials = Credentials::read(root).is_some();
+    if command.has("local") {
+        settings::forget_credentials(root);
+        settings::forget_settings(root);
+        return Ok(());
+    }
+    section("Runner removal");
+    match &configured {
+        Some(settings) if has_credentials => {
+            if let Err(trouble) = deregister(settings, command).await {
+                complain("Failed: Removing runner from the server");
+                return Err(trouble);
+            }
+        }
+        _ => say("Cannot connect to server, because config files are missing. Skipping removing \
+             runner from the server."),
+    }
+    if has_credentials {
+        settings::forget_credentials(root);
+        succeed("Removed .credentials");
+    } else {
+        say("Does not exist. Skipping Removing .credentials");
+    }
+    if configured.is_some() {
+        settings::forget_settings(root);
+        succeed("Removed .runner");
+    } else {
+        say("Does not exist. Skipping Removing .runner");
+    }
+    say("");
+    Ok(())
+}
+
+async fn deregister(settings: &Settings, command: &Command) -> Result<(), Trouble> {
+    let exchanged = exchange(&settings.git_hub_url, command, "remove").await?;
+    let server = Server::new(&exchanged.url, format!("Bearer {}", exchanged.token));
+    let path = format!("/runners/{}", settings.agent_name);
+    let reply = server.ask("DELETE", &path, &()).await?;
+    if !reply.status.is_success() {
+        return Err(refused(&reply, "Delete", &format!("{}{path}", exchanged.url)));
+    }
+    say("");
+    succeed("Runner removed successfully");
+    Ok(())
+}
+
+/// Gets something to work with for a token that is good for nothing else.
+async fn exchange(url: &str, command: &Command, event: &str) -> Result<Exchanged, Trouble> {
+    let host = url.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
+    let path = "/api/v3/actions/runner-registration";
+    let token = needed(command, "token")?;
+    let server = Server::new(&host, format!("RemoteAuth {token}"));
+    let body = Exchange {
+        url: url.to_owned(),
+        runner_event: event.to_owned(),
+        unknown: command.unknown(),
+    };
+    let reply = server.ask("POST", path, &body).await?;
+    if reply.status.is_success() {
+        return reply.read();
+    }
+    Err(refused(&reply, "POST", &format!("{host}{path}")))
+}
+
+/// Says what was asked, in the runner's own spelling, and what was answered.
+fn refused(reply: &Reply, method: &str, url: &str) -> Trouble {
+    let reason = reply.status.canonical_reason().unwrap_or_default();
+    complain(&format!(
+        "Http response code: {} from '{method} {url}' (Request Id: {})",
+        reason.replace(' ', ""),
+        reply.id
+    ));
+    complain(&reply.text);
+    Trouble::new(format!(
+        "Response status code does not indicate success: {} ({reason}).",
+        reply.status.as_u16()
+    ))
+}
+
+/// A value that there is no default for. Nobody is asked for it here.
+fn needed<'a>(command: &'a Command, name: &str) -> Result<&'a str, Trouble> {
+    command.value(name).ok_or_else(|| {
+        Trouble::new(format!(
+            "Invalid configuration provided for {name}. Terminating unattended configuration."
+        ))
+    })
+}

@@ -1,0 +1,297 @@
+//! One job: hooks, script, log, and what is left when it is over.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe::Receiver;
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+
+use crate::github::protocol::{Order, Progress};
+use crate::processes::kill_marked;
+
+use super::server::Server;
+use super::settings::{self, Credentials, Settings};
+use super::terminal::{say, timed};
+
+/// How long output may come after the process that was waited for has ended: others may hold
+/// on to it for ever.
+const AFTERMATH: Duration = Duration::from_millis(100);
+/// How long after its script the listener may hear of the signal that has ended both.
+const SIGNALLED: Duration = Duration::from_millis(500);
+const STARTED: (&str, &str) = ("ACTIONS_RUNNER_HOOK_JOB_STARTED", "started");
+const COMPLETED: (&str, &str) = ("ACTIONS_RUNNER_HOOK_JOB_COMPLETED", "completed");
+
+/// Where jobs are done, and who is told.
+#[derive(Clone)]
+pub(super) struct Place {
+    pub(super) root: PathBuf,
+    work: PathBuf,
+    runner: String,
+    server: Arc<Server>,
+}
+
+impl Place {
+    pub(super) fn of(root: &Path, settings: &Settings) -> Place {
+        let key = Credentials::read(root).map(|it| it.data.client_id).unwrap_or_default();
+        Place {
+            root: root.to_owned(),
+            work: root.join(&settings.work_folder),
+            runner: settings.agent_name.clone(),
+            server: Arc::new(Server::new(&settings.server_url, format!("Bearer {key}"))),
+        }
+    }
+}
+
+/// How a part of a job has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Succeeded,
+    Failed,
+    Canceled,
+}
+
+impl Outcome {
+    fn conclusion(self) -> &'static str {
+        match self {
+            Outcome::Succeeded => "success",
+            Outcome::Failed => "failure",
+            Outcome::Canceled => "cancelled",
+        }
+    }
+}
+
+/// Does a job, and says so.
+pub(super) async fn work(place: Place, order: Order, stopping: watch::Receiver<bool>) {
+    say(&timed(&format!("Running job: {}", order.name)));
+    let mut job = Work { place, order, stopping, environment: Vec::new() };
+    let outcome = match job.prepare() {
+        Ok(()) => job.steps().await,
+        Err(error) => {
+            job.log(&format!("##[error]{error}\n")).await;
+            Outcome::Failed
+        }
+    };
+    job.clean();
+    let conclusion = Some(outcome.conclusion().to_owned());
+    job.tell(&Progress { log: String::new(), conclusion }).await;
+    let line = format!("Job {} completed with result: {outcome:?}", job.order.name);
+    say(&timed(&line));
+}
+
+struct Work {
+    place: Place,
+    order: Order,
+    stopping: watch::Receiver<bool>,
+    environment: Vec<(String, String)>,
+}
+
+impl Work {
+    /// A hook that fails fails the job; the last one runs whatever was before.
+    async fn steps(&mut self) -> Outcome {
+        let mut outcome = self.hook(STARTED).await;
+        if outcome == Outcome::Succeeded {
+            let script = self.temporary().join("script.sh");
+            outcome = match std::fs::write(&script, &self.order.script) {
+                Ok(()) => self.script(&script).await,
+                Err(_) => Outcome::Failed,
+            };
+        }
+        let last = self.hook(COMPLETED).await;
+        if outcome == Outcome::Succeeded { last } else { outcome }
+    }
+
+    async fn hook(&mut self, (variable, stage): (&str, &str)) -> Outcome {
+        let Some(path) = settings::variable(variable) else { return Outcome::Succeeded };
+        self.log(&format!(
+            "A job {stage} hook has been configured by the self-hosted runner administrator\n"
+        ))
+        .await;
+        if !Path::new(&path).is_file() {
+            self.log("##[error]File doesn't exist\n").await;
+            return Outcome::Failed;
+        }
+        self.script(Path::new(&path)).await
+    }
+
+    /// Runs a script to its end, or to ours.
+    async fn script(&mut self, script: &Path) -> Outcome {
+        let (mut child, mut output) = match self.spawn(script) {
+            Ok(spawned) => spawned,
+            Err(error) => {
+                self.log(&format!("##[error]{error}\n")).await;
+                return Outcome::Failed;
+            }
+        };
+        let mut stopping = self.stopping.clone();
+        let mut buffer = [0; 8_192];
+        let status = loop {
+            tokio::select! {
+                status = child.wait() => break status.ok(),
+                read = output.read(&mut buffer) => match read {
+                    Ok(read) if read > 0 => {
+                        self.log(&String::from_utf8_lossy(&buffer[..read])).await;
+                    }
+                    _ => break child.wait().await.ok(),
+                },
+                () = stopped(&mut stopping) => {
+                    self.log("##[error]The operation was canceled.\n").await;
+                    self.stop(&mut child).await;
+                    return Outcome::Canceled;
+                }
+            }
+        };
+        while let Ok(Ok(read)) = tokio::time::timeout(AFTERMATH, output.read(&mut buffer)).await {
+            if read == 0 {
+                break;
+            }
+            self.log(&String::from_utf8_lossy(&buffer[..read])).await;
+        }
+        match status.and_then(|status| status.code()) {
+            Some(0) => Outcome::Succeeded,
+            Some(code) => {
+                self.log(&format!("##[error]Process completed with exit code {code}.\n")).await;
+                Outcome::Failed
+            }
+            // A signal to the whole group ends the script too, and it may be the first to go.
+            None => match tokio::time::timeout(SIGNALLED, stopped(&mut stopping)).await {
+                Ok(()) => Outcome::Canceled,
+                Err(_) => Outcome::Failed,
+            },
+        }
+    }
+
+    fn spawn(&self, script: &Path) -> io::Result<(Child, Receiver)> {
+        let (reader, writer) = io::pipe()?;
+        let child = Command::new("bash")
+            .arg("-e")
+            .arg(script)
+            .current_dir(self.workspace())
+            .env_clear()
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(writer.try_clone()?)
+            .stderr(writer)
+            .spawn()?;
+        Ok((child, Receiver::from_owned_fd(reader.into())?))
+    }
+
+    /// Interrupts, then terminates, and kills in the end.
+    async fn stop(&self, child: &mut Child) {
+        let grace = self.order.cancel_grace;
+        for (signal, patience) in [(Signal::INT, grace * 3 / 4), (Signal::TERM, grace / 4)] {
+            let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+            // One that is gone already has ended.
+            pid.map(|pid| kill_process(pid, signal).ok());
+            if tokio::time::timeout(patience, child.wait()).await.is_ok() {
+                return;
+            }
+        }
+        child.kill().await.ok();
+    }
+
+    /// The folders, and what the job sees.
+    fn prepare(&mut self) -> io::Result<()> {
+        self.empty_temporary()?;
+        std::fs::create_dir_all(self.workspace())?;
+        let files = self.temporary().join("_runner_file_commands");
+        std::fs::create_dir_all(&files)?;
+        let event = self.temporary().join("_github_workflow").join("event.json");
+        std::fs::create_dir_all(event.parent().unwrap_or(&event))?;
+        std::fs::write(&event, "{}")?;
+        let mut variables = settings::environment();
+        variables
+            .extend(self.variables().into_iter().map(|(name, value)| (name.to_owned(), value)));
+        for name in ["ENV", "OUTPUT", "PATH", "STEP_SUMMARY", "STATE"] {
+            let file = files.join(name.to_lowercase());
+            std::fs::write(&file, "")?;
+            variables.push((format!("GITHUB_{name}"), text(&file)));
+        }
+        variables.push(("GITHUB_EVENT_PATH".to_owned(), text(&event)));
+        self.environment = variables;
+        Ok(())
+    }
+
+    fn variables(&self) -> Vec<(&'static str, String)> {
+        let Order { name, repository, run_id, run_attempt, run_number, .. } = &self.order;
+        let owner = repository.split('/').next().unwrap_or_default();
+        vec![
+            ("CI", "true".to_owned()),
+            ("GITHUB_ACTIONS", "true".to_owned()),
+            ("GITHUB_ACTOR", owner.to_owned()),
+            ("GITHUB_API_URL", self.order.api_url.clone()),
+            ("GITHUB_EVENT_NAME", "push".to_owned()),
+            ("GITHUB_JOB", name.clone()),
+            ("GITHUB_REF", "refs/heads/main".to_owned()),
+            ("GITHUB_REPOSITORY", repository.clone()),
+            ("GITHUB_REPOSITORY_OWNER", owner.to_owned()),
+            ("GITHUB_RUN_ATTEMPT", run_attempt.to_string()),
+            ("GITHUB_RUN_ID", run_id.clone()),
+            ("GITHUB_RUN_NUMBER", run_number.to_string()),
+            ("GITHUB_SERVER_URL", self.order.server_url.clone()),
+            ("GITHUB_WORKFLOW", "build".to_owned()),
+            ("GITHUB_WORKSPACE", text(&self.workspace())),
+            ("RUNNER_ARCH", "X64".to_owned()),
+            ("RUNNER_ENVIRONMENT", "self-hosted".to_owned()),
+            ("RUNNER_NAME", self.place.runner.clone()),
+            ("RUNNER_OS", "Linux".to_owned()),
+            ("RUNNER_TEMP", text(&self.temporary())),
+            ("RUNNER_TOOL_CACHE", text(&self.place.work.join("_tool"))),
+            ("RUNNER_TRACKING_ID", self.tracking_id()),
+            ("RUNNER_WORKSPACE", text(self.workspace().parent().unwrap_or(&self.place.work))),
+        ]
+    }
+
+    /// Ends processes that carry the job's mark, and empties its temporary folder.
+    fn clean(&self) {
+        kill_marked(&[format!("RUNNER_TRACKING_ID={}", self.tracking_id())]);
+        // What cannot be removed now is tried again before the next job.
+        self.empty_temporary().ok();
+    }
+
+    fn empty_temporary(&self) -> io::Result<()> {
+        let temporary = self.temporary();
+        match std::fs::remove_dir_all(&temporary) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        std::fs::create_dir_all(temporary)
+    }
+
+    fn tracking_id(&self) -> String {
+        format!("github_{}_{}", std::process::id(), self.order.job)
+    }
+
+    fn temporary(&self) -> PathBuf {
+        self.place.work.join("_temp")
+    }
+
+    fn workspace(&self) -> PathBuf {
+        let name = self.order.repository.rsplit('/').next().unwrap_or_default();
+        self.place.work.join(name).join(name)
+    }
+
+    async fn log(&self, text: &str) {
+        self.tell(&Progress { log: text.to_owned(), conclusion: None }).await;
+    }
+
+    async fn tell(&self, progress: &Progress) {
+        let path = format!("/jobs/{}", self.order.job);
+        // A GitHub that does not listen gives the job up by itself.
+        self.place.server.ask("POST", &path, progress).await.ok();
+    }
+}
+
+/// A listener that is gone wants nothing any more.
+async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    stopping.wait_for(|stop| *stop).await.ok();
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}

@@ -1,0 +1,120 @@
+//! The files by which a runner knows that it is configured, and the variables that jobs see.
+
+use std::io;
+use std::path::Path;
+use std::sync::{Mutex, OnceLock};
+
+use serde::{Deserialize, Serialize};
+
+use crate::sync::locked;
+
+use super::command::PREFIX;
+
+const SETTINGS: &str = ".runner";
+const CREDENTIALS: &str = ".credentials";
+const KEY: &str = ".credentials_rsaparams";
+/// The real one writes its files with this before the text.
+const MARK: &str = "\u{feff}";
+
+/// `.runner`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Settings {
+    pub(super) agent_id: u64,
+    pub(super) agent_name: String,
+    #[serde(default)]
+    pub(super) disable_update: bool,
+    #[serde(default)]
+    pub(super) ephemeral: bool,
+    pub(super) pool_id: u64,
+    pub(super) pool_name: String,
+    pub(super) server_url: String,
+    pub(super) git_hub_url: String,
+    pub(super) work_folder: String,
+}
+
+/// `.credentials`.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Credentials {
+    pub(super) scheme: String,
+    pub(super) data: CredentialData,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct CredentialData {
+    pub(super) client_id: String,
+    pub(super) authorization_url: String,
+}
+
+impl Settings {
+    /// What stands in a folder, if it is configured.
+    pub(super) fn read(root: &Path) -> Option<Settings> {
+        read(&root.join(SETTINGS))
+    }
+
+    pub(super) fn write(&self, root: &Path) -> io::Result<()> {
+        write(&root.join(SETTINGS), self)
+    }
+}
+
+impl Credentials {
+    pub(super) fn read(root: &Path) -> Option<Credentials> {
+        read(&root.join(CREDENTIALS))
+    }
+
+    /// With the key beside, which is what proves a real one.
+    pub(super) fn write(&self, root: &Path) -> io::Result<()> {
+        write(&root.join(CREDENTIALS), self)?;
+        std::fs::write(root.join(KEY), "{\"d\":\"\",\"exponent\":\"AQAB\",\"modulus\":\"\"}")
+    }
+}
+
+pub(super) fn forget_credentials(root: &Path) {
+    for name in [CREDENTIALS, KEY] {
+        // What is not there need not be removed.
+        std::fs::remove_file(root.join(name)).ok();
+    }
+}
+
+pub(super) fn forget_settings(root: &Path) {
+    std::fs::remove_file(root.join(SETTINGS)).ok();
+}
+
+fn read<T: serde::de::DeserializeOwned>(file: &Path) -> Option<T> {
+    let text = std::fs::read_to_string(file).ok()?;
+    serde_json::from_str(text.strip_prefix(MARK).unwrap_or(&text)).ok()
+}
+
+fn write(file: &Path, value: &impl Serialize) -> io::Result<()> {
+    let text = serde_json::to_string_pretty(value)?;
+    std::fs::write(file, format!("{MARK}{text}"))
+}
+
+/// What `.env` adds. The environment of this process itself cannot be changed safely.
+fn added() -> &'static Mutex<Vec<(String, String)>> {
+    static ADDED: OnceLock<Mutex<Vec<(String, String)>>> = OnceLock::new();
+    ADDED.get_or_init(Mutex::default)
+}
+
+/// Adds to what jobs see.
+pub(super) fn remember<'a>(variables: impl Iterator<Item = (&'a str, &'a str)>) {
+    let mut added = locked(added());
+    added.extend(variables.map(|(name, value)| (name.to_owned(), value.to_owned())));
+}
+
+/// A variable, as the listener sees it.
+pub(super) fn variable(name: &str) -> Option<String> {
+    let added = locked(added()).iter().rev().find(|(known, _)| known == name).cloned();
+    let value = added.map(|(_, value)| value).or_else(|| std::env::var(name).ok());
+    value.filter(|value| !value.is_empty())
+}
+
+/// What jobs see of the listener's environment: not how it was configured.
+pub(super) fn environment() -> Vec<(String, String)> {
+    let own = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let own = own.filter(|(name, _)| !name.to_ascii_uppercase().starts_with(PREFIX));
+    own.chain(locked(added()).clone()).collect()
+}
