@@ -19,7 +19,7 @@ use ondeck_core::model::requirements::{ClassSize, Requirements, UsageClass};
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Compute, Order, Pool, Random, Store};
 use ondeck_standin::emulators::Emulators;
-use ondeck_standin::{Capacity, Door, Gateway, GatewayOptions, MachineCommand};
+use ondeck_standin::{Capacity, Endpoint, Gateway, GatewayOptions, MachineCommand};
 
 /// Nothing here depends on chance.
 struct Coin;
@@ -78,7 +78,7 @@ fn modes(figures: &mut Figures) {
     }
     site.timed(&["provision", "--run-id=none", "--resource-class=xlarge"]);
     figures.add("cold provision of 1", &site.control);
-    site.gateway.assert_sound();
+    site.gateway.assert_requests_valid();
 }
 
 /// A refresh that finds 500 machines past their threshold, as runs that were never released have
@@ -94,12 +94,12 @@ fn reaping(figures: &mut Figures, idle: bool) {
     let machines = site.gateway.ec2().machines();
     let ended = |m: &ondeck_standin::Machine| !m.reason.is_empty();
     assert_eq!(machines.iter().filter(|m| ended(m)).count(), 500, "all of them are gone");
-    site.gateway.assert_sound();
+    site.gateway.assert_requests_valid();
 }
 
 struct Site {
     gateway: Gateway,
-    control: Door,
+    control: Endpoint,
     pool: String,
     home: tempfile::TempDir,
 }
@@ -120,7 +120,7 @@ impl Site {
         });
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
         let pool = format!("bench/p{}", now.as_nanos());
-        Site { control: gateway.door("control"), gateway, pool, home }
+        Site { control: gateway.endpoint("control"), gateway, pool, home }
     }
 
     fn refresh(&self) {
@@ -158,7 +158,7 @@ impl Site {
 
     /// Launches and registers machines by the adapters themselves, with a threshold in the past.
     async fn plant_expired(&self, count: u32, idle: bool) {
-        let door = self.gateway.door("planting");
+        let door = self.gateway.endpoint("planting");
         let options = Options {
             pool: self.pool.parse().unwrap(),
             region: None,
@@ -213,7 +213,7 @@ struct Figures {
 }
 
 impl Figures {
-    fn add(&mut self, name: &'static str, door: &Door) {
+    fn add(&mut self, name: &'static str, door: &Endpoint) {
         self.rounds.entry(name).or_default().push(door.total());
         let calls = door.calls();
         let words = calls.iter().map(|((_, operation), count)| format!("{count} {operation}"));

@@ -13,7 +13,7 @@ mod xml;
 
 pub use call::Service;
 pub use ec2::{Capacity, Ec2, Lifecycle, Machine, MachineState};
-pub use faults::{Rule, What};
-pub use gateway::{Door, Gateway, GatewayOptions, LogEntry};
+pub use faults::{AwsFault, AwsFaultRule};
+pub use gateway::{Endpoint, Gateway, GatewayOptions, LogEntry};
 pub use machines::MachineCommand;
 pub use models::Violation;

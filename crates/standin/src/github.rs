@@ -30,14 +30,14 @@ use tokio::sync::watch;
 
 use crate::emulators::Emulators;
 use crate::http::{self, listen};
-use crate::injection::Disturbance;
+use crate::injection::ActiveFault;
 use crate::sync::locked;
 
 pub use auth::Permission;
-pub use faults::{GitHubFault, GitHubRule};
+pub use faults::{GitHubFault, GitHubFaultRule};
 pub use jobs::{Conclusion, Job, JobId, JobState, RunState};
 pub use runner::{LISTENER_VARIABLE, RunnerPackage, run_listener, runner_package};
-pub use runner_faults::RunnerTrouble;
+pub use runner_faults::RunnerFault;
 pub use runners::GitHubRunner;
 
 use auth::{App, Target, Token};
@@ -145,7 +145,7 @@ pub(crate) struct Shared {
     news: watch::Sender<u64>,
     description: Option<Description>,
     violations: Mutex<Vec<GitHubViolation>>,
-    rules: Mutex<Vec<Disturbance<GitHubRule>>>,
+    rules: Mutex<Vec<ActiveFault<GitHubFaultRule>>>,
 }
 
 impl fmt::Debug for GitHub {
@@ -251,7 +251,7 @@ impl GitHub {
     }
 
     /// Lists a runner that no program stands behind. Gives its number.
-    pub fn plant_runner(&self, runner: GitHubRunner) -> u64 {
+    pub fn add_runner(&self, runner: GitHubRunner) -> u64 {
         self.shared.change(|state| {
             let id = state.new_id();
             let runner = GitHubRunner { id, ..runner };
@@ -262,7 +262,7 @@ impl GitHub {
     }
 
     /// Strikes a runner from the list, whatever it does.
-    pub fn strike_runner(&self, name: &str) {
+    pub fn remove_runner(&self, name: &str) {
         self.shared.change(|state| state.runners.retain(|_, it| it.runner.name != name));
     }
 
@@ -315,23 +315,23 @@ impl GitHub {
     }
 
     /// Adds a rule, behind those that are there.
-    pub fn disturb(&self, rule: GitHubRule) -> Disturbance<GitHubRule> {
-        let which = rule.which;
-        let disturbance = Disturbance::of(rule, which);
-        locked(&self.shared.rules).push(disturbance.clone());
-        disturbance
+    pub fn inject(&self, rule: GitHubFaultRule) -> ActiveFault<GitHubFaultRule> {
+        let occurrence = rule.occurrence;
+        let active = ActiveFault::of(rule, occurrence);
+        locked(&self.shared.rules).push(active.clone());
+        active
     }
 
     /// Ends all rules, and all trouble of runners.
-    pub fn calm(&self) {
+    pub fn clear_faults(&self) {
         locked(&self.shared.rules).clear();
-        self.shared.change(|state| state.troubles.clear());
+        self.shared.change(|state| state.runner_faults.clear());
     }
 
     /// Lets something go wrong with the runners of a repository or organisation, with the one of
-    /// this name, or with all of them (`*`), until somebody calls [`calm`](GitHub::calm).
-    pub fn trouble(&self, whom: &str, trouble: RunnerTrouble) {
-        self.shared.change(|state| state.troubles.insert(0, (whom.to_owned(), trouble)));
+    /// this name, or with all of them (`*`), until somebody calls [`clear_faults`](GitHub::clear_faults).
+    pub fn inject_runner_fault(&self, target: &str, fault: RunnerFault) {
+        self.shared.change(|state| state.runner_faults.insert(0, (target.to_owned(), fault)));
     }
 
     /// Moves the clock on. Tokens expire by it; sessions do not.
@@ -345,7 +345,7 @@ impl GitHub {
     }
 
     /// How many requests there were of a method to paths of a pattern; see
-    /// [`GitHubRule::path`].
+    /// [`GitHubFaultRule::path`].
     pub fn count(&self, method: &str, pattern: &str) -> usize {
         let meant = |it: &&GitHubRequest| it.method == method && faults::matches(pattern, &it.path);
         self.shared.look(|state| state.requests.iter().filter(meant).count())
@@ -363,7 +363,7 @@ impl GitHub {
 
     /// # Panics
     /// If any request was not as GitHub's description has it, or if there is none.
-    pub fn assert_sound(&self) {
+    pub fn assert_requests_valid(&self) {
         assert!(self.shared.description.is_some(), "nothing was checked: no description");
         let mut violations: Vec<String> =
             self.violations().iter().map(ToString::to_string).collect();

@@ -7,7 +7,7 @@ use crate::sync::locked;
 
 /// Which of the calls that a rule is for.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Which {
+pub enum Occurrence {
     /// All of them.
     Always,
     /// The first so many.
@@ -27,31 +27,31 @@ pub enum Which {
 
 /// A rule at work. It goes on when this is dropped.
 #[derive(Debug)]
-pub struct Disturbance<R>(Arc<Active<R>>);
+pub struct ActiveFault<R>(Arc<Active<R>>);
 
 #[derive(Debug)]
 struct Active<R> {
     rule: R,
-    which: Which,
-    met: AtomicUsize,
+    occurrence: Occurrence,
+    matched: AtomicUsize,
     fired: AtomicUsize,
     lifted: AtomicBool,
     random: Mutex<fastrand::Rng>,
 }
 
-impl<R> Clone for Disturbance<R> {
-    fn clone(&self) -> Disturbance<R> {
-        Disturbance(self.0.clone())
+impl<R> Clone for ActiveFault<R> {
+    fn clone(&self) -> ActiveFault<R> {
+        ActiveFault(self.0.clone())
     }
 }
 
-impl<R> Disturbance<R> {
-    pub(crate) fn of(rule: R, which: Which) -> Disturbance<R> {
-        let seed = if let Which::Chance { seed, .. } = which { seed } else { 0 };
-        Disturbance(Arc::new(Active {
+impl<R> ActiveFault<R> {
+    pub(crate) fn of(rule: R, occurrence: Occurrence) -> ActiveFault<R> {
+        let seed = if let Occurrence::Chance { seed, .. } = occurrence { seed } else { 0 };
+        ActiveFault(Arc::new(Active {
             rule,
-            which,
-            met: AtomicUsize::new(0),
+            occurrence,
+            matched: AtomicUsize::new(0),
             fired: AtomicUsize::new(0),
             lifted: AtomicBool::new(false),
             random: Mutex::new(fastrand::Rng::with_seed(seed)),
@@ -59,8 +59,8 @@ impl<R> Disturbance<R> {
     }
 
     /// How many calls it was for, disturbed or not.
-    pub fn met(&self) -> usize {
-        self.0.met.load(Ordering::SeqCst)
+    pub fn matched(&self) -> usize {
+        self.0.matched.load(Ordering::SeqCst)
     }
 
     /// How many calls it has disturbed.
@@ -69,7 +69,7 @@ impl<R> Disturbance<R> {
     }
 
     /// Ends it.
-    pub fn lift(&self) {
+    pub fn stop(&self) {
         self.0.lifted.store(true, Ordering::SeqCst);
     }
 
@@ -84,13 +84,13 @@ impl<R> Disturbance<R> {
         if active.lifted.load(Ordering::SeqCst) || !is_for(&active.rule) {
             return false;
         }
-        let number = active.met.fetch_add(1, Ordering::SeqCst) + 1;
-        let fires = match active.which {
-            Which::Always => true,
-            Which::First(count) => number <= count,
-            Which::Nth(nth) => number == nth,
-            Which::Every(nth) => nth > 0 && number.is_multiple_of(nth),
-            Which::Chance { probability, .. } => {
+        let number = active.matched.fetch_add(1, Ordering::SeqCst) + 1;
+        let fires = match active.occurrence {
+            Occurrence::Always => true,
+            Occurrence::First(count) => number <= count,
+            Occurrence::Nth(nth) => number == nth,
+            Occurrence::Every(nth) => nth > 0 && number.is_multiple_of(nth),
+            Occurrence::Chance { probability, .. } => {
                 let mut random = locked(&active.random);
                 random.f64() < probability
             }

@@ -4,18 +4,18 @@
 //!
 //! ```no_run
 //! use ondeck_standin::emulators::Emulators;
-//! use ondeck_standin::{Gateway, GatewayOptions, Rule, Service, What, Which};
+//! use ondeck_standin::{Gateway, GatewayOptions, AwsFaultRule, Service, AwsFault, Occurrence};
 //!
 //! let gateway = Gateway::start(GatewayOptions::on(&Emulators::running()));
-//! let control = gateway.door("control");
+//! let control = gateway.endpoint("control");
 //! // The program under test is given `AWS_ENDPOINT_URL=` this.
 //! let url = control.url();
-//! let lost = control.disturb(
-//!     Rule::new(What::LostAnswer).on(Service::DynamoDb).of("UpdateItem").which(Which::First(1)),
+//! let lost = control.inject(
+//!     AwsFaultRule::new(AwsFault::LostAnswer).service(Service::DynamoDb).operation("UpdateItem").occurrence(Occurrence::First(1)),
 //! );
 //! // …
 //! assert_eq!(lost.fired(), 1);
-//! gateway.assert_sound();
+//! gateway.assert_requests_valid();
 //! ```
 //!
 //! ```no_run
@@ -42,12 +42,13 @@ mod sync;
 mod timestamps;
 
 pub use aws::{
-    Capacity, Door, Ec2, Gateway, GatewayOptions, Lifecycle, LogEntry, Machine, MachineCommand,
-    MachineState, Rule, Service, Violation, What,
+    AwsFault, AwsFaultRule, Capacity, Ec2, Endpoint, Gateway, GatewayOptions, Lifecycle, LogEntry,
+    Machine, MachineCommand, MachineState, Service, Violation,
 };
 pub use github::{
-    APP_PRIVATE_KEY, APP_PUBLIC_KEY, Conclusion, GitHub, GitHubFault, GitHubOptions, GitHubRequest,
-    GitHubRule, GitHubRunner, GitHubViolation, Job, JobId, JobState, LISTENER_VARIABLE, Permission,
-    RunState, RunnerPackage, RunnerTrouble, run_listener, runner_package,
+    APP_PRIVATE_KEY, APP_PUBLIC_KEY, Conclusion, GitHub, GitHubFault, GitHubFaultRule,
+    GitHubOptions, GitHubRequest, GitHubRunner, GitHubViolation, Job, JobId, JobState,
+    LISTENER_VARIABLE, Permission, RunState, RunnerFault, RunnerPackage, run_listener,
+    runner_package,
 };
-pub use injection::{Disturbance, Which};
+pub use injection::{ActiveFault, Occurrence};

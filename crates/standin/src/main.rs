@@ -89,7 +89,7 @@ fn options(arguments: &Arguments, home: &str, watch: mpsc::Sender<LogEntry>) -> 
 fn write_exports(gateway: &Gateway, home: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     for (name, value) in [
-        ("AWS_ENDPOINT_URL", gateway.door("control").url()),
+        ("AWS_ENDPOINT_URL", gateway.endpoint("control").url()),
         ("AWS_ACCESS_KEY_ID", "test"),
         ("AWS_SECRET_ACCESS_KEY", "test"),
         ("AWS_REGION", "us-east-1"),
@@ -110,10 +110,10 @@ fn write_exports(gateway: &Gateway, home: &str) -> io::Result<()> {
 /// Ends when the gateway does, or when nobody reads any more.
 fn print_requests(requests: &mpsc::Receiver<LogEntry>) -> io::Result<()> {
     for entry in requests {
-        let LogEntry { door, service, operation, took, status, .. } = entry;
+        let LogEntry { endpoint, service, operation, took, status, .. } = entry;
         let status = status.map_or_else(|| "no answer".to_owned(), |status| status.to_string());
         let took = took.as_secs_f64() * 1_000.0;
-        writeln!(io::stdout(), "{door}: {service} {operation}: {status} in {took:.1} ms")?;
+        writeln!(io::stdout(), "{endpoint}: {service} {operation}: {status} in {took:.1} ms")?;
     }
     Ok(())
 }

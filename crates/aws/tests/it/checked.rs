@@ -13,5 +13,5 @@ pub(crate) fn emulators() -> String {
         let options = GatewayOptions::on(&Emulators::running());
         Gateway::start(GatewayOptions { refuse_unknown: true, ..options })
     };
-    GATEWAY.get_or_init(start).door("control").url().to_owned()
+    GATEWAY.get_or_init(start).endpoint("control").url().to_owned()
 }

@@ -123,7 +123,7 @@ impl Ec2 {
 
     /// Terminates a machine, as somebody with the console would.
     pub fn terminate(&self, id: &str) {
-        self.end(&[id], "User initiated");
+        self.terminate_with_reason(&[id], "User initiated");
     }
 
     /// Tells a machine, and nobody else, that it will be terminated, and does so when the notice
@@ -135,7 +135,10 @@ impl Ec2 {
         let (ec2, id) = (self.clone(), id.to_owned());
         self.0.machines.spawn(async move {
             tokio::time::sleep(notice).await;
-            ec2.end(&[&id], "Server.SpotInstanceTermination: Spot instance termination");
+            ec2.terminate_with_reason(
+                &[&id],
+                "Server.SpotInstanceTermination: Spot instance termination",
+            );
         });
     }
 
@@ -195,7 +198,7 @@ impl Ec2 {
         drop(state);
         self.0.changed.notify_all();
         self.boot(done.launched);
-        self.expire_and_reap(done.ending);
+        self.kill_processes(done.ending);
         Ok(done.xml)
     }
 
@@ -255,26 +258,28 @@ impl Ec2 {
     }
 
     /// Ends machines that have not ended yet.
-    pub(crate) fn end(&self, ids: &[&str], reason: &str) {
+    pub(crate) fn terminate_with_reason(&self, ids: &[&str], reason: &str) {
         let mut state = self.state();
         let ending: Vec<String> = ids
             .iter()
-            .filter(|id| state.find_mut(id).is_some_and(|instance| instance.begin_to_end(reason)))
+            .filter(|id| {
+                state.find_mut(id).is_some_and(|instance| instance.begin_termination(reason))
+            })
             .map(|id| (*id).to_owned())
             .collect();
         drop(state);
         self.0.changed.notify_all();
-        self.expire_and_reap(ending);
+        self.kill_processes(ending);
     }
 
     /// Ends a machine that shuts itself down, or stops it if that is all it was told to do then.
     pub(crate) fn shut_down(&self, id: &str) {
         let mut state = self.state();
-        let ending = state.find_mut(id).is_some_and(Instance::begin_to_shut_down);
+        let ending = state.find_mut(id).is_some_and(Instance::begin_shutdown);
         drop(state);
         self.0.changed.notify_all();
         if ending {
-            self.expire_and_reap(vec![id.to_owned()]);
+            self.kill_processes(vec![id.to_owned()]);
         }
     }
 
@@ -284,9 +289,9 @@ impl Ec2 {
         }
     }
 
-    fn expire_and_reap(&self, ids: Vec<String>) {
+    fn kill_processes(&self, ids: Vec<String>) {
         if !ids.is_empty() {
-            self.0.machines.spawn(crate::aws::machines::expire_and_reap(self.clone(), ids));
+            self.0.machines.spawn(crate::aws::machines::kill_processes(self.clone(), ids));
         }
     }
 
@@ -294,12 +299,12 @@ impl Ec2 {
         self.0.machines.spawn(crate::aws::machines::watch_shutdowns(self.clone()));
     }
 
-    pub(crate) fn end_everything(&self) {
+    pub(crate) fn terminate_all(&self) {
         let mut ids = Vec::new();
         for instance in &mut self.state().instances {
-            instance.begin_to_end("the gateway is closed");
+            instance.begin_termination("the gateway is closed");
             ids.push(instance.machine.id.clone());
         }
-        self.0.machines.end_everything(&ids);
+        self.0.machines.terminate_all(&ids);
     }
 }

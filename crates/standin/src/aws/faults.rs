@@ -6,11 +6,11 @@ pub(crate) mod batches;
 use std::time::Duration;
 
 use crate::aws::call::{Call, Service};
-use crate::injection::{Disturbance, Which};
+use crate::injection::{ActiveFault, Occurrence};
 
 /// What goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum What {
+pub enum AwsFault {
     /// It takes longer, and nothing else. Adds up, and goes together with one other.
     Delay(Duration),
     /// The connection is reset before anything has happened.
@@ -45,67 +45,73 @@ pub enum What {
 
 /// A rule by which a door disturbs what passes.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Rule {
+pub struct AwsFaultRule {
     /// For this service alone.
     pub service: Option<Service>,
     /// For this operation alone.
     pub operation: Option<String>,
     /// For requests with this text in their body alone.
-    pub saying: Option<String>,
+    pub body_contains: Option<String>,
     /// For which of those calls.
-    pub which: Which,
+    pub occurrence: Occurrence,
     /// What goes wrong with them.
-    pub what: What,
+    pub fault: AwsFault,
 }
 
-impl Rule {
+impl AwsFaultRule {
     /// For every call.
-    pub fn new(what: What) -> Rule {
-        Rule { service: None, operation: None, saying: None, which: Which::Always, what }
+    pub fn new(fault: AwsFault) -> AwsFaultRule {
+        AwsFaultRule {
+            service: None,
+            operation: None,
+            body_contains: None,
+            occurrence: Occurrence::Always,
+            fault,
+        }
     }
 
     /// For one service.
     #[must_use]
-    pub fn on(self, service: Service) -> Rule {
-        Rule { service: Some(service), ..self }
+    pub fn service(self, service: Service) -> AwsFaultRule {
+        AwsFaultRule { service: Some(service), ..self }
     }
 
     /// For one operation.
     #[must_use]
-    pub fn of(self, operation: &str) -> Rule {
-        Rule { operation: Some(operation.to_owned()), ..self }
+    pub fn operation(self, operation: &str) -> AwsFaultRule {
+        AwsFaultRule { operation: Some(operation.to_owned()), ..self }
     }
 
     /// For requests with this text in their body, which tells writes to one table apart.
     #[must_use]
-    pub fn saying(self, text: &str) -> Rule {
-        Rule { saying: Some(text.to_owned()), ..self }
+    pub fn body_contains(self, text: &str) -> AwsFaultRule {
+        AwsFaultRule { body_contains: Some(text.to_owned()), ..self }
     }
 
     /// For some of the calls.
     #[must_use]
-    pub fn which(self, which: Which) -> Rule {
-        Rule { which, ..self }
+    pub fn occurrence(self, occurrence: Occurrence) -> AwsFaultRule {
+        AwsFaultRule { occurrence, ..self }
     }
 
     fn is_for(&self, call: &Call) -> bool {
         self.service.is_none_or(|service| service == call.service)
             && self.operation.as_ref().is_none_or(|operation| *operation == call.operation)
-            && self.saying.as_ref().is_none_or(|text| says(call, text))
-            && self.what.suits(call)
+            && self.body_contains.as_ref().is_none_or(|text| says(call, text))
+            && self.fault.suits(call)
     }
 }
 
-impl What {
+impl AwsFault {
     /// Whether this can happen to such a call at all. What cannot is not counted either.
     fn suits(self, call: &Call) -> bool {
         match self {
-            What::EmptyReceive => {
+            AwsFault::EmptyReceive => {
                 let wait = call.json().and_then(|request| request["WaitTimeSeconds"].as_u64());
                 is_receive(call) && wait.unwrap_or(0) == 0
             }
-            What::DuplicateDelivery => is_receive(call),
-            What::PartialBatch => batches::is_batch(call),
+            AwsFault::DuplicateDelivery => is_receive(call),
+            AwsFault::PartialBatch => batches::is_batch(call),
             _ => true,
         }
     }
@@ -120,15 +126,15 @@ fn is_receive(call: &Call) -> bool {
     call.service == Service::Sqs && call.operation == "ReceiveMessage"
 }
 
-impl Disturbance<Rule> {
-    pub(crate) fn new(rule: Rule) -> Disturbance<Rule> {
-        let which = rule.which;
-        Disturbance::of(rule, which)
+impl ActiveFault<AwsFaultRule> {
+    pub(crate) fn new(rule: AwsFaultRule) -> ActiveFault<AwsFaultRule> {
+        let occurrence = rule.occurrence;
+        ActiveFault::of(rule, occurrence)
     }
 
     /// What it does to a call.
-    fn meet(&self, call: &Call) -> Option<What> {
-        self.fires(|rule| rule.is_for(call)).then_some(self.rule().what)
+    fn meet(&self, call: &Call) -> Option<AwsFault> {
+        self.fires(|rule| rule.is_for(call)).then_some(self.rule().fault)
     }
 }
 
@@ -136,22 +142,22 @@ impl Disturbance<Rule> {
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Plan {
     pub(crate) delay: Duration,
-    pub(crate) what: Option<What>,
+    pub(crate) fault: Option<AwsFault>,
 }
 
 impl Plan {
     /// Asks the rules in their order: delays add up, of the rest the first one wins and the later
     /// ones are not asked.
-    pub(crate) fn of(call: &Call, rules: &[Disturbance<Rule>]) -> Plan {
+    pub(crate) fn of(call: &Call, rules: &[ActiveFault<AwsFaultRule>]) -> Plan {
         let mut plan = Plan::default();
         for rule in rules {
-            let is_delay = matches!(rule.rule().what, What::Delay(_));
-            if plan.what.is_some() && !is_delay {
+            let is_delay = matches!(rule.rule().fault, AwsFault::Delay(_));
+            if plan.fault.is_some() && !is_delay {
                 continue;
             }
             match rule.meet(call) {
-                Some(What::Delay(delay)) => plan.delay += delay,
-                Some(what) => plan.what = Some(what),
+                Some(AwsFault::Delay(delay)) => plan.delay += delay,
+                Some(fault) => plan.fault = Some(fault),
                 None => {}
             }
         }
@@ -172,19 +178,19 @@ mod tests {
         Call::of(Method::POST, Uri::from_static("/"), headers, Bytes::from_static(body.as_bytes()))
     }
 
-    fn fires(which: Which, times: usize) -> Vec<bool> {
-        let rules = [Disturbance::new(Rule::new(What::Reset).which(which))];
+    fn fires(occurrence: Occurrence, times: usize) -> Vec<bool> {
+        let rules = [ActiveFault::new(AwsFaultRule::new(AwsFault::Reset).occurrence(occurrence))];
         let put = call("DynamoDB_20120810.PutItem", "{}");
-        (0..times).map(|_| Plan::of(&put, &rules).what.is_some()).collect()
+        (0..times).map(|_| Plan::of(&put, &rules).fault.is_some()).collect()
     }
 
     #[test]
     fn rules_choose_among_the_calls_they_are_for() {
-        assert_eq!(fires(Which::Always, 2), [true, true]);
-        assert_eq!(fires(Which::First(1), 3), [true, false, false]);
-        assert_eq!(fires(Which::Nth(2), 3), [false, true, false]);
-        assert_eq!(fires(Which::Every(2), 4), [false, true, false, true]);
-        let chance = Which::Chance { probability: 0.5, seed: 7 };
+        assert_eq!(fires(Occurrence::Always, 2), [true, true]);
+        assert_eq!(fires(Occurrence::First(1), 3), [true, false, false]);
+        assert_eq!(fires(Occurrence::Nth(2), 3), [false, true, false]);
+        assert_eq!(fires(Occurrence::Every(2), 4), [false, true, false, true]);
+        let chance = Occurrence::Chance { probability: 0.5, seed: 7 };
         let first = fires(chance, 64);
         assert_eq!(first, fires(chance, 64), "the same seed, the same dice");
         assert!(first.contains(&true) && first.contains(&false));
@@ -192,48 +198,51 @@ mod tests {
 
     #[test]
     fn a_rule_leaves_alone_what_it_is_not_for() {
-        let rule = Rule::new(What::Throttle).on(Service::DynamoDb).of("UpdateItem");
-        let rules = [Disturbance::new(rule)];
-        let plan = |target| Plan::of(&call(target, "{}"), &rules).what;
+        let rule = AwsFaultRule::new(AwsFault::Throttle)
+            .service(Service::DynamoDb)
+            .operation("UpdateItem");
+        let rules = [ActiveFault::new(rule)];
+        let plan = |target| Plan::of(&call(target, "{}"), &rules).fault;
         assert_eq!(plan("DynamoDB_20120810.PutItem"), None);
         assert_eq!(plan("AmazonSQS.UpdateItem"), None);
-        assert_eq!(plan("DynamoDB_20120810.UpdateItem"), Some(What::Throttle));
-        assert_eq!((rules[0].met(), rules[0].fired()), (1, 1));
-        rules[0].lift();
+        assert_eq!(plan("DynamoDB_20120810.UpdateItem"), Some(AwsFault::Throttle));
+        assert_eq!((rules[0].matched(), rules[0].fired()), (1, 1));
+        rules[0].stop();
         assert_eq!(plan("DynamoDB_20120810.UpdateItem"), None);
     }
 
     #[test]
     fn a_rule_may_be_for_what_a_request_says() {
-        let rules = [Disturbance::new(Rule::new(What::Reset).saying(r#""S":"idle""#))];
-        let plan = |body| Plan::of(&call("DynamoDB_20120810.UpdateItem", body), &rules).what;
+        let rules =
+            [ActiveFault::new(AwsFaultRule::new(AwsFault::Reset).body_contains(r#""S":"idle""#))];
+        let plan = |body| Plan::of(&call("DynamoDB_20120810.UpdateItem", body), &rules).fault;
         assert_eq!(plan(r#"{"S":"claimed"}"#), None);
-        assert_eq!(plan(r#"{"S":"idle"}"#), Some(What::Reset));
-        assert_eq!((rules[0].met(), rules[0].fired()), (1, 1));
-        let rules = [Disturbance::new(Rule::new(What::Reset).saying(""))];
+        assert_eq!(plan(r#"{"S":"idle"}"#), Some(AwsFault::Reset));
+        assert_eq!((rules[0].matched(), rules[0].fired()), (1, 1));
+        let rules = [ActiveFault::new(AwsFaultRule::new(AwsFault::Reset).body_contains(""))];
         let plan = Plan::of(&call("DynamoDB_20120810.UpdateItem", ""), &rules);
-        assert_eq!(plan.what, Some(What::Reset));
+        assert_eq!(plan.fault, Some(AwsFault::Reset));
     }
 
     #[test]
     fn only_short_polls_are_falsely_empty() {
-        let rules = [Disturbance::new(Rule::new(What::EmptyReceive))];
-        let plan = |body| Plan::of(&call("AmazonSQS.ReceiveMessage", body), &rules).what;
+        let rules = [ActiveFault::new(AwsFaultRule::new(AwsFault::EmptyReceive))];
+        let plan = |body| Plan::of(&call("AmazonSQS.ReceiveMessage", body), &rules).fault;
         assert_eq!(plan(r#"{"WaitTimeSeconds":1}"#), None);
-        assert_eq!(plan(r#"{"WaitTimeSeconds":0}"#), Some(What::EmptyReceive));
-        assert_eq!(plan("{}"), Some(What::EmptyReceive));
-        assert_eq!(Plan::of(&call("AmazonSQS.SendMessage", "{}"), &rules).what, None);
+        assert_eq!(plan(r#"{"WaitTimeSeconds":0}"#), Some(AwsFault::EmptyReceive));
+        assert_eq!(plan("{}"), Some(AwsFault::EmptyReceive));
+        assert_eq!(Plan::of(&call("AmazonSQS.SendMessage", "{}"), &rules).fault, None);
     }
 
     #[test]
     fn delays_add_up_and_go_with_one_other() {
-        let rules = [What::Delay(Duration::from_millis(2)), What::Reset, What::Hang]
+        let rules = [AwsFault::Delay(Duration::from_millis(2)), AwsFault::Reset, AwsFault::Hang]
             .into_iter()
-            .chain([What::Delay(Duration::from_millis(3))])
-            .map(|what| Disturbance::new(Rule::new(what)))
+            .chain([AwsFault::Delay(Duration::from_millis(3))])
+            .map(|fault| ActiveFault::new(AwsFaultRule::new(fault)))
             .collect::<Vec<_>>();
         let plan = Plan::of(&call("AmazonSQS.SendMessage", "{}"), &rules);
-        assert_eq!(plan, Plan { delay: Duration::from_millis(5), what: Some(What::Reset) });
-        assert_eq!(rules[2].met(), 0, "whoever comes too late is not counted");
+        assert_eq!(plan, Plan { delay: Duration::from_millis(5), fault: Some(AwsFault::Reset) });
+        assert_eq!(rules[2].matched(), 0, "whoever comes too late is not counted");
     }
 }

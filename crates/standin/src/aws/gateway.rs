@@ -1,7 +1,7 @@
 //! The one address behind which all of AWS is.
 
-mod door;
 mod duplicates;
+mod endpoint;
 mod route;
 mod serve;
 mod upstream;
@@ -22,9 +22,9 @@ use crate::emulators::Emulators;
 use crate::http::{self, listen};
 use crate::sync::locked;
 
-pub use door::{Door, LogEntry};
 use duplicates::Duplicates;
-use serve::AtDoor;
+pub use endpoint::{Endpoint, LogEntry};
+use serve::EndpointHandler;
 use upstream::Upstreams;
 
 /// The door that machines are pointed to.
@@ -115,7 +115,7 @@ pub(crate) struct Shared {
     ec2: Ec2,
     duplicates: Duplicates,
     violations: Mutex<Vec<Violation>>,
-    doors: Mutex<BTreeMap<String, Door>>,
+    endpoints: Mutex<BTreeMap<String, Endpoint>>,
     watch: Option<Sender<LogEntry>>,
 }
 
@@ -134,8 +134,8 @@ impl Gateway {
             .expect("the system has threads");
         let control = listen(options.port);
         let agents = listen(0);
-        let agents_door = Door::new(AGENTS, &agents);
-        let machines = Machines::new(&options, agents_door.url(), runtime.handle().clone());
+        let agents_endpoint = Endpoint::new(AGENTS, &agents);
+        let machines = Machines::new(&options, agents_endpoint.url(), runtime.handle().clone());
         let shared = Arc::new(Shared {
             upstreams: Upstreams::new(&options.dynamodb, &options.sqs),
             models: options.models.as_deref().map(Models::new),
@@ -143,22 +143,22 @@ impl Gateway {
             ec2: Ec2::new(&options, machines),
             duplicates: Duplicates::default(),
             violations: Mutex::default(),
-            doors: Mutex::default(),
+            endpoints: Mutex::default(),
             watch: options.watch,
         });
         let gateway = Gateway { shared, runtime: Some(runtime) };
-        gateway.open(Door::new(CONTROL, &control), control);
-        gateway.open(agents_door, agents);
+        gateway.open(Endpoint::new(CONTROL, &control), control);
+        gateway.open(agents_endpoint, agents);
         gateway.shared.ec2.watch_shutdowns();
         gateway
     }
 
     /// The door of this name, opened if it is new. Each counts and disturbs on its own.
-    pub fn door(&self, name: &str) -> Door {
-        let found = locked(&self.shared.doors).get(name).cloned();
+    pub fn endpoint(&self, name: &str) -> Endpoint {
+        let found = locked(&self.shared.endpoints).get(name).cloned();
         found.unwrap_or_else(|| {
             let listener = listen(0);
-            self.open(Door::new(name, &listener), listener)
+            self.open(Endpoint::new(name, &listener), listener)
         })
     }
 
@@ -174,7 +174,7 @@ impl Gateway {
 
     /// # Panics
     /// If any request was not as the API's models have it.
-    pub fn assert_sound(&self) {
+    pub fn assert_requests_valid(&self) {
         let mut violations: Vec<String> =
             self.violations().iter().map(ToString::to_string).collect();
         violations.sort();
@@ -186,20 +186,20 @@ impl Gateway {
         );
     }
 
-    fn open(&self, door: Door, listener: TcpListener) -> Door {
+    fn open(&self, endpoint: Endpoint, listener: TcpListener) -> Endpoint {
         if let Some(runtime) = &self.runtime {
-            let gate = door.state().gate();
-            let at = AtDoor { door: door.state(), shared: self.shared.clone() };
+            let gate = endpoint.state().gate();
+            let at = EndpointHandler { endpoint: endpoint.state(), shared: self.shared.clone() };
             runtime.spawn(http::serve_at(listener, Arc::new(at), gate));
         }
-        locked(&self.shared.doors).insert(door.name().to_owned(), door.clone());
-        door
+        locked(&self.shared.endpoints).insert(endpoint.name().to_owned(), endpoint.clone());
+        endpoint
     }
 }
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        self.shared.ec2.end_everything();
+        self.shared.ec2.terminate_all();
         // Waiting for the runtime's threads is forbidden where the gateway is dropped within
         // another runtime, and nothing of it is needed any more.
         if let Some(runtime) = self.runtime.take() {

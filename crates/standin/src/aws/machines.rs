@@ -61,7 +61,7 @@ pub(crate) struct Machines {
 impl Machines {
     pub(crate) fn new(options: &GatewayOptions, agents_url: &str, handle: Handle) -> Machines {
         let folder = tempfile::Builder::new().prefix("ondeck-standin-").tempdir();
-        let folder = folder.expect("the system has a folder for what is temporary");
+        let folder = folder.expect("the system has a folder for temporary files");
         let logs = options.logs.clone().unwrap_or_else(|| folder.path().join("logs"));
         let shutdowns = folder.path().join("shutdown");
         for path in [&logs, &shutdowns] {
@@ -90,7 +90,7 @@ impl Machines {
     }
 
     /// Kills every process of every machine, and waits until they are gone.
-    pub(crate) fn end_everything(&self, ids: &[String]) {
+    pub(crate) fn terminate_all(&self, ids: &[String]) {
         if self.command.is_some() {
             let runners = ids.iter().map(|id| format!("{RUNNER_MARK}={id}"));
             let marks: Vec<String> = [self.mark.clone()].into_iter().chain(runners).collect();
@@ -161,7 +161,10 @@ pub(crate) async fn live(ec2: Ec2, id: String) {
         None => {}
         Some(Err(error)) => {
             note(&log, &format!("cannot start {}: {error}\n", command.program.display()));
-            ec2.end(&[&id], "Server.InternalError: the command cannot be started");
+            ec2.terminate_with_reason(
+                &[&id],
+                "Server.InternalError: the command cannot be started",
+            );
         }
         Some(Ok(mut child)) => {
             // However it ended, it has.
@@ -172,7 +175,7 @@ pub(crate) async fn live(ec2: Ec2, id: String) {
 }
 
 /// Kills what is left of machines that are ending, after which they have ended.
-pub(crate) async fn expire_and_reap(ec2: Ec2, ids: Vec<String>) {
+pub(crate) async fn kill_processes(ec2: Ec2, ids: Vec<String>) {
     if ec2.host().command.is_some() {
         for id in &ids {
             ec2.pid(id).map(processes::kill_group);
@@ -184,7 +187,7 @@ pub(crate) async fn expire_and_reap(ec2: Ec2, ids: Vec<String>) {
         drop(killed);
     }
     for id in &ids {
-        ec2.with(id, Instance::has_ended);
+        ec2.with(id, Instance::processes_gone);
     }
 }
 

@@ -146,7 +146,7 @@ struct Reference {
 #[derive(Debug, Deserialize)]
 struct Shape {
     #[serde(rename = "type")]
-    kind: Kind,
+    kind: ShapeType,
     #[serde(default)]
     members: HashMap<String, Reference>,
     member: Option<Reference>,
@@ -163,7 +163,7 @@ struct Shape {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Kind {
+enum ShapeType {
     Structure,
     List,
     Map,

@@ -52,7 +52,7 @@ pub(super) fn elsewhere(location: &str) -> Answer {
 }
 
 /// GitHub has trouble of its own, in the words of whoever stands in front of it.
-pub(super) fn trouble(status: u16) -> Answer {
+pub(super) fn server_error(status: u16) -> Answer {
     match status {
         502 => refusal(502, "Server Error"),
         503 => with_type(503, "text/html; charset=utf-8", "<h1>Unicorn!</h1>".to_owned()),

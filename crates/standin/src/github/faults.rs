@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::injection::{Disturbance, Which};
+use crate::injection::{ActiveFault, Occurrence};
 
 use super::request::Ask;
 
@@ -42,34 +42,34 @@ pub enum GitHubFault {
 
 /// A rule by which requests are disturbed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct GitHubRule {
+pub struct GitHubFaultRule {
     /// For this method alone.
     pub method: Option<String>,
     /// For paths of this pattern alone, without `/api/v3`: `*` stands for one part of it, `**`
     /// at the end for any.
     pub path: Option<String>,
     /// For which of those requests.
-    pub which: Which,
+    pub occurrence: Occurrence,
     /// What goes wrong with them.
     pub fault: GitHubFault,
 }
 
-impl GitHubRule {
+impl GitHubFaultRule {
     /// For every request, but for those of the stand-in's own runner under `/_standin`.
-    pub fn new(fault: GitHubFault) -> GitHubRule {
-        GitHubRule { method: None, path: None, which: Which::Always, fault }
+    pub fn new(fault: GitHubFault) -> GitHubFaultRule {
+        GitHubFaultRule { method: None, path: None, occurrence: Occurrence::Always, fault }
     }
 
     /// For one method and paths of one pattern: `on("GET", "/repos/*/*/actions/runners")`.
     #[must_use]
-    pub fn on(self, method: &str, path: &str) -> GitHubRule {
-        GitHubRule { method: Some(method.to_owned()), path: Some(path.to_owned()), ..self }
+    pub fn on(self, method: &str, path: &str) -> GitHubFaultRule {
+        GitHubFaultRule { method: Some(method.to_owned()), path: Some(path.to_owned()), ..self }
     }
 
     /// For some of the requests.
     #[must_use]
-    pub fn which(self, which: Which) -> GitHubRule {
-        GitHubRule { which, ..self }
+    pub fn occurrence(self, occurrence: Occurrence) -> GitHubFaultRule {
+        GitHubFaultRule { occurrence, ..self }
     }
 
     fn is_for(&self, ask: &Ask) -> bool {
@@ -99,7 +99,7 @@ pub(super) fn matches(pattern: &str, path: &str) -> bool {
 /// What is to happen to one request: delays add up, of the rest the first rule wins.
 pub(super) fn plan(
     ask: &Ask,
-    rules: &[Disturbance<GitHubRule>],
+    rules: &[ActiveFault<GitHubFaultRule>],
 ) -> (Duration, Option<GitHubFault>) {
     let (mut delay, mut fault) = (Duration::ZERO, None);
     for rule in rules {

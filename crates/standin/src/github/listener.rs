@@ -16,7 +16,7 @@ use super::answers;
 use super::auth::{Target, is_bearer};
 use super::jobs::{Conclusion, JobId, JobState};
 use super::request::Ask;
-use super::runner_faults::RunnerTrouble;
+use super::runner_faults::RunnerFault;
 use super::runners::{GitHubRunner, still_running};
 use super::state::{Purpose, Registered, Session, State, secret};
 use super::{GitHubViolation, Shared};
@@ -53,10 +53,10 @@ async fn exchange(shared: &Arc<Shared>, ask: &Ask) -> Answer {
         locked(&shared.violations).push(GitHubViolation { request, problem });
     }
     let Some(target) = target_of(&url) else { return answers::not_found() };
-    let trouble = shared.look(|state| state.trouble("", &target));
+    let fault = shared.look(|state| state.runner_fault("", &target));
     if runner_event == "register" {
-        hang_if(trouble == Some(RunnerTrouble::RegistrationHangs)).await;
-        if trouble == Some(RunnerTrouble::RegistrationRefused) {
+        hang_if(fault == Some(RunnerFault::RegistrationHangs)).await;
+        if fault == Some(RunnerFault::RegistrationRefused) {
             return answers::not_found();
         }
     }
@@ -93,9 +93,9 @@ async fn register(shared: &Arc<Shared>, ask: &Ask) -> Answer {
     let Some(target) = shared.look(|state| exchanged(state, ask)) else {
         return answers::unknown_caller("Bad credentials");
     };
-    let trouble = shared.look(|state| state.trouble(&registration.name, &target));
-    hang_if(trouble == Some(RunnerTrouble::RegistrationHangs)).await;
-    if trouble == Some(RunnerTrouble::RegistrationRefused) {
+    let fault = shared.look(|state| state.runner_fault(&registration.name, &target));
+    hang_if(fault == Some(RunnerFault::RegistrationHangs)).await;
+    if fault == Some(RunnerFault::RegistrationRefused) {
         return answers::not_found();
     }
     shared.change(|state| enlist(state, registration, &target))
@@ -163,20 +163,20 @@ async fn open(shared: &Arc<Shared>, ask: &Ask) -> Answer {
         let registered = state.runners.get(&runner).filter(|it| it.key == key)?;
         let target = Target::of(&registered.runner.scope);
         let (name, in_session) = (registered.runner.name.clone(), registered.session.is_some());
-        let trouble = state.trouble(&name, &target);
+        let fault = state.runner_fault(&name, &target);
         *state.attempts.entry(name).or_default() += 1;
-        Some((trouble, in_session))
+        Some((fault, in_session))
     };
-    let Some((trouble, in_session)) = shared.change(known) else {
+    let Some((fault, in_session)) = shared.change(known) else {
         return answers::unknown_caller("the runner registration has been deleted");
     };
-    match trouble {
-        Some(RunnerTrouble::NeverConnects) => std::future::pending().await,
-        Some(RunnerTrouble::Retryable) => return answers::trouble(500),
-        Some(RunnerTrouble::Deleted) => {
+    match fault {
+        Some(RunnerFault::NeverConnects) => std::future::pending().await,
+        Some(RunnerFault::Retryable) => return answers::server_error(500),
+        Some(RunnerFault::Deleted) => {
             return answers::unknown_caller("the runner registration has been deleted");
         }
-        Some(RunnerTrouble::SessionConflict) => return conflict(),
+        Some(RunnerFault::SessionConflict) => return conflict(),
         _ if in_session => return conflict(),
         _ => {}
     }
@@ -235,16 +235,16 @@ async fn message(shared: &Arc<Shared>, ask: &Ask, id: &str) -> Answer {
 /// The version of a runner that may open a session, and is refused when it asks for a job.
 fn unserved(state: &State, session: &str) -> Option<String> {
     let runner = &state.runners.values().find(|it| it.is_in(session))?.runner;
-    let trouble = state.trouble(&runner.name, &Target::of(&runner.scope));
-    (trouble == Some(RunnerTrouble::Deprecated)).then(|| runner.version.clone())
+    let fault = state.runner_fault(&runner.name, &Target::of(&runner.scope));
+    (fault == Some(RunnerFault::Deprecated)).then(|| runner.version.clone())
 }
 
 /// What there is to say to a listener. `None` where it has no session.
 fn next(state: &mut State, ask: &Ask, session: &str) -> Option<Message> {
     let registered = state.runners.values().find(|it| it.is_in(session))?.clone();
     let runner = &registered.runner;
-    let trouble = state.trouble(&runner.name, &Target::of(&runner.scope));
-    if trouble == Some(RunnerTrouble::Crash) {
+    let fault = state.runner_fault(&runner.name, &Target::of(&runner.scope));
+    if fault == Some(RunnerFault::Crash) {
         return Some(Message::Crash);
     }
     if let Some(id) = registered.job {
@@ -263,7 +263,7 @@ fn next(state: &mut State, ask: &Ask, session: &str) -> Option<Message> {
     let taken = state.runners.get_mut(&runner.id)?;
     taken.job = Some(id);
     taken.runner.busy = true;
-    if trouble == Some(RunnerTrouble::CrashOnJob) {
+    if fault == Some(RunnerFault::CrashOnJob) {
         return Some(Message::Crash);
     }
     let run_number = state.run(&job.repository, &job.run_id).number;

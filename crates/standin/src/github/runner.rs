@@ -17,7 +17,7 @@ use tokio::runtime::Builder;
 
 use command::Command;
 use configure::{configure, unconfigure};
-use server::Trouble;
+use server::ServerError;
 use terminal::{complain, say};
 
 pub use package::{RunnerPackage, runner_package};
@@ -84,11 +84,11 @@ fn look_above(root: &Path) -> Result<(), String> {
 }
 
 /// Errors of `config.sh` are all alike.
-fn ended(result: Result<(), Trouble>) -> End {
+fn ended(result: Result<(), ServerError>) -> End {
     match result {
         Ok(()) => End::Done,
-        Err(trouble) => {
-            complain(&trouble.to_string());
+        Err(error) => {
+            complain(&error.to_string());
             End::Terminated
         }
     }

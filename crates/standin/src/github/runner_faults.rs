@@ -2,7 +2,7 @@
 
 /// What a runner meets, where a test wants it to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RunnerTrouble {
+pub enum RunnerFault {
     /// Its version is not served any more: the listener ends with 7, once it listens.
     Deprecated,
     /// It has a session elsewhere that does not end: the listener ends with 5.

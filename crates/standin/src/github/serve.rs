@@ -64,7 +64,7 @@ impl Handler for Serving {
 
 fn refused(shared: &Shared, fault: GitHubFault) -> Answer {
     match fault {
-        GitHubFault::Status(status) => answers::trouble(status),
+        GitHubFault::Status(status) => answers::server_error(status),
         GitHubFault::TooManyRequests { retry_after } => answers::too_many(retry_after),
         GitHubFault::SecondaryLimit { retry_after } => answers::secondary_limit(retry_after),
         GitHubFault::PrimaryLimit { reset_in } => {

@@ -9,7 +9,7 @@ use crate::http::Connection;
 
 use super::auth::{App, Target, Token};
 use super::jobs::{Conclusion, Job, JobId, JobState, Run};
-use super::runner_faults::RunnerTrouble;
+use super::runner_faults::RunnerFault;
 use super::runners::GitHubRunner;
 use super::{GitHubOptions, GitHubRequest};
 
@@ -29,7 +29,7 @@ pub(super) struct State {
     pub(super) jobs: BTreeMap<JobId, Work>,
     pub(super) files: HashMap<String, Served>,
     pub(super) releases: Vec<Release>,
-    pub(super) troubles: Vec<(String, RunnerTrouble)>,
+    pub(super) runner_faults: Vec<(String, RunnerFault)>,
     /// How often a listener has asked for a session, by its runner's name.
     pub(super) attempts: HashMap<String, usize>,
     pub(super) requests: Vec<GitHubRequest>,
@@ -110,7 +110,7 @@ impl State {
             jobs: BTreeMap::new(),
             files: HashMap::new(),
             releases: Vec::new(),
-            troubles: Vec::new(),
+            runner_faults: Vec::new(),
             attempts: HashMap::new(),
             requests: Vec::new(),
             used: HashMap::new(),
@@ -138,9 +138,9 @@ impl State {
     }
 
     /// What goes wrong for a runner of this name at this target, if anything is to.
-    pub(super) fn trouble(&self, runner: &str, target: &Target) -> Option<RunnerTrouble> {
+    pub(super) fn runner_fault(&self, runner: &str, target: &Target) -> Option<RunnerFault> {
         let meant = |name: &str| name == "*" || name == runner || target.is(name);
-        self.troubles.iter().find(|(name, _)| meant(name)).map(|(_, trouble)| *trouble)
+        self.runner_faults.iter().find(|(name, _)| meant(name)).map(|(_, fault)| *fault)
     }
 
     /// The next job for a runner: it has all of the job's labels, and is where the job is.

@@ -5,18 +5,18 @@ use std::time::{Duration, Instant, SystemTime};
 use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::types::{DeleteRequest, KeysAndAttributes, WriteRequest};
 use aws_sdk_sqs::types::{BatchResultErrorEntry, SendMessageBatchRequestEntry};
-use ondeck_standin::{Door, Gateway, Rule, Service, What, Which};
+use ondeck_standin::{AwsFault, AwsFaultRule, Endpoint, Gateway, Occurrence, Service};
 
 use crate::harness::{Ec2, dynamodb, gateway, queue, sqs, table, text};
 
 /// A gateway, and a table that was made before anything went wrong.
-async fn disturbed(what: What) -> (Gateway, Door, aws_sdk_dynamodb::Client, String) {
+async fn disturbed(what: AwsFault) -> (Gateway, Endpoint, aws_sdk_dynamodb::Client, String) {
     let gateway = gateway();
-    let table = table(&dynamodb(&gateway.door("quiet"))).await;
-    let door = gateway.door("control");
-    door.disturb(Rule::new(what).which(Which::First(1)));
-    let client = dynamodb(&door);
-    (gateway, door, client, table)
+    let table = table(&dynamodb(&gateway.endpoint("quiet"))).await;
+    let endpoint = gateway.endpoint("control");
+    endpoint.inject(AwsFaultRule::new(what).occurrence(Occurrence::First(1)));
+    let client = dynamodb(&endpoint);
+    (gateway, endpoint, client, table)
 }
 
 /// Writes an item, and says what came of it and whether it was written.
@@ -26,20 +26,20 @@ async fn put(
     table: &str,
 ) -> (Option<SdkError<aws_sdk_dynamodb::operation::put_item::PutItemError>>, bool) {
     let put = client.put_item().table_name(table).item("PK", text("a")).send().await;
-    let quiet = dynamodb(&gateway.door("quiet"));
+    let quiet = dynamodb(&gateway.endpoint("quiet"));
     let found = quiet.get_item().table_name(table).key("PK", text("a")).send().await.unwrap();
     (put.err(), found.item.is_some())
 }
 
 #[tokio::test]
 async fn a_reset_comes_before_the_effect_and_a_lost_answer_after_it() {
-    for (what, is_written) in [(What::Reset, false), (What::LostAnswer, true)] {
-        let (gateway, door, client, table) = disturbed(what).await;
+    for (what, is_written) in [(AwsFault::Reset, false), (AwsFault::LostAnswer, true)] {
+        let (gateway, endpoint, client, table) = disturbed(what).await;
         let (error, written) = put(&gateway, &client, &table).await;
         assert!(matches!(error, Some(SdkError::DispatchFailure(_))), "{what:?}: {error:?}");
         assert_eq!(written, is_written, "{what:?}");
-        assert_eq!(door.log()[0].status, None);
-        assert_eq!(door.log()[0].fault, Some(what));
+        assert_eq!(endpoint.log()[0].status, None);
+        assert_eq!(endpoint.log()[0].fault, Some(what));
         let (error, written) = put(&gateway, &client, &table).await;
         assert!(error.is_none() && written, "only the first was meant: {error:?}");
     }
@@ -48,10 +48,11 @@ async fn a_reset_comes_before_the_effect_and_a_lost_answer_after_it() {
 #[tokio::test]
 async fn half_an_answer_is_no_answer_though_it_has_happened() {
     let gateway = gateway();
-    let door = gateway.door("control");
+    let endpoint = gateway.endpoint("control");
     let name = crate::harness::unique("template");
-    let ec2 = Ec2::at(&door);
-    let cut = door.disturb(Rule::new(What::CutBody).of("CreateLaunchTemplate"));
+    let ec2 = Ec2::at(&endpoint);
+    let cut =
+        endpoint.inject(AwsFaultRule::new(AwsFault::CutBody).operation("CreateLaunchTemplate"));
     let query = format!(
         "Action=CreateLaunchTemplate&LaunchTemplateName={name}&LaunchTemplateData.ImageId=ami-1"
     );
@@ -65,17 +66,17 @@ async fn half_an_answer_is_no_answer_though_it_has_happened() {
 #[tokio::test]
 async fn trouble_and_throttling_are_told_in_the_services_own_words() {
     let cases = [
-        (What::Status(500), 500, "InternalServerError", "InternalError", "InternalError"),
-        (What::Status(503), 503, "ServiceUnavailable", "ServiceUnavailable", "Unavailable"),
+        (AwsFault::Status(500), 500, "InternalServerError", "InternalError", "InternalError"),
+        (AwsFault::Status(503), 503, "ServiceUnavailable", "ServiceUnavailable", "Unavailable"),
         (
-            What::Throttle,
+            AwsFault::Throttle,
             400,
             "ProvisionedThroughputExceededException",
             "RequestThrottled",
             "RequestLimitExceeded",
         ),
         (
-            What::ExpiredToken,
+            AwsFault::ExpiredToken,
             400,
             "ExpiredTokenException",
             "ExpiredTokenException",
@@ -83,16 +84,16 @@ async fn trouble_and_throttling_are_told_in_the_services_own_words() {
         ),
     ];
     for (what, status, of_dynamodb, of_sqs, of_ec2) in cases {
-        let (gateway, door, client, table) = disturbed(what).await;
+        let (gateway, endpoint, client, table) = disturbed(what).await;
         let (error, written) = put(&gateway, &client, &table).await;
         let Some(SdkError::ServiceError(error)) = error else { panic!("{what:?}: {error:?}") };
         assert_eq!(error.err().meta().code(), Some(of_dynamodb));
         assert_eq!(error.raw().status().as_u16(), status);
         assert!(!written, "{what:?} comes before the effect");
-        door.disturb(Rule::new(what));
-        let error = sqs(&door).list_queues().send().await.unwrap_err().into_service_error();
+        endpoint.inject(AwsFaultRule::new(what));
+        let error = sqs(&endpoint).list_queues().send().await.unwrap_err().into_service_error();
         assert_eq!(error.meta().code(), Some(of_sqs));
-        let answer = Ec2::at(&door).ask("Action=DescribeInstances").await;
+        let answer = Ec2::at(&endpoint).ask("Action=DescribeInstances").await;
         assert_eq!(answer.code(), Some(of_ec2));
     }
 }
@@ -100,15 +101,15 @@ async fn trouble_and_throttling_are_told_in_the_services_own_words() {
 #[tokio::test]
 async fn a_delay_delays_and_a_hang_lasts() {
     const DELAY: Duration = Duration::from_millis(300);
-    let (gateway, door, client, table) = disturbed(What::Delay(DELAY)).await;
+    let (gateway, endpoint, client, table) = disturbed(AwsFault::Delay(DELAY)).await;
     let begun = Instant::now();
     let (error, written) = put(&gateway, &client, &table).await;
     assert!(error.is_none() && written && begun.elapsed() >= DELAY);
-    assert!(door.log()[0].took >= DELAY);
+    assert!(endpoint.log()[0].took >= DELAY);
 
-    let quiet = dynamodb(&gateway.door("quiet"));
-    for (what, name, happens) in [(What::Hang, "b", false), (What::Silence, "c", true)] {
-        let hang = door.disturb(Rule::new(what));
+    let quiet = dynamodb(&gateway.endpoint("quiet"));
+    for (what, name, happens) in [(AwsFault::Hang, "b", false), (AwsFault::Silence, "c", true)] {
+        let hang = endpoint.inject(AwsFaultRule::new(what));
         let call = client.put_item().table_name(&table).item("PK", text(name)).send();
         let written = async {
             loop {
@@ -124,16 +125,16 @@ async fn a_delay_delays_and_a_hang_lasts() {
             () = tokio::time::sleep(DELAY), if !happens => {}
         }
         assert_eq!(hang.fired(), 1);
-        door.calm();
+        endpoint.clear_faults();
     }
 }
 
 #[tokio::test]
 async fn a_skewed_clock_refuses_until_requests_are_signed_by_it() {
     const AHEAD: Duration = Duration::from_secs(7_200);
-    let (_gateway, door, client, table) = disturbed(What::Status(500)).await;
-    door.calm();
-    door.disturb(Rule::new(What::Skew(7_200)));
+    let (_gateway, endpoint, client, table) = disturbed(AwsFault::Status(500)).await;
+    endpoint.clear_faults();
+    endpoint.inject(AwsFaultRule::new(AwsFault::Skew(7_200)));
     let put = client.put_item().table_name(&table).item("PK", text("a")).send().await;
     let Err(SdkError::ServiceError(error)) = put else { panic!("{put:?}") };
     assert_eq!(error.err().meta().code(), Some("InvalidSignatureException"));
@@ -145,7 +146,7 @@ async fn a_skewed_clock_refuses_until_requests_are_signed_by_it() {
     let ahead = date.unwrap().secs() - now;
     assert!((7_190..=7_210).contains(&ahead), "{ahead}");
 
-    let ec2 = Ec2::at(&door);
+    let ec2 = Ec2::at(&endpoint);
     let query = "Action=DescribeInstances";
     let (wrong, _) = ec2.signed_at(query, SystemTime::now()).await.unwrap();
     assert_eq!(wrong.code(), Some("RequestExpired"));
@@ -157,11 +158,11 @@ async fn a_skewed_clock_refuses_until_requests_are_signed_by_it() {
 #[tokio::test]
 async fn a_short_poll_may_be_falsely_empty_and_a_long_one_not() {
     let gateway = gateway();
-    let door = gateway.door("control");
-    let client = sqs(&door);
+    let endpoint = gateway.endpoint("control");
+    let client = sqs(&endpoint);
     let queue = queue(&client).await;
     client.send_message().queue_url(&queue).message_body("hello").send().await.unwrap();
-    door.disturb(Rule::new(What::EmptyReceive));
+    endpoint.inject(AwsFaultRule::new(AwsFault::EmptyReceive));
     let short = client.receive_message().queue_url(&queue).send().await.unwrap();
     assert!(short.messages().is_empty());
     let long = client.receive_message().queue_url(&queue).wait_time_seconds(1).send().await;
@@ -171,11 +172,12 @@ async fn a_short_poll_may_be_falsely_empty_and_a_long_one_not() {
 #[tokio::test]
 async fn a_duplicate_has_the_same_id_and_a_receipt_of_its_own() {
     let gateway = gateway();
-    let door = gateway.door("control");
-    let client = sqs(&door);
+    let endpoint = gateway.endpoint("control");
+    let client = sqs(&endpoint);
     let queue = queue(&client).await;
     client.send_message().queue_url(&queue).message_body("hello").send().await.unwrap();
-    door.disturb(Rule::new(What::DuplicateDelivery).which(Which::First(1)));
+    endpoint
+        .inject(AwsFaultRule::new(AwsFault::DuplicateDelivery).occurrence(Occurrence::First(1)));
     let receive = || async {
         let receive = client.receive_message().queue_url(&queue).wait_time_seconds(1);
         receive.send().await.unwrap().messages().first().cloned()
@@ -188,12 +190,12 @@ async fn a_duplicate_has_the_same_id_and_a_receipt_of_its_own() {
     let delete = client.delete_message().queue_url(&queue);
     delete.receipt_handle(second.receipt_handle().unwrap()).send().await.unwrap();
     assert_eq!(receive().await, None, "there was one duplicate, and it is gone");
-    assert_eq!(door.count(Service::Sqs, "SendMessage"), 1, "the copy is not the caller's call");
+    assert_eq!(endpoint.count(Service::Sqs, "SendMessage"), 1, "the copy is not the caller's call");
 }
 
 #[tokio::test]
 async fn a_batch_may_be_done_by_halves() {
-    let (gateway, door, client, table) = disturbed(What::PartialBatch).await;
+    let (gateway, endpoint, client, table) = disturbed(AwsFault::PartialBatch).await;
     for key in ["a", "b", "c"] {
         client.put_item().table_name(&table).item("PK", text(key)).send().await.unwrap();
     }
@@ -205,16 +207,17 @@ async fn a_batch_may_be_done_by_halves() {
     let left = &got.unprocessed_keys.unwrap()[&table];
     assert_eq!((left.keys().len(), left.consistent_read()), (2, Some(true)));
 
-    door.disturb(Rule::new(What::PartialBatch).of("BatchWriteItem"));
+    endpoint.inject(AwsFaultRule::new(AwsFault::PartialBatch).operation("BatchWriteItem"));
     let deletion = DeleteRequest::builder().key("PK", text("a")).build().unwrap();
     let write = WriteRequest::builder().delete_request(deletion).build();
     let written =
         client.batch_write_item().request_items(&table, vec![write]).send().await.unwrap();
     assert_eq!(written.unprocessed_items.unwrap()[&table].len(), 1);
 
-    let client = sqs(&door);
+    let client = sqs(&endpoint);
     let queue = queue(&client).await;
-    let sending = door.disturb(Rule::new(What::PartialBatch).of("SendMessageBatch"));
+    let sending =
+        endpoint.inject(AwsFaultRule::new(AwsFault::PartialBatch).operation("SendMessageBatch"));
     let entries = ["0", "1", "2"]
         .map(|id| SendMessageBatchRequestEntry::builder().id(id).message_body(id).build().unwrap());
     let send = client.send_message_batch().queue_url(&queue).set_entries(Some(entries.into()));
@@ -222,5 +225,5 @@ async fn a_batch_may_be_done_by_halves() {
     assert_eq!(sent.successful().len(), 1);
     let failed: Vec<&str> = sent.failed().iter().map(BatchResultErrorEntry::id).collect();
     assert_eq!((failed, sending.fired()), (vec!["1", "2"], 1));
-    gateway.assert_sound();
+    gateway.assert_requests_valid();
 }

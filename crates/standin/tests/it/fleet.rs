@@ -1,13 +1,13 @@
 //! CreateFleet and TerminateInstances, as the API's documentation has them.
 
 use ondeck_standin::{
-    Capacity, Gateway, GatewayOptions, Lifecycle, MachineState, Rule, What, Which,
+    AwsFault, AwsFaultRule, Capacity, Gateway, GatewayOptions, Lifecycle, MachineState, Occurrence,
 };
 
 use crate::harness::{Ec2, SOON, fleet, gateway, options, unique};
 
 async fn with_template(gateway: &Gateway) -> (Ec2, String) {
-    let ec2 = Ec2::at(&gateway.door("control"));
+    let ec2 = Ec2::at(&gateway.endpoint("control"));
     let name = unique("template");
     ec2.template(&name).await;
     (ec2, name)
@@ -33,7 +33,7 @@ async fn machines_are_as_they_were_asked_for() {
         assert_eq!(machine.tags["ondeck:pool"], "p1");
         assert_eq!(machine.tags["managed-by"], "ondeck", "from the template");
     }
-    gateway.assert_sound();
+    gateway.assert_requests_valid();
 }
 
 #[tokio::test]
@@ -55,9 +55,13 @@ async fn a_token_stands_for_one_request() {
 async fn a_lost_answer_is_found_again_by_its_token() {
     let gateway = gateway();
     let (_, template) = with_template(&gateway).await;
-    let door = gateway.door("disturbed");
-    door.disturb(Rule::new(What::LostAnswer).of("CreateFleet").which(Which::First(1)));
-    let ec2 = Ec2::at(&door);
+    let endpoint = gateway.endpoint("disturbed");
+    endpoint.inject(
+        AwsFaultRule::new(AwsFault::LostAnswer)
+            .operation("CreateFleet")
+            .occurrence(Occurrence::First(1)),
+    );
+    let ec2 = Ec2::at(&endpoint);
     let query = fleet(&template, 2, "spot") + "&ClientToken=once";
     ec2.try_ask(&query).await.unwrap_err();
     let machines = gateway.ec2().machines();
@@ -123,7 +127,7 @@ async fn a_throttled_fleet_is_an_answer_and_the_answer_of_its_token() {
         assert_eq!(answer.all("errorCode"), ["RequestLimitExceeded"; 2], "one for each override");
     }
     assert_eq!(ec2.ask(&format!("{query}&ClientToken=next")).await.launched().len(), 2);
-    gateway.assert_sound();
+    gateway.assert_requests_valid();
 }
 
 #[tokio::test]

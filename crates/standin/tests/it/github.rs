@@ -5,8 +5,8 @@ mod faults;
 mod lists;
 mod permissions;
 mod registration;
+mod request_checks;
 mod runner;
-mod soundness;
 
 use std::time::Duration;
 

@@ -18,7 +18,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use ondeck_standin::emulators::Emulators;
-use ondeck_standin::{Door, Gateway, GatewayOptions};
+use ondeck_standin::{Endpoint, Gateway, GatewayOptions};
 
 /// Long enough for anything here, however busy the computer is.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
@@ -46,29 +46,29 @@ pub(crate) fn credentials(key: &str) -> Credentials {
     Credentials::new(key, "test", None, None, "test")
 }
 
-pub(crate) fn dynamodb(door: &Door) -> aws_sdk_dynamodb::Client {
-    dynamodb_as(door, "test")
+pub(crate) fn dynamodb(endpoint: &Endpoint) -> aws_sdk_dynamodb::Client {
+    dynamodb_as(endpoint, "test")
 }
 
-pub(crate) fn dynamodb_as(door: &Door, key: &str) -> aws_sdk_dynamodb::Client {
+pub(crate) fn dynamodb_as(endpoint: &Endpoint, key: &str) -> aws_sdk_dynamodb::Client {
     let config = aws_sdk_dynamodb::Config::builder()
         .behavior_version(BehaviorVersion::latest())
         .region(Region::new("us-east-1"))
         .credentials_provider(credentials(key))
         .retry_config(RetryConfig::disabled())
         .timeout_config(timeouts())
-        .endpoint_url(door.url());
+        .endpoint_url(endpoint.url());
     aws_sdk_dynamodb::Client::from_conf(config.build())
 }
 
-pub(crate) fn sqs(door: &Door) -> aws_sdk_sqs::Client {
+pub(crate) fn sqs(endpoint: &Endpoint) -> aws_sdk_sqs::Client {
     let config = aws_sdk_sqs::Config::builder()
         .behavior_version(BehaviorVersion::latest())
         .region(Region::new("us-east-1"))
         .credentials_provider(credentials("test"))
         .retry_config(RetryConfig::disabled())
         .timeout_config(timeouts())
-        .endpoint_url(door.url());
+        .endpoint_url(endpoint.url());
     aws_sdk_sqs::Client::from_conf(config.build())
 }
 
@@ -139,8 +139,8 @@ pub(crate) struct Ec2 {
 }
 
 impl Ec2 {
-    pub(crate) fn at(door: &Door) -> Ec2 {
-        Ec2::to(door.url())
+    pub(crate) fn at(endpoint: &Endpoint) -> Ec2 {
+        Ec2::to(endpoint.url())
     }
 
     pub(crate) fn to(url: &str) -> Ec2 {

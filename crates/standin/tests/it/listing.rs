@@ -8,7 +8,7 @@ use crate::harness::{Ec2, SOON, fleet, options, unique};
 
 async fn launched(options: GatewayOptions, count: usize) -> (Gateway, Ec2, Vec<String>) {
     let gateway = Gateway::start(options);
-    let ec2 = Ec2::at(&gateway.door("control"));
+    let ec2 = Ec2::at(&gateway.endpoint("control"));
     let template = unique("template");
     ec2.template(&template).await;
     let mut ids = ec2.ask(&fleet(&template, count, "spot")).await.launched();
@@ -72,7 +72,7 @@ async fn filters_choose_and_combine() {
     let answer = ec2.ask(&format!("Action=DescribeInstances&InstanceId.1={}", ids[1])).await;
     assert_eq!(answer.first("instanceLifecycle"), Some("spot"));
     assert_eq!((answer.first("coreCount"), answer.first("threadsPerCore")), (Some("2"), Some("2")));
-    gateway.assert_sound();
+    gateway.assert_requests_valid();
 }
 
 #[tokio::test]
@@ -91,7 +91,7 @@ async fn what_has_ended_is_forgotten_in_the_end() {
 #[tokio::test]
 async fn images_are_described_by_their_id() {
     let gateway = Gateway::start(options());
-    let ec2 = Ec2::at(&gateway.door("control"));
+    let ec2 = Ec2::at(&gateway.endpoint("control"));
     let both = "Action=DescribeImages&ImageId.1=ami-0123456789abcdef0&ImageId.2=ami-89abcdef";
     let answer = ec2.ask(both).await;
     assert_eq!(answer.all("imageId"), ["ami-0123456789abcdef0", "ami-89abcdef"]);
@@ -103,5 +103,5 @@ async fn images_are_described_by_their_id() {
     ] {
         assert_eq!(ec2.ask(query).await.code(), Some(code), "{query}");
     }
-    gateway.assert_sound();
+    gateway.assert_requests_valid();
 }

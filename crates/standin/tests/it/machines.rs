@@ -17,7 +17,7 @@ fn shell(script: &str) -> GatewayOptions {
 }
 
 async fn launch(gateway: &Gateway, count: usize) -> Vec<String> {
-    let ec2 = Ec2::at(&gateway.door("control"));
+    let ec2 = Ec2::at(&gateway.endpoint("control"));
     let template = unique("template");
     ec2.template(&template).await;
     ec2.ask(&fleet(&template, count, "on-demand")).await.launched()
@@ -64,7 +64,7 @@ async fn a_machine_knows_where_aws_is_and_has_no_keys() {
     assert_eq!(machine.state, MachineState::Running);
     let text = line(&machine.log, "done").await;
     let lines: Vec<&str> = text.lines().collect();
-    let agents = gateway.door("agents");
+    let agents = gateway.endpoint("agents");
     assert!(lines.contains(&&*format!("AWS_ENDPOINT_URL={}", agents.url())), "{text}");
     let metadata = machine.metadata.unwrap();
     assert!(lines.contains(&&*format!("AWS_EC2_METADATA_SERVICE_ENDPOINT={metadata}")), "{text}");
@@ -90,7 +90,7 @@ async fn termination_reaches_what_has_left_the_group() {
     }
     assert_eq!(pids.len(), 4);
     assert!(pids.iter().all(|pid| is_alive(pid)));
-    let ec2 = Ec2::at(&gateway.door("control"));
+    let ec2 = Ec2::at(&gateway.endpoint("control"));
     let query =
         format!("Action=TerminateInstances&InstanceId.1={}&InstanceId.2={}", ids[0], ids[1]);
     assert_eq!(ec2.ask(&query).await.status, 200);
@@ -110,7 +110,7 @@ async fn a_machine_that_shuts_itself_down_is_terminated() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_that_was_not_told_to_terminate_is_only_stopped() {
     let gateway = Gateway::start(shell("$ONDECK_SHUTDOWN_COMMAND; exec sleep 600"));
-    let ec2 = Ec2::at(&gateway.door("control"));
+    let ec2 = Ec2::at(&gateway.endpoint("control"));
     let name = unique("template");
     let query = format!(
         "Action=CreateLaunchTemplate&LaunchTemplateName={name}&LaunchTemplateData.ImageId=ami-1"

@@ -11,6 +11,6 @@ mod listing;
 mod machines;
 mod metadata;
 mod program;
+mod request_checks;
 mod routing;
-mod soundness;
 mod templates;

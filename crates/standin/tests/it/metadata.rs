@@ -19,7 +19,7 @@ async fn machine(kind: &str) -> (Gateway, Machine, aws_config::imds::Client) {
         env: Vec::new(),
     };
     let gateway = Gateway::start(GatewayOptions { command: Some(command), ..options() });
-    let ec2 = Ec2::at(&gateway.door("control"));
+    let ec2 = Ec2::at(&gateway.endpoint("control"));
     let template = unique("template");
     ec2.template(&template).await;
     ec2.ask(&fleet(&template, 1, kind)).await;

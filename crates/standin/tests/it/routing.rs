@@ -8,7 +8,7 @@ use crate::harness::{Ec2, SOON, dynamodb, dynamodb_as, gateway, queue, sqs, tabl
 #[tokio::test]
 async fn each_service_answers_and_each_call_is_counted_at_its_door() {
     let gateway = gateway();
-    let (control, agents) = (gateway.door("control"), gateway.door("agents"));
+    let (control, agents) = (gateway.endpoint("control"), gateway.endpoint("agents"));
     let client = dynamodb(&control);
     let table = table(&client).await;
     client.put_item().table_name(&table).item("PK", text("a")).send().await.unwrap();
@@ -40,36 +40,36 @@ async fn each_service_answers_and_each_call_is_counted_at_its_door() {
     ];
     assert_eq!(counted, expected.map(|(service, of)| (service, of.to_owned(), 1)));
     assert_eq!(control.total(), 6);
-    assert_eq!(agents.total(), 1, "doors count on their own");
+    assert_eq!(agents.total(), 1, "endpoints count on their own");
     assert_eq!(agents.count(Service::DynamoDb, "GetItem"), 1);
     let log = control.log();
     assert_eq!(log.len(), 6);
     assert!(log.iter().all(|entry| entry.status == Some(200) && entry.fault.is_none()), "{log:?}");
     control.reset();
     assert_eq!((control.total(), control.log().len(), agents.total()), (0, 0, 1));
-    gateway.assert_sound();
+    gateway.assert_requests_valid();
 }
 
 #[tokio::test]
 async fn connections_are_counted_by_the_calls_that_come_over_them() {
     let gateway = gateway();
-    let door = gateway.door("control");
-    let (one, other) = (dynamodb(&door), dynamodb(&door));
-    assert_eq!(door.connections(), 0);
+    let endpoint = gateway.endpoint("control");
+    let (one, other) = (dynamodb(&endpoint), dynamodb(&endpoint));
+    assert_eq!(endpoint.connections(), 0);
     for (client, connections) in [(&one, 1), (&one, 1), (&other, 2), (&one, 2), (&other, 2)] {
         client.list_tables().send().await.unwrap();
-        assert_eq!(door.connections(), connections);
+        assert_eq!(endpoint.connections(), connections);
     }
-    door.reset();
-    assert_eq!(door.connections(), 0);
+    endpoint.reset();
+    assert_eq!(endpoint.connections(), 0);
     one.list_tables().send().await.unwrap();
-    assert_eq!(door.connections(), 1, "one that was opened before");
+    assert_eq!(endpoint.connections(), 1, "one that was opened before");
 }
 
 #[tokio::test]
 async fn an_error_of_the_service_arrives_as_it_is() {
     let gateway = gateway();
-    let client = dynamodb(&gateway.door("control"));
+    let client = dynamodb(&gateway.endpoint("control"));
     let error = client.get_item().table_name("no-such-table").key("PK", text("a")).send().await;
     assert!(error.unwrap_err().into_service_error().is_resource_not_found_exception());
 }
@@ -77,7 +77,7 @@ async fn an_error_of_the_service_arrives_as_it_is() {
 #[tokio::test]
 async fn what_nothing_stands_in_for_is_refused_and_said() {
     let gateway = gateway();
-    let answer = Ec2::at(&gateway.door("control")).ask("Action=RunInstances").await;
+    let answer = Ec2::at(&gateway.endpoint("control")).ask("Action=RunInstances").await;
     assert_eq!((answer.status, answer.code()), (400, Some("InvalidAction")));
     // The action exists; only what it requires was missing.
     assert!(gateway.violations().iter().all(|violation| violation.problem == "missing"));
@@ -90,19 +90,19 @@ async fn a_service_that_is_down_is_told_apart_from_a_fault() {
         dynamodb: "http://127.0.0.1:9".to_owned(),
         ..crate::harness::options()
     });
-    let door = gateway.door("control");
-    dynamodb(&door).list_tables().send().await.unwrap_err();
-    assert_eq!(door.log()[0].status, Some(502));
+    let endpoint = gateway.endpoint("control");
+    dynamodb(&endpoint).list_tables().send().await.unwrap_err();
+    assert_eq!(endpoint.log()[0].status, Some(502));
 }
 
 #[tokio::test]
 async fn a_door_that_is_shut_refuses_and_keeps_its_address() {
     let gateway = gateway();
-    let (door, other) = (gateway.door("control"), gateway.door("agents"));
-    let client = dynamodb(&door);
+    let (endpoint, other) = (gateway.endpoint("control"), gateway.endpoint("agents"));
+    let client = dynamodb(&endpoint);
     client.list_tables().send().await.unwrap();
     for _ in 0..3 {
-        door.shut();
+        endpoint.shut();
         // The connection that was kept is reset first, and a new one is then refused.
         let refused = async || {
             let error = client.list_tables().send().await.err()?;
@@ -111,7 +111,7 @@ async fn a_door_that_is_shut_refuses_and_keeps_its_address() {
         };
         tokio::time::timeout(SOON, async { while refused().await.is_none() {} }).await.unwrap();
         dynamodb(&other).list_tables().send().await.unwrap();
-        door.reopen();
+        endpoint.reopen();
         let back = async { while client.list_tables().send().await.is_err() {} };
         tokio::time::timeout(SOON, back).await.unwrap();
     }

@@ -5,7 +5,7 @@ use crate::harness::{Ec2, gateway, unique};
 #[tokio::test]
 async fn versions_are_made_listed_and_chosen() {
     let gateway = gateway();
-    let ec2 = Ec2::at(&gateway.door("control"));
+    let ec2 = Ec2::at(&gateway.endpoint("control"));
     let name = unique("template");
     ec2.template(&name).await;
     let named = format!("LaunchTemplateName={name}");
@@ -47,13 +47,13 @@ async fn versions_are_made_listed_and_chosen() {
     let kept = deleted.first("unsuccessfullyDeletedLaunchTemplateVersionSet").unwrap();
     assert!(kept.contains("<versionNumber>2</versionNumber>"), "the default one: {kept}");
     assert_eq!(ec2.ask(&versions).await.all("versionNumber"), ["2"]);
-    gateway.assert_sound();
+    gateway.assert_requests_valid();
 }
 
 #[tokio::test]
 async fn a_template_that_is_gone_is_told_as_such() {
     let gateway = gateway();
-    let ec2 = Ec2::at(&gateway.door("control"));
+    let ec2 = Ec2::at(&gateway.endpoint("control"));
     let name = unique("template");
     ec2.template(&name).await;
     let listed = ec2.ask("Action=DescribeLaunchTemplates").await;
@@ -70,7 +70,7 @@ async fn a_template_that_is_gone_is_told_as_such() {
 #[tokio::test]
 async fn user_data_has_its_limit() {
     let gateway = gateway();
-    let ec2 = Ec2::at(&gateway.door("control"));
+    let ec2 = Ec2::at(&gateway.endpoint("control"));
     let create = async |name: &str, data: String| {
         let query = format!(
             "Action=CreateLaunchTemplate&LaunchTemplateName={name}&LaunchTemplateData.UserData={data}"

@@ -107,8 +107,8 @@ impl Team {
     /// All is as it should be between two workflows.
     fn assert_tidy(&self) {
         assert!(self.github.runners().is_empty(), "{:?}", self.github.runners());
-        self.github.assert_sound();
-        self.site.gateway.assert_sound();
+        self.github.assert_requests_valid();
+        self.site.gateway.assert_requests_valid();
     }
 }
 

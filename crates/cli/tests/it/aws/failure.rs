@@ -70,7 +70,7 @@ fn spot_falls_back_to_on_demand_where_it_is_allowed_to() {
         .collect();
     usage.sort();
     assert_eq!(usage, ["on-demand", "spot"]);
-    site.gateway.assert_sound();
+    site.gateway.assert_requests_valid();
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn spot_that_ec2_was_too_busy_for_stays_spot() {
     let spot = ["provision", "--json", "--run-id=1", "--usage-class=spot", "--capacity-fallback"];
     let done = site.ondeck(&spot).succeeded();
     assert_eq!(done.json()["instances"][0]["usageClass"], "spot");
-    site.gateway.assert_sound();
+    site.gateway.assert_requests_valid();
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn ec2_that_stays_too_busy_is_said_to_be_and_the_claimed_go_back() {
     assert!(done.stdout.contains("RequestLimitExceeded"), "{done:?}");
     assert_eq!(site.standings(), ["idle"]);
     assert_eq!(site.provision("3", 1).succeeded().ids(), idle);
-    site.gateway.assert_sound();
+    site.gateway.assert_requests_valid();
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn requirements_that_no_machine_meets_are_a_want_of_capacity() {
     assert!(done.stdout.contains("find any instance pools that match"), "{done:?}");
     assert_eq!(site.standings(), ["idle"]);
     assert_eq!(site.provision("3", 1).succeeded().ids(), idle);
-    site.gateway.assert_sound();
+    site.gateway.assert_requests_valid();
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn machines_have_a_volume_as_large_as_refresh_was_told() {
     site.provision("1", 1).succeeded();
     let [machine] = &site.gateway.ec2().machines()[..] else { panic!("one machine") };
     assert_eq!(machine.volumes, [("/dev/xvda".to_owned(), 40)].into());
-    site.gateway.assert_sound();
+    site.gateway.assert_requests_valid();
 }
 
 #[test]

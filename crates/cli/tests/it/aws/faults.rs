@@ -9,7 +9,7 @@ mod silence;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ondeck_standin::{Disturbance, Rule, Service, What, Which};
+use ondeck_standin::{ActiveFault, AwsFault, AwsFaultRule, Occurrence, Service};
 use serde_json::json;
 
 use super::site::Site;
@@ -17,24 +17,23 @@ use crate::harness::{Background, Driven};
 
 /// Plays setting up, cold, release, warm, release, and reaping, with the rules in force at the
 /// control plane's door; then calms the door and looks at what is left.
-fn life_under(rules: &[Rule]) {
+fn life_under(rules: &[AwsFaultRule]) {
     let (cold, warm) = lives_under(rules);
     assert_eq!(warm, cold, "the same two, warm");
 }
 
 /// The same, and gives the machines of the first run and of the second. Where the answer to a
 /// receive gets lost, tickets stay hidden for a while, and the second run launches others.
-fn lives_under(rules: &[Rule]) -> (Vec<String>, Vec<String>) {
+fn lives_under(rules: &[AwsFaultRule]) -> (Vec<String>, Vec<String>) {
     let site = Site::bare();
-    let disturbances: Vec<_> =
-        rules.iter().map(|rule| site.control.disturb(rule.clone())).collect();
+    let disturbances: Vec<_> = rules.iter().map(|rule| site.control.inject(rule.clone())).collect();
     set_up_under_rules(&site);
     let (cold, warm) = two_runs_under_rules(&site);
     site.until_expired(&warm);
     reap_under_rules(&site, &warm);
-    let fired: usize = disturbances.iter().map(Disturbance::fired).sum();
+    let fired: usize = disturbances.iter().map(ActiveFault::fired).sum();
     assert!(fired > 0, "nothing was disturbed: {:?}", site.control.calls());
-    site.control.calm();
+    site.control.clear_faults();
     site.until_empty();
     (cold, warm)
 }
@@ -82,58 +81,58 @@ fn within_calls<T>(site: &Site, most: usize, mode: impl FnOnce() -> T) -> T {
 }
 
 /// Every third call, so that each is repeated at most twice in a row.
-fn every_third(what: What) -> Rule {
-    Rule::new(what).which(Which::Every(3))
+fn every_third(what: AwsFault) -> AwsFaultRule {
+    AwsFaultRule::new(what).occurrence(Occurrence::Every(3))
 }
 
 #[test]
 fn resets_before_the_effect() {
-    life_under(&[every_third(What::Reset)]);
+    life_under(&[every_third(AwsFault::Reset)]);
 }
 
 #[test]
 fn answers_lost_after_the_effect() {
-    lives_under(&[every_third(What::LostAnswer)]);
+    lives_under(&[every_third(AwsFault::LostAnswer)]);
 }
 
 #[test]
 fn answers_cut_in_half() {
-    lives_under(&[every_third(What::CutBody)]);
+    lives_under(&[every_third(AwsFault::CutBody)]);
 }
 
 #[test]
 fn internal_errors() {
-    life_under(&[every_third(What::Status(500))]);
+    life_under(&[every_third(AwsFault::Status(500))]);
 }
 
 #[test]
 fn unavailable_services() {
-    life_under(&[every_third(What::Status(503))]);
+    life_under(&[every_third(AwsFault::Status(503))]);
 }
 
 #[test]
 fn throttling() {
-    life_under(&[every_third(What::Throttle)]);
+    life_under(&[every_third(AwsFault::Throttle)]);
 }
 
 #[test]
 fn latency() {
-    life_under(&[Rule::new(What::Delay(Duration::from_millis(40)))]);
+    life_under(&[AwsFaultRule::new(AwsFault::Delay(Duration::from_millis(40)))]);
 }
 
 #[test]
 fn batches_done_in_part() {
-    life_under(&[Rule::new(What::PartialBatch).which(Which::Every(2))]);
+    life_under(&[AwsFaultRule::new(AwsFault::PartialBatch).occurrence(Occurrence::Every(2))]);
 }
 
 #[test]
 fn tickets_delivered_twice() {
-    life_under(&[Rule::new(What::DuplicateDelivery)]);
+    life_under(&[AwsFaultRule::new(AwsFault::DuplicateDelivery)]);
 }
 
 #[test]
 fn short_polls_that_find_nothing() {
-    life_under(&[Rule::new(What::EmptyReceive)]);
+    life_under(&[AwsFaultRule::new(AwsFault::EmptyReceive)]);
 }
 
 #[test]
@@ -141,15 +140,21 @@ fn everything_at_random() {
     let seed = std::env::var("ONDECK_FAULT_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed: u64 = seed.unwrap_or_else(|| fastrand::u64(..));
     eprintln!("ONDECK_FAULT_SEED={seed} replays the dice");
-    let kinds = [What::Reset, What::LostAnswer, What::CutBody, What::Status(500), What::Throttle];
-    let rules: Vec<Rule> = kinds
+    let kinds = [
+        AwsFault::Reset,
+        AwsFault::LostAnswer,
+        AwsFault::CutBody,
+        AwsFault::Status(500),
+        AwsFault::Throttle,
+    ];
+    let rules: Vec<AwsFaultRule> = kinds
         .into_iter()
         .enumerate()
         .map(|(n, what)| {
             // More than one call in five is disturbed, and as many as are tried in a row once in
             // three million.
-            let which = Which::Chance { probability: 0.05, seed: seed ^ n as u64 };
-            Rule::new(what).which(which)
+            let which = Occurrence::Chance { probability: 0.05, seed: seed ^ n as u64 };
+            AwsFaultRule::new(what).occurrence(which)
         })
         .collect();
     lives_under(&rules);
@@ -158,7 +163,7 @@ fn everything_at_random() {
 #[test]
 fn expired_credentials_are_said_to_be_expired() {
     let site = Site::with(&[]);
-    site.control.disturb(Rule::new(What::ExpiredToken));
+    site.control.inject(AwsFaultRule::new(AwsFault::ExpiredToken));
     site.control.reset();
     for mode in [&["provision", "--run-id=1"][..], &["release", "--run-id=1"], &["refresh"]] {
         let done = site.ondeck(mode).exited(6);
@@ -170,21 +175,27 @@ fn expired_credentials_are_said_to_be_expired() {
 #[test]
 fn agents_whose_calls_go_wrong_serve_all_the_same() {
     let site = Site::with(&[]);
-    let agents = site.gateway.door("agents");
-    let kinds = [What::Reset, What::LostAnswer, What::CutBody, What::Status(500), What::Throttle];
+    let agents = site.gateway.endpoint("agents");
+    let kinds = [
+        AwsFault::Reset,
+        AwsFault::LostAnswer,
+        AwsFault::CutBody,
+        AwsFault::Status(500),
+        AwsFault::Throttle,
+    ];
     let rules: Vec<_> = kinds
         .into_iter()
         .enumerate()
         .map(|(n, what)| {
-            let which = Which::Chance { probability: 0.06, seed: n as u64 };
-            agents.disturb(Rule::new(what).which(which))
+            let which = Occurrence::Chance { probability: 0.06, seed: n as u64 };
+            agents.inject(AwsFaultRule::new(what).occurrence(which))
         })
         .collect();
     let cold = site.provision("1", 2).succeeded();
     site.release("1").succeeded();
     assert_eq!(site.provision("2", 2).succeeded().ids(), cold.ids());
     site.release("2").succeeded();
-    assert!(rules.iter().map(Disturbance::fired).sum::<usize>() > 0);
+    assert!(rules.iter().map(ActiveFault::fired).sum::<usize>() > 0);
 }
 
 #[test]
@@ -202,14 +213,18 @@ fn credentials_that_cannot_be_had_just_now_are_asked_for_again() {
             .env("AWS_CONFIG_FILE", &profiles);
         Background::start(&mut command).finish()
     };
-    for what in [What::Status(503), What::Throttle, What::Reset] {
-        let rule = Rule::new(what).on(Service::Sts).of("AssumeRole").which(Which::First(2));
-        let disturbance = site.control.disturb(rule);
+    for what in [AwsFault::Status(503), AwsFault::Throttle, AwsFault::Reset] {
+        let rule = AwsFaultRule::new(what)
+            .service(Service::Sts)
+            .operation("AssumeRole")
+            .occurrence(Occurrence::First(2));
+        let disturbance = site.control.inject(rule);
         ask().succeeded();
         assert_eq!(disturbance.fired(), 2, "{what:?}");
-        site.control.calm();
+        site.control.clear_faults();
     }
-    let expired = site.control.disturb(Rule::new(What::ExpiredToken).on(Service::Sts));
+    let expired =
+        site.control.inject(AwsFaultRule::new(AwsFault::ExpiredToken).service(Service::Sts));
     let done = ask().exited(6);
     assert_eq!(expired.fired(), 1, "asking again would not help");
     assert!(done.stderr.contains("hint: set AWS_ACCESS_KEY_ID"), "{}", done.stderr);

@@ -25,11 +25,14 @@ fn a_spot_machine_that_will_be_taken_away_is_given_to_nobody() {
 
 #[test]
 fn a_machine_ends_itself_by_shutdown_where_ec2_refuses() {
-    use ondeck_standin::{Rule, What};
+    use ondeck_standin::{AwsFault, AwsFaultRule};
     let site = Site::with(&["--idle-time-sec=1"]);
-    let agents = site.gateway.door("agents");
-    let refused =
-        agents.disturb(Rule::new(What::Status(503)).on(Service::Ec2).of("TerminateInstances"));
+    let agents = site.gateway.endpoint("agents");
+    let refused = agents.inject(
+        AwsFaultRule::new(AwsFault::Status(503))
+            .service(Service::Ec2)
+            .operation("TerminateInstances"),
+    );
     let [machine] = &site.provision("1", 1).succeeded().ids()[..] else { panic!("one machine") };
     site.release("1").succeeded();
     site.until_machines(0);
@@ -46,7 +49,7 @@ fn an_idle_agent_costs_what_it_is_said_to_cost() {
         "--idle-time-sec=120",
     ]);
     site.warm_up(1);
-    let agents = site.gateway.door("agents");
+    let agents = site.gateway.endpoint("agents");
     agents.reset();
     let since = Instant::now();
     until("it has looked forty times", || agents.count(Service::DynamoDb, "GetItem") >= 40);

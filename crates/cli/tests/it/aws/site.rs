@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_standin::emulators::Emulators;
-use ondeck_standin::{Door, Gateway, GatewayOptions, Machine, MachineCommand, MachineState};
+use ondeck_standin::{Endpoint, Gateway, GatewayOptions, Machine, MachineCommand, MachineState};
 use serde_json::Value;
 
 use crate::harness::{Background, Driven, ondeck, until};
@@ -50,7 +50,7 @@ pub(crate) const LAUNCH: [&str; 4] = [
 pub(crate) struct Site {
     pub(crate) gateway: Gateway,
     /// What the control plane calls.
-    pub(crate) control: Door,
+    pub(crate) control: Endpoint,
     pool: String,
     folder: tempfile::TempDir,
 }
@@ -88,7 +88,7 @@ impl Site {
         let gateway = Gateway::start(options);
         let number = SITES.fetch_add(1, Ordering::Relaxed);
         let pool = format!("test/p{}-{number}", std::process::id());
-        Site { control: gateway.door("control"), gateway, pool, folder }
+        Site { control: gateway.endpoint("control"), gateway, pool, folder }
     }
 
     /// One that is set up, with short times and whatever else is given.
@@ -207,7 +207,7 @@ impl Driven for Site {
 
     /// By a door of its own: what a test looks at is neither disturbed nor counted.
     fn status(&self) -> Value {
-        let onlooker = self.gateway.door("onlooker");
+        let onlooker = self.gateway.endpoint("onlooker");
         let mut command = self.command(&["status", "--json"]);
         command.env("AWS_ENDPOINT_URL", onlooker.url());
         Background::start(&mut command).finish().succeeded().json()
@@ -218,7 +218,7 @@ impl Drop for Site {
     fn drop(&mut self) {
         // One that fails already has said why.
         if !std::thread::panicking() {
-            self.gateway.assert_sound();
+            self.gateway.assert_requests_valid();
         }
     }
 }

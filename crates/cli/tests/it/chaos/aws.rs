@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use fastrand::Rng;
-use ondeck_standin::{Door, MachineCommand, Rule, What, Which};
+use ondeck_standin::{AwsFault, AwsFaultRule, Endpoint, MachineCommand, Occurrence};
 
 use self::stream::Stream;
 use super::law::Write;
@@ -19,8 +19,13 @@ use crate::aws::site::Site;
 use crate::harness::{Driven, agents_among, processes_naming};
 
 /// One call in fifty goes wrong in one of these ways, all the time.
-const FAULTS: [What; 5] =
-    [What::Reset, What::LostAnswer, What::CutBody, What::Status(500), What::Throttle];
+const FAULTS: [AwsFault; 5] = [
+    AwsFault::Reset,
+    AwsFault::LostAnswer,
+    AwsFault::CutBody,
+    AwsFault::Status(500),
+    AwsFault::Throttle,
+];
 const PROBABILITY: f64 = 0.004;
 
 /// The services, and the variable that leads to each.
@@ -65,16 +70,16 @@ struct Account {
 
 impl Account {
     /// Where one service is, for the control plane.
-    fn door(&self, service: &str) -> Door {
-        self.site.gateway.door(service)
+    fn door(&self, service: &str) -> Endpoint {
+        self.site.gateway.endpoint(service)
     }
 
     /// Where all of them are, for machines.
-    fn agents_door(&self) -> Door {
-        self.site.gateway.door("agents")
+    fn agents_door(&self) -> Endpoint {
+        self.site.gateway.endpoint("agents")
     }
 
-    fn doors(&self) -> Vec<Door> {
+    fn doors(&self) -> Vec<Endpoint> {
         let services = SERVICES.iter().map(|(service, _)| self.door(service));
         services.chain([self.agents_door()]).collect()
     }
@@ -93,10 +98,10 @@ impl Account {
             3 => ("EC2 refused", vec![self.door("EC2")]),
             _ => ("machines cut off", vec![self.agents_door()]),
         };
-        doors.iter().for_each(Door::shut);
+        doors.iter().for_each(Endpoint::shut);
         tally.disturbed(kind, &format!(" at {} doors for {span:?}", doors.len()));
         tally.wait(span);
-        doors.iter().for_each(Door::reopen);
+        doors.iter().for_each(Endpoint::reopen);
     }
 }
 
@@ -126,19 +131,20 @@ impl Ground for Account {
 
     fn disturb(&self, tally: &Tally, mut rng: Rng) {
         for what in FAULTS {
-            let which = Which::Chance { probability: PROBABILITY, seed: rng.u64(..) };
+            let which = Occurrence::Chance { probability: PROBABILITY, seed: rng.u64(..) };
             for door in self.doors() {
-                door.disturb(Rule::new(what).which(which));
+                door.inject(AwsFaultRule::new(what).occurrence(which));
             }
         }
         while !tally.is_over() {
             tally.wait(Duration::from_millis(rng.u64(1_000..5_000)));
             self.refuse(tally, &mut rng);
         }
-        let faulty = |door: &Door| door.log().iter().filter(|entry| entry.fault.is_some()).count();
+        let faulty =
+            |door: &Endpoint| door.log().iter().filter(|entry| entry.fault.is_some()).count();
         let faults: usize = self.doors().iter().map(faulty).sum();
         tally.disturbed_often("faulty calls", faults);
-        self.doors().iter().for_each(Door::calm);
+        self.doors().iter().for_each(Endpoint::clear_faults);
     }
 
     fn writes(&self) -> Vec<Write> {

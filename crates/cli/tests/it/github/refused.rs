@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use ondeck_standin::{APP_PRIVATE_KEY, APP_PUBLIC_KEY, GitHubFault, GitHubRule, Permission, Which};
+use ondeck_standin::{
+    APP_PRIVATE_KEY, APP_PUBLIC_KEY, GitHubFault, GitHubFaultRule, Occurrence, Permission,
+};
 
 use super::town::{REPOSITORY, TOKEN, Town};
 use crate::harness::{Driven, Home};
@@ -96,7 +98,7 @@ fn an_organisation_has_runners_of_its_own() {
     town.done(town.queue("1", "true"));
     town.release("1").succeeded();
     assert!(town.github.runners().is_empty());
-    town.github.assert_sound();
+    town.github.assert_requests_valid();
 }
 
 #[test]
@@ -113,12 +115,13 @@ fn what_passes_is_waited_for() {
     ] {
         let town = Town::local(&[]);
         town.renew();
-        let disturbed = town.github.disturb(GitHubRule::new(fault).which(Which::Every(3)));
+        let disturbed =
+            town.github.inject(GitHubFaultRule::new(fault).occurrence(Occurrence::Every(3)));
         let before = town.github.requests().len();
         refresh_with(&town, &[]).succeeded();
         assert!(disturbed.fired() > 0, "{fault:?}");
         assert!(town.github.requests().len() - before < 30, "{fault:?}");
-        town.github.assert_sound();
+        town.github.assert_requests_valid();
     }
 }
 
@@ -127,7 +130,7 @@ fn a_limit_that_lasts_is_told_and_not_waited_for() {
     let town = Town::local(&[]);
     town.renew();
     let reset_in = Duration::from_secs(1_800);
-    town.github.disturb(GitHubRule::new(GitHubFault::PrimaryLimit { reset_in }));
+    town.github.inject(GitHubFaultRule::new(GitHubFault::PrimaryLimit { reset_in }));
     let before = town.github.requests().len();
     let done = refresh_with(&town, &[]).exited(7);
     assert!(done.stderr.contains("limits requests until"), "{}", done.stderr);

@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-use ondeck_standin::{Conclusion, RunnerTrouble};
+use ondeck_standin::{Conclusion, RunnerFault};
 
 use super::town::{LIMIT, REPOSITORY, Town};
 use crate::harness::{Driven, until};
 
 /// Provision fails with the reason that the machine gave, in this many words of it.
-fn not_ready(trouble: RunnerTrouble, words: &[&str]) {
+fn not_ready(trouble: RunnerFault, words: &[&str]) {
     let town = Town::local(&[]);
-    town.github.trouble(REPOSITORY, trouble);
+    town.github.inject_runner_fault(REPOSITORY, trouble);
     let done = town.provision("1", 2).exited(5);
     for word in words {
         assert!(done.stderr.contains(word), "{word}: {}", done.stderr);
     }
-    town.github.calm();
+    town.github.clear_faults();
     until("everything is gone", || {
         town.refresh(&[]);
         town.standings().is_empty() && town.github.runners().is_empty()
@@ -25,23 +25,23 @@ fn not_ready(trouble: RunnerTrouble, words: &[&str]) {
 
 #[test]
 fn a_deprecated_version_is_called_that() {
-    not_ready(RunnerTrouble::Deprecated, &["deprecated", "2.336.0", "actions-runner-version"]);
+    not_ready(RunnerFault::Deprecated, &["deprecated", "2.336.0", "actions-runner-version"]);
 }
 
 #[test]
 fn a_registration_that_is_refused_is_told() {
-    not_ready(RunnerTrouble::RegistrationRefused, &["did not become ready"]);
+    not_ready(RunnerFault::RegistrationRefused, &["did not become ready"]);
 }
 
 #[test]
 fn a_listener_that_falls_over_is_started_again() {
     let town = Town::local(&[]);
     town.provision("1", 1).succeeded();
-    town.github.trouble(REPOSITORY, RunnerTrouble::CrashOnJob);
+    town.github.inject_runner_fault(REPOSITORY, RunnerFault::CrashOnJob);
     let first = town.queue("1", "true");
     let lost = town.github.wait_for_job(first, LIMIT);
     assert_ne!(lost.conclusion, Some(Conclusion::Success), "{lost:?}");
-    town.github.calm();
+    town.github.clear_faults();
     town.done(town.queue("1", "echo again"));
     town.release("1").succeeded();
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ondeck_core::ports::Forge;
-use ondeck_standin::{GitHubFault, GitHubRule, Which};
+use ondeck_standin::{GitHubFault, GitHubFaultRule, Occurrence};
 
 use super::site::{Site, options, passing};
 
@@ -22,7 +22,8 @@ async fn whatever_may_pass_is_asked_again_by_core_alone() {
     ] {
         let site = Site::new();
         let forge = site.forge();
-        site.github.disturb(GitHubRule::new(fault).on("POST", MINTS).which(Which::First(2)));
+        site.github
+            .inject(GitHubFaultRule::new(fault).on("POST", MINTS).occurrence(Occurrence::First(2)));
         let reason = passing(forge.mint().await);
         assert!(reason.starts_with("the runners of acme/web: "), "{fault:?}: {reason}");
         assert_eq!(site.github.count("POST", MINTS), 1, "{fault:?}: the client repeats nothing");
@@ -34,7 +35,7 @@ async fn whatever_may_pass_is_asked_again_by_core_alone() {
 #[tokio::test]
 async fn slow_is_not_gone() {
     let site = Site::new();
-    site.github.disturb(GitHubRule::new(GitHubFault::Delay(Duration::from_millis(300))));
+    site.github.inject(GitHubFaultRule::new(GitHubFault::Delay(Duration::from_millis(300))));
     site.forge().mint().await.unwrap();
 }
 
@@ -43,7 +44,7 @@ async fn who_never_answers_is_given_up_on() {
     let site = Site::new();
     let forge = site.forge();
     forge.runners().await.unwrap();
-    site.github.disturb(GitHubRule::new(GitHubFault::Hang));
+    site.github.inject(GitHubFaultRule::new(GitHubFault::Hang));
     // From here on time passes whenever there is nothing to do but to wait.
     tokio::time::pause();
     let start = tokio::time::Instant::now();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ondeck_core::model::secret::Secret;
 use ondeck_core::ports::Forge;
 use ondeck_github::GitHubOptions;
-use ondeck_standin::{GitHubFault, GitHubRule, Permission, Which};
+use ondeck_standin::{GitHubFault, GitHubFaultRule, Occurrence, Permission};
 
 use super::site::{Site, passing, refusal};
 
@@ -25,7 +25,7 @@ async fn a_short_wait_is_waited_for_and_then_it_is_asked_again() {
     for fault in limits(15 * SECOND) {
         let site = Site::new();
         let forge = site.forge();
-        site.github.disturb(GitHubRule::new(fault).which(Which::First(2)));
+        site.github.inject(GitHubFaultRule::new(fault).occurrence(Occurrence::First(2)));
         let reason = passing(forge.mint().await);
         assert!(reason.starts_with("it limits requests until "), "{fault:?}: {reason}");
         assert_eq!(site.github.requests().len(), 1, "{fault:?}: the client repeats nothing");
@@ -48,7 +48,7 @@ async fn a_long_wait_is_a_refusal_and_nobody_asks_until_then() {
     for fault in limits(600 * SECOND) {
         let site = Site::new();
         let forge = site.forge();
-        site.github.disturb(GitHubRule::new(fault).which(Which::First(1)));
+        site.github.inject(GitHubFaultRule::new(fault).occurrence(Occurrence::First(1)));
         let first = refusal(site.retried(|| forge.mint()).await);
         assert!(first.0.starts_with("GitHub limits requests until 2"), "{fault:?}: {first:?}");
         assert!(first.1.contains("the next refresh"), "{first:?}");
@@ -70,7 +70,7 @@ async fn each_token_has_limits_of_its_own() {
     let jobs_token = Some(Secret::new("ghs_workflow"));
     let forge = site.forge_with(GitHubOptions { jobs_token, ..site.options() });
     let [fault, ..] = limits(600 * SECOND);
-    site.github.disturb(GitHubRule::new(fault).on("GET", "/repos/acme/web/actions/runs"));
+    site.github.inject(GitHubFaultRule::new(fault).on("GET", "/repos/acme/web/actions/runs"));
     let none = BTreeSet::new();
     refusal(forge.waiting_runs(&none).await);
     forge.mint().await.unwrap();

@@ -15,7 +15,7 @@ fn name(instance: &str, count: u32) -> String {
 }
 
 fn planted(site: &Site, name: &str, online: bool, busy: bool) {
-    site.github.plant_runner(GitHubRunner { online, busy, ..GitHubRunner::new("acme/web", name) });
+    site.github.add_runner(GitHubRunner { online, busy, ..GitHubRunner::new("acme/web", name) });
 }
 
 #[tokio::test]
@@ -44,7 +44,7 @@ async fn every_page_is_read_and_only_ours_are_taken() {
 #[tokio::test]
 async fn an_organisation_has_a_list_of_its_own() {
     let site = Site::new();
-    site.github.plant_runner(GitHubRunner::new("acme", &name("i-1", 1)));
+    site.github.add_runner(GitHubRunner::new("acme", &name("i-1", 1)));
     planted(&site, &name("i-2", 1), true, false);
     let forge = site.forge_of_organisation();
     let listed = forge.runners().await.unwrap();
@@ -77,7 +77,7 @@ async fn one_that_is_gone_is_no_error() {
     planted(&site, &name("i-1", 1), false, false);
     let forge = site.forge();
     forge.runners().await.unwrap();
-    site.github.strike_runner(&name("i-1", 1));
+    site.github.remove_runner(&name("i-1", 1));
     forge.remove_runner(&name("i-1", 1)).await.unwrap();
     assert_eq!(site.github.count("DELETE", ONE), 1);
     forge.remove_runner(&name("i-1", 1)).await.unwrap();

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use ondeck_core::model::secret::Secret;
 use ondeck_core::ports::{Forge, PortResult};
 use ondeck_github::{Auth, GitHubForge, GitHubOptions};
-use ondeck_standin::{GitHubFault, GitHubRule, Permission, Which};
+use ondeck_standin::{GitHubFault, GitHubFaultRule, Occurrence, Permission};
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -111,7 +111,7 @@ async fn nothing_is_seen_whatever_happens() {
             GitHubOptions { auth: app, ..site.options() },
         ];
         if let Some(fault) = fault {
-            site.github.disturb(GitHubRule::new(fault).which(Which::Every(2)));
+            site.github.inject(GitHubFaultRule::new(fault).occurrence(Occurrence::Every(2)));
         }
         for options in options {
             said += &format!("{options:?} {options:#?}\n");

@@ -36,7 +36,7 @@ async fn nothing_is_sent_that_github_does_not_describe() {
         .map(|request| request.path.split('/').map(placeholder).collect::<Vec<_>>().join("/"))
         .collect();
     assert_eq!(paths.len(), 16, "{paths:?}");
-    site.github.assert_sound();
+    site.github.assert_requests_valid();
 }
 
 async fn everything(site: &Site, forge: &GitHubForge) {
@@ -44,7 +44,7 @@ async fn everything(site: &Site, forge: &GitHubForge) {
         [1, 2].map(|count| runner_name(&InstanceId::new("i-1").unwrap(), count, MARK));
     let place = forge.target().unwrap().replace(&format!("{}/", site.github.url()), "");
     for name in [&one, &other] {
-        site.github.plant_runner(GitHubRunner::new(&place, name));
+        site.github.add_runner(GitHubRunner::new(&place, name));
     }
     forge.set_up(&settings(&[])).await.unwrap();
     forge.set_up(&settings(&[(VERSION_SETTING, "2.335.0")])).await.unwrap();

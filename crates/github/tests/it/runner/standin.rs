@@ -11,9 +11,7 @@ use ondeck_github::{
     Bounds, GitHubRunner, PACKAGES_SETTING, Package, Packages, RunnerOptions, URL_SETTING,
 };
 use ondeck_processes::Process;
-use ondeck_standin::{
-    Conclusion, GitHub, GitHubOptions, Job, JobId, RunnerTrouble, runner_package,
-};
+use ondeck_standin::{Conclusion, GitHub, GitHubOptions, Job, JobId, RunnerFault, runner_package};
 
 use crate::runner::fixture::{RealClock, appears, run};
 
@@ -143,20 +141,20 @@ async fn each_trouble_has_its_reason_and_leaves_nothing() {
     runner.prepare().await.unwrap();
     for (trouble, reason) in [
         (
-            RunnerTrouble::Deprecated,
+            RunnerFault::Deprecated,
             "this version of actions/runner is deprecated: 2.336.0; set actions-runner-version to latest",
         ),
-        (RunnerTrouble::SessionConflict, "another listener has this runner's session: "),
-        (RunnerTrouble::Retryable, "the listener met an error that may pass: "),
-        (RunnerTrouble::Deleted, "the listener gave up: Failed to create a session."),
-        (RunnerTrouble::NeverConnects, "the runner does not listen for jobs after 5 s"),
-        (RunnerTrouble::RegistrationRefused, "config.sh failed: exit status: 1: "),
-        (RunnerTrouble::RegistrationHangs, "config.sh failed: "),
+        (RunnerFault::SessionConflict, "another listener has this runner's session: "),
+        (RunnerFault::Retryable, "the listener met an error that may pass: "),
+        (RunnerFault::Deleted, "the listener gave up: Failed to create a session."),
+        (RunnerFault::NeverConnects, "the runner does not listen for jobs after 5 s"),
+        (RunnerFault::RegistrationRefused, "config.sh failed: exit status: 1: "),
+        (RunnerFault::RegistrationHangs, "config.sh failed: "),
     ] {
-        stage.github.trouble("*", trouble);
+        stage.github.inject_runner_fault("*", trouble);
         let error = runner.register(&run("1")).await.unwrap_err();
         assert!(error.starts_with(reason), "{trouble:?}: {error}");
-        stage.github.calm();
+        stage.github.clear_faults();
         leave(&runner).await;
         assert!(stage.github.runners().is_empty(), "{trouble:?}");
     }
@@ -170,10 +168,10 @@ async fn a_listener_that_falls_over_is_started_again() {
     let runner = stage.runner();
     runner.prepare().await.unwrap();
     runner.register(&run("1")).await.unwrap();
-    stage.github.trouble("*", RunnerTrouble::Crash);
+    stage.github.inject_runner_fault("*", RunnerFault::Crash);
     let why = runner.work(&run("1")).await;
     assert!(why.starts_with("the listener was ended by signal 6"), "{why}");
-    stage.github.calm();
+    stage.github.clear_faults();
     let job = stage.github.queue_job(REPOSITORY, "1", &["1"], "true");
     let run = run("1");
     let github = stage.github.clone();

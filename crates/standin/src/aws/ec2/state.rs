@@ -138,7 +138,7 @@ pub(crate) struct Instance {
 
 impl Instance {
     /// Says whether it had not begun before.
-    pub(crate) fn begin_to_end(&mut self, reason: &str) -> bool {
+    pub(crate) fn begin_termination(&mut self, reason: &str) -> bool {
         if matches!(self.machine.state, MachineState::ShuttingDown | MachineState::Terminated) {
             return false;
         }
@@ -149,10 +149,10 @@ impl Instance {
 
     /// A machine that shuts itself down stops, unless it was launched to terminate then. Spot
     /// machines have no choice.
-    pub(crate) fn begin_to_shut_down(&mut self) -> bool {
+    pub(crate) fn begin_shutdown(&mut self) -> bool {
         const REASON: &str = "Client.InstanceInitiatedShutdown: Instance initiated shutdown";
         if self.terminates_on_shutdown || self.machine.lifecycle == Lifecycle::Spot {
-            return self.begin_to_end(REASON);
+            return self.begin_termination(REASON);
         }
         let up = self.machine.state.is_up();
         if up {
@@ -163,7 +163,7 @@ impl Instance {
     }
 
     /// Its processes are gone.
-    pub(crate) fn has_ended(&mut self) {
+    pub(crate) fn processes_gone(&mut self) {
         self.machine.pid = None;
         if self.machine.state == MachineState::Stopping {
             self.machine.state = MachineState::Stopped;

@@ -19,7 +19,7 @@ pub(crate) fn terminate(state: &mut State, params: &Params) -> Result<Done, Refu
     for id in ids {
         let Some(instance) = state.find_mut(id) else { continue };
         let before = instance.machine.state;
-        if instance.begin_to_end("User initiated") {
+        if instance.begin_termination("User initiated") {
             ending.push(id.to_owned());
         }
         changes.push((id, before, instance.machine.state));

@@ -14,7 +14,7 @@ use crate::timestamps;
 const TOLERATED_SECS: u64 = 300;
 
 /// The service has trouble of its own.
-pub(crate) fn trouble(service: Service, status: u16) -> Answer {
+pub(crate) fn server_error(service: Service, status: u16) -> Answer {
     let code = match (service, status) {
         (Service::DynamoDb, 500) => "InternalServerError",
         (Service::Ec2, 503) => "Unavailable",

@@ -6,14 +6,14 @@ use crate::aws::call::{Call, Service};
 
 /// A batch that was cut in two.
 #[derive(Debug)]
-pub(crate) struct Cut {
+pub(crate) struct PartialBatch {
     /// What is done; nothing, where all of it was held back.
     pub(crate) forwarded: Option<Value>,
-    held: Held,
+    held: Unprocessed,
 }
 
 #[derive(Debug)]
-enum Held {
+enum Unprocessed {
     Keys(Value),
     Items(Value),
     Entries(Vec<Value>),
@@ -28,9 +28,9 @@ pub(crate) fn is_batch(call: &Call) -> bool {
     }
 }
 
-impl Cut {
+impl PartialBatch {
     /// Holds back the second half, rounded up, so that a batch of one is held back as well.
-    pub(crate) fn of(call: &Call) -> Option<Cut> {
+    pub(crate) fn of(call: &Call) -> Option<PartialBatch> {
         let request = call.json()?;
         if call.service == Service::Sqs {
             let entries = request["Entries"].as_array()?;
@@ -38,32 +38,33 @@ impl Cut {
             let mut forwarded = request.clone();
             forwarded["Entries"] = Value::from(done);
             let forwarded = (!done.is_empty()).then_some(forwarded);
-            return Some(Cut { forwarded, held: Held::Entries(held.to_vec()) });
+            return Some(PartialBatch { forwarded, held: Unprocessed::Entries(held.to_vec()) });
         }
         let reads = call.operation == "BatchGetItem";
         let (done, held) = cut_tables(request["RequestItems"].as_object()?, reads);
         let mut forwarded = request.clone();
         let any = !done.is_empty();
         forwarded["RequestItems"] = done.into();
-        let held = if reads { Held::Keys(held.into()) } else { Held::Items(held.into()) };
-        Some(Cut { forwarded: any.then_some(forwarded), held })
+        let held =
+            if reads { Unprocessed::Keys(held.into()) } else { Unprocessed::Items(held.into()) };
+        Some(PartialBatch { forwarded: any.then_some(forwarded), held })
     }
 
     /// Adds to an answer what was held back. To no answer at all as well, which is then the answer
     /// to a batch of which nothing was done.
     pub(crate) fn tell(self, answer: Option<Value>) -> Value {
         match self.held {
-            Held::Keys(held) => {
+            Unprocessed::Keys(held) => {
                 let mut answer = answer.unwrap_or_else(|| json!({ "Responses": {} }));
                 answer["UnprocessedKeys"] = held;
                 answer
             }
-            Held::Items(held) => {
+            Unprocessed::Items(held) => {
                 let mut answer = answer.unwrap_or_else(|| json!({}));
                 answer["UnprocessedItems"] = held;
                 answer
             }
-            Held::Entries(held) => {
+            Unprocessed::Entries(held) => {
                 let mut answer = answer.unwrap_or_else(|| json!({ "Successful": [] }));
                 let mut failed = answer["Failed"].as_array().cloned().unwrap_or_default();
                 failed.extend(held.iter().map(|entry| {
@@ -129,7 +130,7 @@ mod tests {
     #[test]
     fn keys_are_held_back_with_their_options() {
         let request = json!({"RequestItems": {"T": {"Keys": [1, 2, 3], "ConsistentRead": true}}});
-        let cut = Cut::of(&call("DynamoDB_20120810.BatchGetItem", &request)).unwrap();
+        let cut = PartialBatch::of(&call("DynamoDB_20120810.BatchGetItem", &request)).unwrap();
         let done = &cut.forwarded.as_ref().unwrap()["RequestItems"]["T"];
         assert_eq!(*done, json!({"Keys": [1], "ConsistentRead": true}));
         let answer = cut.tell(Some(json!({"Responses": {"T": ["one"]}})));
@@ -140,11 +141,11 @@ mod tests {
     #[test]
     fn a_batch_of_one_is_not_done_at_all() {
         let request = json!({"RequestItems": {"T": [{"DeleteRequest": {}}]}});
-        let cut = Cut::of(&call("DynamoDB_20120810.BatchWriteItem", &request)).unwrap();
+        let cut = PartialBatch::of(&call("DynamoDB_20120810.BatchWriteItem", &request)).unwrap();
         assert!(cut.forwarded.is_none());
         assert_eq!(cut.tell(None), json!({"UnprocessedItems": request["RequestItems"]}));
         let request = json!({"QueueUrl": "q", "Entries": [{"Id": "a"}]});
-        let cut = Cut::of(&call("AmazonSQS.SendMessageBatch", &request)).unwrap();
+        let cut = PartialBatch::of(&call("AmazonSQS.SendMessageBatch", &request)).unwrap();
         assert!(cut.forwarded.is_none());
         assert_eq!(cut.tell(None)["Failed"][0]["Id"], "a");
     }

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::aws::call::{Call, Service};
 use crate::aws::faults::answers;
-use crate::aws::faults::batches::Cut as CutBatch;
-use crate::aws::faults::{Plan, What};
+use crate::aws::faults::batches::PartialBatch;
+use crate::aws::faults::{AwsFault, Plan};
 use crate::timestamps;
 
 use crate::http::{Answer, Cut, Outcome};
@@ -21,30 +21,30 @@ pub(super) async fn perform(shared: &Shared, call: &Call, plan: Plan) -> Outcome
         tokio::time::sleep(plan.delay).await;
     }
     let service = call.service;
-    Outcome::Answered(match plan.what {
-        None | Some(What::Delay(_)) => serve(shared, call).await,
-        Some(What::Reset) => return Outcome::Cut(Cut::Reset),
-        Some(What::LostAnswer) => {
+    Outcome::Answered(match plan.fault {
+        None | Some(AwsFault::Delay(_)) => serve(shared, call).await,
+        Some(AwsFault::Reset) => return Outcome::Cut(Cut::Reset),
+        Some(AwsFault::LostAnswer) => {
             serve(shared, call).await;
             return Outcome::Cut(Cut::Closed);
         }
-        Some(What::CutBody) => return Outcome::Halved(serve(shared, call).await),
-        Some(What::Hang) => std::future::pending().await,
-        Some(What::Silence) => {
+        Some(AwsFault::CutBody) => return Outcome::Halved(serve(shared, call).await),
+        Some(AwsFault::Hang) => std::future::pending().await,
+        Some(AwsFault::Silence) => {
             serve(shared, call).await;
             std::future::pending().await
         }
-        Some(What::Status(status)) => answers::trouble(service, status),
-        Some(What::Throttle) => answers::throttled(service),
-        Some(What::ExpiredToken) => answers::expired(service),
-        Some(What::Skew(ahead)) => skewed(shared, call, ahead).await,
-        Some(What::EmptyReceive) => answers::done("{}".to_owned()),
-        Some(What::DuplicateDelivery) => {
+        Some(AwsFault::Status(status)) => answers::server_error(service, status),
+        Some(AwsFault::Throttle) => answers::throttled(service),
+        Some(AwsFault::ExpiredToken) => answers::expired(service),
+        Some(AwsFault::Skew(ahead)) => skewed(shared, call, ahead).await,
+        Some(AwsFault::EmptyReceive) => answers::done("{}".to_owned()),
+        Some(AwsFault::DuplicateDelivery) => {
             let answer = serve(shared, call).await;
             shared.duplicates.make(&shared.upstreams, call, &answer).await;
             answer
         }
-        Some(What::PartialBatch) => partial(shared, call).await,
+        Some(AwsFault::PartialBatch) => partial(shared, call).await,
     })
 }
 
@@ -74,7 +74,7 @@ async fn skewed(shared: &Shared, call: &Call, ahead: i64) -> Answer {
 }
 
 async fn partial(shared: &Shared, call: &Call) -> Answer {
-    let Some(mut cut) = CutBatch::of(call) else { return serve(shared, call).await };
+    let Some(mut cut) = PartialBatch::of(call) else { return serve(shared, call).await };
     let Some(forwarded) = cut.forwarded.take() else {
         return answers::done(cut.tell(None).to_string());
     };

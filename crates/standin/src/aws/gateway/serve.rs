@@ -7,24 +7,24 @@ use bytes::Bytes;
 use hyper::http::request::Parts;
 
 use crate::aws::call::Call;
-use crate::aws::faults::{What, answers};
+use crate::aws::faults::{AwsFault, answers};
 use crate::aws::models::Violation;
 use crate::http::{Answer, Connection, Handler, Outcome};
 
-use super::door::{DoorState, LogEntry};
+use super::endpoint::{EndpointState, LogEntry};
 use super::{Shared, route};
 use crate::sync::locked;
 
 /// A door, and what is behind it.
 #[derive(Debug)]
-pub(super) struct AtDoor {
-    pub(super) door: Arc<DoorState>,
+pub(super) struct EndpointHandler {
+    pub(super) endpoint: Arc<EndpointState>,
     pub(super) shared: Arc<Shared>,
 }
 
-impl Handler for AtDoor {
+impl Handler for EndpointHandler {
     async fn handle(&self, connection: Connection, head: Parts, body: Bytes) -> Outcome {
-        let AtDoor { door, shared } = self;
+        let EndpointHandler { endpoint, shared } = self;
         let call = Call::of(head.method, head.uri, head.headers, body);
         if let Some(models) = &shared.models {
             let violations = models.check(&call);
@@ -34,8 +34,8 @@ impl Handler for AtDoor {
                 return Outcome::Answered(refusal);
             }
         }
-        let plan = door.admit(connection, &call);
-        let mut noting = Noting::new(door, shared, &call, plan.what);
+        let plan = endpoint.admit(connection, &call);
+        let mut noting = Noting::new(endpoint, shared, &call, plan.fault);
         let outcome = route::perform(shared, &call, plan).await;
         noting.entry.status = outcome.status();
         outcome
@@ -49,7 +49,7 @@ fn refusal(violation: &Violation) -> Answer {
 
 /// Logs a request when it is over, however it ends: a caller that gives up ends it too.
 struct Noting<'a> {
-    door: &'a DoorState,
+    endpoint: &'a EndpointState,
     shared: &'a Shared,
     begun: Instant,
     entry: LogEntry,
@@ -57,13 +57,13 @@ struct Noting<'a> {
 
 impl<'a> Noting<'a> {
     fn new(
-        door: &'a DoorState,
+        endpoint: &'a EndpointState,
         shared: &'a Shared,
         call: &Call,
-        fault: Option<What>,
+        fault: Option<AwsFault>,
     ) -> Noting<'a> {
         let entry = LogEntry {
-            door: door.name().to_owned(),
+            endpoint: endpoint.name().to_owned(),
             service: call.service,
             operation: call.operation.clone(),
             at: SystemTime::now(),
@@ -71,7 +71,7 @@ impl<'a> Noting<'a> {
             status: None,
             fault,
         };
-        Noting { door, shared, begun: Instant::now(), entry }
+        Noting { endpoint, shared, begun: Instant::now(), entry }
     }
 }
 
@@ -82,6 +82,6 @@ impl Drop for Noting<'_> {
             // Whoever has stopped listening does not want to know.
             watch.send(self.entry.clone()).ok();
         }
-        self.door.note(self.entry.clone());
+        self.endpoint.note(self.entry.clone());
     }
 }

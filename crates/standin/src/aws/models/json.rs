@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use super::{Found, Kind, Model, Shape, below, leaf};
+use super::{Found, Model, Shape, ShapeType, below, leaf};
 
 /// Compares a value with a shape, and what is within with what the shape consists of.
 pub(super) fn check(model: &Model, shape: &str, value: &Value, place: &str, found: &mut Found) {
     let shape = model.shape(shape);
     match (shape.kind, value) {
-        (Kind::Structure, Value::Object(members)) => {
+        (ShapeType::Structure, Value::Object(members)) => {
             for (name, value) in members {
                 let place = below(place, name);
                 match shape.members.get(name) {
@@ -20,7 +20,7 @@ pub(super) fn check(model: &Model, shape: &str, value: &Value, place: &str, foun
                 found.add(&below(place, name), "missing");
             }
         }
-        (Kind::List, Value::Array(entries)) => {
+        (ShapeType::List, Value::Array(entries)) => {
             leaf::check_size(shape, entries.len(), "entries", place, found);
             for (index, entry) in entries.iter().enumerate() {
                 if let Some(member) = &shape.member {
@@ -28,7 +28,7 @@ pub(super) fn check(model: &Model, shape: &str, value: &Value, place: &str, foun
                 }
             }
         }
-        (Kind::Map, Value::Object(entries)) => {
+        (ShapeType::Map, Value::Object(entries)) => {
             leaf::check_size(shape, entries.len(), "entries", place, found);
             for (name, entry) in entries {
                 let place = below(place, name);
@@ -46,13 +46,13 @@ pub(super) fn check(model: &Model, shape: &str, value: &Value, place: &str, foun
 
 fn check_leaf(shape: &Shape, value: &Value, place: &str, found: &mut Found) {
     match (shape.kind, value) {
-        (Kind::String, Value::String(text)) => leaf::check_string(shape, text, place, found),
-        (Kind::Blob, Value::String(text)) => leaf::check_base64(text, place, found),
-        (Kind::Boolean, Value::Bool(_)) => {}
-        (Kind::Integer | Kind::Long, Value::Number(number)) if !number.is_f64() => {
+        (ShapeType::String, Value::String(text)) => leaf::check_string(shape, text, place, found),
+        (ShapeType::Blob, Value::String(text)) => leaf::check_base64(text, place, found),
+        (ShapeType::Boolean, Value::Bool(_)) => {}
+        (ShapeType::Integer | ShapeType::Long, Value::Number(number)) if !number.is_f64() => {
             leaf::check_range(shape, number.as_f64().unwrap_or_default(), place, found);
         }
-        (Kind::Float | Kind::Double | Kind::Timestamp, Value::Number(number)) => {
+        (ShapeType::Float | ShapeType::Double | ShapeType::Timestamp, Value::Number(number)) => {
             leaf::check_range(shape, number.as_f64().unwrap_or_default(), place, found);
         }
         (kind, value) => {

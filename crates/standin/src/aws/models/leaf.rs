@@ -5,26 +5,26 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use regex_lite::Regex;
 
-use super::{Found, Kind, Shape};
+use super::{Found, Shape, ShapeType};
 
 /// Checks a value that arrived as text.
 pub(super) fn check_text(shape: &Shape, text: &str, place: &str, found: &mut Found) {
     match shape.kind {
-        Kind::String => check_string(shape, text, place, found),
-        Kind::Integer | Kind::Long => match text.parse::<i64>() {
+        ShapeType::String => check_string(shape, text, place, found),
+        ShapeType::Integer | ShapeType::Long => match text.parse::<i64>() {
             Ok(number) => check_range(shape, number as f64, place, found),
             Err(_) => found.add(place, format!("not an integer: {text}")),
         },
-        Kind::Float | Kind::Double => match text.parse::<f64>() {
+        ShapeType::Float | ShapeType::Double => match text.parse::<f64>() {
             Ok(number) => check_range(shape, number, place, found),
             Err(_) => found.add(place, format!("not a number: {text}")),
         },
-        Kind::Boolean if matches!(text, "true" | "false") => {}
-        Kind::Boolean => found.add(place, format!("neither true nor false: {text}")),
-        Kind::Timestamp if humantime::parse_rfc3339(text).is_ok() => {}
-        Kind::Timestamp => found.add(place, format!("not a time: {text}")),
-        Kind::Blob => check_base64(text, place, found),
-        Kind::Structure | Kind::List | Kind::Map => {
+        ShapeType::Boolean if matches!(text, "true" | "false") => {}
+        ShapeType::Boolean => found.add(place, format!("neither true nor false: {text}")),
+        ShapeType::Timestamp if humantime::parse_rfc3339(text).is_ok() => {}
+        ShapeType::Timestamp => found.add(place, format!("not a time: {text}")),
+        ShapeType::Blob => check_base64(text, place, found),
+        ShapeType::Structure | ShapeType::List | ShapeType::Map => {
             found.add(place, format!("a single value where there should be more: {text}"));
         }
     }

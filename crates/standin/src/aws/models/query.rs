@@ -2,7 +2,7 @@
 
 use crate::aws::params::Params;
 
-use super::{Found, Kind, Model, Reference, below, leaf};
+use super::{Found, Model, Reference, ShapeType, below, leaf};
 
 /// Compares a request's parameters with its input shape.
 pub(super) fn check_request(model: &Model, shape: &str, params: &Params, found: &mut Found) {
@@ -16,7 +16,7 @@ pub(super) fn check_request(model: &Model, shape: &str, params: &Params, found: 
 fn check(model: &Model, shape: &str, params: &Params, place: &str, found: &mut Found) {
     let shape = model.shape(shape);
     match shape.kind {
-        Kind::Structure => {
+        ShapeType::Structure => {
             no_value(params, place, found);
             let wire: Vec<(String, &String, &Reference)> =
                 shape.members.iter().map(|(name, it)| (wire_name(name, it), name, it)).collect();
@@ -33,7 +33,7 @@ fn check(model: &Model, shape: &str, params: &Params, place: &str, found: &mut F
                 found.add(&below(place, name), "missing");
             }
         }
-        Kind::List => {
+        ShapeType::List => {
             no_value(params, place, found);
             let entries = params.members();
             leaf::check_size(shape, entries.len(), "entries", place, found);

@@ -7,7 +7,7 @@ use hyper::StatusCode;
 use crate::github::protocol::{Exchange, Exchanged, Registered, Registration};
 
 use super::command::Command;
-use super::server::{Reply, Server, Trouble};
+use super::server::{Reply, Server, ServerError};
 use super::settings::{self, CredentialData, Credentials, Settings};
 use super::terminal::{complain, say, section, succeed};
 use super::version;
@@ -15,10 +15,10 @@ use super::version;
 const DEFAULT_LABELS: [&str; 3] = ["self-hosted", "Linux", "X64"];
 
 /// Registers this folder's runner.
-pub(super) async fn configure(root: &Path, command: &Command) -> Result<(), Trouble> {
+pub(super) async fn configure(root: &Path, command: &Command) -> Result<(), ServerError> {
     say("\nSelf-hosted runner registration");
     if Settings::read(root).is_some() {
-        return Err(Trouble::new(
+        return Err(ServerError::new(
             "Cannot configure the runner because it is already configured. To reconfigure the \
              runner, run 'config.cmd remove' or './config.sh remove' first.",
         ));
@@ -69,19 +69,19 @@ pub(super) async fn configure(root: &Path, command: &Command) -> Result<(), Trou
     Ok(())
 }
 
-fn registration(root: &Path, command: &Command) -> Result<Registration, Trouble> {
+fn registration(root: &Path, command: &Command) -> Result<Registration, ServerError> {
     let own = command.value("labels").unwrap_or_default().split(',');
     let own: Vec<String> =
         own.map(str::trim).filter(|label| !label.is_empty()).map(str::to_owned).collect();
     let defaults = !command.has("no-default-labels");
     if !defaults && own.is_empty() {
-        return Err(Trouble::new(
+        return Err(ServerError::new(
             "Disabling default labels via --no-default-labels without specifying --labels is not \
              supported",
         ));
     }
     if let Some(long) = own.iter().find(|label| label.len() > 256) {
-        return Err(Trouble::new(format!("Invalid label: {long}")));
+        return Err(ServerError::new(format!("Invalid label: {long}")));
     }
     let mut labels: Vec<String> =
         DEFAULT_LABELS.iter().filter(|_| defaults).map(|label| (*label).to_owned()).collect();
@@ -98,7 +98,7 @@ fn registration(root: &Path, command: &Command) -> Result<Registration, Trouble>
 }
 
 /// Deregisters this folder's runner, and forgets it.
-pub(super) async fn unconfigure(root: &Path, command: &Command) -> Result<(), Trouble> {
+pub(super) async fn unconfigure(root: &Path, command: &Command) -> Result<(), ServerError> {
     let configured = Settings::read(root);
     let has_credentials = Credentials::read(root).is_some();
     if command.has("local") {
@@ -109,9 +109,9 @@ pub(super) async fn unconfigure(root: &Path, command: &Command) -> Result<(), Tr
     section("Runner removal");
     match &configured {
         Some(settings) if has_credentials => {
-            if let Err(trouble) = deregister(settings, command).await {
+            if let Err(error) = deregister(settings, command).await {
                 complain("Failed: Removing runner from the server");
-                return Err(trouble);
+                return Err(error);
             }
         }
         _ => say("Cannot connect to server, because config files are missing. Skipping removing \
@@ -133,7 +133,7 @@ pub(super) async fn unconfigure(root: &Path, command: &Command) -> Result<(), Tr
     Ok(())
 }
 
-async fn deregister(settings: &Settings, command: &Command) -> Result<(), Trouble> {
+async fn deregister(settings: &Settings, command: &Command) -> Result<(), ServerError> {
     let exchanged = exchange(&settings.git_hub_url, command, "remove").await?;
     let server = Server::new(&exchanged.url, format!("Bearer {}", exchanged.token));
     let path = format!("/runners/{}", settings.agent_name);
@@ -147,7 +147,7 @@ async fn deregister(settings: &Settings, command: &Command) -> Result<(), Troubl
 }
 
 /// Gets something to work with for a token that is good for nothing else.
-async fn exchange(url: &str, command: &Command, event: &str) -> Result<Exchanged, Trouble> {
+async fn exchange(url: &str, command: &Command, event: &str) -> Result<Exchanged, ServerError> {
     let host = url.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
     let path = "/api/v3/actions/runner-registration";
     let token = needed(command, "token")?;
@@ -165,7 +165,7 @@ async fn exchange(url: &str, command: &Command, event: &str) -> Result<Exchanged
 }
 
 /// Says what was asked, in the runner's own spelling, and what was answered.
-fn refused(reply: &Reply, method: &str, url: &str) -> Trouble {
+fn refused(reply: &Reply, method: &str, url: &str) -> ServerError {
     let reason = reply.status.canonical_reason().unwrap_or_default();
     complain(&format!(
         "Http response code: {} from '{method} {url}' (Request Id: {})",
@@ -173,16 +173,16 @@ fn refused(reply: &Reply, method: &str, url: &str) -> Trouble {
         reply.id
     ));
     complain(&reply.text);
-    Trouble::new(format!(
+    ServerError::new(format!(
         "Response status code does not indicate success: {} ({reason}).",
         reply.status.as_u16()
     ))
 }
 
 /// A value that there is no default for. Nobody is asked for it here.
-fn needed<'a>(command: &'a Command, name: &str) -> Result<&'a str, Trouble> {
+fn needed<'a>(command: &'a Command, name: &str) -> Result<&'a str, ServerError> {
     command.value(name).ok_or_else(|| {
-        Trouble::new(format!(
+        ServerError::new(format!(
             "Invalid configuration provided for {name}. Terminating unattended configuration."
         ))
     })

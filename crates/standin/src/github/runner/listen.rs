@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::github::protocol::{Message, Opened, Opening, Order};
 
 use super::job::{self, Place};
-use super::server::{Server, Trouble};
+use super::server::{Server, ServerError};
 use super::settings::{self, Credentials, Settings};
 use super::terminal::{complain, say, succeed, timed};
 use super::{End, version};
@@ -99,10 +99,10 @@ impl Listener {
         let mut complained = false;
         loop {
             let (patience, problem) = match self.server.ask("POST", "/sessions", &opening).await {
-                Err(trouble) => (SILENCE, trouble.to_string()),
+                Err(error) => (SILENCE, error.to_string()),
                 Ok(reply) => match reply.status {
                     StatusCode::OK => {
-                        let opened: Opened = reply.read().map_err(|trouble| failed(&trouble))?;
+                        let opened: Opened = reply.read().map_err(|error| failed(&error))?;
                         say("");
                         succeed("Connected to GitHub");
                         say("");
@@ -110,7 +110,7 @@ impl Listener {
                     }
                     StatusCode::CONFLICT => (CONFLICT, reply.message()),
                     StatusCode::UNAUTHORIZED => return Err(struck()),
-                    _ => return Err(failed(&Trouble::new(reply.message()))),
+                    _ => return Err(failed(&ServerError::new(reply.message()))),
                 },
             };
             if !complained {
@@ -140,9 +140,9 @@ impl Listener {
         loop {
             let reply = match self.server.ask("GET", &path, &()).await {
                 Ok(reply) => reply,
-                Err(trouble) => {
+                Err(error) => {
                     let since = *silent_since.get_or_insert_with(|| {
-                        let line = format!("Runner connect error: {trouble}.");
+                        let line = format!("Runner connect error: {error}.");
                         complain(&timed(&format!("{line} Retrying until reconnected.")));
                         Instant::now()
                     });
@@ -172,7 +172,7 @@ impl Listener {
                     }
                 }
                 Ok(Message::Crash) => std::process::abort(),
-                Err(trouble) => return failed(&trouble),
+                Err(error) => return failed(&error),
             }
         }
     }
@@ -220,7 +220,7 @@ fn struck() -> End {
     End::Terminated
 }
 
-fn failed(trouble: &Trouble) -> End {
-    complain(&format!("An error occurred: {trouble}"));
+fn failed(error: &ServerError) -> End {
+    complain(&format!("An error occurred: {error}"));
     End::Retryable
 }

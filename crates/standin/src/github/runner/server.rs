@@ -15,23 +15,23 @@ use serde_json::Value;
 
 /// Why something did not work, for people.
 #[derive(Debug)]
-pub(super) struct Trouble(String);
+pub(super) struct ServerError(String);
 
-impl Trouble {
-    pub(super) fn new(text: impl Into<String>) -> Trouble {
-        Trouble(text.into())
+impl ServerError {
+    pub(super) fn new(text: impl Into<String>) -> ServerError {
+        ServerError(text.into())
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for ServerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl From<std::io::Error> for Trouble {
-    fn from(error: std::io::Error) -> Trouble {
-        Trouble::new(error.to_string())
+impl From<std::io::Error> for ServerError {
+    fn from(error: std::io::Error) -> ServerError {
+        ServerError::new(error.to_string())
     }
 }
 
@@ -61,19 +61,19 @@ impl Server {
         method: &str,
         path: &str,
         body: &impl Serialize,
-    ) -> Result<Reply, Trouble> {
-        let trouble = |error: &dyn fmt::Display| Trouble::new(error.to_string());
-        let body = serde_json::to_vec(body).map_err(|error| trouble(&error))?;
+    ) -> Result<Reply, ServerError> {
+        let failed = |error: &dyn fmt::Display| ServerError::new(error.to_string());
+        let body = serde_json::to_vec(body).map_err(|error| failed(&error))?;
         let request = Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.root))
             .header("user-agent", "GitHubActionsRunner-linux-x64")
             .header(AUTHORIZATION, &self.authorization)
             .body(Full::new(Bytes::from(body)))
-            .map_err(|error| trouble(&error))?;
-        let reply = self.http.request(request).await.map_err(|error| trouble(&error))?;
+            .map_err(|error| failed(&error))?;
+        let reply = self.http.request(request).await.map_err(|error| failed(&error))?;
         let (head, body) = reply.into_parts();
-        let body = body.collect().await.map_err(|error| trouble(&error))?.to_bytes();
+        let body = body.collect().await.map_err(|error| failed(&error))?.to_bytes();
         let id = head.headers.get("x-github-request-id").and_then(|id| id.to_str().ok());
         let text = String::from_utf8_lossy(&body).into_owned();
         Ok(Reply { status: head.status, id: id.unwrap_or_default().to_owned(), text })
@@ -82,11 +82,11 @@ impl Server {
 
 impl Reply {
     /// What it says, where all is well.
-    pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, Trouble> {
+    pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, ServerError> {
         if !self.status.is_success() {
-            return Err(Trouble::new(self.message()));
+            return Err(ServerError::new(self.message()));
         }
-        serde_json::from_str(&self.text).map_err(|error| Trouble::new(error.to_string()))
+        serde_json::from_str(&self.text).map_err(|error| ServerError::new(error.to_string()))
     }
 
     /// Its message, where something is not.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ondeck_standin::{GitHubFault, GitHubRule, GitHubRunner, Which};
+use ondeck_standin::{GitHubFault, GitHubFaultRule, GitHubRunner, Occurrence};
 
 use super::{Caller, REPOSITORY, RUNNERS, TOKEN, github};
 
@@ -18,12 +18,12 @@ async fn limits_say_how_long_to_wait() {
         (GitHubFault::Status(502), 502, "x-ratelimit-limit", "5000"),
     ];
     for (fault, status, header, value) in cases {
-        let rule = github.disturb(GitHubRule::new(fault).which(Which::First(1)));
+        let rule = github.inject(GitHubFaultRule::new(fault).occurrence(Occurrence::First(1)));
         let disturbed = caller.ask(&format!("GET {RUNNERS}")).await;
         assert_eq!((disturbed.status, disturbed.header(header)), (status, value), "{fault:?}");
         assert_eq!(caller.ask(&format!("GET {RUNNERS}")).await.status, 200);
-        assert_eq!((rule.met(), rule.fired()), (2, 1));
-        github.calm();
+        assert_eq!((rule.matched(), rule.fired()), (2, 1));
+        github.clear_faults();
     }
 }
 
@@ -38,14 +38,14 @@ async fn what_is_reset_has_not_happened_and_what_is_lost_has() {
         (GitHubFault::Status(500), true, false),
     ];
     for (fault, answers, happens) in cases {
-        let id = github.plant_runner(GitHubRunner::new(REPOSITORY, "a"));
-        let rule = GitHubRule::new(fault).on("DELETE", "/repos/*/*/actions/runners/*");
-        github.disturb(rule);
+        let id = github.add_runner(GitHubRunner::new(REPOSITORY, "a"));
+        let rule = GitHubFaultRule::new(fault).on("DELETE", "/repos/*/*/actions/runners/*");
+        github.inject(rule);
         let answered = caller.try_ask(&format!("DELETE {RUNNERS}/{id}"), "").await;
         assert_eq!(answered.is_ok(), answers, "{fault:?}");
         assert_eq!(github.runners().is_empty(), happens, "{fault:?}");
-        github.strike_runner("a");
-        github.calm();
+        github.remove_runner("a");
+        github.clear_faults();
     }
     let faults: Vec<_> = github.requests().into_iter().map(|it| (it.status, it.fault)).collect();
     assert_eq!(faults[0], (None, Some(GitHubFault::Reset)));
@@ -56,11 +56,12 @@ async fn what_is_reset_has_not_happened_and_what_is_lost_has() {
 async fn an_answer_can_be_cut_short_or_late() {
     let github = github();
     let caller = Caller::new(&github, TOKEN);
-    let cut = github.disturb(GitHubRule::new(GitHubFault::CutBody).which(Which::First(1)));
+    let cut =
+        github.inject(GitHubFaultRule::new(GitHubFault::CutBody).occurrence(Occurrence::First(1)));
     caller.try_ask(&format!("GET {RUNNERS}"), "").await.expect_err("only half of it comes");
     assert_eq!(cut.fired(), 1);
     let late = Duration::from_millis(300);
-    github.disturb(GitHubRule::new(GitHubFault::Delay(late)));
+    github.inject(GitHubFaultRule::new(GitHubFault::Delay(late)));
     let begun = Instant::now();
     assert_eq!(caller.ask(&format!("GET {RUNNERS}")).await.status, 200);
     assert!(begun.elapsed() >= late);
@@ -69,7 +70,7 @@ async fn an_answer_can_be_cut_short_or_late() {
 #[tokio::test]
 async fn whoever_gives_up_is_noted_without_an_answer() {
     let github = github();
-    github.disturb(GitHubRule::new(GitHubFault::Hang));
+    github.inject(GitHubFaultRule::new(GitHubFault::Hang));
     let caller = Caller::new(&github, TOKEN);
     let request = format!("GET {RUNNERS}");
     let asked = tokio::time::timeout(Duration::from_millis(300), caller.ask(&request)).await;

@@ -15,9 +15,9 @@ fn names(answer: &Answer, list: &str, field: &str) -> Vec<String> {
 async fn runners_come_in_pages_with_links() {
     let github = github();
     for number in 0..5 {
-        github.plant_runner(GitHubRunner::new(REPOSITORY, &format!("runner-{number}")));
+        github.add_runner(GitHubRunner::new(REPOSITORY, &format!("runner-{number}")));
     }
-    github.plant_runner(GitHubRunner::new("acme/other", "elsewhere"));
+    github.add_runner(GitHubRunner::new("acme/other", "elsewhere"));
     let caller = Caller::new(&github, TOKEN);
     let mut next = format!("{}{RUNNERS}?per_page=2", github.api_url());
     let mut seen = Vec::new();
@@ -46,8 +46,8 @@ async fn runners_are_shown_and_removed_unless_they_are_busy() {
     let github = github();
     let idle = GitHubRunner { online: true, ..GitHubRunner::new(REPOSITORY, "idle") };
     let busy = GitHubRunner { online: true, busy: true, ..GitHubRunner::new(REPOSITORY, "busy") };
-    let idle = github.plant_runner(idle);
-    let busy = github.plant_runner(GitHubRunner { labels: vec!["4711".into()], ..busy });
+    let idle = github.add_runner(idle);
+    let busy = github.add_runner(GitHubRunner { labels: vec!["4711".into()], ..busy });
     let caller = Caller::new(&github, TOKEN);
     let shown = caller.ask(&format!("GET {RUNNERS}/{busy}")).await.json();
     assert_eq!((&shown["status"], &shown["busy"]), (&"online".into(), &true.into()));

@@ -3,10 +3,10 @@
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use ondeck_standin::{GitHubRunner, RunnerTrouble, runner_package};
+use ondeck_standin::{GitHubRunner, RunnerFault, runner_package};
 
 use super::REPOSITORY;
-use super::runner::Stage;
+use super::runner::RunnerHarness;
 use crate::harness::SOON;
 
 /// The exit code, and both outputs.
@@ -35,15 +35,15 @@ fn a_package_is_the_same_each_time_and_says_its_version() {
 
 #[test]
 fn a_runner_is_registered_once_and_removed() {
-    let stage = Stage::new();
-    let token = stage.github.registration_token(REPOSITORY);
-    let (code, said) = told(&stage.config(&["--token", &token, "--labels", "4711"]));
+    let harness = RunnerHarness::new();
+    let token = harness.github.registration_token(REPOSITORY);
+    let (code, said) = told(&harness.config(&["--token", &token, "--labels", "4711"]));
     assert_eq!(code, Some(0), "{said}");
     for line in ["√ Connected to GitHub", "√ Runner successfully added", "√ Settings Saved."]
     {
         assert!(said.contains(line), "{line} is not in\n{said}");
     }
-    let runner = stage.github.runners().remove(0);
+    let runner = harness.github.runners().remove(0);
     let expected = GitHubRunner {
         labels: vec!["4711".to_owned()],
         id: runner.id,
@@ -51,63 +51,63 @@ fn a_runner_is_registered_once_and_removed() {
     };
     assert_eq!(runner, expected);
     for file in [".runner", ".credentials", ".credentials_rsaparams"] {
-        let text = std::fs::read_to_string(stage.path(file)).unwrap();
+        let text = std::fs::read_to_string(harness.path(file)).unwrap();
         assert!(!text.contains(&token), "{file}");
     }
-    let (code, said) = told(&stage.config(&["--token", &token, "--labels", "4711"]));
+    let (code, said) = told(&harness.config(&["--token", &token, "--labels", "4711"]));
     assert_eq!(code, Some(1));
     assert!(said.contains("already configured"), "{said}");
-    let token = stage.github.remove_token(REPOSITORY);
-    let removal = stage.command("config.sh").args(["remove", "--token", &token]).output();
+    let token = harness.github.remove_token(REPOSITORY);
+    let removal = harness.command("config.sh").args(["remove", "--token", &token]).output();
     let (code, said) = told(&removal.unwrap());
     assert_eq!(code, Some(0), "{said}");
     for line in ["√ Runner removed successfully", "√ Removed .credentials", "√ Removed .runner"]
     {
         assert!(said.contains(line), "{line} is not in\n{said}");
     }
-    assert!(stage.github.runners().is_empty());
-    assert!(!stage.path(".runner").exists() && !stage.path(".credentials_rsaparams").exists());
-    let again = stage.command("config.sh").args(["remove", "--token", &token]).output();
+    assert!(harness.github.runners().is_empty());
+    assert!(!harness.path(".runner").exists() && !harness.path(".credentials_rsaparams").exists());
+    let again = harness.command("config.sh").args(["remove", "--token", &token]).output();
     let (code, said) = told(&again.unwrap());
     assert_eq!(code, Some(0));
     assert!(said.contains("config files are missing"), "{said}");
-    assert!(stage.github.violations().is_empty());
+    assert!(harness.github.violations().is_empty());
 }
 
 #[test]
 fn variables_say_what_flags_say() {
-    let stage = Stage::new();
-    let token = stage.github.registration_token("acme");
-    let configured = stage
+    let harness = RunnerHarness::new();
+    let token = harness.github.registration_token("acme");
+    let configured = harness
         .command("config.sh")
         .env("ACTIONS_RUNNER_INPUT_UNATTENDED", "true")
-        .env("ACTIONS_RUNNER_INPUT_URL", format!("{}/acme", stage.github.url()))
+        .env("ACTIONS_RUNNER_INPUT_URL", format!("{}/acme", harness.github.url()))
         .env("ACTIONS_RUNNER_INPUT_TOKEN", &token)
         .env("ACTIONS_RUNNER_INPUT_NAME", "i-2-1")
         .env("ACTIONS_RUNNER_INPUT_LABELS", "a,b")
         .output();
     assert_eq!(told(&configured.unwrap()).0, Some(0));
-    let runner = stage.github.runners().remove(0);
+    let runner = harness.github.runners().remove(0);
     assert_eq!((runner.scope.as_str(), runner.name.as_str()), ("acme", "i-2-1"));
     assert_eq!(runner.labels, ["self-hosted", "Linux", "X64", "a", "b"]);
-    let removed = stage
+    let removed = harness
         .command("config.sh")
         .arg("remove")
-        .env("ACTIONS_RUNNER_INPUT_TOKEN", stage.github.remove_token("acme"))
+        .env("ACTIONS_RUNNER_INPUT_TOKEN", harness.github.remove_token("acme"))
         .output();
     assert_eq!(told(&removed.unwrap()).0, Some(0));
-    assert!(stage.github.runners().is_empty());
+    assert!(harness.github.runners().is_empty());
 }
 
 #[test]
 fn what_cannot_be_registered_is_told_why() {
-    let stage = Stage::new();
-    stage.github.plant_runner(GitHubRunner::new(REPOSITORY, "i-1-1"));
-    let expired = stage.github.registration_token(REPOSITORY);
-    stage.github.advance(Duration::from_secs(3_601));
-    let token = stage.github.registration_token(REPOSITORY);
-    let elsewhere = stage.github.registration_token("acme/other");
-    let removing = stage.github.remove_token(REPOSITORY);
+    let harness = RunnerHarness::new();
+    harness.github.add_runner(GitHubRunner::new(REPOSITORY, "i-1-1"));
+    let expired = harness.github.registration_token(REPOSITORY);
+    harness.github.advance(Duration::from_secs(3_601));
+    let token = harness.github.registration_token(REPOSITORY);
+    let elsewhere = harness.github.registration_token("acme/other");
+    let removing = harness.github.remove_token(REPOSITORY);
     let not_found = "Response status code does not indicate success: 404 (Not Found).";
     let cases = [
         (vec!["--labels", "1"], "Invalid configuration provided for token."),
@@ -124,35 +124,35 @@ fn what_cannot_be_registered_is_told_why() {
         ),
     ];
     for (arguments, words) in cases {
-        let (code, said) = told(&stage.config(&arguments));
+        let (code, said) = told(&harness.config(&arguments));
         assert_eq!(code, Some(1), "{arguments:?}: {said}");
         assert!(said.contains(words), "{arguments:?}: {said}");
-        assert!(!stage.path(".runner").exists());
+        assert!(!harness.path(".runner").exists());
     }
-    let (code, said) = told(&stage.config(&["--token", &token, "--labels", "1", "--replace"]));
+    let (code, said) = told(&harness.config(&["--token", &token, "--labels", "1", "--replace"]));
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("√ Successfully replaced the runner"), "{said}");
-    assert_eq!(stage.github.runners().len(), 1);
+    assert_eq!(harness.github.runners().len(), 1);
 }
 
 #[test]
 fn an_unknown_flag_is_complained_of_and_kept() {
-    let stage = Stage::new();
-    let token = stage.github.registration_token(REPOSITORY);
-    let (code, said) = told(&stage.config(&["--token", &token, "--labels", "1", "--label", "2"]));
+    let harness = RunnerHarness::new();
+    let token = harness.github.registration_token(REPOSITORY);
+    let (code, said) = told(&harness.config(&["--token", &token, "--labels", "1", "--label", "2"]));
     assert_eq!(code, Some(0), "the real one goes on as well");
     assert!(
         said.contains("Unrecognized command-line input arguments for command configure: 'label'"),
         "{said}"
     );
-    let violations = stage.github.violations();
+    let violations = harness.github.violations();
     assert_eq!(violations[0].to_string(), "config.sh (register): no such flag: label");
 }
 
 #[test]
 fn nobody_is_root_without_saying_so() {
-    let stage = Stage::new();
-    let mut command = stage.command("config.sh");
+    let harness = RunnerHarness::new();
+    let mut command = harness.command("config.sh");
     let asked = command.env_remove("RUNNER_ALLOW_RUNASROOT").arg("--version").output();
     let expected = if rustix::process::getuid().is_root() {
         (Some(1), "Must not run with sudo\n".to_owned())
@@ -164,24 +164,24 @@ fn nobody_is_root_without_saying_so() {
 
 #[test]
 fn a_registration_can_be_refused_or_never_answered() {
-    let stage = Stage::new();
-    let token = stage.github.registration_token(REPOSITORY);
-    stage.github.trouble(REPOSITORY, RunnerTrouble::RegistrationRefused);
-    let (code, said) = told(&stage.config(&["--token", &token, "--labels", "1"]));
+    let harness = RunnerHarness::new();
+    let token = harness.github.registration_token(REPOSITORY);
+    harness.github.inject_runner_fault(REPOSITORY, RunnerFault::RegistrationRefused);
+    let (code, said) = told(&harness.config(&["--token", &token, "--labels", "1"]));
     assert_eq!(code, Some(1));
     assert!(said.contains("404 (Not Found)"), "{said}");
-    stage.github.calm();
-    stage.github.trouble(REPOSITORY, RunnerTrouble::RegistrationHangs);
-    let url = format!("{}/{REPOSITORY}", stage.github.url());
-    let mut hanging = stage.command("config.sh");
+    harness.github.clear_faults();
+    harness.github.inject_runner_fault(REPOSITORY, RunnerFault::RegistrationHangs);
+    let url = format!("{}/{REPOSITORY}", harness.github.url());
+    let mut hanging = harness.command("config.sh");
     hanging.args(["--unattended", "--url", &url, "--token", &token, "--name", "i-1-1"]);
     let mut hanging = hanging.stdout(std::process::Stdio::null()).spawn().unwrap();
     let asked = |runners: &[GitHubRunner]| !runners.is_empty();
-    assert!(stage.github.wait_for_runners(Duration::from_millis(500), asked).is_none());
+    assert!(harness.github.wait_for_runners(Duration::from_millis(500), asked).is_none());
     assert!(hanging.try_wait().unwrap().is_none(), "it still waits");
     hanging.kill().unwrap();
     hanging.wait().unwrap();
-    stage.github.calm();
-    assert_eq!(told(&stage.config(&["--token", &token, "--labels", "1"])).0, Some(0));
-    assert!(stage.github.wait_for_runners(SOON, asked).is_some());
+    harness.github.clear_faults();
+    assert_eq!(told(&harness.config(&["--token", &token, "--labels", "1"])).0, Some(0));
+    assert!(harness.github.wait_for_runners(SOON, asked).is_some());
 }

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use ondeck_standin::{
-    Conclusion, GitHub, GitHubOptions, GitHubRunner, Job, JobState, RunnerPackage, RunnerTrouble,
+    Conclusion, GitHub, GitHubOptions, GitHubRunner, Job, JobState, RunnerFault, RunnerPackage,
 };
 use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
@@ -17,20 +17,20 @@ use super::REPOSITORY;
 use crate::harness::SOON;
 
 /// A GitHub, and a folder with a runner's package unpacked.
-pub(super) struct Stage {
+pub(super) struct RunnerHarness {
     pub(super) github: GitHub,
     pub(super) folder: TempDir,
     variables: Vec<(String, String)>,
 }
 
-impl Stage {
-    pub(super) fn new() -> Stage {
+impl RunnerHarness {
+    pub(super) fn new() -> RunnerHarness {
         let options = GitHubOptions {
             session_timeout: Duration::from_secs(1),
             cancel_grace: Duration::from_millis(400),
             ..GitHubOptions::default()
         };
-        let stage = Stage {
+        let harness = RunnerHarness {
             github: GitHub::start(options),
             folder: tempfile::tempdir().unwrap(),
             variables: Vec::new(),
@@ -39,17 +39,17 @@ impl Stage {
             version: "2.336.0".to_owned(),
             restart_pause: Duration::from_millis(50),
         };
-        package.lay_out(stage.folder.path());
-        stage
+        package.lay_out(harness.folder.path());
+        harness
     }
 
     /// One that is registered for run 4711.
-    fn registered() -> Stage {
-        let stage = Stage::new();
-        let token = stage.github.registration_token(REPOSITORY);
-        let configured = stage.config(&["--token", &token, "--labels", "4711"]);
+    fn registered() -> RunnerHarness {
+        let harness = RunnerHarness::new();
+        let token = harness.github.registration_token(REPOSITORY);
+        let configured = harness.config(&["--token", &token, "--labels", "4711"]);
         assert!(configured.status.success(), "{configured:?}");
-        stage
+        harness
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -140,23 +140,23 @@ impl Drop for Running {
 
 #[test]
 fn a_runner_takes_jobs_by_label_and_ends_when_it_is_told_to() {
-    let stage = Stage::registered();
-    let other = stage.github.queue_job(REPOSITORY, "1", &["1"], "true");
+    let harness = RunnerHarness::registered();
+    let other = harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
     let script = "echo run $GITHUB_RUN_ID of $GITHUB_REPOSITORY on $RUNNER_NAME in $PWD\n\
                   test -d \"$RUNNER_TEMP\" && env | grep -c ACTIONS_RUNNER_INPUT || true";
-    let job = stage.github.queue_job(REPOSITORY, "4711", &["4711"], script);
-    let bad = stage.github.queue_job(REPOSITORY, "4711", &["4711"], "false; echo not here");
-    let running = stage.run();
-    let job = stage.github.wait_for_job(job, SOON);
+    let job = harness.github.queue_job(REPOSITORY, "4711", &["4711"], script);
+    let bad = harness.github.queue_job(REPOSITORY, "4711", &["4711"], "false; echo not here");
+    let running = harness.run();
+    let job = harness.github.wait_for_job(job, SOON);
     assert_eq!(job.conclusion, Some(Conclusion::Success), "{}", job.log);
     assert_eq!(job.runner_name.as_deref(), Some("i-1-1"));
-    let place = stage.path("_work/web/web").canonicalize().unwrap();
+    let place = harness.path("_work/web/web").canonicalize().unwrap();
     let expected = format!("run 4711 of acme/web on i-1-1 in {}\n0\n", place.display());
     assert_eq!(job.log, expected);
-    let bad = stage.github.wait_for_job(bad, SOON);
+    let bad = harness.github.wait_for_job(bad, SOON);
     assert_eq!(bad.conclusion, Some(Conclusion::Failure));
     assert!(bad.log.contains("exit code 1") && !bad.log.contains("not here"), "{}", bad.log);
-    assert_eq!(stage.github.job(other).unwrap().state, JobState::Queued);
+    assert_eq!(harness.github.job(other).unwrap().state, JobState::Queued);
     running.signal(Signal::INT);
     let (code, said) = running.end();
     assert_eq!(code, Some(0));
@@ -172,69 +172,70 @@ fn a_runner_takes_jobs_by_label_and_ends_when_it_is_told_to() {
     ] {
         assert!(said.contains(line), "{line} is not in\n{said}");
     }
-    assert!(!stage.github.runners()[0].online, "its session is over");
+    assert!(!harness.github.runners()[0].online, "its session is over");
 }
 
 #[test]
 fn a_job_is_cancelled_when_its_runner_is_told_to_end() {
-    let stage = Stage::registered();
-    let job = stage.github.queue_job(REPOSITORY, "4711", &["4711"], "echo on; sleep 600");
-    let running = stage.run();
-    stage.github.wait_until(job, SOON, |job| job.log.contains("on"));
+    let harness = RunnerHarness::registered();
+    let job = harness.github.queue_job(REPOSITORY, "4711", &["4711"], "echo on; sleep 600");
+    let running = harness.run();
+    harness.github.wait_until(job, SOON, |job| job.log.contains("on"));
     running.signal(Signal::TERM);
-    let job = stage.github.wait_for_job(job, SOON);
+    let job = harness.github.wait_for_job(job, SOON);
     assert_eq!(job.conclusion, Some(Conclusion::Cancelled));
 }
 
 #[test]
 fn a_cancelled_run_leaves_its_runner_for_the_next() {
-    let stage = Stage::registered();
-    let first = stage.github.queue_job(REPOSITORY, "4711", &["4711"], "echo on; sleep 600");
-    let _running = stage.run();
-    stage.github.wait_until(first, SOON, |job| job.log.contains("on"));
-    stage.github.cancel_run(REPOSITORY, "4711");
-    let first = stage.github.wait_for_job(first, SOON);
+    let harness = RunnerHarness::registered();
+    let first = harness.github.queue_job(REPOSITORY, "4711", &["4711"], "echo on; sleep 600");
+    let _running = harness.run();
+    harness.github.wait_until(first, SOON, |job| job.log.contains("on"));
+    harness.github.cancel_run(REPOSITORY, "4711");
+    let first = harness.github.wait_for_job(first, SOON);
     assert_eq!(first.conclusion, Some(Conclusion::Cancelled));
-    let next = stage.github.queue_job(REPOSITORY, "4711", &["4711"], "echo next");
-    assert_eq!(stage.github.wait_for_job(next, SOON).log, "next\n");
+    let next = harness.github.queue_job(REPOSITORY, "4711", &["4711"], "echo next");
+    assert_eq!(harness.github.wait_for_job(next, SOON).log, "next\n");
 }
 
 #[test]
 fn a_runner_that_is_killed_is_offline_after_a_while_and_its_job_lost() {
-    let stage = Stage::registered();
-    let job = stage.github.queue_job(REPOSITORY, "4711", &["4711"], "echo on; sleep 600");
-    let running = stage.run();
-    stage.github.wait_until(job, SOON, |job| job.log.contains("on"));
-    let token = stage.github.remove_token(REPOSITORY);
-    let removed = stage.command("config.sh").args(["remove", "--token", &token]).output().unwrap();
+    let harness = RunnerHarness::registered();
+    let job = harness.github.queue_job(REPOSITORY, "4711", &["4711"], "echo on; sleep 600");
+    let running = harness.run();
+    harness.github.wait_until(job, SOON, |job| job.log.contains("on"));
+    let token = harness.github.remove_token(REPOSITORY);
+    let removed =
+        harness.command("config.sh").args(["remove", "--token", &token]).output().unwrap();
     let said = String::from_utf8(removed.stderr).unwrap();
     assert_eq!(removed.status.code(), Some(1));
     assert!(said.contains("Failed: Removing runner from the server"), "{said}");
     assert!(said.contains("is still running a job"), "{said}");
     running.signal(Signal::KILL);
-    let job = stage.github.wait_for_job(job, SOON);
+    let job = harness.github.wait_for_job(job, SOON);
     assert_eq!(job.conclusion, Some(Conclusion::Failure));
     assert!(job.log.contains("lost communication with the server"), "{}", job.log);
-    let runner = stage.github.runners().remove(0);
+    let runner = harness.github.runners().remove(0);
     assert!(!runner.online && !runner.busy);
 }
 
 #[test]
 fn hooks_run_around_the_job_and_can_fail_it() {
-    let mut stage = Stage::registered();
-    let note = stage.path("note");
+    let mut harness = RunnerHarness::registered();
+    let note = harness.path("note");
     let text = |word: &str, code: u8| {
         format!("echo {word} $GITHUB_RUN_ID >> {}\nexit {code}\n", note.display())
     };
-    let started = stage.script("started.sh", &text("started", 0));
-    let completed = stage.script("completed.sh", &text("completed", 0));
-    stage.set("ACTIONS_RUNNER_HOOK_JOB_STARTED", &started);
-    stage.set("ACTIONS_RUNNER_HOOK_JOB_COMPLETED", &completed);
-    let _running = stage.run();
+    let started = harness.script("started.sh", &text("started", 0));
+    let completed = harness.script("completed.sh", &text("completed", 0));
+    harness.set("ACTIONS_RUNNER_HOOK_JOB_STARTED", &started);
+    harness.set("ACTIONS_RUNNER_HOOK_JOB_COMPLETED", &completed);
+    let _running = harness.run();
     let script = format!("echo job >> {}", note.display());
     let take = || -> (Job, String) {
-        let job = stage.github.queue_job(REPOSITORY, "4711", &["4711"], &script);
-        let job = stage.github.wait_for_job(job, SOON);
+        let job = harness.github.queue_job(REPOSITORY, "4711", &["4711"], &script);
+        let job = harness.github.wait_for_job(job, SOON);
         let noted = std::fs::read_to_string(&note).unwrap().replace('\n', ",");
         std::fs::remove_file(&note).unwrap();
         (job, noted)
@@ -243,14 +244,14 @@ fn hooks_run_around_the_job_and_can_fail_it() {
     assert_eq!(noted, "started 4711,job,completed 4711,");
     assert_eq!(job.conclusion, Some(Conclusion::Success), "{}", job.log);
     assert!(job.log.contains("A job started hook has been configured"), "{}", job.log);
-    stage.script("completed.sh", &text("completed", 3));
+    harness.script("completed.sh", &text("completed", 3));
     let (job, noted) = take();
     assert_eq!(
         (noted.as_str(), job.conclusion),
         ("started 4711,job,completed 4711,", Some(Conclusion::Failure))
     );
-    stage.script("completed.sh", &text("completed", 0));
-    stage.script("started.sh", &text("started", 1));
+    harness.script("completed.sh", &text("completed", 0));
+    harness.script("started.sh", &text("started", 1));
     let (job, noted) = take();
     assert_eq!(
         (noted.as_str(), job.conclusion),
@@ -264,15 +265,15 @@ fn hooks_run_around_the_job_and_can_fail_it() {
 
 #[test]
 fn processes_that_a_job_has_left_end_with_it_unless_they_lose_its_mark() {
-    let stage = Stage::registered();
-    let _running = stage.run();
-    let pids = stage.path("pids");
+    let harness = RunnerHarness::registered();
+    let _running = harness.run();
+    let pids = harness.path("pids");
     let script = format!(
         "sleep 600 & echo $! >> {0}\nRUNNER_TRACKING_ID= setsid sleep 600 & echo $! >> {0}",
         pids.display()
     );
-    let job = stage.github.queue_job(REPOSITORY, "4711", &["4711"], &script);
-    assert_eq!(stage.github.wait_for_job(job, SOON).conclusion, Some(Conclusion::Success));
+    let job = harness.github.queue_job(REPOSITORY, "4711", &["4711"], &script);
+    assert_eq!(harness.github.wait_for_job(job, SOON).conclusion, Some(Conclusion::Success));
     let text = std::fs::read_to_string(&pids).unwrap();
     let pids: Vec<i32> = text.lines().map(|line| line.parse().unwrap()).collect();
     let is_alive = |pid: i32| {
@@ -288,78 +289,78 @@ fn processes_that_a_job_has_left_end_with_it_unless_they_lose_its_mark() {
 fn each_end_has_its_code_and_run_sh_hides_most_of_them() {
     let deprecated = "Runner version v2.336.0 is deprecated and cannot receive messages.";
     let cases = [
-        (RunnerTrouble::Deprecated, Some(7), Some(7), deprecated),
+        (RunnerFault::Deprecated, Some(7), Some(7), deprecated),
         (
-            RunnerTrouble::SessionConflict,
+            RunnerFault::SessionConflict,
             Some(5),
             Some(0),
             "A session for this runner already exists.",
         ),
         (
-            RunnerTrouble::Deleted,
+            RunnerFault::Deleted,
             Some(1),
             Some(0),
             "The runner registration has been deleted from the server",
         ),
-        (RunnerTrouble::Crash, None, Some(0), "Listening for Jobs"),
+        (RunnerFault::Crash, None, Some(0), "Listening for Jobs"),
     ];
-    let stage = Stage::registered();
+    let harness = RunnerHarness::registered();
     for (trouble, code, shown, words) in cases {
-        stage.github.trouble("i-1-1", trouble);
-        let mut listener = stage.command("bin/Runner.Listener");
+        harness.github.inject_runner_fault("i-1-1", trouble);
+        let mut listener = harness.command("bin/Runner.Listener");
         listener.arg("run");
-        let (found, said) = stage.start(listener).end();
+        let (found, said) = harness.start(listener).end();
         assert_eq!(found, code, "{trouble:?}: {said}");
         assert!(said.contains(words), "{trouble:?}: {said}");
         let gone = |runners: &[GitHubRunner]| !runners[0].online;
-        stage.github.wait_for_runners(SOON, gone).unwrap();
-        let mut run = stage.command("run.sh");
+        harness.github.wait_for_runners(SOON, gone).unwrap();
+        let mut run = harness.command("run.sh");
         run.env("ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE", "1");
-        let (found, said) = stage.start(run).end();
+        let (found, said) = harness.start(run).end();
         assert_eq!(found, shown, "{trouble:?}: {said}");
-        stage.github.wait_for_runners(SOON, gone).unwrap();
-        stage.github.calm();
+        harness.github.wait_for_runners(SOON, gone).unwrap();
+        harness.github.clear_faults();
     }
-    stage.github.trouble(REPOSITORY, RunnerTrouble::Deprecated);
-    assert_eq!(stage.run().end().0, Some(0), "nobody has asked for the code");
+    harness.github.inject_runner_fault(REPOSITORY, RunnerFault::Deprecated);
+    assert_eq!(harness.run().end().0, Some(0), "nobody has asked for the code");
 }
 
 #[test]
 fn a_listener_that_may_try_again_is_started_again() {
-    let stage = Stage::registered();
-    stage.github.trouble("*", RunnerTrouble::Retryable);
-    let mut listener = stage.command("bin/Runner.Listener");
+    let harness = RunnerHarness::registered();
+    harness.github.inject_runner_fault("*", RunnerFault::Retryable);
+    let mut listener = harness.command("bin/Runner.Listener");
     listener.arg("run");
-    assert_eq!(stage.start(listener).end().0, Some(2));
-    let running = stage.run();
-    stage.github.calm();
-    stage.wait_online();
+    assert_eq!(harness.start(listener).end().0, Some(2));
+    let running = harness.run();
+    harness.github.clear_faults();
+    harness.wait_online();
     running.signal(Signal::INT);
     assert_eq!(running.end().0, Some(0));
 }
 
 #[test]
 fn a_second_listener_is_refused_while_there_is_a_first() {
-    let stage = Stage::registered();
-    let _first = stage.run();
-    stage.wait_online();
-    let mut second = stage.command("bin/Runner.Listener");
+    let harness = RunnerHarness::registered();
+    let _first = harness.run();
+    harness.wait_online();
+    let mut second = harness.command("bin/Runner.Listener");
     second.arg("run");
-    assert_eq!(stage.start(second).end().0, Some(5));
+    assert_eq!(harness.start(second).end().0, Some(5));
 }
 
 #[test]
 fn a_listener_can_crash_with_its_job_or_never_connect() {
-    let stage = Stage::registered();
-    stage.github.trouble("i-1-1", RunnerTrouble::CrashOnJob);
-    let job = stage.github.queue_job(REPOSITORY, "4711", &["4711"], "true");
-    assert_eq!(stage.run().end().0, Some(0));
-    assert_eq!(stage.github.wait_for_job(job, SOON).conclusion, Some(Conclusion::Failure));
-    stage.github.calm();
-    stage.github.trouble("i-1-1", RunnerTrouble::NeverConnects);
-    let running = stage.run();
-    assert!(stage.github.wait_for_attempts("i-1-1", 2, SOON));
-    assert!(!stage.github.runners()[0].online);
+    let harness = RunnerHarness::registered();
+    harness.github.inject_runner_fault("i-1-1", RunnerFault::CrashOnJob);
+    let job = harness.github.queue_job(REPOSITORY, "4711", &["4711"], "true");
+    assert_eq!(harness.run().end().0, Some(0));
+    assert_eq!(harness.github.wait_for_job(job, SOON).conclusion, Some(Conclusion::Failure));
+    harness.github.clear_faults();
+    harness.github.inject_runner_fault("i-1-1", RunnerFault::NeverConnects);
+    let running = harness.run();
+    assert!(harness.github.wait_for_attempts("i-1-1", 2, SOON));
+    assert!(!harness.github.runners()[0].online);
     running.signal(Signal::INT);
     let (code, said) = running.end();
     assert_eq!(code, Some(0));
@@ -368,14 +369,14 @@ fn a_listener_can_crash_with_its_job_or_never_connect() {
 
 #[test]
 fn a_runner_for_one_job_is_gone_after_it() {
-    let stage = Stage::new();
-    let token = stage.github.registration_token(REPOSITORY);
+    let harness = RunnerHarness::new();
+    let token = harness.github.registration_token(REPOSITORY);
     let more = ["--token", &token, "--labels", "4711", "--ephemeral"];
-    assert!(stage.config(&more).status.success());
-    let job = stage.github.queue_job(REPOSITORY, "4711", &["4711"], "echo once");
-    let (code, _) = stage.run().end();
+    assert!(harness.config(&more).status.success());
+    let job = harness.github.queue_job(REPOSITORY, "4711", &["4711"], "echo once");
+    let (code, _) = harness.run().end();
     assert_eq!(code, Some(0));
-    assert_eq!(stage.github.wait_for_job(job, SOON).conclusion, Some(Conclusion::Success));
-    assert!(stage.github.runners().is_empty());
-    assert!(!stage.path(".runner").exists() && !stage.path(".credentials").exists());
+    assert_eq!(harness.github.wait_for_job(job, SOON).conclusion, Some(Conclusion::Success));
+    assert!(harness.github.runners().is_empty());
+    assert!(!harness.path(".runner").exists() && !harness.path(".credentials").exists());
 }

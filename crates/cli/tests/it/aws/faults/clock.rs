@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use ondeck_core::model::timestamp::Timestamp;
-use ondeck_standin::{Rule, What};
+use ondeck_standin::{AwsFault, AwsFaultRule};
 use serde_json::json;
 
 use crate::aws::site::{Site, now};
@@ -34,7 +34,7 @@ fn a_clock_that_is_hours_ahead_is_put_right_by_the_first_refusal() {
 fn life_by_another_clock(ahead: i64) -> Site {
     let site = Site::bare();
     for door in ["control", "agents", "onlooker"] {
-        site.gateway.door(door).disturb(Rule::new(What::Skew(ahead)));
+        site.gateway.endpoint(door).inject(AwsFaultRule::new(AwsFault::Skew(ahead)));
     }
     site.set_up(&[]);
     let busy = site.provision("1", 1).succeeded();

@@ -1,7 +1,7 @@
 //! A service that is gone for longer than anybody waits. Every mode that needs it says so and
 //! gives up, and the next refresh repairs what they left.
 
-use ondeck_standin::{Rule, Service, What};
+use ondeck_standin::{AwsFault, AwsFaultRule, Service};
 
 use super::within_calls;
 use crate::aws::site::Site;
@@ -20,7 +20,7 @@ fn given_up(service: Service) {
     let site = Site::with(&["--idle-time-sec=180", "--max-runtime-min=5"]);
     let busy = site.provision("1", 1).succeeded().ids();
     site.warm_up(1);
-    site.control.disturb(Rule::new(What::Status(503)).on(service));
+    site.control.inject(AwsFaultRule::new(AwsFault::Status(503)).service(service));
     let exits = |code: i32, most: usize, arguments: &[&str]| {
         let done = within_calls(&site, most, || site.ondeck(arguments));
         assert_eq!(done.code, code, "{service:?}: {done:?}");
@@ -31,7 +31,7 @@ fn given_up(service: Service) {
     exits(if service == Service::Ec2 { 0 } else { 6 }, 50, &["release", "--run-id=1"]);
     // Each of the seven queues is asked for ten times.
     exits(6, 150, &["refresh"]);
-    site.control.calm();
+    site.control.clear_faults();
 
     let refreshed = site.refresh(&[]);
     if service == Service::Sqs {

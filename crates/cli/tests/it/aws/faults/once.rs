@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use ondeck_standin::{Rule, Service, What, Which};
+use ondeck_standin::{AwsFault, AwsFaultRule, Occurrence, Service};
 use serde_json::json;
 
 use super::within_calls;
@@ -77,15 +77,15 @@ const REAPED: &str = r#"":state":{"S":"terminated"}"#;
 
 #[test]
 fn each_request_is_lost_once() {
-    life(What::Reset);
+    life(AwsFault::Reset);
 }
 
 #[test]
 fn each_answer_is_lost_once() {
-    life(What::LostAnswer);
+    life(AwsFault::LostAnswer);
 }
 
-fn life(what: What) {
+fn life(what: AwsFault) {
     // Tickets whose receive was never answered are waited for, and shown again before long.
     let inputs =
         ["--self-termination-grace-sec=60", "--ticket-hold-sec=2", "--pickup-patience-sec=15"];
@@ -113,7 +113,7 @@ fn life(what: What) {
     // A ticket too many is harmless, one too few is not. Both leave together, unless one machine
     // is long in answering.
     let sent_again = site.tickets() - 2;
-    let expected = if what == What::LostAnswer { 1..=2 } else { 0..=0 };
+    let expected = if what == AwsFault::LostAnswer { 1..=2 } else { 0..=0 };
     assert!(expected.contains(&sent_again), "{sent_again} too many");
 
     let other = once(&PICKY, &provision("2", "1", "m*")).ids();
@@ -151,23 +151,27 @@ fn provision<'a>(run: &'a str, count: &'a str, types: &'a str) -> Vec<&'a str> {
 /// Runs a mode in which the first call of each kind goes wrong, and no other does. It succeeds all
 /// the same.
 #[track_caller]
-pub(super) fn once(site: &Site, what: What, kinds: &[Kind], arguments: &[&str]) -> Done {
+pub(super) fn once(site: &Site, what: AwsFault, kinds: &[Kind], arguments: &[&str]) -> Done {
     meeting(site, what, kinds, arguments).succeeded()
 }
 
 /// The same, whatever comes of it. It has met every kind.
 #[track_caller]
-pub(super) fn meeting(site: &Site, what: What, kinds: &[Kind], arguments: &[&str]) -> Done {
+pub(super) fn meeting(site: &Site, what: AwsFault, kinds: &[Kind], arguments: &[&str]) -> Done {
     let rule = |(service, operation, says): &Kind| {
-        Rule::new(what).on(*service).of(operation).saying(says).which(Which::First(1))
+        AwsFaultRule::new(what)
+            .service(*service)
+            .operation(operation)
+            .body_contains(says)
+            .occurrence(Occurrence::First(1))
     };
-    let faults: Vec<_> = kinds.iter().map(|kind| site.control.disturb(rule(kind))).collect();
+    let faults: Vec<_> = kinds.iter().map(|kind| site.control.inject(rule(kind))).collect();
     let done = within_calls(site, 120, || site.ondeck(arguments));
     for (kind, fault) in kinds.iter().zip(faults) {
         let calls = site.control.calls();
         assert_eq!(fault.fired(), 1, "{arguments:?}, {kind:?}: {calls:?}, {done:?}");
     }
-    site.control.calm();
+    site.control.clear_faults();
     done
 }
 

@@ -1,8 +1,8 @@
 //! Calls that are never answered. Each is given up when its time is over, and what came of it is
 //! found out; several in one life, because that time is the same for tests as for anybody.
 
+use ondeck_standin::AwsFault;
 use ondeck_standin::Service::{DynamoDb, Ec2, Sqs};
-use ondeck_standin::What;
 
 use super::once::{CLAIM, REGISTER, meeting, once};
 use crate::aws::site::Site;
@@ -20,19 +20,19 @@ fn calls_are_made_again() {
     let site = Site::with(&["--ticket-hold-sec=2", "--pickup-patience-sec=15"]);
     let cold = once(
         &site,
-        What::Silence,
+        AwsFault::Silence,
         &[(DynamoDb, "UpdateItem", REGISTER)],
         &["provision", "--json", "--run-id=1"],
     );
     let updates = || site.control.count(DynamoDb, "UpdateItem");
     assert_eq!(updates(), 4, "the run's note, its registration twice, its activation");
     assert_eq!(site.standings(), ["running 1"]);
-    once(&site, What::Hang, &[(Sqs, "SendMessageBatch", "")], &["release", "--run-id=1"]);
+    once(&site, AwsFault::Hang, &[(Sqs, "SendMessageBatch", "")], &["release", "--run-id=1"]);
     assert_eq!((site.standings(), site.tickets()), (vec!["idle".to_owned()], 1));
 
     let warm = once(
         &site,
-        What::Silence,
+        AwsFault::Silence,
         &[(Sqs, "ReceiveMessage", ""), (DynamoDb, "UpdateItem", CLAIM)],
         &["provision", "--json", "--run-id=2"],
     );
@@ -42,7 +42,7 @@ fn calls_are_made_again() {
 
     once(
         &site,
-        What::Hang,
+        AwsFault::Hang,
         &[(DynamoDb, "Query", "live-by-threshold"), (Ec2, "DescribeInstances", "")],
         &["refresh"],
     );
@@ -54,7 +54,7 @@ fn calls_are_made_again() {
 fn a_launch_is_undone() {
     let site = Site::with(&["--boot-deadline-sec=120", "--created-timeout-sec=20"]);
     let provision = ["provision", "--run-id=1", "--instance-count=2"];
-    meeting(&site, What::Silence, &[(Ec2, "CreateFleet", "")], &provision).exited(6);
+    meeting(&site, AwsFault::Silence, &[(Ec2, "CreateFleet", "")], &provision).exited(6);
     assert_eq!(site.gateway.ec2().machines().len(), 2, "the order was carried out");
     site.until_machines(0);
     assert_eq!(site.refresh(&[])["intentsSettled"], 1);

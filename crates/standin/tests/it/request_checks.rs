@@ -14,7 +14,7 @@ async fn json(target: &str, body: &str) -> Vec<String> {
 }
 
 async fn send(gateway: &Gateway, target: &str, body: &str) -> u16 {
-    let request = hyper::Request::post(gateway.door("control").url())
+    let request = hyper::Request::post(gateway.endpoint("control").url())
         .header("x-amz-target", target)
         .header("content-type", "application/x-amz-json-1.0")
         .header(
@@ -34,8 +34,8 @@ async fn what_the_models_do_not_know_is_refused_where_that_is_wanted() {
         let gateway = Gateway::start(GatewayOptions { refuse_unknown, ..options() });
         let (limit, tables) = (r#"{"Limit":0}"#, "DynamoDB_20120810.ListTables");
         assert_eq!(send(&gateway, tables, limit).await, 400, "the emulator refuses it as well");
-        let door = gateway.door("control");
-        assert_eq!((door.total(), gateway.violations().len()), (calls, 1), "{refuse_unknown}");
+        let endpoint = gateway.endpoint("control");
+        assert_eq!((endpoint.total(), gateway.violations().len()), (calls, 1), "{refuse_unknown}");
         assert_eq!(send(&gateway, tables, "{}").await, 200);
     }
 }
@@ -117,7 +117,7 @@ async fn queries_that_the_model_does_not_know_are_found() {
     ];
     for (query, expected) in cases {
         let gateway = gateway();
-        Ec2::at(&gateway.door("control")).ask(query).await;
+        Ec2::at(&gateway.endpoint("control")).ask(query).await;
         let mut found: Vec<String> = gateway
             .violations()
             .iter()
@@ -133,8 +133,8 @@ async fn queries_that_the_model_does_not_know_are_found() {
 #[should_panic(expected = "EC2 DescribeInstances: Bogus: no such member")]
 async fn an_unsound_request_fails_the_test_that_asserts() {
     let gateway = gateway();
-    Ec2::at(&gateway.door("control")).ask("Action=DescribeInstances&Bogus=1").await;
-    gateway.assert_sound();
+    Ec2::at(&gateway.endpoint("control")).ask("Action=DescribeInstances&Bogus=1").await;
+    gateway.assert_requests_valid();
 }
 
 #[tokio::test]
@@ -143,7 +143,7 @@ async fn our_own_answers_are_as_the_model_has_them() {
     let model: Value =
         serde_json::from_slice(&std::fs::read(models.join("ec2.json")).unwrap()).unwrap();
     let gateway = gateway();
-    let ec2 = Ec2::at(&gateway.door("control"));
+    let ec2 = Ec2::at(&gateway.endpoint("control"));
     let name = unique("template");
     ec2.template(&name).await;
     let mut launch = fleet(&name, 3, "spot");
@@ -171,7 +171,7 @@ async fn our_own_answers_are_as_the_model_has_them() {
         assert_eq!(answer.status, 200, "{answer:?}");
         check(&model, action, &answer.text);
     }
-    gateway.assert_sound();
+    gateway.assert_requests_valid();
 }
 
 /// Walks an answer along the shape of its operation: every element must be there.

@@ -8,22 +8,22 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 
 use crate::aws::call::{Call, Service};
-use crate::aws::faults::{Plan, Rule, What};
+use crate::aws::faults::{AwsFault, AwsFaultRule, Plan};
 use crate::http::{Connection, Gate};
-use crate::injection::Disturbance;
+use crate::injection::ActiveFault;
 
 use crate::sync::locked;
 
 /// A listener of the gateway. What passes here is counted here, and disturbed by the rules that
 /// were given here. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Door(Arc<DoorState>);
+pub struct Endpoint(Arc<EndpointState>);
 
 /// A request, and what became of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LogEntry {
     /// At which door.
-    pub door: String,
+    pub endpoint: String,
     /// Of which service.
     pub service: Service,
     /// Which operation.
@@ -35,24 +35,24 @@ pub struct LogEntry {
     /// What was answered; nothing where there was no answer.
     pub status: Option<u16>,
     /// What was done to it, other than delays.
-    pub fault: Option<What>,
+    pub fault: Option<AwsFault>,
 }
 
 #[derive(Debug)]
-pub(crate) struct DoorState {
+pub(crate) struct EndpointState {
     name: String,
     url: String,
     calls: Mutex<BTreeMap<(Service, String), usize>>,
     connections: Mutex<BTreeSet<Connection>>,
     log: Mutex<Vec<LogEntry>>,
-    rules: Mutex<Vec<Disturbance<Rule>>>,
+    rules: Mutex<Vec<ActiveFault<AwsFaultRule>>>,
     gate: watch::Sender<Gate>,
 }
 
-impl Door {
-    pub(super) fn new(name: &str, listener: &TcpListener) -> Door {
+impl Endpoint {
+    pub(super) fn new(name: &str, listener: &TcpListener) -> Endpoint {
         let address = listener.local_addr().expect("a listener has an address");
-        Door(Arc::new(DoorState {
+        Endpoint(Arc::new(EndpointState {
             name: name.to_owned(),
             url: format!("http://{address}"),
             calls: Mutex::default(),
@@ -106,14 +106,14 @@ impl Door {
     }
 
     /// Adds a rule, behind those that are there.
-    pub fn disturb(&self, rule: Rule) -> Disturbance<Rule> {
-        let disturbance = Disturbance::new(rule);
-        locked(&self.0.rules).push(disturbance.clone());
-        disturbance
+    pub fn inject(&self, rule: AwsFaultRule) -> ActiveFault<AwsFaultRule> {
+        let active = ActiveFault::new(rule);
+        locked(&self.0.rules).push(active.clone());
+        active
     }
 
     /// Ends all rules.
-    pub fn calm(&self) {
+    pub fn clear_faults(&self) {
         locked(&self.0.rules).clear();
     }
 
@@ -128,12 +128,12 @@ impl Door {
         self.0.gate.send_replace(Gate::Open);
     }
 
-    pub(super) fn state(&self) -> Arc<DoorState> {
+    pub(super) fn state(&self) -> Arc<EndpointState> {
         self.0.clone()
     }
 }
 
-impl DoorState {
+impl EndpointState {
     /// Counts a call, and says what is to happen to it.
     pub(super) fn admit(&self, connection: Connection, call: &Call) -> Plan {
         locked(&self.connections).insert(connection);

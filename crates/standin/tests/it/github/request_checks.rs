@@ -17,7 +17,7 @@ fn github() -> GitHub {
 #[tokio::test]
 async fn whatever_exists_may_be_asked_for_and_is_answered_as_described() {
     let github = github();
-    let runner = github.plant_runner(GitHubRunner::new(REPOSITORY, "one"));
+    let runner = github.add_runner(GitHubRunner::new(REPOSITORY, "one"));
     github.queue_job(REPOSITORY, "1", &["1"], "true");
     github.publish_runner("2.336.0", "a package");
     let caller = Caller::new(&github, TOKEN);
@@ -44,7 +44,7 @@ async fn whatever_exists_may_be_asked_for_and_is_answered_as_described() {
     let body = r#"{"repositories":["web"],"permissions":{"administration":"write"}}"#;
     let path = format!("POST /app/installations/{id}/access_tokens");
     assert_eq!(app.try_ask(&path, body).await.unwrap().status, 201);
-    github.assert_sound();
+    github.assert_requests_valid();
 }
 
 #[tokio::test]
@@ -70,6 +70,7 @@ async fn what_does_not_exist_is_noticed() {
         assert_eq!(violations.len(), number + 1, "{request}: {violations:?}");
         assert!(violations[number].problem.contains(problem), "{violations:?}");
     }
-    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| github.assert_sound()));
+    let panicked =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| github.assert_requests_valid()));
     assert!(panicked.is_err());
 }
