@@ -1,4 +1,4 @@
-//! What can be asked for.
+//! The command line of `cargo xtask`.
 
 use std::fmt;
 
@@ -10,38 +10,41 @@ Set-up and checks of ondeck
 Usage: cargo xtask <TASK>
 
 Tasks:
-  test [-- NEXTEST_ARGS]  the workspace's doctests, then every other test
-  check [--fix]           formatting, lints, documentation, licences and bans;
-                          --fix formats instead of complaining
-  emulators [-- COMMAND]  starts what stands in for AWS in tests, and runs the command with its
-                          addresses; without one, prints them as shell lines and stays
-  cloud [--port N]        AWS on loopback with machines that are processes, to try the aws backend
-  bench                   what provisioning costs on the local backend; takes a minute after the build
-  bench aws               how many calls of AWS the modes take, counted between ondeck and the
+  test [-- NEXTEST_ARGS]  run the workspace's doctests, then all other tests
+  check [--fix]           check formatting, lints, API documentation, licences and bans;
+                          --fix formats the code instead of reporting differences
+  docs                    check the links of all Markdown files and build the book (target/book)
+  emulators [-- COMMAND]  start DynamoDB Local and MiniStack and run the command with their
+                          addresses; without a command, print the addresses and keep running
+  cloud [--port N]        run AWS on loopback, with processes as machines, to try the aws backend
+  bench                   measure provision and release on the local backend; takes a minute after
+                          the build
+  bench aws               count the calls of AWS that each mode makes, between ondeck and the
                           emulators; takes two minutes after the build
-  sim [ARGS]              plays histories of the whole system that follow from seeds, and holds them
-                          against its promises; sim --help has the options
+  sim [ARGS]              run the simulation: seeded histories of the whole system, checked against
+                          its invariants; sim --help lists the options
   sim --plant NAME        does so with a bug of crates/sim/plants in the program, until it is found
   sim --plants            looks for all of these bugs; takes a minute for each
   fuzz [TARGET] [--seconds N]
-                          feeds what ondeck reads, 20 s each, with inputs that reach ever more of
-                          it; needs a C++ compiler, and some minutes for the first build
-  mutants [-- ARGS]       whether the tests notice mistakes in core's rules, made one at a time, as
-                          .cargo/mutants.toml says; takes an hour; ARGS go to cargo-mutants
-  advisories              known vulnerabilities (needs more network than the registries)
-  help                    this text
+                          fuzz the parsers with libFuzzer, each for 20 s or N; needs a C++
+                          compiler, and some minutes for the first build
+  mutants [-- ARGS]       run mutation tests of core as configured in .cargo/mutants.toml; takes an
+                          hour; ARGS go to cargo-mutants
+  advisories              look up known vulnerabilities; needs access to GitHub
+  help                    print this text
 
-Tools that are missing are built or fetched once into .tools, at pinned versions. Emulators need
-Java 17, npm and Python 3.10, which are installed by apt-get where it is there and you are root.
-All steps of a task are run; the exit code is that of the first that failed.
+Missing tools are built or downloaded once into .tools, at pinned versions. The emulators need
+Java 17, npm and Python 3.10; if they are missing, apt-get installs them when run as root.
+A task runs all of its steps. Its exit code is that of the first step that failed.
 ";
 
-/// What to do.
+/// A task and its arguments.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Task {
     Help,
     Test { nextest_args: Vec<String> },
     Check { fix: bool },
+    Docs,
     Emulators { command: Vec<String> },
     Cloud { port: Option<u16> },
     Fuzz { target: Option<String>, seconds: u32 },
@@ -54,7 +57,7 @@ pub(crate) enum Task {
     Advisories,
 }
 
-/// Why a command line cannot be read.
+/// Why a command line was refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum InvalidArgs {
     NoTask,
@@ -82,7 +85,7 @@ impl fmt::Display for InvalidArgs {
     }
 }
 
-/// Reads a command line, without the program's own name.
+/// Parses a command line that does not include the program's name.
 pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Task, InvalidArgs> {
     let mut args = args.into_iter();
     let name = args.next().ok_or(InvalidArgs::NoTask)?;
@@ -94,6 +97,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Task, Inva
             Some(flag) if flag == "--fix" => Task::Check { fix: true },
             Some(other) => return Err(InvalidArgs::Unexpected(other)),
         },
+        "docs" => Task::Docs,
         "emulators" => return Ok(Task::Emulators { command: behind_dashes(args)? }),
         "cloud" => match args.next() {
             None => Task::Cloud { port: None },
@@ -123,7 +127,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Task, Inva
     }
 }
 
-/// What is for somebody else.
+/// The arguments after `--`, which are passed on to another program.
 fn behind_dashes(mut args: impl Iterator<Item = String>) -> Result<Vec<String>, InvalidArgs> {
     match args.next() {
         None => Ok(Vec::new()),
@@ -181,6 +185,7 @@ mod tests {
             ("test -- -E test(claim) -- --exact", test(&["-E", "test(claim)", "--", "--exact"])),
             ("check", Task::Check { fix: false }),
             ("check --fix", Task::Check { fix: true }),
+            ("docs", Task::Docs),
             ("emulators", Task::Emulators { command: vec![] }),
             (
                 "emulators -- cargo test --",
@@ -214,6 +219,7 @@ mod tests {
             ("test claim", unexpected("claim")),
             ("check --fx", unexpected("--fx")),
             ("check --fix now", unexpected("now")),
+            ("docs now", unexpected("now")),
             ("emulators cargo", unexpected("cargo")),
             ("cloud 4566", unexpected("4566")),
             ("cloud --port 4566 now", unexpected("now")),
@@ -240,6 +246,7 @@ mod tests {
         for name in [
             "test",
             "check",
+            "docs",
             "emulators",
             "cloud",
             "bench",

@@ -1,8 +1,7 @@
-//! `cargo xtask bench`: what things cost on the local backend with its default settings, as a
-//! user would see it: whole processes, one command after the other.
+//! `cargo xtask bench`: measures provision and release on the local backend with default settings,
+//! as a user sees them: whole processes, one command after the other.
 //!
-//! It measures and judges nothing. Figures depend on the computer; only those of one run can be
-//! compared with each other.
+//! It sets no limits. Figures depend on the computer, so compare only those of one run.
 
 mod agents;
 mod figures;
@@ -16,13 +15,13 @@ use crate::step::Step;
 use figures::Series;
 use pool::{Pool, Spent};
 
-/// How many machines the headline is about.
+/// The number of machines in the headline figure.
 const TEN: usize = 10;
-/// A new machine of the local backend is there at once, unless told to take its time. This long
-/// is short for a real one; longer would only make the benchmark longer.
+/// Local machines boot at once unless `--local-boot-ms` delays them. Real machines take longer than
+/// this; a longer delay would only make the benchmark longer.
 const BOOT_MS: u32 = 2_000;
 
-/// Builds and measures. The exit code is 0 if there are figures, whatever they are.
+/// Builds, measures and prints the figures. Returns 0 unless a step failed.
 pub(crate) fn run(root: &Path) -> u8 {
     let exit_code = build().run(root);
     if exit_code != 0 {
@@ -44,7 +43,7 @@ fn build() -> Step {
     Step::new("build", "build --release --package ondeck")
 }
 
-/// Everything that is measured, in the order of the report.
+/// Measures everything, in the order of the report.
 fn measure() -> Result<String, String> {
     let pool = Pool::open()?;
     pool.refresh(&[])?;
@@ -58,10 +57,10 @@ fn measure() -> Result<String, String> {
         times(&series[0], &warm_ten),
         times(&cold_booting, &warm_ten),
         idle(&pool, TEN)?,
-        "warm and release are mostly waits: agents glance at the file every 40 ms, and the control \
-         plane looks for their signals every 50 ms"
+        "warm and release mostly wait: agents check the file for changes every 40 ms, and the control \
+         plane polls for their signals every 50 ms"
             .to_owned(),
-        "\"inside\" is what ondeck says itself (timings.totalMs); \"process\" includes its start"
+        "\"inside\" is the time that ondeck reports (timings.totalMs); \"process\" includes its start"
             .to_owned(),
     ];
     pool.empty(TEN)?;
@@ -77,7 +76,7 @@ fn measure() -> Result<String, String> {
     Ok(figures::report(&series, &notes))
 }
 
-/// New machines each time: none of them may wait in the pool afterwards.
+/// Provisions new machines in each round. None of them stays in the pool.
 fn cold(pool: &Pool, name: &str, rounds: usize) -> Result<Series, String> {
     log(&format!("{name}: {rounds} rounds"));
     let mut series = Series::new(name);
@@ -89,8 +88,7 @@ fn cold(pool: &Pool, name: &str, rounds: usize) -> Result<Series, String> {
     Ok(series)
 }
 
-/// The same machines over and over: provisioned, released, provisioned. They are in the pool in
-/// the end.
+/// Provisions and releases the same machines in each round. They are in the pool at the end.
 fn warm(pool: &Pool, count: usize, rounds: usize) -> Result<(Series, Series), String> {
     let machines = if count == 1 { "machine" } else { "machines" };
     log(&format!("warm, {count} {machines}: {rounds} rounds"));
@@ -108,18 +106,18 @@ fn warm(pool: &Pool, count: usize, rounds: usize) -> Result<(Series, Series), St
     Ok((provisions, releases))
 }
 
-/// Agents look for a run four times a second, and have just looked when a release returns. The
-/// next run comes at any moment between two looks, and not always at the worst.
+/// Agents poll for a run four times a second, and have just polled when a release returns. Pauses
+/// of different length make the next run start at different moments between two polls.
 #[expect(clippy::disallowed_methods, reason = "there is no event to wait for")]
 fn pause(round: usize) {
-    const BETWEEN_LOOKS_MS: usize = 250;
-    // Steps of this width fall evenly, without many rounds being needed.
-    let millis = round * 97 % BETWEEN_LOOKS_MS;
+    const POLL_MS: usize = 250;
+    // Steps of 97 ms spread evenly over the interval after a few rounds.
+    let millis = round * 97 % POLL_MS;
     std::thread::sleep(Duration::from_millis(millis as u64));
 }
 
-/// Looking through more and more tickets that will not do: those of spot machines, for a run
-/// that wants none. Nothing can be launched meanwhile, so that only the search is measured.
+/// Searches past more and more unsuitable tickets: those of spot machines, for a run that asks for
+/// on-demand ones. Launches fail meanwhile, so that only the search is measured.
 fn past_unsuitable(pool: &Pool) -> Result<Vec<Series>, String> {
     const ROUNDS: usize = 20;
     let mut there = 0;
@@ -143,9 +141,9 @@ fn past_unsuitable(pool: &Pool) -> Result<Vec<Series>, String> {
     Ok(all)
 }
 
-/// Leaves tickets in the pool by the only way there is: machines that came back. The machines
-/// themselves are then killed; a ticket that will not do is never followed up, and hundreds of
-/// agents would be measured along.
+/// Puts tickets into the pool by provisioning and releasing machines, and then kills the machines.
+/// The search never reads the record of an unsuitable ticket, and hundreds of agents would
+/// distort the figures.
 fn leave_spot_tickets(pool: &Pool, count: usize) -> Result<(), String> {
     let run = pool.next_run();
     let spot = pool.provision(&run, count, "cold", &["--usage-class=spot"])?;
@@ -153,7 +151,7 @@ fn leave_spot_tickets(pool: &Pool, count: usize) -> Result<(), String> {
     pool.kill(&spot.instances)
 }
 
-/// What machines cost that wait in the pool.
+/// Measures the CPU time and memory of idle agents.
 fn idle(pool: &Pool, count: usize) -> Result<String, String> {
     log("idle agents: 5 s");
     let agents = pool.agents()?;

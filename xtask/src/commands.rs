@@ -1,13 +1,13 @@
-//! Which commands each task consists of.
+//! The cargo commands that each task consists of.
 
 use crate::step::Step;
 
-/// All features, so that the hooks which only tests may use are there for them.
+/// Tests run with all features, because some of them need hooks that only test builds have.
 pub(crate) fn nextest(more: &[String]) -> Step {
     Step::new("tests", "nextest run --workspace --all-features --no-fail-fast").and(more)
 }
 
-/// Nextest runs none of these, and they hold the proofs that wrong code does not compile.
+/// Nextest does not run doctests, and these prove that illegal transitions do not compile.
 pub(crate) fn doctests() -> Step {
     Step::new("doctests", "test --doc --workspace --all-features --no-fail-fast")
 }
@@ -16,10 +16,10 @@ pub(crate) fn lints(fix: bool) -> Vec<Step> {
     vec![
         Step::new("format", if fix { "fmt --all" } else { "fmt --all --check" }),
         Step::new("lints", "clippy --workspace --all-targets --all-features -- -D warnings"),
-        // Who tries the embedded backend builds this, without a line of AWS or GitHub.
+        // What `cargo demo` builds: the local backend without AWS and GitHub.
         Step::new("lints, default features", "clippy -p ondeck -- -D warnings"),
-        // What machines of the pool download is built without the control plane; a use of it
-        // that is not behind its feature shows only here.
+        // Machines of the pool download a build without the control plane. A use of the control
+        // plane outside of its feature fails only here.
         Step::new("lints, agent only", "clippy -p ondeck --no-default-features -- -D warnings"),
         Step::new(
             "lints, agent on machines",
@@ -30,14 +30,14 @@ pub(crate) fn lints(fix: bool) -> Vec<Step> {
     ]
 }
 
-/// Not optimised: calls do not depend on it, and a release build takes minutes.
+/// Not optimised: a release build takes minutes, and the benchmark counts calls instead of time.
 pub(crate) fn bench_aws() -> Vec<String> {
     let line = "cargo bench --package ondeck --features aws --bench aws --profile dev";
     line.split(' ').map(str::to_owned).collect()
 }
 
-/// Which of its files are mutated, and who judges, is in `.cargo/mutants.toml`. The package has to
-/// be named, since the workspace's default member is another.
+/// `.cargo/mutants.toml` lists the files to mutate and the tests to run. The package is named
+/// because the workspace's default member is another one.
 pub(crate) fn mutants(more: &[String]) -> Step {
     Step::new("mutants", "mutants --package ondeck-core").and(more)
 }
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_checked_everywhere_is_not_among_the_checks() {
+    fn checks_need_no_network_beyond_the_registry() {
         assert!(!deny().to_string().contains("advisories"));
     }
 }

@@ -1,7 +1,7 @@
-//! `cargo xtask fuzz`: inputs that somebody looks for by what they make the program do.
+//! `cargo xtask fuzz`: coverage-guided fuzzing of everything that ondeck parses.
 //!
-//! It needs no nightly compiler: what counts the branches is a pass of LLVM that every compiler
-//! has, and what looks for inputs is libFuzzer, which is built from its C++ source.
+//! It needs no nightly compiler: the coverage pass is part of LLVM and therefore of every Rust
+//! compiler, and libFuzzer is built from its C++ source.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -13,31 +13,31 @@ use crate::error::TaskError;
 use crate::step::{Step, exit_code_of};
 use crate::tool;
 
-/// What can be fed, by the name of the program that does it.
+/// The fuzz targets, by the name of their program.
 pub(crate) const TARGETS: [&str; 8] =
     ["ticket", "settings", "classes", "patterns", "record", "imds", "ec2", "github"];
 
-/// How long each is fed if nobody says.
+/// The time for each target unless `--seconds` is given.
 pub(crate) const SECONDS: u32 = 20;
 
-/// Has every branch and every comparison counted, in a form that libFuzzer reads. The compiler's
-/// own way to say so is for nightly ones only.
+/// Switches on the counting of branches and comparisons in libFuzzer's form. The compiler's own
+/// flag for this exists on nightly only.
 const RUSTFLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module \
      -Cllvm-args=-sanitizer-coverage-level=4 \
      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
      -Cllvm-args=-sanitizer-coverage-pc-table \
      -Cllvm-args=-sanitizer-coverage-trace-compares";
 
-/// One target's outcome, from what libFuzzer says in the end.
+/// The outcome of one target, from the last lines of libFuzzer.
 #[derive(Debug, PartialEq, Eq, Default)]
 struct Figures {
     executions: u64,
     coverage: u64,
-    /// The input that failed, where there is one.
-    culprit: Option<String>,
+    /// The file with the input that failed.
+    failing_input: Option<String>,
 }
 
-/// Builds all, and feeds one or all of them. The exit code is 0 if none has failed.
+/// Builds the targets and runs one or all of them. Returns 0 if none failed.
 pub(crate) fn run(root: &Path, only: Option<&str>, seconds: u32) -> u8 {
     let programs = match build(root) {
         Ok(programs) => programs,
@@ -48,7 +48,7 @@ pub(crate) fn run(root: &Path, only: Option<&str>, seconds: u32) -> u8 {
     };
     let mut worst = 0;
     for target in TARGETS.into_iter().filter(|target| only.is_none_or(|only| only == *target)) {
-        match feed(root, &programs, target, seconds) {
+        match fuzz(root, &programs, target, seconds) {
             Ok((exit_code, figures)) => {
                 print(&format!("{}\n", line(target, exit_code, &figures)));
                 worst = worst.max(exit_code);
@@ -62,7 +62,7 @@ pub(crate) fn run(root: &Path, only: Option<&str>, seconds: u32) -> u8 {
     worst
 }
 
-/// Gives the folder of the programs.
+/// Builds the targets and returns the folder of their programs.
 fn build(root: &Path) -> Result<PathBuf, TaskError> {
     let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
     let asked = Command::new(&compiler).arg("--version").output();
@@ -73,18 +73,18 @@ fn build(root: &Path) -> Result<PathBuf, TaskError> {
     let host = host()?;
     let set = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let folder = set.unwrap_or_else(|| root.join("target")).join("fuzz");
-    // Naming the platform keeps the flags from build scripts and macros, which nobody feeds.
+    // Naming the platform keeps the flags away from build scripts and macros.
     let step = Step::new("fuzz targets", "build --manifest-path fuzz/Cargo.toml --release --bins")
         .and(&["--target".to_owned(), host.clone()])
         .and(&["--target-dir".to_owned(), folder.display().to_string()])
         .with_env("RUSTFLAGS", RUSTFLAGS);
     match step.run(root) {
         0 => Ok(folder.join(host).join("release")),
-        _ => Err(TaskError::new("the targets cannot be built", "see what cargo says above")),
+        _ => Err(TaskError::new("cannot build the fuzz targets", "see cargo's output above")),
     }
 }
 
-/// The platform that the compiler is on.
+/// The target triple of this computer.
 fn host() -> Result<String, TaskError> {
     let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let asked = Command::new(compiler).arg("-vV").output();
@@ -92,30 +92,30 @@ fn host() -> Result<String, TaskError> {
     let host = said.ok().and_then(|said| {
         said.lines().find_map(|line| line.strip_prefix("host: ")).map(str::to_owned)
     });
-    host.ok_or_else(|| TaskError::new("rustc does not say what it runs on", "try rustc -vV"))
+    host.ok_or_else(|| TaskError::new("rustc does not print its host platform", "run rustc -vV"))
 }
 
-/// Feeds one, beginning with what it was fed before and with the seeds.
-fn feed(
+/// Runs one target, starting from the inputs of earlier runs and the seeds.
+fn fuzz(
     root: &Path,
     programs: &Path,
     target: &str,
     seconds: u32,
 ) -> Result<(u8, Figures), TaskError> {
     let kept = root.join(tool::DIRECTORY).join("fuzz");
-    let (corpus, culprits) = (kept.join("corpus").join(target), kept.join("culprits").join(target));
-    for folder in [&corpus, &culprits] {
+    let (corpus, failing) = (kept.join("corpus").join(target), kept.join("failing").join(target));
+    for folder in [&corpus, &failing] {
         fs::create_dir_all(folder).map_err(|error| TaskError::with(folder, error))?;
     }
     let log_file = kept.join(format!("{target}.log"));
     let output = File::create(&log_file).map_err(|error| TaskError::with(&log_file, error))?;
-    log(&format!("--> feeding {target} for {seconds} s"));
+    log(&format!("--> fuzzing {target} for {seconds} s"));
     let mut command = Command::new(programs.join(target));
     command
         .arg(&corpus)
         .arg(root.join("fuzz/seeds").join(target))
         .arg(format!("-max_total_time={seconds}"))
-        .arg(format!("-artifact_prefix={}/", culprits.display()))
+        .arg(format!("-artifact_prefix={}/", failing.display()))
         .args(["-print_final_stats=1", "-timeout=10", "-max_len=4096"])
         .current_dir(root)
         .stdout(Stdio::null())
@@ -124,9 +124,9 @@ fn feed(
     let said = fs::read(&log_file).map_err(|error| TaskError::with(&log_file, error))?;
     let figures = read(&String::from_utf8_lossy(&said));
     if exit_code != 0 {
-        let why = figures.culprit.as_deref().unwrap_or("it has kept no input");
-        let hint = format!("{} says why; make a test of the input", log_file.display());
-        TaskError::new(format!("{target} has failed: {why}"), hint).report();
+        let input = figures.failing_input.as_deref().unwrap_or("no input was kept");
+        let hint = format!("read {}, and turn the input into a test", log_file.display());
+        TaskError::new(format!("{target} failed: {input}"), hint).report();
     }
     Ok((exit_code, figures))
 }
@@ -143,7 +143,7 @@ fn read(said: &str) -> Figures {
             figures.coverage = count;
         }
         if let Some(path) = after("Test unit written to ") {
-            figures.culprit = Some(path.to_owned());
+            figures.failing_input = Some(path.to_owned());
         }
     }
     figures
@@ -160,16 +160,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_read_from_what_libfuzzer_says() {
+    fn figures_are_read_from_libfuzzers_output() {
         let said = "#2\tINITED cov: 12 ft: 13 corp: 1/1b exec/s: 0 rss: 30Mb\n\
                     #900\tDONE   cov: 345 ft: 678 corp: 9/99b lim: 4 exec/s: 9 rss: 31Mb\n\
                     stat::number_of_executed_units: 900\nstat::new_units_added: 7\n";
         let figures = read(said);
-        assert_eq!(figures, Figures { executions: 900, coverage: 345, culprit: None });
+        assert_eq!(figures, Figures { executions: 900, coverage: 345, failing_input: None });
         let shown = line("ticket", 0, &figures);
         assert_eq!(shown, "ticket            900 executions     345 edges covered  ok");
         let said = "artifact_prefix='/x/'; Test unit written to /x/crash-1\nBase64: eA==\n";
-        assert_eq!(read(said).culprit.as_deref(), Some("/x/crash-1"));
+        assert_eq!(read(said).failing_input.as_deref(), Some("/x/crash-1"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Set-up and checks, so that a machine with Rust and a C compiler needs to know nothing else.
+//! Set-up and checks for a computer that has Rust and a C compiler.
 
 mod args;
 mod bench;
@@ -6,6 +6,7 @@ mod child;
 mod cloud;
 mod commands;
 mod console;
+mod docs;
 mod emulators;
 mod error;
 mod fuzz;
@@ -48,9 +49,10 @@ fn main() -> ExitCode {
                 report.run(&step, &root);
             }
             report.run_with(&[&tool::DENY], &commands::deny(), &root);
-            report.note("advisories are not part of this: only the CI on GitHub checks them");
+            report.note("advisories are checked only by the CI on GitHub: cargo xtask advisories");
             report
         }
+        Task::Docs => docs::run(&root),
         Task::Fuzz { target, seconds } => {
             return ExitCode::from(fuzz::run(&root, target.as_deref(), seconds));
         }
@@ -63,7 +65,7 @@ fn main() -> ExitCode {
             let mut report = Report::default();
             let tools = [&tool::NEXTEST, &tool::MUTANTS];
             report.run_with(&tools, &commands::mutants(&mutants_args), &root);
-            report.note("the survivors are in .tools/mutants.out/missed.txt");
+            report.note("mutants that no test caught are in .tools/mutants.out/missed.txt");
             report
         }
         Task::Advisories => {
@@ -79,10 +81,10 @@ fn main() -> ExitCode {
 fn test(root: &Path, nextest_args: &[String]) -> Report {
     let mut report = Report::default();
     let Some(mut emulators) = report.set_up("emulators", || Emulators::start(root)) else {
-        report.note("no test was run, for want of emulators");
+        report.note("no test was run, because the emulators did not start");
         return report;
     };
-    // The many last, so that the output closes with their count.
+    // Nextest runs last, so that the output ends with its count.
     report.run(&commands::doctests().within(&emulators.environment), root);
     let tests = commands::nextest(nextest_args).within(&emulators.environment);
     report.run_with(&[&tool::NEXTEST], &tests, root);

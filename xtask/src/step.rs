@@ -1,4 +1,4 @@
-//! Commands that are run one after the other, and what came of them.
+//! Commands that are run one after the other, and the report about them.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,21 +12,30 @@ use crate::emulators::Environment;
 use crate::error::TaskError;
 use crate::tool::{self, Tool};
 
-/// One call of cargo.
+const CARGO: &str = "cargo";
+
+/// One call of cargo, or of a program that is installed like a cargo subcommand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) name: String,
+    program: &'static str,
     args: Vec<String>,
     env: Vec<(&'static str, &'static str)>,
-    /// Not shown: it is the same for all steps that have it, and long.
+    /// Not part of what is shown, because it is long and the same for all steps that have it.
     surroundings: Environment,
 }
 
 impl Step {
-    /// A step whose arguments are the words of `line`.
+    /// A call of cargo with the words of `line` as arguments.
     pub(crate) fn new(name: impl Into<String>, line: &str) -> Self {
+        Step::program(name, CARGO, line)
+    }
+
+    /// A call of another program, which is looked up in [`search_path`].
+    pub(crate) fn program(name: impl Into<String>, program: &'static str, line: &str) -> Self {
         let args = line.split_whitespace().map(str::to_owned).collect();
-        Step { name: name.into(), args, env: Vec::new(), surroundings: Environment::default() }
+        let surroundings = Environment::default();
+        Step { name: name.into(), program, args, env: Vec::new(), surroundings }
     }
 
     pub(crate) fn and(mut self, args: &[String]) -> Self {
@@ -44,20 +53,21 @@ impl Step {
         self
     }
 
-    /// Runs to the end, with its output going where ours goes. Gives the exit code.
+    /// Runs the command with this program's stdout and stderr, and returns its exit code.
     pub(crate) fn run(&self, root: &Path) -> u8 {
         log(&format!("\n--> {}: {self}", self.name));
-        let mut command = cargo(root);
+        let mut command =
+            if self.program == CARGO { cargo(root) } else { tool(root, self.program) };
         self.surroundings.apply(&mut command);
         command.args(&self.args).envs(self.env.iter().copied());
-        exit_code_of(child::run(&mut command), "cargo")
+        exit_code_of(child::run(&mut command), self.program)
     }
 }
 
-/// What we exit with on behalf of a program.
+/// The exit code to pass on for a program that has ended. Failing to start it counts as 1.
 pub(crate) fn exit_code_of(ended: io::Result<ExitStatus>, program: &str) -> u8 {
     match ended {
-        // A child that was ended by a signal has no code, and must not look like success.
+        // A child that was killed by a signal has no code and must not look like success.
         Ok(status) => status.code().map_or(1, |code| u8::try_from(code).unwrap_or(1)),
         Err(error) => {
             log(&format!("error: cannot run {program}: {error}"));
@@ -66,18 +76,18 @@ pub(crate) fn exit_code_of(ended: io::Result<ExitStatus>, program: &str) -> u8 {
     }
 }
 
-/// As it could be typed.
+/// The command line as a user could type it.
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, value) in &self.env {
             write!(f, "{name}={} ", quoted(value))?;
         }
-        write!(f, "cargo")?;
+        write!(f, "{}", self.program)?;
         self.args.iter().try_for_each(|arg| write!(f, " {}", quoted(arg)))
     }
 }
 
-/// As a shell has to be given it.
+/// The word, quoted for a shell if it needs quotes.
 pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -87,14 +97,25 @@ pub(crate) fn quoted(word: &str) -> String {
     }
 }
 
-/// Cargo, which also finds the tools that we have built.
+/// Cargo in the workspace's root. It also finds subcommands that were built into `.tools`.
 pub(crate) fn cargo(root: &Path) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| CARGO.into()));
     command.current_dir(root).env("PATH", search_path(root));
     command
 }
 
-/// Ours come last: what the developer has installed is preferred.
+/// A program in the workspace's root, from `PATH` or from `.tools`.
+pub(crate) fn tool(root: &Path, program: &str) -> Command {
+    let path = search_path(root);
+    // The search for the program goes by this process's PATH, so it is done here.
+    let found = std::env::split_paths(&path).map(|dir| dir.join(program)).find(|p| p.is_file());
+    let mut command = Command::new(found.unwrap_or_else(|| program.into()));
+    command.current_dir(root).env("PATH", path);
+    command
+}
+
+/// `PATH` with the tools of `.tools` behind it, so that a tool the developer has installed is
+/// preferred.
 pub(crate) fn search_path(root: &Path) -> OsString {
     let present = std::env::var_os("PATH").unwrap_or_default();
     let all = std::env::split_paths(&present).chain([root.join(tool::DIRECTORY).join("bin")]);
@@ -102,12 +123,12 @@ pub(crate) fn search_path(root: &Path) -> OsString {
 }
 
 pub(crate) fn workspace_root() -> PathBuf {
-    // Cargo says where this package is when it runs it; the root is one above.
+    // Cargo sets this variable to the folder of this package, which is one level below the root.
     let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     package.and_then(|dir| dir.parent().map(Path::to_owned)).unwrap_or_else(|| ".".into())
 }
 
-/// What came of the steps so far.
+/// The outcomes of the steps so far.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     outcomes: Vec<Outcome>,
@@ -126,8 +147,8 @@ impl Report {
         self.record(&step.name, || step.run(root));
     }
 
-    /// Makes sure that the tools are there before the step that needs them. Without one the step
-    /// counts as failed: a check that was not made must never look like one that was passed.
+    /// Installs missing tools, then runs the step that needs them. If a tool cannot be installed,
+    /// the step counts as failed: a check that was not made must not look like one that passed.
     pub(crate) fn run_with(&mut self, tools: &[&Tool], step: &Step, root: &Path) {
         for tool in tools {
             if !tool.is_there(root) {
@@ -137,22 +158,27 @@ impl Report {
         match tools.iter().find(|tool| !tool.is_there(root)) {
             None => self.run(step, root),
             Some(missing) => self.record(&step.name, || {
-                log(&format!("\nerror: {} not run, for want of {}", step.name, missing.name));
+                log(&format!("\nerror: {} not run: {} is missing", step.name, missing.name));
                 1
             }),
         }
     }
 
-    /// Sets something up that later steps need.
+    /// Runs a check that is not a command.
+    pub(crate) fn check(&mut self, name: &str, check: impl FnOnce() -> Result<(), TaskError>) {
+        self.set_up(name, check);
+    }
+
+    /// Sets up something that later steps need. Returns `None` if that failed.
     pub(crate) fn set_up<T>(
         &mut self,
         name: &str,
         set_up: impl FnOnce() -> Result<T, TaskError>,
     ) -> Option<T> {
-        let mut done = None;
+        let mut result = None;
         self.record(name, || match set_up() {
-            Ok(it) => {
-                done = Some(it);
+            Ok(value) => {
+                result = Some(value);
                 0
             }
             Err(error) => {
@@ -160,7 +186,7 @@ impl Report {
                 1
             }
         });
-        done
+        result
     }
 
     pub(crate) fn note(&mut self, note: &'static str) {
@@ -173,7 +199,7 @@ impl Report {
         self.outcomes.push(Outcome { name: name.to_owned(), exit_code, took: started.elapsed() });
     }
 
-    /// That of the first step that failed.
+    /// The exit code of the first step that failed, or 0.
     pub(crate) fn exit_code(&self) -> u8 {
         self.outcomes.iter().map(|outcome| outcome.exit_code).find(|code| *code != 0).unwrap_or(0)
     }
@@ -237,5 +263,6 @@ mod tests {
         assert_eq!(step.to_string(), "RUSTDOCFLAGS='-D warnings' cargo doc --workspace");
         let step = Step::new("tests", "nextest run").and(&["-E".into(), "test(it's)".into()]);
         assert_eq!(step.to_string(), r"cargo nextest run -E 'test(it'\''s)'");
+        assert_eq!(Step::program("book", "mdbook", "build docs").to_string(), "mdbook build docs");
     }
 }

@@ -1,66 +1,81 @@
-//! Programs that cargo does not bring along.
+//! Programs from crates.io that the tasks need and cargo does not include.
 
 use std::path::Path;
 
 use crate::console::log;
-use crate::step::{Step, cargo};
+use crate::step::{Step, cargo, tool};
 
-/// Where ours are kept, below the workspace's root. Git ignores it.
+/// The folder that tools are installed into, below the workspace's root. Git ignores it.
 pub(crate) const DIRECTORY: &str = ".tools";
 
-/// A cargo subcommand, published on crates.io.
+/// A program that is published on crates.io.
 #[derive(Debug)]
 pub(crate) struct Tool {
-    /// The package.
+    /// The name of the package, and of its program.
     pub(crate) name: &'static str,
-    /// What cargo calls it.
-    subcommand: &'static str,
-    /// What is built where it is missing. One that is there already may be of any version.
+    /// The subcommand of cargo, or `None` for a program that is called by its own name.
+    subcommand: Option<&'static str>,
+    /// The version to build. An installed tool may have any version.
     version: &'static str,
-    /// Which of its features are built, as flags.
+    /// Flags that choose its features.
     features: &'static str,
 }
 
 pub(crate) const NEXTEST: Tool = Tool {
     name: "cargo-nextest",
-    subcommand: "nextest",
+    subcommand: Some("nextest"),
     version: "0.9.143",
-    // It need not be able to replace itself, which takes an HTTP client and TLS.
+    // Without the self-update, which needs an HTTP client and TLS.
     features: "--no-default-features --features default-no-update",
 };
 pub(crate) const DENY: Tool =
-    Tool { name: "cargo-deny", subcommand: "deny", version: "0.20.2", features: "" };
+    Tool { name: "cargo-deny", subcommand: Some("deny"), version: "0.20.2", features: "" };
 pub(crate) const MUTANTS: Tool =
-    Tool { name: "cargo-mutants", subcommand: "mutants", version: "27.1.0", features: "" };
+    Tool { name: "cargo-mutants", subcommand: Some("mutants"), version: "27.1.0", features: "" };
+
+pub(crate) const MDBOOK: Tool = Tool {
+    name: "mdbook",
+    subcommand: None,
+    version: "0.5.4",
+    // Without its web server and file watcher, which bring in axum and notify.
+    features: "--no-default-features --features search",
+};
 
 impl Tool {
-    /// Whether cargo finds it and it starts.
+    /// Whether the tool is installed and starts.
     pub(crate) fn is_there(&self, root: &Path) -> bool {
-        let asked = cargo(root).args([self.subcommand, "--version"]).output();
-        asked.is_ok_and(|answer| answer.status.success())
+        let mut command = match self.subcommand {
+            Some(subcommand) => {
+                let mut command = cargo(root);
+                command.arg(subcommand);
+                command
+            }
+            None => tool(root, self.name),
+        };
+        command.arg("--version").output().is_ok_and(|answer| answer.status.success())
     }
 
-    /// Builds it, once and for all. Gives the exit code.
+    /// Builds and installs the tool. Returns cargo's exit code.
     pub(crate) fn install(&self, root: &Path) -> u8 {
         let Tool { name, version, .. } = self;
         log(&format!("\n{name} is not on PATH: building {version} into {DIRECTORY}"));
-        log("this takes some minutes, once");
+        log("this takes a few minutes, once");
         let exit_code = self.installation().run(root);
         if exit_code != 0 {
             log(&format!("error: cannot build {name}"));
             log(&format!(
-                "hint: it needs a C compiler and the crates.io registry; or put {name} on PATH"
+                "hint: install a C compiler and allow access to crates.io, or put {name} on PATH"
             ));
             return exit_code;
         }
-        // Kept until now so that an attempt that was broken off need not start anew.
+        // Removed only after success, so that an interrupted build can be continued.
         if let Err(error) = std::fs::remove_dir_all(root.join(DIRECTORY).join("build")) {
             log(&format!("warning: cannot clear {DIRECTORY}/build: {error}"));
         }
         exit_code
     }
 
-    /// Not optimised: that takes a third of the time to build, and no tool computes much.
+    /// Built without optimisation, which takes a third of the time; no tool is limited by its speed.
     fn installation(&self) -> Step {
         let Tool { name, version, features, .. } = self;
         let line = format!(
@@ -69,7 +84,7 @@ impl Tool {
         );
         Step::new(format!("build {name}"), &line)
             .with_env("CARGO_PROFILE_DEV_DEBUG", "false")
-            // The registry turns callers away now and then; cargo's own patience is short.
+            // The registry refuses requests now and then, and cargo gives up after three tries.
             .with_env("CARGO_NET_RETRY", "10")
     }
 }

@@ -15,40 +15,46 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::ids::{InstanceId, InvalidId, ProviderName};
 use ondeck_core::model::requirements::TypePatterns;
 use ondeck_core::model::settings::Settings;
-use ondeck_core::ports::{Compute, Launched, Machine, Order, PortError, PortResult, Store};
+use ondeck_core::ports::{Compute, Launched, Machine, Order, PortError, PortResult};
 
 use self::fresh::Fresh;
 use self::options::MachineOptions;
 use self::template::Template;
 use crate::cloud::Cloud;
 use crate::ec2::{Ec2, Params};
-use crate::inputs::DEFAULT_TYPES;
 use crate::names::{MANAGED_BY, Names, POOL_TAG};
 
 /// The tag with the memory that a machine was required to have. EC2 does not say how much one
 /// has, except by its type.
 const MEM_TAG: &str = "ondeck:mem";
 
-/// The provider of machines: EC2.
+/// The instance types of a request that names none: current general-purpose, compute-optimised and
+/// memory-optimised families.
+const DEFAULT_TYPES: &str = "c* m* r*";
+
+/// The id of an EC2 instance in records: the instance id itself. One pool lies in one region of one
+/// account, where instance ids are unique.
+pub(crate) fn identity(name: &ProviderName) -> Result<InstanceId, InvalidId> {
+    InstanceId::new(name.as_str())
+}
+
+/// Launches, lists and terminates EC2 instances.
 #[derive(Clone)]
 pub struct Ec2Compute {
     ec2: Arc<Ec2>,
     names: Names,
-    store: Arc<dyn Store>,
     fresh: Arc<Fresh>,
 }
 
 impl Ec2Compute {
-    /// Machines for the cloud's pool. The store is read when one is launched, for where that may
-    /// be.
-    pub fn new(cloud: &Cloud, store: Arc<dyn Store>) -> Ec2Compute {
+    /// Machines of the pool that `cloud` was connected for.
+    pub fn new(cloud: &Cloud) -> Ec2Compute {
         Ec2Compute {
             ec2: Arc::new(Ec2::new(cloud)),
             names: cloud.names.clone(),
-            store,
             fresh: Arc::default(),
         }
     }
@@ -66,12 +72,15 @@ impl Compute for Ec2Compute {
     }
 
     fn default_types(&self) -> TypePatterns {
-        DEFAULT_TYPES.parse().expect("the default patterns are valid")
+        DEFAULT_TYPES.parse().expect("sound patterns")
     }
 
-    async fn launch(&self, order: &Order) -> PortResult<Launched> {
-        let settings = self.store.settings().await?;
-        let subnets = options::subnets(&settings)
+    fn identity(&self, name: &ProviderName) -> Result<InstanceId, InvalidId> {
+        identity(name)
+    }
+
+    async fn launch(&self, order: &Order, settings: &Settings) -> PortResult<Launched> {
+        let subnets = options::subnets(&settings.backend)
             .map_err(|missing| PortError::NotSetUp { what: missing.to_string() })?;
         let launched = fleet::launch(&self.ec2, &self.names, &subnets, order).await?;
         self.fresh.note(&launched.machines, Instant::now());

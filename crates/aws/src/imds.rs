@@ -6,9 +6,10 @@ use std::time::Duration;
 use aws_config::imds::Client;
 use aws_config::imds::client::error::ImdsError;
 use ondeck_core::model::excerpt::one_line;
-use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::ids::{InstanceId, ProviderName};
 use ondeck_core::ports::{PortError, PortResult};
 
+use crate::compute::identity;
 use crate::fault::Chain;
 use crate::names::{POOL_TAG, PoolName};
 
@@ -31,10 +32,12 @@ impl Imds {
         Imds(client.build())
     }
 
-    /// This machine.
+    /// The identity of this machine in records, as [`Ec2Compute`](crate::Ec2Compute) gives it to
+    /// the control plane. Fails with [`PortError::Unavailable`] while EC2 does not answer.
     pub async fn instance_id(&self) -> PortResult<InstanceId> {
-        let id = self.required("/latest/meta-data/instance-id").await?;
-        InstanceId::new(id)
+        let name = self.required("/latest/meta-data/instance-id").await?;
+        ProviderName::new(name)
+            .and_then(|name| identity(&name))
             .map_err(|error| PortError::Unavailable { service: SERVICE, reason: error.to_string() })
     }
 

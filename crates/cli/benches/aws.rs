@@ -16,6 +16,7 @@ use ondeck_aws::{Cloud, DynamoStore, Ec2Compute, Options, SqsPool};
 use ondeck_core::lifecycle::{Created, Instance};
 use ondeck_core::model::ids::{IntentId, ResourceClass, RunId};
 use ondeck_core::model::requirements::{ClassSize, Requirements, UsageClass};
+use ondeck_core::model::settings::Settings;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Compute, Order, Pool, Random, Store};
 use ondeck_standin::emulators::Emulators;
@@ -166,7 +167,7 @@ impl Site {
         };
         let cloud = Cloud::connect(options, Arc::new(Coin)).await.unwrap();
         let store = Arc::new(DynamoStore::new(&cloud));
-        let compute = Ec2Compute::new(&cloud, store.clone());
+        let compute = Ec2Compute::new(&cloud);
         let run = RunId::new("gone").unwrap();
         let order = Order {
             intent: IntentId::new("0123456789abcdef").unwrap(),
@@ -179,7 +180,8 @@ impl Site {
                 types: "c* m*".parse().unwrap(),
             },
         };
-        let launched = compute.launch(&order).await.unwrap();
+        let settings = Settings::from_map(&store.settings().await.unwrap()).unwrap();
+        let launched = compute.launch(&order, &settings).await.unwrap();
         let past = Timestamp::try_from(SystemTime::now() - Duration::from_secs(60)).unwrap();
         let second = Duration::from_secs(1);
         let mut tickets = Vec::new();

@@ -38,7 +38,7 @@ pub(crate) async fn plane(
         Backend::Aws => return Err(not_built()),
     };
     #[cfg(feature = "holds")]
-    let plane = crate::control::holds::wrap(plane);
+    let plane = crate::control::hold_points::wrap(plane);
     Ok(plane)
 }
 

@@ -1,15 +1,15 @@
 //! Everything but the agent: the three modes as commands, and the commands that operators use.
 
-pub(crate) mod actions;
 mod demo;
 #[cfg(all(test, feature = "aws", feature = "github"))]
 mod docs;
+pub(crate) mod github_actions;
 #[cfg(feature = "holds")]
-pub(crate) mod holds;
+pub(crate) mod hold_points;
 pub(crate) mod inputs;
 mod modes;
-pub(crate) mod output;
 pub(crate) mod progress;
+pub(crate) mod report;
 mod run;
 mod status;
 

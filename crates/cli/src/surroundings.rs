@@ -1,6 +1,7 @@
 //! The real time, real chance, and real signals that core is given.
 
-use std::time::{Duration, SystemTime};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
 use ondeck_core::model::timestamp::Timestamp;
@@ -15,6 +16,11 @@ impl Clock for WallClock {
     fn now(&self) -> Timestamp {
         // A clock before 1970 is no clock; everything would count as unexpired.
         Timestamp::try_from(SystemTime::now()).unwrap_or(Timestamp::from_millis(0))
+    }
+
+    fn steady(&self) -> Duration {
+        static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);
+        STARTED.elapsed()
     }
 
     async fn sleep(&self, span: Duration) {

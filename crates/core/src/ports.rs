@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use crate::lifecycle::{Change, Verdict};
 use crate::model::credentials::Credentials;
 use crate::model::demand::Demand;
-use crate::model::ids::{InstanceId, IntentId, ResourceClass, RunId};
+use crate::model::ids::{InstanceId, IntentId, InvalidId, ProviderName, ResourceClass, RunId};
 use crate::model::intent::Intent;
 use crate::model::record::{MachineSpec, Record, Unreadable};
 use crate::model::requirements::{Requirements, TypePatterns};
@@ -256,15 +256,21 @@ pub struct Launched {
 /// The provider of machines.
 #[async_trait]
 pub trait Compute: Send + Sync {
-    /// Brings launch template and the like to what the settings say.
+    /// Creates or updates what launches need, such as a launch template. Fails with
+    /// [`PortError::Setting`] if a setting of this provider is missing or malformed.
     async fn set_up(&self, settings: &Settings) -> PortResult<()>;
     /// The instance types to accept where a request names none.
     fn default_types(&self) -> TypePatterns;
-    /// Launches up to `count` machines, trying once.
-    async fn launch(&self, order: &Order) -> PortResult<Launched>;
-    /// Ends machines. One that is unknown or gone already is no error.
+    /// The id under which records, tickets and runners know the machine that the provider calls
+    /// `name`. The agent on that machine derives the same id from the same name, so the two agree
+    /// without having met. Different machines of one set of records have different ids.
+    fn identity(&self, name: &ProviderName) -> Result<InstanceId, InvalidId>;
+    /// Launches up to `order.count` machines in one attempt. The same order again launches nothing
+    /// new and returns what the first one launched.
+    async fn launch(&self, order: &Order, settings: &Settings) -> PortResult<Launched>;
+    /// Terminates machines. One that is unknown or already terminated is no error.
     async fn terminate(&self, ids: &[InstanceId]) -> PortResult<()>;
-    /// The machines of ours that are alive.
+    /// The machines of this pool that are not terminated.
     async fn machines(&self) -> PortResult<Vec<Machine>>;
 }
 
@@ -347,17 +353,18 @@ pub trait Host: Send + Sync {
     async fn terminate(&self, why: &str);
 }
 
-/// Time. Nothing in core knows another.
+/// The only source of time in core. Every clock passes
+/// [`clock_suite`](crate::testkit::contract::clock_suite).
 #[async_trait]
 pub trait Clock: Send + Sync {
-    /// This moment.
+    /// The time of day, for moments that other processes compare: thresholds, heartbeats, events.
+    /// It may step in either direction when the clock is corrected.
     fn now(&self) -> Timestamp;
-    /// How long it has been since some moment that stays the same. For spans: where the clock is
-    /// put right half-way through, this goes on as if nothing had happened.
-    fn steady(&self) -> Duration {
-        Duration::from_millis(self.now().millis())
-    }
-    /// Lets time pass.
+    /// The time since a fixed moment that each process has for itself. It never goes back, and a
+    /// correction of [`now`](Clock::now) does not move it. Every span is a difference of two of
+    /// these: timeouts, retry budgets, latencies.
+    fn steady(&self) -> Duration;
+    /// Returns after `span` of steady time.
     async fn sleep(&self, span: Duration);
 }
 

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::ids::{InstanceId, InvalidId, ProviderName};
 use ondeck_core::model::record::MachineSpec;
 use ondeck_core::model::requirements::TypePatterns;
 use ondeck_core::model::settings::Settings;
@@ -17,7 +17,6 @@ use ondeck_processes::{Ending, MARKER, Process, end_all, folder};
 use rusqlite::{Connection, Transaction};
 
 use crate::home::Home;
-use crate::store;
 use crate::store::db::Db;
 
 use self::catalogue::MachineType;
@@ -30,6 +29,17 @@ pub(crate) mod folders;
 pub(crate) mod groups;
 pub(crate) mod machines;
 mod options;
+
+/// The instance types of a request that names none. The default catalogue has a type of these
+/// families for each default resource class.
+const DEFAULT_TYPES: &str = "c* m* r*";
+
+/// The id of a machine in records: the name that it was launched under.
+///
+/// Names are random numbers, so machines of several computers can share one set of records.
+pub fn identity(name: &ProviderName) -> Result<InstanceId, InvalidId> {
+    InstanceId::new(name.as_str())
+}
 
 /// How the agent of a machine is started: this program with these arguments, followed by
 /// `--home DIR --instance-id ID`.
@@ -250,14 +260,13 @@ enum Enlisted {
     Before(Vec<Machine>),
     /// These may be started now; the texts say why not more.
     Now(Vec<Machine>, Vec<String>),
-    /// The settings make no sense.
-    Unusable(PortError),
 }
 
 /// Looks for room and takes it, in one transaction: two launches at once never take the same.
 fn enlist(
     transaction: &Transaction<'_>,
     order: &Order,
+    options: &Options,
     now: Timestamp,
 ) -> rusqlite::Result<Enlisted> {
     let before = machines::of_intent(transaction, &order.intent)?;
@@ -267,12 +276,8 @@ fn enlist(
         let machines = there.map(|listed| listed.machine);
         return Ok(Enlisted::Before(machines.collect()));
     }
-    let options = match Options::from_map(&store::settings(transaction)?) {
-        Ok(options) => options,
-        Err(invalid) => return Ok(Enlisted::Unusable(PortError::Setting(invalid))),
-    };
-    if let Some(failure) = options.launch_failure {
-        return Ok(Enlisted::Now(Vec::new(), vec![failure]));
+    if let Some(failure) = &options.launch_failure {
+        return Ok(Enlisted::Now(Vec::new(), vec![failure.clone()]));
     }
     let fitting = options.catalogue.fitting(&order.requirements);
     if fitting.is_empty() {
@@ -285,7 +290,7 @@ fn enlist(
     let mut machines = Vec::new();
     let mut shortfalls = Vec::new();
     while machines.len() < order.count as usize {
-        match room(&options, &fitting, &types) {
+        match room(options, &fitting, &types) {
             Ok(this) => {
                 let machine = new_machine(order, this, now);
                 let boot_ms = this.boot_ms.unwrap_or(options.boot_ms);
@@ -335,9 +340,14 @@ fn nothing_fits(order: &Order) -> String {
     )
 }
 
+/// A name for a new machine, in the form that EC2 gives them.
+fn new_name() -> Result<ProviderName, InvalidId> {
+    ProviderName::new(format!("i-0{:016x}", fastrand::u64(..)))
+}
+
 fn new_machine(order: &Order, this: &MachineType, now: Timestamp) -> Machine {
     Machine {
-        id: InstanceId::new(format!("i-0{:016x}", fastrand::u64(..))).expect("digits and a dash"),
+        id: new_name().and_then(|name| identity(&name)).expect("digits and a dash"),
         spec: MachineSpec {
             resource_class: order.requirements.class.clone(),
             instance_type: this.name.clone(),
@@ -358,15 +368,19 @@ impl Compute for LocalCompute {
     }
 
     fn default_types(&self) -> TypePatterns {
-        TypePatterns::any()
+        DEFAULT_TYPES.parse().expect("sound patterns")
+    }
+
+    fn identity(&self, name: &ProviderName) -> Result<InstanceId, InvalidId> {
+        identity(name)
     }
 
     /// List first, process second: a launcher that dies in between leaves a row that is struck
     /// off once it has had no process for long enough.
-    async fn launch(&self, order: &Order) -> PortResult<Launched> {
+    async fn launch(&self, order: &Order, settings: &Settings) -> PortResult<Launched> {
+        let options = Options::from_map(&settings.backend).map_err(PortError::Setting)?;
         let (asked, now) = (order.clone(), self.clock.now());
-        match self.db.write(move |transaction| enlist(transaction, &asked, now)).await? {
-            Enlisted::Unusable(error) => Err(error),
+        match self.db.write(move |transaction| enlist(transaction, &asked, &options, now)).await? {
             Enlisted::Before(machines) => {
                 let (got, wanted) = (machines.len(), order.count);
                 let short = got < wanted as usize;

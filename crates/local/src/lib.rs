@@ -21,7 +21,7 @@ mod runner;
 mod store;
 
 pub use compute::machines::{announce, boot_time, pid};
-pub use compute::{AgentCommand, LocalCompute};
+pub use compute::{AgentCommand, LocalCompute, identity};
 pub use forge::LocalForge;
 pub use forge::jobs::{Chunk, Job, JobId, JobState, Stream};
 pub use home::Home;

@@ -342,7 +342,7 @@ impl AgentStore for LocalStore {
     /// SQLite counts what other connections have committed to the file. Asking for that number
     /// reads a few bytes of shared memory, so it can be asked for far more often than a record.
     async fn news(&self, clock: &dyn Clock, at_most: Duration) {
-        let until = clock.now() + at_most;
+        let begun = clock.steady();
         loop {
             let version = self.db.call(|c| c.query_row("PRAGMA data_version", [], |r| r.get(0)));
             // A store that does not answer has no news; the next look will say what is wrong.
@@ -350,7 +350,7 @@ impl AgentStore for LocalStore {
             if self.seen.swap(version, Ordering::Relaxed) != version {
                 return;
             }
-            let left = until.since(clock.now());
+            let left = at_most.saturating_sub(clock.steady().saturating_sub(begun));
             if left.is_zero() {
                 return;
             }

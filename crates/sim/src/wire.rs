@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use ondeck_core::lifecycle::{Change, Verdict};
 use ondeck_core::model::credentials::Credentials;
 use ondeck_core::model::demand::Demand;
-use ondeck_core::model::ids::{InstanceId, ResourceClass, RunId};
+use ondeck_core::model::ids::{InstanceId, InvalidId, ProviderName, ResourceClass, RunId};
 use ondeck_core::model::intent::Intent;
 use ondeck_core::model::record::Record;
 use ondeck_core::model::requirements::TypePatterns;
@@ -286,9 +286,12 @@ impl AgentStore for Wire {
         let (id, agent) = (id.clone(), self.pid);
         let version = self.world.kernel.version(&id);
         self.seen.store(version, Ordering::Relaxed);
+        self.world.audit().asks(agent, self.world.kernel.now());
         let ask = move |w: &World| {
             let record = at_once(w.store.record(&id))?;
-            w.audit().saw(agent, record.as_ref());
+            if let Some(arrives) = w.kernel.answer_at() {
+                w.audit().answered(agent, record.as_ref(), (w.kernel.now(), arrives));
+            }
             Ok(record)
         };
         self.ask("store", "record", String::new, ask).await
@@ -429,7 +432,11 @@ impl Compute for Wire {
         self.world.compute.default_types()
     }
 
-    async fn launch(&self, order: &Order) -> PortResult<Launched> {
+    fn identity(&self, name: &ProviderName) -> Result<InstanceId, InvalidId> {
+        self.world.compute.identity(name)
+    }
+
+    async fn launch(&self, order: &Order, _settings: &Settings) -> PortResult<Launched> {
         let (order, shown) = (order.clone(), order.clone());
         let (world, pid) = (self.world.clone(), self.pid);
         let short = self.befalls(Fault::NoCapacity).then(|| self.chance().u32(0..order.count));
@@ -495,6 +502,11 @@ impl Forge for Wire {
 impl Clock for Wire {
     fn now(&self) -> Timestamp {
         timestamp(self.world.kernel.now()) + self.skew
+    }
+
+    /// A process's skew stays the same as long as it lives, so this is a fixed moment too.
+    fn steady(&self) -> Duration {
+        Duration::from_millis(self.now().millis())
     }
 
     async fn sleep(&self, span: Duration) {

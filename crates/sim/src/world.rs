@@ -73,6 +73,10 @@ impl Clock for TrueClock {
         self.0.true_time()
     }
 
+    fn steady(&self) -> Duration {
+        Duration::from_millis(self.0.true_time().millis())
+    }
+
     async fn sleep(&self, _span: Duration) {
         unreachable!("services do not sleep");
     }

@@ -1,13 +1,13 @@
-//! What agents cost while they wait, as `/proc` shows it.
+//! CPU time and memory of idle agents, from `/proc`.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// How long they are watched. The kernel counts in hundredths of a second, so one agent would
-/// have to be watched for minutes; several at once make up for it.
+/// The time to measure. The kernel counts in hundredths of a second, so a single agent would have
+/// to be measured for minutes; several at once give the same precision sooner.
 const WATCH: Duration = Duration::from_secs(5);
-/// The unit of the times in `/proc/<pid>/stat`, which is the same on all of Linux's platforms
-/// that we know.
+/// The unit of the times in `/proc/<pid>/stat`. It is the same on all Linux platforms that Rust
+/// supports.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// The mean of several agents.
@@ -18,8 +18,11 @@ pub(super) struct Cost {
     pub(super) watched: Duration,
 }
 
-/// Watches these processes for a while.
-#[expect(clippy::disallowed_methods, reason = "what is measured is that nothing happens meanwhile")]
+/// Measures these processes for [`WATCH`]. Fails if one of them ends meanwhile.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the measurement is what idle agents use in a fixed time"
+)]
 pub(super) fn watch(pids: &[u32]) -> Result<Cost, String> {
     let (before, since) = (ticks(pids)?, Instant::now());
     std::thread::sleep(WATCH);
@@ -44,7 +47,8 @@ fn read(pid: u32, file: &str, parse: fn(&str) -> Option<u64>) -> Result<u64, Str
     parse(&text).ok_or_else(|| format!("{file} cannot be read: {text}"))
 }
 
-/// User and system time: fields 14 and 15. The name before them may hold blanks and brackets.
+/// User and system time: fields 14 and 15. The process name before them may contain spaces and
+/// parentheses.
 fn cpu_ticks(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace().skip(11);

@@ -1,10 +1,10 @@
-//! Series of measurements, and the table of them.
+//! Series of measurements and their table.
 
 use std::time::Duration;
 
 use super::pool::Spent;
 
-/// The same thing measured several times.
+/// One thing, measured several times.
 #[derive(Debug)]
 pub(super) struct Series {
     pub(super) name: String,
@@ -20,7 +20,7 @@ impl Series {
         self.rounds.push(spent.into());
     }
 
-    /// The middle one; of an even number, the slower of the two in the middle.
+    /// The middle value. Of an even number of values, the slower of the two in the middle.
     pub(super) fn median(&self, of: fn(&Spent) -> Duration) -> Duration {
         let sorted = self.sorted(of);
         sorted.get(sorted.len() / 2).copied().unwrap_or_default()
@@ -37,7 +37,7 @@ impl Series {
     }
 }
 
-/// The table, and what is to be said below it.
+/// The table with the notes below it.
 pub(super) fn report(series: &[Series], notes: &[String]) -> String {
     let width = series.iter().map(|series| series.name.chars().count()).max().unwrap_or(0);
     let mut lines = vec![
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_is_a_measured_value_and_never_flatters() {
+    fn the_median_of_an_even_number_is_the_slower_one() {
         let median =
             |process: &[u64]| series("", process).median(|spent| spent.process).as_millis();
         assert_eq!(median(&[]), 0);

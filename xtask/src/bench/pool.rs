@@ -1,4 +1,4 @@
-//! A pool in a temporary home, and the program that is called on it.
+//! A pool in a temporary home, and the calls of the program on it.
 
 use std::cell::Cell;
 use std::fs;
@@ -14,13 +14,13 @@ use crate::console::log;
 /// How long one call took.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Spent {
-    /// The whole process, as whoever called it has waited.
+    /// From the start of the process to its exit.
     pub(super) process: Duration,
-    /// What it says itself.
+    /// The total that the program itself reports.
     pub(super) inside: Duration,
 }
 
-/// What a call came to.
+/// The result of a successful call.
 #[derive(Debug)]
 pub(super) struct Done {
     spent: Spent,
@@ -38,7 +38,7 @@ pub(super) struct Pool {
     home: PathBuf,
     runs: Cell<u32>,
     since: Instant,
-    janitor: Janitor,
+    cleaner: Cleaner,
 }
 
 impl Pool {
@@ -46,15 +46,15 @@ impl Pool {
         let program = program()?;
         let home = std::env::temp_dir().join(format!("ondeck-bench-{}", std::process::id()));
         fs::create_dir(&home).map_err(|error| format!("{}: {error}", home.display()))?;
-        let janitor = Janitor::hire(&home)?;
-        Ok(Pool { program, home, runs: Cell::new(0), since: Instant::now(), janitor })
+        let cleaner = Cleaner::start(&home)?;
+        Ok(Pool { program, home, runs: Cell::new(0), since: Instant::now(), cleaner })
     }
 
     pub(super) fn age(&self) -> Duration {
         self.since.elapsed()
     }
 
-    /// A run id that nobody has had.
+    /// A run id that was not used before.
     pub(super) fn next_run(&self) -> String {
         self.runs.set(self.runs.get() + 1);
         self.runs.get().to_string()
@@ -64,8 +64,8 @@ impl Pool {
         self.ondeck(&[&["refresh"], more].concat(), 0).map(drop)
     }
 
-    /// Gives the run machines, all of which must come from `source`: otherwise something else
-    /// would be measured than the table says.
+    /// Provisions machines. Fails unless all of them come from `source`, since the figure would
+    /// otherwise not be what the table says.
     pub(super) fn provision(
         &self,
         run: &str,
@@ -93,27 +93,27 @@ impl Pool {
         Ok(done)
     }
 
-    /// Looks for a machine where there is none, and none can be launched.
+    /// Provisions where the pool has no suitable machine and launches fail.
     pub(super) fn search(&self) -> Result<Done, String> {
         const NO_CAPACITY: i32 = 4;
         let (done, _) = self.ondeck(&["provision", "--run-id", &self.next_run()], NO_CAPACITY)?;
         Ok(done)
     }
 
-    /// Ends `count` machines that wait in the pool.
+    /// Terminates the `count` machines that wait in the pool.
     pub(super) fn empty(&self, count: usize) -> Result<(), String> {
         let run = self.next_run();
         self.provision(&run, count, "warm", &[])?;
         self.release(&run, count, &["--idle-time-sec=0"]).map(drop)
     }
 
-    /// The processes of this home's machines.
+    /// The process ids of this home's agents.
     pub(super) fn agents(&self) -> Result<Vec<u32>, String> {
         let home = self.home.to_string_lossy().into_owned();
         Ok(processes()?.filter(|(_, args)| args.contains(&home)).map(|(pid, _)| pid).collect())
     }
 
-    /// Kills these machines.
+    /// Kills the processes of these machines. Fails unless each of them was found.
     pub(super) fn kill(&self, instances: &[String]) -> Result<(), String> {
         let theirs = |args: &[String]| args.iter().any(|arg| instances.contains(arg));
         let pids: Vec<String> =
@@ -125,11 +125,11 @@ impl Pool {
         }
     }
 
-    /// Runs the program to its end. Another exit code than the expected one ends the benchmark.
+    /// Runs the program. Fails if its exit code is not the expected one.
     fn ondeck(&self, args: &[&str], expected: i32) -> Result<(Done, Value), String> {
         let mut command = Command::new(&self.program);
         command.args(args).args(["--json", "--home"]).arg(&self.home).stdin(Stdio::null());
-        // What is set for the person at the keyboard is not the default.
+        // The user's own settings must not change the defaults.
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("ONDECK_") {
                 command.env_remove(name);
@@ -152,24 +152,24 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.janitor.dismiss();
+        self.cleaner.finish();
     }
 }
 
-/// The release build, which stands beside our own.
+/// The release build, which is in the same target folder as this program.
 fn program() -> Result<PathBuf, String> {
     let me = std::env::current_exe().map_err(|error| format!("own program not found: {error}"))?;
     let target = me.ancestors().nth(2).ok_or("own program has no target directory")?;
     Ok(target.join("release").join("ondeck"))
 }
 
-/// A field of every instance.
+/// The values of a field, one for each instance.
 fn words(json: &Value, field: &str) -> Vec<String> {
     let instances = json["instances"].as_array().into_iter().flatten();
     instances.filter_map(|instance| instance[field].as_str()).map(str::to_owned).collect()
 }
 
-/// Every process that we may look at, with its arguments.
+/// Every process that this user may inspect, with its arguments.
 fn processes() -> Result<impl Iterator<Item = (u32, Vec<String>)>, String> {
     let proc = fs::read_dir("/proc").map_err(|error| format!("/proc: {error}"))?;
     let pids = proc.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -183,13 +183,13 @@ fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Clears up when this process is gone, however it went: machines live on for half an hour by
-/// themselves, and a benchmark is often interrupted. It waits for the end of a pipe that only we
-/// hold, in a process group that the keyboard does not reach.
-struct Janitor(Child);
+/// A shell that kills the machines and deletes the home when this process is gone, even if it was
+/// interrupted: machines would otherwise run for half an hour. It is in a process group of its
+/// own, which Ctrl-C does not reach, and waits until the pipe that this process holds is closed.
+struct Cleaner(Child);
 
-impl Janitor {
-    /// Its own arguments must not name the home, by which it knows what to kill.
+impl Cleaner {
+    /// The home is passed as a variable: a process that names the home in its arguments is killed.
     const WORK: &str = "
         read -r _
         of_home() { printf %s \"$BENCH_HOME\" | grep -lsxzF -f - /proc/[0-9]*/cmdline; }
@@ -204,22 +204,22 @@ impl Janitor {
         rm -rf \"$BENCH_HOME\"
     ";
 
-    fn hire(home: &std::path::Path) -> Result<Janitor, String> {
+    fn start(home: &std::path::Path) -> Result<Cleaner, String> {
         Command::new("sh")
-            .args(["-c", Janitor::WORK])
+            .args(["-c", Cleaner::WORK])
             .env("BENCH_HOME", home)
             .process_group(0)
             .stdin(Stdio::piped())
             .spawn()
-            .map(Janitor)
+            .map(Cleaner)
             .map_err(|error| format!("sh: {error}"))
     }
 
-    fn dismiss(&mut self) {
+    fn finish(&mut self) {
         drop(self.0.stdin.take());
         match self.0.wait() {
             Ok(status) if status.success() => {}
-            other => log(&format!("warning: the temporary home was not cleared up: {other:?}")),
+            other => log(&format!("warning: the temporary home was not deleted: {other:?}")),
         }
     }
 }

@@ -1,13 +1,13 @@
 //! One launch: one `CreateFleet`, which tries once and says what came of it.
 
-use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::ids::{InstanceId, ProviderName};
 use ondeck_core::model::record::MachineSpec;
 use ondeck_core::model::requirements::{Requirements, UsageClass};
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Launched, Machine, Order, PortError, PortResult};
 
 use super::options::SUBNETS;
-use super::{MEM_TAG, managed_by, pool_tag, tagged, template};
+use super::{MEM_TAG, identity, managed_by, pool_tag, tagged, template};
 use crate::ec2::{Ec2, Failed, FleetAnswer, FleetError, FleetInstances, Params, Query, Refusal};
 use crate::fault::{EC2, is_passing};
 use crate::names::{CLASS_TAG, INTENT_TAG, Names, RUN_TAG};
@@ -122,7 +122,7 @@ fn reading(
     let mut launched = Launched::default();
     for group in &answer.instances.item {
         for id in &group.instance_ids.item {
-            match InstanceId::new(id.as_str()) {
+            match ProviderName::new(id.as_str()).and_then(|name| identity(&name)) {
                 Ok(id) => launched.machines.push(machine(order, group, id, now)),
                 // It carries the pool's tag, so it is found and ended as one without a record.
                 Err(error) => launched.shortfalls.push(format!("{ACTION}: {error}")),

@@ -1,12 +1,12 @@
 //! The machines of ours that are alive, found by the pool's tag.
 
-use ondeck_core::model::ids::{InstanceId, IntentId, ResourceClass};
+use ondeck_core::model::ids::{IntentId, ProviderName, ResourceClass};
 use ondeck_core::model::record::MachineSpec;
 use ondeck_core::model::requirements::UsageClass;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Machine, PortResult};
 
-use super::{MEM_TAG, filter, pool_tag};
+use super::{MEM_TAG, filter, identity, pool_tag};
 use crate::ec2::{Ec2, Instance, InstancesAnswer, Params, Query};
 use crate::fault::{EC2, unavailable};
 use crate::names::{CLASS_TAG, INTENT_TAG, Names};
@@ -50,7 +50,8 @@ pub(super) async fn pages(ec2: &Ec2, params: &Params) -> PortResult<Vec<Instance
 /// A machine by what it says of itself. What cannot be read does not make it any less ours: it
 /// must be found by those who end machines, and nobody else comes here.
 fn machine(instance: &Instance) -> Option<Machine> {
-    let id = InstanceId::new(instance.instance_id.as_str())
+    let id = ProviderName::new(instance.instance_id.as_str())
+        .and_then(|name| identity(&name))
         .inspect_err(|error| tracing::warn!("a machine is left alone: {error}"))
         .ok()?;
     let tag = |key| instance.tag(key).unwrap_or_default();

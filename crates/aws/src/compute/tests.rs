@@ -3,11 +3,10 @@
 
 mod ending;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use ondeck_core::model::ids::{IntentId, ResourceClass, RunId};
 use ondeck_core::model::requirements::{ClassSize, Requirements, UsageClass};
-use ondeck_core::testkit::MemoryStore;
 
 use super::*;
 use crate::ec2::loopback::{Loopback, Reply, error};
@@ -20,7 +19,7 @@ fn settings(more: &[(&str, &str)]) -> Settings {
 }
 
 fn compute(server: &Loopback) -> Ec2Compute {
-    Ec2Compute::new(&server.cloud(), Arc::new(MemoryStore::default()))
+    Ec2Compute::new(&server.cloud())
 }
 
 fn id(n: u32) -> InstanceId {
@@ -267,14 +266,12 @@ async fn a_launch_is_one_request_that_can_be_repeated() {
                     <instanceType>c6i.large</instanceType></item></fleetInstanceSet>\
                     </CreateFleetResponse>";
     let server = Loopback::saying([launched, launched].map(str::to_owned)).await;
-    let store = Arc::new(MemoryStore::default());
-    let compute = Ec2Compute::new(&server.cloud(), store.clone());
-    let failed = compute.launch(&order()).await.unwrap_err();
+    let compute = Ec2Compute::new(&server.cloud());
+    let failed = compute.launch(&order(), &Settings::default()).await.unwrap_err();
     assert!(matches!(failed, PortError::NotSetUp { .. }), "{failed}");
-    let subnets = BTreeMap::from([("subnet-ids".to_owned(), "subnet-1,subnet-2".to_owned())]);
-    store.put_settings(&subnets).await.unwrap();
+    let settings = settings(&[]);
     for _ in 0..2 {
-        let launched = compute.launch(&order()).await.unwrap();
+        let launched = compute.launch(&order(), &settings).await.unwrap();
         assert_eq!(launched.machines[0].id, id(1));
         assert_eq!(launched.machines[0].spec.instance_type, "c6i.large");
     }
@@ -287,7 +284,7 @@ async fn a_launch_is_one_request_that_can_be_repeated() {
         ..order()
     };
     let server = Loopback::saying([launched.to_owned()]).await;
-    Ec2Compute::new(&server.cloud(), store).launch(&on_demand).await.unwrap();
+    Ec2Compute::new(&server.cloud()).launch(&on_demand, &settings).await.unwrap();
     models::check(&server.asked());
 }
 

@@ -9,8 +9,8 @@ use ondeck_aws::{Cloud, Ec2Compute, Options};
 use ondeck_core::model::ids::{InstanceId, IntentId, ResourceClass, RunId};
 use ondeck_core::model::requirements::{ClassSize, Requirements, UsageClass};
 use ondeck_core::model::settings::Settings;
-use ondeck_core::ports::{Compute, Order, PortError, Store};
-use ondeck_core::testkit::{FixedRandom, MemoryStore};
+use ondeck_core::ports::{Compute, Order, PortError};
+use ondeck_core::testkit::FixedRandom;
 use ondeck_standin::emulators::Emulators;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -50,9 +50,7 @@ impl Stage {
             ),
             ..Settings::default()
         };
-        let store = Arc::new(MemoryStore::default());
-        store.put_settings(&settings.backend).await.unwrap();
-        let compute = Ec2Compute::new(&cloud(&pool).await, store);
+        let compute = Ec2Compute::new(&cloud(&pool).await);
         Stage { pool, compute, settings }
     }
 
@@ -129,7 +127,7 @@ async fn the_template_is_versioned_on_change_and_made_again_when_it_is_gone() {
     assert_eq!(stage.versions().await, 2, "changed once");
     by_hand(&format!("Action=DeleteLaunchTemplate&LaunchTemplateName={name}")).await;
     assert_eq!(stage.template().await, "");
-    let failed = stage.compute.launch(&stage.order("a1", 1)).await.unwrap_err();
+    let failed = stage.compute.launch(&stage.order("a1", 1), &stage.settings).await.unwrap_err();
     assert!(matches!(failed, PortError::NotSetUp { .. }), "{failed}");
     stage.compute.set_up(&stage.settings).await.unwrap();
     assert_eq!((stage.template().await, stage.versions().await), (name, 1));
@@ -139,7 +137,7 @@ async fn the_template_is_versioned_on_change_and_made_again_when_it_is_gone() {
 async fn refreshes_at_the_same_time_agree() {
     let stage = Stage::new().await;
     let all = futures_util::future::join_all((0..8).map(|_| async {
-        let compute = Ec2Compute::new(&cloud(&stage.pool).await, Arc::new(MemoryStore::default()));
+        let compute = Ec2Compute::new(&cloud(&stage.pool).await);
         compute.set_up(&stage.settings).await
     }))
     .await;
@@ -155,8 +153,8 @@ async fn machines_are_launched_listed_and_ended() {
     let (compute, others) = (&stage.compute, Stage::new().await);
     compute.set_up(&stage.settings).await.unwrap();
     others.compute.set_up(&others.settings).await.unwrap();
-    let strangers = others.compute.launch(&others.order("b1", 1)).await.unwrap();
-    let launched = compute.launch(&stage.order("a1", 3)).await.unwrap();
+    let strangers = others.compute.launch(&others.order("b1", 1), &others.settings).await.unwrap();
+    let launched = compute.launch(&stage.order("a1", 3), &stage.settings).await.unwrap();
     assert!(launched.shortfalls.is_empty(), "{:?}", launched.shortfalls);
     let mut ids: Vec<InstanceId> = launched.machines.iter().map(|m| m.id.clone()).collect();
     ids.sort();

@@ -67,7 +67,7 @@ async fn make_agent(
     tracing::debug!(instance = %id, pool, region = cloud.region(), "knows who it is");
     let home = local::home(common)?;
     let (clock, store) = (Arc::new(cloud.clock()), Arc::new(DynamoStore::new(&cloud)));
-    let compute = Arc::new(Ec2Compute::new(&cloud, store.clone()));
+    let compute = Arc::new(Ec2Compute::new(&cloud));
     let folder = home.machine(&id);
     let place = Place { id: id.clone(), pool, folder: folder.clone(), user: Some(RUNNER_USER) };
     let machine = id.clone();
@@ -153,7 +153,7 @@ mod control {
         let store = Arc::new(DynamoStore::new(&cloud));
         Ok(Plane {
             pool: Arc::new(SqsPool::new(&cloud)),
-            compute: Arc::new(Ec2Compute::new(&cloud, store.clone())),
+            compute: Arc::new(Ec2Compute::new(&cloud)),
             store,
             forge,
             clock: Arc::new(cloud.clock()),

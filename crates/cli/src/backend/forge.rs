@@ -35,7 +35,7 @@ mod github {
     use ondeck_github::{Auth, GitHubForge, GitHubOptions, Scope, inputs};
 
     use super::{Arc, Failure, Forge, Given};
-    use crate::control::actions;
+    use crate::control::github_actions;
     use crate::surroundings::WallClock;
 
     const PUBLIC: &str = "https://github.com";
@@ -73,7 +73,7 @@ mod github {
                 .owned(&inputs::RUNNER_API_URL)
                 .unwrap_or_else(|| inputs::PUBLIC_API.to_owned()),
         };
-        let forge = GitHubForge::new(options, Arc::new(WallClock), Arc::new(actions::mask))?;
+        let forge = GitHubForge::new(options, Arc::new(WallClock), Arc::new(github_actions::mask))?;
         Ok(Arc::new(forge))
     }
 

@@ -1,12 +1,11 @@
-//! The one wait of the whole project: asks until there is an answer or a deadline has passed.
+//! The one wait of the whole project: polls until there is an answer or a deadline has passed.
 
 use std::future::Future;
 use std::time::Duration;
 
-use crate::model::timestamp::Timestamp;
 use crate::ports::Clock;
 
-/// How often to ask somebody who needs time to answer.
+/// How often to poll.
 ///
 /// Questions are asked on the interval: at whole multiples of the pause, which is the shortest one
 /// doubled some times. So all who wait in one process ask at the same moment, and can be answered
@@ -19,13 +18,13 @@ pub struct PollInterval {
 }
 
 impl PollInterval {
-    /// Always the same: for a wait that is short, or that somebody pays for by the millisecond.
+    /// Always the same interval, for short waits.
     pub fn fixed(every: Duration) -> PollInterval {
         PollInterval { every, part: None }
     }
 
-    /// Slower and slower, so that asking costs little and an answer is found late by no more than
-    /// a `part` of the time that it took. At the slowest, sixteen times as slow as at first.
+    /// An interval that grows with the wait, so that an answer is found late by no more than a
+    /// `part` of the time that it took. It grows to sixteen times `every` at most.
     pub fn backing_off(every: Duration, part: u32) -> PollInterval {
         PollInterval { every, part: Some(part.max(1)) }
     }
@@ -37,49 +36,67 @@ impl PollInterval {
         self.every * (1 << beats.max(1).ilog2().min(SLOWEST))
     }
 
-    /// How long to leave somebody alone who has only just been asked for something: until the
-    /// next interval, so that all who were asked at about the same time are looked at together.
-    pub fn initial_delay(&self, now: Timestamp) -> Duration {
+    /// How long to wait before the first look at an agent that has only just been given something
+    /// to do: until the next multiple of the interval, so that all agents that were addressed at
+    /// about the same time are looked at together. `now` is steady time.
+    pub fn initial_delay(&self, now: Duration) -> Duration {
         until_next(now, if self.part.is_some() { self.every * 2 } else { self.every })
     }
 }
 
-fn until_next(now: Timestamp, pause: Duration) -> Duration {
-    let pause = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX).max(1);
-    Duration::from_millis(pause - now.millis() % pause)
+fn until_next(now: Duration, pause: Duration) -> Duration {
+    let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    let pause = millis(pause).max(1);
+    Duration::from_millis(pause - millis(now) % pause)
 }
 
-/// One wait: since when, until when, and how often to ask.
+/// One wait: since when, for how long, and how often to ask. It goes by steady time, so that a
+/// correction of the clock neither ends nor prolongs it.
 #[derive(Debug, Clone, Copy)]
 pub struct Wait {
-    /// When it began.
-    pub since: Timestamp,
-    /// When it is over, answer or not.
-    pub deadline: Timestamp,
-    /// How often to ask.
-    pub interval: PollInterval,
+    since: Duration,
+    at_most: Duration,
+    interval: PollInterval,
 }
 
-/// Asks until there is an answer or the deadline has passed, and once more at the deadline.
+impl Wait {
+    /// A wait that begins now and ends after `at_most`.
+    pub fn begin(clock: &dyn Clock, at_most: Duration, interval: PollInterval) -> Wait {
+        Wait { since: clock.steady(), at_most, interval }
+    }
+
+    /// Returns when the first question is due: see [`PollInterval::initial_delay`].
+    pub async fn delay_first_question(&self, clock: &dyn Clock) {
+        clock.sleep(self.interval.initial_delay(self.since)).await;
+    }
+
+    fn waited(&self, now: Duration) -> Duration {
+        now.saturating_sub(self.since)
+    }
+}
+
+/// Asks until there is an answer or the wait is over, and once more at its end. Returns `None` if
+/// there was no answer by then, and the first error of `ask`.
 pub async fn wait_until<T, E, F>(
     clock: &dyn Clock,
-    Wait { since, deadline, interval }: Wait,
+    wait: Wait,
     mut ask: impl FnMut() -> F,
 ) -> Result<Option<T>, E>
 where
     F: Future<Output = Result<Option<T>, E>>,
 {
     loop {
-        let asked_at = clock.now();
+        let asked_at = clock.steady();
         if let Some(answer) = ask().await? {
             return Ok(Some(answer));
         }
-        if asked_at >= deadline {
+        if wait.waited(asked_at) >= wait.at_most {
             return Ok(None);
         }
-        let now = clock.now();
-        let next = until_next(now, interval.pause(now.since(since)));
-        clock.sleep(next.min(deadline.since(now))).await;
+        let now = clock.steady();
+        let waited = wait.waited(now);
+        let next = until_next(now, wait.interval.pause(waited));
+        clock.sleep(next.min(wait.at_most.saturating_sub(waited))).await;
     }
 }
 
@@ -96,11 +113,11 @@ mod tests {
         let mut asked = Vec::new();
         let answer: Result<Option<()>, ()> = wait_until(
             &clock,
-            Wait {
-                since: start,
-                deadline: start + Duration::from_millis(250),
-                interval: PollInterval::fixed(Duration::from_millis(100)),
-            },
+            Wait::begin(
+                &clock,
+                Duration::from_millis(250),
+                PollInterval::fixed(Duration::from_millis(100)),
+            ),
             || {
                 asked.push(clock.now().since(start).as_millis());
                 async { Ok(None) }
@@ -112,17 +129,39 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_step_of_the_clock_neither_ends_nor_prolongs_a_wait() {
+        for by in [3_600_000, -3_600_000] {
+            let clock = VirtualClock::new();
+            let start = clock.steady();
+            let wait = Wait::begin(
+                &clock,
+                Duration::from_millis(250),
+                PollInterval::fixed(Duration::from_millis(100)),
+            );
+            let mut asked = Vec::new();
+            let answer: Result<Option<()>, ()> = wait_until(&clock, wait, || {
+                asked.push((clock.steady() - start).as_millis());
+                clock.step(by);
+                async { Ok(None) }
+            })
+            .await;
+            assert_eq!(answer, Ok(None));
+            assert_eq!(asked, [0, 100, 200, 250], "stepped by {by} ms at each question");
+        }
+    }
+
+    #[tokio::test]
     async fn an_easing_beat_asks_less_and_less_often_and_stays_on_the_beat() {
         let clock = VirtualClock::new();
         let start = clock.now();
         let mut asked = Vec::new();
         let answer: Result<Option<()>, ()> = wait_until(
             &clock,
-            Wait {
-                since: start,
-                deadline: start + Duration::from_secs(4),
-                interval: PollInterval::backing_off(Duration::from_millis(50), 1),
-            },
+            Wait::begin(
+                &clock,
+                Duration::from_secs(4),
+                PollInterval::backing_off(Duration::from_millis(50), 1),
+            ),
             || {
                 asked.push(clock.now().since(start).as_millis());
                 async { Ok(None) }

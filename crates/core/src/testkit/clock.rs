@@ -1,5 +1,5 @@
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -7,31 +7,44 @@ use async_trait::async_trait;
 use crate::model::timestamp::Timestamp;
 use crate::ports::{Clock, Random};
 
-/// A clock that moves only when everybody who could act is asleep: each sleeper, when polled,
-/// yields once to let others run, and the one with the earliest alarm then moves time forward.
-/// Hours pass in microseconds, in the order in which they would have passed.
+/// A clock that moves only when every task is asleep: each sleeper yields to let others run, and the
+/// one with the earliest alarm then moves time forward. Hours pass in microseconds, and events keep
+/// their order.
 #[derive(Debug)]
 pub struct VirtualClock {
-    now: AtomicU64,
+    /// Milliseconds of steady time. The time of day is this plus `stepped`.
+    elapsed: AtomicU64,
+    stepped: AtomicI64,
     alarms: Mutex<Vec<u64>>,
-    /// Grows whenever somebody falls asleep or wakes up.
+    /// Grows whenever a task falls asleep or wakes up.
     stirs: AtomicU64,
 }
 
 impl VirtualClock {
-    /// Starts at a moment of no importance.
+    /// Starts at a fixed, arbitrary time.
     pub fn new() -> VirtualClock {
         VirtualClock {
-            now: AtomicU64::new(1_750_000_000_000),
+            elapsed: AtomicU64::new(1_750_000_000_000),
+            stepped: AtomicI64::new(0),
             alarms: Mutex::default(),
             stirs: AtomicU64::new(0),
         }
     }
 
-    /// Moves time forward, whoever sleeps.
+    /// Moves time forward without regard to sleepers.
     pub fn advance(&self, span: Duration) {
         let millis = u64::try_from(span.as_millis()).expect("a test's span fits");
-        self.now.fetch_add(millis, Ordering::SeqCst);
+        self.elapsed.fetch_add(millis, Ordering::SeqCst);
+    }
+
+    /// Moves the time of day by `millis`, as a correction of the clock does, and leaves the steady
+    /// time where it is.
+    pub fn step(&self, millis: i64) {
+        self.stepped.fetch_add(millis, Ordering::SeqCst);
+    }
+
+    fn unstepped(&self) -> Timestamp {
+        Timestamp::from_millis(self.elapsed.load(Ordering::SeqCst))
     }
 
     fn alarms(&self) -> std::sync::MutexGuard<'_, Vec<u64>> {
@@ -45,7 +58,7 @@ impl Default for VirtualClock {
     }
 }
 
-/// Takes the alarm off the list also when the sleeper is dropped.
+/// Removes the alarm even if the sleeper is dropped.
 struct Alarm<'a>(&'a VirtualClock, u64);
 
 impl Drop for Alarm<'_> {
@@ -61,31 +74,36 @@ impl Drop for Alarm<'_> {
 #[async_trait]
 impl Clock for VirtualClock {
     fn now(&self) -> Timestamp {
-        Timestamp::from_millis(self.now.load(Ordering::SeqCst))
+        let stepped = self.stepped.load(Ordering::SeqCst);
+        Timestamp::from_millis(self.unstepped().millis().saturating_add_signed(stepped))
+    }
+
+    fn steady(&self) -> Duration {
+        Duration::from_millis(self.elapsed.load(Ordering::SeqCst))
     }
 
     async fn sleep(&self, span: Duration) {
-        let alarm = (self.now() + span).millis();
+        let alarm = (self.unstepped() + span).millis();
         self.alarms().push(alarm);
         self.stirs.fetch_add(1, Ordering::SeqCst);
         let _alarm = Alarm(self, alarm);
-        // Enough turns for whoever has just woken up to act, before time is moved on.
+        // Enough turns for every task that has just woken up to act before time moves on.
         const QUIET_TURNS: u32 = 64;
         let (mut turns, mut stirs) = (0, self.stirs.load(Ordering::SeqCst));
-        while self.now().millis() < alarm {
+        while self.unstepped().millis() < alarm {
             tokio::task::yield_now().await;
             let stirred = self.stirs.load(Ordering::SeqCst);
             turns = if stirred == stirs { turns + 1 } else { 0 };
             stirs = stirred;
             let earliest = self.alarms().iter().all(|other| alarm <= *other);
             if earliest && turns >= QUIET_TURNS {
-                self.now.fetch_max(alarm, Ordering::SeqCst);
+                self.elapsed.fetch_max(alarm, Ordering::SeqCst);
             }
         }
     }
 }
 
-/// Always the same number.
+/// A source of chance that always returns the same number.
 #[derive(Debug, Clone, Copy)]
 pub struct FixedRandom(pub u64);
 
@@ -100,7 +118,6 @@ impl Random for FixedRandom {
 pub struct SeededRandom(AtomicU64);
 
 impl SeededRandom {
-    /// Starts from `seed`.
     pub fn new(seed: u64) -> SeededRandom {
         SeededRandom(AtomicU64::new(seed))
     }

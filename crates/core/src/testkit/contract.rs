@@ -1,14 +1,16 @@
-//! The suites that every store and every pool must pass: what the ports promise, asked of
-//! whoever implements them. They panic at the first broken promise and say which it was.
+//! The suites that every store, every pool and every clock must pass. They panic at the first
+//! statement of a port that does not hold, and say which it was.
 //!
-//! The stores' suite never plants a record: it brings each into the state it needs by legal
-//! transitions alone, which any store can make.
+//! The store suite writes no record directly: it brings each into the state it needs by legal
+//! transitions, which every store supports.
 
 mod arrange;
+mod clock;
 mod pool;
 mod store;
 mod transitions;
 
+pub use clock::clock_suite;
 pub use pool::{pool_duplicates_suite, pool_passes_untouched, pool_suite};
 pub use store::{claim_race, store_suite};
 
@@ -19,6 +21,12 @@ mod tests {
     use super::*;
     use crate::model::ids::ResourceClass;
     use crate::testkit::{MemoryPool, MemoryStore, VirtualClock};
+
+    #[tokio::test]
+    async fn the_virtual_clock() {
+        let clock = VirtualClock::new();
+        clock_suite(&clock, Some(&|millis| clock.step(millis))).await;
+    }
 
     #[tokio::test]
     async fn the_store_in_memory() {

@@ -42,7 +42,7 @@ async fn end(compute: &dyn Compute, launched: &Launched) {
 async fn a_machine_is_a_process_that_anybody_finds() {
     let fixture = Fixture::new();
     let compute = fixture.compute("echo \"$@\"; exec sleep 60");
-    let launched = compute.launch(&order("one", 2)).await.unwrap();
+    let launched = fixture.launch(&compute, &order("one", 2)).await.unwrap();
     assert_eq!((launched.machines.len(), launched.shortfalls.len()), (2, 0));
     let machine = &launched.machines[0];
     assert_eq!(machine.spec.instance_type, "c6i.large");
@@ -75,7 +75,10 @@ async fn what_somebody_left_of_an_ended_machine_is_cleared_up() {
     let fixture = Fixture::new();
     let compute = fixture.compute(IDLER);
     let (ended, up) = (order("ended", 1), order("up", 1));
-    let (ended, up) = (compute.launch(&ended).await.unwrap(), compute.launch(&up).await.unwrap());
+    let (ended, up) = (
+        fixture.launch(&compute, &ended).await.unwrap(),
+        fixture.launch(&compute, &up).await.unwrap(),
+    );
     let folder = |launched: &Launched| fixture.home.machine(&launched.machines[0].id);
     end(&compute, &ended).await;
     // As if whoever ended it had been killed before he came to its directory.
@@ -90,7 +93,7 @@ async fn what_somebody_left_of_an_ended_machine_is_cleared_up() {
 async fn a_machine_whose_row_is_spoilt_keeps_its_directory() {
     let fixture = Fixture::new();
     let compute = fixture.compute(IDLER);
-    let launched = compute.launch(&order("one", 1)).await.unwrap();
+    let launched = fixture.launch(&compute, &order("one", 1)).await.unwrap();
     fixture.sql("UPDATE machines SET cpu = 'two'");
     assert_eq!(compute.machines().await.unwrap(), []);
     assert!(fixture.home.machine(&launched.machines[0].id).exists());
@@ -101,8 +104,8 @@ async fn a_machine_whose_row_is_spoilt_keeps_its_directory() {
 async fn a_launch_under_the_same_intent_happens_once() {
     let fixture = Fixture::new();
     let compute = fixture.compute(IDLER);
-    let first = compute.launch(&order("same", 2)).await.unwrap();
-    let again = fixture.compute(IDLER).launch(&order("same", 2)).await.unwrap();
+    let first = fixture.launch(&compute, &order("same", 2)).await.unwrap();
+    let again = fixture.launch(&fixture.compute(IDLER), &order("same", 2)).await.unwrap();
     let ids = |launched: &Launched| {
         let mut ids: Vec<_> = launched.machines.iter().map(|m| m.id.clone()).collect();
         ids.sort();
@@ -117,14 +120,14 @@ async fn a_launch_under_the_same_intent_happens_once() {
 async fn a_repeated_launch_gives_only_what_there_is() {
     let fixture = Fixture::new();
     let compute = fixture.compute(IDLER);
-    let first = compute.launch(&order("same", 3)).await.unwrap();
+    let first = fixture.launch(&compute, &order("same", 3)).await.unwrap();
     let [ended, never, up] = [0, 1, 2].map(|n| first.machines[n].id.clone());
     compute.terminate(std::slice::from_ref(&ended)).await.unwrap();
     fixture.sql(&format!(
         "UPDATE machines SET pid = NULL, launched_at = '2020-01-01T00:00:00.000Z'
          WHERE id = '{never}'"
     ));
-    let again = compute.launch(&order("same", 3)).await.unwrap();
+    let again = fixture.launch(&compute, &order("same", 3)).await.unwrap();
     let ids: Vec<_> = again.machines.iter().map(|machine| machine.id.clone()).collect();
     assert_eq!(ids, [up]);
     assert_eq!(again.shortfalls, ["1 of 3 are there of launch same"]);
@@ -135,7 +138,7 @@ async fn a_repeated_launch_gives_only_what_there_is() {
 async fn terminate_reaches_what_has_left_its_session() {
     let fixture = Fixture::new();
     let compute = fixture.compute("setsid sh -c 'setsid sleep 61 & exec sleep 62' & exec sleep 60");
-    let launched = compute.launch(&order("one", 1)).await.unwrap();
+    let launched = fixture.launch(&compute, &order("one", 1)).await.unwrap();
     let id = &launched.machines[0].id;
     eventually("three processes", || async { (processes_of(id) == 3).then_some(()) }).await;
     end(&compute, &launched).await;
@@ -146,7 +149,7 @@ async fn terminate_reaches_what_has_left_its_session() {
 async fn terminate_reaches_what_has_dropped_the_mark() {
     let fixture = Fixture::new();
     let compute = fixture.compute(IDLER);
-    let launched = compute.launch(&order("one", 1)).await.unwrap();
+    let launched = fixture.launch(&compute, &order("one", 1)).await.unwrap();
     let id = launched.machines[0].id.clone();
     let clock = std::sync::Arc::new(RealClock);
     let runner = LocalRunner::new(fixture.db.clone(), fixture.home.clone(), clock, id);
@@ -175,7 +178,7 @@ async fn terminate_reaches_what_has_dropped_the_mark() {
 async fn a_machine_of_another_boot_is_not_up() {
     let fixture = Fixture::new();
     let compute = fixture.compute(IDLER);
-    let launched = compute.launch(&order("one", 2)).await.unwrap();
+    let launched = fixture.launch(&compute, &order("one", 2)).await.unwrap();
     let id = &launched.machines[0].id;
     fixture.sql(&format!("UPDATE machines SET boot = 'another' WHERE id = '{id}'"));
     assert_eq!(compute.machines().await.unwrap(), [launched.machines[1].clone()]);
@@ -194,7 +197,7 @@ fn obstruct(fixture: &Fixture, id: &InstanceId) {
 async fn a_machine_that_cannot_be_ended_keeps_no_other() {
     let fixture = Fixture::new();
     let compute = fixture.compute(IDLER);
-    let launched = compute.launch(&order("one", 3)).await.unwrap();
+    let launched = fixture.launch(&compute, &order("one", 3)).await.unwrap();
     let ids: Vec<_> = launched.machines.iter().map(|machine| machine.id.clone()).collect();
     obstruct(&fixture, &ids[1]);
     fixture.sql(&format!("UPDATE machines SET pid = 'none' WHERE id = '{}'", ids[2]));
@@ -218,9 +221,9 @@ async fn a_machine_that_cannot_be_ended_keeps_no_other() {
 #[tokio::test]
 async fn a_dead_machine_that_cannot_be_ended_hides_no_other() {
     let fixture = Fixture::new();
-    let up = fixture.compute(IDLER).launch(&order("up", 1)).await.unwrap();
+    let up = fixture.launch(&fixture.compute(IDLER), &order("up", 1)).await.unwrap();
     let compute = fixture.compute("exec true");
-    let dead = compute.launch(&order("dead", 2)).await.unwrap();
+    let dead = fixture.launch(&compute, &order("dead", 2)).await.unwrap();
     for machine in &dead.machines {
         eventually("its death", || async { (processes_of(&machine.id) == 0).then_some(()) }).await;
     }
@@ -236,7 +239,8 @@ async fn capacity_is_shared_and_partial_launches_say_why() {
     fixture.set(&[("local-capacity", "3")]).await;
     let compute = fixture.compute(IDLER);
     let (one, two) = (order("one", 2), order("two", 3));
-    let (first, second) = tokio::join!(compute.launch(&one), compute.launch(&two));
+    let (first, second) =
+        tokio::join!(fixture.launch(&compute, &one), fixture.launch(&compute, &two));
     let (first, second) = (first.unwrap(), second.unwrap());
     assert_eq!(first.machines.len() + second.machines.len(), 3);
     let shortfalls = [first.shortfalls.clone(), second.shortfalls.clone()].concat();
@@ -246,7 +250,7 @@ async fn capacity_is_shared_and_partial_launches_say_why() {
         assert!(shortfall.ends_with("launched, the home's capacity is 3"), "{shortfall}");
     }
     end(&compute, &first).await;
-    let third = compute.launch(&order("three", 9)).await.unwrap();
+    let third = fixture.launch(&compute, &order("three", 9)).await.unwrap();
     assert_eq!(third.machines.len(), first.machines.len(), "what was ended makes room");
     end(&compute, &second).await;
     end(&compute, &third).await;
@@ -260,7 +264,7 @@ async fn a_type_that_is_used_up_gives_way_to_the_next() {
         {"type":"c.paid","cpu":2,"mem":4096,"spot":false}]"#;
     fixture.set(&[("local-catalogue", catalogue), ("local-boot-ms", "5")]).await;
     let compute = fixture.compute(IDLER);
-    let launched = compute.launch(&order("one", 3)).await.unwrap();
+    let launched = fixture.launch(&compute, &order("one", 3)).await.unwrap();
     let types: Vec<_> =
         launched.machines.iter().map(|machine| machine.spec.instance_type.as_str()).collect();
     assert_eq!(types, ["c.small", "m.big"]);
@@ -281,21 +285,21 @@ async fn launches_that_cannot_be_say_so() {
     let compute = fixture.compute(IDLER);
     let mut nothing = order("one", 1);
     nothing.requirements.size.cpu = 3;
-    let launched = compute.launch(&nothing).await.unwrap();
+    let launched = fixture.launch(&compute, &nothing).await.unwrap();
     assert!(launched.machines.is_empty());
     assert!(launched.shortfalls[0].starts_with("no type of the catalogue has 3 vCPU"));
 
     let missing = AgentCommand { program: "/no/such/agent".into(), args: Vec::new() };
     let clock = std::sync::Arc::new(RealClock);
     let missing = LocalCompute::new(fixture.db.clone(), fixture.home.clone(), clock, missing);
-    let launched = missing.launch(&order("two", 2)).await.unwrap();
+    let launched = fixture.launch(&missing, &order("two", 2)).await.unwrap();
     assert!(launched.machines.is_empty());
     assert_eq!(launched.shortfalls.len(), 2);
     assert!(launched.shortfalls[0].starts_with("cannot start /no/such/agent"));
     assert_eq!(missing.machines().await.unwrap(), []);
 
     fixture.set(&[("local-launch-failure", "UnfulfillableCapacity: try later")]).await;
-    let launched = compute.launch(&order("three", 2)).await.unwrap();
+    let launched = fixture.launch(&compute, &order("three", 2)).await.unwrap();
     assert!(launched.machines.is_empty());
     assert_eq!(launched.shortfalls, ["UnfulfillableCapacity: try later"]);
 }
@@ -315,7 +319,7 @@ async fn settings_are_checked_when_they_are_set_up() {
 async fn a_log_goes_when_its_machine_is_forgotten() {
     let fixture = Fixture::new();
     let compute = fixture.compute(IDLER);
-    let launched = compute.launch(&order("one", 2)).await.unwrap();
+    let launched = fixture.launch(&compute, &order("one", 2)).await.unwrap();
     let [kept, forgotten] = [0, 1].map(|n| fixture.home.log(&launched.machines[n].id));
     let other = fixture.home.dir().join("logs/notes.txt");
     std::fs::write(&other, "mine").unwrap();
@@ -334,7 +338,7 @@ async fn a_log_goes_when_its_machine_is_forgotten() {
 async fn a_home_and_its_machines_are_for_one_user() {
     let fixture = Fixture::new();
     let compute = fixture.compute(IDLER);
-    let launched = compute.launch(&order("one", 1)).await.unwrap();
+    let launched = fixture.launch(&compute, &order("one", 1)).await.unwrap();
     let id = &launched.machines[0].id;
     let clock = std::sync::Arc::new(RealClock);
     let (db, home) = (fixture.db.clone(), fixture.home.clone());
@@ -353,7 +357,7 @@ async fn a_home_and_its_machines_are_for_one_user() {
 async fn a_machine_whose_agent_died_is_ended_with_all_that_runs_on_it() {
     let fixture = Fixture::new();
     let compute = fixture.compute("setsid sleep 61 & exec sleep 0.2");
-    let launched = compute.launch(&order("one", 1)).await.unwrap();
+    let launched = fixture.launch(&compute, &order("one", 1)).await.unwrap();
     let id = &launched.machines[0].id;
     let forge = fixture.forge();
     let runner = LocalRunner::new(
@@ -424,7 +428,7 @@ async fn a_launcher_that_is_killed_half_way_loses_no_machine() {
         })
         .await;
     }
-    let again = compute.launch(&order("killed", 20)).await.unwrap();
+    let again = fixture.launch(&compute, &order("killed", 20)).await.unwrap();
     assert_eq!(again.machines, all, "asked again, it gives what there is");
     end(&compute, &again).await;
     assert!(all.iter().all(|machine| processes_of(&machine.id) == 0));
@@ -442,7 +446,7 @@ async fn launcher() {
     let telling = telling(&home, &name);
     let script = format!("kill -9 {me}; {telling}; exec {} --exact compute::agent", exe.display());
     let compute = fixture::compute(&Db::open(&home).unwrap(), &home, &script);
-    let launched = compute.launch(&order("killed", 20)).await;
+    let launched = compute.launch(&order("killed", 20), &Settings::default()).await;
     panic!("it was not killed: {launched:?}");
 }
 
@@ -473,7 +477,7 @@ async fn keeper_of_a_secret() {
     };
     let db = Db::open(&home).unwrap();
     let compute = fixture::compute(&db, &home, "env; echo over; exec sleep 60");
-    let launched = compute.launch(&order("one", 1)).await.unwrap();
+    let launched = compute.launch(&order("one", 1), &Settings::default()).await.unwrap();
     let log = home.log(&launched.machines[0].id);
     let environment = eventually("the agent's words", || async {
         std::fs::read_to_string(&log).ok().filter(|said| said.ends_with("over\n"))

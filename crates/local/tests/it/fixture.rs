@@ -2,13 +2,14 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::future::Future;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
 use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::model::settings::Settings;
 use ondeck_core::model::timestamp::Timestamp;
-use ondeck_core::ports::{Clock, Store};
+use ondeck_core::ports::{Clock, Compute, Launched, Order, PortError, PortResult, Store};
 use ondeck_local::{AgentCommand, Db, Home, LocalCompute, LocalForge, LocalStore};
 
 /// The computer's time: processes do not run on any other.
@@ -19,6 +20,11 @@ pub(crate) struct RealClock;
 impl Clock for RealClock {
     fn now(&self) -> Timestamp {
         Timestamp::try_from(SystemTime::now()).unwrap()
+    }
+
+    fn steady(&self) -> Duration {
+        static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);
+        STARTED.elapsed()
     }
 
     async fn sleep(&self, span: Duration) {
@@ -58,6 +64,20 @@ impl Fixture {
 
     pub(crate) fn compute(&self, script: &str) -> LocalCompute {
         compute(&self.db, &self.home, script)
+    }
+
+    /// Launches by the settings that the store has, as provision does.
+    pub(crate) async fn launch(
+        &self,
+        compute: &LocalCompute,
+        order: &Order,
+    ) -> PortResult<Launched> {
+        let settings = match self.store().settings().await {
+            Ok(map) => Settings::from_map(&map).unwrap(),
+            Err(PortError::NotSetUp { .. }) => Settings::default(),
+            Err(error) => panic!("{error}"),
+        };
+        compute.launch(order, &settings).await
     }
 
     pub(crate) async fn set(&self, settings: &[(&str, &str)]) {

@@ -193,11 +193,8 @@ async fn having_launched(replies: impl IntoIterator<Item = Reply>) -> (Loopback,
                     </CreateFleetResponse>";
     let launched = Reply::Say(200, launched.to_owned());
     let server = Loopback::replying([launched].into_iter().chain(replies)).await;
-    let store = Arc::new(MemoryStore::default());
-    let subnets = BTreeMap::from([("subnet-ids".to_owned(), "subnet-1".to_owned())]);
-    store.put_settings(&subnets).await.unwrap();
-    let compute = Ec2Compute::new(&server.cloud(), store);
-    compute.launch(&order()).await.unwrap();
+    let compute = Ec2Compute::new(&server.cloud());
+    compute.launch(&order(), &settings(&[])).await.unwrap();
     (server, compute)
 }
 

@@ -1,6 +1,5 @@
-//! Whether machines can register at all. Where the token for it has expired, no machine would ever
-//! get ready; but refresh may be about to renew it, since schedules are late, and who knows that
-//! has refresh run beside provision.
+//! Checks that agents can register. With an expired registration token no machine would become
+//! ready. Scheduled refreshes often start late, so provision waits a while for one to renew it.
 
 use std::time::Duration;
 
@@ -11,19 +10,19 @@ use crate::model::settings::Settings;
 use crate::modes::plane::Plane;
 use crate::runtime::poll::{PollInterval, Wait, wait_until};
 
-/// How often to look for a new one.
+/// How often the settings are read while waiting.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Waits until there is a token that has not expired, for as long as that may take. Refresh, when
-/// it provisions itself, has just tried to renew it, and has nobody to wait for.
+/// Waits until the stored token is valid. Fails if it still is not after the configured patience.
+/// A provision that refresh calls does not wait: refresh has just tried to renew the token.
 pub(super) async fn await_valid(
     plane: &Plane,
     request: &Request,
     settings: &Settings,
     times: &Times,
 ) -> Result<(), Failure> {
-    let since = plane.now();
-    let Some(expired) = settings.minted.as_ref().filter(|minted| minted.expires_at <= since) else {
+    let now = plane.now();
+    let Some(expired) = settings.minted.as_ref().filter(|minted| minted.expires_at <= now) else {
         return Ok(());
     };
     let patience = match request.is_of_refresh() {
@@ -31,8 +30,7 @@ pub(super) async fn await_valid(
         false => times.registration_token_patience,
     };
     plane.progress.stage("waiting for refresh to renew the registration token");
-    let deadline = since + patience;
-    let wait = Wait { since, deadline, interval: PollInterval::fixed(LOOK) };
+    let wait = Wait::begin(&*plane.clock, patience, PollInterval::fixed(LOOK));
     let renewed = wait_until(&*plane.clock, wait, || async {
         let minted = plane.settings().await?.minted;
         let valid = minted.is_none_or(|minted| minted.expires_at > plane.now());

@@ -3,7 +3,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
@@ -28,6 +28,11 @@ pub(crate) struct RealClock;
 impl Clock for RealClock {
     fn now(&self) -> Timestamp {
         Timestamp::try_from(SystemTime::now()).unwrap()
+    }
+
+    fn steady(&self) -> Duration {
+        static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);
+        STARTED.elapsed()
     }
 
     async fn sleep(&self, span: Duration) {
