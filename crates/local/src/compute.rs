@@ -13,14 +13,14 @@ use ondeck_core::model::requirements::TypePatterns;
 use ondeck_core::model::settings::Settings;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Clock, Compute, Launched, Machine, Order, PortError, PortResult};
-use ondeck_processes::{Ending, MARKER, Process, end_all, folder};
+use ondeck_processes::{MARKER, MachineProcesses, Process, folder, kill_all};
 use rusqlite::{Connection, Transaction};
 
 use crate::home::Home;
 use crate::store::db::Db;
 
 use self::catalogue::MachineType;
-use self::machines::Listed;
+use self::machines::ListedMachine;
 use self::options::Options;
 
 pub(crate) mod catalogue;
@@ -45,9 +45,8 @@ pub fn identity(name: &ProviderName) -> Result<InstanceId, InvalidId> {
 /// `--home DIR --instance-id ID`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentCommand {
-    /// What to run.
     pub program: PathBuf,
-    /// What to tell it first.
+    /// The arguments before those of ondeck.
     pub args: Vec<OsString>,
 }
 
@@ -93,8 +92,8 @@ impl LocalCompute {
         Process::of_child(&child).ok_or_else(|| io::Error::other("it ended at once"))
     }
 
-    /// Starts what was enlisted, and notes the processes. A machine that cannot be started, or
-    /// was ended before it could be noted, is a shortfall.
+    /// Starts the inserted machines and records their processes. A machine that cannot be started, or
+    /// is terminated before it can be recorded, is a shortfall.
     async fn start_all(&self, enlisted: Vec<Machine>) -> PortResult<Launched> {
         let mut launched = Launched::default();
         let mut started = Vec::new();
@@ -116,10 +115,10 @@ impl LocalCompute {
             .db
             .write(move |transaction| {
                 for id in &dropped {
-                    machines::strike(transaction, id, now)?;
+                    machines::mark_terminated(transaction, id, now)?;
                 }
                 let note = |(machine, process): &(Machine, Process)| {
-                    machines::embody(transaction, machine.id.as_str(), *process)
+                    machines::record_process(transaction, machine.id.as_str(), *process)
                 };
                 noting.iter().map(note).collect::<rusqlite::Result<Vec<bool>>>()
             })
@@ -128,9 +127,12 @@ impl LocalCompute {
             if noted {
                 launched.machines.push(machine);
             } else {
-                launched.shortfalls.push(format!("ended while it was started: {}", machine.id));
+                launched
+                    .shortfalls
+                    .push(format!("terminated while it was started: {}", machine.id));
                 let mut failures = Failures::default();
-                let ending = Ending { known: vec![process], ..Ending::of(&machine.id) };
+                let ending =
+                    MachineProcesses { known: vec![process], ..MachineProcesses::of(&machine.id) };
                 self.kill(vec![ending], &mut failures).await?;
                 failures.into_result()?;
             }
@@ -139,26 +141,27 @@ impl LocalCompute {
         Ok(launched)
     }
 
-    /// Ends the processes of these machines; gives the machines that are gone, and puts the
-    /// others among the failures.
+    /// Kills the processes of these machines. Returns the machines without survivors, and adds the
+    /// others to `failures`.
     async fn kill(
         &self,
-        machines: Vec<Ending>,
+        machines: Vec<MachineProcesses>,
         failures: &mut Failures,
     ) -> PortResult<Vec<InstanceId>> {
-        let undying = end_all(&machines).await.map_err(|error| out_of_reach(error.to_string()))?;
-        failures.0.extend(undying.iter().map(ToString::to_string));
+        let survivors =
+            kill_all(&machines).await.map_err(|error| out_of_reach(error.to_string()))?;
+        failures.0.extend(survivors.iter().map(ToString::to_string));
         let ids = machines.into_iter().map(|machine| machine.id);
-        Ok(ids.filter(|id| undying.iter().all(|left| left.id != *id)).collect())
+        Ok(ids.filter(|id| survivors.iter().all(|left| left.id != *id)).collect())
     }
 
-    /// What the list knows of some machines, as far as it can be read.
+    /// Looks up these machines. Those that cannot be read are added to `failures`.
     async fn look_up(
         &self,
         ids: &[InstanceId],
         failures: &mut Failures,
-        look: fn(&Connection, &InstanceId) -> rusqlite::Result<Ending>,
-    ) -> Vec<Ending> {
+        look: fn(&Connection, &InstanceId) -> rusqlite::Result<MachineProcesses>,
+    ) -> Vec<MachineProcesses> {
         let mut found = Vec::new();
         for id in ids {
             let asked = id.clone();
@@ -168,8 +171,8 @@ impl LocalCompute {
         found
     }
 
-    /// A log goes when the list has forgotten its machine. The logs are looked at first: a
-    /// machine is on the list before it has a log.
+    /// Removes the logs of machines that are no longer in the table. The logs are listed first, because
+    /// a machine is in the table before it has a log.
     async fn remove_old_logs(&self) -> PortResult<()> {
         let logs = self.home.clone();
         let logs = tokio::task::spawn_blocking(move || logs.logs()).await;
@@ -192,15 +195,15 @@ impl LocalCompute {
         Ok(())
     }
 
-    /// The machines that have a directory, ended or not.
+    /// The machines that have a directory, terminated ones included.
     fn with_folders(&self) -> Vec<InstanceId> {
-        // Nobody has made the first one yet, or nobody may look: then none can be cleared up.
+        // Without a readable directory there is nothing that can be removed.
         let Ok(entries) = fs::read_dir(self.home.machines()) else { return Vec::new() };
         entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
     }
 
-    /// A directory that stays behind costs space, but hands no machine to anybody. The next look
-    /// at the machines clears it up.
+    /// Removes the directories of these machines. A failure is only logged, because a directory costs
+    /// no more than space and the next call of `machines` removes it.
     async fn remove_folders(&self, ids: &[InstanceId]) {
         for id in ids {
             let path = self.home.machine(id);
@@ -218,12 +221,12 @@ impl fmt::Debug for LocalCompute {
     }
 }
 
-/// Why machines could not be ended.
+/// Why machines could not be terminated.
 #[derive(Debug, Default)]
 struct Failures(Vec<String>);
 
 impl Failures {
-    /// The answer about a machine, unless it is one more failure.
+    /// Returns the value, or records the error for this machine.
     fn unless<T>(&mut self, id: &InstanceId, answer: PortResult<T>) -> Option<T> {
         match answer {
             Ok(answer) => Some(answer),
@@ -243,26 +246,26 @@ fn out_of_reach(reason: String) -> PortError {
     PortError::Unavailable { service: "compute", reason }
 }
 
-/// A machine by the process that it is.
-fn by_process(connection: &Connection, id: &InstanceId) -> rusqlite::Result<Ending> {
+/// Finds a machine's processes by its agent.
+fn by_process(connection: &Connection, id: &InstanceId) -> rusqlite::Result<MachineProcesses> {
     let known = machines::process_of(connection, id)?.into_iter().collect();
-    Ok(Ending { known, ..Ending::of(id) })
+    Ok(MachineProcesses { known, ..MachineProcesses::of(id) })
 }
 
-/// A machine by the groups that were made on it.
-fn by_groups(connection: &Connection, id: &InstanceId) -> rusqlite::Result<Ending> {
-    Ok(Ending { groups: groups::of(connection, id)?, ..Ending::of(id) })
+/// Finds a machine's processes by the groups that were started on it.
+fn by_groups(connection: &Connection, id: &InstanceId) -> rusqlite::Result<MachineProcesses> {
+    Ok(MachineProcesses { groups: groups::of(connection, id)?, ..MachineProcesses::of(id) })
 }
 
 /// What came of looking for room.
 enum Enlisted {
-    /// The same intent was launched before, and these are there of it.
+    /// The intent was launched before, and these of its machines exist.
     Before(Vec<Machine>),
-    /// These may be started now; the texts say why not more.
+    /// These machines may be started; the texts say why there are not more.
     Now(Vec<Machine>, Vec<String>),
 }
 
-/// Looks for room and takes it, in one transaction: two launches at once never take the same.
+/// Reserves capacity in one transaction, so that concurrent launches never take the same.
 fn enlist(
     transaction: &Transaction<'_>,
     order: &Order,
@@ -270,7 +273,8 @@ fn enlist(
     now: Timestamp,
 ) -> rusqlite::Result<Enlisted> {
     let before = machines::of_intent(transaction, &order.intent)?;
-    let before: Vec<Listed> = before.into_iter().filter(Listed::was_started).collect();
+    let before: Vec<ListedMachine> =
+        before.into_iter().filter(ListedMachine::was_started).collect();
     if !before.is_empty() {
         let there = before.into_iter().filter(|listed| listed.may_be_there(now));
         let machines = there.map(|listed| listed.machine);
@@ -294,7 +298,7 @@ fn enlist(
             Ok(this) => {
                 let machine = new_machine(order, this, now);
                 let boot_ms = this.boot_ms.unwrap_or(options.boot_ms);
-                machines::enlist(transaction, &machine, &order.run, boot_ms)?;
+                machines::insert(transaction, &machine, &order.run, boot_ms)?;
                 types.push(this.name.clone());
                 machines.push(machine);
             }
@@ -309,7 +313,7 @@ fn enlist(
     Ok(Enlisted::Now(machines, shortfalls))
 }
 
-/// The best type of which one more may be launched, or the limit that forbids it.
+/// Returns the best type with free capacity. Fails with the limits that are reached.
 fn room<'a>(
     options: &Options,
     fitting: &[&'a MachineType],
@@ -375,8 +379,8 @@ impl Compute for LocalCompute {
         identity(name)
     }
 
-    /// List first, process second: a launcher that dies in between leaves a row that is struck
-    /// off once it has had no process for long enough.
+    /// Inserts rows before it starts processes. If the launcher is killed in between, `machines` marks a
+    /// row without a process as terminated after some seconds.
     async fn launch(&self, order: &Order, settings: &Settings) -> PortResult<Launched> {
         let options = Options::from_map(&settings.backend).map_err(PortError::Setting)?;
         let (asked, now) = (order.clone(), self.clock.now());
@@ -396,46 +400,47 @@ impl Compute for LocalCompute {
         }
     }
 
-    /// Each machine for itself: one that cannot be ended keeps none of the others.
+    /// Terminates each machine independently: a failure does not keep the others.
     async fn terminate(&self, ids: &[InstanceId]) -> PortResult<()> {
         let mut failures = Failures::default();
         let machines = self.look_up(ids, &mut failures, by_process).await;
         let gone = self.kill(machines, &mut failures).await?;
-        // Only now, when no agent is left to make another group.
+        // The agents are gone now, so no more groups can be started.
         let machines = self.look_up(&gone, &mut failures, by_groups).await;
         let gone = self.kill(machines, &mut failures).await?;
         let now = self.clock.now();
         let mut struck = Vec::new();
         for id in gone {
             let ended = id.clone();
-            let write =
-                self.db.write(move |transaction| machines::strike(transaction, &ended, now));
+            let write = self
+                .db
+                .write(move |transaction| machines::mark_terminated(transaction, &ended, now));
             struck.extend(failures.unless(&id, write.await).map(|()| id));
         }
         self.remove_folders(&struck).await;
         failures.into_result()
     }
 
-    /// A machine is its agent: one whose agent is gone is ended here, with whatever else still
-    /// runs on it. Directories of machines that have ended are what somebody left who was killed
-    /// while he ended them, or started them too late.
+    /// Returns the running machines. A machine runs as long as its agent: one whose agent is gone is
+    /// terminated here, with all its processes. Directories of terminated machines, which a killed
+    /// process may have left, are removed.
     async fn machines(&self) -> PortResult<Vec<Machine>> {
         let now = self.clock.now();
-        // Directories first: a machine is on the list before it has one.
+        // Directories are listed first, because a machine is in the table before it has one.
         let mut left = self.with_folders();
         let (listed, kept) = self
             .db
             .call(|conn| Ok((machines::not_ended(conn)?, machines::not_ended_ids(conn)?)))
             .await?;
-        // A row that cannot be read may still be that of a machine which is up.
+        // A corrupt row may belong to a running machine.
         left.retain(|id| !kept.contains(id.as_str()));
         self.remove_folders(&left).await;
         let (up, gone): (Vec<_>, Vec<_>) = listed.into_iter().partition(|row| row.is_up(now));
         if !gone.is_empty() {
             let ids: Vec<InstanceId> = gone.into_iter().map(|row| row.machine.id).collect();
-            // It is tried again at every look, and keeps nobody from the machines that are up.
+            // The next call tries again, and the running machines are returned either way.
             if let Err(error) = self.terminate(&ids).await {
-                tracing::warn!("not all that dead agents have left could be ended: {error}");
+                tracing::warn!("cannot terminate all machines whose agents are gone: {error}");
             }
         }
         Ok(up.into_iter().map(|row| row.machine).collect())

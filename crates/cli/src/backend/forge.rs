@@ -32,7 +32,7 @@ pub(super) fn github(
 mod github {
     use std::env;
 
-    use ondeck_github::{Auth, GitHubForge, GitHubOptions, Scope, inputs};
+    use ondeck_github::{Auth, GitHubForge, GitHubOptions, RunnerScope, inputs};
 
     use super::{Arc, Failure, Forge, Given};
     use crate::control::github_actions;
@@ -68,7 +68,7 @@ mod github {
             auth: auth(given),
             jobs_token: given.secret(&inputs::JOBS_TOKEN),
             jobs_repository: Some(named).filter(|name| name.contains('/')),
-            mark: ondeck_github::mark(pool),
+            pool_tag: ondeck_github::pool_tag(pool),
             runner_api_url: given
                 .owned(&inputs::RUNNER_API_URL)
                 .unwrap_or_else(|| inputs::PUBLIC_API.to_owned()),
@@ -87,11 +87,11 @@ mod github {
         }
     }
 
-    fn scope(given: &Given, named: &str) -> Result<Scope, Failure> {
+    fn scope(given: &Given, named: &str) -> Result<RunnerScope, Failure> {
         let organisation = given.text(&inputs::SCOPE) == Some(inputs::ORGANISATION_SCOPE);
         match (organisation, named.split_once('/')) {
             (false, Some((owner, name))) => {
-                Ok(Scope::Repository { owner: owner.to_owned(), name: name.to_owned() })
+                Ok(RunnerScope::Repository { owner: owner.to_owned(), name: name.to_owned() })
             }
             (false, None) => {
                 Err(Failure::invalid(format!("no repository given, only an owner: {named}"))
@@ -99,7 +99,7 @@ mod github {
             }
             (true, parts) => {
                 let owner = parts.map_or(named, |(owner, _)| owner).to_owned();
-                Ok(Scope::Organisation { owner })
+                Ok(RunnerScope::Organisation { owner })
             }
         }
     }

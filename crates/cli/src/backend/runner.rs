@@ -76,7 +76,7 @@ impl ChosenRunner {
         let Place { id, pool, folder, user: usual } = &self.place;
         let options = RunnerOptions {
             id: id.clone(),
-            mark: ondeck_github::mark(pool),
+            pool_tag: ondeck_github::pool_tag(pool),
             folder: folder.clone(),
             image: IMAGE.iter().map(Into::into).collect(),
             user: settings.get(RUNNER_USER.name).map(String::as_str).or(*usual).map(str::to_owned),
