@@ -1,17 +1,18 @@
 //! ondeck on AWS: records in DynamoDB, tickets in SQS, machines from EC2.
 //!
-//! Every adapter here translates and decides nothing. None of them repeats a call: what did not
-//! answer is said to be unavailable, and core's one retry does the rest. So a conditional write
-//! whose answer was lost is known to whoever judges it.
+//! Every adapter here translates and decides nothing. The SDK's retries are off. A call without an
+//! answer is reported as unavailable, and core's retry repeats it, so core knows how often a
+//! conditional write was sent.
 
 mod cloud;
 mod compute;
 mod ec2;
-mod fault;
+mod error;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod host;
 mod imds;
+mod inputs;
 mod names;
 mod pool;
 mod skew;
@@ -22,6 +23,7 @@ pub use cloud::{Cloud, Options};
 pub use compute::Ec2Compute;
 pub use host::{Ec2Host, shut_down};
 pub use imds::Imds;
+pub use inputs::{ENDPOINT_URL, INPUTS, POOL, REGION};
 pub use names::{InvalidPoolName, PoolName};
 pub use pool::SqsPool;
 pub use skew::AwsClock;

@@ -5,6 +5,7 @@
 //! environment and no wall clock. Start with [`modes::provision`]: everything else serves it.
 
 pub mod audit;
+pub mod inputs;
 pub mod lifecycle;
 pub mod model;
 pub mod modes;

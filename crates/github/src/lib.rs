@@ -9,6 +9,7 @@ mod client;
 #[cfg(feature = "control")]
 mod forge;
 pub mod http;
+pub mod inputs;
 mod names;
 mod packages;
 mod pool_tag;
@@ -21,6 +22,7 @@ pub use auth::Auth;
 pub use forge::fuzzing;
 #[cfg(feature = "control")]
 pub use forge::{GitHubForge, GitHubOptions, OnSecret, RunnerScope};
+pub use inputs::INPUTS;
 pub use names::{instance_of, runner_name};
 pub use packages::{PACKAGES_SETTING, Package, Packages, URL_SETTING, VERSION_SETTING};
 pub use pool_tag::pool_tag;

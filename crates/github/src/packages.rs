@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 /// The setting for the version of actions/runner: `latest`, or a number such as `2.336.0`.
-pub const VERSION_SETTING: &str = "actions-runner-version";
+pub const VERSION_SETTING: &str = crate::inputs::RUNNER_VERSION.name;
 /// The setting in which refresh stores [`Packages`], as JSON.
 pub const PACKAGES_SETTING: &str = "actions-runner-packages";
 /// The setting in which refresh stores the address that runners register with.

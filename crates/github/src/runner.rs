@@ -45,7 +45,7 @@ mod user;
 pub use options::{RunnerOptions, Timeouts};
 
 /// The setting for the runner group to register into. Without it, GitHub uses its default group.
-pub const GROUP_SETTING: &str = "runner-group";
+pub const GROUP_SETTING: &str = crate::inputs::RUNNER_GROUP.name;
 
 /// actions/runner on one machine.
 pub struct GitHubRunner {

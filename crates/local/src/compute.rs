@@ -23,7 +23,7 @@ use self::catalogue::MachineType;
 use self::machines::ListedMachine;
 use self::options::Options;
 
-mod catalogue;
+pub(crate) mod catalogue;
 pub(crate) mod environment;
 pub(crate) mod folders;
 pub(crate) mod groups;

@@ -4,44 +4,42 @@ use std::path::{Path, PathBuf};
 
 use ondeck_core::model::ids::InstanceId;
 
-/// The directory that holds everything of one local pool.
+/// The directory with all files of one local pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Home(PathBuf);
 
 impl Home {
-    /// Names it; nothing is made yet. The path is made absolute here, because machines work in
-    /// directories of their own.
+    /// Creates nothing on disk. The path is made absolute, because machines have working directories
+    /// of their own.
     pub fn new(dir: PathBuf) -> Home {
         Home(std::path::absolute(&dir).unwrap_or(dir))
     }
 
-    /// The directory itself.
     pub fn dir(&self) -> &Path {
         &self.0
     }
 
-    /// The one file that all processes share.
+    /// The SQLite file that all processes share.
     pub fn database(&self) -> PathBuf {
         self.0.join("ondeck.db")
     }
 
-    /// Where the machines have their disks.
+    /// The folder with the directories of all machines.
     pub(crate) fn machines(&self) -> PathBuf {
         self.0.join("machines")
     }
 
-    /// What a machine has for a disk. Ids hold no slash and no leading dot, so this never leaves
-    /// the home.
+    /// The directory of a machine. Ids contain no slash and no leading dot, so it is inside the home.
     pub fn machine(&self, id: &InstanceId) -> PathBuf {
         self.machines().join(id.as_str())
     }
 
-    /// What a machine's agent has said. Outlives the machine, until the list forgets it.
+    /// The log of a machine's agent. It is kept until the machine is pruned from the table.
     pub fn log(&self, id: &InstanceId) -> PathBuf {
         self.0.join("logs").join(format!("{id}.log"))
     }
 
-    /// The logs that there are, and whose. Other files are not ours to know.
+    /// Returns all existing logs with their machines. Other files in the folder are ignored.
     pub(crate) fn logs(&self) -> io::Result<Vec<(InstanceId, PathBuf)>> {
         let entries = match fs::read_dir(self.0.join("logs")) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

@@ -26,7 +26,7 @@ pub struct LocalHost {
 }
 
 impl LocalHost {
-    /// This machine.
+    /// Creates the host of the machine that the calling process runs on.
     pub fn new(db: Db, home: Home, instance: InstanceId) -> LocalHost {
         LocalHost { db, home, instance }
     }

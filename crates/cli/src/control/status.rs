@@ -12,7 +12,7 @@ use ondeck_core::ports::Scope;
 
 use crate::control::progress::NoProgress;
 use crate::control::report::{Report, deliver, try_print};
-use crate::inputs::{Common, Status};
+use crate::inputs::{Common, rows};
 use crate::surroundings::stop_on_signals;
 use crate::{backend, logging};
 
@@ -26,14 +26,14 @@ pub(crate) struct Snapshot {
 
 /// Runs the command and returns its exit code. With `--watch` it ends on a signal, or when stdout
 /// is closed.
-pub(crate) async fn status(common: &Common, inputs: &Status) -> u8 {
+pub(crate) async fn status(common: &Common) -> u8 {
     logging::start(common, std::io::stderr);
-    let scope = if inputs.all { Scope::All } else { Scope::Live };
-    let plane = match backend::plane(common, None, std::sync::Arc::new(NoProgress)).await {
+    let scope = if common.given.is_set(&rows::ALL) { Scope::All } else { Scope::Live };
+    let plane = match backend::plane(common, false, std::sync::Arc::new(NoProgress)).await {
         Ok(plane) => plane,
         Err(failure) => return deliver("status", Err(failure), common),
     };
-    if !inputs.watch {
+    if !common.given.is_set(&rows::WATCH) {
         let snapshot = Snapshot::take(&plane, scope).await;
         let report = snapshot.as_ref().map(|s| s as &dyn Report).map_err(Clone::clone);
         return deliver("status", report, common);

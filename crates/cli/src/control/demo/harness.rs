@@ -13,7 +13,7 @@ use tokio::process::{Child, Command};
 use super::failed;
 use crate::backend::{self, Local};
 use crate::control::progress::NoProgress;
-use crate::inputs::{AwsCommon, Backend, Common};
+use crate::inputs::{Backend, Common};
 
 /// How long the story waits for one condition.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -23,7 +23,6 @@ pub(super) struct DemoHarness {
     common: Common,
 }
 
-/// A finished command.
 pub(super) struct Done {
     pub(super) code: i32,
     pub(super) json: Value,
@@ -40,7 +39,7 @@ impl DemoHarness {
             json: true,
             verbose: 0,
             quiet: true,
-            aws: AwsCommon { pool: None, aws_region: None, aws_endpoint_url: None },
+            given: ondeck_core::inputs::Given::default(),
         };
         Ok(DemoHarness { program, common })
     }
@@ -85,7 +84,7 @@ impl DemoHarness {
     }
 
     pub(super) async fn plane(&self) -> Result<Plane, Failure> {
-        backend::plane(&self.common, None, std::sync::Arc::new(NoProgress)).await
+        backend::plane(&self.common, false, std::sync::Arc::new(NoProgress)).await
     }
 
     /// The machines whose processes are alive.
