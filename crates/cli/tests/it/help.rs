@@ -238,6 +238,9 @@ fn the_help_of_provision() {
               compute backend recommends; on aws c* m* r*]
           --capacity-fallback
               Retry when capacity is short, and buy on-demand machines if spot is exhausted
+          --machine-source <SOURCE>
+              Where machines come from: the pool and then new ones, only the pool, or only new ones
+              [default: any] [possible values: any, pool, new]
       -h, --help
               Print help
 
