@@ -112,7 +112,7 @@ pub trait Store: Send + Sync {
     /// Writes down what agents are to register with, in place of what stood there.
     async fn put_credentials(&self, credentials: &Credentials) -> PortResult<()>;
     /// Notes what a run asks for, in place of what it asked for before. Kept for
-    /// [`KEPT`](crate::model::demand::KEPT) at least, whatever else is forgotten.
+    /// [`RETENTION`](crate::model::demand::RETENTION) at least, whatever else is forgotten.
     async fn put_demand(&self, demand: &Demand) -> PortResult<()>;
     /// What a run has asked for last.
     async fn demand(&self, run: &RunId) -> PortResult<Option<Demand>>;
