@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use libfuzzer_sys::fuzz_target;
 use ondeck_core::model::settings::Settings;
-use ondeck_core::model::times::TIMES;
+use ondeck_core::inputs::times::TIMES;
 use ondeck_fuzz::assert_readable;
 
 fuzz_target!(|text: &str| {

@@ -1,7 +1,7 @@
 //! When a machine ends itself: a pure decision, so that every case of it can be tested.
 
+use ondeck_core::inputs::times::Times;
 use ondeck_core::model::record::{Record, State};
-use ondeck_core::model::times::Times;
 use ondeck_core::model::timestamp::Timestamp;
 
 /// What the agent last knew of its record. While the store is out of reach this stays as it

@@ -3,10 +3,10 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ondeck_core::inputs::times::Times;
 use ondeck_core::model::ids::RunId;
 use ondeck_core::model::record::Record;
 use ondeck_core::model::settings::Settings;
-use ondeck_core::model::times::Times;
 use ondeck_core::model::timestamp::Timestamp;
 
 use crate::deadline::Standing;

@@ -25,15 +25,12 @@ use self::options::MachineOptions;
 use self::template::Template;
 use crate::cloud::Cloud;
 use crate::ec2::{Ec2, Params};
+use crate::inputs::DEFAULT_TYPES;
 use crate::names::{MANAGED_BY, Names, POOL_TAG};
 
 /// The tag with the memory that a machine was required to have. EC2 does not say how much one
 /// has, except by its type.
 const MEM_TAG: &str = "ondeck:mem";
-
-/// The instance types of a request that names none: current general-purpose, compute-optimised and
-/// memory-optimised families.
-const DEFAULT_TYPES: &str = "c* m* r*";
 
 /// The id of an EC2 instance in records: the instance id itself. One pool lies in one region of one
 /// account, where instance ids are unique.

@@ -1,12 +1,12 @@
 //! `ondeck agent`: the program on a machine.
 
-use crate::inputs::{Agent, Common};
+use crate::inputs::Common;
 use crate::{backend, logging};
 
-/// Lives until the machine ends.
-pub(crate) async fn live(common: &Common, inputs: &Agent) -> u8 {
+/// Runs until the machine terminates. Returns the exit code.
+pub(crate) async fn live(common: &Common) -> u8 {
     logging::start_for_agent(common);
-    match backend::agent(common, inputs).await {
+    match backend::agent(common).await {
         Ok(agent) => {
             agent.live().await;
             0

@@ -10,23 +10,24 @@ mod no_forge;
 mod runner;
 
 use ondeck_core::model::failure::Failure;
+use ondeck_core::model::ids::InstanceId;
 
-use crate::inputs::{self, Backend, Common};
+use crate::inputs::{Backend, Common, rows};
 
 #[cfg(feature = "control")]
 pub(crate) use self::local::Local;
 
 /// The setting by which agents know where jobs come from.
-pub(crate) const FORGE: &str = "forge";
+pub(crate) const FORGE: &str = rows::FORGE.name;
 /// Its value for GitHub.
-const GITHUB: &str = "github";
+const GITHUB: &str = rows::GITHUB;
 
-/// The control plane's ports on the chosen backend. Refresh, whose inputs these are, may create
-/// what is missing, and nobody else calls the forge.
+/// The control plane's ports on the chosen backend. Only refresh creates what is missing, and only
+/// refresh gets a forge to call.
 #[cfg(feature = "control")]
 pub(crate) async fn plane(
     common: &Common,
-    refresh: Option<&inputs::Refresh>,
+    refresh: bool,
     progress: std::sync::Arc<dyn ondeck_core::ports::Progress>,
 ) -> Result<ondeck_core::modes::plane::Plane, Failure> {
     let plane = match common.backend {
@@ -41,33 +42,25 @@ pub(crate) async fn plane(
     Ok(plane)
 }
 
-/// Where jobs come from, for agents to be told; nothing where that stays as it is. On AWS it is
-/// GitHub unless somebody says otherwise each time: machines there are of no use to another forge.
-#[cfg(feature = "control")]
-pub(crate) fn forge_to_keep(common: &Common, inputs: &inputs::Refresh) -> Option<&'static str> {
-    let usual = (common.backend == Backend::Aws).then_some(inputs::ForgeKind::Github);
-    Some(match inputs.github.forge.or(usual)? {
-        inputs::ForgeKind::Local => "local",
-        inputs::ForgeKind::Github => GITHUB,
-    })
-}
-
 /// What an agent works with on the chosen backend.
-pub(crate) async fn agent(
-    common: &Common,
-    inputs: &inputs::Agent,
-) -> Result<ondeck_agent::Agent, Failure> {
+pub(crate) async fn agent(common: &Common) -> Result<ondeck_agent::Agent, Failure> {
     match common.backend {
-        Backend::Local => match &inputs.instance_id {
-            Some(id) => local::agent(common, id.clone()).await,
+        Backend::Local => match instance_id(common)? {
+            Some(id) => local::agent(common, id).await,
             None => Err(Failure::invalid("no instance id given")
                 .hint("give --instance-id; the local backend does so when it starts a machine")),
         },
         #[cfg(feature = "aws")]
-        Backend::Aws => aws::agent(common, inputs).await,
+        Backend::Aws => aws::agent(common).await,
         #[cfg(not(feature = "aws"))]
         Backend::Aws => Err(not_built()),
     }
+}
+
+/// The machine that the agent was told it is.
+fn instance_id(common: &Common) -> Result<Option<InstanceId>, Failure> {
+    let id = common.given.text(&rows::INSTANCE_ID).map(InstanceId::new).transpose();
+    id.map_err(|error| Failure::invalid(error.to_string()))
 }
 
 #[cfg(not(feature = "aws"))]

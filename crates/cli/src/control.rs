@@ -1,28 +1,44 @@
-//! Everything but the agent: the three modes as commands, and what operators use.
+//! Everything but the agent: the three modes as commands, and the commands that operators use.
 
 pub(crate) mod actions;
 mod demo;
-#[cfg(test)]
+#[cfg(all(test, feature = "aws", feature = "github"))]
 mod docs;
 #[cfg(feature = "holds")]
 pub(crate) mod holds;
+pub(crate) mod inputs;
 mod modes;
 pub(crate) mod output;
 pub(crate) mod progress;
 mod run;
 mod status;
 
-use crate::inputs::{Command, Common};
+use ondeck_core::inputs::Mode;
+
+pub(crate) use self::inputs::show_misuse;
+use crate::inputs::Invocation;
+
+/// Whether this build has the command.
+pub(crate) fn has(_mode: Mode) -> bool {
+    true
+}
+
+/// The commands that take no inputs from the tables.
+pub(crate) fn other_commands() -> Vec<clap::Command> {
+    Vec::new()
+}
 
 /// Runs a command of the control plane and returns its exit code.
-pub(crate) async fn dispatch(common: &Common, command: Command) -> u8 {
-    match command {
-        Command::Refresh(inputs) => modes::refresh(common, &inputs).await,
-        Command::Provision(inputs) => modes::provision(common, &inputs).await,
-        Command::Release(inputs) => modes::release(common, &inputs).await,
-        Command::Run(inputs) => run::run(common, &inputs).await,
-        Command::Status(inputs) => status::status(common, &inputs).await,
-        Command::Demo(inputs) => demo::demo(&inputs).await,
-        Command::Agent(inputs) => crate::agent::live(common, &inputs).await,
+pub(crate) async fn dispatch(invocation: &Invocation) -> u8 {
+    let Invocation { command, common, arguments } = invocation;
+    match Mode::ALL.into_iter().find(|mode| mode.name() == command) {
+        Some(Mode::Refresh) => modes::refresh(common).await,
+        Some(Mode::Provision) => modes::provision(common).await,
+        Some(Mode::Release) => modes::release(common).await,
+        Some(Mode::Run) => run::run(common, arguments).await,
+        Some(Mode::Status) => status::status(common).await,
+        Some(Mode::Demo) => demo::demo(common).await,
+        Some(Mode::Agent) => crate::agent::live(common).await,
+        None => 2,
     }
 }

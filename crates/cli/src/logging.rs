@@ -63,13 +63,20 @@ pub(crate) fn start_for_agent(common: &Common) {
 pub(crate) fn error(message: &str, hint: &str) {
     use anstyle::{AnsiColor, Style};
     let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
-    let cyan = Style::new().bold().fg_color(Some(AnsiColor::Cyan.into()));
     let mut stderr = anstream::stderr().lock();
     // Where stderr is closed there is nobody to tell.
     drop(writeln!(stderr, "{red}error{red:#}: {message}"));
+    drop(stderr);
     if !hint.is_empty() {
-        drop(writeln!(stderr, "{cyan}hint{cyan:#}: {hint}"));
+        self::hint(hint);
     }
+}
+
+/// Prints what to do about an error that was printed before.
+pub(crate) fn hint(hint: &str) {
+    use anstyle::{AnsiColor, Style};
+    let cyan = Style::new().bold().fg_color(Some(AnsiColor::Cyan.into()));
+    drop(writeln!(anstream::stderr(), "{cyan}hint{cyan:#}: {hint}"));
 }
 
 #[cfg(test)]

@@ -2,11 +2,14 @@
 //! outcome. Data goes to stdout, everything else to stderr.
 //!
 //! The agent is in every build. Everything else is behind the feature `control`, in the module of
-//! that name.
+//! that name; a build without it has a module in its place that offers no other command.
 
 mod agent;
 mod backend;
 #[cfg(feature = "control")]
+mod control;
+#[cfg(not(feature = "control"))]
+#[path = "no_control.rs"]
 mod control;
 mod inputs;
 mod logging;
@@ -14,10 +17,12 @@ mod surroundings;
 
 use std::process::ExitCode;
 
-use crate::inputs::{Cli, Command};
+use ondeck_core::inputs::Mode;
+
+use crate::inputs::Invocation;
 
 fn main() -> ExitCode {
-    let cli = Cli::read();
+    let invocation = inputs::read();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -25,16 +30,15 @@ fn main() -> ExitCode {
             return ExitCode::from(10);
         }
     };
-    let code = runtime.block_on(dispatch(cli));
+    let code = runtime.block_on(dispatch(&invocation));
     // A blocked store call must not keep the process from ending.
     runtime.shutdown_background();
     ExitCode::from(code)
 }
 
-async fn dispatch(cli: Cli) -> u8 {
-    match cli.command {
-        Command::Agent(inputs) => agent::live(&cli.common, &inputs).await,
-        #[cfg(feature = "control")]
-        command => control::dispatch(&cli.common, command).await,
+async fn dispatch(invocation: &Invocation) -> u8 {
+    if invocation.command == Mode::Agent.name() {
+        return agent::live(&invocation.common).await;
     }
+    control::dispatch(invocation).await
 }

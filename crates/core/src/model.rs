@@ -1,4 +1,4 @@
-//! What the modes and the agent speak about: ids, records, requests and times. Pure data with its
+//! What the modes and the agent speak about: ids, records, requests and settings. Pure data with its
 //! rules; no port is called here.
 
 pub mod credentials;
@@ -13,5 +13,4 @@ pub mod secret;
 pub mod settings;
 pub mod signal;
 pub mod ticket;
-pub mod times;
 pub mod timestamp;

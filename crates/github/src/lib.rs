@@ -11,6 +11,7 @@ mod client;
 #[cfg(feature = "control")]
 mod forge;
 pub mod http;
+pub mod inputs;
 mod mark;
 mod names;
 mod packages;
@@ -23,6 +24,7 @@ pub use auth::Auth;
 pub use forge::fuzzing;
 #[cfg(feature = "control")]
 pub use forge::{GitHubForge, GitHubOptions, OnSecret, Scope};
+pub use inputs::INPUTS;
 pub use mark::mark;
 pub use names::{instance_of, runner_name};
 pub use packages::{PACKAGES_SETTING, Package, Packages, URL_SETTING, VERSION_SETTING};

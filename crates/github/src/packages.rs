@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 /// The setting that says which version of actions/runner to use: `latest`, or one by number.
-pub const VERSION_SETTING: &str = "actions-runner-version";
+pub const VERSION_SETTING: &str = crate::inputs::RUNNER_VERSION.name;
 /// The setting under which refresh keeps [`Packages`].
 pub const PACKAGES_SETTING: &str = "actions-runner-packages";
 /// The setting under which refresh keeps where runners register.

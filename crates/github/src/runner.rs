@@ -45,7 +45,7 @@ mod user;
 pub use options::{Bounds, RunnerOptions};
 
 /// The setting that says into which group of runners to register; without it, the default one.
-pub const GROUP_SETTING: &str = "runner-group";
+pub const GROUP_SETTING: &str = crate::inputs::RUNNER_GROUP.name;
 
 /// The runner on a machine.
 pub struct GitHubRunner {

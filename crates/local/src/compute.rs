@@ -23,16 +23,12 @@ use self::catalogue::MachineType;
 use self::machines::Listed;
 use self::options::Options;
 
-mod catalogue;
+pub(crate) mod catalogue;
 pub(crate) mod environment;
 pub(crate) mod folders;
 pub(crate) mod groups;
 pub(crate) mod machines;
 mod options;
-
-/// The instance types of a request that names none. The default catalogue has a type of these
-/// families for each default resource class.
-const DEFAULT_TYPES: &str = "c* m* r*";
 
 /// The id of a machine in records: the name that it was launched under.
 ///
@@ -368,7 +364,7 @@ impl Compute for LocalCompute {
     }
 
     fn default_types(&self) -> TypePatterns {
-        DEFAULT_TYPES.parse().expect("sound patterns")
+        TypePatterns::any()
     }
 
     fn identity(&self, name: &ProviderName) -> Result<InstanceId, InvalidId> {

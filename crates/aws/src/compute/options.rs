@@ -5,14 +5,16 @@ use std::collections::BTreeMap;
 use ondeck_core::model::excerpt::quoted;
 use ondeck_core::model::settings::InvalidSetting;
 
-pub(super) const AMI: &str = "ami";
-pub(super) const SUBNETS: &str = "subnet-ids";
-pub(super) const SECURITY_GROUPS: &str = "security-group-ids";
-pub(super) const PROFILE: &str = "iam-instance-profile";
-pub(super) const AGENT_URL: &str = "agent-url";
-pub(super) const AGENT_SHA256: &str = "agent-sha256";
-pub(super) const VOLUME_SIZE: &str = "volume-size-gb";
-pub(super) const KEY_NAME: &str = "key-name";
+use crate::inputs;
+
+pub(super) const AMI: &str = inputs::AMI.name;
+pub(super) const SUBNETS: &str = inputs::SUBNET_IDS.name;
+pub(super) const SECURITY_GROUPS: &str = inputs::SECURITY_GROUP_IDS.name;
+pub(super) const PROFILE: &str = inputs::IAM_INSTANCE_PROFILE.name;
+pub(super) const AGENT_URL: &str = inputs::AGENT_URL.name;
+pub(super) const AGENT_SHA256: &str = inputs::AGENT_SHA256.name;
+pub(super) const VOLUME_SIZE: &str = inputs::VOLUME_SIZE_GB.name;
+pub(super) const KEY_NAME: &str = inputs::KEY_NAME.name;
 
 /// The largest volume of the kind that is asked for.
 const MAX_VOLUME_GB: u32 = 65_536;

@@ -12,7 +12,7 @@ use ondeck_local::LocalRunner;
 
 use super::local;
 use super::runner::{ChosenRunner, Place};
-use crate::inputs::{self, Common};
+use crate::inputs::{Common, rows};
 use crate::surroundings::{Entropy, WallClock};
 
 /// How long a machine that has just booted is given to tell who it is. One that cannot be told
@@ -29,30 +29,29 @@ const IDENTITY: Retry = Retry {
 const RUNNER_USER: &str = "runner";
 
 /// What an agent works with. A machine that cannot even get so far is ended.
-pub(super) async fn agent(
-    common: &Common,
-    inputs: &inputs::Agent,
-) -> Result<ondeck_agent::Agent, Failure> {
-    let made = make_agent(common, inputs).await;
+pub(super) async fn agent(common: &Common) -> Result<ondeck_agent::Agent, Failure> {
+    let command = common.given.text_or_default(&rows::SHUTDOWN_COMMAND).unwrap_or_default();
+    let made = make_agent(common, command).await;
     // What is wrong with the command line is no reason to end the computer of whoever typed it.
     // Where nobody did, the service gives up after a while, and that ends the machine.
     if let Err(failure) = &made
         && failure.kind != FailureKind::InvalidInput
     {
         let why = format!("the agent does not start: {failure}");
-        ondeck_aws::shut_down(&inputs.shutdown_command, &why).await;
+        ondeck_aws::shut_down(command, &why).await;
     }
     made
 }
 
 async fn make_agent(
     common: &Common,
-    inputs: &inputs::Agent,
+    shutdown_command: &str,
 ) -> Result<ondeck_agent::Agent, Failure> {
+    let told = super::instance_id(common)?;
     let imds = Imds::new();
     let given = pool(common)?;
     let identify = |_| async {
-        let id = match &inputs.instance_id {
+        let id = match &told {
             Some(id) => id.clone(),
             None => imds.instance_id().await?,
         };
@@ -87,7 +86,7 @@ async fn make_agent(
             clock.clone(),
             id.clone(),
             folder,
-            inputs.shutdown_command.clone(),
+            shutdown_command.to_owned(),
         )),
         clock,
         random: Arc::new(Entropy),
@@ -98,15 +97,15 @@ async fn make_agent(
 fn options(common: &Common, pool: PoolName) -> Options {
     Options {
         pool,
-        region: common.aws.aws_region.clone(),
-        endpoint_url: common.aws.aws_endpoint_url.clone(),
+        region: common.given.owned(&ondeck_aws::REGION),
+        endpoint_url: common.given.owned(&ondeck_aws::ENDPOINT_URL),
     }
 }
 
 /// The pool that was named, or that of the repository whose workflow this process is part of.
 fn pool(common: &Common) -> Result<Option<PoolName>, Failure> {
-    let named = match &common.aws.pool {
-        Some(pool) => Some(pool.clone()),
+    let named = match common.given.owned(&ondeck_aws::POOL) {
+        Some(pool) => Some(pool),
         None => std::env::var("GITHUB_REPOSITORY").ok().filter(|name| !name.is_empty()),
     };
     let parse = |name: String| {
@@ -129,28 +128,26 @@ mod control {
     use super::super::no_forge::NoForge;
     use super::local::Local;
     use super::{Arc, Cloud, Common, DynamoStore, Ec2Compute, Entropy, Failure, options, pool};
-    use crate::inputs::{ForgeKind, Refresh};
+    use crate::inputs::rows;
 
     /// The control plane's ports.
     pub(crate) async fn plane(
         common: &Common,
-        refresh: Option<&Refresh>,
+        refresh: bool,
         progress: Arc<dyn Progress>,
     ) -> Result<Plane, Failure> {
         let pool = pool(common)?.ok_or_else(|| {
             Failure::invalid("no pool given")
                 .hint("give --pool OWNER/REPOSITORY, or set ONDECK_POOL or GITHUB_REPOSITORY")
         })?;
-        let forge: Arc<dyn Forge> = match refresh {
-            None => Arc::new(NoForge),
-            Some(inputs) => match inputs.github.forge.unwrap_or(ForgeKind::Github) {
-                ForgeKind::Github => {
-                    let name = pool.to_string();
-                    forge::github(inputs, &name, Some(&name))?
-                }
-                // This file is about jobs alone.
-                ForgeKind::Local => Arc::new(Local::open(common, true)?.forge),
-            },
+        let forge: Arc<dyn Forge> = if !refresh {
+            Arc::new(NoForge)
+        } else if common.given.text(&rows::FORGE) == Some(rows::LOCAL) {
+            // This file is about jobs alone.
+            Arc::new(Local::open(common, true)?.forge)
+        } else {
+            let name = pool.to_string();
+            forge::github(&common.given, &name, Some(&name))?
         };
         let cloud = Cloud::connect(options(common, pool), Arc::new(Entropy)).await?;
         let store = Arc::new(DynamoStore::new(&cloud));

@@ -2,26 +2,25 @@
 
 use std::sync::Arc;
 
+use ondeck_core::inputs::Given;
 use ondeck_core::model::failure::Failure;
 use ondeck_core::ports::Forge;
-
-use crate::inputs::Refresh;
 
 /// GitHub, for the pool of this name, and the repository or organisation that it belongs to if
 /// nobody says otherwise.
 #[cfg(feature = "github")]
 pub(super) fn github(
-    inputs: &Refresh,
+    given: &Given,
     pool: &str,
     owner: Option<&str>,
 ) -> Result<Arc<dyn Forge>, Failure> {
-    self::github::forge(&inputs.github, pool, owner)
+    self::github::forge(given, pool, owner)
 }
 
 /// GitHub, in a build that does not know it.
 #[cfg(not(feature = "github"))]
 pub(super) fn github(
-    _inputs: &Refresh,
+    _given: &Given,
     _pool: &str,
     _owner: Option<&str>,
 ) -> Result<Arc<dyn Forge>, Failure> {
@@ -33,32 +32,29 @@ pub(super) fn github(
 mod github {
     use std::env;
 
-    use ondeck_github::{Auth, GitHubForge, GitHubOptions, Scope};
+    use ondeck_github::{Auth, GitHubForge, GitHubOptions, Scope, inputs};
 
-    use super::{Arc, Failure, Forge};
+    use super::{Arc, Failure, Forge, Given};
     use crate::control::actions;
-    use crate::inputs::{GitHubInputs, ScopeKind};
     use crate::surroundings::WallClock;
 
     const PUBLIC: &str = "https://github.com";
-    const PUBLIC_API: &str = "https://api.github.com";
 
     pub(super) fn forge(
-        inputs: &GitHubInputs,
+        given: &Given,
         pool: &str,
         owner: Option<&str>,
     ) -> Result<Arc<dyn Forge>, Failure> {
         // A workflow says where its own GitHub is; who names another one means that.
-        let (server_url, api_url) = match &inputs.github_url {
-            Some(url) => (url.clone(), None),
+        let (server_url, api_url) = match given.owned(&inputs::URL) {
+            Some(url) => (url, None),
             None => (
                 variable("GITHUB_SERVER_URL").unwrap_or_else(|| PUBLIC.to_owned()),
                 variable("GITHUB_API_URL"),
             ),
         };
-        let named = inputs
-            .repository
-            .clone()
+        let named = given
+            .owned(&inputs::REPOSITORY)
             .or_else(|| variable("GITHUB_REPOSITORY"))
             .or_else(|| owner.map(str::to_owned))
             .ok_or_else(|| {
@@ -68,38 +64,40 @@ mod github {
         let options = GitHubOptions {
             server_url,
             api_url,
-            scope: scope(inputs.scope, &named)?,
-            auth: auth(inputs),
-            jobs_token: inputs.jobs_token.clone(),
+            scope: scope(given, &named)?,
+            auth: auth(given),
+            jobs_token: given.secret(&inputs::JOBS_TOKEN),
             jobs_repository: Some(named).filter(|name| name.contains('/')),
             mark: ondeck_github::mark(pool),
-            runner_api_url: inputs
-                .actions_runner_api_url
-                .clone()
-                .unwrap_or_else(|| PUBLIC_API.to_owned()),
+            runner_api_url: given
+                .owned(&inputs::RUNNER_API_URL)
+                .unwrap_or_else(|| inputs::PUBLIC_API.to_owned()),
         };
         let forge = GitHubForge::new(options, Arc::new(WallClock), Arc::new(actions::mask))?;
         Ok(Arc::new(forge))
     }
 
-    fn auth(inputs: &GitHubInputs) -> Auth {
-        match (&inputs.github_token, &inputs.github_app_id, &inputs.github_app_private_key) {
-            (Some(token), _, _) => Auth::Token(token.clone()),
-            (None, Some(id), Some(key)) => Auth::App { id: id.clone(), private_key: key.clone() },
+    fn auth(given: &Given) -> Auth {
+        let token = given.secret(&inputs::TOKEN);
+        let app = (given.owned(&inputs::APP_ID), given.secret(&inputs::APP_PRIVATE_KEY));
+        match (token, app) {
+            (Some(token), _) => Auth::Token(token),
+            (None, (Some(id), Some(private_key))) => Auth::App { id, private_key },
             _ => Auth::Missing,
         }
     }
 
-    fn scope(kind: ScopeKind, named: &str) -> Result<Scope, Failure> {
-        match (kind, named.split_once('/')) {
-            (ScopeKind::Repository, Some((owner, name))) => {
+    fn scope(given: &Given, named: &str) -> Result<Scope, Failure> {
+        let organisation = given.text(&inputs::SCOPE) == Some(inputs::ORGANISATION_SCOPE);
+        match (organisation, named.split_once('/')) {
+            (false, Some((owner, name))) => {
                 Ok(Scope::Repository { owner: owner.to_owned(), name: name.to_owned() })
             }
-            (ScopeKind::Repository, None) => {
+            (false, None) => {
                 Err(Failure::invalid(format!("no repository given, only an owner: {named}"))
-                    .hint("give --repository OWNER/NAME, or --scope organisation"))
+                    .hint("give --repository OWNER/NAME, or --runner-scope organisation"))
             }
-            (ScopeKind::Organisation, parts) => {
+            (true, parts) => {
                 let owner = parts.map_or(named, |(owner, _)| owner).to_owned();
                 Ok(Scope::Organisation { owner })
             }

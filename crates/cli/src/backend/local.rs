@@ -80,7 +80,7 @@ mod control {
     use super::{
         Arc, Common, Db, Entropy, Failure, Home, InstanceId, LocalStore, WallClock, home, pool,
     };
-    use crate::inputs::{ForgeKind, Refresh};
+    use crate::inputs::rows;
 
     /// The file, for what is not in the ports: jobs and events.
     pub(crate) struct Local {
@@ -113,15 +113,14 @@ mod control {
     /// The control plane's ports.
     pub(crate) async fn plane(
         common: &Common,
-        refresh: Option<&Refresh>,
+        refresh: bool,
         progress: Arc<dyn Progress>,
     ) -> Result<Plane, Failure> {
-        let Local { home, db, store, forge: own } = Local::open(common, refresh.is_some())?;
-        let forge: Arc<dyn Forge> = match refresh {
-            Some(inputs) if is_github(inputs, &store).await? => {
-                forge::github(inputs, &pool(&home), None)?
-            }
-            _ => Arc::new(own),
+        let Local { home, db, store, forge: own } = Local::open(common, refresh)?;
+        let forge: Arc<dyn Forge> = if refresh && is_github(common, &store).await? {
+            forge::github(&common.given, &pool(&home), None)?
+        } else {
+            Arc::new(own)
         };
         let clock = Arc::new(WallClock);
         let compute = LocalCompute::new(db.clone(), home, clock.clone(), agent_command()?);
@@ -137,9 +136,9 @@ mod control {
     }
 
     /// Whether jobs come from GitHub: as was said now, or else before.
-    async fn is_github(inputs: &Refresh, store: &LocalStore) -> Result<bool, Failure> {
-        if let Some(kind) = inputs.github.forge {
-            return Ok(kind == ForgeKind::Github);
+    async fn is_github(common: &Common, store: &LocalStore) -> Result<bool, Failure> {
+        if let Some(forge) = common.given.text(&rows::FORGE) {
+            return Ok(forge == GITHUB);
         }
         match Store::settings(store).await {
             Ok(settings) => Ok(settings.get(FORGE).is_some_and(|forge| forge == GITHUB)),

@@ -52,11 +52,7 @@ impl ChosenRunner {
     async fn choose(&self) -> Result<Chosen, String> {
         let settings = self.settings(Retry::PATIENT).await?;
         let github = is_github(&settings);
-        let runner = if github {
-            self.github(settings.get("runner-user").map(String::as_str))?
-        } else {
-            (self.local)()?
-        };
+        let runner = if github { self.github(&settings)? } else { (self.local)()? };
         Ok(Chosen { runner, github })
     }
 
@@ -66,7 +62,8 @@ impl ChosenRunner {
     }
 
     #[cfg(feature = "github")]
-    fn github(&self, user: Option<&str>) -> Result<Arc<dyn Runner>, String> {
+    fn github(&self, settings: &BTreeMap<String, String>) -> Result<Arc<dyn Runner>, String> {
+        use ondeck_github::inputs::RUNNER_USER;
         use ondeck_github::{GitHubRunner, RunnerOptions};
 
         /// Where images have it.
@@ -82,14 +79,14 @@ impl ChosenRunner {
             mark: ondeck_github::mark(pool),
             folder: folder.clone(),
             image: IMAGE.iter().map(Into::into).collect(),
-            user: user.or(*usual).map(str::to_owned),
+            user: settings.get(RUNNER_USER.name).map(String::as_str).or(*usual).map(str::to_owned),
         };
         let clock = Arc::new(WallClock);
         Ok(Arc::new(GitHubRunner::new(options, self.store.clone(), clock)))
     }
 
     #[cfg(not(feature = "github"))]
-    fn github(&self, _user: Option<&str>) -> Result<Arc<dyn Runner>, String> {
+    fn github(&self, _settings: &BTreeMap<String, String>) -> Result<Arc<dyn Runner>, String> {
         Err("jobs come from GitHub, which this build of the agent does not know".to_owned())
     }
 

@@ -12,13 +12,13 @@ use ondeck_core::model::failure::{Failure, FailureKind};
 
 use self::crew::Crew;
 use self::narrator::Narrator;
-use crate::inputs::Demo;
+use crate::inputs::{Common, rows};
 use crate::logging;
 use crate::surroundings::stop_on_signals;
 
 /// Plays the story; the exit code says whether all of it held.
-pub(crate) async fn demo(inputs: &Demo) -> u8 {
-    match play(inputs).await {
+pub(crate) async fn demo(common: &Common) -> u8 {
+    match play(common).await {
         Ok(()) => 0,
         Err(failure) => {
             logging::error(&failure.message, &failure.hint);
@@ -27,7 +27,7 @@ pub(crate) async fn demo(inputs: &Demo) -> u8 {
     }
 }
 
-async fn play(inputs: &Demo) -> Result<(), Failure> {
+async fn play(common: &Common) -> Result<(), Failure> {
     let stop = stop_on_signals();
     let folder = tempfile::Builder::new()
         .prefix("ondeck-demo-")
@@ -45,7 +45,7 @@ async fn play(inputs: &Demo) -> Result<(), Failure> {
         0 => Ok(()),
         count => Err(failed(format!("machines were left behind: {count}"))),
     });
-    if inputs.keep {
+    if common.given.is_set(&rows::KEEP) {
         let path = folder.keep();
         narrator.aside(&format!("kept: {}", path.display()));
     } else if let Err(error) = folder.close() {

@@ -1,28 +1,32 @@
-//! The three modes as commands: inputs in, mode called, outcome told.
+//! The three modes as commands: reads the inputs, calls the mode, reports the outcome.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ondeck_core::inputs::times::TimeOverrides;
 use ondeck_core::model::failure::Failure;
 use ondeck_core::modes::plane::Plane;
 use ondeck_core::modes::provision::{Outcome, Request};
 
+use crate::control::inputs::{run_id, secrets, settings};
 use crate::control::output::{Telling, tell};
 use crate::control::progress::Watcher;
-use crate::inputs::{self, Common};
+use crate::inputs::Common;
 use crate::surroundings::stop_on_signals;
 use crate::{backend, logging};
 
 /// `ondeck refresh`
-pub(crate) async fn refresh(common: &Common, inputs: &inputs::Refresh) -> u8 {
-    // Before anything is said, so that nothing that is said can show one.
-    inputs.github.secrets().for_each(crate::control::actions::mask);
+pub(crate) async fn refresh(common: &Common) -> u8 {
+    // Before anything is printed, so that no output can show one.
+    secrets(&common.given).for_each(|secret| crate::control::actions::mask(&secret));
     let watcher = begin("refresh", common);
     let stop = stop_on_signals();
-    let given = settings(common, inputs);
-    // Refresh hears the signal itself, because it may have machines to clear up.
-    let result = match open(common, Some(inputs), &watcher).await {
+    let given = match settings(common) {
+        Ok(given) => given,
+        Err(failure) => return tell("refresh", Err(failure), common),
+    };
+    // Refresh handles the signal itself, because it may have machines to clean up.
+    let result = match open(common, true, &watcher).await {
         Ok(plane) => {
             let result = ondeck_core::modes::refresh::refresh(&plane, &given, &stop).await;
             finish(&plane).await;
@@ -36,15 +40,16 @@ pub(crate) async fn refresh(common: &Common, inputs: &inputs::Refresh) -> u8 {
 }
 
 /// `ondeck provision`
-pub(crate) async fn provision(common: &Common, inputs: &inputs::Provision) -> u8 {
+pub(crate) async fn provision(common: &Common) -> u8 {
     let watcher = begin("provision", common);
     let stop = stop_on_signals();
-    let request = match request(inputs) {
-        Ok(request) => request,
-        Err(failure) => return tell("provision", Err(failure), common),
-    };
-    let outcome = match open(common, None, &watcher).await {
-        // Provision hears the signal itself, because it must clear up.
+    let request =
+        match run_id(&common.given).and_then(|run| Request::from_inputs(run, &common.given)) {
+            Ok(request) => request,
+            Err(failure) => return tell("provision", Err(failure), common),
+        };
+    let outcome = match open(common, false, &watcher).await {
+        // Provision handles the signal itself, because it must clean up.
         Ok(plane) => {
             let outcome = ondeck_core::modes::provision::provision(&plane, &request, &stop).await;
             finish(&plane).await;
@@ -57,16 +62,16 @@ pub(crate) async fn provision(common: &Common, inputs: &inputs::Provision) -> u8
 }
 
 /// `ondeck release`
-pub(crate) async fn release(common: &Common, inputs: &inputs::Release) -> u8 {
+pub(crate) async fn release(common: &Common) -> u8 {
     let watcher = begin("release", common);
     let stop = stop_on_signals();
     let work = async {
-        let run = inputs.run.get()?;
-        let plane = stop.unless_raised(open(common, None, &watcher)).await??;
-        let times = inputs.times.overrides();
+        let run = run_id(&common.given)?;
+        let plane = stop.unless_raised(open(common, false, &watcher)).await??;
+        let times = TimeOverrides::from_inputs(&common.given).map_err(Failure::invalid)?;
         let released = ondeck_core::modes::release::release(&plane, &run, &times);
         let result = stop.unless_raised(released).await;
-        // Also where it was told to stop: what it has done until then has been done.
+        // Also after a signal: the events of what was done until then are still to be written.
         finish(&plane).await;
         result?
     };
@@ -83,15 +88,11 @@ fn begin(mode: &'static str, common: &Common) -> Watcher {
     watcher
 }
 
-async fn open(
-    common: &Common,
-    refresh: Option<&inputs::Refresh>,
-    watcher: &Watcher,
-) -> Result<Plane, Failure> {
+async fn open(common: &Common, refresh: bool, watcher: &Watcher) -> Result<Plane, Failure> {
     backend::plane(common, refresh, Arc::new(watcher.clone())).await
 }
 
-/// Lets the store write what it writes late. What is lost by a failure is only for people.
+/// Lets the store write the events that it batches. A failure costs only events, so it is a warning.
 async fn finish(plane: &Plane) {
     const LONGEST: Duration = Duration::from_secs(2);
     match tokio::time::timeout(LONGEST, plane.store.finish()).await {
@@ -99,55 +100,4 @@ async fn finish(plane: &Plane) {
         Ok(Err(error)) => tracing::warn!("not every event was written: {error}"),
         Err(_) => tracing::warn!("not every event was written in time"),
     }
-}
-
-fn request(inputs: &inputs::Provision) -> Result<Request, Failure> {
-    Ok(Request {
-        run: inputs.run.get()?,
-        count: inputs.instance_count,
-        class: inputs.resource_class.clone(),
-        usage: inputs.usage_class,
-        types: inputs.allowed_instance_types.clone(),
-        times: inputs.times.overrides(),
-        fresh_only: false,
-        again: false,
-        capacity_fallback: inputs.capacity_fallback,
-    })
-}
-
-/// What was given, by setting name.
-fn settings(common: &Common, inputs: &inputs::Refresh) -> BTreeMap<String, String> {
-    let (github, aws, local) = (&inputs.github, &inputs.aws, &inputs.local);
-    let texts = [
-        ("resource-class-config", &inputs.resource_class_config),
-        ("min-idle", &inputs.min_idle),
-        ("pre-runner-script", &inputs.pre_runner_script),
-        ("rescue", &inputs.rescue),
-        ("runner-group", &github.runner_group),
-        ("actions-runner-version", &github.actions_runner_version),
-        ("runner-user", &github.runner_user),
-        ("ami", &aws.ami),
-        ("subnet-ids", &aws.subnet_ids),
-        ("security-group-ids", &aws.security_group_ids),
-        ("iam-instance-profile", &aws.iam_instance_profile),
-        ("agent-url", &aws.agent_url),
-        ("agent-sha256", &aws.agent_sha256),
-        ("volume-size-gb", &aws.volume_size_gb),
-        ("key-name", &aws.key_name),
-        ("local-capacity", &local.local_capacity),
-        ("local-boot-ms", &local.local_boot_ms),
-        ("local-catalogue", &local.local_catalogue),
-        ("local-launch-failure", &local.local_launch_failure),
-        ("local-duplicate-tickets", &local.local_duplicate_tickets),
-    ];
-    let mut settings = inputs.times.settings();
-    if let Some(forge) = backend::forge_to_keep(common, inputs) {
-        settings.insert(backend::FORGE.to_owned(), forge.to_owned());
-    }
-    for (name, value) in texts {
-        if let Some(value) = value {
-            settings.insert(name.to_owned(), value.clone());
-        }
-    }
-    settings
 }

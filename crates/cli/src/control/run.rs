@@ -10,9 +10,10 @@ use ondeck_core::runtime::stop::Stop;
 use ondeck_local::{JobId, JobState, Stream};
 
 use crate::backend::Local;
+use crate::control::inputs::run_id;
 use crate::control::output::tell;
 use crate::control::progress::Watcher;
-use crate::inputs::{Backend, Common, Run};
+use crate::inputs::{Backend, Common, rows};
 use crate::logging;
 use crate::surroundings::stop_on_signals;
 
@@ -20,10 +21,10 @@ use crate::surroundings::stop_on_signals;
 const EVERY: Duration = Duration::from_millis(50);
 
 /// Queues the job and follows it.
-pub(crate) async fn run(common: &Common, inputs: &Run) -> u8 {
+pub(crate) async fn run(common: &Common, job: &[String]) -> u8 {
     let watcher = Watcher::start("run", common);
     logging::start(common, watcher.clone());
-    let result = follow_to_end(common, inputs, &watcher).await;
+    let result = follow_to_end(common, job, &watcher).await;
     watcher.finish();
     match result {
         Ok(code) => code,
@@ -31,8 +32,8 @@ pub(crate) async fn run(common: &Common, inputs: &Run) -> u8 {
     }
 }
 
-async fn follow_to_end(common: &Common, inputs: &Run, watcher: &Watcher) -> Result<u8, Failure> {
-    let run = inputs.run.get()?;
+async fn follow_to_end(common: &Common, job: &[String], watcher: &Watcher) -> Result<u8, Failure> {
+    let run = run_id(&common.given)?;
     // Before the job is queued, because from then on it must be withdrawn.
     let stop = stop_on_signals();
     let local = Local::open(common, false)?;
@@ -41,13 +42,15 @@ async fn follow_to_end(common: &Common, inputs: &Run, watcher: &Watcher) -> Resu
         // is made by refresh.
         Store::settings(&local.store).await?;
     }
-    let job = local.forge.queue(&run, &inputs.command).await?;
-    let patience = Duration::from_secs(inputs.queue_timeout_sec.into());
+    let job = local.forge.queue(&run, job).await?;
+    let seconds = common.given.text_or_default(&rows::QUEUE_TIMEOUT);
+    let seconds = seconds.and_then(|text| text.parse().ok()).unwrap_or_default();
+    let patience = Duration::from_secs(seconds);
     let follow = Follow { local: &local, watcher, run: &run, job, patience };
     match stop.unless_raised(follow.to_end()).await {
         Ok(Ok(code)) => Ok(code),
         Ok(Err(failure)) => {
-            // Nobody would see what it does from here on.
+            // Its output would no longer be shown.
             if let Err(error) = local.forge.cancel(job).await {
                 tracing::warn!("the job may still be queued: {error}");
             }
@@ -81,7 +84,7 @@ impl Follow<'_> {
             for chunk in self.local.forge.output(self.job, seen).await? {
                 seen = chunk.seq;
                 self.watcher.finish();
-                // Nobody reads any more: what the job goes on to say is for nobody.
+                // The reader has closed the pipe, so this command stops as if it were terminated.
                 show(chunk.stream, &chunk.bytes).map_err(|_| Stop::Terminated)?;
             }
             match job.state {

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::control::output::{Telling, table, tell, try_print};
 use crate::control::progress::Nobody;
-use crate::inputs::{Common, Status};
+use crate::inputs::{Common, rows};
 use crate::surroundings::stop_on_signals;
 use crate::{backend, logging};
 
@@ -26,14 +26,14 @@ pub(crate) struct Snapshot {
 }
 
 /// Shows it, once or every second.
-pub(crate) async fn status(common: &Common, inputs: &Status) -> u8 {
+pub(crate) async fn status(common: &Common) -> u8 {
     logging::start(common, std::io::stderr);
-    let scope = if inputs.all { Scope::All } else { Scope::Live };
-    let plane = match backend::plane(common, None, std::sync::Arc::new(Nobody)).await {
+    let scope = if common.given.is_set(&rows::ALL) { Scope::All } else { Scope::Live };
+    let plane = match backend::plane(common, false, std::sync::Arc::new(Nobody)).await {
         Ok(plane) => plane,
         Err(failure) => return tell("status", Err(failure), common),
     };
-    if !inputs.watch {
+    if !common.given.is_set(&rows::WATCH) {
         let snapshot = Snapshot::take(&plane, scope).await;
         let told = snapshot.as_ref().map(|s| s as &dyn Telling).map_err(Clone::clone);
         return tell("status", told, common);

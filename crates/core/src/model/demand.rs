@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::inputs::times::{TIMES, TimeOverrides};
 use crate::model::excerpt::one_line;
-use crate::model::ids::{ResourceClass, RunId};
-use crate::model::requirements::{TypePatterns, UsageClass};
-use crate::model::times::TIMES;
+use crate::model::ids::RunId;
 use crate::model::timestamp::Timestamp;
-use crate::modes::provision::{Request, TimeOverrides};
+use crate::modes::provision::{Origin, ProvisionOptions, Request};
 
 /// For how long it is kept: that is how long GitHub lets jobs be run again.
 pub const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -22,18 +21,11 @@ pub const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 pub struct Demand {
     /// Whose.
     pub run: RunId,
-    /// How many machines.
-    pub count: u32,
-    /// Of which size.
-    pub class: ResourceClass,
-    /// Paid for how.
-    pub usage: UsageClass,
-    /// Of which types.
-    pub types: TypePatterns,
+    /// The machines that it asked for.
+    #[serde(flatten)]
+    pub options: ProvisionOptions,
     /// Times that were given for the call, by input.
     pub times: BTreeMap<String, String>,
-    /// Whether to try again, and then on demand instead of spot.
-    pub capacity_fallback: bool,
     /// When it was asked for.
     pub at: Timestamp,
     /// What became of giving it again, as long as that has always failed.
@@ -84,12 +76,8 @@ impl Demand {
         };
         Demand {
             run: request.run.clone(),
-            count: request.count,
-            class: request.class.clone(),
-            usage: request.usage,
-            types: request.types.clone(),
+            options: request.options.clone(),
             times: request.times.0.iter().filter_map(text).collect(),
-            capacity_fallback: request.capacity_fallback,
             at,
             failed_rescues: None,
         }
@@ -111,14 +99,12 @@ impl Demand {
         };
         Request {
             run: self.run.clone(),
-            count: self.count.min(jobs).max(1),
-            class: self.class.clone(),
-            usage: self.usage,
-            types: self.types.clone(),
+            options: ProvisionOptions {
+                count: self.options.count.min(jobs).max(1),
+                ..self.options.clone()
+            },
             times: TimeOverrides(self.times.iter().filter_map(span).collect()),
-            fresh_only: false,
-            again: true,
-            capacity_fallback: self.capacity_fallback,
+            origin: Origin::Rescue,
         }
     }
 }
@@ -126,29 +112,31 @@ impl Demand {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::ids::ResourceClass;
+    use crate::model::requirements::UsageClass;
 
     #[test]
     fn a_request_survives_being_written_down() {
-        let request = Request {
-            run: RunId::new("7").unwrap(),
-            count: 3,
+        let asked = ProvisionOptions {
             class: ResourceClass::new("xlarge").unwrap(),
             usage: UsageClass::Spot,
-            types: "c7i.* m*".parse().unwrap(),
-            times: TimeOverrides(vec![("max-runtime-min", Duration::from_secs(90 * 60))]),
-            fresh_only: false,
-            again: false,
+            types: Some("c7i.* m*".parse().unwrap()),
             capacity_fallback: true,
+            ..ProvisionOptions::default()
+        };
+        let request = Request {
+            run: RunId::new("7").unwrap(),
+            options: ProvisionOptions { count: 3, ..asked },
+            times: TimeOverrides(vec![("max-runtime-min", Duration::from_secs(90 * 60))]),
+            origin: Origin::Run,
         };
         let demand = Demand::of(&request, Timestamp::from_millis(5_000));
         let text = serde_json::to_string(&demand).unwrap();
         assert_eq!(serde_json::from_str::<Demand>(&text).unwrap(), demand);
         let again = demand.again(9);
-        assert_eq!((again.count, again.times.clone()), (3, request.times));
-        assert_eq!((again.class, again.usage), (request.class, request.usage));
-        assert_eq!(again.types.to_string(), "c7i.* m*");
-        assert!(again.capacity_fallback && !again.fresh_only && again.again);
-        assert_eq!((demand.again(2).count, demand.again(0).count), (2, 1));
+        assert_eq!((&again.options, &again.times), (&request.options, &request.times));
+        assert_eq!(again.origin, Origin::Rescue);
+        assert_eq!((demand.again(2).options.count, demand.again(0).options.count), (2, 1));
         let failed = demand.failed_again(Timestamp::from_millis(9_000));
         let text = serde_json::to_string(&failed).unwrap();
         assert_eq!(serde_json::from_str::<Demand>(&text).unwrap(), failed);

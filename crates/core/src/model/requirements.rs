@@ -78,6 +78,11 @@ const MAX_PATTERNS: usize = 400;
 const MAX_PATTERN_LEN: usize = 30;
 
 impl TypePatterns {
+    /// The pattern that covers every type.
+    pub fn any() -> TypePatterns {
+        TypePatterns(vec!["*".to_owned()])
+    }
+
     /// The patterns, one by one.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)

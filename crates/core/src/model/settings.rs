@@ -1,89 +1,111 @@
-//! What refresh writes down for everybody else: the operator's choices.
+//! The settings that refresh stores for provision, release and the agents.
 
 use std::collections::BTreeMap;
 
+use crate::inputs::times::{TIMES, Times};
+use crate::inputs::{Input, input_struct};
 use crate::model::credentials::Minted;
 use crate::model::excerpt::{one_line, quoted};
 use crate::model::ids::ResourceClass;
 use crate::model::requirements::ClassSize;
-use crate::model::times::{TIMES, Times};
 
-/// The operator's choices, as provision, release and the agents read them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Settings {
-    /// Every deadline and period.
-    pub times: Times,
-    /// The sizes of machine that can be asked for.
-    pub classes: Classes,
-    /// How many idle machines to keep, for the classes that are to be kept warm.
-    pub min_idle: MinIdle,
-    /// What every machine runs before its runner; empty for nothing.
-    pub pre_runner_script: String,
-    /// What is done for runs whose jobs wait without a machine.
-    pub rescue: Rescue,
-    /// What is known about the credentials that agents have; nothing where the forge asks for none.
-    pub minted: Option<Minted>,
-    /// What backend and forge keep for themselves.
-    pub backend: BTreeMap<String, String>,
+input_struct! {
+    /// The operator's choices, as provision, release and the agents read them.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Settings, rows INPUTS;
+
+    classes: Classes = Classes::default(), Classes::from_json,
+        Input::stored(
+            "resource-class-config",
+            "JSON",
+            r#"Resource classes and their sizes, as JSON: {"large":{"cpu":2,"mem":4096}}"#,
+        )
+        .or_described(
+            "large 2/4096, xlarge 4/8192, 2xlarge 8/16384, 4xlarge 16/32768, 8xlarge 32/65536, \
+             12xlarge 48/98304, 16xlarge 64/131072",
+        );
+    min_idle: MinIdle = MinIdle::default(), str::parse,
+        Input::stored(
+            "min-idle",
+            "CLASS=COUNT ...",
+            r#"Idle machines to keep in the pool, by class: "large=2 xlarge=1""#,
+        );
+    pre_runner_script: String = String::new(), |text: &str| Ok(text.to_owned()),
+        Input::stored(
+            "pre-runner-script",
+            "SCRIPT",
+            "Shell script that every machine runs once, before it registers a runner",
+        );
+    rescue: Rescue, str::parse,
+        Input::stored(
+            "rescue",
+            "ACTION",
+            "Action for runs whose jobs are queued without a machine: provision, report or off",
+        )
+        .or("provision");
+    ; also {
+        times: Times;
+        /// What refresh knows about the credentials that agents register with; `None` where the
+        /// forge asks for none.
+        minted: Option<Minted>;
+        /// The settings of the adapters, by the names of their inputs.
+        backend: BTreeMap<String, String>;
+    }
 }
 
-/// What refresh does for runs whose jobs wait for their own label while no machine carries it.
+/// What refresh does for runs whose jobs are queued for their own label while no machine has it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Rescue {
     /// Provisions for them again.
     #[default]
     Provision,
-    /// Says so.
+    /// Reports them as warnings.
     Report,
-    /// Does not even look.
+    /// Does not ask the forge for them.
     Off,
 }
 
-/// The sizes by name.
+/// The configured resource classes and their sizes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Classes(BTreeMap<ResourceClass, ClassSize>);
 
-/// The minimum of idle machines by class.
+/// The minimum number of idle machines, by class.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MinIdle(BTreeMap<ResourceClass, u32>);
 
-/// The names under which the store keeps what is not a time.
-const CLASSES: &str = "resource-class-config";
-const MIN_IDLE: &str = "min-idle";
-const SCRIPT: &str = "pre-runner-script";
-const RESCUE: &str = "rescue";
-/// Where refresh notes what credentials it had made.
+/// The name under which refresh records the credentials that it requested. Not an input.
 pub(crate) const MINTED: &str = "credentials-minted";
-/// Which version refreshed last; also tells that somebody has.
+/// The name under which refresh records its version. Its presence means that refresh has run. Not
+/// an input.
 pub(crate) const SET_UP_BY: &str = "set-up-by";
 
-/// A setting that cannot be understood.
+/// A stored setting that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name} {problem}")]
 pub struct InvalidSetting {
-    /// Which one.
     pub name: String,
-    /// What is wrong with it.
+    /// Worded to follow the name.
     pub problem: String,
 }
 
 impl Settings {
-    /// Reads what the store keeps. What is missing has its default; what is not ours belongs to
-    /// the backend.
+    /// Reads what the store holds. A setting that is missing has its default. A name that is
+    /// neither core's nor recorded by refresh belongs to an adapter and is kept for it. Fails with
+    /// the first setting that cannot be parsed.
     pub fn from_map(map: &BTreeMap<String, String>) -> Result<Settings, InvalidSetting> {
         let mut settings = Settings::default();
         for (name, value) in map {
             let invalid = |problem| InvalidSetting { name: name.clone(), problem };
-            if let Some(row) = TIMES.iter().find(|row| row.input == name) {
-                settings.times.set(name, row.parse(value).map_err(invalid)?);
+            if let Some(time) = TIMES.iter().find(|time| time.input == name) {
+                settings.times.set(name, time.parse(value).map_err(invalid)?);
+                continue;
+            }
+            if settings.set_input(name, value).map_err(invalid)? {
                 continue;
             }
             match name.as_str() {
-                CLASSES => settings.classes = Classes::from_json(value).map_err(invalid)?,
-                MIN_IDLE => settings.min_idle = value.parse().map_err(invalid)?,
-                SCRIPT => settings.pre_runner_script = value.clone(),
-                RESCUE => settings.rescue = value.parse().map_err(invalid)?,
-                // Not of a person's making, so nothing for a person to mend: refresh mints anew.
+                // Refresh wrote it, so the operator cannot correct it: refresh requests new
+                // credentials instead.
                 MINTED => settings.minted = serde_json::from_str(value).ok(),
                 SET_UP_BY => {}
                 _ => {
@@ -109,7 +131,8 @@ impl std::str::FromStr for Rescue {
 }
 
 impl Classes {
-    /// Reads `{"large":{"cpu":2,"mem":4096}, …}`.
+    /// Reads `{"large":{"cpu":2,"mem":4096}, …}`. Fails if the text names no class, or gives one
+    /// no processor or no memory.
     pub fn from_json(text: &str) -> Result<Classes, String> {
         let classes: BTreeMap<ResourceClass, ClassSize> = serde_json::from_str(text)
             .map_err(|e| format!("is not a map of classes: {}", one_line(&e)))?;
@@ -122,17 +145,17 @@ impl Classes {
         }
     }
 
-    /// The size behind a name.
+    /// The size of a class; `None` if the class is not configured.
     pub fn get(&self, class: &ResourceClass) -> Option<ClassSize> {
         self.0.get(class).copied()
     }
 
-    /// Every name.
+    /// The names of the configured classes, in alphabetical order.
     pub fn names(&self) -> impl Iterator<Item = &ResourceClass> {
         self.0.keys()
     }
 
-    /// The names in one line, smallest first, for hints.
+    /// The names on one line, smallest class first, for hints.
     pub fn listing(&self) -> String {
         let mut classes: Vec<_> = self.0.iter().collect();
         classes.sort_by_key(|(_, size)| (size.cpu, size.mem));
@@ -152,7 +175,7 @@ impl Default for Classes {
             ("16xlarge", 64, 131_072),
         ];
         let entry = |(name, cpu, mem)| {
-            let name = ResourceClass::new(name).expect("the names above are sound");
+            let name = ResourceClass::new(name).expect("the names above are valid");
             (name, ClassSize { cpu, mem })
         };
         Classes(SIZES.into_iter().map(entry).collect())
@@ -160,7 +183,7 @@ impl Default for Classes {
 }
 
 impl MinIdle {
-    /// Class and number, one by one.
+    /// Each class that has a minimum, with that minimum.
     pub fn iter(&self) -> impl Iterator<Item = (&ResourceClass, u32)> {
         self.0.iter().map(|(class, count)| (class, *count))
     }
@@ -169,7 +192,7 @@ impl MinIdle {
 impl std::str::FromStr for MinIdle {
     type Err = String;
 
-    /// Reads `large=2 xlarge=1`.
+    /// Reads `large=2 xlarge=1`. Fails if a count is missing or above 1000.
     fn from_str(text: &str) -> Result<MinIdle, String> {
         let mut map = BTreeMap::new();
         for word in text.split([' ', ',', '\n']).filter(|word| !word.is_empty()) {
@@ -191,10 +214,16 @@ impl std::str::FromStr for MinIdle {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::inputs::InputDefault;
     use std::time::Duration;
 
+    const CLASSES: &str = "resource-class-config";
+    const MIN_IDLE: &str = "min-idle";
+    const SCRIPT: &str = "pre-runner-script";
+    const RESCUE: &str = "rescue";
+
     #[test]
-    fn settings_are_read_by_name_and_the_rest_is_the_backends() {
+    fn settings_are_read_by_name_and_unknown_ones_are_kept_for_the_adapters() {
         let map = BTreeMap::from(
             [
                 ("idle-time-sec", "1.234"),
@@ -225,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_is_named() {
+    fn an_error_names_the_setting() {
         for (name, value, problem) in [
             ("idle-time-sec", "soon", "not a number"),
             (CLASSES, "{", "not a map of classes"),
@@ -241,6 +270,22 @@ mod tests {
             let error = Settings::from_map(&map).unwrap_err().to_string();
             assert!(error.starts_with(name) && error.contains(problem), "{error}");
         }
+    }
+
+    #[test]
+    fn the_described_default_sizes_are_those_of_the_code() {
+        let classes = Classes::default();
+        let sizes: Vec<String> = classes
+            .listing()
+            .split(", ")
+            .map(|name| {
+                let size = classes.get(&ResourceClass::new(name).unwrap()).unwrap();
+                format!("{name} {}/{}", size.cpu, size.mem)
+            })
+            .collect();
+        let row = INPUTS.iter().find(|row| row.name == CLASSES).unwrap();
+        let InputDefault::Described(described) = row.default else { panic!("{row:?}") };
+        assert_eq!(described, sizes.join(", "));
     }
 
     #[test]

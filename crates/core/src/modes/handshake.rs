@@ -8,11 +8,11 @@ use std::time::Duration;
 use futures_util::future::select;
 use tokio::sync::Notify;
 
+use crate::inputs::times::Times;
 use crate::lifecycle::{Idle, Instance};
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::signal::{AgentStatus, Pulse, Report, Signal};
 use crate::model::ticket::Ticket;
-use crate::model::times::Times;
 use crate::model::timestamp::Timestamp;
 use crate::modes::agent_watch::{AgentWatch, Watched};
 use crate::modes::plane::{NotCommitted, Plane};

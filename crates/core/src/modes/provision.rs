@@ -16,18 +16,18 @@ mod selection;
 
 pub use outcome::{MachineSource, Milestones, Outcome, Provisioned, Timings};
 pub use pool_search::PoolSearch;
-pub use request::{DEFAULT_TYPES, MAX_COUNT, Request, TimeOverrides};
+pub use request::{INPUTS, MAX_COUNT, Origin, ProvisionOptions, Request, run_from_inputs};
 
 use futures_util::future::join;
 
 use self::holdings::Holdings;
 use self::outcome::Phase;
 use self::post_provision::CleanUp;
+use crate::inputs::times::Times;
 use crate::model::demand::Demand;
 use crate::model::failure::{Failure, FailureKind};
 use crate::model::requirements::Requirements;
 use crate::model::settings::Settings;
-use crate::model::times::Times;
 use crate::modes::plane::Plane;
 use crate::runtime::stop::StopSignal;
 
@@ -58,7 +58,7 @@ pub async fn provision(plane: &Plane, request: &Request, stop: &StopSignal) -> O
 impl<'a> Attempt<'a> {
     async fn prepare(plane: &'a Plane, request: &'a Request) -> Result<Attempt<'a>, Failure> {
         let settings = plane.settings().await?;
-        let requirements = request.requirements(&settings)?;
+        let requirements = request.requirements(&settings, plane.compute.default_types())?;
         let times = request.times.over(settings.times.clone());
         credentials::await_valid(plane, request, &settings, &times).await?;
         let holdings = Holdings::new(plane.clock.steady());
@@ -70,7 +70,7 @@ impl<'a> Attempt<'a> {
         let (adopted, ()) = join(adoption::adopt(self), self.note_demand()).await;
         adopted?;
 
-        if self.missing() > 0 && !self.request.fresh_only {
+        if self.missing() > 0 && self.request.origin != Origin::KeepWarm {
             self.entering(Phase::Selection, "looking for idle machines in the pool");
             selection::select(self, self.missing()).await?;
         }
@@ -119,7 +119,7 @@ impl<'a> Attempt<'a> {
 
     fn missing(&self) -> u32 {
         let held = u32::try_from(self.holdings.ready_count()).unwrap_or(u32::MAX);
-        self.request.count.saturating_sub(held)
+        self.request.options.count.saturating_sub(held)
     }
 
     fn entering(&self, phase: Phase, doing: &str) {

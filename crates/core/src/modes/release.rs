@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
+use crate::inputs::times::TimeOverrides;
+use crate::inputs::times::Times;
 use crate::lifecycle::{Instance, Live, Running};
 use crate::model::failure::{Failure, FailureKind};
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::record::{MachineSpec, Record, State};
-use crate::model::times::Times;
 use crate::modes::handshake::{Handshake, Returned};
 use crate::modes::plane::{NotCommitted, Plane, readable};
-use crate::modes::provision::TimeOverrides;
 use crate::ports::PortResult;
 
 /// What a release did.

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use ondeck_core::model::excerpt::quoted;
 use ondeck_core::model::settings::InvalidSetting;
 
 use super::catalogue::Catalogue;
+use crate::inputs::{self, whole_number};
 
-const CAPACITY: &str = "local-capacity";
-const BOOT: &str = "local-boot-ms";
-const CATALOGUE: &str = "local-catalogue";
-const LAUNCH_FAILURE: &str = "local-launch-failure";
-const DUPLICATES: &str = "local-duplicate-tickets";
+const CAPACITY: &str = inputs::CAPACITY.name;
+const BOOT: &str = inputs::BOOT_MS.name;
+const CATALOGUE: &str = inputs::CATALOGUE.name;
+const LAUNCH_FAILURE: &str = inputs::LAUNCH_FAILURE.name;
+const DUPLICATES: &str = inputs::DUPLICATE_TICKETS.name;
 
 /// How machines are launched here. All of it is optional.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -34,14 +34,11 @@ impl Options {
             let invalid = |problem: String| InvalidSetting { name: name.clone(), problem };
             match name.as_str() {
                 _ if value.is_empty() => {}
-                CAPACITY => options.capacity = Some(whole(value).map_err(invalid)?),
-                BOOT => options.boot_ms = whole(value).map_err(invalid)?,
+                CAPACITY => options.capacity = Some(whole_number(value).map_err(invalid)?),
+                BOOT => options.boot_ms = whole_number(value).map_err(invalid)?,
                 CATALOGUE => options.catalogue = Catalogue::from_json(value).map_err(invalid)?,
                 LAUNCH_FAILURE => options.launch_failure = Some(value.clone()),
-                DUPLICATES if value == "true" || value == "false" => {}
-                DUPLICATES => {
-                    return Err(invalid(format!("is neither true nor false: {}", quoted(value))));
-                }
+                DUPLICATES => (inputs::DUPLICATE_TICKETS.check)(value).map_err(invalid)?,
                 unknown if unknown.starts_with("local-") => {
                     return Err(invalid("is no setting of the local backend".to_owned()));
                 }
@@ -50,10 +47,6 @@ impl Options {
         }
         Ok(options)
     }
-}
-
-fn whole<T: std::str::FromStr>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("is not a whole number: {}", quoted(text)))
 }
 
 #[cfg(test)]

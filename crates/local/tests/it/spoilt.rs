@@ -10,6 +10,7 @@ use ondeck_core::model::requirements::UsageClass;
 use ondeck_core::model::secret::Secret;
 use ondeck_core::model::signal::{Report, Signal};
 use ondeck_core::model::timestamp::Timestamp;
+use ondeck_core::modes::provision::ProvisionOptions;
 use ondeck_core::ports::{AgentStore, Pool, PortError, Scope, Store};
 use ondeck_local::LocalPool;
 use proptest::prelude::*;
@@ -313,12 +314,12 @@ async fn bytes_in_place_of_a_text_stop_nobody() {
 fn demand(run: &RunId) -> Demand {
     Demand {
         run: run.clone(),
-        count: 1,
-        class: "large".parse().unwrap(),
-        usage: UsageClass::Spot,
-        types: "c*".parse().unwrap(),
+        options: ProvisionOptions {
+            usage: UsageClass::Spot,
+            types: Some("c*".parse().unwrap()),
+            ..ProvisionOptions::default()
+        },
         times: Default::default(),
-        capacity_fallback: false,
         at: Timestamp::from_millis(9_000_000_000),
         failed_rescues: None,
     }

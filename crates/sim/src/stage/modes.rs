@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ondeck_core::model::ids::ResourceClass;
+use ondeck_core::inputs::times::TimeOverrides;
 use ondeck_core::model::requirements::UsageClass;
 use ondeck_core::modes::plane::Plane;
-use ondeck_core::modes::provision::{DEFAULT_TYPES, Request, TimeOverrides, provision};
+use ondeck_core::modes::provision::{Request, provision};
 use ondeck_core::modes::refresh::refresh;
 use ondeck_core::modes::release::release;
 use ondeck_core::runtime::stop::StopSignal;
@@ -73,17 +73,8 @@ impl Stage {
         let known = self.runs.entry(run.to_owned()).or_default();
         known.provisions += 1;
         known.stop = Some(switch);
-        let request = Request {
-            run: run_id(run),
-            count,
-            class: ResourceClass::new("large").expect("a sound name"),
-            usage: self.usage_of(run),
-            types: DEFAULT_TYPES.parse().expect("sound patterns"),
-            times: TimeOverrides::default(),
-            fresh_only: false,
-            again: false,
-            capacity_fallback: false,
-        };
+        let mut request = Request::of_run(run_id(run));
+        (request.options.count, request.options.usage) = (count, self.usage_of(run));
         let work =
             async move { Exit::Provisioned(Box::new(provision(&plane, &request, &stop).await)) };
         self.start(wire.pid, Process::new(Task::Provision(run.to_owned()), work));

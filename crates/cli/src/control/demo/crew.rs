@@ -13,7 +13,7 @@ use tokio::process::{Child, Command};
 use super::failed;
 use crate::backend::{self, Local};
 use crate::control::progress::Nobody;
-use crate::inputs::{AwsCommon, Backend, Common};
+use crate::inputs::{Backend, Common};
 
 /// How long the story waits for anything at all.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -40,7 +40,7 @@ impl Crew {
             json: true,
             verbose: 0,
             quiet: true,
-            aws: AwsCommon { pool: None, aws_region: None, aws_endpoint_url: None },
+            given: ondeck_core::inputs::Given::default(),
         };
         Ok(Crew { program, common })
     }
@@ -85,7 +85,7 @@ impl Crew {
     }
 
     pub(super) async fn plane(&self) -> Result<Plane, Failure> {
-        backend::plane(&self.common, None, std::sync::Arc::new(Nobody)).await
+        backend::plane(&self.common, false, std::sync::Arc::new(Nobody)).await
     }
 
     /// The machines whose processes are alive.

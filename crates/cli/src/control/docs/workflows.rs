@@ -1,28 +1,28 @@
-//! Workflows and examples call the Action as it is, and nothing that somebody else can change.
+//! Workflows and examples give the action inputs that it takes, and pin every other action.
 
 use std::path::{Path, PathBuf};
 
-use super::action::{MODES, OF_THE_ACTION, inputs};
+use ondeck_core::inputs::Mode;
 
-/// Where a workflow gets the Action from.
+use super::action::{OF_THE_ACTION, action_inputs};
+
+/// The repository of the action.
 const OURS: &str = "ondeck-ci/ondeck";
 
 #[test]
 fn every_step_gives_the_action_what_it_takes() {
-    let inputs = inputs();
     let mut modes = Vec::new();
     for (path, step) in steps().into_iter().filter(|(_, step)| step.action == OURS) {
         let place = format!("{}: {step:?}", path.display());
         let mode = step.with.iter().find(|(key, _)| key == "mode").expect(&place).1.clone();
-        assert!(MODES.contains(&mode.as_str()), "{place}");
+        let known = Mode::OF_ACTION.into_iter().find(|known| known.name() == mode).expect(&place);
         for (key, _) in step.with.iter().filter(|(key, _)| !OF_THE_ACTION.contains(&key.as_str())) {
-            let input = inputs.iter().find(|input| input.name == *key);
-            let taken = input.is_some_and(|input| input.modes.contains(&mode.as_str()));
+            let taken = action_inputs().any(|row| row.name == *key && row.is_of(known));
             assert!(taken, "{mode} takes no {key}: {place}");
         }
         modes.push(mode);
     }
-    for mode in MODES {
+    for mode in Mode::OF_ACTION.map(Mode::name) {
         assert!(modes.iter().any(|shown| shown == mode), "no example of {mode}");
     }
 }
@@ -34,14 +34,18 @@ fn every_other_action_is_pinned() {
         let digest =
             step.version.len() == 40 && step.version.chars().all(|c| c.is_ascii_hexdigit());
         assert!(digest, "{}: {step:?}", path.display());
-        assert!(step.comment.starts_with('v'), "which version is it? {}: {step:?}", path.display());
+        assert!(
+            step.comment.starts_with('v'),
+            "the pin names no version: {}: {step:?}",
+            path.display()
+        );
         count += 1;
     }
     assert!(count > 0);
 }
 
 #[test]
-fn nobody_may_do_more_than_they_say() {
+fn every_workflow_states_its_permissions() {
     for path in files() {
         let text = std::fs::read_to_string(&path).expect("it can be read");
         assert!(text.contains("\npermissions:"), "{}", path.display());
@@ -75,11 +79,11 @@ fn steps() -> Vec<(PathBuf, Step)> {
     files().into_iter().flat_map(read).collect()
 }
 
-/// Reads the little of YAML that these files are written in: a key on each line, values of more
-/// than one line further to the right.
+/// Reads the subset of YAML that these files use: a key on each line, values of more than one line
+/// indented further.
 fn steps_of(text: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
-    // How far to the right the keys of the step are, and those below its `with`.
+    // The indentation of the keys of the step, and of those below its `with`.
     let (mut of_step, mut of_with) = (0, None);
     for line in text.lines() {
         let bare = line.trim_start_matches([' ', '-']);

@@ -90,7 +90,8 @@ fn an_app_serves_as_well_as_a_token() {
 fn an_organisation_has_runners_of_its_own() {
     let town = Town::local(&[]);
     town.github.allow("ghp_org", "acme", &[Permission::OrganisationRunners]);
-    let organisation = [("ONDECK_GITHUB_TOKEN", "ghp_org"), ("ONDECK_SCOPE", "organisation")];
+    let organisation =
+        [("ONDECK_GITHUB_TOKEN", "ghp_org"), ("ONDECK_RUNNER_SCOPE", "organisation")];
     refresh_with(&town, &organisation).succeeded();
     town.provision("1", 1).succeeded();
     assert_eq!(town.github.runners()[0].scope, "acme");

@@ -42,7 +42,7 @@ pub(super) async fn adopt(attempt: &Attempt<'_>) -> Result<(), Failure> {
 /// class, what it got that way counts too.
 fn fits(attempt: &Attempt<'_>, record: &Record) -> bool {
     let mut requirements = attempt.requirements.clone();
-    if attempt.request.capacity_fallback {
+    if attempt.request.options.capacity_fallback {
         requirements.usage = record.spec.usage_class;
     }
     requirements.mismatch(&record.spec).is_none()

@@ -28,8 +28,8 @@ pub(super) async fn create(attempt: &Attempt<'_>, wanted: u32) -> Result<(), Fai
 }
 
 fn tries(attempt: &Attempt<'_>) -> Vec<UsageClass> {
-    let usage = attempt.request.usage;
-    match (attempt.request.capacity_fallback, usage) {
+    let usage = attempt.request.options.usage;
+    match (attempt.request.options.capacity_fallback, usage) {
         (false, _) => vec![usage],
         (true, UsageClass::OnDemand) => vec![usage, usage],
         (true, UsageClass::Spot) => vec![usage, usage, UsageClass::OnDemand],
@@ -46,7 +46,7 @@ fn no_capacity(
         Some(reason) => reason.as_str(),
         None => "the provider gave no reason",
     };
-    let hint = if attempt.request.capacity_fallback {
+    let hint = if attempt.request.options.capacity_fallback {
         "allow more instance types, or a smaller resource class"
     } else {
         "allow more instance types, or use --capacity-fallback"

@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use super::Request;
+use crate::inputs::times::Times;
 use crate::model::failure::{Failure, FailureKind};
 use crate::model::settings::Settings;
-use crate::model::times::Times;
 use crate::modes::plane::Plane;
 use crate::runtime::poll::{PollInterval, Wait, wait_until};
 

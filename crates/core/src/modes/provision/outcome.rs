@@ -154,8 +154,8 @@ impl Outcome {
     pub fn refused(request: &Request, failure: Failure) -> Outcome {
         Outcome {
             run: request.run.clone(),
-            requested: request.count,
-            usage: request.usage,
+            requested: request.options.count,
+            usage: request.options.usage,
             instances: Vec::new(),
             timings: Timings::default(),
             search: PoolSearch::default(),
@@ -185,8 +185,8 @@ impl Attempt<'_> {
         }
         Outcome {
             run: self.request.run.clone(),
-            requested: self.request.count,
-            usage: self.request.usage,
+            requested: self.request.options.count,
+            usage: self.request.options.usage,
             instances,
             timings: stopwatch.timings(self.plane.clock.steady()),
             search: self.holdings.search(),

@@ -1,78 +1,149 @@
-//! What provision is asked for.
+//! The request that provision serves, and the inputs that state it.
 
-use std::time::Duration;
+use serde::{Deserialize, Serialize};
 
+use crate::inputs::times::TimeOverrides;
+use crate::inputs::{Given, Input, Mode, RUN_ID, input_struct};
 use crate::model::failure::Failure;
 use crate::model::ids::{ResourceClass, RunId};
 use crate::model::requirements::{Requirements, TypePatterns, UsageClass};
 use crate::model::settings::Settings;
-use crate::model::times::Times;
 
 /// The most machines that one call may ask for.
 pub const MAX_COUNT: u32 = 1000;
 
-/// The instance types of a run that does not say.
-pub const DEFAULT_TYPES: &str = "c* m* r*";
-
-/// What provision is asked for.
+/// What one call of provision is asked for.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// The run, which becomes the label.
+    /// The run, whose id becomes the label of the machines.
     pub run: RunId,
-    /// How many machines, from 1 to [`MAX_COUNT`].
-    pub count: u32,
-    /// Of which size.
-    pub class: ResourceClass,
-    /// Paid for how.
-    pub usage: UsageClass,
-    /// Of which types.
-    pub types: TypePatterns,
+    pub options: ProvisionOptions,
     /// Times that hold for this call only.
     pub times: TimeOverrides,
-    /// Whether only new machines will do, and idle ones are left where they are.
-    pub fresh_only: bool,
-    /// Whether the run is only given again what it has asked for before, which is on record.
-    pub again: bool,
-    /// Whether to try again for what is missing, and then on demand instead of spot.
-    pub capacity_fallback: bool,
+    /// Who asks.
+    pub origin: Origin,
 }
 
-/// Times that hold for one call, by input name.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TimeOverrides(pub Vec<(&'static str, Duration)>);
+/// Who asks provision for machines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// The run itself.
+    Run,
+    /// Refresh, to keep machines warm: idle machines stay in the pool.
+    KeepWarm,
+    /// Refresh, to give a run again what it asked for before.
+    Rescue,
+}
 
-impl TimeOverrides {
-    /// The times in force for the call.
-    pub fn over(&self, mut times: Times) -> Times {
-        for (input, span) in &self.0 {
-            times.set(input, *span);
-        }
-        times
-    }
+input_struct! {
+    /// The machines that a run asks for.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    pub struct ProvisionOptions, rows INPUTS;
+
+    count: u32, count,
+        Input::call("instance-count", "COUNT", "Number of machines", &[Mode::Provision]).or("1");
+    class: ResourceClass, parse,
+        Input::call(
+            "resource-class",
+            "CLASS",
+            "Resource class, as configured by refresh",
+            &[Mode::Provision],
+        )
+        .or("large");
+    usage: UsageClass, parse,
+        Input::call(
+            "usage-class",
+            "CLASS",
+            "Purchase option: spot or on-demand",
+            &[Mode::Provision],
+        )
+        .or("on-demand");
+    types: Option<TypePatterns> = None, |text| parse(text).map(Some),
+        Input::call(
+            "allowed-instance-types",
+            "PATTERNS",
+            "Instance types to accept, as patterns in which * matches any text",
+            &[Mode::Provision],
+        )
+        .or_described("all that the compute backend recommends; on aws c* m* r*");
+    capacity_fallback: bool, parse,
+        Input::switch(
+            "capacity-fallback",
+            "Retry when capacity is short, and buy on-demand machines if spot is exhausted",
+            &[Mode::Provision],
+        )
+        .or("false");
+}
+
+fn parse<T: std::str::FromStr<Err: ToString>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|error: T::Err| error.to_string())
+}
+
+fn count(text: &str) -> Result<u32, String> {
+    let count: i128 = text.parse().map_err(|error: std::num::ParseIntError| error.to_string())?;
+    let within = u32::try_from(count).ok().filter(|count| (1..=MAX_COUNT).contains(count));
+    within.ok_or_else(|| format!("{count} is not in 1..={MAX_COUNT}"))
 }
 
 impl Request {
-    /// Whether refresh asks, to keep machines warm or to rescue a run, and not the run itself.
-    pub(super) fn is_of_refresh(&self) -> bool {
-        self.fresh_only || self.again
+    /// A request of the run itself, for one machine with default options.
+    pub fn of_run(run: RunId) -> Request {
+        Request {
+            run,
+            options: ProvisionOptions::default(),
+            times: TimeOverrides::default(),
+            origin: Origin::Run,
+        }
     }
 
-    /// What every machine must be, by the settings in force.
-    pub fn requirements(&self, settings: &Settings) -> Result<Requirements, Failure> {
-        if self.count == 0 || self.count > MAX_COUNT {
-            let message = format!("instance count is not from 1 to {MAX_COUNT}: {}", self.count);
+    /// The request that these inputs state for the run. Fails if one of them cannot be parsed.
+    pub fn from_inputs(run: RunId, given: &Given) -> Result<Request, Failure> {
+        let mut request = Request::of_run(run);
+        for (name, text) in given.among(INPUTS) {
+            let invalid = |problem| Failure::invalid(format!("{name}: {problem}"));
+            request.options.set_input(name, text).map_err(invalid)?;
+        }
+        request.times = TimeOverrides::from_inputs(given).map_err(Failure::invalid)?;
+        Ok(request)
+    }
+
+    /// Whether refresh asks and not the run itself.
+    pub(super) fn is_of_refresh(&self) -> bool {
+        self.origin != Origin::Run
+    }
+
+    /// What every machine must be, by the settings in force. Without patterns in the request,
+    /// `default_types` apply. Fails if the count is out of range or the class is not configured.
+    pub fn requirements(
+        &self,
+        settings: &Settings,
+        default_types: TypePatterns,
+    ) -> Result<Requirements, Failure> {
+        let options = &self.options;
+        if options.count == 0 || options.count > MAX_COUNT {
+            let message = format!("instance count is not from 1 to {MAX_COUNT}: {}", options.count);
             return Err(Failure::invalid(message)
                 .hint("ask for as many machines as the run has jobs at the same time"));
         }
-        let size = settings.classes.get(&self.class).ok_or_else(|| {
-            Failure::invalid(format!("resource class not configured: {}", self.class))
+        let size = settings.classes.get(&options.class).ok_or_else(|| {
+            Failure::invalid(format!("resource class not configured: {}", options.class))
                 .hint(format!("configured classes are {}", settings.classes.listing()))
         })?;
         Ok(Requirements {
-            class: self.class.clone(),
+            class: options.class.clone(),
             size,
-            usage: self.usage,
-            types: self.types.clone(),
+            usage: options.usage,
+            types: options.types.clone().unwrap_or(default_types),
         })
     }
+}
+
+/// The run that these inputs name, or else `run_of_process`, which is the text of GITHUB_RUN_ID.
+/// Fails if there is neither, or if it is not a valid id.
+pub fn run_from_inputs(given: &Given, run_of_process: Option<String>) -> Result<RunId, Failure> {
+    let hint = "give --run-id, or set ONDECK_RUN_ID or GITHUB_RUN_ID";
+    let text = given.text(&RUN_ID).map(str::to_owned).or(run_of_process);
+    let run = text.ok_or_else(|| Failure::invalid("no run id given").hint(hint))?;
+    RunId::new(run).map_err(|error| Failure::invalid(error.to_string()).hint(hint))
 }

@@ -3,13 +3,14 @@
 //! released, so each has been validated and has proved that it can come back.
 
 use super::Outcome;
+use crate::inputs::times::TimeOverrides;
 use crate::model::failure::{Failure, FailureKind};
 use crate::model::ids::{ResourceClass, RunId};
 use crate::model::record::{Record, State};
 use crate::model::requirements::UsageClass;
 use crate::model::settings::Settings;
 use crate::modes::plane::{Plane, readable};
-use crate::modes::provision::{DEFAULT_TYPES, Request, TimeOverrides, provision};
+use crate::modes::provision::{Origin, ProvisionOptions, Request, provision};
 use crate::modes::release::release;
 use crate::ports::Scope;
 use crate::runtime::stop::StopSignal;
@@ -60,21 +61,19 @@ async fn warm_up(
     count: u32,
     stop: &StopSignal,
 ) -> Result<usize, Failure> {
-    let unexpected =
-        |e: &dyn std::fmt::Display| Failure::new(FailureKind::Unexpected, e.to_string());
     let run = RunId::new(format!("{RUN_PREFIX}{:016x}", plane.random.number()))
-        .map_err(|e| unexpected(&e))?;
+        .map_err(|error| Failure::new(FailureKind::Unexpected, error.to_string()))?;
     let request = Request {
         run: run.clone(),
-        count,
-        class: class.clone(),
-        usage: UsageClass::OnDemand,
-        types: DEFAULT_TYPES.parse().map_err(|e| unexpected(&e))?,
+        options: ProvisionOptions {
+            count,
+            class: class.clone(),
+            usage: UsageClass::OnDemand,
+            ..ProvisionOptions::default()
+        },
         // Long enough to be released. Should this process die before that, they end soon.
         times: TimeOverrides(vec![("max-runtime-min", settings.times.release_timeout * 2)]),
-        fresh_only: true,
-        again: false,
-        capacity_fallback: false,
+        origin: Origin::KeepWarm,
     };
     let provisioned = provision(plane, &request, stop).await;
     if let Some(failure) = provisioned.failure {

@@ -13,6 +13,7 @@ use crate::model::record::State;
 use crate::model::requirements::UsageClass;
 use crate::model::secret::Secret;
 use crate::model::signal::{AgentStatus, Report, Signal};
+use crate::modes::provision::ProvisionOptions;
 use crate::ports::{AgentStore, Listing, PortError, Scope, Store};
 
 /// Everything that a store promises. Needs a store in which nothing is yet.
@@ -95,14 +96,17 @@ async fn credentials<S: Store + AgentStore>(store: &S) {
 }
 
 async fn demands<S: Store + AgentStore>(store: &S) {
-    let demand = |run: &RunId, count| Demand {
-        run: run.clone(),
-        count,
+    let asked = ProvisionOptions {
         class: ResourceClass::new("xlarge").expect("a sound name"),
         usage: UsageClass::Spot,
-        types: "c7i.* m*".parse().expect("sound patterns"),
-        times: BTreeMap::from([("max-runtime-min".to_owned(), "90".to_owned())]),
+        types: Some("c7i.* m*".parse().expect("sound patterns")),
         capacity_fallback: true,
+        ..ProvisionOptions::default()
+    };
+    let demand = |run: &RunId, count| Demand {
+        run: run.clone(),
+        options: ProvisionOptions { count, ..asked.clone() },
+        times: BTreeMap::from([("max-runtime-min".to_owned(), "90".to_owned())]),
         at: noon(),
         failed_rescues: Some(FailedRescues { times: 2, at: noon() }),
     };

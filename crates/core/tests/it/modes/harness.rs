@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ondeck_agent::Agent;
+use ondeck_core::inputs::times::TimeOverrides;
 use ondeck_core::lifecycle::{Idle, Instance, Running};
 use ondeck_core::model::ids::{InstanceId, IntentId, ResourceClass, RunId};
 use ondeck_core::model::record::{MachineSpec, Record, State};
 use ondeck_core::model::requirements::UsageClass;
 use ondeck_core::model::signal::{Report, Signal};
 use ondeck_core::modes::plane::Plane;
-use ondeck_core::modes::provision::{self, Request, TimeOverrides, provision};
+use ondeck_core::modes::provision::{self, Request, provision};
 use ondeck_core::modes::refresh;
 use ondeck_core::modes::release;
 use ondeck_core::ports::{AgentStore, ListedRunner, Machine, Pool};
@@ -55,17 +56,9 @@ pub(crate) fn spec(instance_type: &str) -> MachineSpec {
 }
 
 pub(crate) fn request(run_id: &str, count: u32) -> Request {
-    Request {
-        run: run(run_id),
-        count,
-        class: large(),
-        usage: UsageClass::OnDemand,
-        types: provision::DEFAULT_TYPES.parse().unwrap(),
-        times: TimeOverrides::default(),
-        fresh_only: false,
-        again: false,
-        capacity_fallback: false,
-    }
+    let mut request = Request::of_run(run(run_id));
+    request.options.count = count;
+    request
 }
 
 impl Harness {

@@ -21,7 +21,7 @@ async fn each_machine_has_its_reason() {
     assert_eq!(whys(&first), ["the pool held no ticket"]);
     harness.idle("i-a", "c6i.large").await;
     let mut second = request("1", 3);
-    second.types = "c6i.* c*".parse().unwrap();
+    second.options.types = Some("c6i.* c*".parse().unwrap());
     let second = harness.provision(&second).await;
     let sources: Vec<MachineSource> =
         second.instances.iter().map(|instance| instance.source).collect();
@@ -47,7 +47,7 @@ async fn the_search_counts_what_it_meets() {
     harness.memory.compute.kill(&id("i-dead"));
     harness.sleep(Duration::from_secs(16)).await;
     let mut picky = request("1", 1);
-    picky.types = "r6*".parse().unwrap();
+    picky.options.types = Some("r6*".parse().unwrap());
     let outcome = harness.provision(&picky).await;
     let expected = PoolSearch {
         asked: true,

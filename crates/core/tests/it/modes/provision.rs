@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use ondeck_core::inputs::times::Times;
 use ondeck_core::model::failure::FailureKind;
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::model::record::State;
-use ondeck_core::model::requirements::UsageClass;
+use ondeck_core::model::requirements::{TypePatterns, UsageClass};
 use ondeck_core::model::settings::Settings;
 use ondeck_core::model::signal::Signal;
-use ondeck_core::model::times::Times;
 use ondeck_core::modes::provision::{MachineSource, provision};
 use ondeck_core::ports::Order;
 use ondeck_core::runtime::stop::{Stop, StopSignal};
@@ -154,11 +154,11 @@ async fn a_machine_that_cannot_be_ended_is_not_said_to_be() {
 async fn the_fallback_goes_from_spot_to_on_demand_for_what_is_missing() {
     let harness = Harness::new().await;
     let mut cheap = request("1", 2);
-    cheap.usage = UsageClass::Spot;
+    cheap.options.usage = UsageClass::Spot;
     harness.memory.compute.withhold(UsageClass::Spot);
     let outcome = harness.provision(&cheap).await;
     assert_eq!(outcome.failure.unwrap().kind, FailureKind::NoCapacity, "nobody asked to fall back");
-    cheap.capacity_fallback = true;
+    cheap.options.capacity_fallback = true;
     let outcome = harness.provision(&cheap).await;
     assert_eq!(outcome.failure, None);
     let usage = outcome.instances.iter().map(|instance| instance.spec.usage_class);
@@ -166,7 +166,7 @@ async fn the_fallback_goes_from_spot_to_on_demand_for_what_is_missing() {
     let again = harness.provision(&cheap).await;
     assert_eq!(again.count(MachineSource::Adopted), 2, "what it got that way is what it has");
     harness.memory.compute.set_capacity(3);
-    cheap.count = 5;
+    cheap.options.count = 5;
     let outcome = harness.provision(&cheap).await;
     assert_eq!(
         outcome.failure.unwrap().kind,
@@ -191,7 +191,7 @@ async fn the_fallback_tries_the_same_once_more_before_it_gives_up_on_it() {
         let harness = Harness::new().await;
         harness.memory.compute.serve_next(scant.clone());
         let mut request = request("1", 2);
-        (request.usage, request.capacity_fallback) = (usage, true);
+        (request.options.usage, request.options.capacity_fallback) = (usage, true);
         let outcome = harness.provision(&request).await;
         assert_eq!(harness.memory.compute.ordered(), orders, "{usage} {scant:?}");
         let classes = outcome.instances.iter().map(|instance| instance.spec.usage_class);
@@ -213,7 +213,7 @@ async fn a_busy_provider_is_asked_again_for_the_rest_and_nobody_falls_back() {
             PartialLaunch::Throttled(0),
         ]);
         let mut cheap = request("1", 3);
-        (cheap.usage, cheap.capacity_fallback) = (Spot, fallback);
+        (cheap.options.usage, cheap.options.capacity_fallback) = (Spot, fallback);
         let outcome = harness.provision(&cheap).await;
         assert_eq!(outcome.failure, None);
         let orders = [(Spot, 3), (Spot, 3), (Spot, 1), (Spot, 1)];
@@ -233,7 +233,7 @@ async fn a_provider_that_stays_busy_fails_the_run_and_the_claimed_go_back() {
         harness.memory.compute.serve_next([PartialLaunch::Throttled(1)]);
         harness.memory.compute.serve_next([PartialLaunch::Throttled(0); 20]);
         let mut request = request("1", 3);
-        request.capacity_fallback = fallback;
+        request.options.capacity_fallback = fallback;
         let outcome = harness.provision(&request).await;
         let failure = outcome.failure.unwrap();
         assert_eq!((failure.kind, failure.kind.exit_code()), (FailureKind::Busy, 6));
@@ -257,7 +257,7 @@ async fn what_is_not_to_be_had_counts_though_the_provider_was_busy_as_well() {
     harness.memory.compute.withhold(Spot);
     harness.memory.compute.serve_next([PartialLaunch::Throttled(1); 20]);
     let mut cheap = request("1", 2);
-    (cheap.usage, cheap.capacity_fallback) = (Spot, true);
+    (cheap.options.usage, cheap.options.capacity_fallback) = (Spot, true);
     let outcome = harness.provision(&cheap).await;
     let ordered = harness.memory.compute.ordered();
     let of = |usage| ordered.iter().filter(|(ordered, _)| *ordered == usage).count();
@@ -272,7 +272,9 @@ async fn a_busy_answer_that_was_lost_is_the_same_when_it_is_asked_for_again() {
         intent: "a".parse().unwrap(),
         run: run("1"),
         count: 2,
-        requirements: request("1", 2).requirements(&Settings::default()).unwrap(),
+        requirements: request("1", 2)
+            .requirements(&Settings::default(), TypePatterns::any())
+            .unwrap(),
     };
     harness.memory.compute.serve_next([PartialLaunch::Throttled(1)]);
     for _ in 0..2 {
@@ -429,8 +431,8 @@ async fn a_dump_spares_what_another_provision_of_the_run_has() {
     // The second ticket leads this one to the same machine, and it is refused.
     harness.make_defective("i-0001", MachineDefect::NeverRegisters);
     let mut other_types = request("1", 1);
-    other_types.types = "c6i.large".parse().unwrap();
-    other_types.count = 2;
+    other_types.options.types = Some("c6i.large".parse().unwrap());
+    other_types.options.count = 2;
     let (switch, stop) = StopSignal::new();
     let (outcome, ()) = tokio::join!(provision(&harness.plane, &other_types, &stop), async {
         harness.sleep(Duration::from_secs(30)).await;

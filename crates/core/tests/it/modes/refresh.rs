@@ -310,7 +310,7 @@ async fn a_rescue_forgets_nothing_of_what_the_run_asked_for() {
     stranded(&harness, 5).await;
     assert_eq!(harness.refresh().await.rescued, [run("1")]);
     let demand = harness.memory.store.demand(&run("1")).await.unwrap().unwrap();
-    assert_eq!(demand.count, 5, "though three jobs waited this time");
+    assert_eq!(demand.options.count, 5, "though three jobs waited this time");
 }
 
 #[tokio::test]

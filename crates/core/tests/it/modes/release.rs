@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use ondeck_core::inputs::times::TimeOverrides;
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::ticket::Ticket;
-use ondeck_core::modes::provision::{MachineSource, TimeOverrides};
+use ondeck_core::modes::provision::MachineSource;
 use ondeck_core::modes::release::{Disposition, release};
 use ondeck_core::testkit::{Calls, MachineDefect};
 

@@ -65,7 +65,7 @@ async fn relative_exhaustion_with_one_unsuitable_ticket() {
     let harness = Harness::new().await;
     harness.idle("i-a", "c6i.large").await;
     let mut picky = request("1", 1);
-    picky.types = "r6*".parse().unwrap();
+    picky.options.types = Some("r6*".parse().unwrap());
     let outcome = harness.provision(&picky).await;
     assert_eq!(outcome.count(MachineSource::Cold), 1);
     assert_eq!(harness.visible().await, 1, "the unsuitable ticket is back at once");
@@ -85,7 +85,7 @@ async fn exhaustion_with_many_unsuitable_tickets_meets_each_once() {
         harness.idle(&format!("i-{n}"), "c6i.large").await;
     }
     let mut picky = request("1", 3);
-    picky.types = "r6*".parse().unwrap();
+    picky.options.types = Some("r6*".parse().unwrap());
     let outcome = harness.provision(&picky).await;
     assert_eq!(outcome.count(MachineSource::Cold), 3);
     // Three at first, then tens, then nothing.
@@ -153,7 +153,7 @@ async fn a_suitable_ticket_behind_many_unsuitable_ones_is_found() {
     }
     harness.idle("i-r", "r6i.large").await;
     let mut picky = request("1", 1);
-    picky.types = "r6*".parse().unwrap();
+    picky.options.types = Some("r6*".parse().unwrap());
     let outcome = harness.provision(&picky).await;
     assert_eq!(names(&outcome.instances), ["i-r".to_owned()].into());
     assert_eq!(harness.visible().await, 57);
@@ -168,7 +168,7 @@ async fn more_than_a_run_can_use_is_there_for_others_while_it_checks_what_it_too
         harness.idle(name, "c6i.large").await;
     }
     let mut picky = request("1", 1);
-    picky.types = "c6i.*".parse().unwrap();
+    picky.options.types = Some("c6i.*".parse().unwrap());
     let (outcome, ()) = tokio::join!(harness.provision(&picky), async {
         harness.sleep(Duration::from_secs(1)).await;
         assert_eq!(harness.state("i-mute"), State::Claimed);
@@ -219,7 +219,7 @@ async fn a_picky_run_does_not_make_others_launch() {
         harness.idle(&format!("i-{n}"), "c6i.large").await;
     }
     let mut picky = request("1", 1);
-    picky.types = "r6*".parse().unwrap();
+    picky.options.types = Some("r6*".parse().unwrap());
     let plain = request("2", 2);
     let (picky, plain) = tokio::join!(harness.provision(&picky), harness.provision(&plain));
     assert_eq!(picky.count(MachineSource::Cold), 1);
@@ -251,7 +251,7 @@ async fn a_ticket_of_another_usage_class_is_left_for_others() {
     let outcome = harness.provision(&request("1", 1)).await;
     assert_eq!(outcome.count(MachineSource::Cold), 1);
     let mut cheap = request("2", 1);
-    cheap.usage = UsageClass::Spot;
+    cheap.options.usage = UsageClass::Spot;
     assert_eq!(names(&harness.provision(&cheap).await.instances), ["i-spot".to_owned()].into());
 }
 
@@ -357,7 +357,7 @@ async fn tickets_held_by_one_that_died_come_back() {
 async fn nothing_is_claimed_for_an_unknown_class() {
     let harness = Harness::new().await;
     let mut unknown = request("1", 1);
-    unknown.class = ondeck_core::model::ids::ResourceClass::new("huge").unwrap();
+    unknown.options.class = ondeck_core::model::ids::ResourceClass::new("huge").unwrap();
     let failure = harness.provision(&unknown).await.failure.unwrap();
     assert_eq!(failure.kind, FailureKind::InvalidInput);
     assert_eq!(failure.message, "resource class not configured: huge");

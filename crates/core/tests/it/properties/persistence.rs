@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use ondeck_core::inputs::times::TIMES;
 use ondeck_core::model::credentials::{Credentials, Minted};
 use ondeck_core::model::demand::{Demand, FailedRescues};
 use ondeck_core::model::ids::{IntentId, RunId};
 use ondeck_core::model::secret::Secret;
 use ondeck_core::model::settings::Settings;
-use ondeck_core::model::times::TIMES;
+use ondeck_core::modes::provision::ProvisionOptions;
 use proptest::prelude::*;
 
 use super::strategies::{
@@ -20,17 +21,14 @@ fn demand() -> impl Strategy<Value = Demand> {
     let times = prop::collection::vec(prop_oneof![4 => known, 1 => (text(), text())], 0..5);
     let failed_rescues = proptest::option::of((any::<u32>(), time()))
         .prop_map(|vain| vain.map(|(times, at)| FailedRescues { times, at }));
-    let asked = (run_id(), any::<u32>(), class(), usage(), patterns());
+    let asked = (run_id(), any::<u32>(), class(), usage(), proptest::option::of(patterns()));
     (asked, times, any::<bool>(), time(), failed_rescues).prop_map(
         |((run, count, class, usage, types), times, capacity_fallback, at, failed_rescues)| {
+            let asked = ProvisionOptions { class, usage, types, ..ProvisionOptions::default() };
             Demand {
                 run,
-                count,
-                class,
-                usage,
-                types,
+                options: ProvisionOptions { count, capacity_fallback, ..asked },
                 times: times.into_iter().collect(),
-                capacity_fallback,
                 at,
                 failed_rescues,
             }
@@ -58,8 +56,9 @@ proptest! {
     #[test]
     fn what_is_asked_for_again_is_what_was_asked_for(demand in demand(), jobs in any::<u32>()) {
         let again = demand.again(jobs);
-        prop_assert!(again.count >= 1 && again.count <= demand.count.max(1));
-        prop_assert!(again.count <= jobs.max(1));
+        let count = again.options.count;
+        prop_assert!(count >= 1 && count <= demand.options.count.max(1));
+        prop_assert!(count <= jobs.max(1));
         let known = |name: &str| TIMES.iter().find(|row| row.input == name);
         for (name, text) in &demand.times {
             let given = again.times.0.iter().find(|(input, _)| input == name);

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ondeck_core::inputs::times::{TIMES, TimeSpec, Unit};
 use ondeck_core::model::requirements::ClassSize;
 use ondeck_core::model::settings::{Classes, MinIdle, Settings};
-use ondeck_core::model::times::{TIMES, TimeSpec, Unit};
 use proptest::prelude::*;
 
 use super::strategies::{assert_readable, class, config, json, ms, nearly, spoilt, text};

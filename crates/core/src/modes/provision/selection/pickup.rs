@@ -18,12 +18,12 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use futures_util::lock::Mutex;
 
+use crate::inputs::times::Times;
 use crate::lifecycle::{Idle, Instance};
 use crate::model::failure::Failure;
 use crate::model::ids::{InstanceId, ResourceClass};
 use crate::model::requirements::Requirements;
 use crate::model::ticket::Ticket;
-use crate::model::times::Times;
 use crate::modes::plane::Plane;
 use crate::ports::{PortResult, Receipt, ReceivedMessage};
 use crate::runtime::batcher::Batcher;
@@ -312,30 +312,22 @@ mod tests {
     use super::*;
     use crate::model::ids::RunId;
     use crate::model::record::MachineSpec;
-    use crate::model::requirements::UsageClass;
+    use crate::model::requirements::{TypePatterns, UsageClass};
     use crate::model::settings::Settings;
-    use crate::modes::provision::{DEFAULT_TYPES, Request, TimeOverrides};
+    use crate::modes::provision::Request;
     use crate::testkit;
 
     fn request() -> Request {
-        Request {
-            run: RunId::new("1").unwrap(),
-            count: 1,
-            class: ResourceClass::new("large").unwrap(),
-            usage: UsageClass::Spot,
-            types: DEFAULT_TYPES.parse().unwrap(),
-            times: TimeOverrides::default(),
-            fresh_only: false,
-            again: false,
-            capacity_fallback: false,
-        }
+        let mut request = Request::of_run(RunId::new("1").unwrap());
+        request.options.usage = UsageClass::Spot;
+        request
     }
 
     fn ticket(plane: &Plane, request: &Request) -> Ticket {
         let spec = MachineSpec {
-            resource_class: request.class.clone(),
+            resource_class: request.options.class.clone(),
             instance_type: "c6i.large".to_owned(),
-            usage_class: request.usage,
+            usage_class: request.options.usage,
             cpu: 2,
             mem: 4096,
         };
@@ -345,7 +337,7 @@ mod tests {
 
     fn attempt<'a>(plane: &'a Plane, request: &'a Request) -> Attempt<'a> {
         let settings = Settings::default();
-        let requirements = request.requirements(&settings).unwrap();
+        let requirements = request.requirements(&settings, TypePatterns::any()).unwrap();
         let (times, holdings) = (Times::default(), Holdings::new(plane.clock.steady()));
         Attempt { plane, request, settings, requirements, times, holdings }
     }
@@ -356,7 +348,7 @@ mod tests {
         let (request, hold) = (request(), Duration::from_secs(30));
         let attempt = attempt(&plane, &request);
         let pickup = Pickup::new(&attempt, 1);
-        let class = &request.class;
+        let class = &request.options.class;
         assert_eq!(pickup.others_hold(class, 0).await, Ok(false));
         plane.pool.send(&[ticket(&plane, &request)], Duration::ZERO).await.unwrap();
         assert_eq!(pickup.others_hold(class, 0).await, Ok(true), "it is there to be had");
@@ -372,7 +364,7 @@ mod tests {
     async fn whoever_leaves_empty_handed_is_looked_for_no_longer() {
         let (plane, _) = testkit::plane();
         let request = request();
-        let class = &request.class;
+        let class = &request.options.class;
         plane.pool.send(&[ticket(&plane, &request)], Duration::ZERO).await.unwrap();
         let attempt = attempt(&plane, &request);
         let pickup = Pickup::new(&attempt, 3);
@@ -401,12 +393,12 @@ mod tests {
         let candidate = pickup.next().await.unwrap().expect("there is a ticket");
         let slow_claim = async {
             plane.clock.sleep(hold * 3).await;
-            plane.pool.depth(&request.class).await.unwrap()
+            plane.pool.depth(&request.options.class).await.unwrap()
         };
         let depth = pickup.holding(&candidate, slow_claim).await;
         assert_eq!((depth.visible, depth.held), (0, 1), "three holds later");
         assert!((5..=6).contains(&memory.pool.calls()["extend"]), "{:?}", memory.pool.calls());
         pickup.delete(&candidate).await;
-        assert_eq!(plane.pool.depth(&request.class).await.unwrap().total(), 0);
+        assert_eq!(plane.pool.depth(&request.options.class).await.unwrap().total(), 0);
     }
 }

@@ -1,35 +1,31 @@
-//! Every deadline and period of the system, in one table.
-//!
-//! The table is the only place that knows a default. Flags, settings and documents are made
-//! from it, or tested against it.
+//! Every deadline and period of the system: one row each, which also declares the input.
 
 use std::time::Duration;
 
+use super::{Given, Input, InputTable, Mode};
 use crate::model::excerpt;
 
-/// One row of the table.
+/// How the value of a time is read and written.
 #[derive(Debug, Clone, Copy)]
 pub struct TimeSpec {
-    /// The name as a flag, a setting and an input of the action.
+    /// The name of the input.
     pub input: &'static str,
     /// What the number counts.
     pub unit: Unit,
-    /// The default, in that unit.
-    pub default: f64,
     /// Whether 0 makes sense: for a wait it does, for a period it does not.
     pub may_be_zero: bool,
-    /// One sentence for the help.
-    pub help: &'static str,
 }
 
 /// What a number of time counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// Seconds.
     Seconds,
-    /// Minutes.
     Minutes,
 }
+
+/// Times that hold for one call, by the name of the input.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TimeOverrides(pub Vec<(&'static str, Duration)>);
 
 impl TimeSpec {
     /// Reads a number in this row's unit; decimals go down to the millisecond.
@@ -37,7 +33,7 @@ impl TimeSpec {
         let number = text.trim();
         let given = excerpt::one_line(&number);
         let number: f64 =
-            number.parse().map_err(|_| format!("not a number: {}", excerpt::quoted(text)))?;
+            number.parse().map_err(|_| format!("is not a number: {}", excerpt::quoted(text)))?;
         let span =
             self.duration(number).ok_or_else(|| format!("must be from 0 to 30 days: {given}"))?;
         if span.is_zero() && !self.may_be_zero {
@@ -69,31 +65,69 @@ impl Unit {
             Unit::Minutes => 60.0,
         }
     }
+
+    const fn placeholder(self) -> &'static str {
+        match self {
+            Unit::Seconds => "SEC",
+            Unit::Minutes => "MIN",
+        }
+    }
+}
+
+impl TimeOverrides {
+    /// The times among the given inputs. An empty text counts as not given. Fails with the name of
+    /// the input and what is wrong with it.
+    pub fn from_inputs(given: &Given) -> Result<TimeOverrides, String> {
+        let mut overrides = Vec::new();
+        for spec in TIMES {
+            let row = INPUTS.iter().find(|row| row.name == spec.input);
+            let text = row.and_then(|row| given.text(row)).filter(|text| !text.is_empty());
+            if let Some(text) = text {
+                let invalid = |problem| format!("{} {problem}", spec.input);
+                overrides.push((spec.input, spec.parse(text).map_err(invalid)?));
+            }
+        }
+        Ok(TimeOverrides(overrides))
+    }
+
+    /// The times in force for the call.
+    pub fn over(&self, mut times: Times) -> Times {
+        for (input, span) in &self.0 {
+            times.set(input, *span);
+        }
+        times
+    }
 }
 
 macro_rules! times {
     (@zero) => { true };
     (@positive) => { false };
-    ($($field:ident, $input:literal, $unit:ident, $default:literal, $zero:ident, $help:literal;)*) => {
+    (@refresh) => { &[Mode::Refresh] };
+    (@provision) => { &[Mode::Refresh, Mode::Provision] };
+    (@release) => { &[Mode::Refresh, Mode::Provision, Mode::Release] };
+    (@spec $input:literal, $unit:ident, $zero:ident) => {
+        TimeSpec { input: $input, unit: Unit::$unit, may_be_zero: times!(@$zero) }
+    };
+    ($($field:ident, $input:literal, $unit:ident, $default:literal, $zero:ident, $modes:ident, $help:literal;)*) => {
         /// The spans in force.
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub struct Times {
             $(#[doc = $help] pub $field: Duration,)*
         }
 
-        /// The table.
-        pub const TIMES: &[TimeSpec] = &[
-            $(TimeSpec {
-                input: $input,
-                unit: Unit::$unit,
-                default: $default,
-                may_be_zero: times!(@$zero),
-                help: $help,
-            },)*
+        /// How each time is read and written.
+        pub const TIMES: &[TimeSpec] = &[$(times!(@spec $input, $unit, $zero),)*];
+
+        /// The rows of the times.
+        pub const INPUTS: &[Input] = &[
+            $(Input::stored($input, Unit::$unit.placeholder(), $help)
+                .or($default)
+                .of_modes(times!(@$modes))
+                .checked(|text| times!(@spec $input, $unit, $zero).parse(text).map(drop)),)*
         ];
 
         impl Times {
-            /// The span of the row with this input name.
+            /// The span of the input with this name.
             pub fn get(&self, input: &str) -> Option<Duration> {
                 match input {
                     $($input => Some(self.$field),)*
@@ -101,7 +135,7 @@ macro_rules! times {
                 }
             }
 
-            /// Sets the span of the row with this input name; `false` if there is none.
+            /// Sets the span of the input with this name. Returns whether there is one.
             pub fn set(&mut self, input: &str, span: Duration) -> bool {
                 match input {
                     $($input => self.$field = span,)*
@@ -113,57 +147,59 @@ macro_rules! times {
 
         impl Default for Times {
             fn default() -> Times {
-                let mut times = Times { $($field: Duration::ZERO,)* };
-                for row in TIMES {
-                    times.set(row.input, row.duration(row.default).unwrap_or_default());
-                }
-                times
+                let parse = |spec: TimeSpec, text| {
+                    spec.parse(text).expect("a row's parser accepts the row's default")
+                };
+                Times { $($field: parse(times!(@spec $input, $unit, $zero), $default),)* }
             }
         }
     };
 }
 
+/// The table of the times.
+pub const TABLE: InputTable = InputTable { heading: "Times", rows: INPUTS };
+
 times! {
-    heartbeat_period, "heartbeat-period-sec", Seconds, 5.0, positive,
-        "How often an agent says that it is alive; three periods without make it unhealthy";
-    claim_registration_timeout, "claim-registration-timeout-sec", Seconds, 10.0, positive,
-        "How long a claimed machine may take to register for the run";
-    claim_timeout, "claim-timeout-sec", Seconds, 300.0, positive,
+    heartbeat_period, "heartbeat-period-sec", Seconds, "5", positive, refresh,
+        "How often an agent writes a heartbeat; after three missed ones the machine counts as unhealthy";
+    claim_registration_timeout, "claim-registration-timeout-sec", Seconds, "10", positive, provision,
+        "How long a claimed machine may take to register its runner";
+    claim_timeout, "claim-timeout-sec", Seconds, "300", positive, provision,
         "How long a machine may stay claimed";
-    created_timeout, "created-timeout-sec", Seconds, 600.0, positive,
+    created_timeout, "created-timeout-sec", Seconds, "600", positive, provision,
         "How long a machine may stay created";
-    validation_timeout, "validation-timeout-sec", Seconds, 180.0, positive,
+    validation_timeout, "validation-timeout-sec", Seconds, "180", positive, provision,
         "How long new machines may take to become ready";
-    idle_time, "idle-time-sec", Seconds, 300.0, zero,
-        "How long an idle machine waits in the pool; 0 keeps none";
-    max_runtime, "max-runtime-min", Minutes, 30.0, positive,
+    idle_time, "idle-time-sec", Seconds, "300", zero, release,
+        "How long an idle machine stays in the pool; 0 keeps none";
+    max_runtime, "max-runtime-min", Minutes, "30", positive, provision,
         "How long a run may keep its machines";
-    release_timeout, "release-timeout-sec", Seconds, 120.0, positive,
+    release_timeout, "release-timeout-sec", Seconds, "120", positive, release,
         "How long release waits for a machine to deregister and clean up";
-    self_termination_grace, "self-termination-grace-sec", Seconds, 60.0, positive,
-        "How far past its threshold a machine ends itself, and past which one without a record is swept";
-    boot_deadline, "boot-deadline-sec", Seconds, 180.0, positive,
-        "How long a machine without a record waits before it ends itself";
-    registration_token_refresh, "registration-token-refresh-min", Minutes, 30.0, positive,
-        "How old a registration token may get before refresh renews it; the local forge has none";
-    registration_token_patience, "registration-token-patience-sec", Seconds, 60.0, zero,
-        "How long provision waits for refresh to renew a registration token that has expired";
-    agent_poll_waiting, "agent-poll-waiting-sec", Seconds, 0.25, positive,
-        "How often an idle agent looks for a run";
-    agent_poll_running, "agent-poll-running-sec", Seconds, 1.0, positive,
-        "How often a working agent looks for its release";
-    signal_poll, "signal-poll-sec", Seconds, 0.05, positive,
-        "How often the control plane looks for signals that it waits for";
-    ticket_hold, "ticket-hold-sec", Seconds, 30.0, positive,
-        "How long a ticket stays hidden from others while one run looks at it";
-    pickup_patience, "pickup-patience-sec", Seconds, 1.0, zero,
-        "How long an empty pool is asked again while others hold tickets of it";
-    retention, "retention-min", Minutes, 1440.0, zero,
+    self_termination_grace, "self-termination-grace-sec", Seconds, "60", positive, refresh,
+        "How long past its threshold a machine terminates itself, and refresh terminates an orphan";
+    boot_deadline, "boot-deadline-sec", Seconds, "180", positive, refresh,
+        "How long a machine waits for its record before it terminates itself";
+    registration_token_refresh, "registration-token-refresh-min", Minutes, "30", positive, refresh,
+        "Age at which refresh renews the registration token; unused by the local forge";
+    registration_token_patience, "registration-token-patience-sec", Seconds, "60", zero, provision,
+        "How long provision waits for refresh to renew an expired registration token";
+    agent_poll_waiting, "agent-poll-waiting-sec", Seconds, "0.25", positive, refresh,
+        "How often an idle agent checks for a run";
+    agent_poll_running, "agent-poll-running-sec", Seconds, "1", positive, refresh,
+        "How often a working agent checks for its release";
+    signal_poll, "signal-poll-sec", Seconds, "0.05", positive, refresh,
+        "How often the control plane reads signals while it waits for them";
+    ticket_hold, "ticket-hold-sec", Seconds, "30", positive, refresh,
+        "How long a received ticket stays hidden from other runs";
+    pickup_patience, "pickup-patience-sec", Seconds, "1", zero, refresh,
+        "How long pickup retries an empty pool while other runs hold its tickets";
+    retention, "retention-min", Minutes, "1440", zero, refresh,
         "How long records of terminated machines are kept";
 }
 
 impl Times {
-    /// Times that contradict each other, in words.
+    /// One sentence for each pair of times that contradict each other.
     pub fn contradictions(&self) -> Vec<String> {
         let longer = [
             (
@@ -188,7 +224,7 @@ impl Times {
             .collect()
     }
 
-    /// Past this age of its last heartbeat a machine counts as unhealthy.
+    /// The age of the last heartbeat past which a machine counts as unhealthy.
     pub fn healthy_within(&self) -> Duration {
         self.heartbeat_period * 3
     }

@@ -1,0 +1,66 @@
+//! What the control plane makes of the inputs.
+
+use std::collections::BTreeMap;
+
+use clap::error::{ContextKind, ContextValue};
+use ondeck_core::inputs::{Given, InputScope};
+use ondeck_core::model::excerpt::one_line;
+use ondeck_core::model::failure::Failure;
+use ondeck_core::model::ids::RunId;
+use ondeck_core::model::secret::Secret;
+use ondeck_core::modes::provision::run_from_inputs;
+
+use crate::control::actions;
+use crate::inputs::{Backend, Common, rows};
+
+/// The secrets among the inputs.
+pub(crate) fn secrets(given: &Given) -> impl Iterator<Item = Secret> {
+    let secret = crate::inputs::rows().filter(|row| row.scope == InputScope::Secret);
+    secret.filter_map(|row| given.secret(row))
+}
+
+/// The settings that refresh is to store: what was given, and on AWS the forge also when it was
+/// not given, because machines there are of no use to another forge. An empty text restores a
+/// default. Fails with the first setting that its row's parser refuses.
+pub(crate) fn settings(common: &Common) -> Result<BTreeMap<String, String>, Failure> {
+    let mut settings = BTreeMap::new();
+    if common.backend == Backend::Aws {
+        settings.insert(rows::FORGE.name.to_owned(), rows::GITHUB.to_owned());
+    }
+    for row in crate::inputs::rows().filter(|row| row.scope == InputScope::Stored) {
+        let Some(text) = common.given.text(row) else { continue };
+        if !text.is_empty() {
+            (row.check)(text).map_err(|problem| {
+                Failure::invalid(format!("{} {problem}", row.name))
+                    .hint("ondeck refresh --help shows what it takes")
+            })?;
+        }
+        settings.insert(row.name.to_owned(), text.to_owned());
+    }
+    Ok(settings)
+}
+
+/// The run that was named, or the one that this process is part of.
+pub(crate) fn run_id(given: &Given) -> Result<RunId, Failure> {
+    let of_process = std::env::var("GITHUB_RUN_ID").ok().filter(|run| !run.is_empty());
+    run_from_inputs(given, of_process)
+}
+
+/// Shows what is wrong with a command line as an annotation, if this process is a step of a
+/// workflow. Returns whether it did.
+pub(crate) fn show_misuse(error: &clap::Error) -> bool {
+    actions::show_misuse(&misuse(error))
+}
+
+/// What is wrong with a command line, without the part about the help. The message repeats the
+/// value, which may itself hold an empty line.
+fn misuse(error: &clap::Error) -> String {
+    let mut message = error.render().to_string();
+    for kind in [ContextKind::InvalidValue, ContextKind::InvalidArg] {
+        if let Some(ContextValue::String(given)) = error.get(kind) {
+            message = message.replacen(given, &one_line(given), 1);
+        }
+    }
+    let message = message.trim_start_matches("error: ").split("\n\n").next().unwrap_or_default();
+    message.trim().to_owned()
+}

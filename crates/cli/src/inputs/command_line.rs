@@ -1,0 +1,167 @@
+//! From rows to flags and variables, and from a command line to what was given.
+
+use clap::builder::PossibleValuesParser;
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use ondeck_core::inputs::{Given, Input, InputDefault, InputScope, InputTable, InputValue, Mode};
+
+use super::{Common, help, rows, tables};
+use crate::control;
+
+/// A command line that was understood.
+#[derive(Debug)]
+pub(crate) struct Invocation {
+    pub(crate) command: String,
+    pub(crate) common: Common,
+    /// The positional arguments, for the commands that take some.
+    pub(crate) arguments: Vec<String>,
+}
+
+/// The id of the positional arguments of a command.
+pub(crate) const ARGUMENTS: &str = "arguments";
+
+/// Reads the command line and the variables. Prints what is wrong with them and ends the process
+/// with exit code 2; prints help and ends it with 0.
+pub(crate) fn read() -> Invocation {
+    let matches = command().try_get_matches().unwrap_or_else(|error| exit(&error));
+    let (command, matches) = matches.subcommand().expect("a command is required");
+    let arguments = matches.try_get_many::<String>(ARGUMENTS).ok().flatten();
+    Invocation {
+        command: command.to_owned(),
+        common: Common::from_inputs(given(matches)),
+        arguments: arguments.into_iter().flatten().cloned().collect(),
+    }
+}
+
+fn exit(error: &clap::Error) -> ! {
+    if error.use_stderr() && control::show_misuse(error) {
+        // Printing it as well could let a value of several lines pass for a workflow command.
+        std::process::exit(error.exit_code());
+    }
+    let complete = cfg!(all(feature = "aws", feature = "github"));
+    if error.kind() == ErrorKind::UnknownArgument && !complete {
+        drop(error.print());
+        crate::logging::hint(
+            "this build lacks the options of AWS or GitHub; build it with --features aws,github",
+        );
+        std::process::exit(error.exit_code());
+    }
+    error.exit()
+}
+
+/// The command line of this build.
+pub(crate) fn command() -> Command {
+    let shared = |row: &&Input| row.is_of_every_mode();
+    let mut command = Command::new("ondeck")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about(env!("CARGO_PKG_DESCRIPTION"))
+        .after_help(help::PROGRAM)
+        .max_term_width(100)
+        .subcommand_required(true)
+        .arg_required_else_help(true);
+    for table in [&rows::PROCESS].into_iter().chain(tables().filter(|t| !is_process(t))) {
+        for row in table.rows.iter().filter(shared) {
+            let heading = match table.heading {
+                "" => "For every command".to_owned(),
+                heading => format!("{heading}, for every command"),
+            };
+            command = command.arg(argument(row, true).global(true).help_heading(heading));
+        }
+    }
+    let modes = Mode::ALL.into_iter().filter(|mode| control::has(*mode));
+    command.subcommands(modes.map(subcommand)).subcommands(control::other_commands())
+}
+
+fn is_process(table: &InputTable) -> bool {
+    table.rows.iter().any(|row| row.name == rows::BACKEND.name)
+}
+
+fn subcommand(mode: Mode) -> Command {
+    let mut command =
+        Command::new(mode.name()).about(help::about(mode)).after_help(help::examples(mode));
+    for table in tables() {
+        for row in table.rows.iter().filter(|row| row.is_of(mode) && !row.is_of_every_mode()) {
+            // Refresh checks what it stores itself, together with what is stored already.
+            let checked = !(mode == Mode::Refresh && row.scope == InputScope::Stored);
+            let argument = argument(row, checked);
+            command = command.arg(match table.heading {
+                "" => argument,
+                heading => argument.help_heading(help::heading(heading, row, mode)),
+            });
+        }
+    }
+    if mode == Mode::Run {
+        let job = Arg::new(ARGUMENTS).value_name("CMD").num_args(1..).last(true).required(true);
+        command = command.arg(job.help("Command of the job and its arguments"));
+    }
+    command
+}
+
+/// The flag and the variable of a row. The variable is not shown: it may hold a secret, and the
+/// help says once how variables are named. An empty variable counts as not given, because that is
+/// how a workflow passes on an input that it was not given.
+fn argument(row: &'static Input, checked: bool) -> Arg {
+    let variable = row.variable();
+    let empty = std::env::var_os(&variable).is_some_and(|value| value.is_empty());
+    let mut argument = Arg::new(row.name)
+        .long(row.name)
+        .help(help_with_default(row))
+        .hide_env(true)
+        .conflicts_with_all(row.conflicts_with)
+        .requires_all(row.requires);
+    if let Some(short) = row.short {
+        argument = argument.short(short);
+    }
+    if row.has_variable() && !empty {
+        argument = argument.env(variable);
+    }
+    match row.value {
+        InputValue::Switch => argument.action(ArgAction::SetTrue),
+        InputValue::Count => argument.action(ArgAction::Count),
+        InputValue::Choice(placeholder, values) => {
+            argument.value_name(placeholder).value_parser(PossibleValuesParser::new(values))
+        }
+        InputValue::Text(placeholder) => argument
+            .value_name(placeholder)
+            .allow_negative_numbers(true)
+            .value_parser(move |text: &str| -> Result<String, String> {
+                if checked && !(text.is_empty() && row.may_be_empty()) {
+                    (row.check)(text)?;
+                }
+                Ok(text.to_owned())
+            }),
+    }
+}
+
+fn help_with_default(row: &Input) -> String {
+    match (row.default, row.value) {
+        (InputDefault::None, _) | (_, InputValue::Switch) => row.help.to_owned(),
+        (InputDefault::Value(text) | InputDefault::Described(text), _) => {
+            format!("{} [default: {text}]", row.help)
+        }
+    }
+}
+
+fn given(matches: &ArgMatches) -> Given {
+    let mut given = Given::default();
+    for row in tables().flat_map(|table| table.rows) {
+        match row.value {
+            InputValue::Switch => {
+                if matches.try_get_one::<bool>(row.name).ok().flatten() == Some(&true) {
+                    given.insert(row, "true");
+                }
+            }
+            InputValue::Count => {
+                if let Ok(Some(count)) = matches.try_get_one::<u8>(row.name) {
+                    given.insert(row, count.to_string());
+                }
+            }
+            InputValue::Text(_) | InputValue::Choice(..) => {
+                if let Ok(Some(text)) = matches.try_get_one::<String>(row.name) {
+                    given.insert(row, text.clone());
+                }
+            }
+        }
+    }
+    given
+}

@@ -1,0 +1,86 @@
+//! The inputs of the program itself: what a process connects to and prints, and the options of
+//! commands that only the program has.
+
+use ondeck_core::inputs::{ActionInput, Input, InputTable, InputValue, Mode};
+use ondeck_core::model::ids::InstanceId;
+
+/// The word for the local backend and the local forge.
+pub(crate) const LOCAL: &str = "local";
+/// The word for the AWS backend.
+pub(crate) const AWS: &str = "aws";
+/// The word for GitHub as the forge.
+pub(crate) const GITHUB: &str = "github";
+
+// The action is for aws, unless the job sets ONDECK_BACKEND.
+pub(crate) const BACKEND: Input =
+    Input::process("backend", "", "Where machines, records and the pool are")
+        .valued(InputValue::Choice("BACKEND", &[LOCAL, AWS]), None)
+        .or(LOCAL)
+        .in_action(ActionInput::Absent);
+pub(crate) const HOME: Input = Input::process(
+    "home",
+    "DIR",
+    "Directory for the files of the local backend, of the local forge and of an agent",
+)
+.or_described("~/.ondeck")
+.in_action(ActionInput::Absent);
+// The action's output `result` holds the same object.
+pub(crate) const JSON: Input =
+    Input::process("json", "", "Print one JSON object on stdout instead of text")
+        .valued(InputValue::Switch, None)
+        .in_action(ActionInput::Absent);
+// GitHub has a switch of its own for the debug log of a run.
+pub(crate) const VERBOSE: Input =
+    Input::process("verbose", "", "Log every state change to stderr; twice for details")
+        .valued(InputValue::Count, Some('v'))
+        .in_action(ActionInput::Absent);
+pub(crate) const QUIET: Input = Input::process("quiet", "", "Log only errors to stderr")
+    .valued(InputValue::Switch, Some('q'))
+    .conflicting(&["verbose"])
+    .in_action(ActionInput::Absent);
+
+/// The inputs of every command.
+pub(crate) const PROCESS: InputTable =
+    InputTable { heading: "", rows: &[BACKEND, HOME, JSON, VERBOSE, QUIET] };
+
+pub(crate) const FORGE: Input =
+    Input::stored("forge", "", "Where jobs come from; local is for trials")
+        .valued(InputValue::Choice("FORGE", &[LOCAL, GITHUB]), None)
+        .or_described("github on aws; otherwise unchanged, at first local");
+pub(crate) const QUEUE_TIMEOUT: Input = Input::call(
+    "queue-timeout-sec",
+    "SEC",
+    "How long the job may wait for a machine of its run before it is withdrawn",
+    &[Mode::Run],
+)
+.or("300")
+.checked(|text| text.parse::<u32>().map(drop).map_err(|error| error.to_string()));
+pub(crate) const ALL: Input = Input::switch("all", "Include terminated machines", &[Mode::Status]);
+pub(crate) const WATCH: Input =
+    Input::switch("watch", "Refresh the display every second, until interrupted", &[Mode::Status])
+        .conflicting(&["json"]);
+pub(crate) const KEEP: Input = Input::switch(
+    "keep",
+    "Keep the temporary home with its store and logs, and print its path",
+    &[Mode::Demo],
+);
+pub(crate) const INSTANCE_ID: Input =
+    Input::call("instance-id", "ID", "Id of this machine", &[Mode::Agent])
+        .or_described("on EC2, as the instance metadata says")
+        .checked(|text| text.parse::<InstanceId>().map(drop).map_err(|error| error.to_string()));
+pub(crate) const SHUTDOWN_COMMAND: Input = Input::call(
+    "shutdown-command",
+    "COMMAND",
+    "Command that shuts this machine down if EC2 cannot be asked to terminate it",
+    &[Mode::Agent],
+)
+.or("shutdown -h now");
+
+/// The inputs of single commands.
+pub(crate) const COMMANDS: &[InputTable] = &[
+    InputTable {
+        heading: "",
+        rows: &[QUEUE_TIMEOUT, ALL, WATCH, KEEP, INSTANCE_ID, SHUTDOWN_COMMAND],
+    },
+    InputTable { heading: "GitHub", rows: &[FORGE] },
+];

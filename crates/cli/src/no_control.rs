@@ -1,0 +1,30 @@
+//! The control plane, in a build that has none: the program on a machine.
+
+use ondeck_core::inputs::Mode;
+
+use crate::inputs::Invocation;
+
+/// Whether this build has the command.
+pub(crate) fn has(mode: Mode) -> bool {
+    mode == Mode::Agent
+}
+
+/// The commands that take no inputs from the tables: none here.
+pub(crate) fn other_commands() -> Vec<clap::Command> {
+    Vec::new()
+}
+
+/// Whether the error was shown as an annotation of a workflow step. Agents are not steps.
+pub(crate) fn show_misuse(_error: &clap::Error) -> bool {
+    false
+}
+
+/// Runs a command of the control plane and returns its exit code. The command line admits none
+/// here.
+pub(crate) async fn dispatch(invocation: &Invocation) -> u8 {
+    crate::logging::error(
+        &format!("this build has only the agent: {}", invocation.command),
+        "build it with the feature control",
+    );
+    2
+}

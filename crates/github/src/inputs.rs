@@ -1,0 +1,109 @@
+//! The inputs of the GitHub forge and of the runner that agents start for it.
+
+use ondeck_core::inputs::{ActionInput, Input, InputTable, InputValue, Mode};
+
+pub const TOKEN: Input = Input::secret(
+    "github-token",
+    "TOKEN",
+    "Token that may register runners; prefer the variable, because other users can see a command \
+     line",
+)
+.in_action(ActionInput::Adapted {
+    help: "Token that may register runners",
+    default: None,
+    step_output: false,
+});
+pub const APP_ID: Input = Input::call(
+    "github-app-id",
+    "ID",
+    "Instead of a token: id of a GitHub App that may register runners",
+    &[Mode::Refresh],
+)
+.conflicting(&["github-token"])
+.requiring(&["github-app-private-key"]);
+pub const APP_PRIVATE_KEY: Input = Input::secret(
+    "github-app-private-key",
+    "PEM",
+    "Private key of the GitHub App, in PEM; prefer the variable",
+)
+.requiring(&["github-app-id"])
+.in_action(ActionInput::Adapted {
+    help: "Private key of the GitHub App, in PEM",
+    default: None,
+    step_output: false,
+});
+pub const JOBS_TOKEN: Input =
+    Input::secret("jobs-token", "TOKEN", "Token that may read workflow runs, for rescue")
+        .or_described("the token that registers runners")
+        .in_action(ActionInput::Adapted {
+            help: "Token that may read workflow runs, for rescue",
+            default: Some("${{ github.token }}"),
+            step_output: false,
+        });
+pub const URL: Input = Input::call(
+    "github-url",
+    "URL",
+    "Address of GitHub; set it for an Enterprise Server",
+    &[Mode::Refresh],
+)
+.or_described("GITHUB_SERVER_URL, or https://github.com");
+pub const SCOPE: Input = Input::call(
+    "runner-scope",
+    "",
+    "Level at which runners register: the repository or its organisation",
+    &[Mode::Refresh],
+)
+.valued(InputValue::Choice("SCOPE", &[REPOSITORY_SCOPE, ORGANISATION_SCOPE]), None)
+.or(REPOSITORY_SCOPE);
+/// The value of [`SCOPE`] for runners of one repository.
+pub const REPOSITORY_SCOPE: &str = "repository";
+/// The value of [`SCOPE`] for runners of a whole organisation.
+pub const ORGANISATION_SCOPE: &str = "organisation";
+pub const REPOSITORY: Input =
+    Input::call("repository", "OWNER/NAME", "Repository that runners serve", &[Mode::Refresh])
+        .or_described("GITHUB_REPOSITORY, or the pool");
+pub const RUNNER_GROUP: Input = Input::stored(
+    "runner-group",
+    "NAME",
+    "Runner group that an organisation's runners join; empty for the default group",
+);
+pub const RUNNER_VERSION: Input = Input::stored(
+    "actions-runner-version",
+    "VERSION",
+    "Version of actions/runner: a number, or latest for GitHub's newest; with latest, a runner on \
+     the image is used as it is",
+)
+.or_described("latest");
+pub const RUNNER_API_URL: Input = Input::call(
+    "actions-runner-api-url",
+    "URL",
+    "GitHub API that lists the releases of actions/runner",
+    &[Mode::Refresh],
+)
+.or_described(PUBLIC_API);
+/// Where releases of actions/runner are listed unless [`RUNNER_API_URL`] is given.
+pub const PUBLIC_API: &str = "https://api.github.com";
+pub const RUNNER_USER: Input = Input::stored(
+    "runner-user",
+    "USER",
+    "User that jobs run as; the agent creates it if it does not exist",
+)
+.or_described("runner on aws, else the agent's own user");
+
+/// Every input of the GitHub forge.
+pub const INPUTS: InputTable = InputTable {
+    heading: "GitHub",
+    rows: &[
+        TOKEN,
+        APP_ID,
+        APP_PRIVATE_KEY,
+        JOBS_TOKEN,
+        URL,
+        SCOPE,
+        REPOSITORY,
+        RUNNER_GROUP,
+        RUNNER_VERSION,
+        RUNNER_API_URL,
+        RUNNER_USER,
+    ],
+};
