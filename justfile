@@ -41,4 +41,4 @@ mutants *ARGS:
 
 # What the machines of a pool download: the agent for AWS, without the control plane
 build-agent:
-    cargo build --release --package ondeck --no-default-features --features aws
+    cargo build --release --package ondeck --no-default-features --features aws,github,local

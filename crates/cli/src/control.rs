@@ -1,6 +1,8 @@
 //! Everything but the agent: the three modes as commands, and the commands that operators use.
 
 pub(crate) mod actions;
+pub(crate) mod backend;
+#[cfg(feature = "local")]
 mod demo;
 #[cfg(all(test, feature = "aws", feature = "github"))]
 mod docs;
@@ -8,14 +10,19 @@ mod docs;
 pub(crate) mod holds;
 pub(crate) mod inputs;
 mod modes;
+#[cfg(not(feature = "local"))]
+mod no_local;
 pub(crate) mod output;
 pub(crate) mod progress;
+#[cfg(feature = "local")]
 mod run;
 mod status;
 
 use ondeck_core::inputs::Mode;
 
 pub(crate) use self::inputs::show_misuse;
+#[cfg(not(feature = "local"))]
+use self::no_local::{demo, run};
 use crate::inputs::Invocation;
 
 /// Whether this build has the command.

@@ -37,17 +37,18 @@ pub fn identity(name: &ProviderName) -> Result<InstanceId, InvalidId> {
     InstanceId::new(name.as_str())
 }
 
-/// How the agent of a machine is started: this program with these arguments, followed by
-/// `--home DIR --instance-id ID`.
+/// How to start the agent of a machine. `--home DIR --instance-id ID` follow the arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentCommand {
-    /// What to run.
     pub program: PathBuf,
-    /// What to tell it first.
+    /// The arguments that come first. Other users of this computer can read them.
     pub args: Vec<OsString>,
+    /// Variables that the agent inherits besides those that every machine does. Scripts and jobs do
+    /// not inherit them from the agent.
+    pub variables: &'static [&'static str],
 }
 
-/// The provider of machines: each is a process of this computer.
+/// Launches machines that are processes of this computer.
 #[derive(Clone)]
 pub struct LocalCompute {
     db: Db,
@@ -57,12 +58,12 @@ pub struct LocalCompute {
 }
 
 impl LocalCompute {
-    /// Launches `agent` for a machine, under this home.
+    /// Lists machines in `db`, keeps their files under `home`, and starts `agent` for each.
     pub fn new(db: Db, home: Home, clock: Arc<dyn Clock>, agent: AgentCommand) -> LocalCompute {
         LocalCompute { db, home, clock, agent }
     }
 
-    /// Starts the process of a machine that is on the list, and detaches from it.
+    /// Starts the process of a listed machine and detaches from it.
     fn start(&self, machine: &Machine) -> io::Result<Process> {
         let folder = self.home.machine(&machine.id);
         folder::make_private(&folder)?;
@@ -80,6 +81,7 @@ impl LocalCompute {
             .current_dir(folder)
             .env_clear()
             .envs(environment::handed_on())
+            .envs(environment::named(self.agent.variables))
             .env(MARKER, machine.id.as_str())
             .process_group(0)
             .stdin(Stdio::null())
@@ -89,8 +91,8 @@ impl LocalCompute {
         Process::of_child(&child).ok_or_else(|| io::Error::other("it ended at once"))
     }
 
-    /// Starts what was enlisted, and notes the processes. A machine that cannot be started, or
-    /// was ended before it could be noted, is a shortfall.
+    /// Starts the listed machines and notes their processes. A machine that does not start, or was
+    /// terminated before its process was noted, is a shortfall.
     async fn start_all(&self, enlisted: Vec<Machine>) -> PortResult<Launched> {
         let mut launched = Launched::default();
         let mut started = Vec::new();
@@ -135,8 +137,8 @@ impl LocalCompute {
         Ok(launched)
     }
 
-    /// Ends the processes of these machines; gives the machines that are gone, and puts the
-    /// others among the failures.
+    /// Kills the processes of these machines. Returns the machines that are gone and adds the others
+    /// to the failures.
     async fn kill(
         &self,
         machines: Vec<Ending>,
@@ -148,7 +150,7 @@ impl LocalCompute {
         Ok(ids.filter(|id| undying.iter().all(|left| left.id != *id)).collect())
     }
 
-    /// What the list knows of some machines, as far as it can be read.
+    /// What the list knows about these machines. A row that cannot be read becomes a failure.
     async fn look_up(
         &self,
         ids: &[InstanceId],
@@ -164,8 +166,8 @@ impl LocalCompute {
         found
     }
 
-    /// A log goes when the list has forgotten its machine. The logs are looked at first: a
-    /// machine is on the list before it has a log.
+    /// Removes the logs of machines that are no longer listed. It reads the logs first, because a
+    /// machine is listed before it has a log.
     async fn remove_old_logs(&self) -> PortResult<()> {
         let logs = self.home.clone();
         let logs = tokio::task::spawn_blocking(move || logs.logs()).await;
@@ -188,15 +190,15 @@ impl LocalCompute {
         Ok(())
     }
 
-    /// The machines that have a directory, ended or not.
+    /// The machines that have a directory, terminated or not.
     fn with_folders(&self) -> Vec<InstanceId> {
-        // Nobody has made the first one yet, or nobody may look: then none can be cleared up.
+        // If the directory is missing or cannot be read, there is nothing to clean up.
         let Ok(entries) = fs::read_dir(self.home.machines()) else { return Vec::new() };
         entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
     }
 
-    /// A directory that stays behind costs space, but hands no machine to anybody. The next look
-    /// at the machines clears it up.
+    /// Removes directories, and logs failures: a directory that stays costs only space, and the next
+    /// listing of machines removes it.
     async fn remove_folders(&self, ids: &[InstanceId]) {
         for id in ids {
             let path = self.home.machine(id);
@@ -214,12 +216,12 @@ impl fmt::Debug for LocalCompute {
     }
 }
 
-/// Why machines could not be ended.
+/// Why machines could not be terminated.
 #[derive(Debug, Default)]
 struct Failures(Vec<String>);
 
 impl Failures {
-    /// The answer about a machine, unless it is one more failure.
+    /// Returns the answer about a machine, or notes the failure.
     fn unless<T>(&mut self, id: &InstanceId, answer: PortResult<T>) -> Option<T> {
         match answer {
             Ok(answer) => Some(answer),
@@ -239,26 +241,26 @@ fn out_of_reach(reason: String) -> PortError {
     PortError::Unavailable { service: "compute", reason }
 }
 
-/// A machine by the process that it is.
+/// The process of a machine.
 fn by_process(connection: &Connection, id: &InstanceId) -> rusqlite::Result<Ending> {
     let known = machines::process_of(connection, id)?.into_iter().collect();
     Ok(Ending { known, ..Ending::of(id) })
 }
 
-/// A machine by the groups that were made on it.
+/// The process groups of a machine.
 fn by_groups(connection: &Connection, id: &InstanceId) -> rusqlite::Result<Ending> {
     Ok(Ending { groups: groups::of(connection, id)?, ..Ending::of(id) })
 }
 
-/// What came of looking for room.
+/// The outcome of looking for capacity.
 enum Enlisted {
-    /// The same intent was launched before, and these are there of it.
+    /// The same intent was launched before; these of its machines are there.
     Before(Vec<Machine>),
-    /// These may be started now; the texts say why not more.
+    /// These may be started now; the texts say why there are not more.
     Now(Vec<Machine>, Vec<String>),
 }
 
-/// Looks for room and takes it, in one transaction: two launches at once never take the same.
+/// Looks for capacity and takes it in one transaction, so that two launches never take the same.
 fn enlist(
     transaction: &Transaction<'_>,
     order: &Order,
@@ -305,7 +307,7 @@ fn enlist(
     Ok(Enlisted::Now(machines, shortfalls))
 }
 
-/// The best type of which one more may be launched, or the limit that forbids it.
+/// The best type of which one more may be launched; otherwise the limit that is reached.
 fn room<'a>(
     options: &Options,
     fitting: &[&'a MachineType],
@@ -371,8 +373,8 @@ impl Compute for LocalCompute {
         identity(name)
     }
 
-    /// List first, process second: a launcher that dies in between leaves a row that is struck
-    /// off once it has had no process for long enough.
+    /// Lists a machine before its process starts. If the launcher dies in between, the row is removed
+    /// once it has had no process for long enough.
     async fn launch(&self, order: &Order, settings: &Settings) -> PortResult<Launched> {
         let options = Options::from_map(&settings.backend).map_err(PortError::Setting)?;
         let (asked, now) = (order.clone(), self.clock.now());
@@ -392,12 +394,12 @@ impl Compute for LocalCompute {
         }
     }
 
-    /// Each machine for itself: one that cannot be ended keeps none of the others.
+    /// Terminates each machine on its own: one that fails does not keep the others.
     async fn terminate(&self, ids: &[InstanceId]) -> PortResult<()> {
         let mut failures = Failures::default();
         let machines = self.look_up(ids, &mut failures, by_process).await;
         let gone = self.kill(machines, &mut failures).await?;
-        // Only now, when no agent is left to make another group.
+        // Only now, because an agent that is alive can start another group.
         let machines = self.look_up(&gone, &mut failures, by_groups).await;
         let gone = self.kill(machines, &mut failures).await?;
         let now = self.clock.now();
@@ -412,26 +414,26 @@ impl Compute for LocalCompute {
         failures.into_result()
     }
 
-    /// A machine is its agent: one whose agent is gone is ended here, with whatever else still
-    /// runs on it. Directories of machines that have ended are what somebody left who was killed
-    /// while he ended them, or started them too late.
+    /// Also cleans up. A machine whose agent is gone is terminated here, with all processes that still
+    /// run on it. The directory of a terminated machine is removed; it is left if a process was killed
+    /// while it terminated or started that machine.
     async fn machines(&self) -> PortResult<Vec<Machine>> {
         let now = self.clock.now();
-        // Directories first: a machine is on the list before it has one.
+        // Directories first, because a machine is listed before it has one.
         let mut left = self.with_folders();
         let (listed, kept) = self
             .db
             .call(|conn| Ok((machines::not_ended(conn)?, machines::not_ended_ids(conn)?)))
             .await?;
-        // A row that cannot be read may still be that of a machine which is up.
+        // A row that cannot be read may belong to a machine that is up.
         left.retain(|id| !kept.contains(id.as_str()));
         self.remove_folders(&left).await;
         let (up, gone): (Vec<_>, Vec<_>) = listed.into_iter().partition(|row| row.is_up(now));
         if !gone.is_empty() {
             let ids: Vec<InstanceId> = gone.into_iter().map(|row| row.machine.id).collect();
-            // It is tried again at every look, and keeps nobody from the machines that are up.
+            // Each listing tries again; a failure must not hide the machines that are up.
             if let Err(error) = self.terminate(&ids).await {
-                tracing::warn!("not all that dead agents have left could be ended: {error}");
+                tracing::warn!("processes of dead agents could not all be ended: {error}");
             }
         }
         Ok(up.into_iter().map(|row| row.machine).collect())

@@ -4,44 +4,41 @@ use std::path::{Path, PathBuf};
 
 use ondeck_core::model::ids::InstanceId;
 
-/// The directory that holds everything of one local pool.
+/// The directory with all files of one local pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Home(PathBuf);
 
 impl Home {
-    /// Names it; nothing is made yet. The path is made absolute here, because machines work in
-    /// directories of their own.
+    /// Creates nothing. Makes the path absolute, because machines run in directories of their own.
     pub fn new(dir: PathBuf) -> Home {
         Home(std::path::absolute(&dir).unwrap_or(dir))
     }
 
-    /// The directory itself.
     pub fn dir(&self) -> &Path {
         &self.0
     }
 
-    /// The one file that all processes share.
+    /// The SQLite file, which all processes of the pool share.
     pub fn database(&self) -> PathBuf {
         self.0.join("ondeck.db")
     }
 
-    /// Where the machines have their disks.
+    /// The directory of the machines' directories.
     pub(crate) fn machines(&self) -> PathBuf {
         self.0.join("machines")
     }
 
-    /// What a machine has for a disk. Ids hold no slash and no leading dot, so this never leaves
-    /// the home.
+    /// The directory of a machine. Ids contain no slash and no leading dot, so it is inside the home.
     pub fn machine(&self, id: &InstanceId) -> PathBuf {
         self.machines().join(id.as_str())
     }
 
-    /// What a machine's agent has said. Outlives the machine, until the list forgets it.
+    /// The log of a machine's agent. It stays until the list of machines forgets the machine.
     pub fn log(&self, id: &InstanceId) -> PathBuf {
         self.0.join("logs").join(format!("{id}.log"))
     }
 
-    /// The logs that there are, and whose. Other files are not ours to know.
+    /// The existing logs by machine. Skips files whose names are not those of logs.
     pub(crate) fn logs(&self) -> io::Result<Vec<(InstanceId, PathBuf)>> {
         let entries = match fs::read_dir(self.0.join("logs")) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

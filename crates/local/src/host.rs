@@ -1,13 +1,12 @@
 use std::fmt;
 use std::fs;
 use std::process::Stdio;
-use std::time::SystemTime;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::model::signal::output_tail;
-use ondeck_core::model::timestamp::Timestamp;
-use ondeck_core::ports::Host;
+use ondeck_core::ports::{Clock, Host};
 use ondeck_processes::{MARKER, Process, folder};
 use tokio::process::Command;
 
@@ -18,21 +17,22 @@ use crate::compute::machines;
 use crate::home::Home;
 use crate::store::db::Db;
 
-/// The machine, as its own agent has it.
+/// A machine that is a process, as the agent in that process uses it.
 pub struct LocalHost {
     db: Db,
     home: Home,
     instance: InstanceId,
+    clock: Arc<dyn Clock>,
 }
 
 impl LocalHost {
-    /// This machine.
-    pub fn new(db: Db, home: Home, instance: InstanceId) -> LocalHost {
-        LocalHost { db, home, instance }
+    /// The machine `instance`, in the list of machines in `db`, by the clock of its records.
+    pub fn new(db: Db, home: Home, instance: InstanceId, clock: Arc<dyn Clock>) -> LocalHost {
+        LocalHost { db, home, instance, clock }
     }
 
-    /// Runs a script from a file, with all that it says going to another: a pipe would be held
-    /// open by whatever the script leaves in the background.
+    /// Runs a script from a file and sends its output to another file. A pipe would be held open by
+    /// processes that the script leaves in the background.
     async fn run(&self, script: &str) -> Result<(), String> {
         let machine = self.home.machine(&self.instance);
         let folders = Folders::of(&self.home, &self.instance);
@@ -77,7 +77,7 @@ impl LocalHost {
 
     async fn leave(&self) -> Result<(), String> {
         groups::end_others(&self.db, &self.instance).await?;
-        let (instance, now) = (self.instance.clone(), wall_clock());
+        let (instance, now) = (self.instance.clone(), self.clock.now());
         self.db
             .write(move |transaction| {
                 let sql = "DELETE FROM runners WHERE instance = ?1";
@@ -88,11 +88,6 @@ impl LocalHost {
             .map_err(|e| e.to_string())?;
         folder::remove(&self.home.machine(&self.instance)).map_err(|e| e.to_string())
     }
-}
-
-/// A machine that ends itself has only its own time to go by.
-fn wall_clock() -> Timestamp {
-    Timestamp::try_from(SystemTime::now()).unwrap_or(Timestamp::from_millis(0))
 }
 
 impl fmt::Debug for LocalHost {
@@ -107,17 +102,17 @@ impl Host for LocalHost {
         self.run(script).await
     }
 
-    /// Nobody takes a process away with notice.
+    /// Never returns: a process gets no notice.
     async fn interruption(&self) -> String {
         std::future::pending().await
     }
 
-    /// Leaves nothing but this process, whose end is left to the caller.
+    /// Removes everything of the machine but this process, which the caller ends.
     async fn terminate(&self, why: &str) {
-        tracing::info!(instance = %self.instance, why, "ending this machine");
+        tracing::info!(instance = %self.instance, why, "terminating this machine");
         if let Err(error) = self.leave().await {
-            // Once this process is gone, the control plane's next look settles the rest.
-            tracing::error!(instance = %self.instance, "not everything was cleared up: {error}");
+            // Once this process is gone, the control plane's next listing cleans up the rest.
+            tracing::error!(instance = %self.instance, "not everything was cleaned up: {error}");
         }
     }
 }

@@ -339,6 +339,11 @@ impl GitHub {
         self.shared.change(|state| state.ahead += span);
     }
 
+    /// Turns the clock back, behind that of this computer.
+    pub fn turn_back(&self, span: Duration) {
+        self.shared.change(|state| state.behind += span);
+    }
+
     /// Every request that is over, in the order in which they were.
     pub fn requests(&self) -> Vec<GitHubRequest> {
         self.shared.look(|state| state.requests.clone())

@@ -254,7 +254,7 @@ fn for_a_person(names: &Names, code: &str, message: &str) -> PortError {
     let kind = code.split('.').next().unwrap_or(code);
     let hint = match kind {
         "AuthFailure" if code.contains("ServiceLinkedRole") => {
-            "let somebody who may do so run this once for the account: \
+            "have an administrator of the account run this once: \
              aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
                 .to_owned()
         }

@@ -1,7 +1,7 @@
 //! The adapter against answers that are known word by word. Every request that it makes here is
 //! compared with the API's own model.
 
-mod ending;
+mod termination;
 
 use std::collections::BTreeSet;
 

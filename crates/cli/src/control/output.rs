@@ -75,7 +75,7 @@ pub(crate) fn tell(
             telling,
             failure,
             object,
-            backend: common.backend,
+            backend: common.compute,
         });
     }
     match failure {

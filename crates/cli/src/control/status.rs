@@ -11,11 +11,12 @@ use ondeck_core::modes::plane::Plane;
 use ondeck_core::ports::Scope;
 use serde_json::{Map, Value, json};
 
+use crate::control::backend;
 use crate::control::output::{Telling, table, tell, try_print};
 use crate::control::progress::Nobody;
 use crate::inputs::{Common, rows};
+use crate::logging;
 use crate::surroundings::stop_on_signals;
-use crate::{backend, logging};
 
 /// Everything there is to show, at one moment.
 pub(crate) struct Snapshot {

@@ -179,7 +179,12 @@ async fn every_run_finds_the_home_that_the_script_has_prepared() {
     let fixture = Fixture::new();
     let forge = fixture.forge();
     let runner = runner(&fixture, "prepared");
-    let host = LocalHost::new(fixture.db.clone(), fixture.home.clone(), unique("prepared"));
+    let host = LocalHost::new(
+        fixture.db.clone(),
+        fixture.home.clone(),
+        unique("prepared"),
+        Arc::new(RealClock),
+    );
     let script =
         "mkdir \"$HOME/.tool\"; echo mine > \"$HOME/.tool/config\"; ln -s .tool \"$HOME/t\"
                   chmod 500 \"$HOME/.tool\"";

@@ -18,6 +18,8 @@ pub(super) struct State {
     pub(super) options: GitHubOptions,
     /// By how much the clock is ahead.
     pub(super) ahead: Duration,
+    /// By how much the clock is behind.
+    pub(super) behind: Duration,
     /// By their secret.
     pub(super) tokens: HashMap<String, Token>,
     pub(super) apps: Vec<App>,
@@ -102,6 +104,7 @@ impl State {
         State {
             options,
             ahead: Duration::ZERO,
+            behind: Duration::ZERO,
             tokens: HashMap::new(),
             apps: Vec::new(),
             passes: HashMap::new(),
@@ -120,7 +123,7 @@ impl State {
 
     /// What the clock shows, as far as it was moved.
     pub(super) fn now(&self) -> SystemTime {
-        SystemTime::now() + self.ahead
+        SystemTime::now() + self.ahead - self.behind
     }
 
     /// A number that nothing else has.
