@@ -1,44 +1,48 @@
-# The recipes are names for cargo aliases; everything works without just.
+# The recipes are names for cargo commands; everything works without just.
 
-# Arguments are passed on as they were typed, with their spaces and quotes.
+# Pass arguments on with their spaces and quotes.
 set positional-arguments
 
 [private]
 default:
     @just --list
 
-# A pool on this machine, in a minute
+# Play the life of a pool on this computer
 demo *ARGS:
     cargo demo "$@"
 
-# Every test; arguments go to nextest
+# Run all tests; arguments go to nextest
 test *ARGS:
     cargo xtask test -- "$@"
 
-# Formatting, lints, documentation, licences
+# Check formatting, lints, API documentation, licences
 check *ARGS:
     cargo xtask check "$@"
 
-# What provisioning costs on this computer, in a minute after the build
+# Check the links of all documents and build the book
+docs:
+    cargo xtask docs
+
+# Measure provision and release on this computer
 bench:
     cargo xtask bench
 
-# How many calls of AWS the modes take
+# Count the calls of AWS that each mode makes
 bench-aws:
     cargo xtask bench aws
 
-# Feed what ondeck reads, with inputs that reach ever more of it
+# Fuzz the parsers
 fuzz *ARGS:
     cargo xtask fuzz "$@"
 
-# AWS on loopback, to try the aws backend by hand
+# Run AWS on loopback, to try the aws backend by hand
 cloud *ARGS:
     cargo xtask cloud "$@"
 
-# Whether the tests notice mistakes in core's rules; takes an hour
+# Run mutation tests of core; takes an hour
 mutants *ARGS:
     cargo xtask mutants -- "$@"
 
-# What the machines of a pool download: the agent for AWS, without the control plane
+# Build what machines of a pool download: the agent for AWS, without the control plane
 build-agent:
     cargo build --release --package ondeck --no-default-features --features aws,github,local

@@ -63,7 +63,7 @@ impl Agent {
 
     /// Registers for the run and works for it until it is over. That may be before it has
     /// registered, and then it does not: a runner that comes too late would take jobs of the run
-    /// on a machine that is about to end, or already promised to somebody else.
+    /// on a machine that is about to end, or already claimed by another run.
     async fn serve(&self, memory: &Memory, run: &RunId) {
         let mut over = pin!(self.await_end_of(memory, run));
         let not_interrupted = || memory.interruption().map_or(Ok(()), Err);

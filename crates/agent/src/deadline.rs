@@ -9,11 +9,17 @@ use ondeck_core::model::timestamp::Timestamp;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// There has never been one: the control plane has not come so far, or died on the way.
-    Unrecorded { since: Timestamp },
-    /// There is one.
-    Recorded { state: State, threshold: Option<Timestamp> },
+    Unrecorded {
+        since: Timestamp,
+    },
+    Recorded {
+        state: State,
+        threshold: Option<Timestamp>,
+    },
     /// There was one, and it has been deleted.
-    Struck { since: Timestamp },
+    Struck {
+        since: Timestamp,
+    },
 }
 
 impl Standing {
@@ -25,6 +31,11 @@ impl Standing {
             (None, Standing::Recorded { .. }) => Standing::Struck { since: now },
             (None, unchanged) => unchanged,
         }
+    }
+
+    /// Whether no later answer of the store can change it: a terminated machine stays terminated.
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(self, Standing::Recorded { state: State::Terminated, .. })
     }
 }
 

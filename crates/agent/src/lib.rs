@@ -13,15 +13,21 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{Either, join, select};
+use futures_util::future::{Either, FutureExt, join, select};
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::model::signal::Signal;
 use ondeck_core::ports::{AgentStore, Clock, Host, Random, Runner};
+use ondeck_core::runtime::retry::{Retry, retry};
 
 use crate::memory::Memory;
 
-/// How long the last look before the end may take: somebody may just have claimed the machine.
-const ONE_LOOK: Duration = Duration::from_secs(1);
+/// How long an agent waits for the store before it terminates its machine by what it remembers: the
+/// number of waits, and the length of each. If the process is stopped during one of them, it takes
+/// in what was answered meanwhile during the next.
+const LAST_LOOK: (u32, Duration) = (5, Duration::from_secs(1));
+
+/// How many such looks an agent makes at the most, if its process is stopped during each of them.
+const LOOKS: u32 = 3;
 
 /// How many times as often a beat is tried that could not be sent.
 const MAKE_UP: u32 = 4;
@@ -34,11 +40,8 @@ pub struct Agent {
     pub store: Arc<dyn AgentStore>,
     /// The runner it drives.
     pub runner: Arc<dyn Runner>,
-    /// The machine itself.
     pub host: Arc<dyn Host>,
-    /// Time.
     pub clock: Arc<dyn Clock>,
-    /// Chance.
     pub random: Arc<dyn Random>,
 }
 
@@ -66,24 +69,68 @@ impl Agent {
     async fn watch(&self, memory: &Memory) -> String {
         loop {
             // A store that never answers must not keep the machine alive.
-            let times = memory.times();
-            let left = deadline::end_at(&memory.standing(), &times).since(self.clock.now());
-            let patience = left.max(ONE_LOOK);
-            let beat = pin!(self.beat_and_look(memory));
-            let beaten = match select(beat, self.clock.sleep(patience)).await {
+            let standing = memory.standing();
+            let left = deadline::end_at(&standing, &memory.times()).since(self.clock.now());
+            let mut beat = pin!(self.beat_and_look(memory).fuse());
+            let beaten = match select(beat.as_mut(), self.clock.sleep(left)).await {
                 Either::Left((beaten, _)) => beaten,
                 Either::Right(_) => false,
             };
-
-            let (times, now) = (memory.times(), self.clock.now());
-            if let Some(why) = deadline::why_end(&memory.standing(), &times, now) {
+            if let Some(why) = self.must_end(memory, beat).await {
                 return why;
             }
-            let left = deadline::end_at(&memory.standing(), &times).since(now);
+
+            let times = memory.times();
+            let left = deadline::end_at(&memory.standing(), &times).since(self.clock.now());
             // A few lost beats make a machine unhealthy, so a lost one is made up for soon.
             let period = times.heartbeat_period;
             let next = if beaten { period } else { period / MAKE_UP };
             self.clock.sleep(next.min(left)).await;
+        }
+    }
+
+    /// Returns why the machine must terminate now, or `None` if it need not.
+    ///
+    /// What the agent remembers may be out of date: its process may have been stopped for minutes.
+    /// So where its memory says that the deadline has passed, it asks the store, and the answer
+    /// decides. A call that is `in_flight` goes on meanwhile, because its answer may have arrived
+    /// already. Memory decides only if the store does not answer within [`LAST_LOOK`]. A record
+    /// that says terminated is final, and needs no second look.
+    async fn must_end(
+        &self,
+        memory: &Memory,
+        in_flight: impl Future<Output = bool> + Unpin,
+    ) -> Option<String> {
+        let why = || deadline::why_end(&memory.standing(), &memory.times(), self.clock.now());
+        why()?;
+        if !memory.standing().is_final() {
+            let look = pin!(self.look_again(memory));
+            if let Either::Right((_, look)) = select(look, in_flight).await {
+                look.await;
+            }
+        }
+        why()
+    }
+
+    /// Looks until the store answers, for as long as [`LAST_LOOK`] says at the most. A look during
+    /// which the process was stopped may have an old answer, and is followed by another one, as
+    /// often as [`LOOKS`] allows.
+    async fn look_again(&self, memory: &Memory) {
+        let (waits, wait) = LAST_LOOK;
+        for _ in 0..LOOKS {
+            let begun = self.clock.steady();
+            let look = retry(&*self.clock, &*self.random, Retry::PATIENT, |_| self.look(memory));
+            let mut look = pin!(look.fuse());
+            for _ in 0..waits {
+                if let Either::Left(_) = select(look.as_mut(), self.clock.sleep(wait)).await {
+                    break;
+                }
+            }
+            if self.clock.steady().saturating_sub(begun) <= wait * (waits + 1) {
+                return;
+            }
+            // What was answered meanwhile is taken in, in case the store has gone since.
+            drop(select(look, self.clock.sleep(wait)).await);
         }
     }
 

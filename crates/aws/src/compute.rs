@@ -25,7 +25,6 @@ use self::recent_launches::RecentLaunches;
 use self::template::Template;
 use crate::cloud::Cloud;
 use crate::ec2::{Ec2, Params};
-use crate::inputs::DEFAULT_TYPES;
 use crate::names::{MANAGED_BY, Names, POOL_TAG};
 
 /// The tag with the memory that a machine was required to have. A listing of EC2 does not contain it.

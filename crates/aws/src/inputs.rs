@@ -3,9 +3,6 @@
 
 use ondeck_core::inputs::{ActionInput, Input, InputTable};
 
-/// The instance types to accept where a request names none: the general families.
-pub(crate) const DEFAULT_TYPES: &str = "c* m* r*";
-
 pub const POOL: Input = Input::process(
     "pool",
     "NAME",

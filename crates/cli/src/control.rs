@@ -1,19 +1,19 @@
 //! Everything but the agent: the three modes as commands, and the commands that operators use.
 
-pub(crate) mod actions;
 pub(crate) mod backend;
 #[cfg(feature = "local")]
 mod demo;
 #[cfg(all(test, feature = "aws", feature = "github"))]
 mod docs;
+pub(crate) mod github_actions;
 #[cfg(feature = "holds")]
-pub(crate) mod holds;
+pub(crate) mod hold_points;
 pub(crate) mod inputs;
 mod modes;
 #[cfg(not(feature = "local"))]
 mod no_local;
-pub(crate) mod output;
 pub(crate) mod progress;
+pub(crate) mod report;
 #[cfg(feature = "local")]
 mod run;
 mod status;

@@ -9,7 +9,9 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::inputs::Common;
 
-/// Logs of the modes: no time, since whoever reads them is there.
+/// Starts the log of the control plane. Lines carry no time, because they are read as they appear.
+/// They are coloured by the rules of `anstream`: on terminals, unless `NO_COLOR` or `CLICOLOR=0` is
+/// set, and everywhere if `CLICOLOR_FORCE` is.
 #[cfg(feature = "control")]
 pub(crate) fn start(
     common: &Common,
@@ -17,35 +19,39 @@ pub(crate) fn start(
 ) {
     let level = match (common.quiet, common.verbose) {
         (true, _) => LevelFilter::ERROR,
-        // There the log is folded, and read when it is too late to ask for more.
-        (false, 0) if crate::control::actions::is_in_force() => LevelFilter::INFO,
+        // On GitHub the log is folded, and a finished run cannot be asked for more.
+        (false, 0) if crate::control::github_actions::is_active() => LevelFilter::INFO,
         (false, 0) => LevelFilter::WARN,
         (false, 1) => LevelFilter::INFO,
         (false, _) => LevelFilter::DEBUG,
     };
-    let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let colour = anstream::AutoStream::choice(&std::io::stderr());
     let log = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_target(false)
-        // A log that cannot be written is no reason to die, as saying so on stderr would be.
+        // Otherwise a line that cannot be written is reported on stderr, which panics if stderr
+        // is closed.
         .log_internal_errors(false)
         .without_time()
-        .with_ansi(ansi)
+        .with_ansi(colour != anstream::ColorChoice::Never)
         .with_writer(writer);
-    if crate::control::actions::is_in_force() {
-        log.event_format(crate::control::actions::Lines).finish().with(ours()).init();
+    if crate::control::github_actions::is_active() {
+        log.event_format(crate::control::github_actions::LogFormat)
+            .finish()
+            .with(own_lines())
+            .init();
     } else {
-        log.finish().with(ours()).init();
+        log.finish().with(own_lines()).init();
     }
 }
 
-/// Only what ondeck itself has to say. The libraries for AWS repeat answers and requests as they
-/// are, and what was signed is among them.
-fn ours() -> Targets {
+/// Admits only ondeck's own lines. The AWS libraries log requests and answers with the strings that
+/// were signed.
+fn own_lines() -> Targets {
     Targets::new().with_target("ondeck", LevelFilter::TRACE)
 }
 
-/// Logs of an agent: read later, by somebody who was not there.
+/// Starts the log of an agent. Lines carry the time, because they are read later.
 pub(crate) fn start_for_agent(common: &Common) {
     let level = if common.verbose > 0 { LevelFilter::DEBUG } else { LevelFilter::INFO };
     tracing_subscriber::fmt()
@@ -55,16 +61,16 @@ pub(crate) fn start_for_agent(common: &Common) {
         .with_ansi(false)
         .with_writer(std::io::stderr)
         .finish()
-        .with(ours())
+        .with(own_lines())
         .init();
 }
 
-/// An error, and what to do about it.
+/// Prints an error and, unless it is empty, a hint.
 pub(crate) fn error(message: &str, hint: &str) {
     use anstyle::{AnsiColor, Style};
     let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
     let mut stderr = anstream::stderr().lock();
-    // Where stderr is closed there is nobody to tell.
+    // If stderr is closed, the error is dropped.
     drop(writeln!(stderr, "{red}error{red:#}: {message}"));
     drop(stderr);
     if !hint.is_empty() {
@@ -86,9 +92,9 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Page(Arc<Mutex<Vec<u8>>>);
+    struct Captured(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Page {
+    impl Write for Captured {
         fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
             self.0.lock().unwrap().write(text)
         }
@@ -99,11 +105,11 @@ mod tests {
     }
 
     #[test]
-    fn others_have_no_say() {
-        let page = Page::default();
+    fn lines_of_libraries_are_not_logged() {
+        let page = Captured::default();
         let writer = page.clone();
         let log = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
-        tracing::subscriber::with_default(log.with(ours()), || {
+        tracing::subscriber::with_default(log.with(own_lines()), || {
             tracing::error!(target: "aws_config::sts", "what was signed");
             tracing::info!(target: "ondeck_core::modes::plane", "a transition");
             tracing::warn!("a warning");

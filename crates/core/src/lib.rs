@@ -4,6 +4,7 @@
 //! through which they reach stores, clouds and GitHub. It knows no database, no cloud, no
 //! environment and no wall clock. Start with [`modes::provision`]: everything else serves it.
 
+pub mod audit;
 pub mod inputs;
 pub mod lifecycle;
 pub mod model;

@@ -1,6 +1,6 @@
-//! The life of an instance, in types.
+//! The lifecycle of an instance, in types.
 //!
-//! An [`Instance<S>`] is a belief: somebody read, or was told, that the instance stands in state
+//! An [`Instance<S>`] is a belief: a record or a ticket said that the instance is in state
 //! `S`. A transition turns the belief into a [`Pending`] change that carries its [`Guard`]; only
 //! the store's agreement turns that into the next `Instance`. There is a method for each legal
 //! transition and for no other, and nothing outside this module can make a [`Change`].
@@ -78,7 +78,7 @@ use crate::model::record::{MachineSpec, Record, State};
 use crate::model::ticket::Ticket;
 use crate::model::timestamp::Timestamp;
 
-/// A belief that an instance stands in state `S`.
+/// A belief that an instance is in state `S`.
 #[derive(Clone)]
 pub struct Instance<S> {
     id: InstanceId,
@@ -92,39 +92,39 @@ pub struct Instance<S> {
 /// Launched for a run and starting up.
 #[derive(Debug, Clone, Copy)]
 pub struct Created;
-/// Waiting in the pool.
+/// Owned by no run and free to be claimed.
 #[derive(Debug, Clone, Copy)]
 pub struct Idle;
 /// Taken by a run that is still checking it.
 #[derive(Debug, Clone, Copy)]
 pub struct Claimed;
-/// Working for a run.
+/// Owned by a run that may use it.
 #[derive(Debug, Clone, Copy)]
 pub struct Running;
-/// Gone.
+/// Final: no transition leaves this state.
 #[derive(Debug, Clone, Copy)]
 pub struct Terminated;
 /// In any state but terminated; which one is known at run time only.
 #[derive(Debug, Clone, Copy)]
 pub struct Live;
 
-/// A state, as a type.
+/// One of the state types above.
 pub trait TypedState: sealed::Sealed {
-    /// Whether a record in `state` may be believed to be in this phase.
+    /// Whether a record in `state` matches this type.
     fn covers(state: State) -> bool;
 }
 
-/// A phase behind which a machine stands.
+/// A state type other than [`Terminated`].
 pub trait LiveState: TypedState {}
 
 mod sealed {
     pub trait Sealed {}
 }
 
-macro_rules! phases {
-    ($($phase:ident => $state:pat),* $(,)?) => {$(
-        impl sealed::Sealed for $phase {}
-        impl TypedState for $phase {
+macro_rules! typed_states {
+    ($($type:ident => $state:pat),* $(,)?) => {$(
+        impl sealed::Sealed for $type {}
+        impl TypedState for $type {
             fn covers(state: State) -> bool {
                 matches!(state, $state)
             }
@@ -132,7 +132,7 @@ macro_rules! phases {
     )*};
 }
 
-phases! {
+typed_states! {
     Created => State::Created,
     Idle => State::Idle,
     Claimed => State::Claimed,
@@ -148,7 +148,7 @@ impl LiveState for Running {}
 impl LiveState for Live {}
 
 impl<S: TypedState> Instance<S> {
-    /// Takes a record at its word, if its word is `S`.
+    /// Believes a record. Returns `None` if its state is not `S`.
     pub fn believe(record: &Record) -> Option<Instance<S>> {
         S::covers(record.state).then(|| Instance {
             id: record.id.clone(),
@@ -160,22 +160,20 @@ impl<S: TypedState> Instance<S> {
         })
     }
 
-    /// The machine.
     pub fn id(&self) -> &InstanceId {
         &self.id
     }
 
-    /// Its state; of interest for [`Live`] only.
+    /// The state, which only [`Live`] does not know from its type.
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// Whose it is.
+    /// The owner, if the state has one.
     pub fn run(&self) -> Option<&RunId> {
         self.run.as_ref()
     }
 
-    /// What it is.
     pub fn spec(&self) -> &MachineSpec {
         &self.spec
     }
@@ -193,7 +191,7 @@ impl<S: TypedState> Instance<S> {
     }
 
     /// The guard that most transitions share: this state, this owner, still within the threshold.
-    fn mine_and_unexpired(&self, now: Timestamp) -> Guard {
+    fn owned_and_unexpired(&self, now: Timestamp) -> Guard {
         Guard::Found {
             state: StateGuard::Is(self.state),
             run: RunGuard::Is(self.run.clone()),
@@ -233,15 +231,15 @@ impl Instance<Created> {
         Pending { change, _next: PhantomData }
     }
 
-    /// created → running. The machine has signalled and beats.
+    /// created → running. The caller must have seen the machine registered and healthy.
     pub fn activate(&self, now: Timestamp, max_runtime: Duration) -> Pending<Running> {
         let next = Next::update(State::Running, self.run.clone(), Some(now + max_runtime));
-        self.change(Transition::Activate, self.mine_and_unexpired(now), next, now)
+        self.change(Transition::Activate, self.owned_and_unexpired(now), next, now)
     }
 }
 
 impl Instance<Idle> {
-    /// Believes what a ticket announces. The claim finds out whether it is still so.
+    /// Believes what a ticket announces. The claim finds out whether it is still true.
     pub fn announced(ticket: &Ticket) -> Instance<Idle> {
         Instance {
             id: ticket.instance_id.clone(),
@@ -253,10 +251,10 @@ impl Instance<Idle> {
         }
     }
 
-    /// idle → claimed. The one write that decides who gets the machine.
+    /// idle → claimed. The one write that decides which run gets the machine.
     ///
-    /// Guarded by the very idle state that was announced: a ticket left over from an earlier one
-    /// would otherwise win a machine whose agent is still busy leaving its last run.
+    /// The guard requires exactly the idle period that was announced. Otherwise an old ticket could
+    /// claim a machine whose agent is still leaving its last run.
     pub fn claim(&self, run: &RunId, now: Timestamp, claim_timeout: Duration) -> Pending<Claimed> {
         let next = Next::update(State::Claimed, Some(run.clone()), Some(now + claim_timeout));
         let guard = Guard::Found {
@@ -277,16 +275,16 @@ impl Instance<Idle> {
 }
 
 impl Instance<Claimed> {
-    /// claimed → running. Every check has passed.
+    /// claimed → running. The caller must have passed every check.
     pub fn commit(&self, now: Timestamp, max_runtime: Duration) -> Pending<Running> {
         let next = Next::update(State::Running, self.run.clone(), Some(now + max_runtime));
-        self.change(Transition::Commit, self.mine_and_unexpired(now), next, now)
+        self.change(Transition::Commit, self.owned_and_unexpired(now), next, now)
     }
 
-    /// claimed → idle. The run cannot be served, so the machine is free for others again.
+    /// claimed → idle. Returns the machine because the run cannot be served.
     pub fn give_back(&self, now: Timestamp, idle_time: Duration) -> Pending<Idle> {
         let next = Next::update(State::Idle, None, Some(now + idle_time));
-        self.change(Transition::GiveBack, self.mine_and_unexpired(now), next, now)
+        self.change(Transition::GiveBack, self.owned_and_unexpired(now), next, now)
     }
 }
 
@@ -294,16 +292,16 @@ impl Instance<Running> {
     /// running → idle. The run has finished; clearing its id tells the agent to deregister.
     pub fn release(&self, now: Timestamp, idle_time: Duration) -> Pending<Idle> {
         let next = Next::update(State::Idle, None, Some(now + idle_time));
-        self.change(Transition::Release, self.mine_and_unexpired(now), next, now)
+        self.change(Transition::Release, self.owned_and_unexpired(now), next, now)
     }
 }
 
 impl<S: LiveState> Instance<S> {
-    /// any live → same state, with its time up: nobody will use the instance from here on, and
-    /// whoever comes by next may reap it.
+    /// any live → same state, with its threshold set to `now`: no other transition but reap is
+    /// admitted from here on.
     ///
-    /// An owner tells one state from the next. Idle states have none, so there the threshold
-    /// does: a machine that has been out and back since must not be expired by mistake.
+    /// The guard must not admit a later state of the same machine. Owned states are told apart by
+    /// their owner, idle ones by their threshold.
     pub fn expire(&self, now: Timestamp) -> Pending<Live> {
         let guard = Guard::Found {
             state: StateGuard::Is(self.state),
@@ -322,7 +320,8 @@ impl<S: LiveState> Instance<S> {
         self.change(Transition::Expire, guard, next, now)
     }
 
-    /// any live → terminated, if its time is up. Whoever wins this ends the machine.
+    /// any live → terminated, if its threshold has passed. The caller whose reap is admitted must
+    /// terminate the machine.
     pub fn reap(&self, now: Timestamp) -> Pending<Terminated> {
         let guard = Guard::Found {
             state: StateGuard::Live,
@@ -333,7 +332,7 @@ impl<S: LiveState> Instance<S> {
         self.change(Transition::Reap, guard, next, now)
     }
 
-    /// Forgets which live state it is.
+    /// Converts to [`Live`], which covers every live state.
     pub fn into_live(self) -> Instance<Live> {
         let Instance { id, state, run, threshold, spec, .. } = self;
         Instance { id, state, run, threshold, spec, _state: PhantomData }

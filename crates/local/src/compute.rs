@@ -30,6 +30,10 @@ pub(crate) mod groups;
 pub(crate) mod machines;
 mod options;
 
+/// The instance types of a request that names none. The default catalogue has a type of these
+/// families for each default resource class.
+const DEFAULT_TYPES: &str = "c* m* r*";
+
 /// The id of a machine in records: the name that it was launched under.
 ///
 /// Names are random numbers, so machines of several computers can share one set of records.
@@ -366,7 +370,7 @@ impl Compute for LocalCompute {
     }
 
     fn default_types(&self) -> TypePatterns {
-        TypePatterns::any()
+        DEFAULT_TYPES.parse().expect("sound patterns")
     }
 
     fn identity(&self, name: &ProviderName) -> Result<InstanceId, InvalidId> {

@@ -13,7 +13,7 @@ use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::provision;
 use ondeck_core::ports::{Machine, Order};
 
-use crate::kernel::Pid;
+use crate::kernel::{Micros, Pid};
 use crate::yard::{View, Yard};
 
 /// How far apart two clocks may be.
@@ -25,6 +25,10 @@ const YOUNG: Duration = Duration::from_secs(20);
 
 /// How long an agent may take to notice that somebody has given its machine away by hand.
 const NOTICE: Duration = Duration::from_secs(60);
+
+/// An agent that terminates its machine has asked the store no longer ago than this, which is longer
+/// than it waits for an answer.
+const ASKED: Micros = 10_000_000;
 
 /// A promise that was broken.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,10 +129,18 @@ pub(crate) struct Audit {
     violation: Option<Violation>,
     /// Every record as it was last written.
     records: BTreeMap<InstanceId, Record>,
-    /// What each agent has seen of its own last.
-    seen: BTreeMap<Pid, Option<Record>>,
+    /// When each agent has last asked for its record.
+    asked: BTreeMap<Pid, Micros>,
+    /// What the store has answered to each agent, and when the answer arrives: the last that has
+    /// arrived, and all after it.
+    answers: BTreeMap<Pid, Vec<(Micros, Option<Record>)>>,
     /// Machines that somebody has given away by hand, and until when agents may not know.
     by_hand: BTreeMap<InstanceId, Timestamp>,
+    /// When each machine started to run for its owner.
+    running_since: BTreeMap<InstanceId, Timestamp>,
+    /// What an operator took away by hand from a run that it was running for, and since when it
+    /// had been.
+    lost_by_hand: BTreeMap<(InstanceId, RunId), Timestamp>,
     /// The idle states of which a ticket has been in the queue.
     sent: BTreeSet<(InstanceId, Timestamp)>,
     intents: BTreeSet<IntentId>,
@@ -177,6 +189,15 @@ impl Audit {
         if self.frugal && given_up {
             self.broken(Promise::NoWaste, format!("{} was expired before its time", after.id));
         }
+        match transition {
+            Transition::Activate | Transition::Commit => {
+                self.running_since.insert(after.id.clone(), now);
+            }
+            Transition::Register | Transition::Claim => {
+                self.lost_by_hand.retain(|(id, _), _| *id != after.id);
+            }
+            _ => {}
+        }
         self.records.insert(after.id.clone(), after.clone());
     }
 
@@ -187,13 +208,31 @@ impl Audit {
 
     /// Somebody gives a machine to another run, past every rule.
     pub(crate) fn gave_by_hand(&mut self, record: &Record, now: Timestamp) {
-        self.records.insert(record.id.clone(), record.clone());
+        let before = self.records.insert(record.id.clone(), record.clone());
+        let owner = before.filter(|was| was.state == State::Running).and_then(|was| was.run);
+        if let (Some(owner), Some(since)) = (owner, self.running_since.get(&record.id)) {
+            self.lost_by_hand.insert((record.id.clone(), owner), *since);
+        }
         self.by_hand.insert(record.id.clone(), now + NOTICE);
     }
 
-    /// An agent was told of its record.
-    pub(crate) fn saw(&mut self, agent: Pid, record: Option<&Record>) {
-        self.seen.insert(agent, record.cloned());
+    /// An agent asks the store for its record.
+    pub(crate) fn asks(&mut self, agent: Pid, now: Micros) {
+        self.asked.insert(agent, now);
+    }
+
+    /// The store answers an agent that has asked for its record. The answer reaches the agent when
+    /// it arrives, or as soon as the agent goes on after that.
+    pub(crate) fn answered(
+        &mut self,
+        agent: Pid,
+        record: Option<&Record>,
+        (now, arrives): (Micros, Micros),
+    ) {
+        let answers = self.answers.entry(agent).or_default();
+        let arrived = answers.iter().rposition(|(at, _)| *at <= now);
+        answers.drain(..arrived.unwrap_or_default());
+        answers.push((arrives, record.cloned()));
     }
 
     /// An intent was written.
@@ -270,12 +309,30 @@ impl Audit {
         }
     }
 
-    /// An agent ends its own machine: never one that it knows to be within its threshold.
-    pub(crate) fn ended_itself(&mut self, agent: Pid, id: &InstanceId, now: Timestamp) {
-        let Some(Some(seen)) = self.seen.get(&agent) else { return };
-        let within = seen.state.is_live() && seen.threshold.is_some_and(|t| t > now);
-        if within {
-            let how = format!("{id} ended itself although it knew to be {}", seen.state);
+    /// An agent terminates its own machine, at `now`, which is `clock` by its own clock. It never
+    /// does so within the threshold that the newest answer gave which has arrived. Unless that
+    /// answer says terminated, it has asked the store just before.
+    pub(crate) fn ended_itself(
+        &mut self,
+        agent: Pid,
+        id: &InstanceId,
+        (now, clock): (Micros, Timestamp),
+    ) {
+        let arrived = |answers: &Vec<(Micros, Option<Record>)>| {
+            answers.iter().rfind(|(at, _)| *at <= now).and_then(|(_, record)| record.clone())
+        };
+        let known = self.answers.get(&agent).and_then(arrived);
+        if let Some(known) = &known
+            && known.state.is_live()
+            && known.threshold.is_some_and(|threshold| threshold > clock)
+        {
+            let how = format!("{id} ended itself although it knew to be {}", known.state);
+            self.broken(Promise::StoreFirst, how);
+        }
+        let terminated = known.is_some_and(|known| known.state == State::Terminated);
+        let asked = self.asked.get(&agent).is_some_and(|asked| now <= asked + ASKED);
+        if !terminated && !asked {
+            let how = format!("{id} terminated itself without asking the store");
             self.broken(Promise::StoreFirst, how);
         }
     }
@@ -320,9 +377,15 @@ impl Audit {
         }
     }
 
-    /// A provision has said that it succeeded. Where nothing arrives late, it knows of all that
-    /// its run has.
-    pub(crate) fn succeeded(&mut self, outcome: &provision::Outcome, late: bool, now: Timestamp) {
+    /// A provision that began then has said that it succeeded. Where nothing arrives late, it
+    /// knows of all that its run has. What it names is its run's own, except for a machine that an
+    /// operator gave away after this provision had set it running: no provision looks at one again.
+    pub(crate) fn succeeded(
+        &mut self,
+        outcome: &provision::Outcome,
+        late: bool,
+        (began, now): (Timestamp, Timestamp),
+    ) {
         let ids: BTreeSet<&InstanceId> = outcome.instances.iter().map(|one| &one.id).collect();
         let wanted = outcome.requested as usize;
         if ids.len() != wanted || outcome.instances.len() != wanted {
@@ -337,7 +400,8 @@ impl Audit {
         for id in ids {
             let record = self.records.get(id);
             let ours = record.is_some_and(|r| r.run.as_ref() == Some(&outcome.run));
-            if !ours {
+            let lost = self.lost_by_hand.get(&(id.clone(), outcome.run.clone()));
+            if !ours && lost.is_none_or(|since| *since < began) {
                 let how = format!("run {} was given {id}, which is not its own", outcome.run);
                 self.broken(Promise::AllOrNothing, how);
             }

@@ -101,6 +101,8 @@ struct State {
     versions: BTreeMap<InstanceId, u64>,
     agenda: BinaryHeap<Reverse<(Micros, u64, Event)>>,
     frozen: BTreeMap<Pid, Micros>,
+    /// When the answer to the call that has its effect now reaches its caller, if it does.
+    answer_at: Option<Micros>,
     /// Whether effects wait to be chosen instead of being due at a time.
     by_choice: bool,
     journal: Option<Vec<String>>,
@@ -169,6 +171,7 @@ impl Kernel {
             versions: BTreeMap::new(),
             agenda: BinaryHeap::new(),
             frozen: BTreeMap::new(),
+            answer_at: None,
             by_choice,
             journal: journal.then(Vec::new),
             memories: Memories::new(),
@@ -203,6 +206,12 @@ impl Kernel {
 
     pub(crate) fn count(&self, fault: Fault) {
         *self.state().faults.entry(fault).or_default() += 1;
+    }
+
+    /// When the answer to the call that has its effect now reaches its caller, who may be frozen
+    /// then; `None` if it is lost or its caller has given up. To be asked by the effect itself.
+    pub(crate) fn answer_at(&self) -> Option<Micros> {
+        self.state().answer_at
     }
 
     /// Gives a process its number.
@@ -345,6 +354,11 @@ impl Kernel {
         if call.fate.crash == Some(Crash::Before) && !call.orphaned {
             self.note(&who, || format!("{} {}  ** dies before it", call.what, call.text));
             return Told::Crash(call.pid);
+        }
+        {
+            let mut state = self.state();
+            let reaches = call.fate.answer == Answer::Sound && !call.orphaned;
+            state.answer_at = reaches.then_some(state.now + call.fate.after);
         }
         // Not under the lock: the effect looks at the clock, and at much else.
         let mut told = String::new();

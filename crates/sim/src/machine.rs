@@ -117,7 +117,7 @@ impl Host for Rig {
     /// By the provider, and where that does not answer by shutting down, which always works.
     async fn terminate(&self, why: &str) {
         let world = self.wire.world.clone();
-        world.audit().ended_itself(self.wire.pid, &self.id, self.wire.now());
+        world.audit().ended_itself(self.wire.pid, &self.id, (world.kernel.now(), self.wire.now()));
         world.kernel.note(&self.wire.name, || format!("ends its machine: {why}"));
         let (id, of) = (self.id.clone(), world.clone());
         let end = move || {

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::runtime::stop::StopSwitch;
 
 use crate::fate::Fault;
@@ -72,6 +73,8 @@ pub(crate) enum Act {
 #[derive(Default)]
 struct Run {
     provisions: u32,
+    /// When the last of its provisions began.
+    began: Option<Timestamp>,
     releases: u32,
     leaving: bool,
     stop: Option<StopSwitch>,

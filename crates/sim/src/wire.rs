@@ -286,9 +286,12 @@ impl AgentStore for Wire {
         let (id, agent) = (id.clone(), self.pid);
         let version = self.world.kernel.version(&id);
         self.seen.store(version, Ordering::Relaxed);
+        self.world.audit().asks(agent, self.world.kernel.now());
         let ask = move |w: &World| {
             let record = at_once(w.store.record(&id))?;
-            w.audit().saw(agent, record.as_ref());
+            if let Some(arrives) = w.kernel.answer_at() {
+                w.audit().answered(agent, record.as_ref(), (w.kernel.now(), arrives));
+            }
             Ok(record)
         };
         self.ask("store", "record", String::new, ask).await

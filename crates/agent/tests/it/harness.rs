@@ -105,7 +105,7 @@ pub(crate) fn run(id: &str) -> RunId {
     RunId::new(id).unwrap()
 }
 
-fn spec() -> MachineSpec {
+pub(crate) fn spec() -> MachineSpec {
     MachineSpec {
         resource_class: ResourceClass::new("large").unwrap(),
         instance_type: "c6i.large".into(),

@@ -4,4 +4,5 @@
 
 mod deadlines;
 mod harness;
+mod pause;
 mod runs;

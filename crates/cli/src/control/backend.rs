@@ -57,7 +57,7 @@ pub(crate) async fn plane(
     let Records { store, pool, clock, .. } = records;
     let plane = Plane { store, pool, compute, forge, clock, random: Arc::new(Entropy), progress };
     #[cfg(feature = "holds")]
-    let plane = crate::control::holds::wrap(plane);
+    let plane = crate::control::hold_points::wrap(plane);
     Ok(plane)
 }
 

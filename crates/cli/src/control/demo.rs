@@ -1,22 +1,22 @@
-//! `ondeck demo`: the whole life of a pool, with real processes, in a home of its own.
+//! `ondeck demo`: the life of a pool with real processes, in a temporary home.
 //!
-//! Every step is a command that a user could have typed, run as a process of its own. What the
-//! story claims is checked on the way, and at its end against the store and the process list.
+//! Every step is a command that a user could type, run as a process of its own. Each claim of the
+//! story is checked, and at the end the whole history is audited.
 
 mod audit;
-mod crew;
+mod harness;
 mod narrator;
 mod story;
 
 use ondeck_core::model::failure::{Failure, FailureKind};
 
-use self::crew::Crew;
+use self::harness::DemoHarness;
 use self::narrator::Narrator;
 use crate::inputs::{Common, rows};
 use crate::logging;
 use crate::surroundings::stop_on_signals;
 
-/// Plays the story; the exit code says whether all of it held.
+/// Plays the story. Returns 0 if every check passed.
 pub(crate) async fn demo(common: &Common) -> u8 {
     match play(common).await {
         Ok(()) => 0,
@@ -34,14 +34,14 @@ async fn play(common: &Common) -> Result<(), Failure> {
         .tempdir()
         .map_err(|error| failed(format!("no temporary home: {error}")))?;
     let narrator = Narrator::start();
-    let crew = Crew::new(folder.path())?;
-    let told = match stop.unless_raised(story::tell(&crew, &narrator)).await {
-        Ok(told) => told,
+    let harness = DemoHarness::new(folder.path())?;
+    let played = match stop.unless_raised(story::play(&harness, &narrator)).await {
+        Ok(played) => played,
         Err(stop) => Err(stop.into()),
     };
-    // Whatever happened, nothing stays behind.
-    let strays = crew.end_all_machines().await;
-    let result = told.and_then(|()| match strays?.len() {
+    // After a failure or a signal too, no machine stays behind.
+    let orphans = harness.terminate_all_machines().await;
+    let result = played.and_then(|()| match orphans?.len() {
         0 => Ok(()),
         count => Err(failed(format!("machines were left behind: {count}"))),
     });

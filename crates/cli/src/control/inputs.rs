@@ -10,7 +10,7 @@ use ondeck_core::model::ids::RunId;
 use ondeck_core::model::secret::Secret;
 use ondeck_core::modes::provision::run_from_inputs;
 
-use crate::control::actions;
+use crate::control::github_actions;
 use crate::inputs::{Backend, Common, rows};
 
 /// The secrets among the inputs.
@@ -49,7 +49,7 @@ pub(crate) fn run_id(given: &Given) -> Result<RunId, Failure> {
 /// Shows what is wrong with a command line as an annotation, if this process is a step of a
 /// workflow. Returns whether it did.
 pub(crate) fn show_misuse(error: &clap::Error) -> bool {
-    actions::show_misuse(&misuse(error))
+    github_actions::show_usage_error(&misuse(error))
 }
 
 /// What is wrong with a command line, without the part about the help. The message repeats the

@@ -10,8 +10,8 @@ use ondeck_core::modes::provision::{Outcome, Request};
 
 use crate::control::backend;
 use crate::control::inputs::{run_id, secrets, settings};
-use crate::control::output::{Telling, tell};
-use crate::control::progress::Watcher;
+use crate::control::progress::ProgressDisplay;
+use crate::control::report::{Report, deliver};
 use crate::inputs::Common;
 use crate::logging;
 use crate::surroundings::stop_on_signals;
@@ -19,12 +19,12 @@ use crate::surroundings::stop_on_signals;
 /// `ondeck refresh`
 pub(crate) async fn refresh(common: &Common) -> u8 {
     // Before anything is printed, so that no output can show one.
-    secrets(&common.given).for_each(|secret| crate::control::actions::mask(&secret));
+    secrets(&common.given).for_each(|secret| crate::control::github_actions::mask(&secret));
     let watcher = begin("refresh", common);
     let stop = stop_on_signals();
     let given = match settings(common) {
         Ok(given) => given,
-        Err(failure) => return tell("refresh", Err(failure), common),
+        Err(failure) => return deliver("refresh", Err(failure), common),
     };
     // Refresh handles the signal itself, because it may have machines to clean up.
     let result = match open(common, true, &watcher).await {
@@ -36,8 +36,8 @@ pub(crate) async fn refresh(common: &Common) -> u8 {
         Err(failure) => Err(failure),
     };
     watcher.finish();
-    let told = result.as_ref().map(|outcome| outcome as &dyn Telling).map_err(Clone::clone);
-    tell("refresh", told, common)
+    let told = result.as_ref().map(|outcome| outcome as &dyn Report).map_err(Clone::clone);
+    deliver("refresh", told, common)
 }
 
 /// `ondeck provision`
@@ -47,7 +47,7 @@ pub(crate) async fn provision(common: &Common) -> u8 {
     let request =
         match run_id(&common.given).and_then(|run| Request::from_inputs(run, &common.given)) {
             Ok(request) => request,
-            Err(failure) => return tell("provision", Err(failure), common),
+            Err(failure) => return deliver("provision", Err(failure), common),
         };
     let outcome = match open(common, false, &watcher).await {
         // Provision handles the signal itself, because it must clean up.
@@ -59,7 +59,7 @@ pub(crate) async fn provision(common: &Common) -> u8 {
         Err(failure) => Outcome::refused(&request, failure),
     };
     watcher.finish();
-    tell("provision", Ok(&outcome), common)
+    deliver("provision", Ok(&outcome), common)
 }
 
 /// `ondeck release`
@@ -78,18 +78,18 @@ pub(crate) async fn release(common: &Common) -> u8 {
     };
     let result: Result<_, Failure> = work.await;
     watcher.finish();
-    let told = result.as_ref().map(|outcome| outcome as &dyn Telling).map_err(Clone::clone);
-    tell("release", told, common)
+    let told = result.as_ref().map(|outcome| outcome as &dyn Report).map_err(Clone::clone);
+    deliver("release", told, common)
 }
 
 /// Starts logs and progress.
-fn begin(mode: &'static str, common: &Common) -> Watcher {
-    let watcher = Watcher::start(mode, common);
+fn begin(mode: &'static str, common: &Common) -> ProgressDisplay {
+    let watcher = ProgressDisplay::start(mode, common);
     logging::start(common, watcher.clone());
     watcher
 }
 
-async fn open(common: &Common, refresh: bool, watcher: &Watcher) -> Result<Plane, Failure> {
+async fn open(common: &Common, refresh: bool, watcher: &ProgressDisplay) -> Result<Plane, Failure> {
     backend::plane(common, refresh, Arc::new(watcher.clone())).await
 }
 

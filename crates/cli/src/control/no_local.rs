@@ -2,7 +2,7 @@
 
 use ondeck_core::model::failure::Failure;
 
-use crate::control::output::tell;
+use crate::control::report::deliver;
 use crate::inputs::Common;
 
 pub(super) mod run {
@@ -25,5 +25,5 @@ fn refuse(command: &'static str, common: &Common) -> u8 {
     let message =
         format!("this build of ondeck has no local backend, which it needs for: {command}");
     let hint = "build it on Linux with --features local";
-    tell(command, Err(Failure::invalid(message).hint(hint)), common)
+    deliver(command, Err(Failure::invalid(message).hint(hint)), common)
 }

@@ -1,5 +1,5 @@
-//! Telling whoever waits what is being done, once it takes longer than a second: a moving line
-//! on a terminal, plain lines elsewhere. On GitHub, the log is folded by it.
+//! Shows which stage a command is in, once it takes longer than a second: a spinner on a terminal,
+//! plain lines elsewhere. On GitHub, the log is folded by stage.
 
 use std::io::{IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,17 +9,18 @@ use indicatif::{ProgressBar, ProgressStyle};
 use ondeck_core::ports::Progress;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::control::actions::{self, Groups};
+use crate::control::github_actions::{self, Groups};
 use crate::inputs::Common;
 
-/// What takes less is not worth a word.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// How often a plain line repeats itself.
+/// A stage that takes less is not shown.
+const SHOW_AFTER: Duration = Duration::from_secs(1);
+/// How often the plain line of a long stage is repeated.
 const REPEAT: Duration = Duration::from_secs(15);
 
-/// Watches one mode. Also the writer of its logs, so that both can share a terminal.
+/// The display of one command. It also writes the command's log lines, because both share a
+/// terminal.
 #[derive(Clone)]
-pub(crate) struct Watcher(Arc<Inner>);
+pub(crate) struct ProgressDisplay(Arc<Inner>);
 
 struct Inner {
     mode: &'static str,
@@ -29,9 +30,9 @@ struct Inner {
     doing: Mutex<(String, Instant)>,
 }
 
-impl Watcher {
-    /// Starts to watch. Must be called within the runtime.
-    pub(crate) fn start(mode: &'static str, common: &Common) -> Watcher {
+impl ProgressDisplay {
+    /// Starts the display. Must be called within the runtime.
+    pub(crate) fn start(mode: &'static str, common: &Common) -> ProgressDisplay {
         let terminal = std::io::stderr().is_terminal();
         let bar = (terminal && !common.quiet).then(|| {
             let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})");
@@ -39,18 +40,18 @@ impl Watcher {
             bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
             bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
         });
-        let watcher = Watcher(Arc::new(Inner {
+        let display = ProgressDisplay(Arc::new(Inner {
             mode,
             quiet: common.quiet,
             bar,
-            groups: (actions::is_in_force() && !common.quiet).then(Groups::default),
+            groups: (github_actions::is_active() && !common.quiet).then(Groups::default),
             doing: Mutex::new((String::new(), Instant::now())),
         }));
-        tokio::spawn(watcher.clone().tell());
-        watcher
+        tokio::spawn(display.clone().show());
+        display
     }
 
-    /// Clears the terminal's line, and ends what is folded.
+    /// Removes the spinner and closes the open group.
     pub(crate) fn finish(&self) {
         if let Some(groups) = &self.0.groups {
             self.write(&groups.finish());
@@ -60,35 +61,35 @@ impl Watcher {
         }
     }
 
-    async fn tell(self) {
+    async fn show(self) {
         if self.0.quiet {
             return;
         }
-        tokio::time::sleep(PATIENCE).await;
+        tokio::time::sleep(SHOW_AFTER).await;
         if let Some(bar) = &self.0.bar {
             bar.set_draw_target(indicatif::ProgressDrawTarget::stderr());
             bar.enable_steady_tick(Duration::from_millis(100));
             return;
         }
-        let mut told = (String::new(), Instant::now());
+        let mut shown = (String::new(), Instant::now());
         loop {
             let (doing, since) = self.doing();
-            let news = doing != told.0 || told.1.elapsed() >= REPEAT;
-            if news && since.elapsed() >= PATIENCE {
+            let news = doing != shown.0 || shown.1.elapsed() >= REPEAT;
+            if news && since.elapsed() >= SHOW_AFTER {
                 let seconds = since.elapsed().as_secs();
                 let line = format!("{}: {doing} ({seconds} s)", self.0.mode);
                 match &self.0.groups {
-                    Some(groups) => self.write(&groups.tell(&line)),
+                    Some(groups) => self.write(&groups.name_stage(&line)),
                     None => self.write(&format!("{line}\n")),
                 }
-                told = (doing, Instant::now());
+                shown = (doing, Instant::now());
             }
             tokio::time::sleep(Duration::from_millis(250)).await;
         }
     }
 
     fn write(&self, text: &str) {
-        // Where stderr is closed there is nobody to tell.
+        // If stderr is closed, the text is dropped.
         drop(std::io::stderr().write_all(text.as_bytes()));
     }
 
@@ -97,7 +98,7 @@ impl Watcher {
     }
 }
 
-impl Progress for Watcher {
+impl Progress for ProgressDisplay {
     fn stage(&self, doing: &str) {
         match &self.0.groups {
             Some(groups) => self.write(&groups.stage(doing)),
@@ -111,17 +112,17 @@ impl Progress for Watcher {
     }
 }
 
-/// For commands that are over at once.
-pub(crate) struct Nobody;
+/// For commands that show no stages.
+pub(crate) struct NoProgress;
 
-impl Progress for Nobody {
+impl Progress for NoProgress {
     fn stage(&self, _doing: &str) {}
 }
 
-/// A writer of log lines that steps around the moving line.
-pub(crate) struct Around(Watcher);
+/// Writes log lines above the spinner.
+pub(crate) struct LogWriter(ProgressDisplay);
 
-impl Write for Around {
+impl Write for LogWriter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         if let Some(groups) = &self.0.0.groups {
             std::io::stderr().write_all(groups.before_log().as_bytes())?;
@@ -137,9 +138,9 @@ impl Write for Around {
     }
 }
 
-impl<'a> MakeWriter<'a> for Watcher {
-    type Writer = Around;
-    fn make_writer(&'a self) -> Around {
-        Around(self.clone())
+impl<'a> MakeWriter<'a> for ProgressDisplay {
+    type Writer = LogWriter;
+    fn make_writer(&'a self) -> LogWriter {
+        LogWriter(self.clone())
     }
 }

@@ -11,8 +11,8 @@ use ondeck_local::{JobId, JobState, Stream};
 
 use crate::control::backend::LocalFiles;
 use crate::control::inputs::run_id;
-use crate::control::output::tell;
-use crate::control::progress::Watcher;
+use crate::control::progress::ProgressDisplay;
+use crate::control::report::deliver;
 use crate::inputs::{Backend, Common, rows};
 use crate::logging;
 use crate::surroundings::stop_on_signals;
@@ -22,17 +22,21 @@ const EVERY: Duration = Duration::from_millis(50);
 
 /// Queues the job and follows it.
 pub(crate) async fn run(common: &Common, job: &[String]) -> u8 {
-    let watcher = Watcher::start("run", common);
+    let watcher = ProgressDisplay::start("run", common);
     logging::start(common, watcher.clone());
     let result = follow_to_end(common, job, &watcher).await;
     watcher.finish();
     match result {
         Ok(code) => code,
-        Err(failure) => tell("run", Err(failure), common),
+        Err(failure) => deliver("run", Err(failure), common),
     }
 }
 
-async fn follow_to_end(common: &Common, job: &[String], watcher: &Watcher) -> Result<u8, Failure> {
+async fn follow_to_end(
+    common: &Common,
+    job: &[String],
+    watcher: &ProgressDisplay,
+) -> Result<u8, Failure> {
     let run = run_id(&common.given)?;
     // Before the job is queued, because from then on it must be withdrawn.
     let stop = stop_on_signals();
@@ -65,7 +69,7 @@ async fn follow_to_end(common: &Common, job: &[String], watcher: &Watcher) -> Re
 
 struct Follow<'a> {
     local: &'a LocalFiles,
-    watcher: &'a Watcher,
+    watcher: &'a ProgressDisplay,
     run: &'a RunId,
     job: JobId,
     patience: Duration,

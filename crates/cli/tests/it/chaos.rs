@@ -10,7 +10,6 @@
 mod audit;
 mod aws;
 mod kills;
-mod law;
 mod local;
 mod small_disk;
 mod storm;

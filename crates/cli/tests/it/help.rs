@@ -13,12 +13,14 @@ fn shown(arguments: &[&str]) -> String {
     done.stdout
 }
 
-/// The help of a command, without the part that all commands share.
+/// The help of a command, without the options that all commands share.
 fn help(command: &str) -> String {
     let help = shown(&[command, "--help"]);
     let (own, common) = help.split_once("\nFor every command:\n").unwrap();
     assert!(common.contains("--home <DIR>"), "{common}");
-    own.to_owned()
+    let (_, last) = common.split_once("--aws-endpoint-url").unwrap();
+    let (_, examples) = last.split_once("\n\n").unwrap();
+    format!("{own}\n(options of every command)\n\n{examples}")
 }
 
 #[test]
@@ -29,13 +31,14 @@ fn the_help_of_the_program() {
     Usage: ondeck [OPTIONS] <COMMAND>
 
     Commands:
-      refresh    Set everything up, and clear up whatever went wrong; to be run first, and on a schedule
-      provision  Give a run its machines: idle ones from the pool, else new ones
-      release    Give a run's machines back to the pool
-      run        Queue a job for a run, show its output, and exit with its code (local forge)
-      status     Show the machines, what they are doing and how long they may, and the pool
-      demo       Watch it work: a story with real processes, in a temporary home, in under a minute
-      agent      Be the agent of a machine; started by the machine itself
+      refresh    Create missing infrastructure, store settings, and clean up; run it first and on a
+                 schedule
+      provision  Give a run its machines: idle ones from the pool, then new ones
+      release    Return a run's machines to the pool
+      run        Queue a job for a run on the local forge, show its output, exit with its code
+      status     Show the machines, their states and deadlines, and the pool
+      demo       Watch a pool work: real processes, a temporary home, under a minute
+      agent      Run the agent of a machine; started by the machine itself
       help       Print this message or the help of the given subcommand(s)
 
     Options:
@@ -45,28 +48,36 @@ fn the_help_of_the_program() {
     For every command:
           --backend <BACKEND>  Where machines, records and the pool are [default: local] [possible
                                values: local, aws]
-          --home <DIR>         Where the local backend keeps its files, and the local forge its jobs
-                               [default: ~/.ondeck]
-          --json               One JSON object on stdout instead of text
-      -v, --verbose...         Say more on stderr: every state change; twice for details
-      -q, --quiet              Say nothing on stderr but errors
+          --home <DIR>         Directory for the files of the local backend, of the local forge and of
+                               an agent [default: ~/.ondeck]
+          --json               Print one JSON object on stdout instead of text
+      -v, --verbose...         Log every state change to stderr; twice for details
+      -q, --quiet              Log only errors to stderr
 
     AWS backend, for every command:
-          --pool <NAME>             Whose pool: OWNER/REPOSITORY, or OWNER for one that is shared
-                                    [default: GITHUB_REPOSITORY]
-          --aws-region <REGION>     The region [default: as for AWS's own programs]
-          --aws-endpoint-url <URL>  Where all of AWS is, for emulators [default: AWS_ENDPOINT_URL, or
-                                    AWS itself]
+          --pool <NAME>             Pool to use: OWNER/REPOSITORY, or OWNER for a pool that an
+                                    organisation shares [default: GITHUB_REPOSITORY]
+          --aws-region <REGION>     AWS region [default: as the AWS CLI finds it]
+          --aws-endpoint-url <URL>  Endpoint of all AWS services, for emulators [default:
+                                    AWS_ENDPOINT_URL, or AWS itself]
 
-    Every option with a value can also be given as a variable: --instance-count as
-    ONDECK_INSTANCE_COUNT. Data goes to stdout, everything else to stderr.
+    Every option with a value can also be given as an environment variable:
+    --instance-count as ONDECK_INSTANCE_COUNT. Data goes to stdout, logs and errors
+    to stderr.
+
+    Examples:
+      ondeck demo                                 Watch a pool work, with nothing to set up
+      ondeck refresh                              Create the pool in ~/.ondeck
+      ondeck provision --run-id 1 --json          Get a machine for run 1
+      ondeck run --run-id 1 -- echo hello         Run a job on it
+      ondeck release --run-id 1                   Return the machine to the pool
 
     Exit codes:
-      0  done                          6  store, queue or compute out of reach or busy
-      2  invalid input                 7  GitHub refused, or the token is bad
-      3  not set up: refresh first     8  released, but some machines did not answer
-      4  no capacity                  10  unexpected; everything was dumped
-      5  machines did not get ready  130  interrupted, 143 terminated; cleared up
+      0  success                         6  store, queue or compute unavailable or busy
+      2  invalid input                   7  GitHub refused, or the token is invalid
+      3  not set up: run refresh first   8  released, but some machines did not respond
+      4  no capacity                    10  unexpected error; all machines were dumped
+      5  machines did not become ready 130  interrupted, 143 terminated; cleaned up
     ");
     assert_snapshot!(shown(&["--version"]), @"ondeck 0.1.0");
 }
@@ -74,84 +85,89 @@ fn the_help_of_the_program() {
 #[test]
 fn the_help_of_refresh() {
     assert_snapshot!(help("refresh"), @r#"
-    Set everything up, and clear up whatever went wrong; to be run first, and on a schedule
+    Create missing infrastructure, store settings, and clean up; run it first and on a schedule
 
     Usage: ondeck refresh [OPTIONS]
 
     Options:
-          --resource-class-config <JSON>  The sizes that can be asked for, as JSON:
+          --resource-class-config <JSON>  Resource classes and their sizes, as JSON:
                                           {"large":{"cpu":2,"mem":4096}} [default: large 2/4096, xlarge
                                           4/8192, 2xlarge 8/16384, 4xlarge 16/32768, 8xlarge 32/65536,
                                           12xlarge 48/98304, 16xlarge 64/131072]
-          --min-idle <CLASS=COUNT ...>    Idle machines to keep, by class: "large=2 xlarge=1"
-          --pre-runner-script <SCRIPT>    Shell script that every machine runs before its first run
-          --rescue <WHAT>                 What to do for runs whose jobs wait without a machine:
+          --min-idle <CLASS=COUNT ...>    Idle machines to keep in the pool, by class: "large=2
+                                          xlarge=1"
+          --pre-runner-script <SCRIPT>    Shell script that every machine runs once, before it registers
+                                          a runner
+          --rescue <ACTION>               Action for runs whose jobs are queued without a machine:
                                           provision, report or off [default: provision]
       -h, --help                          Print help
 
     GitHub:
           --forge <FORGE>
-              Where jobs come from; local is for trying it out [default: github on aws, else what it
-              was, or local] [possible values: local, github]
+              Where jobs come from; local is for trials [default: github on aws; otherwise unchanged, at
+              first local] [possible values: local, github]
           --github-token <TOKEN>
-              A token that may register runners; best given as a variable, since others can see a
+              Token that may register runners; prefer the variable, because other users can see a
               command line
           --github-app-id <ID>
-              In place of a token: the id of a GitHub App that may register runners
+              Instead of a token: id of a GitHub App that may register runners
           --github-app-private-key <PEM>
-              The App's private key, in PEM; best given as a variable
+              Private key of the GitHub App, in PEM; prefer the variable
           --jobs-token <TOKEN>
-              A token that may read workflow runs, for rescue [default: the one that registers runners]
+              Token that may read workflow runs, for rescue [default: the token that registers runners]
           --github-url <URL>
-              Where GitHub is; an Enterprise Server has its own [default: GITHUB_SERVER_URL, or
-              github.com]
-          --scope <SCOPE>
-              Whose runners they are: the repository's, or its whole organisation's [default:
-              repository] [possible values: repository, organisation]
+              Address of GitHub; set it for an Enterprise Server [default: GITHUB_SERVER_URL, or
+              https://github.com]
+          --runner-scope <SCOPE>
+              Level at which runners register: the repository or its organisation [default: repository]
+              [possible values: repository, organisation]
           --repository <OWNER/NAME>
-              The repository [default: GITHUB_REPOSITORY, or the pool]
+              Repository that runners serve [default: GITHUB_REPOSITORY, or the pool]
           --runner-group <NAME>
-              The group that runners of an organisation join; empty for the default one
+              Runner group that an organisation's runners join; empty for the default group
           --actions-runner-version <VERSION>
-              The version of actions/runner: a number, or latest for what GitHub offers; one that is on
-              the image will do for latest [default: latest]
+              Version of actions/runner: a number, or latest for GitHub's newest; with latest, a runner
+              on the image is used as it is [default: latest]
           --actions-runner-api-url <URL>
-              Where releases of actions/runner are looked up [default: api.github.com]
+              GitHub API that lists the releases of actions/runner [default: https://api.github.com]
           --runner-user <USER>
-              The user that jobs run as; made if there is none [default: runner on aws, else the agent's
-              own]
+              User that jobs run as; the agent creates it if it does not exist [default: runner on aws,
+              else the agent's own user]
 
     AWS backend:
-          --ami <AMI>                       The image that machines start from
-          --subnet-ids <SUBNET ...>         The subnets that machines may be in; best one in each zone
-          --security-group-ids <GROUP ...>  The security groups of machines
-          --iam-instance-profile <PROFILE>  The instance profile of machines, by name or ARN; it must
-                                            let them use the table and end themselves
-          --agent-url <URL>                 Where machines get the agent: https://, or s3:// if the
-                                            image has the aws program; empty if it is on the image
-          --agent-sha256 <HEX>              What the agent's SHA-256 must be
-          --volume-size-gb <GB>             The size of each machine's disk; empty for that of the image
-          --key-name <NAME>                 The key pair that opens machines to ssh; empty for none
+          --ami <AMI>                       Image that machines boot: its id, or resolve:ssm:PARAMETER
+                                            to look the id up at every launch
+          --subnet-ids <SUBNET ...>         Subnets to launch machines in, at most four; one in each
+                                            availability zone is best
+          --security-group-ids <GROUP ...>  Security groups of the machines
+          --iam-instance-profile <PROFILE>  Instance profile of the machines, by name or ARN; it must
+                                            allow them to use the table and to terminate themselves
+          --agent-url <URL>                 Where machines download the agent: https://, or s3:// if the
+                                            image has the AWS CLI; empty if the agent is on the image
+          --agent-sha256 <HEX>              SHA-256 digest that the downloaded agent must have
+          --volume-size-gb <GB>             Size of each machine's root volume; empty for the size of
+                                            the image
+          --key-name <NAME>                 EC2 key pair for ssh to the machines; empty for none
 
     Local backend:
           --local-capacity <COUNT>
-              The most machines that may be alive at once; empty for no limit
+              Most machines that may be alive at the same time; empty for no limit
           --local-boot-ms <MS>
-              How long every machine takes to boot, in milliseconds
+              How long every machine takes to boot, in milliseconds [default: 0]
           --local-catalogue <JSON>
-              The types of machine, as JSON:
-              [{"type":"c6i.large","cpu":2,"mem":4096,"bootMs":0,"capacity":3}]
+              Instance types, as JSON: [{"type":"c6i.large","cpu":2,"mem":4096,"bootMs":0,"capacity":3}]
+              [default: some families and sizes of EC2]
           --local-launch-failure <TEXT>
-              Make every launch fail with this text; empty to stop
+              Fail every launch with this text; empty to launch again
           --local-duplicate-tickets <true|false>
-              Deliver every ticket twice, as SQS may
+              Deliver every ticket twice, as SQS may do [default: false]
 
-    Times (kept for everybody until given again):
+    Times:
           --heartbeat-period-sec <SEC>
-              How often an agent says that it is alive; three periods without make it unhealthy
-              [default: 5]
+              How often an agent writes a heartbeat; after three missed ones the machine counts as
+              unhealthy [default: 5]
           --claim-registration-timeout-sec <SEC>
-              How long a claimed machine may take to register for the run [default: 10]
+              How long a claimed machine may take to register its runner [default: 10]
           --claim-timeout-sec <SEC>
               How long a machine may stay claimed [default: 300]
           --created-timeout-sec <SEC>
@@ -159,63 +175,75 @@ fn the_help_of_refresh() {
           --validation-timeout-sec <SEC>
               How long new machines may take to become ready [default: 180]
           --idle-time-sec <SEC>
-              How long an idle machine waits in the pool; 0 keeps none [default: 300]
+              How long an idle machine stays in the pool; 0 keeps none [default: 300]
           --max-runtime-min <MIN>
               How long a run may keep its machines [default: 30]
           --release-timeout-sec <SEC>
               How long release waits for a machine to deregister and clean up [default: 120]
           --self-termination-grace-sec <SEC>
-              How far past its threshold a machine ends itself, and past which one without a record is
-              swept [default: 60]
-          --boot-deadline-sec <SEC>
-              How long a machine without a record waits before it ends itself [default: 180]
-          --registration-token-refresh-min <MIN>
-              How old a registration token may get before refresh renews it; the local forge has none
-              [default: 30]
-          --registration-token-patience-sec <SEC>
-              How long provision waits for refresh to renew a registration token that has expired
+              How long past its threshold a machine terminates itself, and refresh terminates an orphan
               [default: 60]
+          --boot-deadline-sec <SEC>
+              How long a machine waits for its record before it terminates itself [default: 180]
+          --registration-token-refresh-min <MIN>
+              Age at which refresh renews the registration token; unused by the local forge [default:
+              30]
+          --registration-token-patience-sec <SEC>
+              How long provision waits for refresh to renew an expired registration token [default: 60]
           --agent-poll-waiting-sec <SEC>
-              How often an idle agent looks for a run [default: 0.25]
+              How often an idle agent checks for a run [default: 0.25]
           --agent-poll-running-sec <SEC>
-              How often a working agent looks for its release [default: 1]
+              How often a working agent checks for its release [default: 1]
           --signal-poll-sec <SEC>
-              How often the control plane looks for signals that it waits for [default: 0.05]
+              How often the control plane reads signals while it waits for them [default: 0.05]
           --ticket-hold-sec <SEC>
-              How long a ticket stays hidden from others while one run looks at it [default: 30]
+              How long a received ticket stays hidden from other runs [default: 30]
           --pickup-patience-sec <SEC>
-              How long an empty pool is asked again while others hold tickets of it [default: 1]
+              How long pickup retries an empty pool while other runs hold its tickets [default: 1]
           --retention-min <MIN>
               How long records of terminated machines are kept [default: 1440]
+
+    (options of every command)
+
+    Refresh stores its settings for all runs and agents. A setting that is not given
+    stays as it is; an empty value (--idle-time-sec=) restores the default.
+
+    Examples:
+      ondeck refresh
+      ondeck refresh --min-idle 'large=2 xlarge=1' --idle-time-sec 900
+      ondeck refresh --resource-class-config '{"small":{"cpu":1,"mem":2048}}'
+      ondeck refresh --backend aws --pool acme/web --ami ami-0123456789abcdef0 \
+          --subnet-ids 'subnet-1 subnet-2' --iam-instance-profile ondeck-machine
     "#);
 }
 
 #[test]
 fn the_help_of_provision() {
-    assert_snapshot!(help("provision"), @r#"
-    Give a run its machines: idle ones from the pool, else new ones
+    assert_snapshot!(help("provision"), @"
+    Give a run its machines: idle ones from the pool, then new ones
 
     Usage: ondeck provision [OPTIONS]
 
     Options:
           --run-id <ID>
-              The workflow run; also the label of its machines [default: GITHUB_RUN_ID]
+              Workflow run; also the label of its machines [default: GITHUB_RUN_ID]
           --instance-count <COUNT>
-              How many machines [default: 1]
+              Number of machines [default: 1]
           --resource-class <CLASS>
-              Of which size, by the name that refresh configured [default: large]
+              Resource class, as configured by refresh [default: large]
           --usage-class <CLASS>
-              Paid for how: spot or on-demand [default: on-demand]
+              Purchase option: spot or on-demand [default: on-demand]
           --allowed-instance-types <PATTERNS>
-              Which instance types will do; * stands for anything [default: "c* m* r*"]
+              Instance types to accept, as patterns in which * matches any text [default: all that the
+              compute backend recommends; on aws c* m* r*]
           --capacity-fallback
-              Try again for what could not be launched, and then on demand instead of spot
+              Retry when capacity is short, and buy on-demand machines if spot is exhausted
       -h, --help
               Print help
 
-    Times (for this call; otherwise as refresh set them):
+    Times (for this call; otherwise as refresh stored them):
           --claim-registration-timeout-sec <SEC>
-              How long a claimed machine may take to register for the run [default: 10]
+              How long a claimed machine may take to register its runner [default: 10]
           --claim-timeout-sec <SEC>
               How long a machine may stay claimed [default: 300]
           --created-timeout-sec <SEC>
@@ -223,81 +251,119 @@ fn the_help_of_provision() {
           --validation-timeout-sec <SEC>
               How long new machines may take to become ready [default: 180]
           --idle-time-sec <SEC>
-              How long an idle machine waits in the pool; 0 keeps none [default: 300]
+              How long an idle machine stays in the pool; 0 keeps none [default: 300]
           --max-runtime-min <MIN>
               How long a run may keep its machines [default: 30]
           --release-timeout-sec <SEC>
               How long release waits for a machine to deregister and clean up [default: 120]
           --registration-token-patience-sec <SEC>
-              How long provision waits for refresh to renew a registration token that has expired
-              [default: 60]
-    "#);
+              How long provision waits for refresh to renew an expired registration token [default: 60]
+
+    (options of every command)
+
+    Examples:
+      ondeck provision --run-id 42
+      ondeck provision --run-id 42 --instance-count 4 --resource-class xlarge
+      ondeck provision --usage-class spot --capacity-fallback --allowed-instance-types 'c7i.* m7i.*'
+    ");
 }
 
 #[test]
 fn the_help_of_release() {
     assert_snapshot!(help("release"), @"
-    Give a run's machines back to the pool
+    Return a run's machines to the pool
 
     Usage: ondeck release [OPTIONS]
 
     Options:
-          --run-id <ID>  The workflow run; also the label of its machines [default: GITHUB_RUN_ID]
+          --run-id <ID>  Workflow run; also the label of its machines [default: GITHUB_RUN_ID]
       -h, --help         Print help
 
-    Times (for this call; otherwise as refresh set them):
-          --idle-time-sec <SEC>        How long an idle machine waits in the pool; 0 keeps none
+    Times (for this call; otherwise as refresh stored them):
+          --idle-time-sec <SEC>        How long an idle machine stays in the pool; 0 keeps none
                                        [default: 300]
           --release-timeout-sec <SEC>  How long release waits for a machine to deregister and clean up
                                        [default: 120]
+
+    (options of every command)
+
+    Examples:
+      ondeck release --run-id 42
+      ondeck release --run-id 42 --idle-time-sec 0
     ");
 }
 
 #[test]
 fn the_help_of_the_other_commands() {
-    assert_snapshot!(help("run"), @"
-    Queue a job for a run, show its output, and exit with its code (local forge)
+    assert_snapshot!(help("run"), @r#"
+    Queue a job for a run on the local forge, show its output, exit with its code
 
     Usage: ondeck run [OPTIONS] -- <CMD>...
 
     Arguments:
-      <CMD>...  The command and its arguments
+      <CMD>...  Command of the job and its arguments
 
     Options:
-          --run-id <ID>              The workflow run; also the label of its machines [default:
+          --run-id <ID>              Workflow run; also the label of its machines [default:
                                      GITHUB_RUN_ID]
           --queue-timeout-sec <SEC>  How long the job may wait for a machine of its run before it is
                                      withdrawn [default: 300]
       -h, --help                     Print help
-    ");
+
+    (options of every command)
+
+    Examples:
+      ondeck run --run-id 42 -- make test
+      ondeck run --run-id 42 --queue-timeout-sec 60 -- sh -c 'echo "$HOSTNAME"'
+    "#);
     assert_snapshot!(help("status"), @"
-    Show the machines, what they are doing and how long they may, and the pool
+    Show the machines, their states and deadlines, and the pool
 
     Usage: ondeck status [OPTIONS]
 
     Options:
-          --all    Show terminated machines too
-          --watch  Show it again every second, until interrupted
+          --all    Include terminated machines
+          --watch  Refresh the display every second, until interrupted
       -h, --help   Print help
+
+    (options of every command)
+
+    Examples:
+      ondeck status --watch
+      ondeck status --all --json
+      ondeck status --backend aws --pool acme/web
     ");
     assert_snapshot!(help("demo"), @"
-    Watch it work: a story with real processes, in a temporary home, in under a minute
+    Watch a pool work: real processes, a temporary home, under a minute
 
     Usage: ondeck demo [OPTIONS]
 
     Options:
-          --keep  Leave the home with its store and logs behind, and say where
+          --keep  Keep the temporary home with its store and logs, and print its path
       -h, --help  Print help
+
+    (options of every command)
+
+    Examples:
+      ondeck demo
+      ondeck demo --keep
     ");
-    assert_snapshot!(help("agent"), @r#"
-    Be the agent of a machine; started by the machine itself
+    assert_snapshot!(help("agent"), @"
+    Run the agent of a machine; started by the machine itself
 
     Usage: ondeck agent [OPTIONS]
 
     Options:
-          --instance-id <ID>            The machine that this is; on EC2 the machine knows
-          --shutdown-command <COMMAND>  What ends this machine where EC2 cannot be asked to [default:
-                                        "shutdown -h now"]
+          --instance-id <ID>            Id of this machine [default: on EC2, as the instance metadata
+                                        says]
+          --shutdown-command <COMMAND>  Command that shuts this machine down if EC2 cannot be asked to
+                                        terminate it [default: shutdown -h now]
       -h, --help                        Print help
-    "#);
+
+    (options of every command)
+
+    Examples:
+      ondeck agent --backend aws
+      ondeck agent --instance-id local-7 --home /srv/ondeck
+    ");
 }

@@ -3,20 +3,23 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod act;
-mod actions;
 mod anything;
 mod aws;
 mod cancel;
 mod chaos;
+mod colour;
 mod crash;
 mod demo;
+mod documented_commands;
 mod failure;
 mod github;
+mod github_actions;
 mod harness;
 mod help;
 mod input;
 mod jobs;
+mod json;
 mod life;
-mod seen;
 mod signals;
 mod spoilt;
+mod terminal;

@@ -31,7 +31,7 @@ pub enum Transition {
 }
 
 impl Transition {
-    /// The name, for logs and events.
+    /// The name in logs and events.
     pub fn as_str(self) -> &'static str {
         match self {
             Transition::Register => "register",
@@ -52,7 +52,7 @@ impl fmt::Display for Transition {
     }
 }
 
-/// One conditional write. Only the transitions of [`Instance`] make any.
+/// One conditional write. Only the transitions of [`Instance`] make one.
 #[derive(Debug, Clone)]
 pub struct Change {
     pub(super) id: InstanceId,
@@ -63,20 +63,17 @@ pub struct Change {
     pub(super) why: String,
 }
 
-/// What a change leaves behind.
+/// What a change writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
-    /// A new record.
+    /// The whole record of a new instance.
     Insert(Box<Record>),
-    /// New values in the record that the guard has admitted.
+    /// New values of the record that the guard has admitted.
     Update {
-        /// The state from here on.
         state: State,
-        /// The owner from here on.
         run: Option<RunId>,
-        /// The threshold from here on.
         threshold: Option<Timestamp>,
-        /// Whether the note of the ticket stays: every state but the same one starts without.
+        /// Whether the record stays marked as ticketed. Only a change that keeps the state does so.
         keep_ticketed: bool,
     },
 }
@@ -98,12 +95,10 @@ impl Change {
         self.transition
     }
 
-    /// Its condition.
     pub fn guard(&self) -> &Guard {
         &self.guard
     }
 
-    /// Its effect.
     pub fn next(&self) -> &Next {
         &self.next
     }
@@ -137,8 +132,8 @@ impl Change {
         }
     }
 
-    /// Whether what stands there is this very change, made earlier by a write whose answer was
-    /// lost.
+    /// Whether `found` is what this change leaves. After a refused repetition this means that an
+    /// earlier write, whose answer was lost, made the change.
     pub fn is_done_in(&self, found: &Record) -> bool {
         let (state, run, threshold) = match &self.next {
             Next::Insert(record) => (record.state, &record.run, record.threshold),
@@ -160,18 +155,18 @@ pub struct Pending<S> {
 }
 
 impl<S: TypedState> Pending<S> {
-    /// Adds the reason.
+    /// Sets the reason, which the event of the change records.
     pub fn because(mut self, why: impl Into<String>) -> Self {
         self.change.why = why.into();
         self
     }
 
-    /// What to ask of the store.
     pub fn change(&self) -> &Change {
         &self.change
     }
 
-    /// Turns the store's answer into the next belief.
+    /// Turns the store's answer into the next belief. Fails if the store refused the change, or
+    /// returned a record that is not in state `S`.
     pub fn settle(self, verdict: Verdict) -> Result<Instance<S>, Box<Refused>> {
         let found = match verdict {
             Verdict::Agreed(record) => match Instance::believe(&record) {
@@ -191,22 +186,20 @@ impl<S: TypedState> Pending<S> {
 /// The store's answer to a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// It was made; this stands there now.
+    /// The change was made. Carries the record after it.
     Agreed(Record),
-    /// It was not; this stands there instead.
+    /// The guard did not admit the change. Carries the record that was found, if any.
     Refused(Option<Record>),
-    /// It was not; what stands there makes no sense, and nobody may build on it.
+    /// The change was not made, because the row that was found is corrupt.
     Unreadable(Unreadable),
 }
 
-/// A change that lost, and what it lost to. An answer, not an error.
+/// A change that the store refused, and what it found instead. This is an answer, not an error.
 #[derive(Debug, Clone)]
 pub struct Refused {
-    /// What was asked.
     pub change: Change,
-    /// What stands there.
     pub found: Option<Record>,
-    /// What stands there, if it makes no sense.
+    /// The corrupt row that was found instead of a record.
     pub unreadable: Option<Unreadable>,
 }
 

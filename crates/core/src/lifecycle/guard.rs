@@ -8,34 +8,25 @@ use crate::model::timestamp::Timestamp;
 /// translation, tested against it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Guard {
-    /// No such record.
+    /// There must be no record.
     Absent,
-    /// A record that satisfies all three.
-    Found {
-        /// The state that must stand there.
-        state: StateGuard,
-        /// The owner that must stand there.
-        run: RunGuard,
-        /// How the threshold must compare.
-        lease: LeaseGuard,
-    },
+    /// There must be a record that satisfies all three conditions.
+    Found { state: StateGuard, run: RunGuard, lease: LeaseGuard },
 }
 
 /// A condition on the state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StateGuard {
-    /// This one.
     Is(State),
-    /// Any but terminated.
+    /// Any state but `terminated`.
     Live,
 }
 
 /// A condition on the owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RunGuard {
-    /// This run, or nobody.
+    /// This run, or no owner.
     Is(Option<RunId>),
-    /// Whoever.
     Any,
 }
 
@@ -46,21 +37,18 @@ pub enum LeaseGuard {
     Unexpired(Timestamp),
     /// At this moment or earlier.
     Expired(Timestamp),
-    /// This very one.
+    /// Equal to this one.
     Same(Timestamp),
-    /// This very one, and later than now.
+    /// Equal to `threshold`, and later than `now`.
     SameUnexpired {
-        /// The one.
         threshold: Timestamp,
-        /// Now.
         now: Timestamp,
     },
-    /// Whatever it is.
     Any,
 }
 
 impl Guard {
-    /// Whether the change may be made to what stands there.
+    /// Whether the change may be made to the record that was found, or to none.
     pub fn admits(&self, found: Option<&Record>) -> bool {
         match (self, found) {
             (Guard::Absent, found) => found.is_none(),

@@ -49,7 +49,7 @@ fn believed<S: TypedState>(state: State) -> Instance<S> {
 }
 
 /// Whether a change is made to a record in `state`, of each owner and with each threshold that
-/// matters: `(mine, theirs, nobody's)`, each at (past, now, just ahead, another ahead).
+/// matters: `(mine, theirs, no owner)`, each at (past, now, just ahead, another ahead).
 fn admitted(change: &Change, state: State) -> [[bool; 4]; 3] {
     let past = noon().before(Duration::from_millis(1));
     let thresholds = [past, noon(), ahead(), noon() + LEASE];
@@ -90,8 +90,8 @@ fn a_claim_needs_the_very_idle_state_that_was_announced() {
     for idle in [idle, announced] {
         let claim = idle.claim(&run("mine"), noon(), LEASE).change().clone();
         for state in State::ALL {
-            let nobodys = if state == State::Idle { THE_VERY_ONE } else { NEVER };
-            assert_eq!(admitted(&claim, state), [NEVER, NEVER, nobodys], "of {state}");
+            let unowned = if state == State::Idle { THE_VERY_ONE } else { NEVER };
+            assert_eq!(admitted(&claim, state), [NEVER, NEVER, unowned], "of {state}");
         }
     }
     let late: Instance<Idle> = Instance::believe(&record(State::Idle, None, Some(noon()))).unwrap();

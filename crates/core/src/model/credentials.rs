@@ -1,30 +1,26 @@
-//! What runners register with.
+//! The credentials that agents register runners with.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::secret::Secret;
 use crate::model::timestamp::Timestamp;
 
-/// What an agent needs from the forge in order to put its runner on the list and to take it off
-/// again. Short-lived: refresh has it made and writes it down, agents read it when they need it.
+/// The tokens with which an agent registers and removes its runner. They are short-lived: refresh
+/// mints and stores them, and agents read them when they need them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// Puts a runner on the list.
     pub registration: Secret,
-    /// Takes it off.
     pub removal: Secret,
-    /// When the first of the two becomes worthless.
+    /// When the first of the two expires.
     pub expires_at: Timestamp,
 }
 
-/// What everybody may know about the credentials that were written down last.
+/// The public facts about the credentials that were stored last.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Minted {
-    /// Where runners register with them. They are worthless anywhere else.
+    /// The organization or repository that they are valid for.
     pub target: String,
-    /// When refresh had them made.
     pub minted_at: Timestamp,
-    /// When they become worthless.
     pub expires_at: Timestamp,
 }

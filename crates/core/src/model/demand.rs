@@ -1,5 +1,5 @@
-//! What a run has asked for, kept so that it can be given the same again: when its failed jobs
-//! are run again, nobody calls provision for them.
+//! The stored request of a run. Refresh provisions it again when failed jobs are re-run, because
+//! GitHub does not re-run the job that called provision.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,39 +12,37 @@ use crate::model::ids::RunId;
 use crate::model::timestamp::Timestamp;
 use crate::modes::provision::{Origin, ProvisionOptions, Request};
 
-/// For how long it is kept: that is how long GitHub lets jobs be run again.
+/// How long a demand is kept. GitHub allows to re-run jobs for 30 days.
 pub const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The request of a run, as it is written down.
+/// The request of a run, as the store keeps it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Demand {
-    /// Whose.
     pub run: RunId,
-    /// The machines that it asked for.
+    /// The machines that the run asked for.
     #[serde(flatten)]
     pub options: ProvisionOptions,
-    /// Times that were given for the call, by input.
+    /// The times that were given for the call, by input name.
     pub times: BTreeMap<String, String>,
-    /// When it was asked for.
+    /// When provision stored the request.
     pub at: Timestamp,
-    /// What became of giving it again, as long as that has always failed.
+    /// The rescues that have failed since the last successful one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_rescues: Option<FailedRescues>,
 }
 
-/// Attempts to rescue a run, all of which have failed.
+/// Consecutive failed rescues of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedRescues {
-    /// How many.
     pub times: u32,
-    /// When the last one had.
+    /// When the last one failed.
     pub at: Timestamp,
 }
 
 impl FailedRescues {
-    /// When to try again. Each attempt may launch machines and end them, which is paid for; what
-    /// has failed often will fail again, until a person has done something.
+    /// The earliest time of the next rescue. The pause doubles with each failure, up to an hour,
+    /// because an attempt may launch machines and cost money.
     pub fn not_before(self) -> Timestamp {
         // Refresh is called every five minutes and never on the minute, so the first is a little
         // less than that.
@@ -56,8 +54,8 @@ impl FailedRescues {
 }
 
 impl Demand {
-    /// Reads what was written down. What cannot be read is as good as none: it is named in the
-    /// log, and the run is reported instead of rescued.
+    /// Parses a stored demand. Logs a malformed one and returns `None`, so that the run is reported
+    /// instead of rescued.
     pub fn read(run: &RunId, text: &str) -> Option<Demand> {
         match serde_json::from_str(text) {
             Ok(demand) => Some(demand),
@@ -68,7 +66,7 @@ impl Demand {
         }
     }
 
-    /// What is to be remembered of a request.
+    /// The demand to store for a request.
     pub fn of(request: &Request, at: Timestamp) -> Demand {
         let text = |(input, span): &(&'static str, Duration)| {
             let row = TIMES.iter().find(|row| row.input == *input)?;
@@ -83,16 +81,16 @@ impl Demand {
         }
     }
 
-    /// After one more attempt that has failed.
+    /// The demand after one more failed rescue.
     #[must_use]
     pub fn failed_again(self, at: Timestamp) -> Demand {
         let times = self.failed_rescues.map_or(0, |earlier| earlier.times).saturating_add(1);
         Demand { failed_rescues: Some(FailedRescues { times, at }), ..self }
     }
 
-    /// The same request again, for no more machines than there are jobs.
+    /// The request of a rescue: the same again, for at most as many machines as there are jobs.
     pub fn again(&self, jobs: u32) -> Request {
-        // A time that this version does not know or cannot read has its default.
+        // A time that this version does not know or cannot parse has its default.
         let span = |(input, text): (&String, &String)| {
             let row = TIMES.iter().find(|row| row.input == *input)?;
             Some((row.input, row.parse(text).ok()?))
@@ -116,7 +114,7 @@ mod tests {
     use crate::model::requirements::UsageClass;
 
     #[test]
-    fn a_request_survives_being_written_down() {
+    fn a_request_survives_the_round_trip() {
         let asked = ProvisionOptions {
             class: ResourceClass::new("xlarge").unwrap(),
             usage: UsageClass::Spot,
@@ -143,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_is_tried_less_and_less_often() {
+    fn the_pause_between_rescues_doubles_up_to_an_hour() {
         let at = Timestamp::from_millis(0);
         for (times, minutes) in [(1, 4), (2, 8), (4, 32), (5, 60), (u32::MAX, 60)] {
             let pause = Duration::from_secs(minutes * 60);

@@ -1,16 +1,16 @@
-//! Words of others in messages of ours: on one line, whatever they hold, and no longer than
-//! somebody reads. A line break in a log can pass for a command to whoever reads the log.
+//! Foreign text in messages: shown on one line and cut to a readable length. A line break in a
+//! workflow's log could pass for a workflow command.
 
 use std::fmt;
 
-/// How much of a value is shown.
+/// How many characters of a value are shown.
 const VALUE: usize = 120;
-/// How much of a complaint is shown from its beginning, where it says what is wrong.
+/// How many characters of an error are shown from its beginning, where it says what is wrong.
 const HEAD: usize = 160;
-/// How much of it is shown from its end, where it says what would be right, and where.
+/// How many are shown from its end, where it says what was expected, and where.
 const TAIL: usize = 120;
 
-/// A value, in quotes.
+/// Displays a value in quotes. Made by [`quoted`].
 #[derive(Debug, Clone, Copy)]
 pub struct Quoted<'a>(&'a str);
 
@@ -28,7 +28,7 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// What a parser says of a text. It may repeat any part of the text, and as it is.
+/// Shows a parser's error on one line. The error may repeat any part of the parsed text unescaped.
 pub fn one_line(complaint: &dyn fmt::Display) -> String {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
     let letters: Vec<char> = complaint.to_string().chars().map(plain).collect();

@@ -1,49 +1,48 @@
-//! Failures that a person reads: what happened, what to do about it, and which kind it is.
+//! Failures that users read: what failed, what to do about it, and the kind that decides the exit
+//! code.
 
 use std::fmt;
 
 use crate::ports::PortError;
 
-/// A failed mode, as it is told to the user.
+/// Why a mode failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// Decides the exit code.
     pub kind: FailureKind,
-    /// Lowercase, no full stop, the value last.
+    /// What failed and on what: lowercase, no full stop, the value last.
     pub message: String,
-    /// What to try; may be empty.
+    /// One command or one setting that may help. May be empty.
     pub hint: String,
 }
 
 /// The kinds of failure that users can tell apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FailureKind {
-    /// The request makes no sense.
+    /// An input or a setting is invalid.
     InvalidInput,
-    /// Refresh has never run here.
+    /// Refresh has never run on this backend.
     NotSetUp,
-    /// Machines could not be had.
+    /// The provider had fewer machines than requested.
     NoCapacity,
     /// Machines were launched and did not become ready.
     NotReady,
     /// Store, queue or compute did not answer.
     Unavailable,
-    /// Compute answered, time and again, that it has too much to do.
+    /// The provider throttled every attempt to launch.
     Busy,
-    /// GitHub refused, or the token is bad.
+    /// GitHub refused a request, or its token is invalid.
     Forge,
-    /// Released, but some machines did not answer.
+    /// The run was released, but some machines did not answer.
     PartlyReleased,
-    /// A bug, or something nobody thought of.
+    /// A bug, or a state that no other kind covers.
     Unexpected,
-    /// SIGINT.
+    /// The process received SIGINT.
     Interrupted,
-    /// SIGTERM.
+    /// The process received SIGTERM.
     Stopped,
 }
 
 impl FailureKind {
-    /// Every kind.
     pub const ALL: [FailureKind; 11] = [
         FailureKind::InvalidInput,
         FailureKind::NotSetUp,
@@ -58,7 +57,6 @@ impl FailureKind {
         FailureKind::Stopped,
     ];
 
-    /// The process's exit code.
     pub fn exit_code(self) -> u8 {
         match self {
             FailureKind::InvalidInput => 2,
@@ -74,7 +72,7 @@ impl FailureKind {
         }
     }
 
-    /// The word in `--json`.
+    /// The value of `kind` in the JSON output.
     pub fn as_str(self) -> &'static str {
         match self {
             FailureKind::InvalidInput => "invalid-input",
@@ -93,19 +91,17 @@ impl FailureKind {
 }
 
 impl Failure {
-    /// A failure without a hint.
+    /// Makes a failure without a hint.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Failure {
         Failure { kind, message: message.into(), hint: String::new() }
     }
 
-    /// Adds what to try.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Failure {
         self.hint = hint.into();
         self
     }
 
-    /// Bad input.
     pub fn invalid(message: impl Into<String>) -> Failure {
         Failure::new(FailureKind::InvalidInput, message)
     }

@@ -1,4 +1,4 @@
-//! Names of things: instances, runs, intents, resource classes.
+//! Ids of instances, runs, intents and resource classes.
 //!
 //! Each is checked when it enters the program, so nothing downstream has to wonder whether an
 //! id is empty, contains a blank, or would break a label, a file name or a log line.
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::excerpt::quoted;
 
-/// Why a string is not an id of the kind it was meant to be.
+/// Why a text is not a valid id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {problem}: {}", quoted(value))]
 pub struct InvalidId {
@@ -26,7 +26,8 @@ macro_rules! id {
         pub struct $name(String);
 
         impl $name {
-            /// Checks and takes the name.
+            /// Checks the text. Fails if it is empty, too long, or has characters that an id must
+            /// not have.
             pub fn new(value: impl Into<String>) -> Result<Self, InvalidId> {
                 let value = value.into();
                 match problem(&value, $max) {
@@ -35,7 +36,6 @@ macro_rules! id {
                 }
             }
 
-            /// The name as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }

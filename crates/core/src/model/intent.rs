@@ -10,20 +10,19 @@ use crate::model::timestamp::Timestamp;
 pub struct Intent {
     /// Names the launch; machines carry it as a tag, and the launch is idempotent under it.
     pub id: IntentId,
-    /// For which run.
     pub run: RunId,
-    /// How many machines.
+    /// How many machines were ordered.
     pub count: u32,
-    /// How they are paid for.
+    /// The purchase option that was ordered.
     pub usage: UsageClass,
-    /// After this, refresh settles what nobody else has.
+    /// After this time, refresh settles the intent if it is still open.
     pub deadline: Timestamp,
-    /// What came of it; empty while nobody knows.
+    /// What the launch led to. Empty while the intent is open.
     pub outcome: String,
 }
 
 impl Intent {
-    /// Whether somebody has said what came of it.
+    /// Whether the outcome is still unknown.
     pub fn is_open(&self) -> bool {
         self.outcome.is_empty()
     }

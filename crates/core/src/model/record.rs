@@ -1,5 +1,5 @@
-//! What the store keeps about one instance, and how a stored row becomes a record that makes
-//! sense: a row that does not is refused with its id and its problem, and harms no other row.
+//! What the store keeps about one instance. A stored row that is corrupt is refused with its id and
+//! its problem, and does not affect other rows.
 
 use std::fmt;
 
@@ -10,19 +10,19 @@ use crate::model::ids::{InstanceId, ResourceClass, RunId};
 use crate::model::requirements::UsageClass;
 use crate::model::timestamp::Timestamp;
 
-/// Where an instance stands in its life.
+/// The state of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// Launched for a run and starting up.
     Created,
-    /// Waiting in the pool.
+    /// Owned by no run and free to be claimed.
     Idle,
-    /// Taken from the pool by a run that has not finished checking it.
+    /// Taken from the pool by a run that is still checking it.
     Claimed,
-    /// Working for a run.
+    /// Owned by a run that may use it.
     Running,
-    /// Gone, for good.
+    /// Final: the machine is gone or about to be.
     Terminated,
 }
 
@@ -31,7 +31,7 @@ impl State {
     pub const ALL: [State; 5] =
         [State::Created, State::Idle, State::Claimed, State::Running, State::Terminated];
 
-    /// Whether a machine stands behind this state.
+    /// Whether the machine is expected to exist: every state but `terminated`.
     pub fn is_live(self) -> bool {
         self != State::Terminated
     }
@@ -41,7 +41,7 @@ impl State {
         matches!(self, State::Created | State::Claimed | State::Running)
     }
 
-    /// The word on the wire.
+    /// The text that the store keeps.
     pub fn as_str(self) -> &'static str {
         match self {
             State::Created => "created",
@@ -52,7 +52,7 @@ impl State {
         }
     }
 
-    /// Reads the word on the wire.
+    /// Parses the text that the store keeps.
     pub fn parse(word: &str) -> Option<State> {
         State::ALL.into_iter().find(|state| state.as_str() == word)
     }
@@ -72,26 +72,23 @@ pub struct MachineSpec {
     pub resource_class: ResourceClass,
     /// The provider's type (`c6i.large`).
     pub instance_type: String,
-    /// How it is paid for.
+    /// The purchase option: spot or on-demand.
     pub usage_class: UsageClass,
-    /// Virtual processors.
+    /// The number of virtual processors.
     pub cpu: u32,
-    /// Memory in MiB.
+    /// The memory in MiB.
     pub mem: u32,
 }
 
 /// One instance, as the store has it. Only the control plane writes these.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// The machine.
     pub id: InstanceId,
-    /// Where it stands.
     pub state: State,
-    /// Whose it is; `None` unless the state is an owned one.
+    /// The owner. `Some` exactly in the owned states.
     pub run: Option<RunId>,
-    /// Until when the state may last; `None` once terminated.
+    /// Until when the state may last. `None` exactly when terminated.
     pub threshold: Option<Timestamp>,
-    /// What it is.
     pub spec: MachineSpec,
     /// When it was registered.
     pub created_at: Timestamp,
@@ -102,69 +99,50 @@ pub struct Record {
 }
 
 impl Record {
-    /// Whether the state has outlived its threshold. Terminated records have none to outlive.
+    /// Whether the threshold has passed. A terminated record is never expired.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.threshold.is_some_and(|threshold| threshold <= now)
     }
 }
 
-/// A committed transition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventRow {
-    /// The machine.
     pub instance: InstanceId,
-    /// When.
     pub at: Timestamp,
-    /// The transition's name.
     pub transition: String,
-    /// The state before; `None` where there was no record, and where the answer to a write that
-    /// any state would have admitted was lost.
+    /// The state before. `None` if there was no record, or if it is unknown because the answer to a
+    /// write that admits any state was lost.
     pub from: Option<State>,
-    /// The state after.
     pub to: State,
-    /// The owner after.
+    /// The owner after the transition.
     pub run: Option<RunId>,
-    /// The reason.
     pub why: String,
 }
 
-/// A record as it is written: the attribute names and the texts of the wire.
+/// A record as stores write it, with their attribute names and texts. An empty text means none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordRow {
-    /// The machine.
     pub instance_id: String,
-    /// One of the state words.
     pub state: String,
-    /// The run, or `""` for none.
     pub run_id: String,
-    /// RFC 3339, or `""` for none.
     pub threshold: String,
-    /// See [`MachineSpec`].
     pub resource_class: String,
-    /// See [`MachineSpec`].
     pub instance_type: String,
-    /// See [`MachineSpec`].
     pub usage_class: String,
-    /// See [`MachineSpec`].
     pub cpu: i64,
-    /// See [`MachineSpec`].
     pub mem: i64,
-    /// RFC 3339.
     pub created_at: String,
-    /// RFC 3339.
     pub updated_at: String,
-    /// RFC 3339, or `""` for never.
     pub ticketed_at: String,
 }
 
-/// A stored row that makes no sense, and why.
+/// A corrupt row, and what is wrong with it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unreadable record {}: {problem}", quoted(id))]
 pub struct Unreadable {
-    /// What the row calls itself.
+    /// The id in the row, which may itself be invalid.
     pub id: String,
-    /// What is wrong with it.
     pub problem: String,
 }
 
@@ -269,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_makes_no_sense_is_refused_with_its_id() {
+    fn a_corrupt_row_is_refused_with_its_id() {
         type Corrupt = fn(&mut RecordRow);
         let cases: [(Corrupt, &str); 9] = [
             (|r| r.state = "asleep".into(), "state is unknown"),

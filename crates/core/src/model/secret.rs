@@ -1,19 +1,17 @@
-//! What must not be seen.
+//! Texts that must not appear in logs, errors or panics.
 
 use std::fmt;
 
-/// A text that shows itself to nobody who does not ask for it by name: not in a log, not in an
-/// error, not in a panic.
+/// A text whose `Debug` form hides it, and that has no `Display` form.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Secret(String);
 
 impl Secret {
-    /// From here on it is one.
     pub fn new(text: impl Into<String>) -> Secret {
         Secret(text.into())
     }
 
-    /// For the one place that has to hand it on.
+    /// Returns the text. Only for the call that has to send it.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -38,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_does_not_show_itself() {
+    fn debug_output_hides_the_text() {
         let secret = Secret::new("ghp_abc");
         assert_eq!(
             format!("{secret:?} {secret:#?} {:?}", [&secret]),

@@ -1,4 +1,4 @@
-//! What agents say, and what the control plane makes of it.
+//! The signals and heartbeats of agents, and how the control plane judges them.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,25 +6,24 @@ use std::time::Duration;
 use crate::model::ids::RunId;
 use crate::model::timestamp::Timestamp;
 
-/// The words an agent can say.
+/// The signals that an agent can send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Signal {
-    /// The pre-runner script has succeeded.
+    /// The pre-runner script has succeeded and the runner is installed.
     Prepared,
-    /// The machine cannot be made ready, or must not be used any more.
+    /// The machine cannot be prepared, or must not be used any more.
     PrepareFailed,
     /// The runner is registered under the run's label.
     Registered,
-    /// It could not be registered.
+    /// The runner could not be registered.
     RegisterFailed,
     /// The runner is deregistered and the machine clean.
     Deregistered,
-    /// It could not be deregistered or cleaned.
+    /// The runner could not be deregistered, or the machine not cleaned.
     DeregisterFailed,
 }
 
 impl Signal {
-    /// Every signal.
     pub const ALL: [Signal; 6] = [
         Signal::Prepared,
         Signal::PrepareFailed,
@@ -34,7 +33,7 @@ impl Signal {
         Signal::DeregisterFailed,
     ];
 
-    /// The word on the wire.
+    /// The text that the store keeps.
     pub fn as_str(self) -> &'static str {
         match self {
             Signal::Prepared => "UD_OK",
@@ -46,7 +45,7 @@ impl Signal {
         }
     }
 
-    /// Reads the word on the wire.
+    /// Parses the text that the store keeps.
     pub fn parse(word: &str) -> Option<Signal> {
         Signal::ALL.into_iter().find(|signal| signal.as_str() == word)
     }
@@ -58,21 +57,20 @@ impl fmt::Display for Signal {
     }
 }
 
-/// One signal, as it is kept: an instance has one at a time, its latest.
+/// A signal with its context. The store keeps the latest one of each instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// The word.
     pub signal: Signal,
-    /// The run it speaks of.
+    /// The run that the signal is about.
     pub run: Option<RunId>,
-    /// The reason, where something failed.
+    /// The reason of a failure, or the account of a finished run.
     pub detail: String,
-    /// When it was said, by the agent's clock.
+    /// When the agent sent it, by the agent's clock.
     pub at: Timestamp,
 }
 
 impl Report {
-    /// Whether this says that the machine cannot serve `run`, and why.
+    /// The reason if this report means that the machine cannot serve `run`.
     pub fn failure_for(&self, run: &RunId) -> Option<String> {
         let about_run = self.run.as_ref() == Some(run);
         let failed = match self.signal {
@@ -86,35 +84,34 @@ impl Report {
         })
     }
 
-    /// Whether this says `signal` about `run`.
+    /// Whether this report is `signal` about `run`.
     pub fn says(&self, signal: Signal, run: &RunId) -> bool {
         self.signal == signal && self.run.as_ref() == Some(run)
     }
 }
 
-/// The last that a program had to say, in one line of bounded length: fit to be the detail of a
+/// The end of a program's output, as one line of at most 500 characters. Fits the detail of a
 /// report.
 pub fn output_tail(said: &str) -> String {
     const LONGEST: usize = 500;
-    // What shows its progress goes back to the beginning of its line.
+    // Progress displays return to the beginning of their line by a carriage return.
     let lines = said.split(['\r', '\n']).map(str::trim).filter(|line| !line.is_empty());
     let joined = lines.collect::<Vec<_>>().join(" | ");
     let seen: Vec<char> = joined.chars().filter(|c| !c.is_control()).collect();
     seen[seen.len().saturating_sub(LONGEST)..].iter().collect()
 }
 
-/// Everything an agent has written about its instance.
+/// The heartbeat and the signal of one agent, read together.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AgentStatus {
-    /// Its last heartbeat, by its own clock.
+    /// The last heartbeat, by the agent's clock.
     pub heartbeat: Option<Timestamp>,
-    /// Its last signal.
     pub report: Option<Report>,
 }
 
 impl AgentStatus {
-    /// How the heart beats. A beat from the future is a clock that runs ahead, and is believed
-    /// as far as one from the past would be.
+    /// Judges the heartbeat. A heartbeat from the future comes from a clock that runs ahead, and is
+    /// healthy within the same distance as one from the past.
     pub fn pulse(&self, now: Timestamp, healthy_within: Duration) -> Pulse {
         match self.heartbeat {
             None => Pulse::Never,
@@ -142,11 +139,11 @@ impl fmt::Display for AgentStatus {
 /// The judgement of a heartbeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pulse {
-    /// There has been none.
+    /// No heartbeat has been received.
     Never,
-    /// The last one is recent.
+    /// The last heartbeat is recent.
     Healthy,
-    /// The last one is this far away.
+    /// The last heartbeat is this far from now.
     Stale(Duration),
 }
 

@@ -1,4 +1,4 @@
-//! A pool message: a claim to be checked, never a truth.
+//! A message in the pool. It claims that an instance is idle, and has to be checked.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,20 +10,18 @@ use crate::model::timestamp::Timestamp;
 /// Announces that an instance was idle when the ticket was sent, and until when that may last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ticket {
-    /// The machine.
     pub instance_id: InstanceId,
-    /// What it is.
     pub spec: MachineSpec,
-    /// The threshold of the idle state that is announced.
+    /// The threshold of the announced idle state. It tells idle periods apart.
     pub threshold: Timestamp,
 }
 
-/// A message that is no ticket, and why.
+/// A message that is not a valid ticket, and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("malformed ticket: {0}")]
 pub struct MalformedTicket(String);
 
-/// The ticket's fields in the order and under the names of the wire.
+/// The ticket's fields with the order and the names of the message.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Wire {
@@ -38,7 +36,6 @@ struct Wire {
 }
 
 impl Ticket {
-    /// The message's text.
     pub fn to_json(&self) -> String {
         let wire = Wire {
             instance_id: self.instance_id.clone(),
@@ -52,8 +49,8 @@ impl Ticket {
         serde_json::to_string(&wire).expect("a ticket has only strings and numbers")
     }
 
-    /// Reads a message's text. Fields we do not know are left alone, so that a newer version
-    /// may add some.
+    /// Parses a message. Ignores unknown fields, so that a newer version may add some. Fails if a
+    /// field is missing or invalid.
     pub fn from_json(text: &str) -> Result<Ticket, MalformedTicket> {
         let wire: Wire = serde_json::from_str(text).map_err(|e| MalformedTicket(one_line(&e)))?;
         Ok(Ticket {

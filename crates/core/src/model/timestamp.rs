@@ -1,4 +1,4 @@
-//! A moment, to the millisecond, and how it is written down.
+//! A moment with millisecond precision, and its text form.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -27,7 +27,6 @@ impl Timestamp {
         Self(millis.min(LAST))
     }
 
-    /// Milliseconds since the epoch.
     pub fn millis(self) -> u64 {
         self.0
     }
@@ -44,7 +43,7 @@ impl Timestamp {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 
-    /// How far apart the two are, whichever comes first.
+    /// The absolute difference between the two.
     pub fn distance(self, other: Timestamp) -> Duration {
         Duration::from_millis(self.0.abs_diff(other.0))
     }

@@ -1,7 +1,7 @@
-//! Waiting for what agents say.
+//! Waiting for agents.
 //!
-//! Claim checks, validation and the release handshake all wait for signs of several instances at
-//! once. They ask on the same interval and are answered by one batched read.
+//! Claim checks, validation and the release handshake wait for the status of several agents at
+//! once. They poll at the same moments and share one batched read.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::ports::PortResult;
 use crate::runtime::batcher::Batcher;
 use crate::runtime::poll::{PollInterval, Wait, wait_until};
 
-/// How long whoever looks first waits for the others.
-const LULL: Duration = Duration::from_millis(3);
+/// How long a read waits for others to join it. Timers that are due together fire within this.
+const JOIN_WINDOW: Duration = Duration::from_millis(3);
 
-/// One watch for all who wait in this process.
+/// Polls agent status. All waits on one watch share their reads.
 #[derive(Debug)]
 pub(crate) struct AgentWatch<'a> {
     plane: &'a Plane,
@@ -24,12 +24,12 @@ pub(crate) struct AgentWatch<'a> {
     reads: Batcher<InstanceId, AgentStatus>,
 }
 
-/// The end of a wait.
+/// How a wait ended.
 #[derive(Debug)]
 pub(crate) enum Watched<T> {
-    /// The judge has come to a judgement.
+    /// `judge` returned a value.
     Judged(T),
-    /// It had not by the deadline, when these were the signs.
+    /// `judge` returned nothing until the deadline. Carries the last status.
     TimedOut(AgentStatus),
 }
 
@@ -38,8 +38,9 @@ impl<'a> AgentWatch<'a> {
         AgentWatch { plane, interval, reads: Batcher::default() }
     }
 
-    /// Looks at one instance until `judge` makes something of its signs. It has just been told
-    /// something, so the first look is at the next interval.
+    /// Polls the status of one agent until `judge` returns a value or `deadline` has passed. The
+    /// agent has only just been given something to do, so the first read waits for one interval.
+    /// Fails if the store stays unavailable.
     pub(crate) async fn wait<T>(
         &self,
         id: &InstanceId,
@@ -65,13 +66,12 @@ impl<'a> AgentWatch<'a> {
         })
     }
 
-    /// Looks once.
+    /// Reads the status of one agent, together with all reads that are due now.
     pub(crate) async fn look(&self, id: &InstanceId) -> PortResult<AgentStatus> {
         let read = |ids: Vec<InstanceId>| async move {
             self.plane.retried(|| self.plane.store.agent_status(&ids)).await
         };
-        // All who look on the same interval wake up within a timer's precision.
-        let lull = || self.plane.clock.sleep(LULL);
-        self.reads.ask_after(lull, id.clone(), read).await
+        let join_window = || self.plane.clock.sleep(JOIN_WINDOW);
+        self.reads.ask_after(join_window, id.clone(), read).await
     }
 }

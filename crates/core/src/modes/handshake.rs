@@ -1,5 +1,5 @@
-//! The way back into the pool: an idle instance is announced only after its agent has said that
-//! the runner is gone and the machine clean. Release and rollback take the same way.
+//! The handshake that returns an instance to the pool: its ticket is sent only after its agent has
+//! signalled that the runner is deregistered and the machine clean. Release and rollback share it.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,51 +20,46 @@ use crate::ports::PortResult;
 use crate::runtime::batcher::Batcher;
 use crate::runtime::poll::PollInterval;
 
-/// How long a machine that is free may wait for others before it is announced.
-const COMPANY: Duration = Duration::from_secs(1);
+/// How long a ticket waits for the tickets of other machines, so that they are sent together.
+const TICKET_DELAY: Duration = Duration::from_secs(1);
 
-/// What became of an instance on its way back.
+/// How a handshake ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Returned {
-    /// It waits in the pool.
-    Pooled {
-        /// What it did for the run, in its agent's words.
-        account: String,
-    },
-    /// It did not answer, or said that it failed; it will never be handed out again.
+    /// The instance has a ticket in the pool. Carries the agent's account of the run.
+    Pooled { account: String },
+    /// The agent did not answer or reported a failure, and the instance was expired. Carries the
+    /// reason.
     Expired(String),
-    /// It answered, but its idle time is up already: it was ended.
-    Terminated {
-        /// What it did for the run, in its agent's words.
-        account: String,
-    },
-    /// Somebody else has decided about it meanwhile.
+    /// The agent answered, but the idle time was over and the instance was retired.
+    Terminated { account: String },
+    /// Another process changed the instance meanwhile. Carries what was found.
     Superseded(String),
 }
 
-/// Takes instances back, several at once.
+/// Returns several instances at once. They share the reads of agent status and the ticket batches.
 #[derive(Debug)]
 pub(crate) struct Handshake<'a> {
     plane: &'a Plane,
     times: &'a Times,
     watch: AgentWatch<'a>,
     tickets: Batcher<Ticket, ()>,
-    /// How many have not answered yet, and the moment when all have.
+    /// How many agents have not answered yet. `all_back` is notified when it reaches zero.
     away: AtomicUsize,
     all_back: Notify,
 }
 
 impl<'a> Handshake<'a> {
     pub(crate) fn new(plane: &'a Plane, times: &'a Times) -> Handshake<'a> {
-        // Nobody waits for a release, so looks may cost less and find out later.
+        // No job waits for a release, so the status is polled less often than in provision.
         let watch = AgentWatch::new(plane, PollInterval::backing_off(times.signal_poll * 3, 1));
         let (tickets, away, all_back) =
             (Batcher::default(), AtomicUsize::new(0), Notify::default());
         Handshake { plane, times, watch, tickets, away, all_back }
     }
 
-    /// Waits until the agent of `idle`, which has just left `run`, says that it is free; then
-    /// announces it.
+    /// Waits until the agent of `idle` signals that it has left `run`, then sends the ticket.
+    /// Expires the instance if the agent fails, stops its heartbeat or exceeds the release timeout.
     pub(crate) async fn take_back(
         &self,
         idle: &Instance<Idle>,
@@ -89,7 +84,8 @@ impl<'a> Handshake<'a> {
         }
     }
 
-    /// A machine whose heart has stopped will not answer either.
+    /// Returns the agent's answer, or a failure if its heartbeat has stopped: such an agent will
+    /// not answer.
     fn judge(
         &self,
         status: &AgentStatus,
@@ -109,7 +105,7 @@ impl<'a> Handshake<'a> {
 
     async fn pool(&self, idle: &Instance<Idle>, account: String) -> PortResult<Returned> {
         let ticket = idle.ticket();
-        self.wait_for_company(&ticket).await;
+        self.wait_for_others(&ticket).await;
         if ticket.threshold <= self.plane.now() {
             self.plane.retire(idle, "its idle time is up").await?;
             return Ok(Returned::Terminated { account });
@@ -124,22 +120,22 @@ impl<'a> Handshake<'a> {
 }
 
 impl Handshake<'_> {
-    /// Agents answer one by one within a second or so, and tickets travel ten at a time. So who is
-    /// early waits a little for the others, and no longer than that for one that hangs.
-    async fn wait_for_company(&self, ticket: &Ticket) {
+    /// Agents answer one by one within about a second, and ten tickets fit in one call. An early
+    /// ticket therefore waits a little for the others, but not for an agent that hangs.
+    async fn wait_for_others(&self, ticket: &Ticket) {
         let mut all_back = pin!(self.all_back.notified());
         all_back.as_mut().enable();
         if self.away.load(Ordering::Relaxed) == 0 {
             return;
         }
         let left = ticket.threshold.since(self.plane.now());
-        let a_little = COMPANY.min(left / 4);
-        select(all_back, self.plane.clock.sleep(a_little)).await;
+        let delay = TICKET_DELAY.min(left / 4);
+        select(all_back, self.plane.clock.sleep(delay)).await;
     }
 }
 
-/// Sends tickets, then notes on the records that they were sent. In this order, because a
-/// ticket too many is harmless and a missing one is a machine that nobody finds.
+/// Sends tickets, then marks the records as ticketed. In this order, because a surplus ticket is
+/// harmless, while no run finds a machine whose ticket is missing.
 pub(crate) async fn announce(plane: &Plane, tickets: &[Ticket]) -> PortResult<()> {
     if tickets.is_empty() {
         return Ok(());
@@ -149,13 +145,13 @@ pub(crate) async fn announce(plane: &Plane, tickets: &[Ticket]) -> PortResult<()
     tracing::info!(count = ids.len(), "in the pool: {}", crate::modes::plane::listed(&ids));
     let now = plane.now();
     if let Err(error) = plane.retried(|| plane.store.mark_ticketed(tickets, now)).await {
-        tracing::warn!("tickets sent but not noted, refresh will send them again: {error}");
+        tracing::warn!("tickets sent but not marked, refresh will send them again: {error}");
     }
     Ok(())
 }
 
-/// What a report says about having left `run`, if it says anything about it: the account of what
-/// was done, or why it failed.
+/// What a report says about leaving `run`: the agent's account, or the reason of a failure. `None`
+/// if the report is about something else.
 fn deregistered(report: &Report, run: &RunId) -> Option<Result<String, String>> {
     if report.says(Signal::Deregistered, run) {
         return Some(Ok(report.detail.clone()));

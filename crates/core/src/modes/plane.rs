@@ -1,5 +1,4 @@
-//! The control plane's view of the world: its ports, and the few things every mode does with
-//! them.
+//! The control plane: the ports that the modes work with, and the operations that they share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,31 +16,27 @@ use crate::ports::{
 };
 use crate::runtime::retry::{Retry, retry};
 
-/// The ports that a mode works with. Made in one place, by whoever chose the backend.
+/// The ports that a mode works with. The program builds it once, for the backend it was told to
+/// use.
 #[derive(Clone)]
 pub struct Plane {
-    /// Records.
     pub store: Arc<dyn Store>,
-    /// Tickets.
     pub pool: Arc<dyn Pool>,
-    /// Machines.
     pub compute: Arc<dyn Compute>,
-    /// Runners and jobs.
+    /// GitHub, or its local substitute.
     pub forge: Arc<dyn Forge>,
-    /// Time.
     pub clock: Arc<dyn Clock>,
-    /// Chance.
     pub random: Arc<dyn Random>,
-    /// Whoever watches.
+    /// Receives what the mode is doing at the moment.
     pub progress: Arc<dyn Progress>,
 }
 
 /// Why a change was not made.
 #[derive(Debug, Clone)]
 pub enum NotCommitted {
-    /// Something else stands there. An answer.
+    /// The guard did not admit the record. This is an answer, not an error.
     Refused(Box<Refused>),
-    /// The store did not answer.
+    /// The store did not answer within the retries. The change may have been made or not.
     Unreachable(PortError),
 }
 
@@ -55,7 +50,6 @@ impl std::fmt::Display for NotCommitted {
 }
 
 impl Plane {
-    /// This moment.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
@@ -65,7 +59,7 @@ impl Plane {
         self.clock.steady().saturating_sub(self.now().since(at))
     }
 
-    /// What refresh wrote down.
+    /// Reads the settings that refresh stored. Fails if there are none or one of them is invalid.
     pub async fn settings(&self) -> Result<Settings, Failure> {
         let map = self.retried(|| self.store.settings()).await?;
         Settings::from_map(&map).map_err(|error| {
@@ -74,7 +68,8 @@ impl Plane {
         })
     }
 
-    /// Calls a port with the project's retry.
+    /// Calls a port and repeats the call by [`Retry::SHORT`] while the error is a passing one.
+    /// Not for conditional writes: use [`Plane::commit`].
     pub async fn retried<T, F>(&self, mut call: impl FnMut() -> F) -> PortResult<T>
     where
         F: Future<Output = PortResult<T>>,
@@ -82,11 +77,11 @@ impl Plane {
         retry(&*self.clock, &*self.random, Retry::SHORT, |_| call()).await
     }
 
-    /// Asks the store to make a change. Every state change of the system passes here, and is
-    /// logged here.
+    /// Asks the store to make a change. Every state change passes through here and is logged here.
     ///
-    /// A write whose answer was lost is written again: if it had been made, the refusal carries
-    /// the very record that it would have left, and counts as agreement.
+    /// If the answer to a write is lost, the write is repeated. When the first write had been made,
+    /// the repetition is refused with exactly the record that the change leaves, and that counts as
+    /// agreement.
     pub async fn commit<S: TypedState>(
         &self,
         pending: Pending<S>,
@@ -117,9 +112,9 @@ impl Plane {
         }
     }
 
-    /// Ends an instance: its time is made up, it is reaped, and if that was won, its machine is
-    /// terminated. Store first, machine second: a crash in between leaves a machine that nobody
-    /// will be given, and that the sweep or its own deadline ends.
+    /// Expires and reaps an instance, and terminates its machine if this call won the reap. The
+    /// store comes first: a crash in between leaves a machine that no run can claim and that
+    /// refresh or the machine's own deadline terminates.
     pub async fn retire<S: LiveState>(&self, instance: &Instance<S>, why: &str) -> PortResult<()> {
         match self.expire_and_reap(instance, why).await? {
             Some(_) => self.terminate(std::slice::from_ref(instance.id())).await,
@@ -127,7 +122,8 @@ impl Plane {
         }
     }
 
-    /// Ends several instances with one terminate call. Gives those that could not be ended.
+    /// Retires several instances with one terminate call. Returns those that failed, with the
+    /// error.
     pub async fn retire_all<S: LiveState>(
         &self,
         instances: &[Instance<S>],
@@ -150,7 +146,7 @@ impl Plane {
         failed
     }
 
-    /// Ends machines, if there are any to end.
+    /// Terminates machines. Does nothing if `ids` is empty.
     pub async fn terminate(&self, ids: &[InstanceId]) -> PortResult<()> {
         if ids.is_empty() {
             return Ok(());
@@ -160,7 +156,8 @@ impl Plane {
         Ok(())
     }
 
-    /// Expires and reaps. `None` if somebody else has it or has done it already.
+    /// Expires and reaps an instance. Returns `None` if another process owns it by now or has
+    /// reaped it already.
     pub async fn expire_and_reap<S: LiveState>(
         &self,
         instance: &Instance<S>,
@@ -179,7 +176,7 @@ impl Plane {
     }
 }
 
-/// The records of a listing; the unreadable ones are named in the log and skipped.
+/// Returns the readable records of a listing, and logs the unreadable ones.
 pub fn readable(listing: Listing) -> Vec<Record> {
     for row in listing.unreadable {
         tracing::warn!("{row}; skipped");
@@ -187,7 +184,7 @@ pub fn readable(listing: Listing) -> Vec<Record> {
     listing.records
 }
 
-/// Ids in one line.
+/// Joins ids with blanks, for a message.
 pub fn listed(ids: &[InstanceId]) -> String {
     ids.iter().map(InstanceId::as_str).collect::<Vec<_>>().join(" ")
 }

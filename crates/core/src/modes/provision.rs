@@ -1,4 +1,4 @@
-//! Provision: gives a run its machines, from the pool if it can and new ones if it must.
+//! Provision: gives a run its machines, from the pool where possible and newly launched otherwise.
 //!
 //! ```text
 //! request → requirements → adoption → selection → creation → post-provision → outcome
@@ -31,7 +31,7 @@ use crate::model::settings::Settings;
 use crate::modes::plane::Plane;
 use crate::runtime::stop::StopSignal;
 
-/// One call of provision: what was asked, by which rules, and what it holds so far.
+/// One call of provision: the request, the times in force, and the machines it holds so far.
 struct Attempt<'a> {
     plane: &'a Plane,
     request: &'a Request,
@@ -41,7 +41,9 @@ struct Attempt<'a> {
     holdings: Holdings,
 }
 
-/// Gives the run its machines, all of them or none, and says what came of it.
+/// Gives the run all machines it asks for, or none. After a failure, or when `stop` is raised, the
+/// machines that this call claimed or launched are returned to the pool or terminated before it
+/// returns.
 pub async fn provision(plane: &Plane, request: &Request, stop: &StopSignal) -> Outcome {
     let prepared = stop.unless_raised(Attempt::prepare(plane, request)).await;
     let attempt = match prepared.unwrap_or_else(|stop| Err(stop.into())) {
@@ -86,14 +88,15 @@ impl<'a> Attempt<'a> {
         post_provision::succeed(self).await
     }
 
-    /// Without it the run gets its machines all the same; only nobody can rescue it later.
+    /// Stores the request so that refresh can rescue the run later. Failing to store it does not
+    /// fail the provision.
     async fn note_demand(&self) {
         if self.request.is_of_refresh() {
             return;
         }
         let demand = Demand::of(self.request, self.plane.now());
         if let Err(error) = self.plane.retried(|| self.plane.store.put_demand(&demand)).await {
-            tracing::warn!("what the run asks for was not written down: {error}");
+            tracing::warn!("the run's request was not stored, refresh cannot rescue it: {error}");
         }
     }
 
@@ -106,7 +109,7 @@ impl<'a> Attempt<'a> {
         if expected {
             match stop.unless_raised(post_provision::roll_back(&self)).await {
                 Ok(clean_up) => return self.finished(Some(failure), clean_up),
-                Err(stop) => tracing::warn!("{} while clearing up", Failure::from(stop)),
+                Err(stop) => tracing::warn!("{} while cleaning up", Failure::from(stop)),
             }
         }
         let clean_up = post_provision::dump(&self).await;

@@ -1,9 +1,8 @@
-//! One call for all who ask at the same time.
+//! Joins concurrent calls into one.
 //!
-//! Ten claim workers that look for ten signals need one batched read, not ten reads. Whoever
-//! finds nobody asking gives the others one turn to join, and asks for all of them; those who
-//! come while the call is under way share the next. There is no window to wait for, so a single
-//! caller loses nothing.
+//! Ten claim workers that wait for ten signals need one batched read, not ten reads. The first
+//! caller lets the others join for one turn of the scheduler and calls for all of them. Those that
+//! arrive during the call share the next one. A single caller is not delayed.
 
 use std::future::Future;
 use std::sync::{Mutex, PoisonError};
@@ -29,8 +28,8 @@ impl<K, V> Default for Batcher<K, V> {
 }
 
 impl<K: Clone, V> Batcher<K, V> {
-    /// Asks `question` along with all who are waiting. `call` takes the questions and must give
-    /// an answer to each, in the same order.
+    /// Asks `question` together with all questions that are waiting. `call` must return one answer
+    /// for each question, in the same order. If it fails, every caller of the batch gets the error.
     pub async fn ask<F>(&self, question: K, call: impl Fn(Vec<K>) -> F) -> PortResult<V>
     where
         F: Future<Output = PortResult<Vec<V>>>,
@@ -38,10 +37,10 @@ impl<K: Clone, V> Batcher<K, V> {
         self.ask_after(one_turn, question, call).await
     }
 
-    /// The same, but gives the others more than a turn to join: a `lull`.
+    /// Like [`Batcher::ask`], but lets other callers join until `window` is over.
     pub async fn ask_after<F, L>(
         &self,
-        lull: impl Fn() -> L,
+        window: impl Fn() -> L,
         question: K,
         call: impl Fn(Vec<K>) -> F,
     ) -> PortResult<V>
@@ -55,18 +54,18 @@ impl<K: Clone, V> Batcher<K, V> {
             let _turn = self.turn.lock().await;
             match answer.try_recv() {
                 Ok(answer) => return answer,
-                // Whoever asked for us was dropped before it had the answer.
+                // The caller that made the batch was dropped before it had the answer.
                 Err(oneshot::error::TryRecvError::Closed) => continue,
                 Err(oneshot::error::TryRecvError::Empty) => {}
             }
-            // Those who were woken by the same beat get the chance to join.
-            lull().await;
+            // Callers that were woken by the same timer get the chance to join.
+            window().await;
             let batch = std::mem::take(&mut *self.waiting());
             let (questions, senders): (Vec<K>, Vec<_>) = batch.into_iter().unzip();
             match call(questions).await {
                 Ok(answers) => {
                     for (sender, answer) in senders.into_iter().zip(answers) {
-                        // One who no longer waits needs no answer.
+                        // A caller that was dropped needs no answer.
                         drop(sender.send(Ok(answer)));
                     }
                 }
@@ -87,7 +86,7 @@ impl<K: Clone, V> Batcher<K, V> {
     }
 }
 
-/// Lets everybody else who is ready act once.
+/// Yields once to every other task that is ready.
 async fn one_turn() {
     let mut given = false;
     std::future::poll_fn(|context| {
@@ -108,8 +107,8 @@ mod tests {
     use std::cell::RefCell;
 
     #[tokio::test]
-    async fn those_who_ask_together_are_answered_together() {
-        let together = Batcher::default();
+    async fn concurrent_questions_share_one_call() {
+        let batcher = Batcher::default();
         let batches = RefCell::new(Vec::new());
         let call = |questions: Vec<u32>| {
             batches.borrow_mut().push(questions.len());
@@ -118,27 +117,27 @@ mod tests {
                 Ok(questions.into_iter().map(|n| n * 2).collect())
             }
         };
-        let answers = join_all((0..10).map(|n| together.ask(n, call))).await;
+        let answers = join_all((0..10).map(|n| batcher.ask(n, call))).await;
         let answers: Vec<u32> = answers.into_iter().map(Result::unwrap).collect();
         assert_eq!(answers, (0..10).map(|n| n * 2).collect::<Vec<_>>());
         assert_eq!(*batches.borrow(), [10], "all of them were there in time");
-        let late = join_all([5, 6].map(|n| together.ask(n, call))).await;
+        let late = join_all([5, 6].map(|n| batcher.ask(n, call))).await;
         assert_eq!(late, [Ok(10), Ok(12)]);
     }
 
     #[tokio::test]
-    async fn a_failed_call_fails_all_who_shared_it() {
-        let together: Batcher<u32, u32> = Batcher::default();
+    async fn a_failed_call_fails_every_caller_of_the_batch() {
+        let batcher: Batcher<u32, u32> = Batcher::default();
         let error = || PortError::Unavailable { service: "store", reason: "reset".into() };
-        let asked = (0..3).map(|n| together.ask(n, |_| async { Err(error()) }));
+        let asked = (0..3).map(|n| batcher.ask(n, |_| async { Err(error()) }));
         assert_eq!(join_all(asked).await, vec![Err(error()); 3]);
     }
 
     #[tokio::test]
-    async fn a_dropped_asker_leaves_nobody_waiting() {
-        let together: Batcher<u32, u32> = Batcher::default();
-        let mut first = Box::pin(together.ask(1, |_| std::future::pending()));
-        let mut second = Box::pin(together.ask(2, |q| async move { Ok(q) }));
+    async fn a_dropped_caller_does_not_block_the_others() {
+        let batcher: Batcher<u32, u32> = Batcher::default();
+        let mut first = Box::pin(batcher.ask(1, |_| std::future::pending()));
+        let mut second = Box::pin(batcher.ask(2, |q| async move { Ok(q) }));
         assert!(futures_util::poll!(&mut first).is_pending());
         assert!(futures_util::poll!(&mut second).is_pending());
         drop(first);

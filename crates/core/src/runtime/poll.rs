@@ -1,11 +1,11 @@
-//! The one wait of the whole project: asks until there is an answer or a deadline has passed.
+//! The one wait of the whole project: polls until there is an answer or a deadline has passed.
 
 use std::future::Future;
 use std::time::Duration;
 
 use crate::ports::Clock;
 
-/// How often to ask somebody who needs time to answer.
+/// How often to poll.
 ///
 /// Questions are asked on the interval: at whole multiples of the pause, which is the shortest one
 /// doubled some times. So all who wait in one process ask at the same moment, and can be answered
@@ -18,13 +18,13 @@ pub struct PollInterval {
 }
 
 impl PollInterval {
-    /// Always the same: for a wait that is short, or that somebody pays for by the millisecond.
+    /// Always the same interval, for short waits.
     pub fn fixed(every: Duration) -> PollInterval {
         PollInterval { every, part: None }
     }
 
-    /// Slower and slower, so that asking costs little and an answer is found late by no more than
-    /// a `part` of the time that it took. At the slowest, sixteen times as slow as at first.
+    /// An interval that grows with the wait, so that an answer is found late by no more than a
+    /// `part` of the time that it took. It grows to sixteen times `every` at most.
     pub fn backing_off(every: Duration, part: u32) -> PollInterval {
         PollInterval { every, part: Some(part.max(1)) }
     }

@@ -10,20 +10,19 @@ use crate::ports::{Clock, PortError, PortResult, Random};
 /// How often and how fast a failed call is repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retry {
-    /// Calls in all.
+    /// The most calls, the first included.
     pub attempts: u32,
     /// The pause after the first failure; it doubles from there.
     pub first_pause: Duration,
-    /// The longest pause.
     pub longest_pause: Duration,
     /// No attempt begins later than this after the first one did.
     pub within: Duration,
-    /// Whether to repeat also what will not pass by itself: somebody may see to it.
+    /// Whether to repeat errors that do not pass on their own: the operator may correct the cause.
     pub retry_all_errors: bool,
 }
 
 impl Retry {
-    /// For calls that somebody waits for.
+    /// For the calls of the control plane, which a job waits for.
     pub const SHORT: Retry = Retry {
         attempts: 10,
         first_pause: Duration::from_millis(50),
@@ -32,8 +31,8 @@ impl Retry {
         retry_all_errors: false,
     };
 
-    /// For one of several requests that make one answer. Whoever waits for the answer repeats it as
-    /// a whole, so this is about sparing the others.
+    /// For one of several requests that make one answer. The caller repeats the whole answer anyway;
+    /// this avoids repeating the requests that succeeded.
     pub const PART: Retry = Retry {
         attempts: 4,
         first_pause: Duration::from_millis(50),
@@ -42,7 +41,7 @@ impl Retry {
         retry_all_errors: false,
     };
 
-    /// For an agent, which has nobody to give its error to.
+    /// For an agent, which has no caller to report an error to.
     pub const PATIENT: Retry = Retry {
         attempts: u32::MAX,
         first_pause: Duration::from_millis(200),
@@ -52,7 +51,7 @@ impl Retry {
     };
 
     /// The pause after failed attempt `n`, counted from 0: doubled each time, and anywhere
-    /// between half of that and all of it, so that many who failed together do not return
+    /// between half of that and all of it, so that many callers that failed together do not retry
     /// together.
     pub fn pause(&self, n: u32, random: &dyn Random) -> Duration {
         let doubled = self.first_pause.saturating_mul(1 << n.min(16));
@@ -74,18 +73,18 @@ pub struct Pauses<'a> {
 }
 
 impl<'a> Pauses<'a> {
-    /// To be made before the first attempt.
+    /// Must be made before the first attempt, because the time limit counts from here.
     pub fn new(clock: &'a dyn Clock, random: &'a dyn Random, policy: Retry) -> Pauses<'a> {
         Pauses { clock, random, policy, started: clock.steady(), failed: 0 }
     }
 
-    /// Which attempt it is, from 0.
+    /// The number of the current attempt, from 0.
     pub fn attempt(&self) -> u32 {
         self.failed
     }
 
-    /// Lets the pause after a failed attempt pass, for the reason given. False, and at once, if
-    /// that attempt was the last.
+    /// Waits for the pause after a failed attempt and returns true. Returns false at once if that
+    /// attempt was the last. `why` is logged.
     pub async fn another(&mut self, why: &(dyn fmt::Display + Sync)) -> bool {
         if self.failed + 1 >= self.policy.attempts {
             return false;
@@ -108,8 +107,8 @@ impl fmt::Debug for Pauses<'_> {
     }
 }
 
-/// Calls until it works, the error is one that will not pass, or the attempts or the time are used
-/// up; then gives the last error. The call is told which attempt it is.
+/// Repeats `call` until it succeeds. Returns the last error if it does not pass on its own, or when
+/// the attempts or the time are used up. `call` gets the number of the attempt, from 0.
 pub async fn retry<T, F>(
     clock: &dyn Clock,
     random: &dyn Random,
@@ -132,9 +131,9 @@ where
     }
 }
 
-/// The one retry for an adapter that needs several requests for one answer: where each of ten fails
-/// once in ten times, ten in a row would hardly ever pass. Never for a conditional write, which is
-/// judged by whoever knows how often it was made.
+/// The retry for adapters that need several requests for one answer: if each of ten requests fails
+/// one time in ten, all ten in a row seldom succeed. Never for a conditional write: its caller has
+/// to know how often it was made.
 #[derive(Clone)]
 pub struct RequestRetry {
     clock: Arc<dyn Clock>,
@@ -142,12 +141,11 @@ pub struct RequestRetry {
 }
 
 impl RequestRetry {
-    /// By this time and this chance.
     pub fn new(clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> RequestRetry {
         RequestRetry { clock, random }
     }
 
-    /// Makes one of several requests, and repeats it by itself where that may help.
+    /// Makes one request, and repeats it by [`Retry::PART`] while the error is a passing one.
     pub async fn retried<T, F>(&self, mut call: impl FnMut() -> F) -> PortResult<T>
     where
         F: Future<Output = PortResult<T>>,
@@ -155,7 +153,7 @@ impl RequestRetry {
         retry(&*self.clock, &*self.random, Retry::PART, |_| call()).await
     }
 
-    /// The pause after somebody has done only a part of what was asked, for the `n`th time from 0.
+    /// Waits after a service has done only part of a request, for the `n`th time from 0.
     pub async fn pause(&self, n: u32) {
         self.clock.sleep(Retry::PART.pause(n, &*self.random)).await;
     }
@@ -205,7 +203,7 @@ mod tests {
         assert_eq!(answer, Err(unavailable(1)), "the third would have begun after 40 s");
     }
 
-    /// A clock that is an hour behind until somebody says so.
+    /// A clock that is an hour behind until its flag is set.
     struct Behind(VirtualClock, AtomicBool);
 
     #[async_trait]
@@ -236,7 +234,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_will_not_pass_is_not_repeated() {
+    async fn a_permanent_error_is_not_repeated() {
         let calls = Cell::new(0);
         let gone = || PortError::NotSetUp { what: "table".into() };
         let answer: PortResult<()> =

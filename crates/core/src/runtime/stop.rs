@@ -1,4 +1,4 @@
-//! Being told to stop.
+//! The signal to stop.
 
 use std::future::Future;
 use std::pin::pin;
@@ -11,9 +11,8 @@ use crate::model::failure::{Failure, FailureKind};
 /// How the process was told to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// SIGINT: a person, or GitHub cancelling the run.
+    /// By SIGINT: the user, or GitHub cancelling the run.
     Interrupted,
-    /// SIGTERM.
     Terminated,
 }
 
@@ -26,34 +25,33 @@ impl From<Stop> for Failure {
     }
 }
 
-/// Where a mode hears of it. Clones hear the same.
+/// Tells a mode when to stop. Clones share the same switch.
 #[derive(Debug, Clone)]
 pub struct StopSignal(watch::Receiver<Option<Stop>>);
 
-/// Where it is said.
+/// Raises the [`StopSignal`] that it was made with.
 #[derive(Debug)]
 pub struct StopSwitch(watch::Sender<Option<Stop>>);
 
 impl StopSwitch {
-    /// Tells everybody.
     pub fn raise(&self, stop: Stop) {
         self.0.send_replace(Some(stop));
     }
 }
 
 impl StopSignal {
-    /// A switch, and the ear that belongs to it.
+    /// Makes a switch and the signal that it raises.
     pub fn new() -> (StopSwitch, StopSignal) {
         let (sender, receiver) = watch::channel(None);
         (StopSwitch(sender), StopSignal(receiver))
     }
 
-    /// Never raised.
+    /// A signal that is never raised.
     pub fn never() -> StopSignal {
         StopSignal::new().1
     }
 
-    /// Waits for it.
+    /// Waits until the signal is raised, for ever if the switch was dropped.
     pub async fn raised(&self) -> Stop {
         let mut receiver = self.0.clone();
         loop {
@@ -61,13 +59,13 @@ impl StopSignal {
                 return stop;
             }
             if receiver.changed().await.is_err() {
-                // Whoever held the switch is gone: nobody will ever say it.
+                // The switch was dropped, so the signal will never be raised.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Works until done or told to stop; then the work is dropped where it stands.
+    /// Runs `work` until it is done. When the signal is raised first, `work` is dropped half-way.
     pub async fn unless_raised<T>(&self, work: impl Future<Output = T>) -> Result<T, Stop> {
         match select(pin!(work), pin!(self.raised())).await {
             Either::Left((done, _)) => Ok(done),

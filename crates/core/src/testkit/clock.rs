@@ -7,21 +7,21 @@ use async_trait::async_trait;
 use crate::model::timestamp::Timestamp;
 use crate::ports::{Clock, Random};
 
-/// A clock that moves only when everybody who could act is asleep: each sleeper, when polled,
-/// yields once to let others run, and the one with the earliest alarm then moves time forward.
-/// Hours pass in microseconds, in the order in which they would have passed.
+/// A clock that moves only when every task is asleep: each sleeper yields to let others run, and the
+/// one with the earliest alarm then moves time forward. Hours pass in microseconds, and events keep
+/// their order.
 #[derive(Debug)]
 pub struct VirtualClock {
     /// Milliseconds of steady time. The time of day is this plus `stepped`.
     elapsed: AtomicU64,
     stepped: AtomicI64,
     alarms: Mutex<Vec<u64>>,
-    /// Grows whenever somebody falls asleep or wakes up.
+    /// Grows whenever a task falls asleep or wakes up.
     stirs: AtomicU64,
 }
 
 impl VirtualClock {
-    /// Starts at a moment of no importance.
+    /// Starts at a fixed, arbitrary time.
     pub fn new() -> VirtualClock {
         VirtualClock {
             elapsed: AtomicU64::new(1_750_000_000_000),
@@ -31,7 +31,7 @@ impl VirtualClock {
         }
     }
 
-    /// Moves time forward, whoever sleeps.
+    /// Moves time forward without regard to sleepers.
     pub fn advance(&self, span: Duration) {
         let millis = u64::try_from(span.as_millis()).expect("a test's span fits");
         self.elapsed.fetch_add(millis, Ordering::SeqCst);
@@ -58,7 +58,7 @@ impl Default for VirtualClock {
     }
 }
 
-/// Takes the alarm off the list also when the sleeper is dropped.
+/// Removes the alarm even if the sleeper is dropped.
 struct Alarm<'a>(&'a VirtualClock, u64);
 
 impl Drop for Alarm<'_> {
@@ -87,7 +87,7 @@ impl Clock for VirtualClock {
         self.alarms().push(alarm);
         self.stirs.fetch_add(1, Ordering::SeqCst);
         let _alarm = Alarm(self, alarm);
-        // Enough turns for whoever has just woken up to act, before time is moved on.
+        // Enough turns for every task that has just woken up to act before time moves on.
         const QUIET_TURNS: u32 = 64;
         let (mut turns, mut stirs) = (0, self.stirs.load(Ordering::SeqCst));
         while self.unstepped().millis() < alarm {
@@ -103,7 +103,7 @@ impl Clock for VirtualClock {
     }
 }
 
-/// Always the same number.
+/// A source of chance that always returns the same number.
 #[derive(Debug, Clone, Copy)]
 pub struct FixedRandom(pub u64);
 
@@ -118,7 +118,6 @@ impl Random for FixedRandom {
 pub struct SeededRandom(AtomicU64);
 
 impl SeededRandom {
-    /// Starts from `seed`.
     pub fn new(seed: u64) -> SeededRandom {
         SeededRandom(AtomicU64::new(seed))
     }

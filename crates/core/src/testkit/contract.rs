@@ -1,8 +1,8 @@
 //! The suites that every store, pool, provider of machines and clock must pass. They panic at the first
 //! statement of a port that does not hold, and say which it was.
 //!
-//! The stores' suite never plants a record: it brings each into the state it needs by legal
-//! transitions alone, which any store can make.
+//! The store suite writes no record directly: it brings each into the state it needs by legal
+//! transitions, which every store supports.
 
 mod arrange;
 mod clock;

@@ -1,4 +1,4 @@
-//! Little real implementations of the ports, in memory.
+//! Implementations of the ports in memory. They keep the contracts and are no mocks.
 
 mod compute;
 mod machine;
@@ -28,7 +28,7 @@ use crate::ports::{
     WaitingRun,
 };
 
-/// Every port call gives others a turn, as a call over a network would.
+/// Every port call yields once to other tasks, as a call over a network would.
 async fn turn() {
     tokio::task::yield_now().await;
 }
@@ -37,29 +37,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("no port panics while it holds its data")
 }
 
-/// A clock that can be shown; for the sake of `derive(Debug)`.
+/// A clock with `Debug`, which `derive(Debug)` of the ports needs.
 pub trait ClockAndDebug: Clock + std::fmt::Debug {}
 impl<T: Clock + std::fmt::Debug> ClockAndDebug for T {}
 
 /// How often each call was made.
 pub type Calls = BTreeMap<&'static str, usize>;
 
-/// A committed transition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// The machine.
     pub id: InstanceId,
-    /// The transition's name.
     pub transition: &'static str,
-    /// The state before.
     pub from: Option<State>,
-    /// The state after.
     pub to: State,
-    /// The owner after.
     pub run: Option<RunId>,
-    /// The reason.
     pub why: String,
-    /// When.
     pub at: Timestamp,
 }
 
@@ -82,17 +74,17 @@ struct Tables {
 pub struct MemoryStore(Mutex<Tables>);
 
 impl MemoryStore {
-    /// Loses this many of the next heartbeats.
+    /// Makes the next `count` heartbeats fail.
     pub fn lose_heartbeats(&self, count: u32) {
         lock(&self.0).lost_heartbeats = count;
     }
 
-    /// Puts a record there, however it came about.
+    /// Writes a record without any guard.
     pub fn insert(&self, record: Record) {
         lock(&self.0).records.insert(record.id.clone(), record);
     }
 
-    /// Shows what the store holds, but for its history.
+    /// Passes the tables to `to`, without the history of events.
     pub fn show(&self, to: &mut dyn FnMut(&dyn std::fmt::Debug)) {
         let tables = lock(&self.0);
         to(&(&tables.records, &tables.status, &tables.intents));
@@ -103,7 +95,7 @@ impl MemoryStore {
         lock(&self.0).events.clone()
     }
 
-    /// How often the control plane has asked for each thing.
+    /// How often the control plane has made each call.
     pub fn calls(&self) -> Calls {
         lock(&self.0).calls.clone()
     }
@@ -308,12 +300,11 @@ pub struct MemoryForge {
 }
 
 impl MemoryForge {
-    /// Lists a runner.
     pub fn list(&self, runner: ListedRunner) {
         lock(&self.runners).push(runner);
     }
 
-    /// Takes a runner for busy, and does not strike it.
+    /// Refuses to remove this runner from now on, because it is busy.
     pub fn keep_busy(&self, name: &str) {
         lock(&self.busy).insert(name.to_owned());
     }
@@ -323,7 +314,7 @@ impl MemoryForge {
         lock(&self.waiting).push(run);
     }
 
-    /// Asks for credentials from now on, and has these to give, the last one first.
+    /// Requires credentials from now on, and mints these, the last one first.
     pub fn set_credentials(&self, credentials: Vec<Credentials>) {
         *lock(&self.minted) = credentials;
     }
@@ -366,7 +357,6 @@ impl Forge for MemoryForge {
     }
 }
 
-/// Nobody watches.
 #[derive(Debug, Clone, Copy)]
 pub struct SilentProgress;
 
@@ -374,22 +364,17 @@ impl Progress for SilentProgress {
     fn stage(&self, _doing: &str) {}
 }
 
-/// The four ports in memory, and the clock that they share.
+/// The ports in memory, and the clock that they share.
 #[derive(Debug)]
 pub struct MemoryPorts {
-    /// Records.
     pub store: Arc<MemoryStore>,
-    /// Tickets.
     pub pool: Arc<MemoryPool>,
-    /// Machines.
     pub compute: Arc<MemoryCompute>,
-    /// Runners.
     pub forge: Arc<MemoryForge>,
-    /// Time.
     pub clock: Arc<VirtualClock>,
 }
 
-/// A control plane over nothing but memory.
+/// Makes a control plane over in-memory ports.
 pub fn plane() -> (Plane, MemoryPorts) {
     let clock = Arc::new(VirtualClock::new());
     let memory = MemoryPorts {

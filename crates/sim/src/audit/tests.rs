@@ -146,13 +146,48 @@ fn records_end_before_machines() {
     assert_eq!(ended(Some(record(State::Terminated, "", None)), 99), None);
     assert_eq!(ended(None, 99), None, "nobody has registered it");
     assert_eq!(ended(None, 3), Some(Promise::StoreFirst), "somebody is about to");
-    let itself = |threshold: u64| {
-        after(|audit| {
-            audit.saw(Pid(1), Some(&record(State::Running, "a", Some(threshold))));
-            audit.ended_itself(Pid(1), &id(), at(30));
-        })
-    };
-    assert_eq!((itself(60), itself(20)), (Some(Promise::StoreFirst), None));
+}
+
+/// An agent terminates its machine at 30 s. It was told early that the machine is running until
+/// `threshold`, and last asked at `asked`. The answer to that, if there is one, says that the machine
+/// is idle until 90 s, and arrives at `told`. All in seconds.
+fn ended_itself(threshold: u64, asked: u64, told: Option<u64>) -> Option<Promise> {
+    let micros = |second: u64| second * 1_000_000;
+    after(|audit| {
+        let running = record(State::Running, "a", Some(threshold));
+        audit.answered(Pid(1), Some(&running), (micros(1), micros(2)));
+        audit.asks(Pid(1), micros(asked));
+        if let Some(arrives) = told {
+            let idle = record(State::Idle, "", Some(90));
+            audit.answered(Pid(1), Some(&idle), (micros(asked), micros(arrives)));
+        }
+        audit.ended_itself(Pid(1), &id(), (micros(30), at(30)));
+    })
+}
+
+#[test]
+fn an_agent_goes_by_the_newest_answer_that_has_arrived() {
+    let broken = Some(Promise::StoreFirst);
+    assert_eq!(ended_itself(20, 28, None), None, "past its threshold");
+    assert_eq!(ended_itself(60, 28, None), broken, "within it");
+    assert_eq!(ended_itself(20, 28, Some(29)), broken, "a newer answer has arrived");
+    assert_eq!(ended_itself(20, 28, Some(31)), None, "it has not arrived yet");
+    assert_eq!(ended_itself(60, 28, Some(31)), broken, "the older one says so, too");
+}
+
+#[test]
+fn an_agent_asks_before_it_ends_its_machine() {
+    let broken = Some(Promise::StoreFirst);
+    assert_eq!(ended_itself(20, 20, None), None, "it has waited for an answer");
+    assert_eq!(ended_itself(20, 19, None), broken, "too long ago");
+    let never_asked = after(|audit| audit.ended_itself(Pid(1), &id(), (30, at(30))));
+    assert_eq!(never_asked, broken);
+    let terminated = after(|audit| {
+        let gone = record(State::Terminated, "", None);
+        audit.answered(Pid(1), Some(&gone), (1, 2));
+        audit.ended_itself(Pid(1), &id(), (60_000_000, at(60)));
+    });
+    assert_eq!(terminated, None, "what is terminated stays so");
 }
 
 /// Orders of one call, each with its intent, what it asks for, and which machines it is given.
@@ -206,4 +241,117 @@ fn nothing_is_launched_twice_and_only_the_rest_is_ordered_again() {
     ] {
         assert_eq!(ordered(broken), Some(Promise::LaunchedOnce), "{broken:?}");
     }
+}
+
+/// A provision of run a, which began at 10 s, says at 40 s that it has the machine. Before that the
+/// auditor was told what `told` tells it.
+fn answered(told: impl FnOnce(&mut Audit)) -> Option<Promise> {
+    after(|audit| {
+        told(audit);
+        let outcome = provision::Outcome {
+            run: run("a"),
+            requested: 1,
+            usage: UsageClass::OnDemand,
+            instances: vec![provision::Provisioned {
+                id: id(),
+                source: provision::MachineSource::Warm,
+                spec: record(State::Running, "a", None).spec,
+                milestones: provision::Milestones::default(),
+                why: String::new(),
+            }],
+            timings: provision::Timings::default(),
+            search: provision::PoolSearch::default(),
+            failure: None,
+            terminated: Vec::new(),
+            returned: Vec::new(),
+            clean_up_failures: Vec::new(),
+        };
+        audit.succeeded(&outcome, false, (at(10), at(40)));
+    })
+}
+
+/// A machine is claimed for run a, and committed to it at that second.
+fn committed(audit: &mut Audit, name: &str, second: u64) {
+    let [idle, claimed, running] =
+        [(State::Idle, ""), (State::Claimed, "a"), (State::Running, "a")].map(|(state, owner)| {
+            Record { id: InstanceId::new(name).unwrap(), ..record(state, owner, Some(90)) }
+        });
+    let when = (at(second), at(second));
+    audit.wrote(Transition::Claim, Some(&idle), &claimed, when);
+    audit.wrote(Transition::Commit, Some(&claimed), &running, when);
+}
+
+/// An operator gives a machine to run b.
+fn edited(audit: &mut Audit, name: &str, state: State) {
+    let record = Record { id: InstanceId::new(name).unwrap(), ..record(state, "b", Some(90)) };
+    audit.gave_by_hand(&record, at(35));
+}
+
+#[test]
+fn a_provision_that_could_not_see_an_edit_is_not_blamed_for_it() {
+    assert_eq!(answered(|audit| committed(audit, "i-1", 30)), None, "no edit");
+    let given_away = answered(|audit| {
+        committed(audit, "i-1", 30);
+        edited(audit, "i-1", State::Running);
+    });
+    assert_eq!(given_away, None);
+    let twice = answered(|audit| {
+        committed(audit, "i-1", 30);
+        edited(audit, "i-1", State::Running);
+        audit.gave_by_hand(&record(State::Running, "c", Some(90)), at(36));
+    });
+    assert_eq!(twice, None);
+    let reaped = answered(|audit| {
+        committed(audit, "i-1", 30);
+        edited(audit, "i-1", State::Running);
+        let (late, gone) =
+            (record(State::Running, "b", Some(36)), record(State::Terminated, "", None));
+        audit.wrote(Transition::Reap, Some(&late), &gone, (at(37), at(37)));
+    });
+    assert_eq!(reaped, None);
+}
+
+#[test]
+fn a_provision_that_answers_with_what_no_edit_took_from_it_is_blamed() {
+    let broken = Some(Promise::AllOrNothing);
+    assert_eq!(answered(|_| {}), broken, "never recorded");
+    let anothers = answered(|audit| audit.planted(&record(State::Running, "b", Some(90))));
+    assert_eq!(anothers, broken, "of another run, and not by hand");
+    let given_up = answered(|audit| {
+        committed(audit, "i-1", 30);
+        let [running, idle] = [(State::Running, "a"), (State::Idle, "")]
+            .map(|(state, owner)| record(state, owner, Some(90)));
+        audit.wrote(Transition::Release, Some(&running), &idle, (at(35), at(35)));
+    });
+    assert_eq!(given_up, broken, "released");
+    let another_machine = answered(|audit| {
+        committed(audit, "i-2", 30);
+        edited(audit, "i-2", State::Running);
+        audit.planted(&record(State::Running, "b", Some(90)));
+    });
+    assert_eq!(another_machine, broken, "the edit was of another machine");
+    let before_its_commit = answered(|audit| {
+        audit.planted(&record(State::Claimed, "a", Some(90)));
+        edited(audit, "i-1", State::Claimed);
+    });
+    assert_eq!(before_its_commit, broken, "the store refuses the commit that comes next");
+    let before_it_began = answered(|audit| {
+        committed(audit, "i-1", 5);
+        edited(audit, "i-1", State::Running);
+    });
+    assert_eq!(before_it_began, broken, "an earlier provision had set it running");
+    let from_another_run = answered(|audit| {
+        committed(audit, "i-1", 30);
+        audit.planted(&record(State::Running, "c", Some(90)));
+        edited(audit, "i-1", State::Running);
+    });
+    assert_eq!(from_another_run, broken, "the edit took it from another run");
+    let claimed_since = answered(|audit| {
+        committed(audit, "i-1", 30);
+        edited(audit, "i-1", State::Running);
+        let [idle, claimed] = [(State::Idle, ""), (State::Claimed, "c")]
+            .map(|(state, owner)| record(state, owner, Some(90)));
+        audit.wrote(Transition::Claim, Some(&idle), &claimed, (at(38), at(38)));
+    });
+    assert_eq!(claimed_since, broken, "it has been in the pool since");
 }

@@ -72,6 +72,7 @@ impl Stage {
         let alone =
             known.provisions == 1 && known.releases == 0 && !known.told_to_stop && !known.rerun;
         let now = self.kernel.true_time();
+        let began = known.began.unwrap_or(now);
         let must = run == PROBE || self.plan.is_clear();
         let late = self.plan.is_late();
         match &outcome.failure {
@@ -80,7 +81,7 @@ impl Stage {
                 self.tally.warm +=
                     outcome.count(ondeck_core::modes::provision::MachineSource::Warm) as u64;
                 if alone {
-                    self.world.audit().succeeded(outcome, late, now);
+                    self.world.audit().succeeded(outcome, late, (began, now));
                 }
                 for _ in 0..outcome.requested {
                     let takes = self.roll(3..60) * SECOND;

@@ -72,6 +72,7 @@ impl Stage {
         let (switch, stop) = StopSignal::new();
         let known = self.runs.entry(run.to_owned()).or_default();
         known.provisions += 1;
+        known.began = Some(self.kernel.true_time());
         known.stop = Some(switch);
         let mut request = Request::of_run(run_id(run));
         (request.options.count, request.options.usage) = (count, self.usage_of(run));

@@ -58,7 +58,7 @@ mod github {
     use ondeck_core::inputs::Given;
 
     use super::{Arc, Common, Failure, Forge, Records};
-    use crate::control::actions;
+    use crate::control::github_actions;
 
     const PUBLIC: &str = "https://github.com";
 
@@ -94,7 +94,7 @@ mod github {
                 .owned(&inputs::RUNNER_API_URL)
                 .unwrap_or_else(|| inputs::PUBLIC_API.to_owned()),
         };
-        let forge = GitHubForge::new(options, records.clock.clone(), Arc::new(actions::mask))?;
+        let forge = GitHubForge::new(options, records.clock.clone(), Arc::new(github_actions::mask))?;
         Ok(Arc::new(forge))
     }
 

@@ -1,10 +1,10 @@
-//! The voice of the story.
+//! Prints the story.
 
 use std::time::Instant;
 
 use anstyle::{AnsiColor, Style};
 
-use crate::control::output::print;
+use crate::control::report::print;
 
 pub(super) struct Narrator {
     started: Instant,
@@ -26,51 +26,48 @@ impl Narrator {
             "{TITLE}ondeck{TITLE:#}: the life of a runner pool, in under a minute.\n\
              Machines are real processes on this computer, each with an agent; they share one \
              SQLite file.\n\
-             A machine is given 1.5 s to boot here, as a cloud would take 20 or more, and every \
-             deadline is shortened."
+             A machine boots in 1.5 s here instead of the 20 s or more of a cloud, and every \
+             deadline is shorter."
         ));
         Narrator { started: Instant::now() }
     }
 
-    /// A new chapter.
     pub(super) fn chapter(&self, title: &str) {
         let at = self.started.elapsed().as_secs_f64();
         print(&format!("\n{QUIET}{at:5.1}s{QUIET:#}  {TITLE}{title}{TITLE:#}"));
     }
 
-    /// A command, as it could have been typed.
+    /// Prints a command as a user would type it.
     pub(super) fn command(&self, arguments: &[&str]) {
         let words: Vec<String> = arguments.iter().map(|word| quoted(word)).collect();
         print(&format!("        {COMMAND}$ ondeck {}{COMMAND:#}", words.join(" ")));
     }
 
-    /// Something that happened.
     pub(super) fn say(&self, text: &str) {
         for line in text.lines() {
             print(&format!("        {line}"));
         }
     }
 
-    /// Something that held.
+    /// Prints a claim that was checked and holds.
     pub(super) fn good(&self, text: &str) {
         print(&format!("      {GOOD}✓{GOOD:#} {text}"));
     }
 
-    /// Something that did not.
+    /// Prints a claim that does not hold.
     pub(super) fn bad(&self, text: &str) {
         print(&format!("      {BAD}✗ {text}{BAD:#}"));
     }
 
-    /// A note besides.
     pub(super) fn aside(&self, text: &str) {
         print(&format!("        {QUIET}{text}{QUIET:#}"));
     }
 
-    /// The last word.
+    /// Prints the last line.
     pub(super) fn end(&self) {
         let seconds = self.started.elapsed().as_secs_f64();
         print(&format!(
-            "\n{TITLE}Nothing was lost, nothing was shared, nothing is left{TITLE:#} \
+            "\n{TITLE}No machine was lost, none was shared, and nothing is left{TITLE:#} \
              ({seconds:.0} s). Next: ondeck --help"
         ));
     }

@@ -8,7 +8,7 @@ use ondeck_core::model::record::State;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
-use super::crew::{Crew, Done};
+use super::harness::{DemoHarness, Done};
 use super::narrator::Narrator;
 use super::{audit, failed};
 
@@ -35,38 +35,38 @@ const SETTINGS: [&str; 19] = [
     "--registration-token-refresh-min=30",
 ];
 
-/// What a chapter leaves for the closing table.
-pub(super) struct Ledger {
+/// The rows of the closing table.
+pub(super) struct Summary {
     rows: Vec<Vec<String>>,
 }
 
-struct Teller<'a> {
-    crew: &'a Crew,
+struct Story<'a> {
+    harness: &'a DemoHarness,
     narrator: &'a Narrator,
-    ledger: Ledger,
+    summary: Summary,
 }
 
-/// Tells all of it. Stops at the first thing that does not hold.
-pub(super) async fn tell(crew: &Crew, narrator: &Narrator) -> Result<(), Failure> {
-    let mut teller = Teller { crew, narrator, ledger: Ledger { rows: Vec::new() } };
-    teller.an_empty_pool().await?;
-    let cold = teller.a_cold_provision().await?;
-    teller.jobs_find_their_machines().await?;
-    teller.a_warm_provision(cold).await?;
-    teller.a_race().await?;
-    teller.a_machine_dies().await?;
-    teller.a_provision_is_killed().await?;
-    teller.one_expires_and_is_reaped().await?;
-    teller.one_ends_itself().await?;
-    teller.a_last_refresh().await?;
-    teller.closing().await
+/// Plays the whole story. Fails at the first claim that does not hold.
+pub(super) async fn play(harness: &DemoHarness, narrator: &Narrator) -> Result<(), Failure> {
+    let mut story = Story { harness, narrator, summary: Summary { rows: Vec::new() } };
+    story.an_empty_pool().await?;
+    let cold = story.a_cold_provision().await?;
+    story.jobs_find_their_machines().await?;
+    story.a_warm_provision(cold).await?;
+    story.a_race().await?;
+    story.a_machine_dies().await?;
+    story.a_provision_is_killed().await?;
+    story.one_expires_and_is_reaped().await?;
+    story.one_terminates_itself().await?;
+    story.a_last_refresh().await?;
+    story.closing().await
 }
 
-impl Teller<'_> {
+impl Story<'_> {
     async fn an_empty_pool(&mut self) -> Result<(), Failure> {
-        self.narrator.chapter("Nothing is there. Refresh sets everything up.");
+        self.narrator.chapter("There is no pool yet. Refresh creates one.");
         self.narrator.command(&["refresh", "--local-boot-ms=1500", "--idle-time-sec=40", "..."]);
-        let done = self.crew.ondeck(&SETTINGS).await?;
+        let done = self.harness.ondeck(&SETTINGS).await?;
         self.expect(&done, 0, "refresh")?;
         let status = self.status().await?;
         self.hold(live(&status).is_empty(), "the pool is empty, no machine is alive")
@@ -74,31 +74,32 @@ impl Teller<'_> {
 
     async fn a_cold_provision(&mut self) -> Result<u64, Failure> {
         self.narrator
-            .chapter("Run 101 asks for two machines. The pool has none, so both are launched.");
+            .chapter("Run 101 requests two machines. The pool is empty, so both are launched.");
         let done = self.provision("101", 2).await?;
         self.hold(sources(&done) == [("cold", 2)].into(), "two machines, both cold")?;
         Ok(total_ms(&done))
     }
 
     async fn jobs_find_their_machines(&mut self) -> Result<(), Failure> {
-        self.narrator.chapter("Jobs land where their label says, and nowhere else.");
+        self.narrator.chapter("Jobs run only on machines with the label of their run.");
         let hello = "echo \"run $ONDECK_RUN_ID on $ONDECK_INSTANCE_ID\"";
         let early = ["run", "--run-id", "102", "--", "sh", "-c", hello];
         self.narrator.command(&early);
-        let early = self.crew.start(&early)?;
-        self.narrator.aside("run 102 has no machine yet: its job waits, although two are free");
+        let early = self.harness.start(&early)?;
+        self.narrator
+            .aside("run 102 has no machine yet, so its job waits, although two machines are free");
         let job = ["run", "--run-id", "101", "--", "sh", "-c", hello];
         self.narrator.command(&job);
-        let done = self.crew.ondeck(&job).await?;
+        let done = self.harness.ondeck(&job).await?;
         self.narrator.say(done.stdout.trim_end());
         self.hold(
             done.code == 0 && done.stdout.starts_with("run 101 on i-"),
-            "done by run 101's machine",
+            "the job ran on a machine of run 101",
         )?;
 
         self.release("101", &[]).await?;
         let done = self.provision("102", 1).await?;
-        self.hold(sources(&done) == [("warm", 1)].into(), "run 102 is given one of them, warm")?;
+        self.hold(sources(&done) == [("warm", 1)].into(), "run 102 gets one of them, warm")?;
         let output = early
             .wait_with_output()
             .await
@@ -106,15 +107,12 @@ impl Teller<'_> {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         self.narrator.say(text.trim_end());
         let mine = ids(&done).first().map(ToString::to_string).unwrap_or_default();
-        self.hold(
-            text.trim_end() == format!("run 102 on {mine}"),
-            "the job that waited is done by it",
-        )?;
+        self.hold(text.trim_end() == format!("run 102 on {mine}"), "the waiting job ran on it")?;
         self.release("102", &[]).await
     }
 
     async fn a_warm_provision(&mut self, cold: u64) -> Result<(), Failure> {
-        self.narrator.chapter("Run 103 asks for two machines. Both are warm.");
+        self.narrator.chapter("Run 103 requests two machines. Both are warm.");
         let done = self.provision("103", 2).await?;
         self.hold(sources(&done) == [("warm", 2)].into(), "two machines, both from the pool")?;
         let warm = total_ms(&done).max(1);
@@ -125,14 +123,14 @@ impl Teller<'_> {
     }
 
     async fn a_race(&mut self) -> Result<(), Failure> {
-        self.narrator.chapter("Runs 105 and 106 race for the last idle machine.");
+        self.narrator.chapter("Runs 105 and 106 compete for the last idle machine.");
         let done = self.provision("104", 1).await?;
         self.expect(&done, 0, "provision")?;
         self.narrator.command(&["provision", "--run-id", "105", "&"]);
         self.narrator.command(&["provision", "--run-id", "106"]);
         let (one, other) = tokio::join!(
-            self.crew.ondeck(&["provision", "--run-id", "105"]),
-            self.crew.ondeck(&["provision", "--run-id", "106"]),
+            self.harness.ondeck(&["provision", "--run-id", "105"]),
+            self.harness.ondeck(&["provision", "--run-id", "106"]),
         );
         let (one, other) = (one?, other?);
         self.record("105", &one);
@@ -141,8 +139,8 @@ impl Teller<'_> {
         let mut both: Vec<BTreeMap<&str, usize>> = vec![sources(&one), sources(&other)];
         both.sort();
         let split = both == [[("cold", 1)].into(), [("warm", 1)].into()];
-        self.hold(split, &format!("run {winner} won it; the other was given a new one"))?;
-        self.hold(ids(&one) != ids(&other), "they do not share a machine")?;
+        self.hold(split, &format!("run {winner} claimed it; the other run got a new machine"))?;
+        self.hold(ids(&one) != ids(&other), "the two runs do not share a machine")?;
         for run in ["104", "105", "106"] {
             self.release(run, &[]).await?;
         }
@@ -150,98 +148,104 @@ impl Teller<'_> {
     }
 
     async fn a_machine_dies(&mut self) -> Result<(), Failure> {
-        self.narrator
-            .chapter("An idle machine dies. The claim notices, ends it and finds another.");
+        self.narrator.chapter(
+            "An idle machine dies. The next claim notices, terminates it and takes another.",
+        );
         let status = self.status().await?;
         let victim = oldest_in_pool(&status)?;
-        kill(self.crew, &victim).await?;
-        self.narrator.say(&format!("kill -9 {victim}, the next in line; the pool still lists it"));
+        kill(self.harness, &victim).await?;
+        self.narrator
+            .say(&format!("kill -9 {victim}, the next to be claimed; the pool still lists it"));
         let done = self.provision("107", 1).await?;
-        self.hold(sources(&done) == [("warm", 1)].into(), "run 107 is given a warm machine")?;
-        self.hold(!ids(&done).contains(&victim), "another one than the dead")?;
-        let events = self.crew.local()?.store.events().await?;
+        self.hold(sources(&done) == [("warm", 1)].into(), "run 107 gets a warm machine")?;
+        self.hold(!ids(&done).contains(&victim), "it is not the dead machine")?;
+        let events = self.harness.local()?.store.events().await?;
         let reap = events.iter().find(|e| e.instance == victim && e.to == State::Terminated);
         let why = reap.map_or("", |event| event.why.as_str());
-        self.hold(!why.is_empty(), &format!("the dead one was ended: {why}"))?;
+        self.hold(!why.is_empty(), &format!("the dead machine was terminated: {why}"))?;
         self.release("107", &[]).await
     }
 
     async fn a_provision_is_killed(&mut self) -> Result<(), Failure> {
-        self.narrator.chapter("A provision is killed half-way, as a cancelled workflow would be.");
+        self.narrator.chapter("A provision is killed half-way, as in a cancelled workflow.");
         let arguments = ["provision", "--run-id", "108", "--instance-count", "4"];
         self.narrator.command(&arguments);
-        let mut provision = self.crew.start(&arguments)?;
-        let crew = self.crew;
-        crew.until("run 108 has claimed and launched", || async move {
-            let status = crew.ondeck(&["status"]).await?.json;
-            let states = states_of_run(&status, "108");
-            Ok(states.contains_key("claimed") && states.contains_key("created"))
-        })
-        .await?;
+        let mut provision = self.harness.start(&arguments)?;
+        let harness = self.harness;
+        harness
+            .until("run 108 has claimed and launched", || async move {
+                let status = harness.ondeck(&["status"]).await?.json;
+                let states = states_of_run(&status, "108");
+                Ok(states.contains_key("claimed") && states.contains_key("created"))
+            })
+            .await?;
         provision.kill().await.map_err(|error| failed(format!("not killed: {error}")))?;
         let left = states_of_run(&self.status().await?, "108");
         let left: Vec<String> = left.iter().map(|(state, n)| format!("{n} {state}")).collect();
-        self.narrator
-            .say(&format!("kill -9; it leaves {} machines for nobody", left.join(" and ")));
-        self.ledger.rows.push(row("108", "4", "", "", "killed"));
+        self.narrator.say(&format!("kill -9; it leaves {} machines behind", left.join(" and ")));
+        self.summary.rows.push(row("108", "4", "", "", "killed"));
 
         self.release("108", &[]).await?;
         self.narrator.command(&["refresh"]);
-        let done = self.crew.ondeck(&["refresh"]).await?;
+        let done = self.harness.ondeck(&["refresh"]).await?;
         let reaped = done.json["reaped"].as_array().map_or(0, Vec::len);
-        self.hold(reaped == 4, "its release expires them, refresh ends all 4")?;
+        self.hold(reaped == 4, "release expires them, and refresh terminates all 4")?;
         let status = self.status().await?;
-        self.hold(states_of_run(&status, "108").is_empty(), "nothing of run 108 is left")
+        self.hold(states_of_run(&status, "108").is_empty(), "no machine of run 108 is left")
     }
 
     async fn one_expires_and_is_reaped(&mut self) -> Result<(), Failure> {
-        self.narrator.chapter("An idle machine waits for longer than it may. Refresh reaps it.");
+        self.narrator.chapter("An idle machine exceeds its idle time. Refresh terminates it.");
         let done = self.provision("109", 1).await?;
         let id = ids(&done);
         self.release("109", &["--idle-time-sec", "1"]).await?;
-        let (crew, id) = (self.crew, &id);
+        let (harness, id) = (self.harness, &id);
         self.narrator.command(&["refresh"]);
-        crew.until("the machine is reaped", || async move {
-            crew.ondeck(&["refresh"]).await?;
-            let events = crew.local()?.store.events().await?;
-            Ok(events.iter().any(|e| e.to == State::Terminated && id.contains(&e.instance)))
-        })
-        .await?;
+        harness
+            .until("the machine is reaped", || async move {
+                harness.ondeck(&["refresh"]).await?;
+                let events = harness.local()?.store.events().await?;
+                Ok(events.iter().any(|e| e.to == State::Terminated && id.contains(&e.instance)))
+            })
+            .await?;
         self.hold(
-            crew.machines().await?.iter().all(|m| !id.contains(m)),
-            "reaped, and its process is gone",
+            harness.machines().await?.iter().all(|m| !id.contains(m)),
+            "it is terminated, and its process is gone",
         )
     }
 
-    async fn one_ends_itself(&mut self) -> Result<(), Failure> {
-        self.narrator.chapter("Another one does, and nobody refreshes. It ends itself.");
+    async fn one_terminates_itself(&mut self) -> Result<(), Failure> {
+        self.narrator.chapter(
+            "Another one exceeds its idle time, and no refresh runs. It terminates itself.",
+        );
         let done = self.provision("110", 1).await?;
         let id = ids(&done);
         self.release("110", &["--idle-time-sec", "0.5"]).await?;
-        let (crew, id) = (self.crew, &id);
-        crew.until("the machine ends itself", || async move {
-            Ok(crew.machines().await?.iter().all(|machine| !id.contains(machine)))
-        })
-        .await?;
-        self.hold(true, "past its threshold and the grace, its process is gone")
+        let (harness, id) = (self.harness, &id);
+        harness
+            .until("the machine terminates itself", || async move {
+                Ok(harness.machines().await?.iter().all(|machine| !id.contains(machine)))
+            })
+            .await?;
+        self.hold(true, "after its threshold and the grace period, its process is gone")
     }
 
     async fn a_last_refresh(&mut self) -> Result<(), Failure> {
-        self.narrator.chapter("A last refresh buries what has ended itself.");
+        self.narrator.chapter("A last refresh marks that machine as terminated.");
         self.narrator.command(&["refresh"]);
-        let done = self.crew.ondeck(&["refresh"]).await?;
+        let done = self.harness.ondeck(&["refresh"]).await?;
         self.expect(&done, 0, "refresh")?;
-        self.hold(live(&self.status().await?).is_empty(), "the pool is as empty as it was")
+        self.hold(live(&self.status().await?).is_empty(), "the pool is empty again")
     }
 
     async fn closing(&mut self) -> Result<(), Failure> {
-        self.narrator.chapter("The books.");
-        let header = ["run", "asked", "warm", "cold", "ready after"];
+        self.narrator.chapter("Summary of the runs.");
+        let header = ["run", "requested", "warm", "cold", "ready after"];
         self.narrator
-            .say(&crate::control::output::table(&header, std::mem::take(&mut self.ledger.rows)));
-        self.narrator.chapter("The audit, from the store and the process list.");
+            .say(&crate::control::report::table(&header, std::mem::take(&mut self.summary.rows)));
+        self.narrator.chapter("Audit of the event log, the store and the process list.");
         let mut sound = true;
-        for finding in audit::audit(self.crew).await? {
+        for finding in audit::audit(self.harness).await? {
             match finding.problem {
                 None => self.narrator.good(&finding.claim),
                 Some(problem) => {
@@ -250,14 +254,14 @@ impl Teller<'_> {
                 }
             }
         }
-        if sound { Ok(()) } else { Err(failed("the audit has found something")) }
+        if sound { Ok(()) } else { Err(failed("the audit found violations")) }
     }
 
     async fn provision(&mut self, run: &str, count: u64) -> Result<Done, Failure> {
         let count = count.to_string();
         let arguments = ["provision", "--run-id", run, "--instance-count", &count];
         self.narrator.command(&arguments);
-        let done = self.crew.ondeck(&arguments).await?;
+        let done = self.harness.ondeck(&arguments).await?;
         self.expect(&done, 0, "provision")?;
         self.record(run, &done);
         let sources: Vec<String> =
@@ -270,19 +274,19 @@ impl Teller<'_> {
         let count = |source| sources(done).get(source).copied().unwrap_or(0).to_string();
         let ready = format!("{} ms", total_ms(done));
         let asked = done.json["requested"].to_string();
-        self.ledger.rows.push(row(run, &asked, &count("warm"), &count("cold"), &ready));
+        self.summary.rows.push(row(run, &asked, &count("warm"), &count("cold"), &ready));
     }
 
     async fn release(&mut self, run: &str, options: &[&str]) -> Result<(), Failure> {
         let mut arguments = vec!["release", "--run-id", run];
         arguments.extend(options);
         self.narrator.command(&arguments);
-        let done = self.crew.ondeck(&arguments).await?;
+        let done = self.harness.ondeck(&arguments).await?;
         self.expect(&done, 0, "release")
     }
 
     async fn status(&self) -> Result<Value, Failure> {
-        Ok(self.crew.ondeck(&["status"]).await?.json)
+        Ok(self.harness.ondeck(&["status"]).await?.json)
     }
 
     fn expect(&self, done: &Done, code: i32, what: &str) -> Result<(), Failure> {
@@ -341,7 +345,7 @@ fn states_of_run(status: &Value, run: &str) -> BTreeMap<String, usize> {
     counts
 }
 
-/// The one that was announced first, and will be handed out next.
+/// The machine with the oldest ticket, which will be claimed next.
 fn oldest_in_pool(status: &Value) -> Result<InstanceId, Failure> {
     instances(status)
         .filter(|instance| instance["state"] == "idle")
@@ -350,9 +354,9 @@ fn oldest_in_pool(status: &Value) -> Result<InstanceId, Failure> {
         .ok_or_else(|| failed("no machine is idle"))
 }
 
-/// Ends a machine's agent without telling anybody.
-async fn kill(crew: &Crew, id: &InstanceId) -> Result<(), Failure> {
-    let pid = crew.local()?.pid(id).await?;
+/// Kills a machine's agent with SIGKILL.
+async fn kill(harness: &DemoHarness, id: &InstanceId) -> Result<(), Failure> {
+    let pid = harness.local()?.pid(id).await?;
     let pid = pid.and_then(Pid::from_raw).ok_or_else(|| failed(format!("no process of {id}")))?;
     rustix::process::kill_process(pid, Signal::KILL)
         .map_err(|error| failed(format!("not killed: {id}: {error}")))

@@ -4,6 +4,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use ondeck_core::audit::{
+    JobSighting, Ownership, RecordedState, illegal_events, jobs_outside_ownership, never_given,
+    not_terminated,
+};
+use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::model::record::{EventRow, State};
+use ondeck_core::model::timestamp::Timestamp;
+
 use super::kills::Cycle;
 use crate::harness::{Home, say};
 
@@ -14,11 +22,11 @@ pub(super) fn proofs(home: &Home) -> PathBuf {
 
 /// Fails with everything that does not hold.
 pub(super) fn audit(home: &Home, cycles: &[Cycle]) {
-    let histories = histories(home);
+    let ownership = Ownership::from_events(&events(home));
     let mut problems = left_behind(home);
-    problems.extend(histories.iter().flat_map(|(id, events)| illegal(id, events)));
-    problems.extend(misplaced(home, &histories, cycles));
-    problems.extend(mistreated(&histories, cycles));
+    problems.extend(broken_by_events(home));
+    problems.extend(misplaced(home, &ownership, cycles));
+    problems.extend(mistreated(&ownership, cycles));
     problems.extend(said_by_agents(home, &["database is locked", "panicked"]));
     assert!(problems.is_empty(), "{problems:#?}");
 }
@@ -26,11 +34,15 @@ pub(super) fn audit(home: &Home, cycles: &[Cycle]) {
 /// What the events tell that may not be, and what agents had to say that nobody should ever read,
 /// however the file was disturbed.
 pub(super) fn breaches(home: &Home) -> Vec<String> {
-    let histories = histories(home);
-    let mut problems: Vec<String> =
-        histories.iter().flat_map(|(id, events)| illegal(id, events)).collect();
+    let mut problems = broken_by_events(home);
     problems.extend(said_by_agents(home, &["panicked"]));
     problems
+}
+
+/// Illegal events, and instances that no event terminates.
+fn broken_by_events(home: &Home) -> Vec<String> {
+    let events = events(home);
+    [illegal_events(&events), not_terminated(&events)].concat()
 }
 
 /// The last events, for a person.
@@ -42,31 +54,53 @@ pub(super) fn tail(home: &Home) -> String {
     lines.join("\n")
 }
 
-/// A committed transition. Times are texts whose order is their order in time.
-struct Event {
-    at: String,
-    transition: String,
-    from: String,
-    to: String,
-    run: String,
-}
-
-type Histories = BTreeMap<String, Vec<Event>>;
-
-/// What happened to each instance, in the order of the commits.
-fn histories(home: &Home) -> Histories {
+/// The event log, in the order of the commits.
+fn events(home: &Home) -> Vec<EventRow> {
     let file = home.file();
     let sql = "SELECT instance, at, transition, from_state, to_state, run FROM events ORDER BY seq";
     let mut statement = file.prepare(sql).unwrap();
-    let mut rows = statement.query([]).unwrap();
-    let mut histories = Histories::new();
-    while let Some(row) = rows.next().unwrap() {
+    let event = |row: &rusqlite::Row<'_>| {
         let text = |column| row.get::<_, String>(column).unwrap();
-        let event =
-            Event { at: text(1), transition: text(2), from: text(3), to: text(4), run: text(5) };
-        histories.entry(text(0)).or_default().push(event);
+        let from = text(3);
+        Ok(EventRow {
+            instance: InstanceId::new(text(0)).unwrap(),
+            at: Timestamp::parse(&text(1)).unwrap(),
+            transition: text(2),
+            from: (!from.is_empty()).then(|| State::parse(&from).unwrap()),
+            to: State::parse(&text(4)).unwrap(),
+            run: run(&text(5)),
+            why: String::new(),
+        })
+    };
+    statement.query_map([], event).unwrap().collect::<Result<_, _>>().unwrap()
+}
+
+/// Reads the texts of a stored record. Panics if one of them is invalid.
+pub(super) fn recorded_state(
+    state: &str,
+    owner: &str,
+    threshold: &str,
+    updated_at: &str,
+) -> RecordedState {
+    RecordedState {
+        state: State::parse(state).unwrap(),
+        run: run(owner),
+        threshold: (!threshold.is_empty()).then(|| Timestamp::parse(threshold).unwrap()),
+        updated_at: Timestamp::parse(updated_at).unwrap(),
     }
-    histories
+}
+
+/// A run id, as stores write it: empty for none.
+fn run(text: &str) -> Option<RunId> {
+    (!text.is_empty()).then(|| RunId::new(text).unwrap())
+}
+
+/// Pairs of a run and a machine that a successful provision reported to it.
+pub(super) fn reported(reports: &[(String, Vec<String>)]) -> Vec<(RunId, InstanceId)> {
+    let pair = |run: &String, id: &String| {
+        (RunId::new(run.as_str()).unwrap(), InstanceId::new(id.as_str()).unwrap())
+    };
+    reports.iter().flat_map(|(run, ids)| ids.iter().map(move |id| pair(run, id))).collect()
 }
 
 /// Nothing is left behind.
@@ -96,57 +130,22 @@ pub(super) fn left_behind(home: &Home) -> Vec<String> {
     .concat()
 }
 
-/// Replays a life: every event starts where the last one ended, is one of the transitions that
-/// there are, and gives nobody what somebody else has.
-fn illegal(id: &str, events: &[Event]) -> Vec<String> {
-    let (mut state, mut owner) = ("", "");
-    let mut problems = Vec::new();
-    for event in events {
-        let moves: &[(&str, &str)] = match event.transition.as_str() {
-            "register" => &[("", "created")],
-            "activate" => &[("created", "running")],
-            "claim" => &[("idle", "claimed")],
-            "commit" => &[("claimed", "running")],
-            "release" => &[("running", "idle")],
-            "give-back" => &[("claimed", "idle")],
-            "expire" if event.from == event.to => &[(state, state)],
-            "reap" => &[(state, "terminated")],
-            _ => &[],
-        };
-        let known = moves.contains(&(event.from.as_str(), event.to.as_str()));
-        let torn = event.from != state || state == "terminated";
-        let taken_over = !owner.is_empty() && !event.run.is_empty() && owner != event.run;
-        if !known || torn || taken_over {
-            problems.push(format!(
-                "{id}, {state} of run {owner:?}: {} from {} to {} of run {:?} at {}",
-                event.transition, event.from, event.to, event.run, event.at
-            ));
-        }
-        (state, owner) = (&event.to, &event.run);
-    }
-    if state != "terminated" {
-        problems.push(format!("{id} is still {state}"));
-    }
-    problems
-}
-
 /// Every job ran on a machine that its run had, from its first to its last moment.
-fn misplaced(home: &Home, histories: &Histories, cycles: &[Cycle]) -> Vec<String> {
+fn misplaced(home: &Home, ownership: &Ownership, cycles: &[Cycle]) -> Vec<String> {
     let text = fs::read_to_string(proofs(home)).unwrap();
-    let mut ends = BTreeMap::<&str, usize>::new();
-    let mut problems = Vec::new();
+    let mut ends = BTreeMap::<String, usize>::new();
+    let (mut sightings, mut problems) = (Vec::new(), Vec::new());
     for line in text.lines() {
-        let [what, run, id, at] = line.split(' ').collect::<Vec<_>>()[..] else {
+        let Some(sighting) = JobSighting::parse(line) else {
             problems.push(format!("not a proof: {line}"));
             continue;
         };
-        if !histories.get(id).is_some_and(|events| had(events, run, at)) {
-            problems.push(format!("the run did not have the machine: {line}"));
+        if sighting.job == "ended" {
+            *ends.entry(sighting.run.to_string()).or_default() += 1;
         }
-        if what == "ended" {
-            *ends.entry(run).or_default() += 1;
-        }
+        sightings.push(sighting);
     }
+    problems.extend(jobs_outside_ownership(ownership, &sightings));
     for cycle in cycles {
         let ended = ends.remove(cycle.run.as_str()).unwrap_or(0);
         if ended != usize::from(cycle.job.is_some()) {
@@ -156,25 +155,11 @@ fn misplaced(home: &Home, histories: &Histories, cycles: &[Cycle]) -> Vec<String
     problems
 }
 
-/// Whether the run owned the machine at this moment.
-fn had(events: &[Event], run: &str, at: &str) -> bool {
-    let until = events.iter().skip(1).map(|next| next.at.as_str()).chain(["9"]);
-    let mut spans = events.iter().zip(until);
-    spans.any(|(event, until)| event.run == run && event.at.as_str() <= at && at <= until)
-}
-
 /// What a run was told that it has, it was really given; and enough runs got through.
-fn mistreated(histories: &Histories, cycles: &[Cycle]) -> Vec<String> {
-    let given = |id: &String, run: &str| {
-        let running = |event: &Event| event.to == "running" && event.run == run;
-        histories.get(id).is_some_and(|events| events.iter().any(running))
-    };
-    let mut problems = Vec::new();
-    for cycle in cycles {
-        for id in cycle.machines.iter().filter(|id| !given(id, &cycle.run)) {
-            problems.push(format!("{} was never given {id}", cycle.run));
-        }
-    }
+fn mistreated(ownership: &Ownership, cycles: &[Cycle]) -> Vec<String> {
+    let reports = cycles.iter().map(|cycle| (cycle.run.clone(), cycle.machines.clone()));
+    let reports = reported(&reports.collect::<Vec<_>>());
+    let mut problems = never_given(ownership, reports.iter().map(|(run, id)| (run, id)));
     let good = cycles.iter().filter(|cycle| cycle.codes.iter().all(|code| *code == 0)).count();
     say(&format!("{good} of {} undisturbed cycles succeeded", cycles.len()));
     // Those that found no room are over soon, and may be many.

@@ -8,10 +8,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use fastrand::Rng;
+use ondeck_core::audit::InstanceWrite;
 use ondeck_standin::{AwsFault, AwsFaultRule, Endpoint, MachineCommand, Occurrence};
 
 use self::stream::Stream;
-use super::law::Write;
 use super::storm::{self, Ground};
 use super::tally::Tally;
 use super::{audit, seed};
@@ -147,7 +147,7 @@ impl Ground for Account {
         self.doors().iter().for_each(Endpoint::clear_faults);
     }
 
-    fn writes(&self) -> Vec<Write> {
+    fn writes(&self) -> Vec<InstanceWrite> {
         self.stream.writes()
     }
 

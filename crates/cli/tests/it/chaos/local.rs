@@ -7,10 +7,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use fastrand::Rng;
+use ondeck_core::audit::InstanceWrite;
+use ondeck_core::model::ids::InstanceId;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
-use super::law::{Row, Write};
 use super::small_disk::SmallDisk;
 use super::storm::{self, Ground};
 use super::tally::Tally;
@@ -175,7 +176,7 @@ impl Ground for Plain {
         }
     }
 
-    fn writes(&self) -> Vec<Write> {
+    fn writes(&self) -> Vec<InstanceWrite> {
         let file = self.home.file();
         let mut statement = file.prepare("SELECT * FROM witness ORDER BY seq").unwrap();
         let row = |row: &rusqlite::Row<'_>, from: usize| {
@@ -183,10 +184,11 @@ impl Ground for Plain {
             let state = text(from)?;
             let [run, threshold, updated_at] =
                 [1, 2, 3].map(|next| text(from + next).unwrap_or_default());
-            Some(Row { state, run, threshold, updated_at })
+            Some(audit::recorded_state(&state, &run, &threshold, &updated_at))
         };
         let write = |found: &rusqlite::Row<'_>| {
-            Ok(Write { id: found.get("id")?, before: row(found, 2), after: row(found, 6) })
+            let id = InstanceId::new(found.get::<_, String>("id")?).unwrap();
+            Ok(InstanceWrite { id, before: row(found, 2), after: row(found, 6) })
         };
         statement.query_map([], write).unwrap().collect::<Result<_, _>>().unwrap()
     }

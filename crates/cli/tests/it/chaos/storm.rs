@@ -10,11 +10,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
+use ondeck_core::audit::{
+    InstanceWrite, JobSighting, Ownership, illegal_writes, jobs_with_another_owner, never_given,
+};
 
 use self::crew::Crew;
-use super::law::{self, Proof, Write};
 use super::tally::Tally;
-use super::{pause, say_how_to_replay};
+use super::{audit, pause, say_how_to_replay};
 use crate::harness::{Done, Driven, say};
 
 /// How many seconds a storm lasts.
@@ -52,7 +54,7 @@ pub(super) trait Ground: Driven + Sync {
     /// Disturbs what processes share, until the storm is over; then all is as before.
     fn disturb(&self, tally: &Tally, rng: Rng);
     /// Every write to an instance's row, by what the store itself has kept.
-    fn writes(&self) -> Vec<Write>;
+    fn writes(&self) -> Vec<InstanceWrite>;
     /// What is there of machines, records, tickets, runners and processes.
     fn left(&self) -> Vec<String>;
     /// What else must hold at the end.
@@ -152,7 +154,7 @@ impl<G: Ground> Storm<'_, G> {
         let writes = self.ground.writes();
         let text = fs::read_to_string(self.ground.proofs()).unwrap_or_default();
         // A disk that fails may have cut a line; none that is whole may be wrong.
-        let proofs: Vec<Proof> = text.lines().filter_map(Proof::parse).collect();
+        let proofs: Vec<JobSighting> = text.lines().filter_map(JobSighting::parse).collect();
         let served = self.tally.count("provision", 0);
         say(&format!(
             "{} writes, {served} provisions served, {} proofs",
@@ -160,9 +162,11 @@ impl<G: Ground> Storm<'_, G> {
             proofs.len()
         ));
         let mut problems = self.tally.problems();
-        problems.extend(law::unlawful(&writes));
-        problems.extend(law::misplaced(&writes, &proofs));
-        problems.extend(law::broken(&writes, &self.tally.promises()));
+        problems.extend(illegal_writes(&writes));
+        let ownership = Ownership::from_writes(&writes);
+        problems.extend(jobs_with_another_owner(&ownership, &proofs));
+        let promises = audit::reported(&self.tally.promises());
+        problems.extend(never_given(&ownership, promises.iter().map(|(run, id)| (run, id))));
         problems.extend(self.ground.problems());
         // A storm in which nothing happens shows nothing.
         if self.tally.disturbances() < 20 || served < 2 || proofs.is_empty() {

@@ -1,5 +1,5 @@
-//! Adoption: what the run already has counts. This makes provision idempotent: a second attempt
-//! of the same run is given what the first one got.
+//! Adoption: the machines that the run already owns count. This makes provision idempotent: a second
+//! attempt of the same run gets the machines of the first.
 
 use super::Attempt;
 use crate::lifecycle::{Instance, Running};
@@ -9,11 +9,12 @@ use crate::model::record::Record;
 use crate::model::signal::{AgentStatus, Pulse, Signal};
 use crate::modes::plane::readable;
 
-/// Counts the machines that work for the run, fit the request, beat and are registered.
+/// Adopts the run's `running` machines that match the request, have a fresh heartbeat and are
+/// registered.
 ///
-/// Machines that are still `created` or `claimed` for the run are left alone: another provision
-/// of the same run may be at work on them, and if it was killed, their thresholds and the run's
-/// release end them.
+/// Machines that are still `created` or `claimed` for the run are left alone: another provision of
+/// the run may be working on them. If it was killed, their threshold or the run's release expires
+/// them.
 pub(super) async fn adopt(attempt: &Attempt<'_>) -> Result<(), Failure> {
     let plane = attempt.plane;
     let listing = plane.retried(|| plane.store.of_run(&attempt.request.run)).await?;
@@ -38,8 +39,7 @@ pub(super) async fn adopt(attempt: &Attempt<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether the run would be given such a machine again. Where it may fall back to another usage
-/// class, what it got that way counts too.
+/// Whether the machine matches the request. With the capacity fallback, any usage class does.
 fn fits(attempt: &Attempt<'_>, record: &Record) -> bool {
     let mut requirements = attempt.requirements.clone();
     if attempt.request.options.capacity_fallback {

@@ -1,4 +1,4 @@
-//! Creation: launching what the pool could not give, all or nothing.
+//! Creation: launches the machines that the pool could not provide, all or nothing.
 
 mod busy;
 mod fleet;
@@ -10,9 +10,12 @@ use super::Attempt;
 use crate::model::failure::{Failure, FailureKind};
 use crate::model::requirements::UsageClass;
 
-/// Launches `wanted` machines. One order, unless the request allows to fall back: then what is
-/// missing is tried again, and at last on demand. An order that the provider was too busy for is
-/// no answer to that, and is made again before it counts.
+/// Launches `wanted` machines with one order. If the request allows the capacity fallback, the
+/// missing machines are ordered once more, and spot ones finally on demand. An order that the
+/// provider throttled is repeated first and does not count as lack of capacity.
+///
+/// Fails with `NoCapacity` if machines are still missing, and with `Busy` if the provider keeps
+/// throttling.
 pub(super) async fn create(attempt: &Attempt<'_>, wanted: u32) -> Result<(), Failure> {
     let mut missing = wanted;
     let mut shortfalls = Vec::new();

@@ -1,6 +1,5 @@
-//! Whether machines can register at all. Where the token for it has expired, no machine would ever
-//! get ready; but refresh may be about to renew it, since schedules are late, and who knows that
-//! has refresh run beside provision.
+//! Checks that agents can register. With an expired registration token no machine would become
+//! ready. Scheduled refreshes often start late, so provision waits a while for one to renew it.
 
 use std::time::Duration;
 
@@ -11,11 +10,11 @@ use crate::model::settings::Settings;
 use crate::modes::plane::Plane;
 use crate::runtime::poll::{PollInterval, Wait, wait_until};
 
-/// How often to look for a new one.
+/// How often the settings are read while waiting.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Waits until there is a token that has not expired, for as long as that may take. Refresh, when
-/// it provisions itself, has just tried to renew it, and has nobody to wait for.
+/// Waits until the stored token is valid. Fails if it still is not after the configured patience.
+/// A provision that refresh calls does not wait: refresh has just tried to renew the token.
 pub(super) async fn await_valid(
     plane: &Plane,
     request: &Request,

@@ -1,5 +1,5 @@
-//! What an attempt holds, kept where every ending can see it: success, rollback and dump each
-//! need to know, also when the flow was dropped in the middle.
+//! The machines that an attempt holds. They are kept outside the flow, so that success, rollback and
+//! dump know them even when the flow was dropped half-way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,19 +20,19 @@ struct Inner {
     adopted: Vec<Holding<Running>>,
     claimed: Vec<Holding<Claimed>>,
     created: Vec<Holding<Created>>,
-    /// Every instance that a write of ours may have reached, whether or not we know the answer,
-    /// and how many writes: two workers may meet the same one by two tickets.
+    /// Every instance that a write of this attempt may have reached, answered or not, with the
+    /// number of writes: two tickets may lead two workers to the same instance.
     touched: BTreeMap<InstanceId, u32>,
-    /// Tickets that are done with, and may still be in their queue.
+    /// Tickets that are no longer needed and may still be in their queue.
     spent: Vec<Receipt>,
     intents: Vec<Intent>,
-    /// The launches of which the provider has said what came.
+    /// The launches that the provider has answered.
     answered: BTreeSet<IntentId>,
     stopwatch: Stopwatch,
     search: PoolSearch,
 }
 
-/// An instance that is ours, and when it came to be what it is.
+/// An instance that this attempt holds.
 #[derive(Debug, Clone)]
 pub(super) struct Holding<S> {
     pub(super) instance: Instance<S>,
@@ -40,16 +40,16 @@ pub(super) struct Holding<S> {
     pub(super) source: MachineSource,
 }
 
-/// When an instance reached which point, in steady time; `None` if it has not.
+/// When an instance reached each milestone, in steady time; `None` if it has not.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moments {
-    /// Its ticket was received.
+    /// When its ticket was received.
     pub(super) found: Option<Duration>,
-    /// It became ours.
+    /// When it was claimed, registered or adopted.
     pub(super) owned: Duration,
-    /// Its agent reported that it is registered, derived from the time in the report.
+    /// When its agent reported that it is registered, derived from the time in the report.
     pub(super) registered: Option<Duration>,
-    /// It passed the checks.
+    /// When it passed the checks.
     pub(super) ready: Option<Duration>,
 }
 
@@ -76,7 +76,6 @@ impl Holdings {
         self.inner().stopwatch.clone()
     }
 
-    /// Notes what the search comes across.
     pub(super) fn searching(&self, note: impl FnOnce(&mut PoolSearch)) {
         note(&mut self.inner().search);
     }
@@ -85,12 +84,12 @@ impl Holdings {
         self.inner().search.clone()
     }
 
-    /// To be called before the write, since its answer may never come.
+    /// Must be called before the write, because its answer may never arrive.
     pub(super) fn about_to_touch(&self, id: &InstanceId) {
         *self.inner().touched.entry(id.clone()).or_default() += 1;
     }
 
-    /// One write was refused: on its account, the instance is not ours to end.
+    /// Takes back one [`Holdings::about_to_touch`], because the store refused the write.
     pub(super) fn not_touched(&self, id: &InstanceId) {
         let mut inner = self.inner();
         let writes = inner.touched.remove(id).unwrap_or_default();
@@ -99,12 +98,12 @@ impl Holdings {
         }
     }
 
-    /// To be called before they are deleted, since nobody may live to do it.
+    /// Must be called before the tickets are deleted, because the flow may be dropped before that.
     pub(super) fn about_to_delete(&self, tickets: &[Receipt]) {
         self.inner().spent.extend_from_slice(tickets);
     }
 
-    /// They are gone, or will come round and be deleted by whoever meets them.
+    /// The tickets are gone, or another provision will receive and delete them.
     pub(super) fn deleted(&self, tickets: &[Receipt]) {
         self.inner().spent.retain(|receipt| !tickets.contains(receipt));
     }
@@ -117,12 +116,12 @@ impl Holdings {
         self.inner().intents.push(intent.clone());
     }
 
-    /// From here on the provider's list can be trusted to have all of them.
+    /// From here on the provider's list contains every machine of this launch.
     pub(super) fn launch_answered(&self, intent: &Intent) {
         self.inner().answered.insert(intent.id.clone());
     }
 
-    /// Whether it is known what came of a launch.
+    /// Whether the provider has answered the launch.
     pub(super) fn is_answered(&self, intent: &Intent) -> bool {
         self.inner().answered.contains(&intent.id)
     }
@@ -151,7 +150,7 @@ impl Holdings {
         }
     }
 
-    /// Adopted and claimed: those that no launch is needed for.
+    /// How many machines need no launch: the adopted and the claimed ones.
     pub(super) fn ready_count(&self) -> usize {
         let inner = self.inner();
         inner.adopted.len() + inner.claimed.len()

@@ -1,4 +1,4 @@
-//! What came of a provision, and what each phase of it cost.
+//! The outcome of a provision, and how long each phase took.
 
 use std::time::Duration;
 
@@ -12,74 +12,66 @@ use crate::model::ids::{InstanceId, RunId};
 use crate::model::record::MachineSpec;
 use crate::model::requirements::UsageClass;
 
-/// What came of it. Without a failure, the run has all that it asked for.
+/// The outcome of a provision. Without a failure, the run has all machines that it asked for.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// The run.
     pub run: RunId,
     /// How many machines it asked for.
     pub requested: u32,
-    /// Paid for how.
+    /// The purchase option that was requested.
     pub usage: UsageClass,
-    /// What it has now; empty where there is a failure.
+    /// The run's machines. Empty after a failure.
     pub instances: Vec<Provisioned>,
-    /// What each phase cost.
     pub timings: Timings,
-    /// What the search in the pool came across.
     pub search: PoolSearch,
-    /// Why it failed.
     pub failure: Option<Failure>,
-    /// After a failure, the machines that were ended.
+    /// After a failure, the machines that were terminated.
     pub terminated: Vec<InstanceId>,
     /// After a failure, the machines that went back into the pool.
     pub returned: Vec<InstanceId>,
-    /// What could not be clean_up up, in words.
+    /// Messages about what could not be cleaned up.
     pub clean_up_failures: Vec<String>,
 }
 
 /// One machine of the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provisioned {
-    /// Which.
     pub id: InstanceId,
-    /// Where it came from.
     pub source: MachineSource,
-    /// What it is.
     pub spec: MachineSpec,
-    /// When it reached what.
     pub milestones: Milestones,
-    /// Why it is this one, or why it had to be a new one, in few words.
+    /// A short reason why this machine was chosen, or why it had to be launched.
     pub why: String,
 }
 
-/// When a machine reached what, since the start of the call. Each is no earlier than the one
-/// before.
+/// When a machine reached each milestone, since the start of the call. No milestone is earlier than
+/// the one before.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Milestones {
-    /// Its ticket was received; warm ones only.
+    /// Its ticket was received. Only machines from the pool have this.
     pub found: Option<Duration>,
-    /// It was claimed, or launched and recorded, or seen to be the run's already.
+    /// It was claimed, registered after its launch, or adopted.
     pub owned: Duration,
-    /// Its agent said that it is registered. That is told by the agent's clock, and kept within
-    /// what is known by ours.
+    /// Its agent signalled that the runner is registered. The agent's clock tells this time; it is
+    /// limited to the range between the neighbouring milestones.
     pub registered: Duration,
-    /// It passed the checks.
+    /// It passed the checks after its claim, or its validation.
     pub ready: Duration,
 }
 
 /// Where a machine came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MachineSource {
-    /// Out of the pool.
+    /// Claimed from the pool.
     Warm,
-    /// Newly launched.
+    /// Launched by this call.
     Cold,
-    /// The run had it already.
+    /// Owned by the run before this call.
     Adopted,
 }
 
 impl MachineSource {
-    /// The word in `--json`.
+    /// The value of `source` in the JSON output.
     pub fn as_str(self) -> &'static str {
         match self {
             MachineSource::Warm => "warm",
@@ -89,24 +81,19 @@ impl MachineSource {
     }
 }
 
-/// The latency ledger.
+/// How long each phase took, and the whole call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Timings {
-    /// Finding what the run has already.
     pub adoption: Duration,
-    /// Claiming from the pool.
     pub selection: Duration,
-    /// Launching.
     pub creation: Duration,
-    /// Waiting for new machines.
     pub validation: Duration,
-    /// Committing, or clearing up.
+    /// The commit, or the clean-up after a failure.
     pub post_provision: Duration,
-    /// All of it.
     pub total: Duration,
 }
 
-/// The phases of the ledger.
+/// The phases that [`Timings`] tells apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     Adoption,
@@ -150,7 +137,7 @@ impl Stopwatch {
 }
 
 impl Outcome {
-    /// Nothing was even begun.
+    /// The outcome of a request that was refused before anything was done.
     pub fn refused(request: &Request, failure: Failure) -> Outcome {
         Outcome {
             run: request.run.clone(),
@@ -166,7 +153,6 @@ impl Outcome {
         }
     }
 
-    /// How many of the machines came from `source`.
     pub fn count(&self, source: MachineSource) -> usize {
         self.instances.iter().filter(|instance| instance.source == source).count()
     }

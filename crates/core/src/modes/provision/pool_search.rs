@@ -1,32 +1,31 @@
-//! What the search in the pool came across: counts for whoever wants to know why a machine is
-//! new although machines were idle.
+//! Counts of what a provision found in the pool. They explain why it launched a machine although
+//! others were idle.
 
 use std::collections::BTreeMap;
 
 use crate::model::requirements::Mismatch;
 
-/// What the search in the pool came across. An instance counts once, however often its ticket
-/// came round.
+/// What a provision found in the pool. Each instance counts once, even if its ticket was received
+/// several times.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PoolSearch {
-    /// Whether the pool was asked at all.
+    /// Whether the pool was searched at all.
     pub asked: bool,
-    /// Tickets that were looked at.
+    /// How many tickets were examined.
     pub tickets: usize,
-    /// Machines that were claimed and passed their checks.
+    /// How many machines were claimed and passed their checks.
     pub claimed: usize,
-    /// Those of machines that the run has no use for, by the first thing that did not fit.
+    /// How many tickets were of unsuitable machines, by the first property that did not match.
     pub unsuitable: BTreeMap<Mismatch, usize>,
-    /// Those that no machine stands behind any more: expired, unreadable, or of one that is gone.
+    /// How many tickets were void: expired, malformed, or of a machine that is gone.
     pub void: usize,
-    /// Claims that another run was quicker to make.
+    /// How many claims another run won.
     pub lost: usize,
-    /// Machines that were claimed, failed their checks, and were ended.
+    /// How many machines were claimed, failed their checks and were terminated.
     pub unhealthy: usize,
 }
 
 impl PoolSearch {
-    /// All that did not fit.
     pub fn unsuitable_count(&self) -> usize {
         self.unsuitable.values().sum()
     }
@@ -43,7 +42,7 @@ impl PoolSearch {
         self.void += 1;
     }
 
-    /// Why the pool did not serve the run, or not with all that it wanted, in few words.
+    /// A short explanation why the pool did not provide all machines.
     pub(super) fn shortage(&self) -> String {
         if !self.asked {
             return "the pool was not asked".to_owned();

@@ -1,5 +1,5 @@
-//! Post-provision: the three endings. Success commits everything; an expected failure gives back
-//! what was claimed and ends what was created; anything else dumps all that was touched.
+//! Post-provision: the three endings. Success commits everything. An expected failure returns the
+//! claimed machines and terminates the created ones. Any other failure dumps all that was touched.
 
 mod dump;
 mod rollback;
@@ -11,11 +11,11 @@ pub(super) use self::success::succeed;
 
 use crate::model::ids::InstanceId;
 
-/// What an ending other than success came to.
+/// What a rollback or a dump did.
 #[derive(Debug, Default)]
 pub(super) struct CleanUp {
     pub(super) terminated: Vec<InstanceId>,
     pub(super) returned: Vec<InstanceId>,
-    /// What could not be undone, in words.
+    /// Messages about what could not be undone.
     pub(super) failures: Vec<String>,
 }

@@ -1,5 +1,5 @@
-//! What agents register with: made by the forge, written down for them, and renewed long before
-//! it becomes worthless.
+//! The credentials that agents register runners with: minted by the forge, stored for the agents,
+//! and renewed long before they expire.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,9 @@ use crate::model::settings::{MINTED, Settings};
 use crate::model::timestamp::Timestamp;
 use crate::modes::plane::Plane;
 
-/// Renews what is too old, about to expire, or for another place, and notes it among `changes`.
-/// The credentials are written first: whoever dies in between has them made once more.
+/// Mints new credentials if the stored ones are too old, about to expire, or for another target,
+/// and adds a note about them to `changes`. The credentials are stored first: if the process dies
+/// before the note is stored, the next refresh mints them once more.
 pub(super) async fn renew(
     plane: &Plane,
     settings: &Settings,
@@ -31,7 +32,7 @@ pub(super) async fn renew(
     let minted = Minted { target, minted_at: now, expires_at: credentials.expires_at };
     let text = serde_json::to_string(&minted)
         .map_err(|error| Failure::new(FailureKind::Unexpected, error.to_string()))?;
-    tracing::info!(expires = %minted.expires_at, "agents have new credentials to register with");
+    tracing::info!(expires = %minted.expires_at, "stored new credentials for agents");
     changes.insert(MINTED.to_owned(), text);
     Ok(())
 }

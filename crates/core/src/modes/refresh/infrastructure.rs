@@ -1,4 +1,4 @@
-//! Set-up: table, settings, queues, and what the provider and the forge need.
+//! Infrastructure: the table, the settings, the queues, and what the provider and the forge need.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,12 @@ use crate::model::settings::{SET_UP_BY, Settings};
 use crate::modes::plane::Plane;
 use crate::ports::{PortError, PortResult};
 
-/// Brings it about. What is not given stays as it is; all of it is checked before any of it is
-/// written. Gives what is in force, and why the forge could not be set up.
+/// Creates what is missing, and stores the settings in `given` after checking all of them. Settings
+/// that are not given stay as they are.
+///
+/// Returns the settings in force, and the failure of the forge if there was one: refresh goes on
+/// without a forge. Fails if a setting is invalid, or if the store, the provider or the pool does
+/// not answer.
 pub(super) async fn create_missing(
     plane: &Plane,
     given: &BTreeMap<String, String>,
@@ -23,7 +27,7 @@ pub(super) async fn create_missing(
         Err(error) => return Err(error.into()),
     };
     merged.extend(given.clone());
-    // An empty value takes a setting back to its default.
+    // An empty value restores the default.
     merged.retain(|_, value| !value.is_empty());
     let settings = Settings::from_map(&merged).map_err(|error| {
         Failure::invalid(error.to_string()).hint("ondeck refresh --help shows what it takes")
@@ -35,18 +39,18 @@ pub(super) async fn create_missing(
         }
     }
     plane.retried(|| plane.compute.set_up(&settings)).await?;
-    // Each by itself: what keeps one queue from answering is no reason to ask for all of them again.
+    // Each queue by itself, so that only the calls that fail are repeated.
     let queues = settings
         .classes
         .names()
         .map(|class| plane.retried(move || plane.pool.set_up(std::slice::from_ref(class))));
     join_all(queues).await.into_iter().collect::<PortResult<()>>()?;
     let forge_settings = plane.retried(|| plane.forge.set_up(&settings)).await;
-    // Only what was given is written: a refresh beside this one may have been given something
-    // else, and defaults are the program's to change.
+    // Only given settings are written: a concurrent refresh may have been given others, and a
+    // stored default would outlive a change of the program's default.
     let mut changes = given.clone();
     changes.insert(SET_UP_BY.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
-    // A forge that refuses keeps nobody from clearing up.
+    // Without the forge, the later steps of refresh are still useful.
     let mut forge_failure = None;
     match forge_settings {
         Ok(forge_settings) => changes.extend(forge_settings),

@@ -1,4 +1,5 @@
-//! Intents of which nobody has said what came: their provision did not live to say it.
+//! Intents that are still open after their deadline, because their provision died before it could
+//! close them.
 
 use super::Outcome;
 use super::survey::Survey;
@@ -6,7 +7,7 @@ use crate::model::failure::Failure;
 use crate::model::ids::InstanceId;
 use crate::modes::plane::Plane;
 
-/// Ends the machines of overdue intents that have no live record, and settles the intents.
+/// Terminates the machines of overdue intents that have no live record, and closes the intents.
 pub(super) async fn settle(
     plane: &Plane,
     survey: &Survey,
@@ -21,7 +22,7 @@ pub(super) async fn settle(
             .filter(|machine| machine.intent == intent.id && !survey.knows(&machine.id))
             .map(|machine| machine.id.clone())
             .collect();
-        // What the sweep has just ended needs no second ending.
+        // The step for orphans may have terminated some of them just now.
         let left: Vec<InstanceId> =
             orphans.iter().filter(|id| !outcome.orphans.contains(id)).cloned().collect();
         plane.terminate(&left).await?;

@@ -1,6 +1,6 @@
-//! Keep warm: where a minimum of idle machines is configured, launches up to it. There is no
-//! short cut into the pool: the machines are provisioned for a run of refresh's own and then
-//! released, so each has been validated and has proved that it can come back.
+//! Keep warm: launches machines until the configured minimum of idle ones is reached. They are
+//! provisioned for a run of refresh's own and then released, so each of them has been validated and
+//! has passed the handshake before it enters the pool.
 
 use super::Outcome;
 use crate::inputs::times::TimeOverrides;
@@ -15,7 +15,7 @@ use crate::modes::release::release;
 use crate::ports::Scope;
 use crate::runtime::stop::StopSignal;
 
-/// The runs under which refresh provisions begin with this.
+/// The ids of the runs for which refresh provisions begin with this.
 const RUN_PREFIX: &str = "keep-warm-";
 
 pub(super) async fn keep_warm(
@@ -48,7 +48,7 @@ pub(super) async fn keep_warm(
     Ok(())
 }
 
-/// Idle machines, and those that another refresh is warming up right now.
+/// Whether a record counts towards the minimum: it is idle, or a refresh is warming it up.
 fn counts(record: &Record, class: &ResourceClass) -> bool {
     let warming = record.run.as_ref().is_some_and(|run| run.as_str().starts_with(RUN_PREFIX));
     record.spec.resource_class == *class && (record.state == State::Idle || warming)
@@ -71,7 +71,7 @@ async fn warm_up(
             usage: UsageClass::OnDemand,
             ..ProvisionOptions::default()
         },
-        // Long enough to be released. Should this process die before that, they end soon.
+        // Long enough to be released, and short enough to expire soon if this process dies first.
         times: TimeOverrides(vec![("max-runtime-min", settings.times.release_timeout * 2)]),
         origin: Origin::KeepWarm,
     };

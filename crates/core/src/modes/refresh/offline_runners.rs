@@ -1,4 +1,4 @@
-//! Ghosts: runners that the forge still lists although their machine is gone.
+//! Offline runners: listed by the forge although their machine is gone.
 
 use super::Outcome;
 use super::survey::Survey;
@@ -15,15 +15,15 @@ pub(super) async fn remove(
     for runner in offline {
         match plane.retried(|| plane.forge.remove_runner(&runner.name)).await {
             Ok(()) => {}
-            // Such as one whose machine went in the middle of a job, for which the forge still
-            // waits. It must not keep the others, and the next refresh meets it again.
+            // GitHub refuses, for example, while it still waits for the job of a machine that was
+            // taken away. The other runners are removed nevertheless; the next refresh retries.
             Err(PortError::Forge { reason, .. }) => {
                 outcome.warnings.push(reason);
                 continue;
             }
             Err(error) => return Err(error.into()),
         }
-        tracing::info!(runner = runner.name, "struck from the forge's list: its machine is gone");
+        tracing::info!(runner = runner.name, "offline runner removed: its machine is gone");
         outcome.offline_runners.push(runner.name.clone());
     }
     Ok(())

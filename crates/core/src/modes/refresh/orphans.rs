@@ -1,5 +1,5 @@
-//! Sweep: machines of ours without a live record. They are what a control plane leaves behind
-//! that died between launch and record, or between reap and terminate.
+//! Orphans: machines of this pool without a live record. They remain when a control plane dies
+//! between launch and register, or between reap and terminate.
 
 use super::Outcome;
 use super::survey::Survey;
@@ -8,6 +8,7 @@ use crate::model::ids::InstanceId;
 use crate::model::settings::Settings;
 use crate::modes::plane::Plane;
 
+/// Terminates the orphans that were launched longer ago than the grace.
 pub(super) async fn terminate(
     plane: &Plane,
     settings: &Settings,

@@ -1,6 +1,5 @@
-//! Tickets of idle machines that have been reaped announce nothing any more. Runs drop such
-//! tickets as they meet them; but in a class that nobody asks for they would stay, and the pool
-//! would seem deeper than it is.
+//! Prune tickets: deletes expired and malformed tickets. Provisions delete those they receive, but
+//! in a class that no run requests they would stay and make the pool look deeper than it is.
 
 use super::Outcome;
 use super::survey::Survey;
@@ -12,17 +11,16 @@ use crate::model::ticket::Ticket;
 use crate::modes::plane::Plane;
 use crate::ports::{PortResult, Receipt};
 
-/// As many as a queue gives at once.
+/// The most messages that one receive returns.
 const BATCH: usize = 10;
 
-/// The most receives of one refresh, for each queue. What is left over waits for the next one,
-/// or for a run that meets it: a dead ticket misleads nobody, so it is not worth a refresh that
-/// takes long.
-const MOST: usize = 10;
+/// The most receives of one refresh for each queue. An expired ticket does no harm, so the rest is
+/// left to the next refresh or to a provision that receives it.
+const MAX_RECEIVES: usize = 10;
 
-/// Goes through each queue that holds more tickets than there are idle machines, and drops
-/// what has expired or is no ticket. To go by what this refresh has reaped would not do: an
-/// earlier one may have been killed after its reap, and a ticket may be hidden for a while.
+/// Searches each queue that holds more tickets than there are idle machines. It does not go by what
+/// this refresh has reaped: an earlier refresh may have been killed after its reap, and a ticket
+/// may have been hidden at that time.
 pub(super) async fn prune(
     plane: &Plane,
     settings: &Settings,
@@ -46,26 +44,26 @@ async fn prune_class(
     class: &ResourceClass,
     tickets: usize,
 ) -> PortResult<usize> {
-    // Hidden until the end, so that each is met once.
-    let mut sound = Vec::new();
-    let pruned = drop_the_dead(plane, settings, class, tickets, &mut sound).await;
-    if !sound.is_empty() {
-        plane.retried(|| plane.pool.put_back(class, &sound)).await?;
+    // Valid tickets stay hidden until the end, so that each is received once.
+    let mut valid = Vec::new();
+    let pruned = delete_expired(plane, settings, class, tickets, &mut valid).await;
+    if !valid.is_empty() {
+        plane.retried(|| plane.pool.put_back(class, &valid)).await?;
     }
     pruned
 }
 
-async fn drop_the_dead(
+async fn delete_expired(
     plane: &Plane,
     settings: &Settings,
     class: &ResourceClass,
     tickets: usize,
-    sound: &mut Vec<Receipt>,
+    valid: &mut Vec<Receipt>,
 ) -> PortResult<usize> {
     let hold = settings.times.ticket_hold;
     let mut pruned = 0;
-    // One pass, however many tickets come in meanwhile.
-    for _ in 0..(tickets.div_ceil(BATCH) + 1).min(MOST) {
+    // One pass, even if more tickets arrive meanwhile.
+    for _ in 0..(tickets.div_ceil(BATCH) + 1).min(MAX_RECEIVES) {
         let messages = plane.retried(|| plane.pool.receive(class, BATCH, hold)).await?;
         if messages.is_empty() {
             break;
@@ -74,7 +72,7 @@ async fn drop_the_dead(
         let mut dead = Vec::new();
         for message in messages {
             match Ticket::from_json(&message.body) {
-                Ok(ticket) if ticket.threshold > now => sound.push(message.receipt),
+                Ok(ticket) if ticket.threshold > now => valid.push(message.receipt),
                 Ok(_) | Err(_) => dead.push(message.receipt),
             }
         }

@@ -1,5 +1,5 @@
-//! Reap: every live record past its threshold. The store first; then the machines of those
-//! whose reap was won, so that nobody ends a machine that somebody else has just been given.
+//! Reap: terminates every instance past its threshold. The record comes first, and only machines
+//! whose reap this call won are terminated, so that no machine of another run is.
 
 use futures_util::future::join_all;
 
@@ -12,7 +12,7 @@ use crate::modes::plane::{NotCommitted, Plane};
 pub(super) async fn reap(plane: &Plane, outcome: &mut Outcome) -> Result<(), Failure> {
     let now = plane.now();
     let listing = plane.retried(|| plane.store.expired(now)).await?;
-    // Rows that cannot be read are reported with the survey that follows.
+    // Unreadable rows are reported by the survey that follows.
     let expired: Vec<Instance<Live>> =
         listing.records.iter().filter_map(Instance::believe).collect();
     let reaps = expired.iter().map(|instance| {
@@ -28,7 +28,7 @@ pub(super) async fn reap(plane: &Plane, outcome: &mut Outcome) -> Result<(), Fai
             Err(NotCommitted::Unreachable(error)) => unreachable = Some(error),
         }
     }
-    // Those that were won are ended even if the store gave out half-way.
+    // Machines whose reap was won are terminated even if the store failed for others.
     plane.terminate(&won).await?;
     outcome.reaped = won;
     match unreachable {

@@ -1,6 +1,6 @@
-//! Idle records that were never announced: their release died between letting go and sending
-//! the ticket. Those whose agent says that it is free are announced now. The others are given
-//! as long as a release would wait, and are then expired.
+//! Re-queue: sends tickets for idle instances that have none, because their release died before it
+//! sent one. An instance gets its ticket once its agent has signalled that it is free. If the agent
+//! does not do so within the release timeout, the instance is expired.
 
 use super::Outcome;
 use super::survey::Survey;
@@ -55,7 +55,7 @@ async fn expire(
     idle: &Instance<Idle>,
     outcome: &mut Outcome,
 ) -> Result<(), Failure> {
-    let change = idle.expire(plane.now()).because("it never said that it was free");
+    let change = idle.expire(plane.now()).because("its agent never signalled that it is free");
     match plane.commit(change).await {
         Ok(_) => outcome.unresponsive.push(idle.id().clone()),
         Err(NotCommitted::Refused(_)) => {}

@@ -1,6 +1,6 @@
-//! Rescue: runs whose jobs wait for their own label while no machine carries it. That is what
-//! becomes of failed jobs that are run again, since nobody calls provision for them; such a job
-//! waits for a day, and nobody is told.
+//! Rescue: provisions again for runs whose jobs are queued while no machine carries their label.
+//! "Re-run failed jobs" causes this: the job that calls provision is not among the failed ones, and
+//! GitHub leaves the others queued for a day without telling the user.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,9 @@ use crate::modes::provision::provision;
 use crate::ports::{PortResult, Scope, WaitingRun};
 use crate::runtime::stop::StopSignal;
 
-/// Gives such runs what they had asked for, or says that it does not.
+/// Provisions for stranded runs what they asked for at first, or reports them, as the `rescue`
+/// setting says. A failed rescue is a warning; the error is that the store or the forge did not
+/// answer, or that `stop` was raised.
 pub(super) async fn rescue(
     plane: &Plane,
     settings: &Settings,
@@ -55,7 +57,7 @@ pub(super) async fn rescue(
         match provision(plane, &demand.again(jobs), stop).await.failure {
             None => {
                 if demand.failed_rescues.is_some() {
-                    note(plane, Demand { failed_rescues: None, ..demand }).await;
+                    store_result(plane, Demand { failed_rescues: None, ..demand }).await;
                 }
                 outcome.rescued.push(run);
             }
@@ -65,12 +67,12 @@ pub(super) async fn rescue(
                 return Err(failure);
             }
             Some(failure) => {
-                // The others fail before anything is launched, or pass by themselves.
+                // Only failures that may have cost machines count; the others launch none or pass.
                 if matches!(
                     failure.kind,
                     FailureKind::NoCapacity | FailureKind::NotReady | FailureKind::Unexpected
                 ) {
-                    note(plane, demand.failed_again(plane.now())).await;
+                    store_result(plane, demand.failed_again(plane.now())).await;
                 }
                 outcome.warnings.push(format!("run {run} cannot be rescued: {failure}"));
                 outcome.stranded.push(run);
@@ -80,8 +82,8 @@ pub(super) async fn rescue(
     Ok(())
 }
 
-/// Writes down what became of a rescue, unless the run has asked for something else meanwhile.
-async fn note(plane: &Plane, demand: Demand) {
+/// Stores the result of a rescue, unless the run has stored another request meanwhile.
+async fn store_result(plane: &Plane, demand: Demand) {
     let noted = async {
         let found = plane.retried(|| plane.store.demand(&demand.run)).await?;
         if found.is_some_and(|found| found.at == demand.at) {
@@ -90,12 +92,12 @@ async fn note(plane: &Plane, demand: Demand) {
         PortResult::Ok(())
     };
     if let Err(error) = noted.await {
-        tracing::warn!(run = %demand.run, "what became of its rescue was not noted: {error}");
+        tracing::warn!(run = %demand.run, "the result of its rescue was not stored: {error}");
     }
 }
 
-/// Runs that wait, and that no live instance belongs to. The store is asked again after the
-/// forge, since a provision may have finished meanwhile.
+/// The runs with queued jobs that no live instance belongs to. The store is read again after the
+/// forge has answered, because a provision may have finished meanwhile.
 async fn stranded(plane: &Plane, survey: &Survey) -> Result<Vec<WaitingRun>, Failure> {
     let served = served(plane, &survey.live);
     let waiting = plane.retried(|| plane.forge.waiting_runs(&served)).await?;

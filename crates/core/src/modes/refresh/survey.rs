@@ -1,7 +1,7 @@
-//! One look at the world, on which every later step of a refresh decides.
+//! One reading of machines, runners and records, on which the later steps of a refresh decide.
 //!
-//! Records are read last. A machine that is registered, or a runner that appears, while the look
-//! is taken is then seen with its record, and not taken for a stray.
+//! Records are read last. A machine that is registered during the survey is therefore seen with its
+//! record and not taken for an orphan.
 
 use std::collections::BTreeSet;
 
@@ -11,20 +11,18 @@ use crate::model::record::Record;
 use crate::modes::plane::Plane;
 use crate::ports::{ListedRunner, Machine, PortResult, Scope};
 
-/// What there is.
 pub(super) struct Survey {
-    /// The machines that are alive.
     pub(super) machines: Vec<Machine>,
-    /// The runners that the forge lists.
     pub(super) runners: Vec<ListedRunner>,
-    /// The live records.
+    /// Every readable record that is not terminated.
     pub(super) live: Vec<Record>,
     known: BTreeSet<String>,
 }
 
 impl Survey {
-    /// Looks. A provider or a forge that does not answer counts as empty, which makes nobody a
-    /// stray; a store that does not answer leaves nothing to decide on.
+    /// Reads machines, runners and live records. If the provider or the forge does not answer, its
+    /// list is empty, so that no machine counts as an orphan; the failure goes to `failure`. Fails
+    /// if the store does not answer.
     pub(super) async fn take(
         plane: &Plane,
         outcome: &mut Outcome,
@@ -34,7 +32,7 @@ impl Survey {
         let runners = or_none(failure, plane.retried(|| plane.forge.runners()).await);
         let listing = plane.retried(|| plane.store.list(Scope::Live)).await?;
         outcome.warnings.extend(listing.unreadable.iter().map(|row| format!("{row}; skipped")));
-        // A row that cannot be read may well be live: its machine is left to its own deadline.
+        // An unreadable row may be live, so its machine is left to its own deadline.
         let mut known: BTreeSet<String> =
             listing.unreadable.into_iter().map(|row| row.id).collect();
         known.extend(listing.records.iter().map(|record| record.id.to_string()));

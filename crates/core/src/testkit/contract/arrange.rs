@@ -1,4 +1,4 @@
-//! Bringing records into place by legal transitions alone.
+//! Brings records into a desired state by legal transitions.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use crate::model::requirements::UsageClass;
 use crate::model::timestamp::Timestamp;
 use crate::ports::{AgentStore, Store};
 
-/// The moment around which everything happens.
+/// The time of the changes under test.
 pub(super) fn noon() -> Timestamp {
     Timestamp::parse("2025-05-31T12:00:00.000Z").expect("a time")
 }
 
-/// When whatever came before was done.
+/// The time of the transitions that prepare a record.
 pub(super) fn morning() -> Timestamp {
     noon().before(Duration::from_secs(3_600))
 }
@@ -41,7 +41,7 @@ pub(super) fn spec() -> MachineSpec {
     }
 }
 
-/// A state, its owner and its threshold, as a test wants to find them.
+/// The state, the owner and the threshold that a test needs.
 #[derive(Debug, Clone)]
 pub(super) struct DesiredRecord {
     pub(super) state: State,
@@ -54,7 +54,7 @@ impl DesiredRecord {
         DesiredRecord { state, run: run.clone(), threshold }
     }
 
-    /// The record that somebody who has not looked for a while would believe in.
+    /// The record that a process with an outdated view believes in.
     pub(super) fn believed(&self, id: &InstanceId) -> Record {
         Record {
             id: id.clone(),
@@ -69,13 +69,13 @@ impl DesiredRecord {
     }
 }
 
-/// Makes a change that nothing stands against.
+/// Makes a change that the store must admit.
 pub(super) async fn make<S: TypedState>(store: &dyn Store, pending: Pending<S>) -> Instance<S> {
     let verdict = store.write(pending.change()).await.expect("the store answers");
     pending.settle(verdict).unwrap_or_else(|refused| panic!("a legal change was lost: {refused}"))
 }
 
-/// Brings a new instance to where the test wants it.
+/// Registers a new instance and brings it into the desired state. Returns its record.
 pub(super) async fn arrange<S: Store + AgentStore>(
     store: &S,
     id: &InstanceId,
@@ -116,7 +116,7 @@ async fn idle(store: &dyn Store, created: Pending<Created>, last: Duration) -> I
     make(store, running.release(morning(), last)).await
 }
 
-/// What a verdict says, without what it carries.
+/// Whether the store made the change.
 pub(super) fn agreed(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Agreed(_))
 }

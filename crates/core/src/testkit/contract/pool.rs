@@ -6,15 +6,15 @@ use crate::model::ids::ResourceClass;
 use crate::model::ticket::Ticket;
 use crate::ports::{Depth, Pool, Receipt, ReceivedMessage};
 
-/// How long messages are held or delayed here. Emulators count in whole seconds and wait for
-/// real, so this is short.
+/// How long messages are held or delayed in the suite. It is short, because emulators wait in real
+/// time and count in whole seconds.
 const HOLD: Duration = Duration::from_secs(3);
-/// Longer than that, by enough.
+/// Longer than [`HOLD`] by a whole second.
 const PAST: Duration = Duration::from_secs(4);
 /// Longer than the whole suite takes.
 const LONG: Duration = Duration::from_secs(600);
 
-/// Everything that a pool promises. `advance` lets time pass on the pool's clock.
+/// The contract of a pool. `advance` lets time pass on the pool's clock.
 pub async fn pool_suite(pool: &dyn Pool, advance: &dyn Fn(Duration)) {
     let classes =
         ["hidden", "longer", "delayed", "back", "stale", "batches", "shared", "one", "two"];
@@ -32,8 +32,8 @@ pub async fn pool_suite(pool: &dyn Pool, advance: &dyn Fn(Duration)) {
     classes_are_apart(pool, one, two).await;
 }
 
-/// For pools that can be told to deliver every message twice: both deliveries are the same
-/// message, and only the later receipt counts.
+/// For pools that can deliver every message twice: both deliveries are the same message, and only
+/// the later receipt is valid.
 pub async fn pool_duplicates_suite(pool: &dyn Pool) {
     let class = class("twice");
     pool.set_up(std::slice::from_ref(&class)).await.expect("the queues can be made");
@@ -49,7 +49,7 @@ pub async fn pool_duplicates_suite(pool: &dyn Pool) {
     assert_eq!(depth(pool, &class).await.total(), 0, "the second was not");
 }
 
-/// A body that was sent by other means comes through to the letter, ticket or not.
+/// A message that was sent by other means is received unchanged, even if it is not a ticket.
 pub async fn pool_passes_untouched(pool: &dyn Pool, class: &ResourceClass, body: &str) {
     let held = one(pool, class, LONG).await;
     assert_eq!(held.body, body, "to the letter");
@@ -116,7 +116,7 @@ async fn held_messages_are_hidden(
     let first = one(pool, class, HOLD).await;
     assert_eq!(Ticket::from_json(&first.body), Ok(ticket(class, 0)), "what was sent");
     assert_eq!(depth(pool, class).await, Depth { visible: 0, held: 1, delayed: 0 });
-    nothing(pool, class, "held by somebody").await;
+    nothing(pool, class, "held by another receiver").await;
     advance(PAST);
     assert_eq!(depth(pool, class).await, Depth { visible: 1, held: 0, delayed: 0 });
     let second = one(pool, class, LONG).await;

@@ -16,7 +16,7 @@ use crate::model::signal::{AgentStatus, Report, Signal};
 use crate::modes::provision::ProvisionOptions;
 use crate::ports::{AgentStore, Listing, PortError, Scope, Store};
 
-/// Everything that a store promises. Needs a store in which nothing is yet.
+/// The contract of a store. `store` must be empty.
 pub async fn store_suite<S: Store + AgentStore>(store: &S) {
     settings(store).await;
     listings(store).await;
@@ -31,8 +31,8 @@ pub async fn store_suite<S: Store + AgentStore>(store: &S) {
     every_transition(store).await;
 }
 
-/// Sixty-four runs claim one instance at once, through any number of ways to the same store; one
-/// of them gets it, and the others are told who.
+/// Sixty-four runs claim one instance concurrently, through several handles of the same store. One
+/// of them gets it, and its run is the owner.
 pub async fn claim_race<S: Store + AgentStore>(stores: &[&S]) {
     stores[0].set_up().await.expect("the store can be set up");
     let id = instance("i-race");
@@ -92,7 +92,7 @@ async fn credentials<S: Store + AgentStore>(store: &S) {
     }
     let settings = Store::settings(store).await.unwrap_or_default();
     let told = format!("{settings:?}");
-    assert!(!told.contains("BBB") && !told.contains("SSS"), "settings are for everybody: {told}");
+    assert!(!told.contains("BBB") && !told.contains("SSS"), "settings are readable by all: {told}");
 }
 
 async fn demands<S: Store + AgentStore>(store: &S) {
@@ -114,7 +114,7 @@ async fn demands<S: Store + AgentStore>(store: &S) {
     for count in [1, 3] {
         store.put_demand(&demand(&one, count)).await.expect("a demand can be written");
         assert_eq!(store.demand(&one).await, Ok(Some(demand(&one, count))), "the last one counts");
-        assert_eq!(store.demand(&other).await, Ok(None), "nobody asked");
+        assert_eq!(store.demand(&other).await, Ok(None), "no demand stored");
     }
     store.forget(noon() + ms(60_000)).await.expect("the store forgets");
     assert_eq!(store.demand(&one).await, Ok(Some(demand(&one, 3))), "jobs are run again later");
@@ -144,8 +144,8 @@ async fn listings<S: Store + AgentStore>(store: &S) {
     }
     let of_mine = store.of_run(&mine).await.expect("the store answers");
     assert_eq!(ids(&of_mine), ["i-l1", "i-l2", "i-l3"], "what the run holds now");
-    let of_nobody = store.of_run(&run("nobody")).await.expect("the store answers");
-    assert!(ids(&of_nobody).is_empty(), "a run that holds nothing");
+    let of_none = store.of_run(&run("unknown")).await.expect("the store answers");
+    assert!(ids(&of_none).is_empty(), "a run that holds nothing");
     let expired = store.expired(noon()).await.expect("the store answers");
     assert_eq!(ids(&expired), ["i-l2", "i-l3", "i-l4"], "a threshold of now is past");
     let before = store.expired(past.before(ms(1))).await.expect("the store answers");
@@ -185,7 +185,7 @@ async fn status<S: Store + AgentStore>(store: &S) {
         Ok(expected),
         "the latest of each, in the order asked"
     );
-    assert_eq!(store.agent_status(&[]).await, Ok(Vec::new()), "of nobody");
+    assert_eq!(store.agent_status(&[]).await, Ok(Vec::new()), "of no instance");
 
     let late = ids[2].clone();
     let newer = Report { at: noon(), ..report(Signal::Registered, Some(&run("8")), "") };
@@ -258,7 +258,7 @@ async fn forgetting<S: Store + AgentStore>(store: &S) {
     assert_eq!(
         store.agent_status(&[old]).await,
         Ok(vec![AgentStatus::default()]),
-        "nor their signs"
+        "nor their agent status"
     );
 }
 
@@ -276,7 +276,7 @@ async fn intents<S: Store + AgentStore>(store: &S) {
     }
     store.put_intent(&intent("two", "launched 3")).await.expect("an intent is written");
     let open = store.open_intents().await;
-    assert_eq!(open, Ok(vec![intent("one", "")]), "of which nobody has said what came");
+    assert_eq!(open, Ok(vec![intent("one", "")]), "only the one without an outcome is open");
     store.forget(noon() + ms(1)).await.expect("the store answers");
     let open = store.open_intents().await;
     assert_eq!(open, Ok(vec![intent("one", "")]), "an open intent is never forgotten");

@@ -33,9 +33,9 @@ pub(super) async fn every_transition<S: Store + AgentStore>(store: &S) {
     }
 }
 
-/// Whatever a change may meet: nothing, and every state under this run and another, with its
-/// threshold just ahead, just now, and just past; and the threshold that is believed in, which is
-/// that or another.
+/// What a change may find: nothing, or every state of this run and of another, with a threshold just
+/// ahead, now, or just past. Each comes with the threshold that the change believes in: the same or
+/// another.
 fn desired_records() -> Vec<(Option<DesiredRecord>, Timestamp)> {
     let other = noon() + ms(60_000);
     let mut desired_records = vec![(None, other)];
@@ -77,8 +77,7 @@ fn changes(id: &InstanceId, believed: Timestamp) -> Vec<Change> {
     changes
 }
 
-/// A note of the ticket stays through expire, which leaves the state, and goes with every other
-/// change.
+/// A record stays marked as ticketed when it is expired, and loses the mark with every other change.
 pub(super) async fn the_note_of_the_ticket<S: Store + AgentStore>(store: &S) {
     for (n, kept) in [(0, false), (1, true)] {
         let id = instance(&format!("i-n{n}"));

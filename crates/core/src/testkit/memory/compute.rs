@@ -29,12 +29,12 @@ struct Fleet {
     unlisted: bool,
 }
 
-/// An order that is not served in full, and why.
+/// Why an order gets fewer machines than it asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PartialLaunch {
-    /// There are no more than so many machines.
+    /// The provider has no more than this many machines.
     NoCapacity(u32),
-    /// It has the time for no more than so many.
+    /// The provider throttles the order after this many machines.
     Throttled(u32),
 }
 
@@ -51,38 +51,37 @@ impl MemoryCompute {
         MemoryCompute { fleet: Mutex::default(), clock }
     }
 
-    /// Never more than this many machines at once.
+    /// Limits the number of machines that exist at once.
     pub fn set_capacity(&self, capacity: usize) {
         lock(&self.fleet).capacity = Some(capacity);
     }
 
-    /// Serves the next orders like this, one after the other.
+    /// Serves the next orders only in part, one entry for each order.
     pub fn serve_next(&self, partial: impl IntoIterator<Item = PartialLaunch>) {
         lock(&self.fleet).partial.extend(partial);
     }
 
-    /// Every order that was new, by usage class and count.
+    /// The usage class and the count of every order, repetitions excluded.
     pub fn ordered(&self) -> Vec<(UsageClass, u32)> {
         lock(&self.fleet).ordered.clone()
     }
 
-    /// Has no machine of this usage class.
+    /// Has no capacity of this usage class from now on.
     pub fn withhold(&self, usage: UsageClass) {
         lock(&self.fleet).withheld = Some(usage);
     }
 
-    /// Does not answer any more.
+    /// Fails every call from now on.
     pub fn go_down(&self) {
         lock(&self.fleet).down = true;
     }
 
-    /// Launches, and does not say so; and has forgotten to list what it launched.
+    /// From now on, launches machines but loses the answer, and does not list any machine.
     pub fn lose_launches(&self) {
         let mut fleet = lock(&self.fleet);
         (fleet.answers_lost, fleet.unlisted) = (true, true);
     }
 
-    /// Lists everything again.
     pub fn list_all(&self) {
         lock(&self.fleet).unlisted = false;
     }
@@ -103,18 +102,18 @@ impl MemoryCompute {
         Ok(())
     }
 
-    /// Puts a machine there, however it came about.
+    /// Adds a machine without any order.
     pub fn insert(&self, machine: Machine) {
         lock(&self.fleet).machines.insert(machine.id.clone(), machine);
     }
 
-    /// Shows which machines there are.
+    /// Passes the machines and the answered orders to `to`.
     pub fn show(&self, to: &mut dyn FnMut(&dyn std::fmt::Debug)) {
         let fleet = lock(&self.fleet);
         to(&(&fleet.machines, &fleet.launched));
     }
 
-    /// Launches, in full or not. The same order again is given the same answer again.
+    /// Launches in full, or only in part. A repeated order gets the first answer again.
     pub fn launch_partially(
         &self,
         order: &Order,
@@ -167,7 +166,7 @@ impl MemoryCompute {
         lock(&self.fleet).machines.values().find(|machine| machine.id.as_str() == id).cloned()
     }
 
-    /// A machine that dies by itself.
+    /// Removes a machine as if it had died on its own.
     pub fn kill(&self, id: &InstanceId) {
         lock(&self.fleet).machines.remove(id);
     }

@@ -33,7 +33,6 @@ pub enum MachineDefect {
     NeverBoots,
     /// Registering never returns, while heartbeats go on.
     NeverRegisters,
-    /// Registering fails.
     CannotRegister,
     /// The pre-runner script fails.
     ScriptFails,

@@ -26,7 +26,6 @@ struct Queues {
     calls: Calls,
 }
 
-/// Queues in memory.
 #[derive(Debug)]
 pub struct MemoryPool {
     queues: Mutex<Queues>,
@@ -39,7 +38,7 @@ impl MemoryPool {
         MemoryPool { queues: Mutex::default(), clock }
     }
 
-    /// How often each thing was asked for.
+    /// How often each call was made.
     pub fn calls(&self) -> Calls {
         lock(&self.queues).calls.clone()
     }
@@ -53,12 +52,12 @@ impl MemoryPool {
         lock(&self.queues).duplicates = true;
     }
 
-    /// Shows what the queues hold.
+    /// Passes the queues to `to`.
     pub fn show(&self, to: &mut dyn FnMut(&dyn std::fmt::Debug)) {
         to(&lock(&self.queues).queues);
     }
 
-    /// Forgets the order of its messages, in a way that follows from `seed`.
+    /// Shuffles the messages, in an order that follows from `seed`.
     pub fn shuffle(&self, seed: u64) {
         let random = SeededRandom::new(seed);
         for queue in lock(&self.queues).queues.values_mut() {
@@ -66,15 +65,15 @@ impl MemoryPool {
         }
     }
 
-    /// Whether a ticket is there, hidden or not.
+    /// Whether a ticket is in its queue, hidden or not.
     pub fn holds(&self, ticket: &Ticket) -> bool {
         let (queues, body) = (lock(&self.queues), ticket.to_json());
         let queue = queues.queues.get(&ticket.spec.resource_class);
         queue.is_some_and(|queue| queue.iter().any(|message| message.body == body))
     }
 
-    /// The messages that these receipts would delete, each with the number of others of the same
-    /// words that would stay.
+    /// The messages that these receipts would delete, each with the number of equal messages that
+    /// would stay.
     pub fn would_delete(
         &self,
         class: &ResourceClass,
@@ -97,7 +96,7 @@ impl MemoryPool {
         }
     }
 
-    /// Adds a message that may be no ticket.
+    /// Adds any text as a message.
     pub fn send_raw(&self, class: &ResourceClass, body: &str) {
         let visible_at = self.clock.now();
         let message = Message { body: body.to_owned(), visible_at, receipt: None };

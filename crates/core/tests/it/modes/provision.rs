@@ -157,7 +157,11 @@ async fn the_fallback_goes_from_spot_to_on_demand_for_what_is_missing() {
     cheap.options.usage = UsageClass::Spot;
     harness.memory.compute.withhold(UsageClass::Spot);
     let outcome = harness.provision(&cheap).await;
-    assert_eq!(outcome.failure.unwrap().kind, FailureKind::NoCapacity, "nobody asked to fall back");
+    assert_eq!(
+        outcome.failure.unwrap().kind,
+        FailureKind::NoCapacity,
+        "the request does not allow the fallback"
+    );
     cheap.options.capacity_fallback = true;
     let outcome = harness.provision(&cheap).await;
     assert_eq!(outcome.failure, None);
@@ -354,7 +358,7 @@ async fn a_dump_ends_what_it_can_when_the_provider_is_down() {
     let outcome = harness.provision(&request("1", 2)).await;
     assert_eq!(outcome.failure.unwrap().kind, FailureKind::Unavailable);
     assert!(!outcome.clean_up_failures.is_empty(), "and says what it could not");
-    assert_eq!(harness.state("i-a"), State::Terminated, "nobody will be given it");
+    assert_eq!(harness.state("i-a"), State::Terminated, "no run can claim it");
 }
 
 #[tokio::test]
@@ -363,7 +367,7 @@ async fn a_launch_that_never_answered_stays_open_for_refresh() {
     harness.memory.compute.lose_launches();
     let outcome = harness.provision(&request("1", 2)).await;
     assert_eq!(outcome.failure.unwrap().kind, FailureKind::Unavailable);
-    assert_eq!(harness.alive().len(), 2, "launched, as nobody could know");
+    assert_eq!(harness.alive().len(), 2, "launched, although the answer was lost");
     assert_eq!(harness.plane.store.open_intents().await.unwrap().len(), 1);
 
     harness.memory.compute.list_all();

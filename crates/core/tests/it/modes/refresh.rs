@@ -250,7 +250,7 @@ async fn runs_whose_jobs_wait_for_nobody_are_reported() {
     harness.memory.forge.queue_job(run("1"));
     harness.memory.forge.queue_job(run("2"));
     let outcome = harness.refresh().await;
-    assert_eq!(outcome.stranded, [run("2")], "it never asked, so nobody knows what it wants");
+    assert_eq!(outcome.stranded, [run("2")], "it never asked, so its request is unknown");
     assert_eq!(outcome.warnings, ["jobs wait for a run that has not asked for machines: 2"]);
     assert_eq!(harness.alive().len(), 1);
 }

@@ -1,4 +1,4 @@
-//! Release: the handshake, and what happens when nobody answers.
+//! Release: the handshake, and what happens when an agent does not answer.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ async fn a_machine_that_does_not_answer_is_expired_and_never_announced() {
     let failure = released.failure().unwrap();
     assert_eq!(failure.kind.exit_code(), 8);
     assert!(failure.message.ends_with(dead.as_str()), "{failure}");
-    assert!(released.took < Duration::from_secs(20), "nobody waits for the dead");
+    assert!(released.took < Duration::from_secs(20), "a stopped heartbeat ends the wait");
     let record = harness.record(dead.as_str()).unwrap();
     assert_eq!(record.state, State::Idle);
     assert!(record.is_expired(harness.plane.now()));
@@ -73,7 +73,7 @@ async fn a_machine_that_cannot_be_cleaned_is_not_reused() {
         why,
         "it signalled UD_REMOVE_REG_FAILED: the machine is not clean: a file cannot be removed"
     );
-    assert!(released.took < Duration::from_secs(5), "nobody waits for a known failure");
+    assert!(released.took < Duration::from_secs(5), "a reported failure ends the wait");
 }
 
 #[tokio::test]
@@ -146,7 +146,7 @@ async fn an_idle_time_of_zero_ends_the_machines() {
 #[tokio::test]
 async fn a_run_without_machines_releases_nothing() {
     let harness = Harness::new().await;
-    assert!(harness.release("nobody").await.instances.is_empty());
+    assert!(harness.release("unknown").await.instances.is_empty());
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use ondeck_core::modes::provision::ProvisionOptions;
 use proptest::prelude::*;
 
 use super::strategies::{
-    assert_readable, class, config, json, ms, patterns, run_id, spoilt, text, time, usage,
+    assert_readable, class, config, corrupted, json, ms, patterns, run_id, text, time, usage,
 };
 
 fn demand() -> impl Strategy<Value = Demand> {
@@ -86,7 +86,7 @@ proptest! {
         run in run_id(),
         text in prop_oneof![
             text(), json().prop_map(|value| value.to_string()),
-            spoilt(demand().prop_map(|demand| serde_json::json!(demand).to_string())),
+            corrupted(demand().prop_map(|demand| serde_json::json!(demand).to_string())),
         ]
     ) {
         if let Some(demand) = Demand::read(&run, &text) {
@@ -105,7 +105,7 @@ proptest! {
     #[test]
     fn a_note_that_cannot_be_read_is_none(
         text in prop_oneof![
-            text(), spoilt(minted().prop_map(|minted| serde_json::to_string(&minted).unwrap()))
+            text(), corrupted(minted().prop_map(|minted| serde_json::to_string(&minted).unwrap()))
         ]
     ) {
         let map = BTreeMap::from([("credentials-minted".to_owned(), text)]);

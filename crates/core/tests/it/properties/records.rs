@@ -36,9 +36,9 @@ fn row() -> impl Strategy<Value = RecordRow> {
 }
 
 /// A column, and a value that it cannot have.
-type Spoil = (&'static str, fn(&mut RecordRow, String));
+type Corruption = (&'static str, fn(&mut RecordRow, String));
 
-const SPOILS: [Spoil; 7] = [
+const CORRUPTIONS: [Corruption; 7] = [
     ("state is unknown", |row, value| row.state = value),
     ("run id", |row, value| row.run_id = value),
     ("threshold", |row, value| row.threshold = value),
@@ -74,11 +74,11 @@ proptest! {
 
     #[test]
     fn a_column_that_makes_no_sense_is_named(
-        record in record(), (column, spoil) in proptest::sample::select(&SPOILS[..]),
+        record in record(), (column, corrupt) in proptest::sample::select(&CORRUPTIONS[..]),
         value in "(?s)[!-/:-@ \n].{0,400}",
     ) {
         let mut row = RecordRow::from(&record);
-        spoil(&mut row, value);
+        corrupt(&mut row, value);
         let error = Record::try_from(row).unwrap_err();
         prop_assert_eq!(error.id.as_str(), record.id.as_str());
         prop_assert!(error.problem.contains(column), "{} is not named: {}", column, error);

@@ -8,7 +8,7 @@ use ondeck_core::model::requirements::ClassSize;
 use ondeck_core::model::settings::{Classes, MinIdle, Settings};
 use proptest::prelude::*;
 
-use super::strategies::{assert_readable, class, config, json, ms, nearly, spoilt, text};
+use super::strategies::{assert_readable, class, config, corrupted, json, ms, nearly, text};
 
 /// The settings that are not times and that not every text is one of.
 const PICKY: [&str; 3] = ["resource-class-config", "min-idle", "rescue"];
@@ -110,7 +110,7 @@ proptest! {
     fn classes_are_read_or_refused_in_a_line(
         text in prop_oneof![
             text(), json().prop_map(|value| value.to_string()),
-            spoilt(sizes().prop_map(|sizes| classes_json(&sizes))),
+            corrupted(sizes().prop_map(|sizes| classes_json(&sizes))),
         ]
     ) {
         match Classes::from_json(&text) {

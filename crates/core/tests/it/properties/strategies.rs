@@ -15,11 +15,11 @@ pub(crate) fn config() -> ProptestConfig {
     ProptestConfig { failure_persistence: None, ..ProptestConfig::default() }
 }
 
-/// One line, of a length that somebody reads: what every message must be.
+/// One line, of a readable length: what every message must be.
 #[track_caller]
 pub(crate) fn assert_readable(message: &str) {
     assert!(!message.contains(char::is_control), "more than a line: {message:?}");
-    assert!(message.chars().count() < 1_500, "nobody reads that much: {message}");
+    assert!(message.chars().count() < 1_500, "too long to read: {message}");
 }
 
 /// Any text, line breaks and all; now and then a long one.
@@ -41,7 +41,7 @@ pub(crate) fn nearly(right: &'static [&'static str]) -> impl Strategy<Value = St
 }
 
 /// A sound text with a part of it cut out and something else put there.
-pub(crate) fn spoilt(sound: impl Strategy<Value = String>) -> impl Strategy<Value = String> {
+pub(crate) fn corrupted(sound: impl Strategy<Value = String>) -> impl Strategy<Value = String> {
     let place = (any::<prop::sample::Index>(), 0..12_usize, "(?s).{0,6}");
     (sound, prop::collection::vec(place, 1..4)).prop_map(|(mut text, places)| {
         for (at, length, instead) in places {

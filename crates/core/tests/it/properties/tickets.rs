@@ -1,9 +1,9 @@
-//! Messages of the pool: anybody with the right to can put anything there.
+//! Messages of the pool: every sender with the permission can put any text there.
 
 use ondeck_core::model::ticket::Ticket;
 use proptest::prelude::*;
 
-use super::strategies::{assert_readable, config, instance_id, json, spec, spoilt, text, time};
+use super::strategies::{assert_readable, config, corrupted, instance_id, json, spec, text, time};
 
 fn ticket() -> impl Strategy<Value = Ticket> {
     (instance_id(), spec(), time()).prop_map(|(instance_id, spec, threshold)| Ticket {
@@ -52,7 +52,7 @@ proptest! {
     }
 
     #[test]
-    fn a_spoilt_ticket_is_read_or_refused(text in spoilt(ticket().prop_map(|t| t.to_json()))) {
+    fn a_corrupted_ticket_is_read_or_refused(text in corrupted(ticket().prop_map(|t| t.to_json()))) {
         read_or_refused(&text);
     }
 

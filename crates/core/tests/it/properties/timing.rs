@@ -11,7 +11,7 @@ use ondeck_core::runtime::retry::Retry;
 use ondeck_core::testkit::{FixedRandom, VirtualClock};
 use proptest::prelude::*;
 
-use super::strategies::{assert_readable, config, ms, nearly, spoilt, text, time};
+use super::strategies::{assert_readable, config, corrupted, ms, nearly, text, time};
 
 /// RFC 3339 by counting the days one year and one month at a time.
 fn written(millis: u64) -> String {
@@ -38,7 +38,7 @@ fn written(millis: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
 }
 
-/// When somebody asked, who had asked for the first time at `since` and got an answer from
+/// When a caller polled that had polled for the first time at `since` and got an answer from
 /// `answered` on.
 fn asked(interval: PollInterval, answered: Duration, patience: Duration) -> (Vec<Duration>, bool) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -82,7 +82,7 @@ proptest! {
     #[test]
     fn any_text_is_a_moment_or_is_refused_in_a_line(
         text in prop_oneof![
-            text(), spoilt(time().prop_map(|time| time.to_string())),
+            text(), corrupted(time().prop_map(|time| time.to_string())),
             nearly(&["2016-12-31T23:59:60Z", "9999-12-31T23:59:59.9999999Z", "0000-00-00T00:00:00Z"]),
         ]
     ) {

@@ -9,15 +9,15 @@ use super::strategies::{config, ms, record, run_id};
 
 /// What a transition needs to find, by the table.
 struct Needs {
-    /// Nothing: any state but terminated.
+    /// `None` admits any state but terminated.
     from: Option<State>,
-    /// Nothing: whoever owns it.
+    /// `None` admits any owner.
     owner: Option<Owner>,
     lease: Lease,
 }
 
 enum Owner {
-    Nobody,
+    Unowned,
     /// The run that is believed in.
     Same,
 }
@@ -39,7 +39,7 @@ fn needs(transition: Transition, believed: &Record) -> Option<Needs> {
         Transition::Commit | Transition::GiveBack => mine(State::Claimed),
         Transition::Release => mine(State::Running),
         Transition::Claim => {
-            Needs { from: Some(State::Idle), owner: Some(Owner::Nobody), lease: Lease::Announced }
+            Needs { from: Some(State::Idle), owner: Some(Owner::Unowned), lease: Lease::Announced }
         }
         Transition::Expire => {
             Needs { from: Some(believed.state), owner: Some(Owner::Same), lease: Lease::SameIdle }
@@ -65,7 +65,7 @@ fn admitted(
     needs.from.is_none_or(|from| found.state == from)
         && match needs.owner {
             None => true,
-            Some(Owner::Nobody) => found.run.is_none(),
+            Some(Owner::Unowned) => found.run.is_none(),
             Some(Owner::Same) => found.run == believed.run,
         }
         && match needs.lease {
@@ -90,7 +90,7 @@ fn after(change: &Change, believed: &Record) -> (State, bool, Option<u64>) {
 
 const LAST: u64 = 60_000;
 
-/// Every change that somebody who believes in the record could ask for.
+/// Every change that a process that believes in the record could ask for.
 fn changes(believed: &Record, run: &ondeck_core::model::ids::RunId, now: Timestamp) -> Vec<Change> {
     let last = ms(LAST);
     let mut changes =

@@ -4,10 +4,12 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
+use ondeck_core::audit::{InstanceWrite, RecordedState};
+use ondeck_core::model::ids::InstanceId;
 use ondeck_standin::emulators::Emulators;
 use serde_json::{Value, json};
 
-use crate::chaos::law::{Row, Write};
+use crate::chaos::audit::recorded_state;
 
 /// A table, and the stream of its changes.
 pub(super) struct Stream {
@@ -32,7 +34,7 @@ impl Stream {
     }
 
     /// Every write to an instance's row, in the order in which they were made.
-    pub(super) fn writes(&self) -> Vec<Write> {
+    pub(super) fn writes(&self) -> Vec<InstanceWrite> {
         let streams = self.ask("ListStreams", &json!({ "TableName": self.table }));
         let arn = &streams["Streams"][0]["StreamArn"];
         let described = self.ask("DescribeStream", &json!({ "StreamArn": arn }));
@@ -101,22 +103,19 @@ impl Stream {
     }
 }
 
-fn write(change: &Value) -> Option<Write> {
+fn write(change: &Value) -> Option<InstanceWrite> {
     let key = |name: &str| change["Keys"][name]["S"].as_str().unwrap();
     let id = key("SK").strip_prefix("ID#").filter(|_| key("PK") == "TYPE#Instance")?;
-    Some(Write {
-        id: id.to_owned(),
+    Some(InstanceWrite {
+        id: InstanceId::new(id).unwrap(),
         before: row(&change["OldImage"]),
         after: row(&change["NewImage"]),
     })
 }
 
-fn row(image: &Value) -> Option<Row> {
+fn row(image: &Value) -> Option<RecordedState> {
     let text = |name: &str| image[name]["S"].as_str().unwrap_or_default().to_owned();
-    image.is_object().then(|| Row {
-        state: text("state"),
-        run: text("runId"),
-        threshold: text("threshold"),
-        updated_at: text("updatedAt"),
+    image.is_object().then(|| {
+        recorded_state(&text("state"), &text("runId"), &text("threshold"), &text("updatedAt"))
     })
 }

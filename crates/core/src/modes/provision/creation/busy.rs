@@ -1,5 +1,5 @@
-//! Launches at a provider that may have too much to do. That passes, and says nothing of what is
-//! to be had: it must send nobody from spot to on demand.
+//! Launches at a provider that throttles requests. Throttling passes and tells nothing about
+//! capacity, so it must not cause a fallback from spot to on demand.
 
 use super::fleet::{self, Fleet};
 use crate::model::failure::{Failure, FailureKind};
@@ -7,9 +7,9 @@ use crate::model::requirements::UsageClass;
 use crate::modes::provision::Attempt;
 use crate::runtime::retry::{Pauses, Retry};
 
-/// Launches up to `wanted` machines of one usage class, ordering the rest again while something
-/// that passes stood in the way. Each order has an intent of its own: under the old one it would
-/// only be given the old answer.
+/// Launches up to `wanted` machines of one usage class, and orders the missing ones again while the
+/// provider reports passing errors. Each order has its own intent, because an order with a used
+/// intent gets the earlier answer again. Fails with `Busy` when the retries are used up.
 pub(super) async fn launch(
     attempt: &Attempt<'_>,
     usage: UsageClass,
@@ -27,7 +27,7 @@ pub(super) async fn launch(
         if pauses.another(reason).await {
             continue;
         }
-        // Where some of it is really not to be had, that is the answer.
+        // A lack of capacity counts, even if the provider throttled as well.
         return match fleet.shortfalls.is_empty() {
             true => Err(too_busy(count, wanted, reason)),
             false => Ok(Fleet { count, ..fleet }),

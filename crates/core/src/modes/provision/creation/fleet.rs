@@ -1,6 +1,6 @@
-//! One launch: intent, machines, records, in this order. Killed after the intent, it leaves an
-//! intent that refresh settles; after the launch, machines that end themselves for want of a
-//! record, or are swept by the intent they carry.
+//! One launch: intent, machines, records, in this order. If the process is killed after the intent,
+//! refresh settles the intent. If it is killed after the launch, the machines terminate themselves
+//! because they have no record, or refresh terminates them by their intent.
 
 use futures_util::future::join_all;
 
@@ -13,14 +13,15 @@ use crate::modes::plane::NotCommitted;
 use crate::modes::provision::Attempt;
 use crate::ports::{Machine, Order};
 
-/// What one launch gave.
+/// The result of one launch: how many machines, and why there are not more.
 pub(super) struct Fleet {
     pub(super) count: u32,
     pub(super) shortfalls: Vec<String>,
     pub(super) passing: Vec<String>,
 }
 
-/// Launches up to `count` machines and registers every one of them at once.
+/// Launches up to `count` machines and registers all of them concurrently. Fewer machines are no
+/// error. Fails if the store or the provider does not answer, or refuses to register a machine.
 pub(super) async fn launch(
     attempt: &Attempt<'_>,
     usage: UsageClass,

@@ -1,5 +1,5 @@
-//! Validation: every new machine must signal and interval in time. The first that is known to fail
-//! ends the wait for all.
+//! Validation: every new machine must send heartbeats and register in time. The first failure ends
+//! the wait for all.
 
 use futures_util::future::try_join_all;
 
@@ -11,10 +11,11 @@ use crate::modes::agent_watch::{AgentWatch, Watched};
 use crate::modes::provision::Attempt;
 use crate::runtime::poll::PollInterval;
 
-/// Waits for all of them.
+/// Waits until every created machine is ready. Fails with `NotReady` as soon as one machine reports
+/// a failure, stops its heartbeat or exceeds the validation timeout.
 pub(in crate::modes::provision) async fn validate(attempt: &Attempt<'_>) -> Result<(), Failure> {
-    // A machine takes seconds on this computer and half a minute in a cloud; an eighth of that is
-    // not noticed by anybody, and twenty looks a second are.
+    // A machine boots in seconds locally and in half a minute in a cloud. Noticing it an eighth of
+    // that time later does no harm, and saves reading the store twenty times a second.
     let interval = PollInterval::backing_off(attempt.times.signal_poll, 8);
     let watch = AgentWatch::new(attempt.plane, interval);
     let created = attempt.holdings.created();
@@ -47,8 +48,9 @@ async fn ready(
         .hint("read the machine's log and check the pre-runner script"))
 }
 
-/// Unlike a claimed machine, a new one may take its time until the first heartbeat; but one that
-/// has beaten and stopped is dead. Gives when it registered.
+/// Returns when the machine registered, or why it failed; `None` while neither is known. Unlike a
+/// claimed machine, a new one may take long until its first heartbeat. One whose heartbeat stopped
+/// is dead.
 fn judge(
     attempt: &Attempt<'_>,
     status: &AgentStatus,

@@ -1,6 +1,6 @@
-//! Dump, after a failure that nobody planned for, or when told to stop: whatever this attempt
-//! touched is ended and its records deleted. Nothing here depends on how far the attempt had
-//! come; what is ours is read from the store and from the provider.
+//! Dump, after an unexpected failure or a signal to stop: terminates every machine that this attempt
+//! touched and deletes the records. It does not depend on how far the attempt came: it reads from
+//! the store and the provider which machines belong to it.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,8 @@ use crate::ports::{Machine, PortError};
 
 use super::CleanUp;
 
-/// Ends everything.
+/// Terminates what the attempt touched. Never fails: what could not be done is among the failures
+/// of the result.
 pub(in crate::modes::provision) async fn dump(attempt: &Attempt<'_>) -> CleanUp {
     let (touched, intents) = (attempt.holdings.touched(), attempt.holdings.intents());
     drop_spent_tickets(attempt).await;
@@ -29,7 +30,8 @@ pub(in crate::modes::provision) async fn dump(attempt: &Attempt<'_>) -> CleanUp 
     clean_up
 }
 
-/// Tickets of what was claimed last. One that stays misleads nobody, so this may fail.
+/// Deletes the tickets of the machines that were claimed last. A ticket that stays is harmless, so a
+/// failure is only logged.
 async fn drop_spent_tickets(attempt: &Attempt<'_>) {
     let spent = attempt.holdings.spent();
     if spent.is_empty() {
@@ -49,7 +51,7 @@ async fn end_everything(
 ) -> Result<(), PortError> {
     let plane = attempt.plane;
     let failures = &mut clean_up.failures;
-    // A provider that does not answer must not keep what is known from being ended.
+    // Even if the provider does not list its machines, those with a record are terminated.
     let launched = launched_under(attempt, &intents).await.unwrap_or_else(|error| {
         failures.push(format!("machines of the last launch may run until their deadline: {error}"));
         Vec::new()
@@ -72,8 +74,8 @@ async fn end_everything(
         failures.push(format!("records of terminated machines were not deleted: {error}"));
     }
     clean_up.terminated = dumped;
-    // While something is left, the intents stay open, and refresh settles them. So do those whose
-    // launch never answered: its machines may not be in the provider's list yet.
+    // After a failure the intents stay open, and refresh settles them. So do the intents of launches
+    // that were never answered: their machines may not be in the provider's list yet.
     if clean_up.failures.is_empty() {
         for mut intent in intents.into_iter().filter(|i| attempt.holdings.is_answered(i)) {
             "dumped".clone_into(&mut intent.outcome);
@@ -83,7 +85,7 @@ async fn end_everything(
     Ok(())
 }
 
-/// What the run has and this attempt has touched. The run may have more, by another attempt.
+/// The run's instances that this attempt touched. The run may own others, by another attempt.
 async fn recorded(
     attempt: &Attempt<'_>,
     touched: &BTreeSet<InstanceId>,
@@ -96,9 +98,9 @@ async fn recorded(
     Ok(records.iter().filter(|r| ours(&r.id)).filter_map(Instance::believe).collect())
 }
 
-/// Gives a machine that was launched and not yet registered its record, so that it is ended like
-/// any other: store first. The refusal of one that has a record protects a machine that has long
-/// been somebody else's.
+/// Registers a machine that was launched and has no record yet, so that it is terminated like any
+/// other: store first. If it has a record, it may belong to another run by now; the store refuses
+/// and the machine is left alone.
 async fn adopt_unrecorded(
     attempt: &Attempt<'_>,
     machine: &Machine,
@@ -113,7 +115,7 @@ async fn adopt_unrecorded(
     }
 }
 
-/// Machines that carry one of these intents, registered or not.
+/// The machines that carry one of these intents, with or without a record.
 async fn launched_under(
     attempt: &Attempt<'_>,
     intents: &[Intent],

@@ -1,6 +1,5 @@
-//! Rollback, after a failure that is part of life: new machines are ended, claimed ones go back
-//! into the pool by the same handshake as in release, because their runners are registered for
-//! a run that will not use them.
+//! Rollback, after an expected failure: new machines are terminated. Claimed ones return to the pool
+//! by the same handshake as in release, because their runners are registered for this run.
 
 use futures_util::future::{join, join_all};
 
@@ -11,7 +10,7 @@ use crate::modes::provision::Attempt;
 
 use super::CleanUp;
 
-/// Undoes the attempt.
+/// Returns claimed machines to the pool and terminates created ones.
 pub(in crate::modes::provision) async fn roll_back(attempt: &Attempt<'_>) -> CleanUp {
     let created: Vec<Instance<Created>> =
         attempt.holdings.created().into_iter().map(|held| held.instance).collect();
@@ -36,7 +35,7 @@ pub(in crate::modes::provision) async fn roll_back(attempt: &Attempt<'_>) -> Cle
     clean_up
 }
 
-/// Gives one machine back; the reason, if it did not get there.
+/// Returns one machine to the pool. The result is the reason if it did not get there.
 async fn give_back(
     attempt: &Attempt<'_>,
     handshake: &Handshake<'_>,

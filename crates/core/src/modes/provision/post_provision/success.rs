@@ -7,7 +7,8 @@ use crate::model::failure::{Failure, FailureKind};
 use crate::modes::plane::NotCommitted;
 use crate::modes::provision::Attempt;
 
-/// Commits what was claimed and activates what was created, all at once.
+/// Commits the claimed machines and activates the created ones, all concurrently. Fails if the store
+/// refuses one of them, unless the run owns it as `running` already.
 pub(in crate::modes::provision) async fn succeed(attempt: &Attempt<'_>) -> Result<(), Failure> {
     let (now, max_runtime) = (attempt.plane.now(), attempt.times.max_runtime);
     let (claimed, created) = (attempt.holdings.claimed(), attempt.holdings.created());
@@ -23,7 +24,7 @@ async fn run(attempt: &Attempt<'_>, change: Pending<Running>) -> Result<(), Fail
     match attempt.plane.commit(change).await {
         Ok(_) => Ok(()),
         Err(NotCommitted::Refused(refused)) => {
-            // Another provision of the same run may have been quicker; that is as good.
+            // Another provision of the same run may have committed it first.
             let running = refused.found.as_ref().and_then(Instance::<Running>::believe);
             match running {
                 Some(running) if running.run() == Some(&attempt.request.run) => Ok(()),

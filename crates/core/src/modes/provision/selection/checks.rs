@@ -1,4 +1,4 @@
-//! The checks after a claim: does the machine live, and has it registered for this run?
+//! The checks after a claim: is the heartbeat fresh, and has the runner registered for this run?
 
 use crate::lifecycle::{Claimed, Instance};
 use crate::model::failure::Failure;
@@ -7,8 +7,8 @@ use crate::model::timestamp::Timestamp;
 use crate::modes::agent_watch::{AgentWatch, Watched};
 use crate::modes::provision::Attempt;
 
-/// Waits until the machine has registered, and gives up as soon as it is known that it will not.
-/// Gives when it did, by its own clock.
+/// Waits until the machine has registered. Returns the time by the agent's clock, or the reason as
+/// soon as it is known that the machine will not register. Fails if the store does not answer.
 pub(super) async fn pass(
     attempt: &Attempt<'_>,
     watch: &AgentWatch<'_>,
@@ -24,7 +24,7 @@ pub(super) async fn pass(
     })
 }
 
-/// Heartbeat and registration, side by side.
+/// Returns when the machine registered, or why it failed; `None` while neither is known.
 fn judge(
     attempt: &Attempt<'_>,
     status: &AgentStatus,

@@ -1,4 +1,4 @@
-//! A claim worker: takes a candidate, claims it, checks it, and starts over where either fails.
+//! A claim worker: takes a candidate, claims it, checks it, and starts over if either fails.
 
 use futures_util::future::join;
 
@@ -11,15 +11,16 @@ use crate::modes::plane::NotCommitted;
 use crate::modes::provision::Attempt;
 use crate::modes::provision::holdings::Moments;
 
-/// Works until one machine is claimed and checked, or the pool has none for this run.
+/// Works until one machine is claimed and checked, or the pool is exhausted for this run. Fails if
+/// the store or the pool does not answer.
 pub(super) async fn worker(
     attempt: &Attempt<'_>,
     pickup: &Pickup<'_>,
     watch: &AgentWatch<'_>,
 ) -> Result<(), Failure> {
     while let Some(candidate) = pickup.next().await? {
-        // Either way the ticket is done with: the instance is ours, or the refusal has shown that
-        // it is gone, past its time, or somebody else's. Nobody waits for the ticket to go.
+        // The ticket is not needed any more in either case: the instance is claimed, or the refusal
+        // has shown that it is gone, expired, or owned by another run.
         match claim(attempt, pickup, &candidate).await? {
             Some(claimed) => {
                 let plane = attempt.plane;
@@ -49,7 +50,8 @@ pub(super) async fn worker(
     Ok(())
 }
 
-/// The atomic claim.
+/// Makes the claim, the one write that decides which run gets the machine. Returns `None` if the
+/// store refuses it.
 async fn claim(
     attempt: &Attempt<'_>,
     pickup: &Pickup<'_>,
@@ -78,7 +80,7 @@ async fn claim(
     }
 }
 
-/// A machine that fails its checks is ended: whatever ails it, the next run would meet it too.
+/// Terminates a machine that failed its checks, because it would fail the next run as well.
 async fn discard(
     attempt: &Attempt<'_>,
     claimed: &Instance<Claimed>,
@@ -89,8 +91,8 @@ async fn discard(
     if plane.expire_and_reap(claimed, why).await?.is_some()
         && let Err(error) = plane.terminate(std::slice::from_ref(id)).await
     {
-        // Off the books, nobody will be given it, and the sweep or its deadline ends it.
-        tracing::warn!(instance = %id, "not ended yet: {error}");
+        // Its record is terminated, so no run can claim it. Refresh or its deadline terminates it.
+        tracing::warn!(instance = %id, "not terminated yet: {error}");
     }
     Ok(())
 }

@@ -1,10 +1,10 @@
-//! Tickets that announce the same machine twice.
+//! Several tickets for the same machine.
 //!
-//! A queue may deliver a ticket twice, whoever sends one may have to send it again, and one of an
-//! earlier idle state may still be about. Two claim workers of one run must not both claim such an
-//! instance: where the answer to one of the claims is lost, the record that the other has made
-//! looks just like its own. So the first ticket goes to a worker. Others of the same idle state
-//! stay with it until its claim is decided, and those of another one wait for the next pass.
+//! A queue may deliver a ticket twice, a sender may have to repeat one, and a ticket of an earlier
+//! idle period may still be queued. Two claim workers of one run must not claim the same instance:
+//! if the answer to one claim is lost, the record that the other claim made looks like its own. So
+//! the first ticket goes to a worker. Further tickets of the same idle period are kept until its
+//! claim is decided, and tickets of another period wait for the next pass.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::model::ticket::Ticket;
 use crate::model::timestamp::Timestamp;
 use crate::ports::Receipt;
 
-/// The very idle state that a ticket announces.
+/// One idle period of one instance, identified by its threshold.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct IdlePeriod(InstanceId, Timestamp);
 
@@ -23,27 +23,27 @@ impl IdlePeriod {
     }
 }
 
-/// What one pickup manager knows of the tickets it has met.
+/// What a pickup manager knows about the tickets it has received.
 #[derive(Debug, Default)]
 pub(super) struct DuplicateTickets {
-    /// Idle states of which a ticket waits for a worker or is with one, and the receipts of
-    /// further tickets for them.
+    /// Idle periods whose ticket waits for a worker or is with one, with the receipts of further
+    /// tickets for them.
     open: BTreeMap<IdlePeriod, Vec<Receipt>>,
     handed_out: BTreeSet<IdlePeriod>,
-    /// Idle states that are over, as a claim has shown.
+    /// Idle periods that a claim has shown to be over.
     settled: BTreeSet<IdlePeriod>,
 }
 
-/// What a ticket is to us.
+/// How a received ticket relates to the earlier ones.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Encounter {
-    /// The first of its idle state, to be handed to a worker.
+    /// The first of its idle period, to be handed to a worker.
     First(Receipt),
-    /// Another one, kept until the first is decided.
+    /// A further ticket of the same period, kept until the claim is decided.
     Duplicate,
-    /// Of another idle state of a machine that is being decided about.
+    /// A ticket of another idle period of a machine whose claim is undecided.
     OtherPeriod(Receipt),
-    /// Of an idle state that is over.
+    /// A ticket of an idle period that is over.
     Stale(Receipt),
 }
 
@@ -68,25 +68,25 @@ impl DuplicateTickets {
         self.handed_out.insert(announced.clone());
     }
 
-    /// A claim has been decided; gives the receipts of the other tickets.
+    /// Notes that a claim has been decided. Returns the receipts of the duplicates.
     pub(super) fn settle(&mut self, announced: &IdlePeriod) -> Vec<Receipt> {
         self.settled.insert(announced.clone());
         self.forget(announced)
     }
 
-    /// No claim will be made; gives the receipts of the other tickets.
+    /// Notes that no claim will be made. Returns the receipts of the duplicates.
     pub(super) fn forget(&mut self, announced: &IdlePeriod) -> Vec<Receipt> {
         self.handed_out.remove(announced);
         self.open.remove(announced).unwrap_or_default()
     }
 
-    /// How many tickets are with workers, or kept with those that are.
+    /// How many tickets are with workers or kept as duplicates.
     pub(super) fn in_hand(&self) -> usize {
         let duplicates: usize = self.open.values().map(Vec::len).sum();
         self.handed_out.len() + duplicates
     }
 
-    /// The receipts of all that are kept.
+    /// The receipts of all duplicates.
     pub(super) fn into_receipts(self) -> impl Iterator<Item = Receipt> {
         self.open.into_values().flatten()
     }
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_of_an_idle_state_goes_to_a_worker() {
+    fn only_the_first_ticket_of_an_idle_period_goes_to_a_worker() {
         let mut duplicates = DuplicateTickets::default();
         let (now, later) = (ticket(1), ticket(2));
         assert_eq!(duplicates.meet(&now, receipt("a")), Encounter::First(receipt("a")));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_claimed_goes_back_with_its_twins_and_may_come_again() {
+    fn an_unclaimed_ticket_is_put_back_with_its_duplicates_and_may_be_received_again() {
         let mut duplicates = DuplicateTickets::default();
         duplicates.meet(&ticket(1), receipt("a"));
         duplicates.meet(&ticket(1), receipt("b"));

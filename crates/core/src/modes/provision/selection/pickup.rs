@@ -1,14 +1,12 @@
-//! The pickup manager: takes tickets from the queue, filters them, and hands them to claim
-//! workers.
+//! The pickup manager: receives tickets, filters them, and hands them to claim workers.
 //!
-//! A ticket is never in a place where a crash loses it: it stays in the queue, hidden from
-//! others, while we look at it, and is deleted only when its instance is claimed, gone, or known
-//! to be somebody else's.
+//! A crash cannot lose a ticket: it stays in the queue, hidden from other receivers, and is deleted
+//! only when its instance is claimed, gone, or owned by another run.
 //!
-//! Unsuitable tickets stay hidden until the pass is over, and are then put back together. So a
-//! pass meets each ticket once, and an empty answer at its end proves that the pool holds
-//! nothing for this run: N tickets cost N/10 receives. Others are not fooled by what we hide,
-//! because an empty queue of which somebody holds tickets is asked again for a while.
+//! Unsuitable tickets stay hidden until the pass is over, and are then put back together. A pass
+//! therefore receives each ticket once, and an empty answer at its end proves that the pool holds
+//! nothing for this run: N tickets cost N/10 receives. Other runs are not misled by the hidden
+//! tickets, because they ask an empty queue again while another receiver holds tickets of it.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -34,17 +32,17 @@ use super::duplicates::{DuplicateTickets, Encounter, IdlePeriod};
 use crate::modes::provision::holdings::Holdings;
 use crate::modes::provision::pool_search::PoolSearch;
 
-/// The most messages that a queue gives at once.
+/// The most messages that one receive returns.
 const BATCH: usize = 10;
 
-/// How long a ticket that is done with waits for others, so that they are deleted together.
-const LULL: Duration = Duration::from_millis(25);
+/// How long a ticket waits for others before they are deleted together.
+const DELETE_WINDOW: Duration = Duration::from_millis(25);
 
-/// After meeting the same instance this often, the pool counts as exhausted for this run,
-/// whatever the queue says. Passes alone would do; this bounds them when claims keep failing.
-const ENCOUNTERS: u32 = 5;
+/// After receiving tickets of the same instance this often, the pool counts as exhausted for this
+/// run. This bounds the number of passes when claims keep failing.
+const MAX_ENCOUNTERS: u32 = 5;
 
-/// An instance that may be idle, and the ticket that says so.
+/// An instance that is idle according to its ticket.
 #[derive(Debug)]
 pub(super) struct Candidate {
     pub(super) idle: Instance<Idle>,
@@ -59,17 +57,17 @@ pub(super) struct Pickup<'a> {
     times: &'a Times,
     holdings: &'a Holdings,
     inner: Mutex<Inner>,
-    /// Tickets that workers have, and have not deleted yet. Not behind the lock above, which may
-    /// be held for as long as patience lasts.
+    /// Tickets that workers have and have not deleted yet. They have their own lock, because `inner`
+    /// may stay locked for the whole pickup patience.
     duplicates: std::sync::Mutex<DuplicateTickets>,
     deletes: Batcher<Vec<Receipt>, ()>,
 }
 
 struct Inner {
-    /// Workers without a candidate.
+    /// How many workers have no candidate yet.
     unserved: usize,
     suitable: Vec<Candidate>,
-    /// Tickets that others may want; hidden until the pass is over.
+    /// Tickets that other runs may want. They stay hidden until the pass is over.
     set_aside: Vec<Receipt>,
     encounters: BTreeMap<InstanceId, u32>,
     exhausted: bool,
@@ -84,7 +82,7 @@ impl Inner {
     }
 
     fn has_come_round_too_often(&self) -> bool {
-        self.encounters.values().any(|count| *count >= ENCOUNTERS)
+        self.encounters.values().any(|count| *count >= MAX_ENCOUNTERS)
     }
 }
 
@@ -107,14 +105,15 @@ impl<'a> Pickup<'a> {
         }
     }
 
-    /// The next candidate, or `None` when the pool is exhausted for this run.
+    /// Returns the next candidate, or `None` when the pool is exhausted for this run. Fails if the
+    /// pool does not answer.
     pub(super) async fn next(&self) -> Result<Option<Candidate>, Failure> {
         let mut inner = self.inner.lock().await;
         while inner.suitable.is_empty() && !inner.exhausted {
             self.take_more(&mut inner).await?;
         }
         let candidate = inner.suitable.pop();
-        // Who leaves with nothing does not come back, and is to be served no longer either.
+        // A worker that gets no candidate stops, so it no longer counts either.
         inner.unserved = inner.unserved.saturating_sub(1);
         if let Some(candidate) = &candidate {
             self.duplicates().hand_out(&candidate.announced);
@@ -128,15 +127,15 @@ impl<'a> Pickup<'a> {
         Ok(candidate)
     }
 
-    /// A worker that was served needs another candidate after all: a new pass may find one.
+    /// Must be called by a worker whose candidate failed, before it calls [`Pickup::next`] again.
     pub(super) async fn ask_again(&self) {
         let mut inner = self.inner.lock().await;
         inner.unserved += 1;
         inner.exhausted = inner.has_come_round_too_often();
     }
 
-    /// Does something about the candidate while its ticket stays hidden, however long it takes:
-    /// shown to others half-way through, it would only make them ask in vain.
+    /// Runs `work` and keeps the candidate's ticket hidden until it is done. If the ticket became
+    /// visible half-way, other runs would try to claim the machine in vain.
     pub(super) async fn holding<T>(
         &self,
         candidate: &Candidate,
@@ -148,7 +147,7 @@ impl<'a> Pickup<'a> {
             loop {
                 self.plane.clock.sleep(hold / 2).await;
                 if let Err(error) = self.plane.pool.extend(class, receipts, hold).await {
-                    tracing::debug!(instance = %candidate.idle.id(), "ticket not held on to: {error}");
+                    tracing::debug!(instance = %candidate.idle.id(), "hold not extended: {error}");
                 }
             }
         };
@@ -158,7 +157,8 @@ impl<'a> Pickup<'a> {
         }
     }
 
-    /// The ticket has served its purpose: its instance is claimed, gone, or somebody else's.
+    /// Deletes the candidate's ticket and its duplicates. The instance must be claimed, gone, or
+    /// owned by another run. A failure is only logged.
     pub(super) async fn delete(&self, candidate: &Candidate) {
         let mut receipts = self.duplicates().settle(&candidate.announced);
         receipts.push(candidate.receipt.clone());
@@ -169,16 +169,16 @@ impl<'a> Pickup<'a> {
             self.plane.retried(|| self.plane.pool.delete(class, &receipts)).await?;
             Ok(vec![(); asked.len()])
         };
-        let lull = || self.plane.clock.sleep(LULL);
-        let deleted = self.deletes.ask_after(lull, receipts.clone(), delete).await;
+        let window = || self.plane.clock.sleep(DELETE_WINDOW);
+        let deleted = self.deletes.ask_after(window, receipts.clone(), delete).await;
         self.holdings.deleted(&receipts);
         if let Err(error) = deleted {
-            // It will come round again, and whoever takes it finds the claim refused.
+            // It becomes visible again, and the next claim by it is refused.
             tracing::warn!(instance = %candidate.idle.id(), "ticket not deleted: {error}");
         }
     }
 
-    /// Gives back whatever is still held.
+    /// Puts back all tickets that are still held.
     pub(super) async fn close(&self) {
         let mut inner = self.inner.lock().await;
         let mut duplicates = std::mem::take(&mut *self.duplicates());
@@ -192,7 +192,7 @@ impl<'a> Pickup<'a> {
     }
 
     async fn take_more(&self, inner: &mut Inner) -> Result<(), Failure> {
-        // Without unsuitable ones around, take no more than can be used at once.
+        // While no ticket was unsuitable, receive no more than the workers need.
         let max = if inner.set_aside.is_empty() { inner.unserved.clamp(1, BATCH) } else { BATCH };
         let messages = self.receive(max, inner.suitable.len() + inner.set_aside.len()).await?;
         if messages.is_empty() {
@@ -207,15 +207,15 @@ impl<'a> Pickup<'a> {
             let class = &self.requirements.class;
             if let Err(error) = self.plane.retried(|| self.plane.pool.delete(class, &dropped)).await
             {
-                // Others will meet them, and drop them as well.
+                // The next provision that receives them deletes them.
                 tracing::warn!("void tickets not deleted: {error}");
             }
         }
         Ok(())
     }
 
-    /// Messages, or none if the queue is really empty. While others hold tickets that may come
-    /// back, an empty answer is asked again, for as long as patience lasts.
+    /// Receives messages. An empty queue is asked again for the pickup patience while other
+    /// receivers hold tickets of it that may be put back.
     async fn receive(&self, max: usize, kept: usize) -> PortResult<Vec<ReceivedMessage>> {
         let (plane, class) = (self.plane, &self.requirements.class);
         let (patience, interval) =
@@ -241,8 +241,7 @@ impl<'a> Pickup<'a> {
         self.plane.retried(|| self.plane.pool.receive(class, max, hold)).await
     }
 
-    /// Whether there are tickets that a receive may yet bring: some that it missed, or some that
-    /// others hide.
+    /// Whether a later receive may return tickets: some are visible, or other receivers hold some.
     async fn others_hold(&self, class: &ResourceClass, kept: usize) -> PortResult<bool> {
         let depth = self.plane.retried(|| self.plane.pool.depth(class)).await?;
         let hidden_by_us = kept + self.duplicates().in_hand();
@@ -292,7 +291,7 @@ impl<'a> Pickup<'a> {
         }
     }
 
-    /// Puts back what this run has no use for, so that others find it at once.
+    /// Puts back unsuitable tickets, so that other runs find them at once.
     async fn end_pass(&self, inner: &mut Inner) {
         let receipts = std::mem::take(&mut inner.set_aside);
         if receipts.is_empty() {
@@ -301,7 +300,7 @@ impl<'a> Pickup<'a> {
         let class = &self.requirements.class;
         if let Err(error) = self.plane.retried(|| self.plane.pool.put_back(class, &receipts)).await
         {
-            // They come back by themselves when the time of hiding is over.
+            // They become visible again when their hold is over.
             tracing::warn!("tickets not put back: {error}");
         }
     }
@@ -343,7 +342,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_empty_answer_is_believed_unless_a_ticket_was_missed_or_others_hold_one() {
+    async fn an_empty_answer_is_final_unless_a_ticket_is_visible_or_held_by_another_receiver() {
         let (plane, _) = testkit::plane();
         let (request, hold) = (request(), Duration::from_secs(30));
         let attempt = attempt(&plane, &request);
@@ -356,12 +355,16 @@ mod tests {
         assert_eq!(pickup.others_hold(class, 0).await, Ok(false), "a worker of ours has it");
         plane.pool.send(&[ticket(&plane, &request)], Duration::ZERO).await.unwrap();
         plane.pool.receive(class, 1, hold).await.unwrap();
-        assert_eq!(pickup.others_hold(class, 0).await, Ok(true), "somebody else has the second");
-        assert_eq!(pickup.others_hold(class, 1).await, Ok(false), "or we have, set aside");
+        assert_eq!(pickup.others_hold(class, 0).await, Ok(true), "another receiver has the second");
+        assert_eq!(
+            pickup.others_hold(class, 1).await,
+            Ok(false),
+            "unless this pickup has set it aside"
+        );
     }
 
     #[tokio::test]
-    async fn whoever_leaves_empty_handed_is_looked_for_no_longer() {
+    async fn a_worker_that_got_no_candidate_no_longer_counts() {
         let (plane, _) = testkit::plane();
         let request = request();
         let class = &request.options.class;

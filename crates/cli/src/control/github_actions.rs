@@ -1,0 +1,137 @@
+//! Writes for GitHub: groups and annotations into the log, step outputs and the job summary into
+//! their files. Active only in a workflow step, that is where `GITHUB_ACTIONS` is `true`; elsewhere
+//! nothing here prints or writes. What is written is composed by [`report`](super::report).
+//!
+//! Workflow commands go to stderr, where GitHub reads them too, so that stdout holds only data.
+
+mod commands;
+mod groups;
+mod log;
+mod outputs;
+mod summary;
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use ondeck_core::model::failure::{Failure, FailureKind};
+use ondeck_core::model::secret::Secret;
+
+use self::commands::{Level, add_mask, annotation};
+pub(crate) use self::groups::Groups;
+pub(crate) use self::log::LogFormat;
+#[cfg(test)]
+pub(crate) use self::summary::LONGEST as LONGEST_SUMMARY;
+
+/// Masks a secret in every log of the job from here on. Call it before anything else is printed.
+pub(crate) fn mask(secret: &Secret) {
+    if is_active() {
+        add_mask(secret.expose()).iter().for_each(|line| command(line));
+    }
+}
+
+/// Shows a command-line error as an annotation. Returns whether it did: only in a workflow step.
+pub(crate) fn show_usage_error(message: &str) -> bool {
+    if is_active() {
+        command(&annotation(Level::Error, "ondeck: invalid-input", message));
+    }
+    is_active()
+}
+
+/// Whether this process is part of a workflow step.
+pub(crate) fn is_active() -> bool {
+    is_true("GITHUB_ACTIONS")
+}
+
+/// The workflow step that this process is part of.
+#[derive(Debug)]
+pub(crate) struct Step {
+    outputs: Option<PathBuf>,
+    summary: Option<PathBuf>,
+    /// Whether it is a step of ondeck's own action, which warns about machines that did not respond
+    /// to a release instead of failing.
+    lenient: bool,
+}
+
+/// What a command shows in its step.
+pub(crate) struct StepReport {
+    pub(crate) command: &'static str,
+    pub(crate) notices: Vec<String>,
+    pub(crate) outputs: Vec<(&'static str, String)>,
+    /// Becomes the output `result`.
+    pub(crate) json: String,
+    pub(crate) markdown: String,
+    pub(crate) failure: Option<Failure>,
+}
+
+impl Step {
+    /// The current step. `None` outside of a workflow.
+    pub(crate) fn current() -> Option<Step> {
+        let file = |name| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+        is_active().then(|| Step {
+            outputs: file("GITHUB_OUTPUT"),
+            summary: file("GITHUB_STEP_SUMMARY"),
+            lenient: is_true("ONDECK_ACTION"),
+        })
+    }
+
+    /// Makes a text safe for stdout: no line of it is a workflow command.
+    pub(crate) fn text(&self, text: &str) -> String {
+        text.lines().map(commands::harmless).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Makes a JSON object safe for stdout: it means the same, and holds no workflow command.
+    pub(crate) fn json(&self, object: &str) -> String {
+        object.replace("##[", "#\\u0023[")
+    }
+
+    /// Writes annotations, outputs and summary. Returns the exit code.
+    pub(crate) fn show(&self, report: &StepReport) -> u8 {
+        let title = format!("ondeck {}", report.command);
+        for notice in &report.notices {
+            command(&annotation(Level::Notice, &title, notice));
+        }
+        if let Some(file) = &self.outputs {
+            let result = ("result", report.json.clone());
+            let outputs = [&report.outputs[..], &[result]].concat();
+            warn_on_error("step outputs", outputs::append(file, &outputs));
+        }
+        if let Some(file) = &self.summary {
+            warn_on_error("the job summary", summary::append(file, &report.markdown));
+        }
+        match &report.failure {
+            None => 0,
+            Some(failure) if self.lenient && failure.kind == FailureKind::PartlyReleased => {
+                command(&annotation(Level::Warning, &title, &with_hint(failure)));
+                0
+            }
+            Some(failure) => {
+                let title = format!("{title}: {}", failure.kind.as_str());
+                command(&annotation(Level::Error, &title, &with_hint(failure)));
+                failure.kind.exit_code()
+            }
+        }
+    }
+}
+
+fn with_hint(failure: &Failure) -> String {
+    match failure.hint.as_str() {
+        "" => failure.message.clone(),
+        hint => format!("{}\nhint: {hint}", failure.message),
+    }
+}
+
+/// A command that has done its work does not fail because its files cannot be written.
+fn warn_on_error(what: &str, written: std::io::Result<()>) {
+    if let Err(error) = written {
+        tracing::warn!("{what} cannot be written: {error}");
+    }
+}
+
+fn is_true(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| value == "true")
+}
+
+/// Prints a workflow command. If stderr is closed, it is dropped.
+fn command(line: &str) {
+    drop(writeln!(std::io::stderr(), "{line}"));
+}

@@ -1,0 +1,170 @@
+//! For tests only: stops the process before a port call, so that a test can kill it there.
+//!
+//! `ONDECK_HOLD_BEFORE` names the call: a transition (`claim`, `register`, …), or `launch`,
+//! `send`, `terminate`. Before that call the process prints a line on stderr, and waits for ever.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ondeck_core::lifecycle::{Change, Verdict};
+use ondeck_core::model::credentials::Credentials;
+use ondeck_core::model::demand::Demand;
+use ondeck_core::model::ids::{InstanceId, InvalidId, ProviderName, ResourceClass, RunId};
+use ondeck_core::model::intent::Intent;
+use ondeck_core::model::requirements::TypePatterns;
+use ondeck_core::model::settings::Settings;
+use ondeck_core::model::signal::AgentStatus;
+use ondeck_core::model::ticket::Ticket;
+use ondeck_core::model::timestamp::Timestamp;
+use ondeck_core::modes::plane::Plane;
+use ondeck_core::ports::{
+    Compute, Depth, Launched, Listing, Machine, Order, Pool, PortResult, Receipt, ReceivedMessage,
+    Scope, Store,
+};
+
+/// Wraps the ports if `ONDECK_HOLD_BEFORE` is set.
+pub(crate) fn wrap(plane: Plane) -> Plane {
+    let Ok(point) = std::env::var("ONDECK_HOLD_BEFORE") else { return plane };
+    let point: Arc<str> = point.into();
+    Plane {
+        store: Arc::new(Holding { inner: plane.store, point: point.clone() }),
+        pool: Arc::new(Holding { inner: plane.pool, point: point.clone() }),
+        compute: Arc::new(Holding { inner: plane.compute, point }),
+        ..plane
+    }
+}
+
+struct Holding<T: ?Sized> {
+    point: Arc<str>,
+    inner: Arc<T>,
+}
+
+impl<T: ?Sized> Holding<T> {
+    async fn before(&self, call: &str) {
+        if *self.point == *call {
+            drop(writeln!(std::io::stderr(), "held before {call}"));
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Holding<dyn Store> {
+    async fn set_up(&self) -> PortResult<()> {
+        self.inner.set_up().await
+    }
+    async fn settings(&self) -> PortResult<BTreeMap<String, String>> {
+        self.inner.settings().await
+    }
+    async fn put_settings(&self, settings: &BTreeMap<String, String>) -> PortResult<()> {
+        self.inner.put_settings(settings).await
+    }
+    async fn write(&self, change: &Change) -> PortResult<Verdict> {
+        self.before(change.transition().as_str()).await;
+        self.inner.write(change).await
+    }
+    async fn of_run(&self, run: &RunId) -> PortResult<Listing> {
+        self.inner.of_run(run).await
+    }
+    async fn expired(&self, now: Timestamp) -> PortResult<Listing> {
+        self.inner.expired(now).await
+    }
+    async fn list(&self, scope: Scope) -> PortResult<Listing> {
+        self.inner.list(scope).await
+    }
+    async fn agent_status(&self, ids: &[InstanceId]) -> PortResult<Vec<AgentStatus>> {
+        self.inner.agent_status(ids).await
+    }
+    async fn mark_ticketed(&self, tickets: &[Ticket], at: Timestamp) -> PortResult<()> {
+        self.before("mark-ticketed").await;
+        self.inner.mark_ticketed(tickets, at).await
+    }
+    async fn remove(&self, ids: &[InstanceId]) -> PortResult<()> {
+        self.inner.remove(ids).await
+    }
+    async fn forget(&self, before: Timestamp) -> PortResult<usize> {
+        self.inner.forget(before).await
+    }
+    async fn put_credentials(&self, credentials: &Credentials) -> PortResult<()> {
+        self.inner.put_credentials(credentials).await
+    }
+    async fn put_demand(&self, demand: &Demand) -> PortResult<()> {
+        self.inner.put_demand(demand).await
+    }
+    async fn demand(&self, run: &RunId) -> PortResult<Option<Demand>> {
+        self.inner.demand(run).await
+    }
+    async fn put_intent(&self, intent: &Intent) -> PortResult<()> {
+        self.inner.put_intent(intent).await
+    }
+    async fn open_intents(&self) -> PortResult<Vec<Intent>> {
+        self.inner.open_intents().await
+    }
+    async fn finish(&self) -> PortResult<()> {
+        self.inner.finish().await
+    }
+}
+
+#[async_trait]
+impl Pool for Holding<dyn Pool> {
+    async fn set_up(&self, classes: &[ResourceClass]) -> PortResult<()> {
+        self.inner.set_up(classes).await
+    }
+    async fn receive(
+        &self,
+        class: &ResourceClass,
+        max: usize,
+        hold: Duration,
+    ) -> PortResult<Vec<ReceivedMessage>> {
+        self.inner.receive(class, max, hold).await
+    }
+    async fn extend(
+        &self,
+        class: &ResourceClass,
+        receipts: &[Receipt],
+        hold: Duration,
+    ) -> PortResult<()> {
+        self.inner.extend(class, receipts, hold).await
+    }
+    async fn put_back(&self, class: &ResourceClass, receipts: &[Receipt]) -> PortResult<()> {
+        self.inner.put_back(class, receipts).await
+    }
+    async fn delete(&self, class: &ResourceClass, receipts: &[Receipt]) -> PortResult<()> {
+        self.before("delete").await;
+        self.inner.delete(class, receipts).await
+    }
+    async fn send(&self, tickets: &[Ticket], delay: Duration) -> PortResult<()> {
+        self.before("send").await;
+        self.inner.send(tickets, delay).await
+    }
+    async fn depth(&self, class: &ResourceClass) -> PortResult<Depth> {
+        self.inner.depth(class).await
+    }
+}
+
+#[async_trait]
+impl Compute for Holding<dyn Compute> {
+    async fn set_up(&self, settings: &Settings) -> PortResult<()> {
+        self.inner.set_up(settings).await
+    }
+    fn default_types(&self) -> TypePatterns {
+        self.inner.default_types()
+    }
+    fn identity(&self, name: &ProviderName) -> Result<InstanceId, InvalidId> {
+        self.inner.identity(name)
+    }
+    async fn launch(&self, order: &Order, settings: &Settings) -> PortResult<Launched> {
+        self.before("launch").await;
+        self.inner.launch(order, settings).await
+    }
+    async fn terminate(&self, ids: &[InstanceId]) -> PortResult<()> {
+        self.before("terminate").await;
+        self.inner.terminate(ids).await
+    }
+    async fn machines(&self) -> PortResult<Vec<Machine>> {
+        self.inner.machines().await
+    }
+}

@@ -1,0 +1,122 @@
+//! What a command reports: one JSON object or a few lines of text on stdout, and Markdown for the
+//! job summary on GitHub. Each outcome has a file with all three.
+//!
+//! The JSON comes from the types in those files. `docs/reference/json.md` and the JSON Schemas
+//! beside it are generated from the same types.
+
+mod cost;
+mod failure;
+mod markdown;
+mod provision;
+#[cfg(test)]
+mod reference;
+mod refresh;
+mod release;
+pub(crate) mod status;
+mod table;
+mod timeline;
+mod wire;
+
+use std::io::Write;
+
+use ondeck_core::model::failure::Failure;
+
+use self::failure::FailureJson;
+pub(crate) use self::table::table;
+use crate::control::github_actions::{Step, StepReport};
+use crate::inputs::{Backend, Common};
+use crate::logging;
+
+/// The outcome of a command, in every form in which it is shown.
+pub(crate) trait Report {
+    /// One JSON object on one line.
+    fn json(&self) -> String;
+    /// Lines for a terminal, without a final line break. Empty if there is nothing to show.
+    fn text(&self) -> String;
+    /// The failure that decides the exit code.
+    fn failure(&self) -> Option<Failure>;
+    /// Problems that do not make the command fail. They are logged.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+    /// Facts that GitHub shows as notices on the run's page. Elsewhere they are not shown.
+    fn notices(&self) -> Vec<String> {
+        Vec::new()
+    }
+    /// Markdown for the job summary, ending with a line break. Empty if there is none.
+    fn markdown(&self, _backend: Backend) -> String {
+        String::new()
+    }
+    /// Step outputs on GitHub, by name. `result` is added to them for every command.
+    fn outputs(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+}
+
+/// Shows the result of a command on stdout, stderr and, in a workflow step, on GitHub. Returns
+/// the exit code.
+pub(crate) fn deliver(
+    command: &'static str,
+    result: Result<&dyn Report, Failure>,
+    common: &Common,
+) -> u8 {
+    let (report, failure) = match result {
+        Ok(report) => (Some(report), report.failure()),
+        Err(failure) => (None, Some(failure)),
+    };
+    let json = match (&report, &failure) {
+        (Some(report), _) => report.json(),
+        (None, Some(failure)) => wire::to_json(&FailureJson::from(failure)),
+        (None, None) => String::new(),
+    };
+    let step = Step::current();
+    let text = match &report {
+        _ if common.json => json.clone(),
+        Some(report) => report.text(),
+        None => String::new(),
+    };
+    if !text.is_empty() {
+        print(&match &step {
+            Some(step) if common.json => step.json(&text),
+            Some(step) => step.text(&text),
+            None => text,
+        });
+    }
+    for warning in report.iter().flat_map(|report| report.warnings()) {
+        tracing::warn!("{warning}");
+    }
+    if let Some(step) = step {
+        let markdown = match (&report, &failure) {
+            (Some(report), _) => report.markdown(common.compute),
+            (None, Some(failure)) => failure::section(command, failure),
+            (None, None) => String::new(),
+        };
+        return step.show(&StepReport {
+            command,
+            notices: report.map(Report::notices).unwrap_or_default(),
+            outputs: report.map(Report::outputs).unwrap_or_default(),
+            json,
+            markdown,
+            failure,
+        });
+    }
+    match failure {
+        None => 0,
+        Some(failure) => {
+            logging::error(&failure.message, &failure.hint);
+            failure.kind.exit_code()
+        }
+    }
+}
+
+/// Prints a line on stdout. If stdout is closed, the line is dropped.
+pub(crate) fn print(text: &str) {
+    drop(try_print(text));
+}
+
+/// Prints a line on stdout. Fails if stdout is closed, so that endless commands can end.
+pub(crate) fn try_print(text: &str) -> std::io::Result<()> {
+    let mut stdout = anstream::stdout().lock();
+    writeln!(stdout, "{text}")?;
+    stdout.flush()
+}

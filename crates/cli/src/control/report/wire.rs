@@ -1,0 +1,75 @@
+//! Words and types that several JSON outputs share. They are separate from core's types, because
+//! programs read them: a rename in core must not change the output.
+
+use std::time::Duration;
+
+use ondeck_core::model::failure::Failure;
+use ondeck_core::model::requirements::UsageClass;
+use serde::{Serialize, Serializer};
+
+/// Serialises an output. The types here have string keys and no failing parts.
+pub(super) fn to_json(output: &impl Serialize) -> String {
+    serde_json::to_string(output).unwrap_or_default()
+}
+
+/// Whole milliseconds.
+pub(super) fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The version of the output's format: 1. It grows when a field is removed or changes its meaning;
+/// new fields do not change it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SchemaVersion;
+
+impl Serialize for SchemaVersion {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u32(1)
+    }
+}
+
+#[cfg(test)]
+impl schemars::JsonSchema for SchemaVersion {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "SchemaVersion".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "integer", "const": 1 })
+    }
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) enum ResultStatus {
+    Success,
+    Failed,
+}
+
+impl From<Option<&Failure>> for ResultStatus {
+    fn from(failure: Option<&Failure>) -> ResultStatus {
+        if failure.is_none() { ResultStatus::Success } else { ResultStatus::Failed }
+    }
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) enum PurchaseOption {
+    Spot,
+    OnDemand,
+}
+
+impl From<UsageClass> for PurchaseOption {
+    fn from(usage: UsageClass) -> PurchaseOption {
+        match usage {
+            UsageClass::Spot => PurchaseOption::Spot,
+            UsageClass::OnDemand => PurchaseOption::OnDemand,
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Colour is for terminals, and `NO_COLOR` turns it off: in log lines, errors, tables, the demo
+//! and the progress line. A pseudo-terminal stands for the terminal.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Child, Command, Stdio};
+
+use regex_lite::Regex;
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+use crate::harness::{Driven, Home};
+
+/// A process whose stdout and stderr are one terminal.
+struct AtTerminal {
+    child: Child,
+    controller: File,
+    output: Vec<u8>,
+}
+
+impl AtTerminal {
+    fn start(mut command: Command) -> AtTerminal {
+        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&controller).unwrap();
+        unlockpt(&controller).unwrap();
+        let name = ptsname(&controller, Vec::new()).unwrap();
+        let path = std::ffi::OsStr::from_bytes(name.as_bytes());
+        let terminal: OwnedFd = File::options().write(true).open(path).unwrap().into();
+        command.stdin(Stdio::null()).stderr(terminal.try_clone().unwrap()).stdout(terminal);
+        let child = command.spawn().unwrap();
+        // With the command go this process's own handles of the terminal.
+        drop(command);
+        AtTerminal { child, controller: controller.into(), output: Vec::new() }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.output).into_owned()
+    }
+
+    /// Reads until these words are there. Panics if the process ends before.
+    fn until_it_prints(&mut self, words: &str) {
+        while !self.text().contains(words) {
+            assert!(self.read(), "it has ended: {}", self.text());
+        }
+    }
+
+    /// Reads once. Returns whether the terminal is still open.
+    fn read(&mut self) -> bool {
+        let mut buffer = [0; 4096];
+        // The last process that has the terminal open ends the reading with an error.
+        let count = self.controller.read(&mut buffer).unwrap_or(0);
+        self.output.extend_from_slice(&buffer[..count]);
+        count > 0
+    }
+
+    fn interrupt(&self) {
+        let pid = i32::try_from(self.child.id()).unwrap();
+        kill_process(Pid::from_raw(pid).unwrap(), Signal::INT).unwrap();
+    }
+
+    /// Everything that it prints until its end.
+    fn finish(mut self) -> String {
+        while self.read() {}
+        self.child.wait().unwrap();
+        self.text()
+    }
+}
+
+/// With a terminal that shows colours, and no wishes of the environment that the tests run in.
+fn plain(mut command: Command) -> Command {
+    for variable in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"] {
+        command.env_remove(variable);
+    }
+    command.env("TERM", "xterm-256color");
+    command
+}
+
+fn with(mut command: Command, variable: &str, value: &str) -> Command {
+    command.env(variable, value);
+    command
+}
+
+fn is_coloured(text: &str) -> bool {
+    Regex::new("\x1b\\[[0-9;]*m").unwrap().is_match(text)
+}
+
+/// A provision that logs a warning, shows progress, and fails.
+fn provision(home: &Home) -> Command {
+    plain(home.command(&["provision", "--run-id", "1", "--instance-count", "2"]))
+}
+
+#[test]
+fn log_lines_and_errors_are_coloured_on_terminals_unless_told_otherwise() {
+    let home = Home::with(&["--local-capacity=1"]);
+    let shown = AtTerminal::start(provision(&home)).finish();
+    let log = shown.lines().find(|line| line.contains("WARN")).unwrap();
+    assert!(is_coloured(log), "{shown:?}");
+    let error = shown.lines().find(|line| line.contains("error")).unwrap();
+    assert!(is_coloured(error), "{shown:?}");
+    for (variable, value) in [("NO_COLOR", "1"), ("CLICOLOR", "0"), ("TERM", "dumb")] {
+        let shown = AtTerminal::start(with(provision(&home), variable, value)).finish();
+        assert!(shown.contains("WARN") && shown.contains("error"), "{shown:?}");
+        assert!(!is_coloured(&shown), "{variable}={value}: {shown:?}");
+    }
+}
+
+#[test]
+fn pipes_get_no_escape_codes_unless_they_are_forced() {
+    let home = Home::with(&["--local-capacity=1"]);
+    let piped = |mut command: Command| {
+        let output = command.output().unwrap();
+        String::from_utf8(output.stderr).unwrap() + &String::from_utf8(output.stdout).unwrap()
+    };
+    let shown = piped(provision(&home));
+    assert!(shown.contains("WARN") && !shown.contains('\x1b'), "{shown:?}");
+    let shown = piped(with(provision(&home), "CLICOLOR_FORCE", "1"));
+    assert!(is_coloured(shown.lines().find(|line| line.contains("WARN")).unwrap()), "{shown:?}");
+    let both = with(with(provision(&home), "CLICOLOR_FORCE", "1"), "NO_COLOR", "1");
+    assert!(!piped(both).contains('\x1b'));
+}
+
+#[test]
+fn tables_and_progress_have_no_colour_with_no_color() {
+    let home = Home::with(&["--local-boot-ms=2500"]);
+    let provision = || plain(home.command(&["provision", "--run-id", "7"]));
+    let shown = AtTerminal::start(with(provision(), "NO_COLOR", "1")).finish();
+    assert!(shown.contains("provision: waiting for new machines"), "{shown:?}");
+    assert!(shown.contains("c6i.large") && !is_coloured(&shown), "{shown:?}");
+    let status = plain(home.command(&["status"]));
+    let shown = AtTerminal::start(with(status, "NO_COLOR", "1")).finish();
+    assert!(shown.contains("running") && !shown.contains('\x1b'), "{shown:?}");
+}
+
+#[test]
+fn the_demo_is_coloured_on_terminals_and_plain_with_no_color() {
+    for no_color in [false, true] {
+        let home = Home::bare();
+        std::fs::create_dir(home.dir()).unwrap();
+        let mut command = plain(home.command(&["demo"]));
+        command.env_remove("ONDECK_HOME").env("TMPDIR", home.dir());
+        if no_color {
+            command.env("NO_COLOR", "1");
+        }
+        let mut demo = AtTerminal::start(command);
+        demo.until_it_prints("$ ondeck provision --run-id 101");
+        demo.interrupt();
+        let shown = demo.finish();
+        assert_eq!(is_coloured(&shown), !no_color, "{shown:?}");
+        assert_eq!(shown.contains('\x1b'), !no_color, "{shown:?}");
+    }
+}
