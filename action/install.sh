@@ -7,7 +7,7 @@
 set -euo pipefail
 
 readonly RELEASES=https://github.com/ondeck-ci/ondeck/releases/download
-# The agent is for machines of the pool, whatever this step runs on.
+# The agent runs on the machines of the pool, not on the runner of this step.
 readonly AGENT_TARGET=x86_64-unknown-linux-musl
 
 main() {
@@ -83,8 +83,8 @@ use_folder() {
     "RUNNER_TOOL_CACHE or RUNNER_TEMP has to be a folder of the runner's user"
 }
 
-# The marker holds the digest of what was checked when it was fetched. Whatever else has happened
-# to the file since, it is not run.
+# The marker holds the digest that was checked after the download. A file that no longer matches it
+# is not run.
 is_complete() {
   local noted
   [ -f "$folder/SHA256SUMS" ] && [ -f "$folder.complete" ] || return 1
@@ -93,7 +93,7 @@ is_complete() {
     [ "$(digest_of "$folder/ondeck")" = "$noted" ]
 }
 
-# Into a folder beside the place, and from there by one rename: whatever is killed on the way leaves
+# Downloads into a folder beside the target, then renames it once: a download that is killed leaves
 # nothing that looks complete.
 download() {
   local asset=ondeck-$version-$target expected found
@@ -118,8 +118,8 @@ download() {
   echo "$expected" >"$folder.complete"
 }
 
-# Refresh tells machines where to get the agent: from the same release, unless somebody knows
-# better.
+# Refresh tells machines where to get the agent: from the same release, unless the workflow names
+# another place.
 offer_agent() {
   [ "$MODE" = refresh ] && [ -z "${AGENT_URL:-}${AGENT_SHA256:-}" ] || return 0
   local asset=ondeck-agent-$version-$AGENT_TARGET digest

@@ -10,8 +10,8 @@ use crate::step::{Step, exit_code_of};
 
 const STANDIN: &str = "ondeck-standin";
 
-/// Builds, starts everything, and stays until somebody ends us. The stand-in says itself how it
-/// is reached.
+/// Builds ondeck and the stand-in, starts the emulators and the stand-in, and runs until it is
+/// stopped. The stand-in prints its own address. Returns the exit code.
 pub(crate) fn run(root: &Path, port: Option<u16>) -> u8 {
     let exit_code = build().run(root);
     if exit_code != 0 {
@@ -31,7 +31,7 @@ pub(crate) fn run(root: &Path, port: Option<u16>) -> u8 {
             return 1;
         }
     };
-    // What was built stands beside us.
+    // Cargo puts the programs it has just built beside this one.
     let mut standin = Command::new(me.with_file_name(STANDIN));
     standin
         .args(["--dynamodb", &emulators.dynamodb(), "--sqs", &emulators.sqs(), "--agent-program"])

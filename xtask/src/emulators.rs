@@ -1,10 +1,10 @@
-//! What stands in for AWS while tests run: DynamoDB Local, and MiniStack for SQS and EC2. They
-//! keep everything in memory, and are gone with whoever holds [`Emulators`].
+//! Emulators of AWS for tests: DynamoDB Local, and MiniStack for SQS and EC2. They keep everything
+//! in memory and stop when [`Emulators`] is dropped.
 
 mod environment;
 mod install;
-mod patience;
 mod program;
+mod retry;
 mod service;
 mod workflows;
 
@@ -21,9 +21,10 @@ use crate::tool;
 pub(crate) use environment::Environment;
 use environment::Places;
 use install::Installed;
-use service::{Kind, Service};
+use service::{EmulatorSpec, Service};
 
-/// `cargo xtask emulators`: as long as the command runs, or until somebody ends us.
+/// `cargo xtask emulators`: runs a command with the emulators and returns its exit code. Without a
+/// command, prints their environment and runs until one of them stops.
 pub(crate) fn run(root: &Path, command: &[String]) -> u8 {
     let emulators = match Emulators::start(root) {
         Ok(emulators) => emulators,
@@ -48,19 +49,19 @@ pub(crate) fn run(root: &Path, command: &[String]) -> u8 {
     }
 }
 
-/// All of them, running.
+/// The running emulators, which stop when this is dropped.
 pub(crate) struct Emulators {
     services: [Service; 2],
     pub(crate) environment: Environment,
     pub(crate) models: PathBuf,
-    /// For logs of this call, and whatever else has to be written somewhere. The next call that
-    /// finds nobody there removes it.
+    /// The folder for logs and temporary files of this call. A later call removes it once
+    /// this one has ended.
     pub(crate) folder: PathBuf,
     _occupied: File,
 }
 
 impl Emulators {
-    /// Installs what is missing, starts them on free ports, and waits until they answer.
+    /// Installs missing emulators, starts all of them on free ports, and waits until they answer.
     pub(crate) fn start(root: &Path) -> Result<Emulators, TaskError> {
         let lock = install::lock(root)?;
         let installed = install::install(root, &lock)?;
@@ -103,8 +104,8 @@ impl Emulators {
         self.services[1].url()
     }
 
-    /// Those that run no longer, though they should: what has failed meanwhile may have failed
-    /// for want of them.
+    /// An error for each emulator that has stopped unexpectedly. Failures since then may
+    /// be due to that.
     pub(crate) fn ended(&mut self) -> Vec<TaskError> {
         self.services.iter_mut().filter_map(Service::ended).collect()
     }
@@ -114,13 +115,13 @@ impl Emulators {
             if let Some(error) = self.ended().pop() {
                 return error;
             }
-            patience::pause(Duration::from_secs(1));
+            retry::pause(Duration::from_secs(1));
         }
     }
 }
 
-/// A folder that is ours as long as we hold the file in it. Those that nobody holds any more are
-/// removed; the logs of the last call can be read until then.
+/// Creates a folder that belongs to this call as long as it holds the locked file in it. Removes
+/// the folders of calls that have ended; until then, their logs can be read.
 fn occupy(logs: &Path) -> Result<(PathBuf, File), TaskError> {
     const HELD: &str = "held";
     let with_path = |error| TaskError::with(logs, error);
@@ -140,7 +141,7 @@ fn occupy(logs: &Path) -> Result<(PathBuf, File), TaskError> {
     occupied.map(|file| (folder, file)).map_err(|error| TaskError::with(&held, error))
 }
 
-fn dynamodb(installed: &Installed, folder: &Path) -> Kind {
+fn dynamodb(installed: &Installed, folder: &Path) -> EmulatorSpec {
     let (java, scratch) = (installed.java.clone(), folder.to_owned());
     let jar = installed.dynamodb.join("DynamoDBLocal.jar");
     let libraries = installed.dynamodb.join("DynamoDBLocal_lib").display().to_string();
@@ -148,24 +149,24 @@ fn dynamodb(installed: &Installed, folder: &Path) -> Kind {
         let mut command = bare(&java);
         command
             .current_dir(&scratch)
-            // With its flag alone it still looks for the service that it reports to.
+            // With its flag alone it would still look up the service that it reports to.
             .env("DDB_LOCAL_TELEMETRY", "0")
-            // It lives for minutes: the better compiler and the busier collector take twice the
-            // time, both to start and for ten thousand writes.
+            // It runs for minutes only. The optimising compiler and the parallel collector would
+            // take twice the time, both for the start and for ten thousand writes.
             .args(["-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"])
-            // Its performance data would stay in a folder for all.
+            // Without this, it leaves performance data in a shared folder.
             .args(["-XX:-UsePerfData", &format!("-Djava.library.path={libraries}"), "-jar"])
             .arg(&jar)
             .args(["-inMemory", "-disableTelemetry"])
-            // Otherwise everybody has tables of their own, and agents have other credentials than
-            // the control plane.
+            // Otherwise every access key has its own tables, and agents have other credentials
+            // than the control plane.
             .args(["-sharedDb", "-port", &port.to_string()]);
         command
     };
-    Kind {
+    EmulatorSpec {
         name: "DynamoDB Local",
         command: Box::new(command),
-        // Listing tables takes its database, not only its listener.
+        // Listing tables needs its database, not only its listener.
         greeting: "POST / HTTP/1.1\r\n\
              Host: 127.0.0.1\r\n\
              Connection: close\r\n\
@@ -180,7 +181,7 @@ fn dynamodb(installed: &Installed, folder: &Path) -> Kind {
     }
 }
 
-fn ministack(installed: &Installed, folder: &Path) -> Kind {
+fn ministack(installed: &Installed, folder: &Path) -> EmulatorSpec {
     let (python, scratch) = (installed.python.clone(), folder.to_owned());
     let command = move |port: u16| {
         let mut command = bare(&python);
@@ -189,15 +190,15 @@ fn ministack(installed: &Installed, folder: &Path) -> Kind {
             .env("GATEWAY_PORT", port.to_string())
             .env("BIND_HOST", "127.0.0.1")
             .env("PERSIST_STATE", "0")
-            // No listeners on fixed ports.
+            // It must not listen on fixed ports.
             .env("SFTP_ENABLED", "0")
             .env("IOT_MTLS_ENABLED", "0")
-            // It removes containers that it takes for leftovers of its own.
+            // Otherwise it would remove containers that it considers its own leftovers.
             .env("DOCKER_HOST", format!("unix://{}", scratch.join("no-docker").display()))
             .env("TMPDIR", &scratch);
         command
     };
-    Kind {
+    EmulatorSpec {
         name: "MiniStack",
         command: Box::new(command),
         greeting: "GET /_ministack/ready HTTP/1.1\r\n\
@@ -208,7 +209,8 @@ fn ministack(installed: &Installed, folder: &Path) -> Kind {
     }
 }
 
-/// Without our environment: an emulator must not be set up by chance, nor find an account.
+/// A command without our environment, so that no variable configures an emulator by accident or
+/// gives it a real account.
 fn bare(program: &Path) -> Command {
     let mut command = Background::command(program);
     command.env_clear();

@@ -19,6 +19,7 @@ use ondeck_core::model::signal::Signal;
 use ondeck_core::ports::{AgentStore, Clock, Host, Random, Runner};
 use ondeck_core::runtime::retry::{Retry, retry};
 
+use crate::deadline::Moment;
 use crate::memory::Memory;
 
 /// How long an agent waits for the store before it terminates its machine by what it remembers: the
@@ -48,12 +49,9 @@ pub struct Agent {
 impl Agent {
     /// Lives until its machine must end, ends it, and gives the reason.
     pub async fn live(&self) -> String {
-        let (begun, memory) = (self.clock.steady(), Memory::new(self.clock.now()));
+        let memory = Memory::new(self.clock.steady());
         // First of all, because how often to beat is itself a setting.
         self.learn(&memory).await;
-        // The first answer may have put the clock right, and with it the moment of birth.
-        let age = self.clock.steady().saturating_sub(begun);
-        memory.was_born(self.clock.now().before(age));
         let work = join(self.work(&memory), self.heed_interruption(&memory));
         let why = match select(pin!(self.watch(&memory)), pin!(work)).await {
             Either::Left((why, _)) => why,
@@ -69,8 +67,7 @@ impl Agent {
     async fn watch(&self, memory: &Memory) -> String {
         loop {
             // A store that never answers must not keep the machine alive.
-            let standing = memory.standing();
-            let left = deadline::end_at(&standing, &memory.times()).since(self.clock.now());
+            let left = self.left(memory);
             let mut beat = pin!(self.beat_and_look(memory).fuse());
             let beaten = match select(beat.as_mut(), self.clock.sleep(left)).await {
                 Either::Left((beaten, _)) => beaten,
@@ -80,13 +77,16 @@ impl Agent {
                 return why;
             }
 
-            let times = memory.times();
-            let left = deadline::end_at(&memory.standing(), &times).since(self.clock.now());
             // A few lost beats make a machine unhealthy, so a lost one is made up for soon.
-            let period = times.heartbeat_period;
+            let period = memory.times().heartbeat_period;
             let next = if beaten { period } else { period / MAKE_UP };
-            self.clock.sleep(next.min(left)).await;
+            self.clock.sleep(next.min(self.left(memory))).await;
         }
+    }
+
+    /// How long the machine may go on by what the agent remembers.
+    fn left(&self, memory: &Memory) -> Duration {
+        deadline::left(&memory.standing(), &memory.times(), Moment::of(&*self.clock))
     }
 
     /// Returns why the machine must terminate now, or `None` if it need not.
@@ -101,7 +101,8 @@ impl Agent {
         memory: &Memory,
         in_flight: impl Future<Output = bool> + Unpin,
     ) -> Option<String> {
-        let why = || deadline::why_end(&memory.standing(), &memory.times(), self.clock.now());
+        let now = || Moment::of(&*self.clock);
+        let why = || deadline::why_end(&memory.standing(), &memory.times(), now());
         why()?;
         if !memory.standing().is_final() {
             let look = pin!(self.look_again(memory));

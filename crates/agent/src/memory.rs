@@ -27,7 +27,8 @@ struct Inner {
 }
 
 impl Memory {
-    pub(crate) fn new(born: Timestamp) -> Memory {
+    /// The memory of an agent that has read nothing. `born` is steady time.
+    pub(crate) fn new(born: Duration) -> Memory {
         Memory(Mutex::new(Inner {
             standing: Standing::Unrecorded { since: born },
             settings: None,
@@ -35,11 +36,6 @@ impl Memory {
             interruption: None,
             spoke: Timestamp::from_millis(0),
         }))
-    }
-
-    /// Counts from another moment, by a clock that is right.
-    pub(crate) fn was_born(&self, at: Timestamp) {
-        self.inner().standing = Standing::Unrecorded { since: at };
     }
 
     /// When something is being said: later than anything before, whatever is done to the clock. A
@@ -51,9 +47,9 @@ impl Memory {
     }
 
     /// Takes note of what the store said about this machine.
-    pub(crate) fn saw(&self, record: Option<&Record>, now: Timestamp) {
+    pub(crate) fn saw(&self, record: Option<&Record>, steady: Duration) {
         let mut inner = self.inner();
-        inner.standing = inner.standing.after_seeing(record, now);
+        inner.standing = inner.standing.after_seeing(record, steady);
     }
 
     pub(crate) fn standing(&self) -> Standing {

@@ -57,7 +57,7 @@ impl Agent {
         let record = self.store.record(&self.id).await.inspect_err(|error| {
             tracing::warn!("own record not read: {error}");
         })?;
-        memory.saw(record.as_ref(), self.clock.now());
+        memory.saw(record.as_ref(), self.clock.steady());
         Ok(record)
     }
 

@@ -44,15 +44,10 @@ pub enum PortError {
     Setting(crate::model::settings::InvalidSetting),
     /// Refresh has not created this yet.
     #[error("not set up: {what}")]
-    NotSetUp {
-        what: String,
-    },
+    NotSetUp { what: String },
     /// The forge has refused, and will until a person changes something.
     #[error("{reason}")]
-    Forge {
-        reason: String,
-        hint: String,
-    },
+    Forge { reason: String, hint: String },
 }
 
 pub type PortResult<T> = Result<T, PortError>;

@@ -1,4 +1,4 @@
-//! Who asks GitHub: a token, or a GitHub App that has tokens made for itself.
+//! How requests to GitHub are authenticated: with a token, as a GitHub App, or not at all.
 
 use std::time::Duration;
 
@@ -12,43 +12,43 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
 use crate::client::{
-    Answer, Client, GITHUB, Purpose, Request, TokenKind, complaint, moment, unavailable,
+    Answer, Client, GITHUB, Purpose, Request, TokenKind, error_for, parse_time, unavailable,
 };
-use crate::forge::{OnSecret, Scope};
+use crate::forge::{OnSecret, RunnerScope};
 
-/// What refresh has been given to manage runners with.
+/// The credentials that refresh manages runners with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Auth {
-    /// A personal access token, or one that somebody else has had made.
+    /// A personal access token, or an installation token made outside of ondeck.
     Token(Secret),
     /// A GitHub App.
     App {
-        /// Its id, or its client id.
+        /// The App ID or the client ID.
         id: String,
-        /// In PEM, as GitHub gives it.
+        /// PEM, as downloaded from GitHub.
         private_key: Secret,
     },
-    /// Nothing. It is enough for whoever manages no runners.
+    /// None. Requests that manage runners then fail with a hint.
     Missing,
 }
 
-/// How long before its end a token is not used any more.
+/// How long before its expiry a cached token is replaced.
 const SPARE: Duration = Duration::from_secs(5 * 60);
-/// How far the clocks of this computer and of GitHub may be apart.
+/// How far this computer's clock may be ahead of GitHub's.
 const SKEW: Duration = Duration::from_secs(60);
-/// GitHub takes ten minutes at the most.
+/// GitHub accepts at most ten minutes.
 const JWT_LIFE: Duration = Duration::from_secs(9 * 60);
 
-/// Somebody who asks, and the way there.
+/// A client together with the credential that its requests carry.
 pub(crate) struct Identity {
     client: Client,
-    who: Who,
+    credential: Credential,
 }
 
-enum Who {
-    /// Anybody may ask.
-    Anybody,
-    /// Somebody has to be named first.
+enum Credential {
+    /// Requests carry no token.
+    Anonymous,
+    /// Nothing was configured: every request fails before it is sent.
     Missing,
     Token(Secret),
     App(Box<App>),
@@ -57,38 +57,44 @@ enum Who {
 struct App {
     id: String,
     key: EncodingKey,
-    scope: Scope,
+    scope: RunnerScope,
     on_secret: OnSecret,
-    /// Locked while a new one is made, so that all who need one get the same.
-    kept: Mutex<Option<Kept>>,
+    /// Locked while a token is requested, so that concurrent callers share one.
+    cached: Mutex<Option<CachedToken>>,
 }
 
-struct Kept {
+struct CachedToken {
     token: Secret,
     expires_at: Timestamp,
 }
 
 impl Identity {
-    /// Whoever was configured.
+    /// Uses the configured credentials. Fails if the token or the App's key is malformed.
     pub(crate) fn new(
         client: Client,
         auth: &Auth,
-        scope: &Scope,
+        scope: &RunnerScope,
         on_secret: OnSecret,
     ) -> Result<Identity, Failure> {
-        let who = match auth {
-            Auth::Missing => Who::Missing,
+        let credential = match auth {
+            Auth::Missing => Credential::Missing,
             Auth::Token(token) => return Identity::of_token(client, "github-token", token),
             Auth::App { id, private_key } => {
                 let key = signing_key(id, private_key)?;
                 let (id, scope) = (id.trim().to_owned(), scope.clone());
-                Who::App(Box::new(App { id, key, scope, on_secret, kept: Mutex::default() }))
+                Credential::App(Box::new(App {
+                    id,
+                    key,
+                    scope,
+                    on_secret,
+                    cached: Mutex::default(),
+                }))
             }
         };
-        Ok(Identity { client, who })
+        Ok(Identity { client, credential })
     }
 
-    /// Whoever has this token, which was given as that input.
+    /// Uses `token`. Fails if it is malformed; the message then names `input`.
     pub(crate) fn of_token(
         client: Client,
         input: &str,
@@ -96,121 +102,123 @@ impl Identity {
     ) -> Result<Identity, Failure> {
         let text = token.expose().trim();
         if text.is_empty() || !text.chars().all(|c| c.is_ascii_graphic()) {
-            return Err(Failure::invalid(format!("{input} is empty, or holds more than a token"))
-                .hint("see how the secret was stored: one line, without blanks or quotes"));
+            return Err(Failure::invalid(format!("{input} is empty or is not a single token"))
+                .hint("store the secret as one line, without blanks or quotes"));
         }
-        Ok(Identity { client, who: Who::Token(Secret::new(text)) })
+        Ok(Identity { client, credential: Credential::Token(Secret::new(text)) })
     }
 
-    /// Nobody in particular.
-    pub(crate) fn anybody(client: Client) -> Identity {
-        Identity { client, who: Who::Anybody }
+    /// Sends requests without a token.
+    pub(crate) fn anonymous(client: Client) -> Identity {
+        Identity { client, credential: Credential::Anonymous }
     }
 
-    /// Asks, and gives whatever GitHub has decided. That it does not know us is no decision.
+    /// Sends a request and returns GitHub's answer, success or not. Fails if the answer is 401, or if
+    /// [`Client::send`] fails. A 401 on a cached App token drops that token and counts as unavailable,
+    /// so that a retry requests a new one.
     pub(crate) async fn ask(&self, request: &Request<'_>) -> PortResult<Answer> {
-        let (bearer, kept) = match &self.who {
-            Who::Anybody => (None, false),
-            Who::Missing => return Err(missing(&request.purpose)),
-            Who::Token(token) => (Some(token.clone()), false),
-            Who::App(app) => {
-                let (token, kept) = app.token(&self.client).await?;
-                (Some(token), kept)
+        let (bearer, cached) = match &self.credential {
+            Credential::Anonymous => (None, false),
+            Credential::Missing => return Err(missing(&request.purpose)),
+            Credential::Token(token) => (Some(token.clone()), false),
+            Credential::App(app) => {
+                let (token, cached) = app.token(&self.client).await?;
+                (Some(token), cached)
             }
         };
         let answer = self.client.send(request, bearer.as_ref()).await?;
         if answer.status != 401 {
             return Ok(answer);
         }
-        if let (Who::App(app), true) = (&self.who, kept) {
+        if let (Credential::App(app), true) = (&self.credential, cached) {
             app.forget(bearer.as_ref()).await;
-            return Err(unavailable(request, "it has withdrawn the installation's token"));
+            return Err(unavailable(request, "it has revoked the installation token"));
         }
-        Err(complaint(request, self.kind(), &answer))
+        Err(error_for(request, self.kind(), &answer))
     }
 
-    /// Asks for something to be read.
+    /// Sends a request and parses the answer. Fails if the answer is not a success.
     pub(crate) async fn get<T: DeserializeOwned>(&self, request: &Request<'_>) -> PortResult<T> {
         let answer = self.ask(request).await?;
         if answer.is_success() {
             answer.read(request)
         } else {
-            Err(self.complaint(request, &answer))
+            Err(self.error_for(request, &answer))
         }
     }
 
-    /// What a decision against us means.
-    pub(crate) fn complaint(&self, request: &Request<'_>, answer: &Answer) -> PortError {
-        complaint(request, self.kind(), answer)
+    /// The error for an answer that is not a success.
+    pub(crate) fn error_for(&self, request: &Request<'_>, answer: &Answer) -> PortError {
+        error_for(request, self.kind(), answer)
     }
 
     fn kind(&self) -> TokenKind {
-        match &self.who {
-            Who::Anybody | Who::Missing => TokenKind::Unknown,
-            Who::Token(token) => TokenKind::of(token.expose()),
-            Who::App(_) => TokenKind::App,
+        match &self.credential {
+            Credential::Anonymous | Credential::Missing => TokenKind::Unknown,
+            Credential::Token(token) => TokenKind::of(token.expose()),
+            Credential::App(_) => TokenKind::App,
         }
     }
 }
 
-/// A token that GitHub has made, and until when it is good.
-pub(crate) struct Fresh {
+/// A token that GitHub has issued.
+pub(crate) struct IssuedToken {
     pub(crate) token: Secret,
     pub(crate) expires_at: Timestamp,
 }
 
-impl Fresh {
-    /// Reads one. Whoever must know of every secret is told before anything else happens with it.
+impl IssuedToken {
+    /// Reads the token from an answer. `on_secret` gets the token before anything else can fail.
     pub(crate) fn read(
         request: &Request<'_>,
         answer: &Answer,
         on_secret: &OnSecret,
-    ) -> PortResult<Fresh> {
+    ) -> PortResult<IssuedToken> {
         #[derive(Deserialize)]
-        struct Made {
+        struct Issued {
             token: String,
             expires_at: String,
         }
-        let Made { token, expires_at } = answer.read(request)?;
+        let Issued { token, expires_at } = answer.read(request)?;
         let token = Secret::new(token);
         on_secret(&token);
-        let expires_at = moment(&expires_at)
-            .ok_or_else(|| unavailable(request, "when the token expires cannot be read"))?;
-        Ok(Fresh { token, expires_at })
+        let expires_at = parse_time(&expires_at)
+            .ok_or_else(|| unavailable(request, "the token's expiry time is not readable"))?;
+        Ok(IssuedToken { token, expires_at })
     }
 }
 
 impl App {
-    /// A token that is good for a while, and whether it is from before.
+    /// Returns a token that stays valid for at least [`SPARE`], and whether it came from the cache.
     async fn token(&self, client: &Client) -> PortResult<(Secret, bool)> {
-        let mut kept = self.kept.lock().await;
+        let mut cached = self.cached.lock().await;
         let now = client.clock().now();
-        if let Some(Kept { token, expires_at }) = &*kept
+        if let Some(CachedToken { token, expires_at }) = &*cached
             && now + SPARE < *expires_at
         {
             return Ok((token.clone(), true));
         }
-        let Fresh { token, expires_at } = self.renew(client, now).await?;
-        *kept = Some(Kept { token: token.clone(), expires_at });
+        let IssuedToken { token, expires_at } = self.renew(client, now).await?;
+        *cached = Some(CachedToken { token: token.clone(), expires_at });
         Ok((token, false))
     }
 
-    /// Forgets a token, unless another has taken its place.
+    /// Drops a token from the cache, unless it has been replaced already.
     async fn forget(&self, token: Option<&Secret>) {
-        let mut kept = self.kept.lock().await;
-        if kept.as_ref().map(|kept| &kept.token) == token {
-            *kept = None;
+        let mut cached = self.cached.lock().await;
+        if cached.as_ref().map(|cached| &cached.token) == token {
+            *cached = None;
         }
     }
 
-    async fn renew(&self, client: &Client, now: Timestamp) -> PortResult<Fresh> {
+    async fn renew(&self, client: &Client, now: Timestamp) -> PortResult<IssuedToken> {
         #[derive(Deserialize)]
         struct Installation {
             id: u64,
         }
         let jwt = sign(&self.id, &self.key, now).map_err(|()| PortError::Unusable {
             service: GITHUB,
-            reason: "the private key of the GitHub App does not sign".to_owned(),
+            reason: "signing with the private key of the GitHub App failed".to_owned(),
             hint: KEY_HINT.to_owned(),
         })?;
         (self.on_secret)(&jwt);
@@ -218,26 +226,27 @@ impl App {
         let request = Request::get(purpose, format!("{}/installation", self.scope.path()));
         let answer = client.send(&request, Some(&jwt)).await?;
         if !answer.is_success() {
-            return Err(complaint(&request, TokenKind::App, &answer));
+            return Err(error_for(&request, TokenKind::App, &answer));
         }
         let Installation { id } = answer.read(&request)?;
         let request = Request::post(purpose, format!("app/installations/{id}/access_tokens"));
         let answer = client.send(&request, Some(&jwt)).await?;
         if !answer.is_success() {
-            return Err(complaint(&request, TokenKind::App, &answer));
+            return Err(error_for(&request, TokenKind::App, &answer));
         }
-        Fresh::read(&request, &answer, &self.on_secret)
+        IssuedToken::read(&request, &answer, &self.on_secret)
     }
 }
 
-const KEY_HINT: &str = "give the whole file that GitHub made under the App's private keys, with \
-                        its first and last lines and its line breaks";
+const KEY_HINT: &str = "pass the whole .pem file that GitHub generated for the App, including its \
+                        BEGIN and END lines and its line breaks";
 
-/// Reads the key, and has it sign something: some texts are keys of another kind.
+/// Parses the key and signs with it once, because some keys parse but cannot sign. Fails if the id is
+/// empty or the key is unusable.
 fn signing_key(id: &str, private_key: &Secret) -> Result<EncodingKey, Failure> {
     if id.trim().is_empty() {
         return Err(Failure::invalid("github-app-id is empty")
-            .hint("it stands on the App's page, as App ID or Client ID"));
+            .hint("copy the App ID or Client ID from the App's settings page"));
     }
     let invalid =
         || Failure::invalid("github-app-private-key is not an RSA key in PEM").hint(KEY_HINT);
@@ -247,7 +256,8 @@ fn signing_key(id: &str, private_key: &Secret) -> Result<EncodingKey, Failure> {
     Ok(key)
 }
 
-/// What the App shows for itself. The error says nothing, since it might say too much.
+/// Signs the JWT that authenticates the App. The error carries no details, because they could
+/// contain parts of the key.
 fn sign(id: &str, key: &EncodingKey, now: Timestamp) -> Result<Secret, ()> {
     #[derive(Serialize)]
     struct Claims<'a> {
@@ -266,7 +276,7 @@ fn sign(id: &str, key: &EncodingKey, now: Timestamp) -> Result<Secret, ()> {
 
 fn missing(purpose: &Purpose<'_>) -> PortError {
     PortError::Forge {
-        reason: format!("nothing was given to {} {purpose} with", purpose.verb()),
-        hint: "give --github-token, or --github-app-id and --github-app-private-key".to_owned(),
+        reason: format!("no credentials to {} {purpose}", purpose.verb()),
+        hint: "pass --github-token, or --github-app-id and --github-app-private-key".to_owned(),
     }
 }

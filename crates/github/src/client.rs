@@ -1,11 +1,11 @@
-//! One API of GitHub, asked once for each request: what came back, and whether it may be asked
-//! again.
+//! A client for GitHub's API. It sends each request once and tells errors that may pass, which core
+//! retries, from decisions.
 
 pub(crate) mod answer;
-mod complaint;
+mod error;
 mod limit;
-mod moment;
 mod request;
+mod time;
 
 use std::error::Error;
 use std::sync::Arc;
@@ -19,23 +19,24 @@ use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderValue};
 
 use crate::http::{self, Redirects};
 pub(crate) use answer::Answer;
-pub(crate) use complaint::complaint;
+pub(crate) use error::error_for;
 use limit::Limit;
 #[cfg(feature = "fuzzing")]
 pub(crate) use limit::until;
-pub(crate) use moment::moment;
 pub(crate) use request::{Purpose, Request, TokenKind};
+pub(crate) use time::parse_time;
 
 pub(crate) use crate::http::GITHUB;
 
 /// How long one request may take, its answer included.
 const CALL: Duration = Duration::from_secs(30);
 
-/// Supported at least until March 2028, and by Enterprise Server as well, where the later one
-/// need not be known.
+/// GitHub supports this version at least until March 2028. Enterprise Server supports it too, but
+/// may not know the later one.
 const API_VERSION: &str = "2022-11-28";
 
-/// The way to an API for one identity: limits are counted for each.
+/// A client for one API and one credential. Rate limits are tracked per client, because GitHub
+/// counts them per credential.
 pub(crate) struct Client {
     http: reqwest::Client,
     root: Url,
@@ -44,23 +45,27 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// For the API under this address. Nothing is contacted yet.
+    /// Creates a client for the API at `root` without contacting it. Fails if the HTTP client cannot
+    /// be built.
     pub(crate) fn new(root: &Url, clock: Arc<dyn Clock>) -> Result<Client, Failure> {
         let http = http::builder(root, Redirects::SameServer).timeout(CALL).build();
         let http = http.map_err(|error| {
-            let problem = in_words(&error.without_url());
-            Failure::new(FailureKind::Unexpected, format!("GitHub cannot be spoken to: {problem}"))
+            let problem = with_causes(&error.without_url());
+            Failure::new(
+                FailureKind::Unexpected,
+                format!("cannot set up the HTTP client for GitHub: {problem}"),
+            )
         })?;
         Ok(Client { http, root: root.clone(), clock, limit: Limit::default() })
     }
 
-    /// The clock that tokens expire by.
+    /// The clock that decides whether a token has expired.
     pub(crate) fn clock(&self) -> &dyn Clock {
         &*self.clock
     }
 
-    /// Asks, with a token if there is one. Gives whatever GitHub has decided; all that may pass by
-    /// itself is an error.
+    /// Sends a request once, with a token if there is one. Returns the answer for every status except
+    /// 408, 5xx and rate limits. Those and connection failures are errors.
     pub(crate) async fn send(
         &self,
         request: &Request<'_>,
@@ -70,11 +75,11 @@ impl Client {
         let answer = self
             .exchange(request, bearer)
             .await
-            .map_err(|error| unavailable(request, &in_words(&error.without_url())))?;
+            .map_err(|error| unavailable(request, &with_causes(&error.without_url())))?;
         let (status, id) = (answer.status, answer.request_id.as_str());
-        tracing::debug!(method = %request.method, path = request.path, status, id, "asked GitHub");
+        tracing::debug!(method = %request.method, path = request.path, status, id, "GitHub answered");
         if let Some(until) = limit::until(&answer, self.clock.now()) {
-            return Err(self.limit.heed(&*self.clock, until).await);
+            return Err(self.limit.apply(&*self.clock, until).await);
         }
         if status >= 500 || status == 408 {
             return Err(unavailable(request, &format!("status {status}{}", answer.aside())));
@@ -106,14 +111,14 @@ impl Client {
     }
 }
 
-/// Out of reach, or cut off.
+/// The error for a request that may succeed when it is retried.
 pub(crate) fn unavailable(request: &Request<'_>, reason: &str) -> PortError {
     let reason = format!("{}: {reason}", request.purpose);
     PortError::Unavailable { service: GITHUB, reason }
 }
 
-/// A token that fits into no header was refused when it was given; should one get here all the
-/// same, nothing of it leaves.
+/// The authorization header. Tokens that do not fit into a header are rejected when they are
+/// configured; should one get here anyway, the header is sent without it.
 fn authorization(bearer: &Secret) -> HeaderValue {
     let value = HeaderValue::from_str(&format!("Bearer {}", bearer.expose()));
     let mut value = value.unwrap_or_else(|_| HeaderValue::from_static("Bearer"));
@@ -121,13 +126,13 @@ fn authorization(bearer: &Secret) -> HeaderValue {
     value
 }
 
-/// An error with all that caused it: the outermost says no more than that there was one.
-fn in_words(error: &dyn Error) -> String {
-    let mut words = error.to_string();
+/// Joins the messages of an error and its causes, because reqwest's outermost message lacks details.
+fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        words = format!("{words}: {error}");
+        text = format!("{text}: {error}");
         cause = error.source();
     }
-    words
+    text
 }

@@ -1,9 +1,9 @@
-//! GitHub as core's forge.
+//! The port `Forge` on GitHub.
 
 mod address;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-mod list;
+mod runner_list;
 mod runs;
 mod software;
 
@@ -21,126 +21,117 @@ use ondeck_core::model::secret::Secret;
 use ondeck_core::model::settings::{InvalidSetting, Settings};
 use ondeck_core::ports::{Clock, Forge, ListedRunner, PortError, PortResult, WaitingRun};
 
-use crate::auth::{Auth, Fresh, Identity};
+use crate::auth::{Auth, Identity, IssuedToken};
 use crate::client::{Client, Purpose, Request};
 use crate::http;
 use crate::packages::{PACKAGES_SETTING, URL_SETTING};
 use address::Addresses;
-use list::List;
+use runner_list::RunnerList;
 
-/// Told of every secret that comes to be, before anything else happens with it.
+/// Called with every secret that GitHub issues before the secret is used, so that the caller can mask
+/// it in logs.
 pub type OnSecret = Arc<dyn Fn(&Secret) + Send + Sync>;
 
-/// What GitHub needs to be told.
+/// How GitHub is reached, and as whom.
 #[derive(Debug, Clone)]
 pub struct GitHubOptions {
-    /// Where people find it: `https://github.com`, or an Enterprise Server, or a name under
+    /// The address of the web interface: `https://github.com`, an Enterprise Server, or a host under
     /// `ghe.com`.
     pub server_url: String,
-    /// Where its API is, if it is not where that server has it.
+    /// The address of the API; by default derived from `server_url`.
     pub api_url: Option<String>,
-    /// Where runners register.
-    pub scope: Scope,
-    /// What runners are managed with.
+    pub scope: RunnerScope,
+    /// The credentials for managing runners.
     pub auth: Auth,
-    /// What runs and jobs are read with, instead of `auth`.
+    /// The token for reading runs and jobs; by default `auth` is used.
     pub jobs_token: Option<Secret>,
-    /// `OWNER/NAME`, whose runs are looked at; without one, none are.
+    /// The repository, as `OWNER/NAME`, whose runs are searched for waiting jobs. Without one, none
+    /// are searched.
     pub jobs_repository: Option<String>,
-    /// Six letters or digits that tell this pool's runners from those of others.
-    pub mark: String,
-    /// Where releases of actions/runner are looked up.
+    /// Six letters or digits at the end of this pool's runner names; see [`crate::pool_tag`].
+    pub pool_tag: String,
+    /// The API that lists the releases of actions/runner.
     pub runner_api_url: String,
 }
 
-/// Where runners register, and for whose jobs.
+/// Where runners register, which decides whose jobs they can take.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Scope {
-    /// For one repository.
-    Repository {
-        /// Whose.
-        owner: String,
-        /// Its name.
-        name: String,
-    },
-    /// For the repositories of an organisation.
-    Organisation {
-        /// Its name.
-        owner: String,
-    },
+pub enum RunnerScope {
+    Repository { owner: String, name: String },
+    Organisation { owner: String },
 }
 
-impl Scope {
-    /// Its place under the root of the API.
+impl RunnerScope {
+    /// Its path in the API, without a leading slash.
     pub(crate) fn path(&self) -> String {
         match self {
-            Scope::Repository { owner, name } => format!("repos/{owner}/{name}"),
-            Scope::Organisation { owner } => format!("orgs/{owner}"),
+            RunnerScope::Repository { owner, name } => format!("repos/{owner}/{name}"),
+            RunnerScope::Organisation { owner } => format!("orgs/{owner}"),
         }
     }
 
-    /// What it is.
+    /// "repository" or "organisation", for messages.
     pub(crate) fn noun(&self) -> &'static str {
         match self {
-            Scope::Repository { .. } => "repository",
-            Scope::Organisation { .. } => "organisation",
+            RunnerScope::Repository { .. } => "repository",
+            RunnerScope::Organisation { .. } => "organisation",
         }
     }
 
     fn check(&self) -> Result<(), Failure> {
-        let (Scope::Repository { owner, .. } | Scope::Organisation { owner }) = self;
+        let (RunnerScope::Repository { owner, .. } | RunnerScope::Organisation { owner }) = self;
         let name = match self {
-            Scope::Repository { name, .. } => name,
-            Scope::Organisation { owner } => owner,
+            RunnerScope::Repository { name, .. } => name,
+            RunnerScope::Organisation { owner } => owner,
         };
         if is_name(owner) && is_name(name) {
             return Ok(());
         }
         Err(Failure::invalid(format!("not the name of a {}: {}", self.noun(), one_line(self)))
-            .hint("it is OWNER/NAME for a repository, and NAME for an organisation"))
+            .hint("write OWNER/NAME for a repository, NAME for an organisation"))
     }
 }
 
-impl fmt::Display for Scope {
+impl fmt::Display for RunnerScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Scope::Repository { owner, name } => write!(f, "{owner}/{name}"),
-            Scope::Organisation { owner } => f.write_str(owner),
+            RunnerScope::Repository { owner, name } => write!(f, "{owner}/{name}"),
+            RunnerScope::Organisation { owner } => f.write_str(owner),
         }
     }
 }
 
-/// GitHub, with the runners of one repository or organisation.
+/// GitHub, managing the runners of one repository or organisation.
 pub struct GitHubForge {
-    scope: Scope,
+    scope: RunnerScope,
     target: String,
-    /// Whether GitHub runs the server, and not its owner.
+    /// Whether GitHub operates the server. `false` for Enterprise Server.
     hosted: bool,
-    /// Who manages runners.
+    /// Authenticates requests about runners.
     manager: Arc<Identity>,
-    /// Who reads runs, and of which repository.
+    /// Authenticates requests about runs, with the repository they are about.
     reader: Option<(Arc<Identity>, String)>,
-    /// Who reads the releases of actions/runner.
+    /// Authenticates requests for releases of actions/runner.
     releases: Arc<Identity>,
-    list: List,
+    list: RunnerList,
     on_secret: OnSecret,
-    /// Whether it was said that runs cannot be read.
-    said: AtomicBool,
+    /// Set once it has been logged that runs cannot be read.
+    logged: AtomicBool,
 }
 
 impl GitHubForge {
-    /// Checks the options. Nothing is contacted yet.
+    /// Checks the options without contacting GitHub. Fails on the first invalid one.
     pub fn new(
         options: GitHubOptions,
         clock: Arc<dyn Clock>,
         on_secret: OnSecret,
     ) -> Result<GitHubForge, Failure> {
-        let GitHubOptions { scope, auth, mark, .. } = options;
+        let GitHubOptions { scope, auth, pool_tag, .. } = options;
         scope.check()?;
-        if mark.len() != 6 || !mark.chars().all(|c| c.is_ascii_alphanumeric()) {
+        if pool_tag.len() != 6 || !pool_tag.chars().all(|c| c.is_ascii_alphanumeric()) {
             return Err(Failure::invalid(format!(
-                "not six letters or digits: {}",
-                one_line(&mark)
+                "the pool tag is not six letters or digits: {}",
+                one_line(&pool_tag)
             )));
         }
         let addresses = Addresses::new(
@@ -162,27 +153,37 @@ impl GitHubForge {
         if let Some((_, repository)) = &reader {
             check_repository(repository)?;
         }
-        // A token is shown to the server that it is for, and to no other.
+        // A token must not be sent to any other server than the one it is for.
         let known = http::same_server(api, &addresses.releases) && auth != Auth::Missing;
         let releases = if known {
             manager.clone()
         } else {
-            Arc::new(Identity::anybody(client(&addresses.releases)?))
+            Arc::new(Identity::anonymous(client(&addresses.releases)?))
         };
         let target = format!("{}/{scope}", addresses.server);
-        let (list, said) = (List::new(mark), AtomicBool::new(false));
+        let (list, logged) = (RunnerList::new(pool_tag), AtomicBool::new(false));
         let hosted = addresses.hosted;
-        Ok(GitHubForge { scope, target, hosted, manager, reader, releases, list, on_secret, said })
+        Ok(GitHubForge {
+            scope,
+            target,
+            hosted,
+            manager,
+            reader,
+            releases,
+            list,
+            on_secret,
+            logged,
+        })
     }
 
-    async fn make_token(&self, kind: &str) -> PortResult<Fresh> {
+    async fn make_token(&self, kind: &str) -> PortResult<IssuedToken> {
         let path = format!("{}/actions/runners/{kind}", self.scope.path());
         let request = Request::post(Purpose::Runners(&self.scope), path);
         let answer = self.manager.ask(&request).await?;
         if !answer.is_success() {
-            return Err(self.manager.complaint(&request, &answer));
+            return Err(self.manager.error_for(&request, &answer));
         }
-        Fresh::read(&request, &answer, &self.on_secret)
+        IssuedToken::read(&request, &answer, &self.on_secret)
     }
 }
 
@@ -193,7 +194,7 @@ impl Forge for GitHubForge {
         let packages = serde_json::to_string(&packages).map_err(|error| {
             PortError::Setting(InvalidSetting {
                 name: PACKAGES_SETTING.to_owned(),
-                problem: format!("cannot be written down: {error}"),
+                problem: format!("cannot be serialised: {error}"),
             })
         })?;
         Ok(BTreeMap::from([
@@ -217,16 +218,16 @@ impl Forge for GitHubForge {
     }
 
     async fn runners(&self) -> PortResult<Vec<ListedRunner>> {
-        self.list.take(&self.manager, &self.scope).await
+        self.list.read(&self.manager, &self.scope).await
     }
 
     async fn remove_runner(&self, name: &str) -> PortResult<()> {
-        self.list.strike(&self.manager, &self.scope, name).await
+        self.list.remove(&self.manager, &self.scope, name).await
     }
 
     async fn waiting_runs(&self, served: &BTreeSet<RunId>) -> PortResult<Vec<WaitingRun>> {
         let Some((reader, repository)) = &self.reader else { return Ok(Vec::new()) };
-        runs::waiting(reader, repository, served, &self.said).await
+        runs::waiting(reader, repository, served, &self.logged).await
     }
 }
 
@@ -243,11 +244,11 @@ fn check_repository(repository: &str) -> Result<(), Failure> {
             "not the name of a repository: {}",
             one_line(&repository)
         ))
-        .hint("it is of the form OWNER/NAME")),
+        .hint("write it as OWNER/NAME")),
     }
 }
 
-/// Whether GitHub could have given such a name. It becomes a part of addresses as it is.
+/// Whether this can be the name of an owner or a repository. Names become part of URLs unescaped.
 fn is_name(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     !name.is_empty()

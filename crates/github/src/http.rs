@@ -1,5 +1,4 @@
-//! The one way in which requests to GitHub leave this computer: over TLS, or to this very
-//! computer.
+//! HTTP clients for all requests to GitHub. They connect over TLS, or without it to loopback only.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -8,25 +7,25 @@ use ondeck_core::model::excerpt::one_line;
 use reqwest::redirect::{Action, Attempt, Policy};
 use reqwest::{ClientBuilder, Url};
 
-/// What the service is called in messages.
+/// The name of the service in messages.
 pub(crate) const GITHUB: &str = "GitHub";
 
 /// How long a connection may take.
 pub const CONNECT: Duration = Duration::from_secs(10);
 
-/// How many redirects are followed.
 const HOPS: usize = 5;
 
-/// Where an answer may send us.
+/// Which redirects are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Redirects {
-    /// Nowhere else: what is asked there is asked with a token.
+    /// Only those to the same server, because requests carry a token.
     SameServer,
-    /// To other servers too, as downloads of releases do.
+    /// Also those to other servers, as release downloads need.
     Anywhere,
 }
 
-/// Reads an address. The problem says nothing about what it may hold in the way of a password.
+/// Parses an address. Fails unless it is https, or http on loopback, without user and password. The
+/// error completes a sentence ("… is not an address") and never contains the password.
 pub fn address(text: &str) -> Result<Url, String> {
     let url = Url::parse(text.trim()).map_err(|error| format!("is not an address: {error}"))?;
     if !url.username().is_empty() || url.password().is_some() {
@@ -38,24 +37,24 @@ pub fn address(text: &str) -> Result<Url, String> {
     Err(format!("is neither https nor on this computer: {}", one_line(&url)))
 }
 
-/// A client for this address, with all that is the same for every request. Proxies are taken from
-/// the usual variables, but for what is on this computer.
+/// Starts building a client for this address. It uses the proxy that the environment names, except
+/// for loopback addresses.
 pub fn builder(address: &Url, redirects: Redirects) -> ClientBuilder {
     let builder = ClientBuilder::new()
         .user_agent(concat!("ondeck/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(CONNECT)
         .referer(false)
-        .redirect(Policy::custom(move |attempt| judge(attempt, redirects)));
+        .redirect(Policy::custom(move |attempt| follow_or_stop(attempt, redirects)));
     if is_loopback(address) { builder.no_proxy() } else { builder }
 }
 
-/// Whether two addresses are on the same server.
+/// Whether two addresses have the same scheme, host and port.
 pub fn same_server(one: &Url, other: &Url) -> bool {
     one.origin() == other.origin()
 }
 
-/// One that is not followed is given as the answer, for whoever asked to judge.
-fn judge(attempt: Attempt<'_>, redirects: Redirects) -> Action {
+/// Decides on a redirect. One that is not followed is returned to the caller as the answer.
+fn follow_or_stop(attempt: Attempt<'_>, redirects: Redirects) -> Action {
     if attempt.previous().len() > HOPS {
         return attempt.error("too many redirects");
     }
@@ -78,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_tls_and_this_computer_are_spoken_to() {
+    fn only_tls_and_loopback_addresses_are_accepted() {
         for good in [
             "https://github.com",
             "http://127.0.0.1:8080/api",

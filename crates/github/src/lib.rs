@@ -1,8 +1,6 @@
-//! GitHub, as ondeck uses it: the interface that refresh calls, and the runner that an agent
-//! drives.
+//! GitHub: the API that refresh calls (`forge`), and actions/runner as an agent drives it (`runner`).
 //!
-//! Nothing here repeats a call. What did not answer is said to be unavailable, and core's one
-//! retry does the rest.
+//! The API client retries nothing. It reports what may pass as unavailable, and core's retry decides.
 
 #[cfg(feature = "control")]
 mod auth;
@@ -12,9 +10,9 @@ mod client;
 mod forge;
 pub mod http;
 pub mod inputs;
-mod mark;
 mod names;
 mod packages;
+mod pool_tag;
 #[cfg(target_os = "linux")]
 mod runner;
 
@@ -23,10 +21,10 @@ pub use auth::Auth;
 #[cfg(feature = "fuzzing")]
 pub use forge::fuzzing;
 #[cfg(feature = "control")]
-pub use forge::{GitHubForge, GitHubOptions, OnSecret, Scope};
+pub use forge::{GitHubForge, GitHubOptions, OnSecret, RunnerScope};
 pub use inputs::INPUTS;
-pub use mark::mark;
 pub use names::{instance_of, runner_name};
 pub use packages::{PACKAGES_SETTING, Package, Packages, URL_SETTING, VERSION_SETTING};
+pub use pool_tag::pool_tag;
 #[cfg(target_os = "linux")]
-pub use runner::{Bounds, GROUP_SETTING, GitHubRunner, RunnerOptions};
+pub use runner::{GROUP_SETTING, GitHubRunner, RunnerOptions, Timeouts};

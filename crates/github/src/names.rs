@@ -1,30 +1,31 @@
-//! What runners are called: a name tells the machine, the registration, and whose pool it is.
+//! Names of runners. A name contains the machine, the registration and the pool.
 
 use ondeck_core::model::ids::InstanceId;
 use sha2::{Digest, Sha256};
 
-/// The longest instance id that fits beside any count and a mark into the 64 characters that
-/// GitHub allows.
+/// The longest instance id that leaves room for any count and a tag in the 64 characters that GitHub
+/// allows.
 const LONGEST_ID: usize = 45;
 
-/// The name of a machine's registration number `count`, as `<instance id>-<count>-<mark>`. An id
-/// that is too long is cut to one character more than any that is not, by which it is known.
-pub fn runner_name(id: &InstanceId, count: u32, mark: &str) -> String {
+/// Returns `<instance id>-<count>-<pool_tag>`, the name for a machine's registration number `count`.
+/// An id of more than [`LONGEST_ID`] characters is shortened to one character more than that limit,
+/// so that a shortened id is recognisable.
+pub fn runner_name(id: &InstanceId, count: u32, pool_tag: &str) -> String {
     let id = id.as_str();
     if id.len() <= LONGEST_ID {
-        return format!("{id}-{count}-{mark}");
+        return format!("{id}-{count}-{pool_tag}");
     }
     let digest = Sha256::digest(id.as_bytes());
     let tail = digest[..4].iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
-    format!("{}.{tail}-{count}-{mark}", &id[..LONGEST_ID - tail.len()])
+    format!("{}.{tail}-{count}-{pool_tag}", &id[..LONGEST_ID - tail.len()])
 }
 
-/// The machine and the registration behind a name; nothing if the name is not of this pool, or
-/// holds no more than a part of the machine's id.
-pub fn instance_of(name: &str, mark: &str) -> Option<(InstanceId, u32)> {
+/// Returns the machine and the registration number in a runner's name. `None` if the name belongs to
+/// another pool or contains a shortened id.
+pub fn instance_of(name: &str, pool_tag: &str) -> Option<(InstanceId, u32)> {
     let (rest, found) = name.rsplit_once('-')?;
     let (id, count) = rest.rsplit_once('-')?;
-    if found != mark || id.len() > LONGEST_ID {
+    if found != pool_tag || id.len() > LONGEST_ID {
         return None;
     }
     Some((InstanceId::new(id).ok()?, count.parse().ok()?))
@@ -39,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_gives_its_machine_back() {
+    fn a_name_contains_its_machine() {
         let longest = "x".repeat(LONGEST_ID);
         for (instance, count) in
             [("i-0123456789abcdef0", 1), ("local-7", 0), (longest.as_str(), u32::MAX)]
@@ -53,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_of_our_making_has_no_machine() {
+    fn a_foreign_name_has_no_machine() {
         for name in
             ["", "a1b2c3", "-a1b2c3", "1-a1b2c3", "i-1-x-a1b2c3", "-1-a1b2c3", "i 1-1-a1b2c3"]
         {
@@ -62,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn long_ids_are_cut_and_stay_apart() {
+    fn long_ids_are_shortened_and_stay_distinct() {
         let [one, other] = ["1", "2"].map(|end| id(&format!("{}{end}", "x".repeat(63))));
         let names = [&one, &other].map(|id| runner_name(id, u32::MAX, "a1b2c3"));
         assert_eq!(names.each_ref().map(String::len), [64, 64]);

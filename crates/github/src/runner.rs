@@ -1,7 +1,7 @@
-//! GitHub's own runner, as the agent of a machine drives it.
+//! The port `Runner` on actions/runner.
 //!
-//! One run after the other uses the same software, under the same user. So whatever a job could
-//! change and the next run would meet is the agent's and not the runner's, or is made anew.
+//! Successive runs use the same software under the same user. Anything that a job could change and a
+//! later run would use is therefore owned by the agent, or created anew for each run.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,15 +15,15 @@ use ondeck_core::model::credentials::Credentials;
 use ondeck_core::model::ids::RunId;
 use ondeck_core::ports::{AgentStore, Clock, PortResult, Runner};
 use ondeck_core::runtime::retry::{Retry, retry};
-use ondeck_processes::{Ending, end_all};
+use ondeck_processes::{MachineProcesses, kill_all};
 
 use self::docker::Docker;
-use self::fetch::Chance;
-use self::install::{Installation, Search};
+use self::fetch::FastRandom;
+use self::install::{Installation, Installer};
 use self::layout::Layout;
-use self::listener::{Death, Listener};
-use self::program::bounded;
-use self::registration::{Registrar, Request};
+use self::listener::{Listener, ListenerExit};
+use self::program::timeout;
+use self::registration::{Registrar, RegistrationRequest};
 use self::user::User;
 use crate::names::runner_name;
 use crate::packages::URL_SETTING;
@@ -35,48 +35,49 @@ mod fetch;
 mod hooks;
 mod install;
 mod layout;
-mod leftovers;
+mod leftover_files;
 mod listener;
 mod options;
 mod program;
 mod registration;
 mod user;
 
-pub use options::{Bounds, RunnerOptions};
+pub use options::{RunnerOptions, Timeouts};
 
-/// The setting that says into which group of runners to register; without it, the default one.
+/// The setting for the runner group to register into. Without it, GitHub uses its default group.
 pub const GROUP_SETTING: &str = crate::inputs::RUNNER_GROUP.name;
 
-/// The runner on a machine.
+/// actions/runner on one machine.
 pub struct GitHubRunner {
     options: RunnerOptions,
     store: Arc<dyn AgentStore>,
     clock: Arc<dyn Clock>,
-    bounds: Bounds,
+    timeouts: Timeouts,
     docker: OsString,
     layout: Layout,
-    now: Mutex<Now>,
+    state: Mutex<RunnerState>,
 }
 
-/// What the runner is about. Kept apart from the future that works, which may be dropped at any
-/// moment and still leaves a listener.
+/// What outlives the calls of the port: the future of `work` may be dropped at any moment while its
+/// listener goes on running.
 #[derive(Debug, Default)]
-struct Now {
-    ready: Option<Arc<Ready>>,
+struct RunnerState {
+    prepared: Option<Arc<Prepared>>,
     listener: Option<Listener>,
 }
 
-/// What preparing has found.
+/// The result of `prepare`.
 #[derive(Debug)]
-struct Ready {
+struct Prepared {
     user: User,
     software: Installation,
-    /// Whether GitHub has been seen to talk to this version.
+    /// Whether GitHub is known to serve this version of the software.
     served: AtomicBool,
 }
 
 impl GitHubRunner {
-    /// On this machine.
+    /// Creates the runner with default timeouts and the `docker` on the path. Does nothing on the
+    /// machine yet.
     pub fn new(
         options: RunnerOptions,
         store: Arc<dyn AgentStore>,
@@ -87,44 +88,44 @@ impl GitHubRunner {
             options,
             store,
             clock,
-            bounds: Bounds::default(),
+            timeouts: Timeouts::default(),
             docker: "docker".into(),
             layout,
-            now: Mutex::default(),
+            state: Mutex::default(),
         }
     }
 
-    /// With other bounds than the usual ones.
+    /// Replaces the default timeouts.
     #[must_use]
-    pub fn bounded(self, bounds: Bounds) -> GitHubRunner {
-        GitHubRunner { bounds, ..self }
+    pub fn with_timeouts(self, timeouts: Timeouts) -> GitHubRunner {
+        GitHubRunner { timeouts, ..self }
     }
 
-    /// With another program for docker than the one on the path.
+    /// Replaces the program that is run as docker.
     #[must_use]
     pub fn with_docker(self, program: impl Into<OsString>) -> GitHubRunner {
         GitHubRunner { docker: program.into(), ..self }
     }
 
-    fn now(&self) -> MutexGuard<'_, Now> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, RunnerState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ready(&self) -> Result<Arc<Ready>, String> {
-        self.now().ready.clone().ok_or_else(|| "the runner was not prepared".to_owned())
+    fn prepared(&self) -> Result<Arc<Prepared>, String> {
+        self.state().prepared.clone().ok_or_else(|| "the runner was not prepared".to_owned())
     }
 
     fn docker(&self) -> Docker {
-        Docker { program: self.docker.clone(), within: self.bounds.docker }
+        Docker { program: self.docker.clone(), within: self.timeouts.docker }
     }
 
-    fn registrar<'a>(&'a self, ready: &'a Ready) -> Registrar<'a> {
+    fn registrar<'a>(&'a self, prepared: &'a Prepared) -> Registrar<'a> {
         Registrar {
             clock: &*self.clock,
             id: &self.options.id,
-            user: &ready.user,
+            user: &prepared.user,
             layout: &self.layout,
-            software: &ready.software,
+            software: &prepared.software,
         }
     }
 
@@ -133,14 +134,15 @@ impl GitHubRunner {
         asked.map_err(|error| format!("settings: {error}"))
     }
 
-    /// What to register or to deregister with, at this moment.
+    /// Reads the credentials from the store. Fails if there are none or they have expired; `which`
+    /// names the token in the message.
     async fn credentials(&self, which: &str) -> Result<Credentials, String> {
         let asked = self.ask(|| self.store.credentials()).await;
         match asked.map_err(|error| format!("credentials: {error}"))? {
-            None => Err(format!("there is no {which} token: has ondeck refresh run?")),
+            None => Err(format!("there is no {which} token: run ondeck refresh")),
             Some(found) if found.expires_at <= self.clock.now() => {
                 let at = found.expires_at;
-                Err(format!("the {which} token expired at {at}: has ondeck refresh run since?"))
+                Err(format!("the {which} token expired at {at}: run ondeck refresh"))
             }
             Some(found) => Ok(found),
         }
@@ -150,42 +152,43 @@ impl GitHubRunner {
     where
         F: Future<Output = PortResult<T>>,
     {
-        retry(&*self.clock, &Chance, Retry::SHORT, |_| call()).await
+        retry(&*self.clock, &FastRandom, Retry::SHORT, |_| call()).await
     }
 
-    /// Ends whatever runs for a run, however it was started and by which life of this agent.
-    async fn end_processes(&self, user: &User) -> Result<(), String> {
+    /// Kills every process that runs left on this machine, including those that an earlier process of
+    /// this agent started. Fails if one survives.
+    async fn kill_processes(&self, user: &User) -> Result<(), String> {
         let group = self.layout.group()?;
-        let ending = Ending {
+        let machine = MachineProcesses {
             groups: group.into_iter().collect(),
-            sign: user.sign(),
-            ..Ending::of(&self.options.id)
+            found_by: user.found_by(),
+            ..MachineProcesses::of(&self.options.id)
         };
-        let left = end_all(&[ending]).await.map_err(|e| format!("leftover processes: {e}"))?;
-        left.first().map_or(Ok(()), |undying| Err(undying.to_string()))
+        let left = kill_all(&[machine]).await.map_err(|e| format!("leftover processes: {e}"))?;
+        left.first().map_or(Ok(()), |survivors| Err(survivors.to_string()))
     }
 
-    /// Notes when a run began and what was there before, unless an earlier life of this agent has
-    /// done so for the same run.
+    /// Records the start of a run and docker's inventory at that time, unless an earlier process of
+    /// this agent has already done so for the same run.
     async fn begin(&self) -> Result<(), String> {
-        if self.layout.kept(DOCKER)?.is_none() {
+        if self.layout.load(DOCKER)?.is_none() {
             let there = self.docker().inventory(&*self.clock).await;
             let text = serde_json::to_string(&there).map_err(|e| e.to_string())?;
-            self.layout.keep(DOCKER, &text)?;
+            self.layout.save(DOCKER, &text)?;
         }
-        if self.layout.kept(BEGAN)?.is_none() {
-            self.layout.keep(BEGAN, "")?;
+        if self.layout.load(BEGAN)?.is_none() {
+            self.layout.save(BEGAN, "")?;
         }
         Ok(())
     }
 
-    /// By the clock that disks go by, whatever other clock there is.
+    /// When the run started, by the file system's clock, because it is compared with file times.
     fn began(&self) -> Option<SystemTime> {
         self.layout.state.join(BEGAN).metadata().and_then(|found| found.modified()).ok()
     }
 
-    /// Removes a runner that an earlier life has left on the list. GitHub forgets what cannot be
-    /// removed, and so does refresh.
+    /// Removes the registration that an earlier process of this agent left. A failure is only logged,
+    /// because refresh removes offline runners and GitHub expires them.
     async fn forget_earlier(
         &self,
         registrar: &Registrar<'_>,
@@ -193,80 +196,81 @@ impl GitHubRunner {
     ) -> Result<(), String> {
         if registrar.is_registered()
             && let Err(why) =
-                registrar.remove(credentials, self.bounds.remove, Duration::ZERO).await
+                registrar.remove(credentials, self.timeouts.remove, Duration::ZERO).await
         {
-            tracing::warn!("an earlier registration is left behind: {why}");
+            tracing::warn!("cannot remove an earlier registration: {why}");
         }
         registrar.forget()
     }
 
-    fn start_listener(&self, ready: &Ready, run: &RunId) -> Result<Listener, String> {
-        let root = &ready.software.root;
-        let mut command = ready.user.command(root.join("bin/Runner.Listener"));
-        environment::give(&mut command, &ready.user, &self.layout, &self.options.id);
-        hooks::announce(&mut command, &self.layout);
+    fn start_listener(&self, prepared: &Prepared, run: &RunId) -> Result<Listener, String> {
+        let root = &prepared.software.root;
+        let mut command = prepared.user.command(root.join("bin/Runner.Listener"));
+        environment::apply(&mut command, &prepared.user, &self.layout, &self.options.id);
+        hooks::set_variables(&mut command, &self.layout);
         command.arg("run").current_dir(root).env("ONDECK_RUN_ID", run.as_str());
-        let note = |leader| self.layout.note_group(leader);
-        let listener = Listener::start(self.clock.clone(), command, note)?;
-        self.now().listener = Some(listener.clone());
+        let record = |leader| self.layout.record_group(leader);
+        let listener = Listener::start(self.clock.clone(), command, record)?;
+        self.state().listener = Some(listener.clone());
         Ok(listener)
     }
 
-    /// Starts the listener, and waits until it can take jobs.
-    async fn listen(&self, ready: &Ready, run: &RunId) -> Result<(), String> {
-        let listener = self.start_listener(ready, run)?;
-        let within = self.bounds.listen;
-        let Installation { version, on_image, .. } = &ready.software;
-        match bounded(&*self.clock, within, listener.listening()).await {
-            Some(Ok(())) => match self.refusal(ready, &listener).await {
+    /// Starts the listener and waits until it can take jobs. Fails with its last output if it exits,
+    /// is refused by GitHub or does not get ready in time.
+    async fn listen(&self, prepared: &Prepared, run: &RunId) -> Result<(), String> {
+        let listener = self.start_listener(prepared, run)?;
+        let within = self.timeouts.listen;
+        let Installation { version, on_image, .. } = &prepared.software;
+        match timeout(&*self.clock, within, listener.listening()).await {
+            Some(Ok(())) => match self.refusal(prepared, &listener).await {
                 None => return Ok(()),
-                Some(death) => Err(death.reason(version, *on_image)),
+                Some(exit) => Err(exit.reason(version, *on_image)),
             },
-            Some(Err(death)) => Err(death.reason(version, *on_image)),
+            Some(Err(exit)) => Err(exit.reason(version, *on_image)),
             None => {
                 let words = listener.kill(&*self.clock).await;
                 let after = within.as_secs_f32();
                 Err(format!("the runner does not listen for jobs after {after} s: {words}"))
             }
         }
-        .inspect_err(|_| self.now().listener = None)
+        .inspect_err(|_| self.state().listener = None)
     }
 
-    /// How the listener died as soon as it listened. GitHub lets a version that it does not talk
-    /// to any more say that it listens, and refuses it when it then asks for a job. Once is
-    /// enough to know, and later runs do not wait for it.
-    async fn refusal(&self, ready: &Ready, listener: &Listener) -> Option<Death> {
-        if ready.served.load(Ordering::Relaxed) {
+    /// Returns how the listener exited if GitHub refused its version. With a deprecated version the
+    /// listener reports that it is listening, and exits when it first asks for a job. Once a version
+    /// has been served, later runs skip this wait.
+    async fn refusal(&self, prepared: &Prepared, listener: &Listener) -> Option<ListenerExit> {
+        if prepared.served.load(Ordering::Relaxed) {
             return None;
         }
-        let death = bounded(&*self.clock, self.bounds.refuse, listener.over()).await;
-        ready.served.store(death.is_none(), Ordering::Relaxed);
-        death
+        let exit = timeout(&*self.clock, self.timeouts.refuse, listener.exited()).await;
+        prepared.served.store(exit.is_none(), Ordering::Relaxed);
+        exit
     }
 
-    /// The listener that register has started, or another one after that has died.
+    /// The listener that `register` started, or a new one if that has exited.
     async fn listener(&self, run: &RunId) -> Result<Listener, String> {
-        if let Some(listener) = self.now().listener.clone() {
+        if let Some(listener) = self.state().listener.clone() {
             return Ok(listener);
         }
-        let ready = self.ready()?;
-        // A job may have outlived its listener, and would not know that it is nobody's.
-        self.end_processes(&ready.user).await?;
-        self.start_listener(&ready, run)
+        let prepared = self.prepared()?;
+        // A job may have outlived its listener and would go on unsupervised.
+        self.kill_processes(&prepared.user).await?;
+        self.start_listener(&prepared, run)
     }
 
-    /// Removes what a run has left in folders.
-    async fn clear_folders(&self, ready: &Arc<Ready>) -> Result<(), String> {
-        let (ready, layout) = (ready.clone(), self.layout.clone());
+    /// Removes the files of a run, and moves the runner's diagnostics to the archive.
+    async fn clear_folders(&self, prepared: &Arc<Prepared>) -> Result<(), String> {
+        let (prepared, layout) = (prepared.clone(), self.layout.clone());
         let (folder, began) = (self.options.folder.clone(), self.began());
         let clear = move || {
-            let Ready { user, software, .. } = &*ready;
+            let Prepared { user, software, .. } = &*prepared;
             diagnostics::archive(&software.root.join("_diag"), &layout.diagnostics)?;
             software.clear()?;
             if let Some(began) = began
                 && user.dedicated
             {
-                leftovers::sweep(user, &folder, began)?;
+                leftover_files::remove(user, &folder, began)?;
             }
             layout.renew(user)
         };
@@ -274,7 +278,7 @@ impl GitHubRunner {
     }
 }
 
-/// What is kept under these names lasts as long as a run does.
+/// State files that exist while a run is on the machine.
 const BEGAN: &str = "began";
 const DOCKER: &str = "docker";
 
@@ -289,50 +293,58 @@ impl Runner for GitHubRunner {
     async fn prepare(&self) -> Result<(), String> {
         self.layout.make()?;
         let (clock, name) = (&*self.clock, self.options.user.as_deref());
-        let user = User::find_or_make(clock, name, &self.layout.home).await?;
-        self.end_processes(&user).await?;
+        let user = User::find_or_create(clock, name, &self.layout.home).await?;
+        self.kill_processes(&user).await?;
         if self.began().is_none() {
             self.layout.renew(&user)?;
         }
         let settings = self.settings().await?;
-        let search = Search {
+        let installer = Installer {
             clock,
             id: &self.options.id,
             user: &user,
             layout: &self.layout,
             image: &self.options.image,
-            bounds: &self.bounds,
+            timeouts: &self.timeouts,
         };
-        let software = search.find(&settings).await?;
+        let software = installer.find(&settings).await?;
         let Installation { root, version, .. } = &software;
-        tracing::info!(version, user = user.name, "actions/runner is ready in {}", root.display());
-        self.now().ready = Some(Arc::new(Ready { user, software, served: AtomicBool::new(false) }));
+        tracing::info!(
+            version,
+            user = user.name,
+            "actions/runner is prepared in {}",
+            root.display()
+        );
+        self.state().prepared =
+            Some(Arc::new(Prepared { user, software, served: AtomicBool::new(false) }));
         Ok(())
     }
 
-    /// Returns when the runner can take jobs, and not merely when it is on the list: a version
-    /// that GitHub does not talk to any more can be put there all the same.
+    /// Returns when the runner can take jobs. Being listed is not enough: GitHub also registers
+    /// deprecated versions, which never get a job.
     async fn register(&self, run: &RunId) -> Result<(), String> {
-        let ready = self.ready()?;
-        self.end_processes(&ready.user).await?;
+        let prepared = self.prepared()?;
+        self.kill_processes(&prepared.user).await?;
         let settings = self.settings().await?;
-        let url = settings.get(URL_SETTING).ok_or("not set up: nobody knows where to register")?;
+        let url = settings
+            .get(URL_SETTING)
+            .ok_or("the address to register with is not set: run ondeck refresh")?;
         let credentials = self.credentials("registration").await?;
-        let registrar = self.registrar(&ready);
+        let registrar = self.registrar(&prepared);
         self.forget_earlier(&registrar, &credentials).await?;
-        ready.software.clear()?;
-        hooks::write(&self.layout, run, &ready.software.operators)?;
+        prepared.software.clear()?;
+        hooks::write(&self.layout, run, &prepared.software.operator_env)?;
         let count = self.layout.next_count()?;
-        let request = Request {
+        let request = RegistrationRequest {
             url,
-            name: &runner_name(&self.options.id, count, &self.options.mark),
+            name: &runner_name(&self.options.id, count, &self.options.pool_tag),
             label: run.as_str(),
             group: settings.get(GROUP_SETTING).map(|it| it.trim()).filter(|it| !it.is_empty()),
         };
-        let add = registrar.add(&request, &credentials, self.bounds.configure);
+        let add = registrar.add(&request, &credentials, self.timeouts.configure);
         let (began, added) = tokio::join!(self.begin(), add);
         began.and(added)?;
-        self.listen(&ready, run).await
+        self.listen(&prepared, run).await
     }
 
     async fn work(&self, run: &RunId) -> String {
@@ -340,31 +352,31 @@ impl Runner for GitHubRunner {
             Ok(listener) => listener,
             Err(why) => return why,
         };
-        let death = listener.over().await;
-        let mut now = self.now();
+        let exit = listener.exited().await;
+        let mut now = self.state();
         now.listener = None;
-        let software = now.ready.as_ref().map(|ready| &ready.software);
-        software.map_or_else(String::new, |it| death.reason(&it.version, it.on_image))
+        let software = now.prepared.as_ref().map(|prepared| &prepared.software);
+        software.map_or_else(String::new, |it| exit.reason(&it.version, it.on_image))
     }
 
     async fn stop(&self) -> Result<(), String> {
-        let Ok(ready) = self.ready() else { return Ok(()) };
-        let listener = self.now().listener.take();
-        if let Some(listener) = listener.filter(|listener| !listener.is_over()) {
-            let Bounds { stop_busy, stop_idle, .. } = self.bounds;
+        let Ok(prepared) = self.prepared() else { return Ok(()) };
+        let listener = self.state().listener.take();
+        if let Some(listener) = listener.filter(|listener| !listener.has_exited()) {
+            let Timeouts { stop_busy, stop_idle, .. } = self.timeouts;
             listener.interrupt(&*self.clock, stop_busy, stop_idle).await;
         }
-        self.end_processes(&ready.user).await
+        self.kill_processes(&prepared.user).await
     }
 
     async fn deregister(&self) -> Result<(), String> {
-        let Ok(ready) = self.ready() else { return Ok(()) };
-        let registrar = self.registrar(&ready);
+        let Ok(prepared) = self.prepared() else { return Ok(()) };
+        let registrar = self.registrar(&prepared);
         if !registrar.is_registered() {
             return Ok(());
         }
         let credentials = self.credentials("removal").await?;
-        let Bounds { remove, idle, .. } = self.bounds;
+        let Timeouts { remove, idle, .. } = self.timeouts;
         registrar.remove(&credentials, remove, idle).await
     }
 
@@ -373,13 +385,13 @@ impl Runner for GitHubRunner {
     }
 
     async fn clean(&self) -> Result<(), String> {
-        let ready = self.ready()?;
-        self.end_processes(&ready.user).await?;
-        let before = self.layout.kept(DOCKER)?;
+        let prepared = self.prepared()?;
+        self.kill_processes(&prepared.user).await?;
+        let before = self.layout.load(DOCKER)?;
         let before = before.and_then(|text| serde_json::from_str(&text).ok()).flatten();
         self.docker().remove_since(&*self.clock, before).await?;
-        self.clear_folders(&ready).await?;
-        self.layout.drop_kept(DOCKER)?;
-        self.layout.drop_kept(BEGAN)
+        self.clear_folders(&prepared).await?;
+        self.layout.discard(DOCKER)?;
+        self.layout.discard(BEGAN)
     }
 }

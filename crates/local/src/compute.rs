@@ -13,14 +13,14 @@ use ondeck_core::model::requirements::TypePatterns;
 use ondeck_core::model::settings::Settings;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Clock, Compute, Launched, Machine, Order, PortError, PortResult};
-use ondeck_processes::{Ending, MARKER, Process, end_all, folder};
+use ondeck_processes::{MARKER, MachineProcesses, Process, folder, kill_all};
 use rusqlite::{Connection, Transaction};
 
 use crate::home::Home;
 use crate::store::db::Db;
 
 use self::catalogue::MachineType;
-use self::machines::Listed;
+use self::machines::ListedMachine;
 use self::options::Options;
 
 pub(crate) mod catalogue;
@@ -95,8 +95,8 @@ impl LocalCompute {
         Process::of_child(&child).ok_or_else(|| io::Error::other("it ended at once"))
     }
 
-    /// Starts the listed machines and notes their processes. A machine that does not start, or was
-    /// terminated before its process was noted, is a shortfall.
+    /// Starts the inserted machines and records their processes. A machine that cannot be started, or
+    /// is terminated before it can be recorded, is a shortfall.
     async fn start_all(&self, enlisted: Vec<Machine>) -> PortResult<Launched> {
         let mut launched = Launched::default();
         let mut started = Vec::new();
@@ -118,10 +118,10 @@ impl LocalCompute {
             .db
             .write(move |transaction| {
                 for id in &dropped {
-                    machines::strike(transaction, id, now)?;
+                    machines::mark_terminated(transaction, id, now)?;
                 }
                 let note = |(machine, process): &(Machine, Process)| {
-                    machines::embody(transaction, machine.id.as_str(), *process)
+                    machines::record_process(transaction, machine.id.as_str(), *process)
                 };
                 noting.iter().map(note).collect::<rusqlite::Result<Vec<bool>>>()
             })
@@ -130,9 +130,12 @@ impl LocalCompute {
             if noted {
                 launched.machines.push(machine);
             } else {
-                launched.shortfalls.push(format!("ended while it was started: {}", machine.id));
+                launched
+                    .shortfalls
+                    .push(format!("terminated while it was started: {}", machine.id));
                 let mut failures = Failures::default();
-                let ending = Ending { known: vec![process], ..Ending::of(&machine.id) };
+                let ending =
+                    MachineProcesses { known: vec![process], ..MachineProcesses::of(&machine.id) };
                 self.kill(vec![ending], &mut failures).await?;
                 failures.into_result()?;
             }
@@ -141,26 +144,27 @@ impl LocalCompute {
         Ok(launched)
     }
 
-    /// Kills the processes of these machines. Returns the machines that are gone and adds the others
-    /// to the failures.
+    /// Kills the processes of these machines. Returns the machines without survivors, and adds the
+    /// others to `failures`.
     async fn kill(
         &self,
-        machines: Vec<Ending>,
+        machines: Vec<MachineProcesses>,
         failures: &mut Failures,
     ) -> PortResult<Vec<InstanceId>> {
-        let undying = end_all(&machines).await.map_err(|error| out_of_reach(error.to_string()))?;
-        failures.0.extend(undying.iter().map(ToString::to_string));
+        let survivors =
+            kill_all(&machines).await.map_err(|error| out_of_reach(error.to_string()))?;
+        failures.0.extend(survivors.iter().map(ToString::to_string));
         let ids = machines.into_iter().map(|machine| machine.id);
-        Ok(ids.filter(|id| undying.iter().all(|left| left.id != *id)).collect())
+        Ok(ids.filter(|id| survivors.iter().all(|left| left.id != *id)).collect())
     }
 
-    /// What the list knows about these machines. A row that cannot be read becomes a failure.
+    /// Looks up these machines. Those that cannot be read are added to `failures`.
     async fn look_up(
         &self,
         ids: &[InstanceId],
         failures: &mut Failures,
-        look: fn(&Connection, &InstanceId) -> rusqlite::Result<Ending>,
-    ) -> Vec<Ending> {
+        look: fn(&Connection, &InstanceId) -> rusqlite::Result<MachineProcesses>,
+    ) -> Vec<MachineProcesses> {
         let mut found = Vec::new();
         for id in ids {
             let asked = id.clone();
@@ -170,8 +174,8 @@ impl LocalCompute {
         found
     }
 
-    /// Removes the logs of machines that are no longer listed. It reads the logs first, because a
-    /// machine is listed before it has a log.
+    /// Removes the logs of machines that are no longer in the table. The logs are listed first, because
+    /// a machine is in the table before it has a log.
     async fn remove_old_logs(&self) -> PortResult<()> {
         let logs = self.home.clone();
         let logs = tokio::task::spawn_blocking(move || logs.logs()).await;
@@ -194,15 +198,15 @@ impl LocalCompute {
         Ok(())
     }
 
-    /// The machines that have a directory, terminated or not.
+    /// The machines that have a directory, terminated ones included.
     fn with_folders(&self) -> Vec<InstanceId> {
-        // If the directory is missing or cannot be read, there is nothing to clean up.
+        // Without a readable directory there is nothing that can be removed.
         let Ok(entries) = fs::read_dir(self.home.machines()) else { return Vec::new() };
         entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
     }
 
-    /// Removes directories, and logs failures: a directory that stays costs only space, and the next
-    /// listing of machines removes it.
+    /// Removes the directories of these machines. A failure is only logged, because a directory costs
+    /// no more than space and the next call of `machines` removes it.
     async fn remove_folders(&self, ids: &[InstanceId]) {
         for id in ids {
             let path = self.home.machine(id);
@@ -225,7 +229,7 @@ impl fmt::Debug for LocalCompute {
 struct Failures(Vec<String>);
 
 impl Failures {
-    /// Returns the answer about a machine, or notes the failure.
+    /// Returns the value, or records the error for this machine.
     fn unless<T>(&mut self, id: &InstanceId, answer: PortResult<T>) -> Option<T> {
         match answer {
             Ok(answer) => Some(answer),
@@ -245,26 +249,26 @@ fn out_of_reach(reason: String) -> PortError {
     PortError::Unavailable { service: "compute", reason }
 }
 
-/// The process of a machine.
-fn by_process(connection: &Connection, id: &InstanceId) -> rusqlite::Result<Ending> {
+/// Finds a machine's processes by its agent.
+fn by_process(connection: &Connection, id: &InstanceId) -> rusqlite::Result<MachineProcesses> {
     let known = machines::process_of(connection, id)?.into_iter().collect();
-    Ok(Ending { known, ..Ending::of(id) })
+    Ok(MachineProcesses { known, ..MachineProcesses::of(id) })
 }
 
-/// The process groups of a machine.
-fn by_groups(connection: &Connection, id: &InstanceId) -> rusqlite::Result<Ending> {
-    Ok(Ending { groups: groups::of(connection, id)?, ..Ending::of(id) })
+/// Finds a machine's processes by the groups that were started on it.
+fn by_groups(connection: &Connection, id: &InstanceId) -> rusqlite::Result<MachineProcesses> {
+    Ok(MachineProcesses { groups: groups::of(connection, id)?, ..MachineProcesses::of(id) })
 }
 
 /// The outcome of looking for capacity.
 enum Enlisted {
-    /// The same intent was launched before; these of its machines are there.
+    /// The intent was launched before, and these of its machines exist.
     Before(Vec<Machine>),
-    /// These may be started now; the texts say why there are not more.
+    /// These machines may be started; the texts say why there are not more.
     Now(Vec<Machine>, Vec<String>),
 }
 
-/// Looks for capacity and takes it in one transaction, so that two launches never take the same.
+/// Reserves capacity in one transaction, so that concurrent launches never take the same.
 fn enlist(
     transaction: &Transaction<'_>,
     order: &Order,
@@ -272,7 +276,8 @@ fn enlist(
     now: Timestamp,
 ) -> rusqlite::Result<Enlisted> {
     let before = machines::of_intent(transaction, &order.intent)?;
-    let before: Vec<Listed> = before.into_iter().filter(Listed::was_started).collect();
+    let before: Vec<ListedMachine> =
+        before.into_iter().filter(ListedMachine::was_started).collect();
     if !before.is_empty() {
         let there = before.into_iter().filter(|listed| listed.may_be_there(now));
         let machines = there.map(|listed| listed.machine);
@@ -296,7 +301,7 @@ fn enlist(
             Ok(this) => {
                 let machine = new_machine(order, this, now);
                 let boot_ms = this.boot_ms.unwrap_or(options.boot_ms);
-                machines::enlist(transaction, &machine, &order.run, boot_ms)?;
+                machines::insert(transaction, &machine, &order.run, boot_ms)?;
                 types.push(this.name.clone());
                 machines.push(machine);
             }
@@ -311,7 +316,7 @@ fn enlist(
     Ok(Enlisted::Now(machines, shortfalls))
 }
 
-/// The best type of which one more may be launched; otherwise the limit that is reached.
+/// Returns the best type with free capacity. Fails with the limits that are reached.
 fn room<'a>(
     options: &Options,
     fitting: &[&'a MachineType],
@@ -377,8 +382,8 @@ impl Compute for LocalCompute {
         identity(name)
     }
 
-    /// Lists a machine before its process starts. If the launcher dies in between, the row is removed
-    /// once it has had no process for long enough.
+    /// Inserts rows before it starts processes. If the launcher is killed in between, `machines` marks a
+    /// row without a process as terminated after some seconds.
     async fn launch(&self, order: &Order, settings: &Settings) -> PortResult<Launched> {
         let options = Options::from_map(&settings.backend).map_err(PortError::Setting)?;
         let (asked, now) = (order.clone(), self.clock.now());
@@ -398,46 +403,47 @@ impl Compute for LocalCompute {
         }
     }
 
-    /// Terminates each machine on its own: one that fails does not keep the others.
+    /// Terminates each machine independently: a failure does not keep the others.
     async fn terminate(&self, ids: &[InstanceId]) -> PortResult<()> {
         let mut failures = Failures::default();
         let machines = self.look_up(ids, &mut failures, by_process).await;
         let gone = self.kill(machines, &mut failures).await?;
-        // Only now, because an agent that is alive can start another group.
+        // The agents are gone now, so no more groups can be started.
         let machines = self.look_up(&gone, &mut failures, by_groups).await;
         let gone = self.kill(machines, &mut failures).await?;
         let now = self.clock.now();
         let mut struck = Vec::new();
         for id in gone {
             let ended = id.clone();
-            let write =
-                self.db.write(move |transaction| machines::strike(transaction, &ended, now));
+            let write = self
+                .db
+                .write(move |transaction| machines::mark_terminated(transaction, &ended, now));
             struck.extend(failures.unless(&id, write.await).map(|()| id));
         }
         self.remove_folders(&struck).await;
         failures.into_result()
     }
 
-    /// Also cleans up. A machine whose agent is gone is terminated here, with all processes that still
-    /// run on it. The directory of a terminated machine is removed; it is left if a process was killed
-    /// while it terminated or started that machine.
+    /// Returns the running machines. A machine runs as long as its agent: one whose agent is gone is
+    /// terminated here, with all its processes. Directories of terminated machines, which a killed
+    /// process may have left, are removed.
     async fn machines(&self) -> PortResult<Vec<Machine>> {
         let now = self.clock.now();
-        // Directories first, because a machine is listed before it has one.
+        // Directories are listed first, because a machine is in the table before it has one.
         let mut left = self.with_folders();
         let (listed, kept) = self
             .db
             .call(|conn| Ok((machines::not_ended(conn)?, machines::not_ended_ids(conn)?)))
             .await?;
-        // A row that cannot be read may belong to a machine that is up.
+        // A corrupt row may belong to a running machine.
         left.retain(|id| !kept.contains(id.as_str()));
         self.remove_folders(&left).await;
         let (up, gone): (Vec<_>, Vec<_>) = listed.into_iter().partition(|row| row.is_up(now));
         if !gone.is_empty() {
             let ids: Vec<InstanceId> = gone.into_iter().map(|row| row.machine.id).collect();
-            // Each listing tries again; a failure must not hide the machines that are up.
+            // The next call tries again, and the running machines are returned either way.
             if let Err(error) = self.terminate(&ids).await {
-                tracing::warn!("processes of dead agents could not all be ended: {error}");
+                tracing::warn!("cannot terminate all machines whose agents are gone: {error}");
             }
         }
         Ok(up.into_iter().map(|row| row.machine).collect())

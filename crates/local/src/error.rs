@@ -1,14 +1,14 @@
-//! What SQLite's errors mean to a caller: try again, or call a person.
+//! Translates SQLite's errors into those that can be retried and those that need an operator.
 
 use std::path::Path;
 
 use ondeck_core::ports::PortError;
 use rusqlite::ErrorCode;
 
-/// How this port is called in messages.
+/// The name of this port in messages.
 pub(crate) const SERVICE: &str = "store";
 
-/// Translates an error about the file.
+/// Translates an error from SQLite, or from reading a row. The message names the file.
 pub(crate) fn from_sqlite(file: &Path, error: &rusqlite::Error) -> PortError {
     match error.sqlite_error_code() {
         Some(
@@ -33,7 +33,7 @@ pub(crate) fn from_sqlite(file: &Path, error: &rusqlite::Error) -> PortError {
             hint: "free some space on its disk".to_owned(),
         },
         Some(_) => unusable(file, &error.to_string()),
-        // Not SQLite's complaint but ours: a row holds what it should not.
+        // This is not an error of SQLite: a row holds an invalid value.
         None => PortError::Unusable {
             service: SERVICE,
             reason: format!("{}: {error}", file.display()),
@@ -42,7 +42,7 @@ pub(crate) fn from_sqlite(file: &Path, error: &rusqlite::Error) -> PortError {
     }
 }
 
-/// The file, or its directory, is not what it should be.
+/// The error for a file or directory that cannot be used.
 pub(crate) fn unusable(file: &Path, problem: &str) -> PortError {
     PortError::Unusable {
         service: SERVICE,

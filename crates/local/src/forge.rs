@@ -15,7 +15,7 @@ use crate::store::db::{Db, in_transaction};
 
 pub(crate) mod jobs;
 
-/// What stands in for GitHub: runners and jobs in the shared file.
+/// The local forge: runners and jobs in the shared file, in place of GitHub.
 #[derive(Clone)]
 pub struct LocalForge {
     db: Db,
@@ -23,12 +23,12 @@ pub struct LocalForge {
 }
 
 impl LocalForge {
-    /// Over this file, on this clock.
     pub fn new(db: Db, clock: Arc<dyn Clock>) -> LocalForge {
         LocalForge { db, clock }
     }
 
-    /// Queues a command for a run, for as long as the calling process lives.
+    /// Queues a command for a run. If the calling process exits before a runner takes the job, the job
+    /// is cancelled.
     pub async fn queue(&self, run: &RunId, argv: &[String]) -> PortResult<JobId> {
         const SQL: &str = "INSERT INTO jobs (label, argv, queued_at, pid, start_time, boot)
             VALUES (?,?,?,?,?,?)";
@@ -44,8 +44,8 @@ impl LocalForge {
             .await
     }
 
-    /// How a job stands. One whose machine has gone is settled by whoever looks, so that nobody
-    /// waits for what cannot come.
+    /// Returns a job, or `None` if there is none with this id. If the job's machine is gone, the job is
+    /// first recorded as failed, so that no caller waits for it in vain.
     pub async fn job(&self, id: JobId) -> PortResult<Option<Job>> {
         let (job, process) = self.db.call(move |connection| look(connection, id)).await?;
         match (&job, process) {
@@ -55,7 +55,7 @@ impl LocalForge {
                 let (instance, now) = (instance.clone(), self.clock.now());
                 self.db
                     .write(move |transaction| {
-                        jobs::settle_taken_away(transaction, &instance, now)?;
+                        jobs::fail_jobs_of(transaction, &instance, now)?;
                         look(transaction, id).map(|(job, _)| job)
                     })
                     .await
@@ -64,17 +64,17 @@ impl LocalForge {
         }
     }
 
-    /// Every job, in the order of queueing.
+    /// Returns all jobs in the order they were queued. Corrupt rows are logged and skipped.
     pub async fn jobs(&self) -> PortResult<Vec<Job>> {
         self.db
             .call(|connection| {
                 let mut statement = connection.prepare_cached("SELECT * FROM jobs ORDER BY id")?;
-                column::sound(statement.query_map([], jobs::job)?)
+                column::readable(statement.query_map([], jobs::job)?)
             })
             .await
     }
 
-    /// What a job has written after the chunk with this number; 0 for everything.
+    /// Returns the output of a job after chunk number `after_seq`; 0 returns all.
     pub async fn output(&self, id: JobId, after_seq: i64) -> PortResult<Vec<Chunk>> {
         const SQL: &str = "SELECT * FROM job_output WHERE job = ?1 AND seq > ?2 ORDER BY seq";
         self.db
@@ -86,7 +86,7 @@ impl LocalForge {
             .await
     }
 
-    /// Takes a job from the queue, or has its runner end it.
+    /// Cancels a queued job at once, and asks the runner of a running one to kill it.
     pub async fn cancel(&self, id: JobId) -> PortResult<()> {
         const RUNNING: &str = "UPDATE jobs SET cancel = 1 WHERE id = ?1 AND state = 'running'";
         let now = self.clock.now().to_string();
@@ -99,7 +99,7 @@ impl LocalForge {
     }
 }
 
-/// A job, and the process of the machine that it runs on.
+/// Reads a job and the process of the machine that it runs on.
 fn look(connection: &Connection, id: JobId) -> rusqlite::Result<(Option<Job>, Option<Process>)> {
     let sql = "SELECT * FROM jobs WHERE id = ?1";
     let job = connection.prepare_cached(sql)?.query_row([id.0], jobs::job).optional()?;
@@ -142,7 +142,7 @@ impl Forge for LocalForge {
         self.db.write(move |transaction| transaction.execute(sql, [name]).map(drop)).await
     }
 
-    /// What nobody waits for any more is cancelled by whoever looks.
+    /// Also cancels queued jobs whose callers are gone.
     async fn waiting_runs(&self, served: &BTreeSet<RunId>) -> PortResult<Vec<WaitingRun>> {
         const SQL: &str = "SELECT label, count(*) AS jobs FROM jobs WHERE state = 'queued'
             GROUP BY label ORDER BY label";
@@ -150,9 +150,9 @@ impl Forge for LocalForge {
         let now = self.clock.now().to_string();
         self.db
             .call(move |connection| {
-                // Only who has found something to write waits for the other writers.
-                if !jobs::orphans(connection)?.is_empty() {
-                    in_transaction(connection, |tx| jobs::cancel_orphans(tx, &now))?;
+                // The write lock is taken only if there is something to write.
+                if !jobs::abandoned(connection)?.is_empty() {
+                    in_transaction(connection, |tx| jobs::cancel_abandoned(tx, &now))?;
                 }
                 let mut statement = connection.prepare_cached(SQL)?;
                 let waiting = |row: &Row<'_>| {
@@ -161,7 +161,7 @@ impl Forge for LocalForge {
                         jobs: row.get("jobs")?,
                     })
                 };
-                let mut waiting = column::sound(statement.query_map([], waiting)?)?;
+                let mut waiting = column::readable(statement.query_map([], waiting)?)?;
                 waiting.retain(|waiting| !served.contains(&waiting.run));
                 Ok(waiting)
             })

@@ -17,7 +17,7 @@ use crate::compute::machines;
 use crate::home::Home;
 use crate::store::db::Db;
 
-/// A machine that is a process, as the agent in that process uses it.
+/// The machine that the calling agent runs on.
 pub struct LocalHost {
     db: Db,
     home: Home,
@@ -31,8 +31,8 @@ impl LocalHost {
         LocalHost { db, home, instance, clock }
     }
 
-    /// Runs a script from a file and sends its output to another file. A pipe would be held open by
-    /// processes that the script leaves in the background.
+    /// Runs a script with its output going to a file. A pipe would be held open by background processes
+    /// of the script.
     async fn run(&self, script: &str) -> Result<(), String> {
         let machine = self.home.machine(&self.instance);
         let folders = Folders::of(&self.home, &self.instance);
@@ -60,12 +60,12 @@ impl LocalHost {
             .map_err(io)?;
         let leader = Process::of_child(&child);
         if let Some(leader) = leader {
-            let noted = groups::note(&self.db, &self.instance, leader).await;
+            let noted = groups::record(&self.db, &self.instance, leader).await;
             noted.map_err(|e| format!("cannot run the script: {e}"))?;
         }
         let status = child.wait().await.map_err(io)?;
         if let Some(leader) = leader {
-            groups::drop_if_gone(&self.db, &self.instance, leader).await;
+            groups::forget_if_gone(&self.db, &self.instance, leader).await;
         }
         if status.success() {
             return Ok(());
@@ -76,13 +76,13 @@ impl LocalHost {
     }
 
     async fn leave(&self) -> Result<(), String> {
-        groups::end_others(&self.db, &self.instance).await?;
+        groups::kill_others(&self.db, &self.instance).await?;
         let (instance, now) = (self.instance.clone(), self.clock.now());
         self.db
             .write(move |transaction| {
                 let sql = "DELETE FROM runners WHERE instance = ?1";
                 transaction.execute(sql, [instance.as_str()])?;
-                machines::strike(transaction, &instance, now)
+                machines::mark_terminated(transaction, &instance, now)
             })
             .await
             .map_err(|e| e.to_string())?;
@@ -102,17 +102,17 @@ impl Host for LocalHost {
         self.run(script).await
     }
 
-    /// Never returns: a process gets no notice.
+    /// Never completes: local machines get no notice of an interruption.
     async fn interruption(&self) -> String {
         std::future::pending().await
     }
 
-    /// Removes everything of the machine but this process, which the caller ends.
+    /// Kills every process of the machine except the calling one, which the caller must end.
     async fn terminate(&self, why: &str) {
         tracing::info!(instance = %self.instance, why, "terminating this machine");
         if let Err(error) = self.leave().await {
-            // Once this process is gone, the control plane's next listing cleans up the rest.
-            tracing::error!(instance = %self.instance, "not everything was cleaned up: {error}");
+            // When this process is gone, the control plane's next listing completes the termination.
+            tracing::error!(instance = %self.instance, "the cleanup is incomplete: {error}");
         }
     }
 }

@@ -1,12 +1,12 @@
 //! The embedded backend: one SQLite file for records, tickets and jobs, and processes of this
 //! computer for machines.
 //!
-//! Nothing runs in between. Control plane and agents are separate processes that share the file,
-//! so whatever must not happen twice is one transaction, and whatever may have been killed half
-//! way is looked up in `/proc`, which knows better than any note.
+//! There is no server. Control plane and agents are separate processes that share the file. What
+//! must happen at most once is one transaction. Which processes run is read from `/proc`, because a
+//! process may be killed before it can record anything.
 //!
-//! Everything lives under one directory, the [`Home`]. The ports want a tokio runtime with its
-//! time and I/O drivers, because processes live in real time whatever the clock says.
+//! All files are under one directory, the [`Home`]. The ports need a tokio runtime with time and I/O
+//! drivers, because processes run in real time even if the clock is virtual.
 
 #![cfg(target_os = "linux")]
 

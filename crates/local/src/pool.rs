@@ -12,10 +12,10 @@ use rusqlite::Transaction;
 use crate::store::column;
 use crate::store::db::Db;
 
-/// As many messages as one call gives, here as in SQS.
+/// The most messages that one call returns, as in SQS.
 const BATCH: u8 = 10;
 
-/// The pool: queues in the shared file, with the manners of SQS.
+/// The pool: queues in the shared file that behave like SQS.
 #[derive(Clone)]
 pub struct LocalPool {
     db: Db,
@@ -23,12 +23,11 @@ pub struct LocalPool {
 }
 
 impl LocalPool {
-    /// Over this file, on this clock.
     pub fn new(db: Db, clock: Arc<dyn Clock>) -> LocalPool {
         LocalPool { db, clock }
     }
 
-    /// Adds a message that may be no ticket.
+    /// Adds a message without checking that it is a ticket.
     pub async fn send_raw(&self, class: &ResourceClass, body: &str) -> PortResult<()> {
         let message = (class.clone(), body.to_owned());
         let visible_at = self.clock.now();
@@ -65,7 +64,7 @@ impl fmt::Debug for LocalPool {
 
 #[async_trait]
 impl Pool for LocalPool {
-    /// A queue is made by its first message, so there is nothing to make.
+    /// Does nothing: a queue exists as soon as it has a message.
     async fn set_up(&self, _classes: &[ResourceClass]) -> PortResult<()> {
         Ok(())
     }
@@ -78,9 +77,12 @@ impl Pool for LocalPool {
     ) -> PortResult<Vec<ReceivedMessage>> {
         let class = class.clone();
         let now = self.clock.now();
-        let taking =
-            Taking { now, until: now + hold, max: u8::try_from(max).unwrap_or(BATCH).min(BATCH) };
-        self.db.write(move |transaction| take(transaction, &class, &taking)).await
+        let call = ReceiveCall {
+            now,
+            until: now + hold,
+            max: u8::try_from(max).unwrap_or(BATCH).min(BATCH),
+        };
+        self.db.write(move |transaction| take(transaction, &class, &call)).await
     }
 
     async fn extend(
@@ -147,43 +149,42 @@ fn enqueue(
     Ok(())
 }
 
-/// One call to receive.
-struct Taking {
+struct ReceiveCall {
     now: Timestamp,
     until: Timestamp,
     max: u8,
 }
 
-/// Takes the messages that have waited longest: one that was put back goes to the end. Each gets
-/// a new receipt, which makes the one before it worthless.
+/// Receives the messages that have been visible longest; one that was put back goes to the end. Each
+/// gets a new receipt, which invalidates the previous one.
 fn take(
     transaction: &Transaction<'_>,
     class: &ResourceClass,
-    taking: &Taking,
+    call: &ReceiveCall,
 ) -> rusqlite::Result<Vec<ReceivedMessage>> {
     const OLDEST: &str = "SELECT id FROM tickets WHERE class = ?1 AND visible_at <= ?2
         ORDER BY visible_at, id LIMIT ?3";
-    // SQS may deliver a message twice. Where the setting asks for it, so does this: what was
-    // never received stays visible the first time.
+    // SQS may deliver a message twice. If the setting asks for it, so does this: a message stays
+    // visible when it is received for the first time.
     const HOLD: &str = "UPDATE tickets SET receipt = lower(hex(randomblob(16))),
         visible_at = CASE WHEN received_count = 0 AND EXISTS (SELECT 1 FROM settings
             WHERE name = 'local-duplicate-tickets' AND value = 'true') THEN ?2 ELSE ?3 END,
         received_count = received_count + 1
         WHERE id = ?1 RETURNING body, receipt";
-    let (now, until) = (taking.now.to_string(), taking.until.to_string());
+    let (now, until) = (call.now.to_string(), call.until.to_string());
     let mut oldest = transaction.prepare_cached(OLDEST)?;
     let ids = oldest
-        .query_map((class.as_str(), &now, taking.max), |row| row.get(0))?
+        .query_map((class.as_str(), &now, call.max), |row| row.get(0))?
         .collect::<rusqlite::Result<Vec<i64>>>()?;
     let mut hold = transaction.prepare_cached(HOLD)?;
     ids.into_iter()
         .map(|id| {
             hold.query_row((id, &now, &until), |row| {
-                // What is no ticket is for whoever asked to throw away; it must not stay here and
-                // keep the others from being received.
+                // A message that is not a ticket is returned too, so that the caller can delete it;
+                // it must not block the others.
                 Ok(ReceivedMessage {
                     receipt: Receipt(row.get("receipt")?),
-                    body: column::words(row)?,
+                    body: column::lossy_text(row)?,
                 })
             })
         })

@@ -12,16 +12,16 @@ use tokio::process::{Child, Command};
 use crate::compute::environment;
 use crate::compute::folders::Folders;
 use crate::compute::groups;
-use crate::forge::jobs::{self, JobId, JobState, Offer, Stream, TAKEN_AWAY, Taken};
+use crate::forge::jobs::{self, JobId, JobState, NextJob, Stream, TERMINATED, TakenJob};
 use crate::home::Home;
 use crate::store::db::Db;
 
 mod output;
 
-/// How often a runner looks for work, and for a wish to cancel what it works on.
-const LOOK: Duration = Duration::from_millis(100);
+/// How often a runner checks for jobs, and for the cancellation of its job.
+const POLL: Duration = Duration::from_millis(100);
 
-/// The exit code of a command that could not be started, as shells have it.
+/// The exit code of a command that could not be started, as in shells.
 const NOT_STARTED: i32 = 127;
 
 /// The runner on a local machine: takes jobs from the shared file and runs them as processes.
@@ -30,51 +30,51 @@ pub struct LocalRunner {
     home: Home,
     clock: Arc<dyn Clock>,
     instance: InstanceId,
-    now: Mutex<Now>,
+    state: Mutex<RunnerState>,
 }
 
-/// What the runner is about. Kept apart from the future that works, which may be dropped at any
-/// moment and still leaves processes that must be found.
+/// What outlives the calls of the port: the future of `work` may be dropped at any moment while its
+/// job goes on running.
 #[derive(Debug, Default)]
-struct Now {
+struct RunnerState {
     registrations: u32,
     name: String,
-    /// The group of the job at hand.
+    /// The process group of the current job.
     group: Option<Process>,
 }
 
 impl LocalRunner {
-    /// On this machine.
+    /// Creates the runner of this machine. Does nothing on the machine yet.
     pub fn new(db: Db, home: Home, clock: Arc<dyn Clock>, instance: InstanceId) -> LocalRunner {
-        LocalRunner { db, home, clock, instance, now: Mutex::default() }
+        LocalRunner { db, home, clock, instance, state: Mutex::default() }
     }
 
-    fn now(&self) -> MutexGuard<'_, Now> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, RunnerState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn folders(&self) -> Folders {
         Folders::of(&self.home, &self.instance)
     }
 
-    /// The next job, when there is one; `None` if the runner was struck from the list.
-    async fn next_job(&self, runner: &str) -> PortResult<Option<Taken>> {
+    /// Waits for a job. Returns `None` if the runner is no longer listed.
+    async fn next_job(&self, runner: &str) -> PortResult<Option<TakenJob>> {
         loop {
             let name = runner.to_owned();
-            let worth = self.db.call(move |conn| jobs::is_worth_asking(conn, &name)).await?;
+            let worth = self.db.call(move |conn| jobs::may_have_job(conn, &name)).await?;
             if worth {
                 let (name, now) = (runner.to_owned(), self.clock.now());
                 match self.db.write(move |tx| jobs::take(tx, &name, now)).await? {
-                    Offer::Job(taken) => return Ok(Some(taken)),
-                    Offer::Struck => return Ok(None),
-                    Offer::Nothing => {}
+                    NextJob::Job(taken) => return Ok(Some(taken)),
+                    NextJob::RunnerRemoved => return Ok(None),
+                    NextJob::None => {}
                 }
             }
-            self.clock.sleep(LOOK).await;
+            self.clock.sleep(POLL).await;
         }
     }
 
-    fn start(&self, run: &RunId, job: &Taken) -> std::io::Result<Child> {
+    fn start(&self, run: &RunId, job: &TakenJob) -> std::io::Result<Child> {
         let [program, args @ ..] = job.argv.as_slice() else {
             return Err(std::io::Error::other("the job has no command"));
         };
@@ -95,52 +95,52 @@ impl LocalRunner {
             .spawn()
     }
 
-    /// Runs one job to its end, and keeps what it wrote and how it ended.
-    async fn run_job(&self, run: &RunId, job: &Taken) -> PortResult<()> {
+    /// Runs a job to completion and stores its output and exit code.
+    async fn run_job(&self, run: &RunId, job: &TakenJob) -> PortResult<()> {
         tracing::info!(job = %job.id, %run, "job taken");
         let mut child = match self.start(run, job) {
             Ok(child) => child,
             Err(error) => {
                 let command = job.argv.first().map_or("", String::as_str);
                 let line = format!("ondeck: cannot start {command}: {error}\n");
-                output::keep(&self.db, job.id, Stream::Stderr, line.into_bytes()).await?;
+                output::store(&self.db, job.id, Stream::Stderr, line.into_bytes()).await?;
                 return self.settle(job.id, JobState::Done, NOT_STARTED).await;
             }
         };
         let leader = Process::of_child(&child);
-        self.now().group = leader;
+        self.state().group = leader;
         if let Some(leader) = leader {
-            groups::note(&self.db, &self.instance, leader).await?;
+            groups::record(&self.db, &self.instance, leader).await?;
         }
-        let mut pumps = output::Pumps::new(self.db.clone(), job.id);
+        let mut readers = output::OutputReaders::new(self.db.clone(), job.id);
         if let Some(stdout) = child.stdout.take() {
-            pumps.add(Stream::Stdout, stdout);
+            readers.add(Stream::Stdout, stdout);
         }
         if let Some(stderr) = child.stderr.take() {
-            pumps.add(Stream::Stderr, stderr);
+            readers.add(Stream::Stderr, stderr);
         }
         let (state, exit_code) = self.wait(job.id, &mut child).await?;
-        pumps.drain().await;
-        self.now().group = None;
+        readers.drain().await;
+        self.state().group = None;
         if let Some(leader) = leader {
-            groups::drop_if_gone(&self.db, &self.instance, leader).await;
+            groups::forget_if_gone(&self.db, &self.instance, leader).await;
         }
         self.settle(job.id, state, exit_code).await
     }
 
-    /// Waits for the command to end, and ends it if somebody wants that.
+    /// Waits for the command to exit, and kills it if the job is cancelled.
     async fn wait(&self, id: JobId, child: &mut Child) -> PortResult<(JobState, i32)> {
         let mut cancelled = false;
         loop {
-            match tokio::time::timeout(LOOK, child.wait()).await {
-                Ok(Ok(_)) if cancelled => return Ok((JobState::Cancelled, TAKEN_AWAY)),
+            match tokio::time::timeout(POLL, child.wait()).await {
+                Ok(Ok(_)) if cancelled => return Ok((JobState::Cancelled, TERMINATED)),
                 Ok(Ok(status)) => return Ok((JobState::Done, output::exit_code(status))),
                 Ok(Err(error)) => {
                     let reason = format!("cannot wait for job {id}: {error}");
                     return Err(PortError::Unavailable { service: "runner", reason });
                 }
                 Err(_) if cancelled => {}
-                // The file being out of reach for a while is no reason to give up on the job.
+                // The job goes on if the file is unavailable for a while.
                 Err(_) => cancelled = self.is_cancelled(id).await.unwrap_or(false),
             }
             if cancelled && let Some(leader) = Process::of_child(child) {
@@ -159,22 +159,22 @@ impl LocalRunner {
     async fn settle(&self, id: JobId, state: JobState, exit_code: i32) -> PortResult<()> {
         let now = self.clock.now();
         self.db.write(move |tx| jobs::finish(tx, id, state, exit_code, now)).await?;
-        tracing::info!(job = %id, state = state.as_str(), exit_code, "job over");
+        tracing::info!(job = %id, state = state.as_str(), exit_code, "job finished");
         Ok(())
     }
 
-    /// Ends the job that an earlier life of this runner may have left, and settles it.
+    /// Kills the job that a dropped call of `work` left running, and records it as failed.
     async fn abandon(&self) -> PortResult<()> {
-        if let Some(leader) = self.now().group.take() {
+        if let Some(leader) = self.state().group.take() {
             kill_group(leader);
         }
         let (instance, now) = (self.instance.clone(), self.clock.now());
-        self.db.write(move |tx| jobs::settle_taken_away(tx, &instance, now)).await
+        self.db.write(move |tx| jobs::fail_jobs_of(tx, &instance, now)).await
     }
 
-    async fn kill_leftovers(&self) -> Result<(), String> {
-        let ended = groups::end_others(&self.db, &self.instance).await;
-        ended.map_err(|e| format!("leftover processes: {e}"))
+    async fn kill_processes(&self) -> Result<(), String> {
+        let killed = groups::kill_others(&self.db, &self.instance).await;
+        killed.map_err(|e| format!("leftover processes: {e}"))
     }
 }
 
@@ -193,12 +193,12 @@ impl Runner for LocalRunner {
             .map_err(|e| e.to_string())?
     }
 
-    /// A machine has one runner at a time, so an earlier one that was never deregistered goes.
+    /// A machine has one runner at a time, so this removes one that was never deregistered.
     async fn register(&self, run: &RunId) -> Result<(), String> {
         const SQL: &str =
             "INSERT INTO runners (name, instance, label, registered_at) VALUES (?,?,?,?)";
         let name = {
-            let mut now = self.now();
+            let mut now = self.state();
             now.registrations += 1;
             now.name = format!("{}-{}", self.instance, now.registrations);
             now.name.clone()
@@ -215,14 +215,14 @@ impl Runner for LocalRunner {
     }
 
     async fn work(&self, run: &RunId) -> String {
-        let runner = self.now().name.clone();
+        let runner = self.state().name.clone();
         if let Err(error) = self.abandon().await {
             return error.to_string();
         }
         loop {
             let worked = match self.next_job(&runner).await {
                 Ok(Some(job)) => self.run_job(run, &job).await,
-                Ok(None) => return "the runner was struck from the list".to_owned(),
+                Ok(None) => return "the runner was removed from the list".to_owned(),
                 Err(error) => Err(error),
             };
             if let Err(error) = worked {
@@ -232,7 +232,7 @@ impl Runner for LocalRunner {
     }
 
     async fn stop(&self) -> Result<(), String> {
-        self.kill_leftovers().await?;
+        self.kill_processes().await?;
         self.abandon().await.map_err(|e| e.to_string())
     }
 
@@ -246,7 +246,7 @@ impl Runner for LocalRunner {
     }
 
     async fn clean(&self) -> Result<(), String> {
-        self.kill_leftovers().await?;
+        self.kill_processes().await?;
         let folders = self.folders();
         tokio::task::spawn_blocking(move || folders.renew()).await.map_err(|e| e.to_string())?
     }

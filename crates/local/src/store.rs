@@ -17,7 +17,7 @@ use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{AgentStore, Clock, Listing, PortError, PortResult, Scope, Store};
 use rusqlite::{OptionalExtension, Transaction, params};
 
-use self::column::{NotText, unfit};
+use self::column::{NotText, invalid};
 use self::db::Db;
 use crate::error::SERVICE;
 use crate::forge::jobs;
@@ -29,35 +29,35 @@ mod guard;
 mod rows;
 mod schema;
 
-/// The rows of a run. The second term is what lets the index of owned rows answer.
+/// Selects the rows of a run. The second term lets SQLite use the index of owned rows.
 const OF_RUN: &str = "run = ?1 AND run <> ''";
-/// The live rows past a moment, by the index of live rows.
+/// Selects live rows whose threshold has passed, by the index of live rows.
 const EXPIRED: &str = "state <> 'terminated' AND threshold <= ?1";
 
-/// How often an agent asks whether anything has changed at all.
-const GLANCE: Duration = Duration::from_millis(40);
+/// How often an agent checks whether the file has changed.
+const POLL: Duration = Duration::from_millis(40);
 
-/// The records in the shared file: the control plane's side and the agents' side of it.
+/// The records in the shared file, for the control plane and for agents.
 #[derive(Debug, Clone)]
 pub struct LocalStore {
     db: Db,
-    /// The file's version when news were last asked for.
+    /// The file's version at the last call of `news`.
     seen: Arc<AtomicI64>,
 }
 
 impl LocalStore {
-    /// Over this file.
     pub fn new(db: Db) -> LocalStore {
         LocalStore { db, seen: Arc::new(AtomicI64::new(0)) }
     }
 
-    /// Every committed transition, in the order of the commits.
+    /// Returns every committed transition in the order of the commits. Corrupt rows are logged and
+    /// skipped.
     pub async fn events(&self) -> PortResult<Vec<EventRow>> {
         self.db
             .call(|connection| {
                 let mut statement =
                     connection.prepare_cached("SELECT * FROM events ORDER BY seq")?;
-                column::sound(statement.query_map([], event)?)
+                column::readable(statement.query_map([], event)?)
             })
             .await
     }
@@ -72,14 +72,14 @@ impl LocalStore {
     }
 }
 
-/// Every setting; none at all where refresh has never been.
+/// Returns all settings. There are none before the first refresh. Fails if one is not text.
 pub(crate) fn settings(
     connection: &rusqlite::Connection,
 ) -> rusqlite::Result<BTreeMap<String, String>> {
     let mut statement = connection.prepare_cached("SELECT name, value FROM settings")?;
     let settings = statement.query_map([], |row| {
         let name: String = row.get("name")?;
-        let value = row.get("value").map_err(|_| unfit(row, "value", NotText(name.clone())))?;
+        let value = row.get("value").map_err(|_| invalid(row, "value", NotText(name.clone())))?;
         Ok((name, value))
     })?;
     settings.collect()
@@ -98,7 +98,7 @@ fn event(row: &rusqlite::Row<'_>) -> rusqlite::Result<EventRow> {
     })
 }
 
-fn spoilt(unreadable: &Unreadable) -> PortError {
+fn corrupt(unreadable: &Unreadable) -> PortError {
     PortError::Unusable {
         service: SERVICE,
         reason: unreadable.to_string(),
@@ -109,9 +109,9 @@ fn spoilt(unreadable: &Unreadable) -> PortError {
 #[async_trait]
 impl Store for LocalStore {
     async fn set_up(&self) -> PortResult<()> {
-        match self.db.write(schema::make).await? {
+        match self.db.write(schema::create).await? {
             None => Ok(()),
-            Some(problem) => Err(problem.about(self.db.file())),
+            Some(problem) => Err(problem.into_error(self.db.file())),
         }
     }
 
@@ -217,7 +217,7 @@ impl Store for LocalStore {
         self.db
             .call(|connection| {
                 let mut statement = connection.prepare_cached(SQL)?;
-                column::sound(statement.query_map([], intent)?)
+                column::readable(statement.query_map([], intent)?)
             })
             .await
     }
@@ -252,7 +252,7 @@ impl Store for LocalStore {
         let key = run.to_string();
         let body: Option<String> = self
             .db
-            .call(|conn| conn.prepare_cached(SQL)?.query_row([key], column::words).optional())
+            .call(|conn| conn.prepare_cached(SQL)?.query_row([key], column::lossy_text).optional())
             .await?;
         Ok(body.and_then(|body| Demand::read(run, &body)))
     }
@@ -269,7 +269,8 @@ fn intent(row: &rusqlite::Row<'_>) -> rusqlite::Result<Intent> {
     })
 }
 
-/// Removes the terminated records that satisfy a condition, with what their agents wrote.
+/// Removes the terminated records that satisfy a condition, with their heartbeats and signals. Returns
+/// how many records were removed.
 fn remove_terminated(
     transaction: &Transaction<'_>,
     condition: &str,
@@ -283,14 +284,14 @@ fn remove_terminated(
     transaction.prepare_cached(&format!("DELETE {these}"))?.execute([value])
 }
 
-/// Beside the records, whatever else this backend keeps of what is over: heartbeats of agents
-/// that outlived their records, machines, jobs with their output, and tickets of classes that
-/// nobody asks for any more. What is no ticket goes when nobody has had it for as long.
+/// Prunes what is older than `before`: terminated records, intents, events, heartbeats and signals
+/// without a record, terminated machines, finished jobs with their output, and expired tickets of
+/// classes that are no longer requested. A message that is not a ticket is as old as its last
+/// receipt.
 fn forget(transaction: &Transaction<'_>, before: &str) -> rusqlite::Result<usize> {
     let removed = remove_terminated(transaction, "updated_at < ?1", before)?;
-    // They count as over from the moment before which everything is forgotten now, so the next
-    // time forgets them.
-    jobs::cancel_orphans(transaction, before)?;
+    // They count as finished at `before`, so that the next call prunes them.
+    jobs::cancel_abandoned(transaction, before)?;
     for sql in [
         "DELETE FROM intents WHERE outcome <> '' AND deadline < ?1",
         "DELETE FROM events WHERE at < ?1",
@@ -300,7 +301,7 @@ fn forget(transaction: &Transaction<'_>, before: &str) -> rusqlite::Result<usize
         "DELETE FROM job_output WHERE job IN
             (SELECT id FROM jobs WHERE finished_at <> '' AND finished_at < ?1)",
         "DELETE FROM jobs WHERE finished_at <> '' AND finished_at < ?1",
-        // Only a CASE keeps SQLite from looking into what is no JSON.
+        // Only a CASE keeps SQLite from evaluating JSON functions on invalid JSON.
         "DELETE FROM tickets WHERE CASE
             WHEN NOT json_valid(body) THEN visible_at
             WHEN json_type(body, '$.threshold') IS 'text' THEN json_extract(body, '$.threshold')
@@ -316,7 +317,7 @@ impl AgentStore for LocalStore {
     async fn record(&self, id: &InstanceId) -> PortResult<Option<Record>> {
         let id = id.to_string();
         let found = self.db.call(move |connection| rows::found(connection, &id)).await?;
-        found.transpose().map_err(|unreadable| spoilt(&unreadable))
+        found.transpose().map_err(|unreadable| corrupt(&unreadable))
     }
 
     async fn settings(&self) -> PortResult<BTreeMap<String, String>> {
@@ -339,13 +340,13 @@ impl AgentStore for LocalStore {
             .await
     }
 
-    /// SQLite counts what other connections have committed to the file. Asking for that number
-    /// reads a few bytes of shared memory, so it can be asked for far more often than a record.
+    /// Returns early when another connection commits to the file. SQLite keeps a counter of that in
+    /// shared memory, which is much cheaper to read than a record.
     async fn news(&self, clock: &dyn Clock, at_most: Duration) {
         let begun = clock.steady();
         loop {
             let version = self.db.call(|c| c.query_row("PRAGMA data_version", [], |r| r.get(0)));
-            // A store that does not answer has no news; the next look will say what is wrong.
+            // An error counts as no news; the caller's next read reports it.
             let version: i64 = version.await.unwrap_or(self.seen.load(Ordering::Relaxed));
             if self.seen.swap(version, Ordering::Relaxed) != version {
                 return;
@@ -354,7 +355,7 @@ impl AgentStore for LocalStore {
             if left.is_zero() {
                 return;
             }
-            clock.sleep(left.min(GLANCE)).await;
+            clock.sleep(left.min(POLL)).await;
         }
     }
 
@@ -367,7 +368,7 @@ impl AgentStore for LocalStore {
     }
 
     async fn report(&self, id: &InstanceId, report: &Report) -> PortResult<()> {
-        // What is no time at all is as good as nothing said.
+        // A stored time that is invalid does not count.
         const SQL: &str = "INSERT INTO signals (id, signal, run, detail, at) VALUES (?,?,?,?,?)
              ON CONFLICT (id) DO UPDATE
              SET signal=excluded.signal, run=excluded.run, detail=excluded.detail, at=excluded.at
@@ -387,10 +388,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn old_tickets_are_forgotten_with_the_classes_that_they_were_for() {
+    fn old_tickets_and_messages_are_pruned() {
         let mut connection = rusqlite::Connection::open_in_memory().unwrap();
         let transaction = connection.transaction().unwrap();
-        schema::make(&transaction).unwrap();
+        schema::create(&transaction).unwrap();
         let (old, new) = ("2025-05-01T00:00:00.000Z", "2025-05-31T00:00:00.000Z");
         let threshold = |time: &str| serde_json::json!({ "threshold": time }).to_string();
         for (body, visible_at, class) in [
@@ -412,10 +413,10 @@ mod tests {
     }
 
     #[test]
-    fn what_a_run_holds_and_what_is_expired_is_found_by_index() {
+    fn records_of_a_run_and_expired_records_are_found_by_index() {
         let mut connection = rusqlite::Connection::open_in_memory().unwrap();
         let transaction = connection.transaction().unwrap();
-        schema::make(&transaction).unwrap();
+        schema::create(&transaction).unwrap();
         for (condition, index) in
             [(OF_RUN, "instances_of_run"), (EXPIRED, "instances_by_threshold")]
         {

@@ -1,32 +1,32 @@
-//! Folders that processes write to.
+//! Creates and removes the folders that the processes of a machine write to.
 
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 
-/// Makes a directory, and those above it that are missing, for this user alone: jobs and their
-/// output are nobody else's business.
+/// Creates a directory and its missing parents with mode 0700, because jobs and their output may
+/// hold secrets.
 pub fn make_private(folder: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
-/// Removes a directory with all that is in it; one that is not there is removed already.
+/// Removes a directory with its content. Succeeds if the directory does not exist.
 ///
-/// Build tools protect their caches by making directories read-only, so a refusal is answered by
-/// taking the permission and trying once more.
+/// Build tools make directories of their caches read-only, so after a permission error the
+/// directories are made writable and the removal is tried once more.
 pub fn remove(folder: &Path) -> io::Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            open_up(folder)?;
+            make_writable(folder)?;
             fs::remove_dir_all(folder)
         }
         done => done,
     }
 }
 
-/// Removes a file or a link; one that is not there is removed already.
+/// Removes a file or a symbolic link. Succeeds if the path does not exist.
 pub fn remove_file(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -34,7 +34,8 @@ pub fn remove_file(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes whatever has this name, a link itself and not what it points to.
+/// Removes a directory with its content, a file or a symbolic link (not the link's target). Succeeds
+/// if the path does not exist.
 pub fn remove_any(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => remove(path),
@@ -43,12 +44,12 @@ pub fn remove_any(path: &Path) -> io::Result<()> {
     }
 }
 
-fn open_up(folder: &Path) -> io::Result<()> {
+fn make_writable(folder: &Path) -> io::Result<()> {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
-            open_up(&entry.path())?;
+            make_writable(&entry.path())?;
         }
     }
     Ok(())
@@ -59,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_only_goes_as_well() {
+    fn read_only_directories_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("cache");
         make_private(&folder.join("a/b")).unwrap();

@@ -1,13 +1,12 @@
-//! The processes of a machine and the folders they write to: how both are found, and how they are
-//! got rid of when a run is over.
+//! Finds and kills the processes of a machine, and creates and removes the folders they write to.
 //!
-//! Both kinds of runner need this, the local one and GitHub's, and neither decides anything here.
+//! Both runners use this crate: the local one and GitHub's. It makes no decisions.
 
 #![cfg(target_os = "linux")]
 
-mod ending;
 pub mod folder;
 mod process;
+mod termination;
 
-pub use ending::{Ending, MARKER, Sign, Undying, end_all};
 pub use process::{Boot, Process, is_group_gone, kill_group};
+pub use termination::{FoundBy, MARKER, MachineProcesses, Survivors, kill_all};

@@ -1,4 +1,4 @@
-//! Single processes and their groups, as `/proc` shows them.
+//! Processes and process groups, identified so that a reused pid is not mistaken for them.
 
 use std::fs;
 use std::sync::OnceLock;
@@ -10,24 +10,24 @@ use rustix::process::{
 };
 use tokio::process::Child;
 
-/// When a process has got its number and its start: both begin anew with the kernel, and the
-/// numbers also with the container.
+/// Whether a recorded pid and start time belong to the current boot. Both start over when the kernel
+/// boots, and pids also when a container starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Boot {
-    /// In this one, so that they may be compared with what runs now.
+    /// The current boot: they can be compared with running processes.
     This,
-    /// In another one: whoever has the same number and start now is a stranger.
+    /// An earlier boot: a running process with the same pid and start time is a different one.
     Another,
 }
 
 impl Boot {
-    /// What to write down about this one: the kernel's name for its boot, the namespace that
-    /// processes are counted in, and when its first process started, because the kernel uses the
-    /// names of namespaces again.
+    /// The name to record with a process of the current boot: the kernel's boot id, the pid namespace
+    /// and the start time of pid 1. The start time is part of it because the kernel reuses the names
+    /// of namespaces.
     pub fn name() -> &'static str {
         static NAME: OnceLock<String> = OnceLock::new();
         NAME.get_or_init(|| {
-            // Where something is hidden, it is hidden from whoever reads the name later as well.
+            // A part that is unreadable here is unreadable for later readers too, so names still match.
             let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
             let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
             let first = Process::of(1).map_or(0, |process| process.start_time);
@@ -35,81 +35,79 @@ impl Boot {
         })
     }
 
-    /// The one that was written down under this name.
+    /// Compares a recorded name with that of the current boot.
     pub fn named(name: &str) -> Boot {
         if name == Boot::name() { Boot::This } else { Boot::Another }
     }
 }
 
-/// A process, told apart from a later one under the same number by when it started.
+/// A process. The start time and the boot tell it apart from a later process with the same pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Process {
-    /// Its number.
     pub pid: i32,
-    /// When it started, in the kernel's ticks since boot.
+    /// In the kernel's clock ticks since boot.
     pub start_time: i64,
-    /// The boot that this counts from.
     pub boot: Boot,
 }
 
 impl Process {
-    /// The calling one.
+    /// The calling process, or `None` if `/proc` does not show it.
     pub fn current() -> Option<Process> {
         i32::try_from(std::process::id()).ok().and_then(Process::of)
     }
 
-    /// The calling one, and all that it descends from.
-    pub(crate) fn current_and_above() -> Vec<Process> {
-        let mut line = Vec::new();
+    /// The calling process, followed by its ancestors.
+    pub(crate) fn current_and_ancestors() -> Vec<Process> {
+        let mut ancestry = Vec::new();
         let mut next = i32::try_from(std::process::id()).ok();
         while let Some(stat) = next.and_then(Stat::read) {
-            line.push(stat.process);
+            ancestry.push(stat.process);
             next = (stat.parent > 0).then_some(stat.parent);
         }
-        line
+        ancestry
     }
 
-    /// A child that nobody has waited for yet.
+    /// A child, or `None` if its exit status has already been collected.
     pub fn of_child(child: &Child) -> Option<Process> {
         child.id().and_then(|pid| Process::of(pid.try_into().ok()?))
     }
 
-    /// The one that has this number now, dead or alive.
+    /// The process that has this pid now, including a zombie.
     pub fn of(pid: i32) -> Option<Process> {
         Stat::read(pid).map(|stat| stat.process)
     }
 
-    /// Whether it still runs. One that waits to be collected by its parent does not.
+    /// Whether it still runs. A zombie does not.
     pub fn is_alive(self) -> bool {
         Stat::read(self.pid).is_some_and(|stat| stat.process == self && stat.is_alive())
     }
 
-    /// Whether the group that it has led, if anything is left of that, still goes by its number.
-    /// The kernel gives a number to nobody else while a group has it, so whoever has it now under
-    /// another start has it because that group is gone.
-    pub(crate) fn names_its_group(self) -> bool {
+    /// Whether a process group with this pid would still be the group that this process led. The
+    /// kernel does not reuse a pid while a group has that id, so if another process has the pid now,
+    /// the group is gone.
+    pub(crate) fn identifies_its_group(self) -> bool {
         self.boot == Boot::This && Process::of(self.pid).is_none_or(|owner| owner == self)
     }
 
-    /// Kills it, and nobody who got its number meanwhile.
+    /// Sends `SIGKILL`, unless the process is gone. A process that reuses its pid is not signalled.
     pub fn kill(self) {
         self.signal(Signal::KILL);
     }
 
-    /// Asks it to end, as a terminal does when somebody presses the keys for that. What nobody
-    /// asks any more is spared, like whoever got its number.
+    /// Sends `SIGINT`, as Ctrl-C does, unless the process is gone. A process that reuses its pid is
+    /// not signalled.
     pub fn interrupt(self) {
         self.signal(Signal::INT);
     }
 
-    /// The descriptor stands for one process, and once it is open, a start that still matches
-    /// says which.
+    /// A pidfd refers to one process for good. If the start time still matches once the pidfd is open,
+    /// it refers to this process.
     fn signal(self, signal: Signal) {
         let Some(pid) = Pid::from_raw(self.pid) else { return };
         let sent = match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(_) if !self.is_alive() => Ok(()),
             Ok(process) => pidfd_send_signal(process, signal),
-            // An old kernel, or a sandbox that does not know the call and forbids it.
+            // The kernel is too old for the call, or a sandbox forbids it.
             Err(Errno::NOSYS | Errno::PERM) if self.is_alive() => kill_process(pid, signal),
             Err(Errno::NOSYS | Errno::PERM) => Ok(()),
             Err(error) => Err(error),
@@ -122,7 +120,7 @@ impl Process {
     }
 }
 
-/// What the kernel says of a process.
+/// The fields of `/proc/PID/stat` that this crate uses.
 pub(crate) struct Stat {
     pub(crate) process: Process,
     state: u8,
@@ -131,8 +129,8 @@ pub(crate) struct Stat {
 }
 
 impl Stat {
-    /// State, parent, group and start time: fields 3, 4, 5 and 22. The name before them may hold blanks and
-    /// brackets.
+    /// Reads state, parent, group and start time: fields 3, 4, 5 and 22. Parsing starts after the last
+    /// bracket, because the name in field 2 may contain blanks and brackets.
     pub(crate) fn read(pid: i32) -> Option<Stat> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let (_, fields) = stat.rsplit_once(')')?;
@@ -150,17 +148,17 @@ impl Stat {
     }
 }
 
-/// Whether nothing is left of the group that a process has led. The kernel looks at all of its
-/// members at once, so none can slip by through a fork. In doubt there is something.
+/// Whether no member is left of the group that a process led. The kernel checks all members at once,
+/// so a fork cannot hide one. Any error other than "no such group" counts as a living group.
 pub fn is_group_gone(leader: Process) -> bool {
     let group = Pid::from_raw(leader.pid);
     group.is_some_and(|group| test_kill_process_group(group) == Err(Errno::SRCH))
 }
 
-/// Kills the group that a process has led, if it is still there.
+/// Sends `SIGKILL` to the group that a process led, unless the group is gone. Failures are logged.
 pub fn kill_group(leader: Process) {
     if let Some(group) = Pid::from_raw(leader.pid)
-        && leader.names_its_group()
+        && leader.identifies_its_group()
         && let Err(error) = kill_process_group(group, Signal::KILL)
         && error != Errno::SRCH
     {
@@ -173,19 +171,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_known_by_number_and_start() {
+    fn a_process_is_identified_by_pid_and_start_time() {
         let me = Process::current().unwrap();
         assert!(me.is_alive());
         assert!(!Process { start_time: me.start_time + 1, ..me }.is_alive());
         assert_eq!(Process::of(i32::MAX), None);
-        let line = Process::current_and_above();
-        assert_eq!(line.first(), Some(&me));
+        let ancestry = Process::current_and_ancestors();
+        assert_eq!(ancestry.first(), Some(&me));
         let parent = i32::try_from(std::os::unix::process::parent_id()).unwrap();
-        assert!(parent == 0 || line[1].pid == parent);
+        assert!(parent == 0 || ancestry[1].pid == parent);
     }
 
     #[test]
-    fn a_process_of_another_boot_is_nobody_who_runs_now() {
+    fn a_process_of_another_boot_is_not_alive() {
         assert_eq!(Boot::named(Boot::name()), Boot::This);
         assert_eq!(Boot::named(""), Boot::Another);
         let me = Process::current().unwrap();

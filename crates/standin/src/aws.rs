@@ -1,5 +1,5 @@
-//! AWS on loopback: a gateway in front of emulators for DynamoDB and SQS, and an EC2 whose machines
-//! are processes.
+//! AWS on loopback: a gateway in front of emulators for DynamoDB and SQS, and an EC2
+//! whose machines are processes.
 
 mod call;
 mod ec2;

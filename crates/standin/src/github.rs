@@ -1,4 +1,4 @@
-//! GitHub on loopback, as far as ondeck uses it: an Enterprise Server with one address.
+//! GitHub on loopback, as far as ondeck uses it. It is an Enterprise Server with one address.
 
 mod answers;
 mod apps;
@@ -45,30 +45,29 @@ use description::Description;
 use serve::Serving;
 use state::{Registered, Release, Served, State};
 
-/// A key for an App in a test, in the format that GitHub gives it out. It opens nothing.
+/// The private key of an App for tests, in GitHub's format. It is not a secret.
 pub const APP_PRIVATE_KEY: &str = include_str!("github/app.pem");
-/// The other half of [`APP_PRIVATE_KEY`].
+/// The public key that belongs to [`APP_PRIVATE_KEY`].
 pub const APP_PUBLIC_KEY: &str = include_str!("github/app.pub.pem");
 
-/// What a GitHub is to be like.
+/// How a [`GitHub`] behaves.
 #[derive(Debug, Clone)]
 pub struct GitHubOptions {
-    /// The folder with the interface's description, as `github.json`. Without it, requests are
-    /// not checked.
+    /// The folder with GitHub's OpenAPI description, `github.json`. Without it,
+    /// requests are not checked.
     pub models: Option<PathBuf>,
-    /// The port to listen on; 0 for any.
+    /// The port to listen on; 0 for any free one.
     pub port: u16,
-    /// How long registration and remove tokens last.
+    /// How long registration and remove tokens are valid.
     pub runner_token_life: Duration,
-    /// How long a listener whose connection has ended without a word is still believed to be
-    /// there.
+    /// How long a runner stays online after its listener's connection is closed without a goodbye.
     pub session_timeout: Duration,
-    /// How long a job may take to stop once it is told to: it is interrupted first, terminated
-    /// after three quarters of this, and killed in the end. The real ones have ten seconds.
+    /// How long a cancelled job may take to stop. It gets SIGINT first, SIGTERM after three
+    /// quarters of this time, and SIGKILL at the end. The real runner gives ten seconds.
     pub cancel_grace: Duration,
-    /// How many entries a page has at the most, whatever was asked for.
+    /// The largest page of a list, even if a request asks for more.
     pub page: usize,
-    /// The runner groups that there are beside the default one.
+    /// The runner groups besides the default one.
     pub runner_groups: Vec<String>,
 }
 
@@ -87,36 +86,35 @@ impl Default for GitHubOptions {
 }
 
 impl GitHubOptions {
-    /// With requests compared with GitHub's own description of its interface.
+    /// Checks requests against GitHub's OpenAPI description.
     pub fn on(emulators: &Emulators) -> GitHubOptions {
         GitHubOptions { models: Some(emulators.models.clone()), ..GitHubOptions::default() }
     }
 }
 
-/// A request, and what became of it. Those of the stand-in's own runner are not among them, but
-/// for its registration.
+/// A finished request. The runner double's own requests are not logged, except the token
+/// exchange of its registration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GitHubRequest {
-    /// `GET`, and so on.
+    /// The method, such as `GET`.
     pub method: String,
-    /// Without `/api/v3` and without its query.
+    /// The path without `/api/v3` and without the query.
     pub path: String,
-    /// Its query, decoded.
+    /// The decoded parameters of the query.
     pub query: Vec<(String, String)>,
-    /// What was answered; nothing where there was no answer.
+    /// The status of the answer; `None` if there was none.
     pub status: Option<u16>,
-    /// By whose token, as `token acme/web`, `installation acme` or `app 12345`.
+    /// The caller's token, such as `token acme/web`, `installation acme` or `app 12345`.
     pub token: Option<String>,
-    /// What was done to it, other than delays.
+    /// The fault that was injected, other than a delay.
     pub fault: Option<GitHubFault>,
 }
 
-/// Something that was sent and that GitHub's description does not know.
+/// A part of a request that GitHub's description does not allow.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GitHubViolation {
-    /// In which request.
+    /// Method and path of the request.
     pub request: String,
-    /// What is wrong.
     pub problem: String,
 }
 
@@ -126,22 +124,21 @@ impl fmt::Display for GitHubViolation {
     }
 }
 
-/// GitHub on loopback, from here until it is dropped.
+/// GitHub on loopback, which runs until this is dropped.
 ///
-/// All methods but those that wait return at once, so that it can be used from any test,
-/// asynchronous or not.
+/// Only the methods that wait block, so asynchronous tests can call the others too.
 pub struct GitHub {
     shared: Arc<Shared>,
     url: String,
     runtime: Option<Runtime>,
 }
 
-/// What all connections have in common.
+/// The state that all connections share.
 pub(crate) struct Shared {
     state: Mutex<State>,
-    /// For those that wait in a thread.
+    /// Wakes threads that wait for a change.
     changed: Condvar,
-    /// For those that wait in a task.
+    /// Wakes tasks that wait for a change.
     news: watch::Sender<u64>,
     description: Option<Description>,
     violations: Mutex<Vec<GitHubViolation>>,
@@ -155,7 +152,7 @@ impl fmt::Debug for GitHub {
 }
 
 impl GitHub {
-    /// Opens it.
+    /// Starts a GitHub on loopback.
     ///
     /// # Panics
     /// If the port is taken, the description is missing, or the system refuses a thread.
@@ -180,19 +177,19 @@ impl GitHub {
         GitHub { shared, url: format!("http://{address}"), runtime: Some(runtime) }
     }
 
-    /// The web's root.
+    /// The URL of the web host.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The REST interface's root. What is there is also at the web's root, as on a host that has
-    /// nothing else.
+    /// The URL of the REST API. The API is also at the URL of the web host, as on a host that
+    /// serves only the API.
     pub fn api_url(&self) -> String {
         format!("{}/api/v3", self.url)
     }
 
-    /// Makes a token known, for a repository (`acme/web`) or for an organisation and all of its
-    /// repositories (`acme`). Adds to what it was allowed before.
+    /// Grants permissions to a token, for a repository (`acme/web`) or for an organisation with all
+    /// of its repositories (`acme`). Earlier grants stay.
     pub fn allow(&self, token: &str, target: &str, permissions: &[Permission]) {
         self.shared.change(|state| {
             let known = state.tokens.entry(token.to_owned()).or_insert_with(|| Token {
@@ -205,15 +202,14 @@ impl GitHub {
         });
     }
 
-    /// Forgets a token, as if somebody had revoked it.
     pub fn revoke(&self, token: &str) {
         self.shared.change(|state| state.tokens.remove(token));
     }
 
-    /// Makes an App known that is installed on an owner. Gives the installation's number.
+    /// Adds an App that is installed on an owner. Returns the number of the installation.
     ///
     /// # Panics
-    /// If the key is no RSA key in PEM.
+    /// If the key is not an RSA key in PEM format.
     pub fn add_app(
         &self,
         id: &str,
@@ -235,22 +231,22 @@ impl GitHub {
         })
     }
 
-    /// A registration token, without asking for it.
+    /// Issues a registration token without an API request.
     pub fn registration_token(&self, target: &str) -> String {
         self.shared.change(|state| state.issue(Target::of(target), state::Purpose::Registration).0)
     }
 
-    /// A remove token, without asking for it.
+    /// Issues a remove token without an API request.
     pub fn remove_token(&self, target: &str) -> String {
         self.shared.change(|state| state.issue(Target::of(target), state::Purpose::Removal).0)
     }
 
-    /// The runners that are registered, in the order in which they were.
+    /// All registered runners, in the order of their registration.
     pub fn runners(&self) -> Vec<GitHubRunner> {
         self.shared.look(|state| state.runners.values().map(|it| it.runner.clone()).collect())
     }
 
-    /// Lists a runner that no program stands behind. Gives its number.
+    /// Adds a runner to the list without a program. Returns its number.
     pub fn add_runner(&self, runner: GitHubRunner) -> u64 {
         self.shared.change(|state| {
             let id = state.new_id();
@@ -261,20 +257,20 @@ impl GitHub {
         })
     }
 
-    /// Strikes a runner from the list, whatever it does.
+    /// Removes a runner from the list, even if it is busy.
     pub fn remove_runner(&self, name: &str) {
         self.shared.change(|state| state.runners.retain(|_, it| it.runner.name != name));
     }
 
-    /// Waits until a listener has asked for a session so many times, granted or not. Says
-    /// whether it has.
+    /// Blocks until a runner's listener has requested `count` sessions, granted or not. Returns
+    /// `false` if that takes longer than `at_most`.
     pub fn wait_for_attempts(&self, runner: &str, count: usize, at_most: Duration) -> bool {
         let asked = |state: &State| state.attempts.get(runner).copied().unwrap_or_default();
         self.shared.wait(at_most, |state| (asked(state) >= count).then_some(())).is_some()
     }
 
-    /// Waits until the list of runners is as it should be, and gives it; `None` if it does not
-    /// become so in time.
+    /// Blocks until the list of runners satisfies a condition, and returns it; `None` if that
+    /// takes longer than `at_most`.
     pub fn wait_for_runners(
         &self,
         at_most: Duration,
@@ -286,20 +282,20 @@ impl GitHub {
         })
     }
 
-    /// Serves a file, to everybody.
+    /// Serves a file at a path, without authentication.
     pub fn serve_file(&self, path: &str, bytes: impl Into<Bytes>) {
         let file = Served::File(bytes.into());
         self.shared.change(|state| state.files.insert(path.to_owned(), file));
     }
 
-    /// Sends whoever asks for a path to another, or to an address.
+    /// Redirects requests for a path to another path or URL.
     pub fn redirect(&self, path: &str, to: &str) {
         let elsewhere = Served::Elsewhere(to.to_owned());
         self.shared.change(|state| state.files.insert(path.to_owned(), elsewhere));
     }
 
-    /// Publishes a release of the runner, the latest from now on, with its package for Linux. Its
-    /// download leads elsewhere, as GitHub's do. Gives the package's SHA-256.
+    /// Publishes a release of the runner with its package for Linux, as the latest one. The
+    /// download is redirected, as at GitHub. Returns the SHA-256 of the package.
     pub fn publish_runner(&self, version: &str, package: impl Into<Bytes>) -> String {
         let (tag, name) = (format!("v{version}"), releases::package_name(version));
         let package = package.into();
@@ -314,7 +310,7 @@ impl GitHub {
         digest
     }
 
-    /// Adds a rule, behind those that are there.
+    /// Puts a fault rule in force, after the existing ones.
     pub fn inject(&self, rule: GitHubFaultRule) -> ActiveFault<GitHubFaultRule> {
         let occurrence = rule.occurrence;
         let active = ActiveFault::of(rule, occurrence);
@@ -322,19 +318,19 @@ impl GitHub {
         active
     }
 
-    /// Ends all rules, and all trouble of runners.
+    /// Removes all fault rules and all runner faults.
     pub fn clear_faults(&self) {
         locked(&self.shared.rules).clear();
         self.shared.change(|state| state.runner_faults.clear());
     }
 
-    /// Lets something go wrong with the runners of a repository or organisation, with the one of
-    /// this name, or with all of them (`*`), until somebody calls [`clear_faults`](GitHub::clear_faults).
+    /// Injects a fault into the runners of a repository or organisation, into the runner of this
+    /// name, or into all runners (`*`), until [`clear_faults`](GitHub::clear_faults) is called.
     pub fn inject_runner_fault(&self, target: &str, fault: RunnerFault) {
         self.shared.change(|state| state.runner_faults.insert(0, (target.to_owned(), fault)));
     }
 
-    /// Moves the clock on. Tokens expire by it; sessions do not.
+    /// Advances the clock by which tokens expire. Sessions do not depend on it.
     pub fn advance(&self, span: Duration) {
         self.shared.change(|state| state.ahead += span);
     }
@@ -344,30 +340,32 @@ impl GitHub {
         self.shared.change(|state| state.behind += span);
     }
 
-    /// Every request that is over, in the order in which they were.
+    /// Every finished request, in the order in which they finished.
     pub fn requests(&self) -> Vec<GitHubRequest> {
         self.shared.look(|state| state.requests.clone())
     }
 
-    /// How many requests there were of a method to paths of a pattern; see
-    /// [`GitHubFaultRule::path`].
+    /// How many requests of a method there were to paths that match
+    /// a pattern; see [`GitHubFaultRule::path`].
     pub fn count(&self, method: &str, pattern: &str) -> usize {
         let meant = |it: &&GitHubRequest| it.method == method && faults::matches(pattern, &it.path);
         self.shared.look(|state| state.requests.iter().filter(meant).count())
     }
 
-    /// Forgets the requests that there were.
+    /// Clears the log of requests.
     pub fn forget_requests(&self) {
         self.shared.change(|state| state.requests.clear());
     }
 
-    /// What was sent that GitHub's description does not know.
+    /// Every violation of GitHub's description so far.
     pub fn violations(&self) -> Vec<GitHubViolation> {
         locked(&self.shared.violations).clone()
     }
 
+    /// Asserts that all requests so far were valid by GitHub's description.
+    ///
     /// # Panics
-    /// If any request was not as GitHub's description has it, or if there is none.
+    /// If any request violated it, or if this GitHub has no description to check by.
     pub fn assert_requests_valid(&self) {
         assert!(self.shared.description.is_some(), "nothing was checked: no description");
         let mut violations: Vec<String> =
@@ -384,7 +382,7 @@ impl GitHub {
 
 impl Drop for GitHub {
     fn drop(&mut self) {
-        // As with the gateway: nobody may wait here, and nothing is needed any more.
+        // As in the gateway, this must not wait for threads within another runtime.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -396,25 +394,24 @@ impl Shared {
         how(&locked(&self.state))
     }
 
-    /// Changes something that nobody waits for, or not yet.
+    /// Changes the state without waking waiters.
     fn quietly<T>(&self, how: impl FnOnce(&mut State) -> T) -> T {
         how(&mut locked(&self.state))
     }
 
-    /// Changes something, and tells those who wait.
+    /// Changes the state and wakes all waiters.
     fn change<T>(&self, how: impl FnOnce(&mut State) -> T) -> T {
         let changed = self.quietly(how);
         self.tell();
         changed
     }
 
-    /// Tells those who wait.
     fn tell(&self) {
         self.changed.notify_all();
         self.news.send_modify(|count| *count += 1);
     }
 
-    /// Waits for something, in a thread.
+    /// Blocks until `find` returns a value; `None` if that takes longer than `at_most`.
     fn wait<T>(&self, at_most: Duration, find: impl Fn(&State) -> Option<T>) -> Option<T> {
         let deadline = Instant::now() + at_most;
         let mut state = locked(&self.state);

@@ -1,4 +1,4 @@
-//! HTTP on the caller's side, with connections that can be cut.
+//! The HTTP server of both stand-ins. It can cut connections, as faults need.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -24,10 +24,10 @@ use tokio::sync::watch;
 
 type AnyBody = Either<Full<Bytes>, Half>;
 
-/// How many connections may wait to be taken.
+/// How many connections may wait to be accepted.
 const BACKLOG: u32 = 1_024;
 
-/// Whoever answers requests. A caller that gives up drops the future.
+/// Answers the requests of a server. If the caller gives up, the future of `handle` is dropped.
 pub(crate) trait Handler: Send + Sync + 'static {
     fn handle(
         &self,
@@ -36,11 +36,11 @@ pub(crate) trait Handler: Send + Sync + 'static {
         body: Bytes,
     ) -> impl Future<Output = Outcome> + Send;
 
-    /// A connection is closed: by the caller, or by the end of its process.
+    /// Called when a connection is closed, by the caller or because its process has ended.
     fn closed(&self, _connection: Connection) {}
 }
 
-/// Which connection, among all that there ever were.
+/// The number of a connection, unique within this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Connection(u64);
 
@@ -51,17 +51,17 @@ impl Connection {
     }
 }
 
-/// How a request ends.
+/// What the server does about a request.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Answered(Answer),
-    /// With half of this.
+    /// Send half of the body, then close the connection.
     Halved(Answer),
     Cut(Cut),
 }
 
 impl Outcome {
-    /// What the caller is told, if anything.
+    /// The status that the caller sees; `None` if it gets no answer.
     pub(crate) fn status(&self) -> Option<u16> {
         match self {
             Outcome::Answered(answer) | Outcome::Halved(answer) => Some(answer.status.as_u16()),
@@ -70,7 +70,6 @@ impl Outcome {
     }
 }
 
-/// An answer, whoever gave it.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -78,12 +77,12 @@ pub(crate) struct Answer {
     pub(crate) body: Bytes,
 }
 
-/// Why a connection is closed without an answer.
+/// How a connection is closed without an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// As by a machine that knows nothing of the connection.
+    /// By a TCP reset, as from a machine that does not know the connection.
     Reset,
-    /// As by a program that ends.
+    /// In order, as by a program that exits.
     Closed,
 }
 
@@ -95,7 +94,7 @@ impl fmt::Display for Cut {
 
 impl std::error::Error for Cut {}
 
-/// A listener on loopback, and on nothing else.
+/// Listens on loopback only; on a free port if `port` is 0. Panics if the port is taken.
 pub(crate) fn listen(port: u16) -> TcpListener {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
         .unwrap_or_else(|error| panic!("cannot listen on port {port}: {error}"));
@@ -103,11 +102,11 @@ pub(crate) fn listen(port: u16) -> TcpListener {
     listener
 }
 
-/// Whether connections are taken.
+/// Whether a listener accepts connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Gate {
     Open,
-    /// As where nothing listens: refused, and those that there were are reset.
+    /// New connections are refused, and existing ones are reset.
     Shut,
 }
 
@@ -133,7 +132,7 @@ pub(crate) async fn serve_at(
             never = take_all(&listener, &handler, &for_connections) => match never {},
         }
         drop(listener);
-        // A socket that has the port and does not listen: nobody else is given it meanwhile.
+        // This socket holds the port without listening, so no other process can get it meanwhile.
         let kept = keep(address).await;
         until(&mut gate, Gate::Open).await;
         listener = kept.listen(BACKLOG).expect("a bound socket can listen");
@@ -146,7 +145,7 @@ async fn take_all(
     gate: &watch::Receiver<Gate>,
 ) -> Infallible {
     loop {
-        // An error here is the caller's (it has gone already) or passes (too many files).
+        // Either the caller is gone already, or the error is temporary (too many open files).
         match listener.accept().await {
             Ok((stream, _)) => {
                 tokio::spawn(connection(stream, handler.clone(), gate.clone()));
@@ -156,14 +155,14 @@ async fn take_all(
     }
 }
 
-/// Waits until the gate is so. One that nobody can move any more stays as it is.
+/// Waits until the gate is in this state. Waits forever if its sender is gone.
 async fn until(gate: &mut watch::Receiver<Gate>, so: Gate) {
     if gate.wait_for(|now| *now == so).await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-/// A socket bound to an address that was listened on a moment ago.
+/// Binds a socket to an address whose listener has just been dropped. Retries until it succeeds.
 async fn keep(address: SocketAddr) -> TcpSocket {
     loop {
         let socket = TcpSocket::new_v4().expect("the system has sockets");
@@ -176,13 +175,13 @@ async fn keep(address: SocketAddr) -> TcpSocket {
     }
 }
 
-/// Serves one connection until somebody closes it.
+/// Serves one connection until either side closes it.
 async fn connection(
     stream: TcpStream,
     handler: Arc<impl Handler>,
     mut gate: watch::Receiver<Gate>,
 ) {
-    // A socket that cannot be told so is only slower.
+    // Without it, the connection is only slower.
     stream.set_nodelay(true).ok();
     let number = Connection::new();
     let reset = AtomicBool::new(false);
@@ -197,7 +196,7 @@ async fn connection(
     let mut connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
     tokio::select! {
         () = until(&mut gate, Gate::Shut) => reset.store(true, Ordering::SeqCst),
-        // Whatever went wrong was the caller's doing, or ours on purpose.
+        // An error is either the caller's or an injected one.
         _ = poll_fn(|context| connection.poll_without_shutdown(context)) => {}
     }
     handler.closed(number);
@@ -232,7 +231,7 @@ fn response(answer: Answer, half: bool) -> Response<AnyBody> {
     response
 }
 
-/// The first half of a body, and then nothing.
+/// The first half of a body, then an error that closes the connection.
 #[derive(Debug)]
 struct Half {
     data: Option<Bytes>,
@@ -256,7 +255,7 @@ impl Body for Half {
         if let Some(data) = self.data.take() {
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }
-        // What was written so far leaves only while hyper has nothing else to do.
+        // hyper flushes what it has written only while the body is pending.
         if !self.waited {
             self.waited = true;
             context.waker().wake_by_ref();

@@ -1,31 +1,31 @@
-//! Rules at work: which calls a rule has met, and which of them it has disturbed.
+//! Fault rules in force: which calls a rule has matched, and for which of them it has fired.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::sync::locked;
 
-/// Which of the calls that a rule is for.
+/// Which of the calls that a rule matches get its fault.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Occurrence {
-    /// All of them.
     Always,
-    /// The first so many.
+    /// The first calls, up to this number.
     First(usize),
-    /// Exactly that one, counted from 1.
+    /// One call only, counted from 1.
     Nth(usize),
-    /// Each time that so many have come: the nth, the 2nth, and so on.
+    /// Every nth call: n, 2n, 3n and so on.
     Every(usize),
-    /// Each with this probability, the same ones again for the same seed.
+    /// Each call with this probability. The same seed chooses the same calls.
     Chance {
-        /// From 0 to 1.
+        /// The probability of each call, from 0 to 1.
         probability: f64,
-        /// Where the dice begin.
+        /// The seed of the random choices.
         seed: u64,
     },
 }
 
-/// A rule at work. It goes on when this is dropped.
+/// A fault rule in force, with its counters. The rule stays in force when this is dropped;
+/// end it with [`stop`](ActiveFault::stop).
 #[derive(Debug)]
 pub struct ActiveFault<R>(Arc<Active<R>>);
 
@@ -58,17 +58,17 @@ impl<R> ActiveFault<R> {
         }))
     }
 
-    /// How many calls it was for, disturbed or not.
+    /// How many calls the rule has matched, whether or not it fired for them.
     pub fn matched(&self) -> usize {
         self.0.matched.load(Ordering::SeqCst)
     }
 
-    /// How many calls it has disturbed.
+    /// How many calls have got the fault.
     pub fn fired(&self) -> usize {
         self.0.fired.load(Ordering::SeqCst)
     }
 
-    /// Ends it.
+    /// Stops the rule: later calls are neither counted nor affected.
     pub fn stop(&self) {
         self.0.lifted.store(true, Ordering::SeqCst);
     }
@@ -77,8 +77,8 @@ impl<R> ActiveFault<R> {
         &self.0.rule
     }
 
-    /// Whether it disturbs the call that it is asked about, which is counted if it is one that
-    /// the rule is for.
+    /// Returns whether the rule fires for a call. `is_for` says whether the rule matches the call,
+    /// which is then counted.
     pub(crate) fn fires(&self, is_for: impl FnOnce(&R) -> bool) -> bool {
         let active = &self.0;
         if active.lifted.load(Ordering::SeqCst) || !is_for(&active.rule) {

@@ -1,17 +1,22 @@
-//! AWS and GitHub on loopback, as far as ondeck uses them: real emulators for DynamoDB and SQS
-//! behind a gateway that routes, counts, checks and disturbs, an EC2 whose machines are processes,
-//! and a GitHub with a runner that takes its jobs.
+//! Stand-ins for AWS and GitHub on loopback, as far as ondeck uses them.
+//!
+//! `aws` is a gateway in front of emulators for DynamoDB and SQS. It routes, counts and checks
+//! requests and injects faults. Its own EC2 runs machines as processes. `github` is a GitHub with a
+//! runner double that takes its jobs.
 //!
 //! ```no_run
 //! use ondeck_standin::emulators::Emulators;
-//! use ondeck_standin::{Gateway, GatewayOptions, AwsFaultRule, Service, AwsFault, Occurrence};
+//! use ondeck_standin::{AwsFault, AwsFaultRule, Gateway, GatewayOptions, Occurrence, Service};
 //!
 //! let gateway = Gateway::start(GatewayOptions::on(&Emulators::running()));
 //! let control = gateway.endpoint("control");
-//! // The program under test is given `AWS_ENDPOINT_URL=` this.
+//! // Set AWS_ENDPOINT_URL of the program under test to this.
 //! let url = control.url();
 //! let lost = control.inject(
-//!     AwsFaultRule::new(AwsFault::LostAnswer).service(Service::DynamoDb).operation("UpdateItem").occurrence(Occurrence::First(1)),
+//!     AwsFaultRule::new(AwsFault::LostAnswer)
+//!         .service(Service::DynamoDb)
+//!         .operation("UpdateItem")
+//!         .occurrence(Occurrence::First(1)),
 //! );
 //! // …
 //! assert_eq!(lost.fired(), 1);
@@ -26,7 +31,7 @@
 //! let github = GitHub::start(GitHubOptions::default());
 //! github.allow("ghp_test", "acme/web", &[Permission::Administration]);
 //! github.publish_runner("2.336.0", runner_package("2.336.0"));
-//! // The program under test is given these two, and registers a runner labelled 4711.
+//! // Pass both URLs to the program under test, which registers a runner with the label 4711.
 //! let (web, api) = (github.url(), github.api_url());
 //! let job = github.queue_job("acme/web", "4711", &["4711"], "echo hello");
 //! assert_eq!(github.wait_for_job(job, Duration::from_secs(20)).log, "hello\n");

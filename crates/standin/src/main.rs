@@ -9,33 +9,33 @@ use clap::Parser;
 use ondeck_standin::{Capacity, Gateway, GatewayOptions, LogEntry, MachineCommand};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Stands in for AWS on loopback: forwards to DynamoDB and SQS emulators, and is an EC2 whose
-/// machines are processes. Ctrl-C ends it and all of them.
+/// Stands in for AWS on loopback: forwards to DynamoDB and SQS emulators, and provides an EC2 whose
+/// machines are processes. Ctrl-C stops it and kills all machines.
 #[derive(Debug, Parser)]
 #[command(name = "ondeck-standin")]
 struct Arguments {
-    /// Where DynamoDB is, such as http://127.0.0.1:8000
+    /// URL of a DynamoDB emulator, such as http://127.0.0.1:8000
     #[arg(long, value_name = "URL")]
     dynamodb: String,
-    /// Where SQS is, such as http://127.0.0.1:4566
+    /// URL of an SQS emulator, such as http://127.0.0.1:4566
     #[arg(long, value_name = "URL")]
     sqs: String,
-    /// The ondeck program, which machines run as `PATH agent --backend aws`
+    /// Path of the ondeck program, which machines run as `PATH agent --backend aws`
     #[arg(long, value_name = "PATH")]
     agent_program: Option<PathBuf>,
-    /// Where machines' output goes, a file for each
+    /// Folder for the output of machines, one file for each
     #[arg(long, value_name = "DIR", default_value = "standin-logs")]
     logs: PathBuf,
-    /// The port to listen on
+    /// Port to listen on
     #[arg(long, value_name = "N", default_value_t = 4600)]
     port: u16,
-    /// The folder with botocore's models, to check requests against
+    /// Folder with botocore's models to check requests against
     #[arg(long, value_name = "DIR")]
     models: Option<PathBuf>,
-    /// How many machines can be had
+    /// How many machines can be launched
     #[arg(long, value_name = "N")]
     capacity: Option<usize>,
-    /// How long a machine takes to boot, in seconds
+    /// Boot time of a machine, in seconds
     #[arg(long, value_name = "N", default_value_t = 0)]
     boot: u64,
     /// Write a line for every request
@@ -46,7 +46,7 @@ struct Arguments {
 fn main() -> io::Result<()> {
     let arguments = Arguments::parse();
     let (watch, requests) = mpsc::channel();
-    // Machines and whoever gives them jobs share the local forge's file.
+    // Machines and the programs that give them jobs share the local forge's file.
     let home = std::path::absolute(arguments.logs.join("home"))?.display().to_string();
     let gateway = Gateway::start(options(&arguments, &home, watch));
     write_exports(&gateway, &home)?;
@@ -59,7 +59,7 @@ fn main() -> io::Result<()> {
         writeln!(io::stderr(), "{violation}")?;
     }
     match printing.join() {
-        // Whoever has closed stdout does not want the rest.
+        // Stdout was closed by its reader, which does not need the rest.
         Ok(Err(error)) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
         _ => Ok(()),
     }
@@ -77,7 +77,7 @@ fn options(arguments: &Arguments, home: &str, watch: mpsc::Sender<LogEntry>) -> 
         command: arguments.agent_program.as_ref().map(command),
         boot: Duration::from_secs(arguments.boot),
         logs: Some(arguments.logs.clone()),
-        // By hand, any subnet will do.
+        // For use by hand, every subnet exists.
         subnets: [].into(),
         capacity: Capacity { total: arguments.capacity, ..Capacity::default() },
         watch: arguments.verbose.then_some(watch),
@@ -85,7 +85,7 @@ fn options(arguments: &Arguments, home: &str, watch: mpsc::Sender<LogEntry>) -> 
     }
 }
 
-/// All that `ondeck refresh` needs to know, so that it can be called without a flag.
+/// Prints the variables with which `ondeck refresh` needs no flag.
 fn write_exports(gateway: &Gateway, home: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     for (name, value) in [
@@ -107,7 +107,8 @@ fn write_exports(gateway: &Gateway, home: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Ends when the gateway does, or when nobody reads any more.
+/// Prints a line per request. Returns when the gateway ends, or with an error
+/// when stdout is closed.
 fn print_requests(requests: &mpsc::Receiver<LogEntry>) -> io::Result<()> {
     for entry in requests {
         let LogEntry { endpoint, service, operation, took, status, .. } = entry;

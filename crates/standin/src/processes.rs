@@ -1,5 +1,5 @@
-//! Processes that are known by what stands in their environment, as `/proc` shows it. Children
-//! inherit it, and leaving the group or the session does not change it.
+//! Finds and kills processes by a mark in their environment, as `/proc` shows it. Children inherit
+//! the mark, and leaving the process group or session does not remove it.
 
 use std::io;
 use std::os::unix::process::CommandExt as _;
@@ -10,33 +10,34 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, pidfd_send_signal,
 };
 
-/// How long processes may take to disappear once they are killed.
+/// How long to wait for killed processes to disappear.
 const DYING: Duration = Duration::from_secs(10);
-/// How often nothing must be found in a row: a process that is just becoming another program
-/// shows no environment for a moment.
+/// How many searches in a row must find nothing. During `exec` a process shows no
+/// environment for a moment.
 const LOOKS: u32 = 2;
-/// The time between two looks.
+/// The time between two searches.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Kills every process that has one of these in its environment, until there is none.
+/// Kills every process that has one of these `NAME=value` marks in its environment, until none is
+/// left or ten seconds have passed.
 pub(crate) fn kill_marked(marks: &[String]) {
     let deadline = Instant::now() + DYING;
     let mut nothing = 0;
     while nothing < LOOKS && Instant::now() < deadline {
         nothing = if kill_found(marks) { 0 } else { nothing + 1 };
-        // Nobody tells when a process that is no child of ours is gone.
+        // There is no event for the end of a process that is not a child of ours.
         std::thread::park_timeout(PAUSE);
     }
 }
 
-/// Kills a process group. Says whether there was one.
+/// Kills a process group. Returns whether there was one.
 pub(crate) fn kill_group(leader: u32) -> bool {
     let leader = i32::try_from(leader).ok().and_then(Pid::from_raw);
     leader.is_some_and(|leader| kill_process_group(leader, Signal::KILL).is_ok())
 }
 
-/// A process that waits for the end of this one, however that comes, and then kills every
-/// process that carries the mark. Without it, a test that is killed would leave its machines.
+/// Starts a process that waits until this one ends, even by SIGKILL, and then kills every process
+/// with the mark. Without it, a killed test would leave its machines running.
 pub(crate) fn warden(mark: &str) -> io::Result<Child> {
     const SCRIPT: &str = r#"
         cat >/dev/null
@@ -62,14 +63,14 @@ fn kill_found(marks: &[String]) -> bool {
     for entry in entries.flatten() {
         let pid = entry.file_name().to_str().and_then(|name| name.parse().ok());
         let Some(pid) = pid.and_then(Pid::from_raw) else { continue };
-        // Opened before it is looked at, the descriptor stands for what was looked at, even if
-        // the number is given to another process in between.
+        // The descriptor is opened before the check, so it refers to the checked process even if
+        // the system reuses the pid in between.
         let process = pidfd_open(pid, PidfdFlags::empty());
         if !is_marked(pid, marks) {
             continue;
         }
         any = true;
-        // What cannot be killed has gone, or will be found again.
+        // If the kill fails, the process is gone or the next search finds it again.
         match process {
             Ok(process) => pidfd_send_signal(process, Signal::KILL).ok(),
             Err(_) => kill_process(pid, Signal::KILL).ok(),
@@ -78,7 +79,7 @@ fn kill_found(marks: &[String]) -> bool {
     any
 }
 
-/// Dead ones have no environment, and those of others cannot be read.
+/// Returns `false` for dead processes, which have no environment, and for those of other users.
 fn is_marked(pid: Pid, marks: &[String]) -> bool {
     let Ok(environment) = std::fs::read(format!("/proc/{}/environ", pid.as_raw_pid())) else {
         return false;

@@ -1,8 +1,9 @@
-//! Locks of state that threads and tasks share.
+//! Locks on state that threads and tasks share.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What a thread that panicked has left is still what happened.
+/// Locks a mutex, also after a thread has panicked while it held it: the record of what
+/// happened is still right.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

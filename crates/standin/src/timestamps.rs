@@ -1,23 +1,23 @@
-//! Times in the formats of AWS.
+//! Times in the formats of AWS and GitHub.
 
 use std::time::{Duration, SystemTime};
 
-/// As EC2 and the metadata service write them.
+/// Formats a time as EC2, its metadata service and GitHub do: `2026-11-15T07:15:30Z`.
 pub(crate) fn iso(time: SystemTime) -> String {
     humantime::format_rfc3339_seconds(time).to_string()
 }
 
-/// As EC2 writes launch times.
+/// Formats a time with milliseconds, as EC2 does for launch times.
 pub(crate) fn iso_millis(time: SystemTime) -> String {
     humantime::format_rfc3339_millis(time).to_string()
 }
 
-/// As it stands in a signature: `20261115T071530Z`.
+/// Formats a time as in a signature: `20261115T071530Z`.
 pub(crate) fn compact(time: SystemTime) -> String {
     iso(time).replace(['-', ':'], "")
 }
 
-/// Reads what stands in a signature.
+/// Parses the time in a signature. Returns `None` if the text has another format.
 pub(crate) fn parse_compact(text: &str) -> Option<SystemTime> {
     let part = |from, to| text.get(from..to);
     let (year, month, day) = (part(0, 4)?, part(4, 6)?, part(6, 8)?);
@@ -26,7 +26,7 @@ pub(crate) fn parse_compact(text: &str) -> Option<SystemTime> {
     humantime::parse_rfc3339(&iso).ok()
 }
 
-/// As it stands in a `Date` header: `Sun, 15 Nov 2026 07:15:30 GMT`.
+/// Formats a time as in a `Date` header: `Sun, 15 Nov 2026 07:15:30 GMT`.
 pub(crate) fn http_date(time: SystemTime) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] =
@@ -42,7 +42,7 @@ pub(crate) fn http_date(time: SystemTime) -> String {
     format!("{day_name}, {day} {month} {year} {clock} GMT")
 }
 
-/// A clock that is off by some seconds.
+/// Shifts a time by a number of seconds, into the past if it is negative.
 pub(crate) fn shifted(time: SystemTime, ahead: i64) -> SystemTime {
     let span = Duration::from_secs(ahead.unsigned_abs());
     if ahead < 0 { time - span } else { time + span }

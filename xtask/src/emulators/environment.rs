@@ -1,4 +1,4 @@
-//! What tests find in their environment, and what they must not find there.
+//! The environment of tests: variables to set, and variables to remove.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -13,7 +13,7 @@ pub(crate) struct Environment {
     set: Vec<(&'static str, String)>,
 }
 
-/// Where things are that tests need.
+/// The addresses and paths that tests need.
 #[derive(Debug)]
 pub(super) struct Places<'a> {
     pub(super) dynamodb: &'a str,
@@ -27,8 +27,8 @@ pub(super) struct Places<'a> {
 }
 
 impl Environment {
-    /// Everything that is said to the AWS SDK in `present` is taken back first: nobody's account
-    /// may ever be touched, and nobody's settings change what is tested.
+    /// The environment of tests. It removes all variables for the AWS SDK in `present`, so that
+    /// tests neither touch a real account nor depend on the user's settings.
     pub(super) fn of_tests(
         places: &Places<'_>,
         present: impl Iterator<Item = OsString>,
@@ -45,7 +45,7 @@ impl Environment {
             ("AWS_SECRET_ACCESS_KEY", "test".into()),
             ("AWS_REGION", "us-east-1".into()),
             ("AWS_EC2_METADATA_DISABLED", "true".into()),
-            // All of it is on loopback, whatever proxy leads out of it.
+            // All addresses are on loopback, so no proxy applies.
             ("NO_PROXY", "127.0.0.1".into()),
             ("no_proxy", "127.0.0.1".into()),
             ("AWS_CONFIG_FILE", nothing.clone()),
@@ -66,7 +66,7 @@ impl Environment {
         command.envs(self.set.iter().map(|(name, value)| (name, value)));
     }
 
-    /// For a shell to read.
+    /// The changes as lines for a shell to source.
     pub(super) fn as_shell_lines(&self) -> String {
         let removed = self.removed.iter().map(|name| format!("unset {}\n", name.display()));
         let set = self.set.iter().map(|(name, value)| format!("export {name}={}\n", quoted(value)));
@@ -111,7 +111,7 @@ mod tests {
                 "AWS_SESSION_TOKEN"
             ]
         );
-        // A command says what it was told, with nothing for what was taken away.
+        // A command lists its variables, with `None` for removed ones.
         let mut command = Command::new("true");
         environment.apply(&mut command);
         let told = |name: &str| command.get_envs().find(|(told, _)| *told == name);

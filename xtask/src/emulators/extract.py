@@ -11,12 +11,12 @@ WANTED = re.compile(
     r"|/repos/\{owner\}/\{repo\}/actions/runs(/\{run_id\}/jobs)?"
     r"|/repos/\{owner\}/\{repo\}/releases/(latest|tags/\{tag\})"
 )
-# What is for people, and makes up most of it.
+# Documentation, which makes up most of the description.
 PROSE = {"description", "summary", "example", "examples", "externalDocs", "tags", "x-github"}
 
 
 def stripped(node, names=False):
-    """Without prose. Below `names`, keys are names of fields, whatever they are called."""
+    """Remove prose. Below `names`, keys are field names, even if they look like prose keys."""
     if isinstance(node, list):
         return [stripped(entry) for entry in node]
     if not isinstance(node, dict):

@@ -1,58 +1,59 @@
-//! What is fetched into `.tools`, once.
+//! Installs the emulators and tools into `.tools`, once.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::patience::{once, until_it_works};
 use super::program;
+use super::retry::{once, retry_until_success};
 use super::workflows::{self, Tools};
 use crate::console::log;
 use crate::error::TaskError;
 use crate::tool;
 
-/// Holds Amazon's own DynamoDB Local 1.25.1.
+/// The npm package that contains Amazon's DynamoDB Local 1.25.1.
 const SIMULATOR: &str = "amplify-dynamodb-simulator-2.9.30";
 const SIMULATOR_SPEC: &str = "amplify-dynamodb-simulator@2.9.30";
 const SIMULATOR_SHA512: &str = "c5379e44bbf311fab2779961ddb1f8734907bd21c79a6843e590ec1c52804398\
                                 36665e89aa515dbad6908422c7cf1129e91cb5a3b4c1ea7888a17b9002749ec1";
-/// The packages of Python, each with its digests.
+/// The Python packages, each with its digests.
 const REQUIREMENTS: &str = include_str!("../../requirements.txt");
-/// Those whose requests are compared with AWS's own model.
+/// The services whose requests are checked against botocore's models.
 const MODELLED: [&str; 3] = ["dynamodb", "sqs", "ec2"];
-/// Holds GitHub's own description of its interface, thirty times: only one of them is unpacked.
+/// The npm package with GitHub's OpenAPI descriptions. It contains thirty, of
+/// which one is unpacked.
 const DESCRIPTION: &str = "octokit-openapi-23.0.2";
 const DESCRIPTION_SPEC: &str = "@octokit/openapi@23.0.2";
 const DESCRIPTION_SHA512: &str = "a55f0cecbf46636dc0c9b36f4e6a369f28e6a669edebedac444fedaabd192d07\
                                   0f4b8967c3bbb979918d9b044d9010b70fb8195db171e401f32d455105718386";
-/// The one of them.
+/// The description that is unpacked.
 const DESCRIBED: &str = "package/generated/api.github.com.json";
-/// Leaves of it what is compared with requests.
+/// The script that keeps the parts of the description that requests are checked against.
 const EXTRACT: &str = include_str!("extract.py");
-/// What botocore calls a model.
+/// The file name of a model in botocore.
 const MODEL: &str = "service-2.json.gz";
 
-/// Where everything is.
+/// The paths of all installed parts.
 #[derive(Debug)]
 pub(super) struct Installed {
     pub(super) java: PathBuf,
     /// The folder of DynamoDB Local's jar.
     pub(super) dynamodb: PathBuf,
-    /// The interpreter that knows MiniStack.
+    /// The Python interpreter that has MiniStack.
     pub(super) python: PathBuf,
     pub(super) models: PathBuf,
     pub(super) shellcheck: PathBuf,
     pub(super) workflows: Tools,
 }
 
-/// Nobody else may be installing at the same time: see [`lock`].
+/// Installs missing parts. The caller must hold the lock of [`lock`].
 pub(super) fn install(root: &Path, _lock: &File) -> Result<Installed, TaskError> {
     let tools = root.join(tool::DIRECTORY);
     let java = program::java()?;
     let venv = tools.join("python");
     let python = venv.join("bin").join("python");
     if !starts(&python) {
-        // An interpreter that the distribution has replaced takes its packages along.
+        // If the distribution has replaced the interpreter, the packages are unusable.
         forget(&venv)?;
     }
     part(&venv, REQUIREMENTS, || install_python(root, &venv, &python))?;
@@ -75,7 +76,7 @@ pub(super) fn install(root: &Path, _lock: &File) -> Result<Installed, TaskError>
     })
 }
 
-/// Held by whoever changes something in `.tools`, until it is dropped.
+/// Locks `.tools` for changes until the file is dropped. Waits for other processes.
 pub(super) fn lock(root: &Path) -> Result<File, TaskError> {
     let tools = root.join(tool::DIRECTORY);
     let path = tools.join("lock");
@@ -86,8 +87,8 @@ pub(super) fn lock(root: &Path) -> Result<File, TaskError> {
     locked.map_err(|error| TaskError::with(&path, error))
 }
 
-/// Makes a folder, unless it is there and complete already: its last file says what it was made
-/// from. Whatever was broken off, or made from something else, is made anew.
+/// Creates a folder unless it exists and is complete. A marker file, written last, records what the
+/// folder was made from. A folder that is incomplete or made from something else is recreated.
 pub(super) fn part(
     folder: &Path,
     pin: &str,
@@ -127,19 +128,19 @@ fn install_python(root: &Path, venv: &Path, python: &Path) -> Result<(), TaskErr
     once(Command::new(program::python()?).args(["-m", "venv"]).arg(venv))?;
     let mut pip = Command::new(python);
     pip.args(["-m", "pip", "--quiet", "--disable-pip-version-check", "install"])
-        // Nothing is compiled, or run while it is being installed.
+        // No package is compiled, and none runs code during installation.
         .args(["--only-binary=:all:", "--require-hashes", "--no-deps", "--requirement"])
         .arg(root.join("xtask").join("requirements.txt"));
-    until_it_works(&mut pip)
+    retry_until_success(&mut pip)
 }
 
-/// Only the package itself: what it depends on is for its JavaScript.
+/// Installs only the package itself: its dependencies are for its JavaScript.
 fn install_dynamodb(folder: &Path, python: &Path) -> Result<(), TaskError> {
     log(&format!("installing DynamoDB Local into {}/dynamodb", tool::DIRECTORY));
     unpack(folder, SIMULATOR, SIMULATOR_SPEC, SIMULATOR_SHA512, python)
 }
 
-/// Fetches a package of npm into a folder, and unpacks it there.
+/// Downloads an npm package into a folder and unpacks it there.
 pub(super) fn unpack(
     folder: &Path,
     name: &str,
@@ -154,7 +155,7 @@ pub(super) fn unpack(
     fs::remove_file(&archive).map_err(|error| TaskError::with(&archive, error))
 }
 
-/// GitHub's interface, as far as the stand-in has it.
+/// Installs the part of GitHub's description that the stand-in implements.
 fn install_description(folder: &Path, python: &Path) -> Result<(), TaskError> {
     log(&format!("installing GitHub's description into {}/models", tool::DIRECTORY));
     let archive = fetch(folder, DESCRIPTION, DESCRIPTION_SPEC, DESCRIPTION_SHA512, python)?;
@@ -170,7 +171,7 @@ fn install_description(folder: &Path, python: &Path) -> Result<(), TaskError> {
     fs::remove_file(&archive).map_err(|error| TaskError::with(&archive, error))
 }
 
-/// A package of npm, if it is still what it was.
+/// Downloads an npm package. Fails if its digest has changed.
 fn fetch(
     folder: &Path,
     name: &str,
@@ -180,7 +181,7 @@ fn fetch(
 ) -> Result<PathBuf, TaskError> {
     let mut npm = Command::new(program::npm()?);
     npm.current_dir(folder).args(["pack", "--silent", spec]);
-    until_it_works(&mut npm)?;
+    retry_until_success(&mut npm)?;
     let archive = folder.join(format!("{name}.tgz"));
     let found = sha512(&archive, python)?;
     if found != pinned {
@@ -213,7 +214,8 @@ fn install_models(folder: &Path, python: &Path) -> Result<(), TaskError> {
     Ok(())
 }
 
-/// Each version has a folder called by its date. Not all hold a model; some have only examples.
+/// The model of the newest version. Each version has a folder named by its date, but some have only
+/// examples and no model.
 fn newest_model(service: &Path) -> Result<PathBuf, TaskError> {
     let versions = fs::read_dir(service).map_err(|error| TaskError::with(service, error))?;
     let models = versions.flatten().map(|version| version.path().join(MODEL));
@@ -225,7 +227,7 @@ fn newest_model(service: &Path) -> Result<PathBuf, TaskError> {
     })
 }
 
-/// The one line that a command prints.
+/// Runs a command and returns the single line that it prints.
 fn ask(command: &mut Command) -> Result<String, TaskError> {
     let hint = "remove .tools/python, which will be installed anew";
     let output = command.output().map_err(|error| TaskError::new(error.to_string(), hint))?;
@@ -240,7 +242,7 @@ fn ask(command: &mut Command) -> Result<String, TaskError> {
 mod tests {
     use super::*;
 
-    /// A folder of its own for each test, gone afterwards.
+    /// A folder for one test, removed afterwards.
     struct Scratch(PathBuf);
 
     impl Scratch {

@@ -1,38 +1,39 @@
-//! Programs that a computer has, or that its distribution can give it.
+//! Programs that must be on the computer, or that its distribution can install.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::patience::until_it_works;
+use super::retry::retry_until_success;
 use crate::console::log;
 use crate::error::TaskError;
 
-/// DynamoDB Local needs this version.
+/// The oldest version of Java that DynamoDB Local supports.
 const JAVA: u32 = 17;
 
-/// Something that has to be on the computer before anything of ours can be installed.
+/// A program that must be present before the emulators can be installed.
 struct Program {
     name: &'static str,
-    /// What Debian and its kin call it. Later ones are for releases that lack the earlier.
+    /// Its package names on Debian and its derivatives. Later names are for releases
+    /// without the earlier ones.
     packages: &'static [&'static str],
     find: fn() -> Option<PathBuf>,
 }
 
-/// Runs DynamoDB Local.
+/// Finds or installs a Java that can run DynamoDB Local.
 pub(super) fn java() -> Result<PathBuf, TaskError> {
     let packages = &["openjdk-17-jre-headless", "default-jre-headless"];
     Program { name: "Java 17", packages, find: find_java }.get()
 }
 
-/// Fetches packages from npm's registry, as whoever has set it up wants it done.
+/// Finds or installs npm, which fetches packages by the user's own npm configuration.
 pub(super) fn npm() -> Result<PathBuf, TaskError> {
     let find = || answers(Path::new("npm"), &["--version"]);
     Program { name: "npm", packages: &["npm"], find }.get()
 }
 
-/// Python that can make a virtual environment with pip in it.
+/// Finds or installs a Python that can create a virtual environment with pip.
 pub(super) fn python() -> Result<PathBuf, TaskError> {
-    // Debian has a venv without what puts pip into it; MiniStack wants 3.10.
+    // Debian's venv may lack ensurepip; MiniStack needs Python 3.10.
     const CHECK: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))";
     let find = || answers(Path::new("python3"), &["-c", CHECK]);
     Program { name: "Python 3.10 with venv", packages: &["python3-venv"], find }.get()
@@ -62,7 +63,7 @@ impl Program {
     }
 }
 
-/// Nobody is asked for a password.
+/// Whether packages can be installed without a password prompt.
 fn may_install() -> bool {
     let id = Command::new("id").arg("-u").output();
     id.is_ok_and(|id| id.stdout == b"0\n")
@@ -72,17 +73,17 @@ fn may_install() -> bool {
 fn apt_get(args: &[&str]) -> Result<(), TaskError> {
     let mut command = Command::new("apt-get");
     command.arg("-qq").args(args).env("DEBIAN_FRONTEND", "noninteractive");
-    until_it_works(&mut command)
+    retry_until_success(&mut command)
 }
 
-/// The program, if it starts and is content.
+/// The program, if it runs with these arguments and succeeds.
 fn answers(program: &Path, args: &[&str]) -> Option<PathBuf> {
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success()).then(|| program.to_owned())
 }
 
-/// Whoever sets JAVA_HOME means it, but perhaps for something that needs an old one.
+/// Prefers the Java in JAVA_HOME, unless it is too old.
 fn find_java() -> Option<PathBuf> {
     let home = std::env::var_os("JAVA_HOME").map(|home| Path::new(&home).join("bin").join("java"));
     home.into_iter().chain([PathBuf::from("java")]).find(|java| {
@@ -93,7 +94,7 @@ fn find_java() -> Option<PathBuf> {
     })
 }
 
-/// The first number, or the second where it is 1, as it was until Java 8.
+/// The major version: the first number, or the second if the first is 1, as until Java 8.
 fn java_version(said: &str) -> Option<u32> {
     let quoted = said.split('"').nth(1)?;
     let mut numbers = quoted.split(|c: char| !c.is_ascii_digit()).map(|word| word.parse().ok());

@@ -1,4 +1,4 @@
-//! One emulator: started on a free port, and waited for.
+//! Starts one emulator on a free port and waits until it answers.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -7,36 +7,36 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::patience::pause;
+use super::retry::pause;
 use crate::child::Background;
 use crate::error::TaskError;
 
-/// Until when each must answer. On an idle computer it takes two seconds.
+/// How long an emulator may take to answer. On an idle computer it takes two seconds.
 const START: Duration = Duration::from_secs(60);
-/// How often it is asked whether it does.
+/// The time between two requests that test whether it answers.
 const BEAT: Duration = Duration::from_millis(100);
-/// How much of a log is shown.
+/// How many lines of a log an error shows.
 const LAST_LINES: usize = 20;
 
-/// What an emulator is.
-pub(super) struct Kind {
+/// How to start an emulator and tell that it is ready.
+pub(super) struct EmulatorSpec {
     pub(super) name: &'static str,
-    /// How it is started on a port, apart from where its output goes.
+    /// Builds the command that starts it on a port. The caller redirects its output.
     pub(super) command: Box<dyn Fn(u16) -> Command>,
     /// A request that it answers with 200 once it is ready.
     pub(super) greeting: String,
     pub(super) log: PathBuf,
 }
 
-/// An emulator that was started.
+/// An emulator that has been started.
 pub(super) struct Service {
-    kind: Kind,
+    kind: EmulatorSpec,
     port: u16,
     process: Background,
 }
 
 impl Service {
-    pub(super) fn start(kind: Kind) -> Result<Service, TaskError> {
+    pub(super) fn start(kind: EmulatorSpec) -> Result<Service, TaskError> {
         let (port, process) = start(&kind)?;
         Ok(Service { kind, port, process })
     }
@@ -45,8 +45,8 @@ impl Service {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// One that ends right away gets a second chance: somebody else may have taken its port
-    /// since we found it free.
+    /// Waits until the emulator answers. If it exits at once, it is started again on another port,
+    /// because another process may have taken the first.
     pub(super) fn until_it_answers(&mut self) -> Result<(), TaskError> {
         let mut chances = 1;
         let started = Instant::now();
@@ -68,7 +68,7 @@ impl Service {
         }
     }
 
-    /// What there is to say if it runs no longer.
+    /// The error to report if the emulator has stopped; `None` while it runs.
     pub(super) fn ended(&mut self) -> Option<TaskError> {
         match self.process.ended() {
             Ok(None) => None,
@@ -78,7 +78,7 @@ impl Service {
     }
 
     fn error(&self, what: &str) -> TaskError {
-        let Kind { name, log, .. } = &self.kind;
+        let EmulatorSpec { name, log, .. } = &self.kind;
         let text = fs::read_to_string(log).unwrap_or_else(|error| error.to_string());
         TaskError::new(
             format!("{name}: {what}\n{}", last_lines(&text)),
@@ -87,7 +87,7 @@ impl Service {
     }
 }
 
-fn start(kind: &Kind) -> Result<(u16, Background), TaskError> {
+fn start(kind: &EmulatorSpec) -> Result<(u16, Background), TaskError> {
     let failed = |error: io::Error| {
         let hint = "loopback ports, sh and the folder .tools have to be usable";
         TaskError::new(format!("{} does not start: {error}", kind.name), hint)
@@ -99,12 +99,12 @@ fn start(kind: &Kind) -> Result<(u16, Background), TaskError> {
     Ok((port, Background::start(&mut command).map_err(failed)?))
 }
 
-/// Free now, and probably for a while: the system deals them out at random.
+/// A port that is free now. The system assigns ports at random, so it likely stays free.
 fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// Whether the answer to a request is 200.
+/// Whether the service answers a request with status 200.
 fn answers(port: u16, request: &str) -> io::Result<bool> {
     const PATIENCE: Duration = Duration::from_secs(5);
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -153,7 +153,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("ondeck-service-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
         let ports = folder.join("ports");
-        let kind = Kind {
+        let kind = EmulatorSpec {
             name: "Nothing",
             command: Box::new({
                 let ports = ports.clone();

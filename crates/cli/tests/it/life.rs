@@ -40,7 +40,16 @@ fn the_answer_of_provision_has_the_documented_shape() {
     let answer = home.provision("4711", 2).succeeded().json();
     assert_eq!(
         keys(&answer),
-        ["instances", "label", "requested", "runId", "search", "status", "timings"],
+        [
+            "instances",
+            "label",
+            "requested",
+            "runId",
+            "schemaVersion",
+            "search",
+            "status",
+            "timings"
+        ],
         "{answer}"
     );
     assert_eq!(answer["status"], "success");
@@ -74,7 +83,7 @@ fn the_answer_of_status_has_the_documented_shape() {
     let home = Home::with(&[]);
     home.provision("1", 1).succeeded();
     let status = home.status();
-    assert_eq!(keys(&status), ["instances", "pool"]);
+    assert_eq!(keys(&status), ["instances", "pool", "schemaVersion"]);
     let instance = &status["instances"][0];
     #[rustfmt::skip]
     let fields = [

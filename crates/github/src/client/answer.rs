@@ -1,4 +1,4 @@
-//! What GitHub has answered.
+//! An answer from GitHub, with the token removed from everything that people may read.
 
 use ondeck_core::model::secret::Secret;
 use ondeck_core::ports::PortResult;
@@ -10,25 +10,25 @@ use serde_json::error::Category;
 
 use super::{Request, unavailable};
 
-/// How much of GitHub's own words is passed on.
+/// How many characters of GitHub's error message are passed on.
 const WORDS: usize = 300;
-/// How much of a request's number is: GitHub's have about forty characters.
+/// How many characters of a request id are passed on. GitHub's ids have about forty.
 const ID: usize = 100;
 
-/// An answer. It has no `Debug`: some hold tokens.
+/// An HTTP answer. It has no `Debug`, because some bodies contain tokens.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     headers: HeaderMap,
     body: String,
-    /// What GitHub's support would ask for; empty if there is none.
+    /// GitHub's id of the request, for its support; empty if there is none.
     pub(crate) request_id: String,
-    /// In GitHub's own words, why not; empty if it says nothing.
+    /// GitHub's error message; empty if there is none.
     pub(crate) words: String,
 }
 
 impl Answer {
-    /// Takes it down. Whatever stands in between may repeat what it was sent, in any place, and
-    /// people read some of them, so the token is taken out of all of them here.
+    /// Builds an answer from its parts. A proxy may echo the request anywhere in its answer, so every
+    /// occurrence of `bearer` in the body, the message and the request id is replaced.
     pub(crate) fn new(
         status: u16,
         headers: HeaderMap,
@@ -56,22 +56,23 @@ impl Answer {
         }
     }
 
-    /// Whether it was done.
+    /// Whether the status is 2xx.
     pub(crate) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 
-    /// Whether there is another page.
+    /// Whether the `Link` header names a next page.
     pub(crate) fn has_next(&self) -> bool {
         self.header("link").is_some_and(|link| link.contains("rel=\"next\""))
     }
 
-    /// A header, if it is text.
+    /// A header's value, or `None` if it is missing or not text.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// What else there is to be said of it, with a mark in front.
+    /// GitHub's message, or else the request id, punctuated to be appended to an error. Empty if the
+    /// answer has neither.
     pub(crate) fn aside(&self) -> String {
         match (self.words.as_str(), self.request_id.as_str()) {
             ("", "") => String::new(),
@@ -80,13 +81,14 @@ impl Answer {
         }
     }
 
-    /// The content. It is not shown when it cannot be read, not even in part.
+    /// Parses the body. Fails with the position of the problem but without any of the content, which
+    /// may be secret.
     pub(crate) fn read<T: DeserializeOwned>(&self, request: &Request<'_>) -> PortResult<T> {
         serde_json::from_str(&self.body).map_err(|error| {
             let problem = match error.classify() {
                 Category::Eof => "the answer is cut off",
                 Category::Syntax | Category::Io => "the answer is not JSON",
-                Category::Data => "the answer lacks something, or means something else",
+                Category::Data => "the answer does not have the expected form",
             };
             let (line, column) = (error.line(), error.column());
             unavailable(request, &format!("{problem} (line {line}, column {column})"))
@@ -94,16 +96,16 @@ impl Answer {
     }
 }
 
-/// What GitHub says of an error: the first line, and the first of its details.
+/// GitHub's message for an error: its first line, with the first of the details.
 fn words(body: &[u8]) -> String {
     #[derive(Deserialize)]
-    struct Said {
+    struct ErrorBody {
         #[serde(default)]
         message: String,
         #[serde(default)]
         errors: Vec<Value>,
     }
-    let Ok(Said { message, errors }) = serde_json::from_slice(body) else {
+    let Ok(ErrorBody { message, errors }) = serde_json::from_slice(body) else {
         return String::new();
     };
     let detail = errors.first().and_then(|error| {
@@ -121,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_githubs_own_and_short() {
+    fn messages_are_githubs_own_and_short() {
         for (body, expected) in [
             (r#"{"message":"Bad credentials","status":"401"}"#, "Bad credentials"),
             (
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_is_repeated_is_taken_out() {
+    fn an_echoed_token_is_removed() {
         let bearer = Secret::new("ghp_hidden");
         let body = format!(r#"{{"message":"{}sent was Bearer ghp_hidden"}}"#, "x".repeat(270));
         let answer = Answer::new(400, HeaderMap::new(), body.as_bytes(), Some(&bearer));

@@ -1,4 +1,4 @@
-//! GitHub's limits: how long it wants to be left alone.
+//! GitHub's rate limits: reads them from answers, and keeps requests back until they end.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -8,19 +8,19 @@ use ondeck_core::ports::{Clock, PortError, PortResult};
 
 use super::{Answer, GITHUB};
 
-/// What is waited for on the spot. Core's retry then asks again, and begins nothing later than
-/// half a minute after the first attempt.
+/// The longest limit that is waited for at once. Core's retry then sends the request again; it starts
+/// no attempt later than half a minute after the first.
 const SHORT: Duration = Duration::from_secs(20);
 
-/// How long to wait where GitHub does not say: it asks for a minute at least.
-const UNTOLD: Duration = Duration::from_secs(60);
+/// How long to wait if the answer does not say. GitHub documents at least one minute.
+const DEFAULT_WAIT: Duration = Duration::from_secs(60);
 
-/// Until when not to ask, if there is such a moment. Who goes on asking may be shut out.
+/// Until when no request may be sent. GitHub may block clients that keep sending requests.
 #[derive(Default)]
 pub(super) struct Limit(Mutex<Option<Timestamp>>);
 
 impl Limit {
-    /// Whether it may be asked.
+    /// Fails while a limit is in force.
     pub(super) fn check(&self, now: Timestamp) -> PortResult<()> {
         let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match until {
@@ -29,8 +29,9 @@ impl Limit {
         }
     }
 
-    /// Waits if it is not for long, so that it may be asked again; else remembers.
-    pub(super) async fn heed(&self, clock: &dyn Clock, until: Timestamp) -> PortError {
+    /// Takes note of a limit and returns the error for the limited request. A short limit is waited
+    /// out and the error is retryable. A longer one is remembered and the error is final.
+    pub(super) async fn apply(&self, clock: &dyn Clock, until: Timestamp) -> PortError {
         let span = until.since(clock.now());
         if span > SHORT {
             *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
@@ -43,7 +44,7 @@ impl Limit {
     }
 }
 
-/// Until when GitHub wants to be left alone, if the answer says so.
+/// Returns the end of the rate limit that an answer reports, or `None` if it reports none.
 pub(crate) fn until(answer: &Answer, now: Timestamp) -> Option<Timestamp> {
     if !matches!(answer.status, 403 | 429) {
         return None;
@@ -58,14 +59,13 @@ pub(crate) fn until(answer: &Answer, now: Timestamp) -> Option<Timestamp> {
         return Some(Timestamp::from_millis(reset.saturating_mul(1000)).max(now));
     }
     let said = answer.status == 429 || answer.words.to_ascii_lowercase().contains("rate limit");
-    said.then(|| now + UNTOLD)
+    said.then(|| now + DEFAULT_WAIT)
 }
 
 fn limited(until: Timestamp) -> PortError {
     PortError::Forge {
         reason: format!("GitHub limits requests until {until}"),
-        hint: "the next refresh after that time tries again; a GitHub App has higher limits than \
-               a token"
+        hint: "run refresh again after that time; a GitHub App has higher limits than a token"
             .to_owned(),
     }
 }
@@ -114,14 +114,14 @@ mod tests {
     async fn a_short_wait_is_waited_and_a_long_one_is_remembered() {
         let (clock, limit) = (VirtualClock::new(), Limit::default());
         let start = clock.now();
-        let error = limit.heed(&clock, start + SHORT).await;
+        let error = limit.apply(&clock, start + SHORT).await;
         assert!(matches!(error, PortError::Unavailable { .. }), "{error:?}");
         assert_eq!(clock.now(), start + SHORT);
         assert_eq!(limit.check(clock.now()), Ok(()));
 
         let until = clock.now() + SHORT + Duration::from_secs(1);
-        let error = limit.heed(&clock, until).await;
-        assert_eq!(clock.now(), start + SHORT, "nobody waits for that");
+        let error = limit.apply(&clock, until).await;
+        assert_eq!(clock.now(), start + SHORT, "a long limit is not waited for");
         assert_eq!(limit.check(clock.now()), Err(error));
         assert_eq!(limit.check(until), Ok(()));
     }

@@ -1,64 +1,60 @@
-//! What is asked of GitHub, and what one needs to be allowed to.
+//! Requests to GitHub's API, and the permissions that they need.
 
 use std::fmt;
 
 use reqwest::Method;
 
-use crate::forge::Scope;
+use crate::forge::RunnerScope;
 
-/// One request.
 pub(crate) struct Request<'a> {
     pub(crate) method: Method,
-    /// Under the root of the API, without a slash in front.
+    /// Relative to the root of the API, without a leading slash.
     pub(crate) path: String,
     pub(crate) query: Vec<(&'static str, String)>,
     pub(crate) purpose: Purpose<'a>,
 }
 
 impl<'a> Request<'a> {
-    /// Reads something.
     pub(crate) fn get(purpose: Purpose<'a>, path: String) -> Request<'a> {
         Request { method: Method::GET, path, query: Vec::new(), purpose }
     }
 
-    /// Has something made.
     pub(crate) fn post(purpose: Purpose<'a>, path: String) -> Request<'a> {
         Request { method: Method::POST, ..Request::get(purpose, path) }
     }
 
-    /// Removes something.
     pub(crate) fn delete(purpose: Purpose<'a>, path: String) -> Request<'a> {
         Request { method: Method::DELETE, ..Request::get(purpose, path) }
     }
 
-    /// Adds a parameter.
+    /// Adds a query parameter.
     pub(crate) fn with(mut self, name: &'static str, value: &impl ToString) -> Request<'a> {
         self.query.push((name, value.to_string()));
         self
     }
 }
 
-/// What a request is about.
+/// What a request is about. Error messages name it, and hints name the permission it needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose<'a> {
-    /// The runners of a repository or an organisation, with all that belongs to them.
-    Runners(&'a Scope),
+    /// The runners of a repository or an organisation, including their tokens and downloads.
+    Runners(&'a RunnerScope),
     /// The runs of a repository, and their jobs.
     Runs(&'a str),
-    /// Where the GitHub App is installed, and its token there.
-    Installation(&'a Scope),
-    /// A version of actions/runner.
+    /// The installation of the GitHub App, and its token.
+    Installation(&'a RunnerScope),
+    /// The release of actions/runner with this version.
     Release(&'a str),
 }
 
-/// What kind of token it is, as far as its first characters tell.
+/// The kind of a token, as far as its prefix tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TokenKind {
     FineGrained,
     Classic,
-    /// Made for an installation by somebody else: for the workflow, as a rule.
+    /// An installation token made outside of ondeck, such as a workflow's `GITHUB_TOKEN`.
     Installation,
-    /// Made by us for our App.
+    /// Requested by ondeck for its GitHub App.
     App,
     Unknown,
 }
@@ -81,7 +77,7 @@ impl fmt::Display for TokenKind {
 }
 
 impl Purpose<'_> {
-    /// What is done with it.
+    /// The verb for messages such as "may not {verb} {purpose}".
     pub(crate) fn verb(&self) -> &'static str {
         match self {
             Purpose::Runners(_) => "manage",
@@ -90,19 +86,19 @@ impl Purpose<'_> {
         }
     }
 
-    /// What a token of this kind needs, for a hint.
+    /// The hint that says which permission a token of this kind needs.
     pub(crate) fn needs(&self, kind: TokenKind) -> String {
         let (permission, scope, place) = match self {
-            Purpose::Runners(place @ Scope::Repository { .. }) => {
+            Purpose::Runners(place @ RunnerScope::Repository { .. }) => {
                 ("Administration: write", "repo", place.to_string())
             }
-            Purpose::Runners(place @ Scope::Organisation { .. }) => {
+            Purpose::Runners(place @ RunnerScope::Organisation { .. }) => {
                 ("Self-hosted runners: write", "admin:org", place.to_string())
             }
             Purpose::Runs(repository) => ("Actions: read", "repo", (*repository).to_owned()),
             Purpose::Installation(_) => {
-                return "see whether the GitHub App is suspended, or waits for somebody to accept \
-                        its permissions"
+                return "check whether the GitHub App is suspended or has permission requests that \
+                        are not accepted yet"
                     .to_owned();
             }
             Purpose::Release(_) => {
@@ -153,9 +149,10 @@ mod tests {
     const DOCUMENT: &str = include_str!("../../../../docs/github-permissions.md");
 
     #[test]
-    fn the_document_names_what_the_hints_name() {
-        let repository = Scope::Repository { owner: "acme".to_owned(), name: "web".to_owned() };
-        let organisation = Scope::Organisation { owner: "acme".to_owned() };
+    fn the_permissions_page_names_what_the_hints_name() {
+        let repository =
+            RunnerScope::Repository { owner: "acme".to_owned(), name: "web".to_owned() };
+        let organisation = RunnerScope::Organisation { owner: "acme".to_owned() };
         for (purpose, permission, scope) in [
             (Purpose::Runners(&repository), "Administration: write", "repo"),
             (Purpose::Runners(&organisation), "Self-hosted runners: write", "admin:org"),

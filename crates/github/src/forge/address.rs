@@ -1,28 +1,28 @@
-//! Where GitHub's servers and their APIs are.
+//! The addresses of GitHub's server and its APIs.
 
 use ondeck_core::model::failure::Failure;
 use reqwest::Url;
 
 use crate::http;
 
-/// The addresses in use.
 #[derive(Debug)]
 pub(super) struct Addresses {
-    /// Where runners register, without a slash at the end.
+    /// The server that runners register with, without a trailing slash.
     pub(super) server: String,
-    /// Whether GitHub runs it, and not its owner.
+    /// Whether GitHub operates the server. `false` for Enterprise Server.
     pub(super) hosted: bool,
     pub(super) api: Url,
     pub(super) releases: Url,
 }
 
 impl Addresses {
-    /// Reads what was given, and derives the API's address from the server's if it was not.
+    /// Parses the addresses, and derives the API's from the server's if `api` is `None`. Fails if an
+    /// address is invalid.
     pub(super) fn new(server: &str, api: Option<&str>, releases: &str) -> Result<Self, Failure> {
         let server = address("server", server)?;
         if server.path() != "/" {
             return Err(Failure::invalid(format!("GitHub's server has a path: {server}"))
-                .hint("give no more than https:// and the name of the server"));
+                .hint("write only https:// and the name of the server"));
         }
         let api = match api {
             Some(api) => address("API", api)?,
@@ -42,7 +42,7 @@ fn address(what: &str, text: &str) -> Result<Url, Failure> {
     });
     url.map_err(|problem| {
         Failure::invalid(format!("the address of GitHub's {what} {problem}"))
-            .hint("give one like https://github.com")
+            .hint("write it like https://github.com")
     })
 }
 
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_named_by_what_it_was_for() {
+    fn an_invalid_address_is_reported_with_its_purpose() {
         for (server, api, releases, problem) in [
             ("github.com", None, RELEASES, "GitHub's server is not an address"),
             ("http://ghe.example.com", None, RELEASES, "neither https"),

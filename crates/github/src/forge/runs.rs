@@ -1,4 +1,4 @@
-//! Runs that wait for machines: those with queued jobs that ask for the run's own id.
+//! Runs that wait for machines: those with queued jobs whose labels include the run's id.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,63 +8,64 @@ use ondeck_core::model::ids::RunId;
 use ondeck_core::ports::{PortResult, WaitingRun};
 use serde::Deserialize;
 
-use super::list::PAGE;
+use super::runner_list::PAGE;
 use crate::auth::Identity;
 use crate::client::{Purpose, Request};
 
-/// How many runs are looked at, the newest first.
+/// How many runs are examined, newest first.
 const RUNS: usize = 200;
-/// GitHub gives a thousand runs of a status, and no more.
+/// GitHub returns at most a thousand runs of a status.
 const PAGES: usize = 10;
 /// How many pages of jobs are read: a run may have 256 jobs of each matrix.
 const JOB_PAGES: usize = 50;
-/// How many runs are looked at at the same time.
+/// How many runs are examined concurrently.
 const AT_ONCE: usize = 8;
 
 #[derive(Deserialize)]
-pub(super) struct Runs {
-    workflow_runs: Vec<Run>,
+pub(super) struct RunsPage {
+    workflow_runs: Vec<RunEntry>,
 }
 
 #[derive(Deserialize)]
-pub(super) struct Run {
+pub(super) struct RunEntry {
     id: u64,
 }
 
 #[derive(Deserialize)]
-pub(super) struct Jobs {
-    jobs: Vec<Job>,
+pub(super) struct JobsPage {
+    jobs: Vec<JobEntry>,
 }
 
 #[derive(Deserialize)]
-pub(super) struct Job {
+pub(super) struct JobEntry {
     status: String,
     labels: Vec<String>,
 }
 
-/// Finds them. Where the token may not read runs, none are found, and it is said once.
+/// Returns the open runs of a repository that have waiting jobs and are not in `served`. If the token
+/// may not read runs, returns none and logs that once.
 pub(super) async fn waiting(
     reader: &Identity,
     repository: &str,
     served: &BTreeSet<RunId>,
-    said: &AtomicBool,
+    logged: &AtomicBool,
 ) -> PortResult<Vec<WaitingRun>> {
     let mut open = BTreeMap::new();
     for status in ["queued", "in_progress"] {
         let Some(found) = of_status(reader, repository, status, served).await? else {
-            say_once(said, repository);
+            log_once(logged, repository);
             return Ok(Vec::new());
         };
         open.extend(found);
     }
     if open.len() > RUNS {
-        tracing::warn!(repository, "only the newest {RUNS} open runs are looked at");
+        tracing::warn!(repository, "only the newest {RUNS} open runs are examined");
     }
     let newest = open.into_iter().rev().take(RUNS);
     let looks = stream::iter(newest.map(|(id, run)| async move {
         let jobs = queued_jobs(reader, repository, id, &run).await?;
         let jobs = jobs.unwrap_or_else(|| {
-            say_once(said, repository);
+            log_once(logged, repository);
             0
         });
         Ok(WaitingRun { run, jobs })
@@ -73,8 +74,8 @@ pub(super) async fn waiting(
     Ok(looked.into_iter().filter(|waiting| waiting.jobs > 0).collect())
 }
 
-/// The runs of a status that nobody serves, by number: newer ones have higher ones. Nothing if
-/// they may not be read.
+/// Returns the runs of a status that are not in `served`, by id; newer runs have higher ids. `None`
+/// if the token may not read them.
 async fn of_status(
     reader: &Identity,
     repository: &str,
@@ -91,9 +92,9 @@ async fn of_status(
             return Ok(None);
         }
         if !answer.is_success() {
-            return Err(reader.complaint(&request, &answer));
+            return Err(reader.error_for(&request, &answer));
         }
-        let page: Runs = answer.read(&request)?;
+        let page: RunsPage = answer.read(&request)?;
         let runs = page
             .workflow_runs
             .iter()
@@ -106,8 +107,8 @@ async fn of_status(
     Ok(Some(found))
 }
 
-/// How many jobs of a run's latest attempt wait under its own label. Nothing if they may not be
-/// read.
+/// Counts the queued jobs of a run's latest attempt whose labels include the run's id. `None` if the
+/// token may not read them.
 async fn queued_jobs(
     reader: &Identity,
     repository: &str,
@@ -122,7 +123,7 @@ async fn queued_jobs(
             .with("per_page", &PAGE)
             .with("page", &number);
         let answer = reader.ask(&request).await?;
-        // It was deleted since it was listed.
+        // The run was deleted after it was listed.
         if answer.status == 404 {
             return Ok(Some(0));
         }
@@ -130,10 +131,10 @@ async fn queued_jobs(
             return Ok(None);
         }
         if !answer.is_success() {
-            return Err(reader.complaint(&request, &answer));
+            return Err(reader.error_for(&request, &answer));
         }
-        let page: Jobs = answer.read(&request)?;
-        let waits = |job: &&Job| {
+        let page: JobsPage = answer.read(&request)?;
+        let waits = |job: &&JobEntry| {
             job.status == "queued" && job.labels.iter().any(|label| label == run.as_str())
         };
         count += u32::try_from(page.jobs.iter().filter(waits).count()).unwrap_or(u32::MAX);
@@ -144,11 +145,11 @@ async fn queued_jobs(
     Ok(Some(count))
 }
 
-fn say_once(said: &AtomicBool, repository: &str) {
-    if !said.swap(true, Ordering::Relaxed) {
+fn log_once(logged: &AtomicBool, repository: &str) {
+    if !logged.swap(true, Ordering::Relaxed) {
         tracing::info!(
             repository,
-            "runs cannot be read, so none are rescued; that needs actions: read"
+            "cannot read runs, so none are rescued; the token needs actions: read"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Which package of actions/runner machines use, and what it must be.
+//! Chooses the version of actions/runner for the machines, and looks up its packages and digests.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,10 +14,10 @@ use crate::client::{Purpose, Request};
 use crate::http;
 use crate::packages::{PACKAGES_SETTING, Package, Packages, VERSION_SETTING};
 
-/// GitHub lets nothing older register. An Enterprise Server goes by versions of its own.
+/// The oldest version that GitHub lets register. Enterprise Servers have minimums of their own.
 const OLDEST: Version = Version(2, 329, 0);
 
-/// What machines are: actions/runner exists for others, too.
+/// The architectures that machines can have. actions/runner exists for others too.
 const ARCHITECTURES: [&str; 2] = ["x64", "arm64"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,16 +44,16 @@ pub(super) struct Asset {
     digest: Option<String>,
 }
 
-/// A package before it is known to be published with a digest.
-pub(super) struct Offer {
+/// A package that may lack a digest.
+pub(super) struct OfferedPackage {
     platform: String,
     file: String,
     url: String,
     sha256: Option<String>,
 }
 
-/// The packages of the version that the settings ask for. Nobody is asked for a given version
-/// that is among the settings already: what is published does not change.
+/// Returns the packages of the version that the settings ask for. If the settings name a version and
+/// already contain its packages, GitHub is not asked, because published packages do not change.
 pub(super) async fn look_up(forge: &GitHubForge, settings: &Settings) -> PortResult<Packages> {
     let wanted = match settings.backend.get(VERSION_SETTING).map(|text| text.trim()) {
         None | Some("latest") => None,
@@ -72,18 +72,18 @@ pub(super) async fn look_up(forge: &GitHubForge, settings: &Settings) -> PortRes
     let offers =
         if version == offered && complete { offers } else { release(forge, version).await? };
     let packages =
-        offers.into_iter().map(Offer::checked).collect::<PortResult<BTreeMap<_, _>>>()?;
+        offers.into_iter().map(OfferedPackage::checked).collect::<PortResult<BTreeMap<_, _>>>()?;
     Ok(Packages { version: version.to_string(), packages })
 }
 
-/// What GitHub offers for download here, which is the version that it would have us use.
-async fn downloads(forge: &GitHubForge) -> PortResult<(Version, Vec<Offer>)> {
+/// Returns the version that GitHub recommends for this scope, with its packages.
+async fn downloads(forge: &GitHubForge) -> PortResult<(Version, Vec<OfferedPackage>)> {
     let path = format!("{}/actions/runners/downloads", forge.scope.path());
     let request = Request::get(Purpose::Runners(&forge.scope), path);
     offered(forge.manager.get(&request).await?)
 }
 
-pub(super) fn offered(downloads: Vec<Download>) -> PortResult<(Version, Vec<Offer>)> {
+pub(super) fn offered(downloads: Vec<Download>) -> PortResult<(Version, Vec<OfferedPackage>)> {
     let mut version = None;
     let mut offers = Vec::new();
     for download in downloads {
@@ -98,28 +98,31 @@ pub(super) fn offered(downloads: Vec<Download>) -> PortResult<(Version, Vec<Offe
         };
         version = Some(found);
         let sha256 = sha256_checksum.filter(|digest| !digest.is_empty());
-        offers.push(Offer { platform, file: filename, url: download_url, sha256 });
+        offers.push(OfferedPackage { platform, file: filename, url: download_url, sha256 });
     }
     let version = version.ok_or_else(|| unclear("none for linux"))?;
     Ok((version, offers))
 }
 
-/// What was released under that version.
-async fn release(forge: &GitHubForge, version: Version) -> PortResult<Vec<Offer>> {
+/// Looks up a release by version. Fails if it does not exist or has no packages for Linux.
+async fn release(forge: &GitHubForge, version: Version) -> PortResult<Vec<OfferedPackage>> {
     let name = version.to_string();
     let path = format!("repos/actions/runner/releases/tags/v{name}");
     let request = Request::get(Purpose::Release(&name), path);
     let answer = forge.releases.ask(&request).await?;
     if answer.status == 404 {
-        return Err(setting(format!("names a version that was never released: {name}")));
+        return Err(setting(format!("names a version that does not exist: {name}")));
     }
     if !answer.is_success() {
-        return Err(forge.releases.complaint(&request, &answer));
+        return Err(forge.releases.error_for(&request, &answer));
     }
     released(version, &answer.read(&request)?)
 }
 
-pub(super) fn released(version: Version, Release { assets }: &Release) -> PortResult<Vec<Offer>> {
+pub(super) fn released(
+    version: Version,
+    Release { assets }: &Release,
+) -> PortResult<Vec<OfferedPackage>> {
     let name = version.to_string();
     let mut offers = Vec::new();
     for architecture in ARCHITECTURES {
@@ -128,7 +131,7 @@ pub(super) fn released(version: Version, Release { assets }: &Release) -> PortRe
         let Some(asset) = assets.iter().find(|asset| asset.name == file) else { continue };
         let sha256 = asset.digest.as_deref().and_then(|digest| digest.strip_prefix("sha256:"));
         let (url, sha256) = (asset.browser_download_url.clone(), sha256.map(str::to_owned));
-        offers.push(Offer { platform, file, url, sha256 });
+        offers.push(OfferedPackage { platform, file, url, sha256 });
     }
     if offers.is_empty() {
         return Err(setting(format!("names a version without packages for linux: {name}")));
@@ -136,10 +139,10 @@ pub(super) fn released(version: Version, Release { assets }: &Release) -> PortRe
     Ok(offers)
 }
 
-impl Offer {
-    /// Takes it only with a digest that it can be checked against.
+impl OfferedPackage {
+    /// Returns the platform and the package. Fails unless it has a SHA-256 digest and a safe address.
     pub(super) fn checked(self) -> PortResult<(String, Package)> {
-        let Offer { platform, file, url, sha256 } = self;
+        let OfferedPackage { platform, file, url, sha256 } = self;
         let sha256 = sha256.unwrap_or_default().to_ascii_lowercase();
         if sha256.len() != 64 || !sha256.chars().all(|c| c.is_ascii_hexdigit()) {
             return Err(PortError::Forge {
@@ -158,7 +161,8 @@ impl Offer {
 }
 
 impl Version {
-    /// One that a person has asked for.
+    /// Parses a version from the settings. Fails if it is malformed, or older than [`OLDEST`] on a
+    /// server that GitHub operates.
     fn wanted(text: &str, hosted: bool) -> PortResult<Version> {
         let version: Version = text.parse().map_err(|()| {
             setting(format!("is neither latest nor a version such as 2.336.0: {}", quoted(text)))
@@ -192,7 +196,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// The version in `actions-runner-linux-x64-2.336.0.tar.gz`.
+/// Extracts the version from a name such as `actions-runner-linux-x64-2.336.0.tar.gz`.
 fn version_in(file: &str, platform: &str) -> Option<Version> {
     let rest = file.strip_prefix("actions-runner-")?.strip_prefix(platform)?;
     rest.strip_prefix('-')?.strip_suffix(".tar.gz")?.parse().ok()
@@ -204,7 +208,10 @@ fn setting(problem: String) -> PortError {
 
 fn unclear(found: &str) -> PortError {
     PortError::Forge {
-        reason: format!("the packages that GitHub offers make no sense: {}", one_line(&found)),
+        reason: format!(
+            "cannot read the version of the packages that GitHub offers: {}",
+            one_line(&found)
+        ),
         hint: format!("set {VERSION_SETTING} to a version such as 2.336.0"),
     }
 }
@@ -251,8 +258,8 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_taken_without_a_digest() {
-        let offer = |url: &str, sha256: Option<String>| Offer {
+    fn a_package_without_a_digest_is_rejected() {
+        let offer = |url: &str, sha256: Option<String>| OfferedPackage {
             platform: "linux-x64".to_owned(),
             file: "file".to_owned(),
             url: url.to_owned(),

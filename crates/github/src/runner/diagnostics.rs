@@ -1,5 +1,5 @@
-//! What the runner writes about itself: kept for people, out of the sight of the next run's jobs,
-//! and not for ever.
+//! The runner's diagnostic logs. They are archived for the operator, out of reach of later jobs, and
+//! pruned.
 
 use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind};
@@ -7,18 +7,19 @@ use std::path::{Path, PathBuf};
 
 use ondeck_processes::folder;
 
-/// How much is kept, of the newest.
-const KEPT: u64 = 64 * 1024 * 1024;
+/// The size in bytes to which the archive is pruned.
+const ARCHIVE_SIZE: u64 = 64 * 1024 * 1024;
 
-/// Moves what is in `from` to `to`, and removes there what is too much by now.
+/// Moves the files in `from` to `to`, removes `from`, and removes the oldest files in `to` beyond
+/// [`ARCHIVE_SIZE`].
 pub(crate) fn archive(from: &Path, to: &Path) -> Result<(), String> {
-    let failed = |e: io::Error| format!("cannot put away {}: {e}", from.display());
+    let failed = |e: io::Error| format!("cannot archive {}: {e}", from.display());
     move_files(from, to).map_err(failed)?;
     folder::remove_any(from).map_err(failed)?;
-    prune(to, KEPT).map_err(|e| format!("cannot tidy {}: {e}", to.display()))
+    prune(to, ARCHIVE_SIZE).map_err(|e| format!("cannot prune {}: {e}", to.display()))
 }
 
-/// Files only: nothing else is of the runner's making.
+/// Moves regular files only, because the runner writes nothing else here.
 fn move_files(from: &Path, to: &Path) -> io::Result<()> {
     match fs::symlink_metadata(from) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -27,13 +28,13 @@ fn move_files(from: &Path, to: &Path) -> io::Result<()> {
     };
     for (path, found) in files(from)? {
         let Some(name) = path.file_name() else { continue };
-        // Jobs can write here as well, and fill it.
-        if found.len() > KEPT {
+        // Jobs can write here too, so a file may have any size.
+        if found.len() > ARCHIVE_SIZE {
             continue;
         }
         let place = to.join(name);
         if fs::rename(&path, &place).is_err() {
-            // On another disk.
+            // The archive may be on another file system.
             fs::copy(&path, &place)?;
         }
     }
@@ -71,7 +72,7 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     #[test]
-    fn files_are_moved_and_nothing_else() {
+    fn only_regular_files_are_archived() {
         let dir = tempfile::tempdir().unwrap();
         let (from, to) = (dir.path().join("_diag"), dir.path().join("kept"));
         fs::create_dir_all(from.join("pages")).unwrap();
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_are_kept() {
+    fn the_newest_files_are_kept() {
         let dir = tempfile::tempdir().unwrap();
         for (name, age) in [("old", 300), ("new", 100), ("newer", 50)] {
             let path = dir.path().join(name);

@@ -1,4 +1,4 @@
-//! Containers, networks and volumes that a run has left behind.
+//! Removes the containers, networks and volumes that a run left behind.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -10,18 +10,18 @@ use tokio::process::Command;
 
 use super::{environment, program};
 
-/// The docker of this machine, if there is one that answers.
+/// The docker of this machine, which may be missing or not running.
 #[derive(Debug, Clone)]
 pub(crate) struct Docker {
     pub(crate) program: OsString,
     pub(crate) within: Duration,
 }
 
-/// What there was at some moment, by kind.
+/// Ids of the containers, networks and volumes that existed at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Inventory([BTreeSet<String>; 3]);
 
-/// How each kind is listed and removed, in the order in which they depend on each other.
+/// How each kind of object is listed and removed, dependents first.
 const KINDS: [(&str, &[&str], &[&str]); 3] = [
     ("containers", &["ps", "--all", "--quiet", "--no-trunc"], &["rm", "--force", "--volumes"]),
     ("networks", &["network", "ls", "--quiet", "--no-trunc"], &["network", "rm"]),
@@ -29,13 +29,12 @@ const KINDS: [(&str, &[&str], &[&str]); 3] = [
 ];
 
 impl Docker {
-    /// What there is now; nothing if nobody answers, because there is no docker or it is not
-    /// running.
+    /// Lists what exists now. `None` if docker is missing or not running.
     pub(crate) async fn inventory(&self, clock: &dyn Clock) -> Option<Inventory> {
         let mut found = Inventory::default();
         for (names, (_, list, _)) in found.0.iter_mut().zip(KINDS) {
             match self.ask(clock, list, &BTreeSet::new()).await {
-                Ok(said) => names.extend(said.split_whitespace().map(str::to_owned)),
+                Ok(ids) => names.extend(ids.split_whitespace().map(str::to_owned)),
                 Err(why) => {
                     tracing::debug!("no docker here: {why}");
                     return None;
@@ -45,19 +44,20 @@ impl Docker {
         Some(found)
     }
 
-    /// Removes what was not there at an earlier moment. One that answered then must answer now.
+    /// Removes everything that is not in `before`. Fails if docker answered when `before` was taken
+    /// and does not answer now.
     pub(crate) async fn remove_since(
         &self,
         clock: &dyn Clock,
         before: Option<Inventory>,
     ) -> Result<(), String> {
-        let now = match (self.inventory(clock).await, &before) {
-            (Some(now), _) => now,
+        let current = match (self.inventory(clock).await, &before) {
+            (Some(current), _) => current,
             (None, None) => return Ok(()),
-            (None, Some(_)) => return Err("docker does not answer any more".to_owned()),
+            (None, Some(_)) => return Err("docker has stopped answering".to_owned()),
         };
         let before = before.unwrap_or_default();
-        for ((there, then), (kind, _, remove)) in now.0.iter().zip(&before.0).zip(KINDS) {
+        for ((there, then), (kind, _, remove)) in current.0.iter().zip(&before.0).zip(KINDS) {
             let left: BTreeSet<String> = there.difference(then).cloned().collect();
             if left.is_empty() {
                 continue;
@@ -76,9 +76,9 @@ impl Docker {
         names: &BTreeSet<String>,
     ) -> Result<String, String> {
         let mut command = Command::new(OsStr::new(&self.program));
-        environment::give_plain(&mut command);
+        environment::apply_minimal(&mut command);
         command.args(args).args(names);
-        let ended = program::run(clock, command, self.within).await?;
-        ended.problem().map_or_else(|| Ok(ended.output()), Err)
+        let output = program::run(clock, command, self.within).await?;
+        output.problem().map_or_else(|| Ok(output.stdout()), Err)
     }
 }

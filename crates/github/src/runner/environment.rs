@@ -1,4 +1,4 @@
-//! What the runner and its jobs get to know of the environment that the agent has.
+//! The environment of the runner and its jobs.
 
 use std::ffi::OsString;
 
@@ -9,16 +9,15 @@ use tokio::process::Command;
 use super::layout::Layout;
 use super::user::User;
 
-/// Where programs are, unless the agent knows better.
+/// The path, if the agent has none.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The language of programs, unless the agent has one.
+/// The locale, if the agent has none.
 pub(crate) const LANG: &str = "C.UTF-8";
 
-/// What is handed on of the agent's own environment: how to get out, whom to trust, what time it
-/// is. A list of what may pass, because nobody can list what must not: the agent may hold any
-/// secret under any name, and jobs are other people's code.
-const HANDED_ON: [&str; 12] = [
+/// The variables that are inherited from the agent: proxies, certificates and the time zone. This is
+/// an allow list, because the agent may hold secrets under any name and jobs are untrusted code.
+const INHERITED: [&str; 12] = [
     "PATH",
     "LANG",
     "TZ",
@@ -33,13 +32,13 @@ const HANDED_ON: [&str; 12] = [
     "DOCKER_HOST",
 ];
 
-/// Gives a command the environment of the runner, and no other.
-pub(crate) fn give(command: &mut Command, user: &User, layout: &Layout, id: &InstanceId) {
+/// Replaces a command's environment with that of the runner.
+pub(crate) fn apply(command: &mut Command, user: &User, layout: &Layout, id: &InstanceId) {
     command
         .env_clear()
         .env("PATH", PATH)
         .env("LANG", LANG)
-        .envs(handed_on(std::env::vars_os()))
+        .envs(inherited(std::env::vars_os()))
         .env("HOME", &layout.home)
         .env("TMPDIR", &layout.tmp)
         .env("USER", &user.name)
@@ -47,21 +46,22 @@ pub(crate) fn give(command: &mut Command, user: &User, layout: &Layout, id: &Ins
         .env("SHELL", "/bin/bash")
         .env(MARKER, id.as_str());
     if user.uid == 0 {
-        // The runner refuses to be root unless it is told that this is meant.
+        // The runner refuses to run as root without this.
         command.env("RUNNER_ALLOW_RUNASROOT", "1");
     }
 }
 
-/// Gives a command of the agent's own what it needs, and none of the agent's secrets.
-pub(crate) fn give_plain(command: &mut Command) {
-    command.env_clear().env("PATH", PATH).envs(handed_on(std::env::vars_os()));
+/// Replaces the environment of one of the agent's own commands with the path and the inherited
+/// variables, so that it gets none of the agent's secrets.
+pub(crate) fn apply_minimal(command: &mut Command) {
+    command.env_clear().env("PATH", PATH).envs(inherited(std::env::vars_os()));
 }
 
-fn handed_on(
+fn inherited(
     vars: impl Iterator<Item = (OsString, OsString)>,
 ) -> impl Iterator<Item = (OsString, OsString)> {
     vars.filter(|(name, value)| {
-        !value.is_empty() && name.to_str().is_some_and(|name| HANDED_ON.contains(&name))
+        !value.is_empty() && name.to_str().is_some_and(|name| INHERITED.contains(&name))
     })
 }
 
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_listed_is_handed_on() {
+    fn only_listed_variables_are_inherited() {
         for (name, passes) in [
             ("PATH", true),
             ("https_proxy", true),
@@ -86,8 +86,8 @@ mod tests {
             ("BASH_ENV", false),
         ] {
             let vars = [(name.into(), "value".into())].into_iter();
-            assert_eq!(handed_on(vars).count() == 1, passes, "{name}");
+            assert_eq!(inherited(vars).count() == 1, passes, "{name}");
         }
-        assert_eq!(handed_on([("PATH".into(), "".into())].into_iter()).count(), 0);
+        assert_eq!(inherited([("PATH".into(), "".into())].into_iter()).count(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Getting a package: downloaded, checked, unpacked, and there as a whole or not at all.
+//! Downloads a package, checks its digest, and unpacks it all or nothing.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,14 +12,14 @@ use sha2::{Digest, Sha256};
 use tokio::process::Command;
 
 use super::layout::Layout;
-use super::program::{self, bounded};
-use super::{Bounds, environment};
+use super::program::{self, timeout};
+use super::{Timeouts, environment};
 use crate::http::{self, Redirects};
 use crate::packages::Package;
 
-/// Packages are a fifth of this.
+/// The largest accepted download. Packages are about a fifth of this.
 const LARGEST: u64 = 1024 * 1024 * 1024;
-/// How long a server may say nothing.
+/// How long a server may send nothing.
 const SILENCE: Duration = Duration::from_secs(30);
 
 const RETRY: Retry = Retry {
@@ -30,38 +30,39 @@ const RETRY: Retry = Retry {
     retry_all_errors: false,
 };
 
-/// Puts the package where [`Layout::package`] says.
+/// Downloads the package and unpacks it to [`Layout::package`]. Removes temporary files even if it
+/// fails.
 pub(crate) async fn fetch(
     clock: &dyn Clock,
     layout: &Layout,
     package: &Package,
-    bounds: &Bounds,
+    timeouts: &Timeouts,
 ) -> Result<(), String> {
     let archive = layout.state.join("package.tar.gz");
     let unpacking = layout.package.with_extension("unpacking");
     let fetched = async {
-        retry(clock, &Chance, RETRY, |_| download(clock, package, &archive, bounds.download))
+        retry(clock, &FastRandom, RETRY, |_| download(clock, package, &archive, timeouts.download))
             .await
             .map_err(|error| error.to_string())?;
-        unpack(clock, &archive, &unpacking, bounds.unpack).await?;
+        unpack(clock, &archive, &unpacking, timeouts.unpack).await?;
         put_in_place(&unpacking, &layout.package)
     }
     .await;
     let tidied = folder::remove_file(&archive).and_then(|()| folder::remove(&unpacking));
-    fetched.and(tidied.map_err(|e| format!("cannot remove what was downloaded: {e}")))
+    fetched.and(tidied.map_err(|e| format!("cannot remove the download: {e}")))
 }
 
-/// Takes the place of what was there. Whoever dies in between leaves nothing at all.
+/// Replaces the folder `place` by `new`. If the agent is killed in between, `place` does not exist.
 pub(crate) fn put_in_place(new: &Path, place: &Path) -> Result<(), String> {
     folder::remove(place)
         .and_then(|()| fs::rename(new, place))
         .map_err(|e| format!("cannot make {}: {e}", place.display()))
 }
 
-/// The dice for pauses between attempts.
-pub(crate) struct Chance;
+/// Random numbers for the pauses between attempts.
+pub(crate) struct FastRandom;
 
-impl Random for Chance {
+impl Random for FastRandom {
     fn number(&self) -> u64 {
         fastrand::u64(..)
     }
@@ -74,7 +75,7 @@ async fn download(
     within: Duration,
 ) -> PortResult<()> {
     let downloading = stream(package, to);
-    let digest = bounded(clock, within, downloading).await.unwrap_or_else(|| {
+    let digest = timeout(clock, within, downloading).await.unwrap_or_else(|| {
         Err(unavailable(package, &format!("it took more than {} s", within.as_secs_f32())))
     })?;
     if digest == package.sha256 {
@@ -82,18 +83,18 @@ async fn download(
     }
     Err(PortError::Unusable {
         service: "actions/runner",
-        reason: format!("{} has another digest than was expected: {digest}", package.url),
-        hint: "run ondeck refresh, which looks the digest up".to_owned(),
+        reason: format!("unexpected digest of {}: {digest}", package.url),
+        hint: "run ondeck refresh to look up the digest again".to_owned(),
     })
 }
 
 async fn stream(package: &Package, to: &Path) -> PortResult<String> {
-    let failed = |error: reqwest::Error| unavailable(package, &chain(&error));
+    let failed = |error: reqwest::Error| unavailable(package, &with_causes(&error));
     let disk = |error: std::io::Error| unavailable(package, &error.to_string());
     let url = http::address(&package.url).map_err(|problem| PortError::Unusable {
         service: "actions/runner",
         reason: format!("the address of the package {problem}"),
-        hint: "run ondeck refresh, which looks the address up".to_owned(),
+        hint: "run ondeck refresh to look up the address again".to_owned(),
     })?;
     let client = http::builder(&url, Redirects::Anywhere).read_timeout(SILENCE).build();
     let mut answer = client.map_err(failed)?.get(url).send().await.map_err(failed)?;
@@ -105,7 +106,7 @@ async fn stream(package: &Package, to: &Path) -> PortResult<String> {
             _ => PortError::Unusable {
                 service: "actions/runner",
                 reason,
-                hint: "run ondeck refresh, which looks the address up".to_owned(),
+                hint: "run ondeck refresh to look up the address again".to_owned(),
             },
         });
     }
@@ -114,10 +115,10 @@ async fn stream(package: &Package, to: &Path) -> PortResult<String> {
     while let Some(chunk) = answer.chunk().await.map_err(failed)? {
         size += chunk.len() as u64;
         if size > LARGEST {
-            return Err(unavailable(package, "it is larger than any package"));
+            return Err(unavailable(package, "it is too large for a package"));
         }
         digest.update(&chunk);
-        // Written in pieces of some kilobytes into memory that the system writes out later.
+        // Blocking is short: each piece is a few kilobytes and goes to the page cache.
         file.write_all(&chunk).map_err(disk)?;
     }
     Ok(digest.finalize().iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}")))
@@ -128,8 +129,8 @@ fn unavailable(package: &Package, reason: &str) -> PortError {
     PortError::Unavailable { service: "actions/runner", reason }
 }
 
-/// An error with all that it was caused by, since reqwest's own words say little.
-fn chain(error: &dyn std::error::Error) -> String {
+/// Joins the messages of an error and its causes, because reqwest's outermost message lacks details.
+fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -148,8 +149,8 @@ async fn unpack(
     let failed = |why: String| format!("cannot unpack the package: {why}");
     folder::remove(to).and_then(|()| fs::create_dir(to)).map_err(|e| failed(e.to_string()))?;
     let mut command = Command::new("tar");
-    environment::give_plain(&mut command);
+    environment::apply_minimal(&mut command);
     command.args(["--no-same-owner", "-xzf"]).arg(archive).arg("-C").arg(to);
-    let ended = program::run(clock, command, within).await.map_err(failed)?;
-    ended.problem().map_or(Ok(()), |problem| Err(failed(problem)))
+    let output = program::run(clock, command, within).await.map_err(failed)?;
+    output.problem().map_or(Ok(()), |problem| Err(failed(problem)))
 }

@@ -1,7 +1,7 @@
-//! What the runner calls before and after each job, and what that has noted.
+//! The hooks that the runner calls before and after each job, and the notes that they write.
 //!
-//! The scripts are the agent's and jobs cannot change them. The notes can be written by any job,
-//! since hooks run as the same user: they are read for the account of a run, and for nothing else.
+//! The scripts belong to the agent, and jobs cannot change them. Hooks run as the same user as jobs,
+//! so any job can write to the notes: they are used for the account of a run and for no decision.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,51 +11,52 @@ use ondeck_core::model::ids::RunId;
 use ondeck_core::model::timestamp::Timestamp;
 use tokio::process::Command;
 
-use super::layout::{Layout, put};
+use super::layout::{Layout, write_file};
 
-/// The variables that name the hooks, what we call them, and the scripts.
+/// For each hook: the variable that tells the runner about it, our name for it, and its script.
 const HOOKS: [(&str, &str, &str); 2] = [
     ("ACTIONS_RUNNER_HOOK_JOB_STARTED", "started", include_str!("hooks/started.sh")),
     ("ACTIONS_RUNNER_HOOK_JOB_COMPLETED", "completed", include_str!("hooks/completed.sh")),
 ];
 
-/// How much of the notes is read.
+/// How many bytes of the notes are read.
 const LONGEST: u64 = 1024 * 1024;
 
-/// Writes the hooks for a run. `operators` are the lines of the operator's own environment for
-/// the runner, which may name hooks as well: those are called by ours.
-pub(crate) fn write(layout: &Layout, run: &RunId, operators: &str) -> Result<(), String> {
-    put(&layout.hooks.join("run"), format!("{run}\n").as_bytes(), 0o644, None)?;
+/// Writes the hooks for a run. `operator_env` is the operator's `.env` of the runner. Hooks that it
+/// names are called by ours.
+pub(crate) fn write(layout: &Layout, run: &RunId, operator_env: &str) -> Result<(), String> {
+    write_file(&layout.hooks.join("run"), format!("{run}\n").as_bytes(), 0o644, None)?;
     for (variable, name, script) in HOOKS {
-        put(&layout.hooks.join(format!("{name}.sh")), script.as_bytes(), 0o755, None)?;
-        let theirs = layout.hooks.join(format!("operator-{name}"));
-        let path = named(operators, variable)
+        write_file(&layout.hooks.join(format!("{name}.sh")), script.as_bytes(), 0o755, None)?;
+        let operator_hook = layout.hooks.join(format!("operator-{name}"));
+        let path = hook_named(operator_env, variable)
             .or_else(|| std::env::var(variable).ok().filter(|path| !path.is_empty()));
         match path {
-            Some(path) => put(&theirs, format!("{path}\n").as_bytes(), 0o644, None)?,
-            None => ondeck_processes::folder::remove_file(&theirs)
-                .map_err(|e| format!("cannot remove {}: {e}", theirs.display()))?,
+            Some(path) => write_file(&operator_hook, format!("{path}\n").as_bytes(), 0o644, None)?,
+            None => ondeck_processes::folder::remove_file(&operator_hook)
+                .map_err(|e| format!("cannot remove {}: {e}", operator_hook.display()))?,
         }
     }
     Ok(())
 }
 
-/// Tells a listener of them.
-pub(crate) fn announce(command: &mut Command, layout: &Layout) {
+/// Sets the variables that make a listener call the hooks.
+pub(crate) fn set_variables(command: &mut Command, layout: &Layout) {
     for (variable, name, _) in HOOKS {
         command.env(variable, layout.hooks.join(format!("{name}.sh")));
     }
 }
 
-/// The operator's environment without what names hooks, because the runner would prefer these
-/// lines to what it is started with.
-pub(crate) fn without_hooks(operators: &str) -> String {
-    let ours = |line: &&str| !HOOKS.iter().any(|(variable, ..)| value(line, variable).is_some());
-    operators.lines().filter(ours).map(|line| format!("{line}\n")).collect()
+/// The operator's `.env` without the lines that name hooks. The runner would prefer these lines to the
+/// variables that it is started with.
+pub(crate) fn without_hooks(operator_env: &str) -> String {
+    let names_no_hook =
+        |line: &&str| !HOOKS.iter().any(|(variable, ..)| value(line, variable).is_some());
+    operator_env.lines().filter(names_no_hook).map(|line| format!("{line}\n")).collect()
 }
 
-fn named(operators: &str, variable: &str) -> Option<String> {
-    let found = operators.lines().rev().find_map(|line| value(line, variable));
+fn hook_named(operator_env: &str, variable: &str) -> Option<String> {
+    let found = operator_env.lines().rev().find_map(|line| value(line, variable));
     found.filter(|path| !path.is_empty()).map(str::to_owned)
 }
 
@@ -63,26 +64,26 @@ fn value<'a>(line: &'a str, variable: &str) -> Option<&'a str> {
     line.strip_prefix(variable)?.strip_prefix('=')
 }
 
-/// What was done for a run: jobs and the time that they took, one that has not ended counting
-/// until now. Empty if there was none.
+/// Returns how many jobs a run had and how long they took, for people. A job that has not ended counts
+/// until `now`. Empty if there was no job. A failure to read the notes is logged.
 pub(crate) fn account(layout: &Layout, now: Timestamp) -> String {
     let mut notes = Vec::new();
     let read = File::open(&layout.notes).and_then(|it| it.take(LONGEST).read_to_end(&mut notes));
     if let Err(error) = read {
-        tracing::warn!("the jobs of this run cannot be counted: {error}");
+        tracing::warn!("cannot count the jobs of this run: {error}");
     }
-    tally(&String::from_utf8_lossy(&notes), now).to_string()
+    count_jobs(&String::from_utf8_lossy(&notes), now).to_string()
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Tally {
+struct JobStatistics {
     jobs: u32,
     refused: u32,
     busy: Duration,
 }
 
-fn tally(notes: &str, now: Timestamp) -> Tally {
-    let mut tally = Tally::default();
+fn count_jobs(notes: &str, now: Timestamp) -> JobStatistics {
+    let mut statistics = JobStatistics::default();
     let mut open: Option<Timestamp> = None;
     for line in notes.lines() {
         let mut words = line.split(' ');
@@ -90,21 +91,21 @@ fn tally(notes: &str, now: Timestamp) -> Tally {
         let Some(at) = at.map(Timestamp::from_millis) else { continue };
         match what {
             Some("started") => {
-                tally.jobs += 1;
-                tally.busy += open.replace(at).map_or(Duration::ZERO, |since| at.since(since));
+                statistics.jobs += 1;
+                statistics.busy += open.replace(at).map_or(Duration::ZERO, |since| at.since(since));
             }
             Some("completed") => {
-                tally.busy += open.take().map_or(Duration::ZERO, |since| at.since(since));
+                statistics.busy += open.take().map_or(Duration::ZERO, |since| at.since(since));
             }
-            Some("refused") => tally.refused += 1,
+            Some("refused") => statistics.refused += 1,
             _ => {}
         }
     }
-    tally.busy += open.map_or(Duration::ZERO, |since| now.since(since));
-    tally
+    statistics.busy += open.map_or(Duration::ZERO, |since| now.since(since));
+    statistics
 }
 
-impl std::fmt::Display for Tally {
+impl std::fmt::Display for JobStatistics {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.jobs > 0 {
             let plural = if self.jobs == 1 { "job" } else { "jobs" };
@@ -141,7 +142,7 @@ mod tests {
             ("started 99999 7 1 a\n", "1 job, 0.0 s busy"),
         ] {
             assert_eq!(
-                tally(notes, Timestamp::from_millis(10_000)).to_string(),
+                count_jobs(notes, Timestamp::from_millis(10_000)).to_string(),
                 account,
                 "{notes}"
             );
@@ -153,8 +154,8 @@ mod tests {
         let theirs = "A=1\nACTIONS_RUNNER_HOOK_JOB_STARTED=/opt/old.sh\n\
                       ACTIONS_RUNNER_HOOK_JOB_STARTED=/opt/new.sh\n\
                       ACTIONS_RUNNER_HOOK_JOB_COMPLETED=\nB=2";
-        assert_eq!(named(theirs, HOOKS[0].0).as_deref(), Some("/opt/new.sh"));
-        assert_eq!(named(theirs, HOOKS[1].0), None);
+        assert_eq!(hook_named(theirs, HOOKS[0].0).as_deref(), Some("/opt/new.sh"));
+        assert_eq!(hook_named(theirs, HOOKS[1].0), None);
         assert_eq!(without_hooks(theirs), "A=1\nB=2\n");
     }
 }

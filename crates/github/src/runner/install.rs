@@ -1,4 +1,4 @@
-//! The runner software: found on the image, found where it was unpacked before, or fetched.
+//! Provides the runner software: from the image, from an earlier download, or by downloading it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,44 +14,43 @@ use tokio::process::Command;
 
 use super::layout::Layout;
 use super::user::User;
-use super::{Bounds, environment, fetch, program, registration};
+use super::{Timeouts, environment, fetch, program, registration};
 use crate::packages::{PACKAGES_SETTING, Package, Packages, VERSION_SETTING};
 
-/// What the runner writes beside its software, so that it is not part of it.
+/// Files that the runner writes next to its software. They are not part of the software.
 const WRITTEN: [&str; 8] =
     ["_work", "_diag", ".path", ".env", ".service", "svc.sh", "run-helper.sh", "update.finished"];
 
-/// Where the runner's software is.
+/// An installed version of the runner software.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Installation {
-    /// The folder of `config.sh`.
+    /// The folder that contains `config.sh`.
     pub(crate) root: PathBuf,
     pub(crate) version: String,
-    /// Whether it came with the image.
     pub(crate) on_image: bool,
-    /// What the operator has put into the environment of jobs, as lines of `.env`.
-    pub(crate) operators: String,
-    /// The names in `root` that belong to the software.
+    /// The lines of the `.env` file that the operator put on the image.
+    pub(crate) operator_env: String,
+    /// The entries of `root` that belong to the software.
     names: BTreeSet<String>,
 }
 
-/// What looking for it takes.
-pub(crate) struct Search<'a> {
+pub(crate) struct Installer<'a> {
     pub(crate) clock: &'a dyn Clock,
     pub(crate) id: &'a InstanceId,
     pub(crate) user: &'a User,
     pub(crate) layout: &'a Layout,
     pub(crate) image: &'a [PathBuf],
-    pub(crate) bounds: &'a Bounds,
+    pub(crate) timeouts: &'a Timeouts,
 }
 
-impl Search<'_> {
-    /// Finds or fetches what the settings ask for.
+impl Installer<'_> {
+    /// Returns the version that the settings ask for, and downloads it if it is not on the machine.
+    /// Fails if it is not there and cannot be downloaded.
     pub(crate) async fn find(
         &self,
         settings: &BTreeMap<String, String>,
     ) -> Result<Installation, String> {
-        let wanted = Wanted::from_settings(settings)?;
+        let wanted = WantedVersion::from_settings(settings)?;
         for root in self.image.iter().filter(|root| is_runner(root)) {
             if let Some(version) = self.version_there(root).await
                 && wanted.is_met_on_image(&version)
@@ -63,20 +62,20 @@ impl Search<'_> {
             && let Some(version) = self.version_there(&self.layout.package).await
             && wanted.is_met_by(&version)
         {
-            return self.settle(&self.layout.package, version, false);
+            return self.finalize(&self.layout.package, version, false);
         }
         let (version, package) = wanted.package()?;
         tracing::info!(version, url = package.url, "downloading actions/runner");
-        fetch::fetch(self.clock, self.layout, package, self.bounds).await?;
-        self.settle(&self.layout.package, version.to_owned(), false)
+        fetch::fetch(self.clock, self.layout, package, self.timeouts).await?;
+        self.finalize(&self.layout.package, version.to_owned(), false)
     }
 
-    /// What cannot say its version cannot be used either.
+    /// Returns the version of the software in `root`. `None`, with a warning, if it cannot be run.
     async fn version_there(&self, root: &Path) -> Option<String> {
         match self.version(root).await {
             Ok(version) => Some(version),
             Err(why) => {
-                tracing::warn!("no use for the runner in {}: {why}", root.display());
+                tracing::warn!("cannot use the runner in {}: {why}", root.display());
                 None
             }
         }
@@ -84,53 +83,52 @@ impl Search<'_> {
 
     async fn version(&self, root: &Path) -> Result<String, String> {
         const WITHIN: Duration = Duration::from_secs(60);
-        if !self.is_exposed(root) {
-            // It writes a log in order to say its version.
+        if !self.is_replaceable(root) {
+            // Even `--version` writes a log, so the permissions must be right before.
             self.protect(root)?;
         }
         let mut command = self.user.command(root.join("bin/Runner.Listener"));
-        environment::give(&mut command, self.user, self.layout, self.id);
+        environment::apply(&mut command, self.user, self.layout, self.id);
         command.arg("--version").current_dir(root);
-        let ended = program::run(self.clock, command, WITHIN).await?;
-        if let Some(problem) = ended.problem() {
+        let output = program::run(self.clock, command, WITHIN).await?;
+        if let Some(problem) = output.problem() {
             return Err(problem);
         }
-        let said = ended.output();
+        let said = output.stdout();
         let version = said.lines().map(str::trim).rfind(|line| is_version(line));
-        version.map(str::to_owned).ok_or_else(|| format!("this is not a version: {said:?}"))
+        version.map(str::to_owned).ok_or_else(|| format!("not a version: {said:?}"))
     }
 
-    /// Whether the user could put something else in its place, because it is in a folder of
-    /// theirs.
-    fn is_exposed(&self, root: &Path) -> bool {
-        let rules = |above: &Path| self.user.rules(above).unwrap_or(true);
-        self.user.dedicated && root.parent().is_none_or(rules)
+    /// Whether the runner's user could replace the software, because the user owns the folder above.
+    fn is_replaceable(&self, root: &Path) -> bool {
+        let owns = |above: &Path| self.user.owns(above).unwrap_or(true);
+        self.user.dedicated && root.parent().is_none_or(owns)
     }
 
-    /// Uses what is on the image: where it is, or, if jobs could exchange it there, as a copy.
+    /// Uses the software on the image in place. If jobs could replace it there, uses a copy instead.
     async fn take_over(&self, root: &Path, version: String) -> Result<Installation, String> {
-        if !self.is_exposed(root) {
-            return self.settle(root, version, true);
+        if !self.is_replaceable(root) {
+            return self.finalize(root, version, true);
         }
         let ours = &self.layout.package;
         let there = is_runner(ours) && self.version_there(ours).await.as_ref() == Some(&version);
         if !there {
             self.copy(root).await?;
         }
-        self.settle(ours, version, true)
+        self.finalize(ours, version, true)
     }
 
-    /// By links if it is on the same disk, which costs nothing.
+    /// Copies the software into the agent's folder, by hard links if it is on the same file system.
     async fn copy(&self, root: &Path) -> Result<(), String> {
         let new = self.layout.package.with_extension("unpacking");
         let mut problem = None;
         for how in ["-al", "-a"] {
             folder::remove(&new).map_err(|e| format!("cannot remove {}: {e}", new.display()))?;
             let mut command = Command::new("cp");
-            environment::give_plain(&mut command);
+            environment::apply_minimal(&mut command);
             command.arg(how).arg("--").arg(root).arg(&new);
-            let ended = program::run(self.clock, command, self.bounds.unpack).await?;
-            problem = ended.problem();
+            let output = program::run(self.clock, command, self.timeouts.unpack).await?;
+            problem = output.problem();
             if problem.is_none() {
                 return fetch::put_in_place(&new, &self.layout.package);
             }
@@ -138,34 +136,40 @@ impl Search<'_> {
         Err(format!("cannot copy {}: {}", root.display(), problem.unwrap_or_default()))
     }
 
-    /// Makes it ready, and learns what belongs to it the first time that it is seen.
-    fn settle(&self, root: &Path, version: String, on_image: bool) -> Result<Installation, String> {
+    /// Describes the software in `root` and protects it. Which entries belong to it is recorded the
+    /// first time, before any job can have added some. Fails if `root` holds no runner.
+    fn finalize(
+        &self,
+        root: &Path,
+        version: String,
+        on_image: bool,
+    ) -> Result<Installation, String> {
         if !is_runner(root) {
-            return Err(format!("there is no runner in the package: {}", root.display()));
+            return Err(format!("the package contains no runner: {}", root.display()));
         }
         let line = format!("{version} {}", root.display());
-        let (names, operators) = match self.known(&line)? {
+        let (names, operator_env) = match self.known(&line)? {
             Some(known) => known,
             None => self.learn(root, &line)?,
         };
-        let found = Installation { root: root.to_owned(), version, on_image, operators, names };
+        let found = Installation { root: root.to_owned(), version, on_image, operator_env, names };
         self.protect(root)?;
         Ok(found)
     }
 
     fn known(&self, line: &str) -> Result<Option<(BTreeSet<String>, String)>, String> {
-        let Some(kept) = self.layout.kept(SOFTWARE)? else { return Ok(None) };
-        let mut lines = kept.lines();
+        let Some(saved) = self.layout.load(SOFTWARE)? else { return Ok(None) };
+        let mut lines = saved.lines();
         if lines.next() != Some(line) {
             return Ok(None);
         }
         let names = lines.map(str::to_owned).collect();
-        Ok(Some((names, self.layout.kept(OPERATORS)?.unwrap_or_default())))
+        Ok(Some((names, self.layout.load(OPERATORS)?.unwrap_or_default())))
     }
 
     fn learn(&self, root: &Path, line: &str) -> Result<(BTreeSet<String>, String), String> {
-        let failed = |e: io::Error| format!("cannot look into {}: {e}", root.display());
-        let operators = match fs::read_to_string(root.join(".env")) {
+        let failed = |e: io::Error| format!("cannot list {}: {e}", root.display());
+        let operator_env = match fs::read_to_string(root.join(".env")) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             read => read.map_err(failed)?,
         };
@@ -177,16 +181,16 @@ impl Search<'_> {
                 names.insert(name);
             }
         }
-        self.layout.keep(OPERATORS, &operators)?;
+        self.layout.save(OPERATORS, &operator_env)?;
         let list: Vec<&str> = names.iter().map(String::as_str).collect();
-        self.layout.keep(SOFTWARE, &format!("{line}\n{}\n", list.join("\n")))?;
-        Ok((names, operators))
+        self.layout.save(SOFTWARE, &format!("{line}\n{}\n", list.join("\n")))?;
+        Ok((names, operator_env))
     }
 
-    /// Makes the software the agent's where jobs have a user of their own. The runner must be
-    /// able to write beside it; the sticky bit keeps it from exchanging what is there.
+    /// Gives the software to root if jobs run as another user. The runner must be able to create files
+    /// next to it, so the folder is group-writable; the sticky bit keeps it from replacing files.
     fn protect(&self, root: &Path) -> Result<(), String> {
-        let failed = |e: io::Error| format!("cannot take over {}: {e}", root.display());
+        let failed = |e: io::Error| format!("cannot protect {}: {e}", root.display());
         if !self.user.dedicated {
             return Ok(());
         }
@@ -197,9 +201,9 @@ impl Search<'_> {
                 continue;
             }
             if name == ".env" || !WRITTEN.contains(&&*name) {
-                make_own(&path).map_err(failed)?;
+                make_root_owned(&path).map_err(failed)?;
             } else if fs::symlink_metadata(&path).map_err(failed)?.uid() != self.user.uid {
-                // Left on the image by somebody else, so that the runner could not write to it.
+                // It came with the image and belongs to another user, so the runner could not write to it.
                 folder::remove_any(&path).map_err(failed)?;
             }
         }
@@ -210,10 +214,10 @@ impl Search<'_> {
 }
 
 const SOFTWARE: &str = "software";
-const OPERATORS: &str = "operators-env";
+const OPERATORS: &str = "operator_env-env";
 
 impl Installation {
-    /// Removes everything but the software.
+    /// Removes everything from `root` that is not part of the software.
     pub(crate) fn clear(&self) -> Result<(), String> {
         let failed = |path: &Path, e: io::Error| format!("cannot remove {}: {e}", path.display());
         for entry in fs::read_dir(&self.root).map_err(|e| failed(&self.root, e))? {
@@ -228,8 +232,8 @@ impl Installation {
     }
 }
 
-/// Makes everything the agent's, and writable for nobody else.
-fn make_own(path: &Path) -> io::Result<()> {
+/// Gives a file, or a folder with its content, to root, readable but not writable for other users.
+fn make_root_owned(path: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(path)?;
     if found.uid() != 0 || found.gid() != 0 {
         lchown(path, Some(0), Some(0))?;
@@ -244,7 +248,7 @@ fn make_own(path: &Path) -> io::Result<()> {
     }
     if found.is_dir() {
         for entry in fs::read_dir(path)? {
-            make_own(&entry?.path())?;
+            make_root_owned(&entry?.path())?;
         }
     }
     Ok(())
@@ -259,41 +263,41 @@ fn is_version(text: &str) -> bool {
     parts.len() == 3 && parts.iter().all(|part| part.parse::<u32>().is_ok())
 }
 
-/// Which version is asked for, and which packages there are.
+/// The version that the settings ask for, and the packages that refresh looked up.
 #[derive(Debug, PartialEq, Eq)]
-struct Wanted {
+struct WantedVersion {
     version: Option<String>,
     packages: Option<Packages>,
 }
 
-impl Wanted {
-    fn from_settings(settings: &BTreeMap<String, String>) -> Result<Wanted, String> {
+impl WantedVersion {
+    fn from_settings(settings: &BTreeMap<String, String>) -> Result<WantedVersion, String> {
         let version = settings.get(VERSION_SETTING).map(|it| it.trim().trim_start_matches('v'));
         let version = version.filter(|it| !it.is_empty() && *it != "latest").map(str::to_owned);
         let packages = settings.get(PACKAGES_SETTING).map(|it| serde_json::from_str(it));
-        let unreadable = |e| format!("{PACKAGES_SETTING} makes no sense: {e}");
-        Ok(Wanted { version, packages: packages.transpose().map_err(unreadable)? })
+        let unreadable = |e| format!("cannot parse {PACKAGES_SETTING}: {e}");
+        Ok(WantedVersion { version, packages: packages.transpose().map_err(unreadable)? })
     }
 
-    /// Of an image, any version will do unless one is named.
+    /// Whether a version on the image is used. Any is, unless the settings name one.
     fn is_met_on_image(&self, version: &str) -> bool {
         self.version.as_deref().is_none_or(|wanted| wanted == version)
     }
 
-    /// What was downloaded once will do as long as it would be downloaded again.
+    /// Whether an earlier download is used: only if the same version would be downloaded now.
     fn is_met_by(&self, version: &str) -> bool {
         let known = self.packages.as_ref().map(|packages| packages.version.as_str());
         self.version.as_deref().or(known).is_none_or(|wanted| wanted == version)
     }
 
     fn package(&self) -> Result<(&str, &Package), String> {
-        const HINT: &str = "has ondeck refresh run since?";
+        const HINT: &str = "run ondeck refresh";
         let Some(packages) = &self.packages else {
             return Err(format!("no runner on the image, and no package is known: {HINT}"));
         };
         let known = packages.version.as_str();
         if let Some(wanted) = self.version.as_deref().filter(|wanted| *wanted != known) {
-            return Err(format!("{wanted} is wanted, and the package known is {known}: {HINT}"));
+            return Err(format!("{wanted} is wanted, but the known package is {known}: {HINT}"));
         }
         let platform = match std::env::consts::ARCH {
             "x86_64" => "linux-x64",
@@ -311,17 +315,17 @@ impl Wanted {
 mod tests {
     use super::*;
 
-    fn wanted(version: &str, packages: &str) -> Result<Wanted, String> {
+    fn wanted(version: &str, packages: &str) -> Result<WantedVersion, String> {
         let settings = [(VERSION_SETTING, version), (PACKAGES_SETTING, packages)];
         let settings = settings.into_iter().filter(|(_, value)| !value.is_empty());
-        Wanted::from_settings(&settings.map(|(k, v)| (k.to_owned(), v.to_owned())).collect())
+        WantedVersion::from_settings(&settings.map(|(k, v)| (k.to_owned(), v.to_owned())).collect())
     }
 
     const BOTH: &str = r#"{"version":"2.336.0","linux-x64":{"url":"https://x","sha256":"1"},
                            "linux-arm64":{"url":"https://a","sha256":"2"}}"#;
 
     #[test]
-    fn which_version_will_do() {
+    fn a_version_is_used_if_it_is_wanted() {
         for (setting, packages, version, on_image, ours) in [
             ("", "", "2.300.0", true, true),
             ("latest", BOTH, "2.300.0", true, false),
@@ -337,18 +341,18 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_downloaded_is_said() {
+    fn a_missing_package_is_reported() {
         assert_eq!(wanted("", BOTH).unwrap().package().unwrap().0, "2.336.0");
         for (setting, packages, problem) in [
             ("", "", "no package is known"),
-            ("2.335.0", BOTH, "2.335.0 is wanted, and the package known is 2.336.0"),
+            ("2.335.0", BOTH, "2.335.0 is wanted, but the known package is 2.336.0"),
             ("", r#"{"version":"2.336.0"}"#, "no package of 2.336.0 is known for linux-"),
         ] {
             let error = wanted(setting, packages).unwrap().package().unwrap_err();
             assert!(error.contains(problem) && error.contains("refresh"), "{error}");
         }
         let error = wanted("", "{").unwrap_err();
-        assert!(error.starts_with("actions-runner-packages makes no sense"), "{error}");
+        assert!(error.starts_with("cannot parse actions-runner-packages"), "{error}");
     }
 
     #[test]

@@ -1,8 +1,7 @@
-//! What is where, in the folder that the agent has for its runner.
+//! The agent's folder for its runner.
 //!
-//! What jobs may write is theirs and renewed for every run. Everything else belongs to the agent,
-//! and where the runner has a user of its own, jobs cannot change it: a job of one run must not be
-//! able to lay anything in store for the next.
+//! Folders that jobs may write to are recreated for every run. Everything else belongs to the agent.
+//! If the runner has its own user, jobs cannot change it, so that no job can affect a later run.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -13,29 +12,29 @@ use ondeck_processes::{Boot, Process, folder};
 
 use super::user::User;
 
-/// The folder, and what is in it.
+/// The paths in the agent's folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Where a package is unpacked, or linked to.
+    /// The unpacked package, or the copy of the software on the image.
     pub(crate) package: PathBuf,
     /// The `HOME` of jobs.
     pub(crate) home: PathBuf,
     /// The `TMPDIR` of jobs.
     pub(crate) tmp: PathBuf,
-    /// What the runner calls before and after each job.
+    /// The scripts that the runner calls before and after each job.
     pub(crate) hooks: PathBuf,
-    /// What the hooks have noted. The folder is the agent's, the file the user's: it cannot be
-    /// turned into a link, and what stands in it is believed for no decision.
+    /// The file that the hooks append to. The folder belongs to the agent and the file to the runner's
+    /// user, so the file cannot be replaced by a link. No decision depends on its content.
     pub(crate) notes: PathBuf,
-    /// What the runner has written about itself in earlier runs.
+    /// The runner's logs of earlier runs.
     pub(crate) diagnostics: PathBuf,
-    /// What the agent has to remember when it is started again.
+    /// Small files that must survive a restart of the agent.
     pub(crate) state: PathBuf,
     folder: PathBuf,
 }
 
 impl Layout {
-    /// Of this folder.
+    /// The paths in `folder`. Creates nothing.
     pub(crate) fn of(folder: &Path) -> Layout {
         let [package, home, tmp, hooks, notes, diagnostics, state] =
             ["actions-runner", "home", "tmp", "hooks", "notes/jobs", "diagnostics", "state"]
@@ -43,8 +42,8 @@ impl Layout {
         Layout { package, home, tmp, hooks, notes, diagnostics, state, folder: folder.to_owned() }
     }
 
-    /// Makes what is missing. Others may look into the folder on the way to what is theirs: the
-    /// runner does nothing at all unless it can list every folder above it.
+    /// Creates missing folders and sets their modes. The folder itself is readable for all users,
+    /// because the runner refuses to start unless it can list every folder above it.
     pub(crate) fn make(&self) -> Result<(), String> {
         let failed = |path: &Path, e: io::Error| format!("cannot make {}: {e}", path.display());
         let notes = self.notes.parent().unwrap_or(&self.folder);
@@ -62,18 +61,18 @@ impl Layout {
         Ok(())
     }
 
-    /// Gives the user an empty home, an empty folder for temporary files, and no notes.
+    /// Recreates the home, the folder for temporary files and the notes, all empty.
     pub(crate) fn renew(&self, user: &User) -> Result<(), String> {
         for path in [&self.home, &self.tmp] {
             folder::remove(path)
                 .and_then(|()| user.make_folder(path))
                 .map_err(|e| format!("cannot renew {}: {e}", path.display()))?;
         }
-        put(&self.notes, b"", 0o600, Some(user))
+        write_file(&self.notes, b"", 0o600, Some(user))
     }
 
-    /// What was kept under a name; nothing if nothing was.
-    pub(crate) fn kept(&self, name: &str) -> Result<Option<String>, String> {
+    /// Reads a state file. `None` if it does not exist.
+    pub(crate) fn load(&self, name: &str) -> Result<Option<String>, String> {
         let path = self.state.join(name);
         match fs::read_to_string(&path) {
             Ok(text) => Ok(Some(text)),
@@ -82,29 +81,29 @@ impl Layout {
         }
     }
 
-    /// Keeps something under a name, whole or not at all.
-    pub(crate) fn keep(&self, name: &str, text: &str) -> Result<(), String> {
+    /// Writes a state file atomically.
+    pub(crate) fn save(&self, name: &str, text: &str) -> Result<(), String> {
         let path = self.state.join(name);
         let new = self.state.join(format!("{name}.new"));
-        put(&new, text.as_bytes(), 0o600, None)?;
+        write_file(&new, text.as_bytes(), 0o600, None)?;
         fs::rename(&new, &path).map_err(|e| format!("cannot write {}: {e}", path.display()))
     }
 
-    /// Keeps it no longer.
-    pub(crate) fn drop_kept(&self, name: &str) -> Result<(), String> {
+    /// Removes a state file. Succeeds if it does not exist.
+    pub(crate) fn discard(&self, name: &str) -> Result<(), String> {
         let path = self.state.join(name);
         folder::remove_file(&path).map_err(|e| format!("cannot remove {}: {e}", path.display()))
     }
 
-    /// Notes the group of a listener before it does anything that somebody might have to find.
-    pub(crate) fn note_group(&self, leader: Process) -> Result<(), String> {
+    /// Records the process group of a listener, so that a restarted agent can kill it.
+    pub(crate) fn record_group(&self, leader: Process) -> Result<(), String> {
         let line = format!("{} {} {}\n", leader.pid, leader.start_time, Boot::name());
-        self.keep(GROUP, &line)
+        self.save(GROUP, &line)
     }
 
-    /// The leader of the group that was noted last.
+    /// The leader of the group that was recorded last. `None` if there is none or it is unreadable.
     pub(crate) fn group(&self) -> Result<Option<Process>, String> {
-        let Some(noted) = self.kept(GROUP)? else { return Ok(None) };
+        let Some(noted) = self.load(GROUP)? else { return Ok(None) };
         let mut words = noted.trim_end().splitn(3, ' ');
         let mut number = || words.next()?.parse::<i64>().ok();
         let (pid, start_time) = (number(), number());
@@ -114,22 +113,22 @@ impl Layout {
         Ok(pid.zip(start_time).and_then(|(pid, start)| process(pid, start)))
     }
 
-    /// The number of the next registration. Never used twice, so that GitHub never takes a runner
-    /// for one whose session it still has.
+    /// Returns the number for the next registration. No number is used twice, so that GitHub does not
+    /// mistake a runner for an earlier one whose session is still open.
     pub(crate) fn next_count(&self) -> Result<u32, String> {
         const NAME: &str = "registrations";
-        let last = self.kept(NAME)?.and_then(|text| text.trim().parse::<u32>().ok());
+        let last = self.load(NAME)?.and_then(|text| text.trim().parse::<u32>().ok());
         let next = last.unwrap_or(0).wrapping_add(1);
-        self.keep(NAME, &next.to_string())?;
+        self.save(NAME, &next.to_string())?;
         Ok(next)
     }
 }
 
 const GROUP: &str = "listener-group";
 
-/// Writes a file anew, as the agent's or as somebody else's. What stood there is not written to,
-/// because it may be a link to somewhere.
-pub(crate) fn put(
+/// Writes a file and gives it to `owner`, or leaves it with the agent. An existing file is replaced
+/// and not written to, because it may be a link.
+pub(crate) fn write_file(
     path: &Path,
     content: &[u8],
     mode: u32,
@@ -139,9 +138,9 @@ pub(crate) fn put(
         folder::remove_file(path)?;
         let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
         file.write_all(content)?;
-        // The mode above is cut by whatever mask the agent was started with.
+        // The mode above is subject to the agent's umask.
         file.set_permissions(fs::Permissions::from_mode(mode))?;
-        owner.map_or(Ok(()), |user| user.own(path))
+        owner.map_or(Ok(()), |user| user.chown(path))
     };
     write().map_err(|e: io::Error| format!("cannot write {}: {e}", path.display()))
 }
@@ -158,23 +157,23 @@ mod tests {
     }
 
     #[test]
-    fn a_registration_has_a_number_that_none_had_before() {
+    fn each_registration_has_a_new_number() {
         let (dir, layout) = layout();
         assert_eq!(layout.next_count(), Ok(1));
         assert_eq!(layout.next_count(), Ok(2));
-        assert_eq!(Layout::of(dir.path()).next_count(), Ok(3), "by another life of the agent");
+        assert_eq!(Layout::of(dir.path()).next_count(), Ok(3), "after a restart of the agent");
     }
 
     #[test]
-    fn a_group_is_found_again_in_this_boot_only() {
+    fn a_recorded_group_is_valid_in_this_boot_only() {
         let (_dir, layout) = layout();
         assert_eq!(layout.group(), Ok(None));
         let me = Process::current().unwrap();
-        layout.note_group(me).unwrap();
+        layout.record_group(me).unwrap();
         assert_eq!(layout.group(), Ok(Some(me)));
-        layout.keep(GROUP, &format!("{} {} elsewhere", me.pid, me.start_time)).unwrap();
+        layout.save(GROUP, &format!("{} {} elsewhere", me.pid, me.start_time)).unwrap();
         assert_eq!(layout.group(), Ok(Some(Process { boot: Boot::Another, ..me })));
-        layout.keep(GROUP, "rubbish").unwrap();
+        layout.save(GROUP, "rubbish").unwrap();
         assert_eq!(layout.group(), Ok(None));
     }
 
@@ -185,7 +184,7 @@ mod tests {
         fs::write(&target, "theirs").unwrap();
         let path = layout.state.join("file");
         std::os::unix::fs::symlink(&target, &path).unwrap();
-        put(&path, b"ours", 0o640, None).unwrap();
+        write_file(&path, b"ours", 0o640, None).unwrap();
         assert_eq!(fs::read_to_string(&target).unwrap(), "theirs");
         assert_eq!(fs::read_to_string(&path).unwrap(), "ours");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);

@@ -1,7 +1,7 @@
 //! The runner's listener: the program that waits for jobs.
 //!
-//! It is started by itself and not by `run.sh`, which says 0 for almost every way to end and
-//! starts it again on its own: whoever supervises it would know neither.
+//! It is started directly and not by `run.sh`, which restarts it on its own and exits with 0 in almost
+//! every case. The agent could then see neither restarts nor reasons.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -15,129 +15,130 @@ use ondeck_processes::{Process, kill_group};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
-use super::program::{self, Said, bounded, finish, follow_all};
+use super::program::{self, OutputTail, drain, read_lines, timeout};
 
-/// A listener, dead or alive.
+/// A listener, running or exited. Clones refer to the same process.
 #[derive(Debug, Clone)]
 pub(crate) struct Listener {
     leader: Process,
-    phase: watch::Receiver<Phase>,
+    state: watch::Receiver<ListenerState>,
     busy: Arc<AtomicBool>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Phase {
+enum ListenerState {
     Starting,
     Listening,
-    Over(Death),
+    Exited(ListenerExit),
 }
 
-/// How a listener ended.
+/// How a listener exited, with the end of its output.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Death {
+pub(crate) struct ListenerExit {
     code: Option<i32>,
     signal: Option<i32>,
     words: String,
 }
 
 impl Listener {
-    /// Starts one. `note` is told of its group before anything else can happen; where it fails,
-    /// the listener is ended again.
+    /// Starts a listener. `record` gets the leader of its process group first. If that fails, the
+    /// listener is killed and the error returned.
     pub(crate) fn start(
         clock: Arc<dyn Clock>,
         mut command: Command,
-        note: impl FnOnce(Process) -> Result<(), String>,
+        record: impl FnOnce(Process) -> Result<(), String>,
     ) -> Result<Listener, String> {
         command.env("ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE", "1");
         let child = program::spawn(&mut command)?;
-        let leader = Process::of_child(&child).ok_or("the listener was gone at once")?;
-        if let Err(why) = note(leader) {
+        let leader = Process::of_child(&child).ok_or("the listener exited at once")?;
+        if let Err(why) = record(leader) {
             kill_group(leader);
             return Err(why);
         }
-        let (phases, phase) = watch::channel(Phase::Starting);
+        let (states, state) = watch::channel(ListenerState::Starting);
         let busy = Arc::new(AtomicBool::new(false));
-        tokio::spawn(attend(clock, child, phases, busy.clone()));
-        Ok(Listener { leader, phase, busy })
+        tokio::spawn(supervise(clock, child, states, busy.clone()));
+        Ok(Listener { leader, state, busy })
     }
 
-    /// Waits until it can take jobs.
-    pub(crate) async fn listening(&self) -> Result<(), Death> {
-        match self.wait(|phase| *phase != Phase::Starting).await {
-            Phase::Over(death) => Err(death),
-            Phase::Starting | Phase::Listening => Ok(()),
+    /// Waits until it can take jobs. Fails if it exits before.
+    pub(crate) async fn listening(&self) -> Result<(), ListenerExit> {
+        match self.wait(|state| *state != ListenerState::Starting).await {
+            ListenerState::Exited(exit) => Err(exit),
+            ListenerState::Starting | ListenerState::Listening => Ok(()),
         }
     }
 
-    /// Waits until it is dead.
-    pub(crate) async fn over(&self) -> Death {
-        match self.wait(|phase| matches!(phase, Phase::Over(_))).await {
-            Phase::Over(death) => death,
-            Phase::Starting | Phase::Listening => Death::unseen(),
+    /// Waits until it has exited.
+    pub(crate) async fn exited(&self) -> ListenerExit {
+        match self.wait(|state| matches!(state, ListenerState::Exited(_))).await {
+            ListenerState::Exited(exit) => exit,
+            ListenerState::Starting | ListenerState::Listening => ListenerExit::unknown(),
         }
     }
 
-    /// Whether it is.
-    pub(crate) fn is_over(&self) -> bool {
-        matches!(*self.phase.borrow(), Phase::Over(_))
+    pub(crate) fn has_exited(&self) -> bool {
+        matches!(*self.state.borrow(), ListenerState::Exited(_))
     }
 
-    /// Asks it to end, which makes it cancel its job and give up its session, and waits for that:
-    /// with a job not longer than `busy`, without one not longer than `idle`. What is left then
-    /// is for others to kill.
+    /// Sends `SIGINT`, which makes it cancel its job and close its session, and waits for its exit: up
+    /// to `busy` if a job runs, else up to `idle`. The caller must kill what is left then.
     pub(crate) async fn interrupt(&self, clock: &dyn Clock, busy: Duration, idle: Duration) {
-        let patience = if self.busy.load(Ordering::Relaxed) { busy } else { idle };
+        let timeout_span = if self.busy.load(Ordering::Relaxed) { busy } else { idle };
         self.leader.interrupt();
-        if bounded(clock, patience, self.over()).await.is_none() {
-            tracing::warn!("the listener did not end in {} s", patience.as_secs_f32());
+        if timeout(clock, timeout_span, self.exited()).await.is_none() {
+            tracing::warn!("the listener did not exit within {} s", timeout_span.as_secs_f32());
         }
     }
 
-    /// Kills it with its group, and gives its last words.
+    /// Kills its process group and returns the end of its output.
     pub(crate) async fn kill(&self, clock: &dyn Clock) -> String {
-        const DYING: Duration = Duration::from_secs(10);
+        const KILL_TIMEOUT: Duration = Duration::from_secs(10);
         kill_group(self.leader);
-        bounded(clock, DYING, self.over()).await.map_or_else(String::new, |death| death.words)
+        timeout(clock, KILL_TIMEOUT, self.exited())
+            .await
+            .map_or_else(String::new, |exit| exit.words)
     }
 
-    async fn wait(&self, until: impl FnMut(&Phase) -> bool) -> Phase {
-        let mut phase = self.phase.clone();
-        // It is not attended to any longer only if the whole program ends.
-        let found = phase.wait_for(until).await;
-        found.map_or(Phase::Over(Death::unseen()), |phase| phase.clone())
+    async fn wait(&self, until: impl FnMut(&ListenerState) -> bool) -> ListenerState {
+        let mut state = self.state.clone();
+        // The sender is dropped only if the whole program ends.
+        let found = state.wait_for(until).await;
+        found.map_or(ListenerState::Exited(ListenerExit::unknown()), |state| state.clone())
     }
 }
 
-/// Listens to a listener until it is dead, and says so when nothing more is to be heard.
-async fn attend(
+/// Reads a listener's output until it exits. The state becomes `Exited` only after all output is read.
+async fn supervise(
     clock: Arc<dyn Clock>,
     mut child: Child,
-    phases: watch::Sender<Phase>,
+    states: watch::Sender<ListenerState>,
     busy: Arc<AtomicBool>,
 ) {
-    let said = Said::default();
-    let phases = Arc::new(phases);
+    let said = OutputTail::default();
+    let states = Arc::new(states);
     let each = {
-        let phases = phases.clone();
-        Arc::new(move |line: &str| heed(line, &phases, &busy))
+        let states = states.clone();
+        Arc::new(move |line: &str| read_line(line, &states, &busy))
     };
-    let readers = follow_all(&mut child, &said, &said, &each);
+    let readers = read_lines(&mut child, &said, &said, &each);
     let waited = child.wait().await;
-    finish(&*clock, readers).await;
-    let death = waited.map_or_else(|_| Death::unseen(), |status| Death::of(status, &said.text()));
-    phases.send_replace(Phase::Over(death));
+    drain(&*clock, readers).await;
+    let exit = waited
+        .map_or_else(|_| ListenerExit::unknown(), |status| ListenerExit::of(status, &said.text()));
+    states.send_replace(ListenerState::Exited(exit));
 }
 
-/// The listener says in English what it does, and in no other way.
-fn heed(line: &str, phases: &watch::Sender<Phase>, busy: &AtomicBool) {
+/// Updates the state from a line of output, which is the only place where the listener reports it.
+fn read_line(line: &str, states: &watch::Sender<ListenerState>, busy: &AtomicBool) {
     if line.is_empty() {
         return;
     }
     if line.ends_with(": Listening for Jobs") {
-        phases.send_if_modified(|phase| {
-            let starting = *phase == Phase::Starting;
+        states.send_if_modified(|state| {
+            let starting = *state == ListenerState::Starting;
             if starting {
-                *phase = Phase::Listening;
+                *state = ListenerState::Listening;
             }
             starting
         });
@@ -149,22 +150,23 @@ fn heed(line: &str, phases: &watch::Sender<Phase>, busy: &AtomicBool) {
     tracing::info!("runner: {line}");
 }
 
-impl Death {
-    fn of(status: ExitStatus, said: &str) -> Death {
-        Death { code: status.code(), signal: status.signal(), words: output_tail(said) }
+impl ListenerExit {
+    fn of(status: ExitStatus, said: &str) -> ListenerExit {
+        ListenerExit { code: status.code(), signal: status.signal(), words: output_tail(said) }
     }
 
-    fn unseen() -> Death {
-        Death { code: None, signal: None, words: String::new() }
+    fn unknown() -> ListenerExit {
+        ListenerExit { code: None, signal: None, words: String::new() }
     }
 
-    /// Why, for a person. What is to be done about an old version depends on whence it came.
+    /// The reason, for people. For a deprecated version it includes the remedy, which depends on where
+    /// the software came from.
     pub(crate) fn reason(&self, version: &str, on_image: bool) -> String {
-        let Death { code, signal, words } = self;
-        // Versions before 2.333 know no code for being too old.
+        let ListenerExit { code, signal, words } = self;
+        // Versions before 2.333 have no exit code for being deprecated.
         if *code == Some(7) || words.contains("deprecated and cannot receive messages") {
             let remedy = if on_image {
-                "set actions-runner-version to a newer one, or renew the image"
+                "set actions-runner-version to a newer one, or update the image"
             } else {
                 "set actions-runner-version to latest"
             };
@@ -178,8 +180,8 @@ impl Death {
             (Some(5), _) => "another listener has this runner's session".to_owned(),
             (Some(6), _) => "the listener ended because it was configured anew".to_owned(),
             (Some(code), _) => format!("the listener ended with code {code}"),
-            (None, Some(signal)) => format!("the listener was ended by signal {signal}"),
-            (None, None) => "the listener ended unseen".to_owned(),
+            (None, Some(signal)) => format!("the listener was killed by signal {signal}"),
+            (None, None) => "the listener exited for an unknown reason".to_owned(),
         };
         if words.is_empty() { what } else { format!("{what}: {words}") }
     }
@@ -190,33 +192,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_way_to_end_has_its_words() {
-        let death = |code, signal, words: &str| Death { code, signal, words: words.to_owned() };
+    fn each_exit_code_has_a_reason() {
+        let exit =
+            |code, signal, words: &str| ListenerExit { code, signal, words: words.to_owned() };
         let old =
             "An error occured: Runner version v2.300.0 is deprecated and cannot receive messages.";
-        for (death, on_image, reason) in [
-            (death(Some(0), None, "Exiting..."), false, "the listener ended: Exiting..."),
-            (death(Some(1), None, "no"), false, "the listener gave up: no"),
-            (death(Some(2), None, ""), false, "the listener met an error that may pass"),
-            (death(Some(3), None, ""), false, "the listener ended to be updated"),
-            (death(Some(4), None, ""), false, "the listener ended to be updated"),
-            (death(Some(5), None, "x"), false, "another listener has this runner's session: x"),
-            (death(Some(6), None, ""), false, "the listener ended because it was configured anew"),
+        for (exit, on_image, reason) in [
+            (exit(Some(0), None, "Exiting..."), false, "the listener ended: Exiting..."),
+            (exit(Some(1), None, "no"), false, "the listener gave up: no"),
+            (exit(Some(2), None, ""), false, "the listener met an error that may pass"),
+            (exit(Some(3), None, ""), false, "the listener ended to be updated"),
+            (exit(Some(4), None, ""), false, "the listener ended to be updated"),
+            (exit(Some(5), None, "x"), false, "another listener has this runner's session: x"),
+            (exit(Some(6), None, ""), false, "the listener ended because it was configured anew"),
             (
-                death(Some(7), None, "old"),
+                exit(Some(7), None, "old"),
                 false,
                 "this version of actions/runner is deprecated: 2.300.0; set actions-runner-version to latest",
             ),
             (
-                death(Some(1), None, old),
+                exit(Some(1), None, old),
                 true,
-                "this version of actions/runner is deprecated: 2.300.0; set actions-runner-version to a newer one, or renew the image",
+                "this version of actions/runner is deprecated: 2.300.0; set actions-runner-version to a newer one, or update the image",
             ),
-            (death(Some(134), None, ""), false, "the listener ended with code 134"),
-            (death(None, Some(9), ""), false, "the listener was ended by signal 9"),
-            (Death::unseen(), false, "the listener ended unseen"),
+            (exit(Some(134), None, ""), false, "the listener ended with code 134"),
+            (exit(None, Some(9), ""), false, "the listener was killed by signal 9"),
+            (ListenerExit::unknown(), false, "the listener exited for an unknown reason"),
         ] {
-            assert_eq!(death.reason("2.300.0", on_image), reason);
+            assert_eq!(exit.reason("2.300.0", on_image), reason);
         }
     }
 }

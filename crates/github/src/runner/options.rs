@@ -1,61 +1,58 @@
-//! What is chosen for a runner, by its operator and by whoever tests it.
+//! Options and timeouts of the runner.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use ondeck_core::model::ids::InstanceId;
 
-/// What the agent says about its machine and what is on it.
+/// What the runner needs to know about its machine.
 #[derive(Debug, Clone)]
 pub struct RunnerOptions {
-    /// The machine.
     pub id: InstanceId,
-    /// Whose pool it belongs to, in the names of runners.
-    pub mark: String,
-    /// The agent's own folder: the runner is unpacked into it, and what must be remembered is
-    /// kept there.
+    /// The tag of the machine's pool; see [`crate::pool_tag`].
+    pub pool_tag: String,
+    /// The agent's own folder, for the unpacked runner and for state that survives a restart.
     pub folder: PathBuf,
-    /// Where a runner may already be.
+    /// Folders where the image may have a runner.
     pub image: Vec<PathBuf>,
-    /// Whom to run it as, which takes root; as the agent's own user otherwise, against whom
-    /// nothing on the machine is safe.
+    /// The user to run it as, which needs root. Without one it runs as the agent's own user, and then
+    /// jobs can change everything that the agent can.
     pub user: Option<String>,
 }
 
-/// How long each thing may take.
+/// How long each step may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
+pub struct Timeouts {
     /// One attempt at downloading the package.
     pub download: Duration,
-    /// Unpacking it.
     pub unpack: Duration,
-    /// Registering.
+    /// `config.sh`, which registers the runner.
     pub configure: Duration,
-    /// Being ready for jobs, once registered.
+    /// From the start of the listener until it can take jobs.
     pub listen: Duration,
-    /// Being refused, once it says that it is ready: the first time only.
+    /// How long to wait for GitHub to refuse a version that has not been served before.
     pub refuse: Duration,
-    /// Ending by itself when a job runs.
+    /// From `SIGINT` to the listener's exit while a job runs.
     pub stop_busy: Duration,
-    /// Ending by itself when none does.
+    /// From `SIGINT` to the listener's exit without a job.
     pub stop_idle: Duration,
-    /// Deregistering.
+    /// `config.sh remove`, which deregisters the runner.
     pub remove: Duration,
-    /// Being idle in GitHub's eyes, so that it can be deregistered.
+    /// How long GitHub may still call a runner busy after its last job.
     pub idle: Duration,
-    /// One question to docker.
+    /// One call of docker.
     pub docker: Duration,
 }
 
-impl Default for Bounds {
-    fn default() -> Bounds {
-        Bounds {
+impl Default for Timeouts {
+    fn default() -> Timeouts {
+        Timeouts {
             download: Duration::from_secs(300),
             unpack: Duration::from_secs(300),
             configure: Duration::from_secs(90),
             listen: Duration::from_secs(60),
             refuse: Duration::from_secs(2),
-            // The runner itself gives a step ten seconds before it kills it, and tells GitHub then.
+            // The runner gives a step ten seconds, then kills it and reports to GitHub.
             stop_busy: Duration::from_secs(20),
             stop_idle: Duration::from_secs(5),
             remove: Duration::from_secs(60),

@@ -1,4 +1,4 @@
-//! Programs that are run to their end, in bounded time and with bounded output.
+//! Runs programs to completion with a time limit and bounded output.
 
 use std::future::Future;
 use std::pin::pin;
@@ -14,105 +14,104 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
-/// How much of what a program says is kept: the end of it.
-const KEPT: usize = 256 * 1024;
-/// What is longer than this counts as several lines.
+/// How many bytes at the end of a program's output are kept.
+const TAIL: usize = 256 * 1024;
+/// A longer line is split.
 const LONGEST_LINE: usize = 8 * 1024;
-/// How long to wait for the rest of what a program has said once it has ended. Whatever it has
-/// left in the background may hold the pipe for ever.
+/// How long to wait for the rest of a program's output after its exit. A background process may hold
+/// the pipe open for ever.
 const REST: Duration = Duration::from_millis(500);
 
-/// How a program ended.
+/// The exit status of a program and the end of its output.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct ProgramOutput {
     status: ExitStatus,
     stdout: String,
     stderr: String,
 }
 
-impl Ended {
-    /// With 0.
+impl ProgramOutput {
     pub(crate) fn is_success(&self) -> bool {
         self.status.success()
     }
 
-    /// With which code, unless by a signal.
+    /// The exit code. `None` if a signal killed it.
     pub(crate) fn code(&self) -> Option<i32> {
         self.status.code()
     }
 
-    /// What it wrote for programs to read.
-    pub(crate) fn output(&self) -> String {
+    /// The end of its standard output.
+    pub(crate) fn stdout(&self) -> String {
         self.stdout.clone()
     }
 
-    /// All that it said, errors last.
-    pub(crate) fn said(&self) -> String {
+    /// Standard output followed by standard error.
+    pub(crate) fn all(&self) -> String {
         format!("{}\n{}", self.stdout, self.stderr)
     }
 
-    /// Nothing if it succeeded; else how it ended, and its last words.
+    /// `None` if it succeeded, else its exit status and the end of its output.
     pub(crate) fn problem(&self) -> Option<String> {
         if self.is_success() {
             return None;
         }
-        let words = output_tail(&self.said());
+        let words = output_tail(&self.all());
         let how = self.status;
         Some(if words.is_empty() { how.to_string() } else { format!("{how}: {words}") })
     }
 }
 
-/// What something has said so far, as far back as it is kept.
+/// The last bytes of an output stream. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Said(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct OutputTail(Arc<Mutex<Vec<u8>>>);
 
-impl Said {
-    /// As text.
+impl OutputTail {
     pub(crate) fn text(&self) -> String {
-        let said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&said).into_owned()
+        let tail = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&tail).into_owned()
     }
 
     fn add(&self, bytes: &[u8]) {
-        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        said.extend_from_slice(bytes);
-        let surplus = said.len().saturating_sub(KEPT);
-        said.drain(..surplus);
+        let mut tail = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        tail.extend_from_slice(bytes);
+        let surplus = tail.len().saturating_sub(TAIL);
+        tail.drain(..surplus);
     }
 }
 
-/// Runs a program, and ends it with its whole group if it takes longer than this.
+/// Runs a program. Fails if it cannot be started, or takes longer than `within`; then its process
+/// group is killed.
 pub(crate) async fn run(
     clock: &dyn Clock,
     command: Command,
     within: Duration,
-) -> Result<Ended, String> {
-    run_hiding(clock, command, within, &[]).await
+) -> Result<ProgramOutput, String> {
+    run_redacted(clock, command, within, &[]).await
 }
 
-/// The same for a program that knows secrets. They are hidden before anything else is done with
-/// what it says: of a text that was cut before, a part of one might be left that nobody knows.
-pub(crate) async fn run_hiding(
+/// Like [`run`], for a program that knows secrets. They are removed from the output before it is cut
+/// further, because a part of a secret would not be recognised.
+pub(crate) async fn run_redacted(
     clock: &dyn Clock,
     mut command: Command,
     within: Duration,
     secrets: &[&Secret],
-) -> Result<Ended, String> {
+) -> Result<ProgramOutput, String> {
     let program = command.as_std().get_program().to_string_lossy().into_owned();
     let mut child = spawn(&mut command)?;
     let group = Process::of_child(&child);
-    let (stdout, stderr) = (Said::default(), Said::default());
-    let readers = follow_all(&mut child, &stdout, &stderr, &Arc::new(|_: &str| {}));
-    let waited = bounded(clock, within, child.wait()).await;
+    let (stdout, stderr) = (OutputTail::default(), OutputTail::default());
+    let readers = read_lines(&mut child, &stdout, &stderr, &Arc::new(|_: &str| {}));
+    let waited = timeout(clock, within, child.wait()).await;
     if waited.is_none()
         && let Some(group) = group
     {
         kill_group(group);
     }
-    finish(clock, readers).await;
-    let (stdout, stderr) = (hide(stdout.text(), secrets), hide(stderr.text(), secrets));
+    drain(clock, readers).await;
+    let (stdout, stderr) = (redact(stdout.text(), secrets), redact(stderr.text(), secrets));
     match waited {
-        Some(Ok(status)) => Ok(Ended { status, stdout, stderr }),
+        Some(Ok(status)) => Ok(ProgramOutput { status, stdout, stderr }),
         Some(Err(error)) => Err(format!("cannot wait for {program}: {error}")),
         None => {
             let words = output_tail(&format!("{stdout}\n{stderr}"));
@@ -121,13 +120,13 @@ pub(crate) async fn run_hiding(
     }
 }
 
-/// The runner masks its token itself; this is for the day that it does not.
-fn hide(words: String, secrets: &[&Secret]) -> String {
+/// Replaces secrets. The runner masks its tokens itself; this is a second line of defence.
+fn redact(words: String, secrets: &[&Secret]) -> String {
     let shown = secrets.iter().map(|secret| secret.expose()).filter(|secret| !secret.is_empty());
     shown.fold(words, |words, secret| words.replace(secret, "***"))
 }
 
-/// Starts a program in a group of its own, listened to and with nothing to read.
+/// Starts a program in its own process group, with piped output and without input.
 pub(crate) fn spawn(command: &mut Command) -> Result<Child, String> {
     let spawned = command
         .process_group(0)
@@ -142,11 +141,11 @@ pub(crate) fn spawn(command: &mut Command) -> Result<Child, String> {
     })
 }
 
-/// Keeps what a child says, and hands it on line by line.
-pub(crate) fn follow_all(
+/// Reads a child's output in the background: keeps its end and passes each line to `each`.
+pub(crate) fn read_lines(
     child: &mut Child,
-    stdout: &Said,
-    stderr: &Said,
+    stdout: &OutputTail,
+    stderr: &OutputTail,
     each: &Arc<impl Fn(&str) + Send + Sync + 'static>,
 ) -> Vec<JoinHandle<()>> {
     let out = child.stdout.take().map(|it| tokio::spawn(follow(it, stdout.clone(), each.clone())));
@@ -154,22 +153,22 @@ pub(crate) fn follow_all(
     out.into_iter().chain(err).collect()
 }
 
-/// Waits for what is still in the pipes of a program that has ended.
-pub(crate) async fn finish(clock: &dyn Clock, mut readers: Vec<JoinHandle<()>>) {
+/// Waits for the rest of the output of a program that has exited.
+pub(crate) async fn drain(clock: &dyn Clock, mut readers: Vec<JoinHandle<()>>) {
     let all = async {
         for reader in &mut readers {
             if let Err(error) = reader.await {
-                tracing::warn!("cannot follow what a program says: {error}");
+                tracing::warn!("cannot read a program's output: {error}");
             }
         }
     };
-    if bounded(clock, REST, all).await.is_none() {
+    if timeout(clock, REST, all).await.is_none() {
         readers.iter().for_each(JoinHandle::abort);
     }
 }
 
-/// What comes of a future, unless that takes too long.
-pub(crate) async fn bounded<T>(
+/// Returns the output of a future, or `None` if it takes longer than `within`.
+pub(crate) async fn timeout<T>(
     clock: &dyn Clock,
     within: Duration,
     future: impl Future<Output = T>,
@@ -184,13 +183,13 @@ pub(crate) async fn bounded<T>(
 
 async fn follow(
     mut from: impl AsyncRead + Unpin,
-    said: Said,
+    tail: OutputTail,
     each: Arc<impl Fn(&str) + Send + Sync>,
 ) {
     let mut chunk = [0; 4096];
     let mut line = Vec::new();
     while let Ok(read @ 1..) = from.read(&mut chunk).await {
-        said.add(&chunk[..read]);
+        tail.add(&chunk[..read]);
         for byte in &chunk[..read] {
             if *byte == b'\n' || line.len() >= LONGEST_LINE {
                 each(String::from_utf8_lossy(&line).trim());
@@ -211,10 +210,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_do_not_get_into_words() {
+    fn secrets_are_redacted() {
         let (one, other, none) = (Secret::new("AREG"), Secret::new("AREM"), Secret::default());
         let words = || "bad AREG, AREM and AREG".to_owned();
-        assert_eq!(hide(words(), &[&one, &other]), "bad ***, *** and ***");
-        assert_eq!(hide(words(), &[&none]), words());
+        assert_eq!(redact(words(), &[&one, &other]), "bad ***, *** and ***");
+        assert_eq!(redact(words(), &[&none]), words());
     }
 }

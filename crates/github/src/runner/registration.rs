@@ -1,4 +1,4 @@
-//! Putting the runner on GitHub's list, and taking it off again.
+//! Registers and deregisters the runner by `config.sh`.
 
 use std::fs;
 use std::io::{self, Read};
@@ -14,15 +14,15 @@ use ondeck_core::runtime::retry::{Retry, retry};
 use ondeck_processes::folder;
 use tokio::process::Command;
 
-use super::fetch::Chance;
+use super::fetch::FastRandom;
 use super::install::Installation;
-use super::layout::{Layout, put};
-use super::program::Ended;
+use super::layout::{Layout, write_file};
+use super::program::ProgramOutput;
 use super::user::User;
 use super::{environment, hooks, program};
 use crate::http::GITHUB;
 
-/// What a registered runner knows itself by.
+/// The files that identify a registered runner.
 pub(crate) const FILES: [&str; 5] = [
     ".runner",
     ".runner_migrated",
@@ -31,11 +31,11 @@ pub(crate) const FILES: [&str; 5] = [
     ".credentials_rsaparams",
 ];
 
-/// The variable by which `config.sh` takes a token, to register as well as to remove. Arguments
-/// could be read by everybody on the machine.
+/// The variable that passes a token to `config.sh`, for registration and removal. Arguments would be
+/// readable for every user of the machine.
 const TOKEN: &str = "ACTIONS_RUNNER_INPUT_TOKEN";
 
-/// How often a runner that is held busy is tried again. `config.sh` itself tries three times.
+/// How the removal of a busy runner is retried. `config.sh` itself tries three times.
 const BUSY: Retry = Retry {
     attempts: u32::MAX,
     first_pause: Duration::from_secs(1),
@@ -44,19 +44,18 @@ const BUSY: Retry = Retry {
     retry_all_errors: false,
 };
 
-/// How much of such a file is read.
+/// How many bytes of a registration file are read.
 const LARGEST: u64 = 1024 * 1024;
 
-/// What `config.sh` is to be told.
+/// The arguments of `config.sh`.
 #[derive(Debug)]
-pub(crate) struct Request<'a> {
+pub(crate) struct RegistrationRequest<'a> {
     pub(crate) url: &'a str,
     pub(crate) name: &'a str,
     pub(crate) label: &'a str,
     pub(crate) group: Option<&'a str>,
 }
 
-/// What registering takes.
 pub(crate) struct Registrar<'a> {
     pub(crate) clock: &'a dyn Clock,
     pub(crate) id: &'a InstanceId,
@@ -66,10 +65,11 @@ pub(crate) struct Registrar<'a> {
 }
 
 impl Registrar<'_> {
-    /// Puts the runner on the list.
+    /// Registers the runner, and saves its registration files for [`Registrar::remove`]. Fails with the
+    /// end of the output of `config.sh`.
     pub(crate) async fn add(
         &self,
-        request: &Request<'_>,
+        request: &RegistrationRequest<'_>,
         credentials: &Credentials,
         within: Duration,
     ) -> Result<(), String> {
@@ -82,32 +82,33 @@ impl Registrar<'_> {
         if let Some(group) = request.group {
             command.args(["--runnergroup", group]);
         }
-        let ended = self.run(command, credentials, within).await;
-        let problem = match ended {
-            Ok(ended) => ended.problem(),
+        let output = self.run(command, credentials, within).await;
+        let problem = match output {
+            Ok(output) => output.problem(),
             Err(why) => Some(why),
         };
         if let Some(problem) = problem {
             return Err(format!("config.sh failed: {problem}"));
         }
-        self.keep_files()
+        self.save_files()
     }
 
-    /// Takes it off the list, if it is on it. GitHub may hold a runner busy for some seconds after
-    /// its last job, and keeps it until then: that alone is tried again, for as long as `patience`.
+    /// Deregisters the runner. Succeeds if GitHub does not know it. GitHub calls a runner busy for some
+    /// seconds after its last job and refuses to remove it; only that is retried, for up to
+    /// `busy_timeout`.
     pub(crate) async fn remove(
         &self,
         credentials: &Credentials,
         within: Duration,
-        patience: Duration,
+        busy_timeout: Duration,
     ) -> Result<(), String> {
-        let policy = Retry { within: patience, ..BUSY };
-        let removed = retry(self.clock, &Chance, policy, |_| async {
+        let policy = Retry { within: busy_timeout, ..BUSY };
+        let removed = retry(self.clock, &FastRandom, policy, |_| async {
             match self.remove_once(credentials, within).await {
-                Err(Kept { why, busy: true }) => {
+                Err(RemovalError { why, busy: true }) => {
                     Err(PortError::Unavailable { service: GITHUB, reason: why })
                 }
-                removed => Ok(removed.map_err(|kept| kept.why)),
+                removed => Ok(removed.map_err(|error| error.why)),
             }
         });
         match removed.await {
@@ -117,27 +118,31 @@ impl Registrar<'_> {
         }
     }
 
-    async fn remove_once(&self, credentials: &Credentials, within: Duration) -> Result<(), Kept> {
+    async fn remove_once(
+        &self,
+        credentials: &Credentials,
+        within: Duration,
+    ) -> Result<(), RemovalError> {
         self.restore_files()?;
         self.write_environment()?;
         let mut command = self.command("config.sh", &credentials.removal);
         command.arg("remove");
-        let ended = self.run(command, credentials, within).await?;
-        if !ended.is_success() && !is_unknown_runner(&ended.said()) {
-            let said = ended.said();
+        let output = self.run(command, credentials, within).await?;
+        if !output.is_success() && !is_unknown_runner(&output.all()) {
+            let said = output.all();
             let why = format!("config.sh remove failed: {}", output_tail(&said));
-            return Err(Kept { why, busy: is_busy(&said) });
+            return Err(RemovalError { why, busy: is_busy(&said) });
         }
         Ok(self.forget()?)
     }
 
-    /// Whether this machine believes that it has a runner on the list.
+    /// Whether registration files exist on this machine.
     pub(crate) fn is_registered(&self) -> bool {
         let there = |folder: &Path| folder.join(FILES[0]).symlink_metadata().is_ok();
         there(&self.software.root) || there(&self.copies())
     }
 
-    /// Removes all that the runner knows itself by.
+    /// Removes the registration files and their copies.
     pub(crate) fn forget(&self) -> Result<(), String> {
         for name in FILES {
             for folder in [&self.software.root, &self.copies()] {
@@ -151,7 +156,7 @@ impl Registrar<'_> {
 
     fn command(&self, program: &str, token: &Secret) -> Command {
         let mut command = self.user.command(self.software.root.join(program));
-        environment::give(&mut command, self.user, self.layout, self.id);
+        environment::apply(&mut command, self.user, self.layout, self.id);
         command.current_dir(&self.software.root).env(TOKEN, token.expose());
         command
     }
@@ -161,40 +166,40 @@ impl Registrar<'_> {
         command: Command,
         credentials: &Credentials,
         within: Duration,
-    ) -> Result<Ended, String> {
+    ) -> Result<ProgramOutput, String> {
         let secrets = [&credentials.registration, &credentials.removal];
-        program::run_hiding(self.clock, command, within, &secrets).await
+        program::run_redacted(self.clock, command, within, &secrets).await
     }
 
-    /// Writes the lines that the runner puts into its own environment and that of jobs.
+    /// Writes `.env`, which the runner adds to its own environment and that of jobs.
     fn write_environment(&self) -> Result<(), String> {
-        let mut lines = hooks::without_hooks(&self.software.operators);
+        let mut lines = hooks::without_hooks(&self.software.operator_env);
         if !lines.lines().any(|line| line.starts_with("LANG=")) {
-            // Otherwise config.sh would want to write the line, and must not be able to.
+            // Without the line, config.sh would try to add it to a file that it may not write.
             lines.push_str(&format!("LANG={}\n", environment::LANG));
         }
-        put(&self.software.root.join(".env"), lines.as_bytes(), 0o644, None)
+        write_file(&self.software.root.join(".env"), lines.as_bytes(), 0o644, None)
     }
 
     fn copies(&self) -> std::path::PathBuf {
         self.layout.state.join("registration")
     }
 
-    /// Keeps copies where jobs cannot change them: the runner sends the token with which it is
-    /// removed to the address in these files.
-    fn keep_files(&self) -> Result<(), String> {
+    /// Copies the registration files to where jobs cannot change them. `config.sh remove` sends the
+    /// removal token to the address in these files.
+    fn save_files(&self) -> Result<(), String> {
         let copies = self.copies();
-        let failed = |e: io::Error| format!("cannot keep the registration: {e}");
+        let failed = |e: io::Error| format!("cannot save the registration: {e}");
         folder::make_private(&copies).map_err(failed)?;
         for name in FILES {
             if let Some(content) = read(&self.software.root.join(name)).map_err(failed)? {
-                put(&copies.join(name), &content, 0o600, None)?;
+                write_file(&copies.join(name), &content, 0o600, None)?;
             }
         }
         Ok(())
     }
 
-    /// Puts the copies back, in place of whatever is there now.
+    /// Replaces the registration files by the copies, if there are copies.
     fn restore_files(&self) -> Result<(), String> {
         let copies = self.copies();
         let failed = |e: io::Error| format!("cannot restore the registration: {e}");
@@ -205,7 +210,7 @@ impl Registrar<'_> {
             let path = self.software.root.join(name);
             folder::remove_any(&path).map_err(failed)?;
             if let Some(content) = read(&copies.join(name)).map_err(failed)? {
-                put(&path, &content, 0o600, Some(self.user))?;
+                write_file(&path, &content, 0o600, Some(self.user))?;
             }
         }
         Ok(())
@@ -222,15 +227,15 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(content))
 }
 
-/// Why a runner is still on the list, and whether that is because of a job.
-struct Kept {
+/// Why a removal failed, and whether the reason is that GitHub calls the runner busy.
+struct RemovalError {
     why: String,
     busy: bool,
 }
 
-impl From<String> for Kept {
-    fn from(why: String) -> Kept {
-        Kept { why, busy: false }
+impl From<String> for RemovalError {
+    fn from(why: String) -> RemovalError {
+        RemovalError { why, busy: false }
     }
 }
 
@@ -238,8 +243,8 @@ fn is_busy(said: &str) -> bool {
     said.contains("code: UnprocessableEntity ") && said.contains("running a job")
 }
 
-/// Whether a removal failed because there is nothing to remove. Where a token is exchanged first,
-/// a worthless one is answered in the same way, but not for the deletion.
+/// Whether a removal failed because GitHub does not know the runner. An invalid token gives the same
+/// status, but for the request that exchanges it and not for the deletion.
 fn is_unknown_runner(said: &str) -> bool {
     let is_deletion = |line: &str| line.to_ascii_lowercase().contains("from 'delete ");
     said.lines().any(|line| line.contains("code: NotFound ") && is_deletion(line))
@@ -250,10 +255,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_deletion_tells_an_unknown_runner() {
+    fn only_a_failed_deletion_means_an_unknown_runner() {
         for (said, unknown) in [
             (
-                "Http response code: NotFound from 'Delete https://api.github.com/x/1' (Request Id: 1)",
+                "Http response code: NotFound from 'Delete https://api.github.com/x/1' (RegistrationRequest Id: 1)",
                 true,
             ),
             ("Http response code: NotFound from 'DELETE https://api.github.com/x/1'", true),

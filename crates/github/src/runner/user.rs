@@ -1,4 +1,4 @@
-//! Whom the runner runs as.
+//! The user that the runner and its jobs run as.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,30 +8,30 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ondeck_core::ports::Clock;
-use ondeck_processes::Sign;
+use ondeck_processes::FoundBy;
 use tokio::process::Command;
 
 use super::program;
 
-/// How long looking up or making a user may take.
+/// How long looking up or creating a user may take.
 const WITHIN: Duration = Duration::from_secs(30);
 
-/// Somebody whom the system knows.
+/// A user account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct User {
     pub(crate) name: String,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
-    /// Where the system says that they live.
+    /// The home folder in the user database, which is not the `HOME` of jobs.
     pub(crate) home: PathBuf,
-    /// Whether this is another one than the agent's own, so that whatever is theirs is a run's.
+    /// Whether this is not the agent's own user. All its files and processes then belong to a run.
     pub(crate) dedicated: bool,
 }
 
 impl User {
-    /// The one of this name, who is made if there is none, to live at `home`; without a name the
-    /// agent's own.
-    pub(crate) async fn find_or_make(
+    /// Returns the user `name`, and creates it with this home if it does not exist. Without a name,
+    /// returns the agent's own user. Fails if the user is another one and the agent is not root.
+    pub(crate) async fn find_or_create(
         clock: &dyn Clock,
         name: Option<&str>,
         home: &Path,
@@ -58,12 +58,12 @@ impl User {
         if let Some(user) = known {
             return Ok(user);
         }
-        make(clock, name, home).await?;
-        look_up(clock, name).await?.ok_or_else(|| format!("useradd has made no user: {name}"))
+        create(clock, name, home).await?;
+        look_up(clock, name).await?.ok_or_else(|| format!("useradd created no user: {name}"))
     }
 
-    /// A command that runs as this user, with the groups that the system gives them. The program
-    /// takes the place of the one that changes the user, and so keeps its number.
+    /// A command that runs as this user with the user's groups. `setpriv` replaces itself by the
+    /// program, so the pid stays the same.
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         if !self.dedicated {
             return Command::new(program);
@@ -77,45 +77,46 @@ impl User {
         command
     }
 
-    /// Gives a file to this user.
-    pub(crate) fn own(&self, path: &Path) -> io::Result<()> {
+    /// Changes a file's owner to this user, if it is not the agent's own.
+    pub(crate) fn chown(&self, path: &Path) -> io::Result<()> {
         if self.dedicated {
             unix::lchown(path, Some(self.uid), Some(self.gid))?;
         }
         Ok(())
     }
 
-    /// Makes a folder of this user's, which nobody else can look into.
+    /// Creates a folder that only this user can access.
     pub(crate) fn make_folder(&self, path: &Path) -> io::Result<()> {
         ondeck_processes::folder::make_private(path)?;
-        self.own(path)
+        self.chown(path)
     }
 
-    /// By what this user's processes are known.
-    pub(crate) fn sign(&self) -> Sign {
-        if self.dedicated { Sign::User(self.uid) } else { Sign::Mark }
+    /// How to find the processes that run as this user.
+    pub(crate) fn found_by(&self) -> FoundBy {
+        if self.dedicated { FoundBy::User(self.uid) } else { FoundBy::Marker }
     }
 
-    /// Whether this user may rename what is in a folder, as far as its owner tells.
-    pub(crate) fn rules(&self, folder: &Path) -> io::Result<bool> {
+    /// Whether this user owns a folder, and so may rename its entries.
+    pub(crate) fn owns(&self, folder: &Path) -> io::Result<bool> {
         use std::os::unix::fs::MetadataExt;
         Ok(fs::metadata(folder)?.uid() == self.uid)
     }
 }
 
-/// Asks the system, whatever it keeps its users in.
+/// Looks a user up by name or id with `getent`, which knows all user databases. `None` if there is no
+/// such user.
 async fn look_up(clock: &dyn Clock, name: &str) -> Result<Option<User>, String> {
     const UNKNOWN: i32 = 2;
     let mut command = Command::new("getent");
     command.args(["passwd", "--", name]);
-    let ended = program::run(clock, command, WITHIN).await?;
-    if ended.code() == Some(UNKNOWN) {
+    let output = program::run(clock, command, WITHIN).await?;
+    if output.code() == Some(UNKNOWN) {
         return Ok(None);
     }
-    if let Some(problem) = ended.problem() {
+    if let Some(problem) = output.problem() {
         return Err(format!("cannot look up the user {name}: {problem}"));
     }
-    let said = ended.output();
+    let said = output.stdout();
     parse(&said).map(Some).ok_or_else(|| format!("cannot look up the user {name}: {said:?}"))
 }
 
@@ -127,15 +128,15 @@ fn parse(entry: &str) -> Option<User> {
     Some(User { name: name.to_owned(), uid, gid: gid.parse().ok()?, home: home.into(), dedicated })
 }
 
-async fn make(clock: &dyn Clock, name: &str, home: &Path) -> Result<(), String> {
+async fn create(clock: &dyn Clock, name: &str, home: &Path) -> Result<(), String> {
     let mut command = Command::new("useradd");
     command.args(["-m", "-s", "/bin/bash", "-d"]).arg(home).args(["--", name]);
-    let failed = |why: String| format!("cannot make the user {name}: {why}");
-    let ended = program::run(clock, command, WITHIN).await.map_err(failed)?;
-    if let Some(problem) = ended.problem() {
+    let failed = |why: String| format!("cannot create the user {name}: {why}");
+    let output = program::run(clock, command, WITHIN).await.map_err(failed)?;
+    if let Some(problem) = output.problem() {
         return Err(failed(problem));
     }
-    tracing::info!(user = name, "user made");
+    tracing::info!(user = name, "user created");
     Ok(())
 }
 
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn another_user_comes_by_setpriv_and_the_own_one_by_itself() {
+    fn only_another_user_needs_setpriv() {
         let line = |user: &User| format!("{:?}", user.command("./config.sh").as_std());
         let mut user = parse("runner:x:54321:121::/home/runner:/bin/bash").unwrap();
         assert_eq!(

@@ -1,11 +1,13 @@
-//! The forge, as refresh uses it.
+//! The forge as refresh uses it, against a stand-in for GitHub and scripted answers.
 
-#![expect(clippy::unwrap_used, reason = "in a test, whatever is not as expected is a failure")]
+#![expect(clippy::unwrap_used, reason = "a test may fail by a panic")]
 
-mod anything;
+mod api_description;
 mod app;
+mod arbitrary_answers;
 mod clock;
-mod disturbances;
+mod faults;
+mod harness;
 mod keys;
 mod limits;
 mod proxy;
@@ -14,7 +16,6 @@ mod runners;
 mod runs;
 mod scripted;
 mod secrets;
-mod site;
 mod software;
-mod sound;
+
 mod tokens;

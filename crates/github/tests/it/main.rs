@@ -1,6 +1,6 @@
-//! GitHub on loopback, and its runner as real processes.
+//! Tests of the forge against a stand-in for GitHub, and of the runner with real processes.
 
-#![expect(clippy::unwrap_used, reason = "in a test, whatever is not as expected is a failure")]
+#![expect(clippy::unwrap_used, reason = "a test may fail by a panic")]
 
 #[cfg(feature = "control")]
 mod forge;

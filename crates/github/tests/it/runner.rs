@@ -1,8 +1,8 @@
-//! The runner, driven as an agent does it. Most programs that it drives here are scripts in which
-//! everything can be made to go wrong; in `standin` it is the stand-in's, at the stand-in's GitHub.
+//! The runner as the agent drives it. Most tests replace actions/runner by scripts that can inject
+//! faults; `standin` uses the stand-in's runner and its GitHub.
 
 mod downloads;
-mod fixture;
+mod harness;
 mod isolation;
 mod lifecycle;
 mod registration;

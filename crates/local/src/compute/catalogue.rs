@@ -1,26 +1,25 @@
-//! The types of machine that can be launched here. They differ in name and in what they claim to
-//! be; behind each of them stands a process of this computer.
+//! The instance types of the local backend. They differ in name and in the size they report; every
+//! machine is a process of this computer.
 
 use ondeck_core::model::excerpt::{one_line, quoted};
 use ondeck_core::model::requirements::{Requirements, UsageClass};
 use serde::Deserialize;
 
-/// One type.
+/// An instance type.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct MachineType {
-    /// The name (`c6i.large`).
+    /// Such as `c6i.large`.
     #[serde(rename = "type")]
     pub(crate) name: String,
-    /// Virtual processors.
     pub(crate) cpu: u32,
-    /// Memory in MiB.
+    /// In MiB.
     pub(crate) mem: u32,
-    /// How long its agent waits before it begins, where that is not the same for all types.
+    /// The simulated boot time, if it differs from `local-boot-ms`.
     pub(crate) boot_ms: Option<u32>,
-    /// The most that may be alive at once.
+    /// The most machines of this type that may run at once.
     pub(crate) capacity: Option<usize>,
-    /// Whether it is to be had as spot.
+    /// Whether it is available as spot.
     #[serde(default = "yes")]
     pub(crate) spot: bool,
 }
@@ -29,12 +28,12 @@ fn yes() -> bool {
     true
 }
 
-/// Every type that there is.
+/// All instance types that can be launched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Catalogue(Vec<MachineType>);
 
 impl Default for Catalogue {
-    /// Some of EC2's families and sizes, with their true processors and memory.
+    /// Some of EC2's families and sizes, with their real vCPUs and memory.
     fn default() -> Catalogue {
         const FAMILIES: [(&str, u32); 6] = [
             ("c6i", 2_048),
@@ -68,7 +67,8 @@ impl Default for Catalogue {
 }
 
 impl Catalogue {
-    /// Reads `[{"type":"c6i.large","cpu":2,"mem":4096}, …]`.
+    /// Parses `[{"type":"c6i.large","cpu":2,"mem":4096}, …]`. Fails if a type is incomplete or
+    /// occurs twice.
     pub(crate) fn from_json(text: &str) -> Result<Catalogue, String> {
         let types: Vec<MachineType> = serde_json::from_str(text)
             .map_err(|e| format!("is not a list of types: {}", one_line(&e)))?;
@@ -89,7 +89,7 @@ impl Catalogue {
         Ok(Catalogue(types))
     }
 
-    /// The types that will do, best first: no more memory than needed, then by name.
+    /// Returns the types that meet the requirements, ordered by memory and then by name.
     pub(crate) fn fitting(&self, requirements: &Requirements) -> Vec<&MachineType> {
         let size = requirements.size;
         let mut types: Vec<&MachineType> = self
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_catalogue_of_ones_own() {
+    fn a_custom_catalogue_is_parsed() {
         let text = r#"[{"type":"a.one","cpu":1,"mem":512,"spot":false,"capacity":2,"bootMs":7}]"#;
         let catalogue = Catalogue::from_json(text).unwrap();
         assert!(catalogue.fitting(&wanted(1, 512, UsageClass::Spot, "*")).is_empty());

@@ -4,9 +4,9 @@ use std::ffi::{OsStr, OsString};
 
 /// The variables of this process that machines, scripts and jobs inherit.
 ///
-/// It lists what may pass, because what must not pass cannot be listed: a process that launches
-/// machines may hold any secret under any name, and jobs are other people's code. Besides, GitHub's
-/// runner kills every process with its `RUNNER_TRACKING_ID` at the end of the job that launched it.
+/// This is an allow list, because the launching process may hold secrets under any name and jobs are
+/// untrusted code. Besides, GitHub's runner kills every process that carries its
+/// `RUNNER_TRACKING_ID` at the end of the job.
 pub(crate) fn handed_on() -> impl Iterator<Item = (OsString, OsString)> {
     std::env::vars_os().filter(|(name, _)| is_handed_on(name))
 }

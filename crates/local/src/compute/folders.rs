@@ -1,4 +1,4 @@
-//! Directories of machines.
+//! The directories that a machine's script and jobs write to.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -10,21 +10,21 @@ use ondeck_processes::folder::{make_private, remove};
 
 use crate::home::Home;
 
-/// What a machine's script and jobs may write to.
+/// The directories of one machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Folders {
-    /// Where jobs start.
+    /// The working directory of jobs.
     pub(crate) work: PathBuf,
-    /// The `TMPDIR` of all.
+    /// The `TMPDIR` of the script and of jobs.
     pub(crate) tmp: PathBuf,
-    /// The script's `HOME`, which lives as long as the machine.
+    /// The script's `HOME`, which is kept as long as the machine.
     pub(crate) prepared: PathBuf,
-    /// The jobs' `HOME`: for each run a new copy of what the script has prepared.
+    /// The jobs' `HOME`: a new copy of `prepared` for each run.
     pub(crate) home: PathBuf,
 }
 
 impl Folders {
-    /// Those of one machine.
+    /// The paths for a machine. Creates nothing.
     pub(crate) fn of(home: &Home, id: &InstanceId) -> Folders {
         let machine = home.machine(id);
         let [work, tmp, prepared, home] =
@@ -32,19 +32,19 @@ impl Folders {
         Folders { work, tmp, prepared, home }
     }
 
-    /// Makes what the script needs and is not there yet.
+    /// Creates the directories of the script that do not exist.
     pub(crate) fn make_for_script(&self) -> Result<(), String> {
         [&self.prepared, &self.tmp].into_iter().try_for_each(|folder| make(folder))
     }
 
-    /// Makes what the jobs of the first run need. What the script has put elsewhere than into
-    /// its home is left where it is.
+    /// Creates the directories for the jobs of the first run. Files that the script left outside of its
+    /// home are kept.
     pub(crate) fn make_for_jobs(&self) -> Result<(), String> {
         [&self.work, &self.tmp].into_iter().try_for_each(|folder| make(folder))?;
         self.renew_home()
     }
 
-    /// Makes what the jobs of the next run need, without anything of the last.
+    /// Recreates the directories for the jobs of the next run, without files of the last run.
     pub(crate) fn renew(&self) -> Result<(), String> {
         for folder in [&self.work, &self.tmp] {
             clear(folder)?;
@@ -60,11 +60,11 @@ impl Folders {
         match fs::read_dir(&self.prepared).map(|mut entries| entries.next()) {
             Ok(None) => return Ok(()),
             Ok(Some(_)) => {}
-            // There was no script.
+            // No script has run.
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(failed(&error.to_string())),
         }
-        // cp knows links, times, holes and attributes, and is on every Linux.
+        // `cp -a` preserves links, times, sparse files and attributes, and every Linux has it.
         let copied = Command::new("cp")
             .arg("-a")
             .arg(self.prepared.join("."))

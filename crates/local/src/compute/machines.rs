@@ -1,5 +1,4 @@
-//! The list of machines in the shared file: what was launched, by which process it is embodied,
-//! and when it ended.
+//! The table of machines: what was launched, as which process it runs, and when it was terminated.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,31 +14,31 @@ use crate::forge::jobs;
 use crate::store::column;
 use crate::store::db::Db;
 
-/// How long a machine may be on the list before its process has been noted: the time between
-/// writing the list and starting the process.
+/// How long a machine may be listed before its process is recorded: the time between inserting its
+/// row and starting the process.
 const STARTING: Duration = Duration::from_secs(10);
 
-/// Called by an agent when it starts: notes that this process is the machine. The launcher notes
-/// it as well, but may be killed before it does.
+/// Records the calling process as the agent of a machine. The launcher records it too, but may be
+/// killed before. Fails if the machine does not exist or is terminated.
 pub async fn announce(db: &Db, id: &InstanceId) -> PortResult<()> {
     let name = id.to_string();
-    let noted = db
+    let recorded = db
         .write(move |transaction| match Process::current() {
-            Some(me) => embody(transaction, &name, me),
+            Some(me) => record_process(transaction, &name, me),
             None => Ok(false),
         })
         .await?;
-    if noted {
+    if recorded {
         return Ok(());
     }
     Err(PortError::Unusable {
         service: "compute",
-        reason: format!("no such machine, or it was ended already: {id}"),
-        hint: "agents are started by ondeck provision and ondeck refresh".to_owned(),
+        reason: format!("no such machine, or it was terminated already: {id}"),
+        hint: "start agents by ondeck provision or ondeck refresh only".to_owned(),
     })
 }
 
-/// How long the machine pretends to boot.
+/// Returns the simulated boot time of a machine.
 pub async fn boot_time(db: &Db, id: &InstanceId) -> PortResult<Duration> {
     let id = id.to_string();
     let boot_ms = db
@@ -51,23 +50,23 @@ pub async fn boot_time(db: &Db, id: &InstanceId) -> PortResult<Duration> {
     Ok(Duration::from_millis(boot_ms.unwrap_or(0).into()))
 }
 
-/// The process that embodies a machine, if it has been noted.
+/// Returns the pid of a machine's agent, or `None` if it has not been recorded.
 pub async fn pid(db: &Db, id: &InstanceId) -> PortResult<Option<i32>> {
     let id = id.clone();
     let process = db.call(move |connection| process_of(connection, &id)).await?;
     Ok(process.map(|process| process.pid))
 }
 
-/// One row of the list.
+/// A row of the table of machines.
 #[derive(Debug, Clone)]
-pub(crate) struct Listed {
+pub(crate) struct ListedMachine {
     pub(crate) machine: Machine,
     pub(crate) process: Option<Process>,
     pub(crate) ended: bool,
 }
 
-impl Listed {
-    /// Whether a process stands behind it, or may be about to.
+impl ListedMachine {
+    /// Whether its process runs, or may still be starting.
     pub(crate) fn is_up(&self, now: Timestamp) -> bool {
         match self.process {
             Some(process) => process.is_alive(),
@@ -75,25 +74,25 @@ impl Listed {
         }
     }
 
-    /// Whether it may still be there: it has not ended, and is no row that a launcher left who
-    /// was killed before he could start anything.
+    /// Whether it may still exist. `false` if it was terminated, or if its launcher was killed before
+    /// it started a process.
     pub(crate) fn may_be_there(&self, now: Timestamp) -> bool {
         !self.ended && (self.process.is_some() || self.is_up(now))
     }
 
-    /// Whether there ever was a machine: one that ended without a process was never started.
+    /// Whether it was ever started. A terminated machine without a process was not.
     pub(crate) fn was_started(&self) -> bool {
         self.process.is_some() || !self.ended
     }
 }
 
-/// The machines that have not ended.
-pub(crate) fn not_ended(connection: &Connection) -> rusqlite::Result<Vec<Listed>> {
+/// Returns the machines that are not terminated. Corrupt rows are logged and skipped.
+pub(crate) fn not_ended(connection: &Connection) -> rusqlite::Result<Vec<ListedMachine>> {
     let sql = "SELECT * FROM machines WHERE ended_at = '' ORDER BY id";
-    column::sound(connection.prepare_cached(sql)?.query_map([], listed)?)
+    column::readable(connection.prepare_cached(sql)?.query_map([], listed)?)
 }
 
-/// The names of the machines that have not ended, also of those that cannot be read otherwise.
+/// Returns the ids of the machines that are not terminated, including those of corrupt rows.
 pub(crate) fn not_ended_ids(connection: &Connection) -> rusqlite::Result<BTreeSet<String>> {
     let sql = "SELECT CAST(id AS TEXT) FROM machines WHERE ended_at = ''";
     let mut statement = connection.prepare_cached(sql)?;
@@ -101,23 +100,23 @@ pub(crate) fn not_ended_ids(connection: &Connection) -> rusqlite::Result<BTreeSe
     ids.collect()
 }
 
-/// The name of every machine that has not been forgotten.
+/// Returns the ids of all machines in the table, terminated ones included.
 pub(crate) fn all_ids(connection: &Connection) -> rusqlite::Result<BTreeSet<String>> {
     let mut statement = connection.prepare_cached("SELECT id FROM machines")?;
     let ids = statement.query_map([], |row| row.get(0))?;
     ids.collect()
 }
 
-/// The machines of one launch, ended or not.
+/// Returns the machines of one launch, terminated ones included.
 pub(crate) fn of_intent(
     connection: &Connection,
     intent: &IntentId,
-) -> rusqlite::Result<Vec<Listed>> {
+) -> rusqlite::Result<Vec<ListedMachine>> {
     let sql = "SELECT * FROM machines WHERE intent = ?1 ORDER BY id";
-    column::sound(connection.prepare_cached(sql)?.query_map([intent.as_str()], listed)?)
+    column::readable(connection.prepare_cached(sql)?.query_map([intent.as_str()], listed)?)
 }
 
-/// The process of a machine, if it has been noted.
+/// Returns the process of a machine, or `None` if it has not been recorded.
 pub(crate) fn process_of(
     connection: &Connection,
     id: &InstanceId,
@@ -128,8 +127,8 @@ pub(crate) fn process_of(
     Ok(found.flatten())
 }
 
-/// Puts a machine on the list, before there is one.
-pub(crate) fn enlist(
+/// Inserts a machine before its process is started.
+pub(crate) fn insert(
     transaction: &Transaction<'_>,
     machine: &Machine,
     run: &RunId,
@@ -153,8 +152,8 @@ pub(crate) fn enlist(
     Ok(())
 }
 
-/// Notes which process a machine is; `false` if the machine has ended meanwhile.
-pub(crate) fn embody(
+/// Records the process of a machine. Returns `false` if the machine is terminated.
+pub(crate) fn record_process(
     transaction: &Transaction<'_>,
     id: &str,
     process: Process,
@@ -166,9 +165,9 @@ pub(crate) fn embody(
     Ok(changed > 0)
 }
 
-/// Takes a machine off the list, whose processes are gone, and settles the jobs that went with
-/// it. Its runner stays listed, offline, as GitHub would have it.
-pub(crate) fn strike(
+/// Marks a machine as terminated and records its running jobs as failed. The caller must have killed
+/// its processes. Its runner stays listed as an offline runner, as on GitHub.
+pub(crate) fn mark_terminated(
     transaction: &Transaction<'_>,
     id: &InstanceId,
     now: Timestamp,
@@ -177,10 +176,10 @@ pub(crate) fn strike(
     const GROUPS: &str = "DELETE FROM process_groups WHERE instance = ?1";
     transaction.prepare_cached(SQL)?.execute((id.as_str(), now.to_string()))?;
     transaction.prepare_cached(GROUPS)?.execute([id.as_str()])?;
-    jobs::settle_taken_away(transaction, id, now)
+    jobs::fail_jobs_of(transaction, id, now)
 }
 
-fn listed(row: &rusqlite::Row<'_>) -> rusqlite::Result<Listed> {
+fn listed(row: &rusqlite::Row<'_>) -> rusqlite::Result<ListedMachine> {
     let machine = Machine {
         id: column::parsed(row, "id", str::parse)?,
         spec: MachineSpec {
@@ -194,5 +193,5 @@ fn listed(row: &rusqlite::Row<'_>) -> rusqlite::Result<Listed> {
         launched_at: column::time(row, "launched_at")?,
     };
     let ended: String = row.get("ended_at")?;
-    Ok(Listed { machine, process: column::process(row)?, ended: !ended.is_empty() })
+    Ok(ListedMachine { machine, process: column::process(row)?, ended: !ended.is_empty() })
 }

@@ -1,4 +1,4 @@
-//! The settings that this backend keeps for itself.
+//! The settings of the local backend.
 
 use std::collections::BTreeMap;
 
@@ -13,21 +13,21 @@ const CATALOGUE: &str = inputs::CATALOGUE.name;
 const LAUNCH_FAILURE: &str = inputs::LAUNCH_FAILURE.name;
 const DUPLICATES: &str = inputs::DUPLICATE_TICKETS.name;
 
-/// How machines are launched here. All of it is optional.
+/// The parsed settings. All of them are optional.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Options {
-    /// The most machines that may be alive at once.
+    /// The most machines that may run at once.
     pub(crate) capacity: Option<usize>,
-    /// How long the agent of every type waits before it begins, in milliseconds.
+    /// The simulated boot time of types that set none, in milliseconds.
     pub(crate) boot_ms: u32,
-    /// What there is to be had.
     pub(crate) catalogue: Catalogue,
-    /// What every launch fails with, for trying out how that looks.
+    /// If set, every launch fails with this message, for trials.
     pub(crate) launch_failure: Option<String>,
 }
 
 impl Options {
-    /// Reads what the store keeps. An empty text is the same as none.
+    /// Parses the settings. An empty value counts as unset. Fails on an invalid value or an unknown
+    /// `local-` setting.
     pub(crate) fn from_map(map: &BTreeMap<String, String>) -> Result<Options, InvalidSetting> {
         let mut options = Options::default();
         for (name, value) in map {
@@ -40,7 +40,7 @@ impl Options {
                 LAUNCH_FAILURE => options.launch_failure = Some(value.clone()),
                 DUPLICATES => (inputs::DUPLICATE_TICKETS.check)(value).map_err(invalid)?,
                 unknown if unknown.starts_with("local-") => {
-                    return Err(invalid("is no setting of the local backend".to_owned()));
+                    return Err(invalid("is not a setting of the local backend".to_owned()));
                 }
                 _ => {}
             }
@@ -69,7 +69,7 @@ mod tests {
             (BOOT, "-1", "not a whole number"),
             (CATALOGUE, "[]", "names no type"),
             (DUPLICATES, "yes", "neither true nor false"),
-            ("local-capcity", "3", "no setting of the local backend"),
+            ("local-capcity", "3", "not a setting of the local backend"),
         ] {
             let error = read(name, value).unwrap_err().to_string();
             assert!(error.starts_with(name) && error.contains(problem), "{error}");

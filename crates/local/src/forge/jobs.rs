@@ -1,4 +1,4 @@
-//! Jobs in the shared file: what GitHub would keep about them.
+//! The tables of jobs and their output.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use crate::store::column;
 
-/// Names a job.
+/// The id of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(pub i64);
 
@@ -18,16 +18,15 @@ impl fmt::Display for JobId {
     }
 }
 
-/// Where a job stands.
+/// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobState {
-    /// Waiting for a runner that has its label.
+    /// Waits for a runner with its label.
     Queued,
-    /// A runner has it.
     Running,
-    /// It has an exit code.
+    /// Finished with an exit code.
     Done,
-    /// Somebody did not want it any more.
+    /// Cancelled on request, or because its caller is gone.
     Cancelled,
 }
 
@@ -35,7 +34,7 @@ impl JobState {
     const ALL: [JobState; 4] =
         [JobState::Queued, JobState::Running, JobState::Done, JobState::Cancelled];
 
-    /// The word for it.
+    /// The keyword in the table and in output.
     pub fn as_str(self) -> &'static str {
         match self {
             JobState::Queued => "queued",
@@ -49,41 +48,34 @@ impl JobState {
         JobState::ALL.into_iter().find(|state| state.as_str() == word)
     }
 
-    /// Whether nothing more will come of it.
+    /// Whether the state is final.
     pub fn is_over(self) -> bool {
         matches!(self, JobState::Done | JobState::Cancelled)
     }
 }
 
-/// A job, as it is listed.
+/// A job and its progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
-    /// Its name.
     pub id: JobId,
-    /// The only label that a runner must have: the run.
+    /// The run. Only runners with this label take the job.
     pub label: RunId,
-    /// Where it stands.
     pub state: JobState,
-    /// The runner that took it.
+    /// The name of the runner that took it.
     pub runner: Option<String>,
-    /// The machine of that runner.
     pub instance: Option<InstanceId>,
-    /// How it ended; 128 and the signal's number where a signal ended it.
+    /// The exit code; 128 plus the signal's number if a signal killed it.
     pub exit_code: Option<i32>,
-    /// When it was queued.
     pub queued_at: Timestamp,
-    /// When a runner took it.
     pub started_at: Option<Timestamp>,
-    /// When it was over.
     pub finished_at: Option<Timestamp>,
 }
 
-/// Where a job wrote something.
+/// An output stream of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
-    /// Its standard output.
     Stdout,
-    /// Its standard error, and what the runner has to say.
+    /// Standard error of the job, and messages of the runner.
     Stderr,
 }
 
@@ -100,39 +92,36 @@ impl Stream {
     }
 }
 
-/// Something that a job wrote.
+/// A piece of a job's output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
-    /// Counted up within the job.
+    /// Consecutive within the job, starting at 1.
     pub seq: i64,
-    /// Where.
     pub stream: Stream,
-    /// What.
     pub bytes: Vec<u8>,
 }
 
-/// The exit code of a job that was ended from outside, as after a `SIGTERM`.
-pub(crate) const TAKEN_AWAY: i32 = 143;
+/// The exit code of a cancelled job or one whose machine is gone: that of `SIGTERM`.
+pub(crate) const TERMINATED: i32 = 143;
 
 /// A job that a runner has taken.
 #[derive(Debug, Clone)]
-pub(crate) struct Taken {
+pub(crate) struct TakenJob {
     pub(crate) id: JobId,
     pub(crate) argv: Vec<String>,
 }
 
-/// What a runner finds when it looks for work.
+/// The answer to a runner that asks for a job.
 #[derive(Debug, Clone)]
-pub(crate) enum Offer {
-    /// A job with its label.
-    Job(Taken),
-    /// Nothing.
-    Nothing,
-    /// It is not on the list of runners any more.
-    Struck,
+pub(crate) enum NextJob {
+    Job(TakenJob),
+    /// No job with its label is queued.
+    None,
+    /// The runner is no longer listed.
+    RunnerRemoved,
 }
 
-/// A row of `jobs`.
+/// Reads a row of `jobs`.
 pub(crate) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
     let state = |text: &str| column::word(text, JobState::parse);
     Ok(Job {
@@ -148,7 +137,7 @@ pub(crate) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
     })
 }
 
-/// A row of `job_output`.
+/// Reads a row of `job_output`.
 pub(crate) fn chunk(row: &Row<'_>) -> rusqlite::Result<Chunk> {
     let stream = |text: &str| column::word(text, Stream::parse);
     Ok(Chunk {
@@ -158,36 +147,36 @@ pub(crate) fn chunk(row: &Row<'_>) -> rusqlite::Result<Chunk> {
     })
 }
 
-/// Whether there is work for a runner. Only a look, because many runners look often and writers
-/// wait for each other.
-pub(crate) fn is_worth_asking(connection: &Connection, runner: &str) -> rusqlite::Result<bool> {
+/// Whether [`take`] would return anything but [`NextJob::None`]. It only reads, because runners poll
+/// often and writers block each other.
+pub(crate) fn may_have_job(connection: &Connection, runner: &str) -> rusqlite::Result<bool> {
     const SQL: &str = "SELECT NOT EXISTS (SELECT 1 FROM runners WHERE name = ?1)
         OR EXISTS (SELECT 1 FROM jobs JOIN runners ON jobs.label = runners.label
             WHERE runners.name = ?1 AND jobs.state = 'queued')";
     connection.prepare_cached(SQL)?.query_row([runner], |row| row.get(0))
 }
 
-/// The queued jobs whose callers are gone: nobody waits for them any more. A job without a noted
-/// caller is nobody's to give up.
-pub(crate) fn orphans(connection: &Connection) -> rusqlite::Result<Vec<JobId>> {
+/// Returns the queued jobs whose callers are gone. A job without a recorded caller is never among
+/// them.
+pub(crate) fn abandoned(connection: &Connection) -> rusqlite::Result<Vec<JobId>> {
     let sql = "SELECT id, pid, start_time, boot FROM jobs WHERE state = 'queued' ORDER BY id";
     let job = |row: &Row<'_>| Ok((JobId(row.get("id")?), column::process(row)?));
-    let mut queued = column::sound(connection.prepare_cached(sql)?.query_map([], job)?)?;
+    let mut queued = column::readable(connection.prepare_cached(sql)?.query_map([], job)?)?;
     queued.retain(|(_, caller)| caller.is_some_and(|caller| !caller.is_alive()));
     Ok(queued.into_iter().map(|(id, _)| id).collect())
 }
 
-/// Takes the jobs whose callers are gone from the queue. Whoever uses the name of their run again
-/// would otherwise get to run them.
-pub(crate) fn cancel_orphans(transaction: &Transaction<'_>, at: &str) -> rusqlite::Result<()> {
-    for id in orphans(transaction)? {
+/// Cancels the queued jobs whose callers are gone. A later run with the same id would otherwise run
+/// them.
+pub(crate) fn cancel_abandoned(transaction: &Transaction<'_>, at: &str) -> rusqlite::Result<()> {
+    for id in abandoned(transaction)? {
         tracing::info!(job = %id, "cancelled, because its caller is gone");
         cancel_queued(transaction, id, at)?;
     }
     Ok(())
 }
 
-/// Takes a job from the queue, if it is still there.
+/// Cancels a job if it is still queued.
 pub(crate) fn cancel_queued(
     transaction: &Transaction<'_>,
     id: JobId,
@@ -198,21 +187,21 @@ pub(crate) fn cancel_queued(
     transaction.prepare_cached(SQL)?.execute((id.0, at)).map(drop)
 }
 
-/// Gives a runner the oldest job that has its label, and a caller who waits for it.
+/// Assigns the oldest queued job with the runner's label to it.
 pub(crate) fn take(
     transaction: &Transaction<'_>,
     runner: &str,
     now: Timestamp,
-) -> rusqlite::Result<Offer> {
+) -> rusqlite::Result<NextJob> {
     let sql = "SELECT instance, label FROM runners WHERE name = ?1";
     let found = transaction
         .prepare_cached(sql)?
         .query_row([runner], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     let Some((instance, label)): Option<(String, String)> = found else {
-        return Ok(Offer::Struck);
+        return Ok(NextJob::RunnerRemoved);
     };
-    cancel_orphans(transaction, &now.to_string())?;
+    cancel_abandoned(transaction, &now.to_string())?;
     const TAKE: &str = "UPDATE jobs
         SET state = 'running', runner = ?1, instance = ?2, started_at = ?4
         WHERE id = (SELECT id FROM jobs WHERE state = 'queued' AND label = ?3 ORDER BY id LIMIT 1)
@@ -220,17 +209,17 @@ pub(crate) fn take(
     let taken = transaction
         .prepare_cached(TAKE)?
         .query_row((runner, instance, label, now.to_string()), |row| {
-            let json = |error| column::unfit(row, "argv", error);
-            Ok(Taken {
+            let json = |error| column::invalid(row, "argv", error);
+            Ok(TakenJob {
                 id: JobId(row.get(0)?),
                 argv: serde_json::from_str(row.get_ref(1)?.as_str()?).map_err(json)?,
             })
         })
         .optional()?;
-    Ok(taken.map_or(Offer::Nothing, Offer::Job))
+    Ok(taken.map_or(NextJob::None, NextJob::Job))
 }
 
-/// Adds to what a job has written.
+/// Appends a chunk to a job's output.
 pub(crate) fn write_output(
     transaction: &Transaction<'_>,
     id: JobId,
@@ -243,7 +232,7 @@ pub(crate) fn write_output(
     Ok(())
 }
 
-/// Ends a running job. One that is over already stays as it is.
+/// Records the end of a running job. A job in a final state is not changed.
 pub(crate) fn finish(
     transaction: &Transaction<'_>,
     id: JobId,
@@ -258,8 +247,8 @@ pub(crate) fn finish(
     Ok(())
 }
 
-/// Settles the jobs that ran on a machine when it was taken from them.
-pub(crate) fn settle_taken_away(
+/// Records the jobs that run on a machine as failed, because the machine is gone.
+pub(crate) fn fail_jobs_of(
     transaction: &Transaction<'_>,
     instance: &InstanceId,
     now: Timestamp,
@@ -272,7 +261,7 @@ pub(crate) fn settle_taken_away(
     for id in running {
         let line = format!("ondeck: the machine was taken away: {instance}\n");
         write_output(transaction, id, Stream::Stderr, line.as_bytes())?;
-        finish(transaction, id, JobState::Done, TAKEN_AWAY, now)?;
+        finish(transaction, id, JobState::Done, TERMINATED, now)?;
     }
     Ok(())
 }

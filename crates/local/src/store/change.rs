@@ -1,4 +1,4 @@
-//! The one conditional write that decides everything.
+//! The conditional write that applies a change.
 
 use ondeck_core::lifecycle::{Change, Next, Verdict};
 use ondeck_core::model::ids::RunId;
@@ -8,8 +8,8 @@ use rusqlite::{Transaction, params, params_from_iter};
 use super::guard::condition;
 use super::rows;
 
-/// Makes a change, or finds what stands in its way. The row is looked at in the same transaction,
-/// so what is reported is what was compared.
+/// Applies a change if its guard admits the row, and records the event. Otherwise returns the record
+/// that the guard refused. The row is read in the same transaction as the write.
 pub(super) fn apply(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<Verdict> {
     let id = change.id().as_str();
     let before = match rows::found(transaction, id)? {

@@ -1,4 +1,4 @@
-//! Reading columns as the types they stand for.
+//! Reads columns as domain types.
 
 use std::error::Error;
 use std::fmt;
@@ -9,17 +9,17 @@ use ondeck_processes::{Boot, Process};
 use rusqlite::Row;
 use rusqlite::types::Type;
 
-/// A text that must be a `T`.
+/// Parses a text column. Fails if it is not text or does not parse.
 pub(crate) fn parsed<T, E: Error + Send + Sync + 'static>(
     row: &Row<'_>,
     column: &str,
     parse: impl FnOnce(&str) -> Result<T, E>,
 ) -> rusqlite::Result<T> {
     let text = row.get_ref(column)?.as_str()?;
-    parse(text).map_err(|error| unfit(row, column, error))
+    parse(text).map_err(|error| invalid(row, column, error))
 }
 
-/// A text that is empty or must be a `T`.
+/// Parses a text column in which an empty text stands for `None`.
 pub(crate) fn optional<T, E: Error + Send + Sync + 'static>(
     row: &Row<'_>,
     column: &str,
@@ -28,29 +28,27 @@ pub(crate) fn optional<T, E: Error + Send + Sync + 'static>(
     parsed(row, column, |text| if text.is_empty() { Ok(None) } else { parse(text).map(Some) })
 }
 
-/// A moment.
 pub(crate) fn time(row: &Row<'_>, column: &str) -> rusqlite::Result<Timestamp> {
     parsed::<_, InvalidTime>(row, column, Timestamp::parse)
 }
 
-/// A moment, or none yet.
 pub(crate) fn optional_time(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<Timestamp>> {
     optional::<_, InvalidTime>(row, column, Timestamp::parse)
 }
 
-/// A process by the columns that name it, if it has been noted.
+/// Reads a process from the columns `pid`, `start_time` and `boot`. `None` if they are empty.
 pub(crate) fn process(row: &Row<'_>) -> rusqlite::Result<Option<Process>> {
     let (pid, start_time): (Option<i32>, Option<i64>) = (row.get("pid")?, row.get("start_time")?);
     let boot = Boot::named(row.get_ref("boot")?.as_str()?);
     Ok(pid.zip(start_time).map(|(pid, start_time)| Process { pid, start_time, boot }))
 }
 
-/// A text that must be one of the words for something.
+/// Looks up a keyword. Fails if `find` does not know it.
 pub(crate) fn word<T>(text: &str, find: impl FnOnce(&str) -> Option<T>) -> Result<T, UnknownWord> {
     find(text).ok_or_else(|| UnknownWord(text.to_owned()))
 }
 
-/// A text that is none of them.
+/// The error for a text that is not one of the keywords of its column.
 #[derive(Debug)]
 pub(crate) struct UnknownWord(String);
 
@@ -62,7 +60,7 @@ impl fmt::Display for UnknownWord {
     }
 }
 
-/// A setting of which that cannot be said.
+/// The error for a setting, by name, whose value is not text.
 #[derive(Debug)]
 pub(crate) struct NotText(pub(crate) String);
 
@@ -74,30 +72,31 @@ impl fmt::Display for NotText {
     }
 }
 
-/// The first column, whatever it holds, for somebody who makes sense of it or not.
-pub(crate) fn words(row: &Row<'_>) -> rusqlite::Result<String> {
+/// Reads the first column, text or bytes, and replaces invalid UTF-8. For values that the caller
+/// checks itself.
+pub(crate) fn lossy_text(row: &Row<'_>) -> rusqlite::Result<String> {
     Ok(String::from_utf8_lossy(row.get_ref(0)?.as_bytes()?).into_owned())
 }
 
-/// The rows that could be read; the others are named in the log, and spoil none of them.
-pub(crate) fn sound<T>(
+/// Returns the rows that can be read and logs the others. Fails only if SQLite fails.
+pub(crate) fn readable<T>(
     rows: impl Iterator<Item = rusqlite::Result<T>>,
 ) -> rusqlite::Result<Vec<T>> {
-    let mut sound = Vec::new();
+    let mut readable = Vec::new();
     for row in rows {
         match row {
-            // What SQLite itself complains of concerns more than this row.
+            // An error of SQLite itself concerns more than this row.
             Err(error) if error.sqlite_error_code().is_none() => {
                 tracing::warn!("unreadable row: {error}; skipped");
             }
-            row => sound.push(row?),
+            row => readable.push(row?),
         }
     }
-    Ok(sound)
+    Ok(readable)
 }
 
-/// A column that holds something else.
-pub(crate) fn unfit(
+/// The error for a column with an invalid value.
+pub(crate) fn invalid(
     row: &Row<'_>,
     column: &str,
     error: impl Error + Send + Sync + 'static,

@@ -10,110 +10,112 @@ use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use rustix::fs::{CWD, FileType, Mode, chmod, mknodat};
 use tokio::sync::oneshot;
 
-use super::schema::{self, Found};
+use super::schema::{self, FileContent};
 use crate::error::{SERVICE, from_sqlite, unusable};
 use crate::home::Home;
 
-/// How long a process waits for the others before it says that the file is out of reach.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a process waits for other writers before the file counts as unavailable.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Commands and what they write may hold secrets.
+/// The file's mode. Jobs and their output may contain secrets.
 const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
 
-type Errand = Box<dyn FnOnce(&mut Connection) + Send>;
+type Task = Box<dyn FnOnce(&mut Connection) + Send>;
 
-/// The shared file, as one process holds it. One thread owns the connection and does what it is
-/// sent in order; a clone is another way to the same thread.
+/// A connection to the shared file. One thread owns it and runs tasks in the order they are sent.
+/// Clones use the same thread.
 #[derive(Clone)]
 pub struct Db {
-    errands: mpsc::Sender<Errand>,
+    tasks: mpsc::Sender<Task>,
     file: Arc<PathBuf>,
 }
 
 impl Db {
-    /// Opens a store that refresh has made.
+    /// Opens an existing store. Fails with `NotSetUp` if refresh has not created it.
     pub fn open(home: &Home) -> PortResult<Db> {
         let file = home.database();
         if !file.try_exists().map_err(|e| unusable(&file, &e.to_string()))? {
             return Err(not_set_up(&file));
         }
         let connection = connect(&file, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        match schema::look(&connection).map_err(|e| from_sqlite(&file, &e))? {
-            Found::Ours => Db::start(connection, file),
-            Found::Nothing => Err(not_set_up(&file)),
-            Found::Other(problem) => Err(problem.about(&file)),
+        match schema::inspect(&connection).map_err(|e| from_sqlite(&file, &e))? {
+            FileContent::Ours => Db::start(connection, file),
+            FileContent::Nothing => Err(not_set_up(&file)),
+            FileContent::Other(problem) => Err(problem.into_error(&file)),
         }
     }
 
-    /// Opens the store, and makes whatever of it is missing. Any number of processes may do this
-    /// at once.
+    /// Opens the store, and creates it if it does not exist. Any number of processes may do this at
+    /// once.
     pub fn create(home: &Home) -> PortResult<Db> {
         let file = home.database();
         folder::make_private(home.dir()).map_err(|e| unusable(home.dir(), &e.to_string()))?;
         make_private(&file);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         let mut connection = connect(&file, flags)?;
-        let found = schema::look(&connection).map_err(|e| from_sqlite(&file, &e))?;
-        if let Found::Other(problem) = found {
-            return Err(problem.about(&file));
+        let found = schema::inspect(&connection).map_err(|e| from_sqlite(&file, &e))?;
+        if let FileContent::Other(problem) = found {
+            return Err(problem.into_error(&file));
         }
-        if found == Found::Nothing {
-            // An empty file may have been there before, for everybody to read.
+        if found == FileContent::Nothing {
+            // An empty file may have existed before, readable for all users.
             let private = chmod(&file, PRIVATE);
             private.map_err(|e| unusable(&file, &e.to_string()))?;
             write_ahead(&connection).map_err(|e| from_sqlite(&file, &e))?;
-            let made = in_transaction(&mut connection, schema::make);
+            let made = in_transaction(&mut connection, schema::create);
             if let Some(problem) = made.map_err(|e| from_sqlite(&file, &e))? {
-                return Err(problem.about(&file));
+                return Err(problem.into_error(&file));
             }
         }
         Db::start(connection, file)
     }
 
-    /// Sends an errand to the connection and waits for its answer. Once sent it is carried out,
-    /// even if nobody waits for the answer any more.
+    /// Runs a task on the connection and returns its result. A task that was sent is run even if this
+    /// future is dropped.
     pub async fn call<T: Send + 'static>(
         &self,
-        errand: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
+        task: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> PortResult<T> {
         let (answer, answered) = oneshot::channel();
-        let errand: Errand = Box::new(move |connection| {
-            // A caller who has gone away has no use for the answer.
-            answer.send(errand(connection)).ok();
+        let task: Task = Box::new(move |connection| {
+            // Fails only if the caller has dropped its future.
+            answer.send(task(connection)).ok();
         });
-        self.errands.send(errand).map_err(|_| closed())?;
+        self.tasks.send(task).map_err(|_| closed())?;
         answered.await.map_err(|_| closed())?.map_err(|e| from_sqlite(&self.file, &e))
     }
 
-    /// An errand that writes. It has the file for itself from its first statement on: a
-    /// transaction that begins as a reader and then wants to write may be refused half way.
+    /// Runs a task in a write transaction. The transaction takes the write lock at its start, because
+    /// one that starts as a reader may be refused the lock later.
     pub async fn write<T: Send + 'static>(
         &self,
-        errand: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
+        task: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> PortResult<T> {
-        self.call(move |connection| in_transaction(connection, errand)).await
+        self.call(move |connection| in_transaction(connection, task)).await
     }
 
-    /// Where the file is.
     pub fn file(&self) -> &Path {
         &self.file
     }
 
     fn start(mut connection: Connection, file: PathBuf) -> PortResult<Db> {
-        let (errands, inbox) = mpsc::channel::<Errand>();
+        let (tasks, inbox) = mpsc::channel::<Task>();
         let serve = move || {
-            for errand in inbox {
-                // An errand that panics drops its answer, and so tells its caller; the thread
-                // and everybody else's errands live on.
-                if catch_unwind(AssertUnwindSafe(|| errand(&mut connection))).is_err() {
+            for task in inbox {
+                // A task that panics drops its answer, which its caller sees as an error. The thread
+                // and all other tasks go on.
+                if catch_unwind(AssertUnwindSafe(|| task(&mut connection))).is_err() {
                     tracing::error!("a call to the store panicked");
                 }
             }
         };
         std::thread::Builder::new().name("store".to_owned()).spawn(serve).map_err(|e| {
-            PortError::Unavailable { service: SERVICE, reason: format!("no thread for it: {e}") }
+            PortError::Unavailable {
+                service: SERVICE,
+                reason: format!("cannot start its thread: {e}"),
+            }
         })?;
-        Ok(Db { errands, file: Arc::new(file) })
+        Ok(Db { tasks, file: Arc::new(file) })
     }
 }
 
@@ -123,10 +125,9 @@ impl fmt::Debug for Db {
     }
 }
 
-/// Makes the file for one user, unless it is there; the files that SQLite puts beside it get the
-/// same permissions. It is made without being opened: to close a file takes away the locks that
-/// other connections of this process have on it. Where that cannot be done, SQLite makes the
-/// file, or says why not.
+/// Creates the file with mode 0600, unless it exists. SQLite gives the files next to it the same mode.
+/// The file is not opened, because closing it would release the locks of other connections in this
+/// process. If this fails, SQLite creates the file or reports why it cannot.
 fn make_private(file: &Path) {
     mknodat(CWD, file, FileType::RegularFile, PRIVATE, 0).ok();
 }
@@ -135,8 +136,8 @@ fn connect(file: &Path, flags: OpenFlags) -> PortResult<Connection> {
     let open = || {
         let mut connection =
             Connection::open_with_flags(file, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-        let mut queue = Queue::new();
-        connection.busy_handler(Some(move |nth| queue.wait(nth)))?;
+        let mut busy = BusyWait::new();
+        connection.busy_handler(Some(move |nth| busy.wait(nth)))?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         // SQLite opens a write-protected file for reading and says so only at the first write.
         let read_only = connection.is_readonly("main")?;
@@ -146,13 +147,13 @@ fn connect(file: &Path, flags: OpenFlags) -> PortResult<Connection> {
     if read_only { Err(unusable(file, "it is write-protected")) } else { Ok(connection) }
 }
 
-/// Readers and the one writer do not wait for each other in this mode. SQLite does not call the
-/// busy handler for the switch, so the waiting is done here.
+/// Switches to WAL mode, in which readers and the writer do not block each other. SQLite does not call
+/// the busy handler for this switch, so this function waits itself.
 fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
-    let mut queue = Queue::new();
+    let mut busy = BusyWait::new();
     for nth in 0.. {
         match connection.pragma_update(None, "journal_mode", "WAL") {
-            Err(error) if is_busy(&error) && queue.wait(nth) => {}
+            Err(error) if is_busy(&error) && busy.wait(nth) => {}
             done => return done,
         }
     }
@@ -165,27 +166,26 @@ fn is_busy(error: &rusqlite::Error) -> bool {
 
 pub(crate) fn in_transaction<T>(
     connection: &mut Connection,
-    errand: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    task: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
 ) -> rusqlite::Result<T> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let answer = errand(&transaction)?;
+    let answer = task(&transaction)?;
     transaction.commit()?;
     Ok(answer)
 }
 
-/// Waiting for other processes to finish their writes.
-struct Queue {
+/// Waits for other processes to finish their writes.
+struct BusyWait {
     since: Instant,
 }
 
-impl Queue {
-    fn new() -> Queue {
-        Queue { since: Instant::now() }
+impl BusyWait {
+    fn new() -> BusyWait {
+        BusyWait { since: Instant::now() }
     }
 
-    /// Waits a moment before attempt `nth`; `false` once it has been too long. Writes take a
-    /// fraction of a millisecond, so short and uneven pauses keep the file busy without many
-    /// processes returning in step.
+    /// Pauses before attempt `nth`. Returns `false` once [`BUSY_TIMEOUT`] has passed. Writes take a
+    /// fraction of a millisecond, so the pauses are short, and random to keep processes out of step.
     #[expect(
         clippy::disallowed_methods,
         reason = "SQLite calls this on the store's own thread, which has nothing else to do"
@@ -194,7 +194,7 @@ impl Queue {
         if nth == 0 {
             self.since = Instant::now();
         }
-        if self.since.elapsed() > PATIENCE {
+        if self.since.elapsed() > BUSY_TIMEOUT {
             return false;
         }
         std::thread::sleep(Duration::from_micros(fastrand::u64(200..=2_000)));

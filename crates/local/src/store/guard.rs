@@ -1,23 +1,21 @@
-//! The translation of a guard into SQL. Its meaning is [`Guard::admits`]; the contract suite
-//! holds the two against each other over every state, owner and lease.
+//! Translates a guard into SQL. Its meaning is [`Guard::admits`]; the contract suite compares the two
+//! over every state, owner and lease.
 
 use ondeck_core::lifecycle::{Guard, LeaseGuard, RunGuard, StateGuard};
 use ondeck_core::model::ids::RunId;
 use ondeck_core::model::record::State;
 
-/// A condition on a row of `instances` that exists, and the texts that its `?` stand for.
+/// A condition on an existing row of `instances`. `values` are the parameters of its `?`, in order.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Condition {
-    /// The expression.
     pub(crate) sql: String,
-    /// Its parameters, in order.
     pub(crate) values: Vec<String>,
 }
 
-/// Translates a guard.
+/// Returns the condition that admits exactly the rows that the guard admits.
 pub(crate) fn condition(guard: &Guard) -> Condition {
     let Guard::Found { state, run, lease } = guard else {
-        // A row that exists is not absent.
+        // The guard admits only an absent row, and this one exists.
         return Condition { sql: "FALSE".to_owned(), values: Vec::new() };
     };
     let mut terms = Vec::new();

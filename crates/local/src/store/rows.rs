@@ -1,5 +1,5 @@
-//! Rows of `instances` and of what agents write, as records. A row that makes no sense is named
-//! and skipped; it never keeps another from being read.
+//! Reads records and agent status. A corrupt row is reported with its id and does not keep other rows
+//! from being read.
 
 use ondeck_core::model::ids::RunId;
 use ondeck_core::model::record::{Record, RecordRow, Unreadable};
@@ -9,11 +9,11 @@ use ondeck_core::ports::Listing;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Params};
 
-/// The columns of `instances`, in the order in which [`record`] takes them.
+/// The columns of `instances`, in the order that [`record`] expects.
 pub(crate) const COLUMNS: &str = "id, state, run, threshold, resource_class, instance_type, \
      usage_class, cpu, mem, created_at, updated_at, ticketed_at";
 
-/// The records that satisfy a condition, in the order of their ids.
+/// Returns the records that satisfy a condition, ordered by id, and the corrupt rows among them.
 pub(crate) fn listing(
     connection: &Connection,
     condition: &str,
@@ -32,7 +32,7 @@ pub(crate) fn listing(
     Ok(listing)
 }
 
-/// What stands under an id.
+/// Reads one record. `None` if there is no row with this id, `Err` if the row is corrupt.
 pub(crate) fn found(
     connection: &Connection,
     id: &str,
@@ -41,7 +41,7 @@ pub(crate) fn found(
     connection.prepare_cached(&sql)?.query_row([id], |row| Ok(record(row))).optional()
 }
 
-/// One row of [`COLUMNS`].
+/// Reads a row of [`COLUMNS`].
 pub(crate) fn record(row: &rusqlite::Row<'_>) -> Result<Record, Unreadable> {
     let id = text(row, 0).unwrap_or_else(|_| "?".to_owned());
     let row = wire(row).map_err(|problem| Unreadable { id, problem })?;
@@ -79,7 +79,9 @@ fn text(row: &rusqlite::Row<'_>, column: usize) -> Result<String, String> {
 fn number(row: &rusqlite::Row<'_>, column: usize) -> Result<i64, String> {
     match row.get_ref(column) {
         Ok(ValueRef::Integer(number)) => Ok(number),
-        Ok(other) => Err(format!("{} is no number but {}", name(row, column), other.data_type())),
+        Ok(other) => {
+            Err(format!("{} is not a number but {}", name(row, column), other.data_type()))
+        }
         Err(error) => Err(error.to_string()),
     }
 }
@@ -88,7 +90,7 @@ fn name<'a>(row: &'a rusqlite::Row<'_>, column: usize) -> &'a str {
     row.as_ref().column_name(column).unwrap_or("a column")
 }
 
-/// What agents have written about these instances, in the same order.
+/// Returns the agent status of each id in a JSON array, in the same order.
 pub(crate) fn agent_status(
     connection: &Connection,
     ids: &str,
@@ -106,8 +108,7 @@ pub(crate) fn agent_status(
     rows.collect()
 }
 
-/// A signal that cannot be read is as good as none: nobody acts on it, and the agent's next one
-/// takes its place.
+/// Reads a signal. A corrupt one is logged and counts as none; the agent's next signal replaces it.
 fn report(row: &rusqlite::Row<'_>) -> Option<Report> {
     let word = text(row, 1).ok()?;
     let run = text(row, 2).ok()?;

@@ -1,4 +1,4 @@
-//! What the file holds, and how to tell whether it is ours.
+//! The tables of the file, and how to recognise a file of ondeck.
 
 use std::path::Path;
 
@@ -7,14 +7,14 @@ use rusqlite::{Connection, Transaction};
 
 use crate::error::SERVICE;
 
-/// "ONDK", in the header field that SQLite keeps for telling applications apart.
+/// "ONDK", in SQLite's header field that identifies the application.
 const APPLICATION: i32 = 0x4F4E_444B;
-/// Counted up whenever the tables change.
+/// Incremented whenever the tables change.
 const VERSION: i32 = 3;
 
-/// Times are RFC 3339 with milliseconds, and `''` where there is none: their order as text is
-/// their order in time. Columns are not strictly typed, because a row that somebody has spoilt by
-/// hand must not keep the others from being read.
+/// Times are RFC 3339 with milliseconds, so that text order is time order, or `''` for none. Columns
+/// are not strictly typed, because a row that was corrupted by hand must not keep others from being
+/// read.
 const TABLES: &str = "
 CREATE TABLE instances (
     id TEXT PRIMARY KEY NOT NULL, state TEXT, run TEXT, threshold TEXT, resource_class TEXT,
@@ -84,46 +84,46 @@ CREATE TABLE job_output (
 ) WITHOUT ROWID;
 ";
 
-/// What stands in the file.
+/// What a database file contains.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// Our tables, in our version.
+pub(crate) enum FileContent {
+    /// The tables of this version of ondeck.
     Ours,
-    /// An empty database, which is also what a new file is.
+    /// No tables, as in a new file.
     Nothing,
-    /// Something that we had better leave alone.
-    Other(Problem),
+    /// Anything else. The file must not be changed.
+    Other(SchemaProblem),
 }
 
-/// Why we had better leave it alone.
+/// Why a file cannot be used.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Problem {
-    /// The database of some other program.
+pub(crate) enum SchemaProblem {
+    /// It is the database of another program.
     Foreign,
-    /// Made by an earlier ondeck, with other tables.
+    /// An older ondeck created it, with this schema version.
     Older(i32),
-    /// Written by a later ondeck.
+    /// A newer ondeck created it, with this schema version.
     Newer(i32),
 }
 
-impl Problem {
-    /// As the error that a person reads.
-    pub(crate) fn about(&self, file: &Path) -> PortError {
+impl SchemaProblem {
+    /// The error for this file, with a hint.
+    pub(crate) fn into_error(&self, file: &Path) -> PortError {
         let file = file.display();
         let (reason, hint) = match self {
-            Problem::Foreign => (
+            SchemaProblem::Foreign => (
                 format!("{file} is the database of another program"),
                 "choose another --home".to_owned(),
             ),
-            Problem::Older(version) => (
+            SchemaProblem::Older(version) => (
                 format!(
                     "{file} was made by an older ondeck: it has schema version {version}, \
                      and this ondeck knows {VERSION}"
                 ),
-                "end its machines with the ondeck that made it, move the file away, then refresh"
+                "terminate its machines with that ondeck, move the file away, then run ondeck refresh"
                     .to_owned(),
             ),
-            Problem::Newer(version) => (
+            SchemaProblem::Newer(version) => (
                 format!("{file} has schema version {version}, and this ondeck knows {VERSION}"),
                 "use a newer ondeck, or choose another --home".to_owned(),
             ),
@@ -132,28 +132,29 @@ impl Problem {
     }
 }
 
-/// Tells what stands in the file.
-pub(crate) fn look(connection: &Connection) -> rusqlite::Result<Found> {
-    // One statement, so that nobody makes the tables between its parts.
+/// Determines what the file contains.
+pub(crate) fn inspect(connection: &Connection) -> rusqlite::Result<FileContent> {
+    // One statement, so that no other process can create the tables in between.
     const HEADER: &str = "SELECT (SELECT application_id FROM pragma_application_id),
         (SELECT user_version FROM pragma_user_version), (SELECT count(*) FROM sqlite_schema)";
     let (application, version, tables): (i32, i32, i64) =
         connection.query_row(HEADER, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     Ok(match (application, version) {
-        (APPLICATION, VERSION) => Found::Ours,
-        (APPLICATION, newer) if newer > VERSION => Found::Other(Problem::Newer(newer)),
-        (APPLICATION, older) => Found::Other(Problem::Older(older)),
-        (0, 0) if tables == 0 => Found::Nothing,
-        _ => Found::Other(Problem::Foreign),
+        (APPLICATION, VERSION) => FileContent::Ours,
+        (APPLICATION, newer) if newer > VERSION => FileContent::Other(SchemaProblem::Newer(newer)),
+        (APPLICATION, older) => FileContent::Other(SchemaProblem::Older(older)),
+        (0, 0) if tables == 0 => FileContent::Nothing,
+        _ => FileContent::Other(SchemaProblem::Foreign),
     })
 }
 
-/// Makes the tables, unless somebody was faster.
-pub(crate) fn make(transaction: &Transaction<'_>) -> rusqlite::Result<Option<Problem>> {
-    match look(transaction)? {
-        Found::Ours => Ok(None),
-        Found::Other(problem) => Ok(Some(problem)),
-        Found::Nothing => {
+/// Creates the tables, unless another process has already done so. Returns why the file cannot be
+/// used, if so.
+pub(crate) fn create(transaction: &Transaction<'_>) -> rusqlite::Result<Option<SchemaProblem>> {
+    match inspect(transaction)? {
+        FileContent::Ours => Ok(None),
+        FileContent::Other(problem) => Ok(Some(problem)),
+        FileContent::Nothing => {
             transaction.execute_batch(TABLES)?;
             transaction.pragma_update(None, "application_id", APPLICATION)?;
             transaction.pragma_update(None, "user_version", VERSION)?;

@@ -8,7 +8,7 @@ use ondeck_core::model::record::{MachineSpec, State};
 use ondeck_core::ports::{Clock, Scope, Store};
 use ondeck_local::{Db, Home, LocalStore};
 
-use crate::fixture::{Fixture, RealClock, instance, run, spawn, told};
+use crate::harness::{LocalHarness, RealClock, child_arguments, instance, run, spawn};
 
 const INSTANCES: usize = 200;
 const PROCESSES: usize = 8;
@@ -33,13 +33,13 @@ async fn plant_idle(store: &LocalStore, n: usize) {
 
 #[tokio::test]
 async fn processes_that_claim_at_once_share_the_instances_without_loss() {
-    let fixture = Fixture::new();
-    let store = fixture.store();
+    let harness = LocalHarness::new();
+    let store = harness.store();
     for n in 0..INSTANCES {
         plant_idle(&store, n).await;
     }
     let claimants: Vec<_> = (0..PROCESSES)
-        .map(|n| spawn("contention::claimant", &fixture.home, &format!("claimant-{n}")))
+        .map(|n| spawn("contention::claimant", &harness.home, &format!("claimant-{n}")))
         .collect();
     for mut claimant in claimants {
         assert!(claimant.wait().unwrap().success(), "no claimant met an error of any kind");
@@ -47,7 +47,7 @@ async fn processes_that_claim_at_once_share_the_instances_without_loss() {
     let mut owners = BTreeMap::new();
     for n in 0..PROCESSES {
         let name = format!("claimant-{n}");
-        let won = std::fs::read_to_string(fixture.home.dir().join(&name)).unwrap();
+        let won = std::fs::read_to_string(harness.home.dir().join(&name)).unwrap();
         for id in won.lines() {
             let before = owners.insert(id.to_owned(), name.clone());
             assert_eq!(before, None, "{id} was given to two");
@@ -66,7 +66,7 @@ async fn processes_that_claim_at_once_share_the_instances_without_loss() {
 /// One of the processes above.
 #[tokio::test]
 async fn claimant() {
-    let Some((home, name)) = told() else { return };
+    let Some((home, name)) = child_arguments() else { return };
     let store = LocalStore::new(Db::open(&home).unwrap());
     let mut won = String::new();
     for record in store.list(Scope::Live).await.unwrap().records {
@@ -93,7 +93,7 @@ fn any_number_of_processes_may_create_the_store_at_once() {
 /// One of the processes above. Comes and goes, as the command line does.
 #[tokio::test]
 async fn maker() {
-    let Some((home, _)) = told() else { return };
+    let Some((home, _)) = child_arguments() else { return };
     for n in 0..20 {
         let store = LocalStore::new(Db::create(&home).unwrap());
         let settings = BTreeMap::from([("n".to_owned(), n.to_string())]);

@@ -9,27 +9,27 @@ use ondeck_core::testkit::contract::{
 };
 use ondeck_local::{Db, LocalPool, LocalStore};
 
-use crate::fixture::{Fixture, RealClock, instance};
+use crate::harness::{LocalHarness, RealClock, instance};
 
 #[tokio::test]
-async fn the_store_keeps_its_promises() {
-    let fixture = Fixture::new();
-    store_suite(&fixture.store()).await;
+async fn the_store_meets_its_contract() {
+    let harness = LocalHarness::new();
+    store_suite(&harness.store()).await;
 }
 
 #[tokio::test]
 async fn a_claim_has_one_winner_through_many_connections() {
-    let fixture = Fixture::new();
+    let harness = LocalHarness::new();
     let stores: Vec<LocalStore> =
-        (0..8).map(|_| LocalStore::new(Db::open(&fixture.home).unwrap())).collect();
+        (0..8).map(|_| LocalStore::new(Db::open(&harness.home).unwrap())).collect();
     claim_race(&stores.iter().collect::<Vec<_>>()).await;
 }
 
 #[tokio::test]
-async fn the_pool_keeps_its_promises() {
-    let fixture = Fixture::new();
+async fn the_pool_meets_its_contract() {
+    let harness = LocalHarness::new();
     let clock = Arc::new(VirtualClock::new());
-    let pool = LocalPool::new(fixture.db.clone(), clock.clone());
+    let pool = LocalPool::new(harness.db.clone(), clock.clone());
     pool_suite(&pool, &|span| clock.advance(span)).await;
 
     let class = ResourceClass::new("raw").unwrap();
@@ -41,16 +41,16 @@ async fn the_pool_keeps_its_promises() {
 
 #[tokio::test]
 async fn the_pool_delivers_twice_where_it_is_told_to() {
-    let fixture = Fixture::new();
-    fixture.set(&[("local-duplicate-tickets", "true")]).await;
-    let pool = LocalPool::new(fixture.db.clone(), Arc::new(VirtualClock::new()));
+    let harness = LocalHarness::new();
+    harness.set(&[("local-duplicate-tickets", "true")]).await;
+    let pool = LocalPool::new(harness.db.clone(), Arc::new(VirtualClock::new()));
     pool_duplicates_suite(&pool).await;
 }
 
 #[tokio::test]
 async fn events_are_kept_in_the_order_of_commits() {
-    let fixture = Fixture::new();
-    let store = fixture.store();
+    let harness = LocalHarness::new();
+    let store = harness.store();
     claim_race(&[&store]).await;
     let events = store.events().await.unwrap();
     let steps: Vec<&str> = events.iter().map(|event| event.transition.as_str()).collect();
@@ -64,9 +64,9 @@ async fn events_are_kept_in_the_order_of_commits() {
 
 /// An agent hears of a change long before it would look again, and of none if there is none.
 #[tokio::test]
-async fn news_travel_between_processes_that_share_the_file() {
-    let fixture = Fixture::new();
-    let (agent, other) = (fixture.store(), LocalStore::new(Db::open(&fixture.home).unwrap()));
+async fn news_reach_other_processes() {
+    let harness = LocalHarness::new();
+    let (agent, other) = (harness.store(), LocalStore::new(Db::open(&harness.home).unwrap()));
     let long = Duration::from_secs(60);
     let clock = RealClock;
     // The first call sees the file for the first time, which counts as news.

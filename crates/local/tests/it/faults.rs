@@ -7,7 +7,7 @@ use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{AgentStore, PortError, Scope, Store};
 use ondeck_local::{Db, Home, LocalStore};
 
-use crate::fixture::{Fixture, instance, run};
+use crate::harness::{LocalHarness, instance, run};
 
 fn home() -> (tempfile::TempDir, Home) {
     let dir = tempfile::tempdir().unwrap();
@@ -27,7 +27,7 @@ fn assert_unusable(home: &Home, problem: &str) {
 }
 
 #[test]
-fn what_is_not_there_is_not_set_up() {
+fn a_missing_file_is_not_set_up() {
     let (_dir, home) = home();
     assert!(matches!(Db::open(&home), Err(PortError::NotSetUp { .. })));
     std::fs::write(home.database(), "").unwrap();
@@ -72,20 +72,20 @@ fn a_directory_in_its_place_cannot_be_used() {
 
 #[test]
 fn a_newer_version_asks_for_a_newer_program() {
-    let fixture = Fixture::new();
-    fixture.sql("PRAGMA user_version = 99");
-    assert_unusable(&fixture.home, "schema version 99");
-    let Err(PortError::Unusable { hint, .. }) = Db::open(&fixture.home) else { panic!() };
+    let harness = LocalHarness::new();
+    harness.sql("PRAGMA user_version = 99");
+    assert_unusable(&harness.home, "schema version 99");
+    let Err(PortError::Unusable { hint, .. }) = Db::open(&harness.home) else { panic!() };
     assert!(hint.contains("newer ondeck"), "{hint}");
 }
 
 #[test]
-fn an_older_version_is_not_called_somebody_elses() {
-    let fixture = Fixture::new();
-    fixture.sql("PRAGMA user_version = 1");
-    assert_unusable(&fixture.home, "made by an older ondeck");
-    let Err(PortError::Unusable { hint, .. }) = Db::open(&fixture.home) else { panic!() };
-    assert!(hint.contains("end its machines"), "{hint}");
+fn an_older_version_is_not_called_another_programs() {
+    let harness = LocalHarness::new();
+    harness.sql("PRAGMA user_version = 1");
+    assert_unusable(&harness.home, "made by an older ondeck");
+    let Err(PortError::Unusable { hint, .. }) = Db::open(&harness.home) else { panic!() };
+    assert!(hint.contains("terminate its machines"), "{hint}");
 }
 
 #[test]
@@ -98,49 +98,49 @@ fn the_database_of_another_program_is_left_alone() {
 
 #[test]
 fn a_write_protected_file_cannot_be_used() {
-    let fixture = Fixture::new();
-    let file = fixture.home.database();
+    let harness = LocalHarness::new();
+    let file = harness.home.database();
     let mut permissions = std::fs::metadata(&file).unwrap().permissions();
     permissions.set_readonly(true);
     std::fs::set_permissions(&file, permissions).unwrap();
     if std::fs::File::options().write(true).open(&file).is_ok() {
-        // Root may write whatever the permissions say, and then nothing is wrong.
-        Db::open(&fixture.home).unwrap();
+        // Root may write in spite of the permissions.
+        Db::open(&harness.home).unwrap();
         return;
     }
-    assert_unusable(&fixture.home, "write-protected");
+    assert_unusable(&harness.home, "write-protected");
 }
 
 #[tokio::test]
 async fn a_store_without_settings_is_not_set_up() {
-    let fixture = Fixture::new();
-    let settings = Store::settings(&fixture.store()).await;
+    let harness = LocalHarness::new();
+    let settings = Store::settings(&harness.store()).await;
     assert!(matches!(settings, Err(PortError::NotSetUp { .. })), "{settings:?}");
 }
 
 #[tokio::test]
-async fn a_call_that_panics_harms_nobody_else() {
-    let fixture = Fixture::new();
-    let answer = fixture.db.call(|_| -> rusqlite::Result<()> { panic!("on purpose") }).await;
+async fn a_call_that_panics_affects_no_other_call() {
+    let harness = LocalHarness::new();
+    let answer = harness.db.call(|_| -> rusqlite::Result<()> { panic!("on purpose") }).await;
     assert!(matches!(answer, Err(PortError::Unavailable { .. })), "{answer:?}");
-    let answer = fixture.db.write(|_| -> rusqlite::Result<()> { panic!("on purpose") }).await;
+    let answer = harness.db.write(|_| -> rusqlite::Result<()> { panic!("on purpose") }).await;
     assert!(matches!(answer, Err(PortError::Unavailable { .. })), "{answer:?}");
-    fixture.set(&[("still", "works")]).await;
+    harness.set(&[("still", "works")]).await;
 }
 
 #[tokio::test]
 async fn readers_and_the_writer_do_not_wait_for_each_other() {
-    let fixture = Fixture::new();
+    let harness = LocalHarness::new();
     let mode = |conn: &mut rusqlite::Connection| {
         conn.query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0))
     };
-    assert_eq!(fixture.db.call(mode).await.as_deref(), Ok("wal"));
-    let reopened = Db::open(&fixture.home).unwrap();
+    assert_eq!(harness.db.call(mode).await.as_deref(), Ok("wal"));
+    let reopened = Db::open(&harness.home).unwrap();
     assert_eq!(reopened.call(mode).await.as_deref(), Ok("wal"));
 }
 
-/// Two sound rows, and others that are each spoilt in another way.
-fn spoil(fixture: &Fixture) {
+/// Two sound rows, and others that are each corrupt in another way.
+fn spoil(harness: &LocalHarness) {
     let row = |id: &str, state: &str, cpu: &str| {
         format!(
             "INSERT INTO instances VALUES ({id}, {state}, '', '2025-05-31T12:00:00.000Z', 'large',
@@ -148,20 +148,20 @@ fn spoil(fixture: &Fixture) {
             '2025-05-31T11:00:00.000Z', '');"
         )
     };
-    fixture.sql(&row("'i-1'", "'idle'", "2"));
-    fixture.sql(&row("'i-2-owner'", "'running'", "2"));
-    fixture.sql(&row("'i-3-blob'", "x'00ff'", "2"));
-    fixture.sql(&row("'i-4-null'", "NULL", "2"));
-    fixture.sql(&row("'i-5-cpu'", "'idle'", "'two'"));
-    fixture.sql(&row("x'0102'", "'idle'", "2"));
-    fixture.sql(&row("'i-9'", "'idle'", "2"));
+    harness.sql(&row("'i-1'", "'idle'", "2"));
+    harness.sql(&row("'i-2-owner'", "'running'", "2"));
+    harness.sql(&row("'i-3-blob'", "x'00ff'", "2"));
+    harness.sql(&row("'i-4-null'", "NULL", "2"));
+    harness.sql(&row("'i-5-cpu'", "'idle'", "'two'"));
+    harness.sql(&row("x'0102'", "'idle'", "2"));
+    harness.sql(&row("'i-9'", "'idle'", "2"));
 }
 
 #[tokio::test]
-async fn a_spoilt_row_is_named_and_spoils_no_other() {
-    let fixture = Fixture::new();
-    spoil(&fixture);
-    let store = fixture.store();
+async fn a_corrupt_row_is_reported_and_affects_no_other() {
+    let harness = LocalHarness::new();
+    spoil(&harness);
+    let store = harness.store();
     let listing = store.list(Scope::Live).await.unwrap();
     let sound: Vec<&str> = listing.records.iter().map(|record| record.id.as_str()).collect();
     assert_eq!(sound, ["i-1", "i-9"]);
@@ -175,10 +175,10 @@ async fn a_spoilt_row_is_named_and_spoils_no_other() {
 }
 
 #[tokio::test]
-async fn a_spoilt_row_refuses_changes_by_name() {
-    let fixture = Fixture::new();
-    spoil(&fixture);
-    let store = fixture.store();
+async fn a_corrupt_row_refuses_changes_by_id() {
+    let harness = LocalHarness::new();
+    spoil(&harness);
+    let store = harness.store();
     let sound = store.record(&instance("i-1")).await.unwrap().unwrap();
     let now = Timestamp::parse("2025-05-31T11:30:00Z").unwrap();
     for id in ["i-2-owner", "i-3-blob", "i-5-cpu"] {
@@ -197,21 +197,21 @@ async fn a_spoilt_row_refuses_changes_by_name() {
 }
 
 #[tokio::test]
-async fn a_signal_that_nobody_knows_is_as_good_as_none() {
-    let fixture = Fixture::new();
-    let store = LocalStore::new(fixture.db.clone());
+async fn an_unknown_signal_counts_as_none() {
+    let harness = LocalHarness::new();
+    let store = LocalStore::new(harness.db.clone());
     store.beat(&instance("i-1"), Timestamp::from_millis(1)).await.unwrap();
-    fixture.sql("INSERT INTO signals VALUES ('i-1', 'UD_WHAT', '', '', 'never')");
+    harness.sql("INSERT INTO signals VALUES ('i-1', 'UD_WHAT', '', '', 'never')");
     let id = instance("i-1");
     let status = store.agent_status(std::slice::from_ref(&id)).await.unwrap();
     assert!(status[0].heartbeat.is_some() && status[0].report.is_none());
 
     let at = Timestamp::from_millis(1);
     let report = Report { signal: Signal::Prepared, run: None, detail: String::new(), at };
-    for spoilt in ["'never'", "NULL", "x'00ff'", "7"] {
-        fixture.sql(&format!("UPDATE signals SET signal = 'UD_WHAT', at = {spoilt}"));
+    for corrupt in ["'never'", "NULL", "x'00ff'", "7"] {
+        harness.sql(&format!("UPDATE signals SET signal = 'UD_WHAT', at = {corrupt}"));
         store.report(&id, &report).await.unwrap();
         let status = store.agent_status(std::slice::from_ref(&id)).await.unwrap();
-        assert_eq!(status[0].report.as_ref(), Some(&report), "{spoilt} is no time");
+        assert_eq!(status[0].report.as_ref(), Some(&report), "{corrupt} is no time");
     }
 }

@@ -3,18 +3,18 @@ use std::sync::Arc;
 use ondeck_core::ports::{Forge, Host, Runner};
 use ondeck_local::{JobState, LocalHost, LocalRunner};
 
-use crate::fixture::{
-    Fixture, RealClock, UNMARKED, eventually, is_running, processes_of, run, unique,
+use crate::harness::{
+    LocalHarness, RealClock, UNMARKED, eventually, is_running, processes_of, run, unique,
 };
 
 #[tokio::test]
 async fn a_script_succeeds_or_says_how_it_failed() {
-    let fixture = Fixture::new();
+    let harness = LocalHarness::new();
     let id = unique("script");
     let host =
-        LocalHost::new(fixture.db.clone(), fixture.home.clone(), id.clone(), Arc::new(RealClock));
+        LocalHost::new(harness.db.clone(), harness.home.clone(), id.clone(), Arc::new(RealClock));
     host.run_script("touch \"$HOME/made\"\ntest -d \"$ONDECK_HOME_DIR\"\n").await.unwrap();
-    assert!(fixture.home.machine(&id).join("prepared/made").exists());
+    assert!(harness.home.machine(&id).join("prepared/made").exists());
     let error = host.run_script("echo no luck >&2\nfalse\necho unreachable >&2").await.unwrap_err();
     assert_eq!(error, "the script ended with exit status: 1: no luck");
     let error = host.run_script("head -c 9000 /dev/zero | tr '\\0' x >&2; exit 7").await;
@@ -24,10 +24,10 @@ async fn a_script_succeeds_or_says_how_it_failed() {
 
 #[tokio::test]
 async fn a_script_may_leave_something_in_the_background() {
-    let fixture = Fixture::new();
+    let harness = LocalHarness::new();
     let id = unique("daemon");
     let host =
-        LocalHost::new(fixture.db.clone(), fixture.home.clone(), id.clone(), Arc::new(RealClock));
+        LocalHost::new(harness.db.clone(), harness.home.clone(), id.clone(), Arc::new(RealClock));
     host.run_script("sleep 60 &").await.unwrap();
     assert_eq!(processes_of(&id), 1, "and it stays");
     host.terminate("the test is over").await;
@@ -35,11 +35,11 @@ async fn a_script_may_leave_something_in_the_background() {
 }
 
 #[tokio::test]
-async fn the_end_reaches_what_has_dropped_the_mark() {
-    let fixture = Fixture::new();
+async fn termination_finds_processes_without_the_marker() {
+    let harness = LocalHarness::new();
     let id = unique("unmarked-daemon");
-    let host = LocalHost::new(fixture.db.clone(), fixture.home.clone(), id, Arc::new(RealClock));
-    let told = fixture.home.dir().join("pid");
+    let host = LocalHost::new(harness.db.clone(), harness.home.clone(), id, Arc::new(RealClock));
+    let told = harness.home.dir().join("pid");
     host.run_script(&format!("( {UNMARKED} ) > {}", told.display())).await.unwrap();
     let left = std::fs::read_to_string(told).unwrap();
     assert!(is_running(&left), "{left}");
@@ -48,14 +48,14 @@ async fn the_end_reaches_what_has_dropped_the_mark() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_machine_leaves_nothing_behind() {
-    let fixture = Fixture::new();
+async fn termination_leaves_no_files_and_no_processes() {
+    let harness = LocalHarness::new();
     let id = unique("end");
     let clock = std::sync::Arc::new(RealClock);
-    let runner = LocalRunner::new(fixture.db.clone(), fixture.home.clone(), clock, id.clone());
+    let runner = LocalRunner::new(harness.db.clone(), harness.home.clone(), clock, id.clone());
     runner.prepare().await.unwrap();
     runner.register(&run("7")).await.unwrap();
-    let forge = fixture.forge();
+    let forge = harness.forge();
     let argv = ["sleep".to_owned(), "60".to_owned()];
     let job = forge.queue(&run("7"), &argv).await.unwrap();
     let label = run("7");
@@ -63,12 +63,12 @@ async fn the_end_of_a_machine_leaves_nothing_behind() {
         why = runner.work(&label) => panic!("the runner died: {why}"),
         () = eventually("the job", || async { (processes_of(&id) == 1).then_some(()) }) => {}
     }
-    LocalHost::new(fixture.db.clone(), fixture.home.clone(), id.clone(), Arc::new(RealClock))
+    LocalHost::new(harness.db.clone(), harness.home.clone(), id.clone(), Arc::new(RealClock))
         .terminate("its time is up")
         .await;
     assert_eq!(processes_of(&id), 0);
     assert_eq!(forge.runners().await.unwrap(), []);
     let job = forge.job(job).await.unwrap().unwrap();
     assert_eq!((job.state, job.exit_code), (JobState::Done, Some(143)));
-    assert!(!fixture.home.machine(&id).exists());
+    assert!(!harness.home.machine(&id).exists());
 }

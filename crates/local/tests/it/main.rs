@@ -1,12 +1,12 @@
 //! The embedded backend against real files and real processes.
 
-#![expect(clippy::unwrap_used, reason = "in a test, whatever is not as expected is a failure")]
+#![expect(clippy::unwrap_used, reason = "a test may fail by a panic")]
 
 mod compute;
 mod contention;
 mod contract;
+mod corrupt_rows;
 mod faults;
-mod fixture;
+mod harness;
 mod host;
 mod runner;
-mod spoilt;

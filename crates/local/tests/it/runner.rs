@@ -6,12 +6,13 @@ use ondeck_core::model::ids::RunId;
 use ondeck_core::ports::{Clock, Forge, Host, Runner, Store};
 use ondeck_local::{Db, Job, JobId, JobState, LocalForge, LocalHost, LocalRunner, Stream};
 
-use crate::fixture::{
-    Fixture, RealClock, UNMARKED, eventually, is_running, processes_of, run, spawn, told, unique,
+use crate::harness::{
+    LocalHarness, RealClock, UNMARKED, child_arguments, eventually, is_running, processes_of, run,
+    spawn, unique,
 };
 
-fn runner(fixture: &Fixture, name: &str) -> LocalRunner {
-    let (db, home) = (fixture.db.clone(), fixture.home.clone());
+fn runner(harness: &LocalHarness, name: &str) -> LocalRunner {
+    let (db, home) = (harness.db.clone(), harness.home.clone());
     LocalRunner::new(db, home, Arc::new(RealClock), unique(name))
 }
 
@@ -50,9 +51,9 @@ async fn waiting(forge: &LocalForge) -> Vec<RunId> {
 
 #[tokio::test]
 async fn jobs_go_label_for_label() {
-    let fixture = Fixture::new();
-    let forge = fixture.forge();
-    let runner = runner(&fixture, "labels");
+    let harness = LocalHarness::new();
+    let forge = harness.forge();
+    let runner = runner(&harness, "labels");
     runner.prepare().await.unwrap();
     runner.register(&run("7")).await.unwrap();
     let other = queue(&forge, "8", &["true"]).await;
@@ -75,9 +76,9 @@ async fn jobs_go_label_for_label() {
 
 #[tokio::test]
 async fn exit_codes_and_output_are_kept() {
-    let fixture = Fixture::new();
-    let forge = fixture.forge();
-    let runner = runner(&fixture, "codes");
+    let harness = LocalHarness::new();
+    let forge = harness.forge();
+    let runner = runner(&harness, "codes");
     runner.prepare().await.unwrap();
     runner.register(&run("7")).await.unwrap();
     let say = "echo $ONDECK_RUN_ID $ONDECK_INSTANCE_ID; pwd >&2; exit 3";
@@ -96,7 +97,7 @@ async fn exit_codes_and_output_are_kept() {
     })
     .await;
     assert_eq!(text(&forge, said, Stream::Stdout).await, format!("7 {}\n", unique("codes")));
-    let work = fixture.home.machine(&unique("codes")).join("work");
+    let work = harness.home.machine(&unique("codes")).join("work");
     assert_eq!(text(&forge, said, Stream::Stderr).await, format!("{}\n", work.display()));
     assert!(text(&forge, missing, Stream::Stderr).await.contains("/no/such/command"));
     assert_eq!(text(&forge, long, Stream::Stdout).await.len(), 300_000);
@@ -108,9 +109,9 @@ async fn exit_codes_and_output_are_kept() {
 
 #[tokio::test]
 async fn stop_ends_the_job_with_its_children_and_settles_it() {
-    let fixture = Fixture::new();
-    let forge = fixture.forge();
-    let runner = runner(&fixture, "stop");
+    let harness = LocalHarness::new();
+    let forge = harness.forge();
+    let runner = runner(&harness, "stop");
     runner.prepare().await.unwrap();
     runner.register(&run("7")).await.unwrap();
     let script = "echo begun; setsid sleep 61 & sleep 62 & wait";
@@ -130,9 +131,9 @@ async fn stop_ends_the_job_with_its_children_and_settles_it() {
 
 #[tokio::test]
 async fn a_job_can_be_cancelled_before_and_while_it_runs() {
-    let fixture = Fixture::new();
-    let forge = fixture.forge();
-    let runner = runner(&fixture, "cancel");
+    let harness = LocalHarness::new();
+    let forge = harness.forge();
+    let runner = runner(&harness, "cancel");
     runner.prepare().await.unwrap();
     runner.register(&run("7")).await.unwrap();
     let queued = queue(&forge, "7", &["true"]).await;
@@ -155,9 +156,9 @@ async fn a_job_can_be_cancelled_before_and_while_it_runs() {
 
 #[tokio::test]
 async fn clean_leaves_neither_files_nor_processes() {
-    let fixture = Fixture::new();
-    let forge = fixture.forge();
-    let runner = runner(&fixture, "clean");
+    let harness = LocalHarness::new();
+    let forge = harness.forge();
+    let runner = runner(&harness, "clean");
     runner.prepare().await.unwrap();
     runner.register(&run("7")).await.unwrap();
     let script = "mkdir -p deep/er && touch deep/er/file $TMPDIR/t $HOME/.h && chmod 500 deep/er \
@@ -169,19 +170,19 @@ async fn clean_leaves_neither_files_nor_processes() {
     runner.clean().await.unwrap();
     assert_eq!(processes_of(&id), 0);
     for folder in ["work", "tmp", "home"] {
-        let folder = fixture.home.machine(&id).join(folder);
+        let folder = harness.home.machine(&id).join(folder);
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "{}", folder.display());
     }
 }
 
 #[tokio::test]
 async fn every_run_finds_the_home_that_the_script_has_prepared() {
-    let fixture = Fixture::new();
-    let forge = fixture.forge();
-    let runner = runner(&fixture, "prepared");
+    let harness = LocalHarness::new();
+    let forge = harness.forge();
+    let runner = runner(&harness, "prepared");
     let host = LocalHost::new(
-        fixture.db.clone(),
-        fixture.home.clone(),
+        harness.db.clone(),
+        harness.home.clone(),
         unique("prepared"),
         Arc::new(RealClock),
     );
@@ -205,10 +206,10 @@ async fn every_run_finds_the_home_that_the_script_has_prepared() {
 }
 
 #[tokio::test]
-async fn clean_finds_what_has_dropped_the_mark() {
-    let fixture = Fixture::new();
-    let forge = fixture.forge();
-    let runner = runner(&fixture, "unmarked");
+async fn clean_finds_processes_without_the_marker() {
+    let harness = LocalHarness::new();
+    let forge = harness.forge();
+    let runner = runner(&harness, "unmarked");
     runner.prepare().await.unwrap();
     runner.register(&run("7")).await.unwrap();
     let first = queue(&forge, "7", &["sh", "-c", UNMARKED]).await;
@@ -226,17 +227,17 @@ async fn clean_finds_what_has_dropped_the_mark() {
 /// Queues a job in a process of its own, which then waits to be killed.
 #[tokio::test]
 async fn caller() {
-    let Some((home, label)) = told() else { return };
+    let Some((home, label)) = child_arguments() else { return };
     let db = Db::open(&home).unwrap();
     queue(&LocalForge::new(db, Arc::new(RealClock)), &label, &["true"]).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
 }
 
-/// Queues a job for somebody who is killed before anybody takes it.
-async fn orphan(fixture: &Fixture, label: &str) -> JobId {
-    let forge = fixture.forge();
+/// Queues a job whose caller is killed before a runner takes it.
+async fn orphan(harness: &LocalHarness, label: &str) -> JobId {
+    let forge = harness.forge();
     let before = forge.jobs().await.unwrap().len();
-    let mut caller = spawn("runner::caller", &fixture.home, label);
+    let mut caller = spawn("runner::caller", &harness.home, label);
     let job = eventually("the job", || async {
         let jobs = forge.jobs().await.unwrap();
         jobs.get(before).map(|job| job.id)
@@ -249,39 +250,39 @@ async fn orphan(fixture: &Fixture, label: &str) -> JobId {
 }
 
 #[tokio::test]
-async fn a_job_whose_caller_was_killed_is_cancelled_by_whoever_looks() {
-    let fixture = Fixture::new();
-    let forge = fixture.forge();
-    let runner = runner(&fixture, "orphan");
+async fn a_job_whose_caller_was_killed_is_cancelled_at_the_next_listing() {
+    let harness = LocalHarness::new();
+    let forge = harness.forge();
+    let runner = runner(&harness, "orphan");
     runner.prepare().await.unwrap();
     runner.register(&run("7")).await.unwrap();
 
-    let refreshed = orphan(&fixture, "7").await;
+    let refreshed = orphan(&harness, "7").await;
     assert_eq!(waiting(&forge).await, []);
-    let taken = orphan(&fixture, "7").await;
+    let taken = orphan(&harness, "7").await;
     let wanted = queue(&forge, "7", &["true"]).await;
     assert_eq!(working(&runner, "7", over(&forge, wanted)).await.exit_code, Some(0));
-    let forgotten = orphan(&fixture, "7").await;
-    fixture.store().forget(RealClock.now().before(Duration::from_secs(60))).await.unwrap();
+    let forgotten = orphan(&harness, "7").await;
+    harness.store().forget(RealClock.now().before(Duration::from_secs(60))).await.unwrap();
     for id in [refreshed, taken, forgotten] {
         let job = forge.job(id).await.unwrap().unwrap();
         assert_eq!((job.state, job.started_at), (JobState::Cancelled, None), "job {id}");
         assert!(job.finished_at.is_some());
     }
-    fixture.store().forget(RealClock.now()).await.unwrap();
+    harness.store().forget(RealClock.now()).await.unwrap();
     assert_eq!(forge.jobs().await.unwrap(), []);
 }
 
 #[tokio::test]
 async fn a_group_is_noted_for_as_long_as_something_is_left_of_it() {
-    let fixture = Fixture::new();
-    let forge = fixture.forge();
-    let runner = runner(&fixture, "noted");
+    let harness = LocalHarness::new();
+    let forge = harness.forge();
+    let runner = runner(&harness, "noted");
     runner.prepare().await.unwrap();
     runner.register(&run("7")).await.unwrap();
     let noted = || {
         let sql = "SELECT count(*) FROM process_groups";
-        fixture.db.call(move |conn| conn.query_row(sql, [], |row| row.get::<_, u32>(0)))
+        harness.db.call(move |conn| conn.query_row(sql, [], |row| row.get::<_, u32>(0)))
     };
     for (command, rows) in [("true", 0), (UNMARKED, 1), ("true", 1)] {
         let job = queue(&forge, "7", &["sh", "-c", command]).await;
@@ -293,20 +294,20 @@ async fn a_group_is_noted_for_as_long_as_something_is_left_of_it() {
 }
 
 #[tokio::test]
-async fn a_runner_that_was_struck_from_the_list_dies() {
-    let fixture = Fixture::new();
-    let forge = fixture.forge();
-    let runner = runner(&fixture, "struck");
+async fn a_runner_that_was_removed_from_the_list_stops() {
+    let harness = LocalHarness::new();
+    let forge = harness.forge();
+    let runner = runner(&harness, "removed");
     runner.prepare().await.unwrap();
     runner.register(&run("7")).await.unwrap();
     runner.register(&run("8")).await.unwrap();
-    let name = format!("{}-2", unique("struck"));
+    let name = format!("{}-2", unique("removed"));
     let listed = forge.runners().await.unwrap();
     assert_eq!(listed.len(), 1, "one runner at a time");
     assert_eq!((listed[0].name.as_str(), listed[0].online), (name.as_str(), false));
     forge.remove_runner(&name).await.unwrap();
     forge.remove_runner(&name).await.unwrap();
-    assert!(runner.work(&run("8")).await.contains("struck"));
+    assert!(runner.work(&run("8")).await.contains("removed"));
     runner.register(&run("8")).await.unwrap();
     runner.deregister().await.unwrap();
     runner.deregister().await.unwrap();
@@ -315,9 +316,9 @@ async fn a_runner_that_was_struck_from_the_list_dies() {
 
 #[tokio::test]
 async fn a_runner_that_starts_again_settles_what_it_had_left() {
-    let fixture = Fixture::new();
-    let forge = fixture.forge();
-    let runner = runner(&fixture, "again");
+    let harness = LocalHarness::new();
+    let forge = harness.forge();
+    let runner = runner(&harness, "again");
     runner.prepare().await.unwrap();
     runner.register(&run("7")).await.unwrap();
     let left = queue(&forge, "7", &["sleep", "60"]).await;

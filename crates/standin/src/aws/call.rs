@@ -1,4 +1,4 @@
-//! A request, told apart: which service, which operation, and what it says.
+//! An AWS request, parsed: its service, its operation and its content.
 
 use std::fmt;
 
@@ -12,15 +12,11 @@ use crate::aws::params::Params;
 /// A service of AWS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Service {
-    /// DynamoDB.
     DynamoDb,
-    /// SQS.
     Sqs,
-    /// EC2.
     Ec2,
-    /// STS.
     Sts,
-    /// One that is not stood in for.
+    /// A service that has no stand-in here.
     Unknown,
 }
 
@@ -36,18 +32,18 @@ impl fmt::Display for Service {
     }
 }
 
-/// What a request says.
+/// The parsed body of a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Content {
-    /// DynamoDB and SQS.
+    /// The JSON protocol of DynamoDB and SQS.
     Json(Value),
-    /// EC2 and STS.
+    /// The Query protocol of EC2 and STS.
     Query(Params),
-    /// Neither.
+    /// A body that neither protocol can parse.
     Unreadable,
 }
 
-/// A request that came in at a door.
+/// A request that an endpoint has received.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub(crate) service: Service,
@@ -60,7 +56,7 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Finds out what a request is.
+    /// Parses a request. An unknown service or body is recorded as such and is not an error.
     pub(crate) fn of(method: Method, uri: Uri, headers: HeaderMap, body: Bytes) -> Call {
         let target = headers.get("x-amz-target").and_then(|target| target.to_str().ok());
         let (service, operation, content) = match target.and_then(|target| target.split_once('.')) {
@@ -74,12 +70,12 @@ impl Call {
         Call { service, operation, content, method, uri, headers, body }
     }
 
-    /// The request as JSON, where it is.
+    /// The request's JSON body; `None` in the Query protocol.
     pub(crate) fn json(&self) -> Option<&Value> {
         if let Content::Json(value) = &self.content { Some(value) } else { None }
     }
 
-    /// The request as parameters, where it is.
+    /// The request's parameters; `None` in the JSON protocol.
     pub(crate) fn params(&self) -> Option<&Params> {
         if let Content::Query(params) = &self.content { Some(params) } else { None }
     }
@@ -89,7 +85,7 @@ fn json(body: &[u8]) -> Content {
     serde_json::from_slice(body).map_or(Content::Unreadable, Content::Json)
 }
 
-/// The Query protocol names its action in the body, and its service in the signature alone.
+/// In the Query protocol the body names the action, and only the signature names the service.
 fn query(headers: &HeaderMap, body: &[u8]) -> (Service, String, Content) {
     let params = Params::parse(body);
     let Some(action) = params.text("Action").map(str::to_owned) else {
@@ -103,7 +99,8 @@ fn query(headers: &HeaderMap, body: &[u8]) -> (Service, String, Content) {
     (service, action, Content::Query(params))
 }
 
-/// `Credential=KEY/20261115/us-east-1/ec2/aws4_request`: the fourth of five.
+/// The service in a signature, the fourth of five parts:
+/// `Credential=KEY/20261115/us-east-1/ec2/aws4_request`.
 fn scope(headers: &HeaderMap) -> Option<&str> {
     let authorization = headers.get(AUTHORIZATION)?.to_str().ok()?;
     let (_, credential) = authorization.split_once("Credential=")?;

@@ -29,8 +29,8 @@ use state::{Given, State};
 pub use state::{Capacity, Lifecycle, Machine, MachineState};
 pub(crate) use state::{Instance, Surroundings};
 
-/// EC2, seen from behind: the machines, and what can be done to them without asking the API.
-/// Cheap to clone.
+/// Direct access to the stand-in's EC2: its machines, and what a test does to them without the
+/// API. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Ec2(Arc<Inner>);
 
@@ -42,7 +42,7 @@ struct Inner {
     machines: Machines,
 }
 
-/// What an action gives: an answer, and what is to be done besides.
+/// The answer to an action, with the machines that it launched and those that it terminates.
 struct Done {
     xml: String,
     launched: Vec<String>,
@@ -65,23 +65,23 @@ impl Ec2 {
         }))
     }
 
-    /// All machines, in the order of their launch, those included that have ended lately.
+    /// All machines in the order of their launch, including those that were terminated recently.
     pub fn machines(&self) -> Vec<Machine> {
         self.state().instances.iter().map(|instance| instance.machine.clone()).collect()
     }
 
-    /// One machine.
+    /// The machine with this id; `None` if EC2 does not list it.
     pub fn machine(&self, id: &str) -> Option<Machine> {
         self.state().find(id).map(|instance| instance.machine.clone())
     }
 
-    /// The process of a machine's command, while it runs.
+    /// The process id of a machine's command; `None` if the command is not running.
     pub fn pid(&self, id: &str) -> Option<u32> {
         self.machine(id).and_then(|machine| machine.pid)
     }
 
-    /// Waits until the machines are as they should be. Gives what they were in the end, as an
-    /// error where that took too long.
+    /// Blocks until the machines satisfy a condition, and returns them. Fails with the current
+    /// machines if that takes longer than `at_most`.
     pub fn wait(
         &self,
         at_most: Duration,
@@ -104,30 +104,30 @@ impl Ec2 {
         }
     }
 
-    /// Changes how many machines can be had. Those that there are stay.
+    /// Changes how many machines can be launched. Existing machines stay.
     pub fn set_capacity(&self, capacity: Capacity) {
         self.state().capacity = capacity;
     }
 
-    /// Launches nothing for the next so many fleets, as for an account that has launched too much
-    /// of late. They are no errors: their answers say what became of them.
+    /// Launches nothing for the next `count` fleets, as EC2 does for an account that launches too
+    /// fast. The calls succeed, and their answers list the error.
     pub fn throttle_fleets(&self, count: usize) {
         self.state().throttled_fleets = count;
     }
 
-    /// Kills a machine's command, with everything in its process group. The machine goes on, as
-    /// one does whose agent has crashed. Says whether there was anything to kill.
+    /// Kills the process group of a machine's command. The machine keeps running, as if its agent
+    /// had crashed. Returns whether there was a process to kill.
     pub fn kill_agent(&self, id: &str) -> bool {
         self.pid(id).is_some_and(crate::processes::kill_group)
     }
 
-    /// Terminates a machine, as somebody with the console would.
+    /// Terminates a machine, as a user of the console would.
     pub fn terminate(&self, id: &str) {
         self.terminate_with_reason(&[id], "User initiated");
     }
 
-    /// Tells a machine, and nobody else, that it will be terminated, and does so when the notice
-    /// is over. AWS gives two minutes.
+    /// Announces a spot interruption in the machine's metadata, and terminates the machine when the
+    /// notice is over. AWS gives two minutes.
     pub fn interrupt(&self, id: &str, notice: Duration) {
         if let Some(instance) = self.state().find_mut(id) {
             instance.notice = Some(SystemTime::now() + notice);
@@ -142,24 +142,24 @@ impl Ec2 {
         });
     }
 
-    /// Tells a machine that its interruption has become likely.
+    /// Announces a rebalance recommendation in the machine's metadata.
     pub fn recommend_rebalance(&self, id: &str) {
         if let Some(instance) = self.state().find_mut(id) {
             instance.rebalance = Some(SystemTime::now());
         }
     }
 
-    /// The names of the launch templates that there are.
+    /// The names of all launch templates.
     pub fn launch_templates(&self) -> Vec<String> {
         self.state().templates.keys().cloned().collect()
     }
 
-    /// Removes a launch template, as somebody with the console would.
+    /// Deletes a launch template, as a user of the console would.
     pub fn delete_launch_template(&self, name: &str) {
         self.state().templates.remove(name);
     }
 
-    /// Answers a request.
+    /// Performs an EC2 request and returns its answer.
     pub(crate) fn answer(&self, call: &Call) -> Answer {
         let none = Params::default();
         match self.perform(&call.operation, call.params().unwrap_or(&none)) {
@@ -178,7 +178,7 @@ impl Ec2 {
     fn perform(&self, action: &str, params: &Params) -> Result<String, Refusal> {
         let mut state = self.state();
         state.forget(self.0.surroundings.terminated_stay);
-        // A client token stands for the request that it first came with, and for its answer.
+        // A repeated client token gets the answer of the first request, if the requests are equal.
         let token = params.text("ClientToken").map(|token| (action.to_owned(), token.to_owned()));
         if let Some(given) = token.as_ref().and_then(|token| state.given.get(token)) {
             return if given.params == *params {
@@ -240,7 +240,7 @@ impl Ec2 {
     }
 }
 
-/// What machines do to EC2.
+/// The parts that machines and the metadata service use.
 impl Ec2 {
     pub(crate) fn surroundings(&self) -> &Surroundings {
         &self.0.surroundings
@@ -250,14 +250,15 @@ impl Ec2 {
         &self.0.machines
     }
 
-    /// Looks at a machine, or changes it.
+    /// Reads or changes a machine, and wakes those that wait for a change. Returns `None` if there
+    /// is no such machine.
     pub(crate) fn with<T>(&self, id: &str, look: impl FnOnce(&mut Instance) -> T) -> Option<T> {
         let looked = self.state().find_mut(id).map(look);
         self.0.changed.notify_all();
         looked
     }
 
-    /// Ends machines that have not ended yet.
+    /// Starts to terminate those of the machines that are not terminated yet.
     pub(crate) fn terminate_with_reason(&self, ids: &[&str], reason: &str) {
         let mut state = self.state();
         let ending: Vec<String> = ids
@@ -272,7 +273,7 @@ impl Ec2 {
         self.kill_processes(ending);
     }
 
-    /// Ends a machine that shuts itself down, or stops it if that is all it was told to do then.
+    /// Terminates or stops a machine that shuts itself down, depending on its launch options.
     pub(crate) fn shut_down(&self, id: &str) {
         let mut state = self.state();
         let ending = state.find_mut(id).is_some_and(Instance::begin_shutdown);

@@ -1,4 +1,4 @@
-//! What can go wrong between a program and AWS, on demand.
+//! Faults that a test injects between a program and AWS.
 
 pub(crate) mod answers;
 pub(crate) mod batches;
@@ -8,58 +8,55 @@ use std::time::Duration;
 use crate::aws::call::{Call, Service};
 use crate::injection::{ActiveFault, Occurrence};
 
-/// What goes wrong.
+/// A fault that a [`AwsFaultRule`] injects into a call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum AwsFault {
-    /// It takes longer, and nothing else. Adds up, and goes together with one other.
+    /// The call takes longer. Delays of several rules add up, and combine with one other fault.
     Delay(Duration),
-    /// The connection is reset before anything has happened.
+    /// The connection is reset before the service sees the call.
     Reset,
-    /// It happens, and the connection is closed without an answer.
+    /// The service performs the call, and the connection is closed without an answer.
     LostAnswer,
-    /// The service says that it has trouble (500 or 503), before anything has happened.
+    /// The service answers with an error of its own (500 or 503) and does nothing.
     Status(u16),
-    /// The service says that there are too many calls, in its own words.
+    /// The service answers with its own throttling error and does nothing.
     Throttle,
-    /// It happens, and half of the answer's body arrives before the connection is closed.
+    /// The service performs the call, and the connection is closed after half of the answer's body.
     CutBody,
-    /// Nothing happens, and there is no answer for as long as the caller cares to wait.
+    /// The service does nothing and never answers.
     Hang,
-    /// It happens, and there is no answer for as long as the caller cares to wait.
+    /// The service performs the call and never answers.
     Silence,
-    /// The credentials have expired.
+    /// The service refuses the credentials as expired.
     ExpiredToken,
-    /// The service's clock is ahead by so many seconds (or behind, if negative). Every answer has
-    /// its date, and what is signed more than five minutes off it is refused.
+    /// The service's clock is this many seconds ahead (behind, if negative). Answers carry its
+    /// date, and the service refuses requests whose signature is more than five minutes off.
     Skew(i64),
-    /// SQS: a short poll finds nothing, whatever there is. Long polls ask every server, so they
-    /// are left alone.
+    /// SQS: a short poll returns no message even if there are some. Long polls query every server,
+    /// so this fault does not apply to them.
     EmptyReceive,
-    /// SQS: what is received can be received once more at once, under the same message id and
-    /// with a receipt of its own.
+    /// SQS: a received message can be received again at once, with the same message id
+    /// and another receipt handle.
     DuplicateDelivery,
-    /// DynamoDB and SQS: of a batch the second half (rounded up) is not done, and the answer says
-    /// so.
+    /// DynamoDB and SQS: the second half of a batch (rounded up) is not processed, and the answer
+    /// lists it as unprocessed or failed.
     PartialBatch,
 }
 
-/// A rule by which a door disturbs what passes.
+/// Which calls at an endpoint get a fault. A filter that is `None` admits every call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AwsFaultRule {
-    /// For this service alone.
     pub service: Option<Service>,
-    /// For this operation alone.
     pub operation: Option<String>,
-    /// For requests with this text in their body alone.
+    /// Text that the request's body must contain.
     pub body_contains: Option<String>,
-    /// For which of those calls.
+    /// Which of the calls that pass the filters get the fault.
     pub occurrence: Occurrence,
-    /// What goes wrong with them.
     pub fault: AwsFault,
 }
 
 impl AwsFaultRule {
-    /// For every call.
+    /// Injects the fault into every call, until a filter or an occurrence narrows it.
     pub fn new(fault: AwsFault) -> AwsFaultRule {
         AwsFaultRule {
             service: None,
@@ -70,25 +67,26 @@ impl AwsFaultRule {
         }
     }
 
-    /// For one service.
+    /// Limits the rule to calls of one service.
     #[must_use]
     pub fn service(self, service: Service) -> AwsFaultRule {
         AwsFaultRule { service: Some(service), ..self }
     }
 
-    /// For one operation.
+    /// Limits the rule to calls of one operation.
     #[must_use]
     pub fn operation(self, operation: &str) -> AwsFaultRule {
         AwsFaultRule { operation: Some(operation.to_owned()), ..self }
     }
 
-    /// For requests with this text in their body, which tells writes to one table apart.
+    /// Limits the rule to requests whose body contains this text. That tells writes to
+    /// the same table apart.
     #[must_use]
     pub fn body_contains(self, text: &str) -> AwsFaultRule {
         AwsFaultRule { body_contains: Some(text.to_owned()), ..self }
     }
 
-    /// For some of the calls.
+    /// Limits the rule to some of the calls that pass its filters.
     #[must_use]
     pub fn occurrence(self, occurrence: Occurrence) -> AwsFaultRule {
         AwsFaultRule { occurrence, ..self }
@@ -103,7 +101,7 @@ impl AwsFaultRule {
 }
 
 impl AwsFault {
-    /// Whether this can happen to such a call at all. What cannot is not counted either.
+    /// Whether this fault can affect such a call. A rule does not count other calls as matched.
     fn suits(self, call: &Call) -> bool {
         match self {
             AwsFault::EmptyReceive => {
@@ -118,7 +116,7 @@ impl AwsFault {
 }
 
 fn says(call: &Call, text: &str) -> bool {
-    // Whatever a request says, it says nothing as well; and no window is that narrow.
+    // Every body contains the empty text, but `windows` does not accept a size of zero.
     text.is_empty() || call.body.windows(text.len()).any(|part| part == text.as_bytes())
 }
 
@@ -132,13 +130,13 @@ impl ActiveFault<AwsFaultRule> {
         ActiveFault::of(rule, occurrence)
     }
 
-    /// What it does to a call.
+    /// Counts a call that the rule matches. Returns the fault if the rule fires for it.
     fn meet(&self, call: &Call) -> Option<AwsFault> {
         self.fires(|rule| rule.is_for(call)).then_some(self.rule().fault)
     }
 }
 
-/// What is to happen to one call.
+/// The delay and the fault that the rules have chosen for one call.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Plan {
     pub(crate) delay: Duration,
@@ -146,8 +144,8 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Asks the rules in their order: delays add up, of the rest the first one wins and the later
-    /// ones are not asked.
+    /// Applies the rules in their order. Delays add up. The first other fault wins, and later rules
+    /// do not count the call.
     pub(crate) fn of(call: &Call, rules: &[ActiveFault<AwsFaultRule>]) -> Plan {
         let mut plan = Plan::default();
         for rule in rules {
@@ -192,7 +190,7 @@ mod tests {
         assert_eq!(fires(Occurrence::Every(2), 4), [false, true, false, true]);
         let chance = Occurrence::Chance { probability: 0.5, seed: 7 };
         let first = fires(chance, 64);
-        assert_eq!(first, fires(chance, 64), "the same seed, the same dice");
+        assert_eq!(first, fires(chance, 64), "the same seed makes the same choices");
         assert!(first.contains(&true) && first.contains(&false));
     }
 
@@ -243,6 +241,6 @@ mod tests {
             .collect::<Vec<_>>();
         let plan = Plan::of(&call("AmazonSQS.SendMessage", "{}"), &rules);
         assert_eq!(plan, Plan { delay: Duration::from_millis(5), fault: Some(AwsFault::Reset) });
-        assert_eq!(rules[2].matched(), 0, "whoever comes too late is not counted");
+        assert_eq!(rules[2].matched(), 0, "a rule after the winning one does not count the call");
     }
 }

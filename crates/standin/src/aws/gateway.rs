@@ -1,4 +1,4 @@
-//! The one address behind which all of AWS is.
+//! The gateway: endpoints that stand for all of AWS, in front of the emulators and our EC2.
 
 mod duplicates;
 mod endpoint;
@@ -27,47 +27,48 @@ pub use endpoint::{Endpoint, LogEntry};
 use serve::EndpointHandler;
 use upstream::Upstreams;
 
-/// The door that machines are pointed to.
+/// The endpoint that machines use.
 const AGENTS: &str = "agents";
-/// The door that has the port of the options.
+/// The endpoint that listens on [`GatewayOptions::port`].
 const CONTROL: &str = "control";
 
-/// What a gateway is to stand in for, and how.
+/// How a [`Gateway`] behaves.
 #[derive(Debug, Clone)]
 pub struct GatewayOptions {
-    /// Where DynamoDB is.
+    /// The URL of a DynamoDB emulator.
     pub dynamodb: String,
-    /// Where SQS and STS are.
+    /// The URL of an emulator for SQS and STS.
     pub sqs: String,
     /// The folder with the API's models. Without it, requests are not checked.
     pub models: Option<PathBuf>,
-    /// Whether what the models do not know is refused at once. Otherwise it is noted, and passed on.
+    /// Whether requests that violate the models are refused. Otherwise they
+    /// are recorded and forwarded.
     pub refuse_unknown: bool,
-    /// The port of the door named `control`; 0 for any.
+    /// The port of the endpoint named `control`; 0 for any free one.
     pub port: u16,
-    /// The region that machines say they are in.
+    /// The region that the metadata service reports.
     pub region: String,
-    /// What a machine runs. Without it, machines are entries in a list and nothing else.
+    /// The command that a machine runs. Without it, machines are listed but have no processes.
     pub command: Option<MachineCommand>,
-    /// How long a machine takes from its launch to its command.
+    /// The time from a machine's launch to the start of its command.
     pub boot: Duration,
-    /// Where each machine's output goes, to `ID.log`. Without it, to a folder that goes with the
-    /// gateway.
+    /// The folder for each machine's output, `ID.log`. Without it, the logs are in a temporary
+    /// folder that the gateway removes.
     pub logs: Option<PathBuf>,
-    /// The subnets that exist, and the zone of each. Where there is none, all of them do.
+    /// The subnets that exist, with their zones. If empty, every subnet exists.
     pub subnets: BTreeMap<String, String>,
-    /// How many machines can be had.
+    /// How many machines can be launched.
     pub capacity: Capacity,
-    /// How many entries a page has at the most, whatever was asked for.
+    /// The largest page of a list, even if a request asks for more.
     pub page: usize,
-    /// How long terminated machines stay listed.
+    /// How long EC2 lists terminated machines.
     pub terminated_stay: Duration,
-    /// Who is told of every request.
+    /// Receives an entry for every finished request.
     pub watch: Option<Sender<LogEntry>>,
 }
 
 impl GatewayOptions {
-    /// In front of the emulators that tests have, with checks, and machines without a command.
+    /// Uses the emulators of the tests and checks requests. Machines have no command.
     pub fn on(emulators: &Emulators) -> GatewayOptions {
         GatewayOptions {
             models: Some(emulators.models.clone()),
@@ -75,7 +76,7 @@ impl GatewayOptions {
         }
     }
 
-    /// In front of these two, without checks, and machines without a command.
+    /// Uses these two emulators and does not check requests. Machines have no command.
     pub fn at(dynamodb: &str, sqs: &str) -> GatewayOptions {
         let zones = [("subnet-0a", "us-east-1a"), ("subnet-0b", "us-east-1b")];
         GatewayOptions {
@@ -97,16 +98,16 @@ impl GatewayOptions {
     }
 }
 
-/// AWS on loopback, from here until it is dropped. Then every machine's processes are gone too.
+/// AWS on loopback. Dropping it kills every machine's processes.
 ///
-/// All methods return at once, so that it can be used from any test, asynchronous or not.
+/// No method blocks, so asynchronous tests can call them too.
 #[derive(Debug)]
 pub struct Gateway {
     shared: Arc<Shared>,
     runtime: Option<Runtime>,
 }
 
-/// What all doors have in common.
+/// The state that all endpoints share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     upstreams: Upstreams,
@@ -120,11 +121,11 @@ pub(crate) struct Shared {
 }
 
 impl Gateway {
-    /// Opens the doors `control` and `agents`.
+    /// Starts the gateway with the endpoints `control` and `agents`.
     ///
     /// # Panics
-    /// If the port is taken, an address is none, a model is missing, or the system refuses a
-    /// thread, a listener or a folder.
+    /// If the port is taken, a URL is invalid, a model is missing, or the system refuses a thread,
+    /// a listener or a folder.
     pub fn start(options: GatewayOptions) -> Gateway {
         let runtime = Builder::new_multi_thread()
             .worker_threads(2)
@@ -153,7 +154,7 @@ impl Gateway {
         gateway
     }
 
-    /// The door of this name, opened if it is new. Each counts and disturbs on its own.
+    /// The endpoint of this name, created if it is new. Each has its own counters and fault rules.
     pub fn endpoint(&self, name: &str) -> Endpoint {
         let found = locked(&self.shared.endpoints).get(name).cloned();
         found.unwrap_or_else(|| {
@@ -162,18 +163,20 @@ impl Gateway {
         })
     }
 
-    /// The machines, and what can be done to them without asking the API.
+    /// Direct access to the machines, without the API.
     pub fn ec2(&self) -> &Ec2 {
         &self.shared.ec2
     }
 
-    /// What was sent, at any door, that the API's models do not know.
+    /// Every violation of the API's models so far, at any endpoint.
     pub fn violations(&self) -> Vec<Violation> {
         locked(&self.shared.violations).clone()
     }
 
+    /// Asserts that all requests so far were valid by the API's models.
+    ///
     /// # Panics
-    /// If any request was not as the API's models have it.
+    /// If any request violated them.
     pub fn assert_requests_valid(&self) {
         let mut violations: Vec<String> =
             self.violations().iter().map(ToString::to_string).collect();
@@ -200,8 +203,8 @@ impl Gateway {
 impl Drop for Gateway {
     fn drop(&mut self) {
         self.shared.ec2.terminate_all();
-        // Waiting for the runtime's threads is forbidden where the gateway is dropped within
-        // another runtime, and nothing of it is needed any more.
+        // A gateway that is dropped within another runtime must not wait for this one's threads,
+        // and no task of it is needed any more.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

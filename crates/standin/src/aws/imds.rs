@@ -1,4 +1,4 @@
-//! The metadata service of one machine, version 2 alone.
+//! The instance metadata service of one machine, version 2 only.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,7 @@ use crate::timestamps;
 
 const TTL: &str = "x-aws-ec2-metadata-token-ttl-seconds";
 const TOKEN: &str = "x-aws-ec2-metadata-token";
-/// A metadata service, which runs until this is dropped.
+/// A running metadata service. Dropping it stops the service.
 #[derive(Debug)]
 pub(crate) struct Metadata {
     pub(crate) url: String,
@@ -35,7 +35,7 @@ impl Drop for Metadata {
     }
 }
 
-/// Starts a machine's metadata service.
+/// Starts the metadata service of a machine on a free port.
 pub(crate) fn start(ec2: &Ec2, id: &str) -> Metadata {
     let listener = listen(0);
     let address = listener.local_addr().expect("a listener has an address");
@@ -50,7 +50,7 @@ pub(crate) fn start(ec2: &Ec2, id: &str) -> Metadata {
                     let response = service.answer(&request);
                     async move { Ok::<_, std::convert::Infallible>(response) }
                 });
-                // An error is the caller's: it has gone.
+                // An error means that the caller is gone.
                 http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await.ok();
             });
         }
@@ -70,7 +70,7 @@ impl Service {
         let header = |name| request.headers().get(name).and_then(|it| it.to_str().ok());
         let (status, text) = match (request.method(), request.uri().path()) {
             (&Method::PUT, "/latest/api/token") => {
-                // A request that came through a proxy is somebody else's.
+                // The real service refuses requests that were forwarded by a proxy.
                 if header("x-forwarded-for").is_some() {
                     (StatusCode::FORBIDDEN, String::new())
                 } else {
@@ -97,7 +97,8 @@ impl Service {
         response
     }
 
-    /// A token, for as many seconds as were asked for, at the most six hours.
+    /// Issues a token that is valid for the requested seconds. Refuses less than one second or
+    /// more than six hours.
     fn token(&self, ttl: Option<&str>) -> (StatusCode, String) {
         let ttl = ttl.and_then(|ttl| ttl.parse().ok()).filter(|ttl| (1..=21_600).contains(ttl));
         let Some(ttl) = ttl else { return (StatusCode::BAD_REQUEST, String::new()) };
@@ -112,7 +113,7 @@ impl Service {
     }
 }
 
-/// What a machine is told about itself. `None` is a 404.
+/// The metadata at a path; `None` is a 404.
 fn tell(instance: &Instance, region: &str, path: &str) -> Option<String> {
     let machine = &instance.machine;
     if path == "/latest/dynamic/instance-identity/document" {
@@ -165,8 +166,8 @@ fn identity(instance: &Instance, region: &str) -> String {
     .to_string()
 }
 
-/// Keys that nobody else has, so that whoever looks for one knows whose it is. The gateway takes
-/// any.
+/// Credentials that are unique to the machine, so that a test that finds one knows its machine. The
+/// gateway accepts any credentials.
 fn credentials(id: &str) -> String {
     let now = SystemTime::now();
     let key: String = id.chars().filter(char::is_ascii_alphanumeric).collect();

@@ -1,4 +1,4 @@
-//! Machines as processes: started on launch, killed with all that they have started.
+//! Machines as processes: started on launch, and killed with all their descendants.
 
 use std::fs::File;
 use std::io;
@@ -17,32 +17,30 @@ use crate::aws::imds;
 use crate::processes;
 use crate::sync::locked;
 
-/// What a process of a machine is known by, whatever group or session it has moved to.
+/// The variable that marks the processes of a machine, in any process group or session.
 const INSTANCE_MARK: &str = "ONDECK_STANDIN_INSTANCE";
-/// What an agent marks the processes of its runner by, to which it hands on nothing of its own
-/// environment.
+/// The variable by which an agent marks the processes of its runner. They inherit nothing else
+/// of the agent's environment.
 const RUNNER_MARK: &str = "ONDECK_INSTANCE_ID";
-/// What a process of any machine of a gateway is known by.
+/// The variable that marks the processes of all machines of a gateway.
 const GATEWAY_MARK: &str = "ONDECK_STANDIN_GATEWAY";
-/// How often machines are looked at that may have shut themselves down.
+/// How often to look for machines that have shut themselves down.
 const SHUTDOWN_BEAT: Duration = Duration::from_millis(20);
 
-/// What a machine runs.
+/// The command that a machine runs.
 ///
-/// It is started in a process group of its own, with this process's environment but without any
-/// variable of AWS: what it knows of AWS it has from its metadata service and from
-/// `AWS_ENDPOINT_URL`. `ONDECK_SHUTDOWN_COMMAND` holds a command that shuts the machine down.
+/// It starts in its own process group, with this process's environment but without any `AWS_*`
+/// variable except `AWS_ENDPOINT_URL` and the address of its metadata service.
+/// `ONDECK_SHUTDOWN_COMMAND` holds a command that shuts the machine down.
 #[derive(Debug, Clone, Default)]
 pub struct MachineCommand {
-    /// The program.
     pub program: PathBuf,
-    /// Its arguments.
     pub args: Vec<String>,
-    /// What is added to its environment, and stands above everything else in it.
+    /// Variables to add to its environment, where they override existing ones.
     pub env: Vec<(String, String)>,
 }
 
-/// Where machines run.
+/// Starts and kills the processes of a gateway's machines.
 #[derive(Debug)]
 pub(crate) struct Machines {
     command: Option<MachineCommand>,
@@ -52,9 +50,9 @@ pub(crate) struct Machines {
     logs: PathBuf,
     mark: String,
     shutdowns: PathBuf,
-    /// Holds shutdown notes, and logs for which there was no other place.
+    /// Holds shutdown notes, and the logs unless the options name another folder.
     folder: Mutex<Option<TempDir>>,
-    /// Kills what is left if this process is killed itself.
+    /// A process that kills the machines' processes if this one is killed.
     warden: Mutex<Option<std::process::Child>>,
 }
 
@@ -89,7 +87,7 @@ impl Machines {
         drop(self.handle.spawn(task));
     }
 
-    /// Kills every process of every machine, and waits until they are gone.
+    /// Kills the processes of all machines, and waits until they are gone.
     pub(crate) fn terminate_all(&self, ids: &[String]) {
         if self.command.is_some() {
             let runners = ids.iter().map(|id| format!("{RUNNER_MARK}={id}"));
@@ -97,12 +95,12 @@ impl Machines {
             processes::kill_marked(&marks);
         }
         if let Some(mut warden) = locked(&self.warden).take() {
-            // It has nothing left to do, and may have ended already.
+            // It is not needed any more, and may have exited already.
             warden.kill().ok();
             warden.wait().ok();
         }
-        // Tasks of the runtime may hold on to this until the process is over, which would be too
-        // late to remove anything.
+        // Tasks of the runtime may hold `self` until the process exits, so the
+        // folder is removed here.
         drop(locked(&self.folder).take());
     }
 
@@ -132,8 +130,8 @@ impl Machines {
     }
 }
 
-/// A machine's life, until its command has ended. The machine goes on without it, as one does
-/// whose agent has crashed.
+/// Boots a machine, runs its command and waits for the command to exit. The machine keeps running
+/// then, as if its agent had crashed.
 pub(crate) async fn live(ec2: Ec2, id: String) {
     let host = ec2.host();
     if !host.boot.is_zero() {
@@ -145,7 +143,7 @@ pub(crate) async fn live(ec2: Ec2, id: String) {
     };
     let metadata = imds::start(&ec2, &id);
     let log = host.logs.join(format!("{id}.log"));
-    // Whoever ends the machine waits for this to be done, so that nothing starts behind its back.
+    // EC2's lock is held during the start, so a concurrent termination sees the process.
     let started = ec2.with(&id, |instance| {
         if !up(instance) {
             return None;
@@ -167,14 +165,14 @@ pub(crate) async fn live(ec2: Ec2, id: String) {
             );
         }
         Some(Ok(mut child)) => {
-            // However it ended, it has.
+            // The exit status does not matter.
             child.wait().await.ok();
             ec2.with(&id, |instance| instance.machine.pid = None);
         }
     }
 }
 
-/// Kills what is left of machines that are ending, after which they have ended.
+/// Kills the processes of machines that are being stopped or terminated, and completes that.
 pub(crate) async fn kill_processes(ec2: Ec2, ids: Vec<String>) {
     if ec2.host().command.is_some() {
         for id in &ids {
@@ -191,7 +189,7 @@ pub(crate) async fn kill_processes(ec2: Ec2, ids: Vec<String>) {
     }
 }
 
-/// Ends machines that have left a note that they shut down.
+/// Stops or terminates machines that have left a shutdown note. Runs until the folder is gone.
 pub(crate) async fn watch_shutdowns(ec2: Ec2) {
     if ec2.host().command.is_none() {
         return;
@@ -202,14 +200,14 @@ pub(crate) async fn watch_shutdowns(ec2: Ec2) {
         beat.tick().await;
         let Ok(notes) = std::fs::read_dir(folder) else { return };
         for note in notes.flatten() {
-            // A note that cannot be removed is found again, and does nothing then.
+            // A note that cannot be removed is found again, and has no effect then.
             std::fs::remove_file(note.path()).ok();
             ec2.shut_down(&note.file_name().to_string_lossy());
         }
     }
 }
 
-/// Lets a machine run that is still to.
+/// Makes a pending machine running. Returns whether it was pending.
 fn up(instance: &mut Instance) -> bool {
     let pending = instance.machine.state == MachineState::Pending;
     if pending {
@@ -219,6 +217,6 @@ fn up(instance: &mut Instance) -> bool {
 }
 
 fn note(log: &Path, text: &str) {
-    // Where the log cannot be written, the machine's end still says why.
+    // If the log cannot be written, the machine's termination reason still tells why.
     std::fs::write(log, text).ok();
 }

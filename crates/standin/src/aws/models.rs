@@ -1,4 +1,4 @@
-//! Requests compared with the API's own models: what we send exists, and has the right type.
+//! Checks requests against the models in botocore: every member exists and has the right type.
 
 mod json;
 mod leaf;
@@ -13,16 +13,13 @@ use serde::Deserialize;
 
 use crate::aws::call::{Call, Content, Service};
 
-/// Something that was sent and that the API's model does not know.
+/// A part of a request that the API's model does not allow.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Violation {
-    /// Of which service.
     pub service: Service,
-    /// In which operation.
     pub operation: String,
-    /// Where in the request; empty where it is the request itself.
+    /// The path of the member in the request; empty for the request itself.
     pub place: String,
-    /// What is wrong.
     pub problem: String,
 }
 
@@ -37,7 +34,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// The models of the services that are stood in for, each read when it is first needed: EC2's
+/// The models of DynamoDB, SQS and EC2. Each is read on first use, because EC2's
 /// alone has four megabytes.
 #[derive(Debug)]
 pub(crate) struct Models {
@@ -48,10 +45,10 @@ pub(crate) struct Models {
 }
 
 impl Models {
-    /// The models in a folder.
+    /// Uses the models in a folder.
     ///
     /// # Panics
-    /// If they are not there. Without them nothing would be checked, and nobody would know.
+    /// If a model is missing. Without it, requests would pass unchecked.
     pub(crate) fn new(folder: &Path) -> Models {
         for name in ["dynamodb.json", "sqs.json", "ec2.json"] {
             let file = folder.join(name);
@@ -65,8 +62,7 @@ impl Models {
         }
     }
 
-    /// What is wrong with a request. STS has no model here: it is asked one question, without
-    /// parameters.
+    /// Returns the violations in a request. STS has no model here, so its requests are not checked.
     pub(crate) fn check(&self, call: &Call) -> Vec<Violation> {
         let mut found = Found::default();
         let model = match call.service {
@@ -96,7 +92,7 @@ impl Models {
     }
 }
 
-/// Problems, while they are being found.
+/// Collects violations as pairs of path and problem.
 #[derive(Debug, Default)]
 struct Found(Vec<(String, String)>);
 
@@ -116,7 +112,7 @@ impl Found {
     }
 }
 
-/// A model, without its documentation, which is most of it.
+/// An API model, without its documentation.
 #[derive(Debug, Deserialize)]
 struct Model {
     metadata: Metadata,
@@ -191,7 +187,7 @@ impl Model {
     }
 }
 
-/// A place within a place.
+/// Appends a step to the path of a member.
 fn below(place: &str, step: &str) -> String {
     if place.is_empty() { step.to_owned() } else { format!("{place}.{step}") }
 }

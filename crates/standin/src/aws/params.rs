@@ -1,9 +1,9 @@
-//! The flattened names of the Query protocol, as the tree that they stand for.
+//! The parameters of the Query protocol, parsed from flattened names into a tree.
 
 use std::collections::BTreeMap;
 
-/// `Filter.1.Value.2=x` and its like. A place may have a value, members, or (which nobody should
-/// send) both.
+/// A node of the tree for names like `Filter.1.Value.2=x`. It has a value or members. An invalid
+/// request may give it both.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Params {
     value: Option<String>,
@@ -11,7 +11,7 @@ pub(crate) struct Params {
 }
 
 impl Params {
-    /// Reads a form.
+    /// Parses a form-encoded body.
     pub(crate) fn parse(body: &[u8]) -> Params {
         let mut root = Params::default();
         for (name, value) in form_urlencoded::parse(body) {
@@ -24,17 +24,17 @@ impl Params {
         root
     }
 
-    /// What stands at a dotted name.
+    /// The node at a dotted name.
     pub(crate) fn at(&self, name: &str) -> Option<&Params> {
         name.split('.').try_fold(self, |place, step| place.members.get(step))
     }
 
-    /// The value at a dotted name. An empty one counts as none, as it does for EC2.
+    /// The value at a dotted name; `None` if it is empty, as for EC2.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.at(name).and_then(Params::value).filter(|value| !value.is_empty())
     }
 
-    /// The number at a dotted name, if it is one.
+    /// The value at a dotted name as a number; `None` if it is not one.
     pub(crate) fn number(&self, name: &str) -> Option<usize> {
         self.text(name).and_then(|text| text.parse().ok())
     }
@@ -44,7 +44,7 @@ impl Params {
         self.at(name).map(Params::entries).unwrap_or_default()
     }
 
-    /// The entries of the list here, in the order of their numbers.
+    /// The entries of this list, in the order of their numbers.
     pub(crate) fn entries(&self) -> Vec<&Params> {
         let mut entries: Vec<(usize, &Params)> = self
             .members
@@ -55,29 +55,28 @@ impl Params {
         entries.into_iter().map(|(_, entry)| entry).collect()
     }
 
-    /// The values of a list.
+    /// The values of the list at a dotted name.
     pub(crate) fn texts(&self, name: &str) -> Vec<&str> {
         self.list(name).into_iter().filter_map(Params::value).collect()
     }
 
-    /// The value here.
     pub(crate) fn value(&self) -> Option<&str> {
         self.value.as_deref()
     }
 
-    /// What stands below here.
+    /// The nodes directly below this one, by name.
     pub(crate) fn members(&self) -> &BTreeMap<String, Params> {
         &self.members
     }
 
-    /// Without one member.
+    /// A copy of this node without one member.
     pub(crate) fn without(&self, name: &str) -> Params {
         let mut rest = self.clone();
         rest.members.remove(name);
         rest
     }
 
-    /// Whether what stands here is a list: it has members, and all of them are numbers.
+    /// Whether this node is a list: it has members, and all their names are numbers.
     pub(crate) fn is_list(&self) -> bool {
         !self.members.is_empty()
             && self.members.keys().all(|name| name.bytes().all(|byte| byte.is_ascii_digit()))

@@ -1,13 +1,13 @@
-//! XML as EC2 writes it: elements and text, no attributes but the namespace.
+//! Writes XML as EC2 does: elements and text, and no attribute except the namespace.
 
 use std::fmt::{Display, Write as _};
 
-/// A document that is being written.
 #[derive(Debug, Default)]
 pub(crate) struct Xml(String);
 
 impl Xml {
-    /// An answer to an action, with what EC2 puts around every one.
+    /// A complete answer to an action. `write` adds the elements between the request
+    /// id and the end.
     pub(crate) fn answer(action: &str, write: impl FnOnce(&mut Xml)) -> String {
         let mut xml = Xml(String::from(r#"<?xml version="1.0" encoding="UTF-8"?>"#));
         xml.0.push('\n');
@@ -20,7 +20,7 @@ impl Xml {
         xml.0
     }
 
-    /// An error, in the shape that EC2 alone uses.
+    /// An error document in EC2's own format.
     pub(crate) fn error(code: &str, message: &str) -> String {
         let mut xml = Xml(String::from(r#"<?xml version="1.0" encoding="UTF-8"?>"#));
         xml.0.push('\n');
@@ -36,7 +36,7 @@ impl Xml {
         xml.0
     }
 
-    /// An error, in the shape of the other services that speak XML.
+    /// An error document in the format of the other XML services.
     pub(crate) fn query_error(code: &str, message: &str) -> String {
         let mut xml = Xml::default();
         xml.within("ErrorResponse", |xml| {
@@ -50,7 +50,7 @@ impl Xml {
         xml.0
     }
 
-    /// An element with text in it.
+    /// Writes an element with text, which is escaped.
     pub(crate) fn text(&mut self, name: &str, value: impl Display) {
         let value = value.to_string();
         self.push(format_args!("<{name}>"));
@@ -66,21 +66,21 @@ impl Xml {
         self.push(format_args!("</{name}>"));
     }
 
-    /// An element with text in it, if there is any.
+    /// Writes an element with text if there is a value.
     pub(crate) fn text_if(&mut self, name: &str, value: Option<impl Display>) {
         if let Some(value) = value {
             self.text(name, value);
         }
     }
 
-    /// An element with elements in it.
+    /// Writes an element, and lets `write` add its children.
     pub(crate) fn within(&mut self, name: &str, write: impl FnOnce(&mut Xml)) {
         self.push(format_args!("<{name}>"));
         write(self);
         self.push(format_args!("</{name}>"));
     }
 
-    /// A list, as EC2 writes them.
+    /// Writes a list in EC2's format, with one `item` element per entry.
     pub(crate) fn items<T>(
         &mut self,
         name: &str,
@@ -94,7 +94,7 @@ impl Xml {
         });
     }
 
-    /// A list of texts.
+    /// Writes a list whose entries are texts.
     pub(crate) fn texts(&mut self, name: &str, items: impl IntoIterator<Item = impl Display>) {
         self.within(name, |xml| {
             for item in items {
@@ -103,7 +103,7 @@ impl Xml {
         });
     }
 
-    /// Tags, under the name that they have everywhere.
+    /// Writes tags as a `tagSet`, the name that they have in every answer.
     pub(crate) fn tags<'a>(&mut self, tags: impl IntoIterator<Item = (&'a String, &'a String)>) {
         self.items("tagSet", tags, |xml, (key, value)| {
             xml.text("key", key);
@@ -116,7 +116,7 @@ impl Xml {
     }
 }
 
-/// A number for support, which nobody here gives.
+/// Makes a random request id.
 pub(crate) fn request_id() -> String {
     let (high, low) = (fastrand::u64(..), fastrand::u64(..));
     format!(

@@ -1,4 +1,4 @@
-//! Stands in for the listener of GitHub's runner, towards the stand-in's GitHub.
+//! Stands in for `Runner.Listener` of GitHub's runner. It talks to the stand-in's GitHub only.
 
 use std::process::ExitCode;
 

@@ -10,48 +10,48 @@ use serde_json::{Value, json};
 
 use crate::http::Answer;
 
-use super::request::Ask;
+use super::request::ApiRequest;
 
 const REFERENCE: &str = "https://docs.github.com/rest";
 
-/// Something was found, or made.
+/// A successful answer with a JSON body.
 pub(super) fn found(status: u16, body: &Value) -> Answer {
     with_type(status, "application/json; charset=utf-8", body.to_string())
 }
 
-/// It was done, and there is nothing to say.
+/// A successful answer without a body (204).
 pub(super) fn done() -> Answer {
     Answer { status: StatusCode::NO_CONTENT, headers: HeaderMap::new(), body: "".into() }
 }
 
-/// It was not done.
+/// An error answer with this status and message.
 pub(super) fn refusal(status: u16, message: &str) -> Answer {
     let status_text = status.to_string();
     let body = json!({ "message": message, "documentation_url": REFERENCE, "status": status_text });
     found(status, &body)
 }
 
-/// What GitHub says about whatever there is not, or is not to be seen.
+/// GitHub's answer for what does not exist or the caller may not see.
 pub(super) fn not_found() -> Answer {
     refusal(404, "Not Found")
 }
 
-/// Nobody has said who they are, or nobody is called that.
+/// GitHub's answer to a request without credentials or with unknown ones.
 pub(super) fn unknown_caller(message: &str) -> Answer {
     refusal(401, message)
 }
 
-/// A file, byte for byte.
+/// An answer whose body is a file.
 pub(super) fn file(bytes: &bytes::Bytes) -> Answer {
     Answer { body: bytes.clone(), ..with_type(200, "application/octet-stream", String::new()) }
 }
 
-/// It is elsewhere.
+/// A redirect to another address.
 pub(super) fn elsewhere(location: &str) -> Answer {
     header(with_type(302, "text/html; charset=utf-8", String::new()), LOCATION, location)
 }
 
-/// GitHub has trouble of its own, in the words of whoever stands in front of it.
+/// A server error: HTML for 503, as from GitHub's load balancer, and JSON otherwise.
 pub(super) fn server_error(status: u16) -> Answer {
     match status {
         502 => refusal(502, "Server Error"),
@@ -60,19 +60,19 @@ pub(super) fn server_error(status: u16) -> Answer {
     }
 }
 
-/// Not what was asked for at all, as from somebody's proxy.
+/// An HTML page with status 200, as from a proxy in between.
 pub(super) fn not_json() -> Answer {
     with_type(200, "text/html", "<html><body>please sign in</body></html>".to_owned())
 }
 
-/// Too many requests, in the way that has a status of its own.
+/// The rate limit with status 429.
 pub(super) fn too_many(retry_after: Duration) -> Answer {
     let message = "You have exceeded a secondary rate limit. Please wait a few minutes before \
                    you try again.";
     header(refusal(429, message), RETRY_AFTER, &retry_after.as_secs().to_string())
 }
 
-/// Too many requests at a time.
+/// The secondary rate limit, with status 403.
 pub(super) fn secondary_limit(retry_after: Duration) -> Answer {
     let message = "You have exceeded a secondary rate limit. Please wait a few minutes before \
                    you try again. If you reach out to GitHub Support for help, please include \
@@ -80,7 +80,7 @@ pub(super) fn secondary_limit(retry_after: Duration) -> Answer {
     header(refusal(403, message), RETRY_AFTER, &retry_after.as_secs().to_string())
 }
 
-/// Too many requests in an hour.
+/// The primary rate limit, with status 403 and no requests remaining.
 pub(super) fn primary_limit(reset: SystemTime) -> Answer {
     let reset = reset.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let answer = refusal(403, "API rate limit exceeded for user ID 1.");
@@ -89,15 +89,20 @@ pub(super) fn primary_limit(reset: SystemTime) -> Answer {
     header(answer, HeaderName::from_static("x-ratelimit-reset"), &reset.to_string())
 }
 
-/// The same answer with one more header.
+/// Adds a header to an answer.
 pub(super) fn header(mut answer: Answer, name: HeaderName, value: &str) -> Answer {
     let value = HeaderValue::from_str(value).expect("our own headers are plain text");
     answer.headers.insert(name, value);
     answer
 }
 
-/// One page of a list, with links to the others.
-pub(super) fn page(ask: &Ask, name: &str, mut entries: Vec<Value>, at_most: usize) -> Answer {
+/// One page of a list, with links to the other pages. A page has at most `at_most` entries.
+pub(super) fn page(
+    ask: &ApiRequest,
+    name: &str,
+    mut entries: Vec<Value>,
+    at_most: usize,
+) -> Answer {
     let number = |name, otherwise| {
         let given = ask.parameter(name).and_then(|text| text.parse::<usize>().ok());
         given.filter(|number| *number > 0).unwrap_or(otherwise)
@@ -112,7 +117,7 @@ pub(super) fn page(ask: &Ask, name: &str, mut entries: Vec<Value>, at_most: usiz
     if links.is_empty() { answer } else { header(answer, LINK, &links) }
 }
 
-fn links(ask: &Ask, page: usize, last: usize) -> String {
+fn links(ask: &ApiRequest, page: usize, last: usize) -> String {
     let mut to = Vec::new();
     if page > 1 {
         to.push((page - 1, "prev"));

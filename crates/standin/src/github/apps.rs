@@ -1,4 +1,4 @@
-//! Apps and their installations.
+//! GitHub Apps and their installations.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,14 +10,14 @@ use crate::timestamps::iso;
 use super::answers;
 use super::auth::{self, App, Target, Token};
 use super::repository;
-use super::request::Ask;
+use super::request::ApiRequest;
 use super::state::{State, secret};
 
-/// How long an installation's token lasts.
+/// How long an installation token is valid.
 const LIFE: Duration = Duration::from_secs(3_600);
 
-/// `GET /repos/{owner}/{repo}/installation` and `GET /orgs/{org}/installation`.
-pub(super) fn installation(state: &State, ask: &Ask, target: &Target) -> Answer {
+/// Answers `GET /repos/{owner}/{repo}/installation` and `GET /orgs/{org}/installation`.
+pub(super) fn installation(state: &State, ask: &ApiRequest, target: &Target) -> Answer {
     match auth::app(state, ask.credentials()) {
         Err(refusal) => *refusal,
         Ok(app) if !app.owner.eq_ignore_ascii_case(target.owner()) => answers::not_found(),
@@ -25,8 +25,8 @@ pub(super) fn installation(state: &State, ask: &Ask, target: &Target) -> Answer 
     }
 }
 
-/// `POST /app/installations/{installation_id}/access_tokens`.
-pub(super) fn access_token(state: &mut State, ask: &Ask, id: &str) -> Answer {
+/// Answers `POST /app/installations/{installation_id}/access_tokens` with a new token.
+pub(super) fn access_token(state: &mut State, ask: &ApiRequest, id: &str) -> Answer {
     let app = match auth::app(state, ask.credentials()) {
         Err(refusal) => return *refusal,
         Ok(app) if app.installation.to_string() != id => return answers::not_found(),
@@ -63,7 +63,7 @@ pub(super) fn access_token(state: &mut State, ask: &Ask, id: &str) -> Answer {
     answers::found(201, &body)
 }
 
-fn entry(app: &App, ask: &Ask, now: SystemTime) -> Value {
+fn entry(app: &App, ask: &ApiRequest, now: SystemTime) -> Value {
     let installation = format!("{}/app/installations/{}", ask.api, app.installation);
     json!({
         "id": app.installation,

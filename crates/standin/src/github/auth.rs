@@ -1,4 +1,4 @@
-//! Who is asking, and what they may.
+//! Authentication and permissions.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,20 +11,20 @@ use crate::http::Answer;
 use super::answers;
 use super::state::State;
 
-/// How far ahead an App may say that its word ends.
-const APP_WORD: Duration = Duration::from_secs(600);
+/// How far in the future an App's JWT may expire.
+const APP_JWT_LIFE: Duration = Duration::from_secs(600);
 const NOT_A_WORD: &str = "A JSON web token could not be decoded";
 
-/// What a token may do where it is allowed to.
+/// A permission of a token at its targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Permission {
-    /// A repository's administration, to write: its runners.
+    /// Write access to a repository's administration, which includes its runners.
     Administration,
-    /// A repository's actions, to read: its runs and their jobs.
+    /// Read access to a repository's Actions: its runs and their jobs.
     ActionsRead,
-    /// An organisation's self-hosted runners, to write.
+    /// Write access to an organisation's self-hosted runners.
     OrganisationRunners,
-    /// To see that a repository is there, which everything else includes.
+    /// Read access to a repository's metadata, which every other permission includes.
     Metadata,
 }
 
@@ -53,14 +53,14 @@ impl Permission {
     }
 }
 
-/// Permissions as GitHub lists them.
+/// Permissions in GitHub's JSON format.
 pub(super) fn listed(permissions: &[Permission]) -> Value {
     let entry = |it: &Permission| (it.name().to_owned(), Value::from(it.level()));
     Value::Object(permissions.iter().map(entry).collect::<Map<_, _>>())
 }
 
-/// The permissions that are asked for, as far as they are of those that there are. `None` where
-/// one of them is not.
+/// The permissions that a request asks for, or all granted ones if it asks for none in particular.
+/// Returns `None` if one of them is not granted.
 pub(super) fn narrowed(asked: &Value, granted: &[Permission]) -> Option<Vec<Permission>> {
     let Some(asked) = asked.as_object() else { return Some(granted.to_vec()) };
     let mut narrowed = vec![Permission::Metadata];
@@ -85,7 +85,7 @@ pub(super) enum Target {
 }
 
 impl Target {
-    /// `acme/web` or `acme`.
+    /// Parses `acme/web` as a repository and `acme` as an organisation.
     pub(super) fn of(name: &str) -> Target {
         if name.contains('/') {
             Target::Repository(name.to_owned())
@@ -109,21 +109,21 @@ impl Target {
     }
 }
 
-/// A token that the interface knows.
+/// An access token that the REST API accepts.
 #[derive(Clone)]
 pub(super) struct Token {
-    /// What it is called in the list of requests.
+    /// The token's name in the log of requests.
     pub(super) name: String,
-    /// Of an App's installation, and not of a person.
+    /// Whether it belongs to an App's installation instead of a person.
     pub(super) is_integration: bool,
-    /// For whom, and what.
+    /// The targets of the token, with its permissions at each.
     pub(super) grants: Vec<(Target, Vec<Permission>)>,
     pub(super) expires: Option<SystemTime>,
 }
 
 impl Token {
-    /// Its permissions at a target. `None` where it does not see it. Whoever is allowed at an
-    /// organisation is so at all of its repositories.
+    /// The token's permissions at a target; `None` if it cannot see the target. A grant for an
+    /// organisation includes all of its repositories.
     fn at(&self, target: &Target) -> Option<Vec<Permission>> {
         let applies = |grant: &Target| {
             grant.is(target.name())
@@ -132,14 +132,14 @@ impl Token {
         let sees = |grant: &Target| grant.owner().eq_ignore_ascii_case(target.name());
         let found: Vec<_> = self.grants.iter().filter(|(grant, _)| applies(grant)).collect();
         if found.is_empty() {
-            // An organisation can be seen by whoever sees a repository of it.
+            // A token that sees a repository sees its organisation too.
             return self.grants.iter().any(|(grant, _)| sees(grant)).then(Vec::new);
         }
         Some(found.iter().flat_map(|(_, permissions)| permissions.clone()).collect())
     }
 }
 
-/// An App, and the one installation that it has.
+/// An App with its one installation.
 #[derive(Clone)]
 pub(super) struct App {
     pub(super) id: String,
@@ -149,19 +149,19 @@ pub(super) struct App {
     pub(super) installation: u64,
 }
 
-/// Who asks.
+/// Who sent a request, by its credentials.
 pub(super) enum Caller {
-    Nobody,
-    /// With a token that is known.
+    Anonymous,
+    /// The request has a valid token.
     Known(Token),
-    /// With a secret that nobody knows, or that has expired.
+    /// The request has an unknown or expired token.
     Unknown,
 }
 
 impl Caller {
     pub(super) fn of(state: &State, credentials: Option<(&str, &str)>) -> Caller {
         let secret = match credentials {
-            None => return Caller::Nobody,
+            None => return Caller::Anonymous,
             Some((scheme, secret)) if is_bearer(scheme) => secret,
             Some(_) => return Caller::Unknown,
         };
@@ -173,10 +173,12 @@ impl Caller {
         }
     }
 
-    /// Whether this caller may do this here, and if not, what they are told.
+    /// Fails with GitHub's answer if the caller does not have this permission at the target.
     pub(super) fn may(&self, target: &Target, permission: Permission) -> Result<(), Box<Answer>> {
         let token = match self {
-            Caller::Nobody => return Err(answers::unknown_caller("Requires authentication").into()),
+            Caller::Anonymous => {
+                return Err(answers::unknown_caller("Requires authentication").into());
+            }
             Caller::Unknown => return Err(answers::unknown_caller("Bad credentials").into()),
             Caller::Known(token) => token,
         };
@@ -196,12 +198,12 @@ impl Caller {
     }
 }
 
-/// GitHub takes either word.
+/// Whether a scheme is one that GitHub accepts for tokens: `Bearer` or `token`.
 pub(super) fn is_bearer(scheme: &str) -> bool {
     scheme.eq_ignore_ascii_case("bearer") || scheme.eq_ignore_ascii_case("token")
 }
 
-/// The App that has signed a word of its own, and if there is none, what it is told.
+/// The App that has signed the request's JWT. Fails with GitHub's answer if the JWT is not valid.
 pub(super) fn app<'a>(
     state: &'a State,
     credentials: Option<(&str, &str)>,
@@ -219,7 +221,7 @@ pub(super) fn app<'a>(
     let app = state.apps.iter().find(|app| app.id == issuer);
     let app = app.ok_or_else(|| answers::refusal(404, "Integration not found"))?;
     let mut validation = Validation::new(Algorithm::RS256);
-    // Time is judged below, by a clock that can be moved.
+    // The times are checked below, by a clock that tests can advance.
     validation.validate_exp = false;
     validation.required_spec_claims.clear();
     let claims = jsonwebtoken::decode::<Value>(word, &app.key, &validation);
@@ -240,7 +242,7 @@ fn in_time(claims: &Value, now: SystemTime) -> Result<(), &'static str> {
         "'Expiration time' claim ('exp') must be a numeric value representing the future time at \
          which the assertion expires",
     )?;
-    if expires > now + APP_WORD {
+    if expires > now + APP_JWT_LIFE {
         return Err("'Expiration time' claim ('exp') is too far in the future");
     }
     Ok(())

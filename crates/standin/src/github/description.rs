@@ -1,4 +1,4 @@
-//! Requests compared with GitHub's own description of its interface.
+//! Checks requests and answers against GitHub's OpenAPI description.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 use crate::http::Answer;
 
 use super::GitHubViolation;
-use super::request::Ask;
+use super::request::ApiRequest;
 
-/// The description, as far as it was extracted: `paths` as in OpenAPI, and the schemas that they
-/// name.
+/// The extracted part of the description: `paths` as in OpenAPI, and the schemas
+/// that they refer to.
 #[derive(Debug)]
 pub(super) struct Description(Value);
 
@@ -18,7 +18,7 @@ impl Description {
     /// Reads `github.json` in a folder.
     ///
     /// # Panics
-    /// If it is not there. Without it nothing would be checked, and nobody would know.
+    /// If the file is missing. Without it, requests would pass unchecked.
     pub(super) fn read(folder: &Path) -> Description {
         let file = folder.join("github.json");
         let text = std::fs::read(&file)
@@ -28,8 +28,8 @@ impl Description {
         Description(whole)
     }
 
-    /// What is wrong with a request.
-    pub(super) fn check(&self, ask: &Ask) -> Vec<GitHubViolation> {
+    /// Returns the violations in a request.
+    pub(super) fn check(&self, ask: &ApiRequest) -> Vec<GitHubViolation> {
         let mut found = Vec::new();
         match self.operation(ask) {
             None => found.push("no such operation".to_owned()),
@@ -41,8 +41,8 @@ impl Description {
         named(ask, found)
     }
 
-    /// What is wrong with an answer that says that all is well: then it is the stand-in that is.
-    pub(super) fn check_answer(&self, ask: &Ask, answer: &Answer) -> Vec<GitHubViolation> {
+    /// Returns the violations in a successful answer, which are bugs of the stand-in.
+    pub(super) fn check_answer(&self, ask: &ApiRequest, answer: &Answer) -> Vec<GitHubViolation> {
         let mut found = Vec::new();
         if answer.status.is_success()
             && let Some(operation) = self.operation(ask)
@@ -62,9 +62,8 @@ impl Description {
         named(ask, found)
     }
 
-    /// The operation, by method and path. A part of a path that stands for itself goes before
-    /// one that stands for anything.
-    fn operation(&self, ask: &Ask) -> Option<&Value> {
+    /// Finds the operation by method and path. A literal segment takes precedence over a parameter.
+    fn operation(&self, ask: &ApiRequest) -> Option<&Value> {
         let method = ask.method.as_str().to_ascii_lowercase();
         let paths = self.0["paths"].as_object()?;
         let fits = |pattern: &str| {
@@ -78,7 +77,7 @@ impl Description {
         item.get(&method)
     }
 
-    fn check_query(&self, operation: &Value, ask: &Ask, found: &mut Vec<String>) {
+    fn check_query(&self, operation: &Value, ask: &ApiRequest, found: &mut Vec<String>) {
         let none = Vec::new();
         let parameters = operation["parameters"].as_array().unwrap_or(&none);
         for (name, text) in &ask.query {
@@ -101,13 +100,13 @@ impl Description {
         }
     }
 
-    fn check_body(&self, operation: &Value, ask: &Ask, found: &mut Vec<String>) {
+    fn check_body(&self, operation: &Value, ask: &ApiRequest, found: &mut Vec<String>) {
         let content = self.resolved(&operation["requestBody"]);
         let schema = &content["content"]["application/json"]["schema"];
         match ask.json() {
             None => found.push("the body is not JSON".to_owned()),
             Some(Value::Null) if content["required"] != true => {}
-            // An empty object says as little as no body, and many clients send one.
+            // An empty object is equivalent to no body, and many clients send one.
             Some(body) if schema.is_null() => {
                 if body != Value::Object(serde_json::Map::new()) {
                     found.push("there should be no body".to_owned());
@@ -117,7 +116,7 @@ impl Description {
         }
     }
 
-    /// Whether a value is of a schema; strictly, with no field that the schema does not know.
+    /// Checks a value against a schema. Fields that the schema does not have are violations too.
     fn check_value(
         &self,
         schema: &Value,
@@ -187,7 +186,7 @@ impl Description {
         }
     }
 
-    /// What a reference refers to, or the value itself.
+    /// The target of a reference, or the value itself if it is none.
     fn resolved<'a>(&'a self, value: &'a Value) -> &'a Value {
         match value["$ref"].as_str().and_then(|reference| reference.strip_prefix('#')) {
             Some(pointer) => self.0.pointer(pointer).unwrap_or(&Value::Null),
@@ -208,7 +207,7 @@ fn is_of(kind: &str, value: &Value) -> bool {
     }
 }
 
-fn named(ask: &Ask, problems: Vec<String>) -> Vec<GitHubViolation> {
+fn named(ask: &ApiRequest, problems: Vec<String>) -> Vec<GitHubViolation> {
     let request = format!("{} {}", ask.method, ask.path);
     let violation = |problem| GitHubViolation { request: request.clone(), problem };
     problems.into_iter().map(violation).collect()

@@ -1,78 +1,76 @@
-//! What can go wrong between a program and GitHub, on demand.
+//! Faults that a test injects between a program and GitHub.
 
 use std::time::Duration;
 
 use crate::injection::{ActiveFault, Occurrence};
 
-use super::request::Ask;
+use super::request::ApiRequest;
 
-/// What goes wrong.
+/// A fault that a [`GitHubFaultRule`] injects into a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GitHubFault {
-    /// It takes longer, and nothing else. Adds up, and goes together with one other.
+    /// The request takes longer. Delays of several rules add up, and combine with one other fault.
     Delay(Duration),
-    /// GitHub has trouble of its own (500, 502, 503), before anything has happened.
+    /// GitHub answers with a server error (500, 502 or 503) and does nothing.
     Status(u16),
-    /// 429, with the time to wait.
+    /// Status 429, with the time to wait.
     TooManyRequests {
-        /// In whole seconds.
+        /// The value of the `retry-after` header, in whole seconds.
         retry_after: Duration,
     },
-    /// 403, with the time to wait.
+    /// The secondary rate limit: status 403, with the time to wait.
     SecondaryLimit {
-        /// In whole seconds.
+        /// The value of the `retry-after` header, in whole seconds.
         retry_after: Duration,
     },
-    /// 403, with nothing remaining of the hour's requests.
+    /// The primary rate limit: status 403, with no requests remaining in this hour.
     PrimaryLimit {
-        /// How long until there is.
+        /// The time until the limit resets.
         reset_in: Duration,
     },
-    /// The connection is reset before anything has happened.
+    /// The connection is reset before GitHub sees the request.
     Reset,
-    /// It happens, and the connection is closed without an answer.
+    /// GitHub performs the request, and the connection is closed without an answer.
     LostAnswer,
-    /// It happens, and half of the answer's body arrives before the connection is closed.
+    /// GitHub performs the request, and the connection is closed after half of the answer's body.
     CutBody,
-    /// Nothing happens, and there is no answer for as long as the caller cares to wait.
+    /// GitHub does nothing and never answers.
     Hang,
-    /// Nothing happens, and somebody else answers in HTML, saying 200.
+    /// GitHub does nothing, and a proxy answers with HTML and status 200.
     NotJson,
 }
 
-/// A rule by which requests are disturbed.
+/// Which requests get a fault. A filter that is `None` admits every request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GitHubFaultRule {
-    /// For this method alone.
     pub method: Option<String>,
-    /// For paths of this pattern alone, without `/api/v3`: `*` stands for one part of it, `**`
-    /// at the end for any.
+    /// A pattern for paths without `/api/v3`: `*` matches one segment, `**` at the end matches
+    /// any number of them.
     pub path: Option<String>,
-    /// For which of those requests.
+    /// Which of the requests that pass the filters get the fault.
     pub occurrence: Occurrence,
-    /// What goes wrong with them.
     pub fault: GitHubFault,
 }
 
 impl GitHubFaultRule {
-    /// For every request, but for those of the stand-in's own runner under `/_standin`.
+    /// Injects the fault into every request, except those of the runner double under `/_standin`.
     pub fn new(fault: GitHubFault) -> GitHubFaultRule {
         GitHubFaultRule { method: None, path: None, occurrence: Occurrence::Always, fault }
     }
 
-    /// For one method and paths of one pattern: `on("GET", "/repos/*/*/actions/runners")`.
+    /// Limits the rule to a method and a pattern: `on("GET", "/repos/*/*/actions/runners")`.
     #[must_use]
     pub fn on(self, method: &str, path: &str) -> GitHubFaultRule {
         GitHubFaultRule { method: Some(method.to_owned()), path: Some(path.to_owned()), ..self }
     }
 
-    /// For some of the requests.
+    /// Limits the rule to some of the requests that pass its filters.
     #[must_use]
     pub fn occurrence(self, occurrence: Occurrence) -> GitHubFaultRule {
         GitHubFaultRule { occurrence, ..self }
     }
 
-    fn is_for(&self, ask: &Ask) -> bool {
+    fn is_for(&self, ask: &ApiRequest) -> bool {
         let meant = match &self.path {
             Some(pattern) => matches(pattern, &ask.path),
             None => !ask.is_private(),
@@ -81,7 +79,7 @@ impl GitHubFaultRule {
     }
 }
 
-/// Whether a path is of a pattern.
+/// Whether a path matches a pattern; see [`GitHubFaultRule::path`].
 pub(super) fn matches(pattern: &str, path: &str) -> bool {
     let mut parts = path.split('/');
     for wanted in pattern.split('/') {
@@ -96,9 +94,10 @@ pub(super) fn matches(pattern: &str, path: &str) -> bool {
     parts.next().is_none()
 }
 
-/// What is to happen to one request: delays add up, of the rest the first rule wins.
+/// The delay and the fault for one request. Delays add up; of the other faults,
+/// the first rule's wins.
 pub(super) fn plan(
-    ask: &Ask,
+    ask: &ApiRequest,
     rules: &[ActiveFault<GitHubFaultRule>],
 ) -> (Duration, Option<GitHubFault>) {
     let (mut delay, mut fault) = (Duration::ZERO, None);

@@ -1,4 +1,4 @@
-//! Runs and their jobs.
+//! Workflow runs and their jobs.
 
 use std::time::SystemTime;
 
@@ -9,39 +9,35 @@ use crate::timestamps::iso;
 
 use super::answers;
 use super::repository;
-use super::request::Ask;
+use super::request::ApiRequest;
 use super::state::{State, Work};
 
-/// Which job.
+/// The number of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(pub u64);
 
-/// How far a job has come.
+/// The status of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobState {
-    /// Nobody has taken it.
+    /// No runner has taken it yet.
     Queued,
-    /// A runner works on it.
+    /// A runner is executing it.
     InProgress,
-    /// It is over.
     Completed,
 }
 
-/// How a job or a run has ended.
+/// The conclusion of a job or run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Conclusion {
-    /// Well.
     Success,
-    /// Badly.
     Failure,
-    /// Somebody did not want it any more.
     Cancelled,
-    /// It was never begun.
+    /// It was not executed at all.
     Skipped,
 }
 
 impl Conclusion {
-    /// As GitHub calls it.
+    /// The name that GitHub's API uses.
     pub fn name(self) -> &'static str {
         match self {
             Conclusion::Success => "success",
@@ -57,18 +53,16 @@ impl Conclusion {
     }
 }
 
-/// How far a run has come.
+/// The status of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunState {
     /// Its jobs wait for runners.
     Queued,
-    /// It has begun.
     InProgress,
-    /// It waits for somebody's approval.
+    /// It waits for an approval.
     Waiting,
-    /// It waits for another run.
+    /// It waits for another run to finish.
     Pending,
-    /// It is over.
     Completed(Conclusion),
 }
 
@@ -88,40 +82,33 @@ impl RunState {
     }
 }
 
-/// A job, as far as it has come.
+/// A job and its current state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
-    /// Which.
     pub id: JobId,
-    /// Of which repository, as `acme/web`.
+    /// The repository, such as `acme/web`.
     pub repository: String,
-    /// Of which run.
     pub run_id: String,
-    /// Of which of the run's attempts.
+    /// The attempt of the run that the job belongs to.
     pub run_attempt: u32,
-    /// What it is called.
     pub name: String,
-    /// What its runner has to have.
+    /// The labels that its runner must have.
     pub labels: Vec<String>,
-    /// How far it has come.
     pub state: JobState,
-    /// How it has ended.
+    /// The result; `None` until the job is completed.
     pub conclusion: Option<Conclusion>,
-    /// Who has taken it.
+    /// The runner that has taken it.
     pub runner_name: Option<String>,
-    /// The number of whoever has.
+    /// The number of that runner.
     pub runner_id: Option<u64>,
-    /// What was written so far.
+    /// The output so far.
     pub log: String,
-    /// When it was queued.
     pub created: SystemTime,
-    /// When it was taken.
+    /// When a runner has taken it.
     pub started: Option<SystemTime>,
-    /// When it was over.
     pub completed: Option<SystemTime>,
 }
 
-/// A run.
 #[derive(Debug, Clone)]
 pub(super) struct Run {
     pub(super) repository: String,
@@ -129,7 +116,7 @@ pub(super) struct Run {
     pub(super) number: u64,
     pub(super) attempt: u32,
     pub(super) created: SystemTime,
-    /// What a test says about it, whatever its jobs do.
+    /// A state that a test has set, which takes precedence over that of the jobs.
     pub(super) pinned: Option<RunState>,
 }
 
@@ -142,7 +129,7 @@ impl Run {
         state.jobs.values().filter(|work| self.is(&work.job.repository, &work.job.run_id))
     }
 
-    /// What GitHub says about it, by its jobs where no test has said anything.
+    /// The run's state: the one that a test has set, or else derived from its jobs.
     fn state(&self, state: &State) -> RunState {
         if let Some(pinned) = self.pinned {
             return pinned;
@@ -155,7 +142,7 @@ impl Run {
             return RunState::InProgress;
         }
         if queued > 0 {
-            // Jobs of an earlier attempt are no beginning of this one.
+            // Jobs of an earlier attempt do not count as a start of this one.
             let begun = latest
                 .iter()
                 .any(|job| job.state == JobState::Completed && job.run_attempt == self.attempt);
@@ -172,7 +159,7 @@ impl Run {
     }
 }
 
-/// The last attempt of each job, by its name.
+/// The latest attempt of each job, by job name.
 pub(super) fn latest<'a>(jobs: impl Iterator<Item = &'a Job>) -> Vec<&'a Job> {
     let mut latest: Vec<&Job> = Vec::new();
     for job in jobs {
@@ -185,8 +172,8 @@ pub(super) fn latest<'a>(jobs: impl Iterator<Item = &'a Job>) -> Vec<&'a Job> {
     latest
 }
 
-/// `GET /repos/{owner}/{repo}/actions/runs`: newest first.
-pub(super) fn list_runs(state: &State, ask: &Ask, repository: &str) -> Answer {
+/// Answers `GET /repos/{owner}/{repo}/actions/runs`, newest first.
+pub(super) fn list_runs(state: &State, ask: &ApiRequest, repository: &str) -> Answer {
     let wanted = ask.parameter("status");
     let runs =
         state.runs.iter().rev().filter(|run| run.repository.eq_ignore_ascii_case(repository));
@@ -199,8 +186,8 @@ pub(super) fn list_runs(state: &State, ask: &Ask, repository: &str) -> Answer {
     answers::page(ask, "workflow_runs", entries.collect(), state.options.page)
 }
 
-/// `GET /repos/{owner}/{repo}/actions/runs/{run_id}/jobs`.
-pub(super) fn list_jobs(state: &State, ask: &Ask, repository: &str, id: &str) -> Answer {
+/// Answers `GET /repos/{owner}/{repo}/actions/runs/{run_id}/jobs`, one page per request.
+pub(super) fn list_jobs(state: &State, ask: &ApiRequest, repository: &str, id: &str) -> Answer {
     let Some(run) = state.runs.iter().find(|run| run.is(repository, id)) else {
         return answers::not_found();
     };
@@ -210,7 +197,7 @@ pub(super) fn list_jobs(state: &State, ask: &Ask, repository: &str, id: &str) ->
     answers::page(ask, "jobs", entries, state.options.page)
 }
 
-fn run_entry(run: &Run, state: RunState, ask: &Ask) -> Value {
+fn run_entry(run: &Run, state: RunState, ask: &ApiRequest) -> Value {
     let Run { repository: name, id, number, attempt, created, .. } = run;
     let api = format!("{}/repos/{name}/actions/runs/{id}", ask.api);
     let at = iso(*created);
@@ -257,7 +244,7 @@ impl Run {
     }
 }
 
-fn job_entry(job: &Job, run: &Run, ask: &Ask) -> Value {
+fn job_entry(job: &Job, run: &Run, ask: &ApiRequest) -> Value {
     let (name, id) = (&run.repository, job.id.0);
     let status = match job.state {
         JobState::Queued => "queued",
@@ -278,7 +265,7 @@ fn job_entry(job: &Job, run: &Run, ask: &Ask) -> Value {
         "status": status,
         "conclusion": job.conclusion.map(Conclusion::name),
         "created_at": iso(job.created),
-        // GitHub gives the time of creation here until there is a better one.
+        // GitHub puts the creation time here until the job starts.
         "started_at": iso(job.started.unwrap_or(job.created)),
         "completed_at": job.completed.map(iso),
         "name": job.name,
@@ -292,7 +279,7 @@ fn job_entry(job: &Job, run: &Run, ask: &Ask) -> Value {
     })
 }
 
-/// Run ids are numbers on the wire. A test that uses another kind sees it as it is.
+/// A run id in JSON. It is a number, as at GitHub, unless a test uses an id that is not numeric.
 fn number_of(id: &str) -> Value {
     id.parse::<u64>().map_or_else(|_| Value::from(id), Value::from)
 }

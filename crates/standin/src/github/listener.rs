@@ -1,4 +1,4 @@
-//! What the stand-in's own runner asks for.
+//! The server side of the runner double's protocol.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,19 +15,19 @@ use crate::sync::locked;
 use super::answers;
 use super::auth::{Target, is_bearer};
 use super::jobs::{Conclusion, JobId, JobState};
-use super::request::Ask;
+use super::request::ApiRequest;
 use super::runner_faults::RunnerFault;
 use super::runners::{GitHubRunner, still_running};
 use super::state::{Purpose, Registered, Session, State, secret};
 use super::{GitHubViolation, Shared};
 
-/// How long a listener waits for a message before it asks again.
+/// How long a request for a message waits before it is answered with none.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The group that everybody has.
+/// The runner group that always exists.
 const DEFAULT_GROUP: &str = "default";
 
-/// Answers the stand-in's own runner.
-pub(super) async fn answer(shared: &Arc<Shared>, ask: &Ask) -> Answer {
+/// Answers a request of the runner double.
+pub(super) async fn answer(shared: &Arc<Shared>, ask: &ApiRequest) -> Answer {
     let segments: Vec<&str> = ask.segments.iter().map(String::as_str).collect();
     match (ask.method.as_str(), segments.as_slice()) {
         ("POST", ["actions", "runner-registration"]) => exchange(shared, ask).await,
@@ -41,9 +41,9 @@ pub(super) async fn answer(shared: &Arc<Shared>, ask: &Ask) -> Answer {
     }
 }
 
-/// A registration token for one that registers, a remove token for one that removes. GitHub
-/// takes the former for both.
-async fn exchange(shared: &Arc<Shared>, ask: &Ask) -> Answer {
+/// Exchanges a registration token or a remove token for one to register or remove with. As at
+/// GitHub, a registration token serves for both.
+async fn exchange(shared: &Arc<Shared>, ask: &ApiRequest) -> Answer {
     let Some(Exchange { url, runner_event, unknown }) = body(ask) else {
         return answers::not_found();
     };
@@ -63,7 +63,7 @@ async fn exchange(shared: &Arc<Shared>, ask: &Ask) -> Answer {
     let secret = ask.credentials().filter(|(scheme, _)| *scheme == "RemoteAuth");
     let secret = secret.map(|(_, secret)| secret.to_owned()).unwrap_or_default();
     shared.change(|state| {
-        let pass = state.passes.get(&secret).cloned();
+        let pass = state.runner_tokens.get(&secret).cloned();
         let pass = pass.filter(|pass| state.now() < pass.expires && target.is(pass.target.name()));
         let fits = |purpose| match purpose {
             Purpose::Registration => true,
@@ -80,7 +80,7 @@ async fn exchange(shared: &Arc<Shared>, ask: &Ask) -> Answer {
     })
 }
 
-/// `http://127.0.0.1:1234/acme/web`, or without the last part.
+/// The target in a URL like `http://127.0.0.1:1234/acme/web`, or `…/acme` for an organisation.
 fn target_of(url: &str) -> Option<Target> {
     let (_, rest) = url.split_once("://")?;
     let (_, name) = rest.split_once('/')?;
@@ -88,7 +88,7 @@ fn target_of(url: &str) -> Option<Target> {
     (!name.is_empty() && name.matches('/').count() < 2).then(|| Target::of(name))
 }
 
-async fn register(shared: &Arc<Shared>, ask: &Ask) -> Answer {
+async fn register(shared: &Arc<Shared>, ask: &ApiRequest) -> Answer {
     let Some(registration) = body::<Registration>(ask) else { return answers::not_found() };
     let Some(target) = shared.look(|state| exchanged(state, ask)) else {
         return answers::unknown_caller("Bad credentials");
@@ -132,7 +132,7 @@ fn enlist(state: &mut State, registration: Registration, target: &Target) -> Ans
     answers::found(201, &json!(registered))
 }
 
-fn remove(shared: &Arc<Shared>, ask: &Ask, name: &str) -> Answer {
+fn remove(shared: &Arc<Shared>, ask: &ApiRequest, name: &str) -> Answer {
     shared.change(|state| {
         let Some(target) = exchanged(state, ask) else {
             return answers::unknown_caller("Bad credentials");
@@ -149,14 +149,14 @@ fn remove(shared: &Arc<Shared>, ask: &Ask, name: &str) -> Answer {
     })
 }
 
-/// Where a token that was exchanged is good for something.
-fn exchanged(state: &State, ask: &Ask) -> Option<Target> {
+/// The target of the request's exchanged token; `None` if it is invalid.
+fn exchanged(state: &State, ask: &ApiRequest) -> Option<Target> {
     let (scheme, secret) = ask.credentials()?;
-    let pass = state.passes.get(secret)?;
+    let pass = state.runner_tokens.get(secret)?;
     (is_bearer(scheme) && pass.purpose == Purpose::Exchanged).then(|| pass.target.clone())
 }
 
-async fn open(shared: &Arc<Shared>, ask: &Ask) -> Answer {
+async fn open(shared: &Arc<Shared>, ask: &ApiRequest) -> Answer {
     let Some(Opening { runner, version }) = body(ask) else { return answers::not_found() };
     let key = ask.credentials().map(|(_, key)| key.to_owned()).unwrap_or_default();
     let known = |state: &mut State| {
@@ -201,8 +201,8 @@ fn close(shared: &Arc<Shared>, id: &str) -> Answer {
     answers::done()
 }
 
-/// Waits for something to say to a listener.
-async fn message(shared: &Arc<Shared>, ask: &Ask, id: &str) -> Answer {
+/// Answers a listener with its next message. Waits for one up to [`PATIENCE`].
+async fn message(shared: &Arc<Shared>, ask: &ApiRequest, id: &str) -> Answer {
     shared.quietly(|state| {
         let mut sessions = state.runners.values_mut().filter_map(|it| it.session.as_mut());
         if let Some(session) = sessions.find(|session| session.id == id) {
@@ -232,15 +232,16 @@ async fn message(shared: &Arc<Shared>, ask: &Ask, id: &str) -> Answer {
     }
 }
 
-/// The version of a runner that may open a session, and is refused when it asks for a job.
+/// The version of the session's runner if it is deprecated. Such a runner may open a session,
+/// but gets no job.
 fn unserved(state: &State, session: &str) -> Option<String> {
     let runner = &state.runners.values().find(|it| it.is_in(session))?.runner;
     let fault = state.runner_fault(&runner.name, &Target::of(&runner.scope));
     (fault == Some(RunnerFault::Deprecated)).then(|| runner.version.clone())
 }
 
-/// What there is to say to a listener. `None` where it has no session.
-fn next(state: &mut State, ask: &Ask, session: &str) -> Option<Message> {
+/// The next message for a listener; `None` if the session does not exist.
+fn next(state: &mut State, ask: &ApiRequest, session: &str) -> Option<Message> {
     let registered = state.runners.values().find(|it| it.is_in(session))?.clone();
     let runner = &registered.runner;
     let fault = state.runner_fault(&runner.name, &Target::of(&runner.scope));
@@ -281,7 +282,7 @@ fn next(state: &mut State, ask: &Ask, session: &str) -> Option<Message> {
     })))
 }
 
-fn progress(shared: &Arc<Shared>, ask: &Ask, id: &str) -> Answer {
+fn progress(shared: &Arc<Shared>, ask: &ApiRequest, id: &str) -> Answer {
     let (Ok(id), Some(progress)) = (id.parse().map(JobId), body::<Progress>(ask)) else {
         return answers::not_found();
     };
@@ -297,7 +298,7 @@ fn progress(shared: &Arc<Shared>, ask: &Ask, id: &str) -> Answer {
     })
 }
 
-fn body<T: DeserializeOwned>(ask: &Ask) -> Option<T> {
+fn body<T: DeserializeOwned>(ask: &ApiRequest) -> Option<T> {
     serde_json::from_value(ask.json().unwrap_or(Value::Null)).ok()
 }
 
@@ -307,8 +308,8 @@ async fn hang_if(hangs: bool) {
     }
 }
 
-/// A connection is closed. The listener whose it was has some time to come back over another, and
-/// is given up then.
+/// Handles the end of a connection. Its listener has `session_timeout` to come back over another
+/// one; after that its session is lost.
 pub(super) fn gone(shared: &Arc<Shared>, connection: Connection) {
     let found = shared.look(|state| {
         let session = session_over(state, connection)?.id.clone();

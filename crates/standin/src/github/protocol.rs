@@ -1,21 +1,21 @@
-//! What the stand-in's GitHub and its runner say to each other. The real ones have a protocol of
-//! their own, which is not public; only the exchange of a token for another is as there.
+//! The protocol between the stand-in's GitHub and its runner double. The real protocol is not
+//! public; only the token exchange is the same as GitHub's.
 
 use serde::{Deserialize, Serialize};
 
-/// `POST /api/v3/actions/runner-registration`, with the token of `config.sh`.
+/// The body of `POST /api/v3/actions/runner-registration`, sent with the token of `config.sh`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Exchange {
-    /// Of the repository or organisation.
+    /// The URL of the repository or organisation.
     pub(crate) url: String,
-    /// `register` or `remove`.
+    /// Either `register` or `remove`.
     pub(crate) runner_event: String,
-    /// Flags that the runner does not know: it goes on without them, and a test should not.
+    /// Flags that the runner does not know. The runner ignores them, but a test should fail.
     #[serde(default)]
     pub(crate) unknown: Vec<String>,
 }
 
-/// What a token is exchanged for.
+/// The answer to an [`Exchange`].
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Exchanged {
     pub(crate) url: String,
@@ -23,7 +23,7 @@ pub(crate) struct Exchanged {
     pub(crate) token: String,
 }
 
-/// `POST /_standin/runners`.
+/// The body of `POST /_standin/runners`, which registers a runner.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Registration {
     pub(crate) name: String,
@@ -34,7 +34,7 @@ pub(crate) struct Registration {
     pub(crate) version: String,
 }
 
-/// A runner that was registered.
+/// The answer to a [`Registration`].
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Registered {
     pub(crate) id: u64,
@@ -42,34 +42,35 @@ pub(crate) struct Registered {
     pub(crate) replaced: bool,
 }
 
-/// `POST /_standin/sessions`, with the runner's key.
+/// The body of `POST /_standin/sessions`, sent with the runner's key.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Opening {
     pub(crate) runner: u64,
     pub(crate) version: String,
 }
 
-/// A session that was opened.
+/// The answer to an [`Opening`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Opened {
     pub(crate) session: String,
 }
 
-/// What a listener is told.
+/// A message to a listener.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Message {
-    /// There is nothing to do, for now.
+    /// There is nothing to do now.
     Nothing,
-    /// Take this.
     Job(Box<Order>),
-    /// Stop what you are doing.
-    Cancel { job: u64 },
-    /// Fall over.
+    /// Cancel the job that is running.
+    Cancel {
+        job: u64,
+    },
+    /// Exit at once, as if the listener had crashed.
     Crash,
 }
 
-/// A job, as its runner gets it.
+/// A job for a runner.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Order {
     pub(crate) job: u64,
@@ -81,11 +82,11 @@ pub(crate) struct Order {
     pub(crate) script: String,
     pub(crate) server_url: String,
     pub(crate) api_url: String,
-    /// How long it may take to stop once it is told to.
+    /// How long the job may take to stop after it is cancelled.
     pub(crate) cancel_grace: std::time::Duration,
 }
 
-/// `POST /_standin/jobs/{id}`: what was written since the last time, and how it has ended.
+/// The body of `POST /_standin/jobs/{id}`: the output since the last one, and the conclusion.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Progress {
     pub(crate) log: String,

@@ -1,4 +1,4 @@
-//! Runs and jobs, as a test makes them and waits for them.
+//! How a test queues runs and jobs, and waits for them.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use super::jobs::{Conclusion, Job, JobId, JobState, RunState, latest};
 use super::state::Work;
 
 impl GitHub {
-    /// Queues a job, in a run that is made if it is new: a script for bash, for a runner that has
-    /// these labels.
+    /// Queues a job that runs a bash script on a runner with these labels. Creates the run
+    /// if it is new.
     pub fn queue_job(&self, repository: &str, run: &str, labels: &[&str], script: &str) -> JobId {
         self.shared.change(|state| {
             let run_attempt = state.run(repository, run).attempt;
@@ -34,12 +34,13 @@ impl GitHub {
         })
     }
 
-    /// Adds a run, or says of one how far it has come, whatever its jobs do.
+    /// Sets the state of a run, which then does not depend on its jobs. Creates the run
+    /// if it is new.
     pub fn add_run(&self, repository: &str, run: &str, how_far: RunState) {
         self.shared.change(|state| state.run(repository, run).pinned = Some(how_far));
     }
 
-    /// A job, as far as it has come.
+    /// The current state of a job; `None` if there is no such job.
     pub fn job(&self, id: JobId) -> Option<Job> {
         self.shared.look(|state| state.jobs.get(&id).map(|work| work.job.clone()))
     }
@@ -52,18 +53,18 @@ impl GitHub {
         })
     }
 
-    /// Waits until a job is over.
+    /// Blocks until a job is completed, and returns it.
     ///
     /// # Panics
-    /// If it is not in time, or there is no such job.
+    /// If that takes longer than `at_most`, or there is no such job.
     pub fn wait_for_job(&self, id: JobId, at_most: Duration) -> Job {
         self.wait_until(id, at_most, |job| job.state == JobState::Completed)
     }
 
-    /// Waits until a job is as it should be: taken by a runner, or with something in its log.
+    /// Blocks until a job satisfies a condition, and returns it.
     ///
     /// # Panics
-    /// If it does not become so in time, or there is no such job.
+    /// If that takes longer than `at_most`, or there is no such job.
     pub fn wait_until(&self, id: JobId, at_most: Duration, suits: impl Fn(&Job) -> bool) -> Job {
         let found = self.shared.wait(at_most, |state| {
             let job = &state.jobs.get(&id)?.job;
@@ -72,7 +73,7 @@ impl GitHub {
         found.unwrap_or_else(|| panic!("the job does not get there: {:?}", self.job(id)))
     }
 
-    /// Cancels what a run has not done yet.
+    /// Cancels the jobs of a run that are not completed.
     pub fn cancel_run(&self, repository: &str, run: &str) {
         let jobs = self.jobs(repository, run);
         self.shared.change(|state| {
@@ -90,8 +91,8 @@ impl GitHub {
         });
     }
 
-    /// "Re-run failed jobs": queues those that did not end well once more, in the run's next
-    /// attempt. Gives the new ones.
+    /// Does what "Re-run failed jobs" does: queues the jobs that did not succeed again, in the
+    /// run's next attempt. Returns the new jobs.
     pub fn rerun_failed(&self, repository: &str, run: &str) -> Vec<JobId> {
         let jobs = self.jobs(repository, run);
         self.shared.change(|state| {

@@ -1,4 +1,4 @@
-//! The runner's releases, and what else can be downloaded.
+//! The releases of the runner, and other downloads.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -9,24 +9,24 @@ use crate::timestamps::iso;
 
 use super::answers;
 use super::repository;
-use super::request::Ask;
+use super::request::ApiRequest;
 use super::state::{Release, Served, State};
 
-/// The one repository whose releases there are.
+/// The only repository with releases.
 pub(super) const REPOSITORY: &str = "actions/runner";
 
-/// Where a release's file is downloaded, on the web.
+/// The path of a release's file on the web host.
 pub(super) fn download_path(tag: &str, name: &str) -> String {
     format!("/{REPOSITORY}/releases/download/{tag}/{name}")
 }
 
-/// What the runner's package is called.
+/// The file name of the runner's package.
 pub(super) fn package_name(version: &str) -> String {
     format!("actions-runner-linux-x64-{version}.tar.gz")
 }
 
-/// `GET /repos/actions/runner/releases/latest` and `…/tags/{tag}`.
-pub(super) fn show(state: &State, ask: &Ask, tag: Option<&str>) -> Answer {
+/// Answers `GET /repos/actions/runner/releases/latest` and `…/tags/{tag}`.
+pub(super) fn show(state: &State, ask: &ApiRequest, tag: Option<&str>) -> Answer {
     let release = match tag {
         Some(tag) => state.releases.iter().find(|release| release.tag == tag),
         None => state.releases.last(),
@@ -34,8 +34,8 @@ pub(super) fn show(state: &State, ask: &Ask, tag: Option<&str>) -> Answer {
     release.map_or_else(answers::not_found, |release| answers::found(200, &entry(release, ask)))
 }
 
-/// `GET …/actions/runners/downloads`: of the latest release.
-pub(super) fn downloads(state: &State, ask: &Ask) -> Answer {
+/// Answers `GET …/actions/runners/downloads` with the files of the latest release.
+pub(super) fn downloads(state: &State, ask: &ApiRequest) -> Answer {
     let Some(release) = state.releases.last() else { return answers::found(200, &json!([])) };
     let entries = release.assets.iter().filter_map(|(name, bytes)| {
         let (os, rest) = name.strip_prefix("actions-runner-")?.split_once('-')?;
@@ -51,8 +51,8 @@ pub(super) fn downloads(state: &State, ask: &Ask) -> Answer {
     answers::found(200, &Value::Array(entries.collect()))
 }
 
-/// A file that is served, or where it is.
-pub(super) fn download(state: &State, ask: &Ask) -> Option<Answer> {
+/// Answers with a served file or a redirect; `None` if there is neither at the path.
+pub(super) fn download(state: &State, ask: &ApiRequest) -> Option<Answer> {
     Some(match state.files.get(&ask.path)? {
         Served::File(bytes) => answers::file(bytes),
         Served::Elsewhere(path) if path.starts_with('/') => {
@@ -62,7 +62,7 @@ pub(super) fn download(state: &State, ask: &Ask) -> Option<Answer> {
     })
 }
 
-/// SHA-256, as it is written.
+/// The SHA-256 digest in hexadecimal digits.
 pub(super) fn digest(bytes: &Bytes) -> String {
     use std::fmt::Write as _;
     Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
@@ -71,7 +71,7 @@ pub(super) fn digest(bytes: &Bytes) -> String {
     })
 }
 
-fn entry(release: &Release, ask: &Ask) -> Value {
+fn entry(release: &Release, ask: &ApiRequest) -> Value {
     let api = format!("{}/repos/{REPOSITORY}/releases", ask.api);
     let at = iso(release.at);
     let tag = &release.tag;

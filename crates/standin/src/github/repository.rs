@@ -1,10 +1,10 @@
-//! The parts of an answer that nobody reads, and that are there all the same.
+//! Required parts of answers that ondeck does not use: users, repositories and commits.
 
 use serde_json::{Value, json};
 
-use super::request::Ask;
+use super::request::ApiRequest;
 
-/// The one commit that there is.
+/// The hash of the only commit.
 pub(super) const SHA: &str = "2f1ae6d4c8c0f7a3b5e9d1027c6b84f3a9e0d5b1";
 
 const OF_A_REPOSITORY: [&str; 36] = [
@@ -57,8 +57,7 @@ const OF_A_USER: [&str; 9] = [
     "received_events",
 ];
 
-/// Who did something, or whose it is.
-pub(super) fn user(ask: &Ask, login: &str) -> Value {
+pub(super) fn user(ask: &ApiRequest, login: &str) -> Value {
     let api = format!("{}/users/{login}", ask.api);
     let mut user = json!({
         "login": login,
@@ -78,8 +77,8 @@ pub(super) fn user(ask: &Ask, login: &str) -> Value {
     user
 }
 
-/// A repository, in the short form.
-pub(super) fn entry(ask: &Ask, full_name: &str) -> Value {
+/// A repository object in GitHub's short form.
+pub(super) fn entry(ask: &ApiRequest, full_name: &str) -> Value {
     let (owner, name) = full_name.split_once('/').unwrap_or((full_name, full_name));
     let api = format!("{}/repos/{full_name}", ask.api);
     let mut repository = json!({
@@ -100,9 +99,9 @@ pub(super) fn entry(ask: &Ask, full_name: &str) -> Value {
     repository
 }
 
-/// The one commit, made at some time.
+/// A commit object for the only commit, with this time.
 pub(super) fn commit(at: &str) -> Value {
-    let person = json!({ "name": "somebody", "email": "somebody@example.com" });
+    let person = json!({ "name": "developer", "email": "developer@example.com" });
     json!({
         "id": SHA,
         "tree_id": SHA,

@@ -1,4 +1,4 @@
-//! A request to GitHub, told apart.
+//! A request to GitHub, parsed.
 
 use bytes::Bytes;
 use hyper::Method;
@@ -8,31 +8,30 @@ use serde_json::Value;
 
 use crate::http::Connection;
 
-/// Where an Enterprise Server has its REST interface.
+/// The path prefix of the REST API on an Enterprise Server.
 const PREFIX: &str = "/api/v3";
-/// What only the stand-in's own runner calls.
+/// The path prefix of the runner double's protocol.
 const PRIVATE: &str = "/_standin/";
 
-/// A request to GitHub.
 #[derive(Debug, Clone)]
-pub(super) struct Ask {
+pub(super) struct ApiRequest {
     pub(super) connection: Connection,
     pub(super) method: Method,
-    /// Without the prefix of an Enterprise Server.
+    /// The path without the prefix of an Enterprise Server.
     pub(super) path: String,
-    /// The path's parts, decoded.
+    /// The segments of the path, percent-decoded.
     pub(super) segments: Vec<String>,
     pub(super) query: Vec<(String, String)>,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
-    /// The web's root, as the caller has called it.
+    /// The URL of the web host, by the name that the caller used.
     pub(super) root: String,
-    /// The interface's root, as the caller has called it.
+    /// The URL of the REST API, by the name that the caller used.
     pub(super) api: String,
 }
 
-impl Ask {
-    pub(super) fn of(connection: Connection, head: Parts, body: Bytes) -> Ask {
+impl ApiRequest {
+    pub(super) fn of(connection: Connection, head: Parts, body: Bytes) -> ApiRequest {
         let whole = head.uri.path();
         let path = match whole.strip_prefix(PREFIX) {
             Some(rest) if rest.is_empty() || rest.starts_with('/') => rest,
@@ -42,7 +41,7 @@ impl Ask {
         let host = head.headers.get(HOST).and_then(|host| host.to_str().ok());
         let root = format!("http://{}", host.unwrap_or("127.0.0.1"));
         let query = form_urlencoded::parse(head.uri.query().unwrap_or_default().as_bytes());
-        Ask {
+        ApiRequest {
             connection,
             method: head.method,
             segments: path.split('/').skip(1).map(decoded).collect(),
@@ -55,17 +54,17 @@ impl Ask {
         }
     }
 
-    /// A parameter of the query.
+    /// The value of a query parameter.
     pub(super) fn parameter(&self, name: &str) -> Option<&str> {
         self.query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// A header, where it is text.
+    /// The value of a header; `None` if it is missing or not text.
     pub(super) fn header(&self, name: impl hyper::header::AsHeaderName) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// The scheme and the secret of the authorisation.
+    /// The scheme and the secret of the `Authorization` header.
     pub(super) fn credentials(&self) -> Option<(&str, &str)> {
         self.header(AUTHORIZATION)?.split_once(' ')
     }
@@ -74,12 +73,13 @@ impl Ask {
         self.header(USER_AGENT).is_some_and(|agent| !agent.is_empty())
     }
 
-    /// Whether this is the stand-in's own runner, whose calls are nobody's business.
+    /// Whether the runner double sent this request by its own protocol. Such
+    /// requests are not logged.
     pub(super) fn is_private(&self) -> bool {
         self.path.starts_with(PRIVATE)
     }
 
-    /// The body as JSON; an empty one says nothing.
+    /// The body as JSON, `null` if it is empty; `None` if it is not JSON.
     pub(super) fn json(&self) -> Option<Value> {
         if self.body.is_empty() {
             return Some(Value::Null);
@@ -88,9 +88,9 @@ impl Ask {
     }
 }
 
-/// A part of a path, without percent signs.
+/// Percent-decodes a segment of a path.
 fn decoded(segment: &str) -> String {
-    // A plus stands for a space in forms, and for itself in paths.
+    // A plus is a space in forms, but a plus in paths.
     let pair = format!("x={}", segment.replace('+', "%2B"));
     let value = form_urlencoded::parse(pair.as_bytes()).next();
     value.map(|(_, value)| value.into_owned()).unwrap_or_default()

@@ -1,5 +1,5 @@
-//! A runner that behaves as GitHub's own does towards whoever drives it: its scripts, flags,
-//! files, words, hooks, signals and exit codes.
+//! The runner double. It has the same scripts, flags, files, messages, hooks, signals and exit
+//! codes as GitHub's own runner.
 
 mod command;
 mod configure;
@@ -18,17 +18,17 @@ use tokio::runtime::Builder;
 use command::Command;
 use configure::{configure, unconfigure};
 use server::ServerError;
-use terminal::{complain, say};
+use terminal::{print_error, print_line};
 
 pub use package::{RunnerPackage, runner_package};
 
-/// Names the listener's own program, where it is not beside the test's.
+/// The variable with the path of the listener's program, if that is not beside the test's.
 pub const LISTENER_VARIABLE: &str = "ONDECK_TEST_RUNNER";
 
-/// How the listener ends. `run.sh` hides most of these.
+/// Exit code of the listener. `run.sh` hides most of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-enum End {
+enum ListenerExit {
     Done = 0,
     Terminated = 1,
     Retryable = 2,
@@ -36,26 +36,26 @@ enum End {
     Deprecated = 7,
 }
 
-/// What `Runner.Listener` does: `configure`, `remove`, `run`, or to say its version.
+/// Runs `Runner.Listener`: `configure`, `remove`, `run` or `--version`. Returns its exit code.
 #[doc(hidden)]
 pub fn run_listener() -> ExitCode {
     let root = root();
     load_environment(&root);
     if let Err(problem) = look_above(&root) {
-        complain(&format!("An error occurred: {problem}"));
-        return ExitCode::from(End::Terminated as u8);
+        print_error(&format!("An error occurred: {problem}"));
+        return ExitCode::from(ListenerExit::Terminated as u8);
     }
     let command = Command::of_this_process();
     if command.has("version") {
-        say(&version(&root));
+        print_line(&version(&root));
         return ExitCode::SUCCESS;
     }
     complain_of(&command);
     let runtime = match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            complain(&format!("An error occurred: {error}"));
-            return ExitCode::from(End::Terminated as u8);
+            print_error(&format!("An error occurred: {error}"));
+            return ExitCode::from(ListenerExit::Terminated as u8);
         }
     };
     let end = runtime.block_on(async {
@@ -63,13 +63,13 @@ pub fn run_listener() -> ExitCode {
             "configure" => ended(configure(&root, &command).await),
             "remove" => ended(unconfigure(&root, &command).await),
             "run" => listen::listen(&root).await,
-            _ => End::Done,
+            _ => ListenerExit::Done,
         }
     });
     ExitCode::from(end as u8)
 }
 
-/// Nothing is done, and not even the version said, unless every folder above can be listed.
+/// Fails if a folder above cannot be listed. The real runner then does not even print its version.
 fn look_above(root: &Path) -> Result<(), String> {
     for folder in root.ancestors() {
         std::fs::read_dir(folder).map_err(|error| {
@@ -83,22 +83,22 @@ fn look_above(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Errors of `config.sh` are all alike.
-fn ended(result: Result<(), ServerError>) -> End {
+/// The exit code of `config.sh`, which is the same for all errors.
+fn ended(result: Result<(), ServerError>) -> ListenerExit {
     match result {
-        Ok(()) => End::Done,
+        Ok(()) => ListenerExit::Done,
         Err(error) => {
-            complain(&error.to_string());
-            End::Terminated
+            print_error(&error.to_string());
+            ListenerExit::Terminated
         }
     }
 }
 
-/// Unknown flags are complained of, and that is all.
+/// Prints an error about unknown flags, which are otherwise ignored.
 fn complain_of(command: &Command) {
     let unknown = command.unknown();
     if !unknown.is_empty() {
-        complain(&format!(
+        print_error(&format!(
             "Unrecognized command-line input arguments for command {}: '{}'. For usage refer to: \
              .\\config.cmd --help or ./config.sh --help",
             command.name(),
@@ -107,7 +107,7 @@ fn complain_of(command: &Command) {
     }
 }
 
-/// The folder above `bin`, by the name that this program was called.
+/// The folder above `bin`, by the path with which this program was started.
 fn root() -> PathBuf {
     let called = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
     let called = std::path::absolute(called).unwrap_or_default();
@@ -119,7 +119,7 @@ fn version(root: &Path) -> String {
     text.trim().to_owned()
 }
 
-/// What stands in `.env` is in the environment of the listener and of every job.
+/// Adds the variables in `.env` to the environment of the listener and of every job.
 fn load_environment(root: &Path) {
     let text = std::fs::read_to_string(root.join(".env")).unwrap_or_default();
     settings::remember(text.lines().filter_map(|line| line.split_once('=')));

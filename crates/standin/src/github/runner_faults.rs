@@ -1,24 +1,24 @@
-//! What can go wrong with a runner, on demand.
+//! Faults that a test injects into the runner double.
 
-/// What a runner meets, where a test wants it to.
+/// A fault that [`GitHub::inject_runner_fault`](super::GitHub::inject_runner_fault) injects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunnerFault {
-    /// Its version is not served any more: the listener ends with 7, once it listens.
+    /// GitHub does not support its version any more. The listener exits with 7 after it connects.
     Deprecated,
-    /// It has a session elsewhere that does not end: the listener ends with 5.
+    /// Another session of the runner does not end. The listener exits with 5.
     SessionConflict,
-    /// Something that may pass: the listener ends with 2, and `run.sh` starts it again.
+    /// A temporary error. The listener exits with 2, and `run.sh` restarts it.
     Retryable,
-    /// It has been struck from the list: the listener ends with 1.
+    /// The runner is not registered any more. The listener exits with 1.
     Deleted,
-    /// Its token is not taken, as an expired one is not: `config.sh` ends with 1.
+    /// GitHub refuses its token like an expired one. `config.sh` exits with 1.
     RegistrationRefused,
-    /// There is no answer to its registration.
+    /// GitHub does not answer its registration.
     RegistrationHangs,
-    /// There is no answer to its listener, which therefore never listens.
+    /// GitHub does not answer its listener, so it never becomes online.
     NeverConnects,
-    /// The listener falls over once it listens.
+    /// The listener crashes after it connects.
     Crash,
-    /// The listener falls over once it has a job.
+    /// The listener crashes when it gets a job.
     CrashOnJob,
 }

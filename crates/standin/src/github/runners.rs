@@ -1,4 +1,4 @@
-//! Runners, as the REST interface shows them.
+//! Runners in the REST API.
 
 use serde_json::{Value, json};
 
@@ -7,35 +7,35 @@ use crate::timestamps::iso_millis;
 
 use super::answers;
 use super::auth::Target;
-use super::request::Ask;
+use super::request::ApiRequest;
 use super::state::{Purpose, State};
 
-/// What the runner gives itself, unless it is told not to.
+/// The labels that every runner gets, unless it is configured without them.
 pub(super) const DEFAULT_LABELS: [&str; 3] = ["self-hosted", "Linux", "X64"];
 
-/// A runner, as it is listed.
+/// A runner in GitHub's list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GitHubRunner {
-    /// Its number; 0 for one that is yet to be planted.
+    /// The number of the runner; 0 if it is not listed yet.
     pub id: u64,
-    /// Unique where it is registered.
+    /// The name, which is unique within the scope.
     pub name: String,
-    /// Where that is: `acme/web`, or `acme`.
+    /// The repository or organisation of the runner: `acme/web` or `acme`.
     pub scope: String,
-    /// What jobs ask for.
+    /// The labels by which jobs select it.
     pub labels: Vec<String>,
     /// Whether its listener is connected.
     pub online: bool,
-    /// Whether it works on a job.
+    /// Whether it is executing a job.
     pub busy: bool,
-    /// Whether it takes one job only.
+    /// Whether it is removed after one job.
     pub ephemeral: bool,
-    /// Of its program.
+    /// The version of the runner's program.
     pub version: String,
 }
 
 impl GitHubRunner {
-    /// One that is offline, and has the default labels.
+    /// An offline runner with the default labels.
     pub fn new(scope: &str, name: &str) -> GitHubRunner {
         GitHubRunner {
             id: 0,
@@ -50,14 +50,14 @@ impl GitHubRunner {
     }
 }
 
-/// `POST …/actions/runners/registration-token` and `…/remove-token`.
+/// Answers `POST …/actions/runners/registration-token` and `…/remove-token` with a new token.
 pub(super) fn issue(state: &mut State, target: &Target, purpose: Purpose) -> Answer {
     let (token, expires) = state.issue(target.clone(), purpose);
     answers::found(201, &json!({ "token": token, "expires_at": iso_millis(expires) }))
 }
 
-/// `GET …/actions/runners`.
-pub(super) fn list(state: &State, ask: &Ask, target: &Target) -> Answer {
+/// Answers `GET …/actions/runners`, one page per request.
+pub(super) fn list(state: &State, ask: &ApiRequest, target: &Target) -> Answer {
     let wanted = ask.parameter("name");
     let entries =
         state.runners.values().map(|it| &it.runner).filter(|runner| {
@@ -66,7 +66,7 @@ pub(super) fn list(state: &State, ask: &Ask, target: &Target) -> Answer {
     answers::page(ask, "runners", entries.map(entry).collect(), state.options.page)
 }
 
-/// `GET …/actions/runners/{id}`.
+/// Answers `GET …/actions/runners/{id}` with the runner.
 pub(super) fn show(state: &State, target: &Target, id: &str) -> Answer {
     match find(state, target, id) {
         Some(runner) => answers::found(200, &entry(runner)),
@@ -74,7 +74,7 @@ pub(super) fn show(state: &State, target: &Target, id: &str) -> Answer {
     }
 }
 
-/// `DELETE …/actions/runners/{id}`.
+/// Answers `DELETE …/actions/runners/{id}`. Refuses to remove a busy runner.
 pub(super) fn delete(state: &mut State, target: &Target, id: &str) -> Answer {
     let Some(runner) = find(state, target, id) else { return answers::not_found() };
     if runner.busy {
@@ -86,7 +86,7 @@ pub(super) fn delete(state: &mut State, target: &Target, id: &str) -> Answer {
     answers::done()
 }
 
-/// Why a runner cannot be removed; the quotes are GitHub's.
+/// GitHub's message for a busy runner that cannot be removed, with GitHub's quotes.
 pub(super) fn still_running(name: &str) -> String {
     format!("Runner \"{name}\" is still running a job\"")
 }

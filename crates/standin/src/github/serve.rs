@@ -1,4 +1,4 @@
-//! What happens to one request.
+//! Handles one request: checks, faults, routing and the log.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -12,21 +12,21 @@ use crate::sync::locked;
 
 use super::auth::{Caller, Permission, Target};
 use super::faults::{GitHubFault, plan};
-use super::request::Ask;
+use super::request::ApiRequest;
 use super::state::{Purpose, State};
 use super::{GitHubRequest, Shared};
 use super::{answers, apps, jobs, listener, releases, runners};
 
-/// The versions of the interface that there are.
+/// The supported versions of the REST API.
 const VERSIONS: [&str; 2] = ["2022-11-28", "2026-03-10"];
 
-/// The server, as its listener holds it.
+/// The request handler of the server.
 pub(super) struct Serving(pub(super) Arc<Shared>);
 
 impl Handler for Serving {
     async fn handle(&self, connection: Connection, head: Parts, body: Bytes) -> Outcome {
         let shared = &self.0;
-        let ask = Ask::of(connection, head, body);
+        let ask = ApiRequest::of(connection, head, body);
         let rules = locked(&shared.rules).clone();
         let (delay, fault) = plan(&ask, &rules);
         let caller = shared.look(|state| caller_name(state, &ask));
@@ -74,8 +74,8 @@ fn refused(shared: &Shared, fault: GitHubFault) -> Answer {
     }
 }
 
-/// Who asks, as the list of requests calls them.
-fn caller_name(state: &State, ask: &Ask) -> Option<String> {
+/// The caller's name in the log of requests.
+fn caller_name(state: &State, ask: &ApiRequest) -> Option<String> {
     if let Some(name) = Caller::of(state, ask.credentials()).name() {
         return Some(name.to_owned());
     }
@@ -83,7 +83,7 @@ fn caller_name(state: &State, ask: &Ask) -> Option<String> {
     app.ok().map(|app| format!("app {}", app.id))
 }
 
-async fn perform(shared: &Arc<Shared>, ask: &Ask) -> Answer {
+async fn perform(shared: &Arc<Shared>, ask: &ApiRequest) -> Answer {
     if ask.is_private() || ask.path == "/actions/runner-registration" {
         return listener::answer(shared, ask).await;
     }
@@ -100,8 +100,8 @@ async fn perform(shared: &Arc<Shared>, ask: &Ask) -> Answer {
     answer
 }
 
-/// The REST interface.
-fn route(state: &mut State, ask: &Ask) -> Answer {
+/// Answers a request to the REST API.
+fn route(state: &mut State, ask: &ApiRequest) -> Answer {
     if !ask.has_user_agent() {
         let message = "Request forbidden by administrative rules. Please make sure your request \
                        has a User-Agent header";
@@ -128,7 +128,7 @@ fn route(state: &mut State, ask: &Ask) -> Answer {
     }
 }
 
-fn of_target(state: &mut State, ask: &Ask, target: &Target, rest: &[&str]) -> Answer {
+fn of_target(state: &mut State, ask: &ApiRequest, target: &Target, rest: &[&str]) -> Answer {
     let caller = Caller::of(state, ask.credentials());
     let is_repository = matches!(target, Target::Repository(_));
     let runners =
@@ -138,7 +138,7 @@ fn of_target(state: &mut State, ask: &Ask, target: &Target, rest: &[&str]) -> An
             return apps::installation(state, ask, target);
         }
         ["releases", "latest" | "tags", ..] if target.is(releases::REPOSITORY) => {
-            // Everybody may see these, but for whoever says to be somebody they are not.
+            // These need no credentials, but invalid ones are refused.
             if matches!(caller, Caller::Unknown) {
                 return answers::unknown_caller("Bad credentials");
             }
@@ -173,9 +173,9 @@ fn of_target(state: &mut State, ask: &Ask, target: &Target, rest: &[&str]) -> An
 }
 
 impl Shared {
-    /// An answer with what GitHub writes over each, and one request less for the caller.
+    /// Adds the headers that GitHub sends with every answer, including the caller's rate limit.
     fn signed(&self, mut answer: Answer, caller: Option<&str>) -> Answer {
-        let name = caller.unwrap_or("nobody");
+        let name = caller.unwrap_or("anonymous");
         let limit: u64 = if caller.is_some() { 5_000 } else { 60 };
         let (used, now) = self.look(|state| {
             let used = state.used.get(name).copied().unwrap_or_default();
@@ -201,7 +201,7 @@ impl Shared {
     }
 }
 
-/// Notes a request when it is over, however it ends: a caller that gives up ends it too.
+/// Logs a request when it is dropped, so that a request whose caller gave up is logged too.
 struct Noting<'a> {
     shared: &'a Shared,
     entry: Option<GitHubRequest>,
@@ -210,14 +210,14 @@ struct Noting<'a> {
 impl<'a> Noting<'a> {
     fn new(
         shared: &'a Shared,
-        ask: &Ask,
+        ask: &ApiRequest,
         token: Option<String>,
         fault: Option<GitHubFault>,
     ) -> Noting<'a> {
         if ask.is_private() {
             return Noting { shared, entry: None };
         }
-        let name = token.clone().unwrap_or_else(|| "nobody".to_owned());
+        let name = token.clone().unwrap_or_else(|| "anonymous".to_owned());
         shared.quietly(|state| *state.used.entry(name).or_default() += 1);
         let method = ask.method.to_string();
         let query = ask.query.clone();

@@ -1,4 +1,4 @@
-//! What GitHub knows.
+//! The state of the stand-in's GitHub.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
@@ -13,26 +13,26 @@ use super::runner_faults::RunnerFault;
 use super::runners::GitHubRunner;
 use super::{GitHubOptions, GitHubRequest};
 
-/// All of it.
+/// All that GitHub keeps between requests.
 pub(super) struct State {
     pub(super) options: GitHubOptions,
-    /// By how much the clock is ahead.
+    /// By how much a test has advanced the clock.
     pub(super) ahead: Duration,
-    /// By how much the clock is behind.
+    /// By how much a test has turned the clock back.
     pub(super) behind: Duration,
-    /// By their secret.
+    /// Access tokens by their secret.
     pub(super) tokens: HashMap<String, Token>,
     pub(super) apps: Vec<App>,
-    /// What runners register and deregister with, by their secret.
-    pub(super) passes: HashMap<String, Pass>,
+    /// Registration, remove and exchanged tokens by their secret.
+    pub(super) runner_tokens: HashMap<String, RunnerToken>,
     pub(super) runners: BTreeMap<u64, Registered>,
-    /// In the order in which they came.
+    /// Workflow runs in the order of their creation.
     pub(super) runs: Vec<Run>,
     pub(super) jobs: BTreeMap<JobId, Work>,
     pub(super) files: HashMap<String, Served>,
     pub(super) releases: Vec<Release>,
     pub(super) runner_faults: Vec<(String, RunnerFault)>,
-    /// How often a listener has asked for a session, by its runner's name.
+    /// How many sessions a listener has requested, by the name of its runner.
     pub(super) attempts: HashMap<String, usize>,
     pub(super) requests: Vec<GitHubRequest>,
     /// How many requests each caller has made.
@@ -40,9 +40,9 @@ pub(super) struct State {
     last_id: u64,
 }
 
-/// A token that is good for one thing, for a while.
+/// A token for one purpose at one target, until it expires.
 #[derive(Clone)]
-pub(super) struct Pass {
+pub(super) struct RunnerToken {
     pub(super) target: Target,
     pub(super) purpose: Purpose,
     pub(super) expires: SystemTime,
@@ -52,30 +52,30 @@ pub(super) struct Pass {
 pub(super) enum Purpose {
     Registration,
     Removal,
-    /// What a pass is exchanged for.
+    /// To register or remove a runner, after the exchange.
     Exchanged,
 }
 
-/// A runner, with what only it and GitHub know.
+/// A registered runner with its secret, session and job.
 #[derive(Clone)]
 pub(super) struct Registered {
     pub(super) runner: GitHubRunner,
-    /// What it proves itself with.
+    /// The secret by which the runner authenticates.
     pub(super) key: String,
     pub(super) session: Option<Session>,
     pub(super) job: Option<JobId>,
 }
 
-/// A listener's connection.
+/// The session of a listener.
 #[derive(Debug, Clone)]
 pub(super) struct Session {
     pub(super) id: String,
-    /// The one over which it has called last. Whoever has closed it and does not call again is
-    /// gone.
+    /// The connection of its last request. If that is closed and no other request comes,
+    /// the listener is gone.
     pub(super) connection: Connection,
 }
 
-/// A job, and what its runner is to do.
+/// A job with what its runner needs to execute it.
 #[derive(Debug, Clone)]
 pub(super) struct Work {
     pub(super) job: Job,
@@ -83,7 +83,7 @@ pub(super) struct Work {
     pub(super) cancelled: bool,
 }
 
-/// Something that can be downloaded.
+/// What is served at a path: a file or a redirect.
 #[derive(Debug, Clone)]
 pub(super) enum Served {
     File(Bytes),
@@ -95,7 +95,7 @@ pub(super) enum Served {
 pub(super) struct Release {
     pub(super) tag: String,
     pub(super) at: SystemTime,
-    /// Name and content of each.
+    /// The name and content of each file.
     pub(super) assets: Vec<(String, Bytes)>,
 }
 
@@ -107,7 +107,7 @@ impl State {
             behind: Duration::ZERO,
             tokens: HashMap::new(),
             apps: Vec::new(),
-            passes: HashMap::new(),
+            runner_tokens: HashMap::new(),
             runners: BTreeMap::new(),
             runs: Vec::new(),
             jobs: BTreeMap::new(),
@@ -121,32 +121,32 @@ impl State {
         }
     }
 
-    /// What the clock shows, as far as it was moved.
+    /// The current time by the clock that tests can advance.
     pub(super) fn now(&self) -> SystemTime {
         SystemTime::now() + self.ahead - self.behind
     }
 
-    /// A number that nothing else has.
+    /// A number that is unique within this GitHub.
     pub(super) fn new_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id
     }
 
-    /// Makes a pass, and gives its secret.
+    /// Issues a token. Returns its secret and when it expires.
     pub(super) fn issue(&mut self, target: Target, purpose: Purpose) -> (String, SystemTime) {
         let secret = secret("A", 28);
         let expires = self.now() + self.options.runner_token_life;
-        self.passes.insert(secret.clone(), Pass { target, purpose, expires });
+        self.runner_tokens.insert(secret.clone(), RunnerToken { target, purpose, expires });
         (secret, expires)
     }
 
-    /// What goes wrong for a runner of this name at this target, if anything is to.
+    /// The injected fault for a runner of this name at this target.
     pub(super) fn runner_fault(&self, runner: &str, target: &Target) -> Option<RunnerFault> {
         let meant = |name: &str| name == "*" || name == runner || target.is(name);
         self.runner_faults.iter().find(|(name, _)| meant(name)).map(|(_, fault)| *fault)
     }
 
-    /// The next job for a runner: it has all of the job's labels, and is where the job is.
+    /// The next queued job in the runner's scope whose labels the runner has.
     pub(super) fn next_job(&self, runner: &GitHubRunner) -> Option<JobId> {
         let scope = Target::of(&runner.scope);
         let fits = |work: &&Work| {
@@ -163,7 +163,7 @@ impl State {
         self.jobs.values().find(fits).map(|work| work.job.id)
     }
 
-    /// Ends a job, and whoever worked on it is free, or gone if it was to have one job only.
+    /// Completes a job. Its runner becomes free, or is removed if it is ephemeral.
     pub(super) fn finish(&mut self, id: JobId, conclusion: Conclusion) {
         let now = self.now();
         let Some(work) = self.jobs.get_mut(&id) else { return };
@@ -181,7 +181,7 @@ impl State {
         self.runners.retain(|id, it| !(it.runner.ephemeral && Some(*id) == runner));
     }
 
-    /// A listener has gone without a word: its runner is offline, and its job lost.
+    /// Ends the session of a listener that is gone. Its runner becomes offline, and its job fails.
     pub(super) fn lose(&mut self, session: &str) {
         let found = self.runners.values_mut().find(|it| it.is_in(session));
         let Some(registered) = found else { return };
@@ -198,7 +198,7 @@ impl State {
         self.finish(job, Conclusion::Failure);
     }
 
-    /// The run of this name, made if it is new.
+    /// The run of this id, created if it is new.
     pub(super) fn run(&mut self, repository: &str, id: &str) -> &mut Run {
         let known = self.runs.iter().position(|run| run.is(repository, id));
         let index = known.unwrap_or_else(|| {
@@ -223,7 +223,7 @@ impl Registered {
     }
 }
 
-/// A secret that nobody else has.
+/// Makes a random secret with a prefix.
 pub(super) fn secret(prefix: &str, length: usize) -> String {
     let mut secret = prefix.to_owned();
     secret.extend(

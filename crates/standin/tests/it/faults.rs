@@ -9,8 +9,8 @@ use ondeck_standin::{AwsFault, AwsFaultRule, Endpoint, Gateway, Occurrence, Serv
 
 use crate::harness::{Ec2, dynamodb, gateway, queue, sqs, table, text};
 
-/// A gateway, and a table that was made before anything went wrong.
-async fn disturbed(what: AwsFault) -> (Gateway, Endpoint, aws_sdk_dynamodb::Client, String) {
+/// A gateway whose endpoint injects a fault once, and a table created without the fault.
+async fn with_fault(what: AwsFault) -> (Gateway, Endpoint, aws_sdk_dynamodb::Client, String) {
     let gateway = gateway();
     let table = table(&dynamodb(&gateway.endpoint("quiet"))).await;
     let endpoint = gateway.endpoint("control");
@@ -19,7 +19,7 @@ async fn disturbed(what: AwsFault) -> (Gateway, Endpoint, aws_sdk_dynamodb::Clie
     (gateway, endpoint, client, table)
 }
 
-/// Writes an item, and says what came of it and whether it was written.
+/// Writes an item. Returns the result and whether the item was written.
 async fn put(
     gateway: &Gateway,
     client: &aws_sdk_dynamodb::Client,
@@ -34,7 +34,7 @@ async fn put(
 #[tokio::test]
 async fn a_reset_comes_before_the_effect_and_a_lost_answer_after_it() {
     for (what, is_written) in [(AwsFault::Reset, false), (AwsFault::LostAnswer, true)] {
-        let (gateway, endpoint, client, table) = disturbed(what).await;
+        let (gateway, endpoint, client, table) = with_fault(what).await;
         let (error, written) = put(&gateway, &client, &table).await;
         assert!(matches!(error, Some(SdkError::DispatchFailure(_))), "{what:?}: {error:?}");
         assert_eq!(written, is_written, "{what:?}");
@@ -57,14 +57,14 @@ async fn half_an_answer_is_no_answer_though_it_has_happened() {
         "Action=CreateLaunchTemplate&LaunchTemplateName={name}&LaunchTemplateData.ImageId=ami-1"
     );
     let error = ec2.try_ask(&query).await.unwrap_err();
-    // The head has arrived, or the error would be another one.
+    // The head of the answer has arrived, or the error would be another one.
     assert!(error.is::<hyper::Error>(), "{error:?}");
     assert_eq!(cut.fired(), 1);
     assert_eq!(gateway.ec2().launch_templates(), [name]);
 }
 
 #[tokio::test]
-async fn trouble_and_throttling_are_told_in_the_services_own_words() {
+async fn errors_and_throttling_have_the_services_own_codes() {
     let cases = [
         (AwsFault::Status(500), 500, "InternalServerError", "InternalError", "InternalError"),
         (AwsFault::Status(503), 503, "ServiceUnavailable", "ServiceUnavailable", "Unavailable"),
@@ -84,7 +84,7 @@ async fn trouble_and_throttling_are_told_in_the_services_own_words() {
         ),
     ];
     for (what, status, of_dynamodb, of_sqs, of_ec2) in cases {
-        let (gateway, endpoint, client, table) = disturbed(what).await;
+        let (gateway, endpoint, client, table) = with_fault(what).await;
         let (error, written) = put(&gateway, &client, &table).await;
         let Some(SdkError::ServiceError(error)) = error else { panic!("{what:?}: {error:?}") };
         assert_eq!(error.err().meta().code(), Some(of_dynamodb));
@@ -101,7 +101,7 @@ async fn trouble_and_throttling_are_told_in_the_services_own_words() {
 #[tokio::test]
 async fn a_delay_delays_and_a_hang_lasts() {
     const DELAY: Duration = Duration::from_millis(300);
-    let (gateway, endpoint, client, table) = disturbed(AwsFault::Delay(DELAY)).await;
+    let (gateway, endpoint, client, table) = with_fault(AwsFault::Delay(DELAY)).await;
     let begun = Instant::now();
     let (error, written) = put(&gateway, &client, &table).await;
     assert!(error.is_none() && written && begun.elapsed() >= DELAY);
@@ -132,7 +132,7 @@ async fn a_delay_delays_and_a_hang_lasts() {
 #[tokio::test]
 async fn a_skewed_clock_refuses_until_requests_are_signed_by_it() {
     const AHEAD: Duration = Duration::from_secs(7_200);
-    let (_gateway, endpoint, client, table) = disturbed(AwsFault::Status(500)).await;
+    let (_gateway, endpoint, client, table) = with_fault(AwsFault::Status(500)).await;
     endpoint.clear_faults();
     endpoint.inject(AwsFaultRule::new(AwsFault::Skew(7_200)));
     let put = client.put_item().table_name(&table).item("PK", text("a")).send().await;
@@ -194,8 +194,8 @@ async fn a_duplicate_has_the_same_id_and_a_receipt_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_batch_may_be_done_by_halves() {
-    let (gateway, endpoint, client, table) = disturbed(AwsFault::PartialBatch).await;
+async fn a_batch_may_be_processed_in_part() {
+    let (gateway, endpoint, client, table) = with_fault(AwsFault::PartialBatch).await;
     for key in ["a", "b", "c"] {
         client.put_item().table_name(&table).item("PK", text(key)).send().await.unwrap();
     }

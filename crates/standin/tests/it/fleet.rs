@@ -1,4 +1,4 @@
-//! CreateFleet and TerminateInstances, as the API's documentation has them.
+//! CreateFleet and TerminateInstances behave as the API's documentation says.
 
 use ondeck_standin::{
     AwsFault, AwsFaultRule, Capacity, Gateway, GatewayOptions, Lifecycle, MachineState, Occurrence,
@@ -37,7 +37,7 @@ async fn machines_are_as_they_were_asked_for() {
 }
 
 #[tokio::test]
-async fn a_token_stands_for_one_request() {
+async fn a_client_token_identifies_one_request() {
     let gateway = gateway();
     let (ec2, template) = with_template(&gateway).await;
     let token = "&ClientToken=once";
@@ -52,10 +52,10 @@ async fn a_token_stands_for_one_request() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_is_found_again_by_its_token() {
+async fn a_client_token_returns_a_lost_answer() {
     let gateway = gateway();
     let (_, template) = with_template(&gateway).await;
-    let endpoint = gateway.endpoint("disturbed");
+    let endpoint = gateway.endpoint("faulty");
     endpoint.inject(
         AwsFaultRule::new(AwsFault::LostAnswer)
             .operation("CreateFleet")
@@ -73,7 +73,7 @@ async fn a_lost_answer_is_found_again_by_its_token() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_had_is_an_entry_and_not_an_error() {
+async fn missing_capacity_is_an_entry_in_the_answer_and_not_an_error() {
     let capacity = Capacity { total: Some(4), spot: Some(1), ..Capacity::default() };
     let gateway = Gateway::start(GatewayOptions { capacity, ..options() });
     let (ec2, template) = with_template(&gateway).await;
@@ -85,7 +85,7 @@ async fn what_cannot_be_had_is_an_entry_and_not_an_error() {
     assert_eq!((none.status, none.launched().len()), (200, 0));
     let rest = ec2.ask(&fleet(&template, 9, "on-demand")).await;
     assert_eq!(rest.launched().len(), 3, "four in all");
-    // What has ended makes room.
+    // A terminated machine frees its capacity.
     let id = partial.launched().remove(0);
     gateway.ec2().terminate(&id);
     assert_eq!(ec2.ask(&fleet(&template, 2, "spot")).await.launched().len(), 1);
@@ -97,7 +97,7 @@ async fn what_cannot_be_had_is_an_entry_and_not_an_error() {
 }
 
 #[tokio::test]
-async fn an_unknown_subnet_spoils_only_its_override_and_an_impossible_type_all() {
+async fn an_unknown_subnet_fails_its_override_and_an_impossible_type_the_request() {
     let gateway = gateway();
     let (ec2, template) = with_template(&gateway).await;
     let query = fleet(&template, 2, "on-demand").replace("subnet-0b", "subnet-gone");
@@ -134,31 +134,31 @@ async fn a_throttled_fleet_is_an_answer_and_the_answer_of_its_token() {
 async fn what_ec2_refuses_is_refused() {
     let gateway = gateway();
     let (ec2, template) = with_template(&gateway).await;
-    let sound = fleet(&template, 1, "spot");
+    let valid = fleet(&template, 1, "spot");
     let place = "LaunchTemplateConfigs.1.Overrides.1";
     let specification = "LaunchTemplateConfigs.1.LaunchTemplateSpecification";
     let cases = [
         (
-            sound.replace(&format!("&{place}.InstanceRequirements.VCpuCount.Min=4"), ""),
+            valid.replace(&format!("&{place}.InstanceRequirements.VCpuCount.Min=4"), ""),
             "MissingParameter",
         ),
         (
-            sound.replace(&format!("&{place}.InstanceRequirements.MemoryMiB.Min=8192"), ""),
+            valid.replace(&format!("&{place}.InstanceRequirements.MemoryMiB.Min=8192"), ""),
             "MissingParameter",
         ),
-        (format!("{sound}&{place}.InstanceType=c6i.large"), "InvalidParameterCombination"),
+        (format!("{valid}&{place}.InstanceType=c6i.large"), "InvalidParameterCombination"),
         (
-            sound.replace(&template, "no-such-template"),
+            valid.replace(&template, "no-such-template"),
             "InvalidLaunchTemplateName.NotFoundException",
         ),
-        (sound.replace("%24Default", "7"), "InvalidLaunchTemplateId.VersionNotFound"),
-        (sound.replace(&format!("&{specification}.Version=%24Default"), ""), "MissingParameter"),
-        (sound.replace("Type=instant", "Type=maintain"), "InvalidParameterValue"),
-        (sound.replace("TotalTargetCapacity=1", "TotalTargetCapacity=0"), "InvalidParameterValue"),
-        (sound.replace("ondeck:pool", "aws:pool"), "InvalidParameterValue"),
-        (sound.replace("ondeck:pool", "on/deck"), "InvalidParameterValue"),
-        (format!("{sound}&ClientToken={}", "x".repeat(65)), "InvalidParameterValue"),
-        (format!("{sound}&DryRun=true"), "DryRunOperation"),
+        (valid.replace("%24Default", "7"), "InvalidLaunchTemplateId.VersionNotFound"),
+        (valid.replace(&format!("&{specification}.Version=%24Default"), ""), "MissingParameter"),
+        (valid.replace("Type=instant", "Type=maintain"), "InvalidParameterValue"),
+        (valid.replace("TotalTargetCapacity=1", "TotalTargetCapacity=0"), "InvalidParameterValue"),
+        (valid.replace("ondeck:pool", "aws:pool"), "InvalidParameterValue"),
+        (valid.replace("ondeck:pool", "on/deck"), "InvalidParameterValue"),
+        (format!("{valid}&ClientToken={}", "x".repeat(65)), "InvalidParameterValue"),
+        (format!("{valid}&DryRun=true"), "DryRunOperation"),
     ];
     for (query, code) in cases {
         let answer = ec2.ask(&query).await;

@@ -1,4 +1,4 @@
-//! GitHub on loopback.
+//! Tests of the stand-in's GitHub.
 
 mod apps;
 mod faults;
@@ -23,14 +23,14 @@ const TOKEN: &str = "ghp_test";
 const REPOSITORY: &str = "acme/web";
 const RUNNERS: &str = "/repos/acme/web/actions/runners";
 
-/// A GitHub that is allowed everything in one repository.
+/// A GitHub with a token that has every permission in one repository.
 fn github() -> GitHub {
     let github = GitHub::start(ondeck_standin::GitHubOptions::default());
     github.allow(TOKEN, REPOSITORY, &[Permission::Administration, Permission::ActionsRead]);
     github
 }
 
-/// An answer of GitHub.
+/// GitHub's answer to a request.
 #[derive(Debug)]
 struct Answer {
     status: u16,
@@ -52,7 +52,7 @@ impl Answer {
     }
 }
 
-/// A client that says what it is told.
+/// A client that sends requests as they are given.
 struct Caller {
     http: Client<HttpConnector, Full<Bytes>>,
     root: String,
@@ -65,7 +65,7 @@ impl Caller {
         Caller { http, root: github.api_url(), token: Some(token.to_owned()) }
     }
 
-    /// Asks a GitHub that has no answer, or gives one.
+    /// Sends a request. Fails if there is no complete answer.
     async fn try_ask(&self, request: &str, body: &str) -> Result<Answer, String> {
         let (method, path) = request.split_once(' ').unwrap();
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.root));

@@ -1,4 +1,4 @@
-//! A gateway, clients for what is behind it, and names that nobody else has.
+//! A gateway, clients for its services, and unique names.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
@@ -20,7 +20,7 @@ use hyper_util::rt::TokioExecutor;
 use ondeck_standin::emulators::Emulators;
 use ondeck_standin::{Endpoint, Gateway, GatewayOptions};
 
-/// Long enough for anything here, however busy the computer is.
+/// A limit for every wait in these tests, long enough for a busy computer.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 pub(crate) fn options() -> GatewayOptions {
@@ -31,7 +31,7 @@ pub(crate) fn gateway() -> Gateway {
     Gateway::start(options())
 }
 
-/// A name that no other test has, in this process or another.
+/// A name that is unique among all tests, in any process.
 pub(crate) fn unique(kind: &str) -> String {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let number = COUNT.fetch_add(1, Ordering::SeqCst);
@@ -72,7 +72,7 @@ pub(crate) fn sqs(endpoint: &Endpoint) -> aws_sdk_sqs::Client {
     aws_sdk_sqs::Client::from_conf(config.build())
 }
 
-/// A table with one key, `PK`.
+/// Creates a table with the key `PK`, and returns its name.
 pub(crate) async fn table(client: &aws_sdk_dynamodb::Client) -> String {
     let name = unique("table");
     let key = KeySchemaElement::builder().attribute_name("PK").key_type(KeyType::Hash);
@@ -94,13 +94,13 @@ pub(crate) fn text(value: &str) -> AttributeValue {
     AttributeValue::S(value.to_owned())
 }
 
-/// A queue, by its address.
+/// Creates a queue, and returns its URL.
 pub(crate) async fn queue(client: &aws_sdk_sqs::Client) -> String {
     let made = client.create_queue().queue_name(unique("queue")).send().await.unwrap();
     made.queue_url.unwrap()
 }
 
-/// An answer of EC2.
+/// EC2's answer to a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Xml {
     pub(crate) status: u16,
@@ -108,12 +108,12 @@ pub(crate) struct Xml {
 }
 
 impl Xml {
-    /// What stands in the first element of this name.
+    /// The text of the first element of this name.
     pub(crate) fn first(&self, name: &str) -> Option<&str> {
         self.all(name).into_iter().next()
     }
 
-    /// What stands in every element of this name that has no other of its kind within.
+    /// The text of every element of this name that does not contain another of that name.
     pub(crate) fn all(&self, name: &str) -> Vec<&str> {
         let (open, close) = (format!("<{name}>"), format!("</{name}>"));
         let parts = self.text.split(&*open).skip(1);
@@ -132,7 +132,7 @@ impl Xml {
     }
 }
 
-/// A client of EC2 that says what it is told.
+/// A client of EC2 that sends requests as they are given.
 pub(crate) struct Ec2 {
     http: Client<HttpConnector, Full<Bytes>>,
     url: String,
@@ -159,7 +159,7 @@ impl Ec2 {
         self.signed_at(query, SystemTime::now()).await.map(|(xml, _)| xml)
     }
 
-    /// Asks with a signature of some time, and gives the answer with its date.
+    /// Sends a request signed at some time. Returns the answer and its date.
     pub(crate) async fn signed_at(
         &self,
         query: &str,
@@ -184,7 +184,7 @@ impl Ec2 {
         Ok((Xml { status: head.status.as_u16(), text }, date))
     }
 
-    /// Makes a launch template, of a kind that ondeck would make.
+    /// Creates a launch template like those that ondeck creates.
     pub(crate) async fn template(&self, name: &str) {
         let answer = self
             .ask(&format!(
@@ -204,7 +204,7 @@ impl Ec2 {
     }
 }
 
-/// A fleet of so many machines, in two subnets.
+/// A CreateFleet request for `count` machines in two subnets.
 pub(crate) fn fleet(template: &str, count: usize, kind: &str) -> String {
     let overrides: String = ["subnet-0a", "subnet-0b"]
         .iter()

@@ -76,7 +76,7 @@ async fn filters_choose_and_combine() {
 }
 
 #[tokio::test]
-async fn what_has_ended_is_forgotten_in_the_end() {
+async fn terminated_machines_are_listed_for_a_while() {
     let stay = Duration::ZERO;
     let (gateway, ec2, ids) =
         launched(GatewayOptions { terminated_stay: stay, ..options() }, 1).await;

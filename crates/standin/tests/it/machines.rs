@@ -1,4 +1,4 @@
-//! Machines are processes, and end with all that they have started.
+//! Machines are processes, and are killed with all their descendants.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,7 +23,7 @@ async fn launch(gateway: &Gateway, count: usize) -> Vec<String> {
     ec2.ask(&fleet(&template, count, "on-demand")).await.launched()
 }
 
-/// Waits on another thread, because waiting here would keep this one from everything else.
+/// Waits on another thread, because blocking here would block the runtime.
 fn wait(gateway: &Gateway, until: impl FnMut(&[Machine]) -> bool) -> Vec<Machine> {
     tokio::task::block_in_place(|| gateway.ec2().wait(SOON, until)).unwrap()
 }
@@ -36,7 +36,7 @@ fn terminated(machines: &[Machine]) -> bool {
     machines.iter().all(|machine| machine.state == MachineState::Terminated)
 }
 
-/// Waits until a script has written a line.
+/// Waits until a script has written a certain line to its log.
 pub(crate) async fn line(log: &Path, wanted: &str) -> String {
     let look = async {
         loop {
@@ -50,7 +50,7 @@ pub(crate) async fn line(log: &Path, wanted: &str) -> String {
     tokio::time::timeout(SOON, look).await.unwrap_or_else(|_| panic!("no line {wanted}"))
 }
 
-/// Whether a process runs; one that only waits to be collected does not.
+/// Whether a process is running. A zombie is not.
 pub(crate) fn is_alive(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
@@ -76,7 +76,7 @@ async fn a_machine_knows_where_aws_is_and_has_no_keys() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn termination_reaches_what_has_left_the_group() {
-    // The second one is in a session of its own, as a runner's jobs may be.
+    // The second process is in its own session, as a runner's jobs may be.
     let script =
         "sleep 600 & echo inside $!; setsid sh -c 'echo outside $$; exec sleep 600' & wait";
     let gateway = Gateway::start(shell(script));

@@ -1,5 +1,5 @@
-//! The stand-in, asked as the program asks it: through AWS's own SDK, and for EC2 and GitHub by
-//! hand.
+//! Tests of the stand-ins with the clients that ondeck uses: AWS's SDK, and plain HTTP
+//! for EC2 and GitHub.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 

@@ -1,4 +1,4 @@
-//! The metadata service, asked by AWS's own client and without it.
+//! The metadata service, queried with and without AWS's own client.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -96,7 +96,7 @@ async fn notices_come_when_they_are_given() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_served_without_a_token() {
+async fn requests_without_a_token_are_refused() {
     let (_gateway, machine, _) = machine("on-demand").await;
     let http = Client::builder(TokioExecutor::new()).build_http();
     let base = machine.metadata.unwrap();

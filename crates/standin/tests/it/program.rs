@@ -1,4 +1,4 @@
-//! The program that people start by hand.
+//! The program `ondeck-standin`, for use by hand.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -18,7 +18,7 @@ struct Program {
     ec2: Ec2,
 }
 
-/// Starts it, with an agent that writes its number and waits.
+/// Starts the program with an agent that writes its process id and waits.
 async fn start(folder: &Path) -> Program {
     let agent = folder.join("agent");
     std::fs::write(&agent, "#!/bin/sh\necho pid $$ $@\nexec sleep 600\n").unwrap();
@@ -33,7 +33,7 @@ async fn start(folder: &Path) -> Program {
         .arg(&agent)
         .arg("--logs")
         .arg(folder.join("logs"))
-        // One that is killed cannot remove what it has made there.
+        // A killed program cannot remove its temporary files.
         .env("TMPDIR", folder)
         .stdout(Stdio::piped())
         .kill_on_drop(true)
@@ -46,10 +46,10 @@ async fn start(folder: &Path) -> Program {
     Program { child, out, ec2 }
 }
 
-/// Launches a machine, and gives its agent's process.
+/// Launches a machine, and returns the process id of its agent.
 async fn launch(program: &Program, folder: &Path) -> String {
     program.ec2.template("by-hand").await;
-    // By hand, a subnet may have any name.
+    // For use by hand, every subnet exists.
     let query = fleet("by-hand", 1, "spot").replace("subnet-0", "subnet-of-mine-");
     let id = program.ec2.ask(&query).await.launched().remove(0);
     let text = line(&folder.join(format!("logs/{id}.log")), "pid").await;
@@ -60,7 +60,7 @@ async fn launch(program: &Program, folder: &Path) -> String {
 }
 
 #[tokio::test]
-async fn an_interrupt_ends_it_with_its_machines() {
+async fn an_interrupt_stops_the_program_and_its_machines() {
     let folder = tempfile::tempdir().unwrap();
     let mut program = start(folder.path()).await;
     let pid = launch(&program, folder.path()).await;
@@ -79,7 +79,7 @@ async fn an_interrupt_ends_it_with_its_machines() {
 }
 
 #[tokio::test]
-async fn killed_outright_it_leaves_nothing_either() {
+async fn a_killed_program_leaves_no_machines() {
     let folder = tempfile::tempdir().unwrap();
     let mut program = start(folder.path()).await;
     let pid = launch(&program, folder.path()).await;

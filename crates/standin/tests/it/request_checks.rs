@@ -1,4 +1,4 @@
-//! What the API's models do not know is found, in requests and in our own answers.
+//! Requests and our own answers are checked against the API's models.
 
 use ondeck_standin::{Gateway, GatewayOptions, Service};
 use quick_xml::events::Event;
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::harness::{Ec2, fleet, gateway, options, unique};
 
-/// Sends a request in the JSON protocol, and says what is wrong with it.
+/// Sends a request in the JSON protocol, and returns its violations.
 async fn json(target: &str, body: &str) -> Vec<String> {
     let gateway = gateway();
     send(&gateway, target, body).await;
@@ -29,7 +29,7 @@ async fn send(gateway: &Gateway, target: &str, body: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn what_the_models_do_not_know_is_refused_where_that_is_wanted() {
+async fn violations_are_refused_if_the_options_say_so() {
     for (refuse_unknown, calls) in [(false, 1), (true, 0)] {
         let gateway = Gateway::start(GatewayOptions { refuse_unknown, ..options() });
         let (limit, tables) = (r#"{"Limit":0}"#, "DynamoDB_20120810.ListTables");
@@ -41,7 +41,7 @@ async fn what_the_models_do_not_know_is_refused_where_that_is_wanted() {
 }
 
 #[tokio::test]
-async fn json_that_the_models_do_not_know_is_found() {
+async fn violations_in_json_are_reported() {
     let dynamodb = |operation: &str| format!("DynamoDB_20120810.{operation}");
     let cases: [(&str, &str, &[&str]); 9] = [
         ("PutItem", r#"{"TableName":"abc","Item":{"PK":{"S":"x"}}}"#, &[]),
@@ -93,7 +93,7 @@ async fn json_that_the_models_do_not_know_is_found() {
 }
 
 #[tokio::test]
-async fn queries_that_the_model_does_not_know_are_found() {
+async fn violations_in_queries_are_reported() {
     let cases: [(&str, &[&str]); 6] = [
         ("Action=DescribeInstances&InstanceId.1=i-12345678&MaxResults=5", &[]),
         ("Action=DescribeInstances&Bogus=1", &["Bogus: no such member"]),
@@ -131,14 +131,14 @@ async fn queries_that_the_model_does_not_know_are_found() {
 
 #[tokio::test]
 #[should_panic(expected = "EC2 DescribeInstances: Bogus: no such member")]
-async fn an_unsound_request_fails_the_test_that_asserts() {
+async fn an_invalid_request_fails_the_assertion() {
     let gateway = gateway();
     Ec2::at(&gateway.endpoint("control")).ask("Action=DescribeInstances&Bogus=1").await;
     gateway.assert_requests_valid();
 }
 
 #[tokio::test]
-async fn our_own_answers_are_as_the_model_has_them() {
+async fn our_own_answers_follow_the_model() {
     let models = options().models.unwrap();
     let model: Value =
         serde_json::from_slice(&std::fs::read(models.join("ec2.json")).unwrap()).unwrap();
@@ -174,7 +174,7 @@ async fn our_own_answers_are_as_the_model_has_them() {
     gateway.assert_requests_valid();
 }
 
-/// Walks an answer along the shape of its operation: every element must be there.
+/// Checks that every element of an answer exists in the shape of its operation.
 fn check(model: &Value, action: &str, xml: &str) {
     let shape = model["operations"][action]["output"]["shape"].as_str().unwrap();
     let mut reader = quick_xml::Reader::from_str(xml);
@@ -185,7 +185,7 @@ fn check(model: &Value, action: &str, xml: &str) {
                 let name = element.name().as_ref().to_owned();
                 let inner = match path.last() {
                     None => shape,
-                    // Every answer has it, and no shape.
+                    // Every answer has this element, but no shape has it.
                     Some(_) if name == "requestId" => "String",
                     Some((_, outer)) => member(&model["shapes"][outer], &name)
                         .unwrap_or_else(|| panic!("{action}: {path:?} has no element {name}")),

@@ -1,4 +1,4 @@
-//! What comes in at a door reaches its service, and is counted there.
+//! Endpoints forward calls to their service and count them.
 
 use aws_sdk_sqs::types::SendMessageBatchRequestEntry;
 use ondeck_standin::Service;
@@ -6,13 +6,13 @@ use ondeck_standin::Service;
 use crate::harness::{Ec2, SOON, dynamodb, dynamodb_as, gateway, queue, sqs, table, text};
 
 #[tokio::test]
-async fn each_service_answers_and_each_call_is_counted_at_its_door() {
+async fn each_service_answers_and_each_endpoint_counts_its_calls() {
     let gateway = gateway();
     let (control, agents) = (gateway.endpoint("control"), gateway.endpoint("agents"));
     let client = dynamodb(&control);
     let table = table(&client).await;
     client.put_item().table_name(&table).item("PK", text("a")).send().await.unwrap();
-    // Machines have keys of their own, and must see the same tables.
+    // Machines have their own access keys, but must see the same tables.
     let agent = dynamodb_as(&agents, "ASIAOTHER");
     let found = agent.get_item().table_name(&table).key("PK", text("a")).send().await.unwrap();
     assert_eq!(found.item.unwrap()["PK"], text("a"));
@@ -75,18 +75,18 @@ async fn an_error_of_the_service_arrives_as_it_is() {
 }
 
 #[tokio::test]
-async fn what_nothing_stands_in_for_is_refused_and_said() {
+async fn a_service_without_a_stand_in_is_refused_and_reported() {
     let gateway = gateway();
     let answer = Ec2::at(&gateway.endpoint("control")).ask("Action=RunInstances").await;
     assert_eq!((answer.status, answer.code()), (400, Some("InvalidAction")));
-    // The action exists; only what it requires was missing.
+    // The action exists; only required parameters are missing.
     assert!(gateway.violations().iter().all(|violation| violation.problem == "missing"));
 }
 
 #[tokio::test]
 async fn a_service_that_is_down_is_told_apart_from_a_fault() {
     let gateway = ondeck_standin::Gateway::start(ondeck_standin::GatewayOptions {
-        // Nobody listens on the port that is reserved for discarding.
+        // No process listens on port 9, which is reserved for the discard protocol.
         dynamodb: "http://127.0.0.1:9".to_owned(),
         ..crate::harness::options()
     });
@@ -96,14 +96,14 @@ async fn a_service_that_is_down_is_told_apart_from_a_fault() {
 }
 
 #[tokio::test]
-async fn a_door_that_is_shut_refuses_and_keeps_its_address() {
+async fn a_shut_endpoint_refuses_connections_and_keeps_its_address() {
     let gateway = gateway();
     let (endpoint, other) = (gateway.endpoint("control"), gateway.endpoint("agents"));
     let client = dynamodb(&endpoint);
     client.list_tables().send().await.unwrap();
     for _ in 0..3 {
         endpoint.shut();
-        // The connection that was kept is reset first, and a new one is then refused.
+        // The pooled connection is reset first, then a new one is refused.
         let refused = async || {
             let error = client.list_tables().send().await.err()?;
             let source = std::error::Error::source(&error)?.to_string();

@@ -1,4 +1,4 @@
-//! Launch templates.
+//! Launch templates of the stand-in's EC2.
 
 use crate::harness::{Ec2, gateway, unique};
 
@@ -77,7 +77,7 @@ async fn user_data_has_its_limit() {
         );
         ec2.ask(&query).await
     };
-    // Four digits stand for three bytes.
+    // In base64, four characters encode three bytes.
     let fits = "AAAA".repeat(5_461);
     assert_eq!(create(&unique("template"), fits.clone()).await.status, 200);
     let more = create(&unique("template"), fits + "AAAA").await;

@@ -53,7 +53,7 @@ fn github(_common: &Common, _records: &Records) -> Result<Arc<dyn Forge>, Failur
 mod github {
     use std::env;
 
-    use ondeck_github::{Auth, GitHubForge, GitHubOptions, Scope, inputs};
+    use ondeck_github::{Auth, GitHubForge, GitHubOptions, RunnerScope, inputs};
 
     use ondeck_core::inputs::Given;
 
@@ -89,12 +89,13 @@ mod github {
             auth: auth(given),
             jobs_token: given.secret(&inputs::JOBS_TOKEN),
             jobs_repository: Some(named).filter(|name| name.contains('/')),
-            mark: ondeck_github::mark(&records.label),
+            pool_tag: ondeck_github::pool_tag(&records.label),
             runner_api_url: given
                 .owned(&inputs::RUNNER_API_URL)
                 .unwrap_or_else(|| inputs::PUBLIC_API.to_owned()),
         };
-        let forge = GitHubForge::new(options, records.clock.clone(), Arc::new(github_actions::mask))?;
+        let forge =
+            GitHubForge::new(options, records.clock.clone(), Arc::new(github_actions::mask))?;
         Ok(Arc::new(forge))
     }
 
@@ -108,11 +109,11 @@ mod github {
         }
     }
 
-    fn scope(given: &Given, named: &str) -> Result<Scope, Failure> {
+    fn scope(given: &Given, named: &str) -> Result<RunnerScope, Failure> {
         let organisation = given.text(&inputs::SCOPE) == Some(inputs::ORGANISATION_SCOPE);
         match (organisation, named.split_once('/')) {
             (false, Some((owner, name))) => {
-                Ok(Scope::Repository { owner: owner.to_owned(), name: name.to_owned() })
+                Ok(RunnerScope::Repository { owner: owner.to_owned(), name: name.to_owned() })
             }
             (false, None) => {
                 Err(Failure::invalid(format!("no repository given, only an owner: {named}"))
@@ -120,7 +121,7 @@ mod github {
             }
             (true, parts) => {
                 let owner = parts.map_or(named, |(owner, _)| owner).to_owned();
-                Ok(Scope::Organisation { owner })
+                Ok(RunnerScope::Organisation { owner })
             }
         }
     }

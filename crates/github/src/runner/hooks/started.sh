@@ -1,8 +1,8 @@
 #!/bin/sh
 # Called by the runner before the first step of each job, as the user that jobs run as.
 #
-# A job is let through only if it belongs to the run that this machine was given to: anybody who
-# can write a workflow can write any label into it.
+# Only jobs of the run that this machine was given to may run: any author of a workflow can write
+# any label into it.
 
 here=${0%/*}
 notes=$here/../notes/jobs
@@ -18,8 +18,8 @@ if [ "${GITHUB_RUN_ID:-}" != "$run" ]; then
     echo "::error title=not this run's machine::this machine was given to run $run and takes" \
         "no job of another: ${GITHUB_RUN_ID:-unknown}"
     echo "hint: use runs-on: \${{ github.run_id }}"
-    # Steps that run always would run in spite of the error, so no step may come after this one.
-    # The pause lets the words above get out.
+    # Steps with `if: always()` would run in spite of the error, so the worker is killed. The pause
+    # lets the message above be sent first.
     if IFS= read -r parent <"/proc/$PPID/comm" && [ "$parent" = Runner.Worker ]; then
         sleep 3
         kill -s KILL "$PPID"

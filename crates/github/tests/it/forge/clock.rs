@@ -1,4 +1,4 @@
-//! A clock that agrees with the loopback GitHub's, and can be moved on as that can.
+//! A clock that agrees with the stand-in's and can be advanced like it.
 
 use std::sync::{LazyLock, Mutex};
 use std::time::{Duration, Instant, SystemTime};
@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::Clock;
 
-/// Real time, plus what tests have advanced it by. A sleep advances it and returns at once.
+/// Real time plus an offset. A sleep returns at once and adds to the offset.
 #[derive(Debug, Default)]
 pub(crate) struct MovedClock {
     ahead: Mutex<Duration>,
@@ -19,7 +19,7 @@ impl MovedClock {
         *self.ahead.lock().unwrap() += span;
     }
 
-    /// How long was slept, each time.
+    /// The length of each sleep.
     pub(crate) fn slept(&self) -> Vec<Duration> {
         self.slept.lock().unwrap().clone()
     }

@@ -1,4 +1,4 @@
-//! Keys of an App, made for the occasion.
+//! Key pairs for GitHub Apps.
 
 use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der, PublicKeyX509Der};
 use aws_lc_rs::rsa::{KeyPair, KeySize};
@@ -7,16 +7,16 @@ use ondeck_core::model::secret::Secret;
 use pem::Pem;
 
 pub(crate) struct Keys {
-    /// As GitHub gives it.
+    /// The format of GitHub's downloads.
     pub(crate) private: Secret,
-    /// The same, as other programs convert it.
+    /// The same key in the format that other programs write.
     pub(crate) pkcs8: Secret,
     pub(crate) public: String,
 }
 
 impl Keys {
     pub(crate) fn generate() -> Keys {
-        /// What PKCS#8 puts before the key itself.
+        /// The PKCS#8 header of an RSA key.
         const PREFIX: usize = 26;
         let pair = KeyPair::generate(KeySize::Rsa2048).unwrap();
         let pkcs8: Pkcs8V1Der<'_> = pair.as_der().unwrap();

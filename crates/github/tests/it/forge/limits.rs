@@ -1,4 +1,4 @@
-//! GitHub's limits.
+//! GitHub's rate limits.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use ondeck_core::ports::Forge;
 use ondeck_github::GitHubOptions;
 use ondeck_standin::{GitHubFault, GitHubFaultRule, Occurrence, Permission};
 
-use super::site::{Site, passing, refusal};
+use super::harness::{ForgeHarness, refusal, transient};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -21,22 +21,22 @@ fn limits(span: Duration) -> [GitHubFault; 3] {
 }
 
 #[tokio::test]
-async fn a_short_wait_is_waited_for_and_then_it_is_asked_again() {
+async fn a_short_limit_is_waited_for_and_the_request_retried() {
     for fault in limits(15 * SECOND) {
-        let site = Site::new();
-        let forge = site.forge();
-        site.github.inject(GitHubFaultRule::new(fault).occurrence(Occurrence::First(2)));
-        let reason = passing(forge.mint().await);
+        let harness = ForgeHarness::new();
+        let forge = harness.forge();
+        harness.github.inject(GitHubFaultRule::new(fault).occurrence(Occurrence::First(2)));
+        let reason = transient(forge.mint().await);
         assert!(reason.starts_with("it limits requests until "), "{fault:?}: {reason}");
-        assert_eq!(site.github.requests().len(), 1, "{fault:?}: the client repeats nothing");
-        let slept = site.clock.slept();
-        // The limit's end is given in whole seconds, and some time has passed since.
+        assert_eq!(harness.github.requests().len(), 1, "{fault:?}: the client repeats nothing");
+        let slept = harness.clock.slept();
+        // The limit ends at a whole second, and some time has passed since it was read.
         let expected = 5 * SECOND..=16 * SECOND;
         assert!(slept.len() == 1 && expected.contains(&slept[0]), "{fault:?}: {slept:?}");
 
-        site.retried(|| forge.mint()).await.unwrap();
+        harness.retried(|| forge.mint()).await.unwrap();
         assert_eq!(
-            site.github.requests().len(),
+            harness.github.requests().len(),
             4,
             "{fault:?}: once more in vain, then two tokens"
         );
@@ -44,33 +44,33 @@ async fn a_short_wait_is_waited_for_and_then_it_is_asked_again() {
 }
 
 #[tokio::test]
-async fn a_long_wait_is_a_refusal_and_nobody_asks_until_then() {
+async fn a_long_limit_fails_and_blocks_requests_until_then() {
     for fault in limits(600 * SECOND) {
-        let site = Site::new();
-        let forge = site.forge();
-        site.github.inject(GitHubFaultRule::new(fault).occurrence(Occurrence::First(1)));
-        let first = refusal(site.retried(|| forge.mint()).await);
+        let harness = ForgeHarness::new();
+        let forge = harness.forge();
+        harness.github.inject(GitHubFaultRule::new(fault).occurrence(Occurrence::First(1)));
+        let first = refusal(harness.retried(|| forge.mint()).await);
         assert!(first.0.starts_with("GitHub limits requests until 2"), "{fault:?}: {first:?}");
-        assert!(first.1.contains("the next refresh"), "{first:?}");
-        assert!(site.clock.slept().is_empty(), "{fault:?}");
+        assert!(first.1.contains("run refresh again"), "{first:?}");
+        assert!(harness.clock.slept().is_empty(), "{fault:?}");
         assert_eq!(refusal(forge.runners().await), first);
-        assert_eq!(site.github.requests().len(), 1, "{fault:?}: the second was not sent");
+        assert_eq!(harness.github.requests().len(), 1, "{fault:?}: the second was not sent");
 
-        site.clock.advance(500 * SECOND);
+        harness.clock.advance(500 * SECOND);
         refusal(forge.runners().await);
-        site.clock.advance(101 * SECOND);
+        harness.clock.advance(101 * SECOND);
         forge.runners().await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn each_token_has_limits_of_its_own() {
-    let site = Site::new();
-    site.github.allow("ghs_workflow", "acme/web", &[Permission::ActionsRead]);
+async fn each_token_has_its_own_limits() {
+    let harness = ForgeHarness::new();
+    harness.github.allow("ghs_workflow", "acme/web", &[Permission::ActionsRead]);
     let jobs_token = Some(Secret::new("ghs_workflow"));
-    let forge = site.forge_with(GitHubOptions { jobs_token, ..site.options() });
+    let forge = harness.forge_with(GitHubOptions { jobs_token, ..harness.options() });
     let [fault, ..] = limits(600 * SECOND);
-    site.github.inject(GitHubFaultRule::new(fault).on("GET", "/repos/acme/web/actions/runs"));
+    harness.github.inject(GitHubFaultRule::new(fault).on("GET", "/repos/acme/web/actions/runs"));
     let none = BTreeSet::new();
     refusal(forge.waiting_runs(&none).await);
     forge.mint().await.unwrap();

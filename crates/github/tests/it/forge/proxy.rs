@@ -1,4 +1,4 @@
-//! Proxies, as the usual variables name them.
+//! Proxies from the environment.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -6,20 +6,20 @@ use std::time::Duration;
 use ondeck_core::ports::Forge;
 use tokio::process::Command;
 
+use super::harness::{ForgeHarness, options, transient};
 use super::scripted::{Scripted, answer};
-use super::site::{Site, options, passing};
 
-/// Says that this is the process for which the variables were set.
+/// Marks the child process that runs the test with the proxy variables set.
 const INNER: &str = "ONDECK_TEST_BEHIND_PROXY";
 
 #[tokio::test]
-async fn they_are_used_but_for_what_is_on_this_computer() {
+async fn a_proxy_is_used_except_for_loopback() {
     if std::env::var_os(INNER).is_some() {
         return behind_proxy().await;
     }
     let proxy = Scripted::with(vec![answer(403, &[], "")]).await;
-    let url = proxy.url.replace("http://", "http://somebody:hunter2@");
-    let this = "forge::proxy::they_are_used_but_for_what_is_on_this_computer";
+    let url = proxy.url.replace("http://", "http://user:hunter2@");
+    let this = "forge::proxy::a_proxy_is_used_except_for_loopback";
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", this, "--nocapture"])
         .env(INNER, "1")
@@ -40,8 +40,9 @@ async fn they_are_used_but_for_what_is_on_this_computer() {
 }
 
 async fn behind_proxy() {
-    let reason = passing(Site::new().forge_with(options("https://ghe.invalid")).runners().await);
+    let reason =
+        transient(ForgeHarness::new().forge_with(options("https://ghe.invalid")).runners().await);
     assert!(!reason.contains("hunter2"), "{reason}");
-    let site = Site::new();
-    site.forge().runners().await.unwrap();
+    let harness = ForgeHarness::new();
+    harness.forge().runners().await.unwrap();
 }

@@ -1,11 +1,11 @@
-//! A server that gives the answers it was told to, for what the loopback GitHub never says.
+//! A server with scripted answers, for answers that the stand-in never gives.
 
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Answers each request with the next of its answers, and with the last one from then on.
+/// Answers each request with the next answer, and repeats the last one.
 pub(crate) struct Scripted {
     pub(crate) url: String,
     seen: Arc<Mutex<Vec<String>>>,
@@ -27,13 +27,13 @@ impl Scripted {
         Scripted { url, seen }
     }
 
-    /// The heads of all requests.
+    /// Request line and headers of all requests so far.
     pub(crate) fn seen(&self) -> Vec<String> {
         self.seen.lock().unwrap().clone()
     }
 }
 
-/// An answer, with more headers of the form `name: value`.
+/// Formats an HTTP answer. `headers` have the form `name: value`.
 pub(crate) fn answer(status: u16, headers: &[&str], body: &str) -> String {
     let headers = headers.iter().map(|header| format!("{header}\r\n")).collect::<String>();
     let length = body.len();
@@ -52,7 +52,7 @@ async fn exchange(mut stream: TcpStream, answer: &str) -> String {
             Ok(count) => head.extend_from_slice(&part[..count]),
         }
     }
-    // Whoever asked may have gone; the test sees that by what it got.
+    // The client may have closed the connection; the test notices by its result.
     drop(stream.write_all(answer.as_bytes()).await);
     drop(stream.shutdown().await);
     String::from_utf8_lossy(&head).into_owned()

@@ -1,4 +1,4 @@
-//! Secrets are seen by nobody: not in logs, not in errors, not in what is printed of a value.
+//! Secrets do not appear in logs, errors or `Debug` output.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -11,11 +11,11 @@ use ondeck_standin::{GitHubFault, GitHubFaultRule, Occurrence, Permission};
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::MakeWriter;
 
+use super::harness::{ForgeHarness, TOKEN, options, settings};
 use super::keys::Keys;
 use super::scripted::{Scripted, answer};
-use super::site::{Site, TOKEN, options, settings};
 
-/// Everything that is logged on this thread, at every level, until it is dropped.
+/// Captures what is logged on this thread at every level, until it is dropped.
 pub(crate) struct Log {
     text: Lines,
     _guard: DefaultGuard,
@@ -59,7 +59,7 @@ impl<'a> MakeWriter<'a> for Lines {
     }
 }
 
-/// Does all that can be done, and gives all that it came to, as text.
+/// Makes every call and returns all results as text.
 async fn everything(forge: &GitHubForge) -> String {
     fn text<T: std::fmt::Debug>(answer: &PortResult<T>) -> String {
         let words = answer.as_ref().err().map(ToString::to_string);
@@ -85,7 +85,7 @@ fn assert_hidden(said: &str, secrets: &[Secret]) {
 }
 
 #[tokio::test]
-async fn nothing_is_seen_whatever_happens() {
+async fn no_secret_is_shown_after_any_fault() {
     let log = Log::start();
     let keys = Keys::generate();
     let jobs = Secret::new("ghs_jobsToken0123456789");
@@ -100,34 +100,34 @@ async fn nothing_is_seen_whatever_happens() {
         Some(GitHubFault::CutBody),
         Some(GitHubFault::NotJson),
     ] {
-        let site = Site::new();
-        site.github.publish_runner("2.336.0", "new");
-        site.github.queue_job("acme/web", "7", &["7"], "true");
-        site.github.add_app("12345", &keys.public, "acme", &[Permission::Administration]);
+        let harness = ForgeHarness::new();
+        harness.github.publish_runner("2.336.0", "new");
+        harness.github.queue_job("acme/web", "7", &["7"], "true");
+        harness.github.add_app("12345", &keys.public, "acme", &[Permission::Administration]);
         let app = Auth::App { id: "12345".to_owned(), private_key: keys.private.clone() };
         let options = [
-            site.options(),
-            GitHubOptions { jobs_token: Some(jobs.clone()), ..site.options() },
-            GitHubOptions { auth: app, ..site.options() },
+            harness.options(),
+            GitHubOptions { jobs_token: Some(jobs.clone()), ..harness.options() },
+            GitHubOptions { auth: app, ..harness.options() },
         ];
         if let Some(fault) = fault {
-            site.github.inject(GitHubFaultRule::new(fault).occurrence(Occurrence::Every(2)));
+            harness.github.inject(GitHubFaultRule::new(fault).occurrence(Occurrence::Every(2)));
         }
         for options in options {
             said += &format!("{options:?} {options:#?}\n");
-            said += &everything(&site.forge_with(options)).await;
+            said += &everything(&harness.forge_with(options)).await;
         }
-        secrets.extend(site.secrets());
+        secrets.extend(harness.secrets());
     }
     assert!(secrets.len() > 12 && said.contains("status 502") && said.contains("(secret)"));
     let logged = log.text();
-    assert!(logged.contains("asked GitHub"), "{logged}");
+    assert!(logged.contains("GitHub answered"), "{logged}");
     assert_hidden(&said, &secrets);
     assert_hidden(&logged, &secrets);
 }
 
 #[tokio::test]
-async fn what_repeats_the_token_is_not_repeated() {
+async fn an_echoed_token_is_not_shown() {
     let log = Log::start();
     let echo = format!(r#"{{"message":"you sent Bearer {TOKEN}","errors":["{TOKEN}"]}}"#);
     let mut said = String::new();
@@ -136,7 +136,7 @@ async fn what_repeats_the_token_is_not_repeated() {
         let away = format!("location: http://127.0.0.1:1/{TOKEN}");
         let answer = answer(status, &[&header, &away], &echo);
         let server = Scripted::with(vec![answer]).await;
-        said += &everything(&Site::new().forge_with(options(&server.url))).await;
+        said += &everything(&ForgeHarness::new().forge_with(options(&server.url))).await;
     }
     for body in [
         echo,
@@ -146,7 +146,7 @@ async fn what_repeats_the_token_is_not_repeated() {
         format!("<p>{TOKEN}"),
     ] {
         let server = Scripted::with(vec![answer(200, &[], &body)]).await;
-        said += &everything(&Site::new().forge_with(options(&server.url))).await;
+        said += &everything(&ForgeHarness::new().forge_with(options(&server.url))).await;
     }
     assert!(said.contains("you sent Bearer (secret)"), "{said}");
     assert_hidden(&said, &[Secret::new(TOKEN)]);
@@ -154,18 +154,18 @@ async fn what_repeats_the_token_is_not_repeated() {
 }
 
 #[test]
-fn a_token_that_is_none_is_refused_and_not_shown() {
-    let site = Site::new();
+fn an_invalid_token_is_rejected_and_not_shown() {
+    let harness = ForgeHarness::new();
     for text in ["", "  ", "ghp_hidden ghp_hidden", "ghp_hidden\nx", "ghp_hidden\u{fc}"] {
         let token = Secret::new(text);
-        let given = GitHubOptions { auth: Auth::Token(token.clone()), ..site.options() };
-        let failure = site.try_forge(given).unwrap_err();
+        let given = GitHubOptions { auth: Auth::Token(token.clone()), ..harness.options() };
+        let failure = harness.try_forge(given).unwrap_err();
         assert!(failure.message.starts_with("github-token is empty"), "{failure}");
         assert!(!format!("{failure:?}").contains("hidden"));
-        let given = GitHubOptions { jobs_token: Some(token), ..site.options() };
-        let failure = site.try_forge(given).unwrap_err();
+        let given = GitHubOptions { jobs_token: Some(token), ..harness.options() };
+        let failure = harness.try_forge(given).unwrap_err();
         assert!(failure.message.starts_with("jobs-token is empty"), "{failure}");
     }
     let padded = Auth::Token(Secret::new(format!(" {TOKEN}\n")));
-    site.forge_with(GitHubOptions { auth: padded, ..site.options() });
+    harness.forge_with(GitHubOptions { auth: padded, ..harness.options() });
 }

@@ -1,4 +1,4 @@
-//! Which package of actions/runner machines use.
+//! Choosing the packages of actions/runner.
 
 use ondeck_core::model::settings::Settings;
 use ondeck_core::ports::{Forge, PortError, PortResult};
@@ -6,8 +6,8 @@ use ondeck_github::{
     GitHubForge, GitHubOptions, PACKAGES_SETTING, Packages, URL_SETTING, VERSION_SETTING,
 };
 
+use super::harness::{ForgeHarness, options, refusal, settings};
 use super::scripted::{Scripted, answer};
-use super::site::{Site, options, refusal, settings};
 
 const RELEASES: &str = "/repos/actions/runner/releases/tags/*";
 const DOWNLOADS: &str = "/repos/acme/web/actions/runners/downloads";
@@ -19,15 +19,15 @@ async fn packages(forge: &GitHubForge, settings: &Settings) -> PortResult<Packag
 }
 
 #[tokio::test]
-async fn the_latest_is_what_github_offers_here() {
-    let site = Site::new();
-    let old = site.github.publish_runner("2.335.0", "old");
-    let new = site.github.publish_runner("2.336.0", "new");
+async fn the_latest_version_is_the_one_github_offers() {
+    let harness = ForgeHarness::new();
+    let old = harness.github.publish_runner("2.335.0", "old");
+    let new = harness.github.publish_runner("2.336.0", "new");
     assert_ne!(old, new);
     for (forge, settings) in [
-        (site.forge(), settings(&[])),
-        (site.forge_of_organisation(), settings(&[(VERSION_SETTING, "latest")])),
-        (site.forge(), settings(&[(VERSION_SETTING, "2.336.0")])),
+        (harness.forge(), settings(&[])),
+        (harness.forge_of_organisation(), settings(&[(VERSION_SETTING, "latest")])),
+        (harness.forge(), settings(&[(VERSION_SETTING, "2.336.0")])),
     ] {
         let packages = packages(&forge, &settings).await.unwrap();
         assert_eq!(packages.version, "2.336.0");
@@ -35,24 +35,24 @@ async fn the_latest_is_what_github_offers_here() {
         assert_eq!(package.sha256, new);
         assert!(package.url.ends_with("/actions-runner-linux-x64-2.336.0.tar.gz"), "{package:?}");
     }
-    assert_eq!(site.github.count("GET", RELEASES), 0, "nobody has to look further");
+    assert_eq!(harness.github.count("GET", RELEASES), 0, "the releases are not needed");
 }
 
 #[tokio::test]
-async fn another_version_is_looked_up_among_the_releases_once() {
-    let site = Site::new();
-    let old = site.github.publish_runner("2.335.0", "old");
-    site.github.publish_runner("2.336.0", "new");
-    let (forge, wanted) = (site.forge(), (VERSION_SETTING, "2.335.0"));
+async fn another_version_is_looked_up_in_the_releases_once() {
+    let harness = ForgeHarness::new();
+    let old = harness.github.publish_runner("2.335.0", "old");
+    harness.github.publish_runner("2.336.0", "new");
+    let (forge, wanted) = (harness.forge(), (VERSION_SETTING, "2.335.0"));
     let found = packages(&forge, &settings(&[wanted])).await.unwrap();
     assert_eq!((found.version.as_str(), &found.packages["linux-x64"].sha256), ("2.335.0", &old));
-    let asked = site.github.requests().len();
-    assert_eq!((asked, site.github.count("GET", RELEASES)), (2, 1));
+    let asked = harness.github.requests().len();
+    assert_eq!((asked, harness.github.count("GET", RELEASES)), (2, 1));
 
     let text = serde_json::to_string(&found).unwrap();
     let kept = settings(&[wanted, (PACKAGES_SETTING, &text)]);
     assert_eq!(packages(&forge, &kept).await.unwrap(), found);
-    assert_eq!(site.github.requests().len(), asked, "what was published does not change");
+    assert_eq!(harness.github.requests().len(), asked, "published packages do not change");
 
     for other in [
         settings(&[(PACKAGES_SETTING, &text)]),
@@ -61,24 +61,24 @@ async fn another_version_is_looked_up_among_the_releases_once() {
     ] {
         assert_eq!(packages(&forge, &other).await.unwrap().version, "2.336.0");
     }
-    assert_eq!(site.github.count("GET", DOWNLOADS), 4);
+    assert_eq!(harness.github.count("GET", DOWNLOADS), 4);
 }
 
 #[tokio::test]
-async fn versions_that_cannot_be_are_settings_to_mend() {
-    let site = Site::new();
-    site.github.publish_runner("2.336.0", "new");
+async fn an_impossible_version_is_an_invalid_setting() {
+    let harness = ForgeHarness::new();
+    harness.github.publish_runner("2.336.0", "new");
     for (version, problem) in [
-        ("2.328.0", "names a version that was never released: 2.328.0"),
+        ("2.328.0", "names a version that does not exist: 2.328.0"),
         ("newest", "is neither latest nor a version such as 2.336.0: \"newest\""),
-        ("2.999.0", "names a version that was never released: 2.999.0"),
+        ("2.999.0", "names a version that does not exist: 2.999.0"),
     ] {
-        let error = site.forge().set_up(&settings(&[(VERSION_SETTING, version)])).await;
+        let error = harness.forge().set_up(&settings(&[(VERSION_SETTING, version)])).await;
         let error = error.unwrap_err();
         assert!(matches!(error, PortError::Setting(_)), "{error:?}");
         assert_eq!(error.to_string(), format!("{VERSION_SETTING} {problem}"));
     }
-    let (reason, _) = refusal(Site::new().forge().set_up(&settings(&[])).await);
+    let (reason, _) = refusal(ForgeHarness::new().forge().set_up(&settings(&[])).await);
     assert!(reason.contains("none for linux"), "{reason}");
 }
 
@@ -91,7 +91,7 @@ fn download(architecture: &str, digest: &str) -> String {
 }
 
 #[tokio::test]
-async fn all_platforms_are_kept_and_none_without_a_digest() {
+async fn all_platforms_are_stored_and_none_without_a_digest() {
     let digest = format!(r#","sha256_checksum":"{}""#, "ab".repeat(32));
     let (x64, arm64) = (download("x64", &digest), download("arm64", &digest));
     let other = download("arm", &digest).replace("\"linux\"", "\"osx\"");
@@ -109,30 +109,30 @@ async fn all_platforms_are_kept_and_none_without_a_digest() {
     let published = asset(&format!("\"sha256:{}\"", "cd".repeat(32)));
 
     let server = Scripted::with(vec![complete]).await;
-    let forge = Site::new().forge_with(options(&server.url));
+    let forge = ForgeHarness::new().forge_with(options(&server.url));
     let found = packages(&forge, &settings(&[])).await.unwrap();
     assert_eq!(found.packages.keys().collect::<Vec<_>>(), ["linux-arm64", "linux-x64"]);
 
     let server = Scripted::with(vec![incomplete.clone(), published]).await;
-    let forge = Site::new().forge_with(options(&server.url));
+    let forge = ForgeHarness::new().forge_with(options(&server.url));
     let found = packages(&forge, &settings(&[])).await.unwrap();
     assert_eq!(found.packages["linux-x64"].sha256, "cd".repeat(32), "the release has digests");
 
     for digest in ["null", "\"md5:0\"", "\"sha256:0\""] {
         let server = Scripted::with(vec![incomplete.clone(), asset(digest)]).await;
-        let forge = Site::new().forge_with(options(&server.url));
+        let forge = ForgeHarness::new().forge_with(options(&server.url));
         let (reason, _) = refusal(forge.set_up(&settings(&[])).await);
         assert!(reason.starts_with("no digest is published for the package: actions"), "{reason}");
     }
 }
 
 #[tokio::test]
-async fn another_server_is_asked_for_releases_without_the_token() {
-    let site = Site::new();
-    site.github.publish_runner("2.336.0", "new");
+async fn the_token_is_not_sent_to_another_server_for_releases() {
+    let harness = ForgeHarness::new();
+    harness.github.publish_runner("2.336.0", "new");
     let releases = Scripted::with(vec![answer(404, &[], "{}")]).await;
-    let forge =
-        site.forge_with(GitHubOptions { runner_api_url: releases.url.clone(), ..site.options() });
+    let forge = harness
+        .forge_with(GitHubOptions { runner_api_url: releases.url.clone(), ..harness.options() });
     forge.set_up(&settings(&[(VERSION_SETTING, "2.335.0")])).await.unwrap_err();
     let head = releases.seen().remove(0);
     assert!(head.starts_with("GET /repos/actions/runner/releases/tags/v2.335.0 "), "{head}");

@@ -1,37 +1,37 @@
-//! What runners register with.
+//! The tokens that runners register and deregister with.
 
 use std::time::Duration;
 
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Clock, Forge};
-use ondeck_github::{GitHubOptions, Scope};
+use ondeck_github::{GitHubOptions, RunnerScope};
 
+use super::harness::{ForgeHarness, options};
 use super::scripted::{Scripted, answer};
-use super::site::{Site, options};
 
 #[tokio::test]
 async fn both_tokens_are_made_and_announced_before_they_are_used() {
-    let site = Site::new();
+    let harness = ForgeHarness::new();
     for (forge, place) in
-        [(site.forge(), "/repos/acme/web"), (site.forge_of_organisation(), "/orgs/acme")]
+        [(harness.forge(), "/repos/acme/web"), (harness.forge_of_organisation(), "/orgs/acme")]
     {
-        let known = site.secrets().len();
+        let known = harness.secrets().len();
         let credentials = forge.mint().await.unwrap().unwrap();
         for kind in ["registration-token", "remove-token"] {
             let path = format!("{place}/actions/runners/{kind}");
-            assert_eq!(site.github.count("POST", &path), 1, "{path}");
+            assert_eq!(harness.github.count("POST", &path), 1, "{path}");
         }
         assert_ne!(credentials.registration, credentials.removal);
-        let announced = site.secrets()[known..].to_vec();
+        let announced = harness.secrets()[known..].to_vec();
         assert_eq!(announced, [credentials.registration, credentials.removal]);
-        let life = credentials.expires_at.since(site.clock.now());
+        let life = credentials.expires_at.since(harness.clock.now());
         let hour = Duration::from_secs(3_600);
         assert!(life <= hour && life > hour - Duration::from_secs(120), "{life:?}");
     }
 }
 
 #[tokio::test]
-async fn the_earlier_end_counts_whatever_the_offset() {
+async fn the_earlier_expiry_counts_in_any_time_zone() {
     let token = |token: &str, at: &str| {
         answer(201, &[], &format!(r#"{{"token":"{token}","expires_at":"{at}"}}"#))
     };
@@ -40,16 +40,16 @@ async fn the_earlier_end_counts_whatever_the_offset() {
         token("two", "2026-01-22T20:15:00Z"),
     ])
     .await;
-    let forge = Site::new().forge_with(options(&server.url));
+    let forge = ForgeHarness::new().forge_with(options(&server.url));
     let credentials = forge.mint().await.unwrap().unwrap();
     assert_eq!(credentials.expires_at, Timestamp::parse("2026-01-22T20:15:00Z").unwrap());
     assert_eq!(credentials.registration.expose(), "one");
 }
 
 #[tokio::test]
-async fn requests_say_who_they_are_from_and_which_version_they_mean() {
+async fn requests_carry_user_agent_token_and_api_version() {
     let server = Scripted::with(vec![answer(404, &[], "{}")]).await;
-    let forge = Site::new().forge_with(options(&server.url));
+    let forge = ForgeHarness::new().forge_with(options(&server.url));
     forge.runners().await.unwrap_err();
     let head = server.seen().remove(0).to_ascii_lowercase();
     assert!(head.starts_with("get /api/v3/repos/acme/web/actions/runners?per_page=100&page=1 "));
@@ -64,10 +64,10 @@ async fn requests_say_who_they_are_from_and_which_version_they_mean() {
 }
 
 #[test]
-fn runners_register_at_the_repository_or_at_the_organisation() {
-    let site = Site::new();
-    let organisation = Scope::Organisation { owner: "acme".to_owned() };
-    let repository = site.options().scope;
+fn the_registration_address_follows_from_server_and_scope() {
+    let harness = ForgeHarness::new();
+    let organisation = RunnerScope::Organisation { owner: "acme".to_owned() };
+    let repository = harness.options().scope;
     for (server, scope, target) in [
         ("https://github.com", &repository, "https://github.com/acme/web"),
         ("https://github.com/", &organisation, "https://github.com/acme"),
@@ -75,19 +75,19 @@ fn runners_register_at_the_repository_or_at_the_organisation() {
         ("https://ghe.example.com:8443", &organisation, "https://ghe.example.com:8443/acme"),
     ] {
         let options = GitHubOptions { scope: scope.clone(), ..options(server) };
-        assert_eq!(site.forge_with(options).target().unwrap(), target);
+        assert_eq!(harness.forge_with(options).target().unwrap(), target);
     }
 }
 
 #[test]
-fn options_that_make_no_sense_are_named() {
-    let site = Site::new();
+fn invalid_options_are_named() {
+    let harness = ForgeHarness::new();
     let repository = |owner: &str, name: &str| GitHubOptions {
-        scope: Scope::Repository { owner: owner.to_owned(), name: name.to_owned() },
-        ..site.options()
+        scope: RunnerScope::Repository { owner: owner.to_owned(), name: name.to_owned() },
+        ..harness.options()
     };
     let jobs =
-        |name: &str| GitHubOptions { jobs_repository: Some(name.to_owned()), ..site.options() };
+        |name: &str| GitHubOptions { jobs_repository: Some(name.to_owned()), ..harness.options() };
     for (options, problem) in [
         (repository("acme", "web/../x"), "not the name of a repository: acme/web/../x"),
         (repository("acme", ".."), "not the name of a repository: acme/.."),
@@ -95,13 +95,16 @@ fn options_that_make_no_sense_are_named() {
         (jobs("acme"), "not the name of a repository: acme"),
         (jobs("acme/web/x"), "not the name of a repository: acme/web/x"),
         (
-            GitHubOptions { mark: "a-b-c-".to_owned(), ..site.options() },
+            GitHubOptions { pool_tag: "a-b-c-".to_owned(), ..harness.options() },
             "letters or digits: a-b-c-",
         ),
-        (GitHubOptions { mark: "abc".to_owned(), ..site.options() }, "six letters or digits: abc"),
+        (
+            GitHubOptions { pool_tag: "abc".to_owned(), ..harness.options() },
+            "six letters or digits: abc",
+        ),
         (options("http://github.com"), "neither https nor on this computer"),
     ] {
-        let failure = site.try_forge(options).unwrap_err();
+        let failure = harness.try_forge(options).unwrap_err();
         assert_eq!(failure.kind.exit_code(), 2);
         assert!(failure.message.contains(problem), "{failure}");
     }

@@ -4,10 +4,10 @@ use std::path::Path;
 use ondeck_core::ports::Runner;
 use ondeck_github::{PACKAGES_SETTING, VERSION_SETTING};
 
-use crate::runner::fixture::{Fixture, run};
+use crate::runner::harness::{RunnerHarness, run};
 use crate::runner::server::{Answer, Server};
 
-/// What is left where packages are downloaded and unpacked.
+/// Names of temporary files of downloads that still exist.
 fn leftovers(folder: &Path) -> Vec<String> {
     let names = |folder: &Path| -> Vec<String> {
         let entries = fs::read_dir(folder).unwrap();
@@ -18,63 +18,63 @@ fn leftovers(folder: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn one_on_the_image_is_used() {
-    let fixture = Fixture::with_image("2.330.0").await;
-    fixture.set(VERSION_SETTING, "latest").await;
-    let server = Server::start(fixture.package("2.336.0"), &[]);
-    fixture.set(PACKAGES_SETTING, &server.packages("2.336.0")).await;
-    let runner = fixture.runner();
+async fn a_runner_on_the_image_is_used() {
+    let harness = RunnerHarness::with_image("2.330.0").await;
+    harness.set(VERSION_SETTING, "latest").await;
+    let server = Server::start(harness.package("2.336.0"), &[]);
+    harness.set(PACKAGES_SETTING, &server.packages("2.336.0")).await;
+    let runner = harness.runner();
     runner.prepare().await.unwrap();
     runner.register(&run("4711")).await.unwrap();
     assert_eq!(server.requests(), 0);
-    assert!(fixture.image.join(".runner").exists());
+    assert!(harness.image.join(".runner").exists());
     runner.stop().await.unwrap();
 }
 
 #[tokio::test]
-async fn another_version_than_the_images_is_downloaded_once() {
-    let fixture = Fixture::with_image("2.330.0").await;
-    let server = Server::start(fixture.package("2.336.0"), &[]);
-    fixture.set(VERSION_SETTING, "2.336.0").await;
-    fixture.set(PACKAGES_SETTING, &server.packages("2.336.0")).await;
-    let runner = fixture.runner();
+async fn a_version_that_the_image_lacks_is_downloaded_once() {
+    let harness = RunnerHarness::with_image("2.330.0").await;
+    let server = Server::start(harness.package("2.336.0"), &[]);
+    harness.set(VERSION_SETTING, "2.336.0").await;
+    harness.set(PACKAGES_SETTING, &server.packages("2.336.0")).await;
+    let runner = harness.runner();
     runner.prepare().await.unwrap();
     assert_eq!(server.requests(), 1);
     runner.register(&run("4711")).await.unwrap();
-    assert!(fixture.folder.join("actions-runner/.runner").exists());
+    assert!(harness.folder.join("actions-runner/.runner").exists());
     runner.stop().await.unwrap();
-    fixture.runner().prepare().await.unwrap();
+    harness.runner().prepare().await.unwrap();
     assert_eq!(server.requests(), 1, "a second start finds it");
-    assert_eq!(leftovers(&fixture.folder), [""; 0]);
+    assert_eq!(leftovers(&harness.folder), [""; 0]);
 
-    let newer = Server::start(fixture.package("2.337.0"), &[]);
-    fixture.set(VERSION_SETTING, "").await;
-    fixture.set(PACKAGES_SETTING, &newer.packages("2.337.0")).await;
-    fs::remove_dir_all(&fixture.image).unwrap();
-    fixture.runner().prepare().await.unwrap();
+    let newer = Server::start(harness.package("2.337.0"), &[]);
+    harness.set(VERSION_SETTING, "").await;
+    harness.set(PACKAGES_SETTING, &newer.packages("2.337.0")).await;
+    fs::remove_dir_all(&harness.image).unwrap();
+    harness.runner().prepare().await.unwrap();
     assert_eq!(newer.requests(), 1);
-    let version = fs::read_to_string(fixture.folder.join("actions-runner/bin/version")).unwrap();
+    let version = fs::read_to_string(harness.folder.join("actions-runner/bin/version")).unwrap();
     assert_eq!(version, "2.337.0\n");
 }
 
 #[tokio::test]
-async fn what_passes_is_tried_again() {
-    let fixture = Fixture::new().await;
+async fn transient_download_errors_are_retried() {
+    let harness = RunnerHarness::new().await;
     let answers = [Answer::Cut, Answer::Status(503)];
-    let server = Server::start(fixture.package("2.336.0"), &answers);
-    fixture.set(PACKAGES_SETTING, &server.packages("2.336.0")).await;
-    fixture.runner().prepare().await.unwrap();
+    let server = Server::start(harness.package("2.336.0"), &answers);
+    harness.set(PACKAGES_SETTING, &server.packages("2.336.0")).await;
+    harness.runner().prepare().await.unwrap();
     assert_eq!(server.requests(), 3);
-    assert_eq!(leftovers(&fixture.folder), [""; 0]);
+    assert_eq!(leftovers(&harness.folder), [""; 0]);
 }
 
 #[tokio::test]
-async fn what_does_not_pass_is_said_and_nothing_is_left() {
-    let fixture = Fixture::new().await;
-    let package = fixture.package("2.336.0");
+async fn permanent_download_errors_are_reported_and_leave_no_files() {
+    let harness = RunnerHarness::new().await;
+    let package = harness.package("2.336.0");
     let wrong = "0".repeat(64);
     for (content, digest, answers, problem) in [
-        (&package, Some(&wrong), vec![], "another digest than was expected"),
+        (&package, Some(&wrong), vec![], "unexpected digest of "),
         (&package, None, vec![Answer::Status(404)], "answered 404"),
         (&b"not a package".to_vec(), None, vec![], "cannot unpack the package"),
     ] {
@@ -83,37 +83,34 @@ async fn what_does_not_pass_is_said_and_nothing_is_left() {
             Some(digest) => server.packages_with("2.336.0", digest),
             None => server.packages("2.336.0"),
         };
-        fixture.set(PACKAGES_SETTING, &packages).await;
-        let runner = fixture.runner();
+        harness.set(PACKAGES_SETTING, &packages).await;
+        let runner = harness.runner();
         let error = runner.prepare().await.unwrap_err();
         assert!(error.contains(problem), "{error}");
         assert_eq!(server.requests(), 1, "{problem}");
-        assert_eq!(leftovers(&fixture.folder), [""; 0], "{problem}");
-        assert!(!fixture.folder.join("actions-runner").exists());
+        assert_eq!(leftovers(&harness.folder), [""; 0], "{problem}");
+        assert!(!harness.folder.join("actions-runner").exists());
         let error = runner.register(&run("4711")).await.unwrap_err();
         assert_eq!(error, "the runner was not prepared");
     }
 }
 
 #[tokio::test]
-async fn what_a_crash_has_left_is_no_hindrance() {
-    let fixture = Fixture::new().await;
-    let server = Server::start(fixture.package("2.336.0"), &[]);
-    fixture.set(PACKAGES_SETTING, &server.packages("2.336.0")).await;
-    fs::create_dir_all(fixture.folder.join("actions-runner.unpacking/bin")).unwrap();
-    fs::create_dir_all(fixture.folder.join("actions-runner/bin")).unwrap();
-    fs::create_dir_all(fixture.folder.join("state")).unwrap();
-    fs::write(fixture.folder.join("state/package.tar.gz"), "half of it").unwrap();
-    fixture.runner().prepare().await.unwrap();
-    assert_eq!(leftovers(&fixture.folder), [""; 0]);
+async fn files_of_a_crashed_download_are_replaced() {
+    let harness = RunnerHarness::new().await;
+    let server = Server::start(harness.package("2.336.0"), &[]);
+    harness.set(PACKAGES_SETTING, &server.packages("2.336.0")).await;
+    fs::create_dir_all(harness.folder.join("actions-runner.unpacking/bin")).unwrap();
+    fs::create_dir_all(harness.folder.join("actions-runner/bin")).unwrap();
+    fs::create_dir_all(harness.folder.join("state")).unwrap();
+    fs::write(harness.folder.join("state/package.tar.gz"), "half of it").unwrap();
+    harness.runner().prepare().await.unwrap();
+    assert_eq!(leftovers(&harness.folder), [""; 0]);
 }
 
 #[tokio::test]
-async fn without_image_and_package_nothing_can_be_done() {
-    let fixture = Fixture::new().await;
-    let error = fixture.runner().prepare().await.unwrap_err();
-    assert_eq!(
-        error,
-        "no runner on the image, and no package is known: has ondeck refresh run since?"
-    );
+async fn without_image_and_package_prepare_fails() {
+    let harness = RunnerHarness::new().await;
+    let error = harness.runner().prepare().await.unwrap_err();
+    assert_eq!(error, "no runner on the image, and no package is known: run ondeck refresh");
 }

@@ -4,16 +4,16 @@ use std::process::Command;
 use ondeck_core::ports::Runner;
 use ondeck_standin::emulators::Emulators;
 
-use crate::runner::fixture::{Fixture, appears, run};
+use crate::runner::harness::{RunnerHarness, appears, run};
 
 #[tokio::test]
 async fn a_job_of_another_run_is_refused() {
-    let fixture = Fixture::with_image("2.336.0").await;
-    let runner = fixture.runner();
+    let harness = RunnerHarness::with_image("2.336.0").await;
+    let runner = harness.runner();
     runner.prepare().await.unwrap();
     runner.register(&run("4711")).await.unwrap();
-    let ran = fixture.github.join("ran");
-    let done = fixture.queue(&run("666"), 1, &format!("touch {}", ran.display()));
+    let ran = harness.github.join("ran");
+    let done = harness.queue(&run("666"), 1, &format!("touch {}", ran.display()));
     appears(&done).await;
     assert_eq!(fs::read_to_string(&done).unwrap(), "Failed\n");
     assert!(!ran.exists());
@@ -23,17 +23,17 @@ async fn a_job_of_another_run_is_refused() {
         "{said}"
     );
     assert_eq!(runner.account().await, "1 refused");
-    appears(&fixture.queue(&run("4711"), 2, "true")).await;
+    appears(&harness.queue(&run("4711"), 2, "true")).await;
     let account = runner.account().await;
     assert!(account.starts_with("1 job, ") && account.ends_with(", 1 refused"), "{account}");
     runner.stop().await.unwrap();
 }
 
 #[tokio::test]
-async fn the_operators_hooks_are_called_as_well() {
-    let fixture = Fixture::with_image("2.336.0").await;
+async fn the_operators_hooks_are_called_too() {
+    let harness = RunnerHarness::with_image("2.336.0").await;
     let hook = |name: &str, text: &str| {
-        let path = fixture.folder.with_file_name(name);
+        let path = harness.folder.with_file_name(name);
         fs::write(&path, text).unwrap();
         path
     };
@@ -44,15 +44,15 @@ async fn the_operators_hooks_are_called_as_well() {
         started.display(),
         completed.display()
     );
-    fs::write(fixture.image.join(".env"), lines).unwrap();
-    let runner = fixture.runner();
+    fs::write(harness.image.join(".env"), lines).unwrap();
+    let runner = harness.runner();
     runner.prepare().await.unwrap();
     for (n, name) in [(1, "1"), (2, "2")] {
         let run = run(name);
         runner.register(&run).await.unwrap();
-        let environment = fs::read_to_string(fixture.root().join(".env")).unwrap();
+        let environment = fs::read_to_string(harness.root().join(".env")).unwrap();
         assert_eq!(environment, "TOOLS=/opt/tools\nLANG=C.UTF-8\n");
-        let done = fixture.queue(&run, n, "echo the job");
+        let done = harness.queue(&run, n, "echo the job");
         appears(&done).await;
         let said = fs::read_to_string(done.with_extension("log")).unwrap();
         assert_eq!(said, format!("their start for {name}\nthe job\ntheir end\n"));
@@ -60,10 +60,10 @@ async fn the_operators_hooks_are_called_as_well() {
         runner.deregister().await.unwrap();
         runner.clean().await.unwrap();
     }
-    // A hook that fails fails the job, whoever wrote it.
+    // A failing hook fails the job, even if it is the operator's.
     fs::write(&started, "echo no; exit 3\n").unwrap();
     runner.register(&run("3")).await.unwrap();
-    let done = fixture.queue(&run("3"), 3, "echo the job");
+    let done = harness.queue(&run("3"), 3, "echo the job");
     appears(&done).await;
     assert_eq!(fs::read_to_string(&done).unwrap(), "Failed\n");
     runner.stop().await.unwrap();
@@ -71,14 +71,14 @@ async fn the_operators_hooks_are_called_as_well() {
 
 #[tokio::test]
 async fn jobs_see_nothing_of_the_agents_environment() {
-    let fixture = Fixture::with_image("2.336.0").await;
-    let runner = fixture.runner();
+    let harness = RunnerHarness::with_image("2.336.0").await;
+    let runner = harness.runner();
     runner.prepare().await.unwrap();
     runner.register(&run("1")).await.unwrap();
-    let done = fixture.queue(&run("1"), 1, "env | cut -d= -f1 | sort");
+    let done = harness.queue(&run("1"), 1, "env | cut -d= -f1 | sort");
     appears(&done).await;
     let said = fs::read_to_string(done.with_extension("log")).unwrap();
-    // Cargo and nextest give the agent of this test plenty of variables of their own.
+    // Cargo and nextest set many variables for this process, which plays the agent.
     assert!(std::env::vars().any(|(name, _)| name.starts_with("CARGO")));
     let of_the_runner = ["ACTIONS_RUNNER", "GITHUB_", "RUNNER_", "ONDECK_"];
     let plain = [
@@ -99,7 +99,7 @@ async fn jobs_see_nothing_of_the_agents_environment() {
 }
 
 #[test]
-fn the_hooks_are_sound_shell() {
+fn the_hooks_pass_shellcheck() {
     let hooks = concat!(env!("CARGO_MANIFEST_DIR"), "/src/runner/hooks");
     let mut command = Command::new(Emulators::running().shellcheck);
     for name in ["started.sh", "completed.sh"] {

@@ -3,47 +3,47 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use ondeck_core::ports::Runner;
-use ondeck_github::Bounds;
+use ondeck_github::Timeouts;
 use ondeck_processes::Process;
 
-use crate::runner::fixture::{Fixture, appears, holds, run};
+use crate::runner::harness::{RunnerHarness, appears, holds, run};
 
 #[tokio::test]
-async fn one_run_after_the_other() {
-    let fixture = Fixture::with_image("2.336.0").await;
-    let runner = fixture.runner();
+async fn successive_runs_use_the_same_machine() {
+    let harness = RunnerHarness::with_image("2.336.0").await;
+    let runner = harness.runner();
     runner.prepare().await.unwrap();
     for (n, name) in [(1, "4711"), (2, "4712")] {
         let run = run(name);
         runner.register(&run).await.unwrap();
-        let listed = format!("{}-{n}-a1b2c3", fixture.id);
-        assert_eq!(fixture.list(), [listed.as_str()]);
-        let label = fs::read_to_string(fixture.github.join("list").join(&listed)).unwrap();
+        let listed = format!("{}-{n}-a1b2c3", harness.id);
+        assert_eq!(harness.list(), [listed.as_str()]);
+        let label = fs::read_to_string(harness.github.join("list").join(&listed)).unwrap();
         assert_eq!(label.trim(), name);
-        let done = fixture.queue(&run, 1, "echo hello; touch made; ls -A ~ \"$TMPDIR\"");
+        let done = harness.queue(&run, 1, "echo hello; touch made; ls -A ~ \"$TMPDIR\"");
         appears(&done).await;
         assert_eq!(fs::read_to_string(&done).unwrap(), "Succeeded\n");
         runner.stop().await.unwrap();
-        assert!(fixture.log().ends_with("gone\n"), "the listener was asked to end");
+        assert!(harness.log().ends_with("gone\n"), "the listener got SIGINT");
         runner.deregister().await.unwrap();
-        assert_eq!(fixture.list(), [""; 0]);
+        assert_eq!(harness.list(), [""; 0]);
         let account = runner.account().await;
         assert!(account.starts_with("1 job, ") && account.ends_with(" s busy"), "{account}");
         runner.clean().await.unwrap();
-        assert_eq!(runner.account().await, "", "of the next run");
-        assert!(!fixture.root().join("_work").exists());
-        assert!(!fixture.root().join(".runner").exists());
+        assert_eq!(runner.account().await, "", "the account of the next run is empty");
+        assert!(!harness.root().join("_work").exists());
+        assert!(!harness.root().join(".runner").exists());
     }
 }
 
 #[tokio::test]
-async fn whatever_a_job_leaves_is_gone_for_the_next_run() {
-    let fixture = Fixture::with_image("2.336.0").await;
-    let runner = fixture.runner();
+async fn what_a_job_leaves_is_removed_before_the_next_run() {
+    let harness = RunnerHarness::with_image("2.336.0").await;
+    let runner = harness.runner();
     runner.prepare().await.unwrap();
     let first = run("1");
     runner.register(&first).await.unwrap();
-    let pids = fixture.github.join("pids");
+    let pids = harness.github.join("pids");
     let script = format!(
         "mkdir -p ~/.cache/locked; echo x >~/.cache/locked/file; chmod -R a-w ~/.cache
          echo x >\"$TMPDIR/file\"; echo x >\"$RUNNER_TEMP/file\"; ln -s /etc link
@@ -51,7 +51,7 @@ async fn whatever_a_job_leaves_is_gone_for_the_next_run() {
          env -i sleep 300 >/dev/null 2>&1 & echo $! >>{pids}",
         pids = pids.display()
     );
-    appears(&fixture.queue(&first, 1, &script)).await;
+    appears(&harness.queue(&first, 1, &script)).await;
     let left: Vec<Process> = fs::read_to_string(&pids)
         .unwrap()
         .lines()
@@ -63,37 +63,37 @@ async fn whatever_a_job_leaves_is_gone_for_the_next_run() {
     runner.deregister().await.unwrap();
     runner.clean().await.unwrap();
     for folder in ["home", "tmp"] {
-        assert_eq!(fs::read_dir(fixture.folder.join(folder)).unwrap().count(), 0, "{folder}");
+        assert_eq!(fs::read_dir(harness.folder.join(folder)).unwrap().count(), 0, "{folder}");
     }
     let mut names: Vec<_> =
-        fs::read_dir(fixture.root()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        fs::read_dir(harness.root()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["bin", "config.sh"]);
-    let logs = fs::read_dir(fixture.folder.join("diagnostics")).unwrap();
-    assert_eq!(logs.count(), 1, "what the runner says of itself is kept");
+    let logs = fs::read_dir(harness.folder.join("diagnostics")).unwrap();
+    assert_eq!(logs.count(), 1, "the runner's own log is archived");
 }
 
 #[tokio::test]
-async fn what_cannot_be_cleaned_is_said() {
-    let fixture = Fixture::with_image("2.336.0").await;
-    let docker = fixture.folder.with_file_name("docker");
+async fn a_failed_cleanup_is_reported() {
+    let harness = RunnerHarness::with_image("2.336.0").await;
+    let docker = harness.folder.with_file_name("docker");
     fs::write(&docker, "#!/bin/sh\necho one\n").unwrap();
     fs::set_permissions(&docker, fs::Permissions::from_mode(0o755)).unwrap();
-    let runner = fixture.runner().with_docker(&docker);
+    let runner = harness.runner().with_docker(&docker);
     runner.prepare().await.unwrap();
     runner.register(&run("1")).await.unwrap();
     runner.stop().await.unwrap();
     runner.deregister().await.unwrap();
     fs::write(&docker, "#!/bin/sh\nexit 1\n").unwrap();
     let error = runner.clean().await.unwrap_err();
-    assert_eq!(error, "docker does not answer any more");
+    assert_eq!(error, "docker has stopped answering");
 }
 
 #[tokio::test]
-async fn containers_of_the_run_are_removed_and_no_others() {
-    let fixture = Fixture::with_image("2.336.0").await;
-    let docker = fixture.folder.with_file_name("docker");
-    let there = fixture.folder.with_file_name("there");
+async fn only_containers_of_the_run_are_removed() {
+    let harness = RunnerHarness::with_image("2.336.0").await;
+    let docker = harness.folder.with_file_name("docker");
+    let there = harness.folder.with_file_name("there");
     let script = format!(
         "#!/bin/sh
          case $* in
@@ -105,12 +105,12 @@ async fn containers_of_the_run_are_removed_and_no_others() {
     fs::write(&docker, script).unwrap();
     fs::set_permissions(&docker, fs::Permissions::from_mode(0o755)).unwrap();
     fs::write(&there, "operators\n").unwrap();
-    let runner = fixture.runner().with_docker(&docker);
+    let runner = harness.runner().with_docker(&docker);
     runner.prepare().await.unwrap();
     runner.register(&run("1")).await.unwrap();
     fs::write(&there, "operators\nruns\n").unwrap();
-    // Another life of the agent knows as much.
-    let runner = fixture.runner().with_docker(&docker);
+    // A restarted agent still knows which containers were there before.
+    let runner = harness.runner().with_docker(&docker);
     runner.prepare().await.unwrap();
     runner.register(&run("1")).await.unwrap();
     runner.stop().await.unwrap();
@@ -121,20 +121,20 @@ async fn containers_of_the_run_are_removed_and_no_others() {
 }
 
 #[tokio::test]
-async fn a_job_that_still_runs_is_ended() {
+async fn a_running_job_is_stopped() {
     for stubborn in [false, true] {
-        let fixture = Fixture::with_image("2.336.0").await;
-        let mut bounds = Bounds::default();
+        let harness = RunnerHarness::with_image("2.336.0").await;
+        let mut timeouts = Timeouts::default();
         if stubborn {
-            fixture.trouble("stubborn", "");
-            bounds.stop_busy = Duration::from_millis(500);
+            harness.inject("stubborn", "");
+            timeouts.stop_busy = Duration::from_millis(500);
         }
-        let runner = fixture.runner().bounded(bounds);
+        let runner = harness.runner().with_timeouts(timeouts);
         runner.prepare().await.unwrap();
         let run = run("1");
         runner.register(&run).await.unwrap();
-        let pid = fixture.github.join("pid");
-        let done = fixture.queue(
+        let pid = harness.github.join("pid");
+        let done = harness.queue(
             &run,
             1,
             &format!("echo $$ >{0}.new; mv {0}.new {0}; sleep 300", pid.display()),
@@ -145,23 +145,23 @@ async fn a_job_that_still_runs_is_ended() {
         runner.stop().await.unwrap();
         assert!(since.elapsed() < Duration::from_secs(30));
         assert!(!job.is_alive() && !done.exists());
-        assert_eq!(fixture.log().ends_with("gone\n"), !stubborn);
+        assert_eq!(harness.log().ends_with("gone\n"), !stubborn);
         let account = runner.account().await;
         assert!(account.starts_with("1 job, "), "{account}");
     }
 }
 
 #[tokio::test]
-async fn a_listener_that_dies_is_started_again() {
-    let fixture = Fixture::with_image("2.336.0").await;
-    let runner = fixture.runner();
+async fn a_listener_that_exits_is_restarted() {
+    let harness = RunnerHarness::with_image("2.336.0").await;
+    let runner = harness.runner();
     runner.prepare().await.unwrap();
     let run = run("1");
     runner.register(&run).await.unwrap();
-    fixture.trouble("crash", "");
+    harness.inject("crash", "");
     let why = runner.work(&run).await;
     assert!(why.starts_with("the listener met an error that may pass: "), "{why}");
-    let done = fixture.queue(&run, 1, "true");
+    let done = harness.queue(&run, 1, "true");
     tokio::select! {
         why = runner.work(&run) => panic!("{why}"),
         () = appears(&done) => {}
@@ -172,56 +172,56 @@ async fn a_listener_that_dies_is_started_again() {
 }
 
 #[tokio::test]
-async fn dropping_the_work_leaves_the_listener_to_stop() {
-    let fixture = Fixture::with_image("2.336.0").await;
-    let runner = fixture.runner();
+async fn a_dropped_work_future_leaves_the_listener_running() {
+    let harness = RunnerHarness::with_image("2.336.0").await;
+    let runner = harness.runner();
     runner.prepare().await.unwrap();
     let run = run("1");
     runner.register(&run).await.unwrap();
     let soon = Duration::from_millis(50);
     tokio::time::timeout(soon, runner.work(&run)).await.unwrap_err();
-    appears(&fixture.queue(&run, 1, "true")).await;
+    appears(&harness.queue(&run, 1, "true")).await;
     runner.stop().await.unwrap();
-    holds("the listener's farewell", || fixture.log().ends_with("gone\n")).await;
+    holds("the listener's farewell", || harness.log().ends_with("gone\n")).await;
 }
 
 #[tokio::test]
-async fn another_life_of_the_agent_clears_up_after_the_first() {
-    let fixture = Fixture::with_image("2.336.0").await;
-    let first = fixture.runner();
+async fn a_restarted_agent_cleans_up_after_the_first() {
+    let harness = RunnerHarness::with_image("2.336.0").await;
+    let first = harness.runner();
     first.prepare().await.unwrap();
     first.register(&run("1")).await.unwrap();
-    let pid = fixture.github.join("pid");
+    let pid = harness.github.join("pid");
     let script = format!("echo $$ >{0}.new; mv {0}.new {0}; sleep 300", pid.display());
-    let done = fixture.queue(&run("1"), 1, &script);
+    let done = harness.queue(&run("1"), 1, &script);
     appears(&pid).await;
     let job = Process::of(fs::read_to_string(&pid).unwrap().trim().parse().unwrap()).unwrap();
-    let second = fixture.runner();
+    let second = harness.runner();
     second.prepare().await.unwrap();
     assert!(!job.is_alive() && !done.exists());
     second.register(&run("1")).await.unwrap();
-    assert_eq!(fixture.list(), [format!("{}-2-a1b2c3", fixture.id)]);
-    assert!(fixture.log().contains(&format!("remove {}-1-a1b2c3", fixture.id)));
+    assert_eq!(harness.list(), [format!("{}-2-a1b2c3", harness.id)]);
+    assert!(harness.log().contains(&format!("remove {}-1-a1b2c3", harness.id)));
     second.stop().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_registration_that_is_given_up_half_way_leaves_nothing() {
-    let fixture = Fixture::with_image("2.336.0").await;
-    fixture.trouble("wait", "");
-    let runner = fixture.runner();
+async fn a_cancelled_registration_leaves_no_runner() {
+    let harness = RunnerHarness::with_image("2.336.0").await;
+    harness.inject("wait", "");
+    let runner = harness.runner();
     runner.prepare().await.unwrap();
-    let (run, half_way) = (run("1"), fixture.github.join("waiting"));
+    let (run, half_way) = (run("1"), harness.github.join("waiting"));
     tokio::select! {
         registered = runner.register(&run) => panic!("{registered:?}"),
         () = appears(&half_way) => {}
     }
     runner.stop().await.unwrap();
-    fs::write(fixture.github.join("go"), "").unwrap();
+    fs::write(harness.github.join("go"), "").unwrap();
     runner.deregister().await.unwrap();
     runner.clean().await.unwrap();
-    assert_eq!(fixture.list(), [""; 0], "nobody is left to put it there");
+    assert_eq!(harness.list(), [""; 0], "no process is left to register it");
     runner.register(&run).await.unwrap();
-    assert_eq!(fixture.list(), [format!("{}-2-a1b2c3", fixture.id)]);
+    assert_eq!(harness.list(), [format!("{}-2-a1b2c3", harness.id)]);
     runner.stop().await.unwrap();
 }

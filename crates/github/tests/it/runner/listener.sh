@@ -1,10 +1,10 @@
 #!/bin/bash
-# Behaves as bin/Runner.Listener does, towards whoever drives it. GitHub is a folder here: a list
-# of runners, jobs to be done, and what is to go wrong.
+# Behaves like bin/Runner.Listener towards the agent. GitHub is a folder here: a list of runners,
+# queued jobs, and faults to inject.
 github=@GITHUB@
 root=$(cd "$(dirname "$0")/.." && pwd)
 
-# The real one looks into every folder above it before anything else, and does nothing if it may not.
+# The real listener first lists every folder above it, and exits if it may not.
 above=$root
 until [ "$above" = / ]; do
     if [ ! -r "$above" ]; then
@@ -15,7 +15,7 @@ until [ "$above" = / ]; do
     above=$(dirname "$above")
 done
 
-trouble() { [ -e "$github/trouble/$1" ]; }
+fault() { [ -e "$github/faults/$1" ]; }
 
 configure() {
     local name labels url
@@ -32,15 +32,15 @@ configure() {
         esac
         shift
     done
-    trouble hang && sleep 300
-    if trouble wait; then
+    fault hang && sleep 300
+    if fault wait; then
         touch "$github/waiting"
         until [ -e "$github/go" ]; do sleep 0.02; done
     fi
     if [ "$ACTIONS_RUNNER_INPUT_TOKEN" != "$(cat "$github/registration-token")" ]; then
         echo "Http response code: NotFound from 'POST $url/runner-registration'" >&2
         echo "the token was $ACTIONS_RUNNER_INPUT_TOKEN" >&2
-        trouble talk && cat "$github/trouble/talk" >&2
+        fault talk && cat "$github/faults/talk" >&2
         exit 1
     fi
     echo "$labels" >"$github/list/$name"
@@ -59,14 +59,14 @@ remove() {
         echo "Http response code: NotFound from 'POST $url/runner-registration'" >&2
         exit 1
     fi
-    if trouble busy; then
-        rm "$github/trouble/busy"
+    if fault busy; then
+        rm "$github/faults/busy"
         echo "Http response code: UnprocessableEntity from 'Delete $url/actions/runners/1'" >&2
         echo "{\"message\":\"Runner $name is currently running a job and cannot be deleted.\"}" >&2
         echo "Failed: Removing runner from the server" >&2
         exit 1
     fi
-    if trouble unknown; then
+    if fault unknown; then
         echo "Http response code: NotFound from 'Delete $url/actions/runners/1' (Request Id: 1)" >&2
         exit 1
     fi
@@ -94,21 +94,21 @@ job() {
 run() {
     mkdir -p "$root/_diag"
     echo "a log" >"$root/_diag/Runner_$$.log"
-    trouble silent && sleep 300
-    if trouble exit; then
-        # A version that is too old is told so when it asks for a job.
-        [ "$(cat "$github/trouble/exit")" = 7 ] && echo "$(date -u): Listening for Jobs"
-        cat "$github/trouble/words" >&2
-        exit "$(cat "$github/trouble/exit")"
+    fault silent && sleep 300
+    if fault exit; then
+        # GitHub refuses a deprecated version only when it asks for a job.
+        [ "$(cat "$github/faults/exit")" = 7 ] && echo "$(date -u): Listening for Jobs"
+        cat "$github/faults/words" >&2
+        exit "$(cat "$github/faults/exit")"
     fi
     trap 'echo Exiting...; kill "$child" 2>/dev/null; echo gone >>"$github/log"; exit 0' INT
-    trouble stubborn && trap '' INT
+    fault stubborn && trap '' INT
     echo
     echo "√ Connected to GitHub"
     echo "Current runner version: '$(cat "$root/bin/version")'"
     echo "$(date -u): Listening for Jobs"
     while :; do
-        trouble crash && rm "$github/trouble/crash" && exit 2
+        fault crash && rm "$github/faults/crash" && exit 2
         for script in "$github"/jobs/*.sh; do
             if [ -e "$script" ] && [ ! -e "$script.taken" ]; then
                 touch "$script.taken"

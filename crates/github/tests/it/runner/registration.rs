@@ -2,33 +2,33 @@ use std::fs;
 use std::time::Duration;
 
 use ondeck_core::ports::{Runner, Store};
-use ondeck_github::{Bounds, GROUP_SETTING, URL_SETTING};
+use ondeck_github::{GROUP_SETTING, Timeouts, URL_SETTING};
 
-use crate::runner::fixture::{Fixture, URL, run};
+use crate::runner::harness::{RunnerHarness, URL, run};
 
 #[tokio::test]
-async fn config_is_told_what_it_has_to_know() {
-    let fixture = Fixture::with_image("2.336.0").await;
-    fixture.set(GROUP_SETTING, "builders").await;
-    let runner = fixture.runner();
+async fn config_gets_its_arguments() {
+    let harness = RunnerHarness::with_image("2.336.0").await;
+    harness.set(GROUP_SETTING, "builders").await;
+    let runner = harness.runner();
     runner.prepare().await.unwrap();
     runner.register(&run("4711")).await.unwrap();
     let said = format!(
         "configure --unattended --url {URL} --name {}-1-a1b2c3 --labels 4711 --no-default-labels \
          --replace --work _work --disableupdate --runnergroup builders\n",
-        fixture.id
+        harness.id
     );
-    assert_eq!(fixture.log(), said);
+    assert_eq!(harness.log(), said);
     runner.stop().await.unwrap();
 }
 
 #[tokio::test]
-async fn each_way_in_which_a_listener_ends_has_its_reason() {
-    let fixture = Fixture::with_image("2.320.0").await;
-    let runner = fixture.runner();
+async fn each_exit_of_the_listener_has_its_reason() {
+    let harness = RunnerHarness::with_image("2.320.0").await;
+    let runner = harness.runner();
     runner.prepare().await.unwrap();
     let deprecated = "this version of actions/runner is deprecated: 2.320.0; \
-                      set actions-runner-version to a newer one, or renew the image";
+                      set actions-runner-version to a newer one, or update the image";
     for (code, words, reason) in [
         (0, "", "the listener ended"),
         (1, "Failed to create session.", "the listener gave up: Failed to create session."),
@@ -39,33 +39,33 @@ async fn each_way_in_which_a_listener_ends_has_its_reason() {
         (7, "too old", deprecated),
         (1, "Runner version v2.320.0 is deprecated and cannot receive messages.", deprecated),
     ] {
-        fixture.trouble("exit", &code.to_string());
-        fixture.trouble("words", words);
+        harness.inject("exit", &code.to_string());
+        harness.inject("words", words);
         let error = runner.register(&run("1")).await.unwrap_err();
         assert_eq!(error, reason);
         runner.stop().await.unwrap();
         runner.deregister().await.unwrap();
         runner.clean().await.unwrap();
-        assert_eq!(fixture.list(), [""; 0]);
+        assert_eq!(harness.list(), [""; 0]);
     }
 }
 
 #[tokio::test]
-async fn what_hangs_is_given_up() {
-    for (trouble, start) in [
+async fn a_hanging_program_times_out() {
+    for (fault, start) in [
         ("hang", "config.sh failed: "),
         ("silent", "the runner does not listen for jobs after 0.5 s: "),
     ] {
-        let fixture = Fixture::with_image("2.336.0").await;
-        fixture.trouble(trouble, "");
-        let mut bounds = Bounds::default();
-        let bound = if trouble == "hang" { &mut bounds.configure } else { &mut bounds.listen };
+        let harness = RunnerHarness::with_image("2.336.0").await;
+        harness.inject(fault, "");
+        let mut timeouts = Timeouts::default();
+        let bound = if fault == "hang" { &mut timeouts.configure } else { &mut timeouts.listen };
         *bound = Duration::from_millis(500);
-        let runner = fixture.runner().bounded(bounds);
+        let runner = harness.runner().with_timeouts(timeouts);
         runner.prepare().await.unwrap();
         let error = runner.register(&run("1")).await.unwrap_err();
         assert!(error.starts_with(start), "{error}");
-        assert!(trouble != "hang" || error.contains("took more than 0.5 s"), "{error}");
+        assert!(fault != "hang" || error.contains("took more than 0.5 s"), "{error}");
         runner.stop().await.unwrap();
         runner.deregister().await.unwrap();
         runner.clean().await.unwrap();
@@ -73,80 +73,80 @@ async fn what_hangs_is_given_up() {
 }
 
 #[tokio::test]
-async fn without_a_token_that_lasts_nothing_is_tried() {
-    let fixture = Fixture::with_image("2.336.0").await;
-    let runner = fixture.runner();
+async fn without_a_valid_token_config_is_not_called() {
+    let harness = RunnerHarness::with_image("2.336.0").await;
+    let runner = harness.runner();
     runner.prepare().await.unwrap();
     runner.register(&run("1")).await.unwrap();
     runner.stop().await.unwrap();
-    let at = fixture.expire().await;
+    let at = harness.expire().await;
     let error = runner.deregister().await.unwrap_err();
-    assert_eq!(error, format!("the removal token expired at {at}: has ondeck refresh run since?"));
-    assert!(fixture.root().join(".runner").exists(), "it is still on the list");
+    assert_eq!(error, format!("the removal token expired at {at}: run ondeck refresh"));
+    assert!(harness.root().join(".runner").exists(), "the runner is still registered");
     let error = runner.register(&run("1")).await.unwrap_err();
-    let expired = format!("the registration token expired at {at}: has ondeck refresh run since?");
+    let expired = format!("the registration token expired at {at}: run ondeck refresh");
     assert_eq!(error, expired);
 
-    let fixture = Fixture::with_image("2.336.0").await;
-    fixture.set(URL_SETTING, "").await;
-    fixture.store.put_settings(&[("x".to_owned(), "y".to_owned())].into()).await.unwrap();
-    let runner = fixture.runner();
+    let harness = RunnerHarness::with_image("2.336.0").await;
+    harness.set(URL_SETTING, "").await;
+    harness.store.put_settings(&[("x".to_owned(), "y".to_owned())].into()).await.unwrap();
+    let runner = harness.runner();
     runner.prepare().await.unwrap();
     let error = runner.register(&run("1")).await.unwrap_err();
-    assert_eq!(error, "not set up: nobody knows where to register");
+    assert_eq!(error, "the address to register with is not set: run ondeck refresh");
     runner.deregister().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_removal_that_fails_keeps_what_is_known() {
-    let fixture = Fixture::with_image("2.336.0").await;
-    let runner = fixture.runner();
+async fn a_failed_removal_keeps_the_registration() {
+    let harness = RunnerHarness::with_image("2.336.0").await;
+    let runner = harness.runner();
     runner.prepare().await.unwrap();
     runner.register(&run("1")).await.unwrap();
     runner.stop().await.unwrap();
-    fs::write(fixture.github.join("removal-token"), "another").unwrap();
+    fs::write(harness.github.join("removal-token"), "another").unwrap();
     let error = runner.deregister().await.unwrap_err();
     assert!(error.starts_with("config.sh remove failed: Http response code: NotFound"), "{error}");
-    assert!(fixture.root().join(".runner").exists());
-    fixture.trouble("unknown", "");
-    fs::write(fixture.github.join("removal-token"), crate::runner::fixture::REMOVAL).unwrap();
+    assert!(harness.root().join(".runner").exists());
+    harness.inject("unknown", "");
+    fs::write(harness.github.join("removal-token"), crate::runner::harness::REMOVAL).unwrap();
     runner.deregister().await.unwrap();
-    assert!(!fixture.root().join(".runner").exists(), "GitHub did not know it any more");
+    assert!(!harness.root().join(".runner").exists(), "GitHub did not know it any more");
 }
 
 #[tokio::test]
-async fn a_runner_that_github_holds_busy_is_removed_a_little_later() {
-    let fixture = Fixture::with_image("2.336.0").await;
-    let runner = fixture.runner();
+async fn the_removal_of_a_busy_runner_is_retried() {
+    let harness = RunnerHarness::with_image("2.336.0").await;
+    let runner = harness.runner();
     runner.prepare().await.unwrap();
     runner.register(&run("1")).await.unwrap();
     runner.stop().await.unwrap();
-    fixture.trouble("busy", "");
+    harness.inject("busy", "");
     runner.deregister().await.unwrap();
-    assert_eq!(fixture.list(), [""; 0]);
-    assert_eq!(fixture.log().matches("remove ").count(), 2);
+    assert_eq!(harness.list(), [""; 0]);
+    assert_eq!(harness.log().matches("remove ").count(), 2);
 
-    let impatient = Bounds { idle: Duration::ZERO, ..Bounds::default() };
-    let runner = fixture.runner().bounded(impatient);
+    let impatient = Timeouts { idle: Duration::ZERO, ..Timeouts::default() };
+    let runner = harness.runner().with_timeouts(impatient);
     runner.prepare().await.unwrap();
     runner.register(&run("2")).await.unwrap();
     runner.stop().await.unwrap();
-    fixture.trouble("busy", "");
+    harness.inject("busy", "");
     let error = runner.deregister().await.unwrap_err();
     assert!(error.contains("is currently running a job"), "{error}");
 }
 
 #[tokio::test]
-async fn a_job_cannot_send_the_removal_elsewhere() {
-    let fixture = Fixture::with_image("2.336.0").await;
-    let runner = fixture.runner();
+async fn a_job_cannot_redirect_the_removal_token() {
+    let harness = RunnerHarness::with_image("2.336.0").await;
+    let runner = harness.runner();
     runner.prepare().await.unwrap();
     runner.register(&run("1")).await.unwrap();
-    fs::write(fixture.root().join(".runner"), "other\nhttps://evil.invalid\n").unwrap();
-    fs::remove_file(fixture.root().join(".credentials")).unwrap();
+    fs::write(harness.root().join(".runner"), "other\nhttps://evil.invalid\n").unwrap();
+    fs::remove_file(harness.root().join(".credentials")).unwrap();
     runner.stop().await.unwrap();
     runner.deregister().await.unwrap();
-    assert!(fixture.log().contains(&format!("remove {}-1-a1b2c3 at {URL}\n", fixture.id)));
-    assert!(!fixture.log().contains("evil"));
-    assert_eq!(fixture.list(), [""; 0]);
+    assert!(harness.log().contains(&format!("remove {}-1-a1b2c3 at {URL}\n", harness.id)));
+    assert!(!harness.log().contains("evil"));
+    assert_eq!(harness.list(), [""; 0]);
 }

@@ -2,9 +2,9 @@ use std::fs;
 
 use ondeck_core::ports::Runner;
 
-use crate::runner::fixture::{Fixture, REGISTRATION, REMOVAL, appears, contents, run};
+use crate::runner::harness::{REGISTRATION, REMOVAL, RunnerHarness, appears, contents, run};
 
-/// The command lines of everything that runs.
+/// The command lines of all processes.
 fn command_lines() -> Vec<String> {
     let mut lines = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -17,20 +17,20 @@ fn command_lines() -> Vec<String> {
 
 #[tokio::test]
 async fn no_process_shows_the_token_while_it_registers() {
-    let fixture = Fixture::with_image("2.336.0").await;
-    fixture.trouble("wait", "");
-    let runner = fixture.runner();
+    let harness = RunnerHarness::with_image("2.336.0").await;
+    harness.inject("wait", "");
+    let runner = harness.runner();
     runner.prepare().await.unwrap();
     let run = run("1");
     let look = async {
-        appears(&fixture.github.join("waiting")).await;
+        appears(&harness.github.join("waiting")).await;
         let lines = command_lines();
         let configuring = |line: &String| line.contains("configure --unattended");
-        assert!(lines.iter().any(configuring), "it is being configured now");
+        assert!(lines.iter().any(configuring), "config.sh is running");
         for line in lines {
             assert!(!line.contains(REGISTRATION) && !line.contains(REMOVAL), "{line}");
         }
-        fs::write(fixture.github.join("go"), "").unwrap();
+        fs::write(harness.github.join("go"), "").unwrap();
     };
     let (registered, ()) = tokio::join!(runner.register(&run), look);
     registered.unwrap();
@@ -38,19 +38,19 @@ async fn no_process_shows_the_token_while_it_registers() {
 }
 
 #[tokio::test]
-async fn no_token_is_left_behind_or_given_as_a_reason() {
-    let fixture = Fixture::with_image("2.336.0").await;
-    let runner = fixture.runner();
+async fn no_token_is_in_files_or_reasons() {
+    let harness = RunnerHarness::with_image("2.336.0").await;
+    let runner = harness.runner();
     runner.prepare().await.unwrap();
     runner.register(&run("1")).await.unwrap();
-    appears(&fixture.queue(&run("1"), 1, "env")).await;
+    appears(&harness.queue(&run("1"), 1, "env")).await;
     runner.stop().await.unwrap();
     runner.deregister().await.unwrap();
-    fs::write(fixture.github.join("registration-token"), "another").unwrap();
+    fs::write(harness.github.join("registration-token"), "another").unwrap();
     let error = runner.register(&run("2")).await.unwrap_err();
     assert!(error.contains("the token was ***") && !error.contains(REGISTRATION), "{error}");
-    let jobs = fixture.github.join("jobs");
-    for folder in [&fixture.folder, &fixture.image, &jobs] {
+    let jobs = harness.github.join("jobs");
+    for folder in [&harness.folder, &harness.image, &jobs] {
         for (path, content) in contents(folder) {
             let content = String::from_utf8_lossy(&content).into_owned();
             let told = content.contains(REGISTRATION) || content.contains(REMOVAL);
@@ -60,13 +60,13 @@ async fn no_token_is_left_behind_or_given_as_a_reason() {
 }
 
 #[tokio::test]
-async fn no_part_of_a_token_is_given_as_a_reason_either() {
-    let fixture = Fixture::with_image("2.336.0").await;
-    let runner = fixture.runner();
+async fn no_part_of_a_token_is_in_a_reason() {
+    let harness = RunnerHarness::with_image("2.336.0").await;
+    let runner = harness.runner();
     runner.prepare().await.unwrap();
-    fs::write(fixture.github.join("registration-token"), "another").unwrap();
-    // Reasons are cut at the front, and here in the middle of the token.
-    fixture.trouble("talk", &"x".repeat(490));
+    fs::write(harness.github.join("registration-token"), "another").unwrap();
+    // Reasons are cut at the front; here the cut is in the middle of the token.
+    harness.inject("talk", &"x".repeat(490));
     let error = runner.register(&run("1")).await.unwrap_err();
     let tail = &REGISTRATION[REGISTRATION.len() - 5..];
     assert!(error.contains("xxx") && !error.contains(tail), "{error}");

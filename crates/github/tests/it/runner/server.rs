@@ -9,15 +9,15 @@ use sha2::{Digest, Sha256};
 /// How a request is answered.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Answer {
-    /// With all of it.
+    /// With the whole file.
     Whole,
-    /// With the first half, and then nothing.
+    /// With the first half of the file; then the connection is closed.
     Cut,
-    /// With this status.
+    /// With this status and no body.
     Status(u16),
 }
 
-/// A server on loopback that has one file.
+/// A server on loopback that serves one file.
 pub(crate) struct Server {
     address: String,
     requests: Arc<AtomicUsize>,
@@ -25,7 +25,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Answers as it is told, and after that with all of it.
+    /// Starts a server that gives these answers first, and then the whole file.
     pub(crate) fn start(content: Vec<u8>, answers: &[Answer]) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}/runner.tar.gz", listener.local_addr().unwrap());
@@ -40,7 +40,7 @@ impl Server {
                 let mut left = answers.lock().unwrap();
                 let answer = if left.is_empty() { Answer::Whole } else { left.remove(0) };
                 drop(left);
-                // Whoever asked may have gone.
+                // The client may have closed the connection.
                 serve(stream.unwrap(), &content, answer).ok();
             }
         });
@@ -51,7 +51,7 @@ impl Server {
         self.requests.load(Ordering::SeqCst)
     }
 
-    /// The setting that names its file.
+    /// The value of the packages setting that names its file.
     pub(crate) fn packages(&self, version: &str) -> String {
         self.packages_with(version, &self.digest)
     }

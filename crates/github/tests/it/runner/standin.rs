@@ -8,27 +8,27 @@ use ondeck_core::model::secret::Secret;
 use ondeck_core::ports::{Clock, Runner, Store};
 use ondeck_core::testkit::MemoryStore;
 use ondeck_github::{
-    Bounds, GitHubRunner, PACKAGES_SETTING, Package, Packages, RunnerOptions, URL_SETTING,
+    GitHubRunner, PACKAGES_SETTING, Package, Packages, RunnerOptions, Timeouts, URL_SETTING,
 };
 use ondeck_processes::Process;
 use ondeck_standin::{Conclusion, GitHub, GitHubOptions, Job, JobId, RunnerFault, runner_package};
 
-use crate::runner::fixture::{RealClock, appears, run};
+use crate::runner::harness::{RealClock, appears, run};
 
 const REPOSITORY: &str = "acme/web";
 const VERSION: &str = "2.336.0";
 const SOON: Duration = Duration::from_secs(60);
 
-/// A GitHub, and a machine that has to download its runner from there.
-struct Stage {
+/// A stand-in for GitHub, and a machine that downloads its runner from there.
+struct StandinHarness {
     github: Arc<GitHub>,
     store: Arc<MemoryStore>,
     dir: tempfile::TempDir,
     id: InstanceId,
 }
 
-impl Stage {
-    async fn new() -> Stage {
+impl StandinHarness {
+    async fn new() -> StandinHarness {
         let dir = tempfile::tempdir().unwrap();
         let name = dir.path().file_name().unwrap().to_string_lossy().replace('.', "");
         let github = Arc::new(GitHub::start(GitHubOptions::default()));
@@ -53,13 +53,13 @@ impl Stage {
             expires_at: RealClock.now() + Duration::from_secs(3600),
         };
         store.put_credentials(&credentials).await.unwrap();
-        Stage { github, store, dir, id: InstanceId::new(format!("i-{name}")).unwrap() }
+        StandinHarness { github, store, dir, id: InstanceId::new(format!("i-{name}")).unwrap() }
     }
 
     fn runner(&self) -> GitHubRunner {
         let options = RunnerOptions {
             id: self.id.clone(),
-            mark: "a1b2c3".to_owned(),
+            pool_tag: "a1b2c3".to_owned(),
             folder: self.dir.path().join("ondeck"),
             image: Vec::new(),
             user: None,
@@ -68,7 +68,7 @@ impl Stage {
             .with_docker("/nonexistent/docker")
     }
 
-    /// The labels of each runner that is online.
+    /// The labels of each online runner.
     fn online(&self) -> Vec<Vec<String>> {
         let runners = self.github.runners().into_iter().filter(|runner| runner.online);
         runners.map(|runner| runner.labels).collect()
@@ -88,58 +88,58 @@ async fn leave(runner: &GitHubRunner) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_run_after_the_other() {
-    let stage = Stage::new().await;
-    let runner = stage.runner();
+async fn successive_runs_use_the_same_machine() {
+    let harness = StandinHarness::new().await;
+    let runner = harness.runner();
     runner.prepare().await.unwrap();
     for name in ["4711", "4712"] {
         runner.register(&run(name)).await.unwrap();
-        assert_eq!(stage.online(), [[name]], "registered means ready");
-        let foreign = stage.github.queue_job(REPOSITORY, "666", &[name], "echo I am in");
-        let foreign = stage.done(foreign);
+        assert_eq!(harness.online(), [[name]], "register returns when the runner is online");
+        let foreign = harness.github.queue_job(REPOSITORY, "666", &[name], "echo I am in");
+        let foreign = harness.done(foreign);
         assert_eq!(foreign.conclusion, Some(Conclusion::Failure));
         let refused = format!("was given to run {name} and takes no job of another: 666");
         assert!(foreign.log.contains(&refused), "{}", foreign.log);
         let script = "test ! -e ~/left && touch ~/left ./left && echo ok";
-        let own = stage.github.queue_job(REPOSITORY, name, &[name], script);
-        let own = stage.done(own);
+        let own = harness.github.queue_job(REPOSITORY, name, &[name], script);
+        let own = harness.done(own);
         assert_eq!(own.conclusion, Some(Conclusion::Success), "{}", own.log);
         let account = leave(&runner).await;
         assert!(account.starts_with("1 job, ") && account.ends_with(", 1 refused"), "{account}");
-        assert!(stage.github.runners().is_empty());
+        assert!(harness.github.runners().is_empty());
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_still_runs_is_cancelled() {
-    let stage = Stage::new().await;
-    let runner = stage.runner();
+async fn a_running_job_is_cancelled() {
+    let harness = StandinHarness::new().await;
+    let runner = harness.runner();
     runner.prepare().await.unwrap();
     runner.register(&run("1")).await.unwrap();
-    let pid = stage.dir.path().join("pid");
+    let pid = harness.dir.path().join("pid");
     let script = format!("echo $$ >{0}.new; mv {0}.new {0}; sleep 300", pid.display());
-    let job = stage.github.queue_job(REPOSITORY, "1", &["1"], &script);
+    let job = harness.github.queue_job(REPOSITORY, "1", &["1"], &script);
     appears(&pid).await;
     let shell = std::fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
     let shell = Process::of(shell).unwrap();
     let account = leave(&runner).await;
     assert!(account.starts_with("1 job, "), "{account}");
     assert!(!shell.is_alive());
-    assert_eq!(stage.done(job).conclusion, Some(Conclusion::Cancelled));
-    assert!(stage.github.runners().is_empty());
+    assert_eq!(harness.done(job).conclusion, Some(Conclusion::Cancelled));
+    assert!(harness.github.runners().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_trouble_has_its_reason_and_leaves_nothing() {
-    let stage = Stage::new().await;
-    let bounds = Bounds {
+async fn each_fault_has_its_reason_and_leaves_no_runner() {
+    let harness = StandinHarness::new().await;
+    let timeouts = Timeouts {
         configure: Duration::from_secs(5),
         listen: Duration::from_secs(5),
-        ..Bounds::default()
+        ..Timeouts::default()
     };
-    let runner = stage.runner().bounded(bounds);
+    let runner = harness.runner().with_timeouts(timeouts);
     runner.prepare().await.unwrap();
-    for (trouble, reason) in [
+    for (fault, reason) in [
         (
             RunnerFault::Deprecated,
             "this version of actions/runner is deprecated: 2.336.0; set actions-runner-version to latest",
@@ -151,30 +151,30 @@ async fn each_trouble_has_its_reason_and_leaves_nothing() {
         (RunnerFault::RegistrationRefused, "config.sh failed: exit status: 1: "),
         (RunnerFault::RegistrationHangs, "config.sh failed: "),
     ] {
-        stage.github.inject_runner_fault("*", trouble);
+        harness.github.inject_runner_fault("*", fault);
         let error = runner.register(&run("1")).await.unwrap_err();
-        assert!(error.starts_with(reason), "{trouble:?}: {error}");
-        stage.github.clear_faults();
+        assert!(error.starts_with(reason), "{fault:?}: {error}");
+        harness.github.clear_faults();
         leave(&runner).await;
-        assert!(stage.github.runners().is_empty(), "{trouble:?}");
+        assert!(harness.github.runners().is_empty(), "{fault:?}");
     }
     runner.register(&run("1")).await.unwrap();
     assert_eq!(leave(&runner).await, "");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_listener_that_falls_over_is_started_again() {
-    let stage = Stage::new().await;
-    let runner = stage.runner();
+async fn a_crashed_listener_is_restarted() {
+    let harness = StandinHarness::new().await;
+    let runner = harness.runner();
     runner.prepare().await.unwrap();
     runner.register(&run("1")).await.unwrap();
-    stage.github.inject_runner_fault("*", RunnerFault::Crash);
+    harness.github.inject_runner_fault("*", RunnerFault::Crash);
     let why = runner.work(&run("1")).await;
-    assert!(why.starts_with("the listener was ended by signal 6"), "{why}");
-    stage.github.clear_faults();
-    let job = stage.github.queue_job(REPOSITORY, "1", &["1"], "true");
+    assert!(why.starts_with("the listener was killed by signal 6"), "{why}");
+    harness.github.clear_faults();
+    let job = harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
     let run = run("1");
-    let github = stage.github.clone();
+    let github = harness.github.clone();
     let waiting = tokio::task::spawn_blocking(move || github.wait_for_job(job, SOON));
     let working = async {
         loop {

@@ -4,50 +4,53 @@ use std::process::Command;
 
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::ports::Runner;
-use ondeck_processes::{Ending, Process, Sign};
+use ondeck_processes::{FoundBy, MachineProcesses, Process};
 
-use crate::runner::fixture::{Fixture, appears, end_now, run};
+use crate::runner::harness::{RunnerHarness, appears, kill_now, run};
 
-/// A name that nobody has, and whoever gets it, for as long as the test runs.
-struct Somebody(String);
+/// An unused user name. The user that a test creates with it is deleted on drop.
+struct TemporaryUser(String);
 
-impl Somebody {
-    /// Nobody, without root.
-    #[expect(clippy::print_stderr, reason = "what is not tested must not pass unnoticed")]
-    fn new(purpose: &str) -> Option<Somebody> {
+impl TemporaryUser {
+    /// Returns `None`, and says so, without root.
+    #[expect(clippy::print_stderr, reason = "a skipped test must be visible")]
+    fn new(purpose: &str) -> Option<TemporaryUser> {
         if rustix::process::geteuid().is_root() {
-            return Some(Somebody(format!("ondeck-{purpose}-{}", std::process::id())));
+            return Some(TemporaryUser(format!("ondeck-{purpose}-{}", std::process::id())));
         }
         eprintln!("NOT APPLICABLE without root: a runner with a user of its own ({purpose})");
         None
     }
 
-    /// Nobody's, before there is such a user.
+    /// The user's id. `None` before the user exists.
     fn uid(&self) -> Option<u32> {
         let said = Command::new("id").args(["-u", &self.0]).output().unwrap().stdout;
         String::from_utf8(said).unwrap().trim().parse().ok()
     }
 }
 
-impl Drop for Somebody {
-    /// A test that fails leaves no processes either.
+impl Drop for TemporaryUser {
+    /// Kills the user's processes and deletes the user, also if the test failed.
     fn drop(&mut self) {
         if let Some(uid) = self.uid() {
-            let id = InstanceId::new("i-somebody").unwrap();
-            end_now(Ending { sign: Sign::User(uid), ..Ending::of(&id) });
+            let id = InstanceId::new("i-temporary-user").unwrap();
+            kill_now(MachineProcesses {
+                found_by: FoundBy::User(uid),
+                ..MachineProcesses::of(&id)
+            });
         }
         Command::new("userdel").args(["-f", &self.0]).output().unwrap();
     }
 }
 
 #[tokio::test]
-async fn a_user_is_made_and_can_do_no_lasting_harm() {
-    let Some(somebody) = Somebody::new("a") else { return };
-    let fixture = Fixture::with_image("2.336.0").await;
-    let runner = fixture.runner_as(Some(&somebody.0));
+async fn a_user_is_created_and_cannot_affect_the_next_run() {
+    let Some(user) = TemporaryUser::new("a") else { return };
+    let harness = RunnerHarness::with_image("2.336.0").await;
+    let runner = harness.runner_as(Some(&user.0));
     runner.prepare().await.unwrap();
-    let uid = somebody.uid().unwrap();
-    let pid = fixture.github.join("pid");
+    let uid = user.uid().unwrap();
+    let pid = harness.github.join("pid");
     let shared = tempfile::tempdir_in("/tmp").unwrap();
     fs::set_permissions(shared.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let tmp = shared.path().join("left");
@@ -62,20 +65,20 @@ async fn a_user_is_made_and_can_do_no_lasting_harm() {
          cat {state}/registrations 2>/dev/null && echo 'read the state'
          mkdir {tmp}; echo x >{tmp}/file
          env -i setsid sleep 300 >/dev/null 2>&1 & echo $! >{pid}",
-        hooks = fixture.folder.join("hooks").display(),
-        state = fixture.folder.join("state").display(),
+        hooks = harness.folder.join("hooks").display(),
+        state = harness.folder.join("state").display(),
         tmp = tmp.display(),
         pid = pid.display(),
     );
     runner.register(&run("1")).await.unwrap();
-    let done = fixture.queue(&run("1"), 1, &script);
+    let done = harness.queue(&run("1"), 1, &script);
     appears(&done).await;
     let said = fs::read_to_string(done.with_extension("log")).unwrap();
-    assert_eq!(said, format!("{}\n", somebody.0));
-    assert_eq!(fs::metadata(fixture.folder.join("home/me")).unwrap().uid(), uid);
-    // What a container has made belongs to root, wherever it is.
-    fs::create_dir(fixture.root().join("_work/repo/roots")).unwrap();
-    fs::write(fixture.root().join("_work/repo/roots/file"), "").unwrap();
+    assert_eq!(said, format!("{}\n", user.0));
+    assert_eq!(fs::metadata(harness.folder.join("home/me")).unwrap().uid(), uid);
+    // Files that a container creates belong to root.
+    fs::create_dir(harness.root().join("_work/repo/roots")).unwrap();
+    fs::write(harness.root().join("_work/repo/roots/file"), "").unwrap();
     let left = fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
     let left = Process::of(left).unwrap();
     assert!(left.is_alive() && tmp.exists());
@@ -84,13 +87,13 @@ async fn a_user_is_made_and_can_do_no_lasting_harm() {
     runner.deregister().await.unwrap();
     runner.clean().await.unwrap();
     assert!(!tmp.exists());
-    assert!(!fixture.root().join("_work").exists());
-    assert_eq!(fs::read_dir(fixture.folder.join("home")).unwrap().count(), 0);
-    let account = fixture.folder.join("state/registrations");
+    assert!(!harness.root().join("_work").exists());
+    assert_eq!(fs::read_dir(harness.folder.join("home")).unwrap().count(), 0);
+    let account = harness.folder.join("state/registrations");
     assert_eq!(fs::metadata(account).unwrap().uid(), 0);
-    // And it can do its work once more.
+    // The next run works too.
     runner.register(&run("2")).await.unwrap();
-    let done = fixture.queue(&run("2"), 2, "test -O ~ && test -w \"$TMPDIR\" && echo mine");
+    let done = harness.queue(&run("2"), 2, "test -O ~ && test -w \"$TMPDIR\" && echo mine");
     appears(&done).await;
     assert_eq!(fs::read_to_string(done.with_extension("log")).unwrap(), "mine\n");
     runner.stop().await.unwrap();
@@ -98,24 +101,24 @@ async fn a_user_is_made_and_can_do_no_lasting_harm() {
 }
 
 #[tokio::test]
-async fn what_is_in_the_users_own_home_is_copied_out_of_it() {
-    let Some(somebody) = Somebody::new("b") else { return };
-    let fixture = Fixture::new().await;
-    let home = fixture.folder.with_file_name("somebody");
-    let made = Command::new("useradd").args(["-m", "-d"]).arg(&home).arg(&somebody.0).status();
+async fn a_runner_in_the_users_home_is_copied_out_of_it() {
+    let Some(user) = TemporaryUser::new("b") else { return };
+    let harness = RunnerHarness::new().await;
+    let home = harness.folder.with_file_name("user");
+    let made = Command::new("useradd").args(["-m", "-d"]).arg(&home).arg(&user.0).status();
     assert!(made.unwrap().success());
     let image = home.join("actions-runner");
-    fixture.lay_out(&image, "2.336.0");
-    let given = Command::new("chown").args(["-R", &somebody.0]).arg(&home).status();
+    harness.lay_out(&image, "2.336.0");
+    let given = Command::new("chown").args(["-R", &user.0]).arg(&home).status();
     assert!(given.unwrap().success());
-    let runner = fixture.runner_with(Some(&somebody.0), vec![image.clone()]);
+    let runner = harness.runner_with(Some(&user.0), vec![image.clone()]);
     runner.prepare().await.unwrap();
     runner.register(&run("1")).await.unwrap();
-    assert!(fixture.folder.join("actions-runner/.runner").exists());
+    assert!(harness.folder.join("actions-runner/.runner").exists());
     assert!(!image.join(".runner").exists());
     let script = format!("echo x >{0}/left; echo evil >>{0}/.bashrc", home.display());
     fs::write(home.join(".keep"), "").unwrap();
-    appears(&fixture.queue(&run("1"), 1, &script)).await;
+    appears(&harness.queue(&run("1"), 1, &script)).await;
     assert!(home.join("left").exists());
     runner.stop().await.unwrap();
     runner.deregister().await.unwrap();
@@ -130,9 +133,9 @@ async fn what_is_in_the_users_own_home_is_copied_out_of_it() {
 }
 
 #[tokio::test]
-async fn who_cannot_be_made_is_named() {
-    let Some(_) = Somebody::new("c") else { return };
-    let fixture = Fixture::with_image("2.336.0").await;
-    let error = fixture.runner_as(Some("not a name")).prepare().await.unwrap_err();
-    assert!(error.starts_with("cannot make the user not a name: "), "{error}");
+async fn a_user_that_cannot_be_created_is_named() {
+    let Some(_) = TemporaryUser::new("c") else { return };
+    let harness = RunnerHarness::with_image("2.336.0").await;
+    let error = harness.runner_as(Some("not a name")).prepare().await.unwrap_err();
+    assert!(error.starts_with("cannot create the user not a name: "), "{error}");
 }

@@ -1,10 +1,10 @@
-//! A few of EC2's instance types, with what attribute-based selection asks about them.
+//! Some of EC2's instance types, with the attributes that attribute-based selection uses.
 
 use crate::aws::params::Params;
 
 use super::refusal::Refusal;
 
-/// A type.
+/// An instance type and its attributes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TypeSpec {
     pub(crate) name: String,
@@ -34,7 +34,7 @@ const fn family(
     Family { name, gib_per_vcpu, threads_per_core, manufacturer, burstable: false, current }
 }
 
-/// The cheaper ones first: that is the order in which they are chosen.
+/// The families in order of price, which is the order in which they are chosen.
 static FAMILIES: [Family; 12] = [
     Family {
         name: "t3",
@@ -66,7 +66,7 @@ const SIZES: [(&str, usize); 6] = [
     ("16xlarge", 64),
 ];
 
-/// All types.
+/// All instance types, the cheapest first.
 pub(crate) fn all() -> impl Iterator<Item = TypeSpec> {
     FAMILIES.iter().flat_map(|family| {
         SIZES.iter().map(|(size, vcpus)| TypeSpec {
@@ -79,12 +79,12 @@ pub(crate) fn all() -> impl Iterator<Item = TypeSpec> {
     })
 }
 
-/// A type by its name.
+/// The instance type of this name, if it is in the catalogue.
 pub(crate) fn named(name: &str) -> Option<TypeSpec> {
     all().find(|spec| spec.name == name)
 }
 
-/// What `InstanceRequirements` ask for.
+/// The `InstanceRequirements` of a request.
 #[derive(Debug)]
 pub(crate) struct Requirements {
     vcpus: (usize, usize),
@@ -97,7 +97,7 @@ pub(crate) struct Requirements {
 }
 
 impl Requirements {
-    /// Reads them, and refuses what EC2 refuses.
+    /// Parses the requirements. Fails where EC2 would.
     pub(crate) fn read(params: &Params) -> Result<Requirements, Refusal> {
         let range = |name: &str| {
             let bound = |of: &str| params.text(&format!("{name}.{of}"));
@@ -132,7 +132,7 @@ impl Requirements {
         Ok(requirements)
     }
 
-    /// The types that will do, the cheapest first.
+    /// The instance types that meet the requirements, the cheapest first.
     pub(crate) fn matching(&self) -> Vec<TypeSpec> {
         let mut specs: Vec<TypeSpec> = all().filter(|spec| self.admits(spec)).collect();
         specs.sort_by_key(|spec| (spec.vcpus, spec.memory_mib));
@@ -159,7 +159,7 @@ impl Requirements {
     }
 }
 
-/// Whether a text matches a pattern with `*` for anything and `?` for one letter.
+/// Whether a text matches a pattern, in which `*` matches any text and `?` one character.
 pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     match pattern.chars().next() {
         None => text.is_empty(),

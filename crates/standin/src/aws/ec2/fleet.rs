@@ -1,4 +1,4 @@
-//! CreateFleet, of type `instant`: one try, and an answer that may be partial.
+//! CreateFleet of type `instant`: one attempt, which may launch fewer machines than requested.
 
 mod request;
 
@@ -15,7 +15,8 @@ use super::state::{Instance, Lifecycle, Machine, MachineState, State, Surroundin
 use super::tags;
 use request::{Override, Request};
 
-/// Launches what can be had.
+/// Launches as many of the requested machines as the capacity allows. Fails if
+/// the request is invalid.
 pub(crate) fn create(
     state: &mut State,
     around: &Surroundings,
@@ -32,7 +33,7 @@ pub(crate) fn create(
     }
     for (lifecycle, wanted, at_least) in request.shares() {
         let launched = if pools.is_empty() { 0 } else { wanted.min(state.room(lifecycle)) };
-        // Fewer than this are not worth having, so none is launched.
+        // If the minimum cannot be met, EC2 launches nothing.
         let launched = if launched < at_least { 0 } else { launched };
         if launched < wanted {
             outcome.errors.extend(pools.iter().map(|pool| Failure::capacity(pool, lifecycle)));
@@ -48,7 +49,7 @@ pub(crate) fn create(
     Ok(Done { xml, launched: outcome.launched, ending: Vec::new() })
 }
 
-/// Where machines can be had: the number of an override, its zone, and the type for it.
+/// A capacity pool: the index of an override, its zone, and the instance type for it.
 #[derive(Debug)]
 struct Pool {
     at: usize,
@@ -56,7 +57,7 @@ struct Pool {
     spec: TypeSpec,
 }
 
-/// The overrides that can be served, the others being errors of the answer.
+/// The pools of all valid overrides. The others are added to the outcome as errors.
 fn pools(request: &Request, around: &Surroundings, outcome: &mut Outcome) -> Vec<Pool> {
     let mut pools = Vec::new();
     for (at, it) in request.overrides.iter().enumerate() {
@@ -97,7 +98,7 @@ fn instance(
     let first_subnet = around.subnets.keys().next().map_or("subnet-0", |id| id);
     let chosen = request.overrides.get(*at);
     let data = chosen.map(|it| it.version.data.clone()).unwrap_or_default();
-    // What the request says about a tag stands above what the template says.
+    // The request's tags override the template's.
     let mut tags = tags::of(&data, "instance").unwrap_or_default();
     tags.extend(request.instance_tags.clone());
     tags.insert("aws:ec2:fleet-id".to_owned(), fleet.to_owned());
@@ -218,7 +219,7 @@ fn answer(request: &Request, fleet: &str, outcome: &Outcome) -> String {
     })
 }
 
-/// Which template and override something came of.
+/// Writes the template and override that a machine or error belongs to.
 fn origin(xml: &mut Xml, it: Option<&Override>) {
     let Some(it) = it else { return };
     xml.within("launchTemplateAndOverrides", |xml| {

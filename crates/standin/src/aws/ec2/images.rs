@@ -1,4 +1,4 @@
-//! DescribeImages. Every image is there that is asked for by its id.
+//! DescribeImages. Every well-formed image id exists.
 
 use crate::aws::params::Params;
 use crate::aws::xml::Xml;
@@ -6,14 +6,14 @@ use crate::aws::xml::Xml;
 use super::refusal::Refusal;
 use super::state::is_id;
 
-/// The device of an image's own volume.
+/// The root device of every image.
 const ROOT_DEVICE: &str = "/dev/xvda";
 
-/// Describes images.
+/// Performs DescribeImages. Fails without image ids.
 pub(crate) fn describe(params: &Params) -> Result<String, Refusal> {
     let ids = params.texts("ImageId");
     if ids.is_empty() {
-        // EC2 would list thousands. Whoever asks for that here has made a mistake.
+        // EC2 would list thousands of images; ondeck never asks for that.
         return Err(Refusal::missing("ImageId"));
     }
     if let Some(id) = ids.iter().find(|id| !is_id("ami-", id)) {

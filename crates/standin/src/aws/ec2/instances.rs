@@ -1,4 +1,4 @@
-//! DescribeInstances.
+//! The DescribeInstances action, and paging for all lists.
 
 use crate::aws::params::Params;
 use crate::aws::xml::Xml;
@@ -9,7 +9,7 @@ use super::refusal::Refusal;
 use super::state::{Instance, Lifecycle, State, Surroundings};
 use super::terminate::all_known;
 
-/// Lists machines, page by page.
+/// Performs DescribeInstances, one page per request. Fails for unknown ids and filters.
 pub(crate) fn describe(
     state: &State,
     around: &Surroundings,
@@ -34,7 +34,7 @@ pub(crate) fn describe(
     let size = size.unwrap_or(around.page);
     let (page, next) = page(found, size, params.text("NextToken"), |it| &it.machine.id)?;
     Ok(Xml::answer("DescribeInstances", |xml| {
-        // Machines that were launched together are listed together.
+        // EC2 lists the machines of one launch under one reservation.
         let groups: Vec<&[&Instance]> =
             page.chunk_by(|one, other| one.machine.fleet == other.machine.fleet).collect();
         xml.items("reservationSet", groups, |xml, group| {
@@ -73,7 +73,7 @@ fn write(xml: &mut Xml, instance: &Instance) {
             xml.text("message", &machine.reason);
         });
     }
-    // There is no such element for machines on demand.
+    // EC2 omits this element for on-demand machines.
     if machine.lifecycle == Lifecycle::Spot {
         xml.text("instanceLifecycle", "spot");
     }
@@ -91,7 +91,7 @@ fn write(xml: &mut Xml, instance: &Instance) {
     });
 }
 
-/// One filter: any of its values will do.
+/// One filter, which admits machines that match any of its values.
 struct Filter<'a> {
     name: &'a str,
     values: Vec<&'a str>,
@@ -142,7 +142,8 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// How many entries were asked for, at the most as many as a page has here.
+/// The page size that a request asks for, capped by the options; `None` if it asks for none.
+/// Fails outside the range.
 pub(crate) fn page_size(
     around: &Surroundings,
     params: &Params,
@@ -162,8 +163,8 @@ pub(crate) fn page_size(
     }
 }
 
-/// One page, and the token of the next one. A token names the entry that comes next, so that
-/// nothing is left out where entries are added or disappear in between.
+/// Returns one page and the token of the next. The token names the next entry, so that no entry is
+/// skipped if others appear or disappear in between. Fails if the token's entry is gone.
 pub(crate) fn page<'a, T>(
     mut entries: Vec<T>,
     size: usize,

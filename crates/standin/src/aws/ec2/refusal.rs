@@ -1,6 +1,6 @@
-//! What EC2 says where it does not do what it is asked.
+//! The errors of EC2.
 
-/// An error, by EC2's own code.
+/// An error answer with EC2's own code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) status: u16,

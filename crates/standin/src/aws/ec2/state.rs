@@ -1,4 +1,4 @@
-//! What EC2 remembers.
+//! The state of the stand-in's EC2.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -11,23 +11,21 @@ use crate::aws::params::Params;
 use super::catalogue::TypeSpec;
 use super::templates::Template;
 
-/// How many machines can be had. What there is counts, and what has ended does not.
+/// How many machines can exist at a time. Terminated machines do not count; `None` is no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Capacity {
-    /// At the most, altogether.
+    /// The limit for all machines together.
     pub total: Option<usize>,
-    /// At the most, of these on spot.
+    /// The limit for spot machines.
     pub spot: Option<usize>,
-    /// At the most, of these on demand.
+    /// The limit for on-demand machines.
     pub on_demand: Option<usize>,
 }
 
-/// How a machine is paid for.
+/// Purchase option of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lifecycle {
-    /// May be taken away.
     Spot,
-    /// May not.
     OnDemand,
 }
 
@@ -40,20 +38,20 @@ impl Lifecycle {
     }
 }
 
-/// Where a machine is in its life, in EC2's words.
+/// The state of a machine, by EC2's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MachineState {
-    /// Booting.
+    /// The machine is booting.
     Pending,
-    /// Booted, whether or not its command still runs.
+    /// The machine has booted. Its command may have exited.
     Running,
-    /// Its processes are being killed, and will not come back.
+    /// The machine is being terminated, and its processes are being killed.
     ShuttingDown,
-    /// Its processes are gone.
+    /// The machine is terminated, and its processes are gone.
     Terminated,
-    /// Its processes are being killed, because it has shut itself down.
+    /// The machine has shut itself down, and its processes are being killed.
     Stopping,
-    /// Shut down and not terminated: somebody still pays for its disk.
+    /// The machine is shut down but not terminated. AWS still charges for its disk.
     Stopped,
 }
 
@@ -80,64 +78,57 @@ impl MachineState {
         }
     }
 
-    /// Whether somebody pays for its time.
+    /// Whether AWS would charge for the machine's time.
     pub fn is_up(self) -> bool {
         matches!(self, MachineState::Pending | MachineState::Running)
     }
 }
 
-/// A machine.
+/// A machine, as a test sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Machine {
-    /// Its id.
     pub id: String,
-    /// Where it is in its life.
     pub state: MachineState,
-    /// Why it has ended, where it has.
+    /// Why it was terminated or stopped; empty before that.
     pub reason: String,
     /// How it is paid for.
     pub lifecycle: Lifecycle,
-    /// Its type.
     pub instance_type: String,
-    /// Its subnet.
     pub subnet: String,
-    /// Its zone.
     pub zone: String,
-    /// Its tags.
     pub tags: BTreeMap<String, String>,
-    /// The fleet that it was launched by.
+    /// The id of the fleet that launched it.
     pub fleet: String,
-    /// When it was launched.
     pub launched: SystemTime,
-    /// The process of its command, while that runs.
+    /// The process id of its command; `None` if the command is not running.
     pub pid: Option<u32>,
-    /// Where its metadata service is, once it has booted.
+    /// The URL of its metadata service; `None` until it has booted.
     pub metadata: Option<String>,
-    /// Where its command's output is.
+    /// The file with its command's output.
     pub log: PathBuf,
-    /// The volumes that it was launched with, in GiB by device, besides the image's own.
+    /// The size in GiB of each volume of the launch, by device, without the image's own volume.
     pub volumes: BTreeMap<String, usize>,
 }
 
-/// A machine, with what only EC2 knows.
+/// A machine, with the state that only EC2 uses.
 #[derive(Debug)]
 pub(crate) struct Instance {
     pub(crate) machine: Machine,
     pub(crate) spec: TypeSpec,
     pub(crate) image: String,
     pub(crate) profile: Option<String>,
-    /// Whether its metadata service tells its tags, which it does only where it was told to.
+    /// Whether its metadata service serves its tags, which a launch has to enable.
     pub(crate) metadata_tags: bool,
     pub(crate) terminates_on_shutdown: bool,
     pub(crate) notice: Option<SystemTime>,
     pub(crate) rebalance: Option<SystemTime>,
-    /// Its metadata service, which goes with the machine and not with its command.
+    /// Its metadata service, which lives as long as the machine, not as long as its command.
     pub(crate) metadata: Option<Metadata>,
     pub(crate) ended: Option<SystemTime>,
 }
 
 impl Instance {
-    /// Says whether it had not begun before.
+    /// Starts to terminate the machine. Returns `false` if that had started before.
     pub(crate) fn begin_termination(&mut self, reason: &str) -> bool {
         if matches!(self.machine.state, MachineState::ShuttingDown | MachineState::Terminated) {
             return false;
@@ -147,8 +138,8 @@ impl Instance {
         true
     }
 
-    /// A machine that shuts itself down stops, unless it was launched to terminate then. Spot
-    /// machines have no choice.
+    /// Handles a machine that shuts itself down: it is stopped, unless it is a spot machine or was
+    /// launched to terminate on shutdown. Returns `false` if it was going down already.
     pub(crate) fn begin_shutdown(&mut self) -> bool {
         const REASON: &str = "Client.InstanceInitiatedShutdown: Instance initiated shutdown";
         if self.terminates_on_shutdown || self.machine.lifecycle == Lifecycle::Spot {
@@ -162,7 +153,7 @@ impl Instance {
         up
     }
 
-    /// Its processes are gone.
+    /// Completes the stop or termination, once the machine's processes are gone.
     pub(crate) fn processes_gone(&mut self) {
         self.machine.pid = None;
         if self.machine.state == MachineState::Stopping {
@@ -175,21 +166,21 @@ impl Instance {
     }
 }
 
-/// What a client token has given.
+/// The request and the answer of a client token.
 #[derive(Debug)]
 pub(crate) struct Given {
     pub(crate) params: Params,
     pub(crate) xml: String,
 }
 
-/// Everything.
+/// All that EC2 keeps between requests.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) instances: Vec<Instance>,
     pub(crate) templates: BTreeMap<String, Template>,
     pub(crate) given: HashMap<(String, String), Given>,
     pub(crate) capacity: Capacity,
-    /// How many fleets are still to be turned away for having launched too much.
+    /// How many more fleets are throttled.
     pub(crate) throttled_fleets: usize,
 }
 
@@ -212,7 +203,7 @@ impl State {
         self.instances.iter_mut().find(|instance| instance.machine.id == id)
     }
 
-    /// Drops what has been terminated for long enough.
+    /// Removes machines that have been terminated for at least `stay`.
     pub(crate) fn forget(&mut self, stay: Duration) {
         let now = SystemTime::now();
         self.instances.retain(|instance| {
@@ -222,7 +213,7 @@ impl State {
         });
     }
 
-    /// How many more machines of a kind can be had.
+    /// How many more machines of a purchase option can be launched.
     pub(crate) fn room(&self, lifecycle: Lifecycle) -> usize {
         let up = || self.instances.iter().filter(|instance| instance.machine.state.is_up());
         let left = |limit: Option<usize>, used: usize| {
@@ -237,7 +228,7 @@ impl State {
     }
 }
 
-/// What EC2 is told once.
+/// The part of the gateway's options that EC2 uses. It does not change.
 #[derive(Debug)]
 pub(crate) struct Surroundings {
     pub(crate) region: String,
@@ -256,7 +247,7 @@ impl Surroundings {
         }
     }
 
-    /// The zone of a subnet, if that exists.
+    /// The zone of a subnet; `None` if the subnet does not exist.
     pub(crate) fn zone(&self, subnet: Option<&str>) -> Option<String> {
         match subnet {
             Some(subnet) if !self.subnets.is_empty() => self.subnets.get(subnet).cloned(),
@@ -265,12 +256,12 @@ impl Surroundings {
     }
 }
 
-/// An id, as EC2 makes them since 2016.
+/// Makes a random id in the format that EC2 uses since 2016.
 pub(crate) fn new_id(prefix: &str) -> String {
     format!("{prefix}-0{:016x}", fastrand::u64(..))
 }
 
-/// Whether it is one: eight hexadecimal digits once, seventeen today.
+/// Whether a text is an id of EC2: eight hexadecimal digits before 2016, seventeen since.
 pub(crate) fn is_id(prefix: &str, id: &str) -> bool {
     id.strip_prefix(prefix).is_some_and(|digits| {
         matches!(digits.len(), 8 | 17)

@@ -1,4 +1,4 @@
-//! Tags, as requests give them.
+//! Parses and validates the tags of requests.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::refusal::Refusal;
 
 pub(crate) type Tags = BTreeMap<String, String>;
 
-/// The tags for one kind of resource, out of the `TagSpecification` list.
+/// The tags for one type of resource from the `TagSpecification` list. Fails if one is invalid.
 pub(crate) fn of(params: &Params, resource: &str) -> Result<Tags, Refusal> {
     let mut tags = Tags::new();
     for specification in params.list("TagSpecification") {
@@ -34,7 +34,7 @@ pub(crate) fn of(params: &Params, resource: &str) -> Result<Tags, Refusal> {
     Ok(tags)
 }
 
-/// Refuses resources that cannot be tagged by this action.
+/// Fails if the request tags a resource type that this action cannot tag.
 pub(crate) fn only_for(params: &Params, resources: &[&str]) -> Result<(), Refusal> {
     for specification in params.list("TagSpecification") {
         let resource = specification.text("ResourceType").unwrap_or_default();
@@ -48,7 +48,7 @@ pub(crate) fn only_for(params: &Params, resources: &[&str]) -> Result<(), Refusa
     Ok(())
 }
 
-/// The metadata service tells tags by path, so their keys must fit into one.
+/// Fails if a key cannot be part of a path: the metadata service serves tags by path.
 pub(crate) fn check_for_metadata(tags: &Tags) -> Result<(), Refusal> {
     let fits = |key: &str| {
         !matches!(key, "." | ".." | "_index")

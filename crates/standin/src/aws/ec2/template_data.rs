@@ -1,14 +1,15 @@
-//! A launch template's data: sent in the names of requests, told in the names of answers.
+//! A launch template's data, translated from the names in requests to those in answers.
 
 use crate::aws::params::Params;
 use crate::aws::xml::Xml;
 
 use super::refusal::Refusal;
 
-/// What EC2 takes as user data at the most, before base64.
+/// EC2's limit for user data in bytes, before base64.
 const USER_DATA_LIMIT: usize = 16_384;
 
-/// Refuses what EC2 refuses at once. Most of it is looked at only when a machine is launched.
+/// Fails for data that EC2 refuses when the template is created. EC2 validates most of the
+/// data only at launch.
 pub(crate) fn check(data: &Params) -> Result<(), Refusal> {
     let Some(user_data) = data.text("UserData") else { return Ok(()) };
     let digits = user_data.trim_end_matches('=');
@@ -25,7 +26,8 @@ pub(crate) fn check(data: &Params) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Names in answers begin with a small letter, and lists are sets of items.
+/// Writes the data as in an answer: names begin with a lowercase letter, and lists
+/// are sets of items.
 pub(crate) fn write(xml: &mut Xml, data: &Params) {
     for (name, member) in data.members() {
         let small = uncapitalized(name);

@@ -13,20 +13,18 @@ use super::state::{State, Surroundings, new_id};
 use super::tags::{self, Tags};
 use super::template_data;
 
-/// A launch template.
 #[derive(Debug)]
 pub(crate) struct Template {
     pub(crate) id: String,
     name: String,
     created: SystemTime,
     default: usize,
-    /// The highest number ever given. Numbers of deleted versions are not given again.
+    /// The highest version number so far. Numbers of deleted versions are not reused.
     latest: usize,
     versions: BTreeMap<usize, Version>,
     tags: Tags,
 }
 
-/// One version of it.
 #[derive(Debug, Clone)]
 pub(crate) struct Version {
     pub(crate) number: usize,
@@ -37,7 +35,7 @@ pub(crate) struct Version {
 }
 
 impl Template {
-    /// The version that a number or an alias stands for.
+    /// Finds a version by its number, `$Latest` or `$Default`. Fails if there is none.
     pub(crate) fn version(&self, which: &str) -> Result<&Version, Refusal> {
         let number = match which {
             "$Default" => Some(self.default),
@@ -90,7 +88,7 @@ impl Template {
     }
 }
 
-/// Finds the template that a request names.
+/// Finds the template that a request names by id or name. Fails if there is none.
 pub(crate) fn find<'a>(state: &'a State, params: &Params) -> Result<&'a Template, Refusal> {
     let name = key(state, params)?;
     state.templates.get(&name).ok_or_else(|| not_found(&name))
@@ -130,13 +128,13 @@ fn not_found(name: &str) -> Refusal {
     )
 }
 
-/// CreateLaunchTemplate.
+/// Performs CreateLaunchTemplate. Fails if the name is taken or the data is invalid.
 pub(crate) fn create(state: &mut State, params: &Params) -> Result<String, Refusal> {
     let name = params.text("LaunchTemplateName");
     let name = name.ok_or_else(|| Refusal::missing("LaunchTemplateName"))?;
-    let is_sound = (3..=128).contains(&name.len())
+    let is_valid = (3..=128).contains(&name.len())
         && name.chars().all(|it| it.is_ascii_alphanumeric() || "().-/_".contains(it));
-    if !is_sound {
+    if !is_valid {
         let message = format!("Invalid launch template name: {name}");
         return Err(Refusal::new("InvalidLaunchTemplateName.MalformedException", message));
     }
@@ -162,7 +160,7 @@ pub(crate) fn create(state: &mut State, params: &Params) -> Result<String, Refus
     Ok(xml)
 }
 
-/// CreateLaunchTemplateVersion.
+/// Performs CreateLaunchTemplateVersion. The default version does not change.
 pub(crate) fn create_version(state: &mut State, params: &Params) -> Result<String, Refusal> {
     let template = find_mut(state, params)?;
     let number = template.add(params)?;
@@ -172,7 +170,7 @@ pub(crate) fn create_version(state: &mut State, params: &Params) -> Result<Strin
     }))
 }
 
-/// DescribeLaunchTemplates.
+/// Performs DescribeLaunchTemplates, one page per request.
 pub(crate) fn describe(
     state: &State,
     around: &Surroundings,
@@ -200,7 +198,7 @@ pub(crate) fn describe(
     }))
 }
 
-/// DescribeLaunchTemplateVersions.
+/// Performs DescribeLaunchTemplateVersions for one template.
 pub(crate) fn describe_versions(
     state: &State,
     around: &Surroundings,
@@ -227,7 +225,7 @@ pub(crate) fn describe_versions(
     }))
 }
 
-/// ModifyLaunchTemplate.
+/// Performs ModifyLaunchTemplate, which sets the default version.
 pub(crate) fn modify(state: &mut State, params: &Params) -> Result<String, Refusal> {
     let template = find_mut(state, params)?;
     if let Some(which) = params.text("SetDefaultVersion") {
@@ -238,7 +236,7 @@ pub(crate) fn modify(state: &mut State, params: &Params) -> Result<String, Refus
     }))
 }
 
-/// DeleteLaunchTemplate.
+/// Performs DeleteLaunchTemplate, which deletes all versions too.
 pub(crate) fn delete(state: &mut State, params: &Params) -> Result<String, Refusal> {
     let name = key(state, params)?;
     let template = state.templates.remove(&name).ok_or_else(|| not_found(&name))?;
@@ -247,7 +245,7 @@ pub(crate) fn delete(state: &mut State, params: &Params) -> Result<String, Refus
     }))
 }
 
-/// DeleteLaunchTemplateVersions: those that can be, and a word about each of the others.
+/// Performs DeleteLaunchTemplateVersions. Versions that cannot be deleted are listed as errors.
 pub(crate) fn delete_versions(state: &mut State, params: &Params) -> Result<String, Refusal> {
     let template = find_mut(state, params)?;
     let asked = params.texts("LaunchTemplateVersion");

@@ -1,4 +1,4 @@
-//! TerminateInstances.
+//! The TerminateInstances action.
 
 use crate::aws::params::Params;
 use crate::aws::xml::Xml;
@@ -7,7 +7,7 @@ use super::Done;
 use super::refusal::Refusal;
 use super::state::{MachineState, State, is_id};
 
-/// Ends all of the machines, or none where one of them is not known.
+/// Terminates all of the machines. Fails, and terminates none, if an id is unknown or malformed.
 pub(crate) fn terminate(state: &mut State, params: &Params) -> Result<Done, Refusal> {
     let ids = params.texts("InstanceId");
     if ids.is_empty() {
@@ -38,7 +38,7 @@ pub(crate) fn terminate(state: &mut State, params: &Params) -> Result<Done, Refu
     Ok(Done { xml, launched: Vec::new(), ending })
 }
 
-/// Names every id that is malformed, or else every one that is not known.
+/// Fails with all malformed ids or, if there are none, with all unknown ones.
 pub(crate) fn all_known(state: &State, ids: &[&str]) -> Result<(), Refusal> {
     let of = |ids: &[&str]| ids.join(", ");
     let malformed: Vec<&str> = ids.iter().copied().filter(|id| !is_id("i-", id)).collect();

@@ -1,4 +1,4 @@
-//! Refusals in each service's own format, without the service.
+//! Error answers in each service's own format, made without asking the service.
 
 use std::time::SystemTime;
 
@@ -10,10 +10,10 @@ use crate::aws::xml::{Xml, request_id};
 use crate::http::Answer;
 use crate::timestamps;
 
-/// How far a signature's time may be off, as AWS has it.
+/// How far AWS lets a signature's time be off.
 const TOLERATED_SECS: u64 = 300;
 
-/// The service has trouble of its own.
+/// An internal error of the service, with the code that it uses for this status.
 pub(crate) fn server_error(service: Service, status: u16) -> Answer {
     let code = match (service, status) {
         (Service::DynamoDb, 500) => "InternalServerError",
@@ -25,7 +25,7 @@ pub(crate) fn server_error(service: Service, status: u16) -> Answer {
     refusal(service, status, code, "An internal error has occurred. Retry your request.")
 }
 
-/// Too many calls.
+/// The service's answer to a caller that it throttles.
 pub(crate) fn throttled(service: Service) -> Answer {
     match service {
         Service::DynamoDb => refusal(
@@ -40,7 +40,7 @@ pub(crate) fn throttled(service: Service) -> Answer {
     }
 }
 
-/// The credentials have expired. EC2 says the same about a clock that is off.
+/// The service's answer to expired credentials. EC2 gives the same one for a clock that is off.
 pub(crate) fn expired(service: Service) -> Answer {
     const MESSAGE: &str = "The security token included in the request is expired";
     match service {
@@ -51,7 +51,8 @@ pub(crate) fn expired(service: Service) -> Answer {
     }
 }
 
-/// Whether a request was signed by another clock than the service's, and if so its refusal.
+/// The service's refusal if the request's signature is more than five minutes
+/// off `now`, else `None`.
 pub(crate) fn out_of_time(call: &Call, now: SystemTime) -> Option<Answer> {
     let signed = call.headers.get("x-amz-date").and_then(|date| date.to_str().ok())?;
     let time = timestamps::parse_compact(signed)?;
@@ -73,20 +74,20 @@ pub(crate) fn out_of_time(call: &Call, now: SystemTime) -> Option<Answer> {
     })
 }
 
-/// Dates an answer by the service's clock.
+/// Sets an answer's `Date` header to the service's time.
 pub(crate) fn date(answer: &mut Answer, now: SystemTime) {
     let date = HeaderValue::from_str(&timestamps::http_date(now)).expect("a date is plain text");
     answer.headers.insert(DATE, date);
 }
 
-/// What a service of the JSON protocol answers where nothing went wrong.
+/// A successful answer in the JSON protocol.
 pub(crate) fn done(body: String) -> Answer {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-amz-json-1.0"));
     Answer { status: StatusCode::OK, headers, body: body.into() }
 }
 
-/// A refusal, in the service's own format.
+/// An error answer with this code and message, in the service's own format.
 pub(crate) fn refusal(service: Service, status: u16, code: &str, message: &str) -> Answer {
     let mut headers = HeaderMap::new();
     let (kind, body) = match service {

@@ -1,13 +1,13 @@
-//! Batches of which a part is not done: what is held back, and how the answer says so.
+//! Batches that are processed in part: which entries are left out, and how the answer lists them.
 
 use serde_json::{Map, Value, json};
 
 use crate::aws::call::{Call, Service};
 
-/// A batch that was cut in two.
+/// A batch of which only the first half reaches the service.
 #[derive(Debug)]
 pub(crate) struct PartialBatch {
-    /// What is done; nothing, where all of it was held back.
+    /// The request with the first half of the entries; `None` if no entry is left.
     pub(crate) forwarded: Option<Value>,
     held: Unprocessed,
 }
@@ -19,7 +19,7 @@ enum Unprocessed {
     Entries(Vec<Value>),
 }
 
-/// Whether a call is one.
+/// Whether a call is a batch of DynamoDB or SQS.
 pub(crate) fn is_batch(call: &Call) -> bool {
     match call.service {
         Service::DynamoDb => matches!(&*call.operation, "BatchGetItem" | "BatchWriteItem"),
@@ -29,7 +29,8 @@ pub(crate) fn is_batch(call: &Call) -> bool {
 }
 
 impl PartialBatch {
-    /// Holds back the second half, rounded up, so that a batch of one is held back as well.
+    /// Leaves out the second half, rounded up, so that a batch of one is left out entirely. Returns
+    /// `None` if the call is not a batch.
     pub(crate) fn of(call: &Call) -> Option<PartialBatch> {
         let request = call.json()?;
         if call.service == Service::Sqs {
@@ -50,8 +51,8 @@ impl PartialBatch {
         Some(PartialBatch { forwarded: any.then_some(forwarded), held })
     }
 
-    /// Adds to an answer what was held back. To no answer at all as well, which is then the answer
-    /// to a batch of which nothing was done.
+    /// Adds the entries that were left out to the service's answer. Without one, makes the answer
+    /// to a batch of which nothing was processed.
     pub(crate) fn tell(self, answer: Option<Value>) -> Value {
         match self.held {
             Unprocessed::Keys(held) => {
@@ -82,7 +83,7 @@ impl PartialBatch {
     }
 }
 
-/// Counts through all tables, and leaves the first half where it is.
+/// Splits the entries of all tables, counted together, into the first half and the rest.
 fn cut_tables(
     tables: &Map<String, Value>,
     reads: bool,

@@ -1,5 +1,5 @@
-//! SQS delivers at least once. What it would deliver a second time is sent a second time, and
-//! goes by the first one's id.
+//! Duplicate deliveries, which SQS allows: it delivers at least once. The gateway sends a copy of
+//! the message and gives the copy the original's message id.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -15,13 +15,13 @@ use crate::http::Answer;
 
 use crate::sync::locked;
 
-/// Which messages are copies, and of which.
+/// The message id of each copy, with that of its original.
 #[derive(Debug, Default)]
 pub(super) struct Duplicates(Mutex<HashMap<String, String>>);
 
 impl Duplicates {
-    /// Sends a copy of everything that an answer delivers. The copy of a copy goes by the first
-    /// one's id as well, because that is the id it was delivered under.
+    /// Sends a copy of every message that an answer delivers. The copy of a copy gets the first
+    /// original's id as well, because the copy was delivered under that id.
     pub(super) async fn make(&self, upstreams: &Upstreams, call: &Call, answer: &Answer) {
         let Some(request) = call.json() else { return };
         for message in messages(answer) {
@@ -40,7 +40,7 @@ impl Duplicates {
         }
     }
 
-    /// Gives copies the id of what they are copies of.
+    /// Replaces the message ids of copies in an answer by those of their originals.
     pub(super) fn rename(&self, call: &Call, answer: Answer) -> Answer {
         let copies = locked(&self.0);
         if copies.is_empty() || call.operation != "ReceiveMessage" {
@@ -64,7 +64,7 @@ fn messages(answer: &Answer) -> Vec<Value> {
     body["Messages"].as_array().cloned().unwrap_or_default()
 }
 
-/// A request to send, by whoever has received.
+/// A SendMessage request with the credentials of the call that received.
 fn send(call: &Call, content: Value) -> Call {
     let mut call = call.clone();
     let target = hyper::header::HeaderValue::from_static("AmazonSQS.SendMessage");

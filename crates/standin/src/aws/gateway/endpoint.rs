@@ -1,4 +1,4 @@
-//! A way into the gateway, with counters and rules of its own.
+//! An endpoint of the gateway, with its own counters, log and fault rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
@@ -14,27 +14,25 @@ use crate::injection::ActiveFault;
 
 use crate::sync::locked;
 
-/// A listener of the gateway. What passes here is counted here, and disturbed by the rules that
-/// were given here. Cheap to clone.
+/// An address of the gateway. It counts the calls that it receives and injects the faults of its
+/// own rules. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Endpoint(Arc<EndpointState>);
 
-/// A request, and what became of it.
+/// A request that has finished, with or without an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LogEntry {
-    /// At which door.
+    /// The name of the endpoint that received it.
     pub endpoint: String,
-    /// Of which service.
     pub service: Service,
-    /// Which operation.
     pub operation: String,
-    /// When it came.
+    /// When the request arrived.
     pub at: SystemTime,
     /// How long it took, delays included.
     pub took: Duration,
-    /// What was answered; nothing where there was no answer.
+    /// The status of the answer; `None` if there was none.
     pub status: Option<u16>,
-    /// What was done to it, other than delays.
+    /// The fault that was injected, other than a delay.
     pub fault: Option<AwsFault>,
 }
 
@@ -63,22 +61,21 @@ impl Endpoint {
         }))
     }
 
-    /// What to point `AWS_ENDPOINT_URL` to.
+    /// The value for the caller's `AWS_ENDPOINT_URL`.
     pub fn url(&self) -> &str {
         &self.0.url
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// How many calls there were of each operation, disturbed ones included.
+    /// How many calls there were of each operation, including those with a fault.
     pub fn calls(&self) -> BTreeMap<(Service, String), usize> {
         locked(&self.0.calls).clone()
     }
 
-    /// How many calls there were.
+    /// How many calls there were of all operations.
     pub fn total(&self) -> usize {
         locked(&self.0.calls).values().sum()
     }
@@ -88,42 +85,42 @@ impl Endpoint {
         locked(&self.0.calls).get(&(service, operation.to_owned())).copied().unwrap_or(0)
     }
 
-    /// How many connections the calls came over that were counted.
+    /// How many connections the counted calls used.
     pub fn connections(&self) -> usize {
         locked(&self.0.connections).len()
     }
 
-    /// Every request that is over, in the order in which they were.
+    /// Every finished request, in the order in which they finished.
     pub fn log(&self) -> Vec<LogEntry> {
         locked(&self.0.log).clone()
     }
 
-    /// Forgets what was counted and logged. Rules stay.
+    /// Clears counters and log. Fault rules stay in force.
     pub fn reset(&self) {
         locked(&self.0.calls).clear();
         locked(&self.0.connections).clear();
         locked(&self.0.log).clear();
     }
 
-    /// Adds a rule, behind those that are there.
+    /// Puts a fault rule in force, after the existing ones.
     pub fn inject(&self, rule: AwsFaultRule) -> ActiveFault<AwsFaultRule> {
         let active = ActiveFault::new(rule);
         locked(&self.0.rules).push(active.clone());
         active
     }
 
-    /// Ends all rules.
+    /// Removes all fault rules of this endpoint.
     pub fn clear_faults(&self) {
         locked(&self.0.rules).clear();
     }
 
-    /// Refuses connections from now on, and resets those that there are, as where the service is
-    /// gone. The address stays this door's.
+    /// Resets all connections and refuses new ones, as if the service were down. The
+    /// endpoint keeps its address.
     pub fn shut(&self) {
         self.0.gate.send_replace(Gate::Shut);
     }
 
-    /// Takes connections again.
+    /// Accepts connections again after [`shut`](Endpoint::shut).
     pub fn reopen(&self) {
         self.0.gate.send_replace(Gate::Open);
     }
@@ -134,7 +131,7 @@ impl Endpoint {
 }
 
 impl EndpointState {
-    /// Counts a call, and says what is to happen to it.
+    /// Counts a call and returns the delay and fault for it.
     pub(super) fn admit(&self, connection: Connection, call: &Call) -> Plan {
         locked(&self.connections).insert(connection);
         *locked(&self.calls).entry((call.service, call.operation.clone())).or_default() += 1;

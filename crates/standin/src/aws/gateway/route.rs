@@ -1,4 +1,4 @@
-//! What happens to one call: the way to its service, and what a rule puts in its way.
+//! Routes one call to its service and injects the planned fault.
 
 use std::time::SystemTime;
 
@@ -15,7 +15,7 @@ use crate::http::{Answer, Cut, Outcome};
 
 use super::Shared;
 
-/// Does what a call asks for, as far as the plan lets it.
+/// Performs a call as far as the plan allows.
 pub(super) async fn perform(shared: &Shared, call: &Call, plan: Plan) -> Outcome {
     if !plan.delay.is_zero() {
         tokio::time::sleep(plan.delay).await;
@@ -48,7 +48,7 @@ pub(super) async fn perform(shared: &Shared, call: &Call, plan: Plan) -> Outcome
     })
 }
 
-/// Asks the service.
+/// Forwards the call to its emulator or to our EC2.
 async fn serve(shared: &Shared, call: &Call) -> Answer {
     let upstreams = &shared.upstreams;
     match call.service {
@@ -88,7 +88,7 @@ async fn partial(shared: &Shared, call: &Call) -> Answer {
     }
 }
 
-/// The same answer with another body, to which the old one's checksum does not apply.
+/// Replaces an answer's body, and removes the checksum of the old one.
 pub(super) fn with_body(mut answer: Answer, body: impl Into<Bytes>) -> Answer {
     answer.headers.remove("x-amz-crc32");
     answer.body = body.into();

@@ -1,4 +1,4 @@
-//! What happens at a door.
+//! Handles the requests of one endpoint: checks, counts, performs and logs them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -15,7 +15,7 @@ use super::endpoint::{EndpointState, LogEntry};
 use super::{Shared, route};
 use crate::sync::locked;
 
-/// A door, and what is behind it.
+/// The request handler of one endpoint.
 #[derive(Debug)]
 pub(super) struct EndpointHandler {
     pub(super) endpoint: Arc<EndpointState>,
@@ -47,7 +47,7 @@ fn refusal(violation: &Violation) -> Answer {
     answers::refusal(violation.service, 400, "ValidationException", &message)
 }
 
-/// Logs a request when it is over, however it ends: a caller that gives up ends it too.
+/// Logs a request when it is dropped, so that a request whose caller gave up is logged too.
 struct Noting<'a> {
     endpoint: &'a EndpointState,
     shared: &'a Shared,
@@ -79,7 +79,7 @@ impl Drop for Noting<'_> {
     fn drop(&mut self) {
         self.entry.took = self.begun.elapsed();
         if let Some(watch) = &self.shared.watch {
-            // Whoever has stopped listening does not want to know.
+            // The receiver may be gone, and then the entry is not needed.
             watch.send(self.entry.clone()).ok();
         }
         self.endpoint.note(self.entry.clone());

@@ -1,4 +1,4 @@
-//! The emulators, on connections that are kept.
+//! Forwards calls to the emulators over pooled connections.
 
 use std::time::Duration;
 
@@ -17,15 +17,15 @@ use crate::aws::faults::answers;
 
 use crate::http::Answer;
 
-/// Emulators close what was idle for some seconds. We must be the first to, or a request is lost
-/// now and then for no reason that is being tested.
+/// How long an idle connection is kept. Emulators close connections that were idle for some
+/// seconds; if we did not close them first, requests would fail now and then.
 const IDLE: Duration = Duration::from_secs(2);
 
-/// DynamoDB Local gives every access key tables of its own, so all callers must have the same
-/// one: machines have keys that the control plane has not.
+/// The access key that all forwarded calls use. DynamoDB Local keeps separate tables for every
+/// access key, and machines have other keys than the control plane.
 const KEY: &str = "test";
 
-/// The services that are elsewhere.
+/// A client of the emulators for DynamoDB, SQS and STS.
 #[derive(Debug)]
 pub(super) struct Upstreams {
     client: Client<HttpConnector, Full<Bytes>>,
@@ -61,7 +61,7 @@ impl Upstreams {
     async fn forward(&self, upstream: &Upstream, call: &Call) -> Answer {
         match self.ask(upstream, call).await {
             Ok(answer) => answer,
-            // No status that AWS would give, so that nobody takes it for a fault of the plan.
+            // AWS never gives this status, so it cannot be mistaken for an injected fault.
             Err(error) => {
                 let message = format!("cannot reach {}: {error}", upstream.base);
                 answers::refusal(call.service, 502, "BadGateway", &message)
@@ -101,7 +101,7 @@ impl Upstream {
     }
 }
 
-/// Each connection frames its messages by itself.
+/// Removes headers that apply to one connection only.
 fn without_framing(mut headers: HeaderMap) -> HeaderMap {
     for name in [CONNECTION, TRANSFER_ENCODING, CONTENT_LENGTH] {
         headers.remove(name);
@@ -109,7 +109,7 @@ fn without_framing(mut headers: HeaderMap) -> HeaderMap {
     headers
 }
 
-/// `Credential=ASIA…/20261115/…` with the one key in its place.
+/// Replaces the access key in `Credential=ASIA…/20261115/…` by [`KEY`].
 fn with_one_key(authorization: &HeaderValue) -> Option<HeaderValue> {
     let (before, credential) = authorization.to_str().ok()?.split_once("Credential=")?;
     let (_, after) = credential.split_once('/')?;

@@ -1,10 +1,10 @@
-//! The JSON protocol, which DynamoDB and SQS speak.
+//! Checks of the JSON protocol, which DynamoDB and SQS use.
 
 use serde_json::Value;
 
 use super::{Found, Model, Shape, ShapeType, below, leaf};
 
-/// Compares a value with a shape, and what is within with what the shape consists of.
+/// Checks a value against a shape, and its members against those of the shape.
 pub(super) fn check(model: &Model, shape: &str, value: &Value, place: &str, found: &mut Found) {
     let shape = model.shape(shape);
     match (shape.kind, value) {

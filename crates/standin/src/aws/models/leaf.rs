@@ -1,4 +1,4 @@
-//! Single values: choices, ranges, lengths and patterns.
+//! Checks of single values: choices, ranges, lengths and patterns.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use regex_lite::Regex;
 
 use super::{Found, Shape, ShapeType};
 
-/// Checks a value that arrived as text.
+/// Checks a value of the Query protocol, where every value is text.
 pub(super) fn check_text(shape: &Shape, text: &str, place: &str, found: &mut Found) {
     match shape.kind {
         ShapeType::String => check_string(shape, text, place, found),
@@ -30,7 +30,7 @@ pub(super) fn check_text(shape: &Shape, text: &str, place: &str, found: &mut Fou
     }
 }
 
-/// Checks a string against what the model states about it.
+/// Checks a string against the choices, length and pattern of its shape.
 pub(super) fn check_string(shape: &Shape, text: &str, place: &str, found: &mut Found) {
     if !shape.choices.is_empty() && !shape.choices.iter().any(|choice| choice == text) {
         found.add(place, format!("not among its values: {text}"));
@@ -46,22 +46,22 @@ pub(super) fn check_string(shape: &Shape, text: &str, place: &str, found: &mut F
 /// Checks that a text is base64.
 pub(super) fn check_base64(text: &str, place: &str, found: &mut Found) {
     let data = text.trim_end_matches('=');
-    let sound = text.len().is_multiple_of(4)
+    let valid = text.len().is_multiple_of(4)
         && text.len() - data.len() <= 2
         && data.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'));
-    if !sound {
+    if !valid {
         found.add(place, "not base64");
     }
 }
 
-/// Checks a number.
+/// Checks a number against the range of its shape.
 pub(super) fn check_range(shape: &Shape, number: f64, place: &str, found: &mut Found) {
     if shape.min.is_some_and(|min| number < min) || shape.max.is_some_and(|max| number > max) {
         found.add(place, format!("out of range: {number}"));
     }
 }
 
-/// Checks how many of something there are.
+/// Checks a length against the limits of the shape. `of` names what is counted.
 pub(super) fn check_size(shape: &Shape, size: usize, of: &str, place: &str, found: &mut Found) {
     let number = size as f64;
     if shape.min.is_some_and(|min| number < min) {
@@ -72,8 +72,9 @@ pub(super) fn check_size(shape: &Shape, size: usize, of: &str, place: &str, foun
     }
 }
 
-/// The models' patterns are meant for the whole text, whether they say so or not. Some use what
-/// this engine does not know (surrogates, look-ahead); those are left to the services.
+/// Compiles a pattern of a model, anchored at both ends, because the services apply
+/// patterns to the whole text. Returns `None` for patterns that this engine does
+/// not support (surrogates, look-ahead).
 fn compiled(pattern: &str) -> Option<Arc<Regex>> {
     type Patterns = HashMap<String, Option<Arc<Regex>>>;
     static PATTERNS: LazyLock<Mutex<Patterns>> = LazyLock::new(Mutex::default);

@@ -1,10 +1,10 @@
-//! The Query protocol as EC2 speaks it: all names flattened, lists by number.
+//! Checks of EC2's Query protocol, which flattens all names and numbers the entries of lists.
 
 use crate::aws::params::Params;
 
 use super::{Found, Model, Reference, ShapeType, below, leaf};
 
-/// Compares a request's parameters with its input shape.
+/// Checks a request's parameters against its input shape, and its API version.
 pub(super) fn check_request(model: &Model, shape: &str, params: &Params, found: &mut Found) {
     let version = params.text("Version").unwrap_or_default();
     if version != model.metadata.api_version {
@@ -65,7 +65,8 @@ fn no_value(params: &Params, place: &str, found: &mut Found) {
     }
 }
 
-/// EC2's own rule: the name for queries; else the name for XML, with a capital; else the name.
+/// The name of a member in EC2 requests: `queryName`, or else `locationName` with a capital, or
+/// else the name itself.
 fn wire_name(name: &str, member: &Reference) -> String {
     if let Some(query) = &member.query_name {
         return query.clone();

@@ -1,8 +1,8 @@
-//! The command line and the variables that stand for it.
+//! The listener's command line, and the variables that can replace flags.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Variables whose names begin so are read as if they were flags, and nobody else sees them.
+/// Prefix of variables that the listener reads like flags. Jobs do not see these variables.
 pub(super) const PREFIX: &str = "ACTIONS_RUNNER_INPUT_";
 
 const EVERYWHERE: [&str; 4] = ["check", "commit", "help", "version"];
@@ -26,7 +26,7 @@ const OF_CONFIGURE: [&str; 15] = [
 const OF_REMOVE: [&str; 3] = ["local", "pat", "token"];
 const OF_RUN: [&str; 3] = ["jitconfig", "once", "startuptype"];
 
-/// What the listener is told.
+/// The listener's command, flags and values.
 #[derive(Debug, Default)]
 pub(super) struct Command {
     commands: Vec<String>,
@@ -36,7 +36,7 @@ pub(super) struct Command {
 }
 
 impl Command {
-    /// What this process was told.
+    /// The command of this process.
     pub(super) fn of_this_process() -> Command {
         let arguments = std::env::args().skip(1);
         let variables = std::env::vars().filter_map(|(name, value)| {
@@ -50,8 +50,8 @@ impl Command {
         Command::of(arguments, variables)
     }
 
-    /// A name with two dashes is a flag, unless a value follows. What stands before all of them
-    /// is a command. Of two values for a name, the first is taken.
+    /// Parses arguments. A name with two dashes is a flag, or an option if a value follows. Words
+    /// before the first flag are commands. The first of several values for a name wins.
     pub(super) fn of(
         arguments: impl Iterator<Item = String>,
         variables: impl Iterator<Item = (String, String)>,
@@ -75,24 +75,24 @@ impl Command {
         command
     }
 
-    /// `configure`, `remove` or `run`.
+    /// The command: `configure`, `remove` or `run`.
     pub(super) fn name(&self) -> &str {
         self.commands.first().map_or("", String::as_str)
     }
 
-    /// A value, from the command line before the environment.
+    /// The value of an option. The command line takes precedence over the environment.
     pub(super) fn value(&self, name: &str) -> Option<&str> {
         let value = self.values.get(name).or_else(|| self.variables.get(name));
         value.map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// A flag; in the environment, one says `true`.
+    /// Whether a flag is set; in the environment, by the value `true`.
     pub(super) fn has(&self, name: &str) -> bool {
         let said = |value: &String| value.eq_ignore_ascii_case("true");
         self.flags.contains(name) || self.variables.get(name).is_some_and(said)
     }
 
-    /// What the command line has that its command does not know.
+    /// The arguments that the command does not know.
     pub(super) fn unknown(&self) -> Vec<String> {
         let known: &[&str] = match self.name() {
             "configure" => &OF_CONFIGURE,

@@ -1,4 +1,4 @@
-//! `config.sh`, and `config.sh remove`.
+//! The commands `config.sh` and `config.sh remove`.
 
 use std::path::Path;
 
@@ -9,36 +9,36 @@ use crate::github::protocol::{Exchange, Exchanged, Registered, Registration};
 use super::command::Command;
 use super::server::{Reply, Server, ServerError};
 use super::settings::{self, CredentialData, Credentials, Settings};
-use super::terminal::{complain, say, section, succeed};
+use super::terminal::{print_error, print_line, print_section, print_success};
 use super::version;
 
 const DEFAULT_LABELS: [&str; 3] = ["self-hosted", "Linux", "X64"];
 
-/// Registers this folder's runner.
+/// Registers the runner in this folder. Fails if it is configured already or GitHub refuses.
 pub(super) async fn configure(root: &Path, command: &Command) -> Result<(), ServerError> {
-    say("\nSelf-hosted runner registration");
+    print_line("\nSelf-hosted runner registration");
     if Settings::read(root).is_some() {
         return Err(ServerError::new(
             "Cannot configure the runner because it is already configured. To reconfigure the \
              runner, run 'config.cmd remove' or './config.sh remove' first.",
         ));
     }
-    section("Authentication");
+    print_section("Authentication");
     let url = needed(command, "url")?.trim_end_matches('/').to_owned();
     let exchanged = exchange(&url, command, "register").await?;
-    say("");
-    succeed("Connected to GitHub");
+    print_line("");
+    print_success("Connected to GitHub");
 
-    section("Runner Registration");
+    print_section("Runner Registration");
     let registration = registration(root, command)?;
     let server = Server::new(&exchanged.url, format!("Bearer {}", exchanged.token));
     let reply = server.ask("POST", "/runners", &registration).await?;
     if reply.status == StatusCode::CONFLICT {
-        say("A runner exists with the same name");
+        print_line("A runner exists with the same name");
     }
     let registered: Registered = reply.read()?;
-    say("");
-    succeed(if registered.replaced {
+    print_line("");
+    print_success(if registered.replaced {
         "Successfully replaced the runner"
     } else {
         "Runner successfully added"
@@ -48,9 +48,9 @@ pub(super) async fn configure(root: &Path, command: &Command) -> Result<(), Serv
         authorization_url: format!("{}/oauth2/token", exchanged.url),
     };
     Credentials { scheme: "OAuth".to_owned(), data }.write(root)?;
-    succeed("Runner connection is good");
+    print_success("Runner connection is good");
 
-    section("Runner settings");
+    print_section("Runner settings");
     let settings = Settings {
         agent_id: registered.id,
         agent_name: registration.name,
@@ -63,9 +63,9 @@ pub(super) async fn configure(root: &Path, command: &Command) -> Result<(), Serv
         work_folder: command.value("work").unwrap_or("_work").to_owned(),
     };
     settings.write(root)?;
-    say("");
-    succeed("Settings Saved.");
-    say("");
+    print_line("");
+    print_success("Settings Saved.");
+    print_line("");
     Ok(())
 }
 
@@ -97,7 +97,7 @@ fn registration(root: &Path, command: &Command) -> Result<Registration, ServerEr
     })
 }
 
-/// Deregisters this folder's runner, and forgets it.
+/// Removes the runner in this folder from GitHub, and deletes its configuration.
 pub(super) async fn unconfigure(root: &Path, command: &Command) -> Result<(), ServerError> {
     let configured = Settings::read(root);
     let has_credentials = Credentials::read(root).is_some();
@@ -106,30 +106,32 @@ pub(super) async fn unconfigure(root: &Path, command: &Command) -> Result<(), Se
         settings::forget_settings(root);
         return Ok(());
     }
-    section("Runner removal");
+    print_section("Runner removal");
     match &configured {
         Some(settings) if has_credentials => {
             if let Err(error) = deregister(settings, command).await {
-                complain("Failed: Removing runner from the server");
+                print_error("Failed: Removing runner from the server");
                 return Err(error);
             }
         }
-        _ => say("Cannot connect to server, because config files are missing. Skipping removing \
-             runner from the server."),
+        _ => print_line(
+            "Cannot connect to server, because config files are missing. Skipping removing \
+             runner from the server.",
+        ),
     }
     if has_credentials {
         settings::forget_credentials(root);
-        succeed("Removed .credentials");
+        print_success("Removed .credentials");
     } else {
-        say("Does not exist. Skipping Removing .credentials");
+        print_line("Does not exist. Skipping Removing .credentials");
     }
     if configured.is_some() {
         settings::forget_settings(root);
-        succeed("Removed .runner");
+        print_success("Removed .runner");
     } else {
-        say("Does not exist. Skipping Removing .runner");
+        print_line("Does not exist. Skipping Removing .runner");
     }
-    say("");
+    print_line("");
     Ok(())
 }
 
@@ -141,12 +143,12 @@ async fn deregister(settings: &Settings, command: &Command) -> Result<(), Server
     if !reply.status.is_success() {
         return Err(refused(&reply, "Delete", &format!("{}{path}", exchanged.url)));
     }
-    say("");
-    succeed("Runner removed successfully");
+    print_line("");
+    print_success("Runner removed successfully");
     Ok(())
 }
 
-/// Gets something to work with for a token that is good for nothing else.
+/// Exchanges the token of the command line for one to register or remove with.
 async fn exchange(url: &str, command: &Command, event: &str) -> Result<Exchanged, ServerError> {
     let host = url.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
     let path = "/api/v3/actions/runner-registration";
@@ -164,22 +166,22 @@ async fn exchange(url: &str, command: &Command, event: &str) -> Result<Exchanged
     Err(refused(&reply, "POST", &format!("{host}{path}")))
 }
 
-/// Says what was asked, in the runner's own spelling, and what was answered.
+/// The real runner's message for a refused request, with method, URL and answer.
 fn refused(reply: &Reply, method: &str, url: &str) -> ServerError {
     let reason = reply.status.canonical_reason().unwrap_or_default();
-    complain(&format!(
+    print_error(&format!(
         "Http response code: {} from '{method} {url}' (Request Id: {})",
         reason.replace(' ', ""),
         reply.id
     ));
-    complain(&reply.text);
+    print_error(&reply.text);
     ServerError::new(format!(
         "Response status code does not indicate success: {} ({reason}).",
         reply.status.as_u16()
     ))
 }
 
-/// A value that there is no default for. Nobody is asked for it here.
+/// A required value. Fails if it is missing; the real runner would prompt for it.
 fn needed<'a>(command: &'a Command, name: &str) -> Result<&'a str, ServerError> {
     command.value(name).ok_or_else(|| {
         ServerError::new(format!(

@@ -1,4 +1,4 @@
-//! One job: hooks, script, log, and what is left when it is over.
+//! Executes one job: hooks, script, log and cleanup.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,17 +17,17 @@ use crate::processes::kill_marked;
 
 use super::server::Server;
 use super::settings::{self, Credentials, Settings};
-use super::terminal::{say, timed};
+use super::terminal::{print_line, timestamped};
 
-/// How long output may come after the process that was waited for has ended: others may hold
-/// on to it for ever.
+/// How long to read output after the script has exited. Other processes may keep the
+/// pipe open for ever.
 const AFTERMATH: Duration = Duration::from_millis(100);
-/// How long after its script the listener may hear of the signal that has ended both.
+/// How much later than its script the listener may get the signal that was sent to both.
 const SIGNALLED: Duration = Duration::from_millis(500);
 const STARTED: (&str, &str) = ("ACTIONS_RUNNER_HOOK_JOB_STARTED", "started");
 const COMPLETED: (&str, &str) = ("ACTIONS_RUNNER_HOOK_JOB_COMPLETED", "completed");
 
-/// Where jobs are done, and who is told.
+/// The folder in which jobs run, and the server that gets their progress.
 #[derive(Clone)]
 pub(super) struct Place {
     pub(super) root: PathBuf,
@@ -48,7 +48,7 @@ impl Place {
     }
 }
 
-/// How a part of a job has ended.
+/// The result of a hook or script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Succeeded,
@@ -66,9 +66,9 @@ impl Outcome {
     }
 }
 
-/// Does a job, and says so.
+/// Executes a job and reports its progress and conclusion.
 pub(super) async fn work(place: Place, order: Order, stopping: watch::Receiver<bool>) {
-    say(&timed(&format!("Running job: {}", order.name)));
+    print_line(&timestamped(&format!("Running job: {}", order.name)));
     let mut job = Work { place, order, stopping, environment: Vec::new() };
     let outcome = match job.prepare() {
         Ok(()) => job.steps().await,
@@ -81,7 +81,7 @@ pub(super) async fn work(place: Place, order: Order, stopping: watch::Receiver<b
     let conclusion = Some(outcome.conclusion().to_owned());
     job.tell(&Progress { log: String::new(), conclusion }).await;
     let line = format!("Job {} completed with result: {outcome:?}", job.order.name);
-    say(&timed(&line));
+    print_line(&timestamped(&line));
 }
 
 struct Work {
@@ -92,7 +92,7 @@ struct Work {
 }
 
 impl Work {
-    /// A hook that fails fails the job; the last one runs whatever was before.
+    /// Runs the hooks and the script. A failed hook fails the job. The last hook always runs.
     async fn steps(&mut self) -> Outcome {
         let mut outcome = self.hook(STARTED).await;
         if outcome == Outcome::Succeeded {
@@ -119,7 +119,7 @@ impl Work {
         self.script(Path::new(&path)).await
     }
 
-    /// Runs a script to its end, or to ours.
+    /// Runs a script until it exits or the job is stopped.
     async fn script(&mut self, script: &Path) -> Outcome {
         let (mut child, mut output) = match self.spawn(script) {
             Ok(spawned) => spawned,
@@ -158,7 +158,7 @@ impl Work {
                 self.log(&format!("##[error]Process completed with exit code {code}.\n")).await;
                 Outcome::Failed
             }
-            // A signal to the whole group ends the script too, and it may be the first to go.
+            // A signal to the process group may end the script before the listener sees it.
             None => match tokio::time::timeout(SIGNALLED, stopped(&mut stopping)).await {
                 Ok(()) => Outcome::Canceled,
                 Err(_) => Outcome::Failed,
@@ -181,12 +181,12 @@ impl Work {
         Ok((child, Receiver::from_owned_fd(reader.into())?))
     }
 
-    /// Interrupts, then terminates, and kills in the end.
+    /// Stops the script by SIGINT, then SIGTERM, then SIGKILL.
     async fn stop(&self, child: &mut Child) {
         let grace = self.order.cancel_grace;
         for (signal, patience) in [(Signal::INT, grace * 3 / 4), (Signal::TERM, grace / 4)] {
             let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-            // One that is gone already has ended.
+            // The process may have exited already.
             pid.map(|pid| kill_process(pid, signal).ok());
             if tokio::time::timeout(patience, child.wait()).await.is_ok() {
                 return;
@@ -195,7 +195,7 @@ impl Work {
         child.kill().await.ok();
     }
 
-    /// The folders, and what the job sees.
+    /// Creates the job's folders and environment.
     fn prepare(&mut self) -> io::Result<()> {
         self.empty_temporary()?;
         std::fs::create_dir_all(self.workspace())?;
@@ -247,10 +247,10 @@ impl Work {
         ]
     }
 
-    /// Ends processes that carry the job's mark, and empties its temporary folder.
+    /// Kills processes with the job's mark, and empties its temporary folder.
     fn clean(&self) {
         kill_marked(&[format!("RUNNER_TRACKING_ID={}", self.tracking_id())]);
-        // What cannot be removed now is tried again before the next job.
+        // The next job tries again to remove what is left.
         self.empty_temporary().ok();
     }
 
@@ -282,12 +282,12 @@ impl Work {
 
     async fn tell(&self, progress: &Progress) {
         let path = format!("/jobs/{}", self.order.job);
-        // A GitHub that does not listen gives the job up by itself.
+        // If GitHub does not answer, it gives up the job on its own.
         self.place.server.ask("POST", &path, progress).await.ok();
     }
 }
 
-/// A listener that is gone wants nothing any more.
+/// Waits until the job is to be stopped, or the listener is gone.
 async fn stopped(stopping: &mut watch::Receiver<bool>) {
     stopping.wait_for(|stop| *stop).await.ok();
 }

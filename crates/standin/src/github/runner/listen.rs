@@ -1,4 +1,4 @@
-//! `run.sh`'s listener: a session, and the jobs that come in it.
+//! The listener of `run.sh`: opens a session and executes its jobs.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,26 +14,28 @@ use crate::github::protocol::{Message, Opened, Opening, Order};
 use super::job::{self, Place};
 use super::server::{Server, ServerError};
 use super::settings::{self, Credentials, Settings};
-use super::terminal::{complain, say, succeed, timed};
-use super::{End, version};
+use super::terminal::{print_error, print_line, print_success, timestamped};
+use super::{ListenerExit, version};
 
-/// How long a session that is somebody else's is waited for. The real one has four minutes.
+/// How long to wait for another listener's session to end. The real runner waits four minutes.
 const CONFLICT: Duration = Duration::from_millis(500);
-/// How long a GitHub that does not answer is waited for. The real one never gives up, and would
-/// outlive the test.
+/// How long to wait for a GitHub that does not answer. The real runner never gives up, but
+/// would outlive the test.
 const SILENCE: Duration = Duration::from_secs(20);
-/// Between one attempt and the next.
+/// The time between two attempts.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Takes jobs until somebody ends it.
-pub(super) async fn listen(root: &Path) -> End {
+/// Takes jobs until a signal or GitHub ends the listener. Returns its exit code.
+pub(super) async fn listen(root: &Path) -> ListenerExit {
     let (Some(settings), Some(credentials)) = (Settings::read(root), Credentials::read(root))
     else {
-        complain("An error occurred: Not configured. Run config.(sh/cmd) to configure the runner.");
-        return End::Terminated;
+        print_error(
+            "An error occurred: Not configured. Run config.(sh/cmd) to configure the runner.",
+        );
+        return ListenerExit::Terminated;
     };
     let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
-    let (Ok(mut interrupt), Ok(mut terminate)) = signals else { return End::Retryable };
+    let (Ok(mut interrupt), Ok(mut terminate)) = signals else { return ListenerExit::Retryable };
     let key = format!("Bearer {}", credentials.data.client_id);
     let listener = Listener {
         server: Server::new(&settings.server_url, key),
@@ -47,25 +49,25 @@ pub(super) async fn listen(root: &Path) -> End {
             Err(end) => return end,
         },
         () = either(&mut interrupt, &mut terminate) => {
-            say("Exiting...");
-            return End::Done;
+            print_line("Exiting...");
+            return ListenerExit::Done;
         }
     };
-    say(&format!("Current runner version: '{}'", listener.version));
-    say(&timed("Listening for Jobs"));
+    print_line(&format!("Current runner version: '{}'", listener.version));
+    print_line(&timestamped("Listening for Jobs"));
     let mut working = None;
     let end = tokio::select! {
         end = listener.take_jobs(&session, &mut working) => end,
         () = either(&mut interrupt, &mut terminate) => {
-            say("Exiting...");
-            End::Done
+            print_line("Exiting...");
+            ListenerExit::Done
         }
     };
     if let Some(working) = working {
         listener.stop(&session, working).await;
     }
     let path = format!("/sessions/{session}");
-    // A session that cannot be ended ends by itself.
+    // If this fails, GitHub ends the session after a while.
     listener.server.ask("DELETE", &path, &()).await.ok();
     end
 }
@@ -84,7 +86,7 @@ struct Listener {
     version: String,
 }
 
-/// The job that is being done, or was the last to be.
+/// The current or last job.
 struct Working {
     job: u64,
     stop: watch::Sender<bool>,
@@ -92,8 +94,8 @@ struct Working {
 }
 
 impl Listener {
-    /// Opens a session, which is what makes a runner be online.
-    async fn open(&self) -> Result<String, End> {
+    /// Opens a session, which makes the runner online. Fails with the listener's exit code.
+    async fn open(&self) -> Result<String, ListenerExit> {
         let begun = Instant::now();
         let opening = Opening { runner: self.settings.agent_id, version: self.version.clone() };
         let mut complained = false;
@@ -103,38 +105,38 @@ impl Listener {
                 Ok(reply) => match reply.status {
                     StatusCode::OK => {
                         let opened: Opened = reply.read().map_err(|error| failed(&error))?;
-                        say("");
-                        succeed("Connected to GitHub");
-                        say("");
+                        print_line("");
+                        print_success("Connected to GitHub");
+                        print_line("");
                         return Ok(opened.session);
                     }
                     StatusCode::CONFLICT => (CONFLICT, reply.message()),
-                    StatusCode::UNAUTHORIZED => return Err(struck()),
+                    StatusCode::UNAUTHORIZED => return Err(registration_deleted()),
                     _ => return Err(failed(&ServerError::new(reply.message()))),
                 },
             };
             if !complained {
                 let line = format!("Runner connect error: {problem}. Retrying until reconnected.");
-                complain(&timed(&line));
+                print_error(&timestamped(&line));
                 complained = true;
             }
             if begun.elapsed() >= patience {
                 return Err(if patience == CONFLICT {
-                    complain(&format!(
+                    print_error(&format!(
                         "Stop retry on SessionConflictException after retried for {} seconds.",
                         patience.as_secs_f32()
                     ));
-                    End::SessionConflict
+                    ListenerExit::SessionConflict
                 } else {
-                    End::Terminated
+                    ListenerExit::Terminated
                 });
             }
             tokio::time::sleep(PAUSE).await;
         }
     }
 
-    /// Waits for messages and does what they say, until there are none to be had any more.
-    async fn take_jobs(&self, session: &str, working: &mut Option<Working>) -> End {
+    /// Executes messages until the session ends. Returns the listener's exit code.
+    async fn take_jobs(&self, session: &str, working: &mut Option<Working>) -> ListenerExit {
         let path = format!("/sessions/{session}/message");
         let mut silent_since: Option<Instant> = None;
         loop {
@@ -143,25 +145,25 @@ impl Listener {
                 Err(error) => {
                     let since = *silent_since.get_or_insert_with(|| {
                         let line = format!("Runner connect error: {error}.");
-                        complain(&timed(&format!("{line} Retrying until reconnected.")));
+                        print_error(&timestamped(&format!("{line} Retrying until reconnected.")));
                         Instant::now()
                     });
                     if since.elapsed() > SILENCE {
-                        return End::Terminated;
+                        return ListenerExit::Terminated;
                     }
                     tokio::time::sleep(PAUSE).await;
                     continue;
                 }
             };
             if silent_since.take().is_some() {
-                say(&timed("Runner reconnected."));
+                print_line(&timestamped("Runner reconnected."));
             }
             if reply.status == StatusCode::FORBIDDEN {
-                complain(&format!("An error occurred: {}", reply.message()));
-                return End::Deprecated;
+                print_error(&format!("An error occurred: {}", reply.message()));
+                return ListenerExit::Deprecated;
             }
             if reply.status == StatusCode::UNAUTHORIZED {
-                return self.struck_or_served(working).await;
+                return self.session_ended(working).await;
             }
             match reply.read() {
                 Ok(Message::Nothing) => {}
@@ -184,43 +186,44 @@ impl Listener {
         Working { job, stop, task }
     }
 
-    /// Stops a job, and goes on asking for messages meanwhile: who does not is taken for gone.
+    /// Stops a job. Keeps asking for messages meanwhile, or GitHub would
+    /// consider the listener gone.
     async fn stop(&self, session: &str, mut working: Working) {
         working.stop.send_replace(true);
         let path = format!("/sessions/{session}/message");
         loop {
             tokio::select! {
-                // Whatever went wrong with it was said where it did.
+                // The job has reported its own errors.
                 _ = &mut working.task => return,
                 _ = self.server.ask("GET", &path, &()) => tokio::time::sleep(PAUSE).await,
             }
         }
     }
 
-    /// There is no session any more. For a runner that takes one job only, that is as it should
-    /// be once it has had it.
-    async fn struck_or_served(&self, working: &mut Option<Working>) -> End {
+    /// Handles the end of the session at GitHub's side. That is normal for an ephemeral runner
+    /// after its job; otherwise the registration was deleted.
+    async fn session_ended(&self, working: &mut Option<Working>) -> ListenerExit {
         if !self.settings.ephemeral {
-            return struck();
+            return registration_deleted();
         }
-        let Some(working) = working.take() else { return struck() };
+        let Some(working) = working.take() else { return registration_deleted() };
         working.task.await.ok();
         settings::forget_credentials(&self.place.root);
         settings::forget_settings(&self.place.root);
-        End::Done
+        ListenerExit::Done
     }
 }
 
-fn struck() -> End {
-    complain(
+fn registration_deleted() -> ListenerExit {
+    print_error(
         "Failed to create a session. The runner registration has been deleted from the server, \
          please re-configure. Runner registrations are automatically deleted for runners that \
          have not connected to the service recently.",
     );
-    End::Terminated
+    ListenerExit::Terminated
 }
 
-fn failed(error: &ServerError) -> End {
-    complain(&format!("An error occurred: {error}"));
-    End::Retryable
+fn failed(error: &ServerError) -> ListenerExit {
+    print_error(&format!("An error occurred: {error}"));
+    ListenerExit::Retryable
 }

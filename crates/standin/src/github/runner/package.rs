@@ -1,4 +1,4 @@
-//! The runner's package, as it is downloaded.
+//! The runner's package, as GitHub offers it for download.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::LISTENER_VARIABLE;
 
-/// The listener's program.
+/// The file name of the listener's program.
 const LISTENER: &str = "ondeck-runner-standin";
 const SCRIPTS: [(&str, &str); 4] = [
     ("config.sh", include_str!("package/config.sh")),
@@ -17,16 +17,16 @@ const SCRIPTS: [(&str, &str); 4] = [
     ("run-helper.sh.template", include_str!("package/run-helper.sh")),
 ];
 
-/// What a package is to be like.
+/// How to build a package.
 #[derive(Debug, Clone)]
 pub struct RunnerPackage {
-    /// What it says that its version is.
+    /// The version that the package reports.
     pub version: String,
-    /// How long `run.sh` waits before it starts a listener again that has ended with 2.
+    /// How long `run.sh` waits before it restarts a listener that has exited with 2.
     pub restart_pause: Duration,
 }
 
-/// A package of this version that is otherwise as the real one, as a `tar.gz`.
+/// Builds a package of this version as a `tar.gz`, with the defaults of the real one.
 ///
 /// # Panics
 /// If the listener was not built, or there is no `tar`.
@@ -35,7 +35,7 @@ pub fn runner_package(version: &str) -> Vec<u8> {
 }
 
 impl RunnerPackage {
-    /// The package as a `tar.gz`, the same each time.
+    /// Builds the package as a `tar.gz`. Equal packages have equal bytes.
     ///
     /// # Panics
     /// If the listener was not built, or there is no `tar`.
@@ -54,7 +54,7 @@ impl RunnerPackage {
         packed.stdout
     }
 
-    /// The package's files in a folder, as if they were unpacked there.
+    /// Writes the package's files to a folder, as if it were unpacked there.
     ///
     /// # Panics
     /// If the listener was not built, or the folder cannot be written to.
@@ -76,7 +76,7 @@ fn write_program(path: &Path, text: &str) {
     fs::set_permissions(path, Permissions::from_mode(0o755)).expect("a file can be made to run");
 }
 
-/// By its variable, or beside this program, or beside its folder as for tests.
+/// Finds the listener's program: by its variable, beside this program, or one folder above.
 fn listener() -> PathBuf {
     if let Some(named) = std::env::var_os(LISTENER_VARIABLE) {
         return named.into();

@@ -1,4 +1,4 @@
-//! Calls of the stand-in's GitHub.
+//! A client of the stand-in's GitHub.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Why something did not work, for people.
+/// An error message for the runner's output.
 #[derive(Debug)]
 pub(super) struct ServerError(String);
 
@@ -35,14 +35,14 @@ impl From<std::io::Error> for ServerError {
     }
 }
 
-/// GitHub, for whoever has a token.
+/// A client with the URL and token of one caller.
 pub(super) struct Server {
     http: Client<HttpConnector, Full<Bytes>>,
     root: String,
     authorization: String,
 }
 
-/// An answer of GitHub.
+/// GitHub's answer to a request.
 pub(super) struct Reply {
     pub(super) status: StatusCode,
     pub(super) id: String,
@@ -55,7 +55,7 @@ impl Server {
         Server { http, root: root.trim_end_matches('/').to_owned(), authorization }
     }
 
-    /// Asks, however long the answer takes.
+    /// Sends a request and waits for the answer without a time limit.
     pub(super) async fn ask(
         &self,
         method: &str,
@@ -81,7 +81,7 @@ impl Server {
 }
 
 impl Reply {
-    /// What it says, where all is well.
+    /// Parses the body of a successful answer.
     pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, ServerError> {
         if !self.status.is_success() {
             return Err(ServerError::new(self.message()));
@@ -89,7 +89,7 @@ impl Reply {
         serde_json::from_str(&self.text).map_err(|error| ServerError::new(error.to_string()))
     }
 
-    /// Its message, where something is not.
+    /// The message of an error answer.
     pub(super) fn message(&self) -> String {
         let body: Value = serde_json::from_str(&self.text).unwrap_or_default();
         body["message"].as_str().unwrap_or(&self.text).to_owned()

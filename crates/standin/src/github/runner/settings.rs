@@ -1,4 +1,4 @@
-//! The files by which a runner knows that it is configured, and the variables that jobs see.
+//! The configuration files of a runner, and the environment of its jobs.
 
 use std::io;
 use std::path::Path;
@@ -13,10 +13,10 @@ use super::command::PREFIX;
 const SETTINGS: &str = ".runner";
 const CREDENTIALS: &str = ".credentials";
 const KEY: &str = ".credentials_rsaparams";
-/// The real one writes its files with this before the text.
+/// The byte order mark with which the real runner starts its files.
 const MARK: &str = "\u{feff}";
 
-/// `.runner`.
+/// The content of the file `.runner`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Settings {
@@ -33,7 +33,7 @@ pub(super) struct Settings {
     pub(super) work_folder: String,
 }
 
-/// `.credentials`.
+/// The content of the file `.credentials`.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Credentials {
@@ -49,7 +49,7 @@ pub(super) struct CredentialData {
 }
 
 impl Settings {
-    /// What stands in a folder, if it is configured.
+    /// Reads the settings in a folder; `None` if the runner is not configured.
     pub(super) fn read(root: &Path) -> Option<Settings> {
         read(&root.join(SETTINGS))
     }
@@ -64,7 +64,7 @@ impl Credentials {
         read(&root.join(CREDENTIALS))
     }
 
-    /// With the key beside, which is what proves a real one.
+    /// Writes the credentials, and beside them the file with the key, as the real runner does.
     pub(super) fn write(&self, root: &Path) -> io::Result<()> {
         write(&root.join(CREDENTIALS), self)?;
         std::fs::write(root.join(KEY), "{\"d\":\"\",\"exponent\":\"AQAB\",\"modulus\":\"\"}")
@@ -73,7 +73,7 @@ impl Credentials {
 
 pub(super) fn forget_credentials(root: &Path) {
     for name in [CREDENTIALS, KEY] {
-        // What is not there need not be removed.
+        // The file may not exist.
         std::fs::remove_file(root.join(name)).ok();
     }
 }
@@ -92,26 +92,26 @@ fn write(file: &Path, value: &impl Serialize) -> io::Result<()> {
     std::fs::write(file, format!("{MARK}{text}"))
 }
 
-/// What `.env` adds. The environment of this process itself cannot be changed safely.
+/// The variables that `.env` adds. A process cannot change its own environment safely.
 fn added() -> &'static Mutex<Vec<(String, String)>> {
     static ADDED: OnceLock<Mutex<Vec<(String, String)>>> = OnceLock::new();
     ADDED.get_or_init(Mutex::default)
 }
 
-/// Adds to what jobs see.
+/// Adds variables to the environment of the listener and its jobs.
 pub(super) fn remember<'a>(variables: impl Iterator<Item = (&'a str, &'a str)>) {
     let mut added = locked(added());
     added.extend(variables.map(|(name, value)| (name.to_owned(), value.to_owned())));
 }
 
-/// A variable, as the listener sees it.
+/// The value of a variable, including those of `.env`.
 pub(super) fn variable(name: &str) -> Option<String> {
     let added = locked(added()).iter().rev().find(|(known, _)| known == name).cloned();
     let value = added.map(|(_, value)| value).or_else(|| std::env::var(name).ok());
     value.filter(|value| !value.is_empty())
 }
 
-/// What jobs see of the listener's environment: not how it was configured.
+/// The environment of jobs: that of the listener, without the variables that configured it.
 pub(super) fn environment() -> Vec<(String, String)> {
     let own = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));

@@ -1,4 +1,4 @@
-//! An App: its word, its installation, and the tokens it gets there.
+//! Apps: their JWTs, installations and installation tokens.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,8 +11,8 @@ use super::{Caller, RUNNERS};
 const OTHER_KEY: &str = include_str!("other.pem");
 const INSTALLATION: &str = "GET /repos/acme/web/installation";
 
-/// An App's word that was given and ends so many seconds from now.
-fn word(key: &str, app: &str, from: i64, to: i64) -> String {
+/// A JWT of an App, issued and expiring at these offsets from now in seconds.
+fn jwt(key: &str, app: &str, from: i64, to: i64) -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
     let now = i64::try_from(now).unwrap();
     let claims = json!({ "iss": app, "iat": now + from, "exp": now + to });
@@ -20,9 +20,9 @@ fn word(key: &str, app: &str, from: i64, to: i64) -> String {
     jsonwebtoken::encode(&Header::new(Algorithm::RS256), &claims, &key).unwrap()
 }
 
-/// One that is taken.
-pub(super) fn sound_word() -> String {
-    word(APP_PRIVATE_KEY, "12345", -60, 540)
+/// A JWT that GitHub accepts.
+pub(super) fn valid_jwt() -> String {
+    jwt(APP_PRIVATE_KEY, "12345", -60, 540)
 }
 
 fn github() -> GitHub {
@@ -32,15 +32,15 @@ fn github() -> GitHub {
 }
 
 #[tokio::test]
-async fn a_word_is_taken_if_it_is_signed_and_in_time() {
+async fn a_jwt_is_accepted_if_it_is_signed_and_in_time() {
     let github = github();
     let cases = [
-        (word(APP_PRIVATE_KEY, "12345", -60, 540), 200, ""),
-        (word(OTHER_KEY, "12345", -60, 540), 401, "A JSON web token could not be decoded"),
-        (word(APP_PRIVATE_KEY, "999", -60, 540), 404, "Integration not found"),
-        (word(APP_PRIVATE_KEY, "12345", 300, 540), 401, "'Issued at' claim"),
-        (word(APP_PRIVATE_KEY, "12345", -600, -5), 401, "'Expiration time' claim"),
-        (word(APP_PRIVATE_KEY, "12345", -60, 900), 401, "too far in the future"),
+        (jwt(APP_PRIVATE_KEY, "12345", -60, 540), 200, ""),
+        (jwt(OTHER_KEY, "12345", -60, 540), 401, "A JSON web token could not be decoded"),
+        (jwt(APP_PRIVATE_KEY, "999", -60, 540), 404, "Integration not found"),
+        (jwt(APP_PRIVATE_KEY, "12345", 300, 540), 401, "'Issued at' claim"),
+        (jwt(APP_PRIVATE_KEY, "12345", -600, -5), 401, "'Expiration time' claim"),
+        (jwt(APP_PRIVATE_KEY, "12345", -60, 900), 401, "too far in the future"),
         ("ghp_something".to_owned(), 401, "A JSON web token could not be decoded"),
     ];
     for (word, status, message) in cases {
@@ -58,7 +58,7 @@ async fn a_word_is_taken_if_it_is_signed_and_in_time() {
 #[tokio::test]
 async fn an_installation_gives_tokens_that_end() {
     let github = github();
-    let app = Caller::new(&github, &word(APP_PRIVATE_KEY, "12345", -60, 540));
+    let app = Caller::new(&github, &jwt(APP_PRIVATE_KEY, "12345", -60, 540));
     let elsewhere = app.ask("GET /repos/other/web/installation").await;
     assert_eq!(elsewhere.status, 404);
     let id = app.ask("GET /orgs/acme/installation").await.json()["id"].as_u64().unwrap();
@@ -79,7 +79,7 @@ async fn an_installation_gives_tokens_that_end() {
 #[tokio::test]
 async fn a_token_can_be_made_for_less_and_not_for_more() {
     let github = github();
-    let app = Caller::new(&github, &word(APP_PRIVATE_KEY, "12345", -60, 540));
+    let app = Caller::new(&github, &jwt(APP_PRIVATE_KEY, "12345", -60, 540));
     let id = app.ask("GET /orgs/acme/installation").await.json()["id"].clone();
     let path = format!("POST /app/installations/{id}/access_tokens");
     let only = r#"{"repositories":["web"],"permissions":{"administration":"read"}}"#;
@@ -91,6 +91,6 @@ async fn a_token_can_be_made_for_less_and_not_for_more() {
     assert_eq!(caller.ask("GET /repos/acme/api/actions/runners").await.status, 404);
     let more = r#"{"permissions":{"actions":"read"}}"#;
     assert_eq!(app.try_ask(&path, more).await.unwrap().status, 422);
-    let nobody = "POST /app/installations/999/access_tokens";
-    assert_eq!(app.ask(nobody).await.status, 404);
+    let unknown = "POST /app/installations/999/access_tokens";
+    assert_eq!(app.ask(unknown).await.status, 404);
 }

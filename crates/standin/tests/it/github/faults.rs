@@ -1,4 +1,4 @@
-//! What goes wrong on demand.
+//! The faults that a test injects into GitHub.
 
 use std::time::{Duration, Instant};
 
@@ -19,8 +19,8 @@ async fn limits_say_how_long_to_wait() {
     ];
     for (fault, status, header, value) in cases {
         let rule = github.inject(GitHubFaultRule::new(fault).occurrence(Occurrence::First(1)));
-        let disturbed = caller.ask(&format!("GET {RUNNERS}")).await;
-        assert_eq!((disturbed.status, disturbed.header(header)), (status, value), "{fault:?}");
+        let faulty = caller.ask(&format!("GET {RUNNERS}")).await;
+        assert_eq!((faulty.status, faulty.header(header)), (status, value), "{fault:?}");
         assert_eq!(caller.ask(&format!("GET {RUNNERS}")).await.status, 200);
         assert_eq!((rule.matched(), rule.fired()), (2, 1));
         github.clear_faults();
@@ -68,7 +68,7 @@ async fn an_answer_can_be_cut_short_or_late() {
 }
 
 #[tokio::test]
-async fn whoever_gives_up_is_noted_without_an_answer() {
+async fn a_caller_that_gives_up_is_logged_without_an_answer() {
     let github = github();
     github.inject(GitHubFaultRule::new(GitHubFault::Hang));
     let caller = Caller::new(&github, TOKEN);

@@ -1,4 +1,4 @@
-//! Who may do what, and what the others are told.
+//! Permissions, and the answers to callers that lack them.
 
 use std::time::{Duration, SystemTime};
 
@@ -26,7 +26,7 @@ async fn a_token_is_taken_for_what_it_is_allowed() {
         ("organiser", RUNNERS, 403, "Resource not accessible by personal access token"),
         ("stranger", RUNNERS, 404, "Not Found"),
         ("stranger", of_acme, 404, "Not Found"),
-        ("nobody knows", RUNNERS, 401, "Bad credentials"),
+        ("unknown", RUNNERS, 401, "Bad credentials"),
     ];
     for (token, path, status, message) in cases {
         let answer = Caller::new(&github, token).ask(&format!("GET {path}")).await;

@@ -9,7 +9,7 @@ use super::REPOSITORY;
 use super::runner::RunnerHarness;
 use crate::harness::SOON;
 
-/// The exit code, and both outputs.
+/// The exit code, and stdout with stderr.
 fn told(output: &Output) -> (Option<i32>, String) {
     let said = [&output.stdout[..], &output.stderr[..]].concat();
     (output.status.code(), String::from_utf8(said).unwrap())
@@ -100,7 +100,7 @@ fn variables_say_what_flags_say() {
 }
 
 #[test]
-fn what_cannot_be_registered_is_told_why() {
+fn a_refused_registration_prints_the_reason() {
     let harness = RunnerHarness::new();
     harness.github.add_runner(GitHubRunner::new(REPOSITORY, "i-1-1"));
     let expired = harness.github.registration_token(REPOSITORY);
@@ -136,7 +136,7 @@ fn what_cannot_be_registered_is_told_why() {
 }
 
 #[test]
-fn an_unknown_flag_is_complained_of_and_kept() {
+fn an_unknown_flag_is_reported_and_recorded() {
     let harness = RunnerHarness::new();
     let token = harness.github.registration_token(REPOSITORY);
     let (code, said) = told(&harness.config(&["--token", &token, "--labels", "1", "--label", "2"]));
@@ -150,7 +150,7 @@ fn an_unknown_flag_is_complained_of_and_kept() {
 }
 
 #[test]
-fn nobody_is_root_without_saying_so() {
+fn root_must_be_allowed_explicitly() {
     let harness = RunnerHarness::new();
     let mut command = harness.command("config.sh");
     let asked = command.env_remove("RUNNER_ALLOW_RUNASROOT").arg("--version").output();

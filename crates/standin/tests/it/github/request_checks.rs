@@ -1,4 +1,4 @@
-//! Requests and answers compared with GitHub's own description of its interface.
+//! Requests and answers are checked against GitHub's OpenAPI description.
 
 use ondeck_standin::emulators::Emulators;
 use ondeck_standin::{APP_PUBLIC_KEY, GitHub, GitHubOptions, GitHubRunner, Permission};
@@ -15,7 +15,7 @@ fn github() -> GitHub {
 }
 
 #[tokio::test]
-async fn whatever_exists_may_be_asked_for_and_is_answered_as_described() {
+async fn every_described_request_is_valid_and_answered_as_described() {
     let github = github();
     let runner = github.add_runner(GitHubRunner::new(REPOSITORY, "one"));
     github.queue_job(REPOSITORY, "1", &["1"], "true");
@@ -39,7 +39,7 @@ async fn whatever_exists_may_be_asked_for_and_is_answered_as_described() {
         let answer = caller.ask(request).await;
         assert!((200..300).contains(&answer.status), "{request}: {answer:?}");
     }
-    let app = Caller::new(&github, &super::apps::sound_word());
+    let app = Caller::new(&github, &super::apps::valid_jwt());
     let id = app.ask("GET /repos/acme/web/installation").await.json()["id"].clone();
     let body = r#"{"repositories":["web"],"permissions":{"administration":"write"}}"#;
     let path = format!("POST /app/installations/{id}/access_tokens");
@@ -48,7 +48,7 @@ async fn whatever_exists_may_be_asked_for_and_is_answered_as_described() {
 }
 
 #[tokio::test]
-async fn what_does_not_exist_is_noticed() {
+async fn undescribed_requests_are_reported() {
     let github = github();
     let caller = Caller::new(&github, TOKEN);
     let app = "POST /app/installations/1/access_tokens";

@@ -1,4 +1,4 @@
-//! The runner stand-in at work: sessions, jobs, hooks, signals and exit codes.
+//! The runner double: sessions, jobs, hooks, signals and exit codes.
 
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use super::REPOSITORY;
 use crate::harness::SOON;
 
-/// A GitHub, and a folder with a runner's package unpacked.
+/// A GitHub, and a folder with an unpacked runner package.
 pub(super) struct RunnerHarness {
     pub(super) github: GitHub,
     pub(super) folder: TempDir,
@@ -43,7 +43,7 @@ impl RunnerHarness {
         harness
     }
 
-    /// One that is registered for run 4711.
+    /// A harness whose runner is registered for run 4711.
     fn registered() -> RunnerHarness {
         let harness = RunnerHarness::new();
         let token = harness.github.registration_token(REPOSITORY);
@@ -60,7 +60,7 @@ impl RunnerHarness {
         self.variables.push((name.to_owned(), value.display().to_string()));
     }
 
-    /// A program of the package, in a group of its own.
+    /// A command for a program of the package, in its own process group.
     pub(super) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.path(program));
         command
@@ -72,7 +72,7 @@ impl RunnerHarness {
         command
     }
 
-    /// `config.sh` for the repository, with the run id as the only label.
+    /// Runs `config.sh` for the repository, with the run id as the only label.
     pub(super) fn config(&self, more: &[&str]) -> Output {
         let url = format!("{}/{REPOSITORY}", self.github.url());
         let mut command = self.command("config.sh");
@@ -94,7 +94,7 @@ impl RunnerHarness {
         self.github.wait_for_runners(SOON, online).expect("a runner is online");
     }
 
-    /// A program for bash, as a file.
+    /// Writes a bash script to a file.
     fn script(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path(name);
         std::fs::write(&path, text).unwrap();
@@ -103,17 +103,17 @@ impl RunnerHarness {
     }
 }
 
-/// A process with its group, which ends with this.
+/// A process whose group is killed when this is dropped.
 struct Running(Child);
 
 impl Running {
     fn signal(&self, signal: Signal) {
         let id = Pid::from_raw(self.0.id().try_into().unwrap()).unwrap();
-        // A group that is gone has nothing to be told.
+        // The group may be gone already.
         kill_process_group(id, signal).ok();
     }
 
-    /// Its exit code, and what it has written.
+    /// Waits for the exit code and the output.
     fn end(mut self) -> (Option<i32>, String) {
         let deadline = Instant::now() + SOON;
         let status = loop {
@@ -133,7 +133,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
-        // One that was waited for already cannot be waited for again.
+        // It may have been waited for already.
         self.0.wait().ok();
     }
 }
@@ -305,24 +305,24 @@ fn each_end_has_its_code_and_run_sh_hides_most_of_them() {
         (RunnerFault::Crash, None, Some(0), "Listening for Jobs"),
     ];
     let harness = RunnerHarness::registered();
-    for (trouble, code, shown, words) in cases {
-        harness.github.inject_runner_fault("i-1-1", trouble);
+    for (fault, code, shown, words) in cases {
+        harness.github.inject_runner_fault("i-1-1", fault);
         let mut listener = harness.command("bin/Runner.Listener");
         listener.arg("run");
         let (found, said) = harness.start(listener).end();
-        assert_eq!(found, code, "{trouble:?}: {said}");
-        assert!(said.contains(words), "{trouble:?}: {said}");
+        assert_eq!(found, code, "{fault:?}: {said}");
+        assert!(said.contains(words), "{fault:?}: {said}");
         let gone = |runners: &[GitHubRunner]| !runners[0].online;
         harness.github.wait_for_runners(SOON, gone).unwrap();
         let mut run = harness.command("run.sh");
         run.env("ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE", "1");
         let (found, said) = harness.start(run).end();
-        assert_eq!(found, shown, "{trouble:?}: {said}");
+        assert_eq!(found, shown, "{fault:?}: {said}");
         harness.github.wait_for_runners(SOON, gone).unwrap();
         harness.github.clear_faults();
     }
     harness.github.inject_runner_fault(REPOSITORY, RunnerFault::Deprecated);
-    assert_eq!(harness.run().end().0, Some(0), "nobody has asked for the code");
+    assert_eq!(harness.run().end().0, Some(0), "run.sh hides the exit code by default");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a CreateFleet asks for, and what EC2 refuses about it.
+//! Parses and validates a CreateFleet request.
 
 use crate::aws::ec2::catalogue::{self, Requirements, TypeSpec};
 use crate::aws::ec2::refusal::Refusal;
@@ -7,7 +7,7 @@ use crate::aws::ec2::tags::{self, Tags};
 use crate::aws::ec2::templates::{self, Template, Version};
 use crate::aws::params::Params;
 
-/// A sound request.
+/// A CreateFleet request that has been validated.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) overrides: Vec<Override>,
@@ -19,15 +19,15 @@ pub(super) struct Request {
     on_demand_at_least: usize,
 }
 
-/// One way to launch a machine.
+/// One override of the request: a way to launch a machine.
 #[derive(Debug)]
 pub(super) struct Override {
     pub(super) template_id: String,
     pub(super) version: Version,
     pub(super) subnet: Option<String>,
-    /// What will do, the cheapest first.
+    /// The instance types that fit, the cheapest first.
     pub(super) types: Vec<TypeSpec>,
-    /// Whether the request has named the type.
+    /// Whether the request names the instance type.
     pub(super) typed: bool,
 }
 
@@ -35,7 +35,7 @@ impl Request {
     pub(super) fn read(state: &State, params: &Params) -> Result<Request, Refusal> {
         match params.text("Type") {
             Some("instant") => {}
-            // EC2 takes others. Whoever sends one here has made a mistake.
+            // EC2 has other types, but ondeck uses none of them.
             other => return Err(Refusal::invalid("Type", other.unwrap_or("maintain"))),
         }
         if let Some(token) = params.text("ClientToken")
@@ -54,7 +54,7 @@ impl Request {
         for config in configs {
             overrides.extend(read_config(state, config, &instance_tags)?);
         }
-        // EC2 looks for types that will do before it tries to launch any.
+        // EC2 looks for matching types before it launches any machine.
         if overrides.iter().all(|it| it.types.is_empty()) {
             return Err(Refusal::new(
                 "InvalidParameterValue",
@@ -102,7 +102,7 @@ impl Request {
         Ok(())
     }
 
-    /// How many of each kind, and how many there must be at least.
+    /// For each purchase option, the number of machines to launch and the minimum.
     pub(super) fn shares(&self) -> Vec<(Lifecycle, usize, usize)> {
         let all = [
             (Lifecycle::OnDemand, self.on_demand, self.on_demand_at_least),

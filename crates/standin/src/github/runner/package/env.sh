@@ -1,5 +1,5 @@
 #!/bin/bash
-# Keeps what jobs are to see of the environment of whoever configures the runner.
+# Saves the part of the configuring user's environment that jobs get.
 [[ -f .env ]] || : > .env
 for name in LANG JAVA_HOME; do
     if [[ -n ${!name} ]] && ! grep -q "^$name=" .env; then

@@ -1,4 +1,4 @@
-//! Waiting, where there is nothing that would wake us.
+//! Retries of commands, and pauses where there is no event to wait for.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -7,17 +7,17 @@ use crate::child;
 use crate::console::log;
 use crate::error::TaskError;
 
-/// Between attempts. Registries turn callers away now and then, and mean a while.
+/// The pauses between attempts. Registries refuse callers now and then for a while.
 const PAUSES: [Duration; 3] =
     [Duration::from_secs(2), Duration::from_secs(10), Duration::from_secs(30)];
 
-/// Runs a command that needs the network until it succeeds, a few times at the most. What it
-/// prints is for people, and must not get among our data.
-pub(super) fn until_it_works(command: &mut Command) -> Result<(), TaskError> {
+/// Runs a command that needs the network until it succeeds, at most four times. Fails with the last
+/// error. The command's stdout is discarded, so that it does not mix with our data.
+pub(super) fn retry_until_success(command: &mut Command) -> Result<(), TaskError> {
     attempt(&PAUSES, command)
 }
 
-/// Runs a command that fails only if something is wrong.
+/// Runs a command once. Fails if the command does.
 pub(super) fn once(command: &mut Command) -> Result<(), TaskError> {
     attempt(&[], command)
 }
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn a_failure_that_passes_is_forgiven() {
-        let folder = std::env::temp_dir().join(format!("ondeck-patience-{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("ondeck-retry-{}", std::process::id()));
         let script =
             format!("mkdir {folder}/a || {{ mkdir {folder}; false; }}", folder = folder.display());
         let mut command = Command::new("sh");

@@ -1,4 +1,4 @@
-//! A GitHub, a clock that agrees with it, and a forge on both.
+//! The harness of these tests: a stand-in for GitHub, a clock that agrees with it, and forges on both.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -10,35 +10,34 @@ use ondeck_core::model::settings::Settings;
 use ondeck_core::ports::{PortError, PortResult};
 use ondeck_core::runtime::retry::{Retry, retry};
 use ondeck_core::testkit::FixedRandom;
-use ondeck_github::{Auth, GitHubForge, GitHubOptions, Scope};
+use ondeck_github::{Auth, GitHubForge, GitHubOptions, RunnerScope};
 use ondeck_standin::{GitHub, Permission};
 
 use super::clock::MovedClock;
 
-/// The token that may do everything at `acme/web` and `acme`.
+/// A token with all permissions on `acme/web` and `acme`.
 pub(crate) const TOKEN: &str = "ghp_siteToken0123456789";
-/// This pool's mark.
-pub(crate) const MARK: &str = "a1b2c3";
+pub(crate) const POOL_TAG: &str = "a1b2c3";
 
-pub(crate) struct Site {
+pub(crate) struct ForgeHarness {
     pub(crate) github: GitHub,
     pub(crate) clock: Arc<MovedClock>,
     secrets: Arc<Mutex<Vec<Secret>>>,
 }
 
-impl Site {
-    pub(crate) fn new() -> Site {
-        Site::with(ondeck_standin::GitHubOptions::default())
+impl ForgeHarness {
+    pub(crate) fn new() -> ForgeHarness {
+        ForgeHarness::with(ondeck_standin::GitHubOptions::default())
     }
 
-    pub(crate) fn with(options: ondeck_standin::GitHubOptions) -> Site {
+    pub(crate) fn with(options: ondeck_standin::GitHubOptions) -> ForgeHarness {
         let github = GitHub::start(options);
         github.allow(TOKEN, "acme/web", &[Permission::Administration, Permission::ActionsRead]);
         github.allow(TOKEN, "acme", &[Permission::OrganisationRunners]);
-        Site { github, clock: Arc::default(), secrets: Arc::default() }
+        ForgeHarness { github, clock: Arc::default(), secrets: Arc::default() }
     }
 
-    /// With the token, for the repository.
+    /// Options for the stand-in, with [`TOKEN`], for the repository.
     pub(crate) fn options(&self) -> GitHubOptions {
         options(self.github.url())
     }
@@ -48,7 +47,7 @@ impl Site {
     }
 
     pub(crate) fn forge_of_organisation(&self) -> GitHubForge {
-        let scope = Scope::Organisation { owner: "acme".to_owned() };
+        let scope = RunnerScope::Organisation { owner: "acme".to_owned() };
         self.forge_with(GitHubOptions { scope, ..self.options() })
     }
 
@@ -62,18 +61,18 @@ impl Site {
         GitHubForge::new(options, self.clock.clone(), Arc::new(on_secret))
     }
 
-    /// The secrets that came to be, in that order.
+    /// The secrets that were announced, in order.
     pub(crate) fn secrets(&self) -> Vec<Secret> {
         self.secrets.lock().unwrap().clone()
     }
 
-    /// Moves both clocks on.
+    /// Advances the stand-in's clock and ours.
     pub(crate) fn advance(&self, span: Duration) {
         self.github.advance(span);
         self.clock.advance(span);
     }
 
-    /// Calls as core does.
+    /// Calls with core's retry.
     pub(crate) async fn retried<T, F>(&self, mut call: impl FnMut() -> F) -> PortResult<T>
     where
         F: Future<Output = PortResult<T>>,
@@ -82,28 +81,28 @@ impl Site {
     }
 }
 
-/// With the token, for the repository, at this server.
+/// Options for this server, with [`TOKEN`], for the repository.
 pub(crate) fn options(url: &str) -> GitHubOptions {
     GitHubOptions {
         server_url: url.to_owned(),
         api_url: None,
-        scope: Scope::Repository { owner: "acme".to_owned(), name: "web".to_owned() },
+        scope: RunnerScope::Repository { owner: "acme".to_owned(), name: "web".to_owned() },
         auth: Auth::Token(Secret::new(TOKEN)),
         jobs_token: None,
         jobs_repository: Some("acme/web".to_owned()),
-        mark: MARK.to_owned(),
+        pool_tag: POOL_TAG.to_owned(),
         runner_api_url: format!("{url}/api/v3"),
     }
 }
 
-/// Settings of backend and forge.
+/// Parses settings; panics if they are invalid.
 pub(crate) fn settings(entries: &[(&str, &str)]) -> Settings {
     let entry = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
     let map: BTreeMap<String, String> = entries.iter().map(entry).collect();
     Settings::from_map(&map).unwrap()
 }
 
-/// What a refusal says, and what it hints at.
+/// Reason and hint of an error that is final. Panics for any other result.
 #[track_caller]
 pub(crate) fn refusal<T: std::fmt::Debug>(answer: PortResult<T>) -> (String, String) {
     match answer {
@@ -112,11 +111,11 @@ pub(crate) fn refusal<T: std::fmt::Debug>(answer: PortResult<T>) -> (String, Str
     }
 }
 
-/// Why it may pass.
+/// Reason of an error that may pass. Panics for any other result.
 #[track_caller]
-pub(crate) fn passing<T: std::fmt::Debug>(answer: PortResult<T>) -> String {
+pub(crate) fn transient<T: std::fmt::Debug>(answer: PortResult<T>) -> String {
     match answer {
         Err(PortError::Unavailable { service: "GitHub", reason }) => reason,
-        other => panic!("not out of reach: {other:?}"),
+        other => panic!("not unavailable: {other:?}"),
     }
 }

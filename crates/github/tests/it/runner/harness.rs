@@ -14,13 +14,13 @@ use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Clock, Store};
 use ondeck_core::testkit::MemoryStore;
 use ondeck_github::{GitHubRunner, RunnerOptions, URL_SETTING};
-use ondeck_processes::{Ending, end_all};
+use ondeck_processes::{MachineProcesses, kill_all};
 
 pub(crate) const REGISTRATION: &str = "AREGISTRATIONTOKEN";
 pub(crate) const REMOVAL: &str = "AREMOVALTOKEN";
 pub(crate) const URL: &str = "https://github.invalid/acme/web";
 
-/// The computer's time: processes do not run on any other.
+/// The system clock. Real processes do not follow a virtual one.
 #[derive(Debug)]
 pub(crate) struct RealClock;
 
@@ -40,8 +40,8 @@ impl Clock for RealClock {
     }
 }
 
-/// A machine with its folder, and a GitHub that is another folder.
-pub(crate) struct Fixture {
+/// A machine with its folder, and another folder that plays GitHub for `listener.sh`.
+pub(crate) struct RunnerHarness {
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) github: PathBuf,
     pub(crate) folder: PathBuf,
@@ -50,14 +50,14 @@ pub(crate) struct Fixture {
     dir: tempfile::TempDir,
 }
 
-impl Fixture {
-    /// With credentials, and nothing on its image.
-    pub(crate) async fn new() -> Fixture {
+impl RunnerHarness {
+    /// A machine with valid credentials and no runner on its image.
+    pub(crate) async fn new() -> RunnerHarness {
         let dir = tempfile::tempdir().unwrap();
-        // Another user has to get to what is theirs in it.
+        // The runner's user must be able to enter the folder.
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let name = dir.path().file_name().unwrap().to_string_lossy().replace('.', "");
-        let fixture = Fixture {
+        let harness = RunnerHarness {
             store: Arc::default(),
             github: dir.path().join("github"),
             folder: dir.path().join("ondeck"),
@@ -65,27 +65,27 @@ impl Fixture {
             id: InstanceId::new(format!("i-{name}")).unwrap(),
             dir,
         };
-        for folder in ["", "list", "jobs", "trouble"] {
-            let path = fixture.github.join(folder);
+        for folder in ["", "list", "jobs", "faults"] {
+            let path = harness.github.join(folder);
             fs::create_dir_all(&path).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
         }
         for (name, text) in [("registration-token", REGISTRATION), ("removal-token", REMOVAL)] {
-            fs::write(fixture.github.join(name), text).unwrap();
+            fs::write(harness.github.join(name), text).unwrap();
         }
-        fs::write(fixture.github.join("log"), "").unwrap();
-        let everybody = fs::Permissions::from_mode(0o666);
-        fs::set_permissions(fixture.github.join("log"), everybody).unwrap();
-        fixture.set(URL_SETTING, URL).await;
-        fixture.mint(Duration::from_secs(3600)).await;
-        fixture
+        fs::write(harness.github.join("log"), "").unwrap();
+        let world_writable = fs::Permissions::from_mode(0o666);
+        fs::set_permissions(harness.github.join("log"), world_writable).unwrap();
+        harness.set(URL_SETTING, URL).await;
+        harness.mint(Duration::from_secs(3600)).await;
+        harness
     }
 
-    /// The same with a runner of this version on its image.
-    pub(crate) async fn with_image(version: &str) -> Fixture {
-        let fixture = Fixture::new().await;
-        fixture.lay_out(&fixture.image, version);
-        fixture
+    /// A machine with a runner of this version on its image.
+    pub(crate) async fn with_image(version: &str) -> RunnerHarness {
+        let harness = RunnerHarness::new().await;
+        harness.lay_out(&harness.image, version);
+        harness
     }
 
     pub(crate) async fn set(&self, name: &str, value: &str) {
@@ -93,7 +93,7 @@ impl Fixture {
         self.store.put_settings(&change).await.unwrap();
     }
 
-    /// Credentials that last so long; less than nothing for those that have expired.
+    /// Stores credentials that are valid for this long.
     pub(crate) async fn mint(&self, left: Duration) {
         let credentials = Credentials {
             registration: Secret::new(REGISTRATION),
@@ -111,7 +111,7 @@ impl Fixture {
         expires_at
     }
 
-    /// Another agent on the same machine, as after a restart.
+    /// A new runner on the same machine, as after a restart of the agent.
     pub(crate) fn runner(&self) -> GitHubRunner {
         self.runner_as(None)
     }
@@ -123,7 +123,7 @@ impl Fixture {
     pub(crate) fn runner_with(&self, user: Option<&str>, image: Vec<PathBuf>) -> GitHubRunner {
         let options = RunnerOptions {
             id: self.id.clone(),
-            mark: "a1b2c3".to_owned(),
+            pool_tag: "a1b2c3".to_owned(),
             folder: self.folder.clone(),
             image,
             user: user.map(str::to_owned),
@@ -132,7 +132,7 @@ impl Fixture {
             .with_docker("/nonexistent/docker")
     }
 
-    /// The software, in a folder.
+    /// Puts the scripts that stand in for the runner software into a folder.
     pub(crate) fn lay_out(&self, root: &Path, version: &str) {
         fs::create_dir_all(root.join("bin")).unwrap();
         let listener = include_str!("listener.sh");
@@ -148,7 +148,7 @@ impl Fixture {
         }
     }
 
-    /// The software, as a package.
+    /// Packs the same scripts as a release.
     pub(crate) fn package(&self, version: &str) -> Vec<u8> {
         let root = self.dir.path().join(format!("package-{version}"));
         self.lay_out(&root, version);
@@ -156,12 +156,12 @@ impl Fixture {
         packed.unwrap().stdout
     }
 
-    /// What is to go wrong from now on.
-    pub(crate) fn trouble(&self, name: &str, text: &str) {
-        fs::write(self.github.join("trouble").join(name), text).unwrap();
+    /// Makes `listener.sh` fail in this way from now on.
+    pub(crate) fn inject(&self, name: &str, text: &str) {
+        fs::write(self.github.join("faults").join(name), text).unwrap();
     }
 
-    /// Queues a job of a run; gives the file that it ends up with its result.
+    /// Queues a job of a run. Returns the path of the file that will hold its result.
     pub(crate) fn queue(&self, run: &RunId, number: u32, script: &str) -> PathBuf {
         let path = self.github.join(format!("jobs/{run}.{number}.sh"));
         let hidden = path.with_extension("new");
@@ -182,47 +182,47 @@ impl Fixture {
         fs::read_to_string(self.github.join("log")).unwrap()
     }
 
-    /// Where the runner is that is in use.
+    /// The folder of the runner software on the image.
     pub(crate) fn root(&self) -> &Path {
         &self.image
     }
 }
 
-impl Drop for Fixture {
-    /// A test that fails leaves no processes either.
+impl Drop for RunnerHarness {
+    /// Kills the machine's processes, also if the test failed.
     fn drop(&mut self) {
-        end_now(Ending::of(&self.id));
+        kill_now(MachineProcesses::of(&self.id));
     }
 }
 
-/// Ends processes from where nothing can be awaited.
-pub(crate) fn end_now(ending: Ending) {
-    let end = move || {
+/// Kills processes synchronously, for use in `drop`.
+pub(crate) fn kill_now(machine: MachineProcesses) {
+    let kill = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.unwrap().block_on(end_all(&[ending]))
+        runtime.unwrap().block_on(kill_all(&[machine]))
     };
-    std::thread::spawn(end).join().unwrap().unwrap();
+    std::thread::spawn(kill).join().unwrap().unwrap();
 }
 
 pub(crate) fn run(name: &str) -> RunId {
     RunId::new(name).unwrap()
 }
 
-/// Waits until something is there.
+/// Waits until the path exists. Panics after a minute.
 pub(crate) async fn appears(path: &Path) {
     holds(&path.display().to_string(), || path.exists()).await;
 }
 
-/// Waits until something is so.
+/// Waits until the condition holds. Panics after a minute.
 pub(crate) async fn holds(what: &str, mut is: impl FnMut() -> bool) {
     let since = Instant::now();
     while !is() {
-        assert!(since.elapsed() < Duration::from_secs(60), "in vain: {what}");
+        assert!(since.elapsed() < Duration::from_secs(60), "timed out: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// Every file under a folder, with its content.
+/// Returns every regular file under a folder with its content.
 pub(crate) fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {

@@ -1,4 +1,4 @@
-//! Files that a run has left where everybody may write, and where its user lives.
+//! Removes files that a run left in world-writable folders and in its user's home.
 
 use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind};
@@ -10,18 +10,19 @@ use ondeck_processes::folder;
 
 use super::user::User;
 
-/// Where users other than root can leave something.
+/// Folders outside of home that users other than root can write to.
 const SHARED: [&str; 6] =
     ["/tmp", "/var/tmp", "/dev/shm", "/run/lock", "/var/spool/cron", "/var/spool/at"];
 
-/// Removes what the user has made since a moment, outside of the folders that are renewed anyway
-/// (`ours`). Only for a user who is there for the runner alone.
-pub(crate) fn sweep(user: &User, ours: &Path, since: SystemTime) -> Result<(), String> {
+/// Removes the files that `user` created since `since`, except those under `ours`, which is recreated
+/// anyway. The user must be one that only the runner uses. Fails if a file cannot be removed, or if a
+/// file in the user's home that came with the machine was changed.
+pub(crate) fn remove(user: &User, ours: &Path, since: SystemTime) -> Result<(), String> {
     let shared = SHARED.map(PathBuf::from);
-    // Whoever lives at the root of everything, or nowhere, lives nowhere of their own.
+    // A home such as `/` or `/nonexistent` is not the user's own.
     let is_home = |home: &&PathBuf| home.components().count() > 2 && !home.starts_with(ours);
     let home = Some(&user.home).filter(is_home);
-    let sweep = Sweep { uid: user.uid, since, ours };
+    let sweep = FileSweep { uid: user.uid, since, ours };
     for place in shared.iter().chain(home) {
         let own = Some(place) == home;
         sweep
@@ -31,7 +32,7 @@ pub(crate) fn sweep(user: &User, ours: &Path, since: SystemTime) -> Result<(), S
     Ok(())
 }
 
-struct Sweep<'a> {
+struct FileSweep<'a> {
     uid: u32,
     since: SystemTime,
     ours: &'a Path,
@@ -39,9 +40,9 @@ struct Sweep<'a> {
 
 type Problem = (PathBuf, String);
 
-impl Sweep<'_> {
-    /// Removes what is in a folder. In the user's own home there are things that came with the
-    /// image, and one of those that was changed cannot be had back.
+impl FileSweep<'_> {
+    /// Cleans a folder. `own` is set for the user's home: files there may have come with the image,
+    /// and one that was changed cannot be restored.
     fn folder(&self, place: &Path, own: bool) -> Result<(), Problem> {
         let failed = |path: &Path, e: &io::Error| (path.to_owned(), e.to_string());
         let entries = match fs::read_dir(place) {
@@ -57,27 +58,28 @@ impl Sweep<'_> {
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 found => found.map_err(|e| failed(&path, &e))?,
             };
-            self.judge(&path, &found, own)?;
+            self.visit(&path, &found, own)?;
         }
         Ok(())
     }
 
-    fn judge(&self, path: &Path, found: &Metadata, own: bool) -> Result<(), Problem> {
-        let theirs = found.uid() == self.uid;
-        if theirs && self.is_new(found) {
+    fn visit(&self, path: &Path, found: &Metadata, own: bool) -> Result<(), Problem> {
+        let owned = found.uid() == self.uid;
+        if owned && self.is_new(found) {
             return folder::remove_any(path).map_err(|e| (path.to_owned(), e.to_string()));
         }
         if found.is_dir() {
             return self.folder(path, own);
         }
-        if own && theirs && self.is_changed(found) {
+        if own && owned && self.is_changed(found) {
             let why = "it came with the machine and was changed by the run";
             return Err((path.to_owned(), why.to_owned()));
         }
         Ok(())
     }
 
-    /// Whether it was made since. Where the disk does not know, its last change has to tell.
+    /// Whether it was created since. The time of the last change decides if the file system does not
+    /// record creation times.
     fn is_new(&self, found: &Metadata) -> bool {
         found.created().map_or_else(|_| self.is_changed(found), |made| made >= self.since)
     }
@@ -94,10 +96,10 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// The files of this test are this user's, whoever that is.
+    /// Sweeps the files of the user that runs the tests.
     fn sweep(place: &Path, own: bool, since: SystemTime) -> Result<(), Problem> {
         let uid = rustix::process::geteuid().as_raw();
-        Sweep { uid, since, ours: &place.join("ours") }.folder(place, own)
+        FileSweep { uid, since, ours: &place.join("ours") }.folder(place, own)
     }
 
     fn names(place: &Path) -> Vec<String> {
@@ -109,8 +111,8 @@ mod tests {
         names
     }
 
-    /// The moment of a change, as the disk would note it.
-    fn mark(place: &Path) -> SystemTime {
+    /// Returns a file time that is later than that of every file made before.
+    fn next_file_time(place: &Path) -> SystemTime {
         let path = place.join("ours");
         let made = |path: &Path| fs::symlink_metadata(path).unwrap().created().unwrap();
         fs::write(&path, "").unwrap();
@@ -124,12 +126,12 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_made_since_goes() {
+    fn only_files_created_since_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path();
         fs::create_dir(place.join("old")).unwrap();
         fs::write(place.join("old/file"), "old").unwrap();
-        let since = mark(place);
+        let since = next_file_time(place);
         fs::write(place.join("old/new"), "").unwrap();
         fs::create_dir_all(place.join("new/deep")).unwrap();
         std::os::unix::fs::symlink("/etc", place.join("link")).unwrap();
@@ -140,11 +142,11 @@ mod tests {
     }
 
     #[test]
-    fn what_came_with_the_machine_must_not_be_changed() {
+    fn a_changed_file_of_the_image_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path();
         fs::write(place.join(".bashrc"), "clean").unwrap();
-        let since = mark(place);
+        let since = next_file_time(place);
         sweep(place, true, since).unwrap();
         fs::write(place.join(".bashrc"), "evil").unwrap();
         sweep(place, false, since).unwrap();
@@ -153,12 +155,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_theirs_stays() {
+    fn files_of_other_users_are_kept() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("file"), "").unwrap();
         let uid = rustix::process::geteuid().as_raw() + 1;
         let since = SystemTime::now() - Duration::from_secs(60);
-        Sweep { uid, since, ours: Path::new("/nowhere") }.folder(dir.path(), true).unwrap();
+        FileSweep { uid, since, ours: Path::new("/nowhere") }.folder(dir.path(), true).unwrap();
         assert_eq!(names(dir.path()), ["file"]);
     }
 }

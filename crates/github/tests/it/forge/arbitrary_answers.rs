@@ -1,5 +1,5 @@
-//! Whatever GitHub answers, or what stands in between: nothing panics, errors name what was asked
-//! for in one line, and none of them tells the token.
+//! Property tests: for arbitrary answers the forge does not panic, and its errors are one line, name
+//! what was requested and do not contain the token.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -12,11 +12,11 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
+use super::harness::{ForgeHarness, TOKEN, options, settings};
 use super::keys::Keys;
 use super::scripted::{Scripted, answer};
-use super::site::{Site, TOKEN, options, settings};
 
-/// No file of failures is kept: what was found becomes a test of its own.
+/// Failures are not saved to a file; each one found becomes a test of its own.
 fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
@@ -25,7 +25,7 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// Any text; now and then the token, or something long.
+/// Arbitrary text, sometimes containing the token, sometimes long.
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => "(?s).{0,20}",
@@ -35,8 +35,8 @@ fn text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Answers to all that is asked, in one: each call finds what it looks for.
-fn sound() -> Value {
+/// One body that is a valid answer to every request that returns an object.
+fn valid_object() -> Value {
     let file = "actions-runner-linux-x64-2.336.0.tar.gz";
     json!({
         "runners": [{"id": 7, "name": "i-1-1-a1b2c3", "status": "online"}],
@@ -72,7 +72,7 @@ fn any_value() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// Puts something else in some place of a value.
+/// Replaces the part number `at` of a value, counted modulo the number of parts.
 fn replace(value: &mut Value, at: usize, other: Value) {
     fn places(value: &Value) -> usize {
         let inner = match value {
@@ -98,17 +98,17 @@ fn replace(value: &mut Value, at: usize, other: Value) {
 }
 
 fn body() -> impl Strategy<Value = String> {
-    let whole = prop_oneof![Just(sound()), Just(downloads())];
-    let spoilt = (whole, prop::collection::vec((any::<usize>(), any_value()), 0..3)).prop_map(
+    let valid = prop_oneof![Just(valid_object()), Just(downloads())];
+    let corrupt = (valid, prop::collection::vec((any::<usize>(), any_value()), 0..3)).prop_map(
         |(mut value, places)| {
             places.into_iter().for_each(|(at, other)| replace(&mut value, at, other));
             value.to_string()
         },
     );
-    let spoilt = spoilt.boxed();
+    let corrupt = corrupt.boxed();
     prop_oneof![
-        8 => spoilt.clone(),
-        1 => (spoilt, any::<prop::sample::Index>()).prop_map(|(text, at)| {
+        8 => corrupt.clone(),
+        1 => (corrupt, any::<prop::sample::Index>()).prop_map(|(text, at)| {
             text.chars().take(at.index(text.len())).collect()
         }),
         1 => text(),
@@ -152,10 +152,10 @@ fn any_answer() -> impl Strategy<Value = String> {
 const PLACE: &[&str] = &["acme/web"];
 const SOFTWARE: &[&str] = &["acme/web", "actions-runner", "actions/runner", "package"];
 
-/// All that can be asked; of each error its words, and what it must name at the least.
-async fn said(forge: &GitHubForge) -> Vec<(String, &'static [&'static str])> {
-    let mut said = Vec::new();
-    let mut note = |words: Option<String>, about| said.extend(words.map(|words| (words, about)));
+/// Makes every call. Returns the text of each error, with the names of which it must contain one.
+async fn errors_of(forge: &GitHubForge) -> Vec<(String, &'static [&'static str])> {
+    let mut errors = Vec::new();
+    let mut note = |text: Option<String>, about| errors.extend(text.map(|text| (text, about)));
     fn shown<T: Debug>(answer: PortResult<T>) -> Option<String> {
         let error = answer.err()?;
         let hint = ondeck_core::model::failure::Failure::from(error.clone()).hint;
@@ -169,34 +169,34 @@ async fn said(forge: &GitHubForge) -> Vec<(String, &'static [&'static str])> {
     note(shown(forge.runners().await), PLACE);
     note(shown(forge.remove_runner("i-1-1-a1b2c3").await), &["acme/web", "i-1-1-a1b2c3"]);
     note(shown(forge.waiting_runs(&BTreeSet::new()).await), PLACE);
-    said
+    errors
 }
 
-/// What is said of whoever asks is not about what was asked for.
-const ABOUT_US: [&str; 2] = ["limits requests until", "does not accept the token"];
+/// Errors about the caller do not name what was requested.
+const ABOUT_THE_CALLER: [&str; 2] = ["limits requests until", "does not accept the token"];
 
 proptest! {
     #![proptest_config(config(96))]
 
     #[test]
-    fn whatever_is_answered_errors_are_of_use_and_tell_no_secret(
+    fn errors_are_useful_and_contain_no_secret(
         answers in prop::collection::vec(any_answer(), 1..4)
     ) {
-        let said = runtime().block_on(async {
+        let errors = runtime().block_on(async {
             let server = Scripted::with(answers).await;
-            said(&Site::new().forge_with(options(&server.url))).await
+            errors_of(&ForgeHarness::new().forge_with(options(&server.url))).await
         });
-        for (said, about) in said {
+        for (said, about) in errors {
             prop_assert!(!said.contains(TOKEN), "{}", said);
             prop_assert!(!said.contains(char::is_control), "more than a line: {:?}", said);
-            prop_assert!(said.chars().count() < 1_500, "nobody reads that much: {}", said);
-            let named = about.iter().chain(&ABOUT_US).any(|name| said.contains(name));
+            prop_assert!(said.chars().count() < 1_500, "too long: {}", said);
+            let named = about.iter().chain(&ABOUT_THE_CALLER).any(|name| said.contains(name));
             prop_assert!(named, "none of {:?} is named: {}", about, said);
         }
     }
 }
 
-/// A key of an App, made once.
+/// An App's key, generated once because that is slow.
 fn key() -> &'static str {
     static KEY: OnceLock<Keys> = OnceLock::new();
     KEY.get_or_init(Keys::generate).private.expose()
@@ -206,7 +206,7 @@ proptest! {
     #![proptest_config(config(128))]
 
     #[test]
-    fn a_key_that_is_none_is_refused_and_not_shown(
+    fn a_corrupt_key_is_rejected_and_not_shown(
         id in "(?s).{0,9}",
         places in prop::collection::vec((any::<prop::sample::Index>(), any::<char>()), 1..4),
         cut in any::<prop::sample::Index>(), whole in any::<bool>(),
@@ -218,10 +218,10 @@ proptest! {
         }
         letters.truncate(if whole { letters.len() } else { cut.index(letters.len()) });
         let private_key = Secret::new(letters.into_iter().collect::<String>());
-        let site = Site::new();
+        let harness = ForgeHarness::new();
         let auth = Auth::App { id, private_key };
-        let given = GitHubOptions { auth, ..site.options() };
-        if let Err(failure) = site.try_forge(given) {
+        let given = GitHubOptions { auth, ..harness.options() };
+        if let Err(failure) = harness.try_forge(given) {
             let said = format!("{failure} {failure:?}");
             prop_assert!(failure.message.starts_with("github-app-"), "{}", failure);
             for line in key().lines().filter(|line| !line.starts_with("-----")) {

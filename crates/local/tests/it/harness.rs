@@ -12,7 +12,7 @@ use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Clock, Compute, Launched, Order, PortError, PortResult, Store};
 use ondeck_local::{AgentCommand, Db, Home, LocalCompute, LocalForge, LocalStore};
 
-/// The computer's time: processes do not run on any other.
+/// The system clock. Real processes do not follow a virtual one.
 #[derive(Debug)]
 pub(crate) struct RealClock;
 
@@ -33,7 +33,7 @@ impl Clock for RealClock {
 }
 
 /// A home of its own, gone with the test.
-pub(crate) struct Fixture {
+pub(crate) struct LocalHarness {
     pub(crate) home: Home,
     pub(crate) db: Db,
     _dir: tempfile::TempDir,
@@ -46,12 +46,12 @@ pub(crate) fn compute(db: &Db, home: &Home, script: &str) -> LocalCompute {
     LocalCompute::new(db.clone(), home.clone(), Arc::new(RealClock), agent)
 }
 
-impl Fixture {
-    pub(crate) fn new() -> Fixture {
+impl LocalHarness {
+    pub(crate) fn new() -> LocalHarness {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::new(dir.path().join("home"));
         let db = Db::create(&home).unwrap();
-        Fixture { home, db, _dir: dir }
+        LocalHarness { home, db, _dir: dir }
     }
 
     pub(crate) fn store(&self) -> LocalStore {
@@ -99,7 +99,7 @@ pub(crate) fn instance(name: &str) -> InstanceId {
 }
 
 /// A name that no other run of these tests uses at the same time: a machine's processes are
-/// found by it, whoever started them.
+/// found by it in all of /proc.
 pub(crate) fn unique(name: &str) -> InstanceId {
     instance(&format!("i-{name}-{}", std::process::id()))
 }
@@ -121,7 +121,7 @@ pub(crate) fn processes_of(id: &InstanceId) -> usize {
 /// A job's command that leaves a process without the mark, in the job's group, and says which.
 pub(crate) const UNMARKED: &str = "env -i sleep 966 >/dev/null 2>&1 & echo $!";
 
-/// Whether a process runs. One that nobody has collected does not.
+/// Whether a process runs. A zombie does not.
 pub(crate) fn is_running(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
@@ -165,8 +165,8 @@ pub(crate) fn telling(home: &Home, name: &str) -> String {
     format!("export {HOME}='{}' {NAME}='{name}'", home.dir().display())
 }
 
-/// What such a process was told; nothing in an ordinary run of the tests.
-pub(crate) fn told() -> Option<(Home, String)> {
+/// The arguments of a child process of a test. `None` in an ordinary run of the tests.
+pub(crate) fn child_arguments() -> Option<(Home, String)> {
     let home = std::env::var_os(HOME)?;
     Some((Home::new(home.into()), std::env::var(NAME).unwrap()))
 }

@@ -1,4 +1,4 @@
-//! The list of runners.
+//! GitHub's list of runners.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,58 +6,58 @@ use std::sync::{Mutex, PoisonError};
 use ondeck_core::ports::{ListedRunner, PortError, PortResult};
 use serde::Deserialize;
 
-use super::Scope;
+use super::RunnerScope;
 use crate::auth::Identity;
 use crate::client::{Purpose, Request};
 use crate::names::instance_of;
 
-/// How many are asked for at a time: as many as GitHub gives.
+/// The page size: the largest that GitHub allows.
 pub(super) const PAGE: usize = 100;
-/// An organisation may have ten thousand runners.
+/// Enough pages for the ten thousand runners that an organisation may have.
 const PAGES: usize = 100;
 
-/// This pool's part of the list, and what it was when it was taken last.
-pub(super) struct List {
-    mark: String,
+/// The runners of one pool, with GitHub's ids of those that were listed last.
+pub(super) struct RunnerList {
+    pool_tag: String,
     ids: Mutex<BTreeMap<String, u64>>,
 }
 
 #[derive(Deserialize)]
-pub(super) struct Page {
-    pub(super) runners: Vec<Runner>,
+pub(super) struct RunnersPage {
+    pub(super) runners: Vec<RunnerEntry>,
 }
 
 #[derive(Deserialize)]
-pub(super) struct Runner {
+pub(super) struct RunnerEntry {
     id: u64,
     pub(super) name: String,
     status: String,
 }
 
-impl List {
-    /// The part of the list that carries this mark.
-    pub(super) fn new(mark: String) -> List {
-        List { mark, ids: Mutex::default() }
+impl RunnerList {
+    /// The runners whose names end in this tag.
+    pub(super) fn new(pool_tag: String) -> RunnerList {
+        RunnerList { pool_tag, ids: Mutex::default() }
     }
 
-    /// Reads all of it. One that is missed because others went while it was read will be seen the
-    /// next time.
-    pub(super) async fn take(
+    /// Returns every runner of this pool. May miss one if other runners are removed while the pages are
+    /// read; the next call returns it.
+    pub(super) async fn read(
         &self,
         manager: &Identity,
-        scope: &Scope,
+        scope: &RunnerScope,
     ) -> PortResult<Vec<ListedRunner>> {
         let (mut listed, mut ids) = (Vec::new(), BTreeMap::new());
         for number in 1..=PAGES {
             let request = list(scope).with("page", &number);
             let answer = manager.ask(&request).await?;
             if !answer.is_success() {
-                return Err(manager.complaint(&request, &answer));
+                return Err(manager.error_for(&request, &answer));
             }
-            let page: Page = answer.read(&request)?;
-            for Runner { id, name, status } in page.runners {
-                let Some((instance, _)) = instance_of(&name, &self.mark) else { continue };
-                // The same one may stand on two pages, if the list has grown in between.
+            let page: RunnersPage = answer.read(&request)?;
+            for RunnerEntry { id, name, status } in page.runners {
+                let Some((instance, _)) = instance_of(&name, &self.pool_tag) else { continue };
+                // A runner is on two pages if the list grows between the requests.
                 if ids.insert(name.clone(), id).is_none() {
                     listed.push(ListedRunner { name, instance, online: status == "online" });
                 }
@@ -70,11 +70,11 @@ impl List {
         Ok(listed)
     }
 
-    /// Strikes one off.
-    pub(super) async fn strike(
+    /// Removes a runner by name. Succeeds if GitHub does not list it. Fails if it is busy.
+    pub(super) async fn remove(
         &self,
         manager: &Identity,
-        scope: &Scope,
+        scope: &RunnerScope,
         name: &str,
     ) -> PortResult<()> {
         let known = self.ids.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied();
@@ -92,27 +92,28 @@ impl List {
             404 => {}
             _ if answer.is_success() => {}
             422 => return Err(busy(name, &answer.aside())),
-            _ => return Err(manager.complaint(&request, &answer)),
+            _ => return Err(manager.error_for(&request, &answer)),
         }
         self.ids.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
         Ok(())
     }
 }
 
-fn list(scope: &Scope) -> Request<'_> {
+fn list(scope: &RunnerScope) -> Request<'_> {
     let path = format!("{}/actions/runners", scope.path());
     Request::get(Purpose::Runners(scope), path).with("per_page", &PAGE)
 }
 
-/// The number behind a name. Servers that cannot search by name give the first page of all.
-async fn find(manager: &Identity, scope: &Scope, name: &str) -> PortResult<Option<u64>> {
-    let page: Page = manager.get(&list(scope).with("name", &name)).await?;
+/// Looks up a runner's id by name. Servers that do not know the `name` parameter return the first
+/// page of the whole list, so the names are compared here.
+async fn find(manager: &Identity, scope: &RunnerScope, name: &str) -> PortResult<Option<u64>> {
+    let page: RunnersPage = manager.get(&list(scope).with("name", &name)).await?;
     Ok(page.runners.into_iter().find(|runner| runner.name == name).map(|runner| runner.id))
 }
 
 fn busy(name: &str, aside: &str) -> PortError {
     PortError::Forge {
         reason: format!("the runner is busy and stays on the list: {name}{aside}"),
-        hint: "its job ends first, or is cancelled; the next refresh tries again".to_owned(),
+        hint: "wait for its job or cancel it; the next refresh tries again".to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! Any value of any kind in any column: the row is named, and no other suffers from it.
+//! Property tests: an arbitrary value in any column is reported with its row and affects no other row.
 
 use ondeck_core::lifecycle::{Instance, Live};
 use ondeck_core::model::credentials::Credentials;
@@ -19,22 +19,22 @@ use rusqlite::types::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::fixture::{Fixture, RealClock, instance, run};
+use crate::harness::{LocalHarness, RealClock, instance, run};
 
 /// Runs a property on one file, which is emptied in between. What fails is printed, and becomes a
 /// test of its own; no file of failures is kept.
 #[expect(clippy::needless_pass_by_value, reason = "a property is written where it is checked")]
-fn check<S: Strategy>(cases: u32, input: &S, test: impl AsyncFn(&Fixture, S::Value)) {
+fn check<S: Strategy>(cases: u32, input: &S, test: impl AsyncFn(&LocalHarness, S::Value)) {
     let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let fixture = Fixture::new();
+    let harness = LocalHarness::new();
     let outcome = TestRunner::new(config).run(input, |value| {
-        fixture.sql(
+        harness.sql(
             "DELETE FROM instances; DELETE FROM settings; DELETE FROM tickets;
              DELETE FROM intents; DELETE FROM demands; DELETE FROM credentials;
              DELETE FROM signals; DELETE FROM heartbeats; DELETE FROM events;",
         );
-        runtime.block_on(test(&fixture, value));
+        runtime.block_on(test(&harness, value));
         Ok(())
     });
     outcome.unwrap_or_else(|failure| panic!("{failure}"));
@@ -86,13 +86,13 @@ fn record(n: usize, state: State) -> Record {
     }
 }
 
-fn file(fixture: &Fixture) -> rusqlite::Connection {
-    let connection = rusqlite::Connection::open(fixture.home.database()).unwrap();
+fn file(harness: &LocalHarness) -> rusqlite::Connection {
+    let connection = rusqlite::Connection::open(harness.home.database()).unwrap();
     connection.busy_timeout(Duration::from_secs(10)).unwrap();
     connection
 }
 
-fn insert(fixture: &Fixture, record: &Record) {
+fn insert(harness: &LocalHarness, record: &Record) {
     let row = RecordRow::from(record);
     let texts = [
         row.instance_id,
@@ -109,30 +109,30 @@ fn insert(fixture: &Fixture, record: &Record) {
         row.ticketed_at,
     ];
     let sql = "INSERT INTO instances VALUES (?,?,?,?,?,?,?,?,?,?,?,?)";
-    file(fixture).execute(sql, rusqlite::params_from_iter(texts)).unwrap();
+    file(harness).execute(sql, rusqlite::params_from_iter(texts)).unwrap();
 }
 
-/// One line, of a length that somebody reads.
+/// Panics unless the text is one line of bounded length.
 #[track_caller]
 fn assert_readable(shown: &str) {
     assert!(!shown.contains(char::is_control), "more than a line: {shown:?}");
-    assert!(shown.chars().count() < 1_500, "nobody reads that much: {shown}");
+    assert!(shown.chars().count() < 1_500, "too long: {shown}");
 }
 
 #[test]
-fn a_spoilt_column_of_an_instance_is_named_and_spoils_no_other() {
+fn a_corrupt_column_of_an_instance_is_reported_and_affects_no_other_row() {
     let states = prop::collection::vec(proptest::sample::select(&State::ALL[..]), 3);
     let column = proptest::sample::select(&COLUMNS[..]);
     check(
         96,
         &(states, 0..3_usize, column, value()),
-        async |fixture, (states, at, column, value)| {
+        async |harness, (states, at, column, value)| {
             let records: Vec<Record> =
                 states.into_iter().enumerate().map(|(n, state)| record(n, state)).collect();
-            records.iter().for_each(|record| insert(fixture, record));
+            records.iter().for_each(|record| insert(harness, record));
             let sql = format!("UPDATE instances SET {column} = ?1 WHERE id = ?2");
-            file(fixture).execute(&sql, (&value, records[at].id.as_str())).unwrap();
-            let store = fixture.store();
+            file(harness).execute(&sql, (&value, records[at].id.as_str())).unwrap();
+            let store = harness.store();
             let listing = store.list(Scope::All).await.unwrap();
             assert_eq!(listing.records.len() + listing.unreadable.len(), 3);
             for other in records.iter().filter(|record| record.id != records[at].id) {
@@ -144,7 +144,7 @@ fn a_spoilt_column_of_an_instance_is_named_and_spoils_no_other() {
             assert_eq!(unreadable.id, format!("i-{at}"));
             assert_readable(&unreadable.to_string());
             let verdict = ondeck_core::lifecycle::Verdict::Unreadable(unreadable.clone());
-            assert_eq!(answer, Ok(verdict), "nobody builds on what makes no sense");
+            assert_eq!(answer, Ok(verdict), "a corrupt record is never changed");
             let error = store.record(&records[at].id).await.unwrap_err();
             assert!(error.to_string().contains(&format!("i-{at}")), "{error}");
         },
@@ -152,16 +152,16 @@ fn a_spoilt_column_of_an_instance_is_named_and_spoils_no_other() {
 }
 
 #[test]
-fn a_spoilt_setting_is_named() {
+fn a_corrupt_setting_is_named() {
     let name = "[a-z-]{1,20}";
-    check(64, &(name, value()), async |fixture, (name, value)| {
+    check(64, &(name, value()), async |harness, (name, value)| {
         let put = "INSERT OR REPLACE INTO settings VALUES (?1, ?2)";
-        file(fixture).execute(put, ("idle-time-sec", "7")).unwrap();
+        file(harness).execute(put, ("idle-time-sec", "7")).unwrap();
         // What is not allowed there cannot be put there.
-        if file(fixture).execute(put, (&name, &value)).is_err() {
+        if file(harness).execute(put, (&name, &value)).is_err() {
             return;
         }
-        match Store::settings(&fixture.store()).await {
+        match Store::settings(&harness.store()).await {
             Ok(settings) => assert!(settings.contains_key(&name)),
             Err(error) => {
                 assert!(error.to_string().contains(&format!("{name:?}")), "{name}: {error}");
@@ -172,13 +172,13 @@ fn a_spoilt_setting_is_named() {
 }
 
 #[test]
-fn a_spoilt_message_does_not_keep_others_in_the_queue() {
-    check(64, &prop::collection::vec(value(), 1..5), async |fixture, bodies| {
-        let pool = LocalPool::new(fixture.db.clone(), Arc::new(RealClock));
+fn a_corrupt_message_does_not_block_the_queue() {
+    check(64, &prop::collection::vec(value(), 1..5), async |harness, bodies| {
+        let pool = LocalPool::new(harness.db.clone(), Arc::new(RealClock));
         let large = "large".parse().unwrap();
         pool.send_raw(&large, "first").await.unwrap();
         let sql = "INSERT INTO tickets (class, body, visible_at) VALUES ('large', ?1, '')";
-        let put = |body| usize::from(file(fixture).execute(sql, [body]).is_ok());
+        let put = |body| usize::from(file(harness).execute(sql, [body]).is_ok());
         let count: usize = bodies.into_iter().map(put).sum();
         pool.send_raw(&large, "last").await.unwrap();
         let held = pool.receive(&large, 10, Duration::from_secs(60)).await.unwrap();
@@ -199,8 +199,8 @@ fn time() -> impl Strategy<Value = Timestamp> {
 fn what_is_written_is_read_to_the_letter() {
     let signal = proptest::sample::select(&Signal::ALL[..]);
     let input = (signal, "(?s).{0,60}", "(?s).{0,60}", any::<u32>(), time(), time());
-    check(64, &input, async |fixture, (signal, text, other, count, at, until)| {
-        let store = fixture.store();
+    check(64, &input, async |harness, (signal, text, other, count, at, until)| {
+        let store = harness.store();
         let id = instance("i-1");
         let report = Report { signal, run: Some(run("7")), detail: text.clone(), at };
         store.report(&id, &report).await.unwrap();
@@ -235,7 +235,7 @@ fn what_is_written_is_read_to_the_letter() {
 }
 
 #[test]
-fn spoilt_notes_are_as_good_as_none() {
+fn corrupt_notes_count_as_none() {
     let table = proptest::sample::select(
         &[
             ("signals", "signal"),
@@ -250,8 +250,8 @@ fn spoilt_notes_are_as_good_as_none() {
             ("demands", "body"),
         ][..],
     );
-    check(96, &(table, value()), async |fixture, ((table, column), value)| {
-        let store = fixture.store();
+    check(96, &(table, value()), async |harness, ((table, column), value)| {
+        let store = harness.store();
         let (id, at) = (instance("i-1"), Timestamp::from_millis(7));
         let report = Report { signal: Signal::Prepared, run: None, detail: String::new(), at };
         store.report(&id, &report).await.unwrap();
@@ -272,7 +272,7 @@ fn spoilt_notes_are_as_good_as_none() {
         let only = if table == "intents" { "WHERE id = 'a-1'" } else { "" };
         let sql = format!("UPDATE {table} SET {column} = ?1 {only}");
         // What is not allowed there cannot be put there.
-        if file(fixture).execute(&sql, [&value]).is_err() {
+        if file(harness).execute(&sql, [&value]).is_err() {
             return;
         }
         let status = store.agent_status(std::slice::from_ref(&id)).await.unwrap();
@@ -292,18 +292,18 @@ fn spoilt_notes_are_as_good_as_none() {
 /// Found here: bytes where a text belongs failed the whole call, and with it a queue, every mode,
 /// and the rescue of a run.
 #[tokio::test]
-async fn bytes_in_place_of_a_text_stop_nobody() {
-    let fixture = Fixture::new();
-    let store = fixture.store();
+async fn bytes_in_place_of_a_text_block_no_call() {
+    let harness = LocalHarness::new();
+    let store = harness.store();
     store.put_demand(&demand(&run("7"))).await.unwrap();
-    fixture.sql(
+    harness.sql(
         "UPDATE demands SET body = x'00ff'; INSERT INTO settings VALUES ('rescue', x'00ff');
          INSERT INTO tickets (class, body, visible_at) VALUES ('large', x'00ff', '');
          INSERT INTO events (instance) VALUES (x'00ff');",
     );
     assert_eq!(store.demand(&run("7")).await, Ok(None));
     assert_eq!(store.events().await, Ok(Vec::new()));
-    let pool = LocalPool::new(fixture.db.clone(), Arc::new(RealClock));
+    let pool = LocalPool::new(harness.db.clone(), Arc::new(RealClock));
     let large = "large".parse().unwrap();
     let held = pool.receive(&large, 10, Duration::from_secs(60)).await.unwrap();
     assert_eq!(held[0].body, "\0\u{fffd}");
