@@ -30,6 +30,10 @@ use crate::names::{MANAGED_BY, Names, POOL_TAG};
 /// The tag with the memory that a machine was required to have. A listing of EC2 does not contain it.
 const MEM_TAG: &str = "ondeck:mem";
 
+/// The instance types of a request that names none: current general-purpose, compute-optimised and
+/// memory-optimised families.
+const DEFAULT_TYPES: &str = "c* m* r*";
+
 /// The id of an EC2 instance in records: the instance id itself. One pool lies in one region of one
 /// account, where instance ids are unique.
 pub(crate) fn identity(name: &ProviderName) -> Result<InstanceId, InvalidId> {

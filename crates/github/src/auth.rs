@@ -21,7 +21,7 @@ use crate::forge::{OnSecret, RunnerScope};
 pub enum Auth {
     /// A personal access token, or an installation token made outside of ondeck.
     Token(Secret),
-    /// A GitHub App.
+    /// A GitHub App that is installed where runners register.
     App {
         /// The App ID or the client ID.
         id: String,

@@ -9,7 +9,8 @@ use ondeck_core::model::ids::InstanceId;
 pub struct Home(PathBuf);
 
 impl Home {
-    /// Creates nothing. Makes the path absolute, because machines run in directories of their own.
+    /// Creates nothing on disk. The path is made absolute, because machines have working directories
+    /// of their own.
     pub fn new(dir: PathBuf) -> Home {
         Home(std::path::absolute(&dir).unwrap_or(dir))
     }
@@ -18,12 +19,12 @@ impl Home {
         &self.0
     }
 
-    /// The SQLite file, which all processes of the pool share.
+    /// The SQLite file that all processes share.
     pub fn database(&self) -> PathBuf {
         self.0.join("ondeck.db")
     }
 
-    /// The directory of the machines' directories.
+    /// The folder with the directories of all machines.
     pub(crate) fn machines(&self) -> PathBuf {
         self.0.join("machines")
     }
@@ -33,12 +34,12 @@ impl Home {
         self.machines().join(id.as_str())
     }
 
-    /// The log of a machine's agent. It stays until the list of machines forgets the machine.
+    /// The log of a machine's agent. It is kept until the machine is pruned from the table.
     pub fn log(&self, id: &InstanceId) -> PathBuf {
         self.0.join("logs").join(format!("{id}.log"))
     }
 
-    /// The existing logs by machine. Skips files whose names are not those of logs.
+    /// Returns all existing logs with their machines. Other files in the folder are ignored.
     pub(crate) fn logs(&self) -> io::Result<Vec<(InstanceId, PathBuf)>> {
         let entries = match fs::read_dir(self.0.join("logs")) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

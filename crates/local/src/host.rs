@@ -26,9 +26,9 @@ pub struct LocalHost {
 }
 
 impl LocalHost {
-    /// The machine `instance`, in the list of machines in `db`, by the clock of its records.
-    pub fn new(db: Db, home: Home, instance: InstanceId, clock: Arc<dyn Clock>) -> LocalHost {
-        LocalHost { db, home, instance, clock }
+    /// Creates the host of the machine that the calling process runs on.
+    pub fn new(db: Db, home: Home, instance: InstanceId) -> LocalHost {
+        LocalHost { db, home, instance }
     }
 
     /// Runs a script with its output going to a file. A pipe would be held open by background processes

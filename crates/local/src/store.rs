@@ -111,7 +111,7 @@ impl Store for LocalStore {
     async fn set_up(&self) -> PortResult<()> {
         match self.db.write(schema::create).await? {
             None => Ok(()),
-            Some(problem) => Err(problem.into_error(self.db.file())),
+            Some(problem) => Err(problem.error_for(self.db.file())),
         }
     }
 

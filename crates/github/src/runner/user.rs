@@ -16,7 +16,7 @@ use super::program;
 /// How long looking up or creating a user may take.
 const WITHIN: Duration = Duration::from_secs(30);
 
-/// A user account.
+/// A user account on the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct User {
     pub(crate) name: String,

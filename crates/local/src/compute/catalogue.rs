@@ -5,15 +5,14 @@ use ondeck_core::model::excerpt::{one_line, quoted};
 use ondeck_core::model::requirements::{Requirements, UsageClass};
 use serde::Deserialize;
 
-/// An instance type.
+/// An instance type that machines can have.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct MachineType {
-    /// Such as `c6i.large`.
     #[serde(rename = "type")]
     pub(crate) name: String,
     pub(crate) cpu: u32,
-    /// In MiB.
+    /// The memory, in MiB.
     pub(crate) mem: u32,
     /// The simulated boot time, if it differs from `local-boot-ms`.
     pub(crate) boot_ms: Option<u32>,

@@ -41,7 +41,7 @@ impl Db {
         match schema::inspect(&connection).map_err(|e| from_sqlite(&file, &e))? {
             FileContent::Ours => Db::start(connection, file),
             FileContent::Nothing => Err(not_set_up(&file)),
-            FileContent::Other(problem) => Err(problem.into_error(&file)),
+            FileContent::Other(problem) => Err(problem.error_for(&file)),
         }
     }
 
@@ -55,7 +55,7 @@ impl Db {
         let mut connection = connect(&file, flags)?;
         let found = schema::inspect(&connection).map_err(|e| from_sqlite(&file, &e))?;
         if let FileContent::Other(problem) = found {
-            return Err(problem.into_error(&file));
+            return Err(problem.error_for(&file));
         }
         if found == FileContent::Nothing {
             // An empty file may have existed before, readable for all users.
@@ -64,7 +64,7 @@ impl Db {
             write_ahead(&connection).map_err(|e| from_sqlite(&file, &e))?;
             let made = in_transaction(&mut connection, schema::create);
             if let Some(problem) = made.map_err(|e| from_sqlite(&file, &e))? {
-                return Err(problem.into_error(&file));
+                return Err(problem.error_for(&file));
             }
         }
         Db::start(connection, file)

@@ -108,7 +108,7 @@ pub(crate) enum SchemaProblem {
 
 impl SchemaProblem {
     /// The error for this file, with a hint.
-    pub(crate) fn into_error(&self, file: &Path) -> PortError {
+    pub(crate) fn error_for(&self, file: &Path) -> PortError {
         let file = file.display();
         let (reason, hint) = match self {
             SchemaProblem::Foreign => (

@@ -18,7 +18,7 @@ use crate::harness::{
     is_running, processes_of, run, spawn, telling, unique,
 };
 
-/// An agent that does nothing, for long enough.
+/// An agent that does nothing until the test is over.
 const IDLER: &str = "exec sleep 60";
 
 fn order(intent: &str, count: u32) -> Order {
@@ -176,7 +176,7 @@ async fn terminate_finds_processes_without_the_marker() {
     }
     let left = String::from_utf8(forge.output(job, 0).await.unwrap()[0].bytes.clone()).unwrap();
     assert!(is_running(&left), "{left}");
-    // Through the file alone, as the control plane has it.
+    // A second connection finds the groups in the file alone, as the control plane does.
     let elsewhere = harness::compute(&Db::open(&harness.home).unwrap(), &harness.home, IDLER);
     end(&elsewhere, &launched).await;
     assert!(!is_running(&left), "{left}");
@@ -193,7 +193,7 @@ async fn a_machine_of_another_boot_is_not_up() {
     end(&compute, &launched).await;
 }
 
-/// Makes it impossible to strike a machine off the list.
+/// Makes it impossible to mark a machine as terminated.
 fn obstruct(harness: &LocalHarness, id: &InstanceId) {
     harness.sql(&format!(
         "CREATE TRIGGER obstruct BEFORE UPDATE ON machines WHEN NEW.id = '{id}'
@@ -387,7 +387,7 @@ async fn a_machine_whose_agent_died_is_terminated_with_all_its_processes() {
     assert_eq!(compute.machines().await.unwrap(), []);
     assert_eq!(processes_of(id), 0);
     let runners = forge.runners().await.unwrap();
-    assert!(runners.len() == 1 && !runners[0].online, "a ghost, for refresh to clear up");
+    assert!(runners.len() == 1 && !runners[0].online, "an offline runner, for refresh to remove");
 }
 
 #[tokio::test]
@@ -401,7 +401,7 @@ async fn an_agent_announces_itself_unless_its_machine_has_ended() {
              'x', '7', '{at}')"
         ));
     };
-    // As a launcher leaves it that is killed before it has started or noted anything.
+    // As a launcher leaves it that is killed before it started the process.
     insert("i-never", "2025-05-31T12:00:00.000Z");
     insert("i-late", "2025-05-31T12:00:00.000Z");
     announce(&harness.db, &instance("i-late")).await.unwrap();
@@ -412,7 +412,7 @@ async fn an_agent_announces_itself_unless_its_machine_has_ended() {
         let answer = announce(&harness.db, &instance(id)).await;
         assert!(matches!(answer, Err(PortError::Unusable { .. })), "{id}: {answer:?}");
     }
-    // The calling process is the machine here, and is spared.
+    // The calling process is the machine here, and is not killed.
     compute.terminate(&[instance("i-late")]).await.unwrap();
 }
 
@@ -443,8 +443,8 @@ async fn a_launcher_that_is_killed_half_way_loses_no_machine() {
     assert_eq!(compute.machines().await.unwrap(), []);
 }
 
-/// The launcher above. The first of its machines kills it while it is still starting the others,
-/// and so before any of them was noted; each then goes on as the agent below.
+/// The launcher of the test above. Its first machine kills it while it starts the others, before any
+/// of them is recorded. Each machine then goes on as `agent`.
 #[tokio::test]
 async fn launcher() {
     let Some((home, name)) = child_arguments() else { return };
@@ -458,7 +458,7 @@ async fn launcher() {
     panic!("it was not killed: {launched:?}");
 }
 
-/// The agent above, which does nothing but say that it is there.
+/// The agent of the test above, which only announces itself.
 #[tokio::test]
 async fn agent() {
     let Some((home, _)) = child_arguments() else { return };
@@ -474,7 +474,7 @@ async fn a_secret_of_the_launcher_reaches_no_machine_and_no_job() {
     assert!(told.success(), "see above for what it found");
 }
 
-/// Has a secret, launches a machine, and is an agent besides.
+/// A process with a secret in its environment that launches a machine and runs a job.
 #[tokio::test]
 async fn launcher_with_a_secret() {
     let Some((home, _)) = child_arguments() else { return };

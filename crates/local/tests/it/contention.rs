@@ -1,4 +1,4 @@
-//! Real processes on one file.
+//! Several real processes that use one file at once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -63,7 +63,7 @@ async fn processes_that_claim_at_once_share_the_instances_without_loss() {
     assert_eq!(claims, INSTANCES, "an event for each claim");
 }
 
-/// One of the processes above.
+/// A child process that claims instances.
 #[tokio::test]
 async fn claimant() {
     let Some((home, name)) = child_arguments() else { return };
@@ -90,7 +90,7 @@ fn any_number_of_processes_may_create_the_store_at_once() {
     Db::open(&home).unwrap();
 }
 
-/// One of the processes above. Comes and goes, as the command line does.
+/// A child process that creates the store and exits, as the program does.
 #[tokio::test]
 async fn maker() {
     let Some((home, _)) = child_arguments() else { return };

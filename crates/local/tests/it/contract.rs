@@ -40,7 +40,7 @@ async fn the_pool_meets_its_contract() {
 }
 
 #[tokio::test]
-async fn the_pool_delivers_twice_where_it_is_told_to() {
+async fn the_pool_delivers_twice_if_the_setting_says_so() {
     let harness = LocalHarness::new();
     harness.set(&[("local-duplicate-tickets", "true")]).await;
     let pool = LocalPool::new(harness.db.clone(), Arc::new(VirtualClock::new()));
@@ -62,14 +62,14 @@ async fn events_are_kept_in_the_order_of_commits() {
     assert!(events[2].run.is_none() && events[3].run.is_some());
 }
 
-/// An agent hears of a change long before it would look again, and of none if there is none.
+/// `news` returns early after a change by another process, and waits if there is none.
 #[tokio::test]
 async fn news_reach_other_processes() {
     let harness = LocalHarness::new();
     let (agent, other) = (harness.store(), LocalStore::new(Db::open(&harness.home).unwrap()));
     let long = Duration::from_secs(60);
     let clock = RealClock;
-    // The first call sees the file for the first time, which counts as news.
+    // The first call has no earlier version to compare with, so it returns at once.
     agent.news(&clock, long).await;
     let quiet = agent.news(&clock, Duration::from_millis(50));
     let started = Instant::now();

@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use crate::harness::{LocalHarness, RealClock, instance, run};
 
-/// Runs a property on one file, which is emptied in between. What fails is printed, and becomes a
-/// test of its own; no file of failures is kept.
+/// Checks a property on one file that is emptied between cases. Failures are printed and not saved to
+/// a file; each one found becomes a test of its own.
 #[expect(clippy::needless_pass_by_value, reason = "a property is written where it is checked")]
 fn check<S: Strategy>(cases: u32, input: &S, test: impl AsyncFn(&LocalHarness, S::Value)) {
     let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
@@ -40,7 +40,7 @@ fn check<S: Strategy>(cases: u32, input: &S, test: impl AsyncFn(&LocalHarness, S
     outcome.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-/// Any value that SQLite can hold, text that is no UTF-8 included.
+/// Any value that SQLite can store, including text that is not UTF-8.
 fn value() -> impl Strategy<Value = Value> {
     prop_oneof![
         Just(Value::Null),
@@ -157,7 +157,7 @@ fn a_corrupt_setting_is_named() {
     check(64, &(name, value()), async |harness, (name, value)| {
         let put = "INSERT OR REPLACE INTO settings VALUES (?1, ?2)";
         file(harness).execute(put, ("idle-time-sec", "7")).unwrap();
-        // What is not allowed there cannot be put there.
+        // A constraint of the table may reject the value; then there is nothing to test.
         if file(harness).execute(put, (&name, &value)).is_err() {
             return;
         }
@@ -196,7 +196,7 @@ fn time() -> impl Strategy<Value = Timestamp> {
 }
 
 #[test]
-fn what_is_written_is_read_to_the_letter() {
+fn what_is_written_is_read_back_unchanged() {
     let signal = proptest::sample::select(&Signal::ALL[..]);
     let input = (signal, "(?s).{0,60}", "(?s).{0,60}", any::<u32>(), time(), time());
     check(64, &input, async |harness, (signal, text, other, count, at, until)| {
@@ -271,7 +271,7 @@ fn corrupt_notes_count_as_none() {
         }
         let only = if table == "intents" { "WHERE id = 'a-1'" } else { "" };
         let sql = format!("UPDATE {table} SET {column} = ?1 {only}");
-        // What is not allowed there cannot be put there.
+        // A constraint of the table may reject the value; then there is nothing to test.
         if file(harness).execute(&sql, [&value]).is_err() {
             return;
         }
@@ -289,8 +289,8 @@ fn corrupt_notes_count_as_none() {
     });
 }
 
-/// Found here: bytes where a text belongs failed the whole call, and with it a queue, every mode,
-/// and the rescue of a run.
+/// A failure that these tests found: bytes in place of text failed the whole call, and with it a
+/// queue, every mode and the rescue of a run.
 #[tokio::test]
 async fn bytes_in_place_of_a_text_block_no_call() {
     let harness = LocalHarness::new();

@@ -15,7 +15,7 @@ fn home() -> (tempfile::TempDir, Home) {
     (dir, home)
 }
 
-/// Opening and creating must both refuse, naming the file.
+/// Asserts that opening and creating both fail with a message that names the file.
 fn assert_unusable(home: &Home, problem: &str) {
     for (way, answer) in [("open", Db::open(home)), ("create", Db::create(home))] {
         let Err(PortError::Unusable { service: "store", reason, hint }) = answer else {
@@ -139,7 +139,7 @@ async fn readers_and_the_writer_do_not_wait_for_each_other() {
     assert_eq!(reopened.call(mode).await.as_deref(), Ok("wal"));
 }
 
-/// Two sound rows, and others that are each corrupt in another way.
+/// Two valid rows, and others that are each corrupt in a different way.
 fn spoil(harness: &LocalHarness) {
     let row = |id: &str, state: &str, cpu: &str| {
         format!(

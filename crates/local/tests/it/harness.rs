@@ -32,14 +32,14 @@ impl Clock for RealClock {
     }
 }
 
-/// A home of its own, gone with the test.
+/// A home in a temporary directory, with the ports on it.
 pub(crate) struct LocalHarness {
     pub(crate) home: Home,
     pub(crate) db: Db,
     _dir: tempfile::TempDir,
 }
 
-/// Machines of a home whose agent is this shell script.
+/// A compute port whose agents run this shell script.
 pub(crate) fn compute(db: &Db, home: &Home, script: &str) -> LocalCompute {
     let args = ["-c", script, "agent"].map(OsString::from).to_vec();
     let agent = AgentCommand { program: "sh".into(), args, variables: &[] };
@@ -86,7 +86,7 @@ impl LocalHarness {
         self.store().put_settings(&map).await.unwrap();
     }
 
-    /// Writes to the file behind the library's back.
+    /// Executes SQL on the file by a connection of its own.
     pub(crate) fn sql(&self, sql: &str) {
         let connection = rusqlite::Connection::open(self.home.database()).unwrap();
         connection.busy_timeout(Duration::from_secs(10)).unwrap();
@@ -98,8 +98,8 @@ pub(crate) fn instance(name: &str) -> InstanceId {
     InstanceId::new(name).unwrap()
 }
 
-/// A name that no other run of these tests uses at the same time: a machine's processes are
-/// found by it in all of /proc.
+/// A name that is unique among concurrent runs of these tests, because a machine's processes are
+/// searched by name in all of `/proc`.
 pub(crate) fn unique(name: &str) -> InstanceId {
     instance(&format!("i-{name}-{}", std::process::id()))
 }
@@ -108,7 +108,7 @@ pub(crate) fn run(name: &str) -> RunId {
     RunId::new(name).unwrap()
 }
 
-/// The processes that carry a machine's mark.
+/// Counts the processes that carry a machine's marker.
 pub(crate) fn processes_of(id: &InstanceId) -> usize {
     let mark = format!("ONDECK_INSTANCE_ID={id}").into_bytes();
     let is_marked = |entry: std::io::Result<std::fs::DirEntry>| {
@@ -118,7 +118,7 @@ pub(crate) fn processes_of(id: &InstanceId) -> usize {
     std::fs::read_dir("/proc").unwrap().filter_map(|e| is_marked(e).then_some(())).count()
 }
 
-/// A job's command that leaves a process without the mark, in the job's group, and says which.
+/// A job's command that leaves a process without the marker in the job's group and prints its pid.
 pub(crate) const UNMARKED: &str = "env -i sleep 966 >/dev/null 2>&1 & echo $!";
 
 /// Whether a process runs. A zombie does not.
@@ -127,7 +127,7 @@ pub(crate) fn is_running(pid: &str) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }
 
-/// Asks until the answer is there; fails the test if it does not come.
+/// Polls until there is an answer. Panics if none comes in time.
 pub(crate) async fn eventually<T, F>(what: &str, mut ask: impl FnMut() -> F) -> T
 where
     F: Future<Output = Option<T>>,
@@ -144,11 +144,11 @@ where
 
 const HOME: &str = "PROCESS_TEST_HOME";
 const NAME: &str = "PROCESS_TEST_NAME";
-/// A name that no list of dangerous names would have.
+/// The name of a secret variable that no deny list would contain.
 pub(crate) const SECRET: &str = "NPM_TOKEN";
 
-/// Starts this very binary again, to run one test of it as a separate process, which has a
-/// secret in its environment.
+/// Starts this test binary again to run one of its tests as a separate process, with a secret in its
+/// environment.
 pub(crate) fn spawn(test: &str, home: &Home, name: &str) -> std::process::Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--test-threads=1", "--nocapture"])
@@ -160,7 +160,8 @@ pub(crate) fn spawn(test: &str, home: &Home, name: &str) -> std::process::Child 
         .unwrap()
 }
 
-/// Shell commands that tell the process they become the same. Machines inherit none of it.
+/// Shell commands that pass the arguments on to the process they start, because machines inherit no
+/// variables.
 pub(crate) fn telling(home: &Home, name: &str) -> String {
     format!("export {HOME}='{}' {NAME}='{name}'", home.dir().display())
 }

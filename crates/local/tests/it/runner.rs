@@ -34,7 +34,7 @@ async fn text(forge: &LocalForge, id: JobId, stream: Stream) -> String {
     String::from_utf8(of_stream.flat_map(|chunk| chunk.bytes).collect()).unwrap()
 }
 
-/// Lets the runner work until something else is done, as an agent does.
+/// Runs `work` until another future completes, as an agent does.
 async fn working<T>(runner: &LocalRunner, label: &str, until: impl Future<Output = T>) -> T {
     let label = run(label);
     tokio::select! {
@@ -43,14 +43,14 @@ async fn working<T>(runner: &LocalRunner, label: &str, until: impl Future<Output
     }
 }
 
-/// The runs that have jobs waiting.
+/// The runs with waiting jobs.
 async fn waiting(forge: &LocalForge) -> Vec<RunId> {
     let waiting = forge.waiting_runs(&BTreeSet::new()).await.unwrap();
     waiting.into_iter().map(|waiting| waiting.run).collect()
 }
 
 #[tokio::test]
-async fn jobs_go_label_for_label() {
+async fn jobs_are_assigned_by_label() {
     let harness = LocalHarness::new();
     let forge = harness.forge();
     let runner = runner(&harness, "labels");
@@ -87,7 +87,7 @@ async fn exit_codes_and_output_are_kept() {
     let missing = queue(&forge, "7", &["/no/such/command"]).await;
     let empty = queue(&forge, "7", &[]).await;
     let long = queue(&forge, "7", &["sh", "-c", "head -c 300000 /dev/zero | tr '\\0' x"]).await;
-    // What stays in the background holds the output open, and must not hold up the job.
+    // A background process holds the output open and must not delay the end of the job.
     let left = queue(&forge, "7", &["sh", "-c", "sleep 60 & echo started"]).await;
     working(&runner, "7", async {
         for (id, code) in [(said, 3), (killed, 137), (missing, 127), (empty, 127), (long, 0)] {
@@ -108,7 +108,7 @@ async fn exit_codes_and_output_are_kept() {
 }
 
 #[tokio::test]
-async fn stop_ends_the_job_with_its_children_and_settles_it() {
+async fn stop_kills_the_job_with_its_children_and_records_its_end() {
     let harness = LocalHarness::new();
     let forge = harness.forge();
     let runner = runner(&harness, "stop");
@@ -191,7 +191,7 @@ async fn every_run_finds_the_home_that_the_script_has_prepared() {
                   chmod 500 \"$HOME/.tool\"";
     host.run_script(script).await.unwrap();
     runner.prepare().await.unwrap();
-    // Each tells what it finds, and spoils it for the next.
+    // Each job prints what it finds in the home and then changes it.
     let job = "cat \"$HOME/t/config\"; LC_ALL=C ls -A \"$HOME\"
                echo other > \"$HOME/t/config\"; touch \"$HOME/more\"; rm \"$HOME/t\"";
     for round in ["1", "2", "3"] {
@@ -224,7 +224,7 @@ async fn clean_finds_processes_without_the_marker() {
     assert!(!left.iter().any(|pid| is_running(pid)), "{left:?}");
 }
 
-/// Queues a job in a process of its own, which then waits to be killed.
+/// A child process that queues a job and waits to be killed.
 #[tokio::test]
 async fn caller() {
     let Some((home, label)) = child_arguments() else { return };
@@ -274,7 +274,7 @@ async fn a_job_whose_caller_was_killed_is_cancelled_at_the_next_listing() {
 }
 
 #[tokio::test]
-async fn a_group_is_noted_for_as_long_as_something_is_left_of_it() {
+async fn a_group_is_recorded_as_long_as_one_of_its_processes_runs() {
     let harness = LocalHarness::new();
     let forge = harness.forge();
     let runner = runner(&harness, "noted");
@@ -315,7 +315,7 @@ async fn a_runner_that_was_removed_from_the_list_stops() {
 }
 
 #[tokio::test]
-async fn a_runner_that_starts_again_settles_what_it_had_left() {
+async fn a_restarted_runner_records_its_interrupted_job_as_failed() {
     let harness = LocalHarness::new();
     let forge = harness.forge();
     let runner = runner(&harness, "again");

@@ -23,7 +23,6 @@ pub(super) struct DemoHarness {
     common: Common,
 }
 
-/// A finished command.
 pub(super) struct Done {
     pub(super) code: i32,
     pub(super) json: Value,

@@ -1,4 +1,4 @@
-//! Prints the story.
+//! Prints the story on stdout, in colour on terminals.
 
 use std::time::Instant;
 
@@ -67,7 +67,7 @@ impl Narrator {
     pub(super) fn end(&self) {
         let seconds = self.started.elapsed().as_secs_f64();
         print(&format!(
-            "\n{TITLE}No machine was lost, none was shared, and nothing is left{TITLE:#} \
+            "\n{TITLE}Every machine is accounted for, none was shared, and nothing is left{TITLE:#} \
              ({seconds:.0} s). Next: ondeck --help"
         ));
     }

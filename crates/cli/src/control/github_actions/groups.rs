@@ -23,7 +23,7 @@ enum LogStage {
 }
 
 impl Groups {
-    /// Another stage begins.
+    /// Ends the stage before and begins this one.
     pub(crate) fn stage(&self, doing: &str) -> String {
         let mut stage = self.state();
         let text = end(&stage);

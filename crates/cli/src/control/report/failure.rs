@@ -13,7 +13,7 @@ use super::wire::{ResultStatus, SchemaVersion};
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct FailureJson {
     schema_version: SchemaVersion,
-    /// Always `failed`.
+    /// Always `failed` in this output.
     status: ResultStatus,
     error: ErrorJson,
 }

@@ -53,7 +53,7 @@ struct ProvisionedJson {
     /// already.
     source: SourceJson,
     instance_type: String,
-    /// The purchase option.
+    /// The machine's purchase option.
     usage_class: PurchaseOption,
     resource_class: String,
     /// When it passed the checks.
@@ -86,13 +86,13 @@ struct TimingsJson {
     adoption_ms: u64,
     /// Claiming from the pool.
     selection_ms: u64,
-    /// Launching.
+    /// Launching new machines, until their records are written.
     creation_ms: u64,
     /// Waiting for new machines.
     validation_ms: u64,
     /// Committing, or cleaning up after a failure.
     post_provision_ms: u64,
-    /// The whole call.
+    /// All phases of the call.
     total_ms: u64,
 }
 
@@ -103,7 +103,7 @@ struct TimingsJson {
 struct SearchJson {
     /// Whether the pool was searched at all.
     asked: bool,
-    /// Tickets received.
+    /// How many tickets were received.
     tickets: usize,
     /// Machines claimed that passed their checks.
     claimed: usize,

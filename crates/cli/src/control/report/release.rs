@@ -41,7 +41,7 @@ struct ReleasedJson {
     /// belonged to the run.
     fate: FateJson,
     instance_type: String,
-    /// The purchase option.
+    /// The machine's purchase option.
     usage_class: PurchaseOption,
     resource_class: String,
     /// How long the run used it, in milliseconds. `null` if it never got to work for the run.

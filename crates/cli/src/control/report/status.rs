@@ -41,11 +41,11 @@ struct InstanceJson {
     threshold: String,
     resource_class: String,
     instance_type: String,
-    /// The purchase option.
+    /// The machine's purchase option.
     usage_class: PurchaseOption,
     /// How many vCPUs it has.
     cpu: u32,
-    /// Memory in MiB.
+    /// How much memory it has, in MiB.
     mem: u32,
     /// When the machine was registered.
     created_at: String,

@@ -12,7 +12,6 @@ pub(super) fn to_json(output: &impl Serialize) -> String {
     serde_json::to_string(output).unwrap_or_default()
 }
 
-/// Whole milliseconds.
 pub(super) fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! GitHub's rate limits.
+//! Waiting for GitHub's rate limits, and failing on long ones.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -23,7 +23,7 @@ The [JSON Schemas](schemas/) are generated from the types that the program seria
 validate real output against them. The examples below are broken into lines.
 ";
 
-/// The whole page.
+/// Renders the page, with a section for each schema.
 pub(super) fn page(schemas: &[(&'static str, Value)]) -> String {
     let mut page = HEAD.to_owned();
     for (name, schema) in schemas {
@@ -103,7 +103,7 @@ fn type_of(field: &Value, definitions: &Value) -> String {
     kinds.iter().map(word).collect::<Vec<_>>().join(" or ")
 }
 
-/// `ProvisionedJson` becomes `Provisioned`.
+/// The name of a definition without the suffix `Json`.
 fn heading(definition: &str) -> String {
     definition.trim_end_matches("Json").to_owned()
 }
