@@ -26,9 +26,10 @@ pub struct LocalHost {
 }
 
 impl LocalHost {
-    /// Creates the host of the machine that the calling process runs on.
-    pub fn new(db: Db, home: Home, instance: InstanceId) -> LocalHost {
-        LocalHost { db, home, instance }
+    /// Creates the host of the machine that the calling process runs on. `clock` is that of its
+    /// records.
+    pub fn new(db: Db, home: Home, instance: InstanceId, clock: Arc<dyn Clock>) -> LocalHost {
+        LocalHost { db, home, instance, clock }
     }
 
     /// Runs a script with its output going to a file. A pipe would be held open by background processes
