@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_says_what_it_is() {
+    fn a_machine_is_read_from_its_description() {
         let machine = machine(&instance(
             "<instanceId>i-0123456789abcdef0</instanceId><instanceType>c6i.large</instanceType>
              <launchTime>2026-11-01T10:00:00.000Z</launchTime>
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_says_nothing_is_not_lost() {
+    fn a_machine_without_readable_tags_is_listed() {
         let machine = machine(&instance(
             "<instanceId>i-0123456789abcdef0</instanceId><launchTime>soon</launchTime>
              <tagSet><item><key>ondeck:intent</key><value>not an intent</value></item></tagSet>",

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_have_a_shape() {
+    fn only_ec2_instance_ids_are_recognised() {
         for good in ["i-0123456789abcdef0", "i-89abcdef"] {
             assert!(is_ec2_id(good), "{good}");
         }
