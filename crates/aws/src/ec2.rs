@@ -35,7 +35,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
 use crate::cloud::Cloud;
-use crate::fault::{self, Chain, Complaint, EC2};
+use crate::error::{self, Chain, EC2, ErrorResponse};
 use crate::skew::Skew;
 use crate::wire::Wire;
 
@@ -199,10 +199,10 @@ impl Ec2 {
 }
 
 impl Refusal {
-    /// What it means to somebody who expects nothing of the kind.
+    /// The port error for a caller that handles no code of its own.
     pub(crate) fn into_error(self) -> PortError {
         let Refusal { action, status, code, message } = &self;
-        fault::complaint(EC2, action, Complaint { status: *status, code, message })
+        error::error_of_response(EC2, action, ErrorResponse { status: *status, code, message })
     }
 
     /// In one line.
@@ -295,5 +295,5 @@ fn without_secrets(answer: &str, keys: &Credentials) -> String {
 }
 
 fn unanswered(action: &str, error: &dyn fmt::Display) -> Failed {
-    Failed::Unanswered(fault::unavailable(EC2, action, error))
+    Failed::Unanswered(error::unavailable(EC2, action, error))
 }

@@ -16,10 +16,10 @@ pub fn pool_name(text: &str) {
     }
 }
 
-/// One line, of a length that somebody reads.
+/// Fails unless the text is one line of readable length.
 pub(crate) fn readable(shown: &str) {
     assert!(!shown.contains(char::is_control), "more than a line: {shown:?}");
-    assert!(shown.chars().count() < 1_500, "nobody reads that much: {shown}");
+    assert!(shown.chars().count() < 1_500, "too long to read: {shown}");
 }
 
 #[cfg(test)]

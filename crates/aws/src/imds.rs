@@ -10,7 +10,7 @@ use ondeck_core::model::ids::{InstanceId, ProviderName};
 use ondeck_core::ports::{PortError, PortResult};
 
 use crate::compute::identity;
-use crate::fault::Chain;
+use crate::error::Chain;
 use crate::names::{POOL_TAG, PoolName};
 
 const SERVICE: &str = "instance metadata";
@@ -23,7 +23,7 @@ impl Imds {
     /// Where `AWS_EC2_METADATA_SERVICE_ENDPOINT` says, or where EC2 has it.
     pub fn new() -> Imds {
         let limit = Duration::from_secs(2);
-        // Whoever asks repeats it, or asks again soon anyway.
+        // The caller retries, or asks again soon.
         let client = Client::builder()
             .max_attempts(1)
             .connect_timeout(limit)

@@ -1,13 +1,13 @@
 //! ondeck on AWS: records in DynamoDB, tickets in SQS, machines from EC2.
 //!
-//! Every adapter here translates and decides nothing. None of them repeats a call: what did not
-//! answer is said to be unavailable, and core's one retry does the rest. So a conditional write
-//! whose answer was lost is known to whoever judges it.
+//! Every adapter here translates and decides nothing. The SDK's retries are off. A call without an
+//! answer is reported as unavailable, and core's retry repeats it, so core knows how often a
+//! conditional write was sent.
 
 mod cloud;
 mod compute;
 mod ec2;
-mod fault;
+mod error;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod host;

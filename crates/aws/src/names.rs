@@ -92,8 +92,8 @@ impl Names {
     }
 }
 
-/// Thirty-two bits of FNV-1a: enough to keep apart names that look alike, and nobody gains
-/// anything by making two of them collide but a pool of their own that mixes with itself.
+/// Thirty-two bits of FNV-1a: enough to keep similar names apart, and a caller
+/// that makes two of its own names collide only mixes its own pools.
 fn digest(text: &str) -> u32 {
     let step = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     text.bytes().fold(0x811c_9dc5, step)

@@ -1,6 +1,6 @@
 //! The pool on SQS: one queue of tickets per resource class.
 //!
-//! A ticket that somebody looks at stays in its queue, hidden by the visibility timeout. See
+//! A received ticket stays in its queue, hidden by the visibility timeout. See
 //! `docs/adr/0008-tickets-in-sqs.md` for why, and for what each of these calls costs.
 
 mod batch;
@@ -30,7 +30,7 @@ use ondeck_core::runtime::retry::RequestRetry;
 use tokio::sync::Semaphore;
 
 use crate::cloud::Cloud;
-use crate::fault::{SQS, fault, unavailable};
+use crate::error::{SQS, port_error, unavailable};
 use crate::names::Names;
 use crate::skew::ObserveSkew;
 
@@ -74,7 +74,7 @@ impl SqsPool {
         &self,
         call: impl Future<Output = Result<T, SdkError<E, Response>>>,
     ) -> Result<T, SdkError<E, Response>> {
-        let _permit = self.gate.acquire().await.expect("nobody closes the gate");
+        let _permit = self.gate.acquire().await.expect("the gate is never closed");
         call.await
     }
 
@@ -95,7 +95,7 @@ impl SqsPool {
                 self.urls.forget(class);
                 return not_set_up(class);
             }
-            fault(SQS, action, &error)
+            port_error(SQS, action, &error)
         })
     }
 
@@ -107,7 +107,7 @@ impl SqsPool {
             match self.call(request.send()).await {
                 Ok(answer) => answer.queue_url.ok_or_else(|| incomplete(ACTION, "QueueUrl")),
                 Err(error) if is_missing(&error) => Err(not_set_up(class)),
-                Err(error) => Err(fault(SQS, ACTION, &error)),
+                Err(error) => Err(port_error(SQS, ACTION, &error)),
             }
         };
         self.urls.of(class).get_or_try_init(resolve).await.cloned()
@@ -317,7 +317,7 @@ mod tests {
             let call = pin!(pool.depth(&large));
             let arrival = pin!(nobody_answers.accept());
             match select(call, arrival).await {
-                Either::Left((answer, _)) => panic!("{answer:?}, of nobody"),
+                Either::Left((answer, _)) => panic!("{answer:?}, without a call"),
                 Either::Right(_) => assert_eq!(free(), before - 1),
             }
         }

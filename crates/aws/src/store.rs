@@ -17,25 +17,25 @@ use ondeck_core::ports::{AgentStore, Listing, PortError, PortResult, Scope, Stor
 
 use self::events::Outbox;
 use self::keys::{Key, Kind, id_of, item, read_text, text};
+use self::record_cache::RecordCache;
 use self::runs::Runs;
-use self::sight::Sight;
 use self::table::Table;
 use crate::cloud::Cloud;
-use crate::fault::{DYNAMODB, unavailable};
+use crate::error::{DYNAMODB, unavailable};
 
 mod change;
 mod events;
 mod guard;
 mod keys;
+mod record_cache;
 mod removal;
 mod rows;
 mod runs;
 mod set_up;
-mod sight;
 mod table;
 
 /// The most items of one transaction.
-const IN_ONE_GO: usize = 100;
+const TRANSACTION_ITEMS: usize = 100;
 
 /// The records in DynamoDB: the control plane's side and the agents' side of them.
 #[derive(Debug, Clone)]
@@ -44,28 +44,26 @@ pub struct DynamoStore {
     pool: String,
     runs: Arc<Runs>,
     outbox: Arc<Outbox>,
-    sight: Arc<Sight>,
+    seen: Arc<RecordCache>,
 }
 
 impl DynamoStore {
-    /// In this pool's table.
     pub fn new(cloud: &Cloud) -> DynamoStore {
         let table = Table::new(cloud);
         DynamoStore {
             pool: cloud.names.pool.to_string(),
             runs: Arc::default(),
             outbox: Arc::new(Outbox::new(table.clone())),
-            sight: Arc::default(),
+            seen: Arc::default(),
             table,
         }
     }
 
-    /// The table's name.
     pub fn table(&self) -> &str {
         &self.table.name
     }
 
-    /// Every committed transition of the last weeks that has been written down, by time.
+    /// Returns the stored events, oldest first. An event may be missing if its write failed.
     pub async fn events(&self) -> PortResult<Vec<EventRow>> {
         events::all(&self.table).await
     }
@@ -94,16 +92,16 @@ impl DynamoStore {
     }
 }
 
-/// What cancels a transaction although nothing is wrong with it: another one, or too many.
-const CROSSED: [&str; 4] =
+/// Cancellation reasons that pass: a concurrent transaction, or throttling.
+const CONFLICTS: [&str; 4] =
     ["None", "TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"];
 
-fn only_crossed(error: &TransactWriteItemsError) -> bool {
+fn only_conflicts(error: &TransactWriteItemsError) -> bool {
     let TransactWriteItemsError::TransactionCanceledException(cancelled) = error else {
         return false;
     };
     let mut codes = cancelled.cancellation_reasons().iter().filter_map(|reason| reason.code());
-    codes.all(|code| CROSSED.contains(&code))
+    codes.all(|code| CONFLICTS.contains(&code))
 }
 
 #[async_trait]
@@ -120,15 +118,15 @@ impl Store for DynamoStore {
         const ACTION: &str = "TransactWriteItems";
         let writes: Vec<_> =
             changes.iter().map(|(name, value)| self.setting(name, value)).collect();
-        for chunk in writes.chunks(IN_ONE_GO) {
+        for chunk in writes.chunks(TRANSACTION_ITEMS) {
             let write = self.table.client.transact_write_items();
             let write = write.set_transact_items(Some(chunk.to_vec()));
             if let Err(error) = self.table.ask(write.send()).await {
                 return Err(match error.as_service_error() {
-                    Some(cancelled) if only_crossed(cancelled) => {
+                    Some(cancelled) if only_conflicts(cancelled) => {
                         unavailable(DYNAMODB, ACTION, cancelled)
                     }
-                    _ => self.table.fault(ACTION, &error),
+                    _ => self.table.port_error(ACTION, &error),
                 });
             }
         }
@@ -140,7 +138,7 @@ impl Store for DynamoStore {
             self.runs.note(&self.table, run, change.id(), change.at()).await?;
         }
         let written = change::apply(&self.table, change).await;
-        self.sight.forget();
+        self.seen.forget();
         let (verdict, event) = written?;
         if let Some(event) = event {
             self.outbox.add(event);
@@ -212,19 +210,19 @@ impl Store for DynamoStore {
             vec![text(at), text(key.kind.pk()), text(key.sk), state, text(threshold)]
         });
         let marked = self.table.execute_all(&statement, marks.collect()).await;
-        self.sight.forget();
+        self.seen.forget();
         marked.map(drop)
     }
 
     async fn remove(&self, ids: &[InstanceId]) -> PortResult<()> {
         let removed = removal::remove(&self.table, ids).await;
-        self.sight.forget();
+        self.seen.forget();
         removed
     }
 
     async fn forget(&self, before: Timestamp) -> PortResult<usize> {
         let forgotten = removal::forget(&self.table, before).await;
-        self.sight.forget();
+        self.seen.forget();
         forgotten
     }
 
@@ -259,7 +257,7 @@ impl Store for DynamoStore {
 #[async_trait]
 impl AgentStore for DynamoStore {
     async fn record(&self, id: &InstanceId) -> PortResult<Option<Record>> {
-        self.sight.look(&self.table, id).await
+        self.seen.look(&self.table, id).await
     }
 
     async fn settings(&self) -> PortResult<BTreeMap<String, String>> {
@@ -272,7 +270,7 @@ impl AgentStore for DynamoStore {
     }
 
     async fn beat(&self, id: &InstanceId, at: Timestamp) -> PortResult<()> {
-        self.sight.beat(at);
+        self.seen.beat(at);
         self.table.put(rows::heartbeat(id, at)).await
     }
 

@@ -22,8 +22,9 @@ pub(crate) fn show_misuse(_error: &clap::Error) -> bool {
 /// Runs a command of the control plane and returns its exit code. The command line admits none
 /// here.
 pub(crate) async fn dispatch(invocation: &Invocation) -> u8 {
+    let Invocation { command, arguments, .. } = invocation;
     crate::logging::error(
-        &format!("this build has only the agent: {}", invocation.command),
+        &format!("this build has only the agent: {command} {}", arguments.join(" ")),
         "build it with the feature control",
     );
     2

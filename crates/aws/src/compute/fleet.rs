@@ -9,7 +9,7 @@ use ondeck_core::ports::{Launched, Machine, Order, PortError, PortResult};
 use super::options::SUBNETS;
 use super::{MEM_TAG, identity, managed_by, pool_tag, tagged, template};
 use crate::ec2::{Ec2, Failed, FleetAnswer, FleetError, FleetInstances, Params, Query, Refusal};
-use crate::fault::{EC2, is_passing};
+use crate::error::{EC2, is_passing};
 use crate::names::{CLASS_TAG, INTENT_TAG, Names, RUN_TAG};
 
 const ACTION: &str = "CreateFleet";

@@ -8,7 +8,7 @@ use ondeck_core::ports::{Machine, PortResult};
 
 use super::{MEM_TAG, filter, identity, pool_tag};
 use crate::ec2::{Ec2, Instance, InstancesAnswer, Params, Query};
-use crate::fault::{EC2, unavailable};
+use crate::error::{EC2, unavailable};
 use crate::names::{CLASS_TAG, INTENT_TAG, Names};
 
 const ACTION: &str = "DescribeInstances";

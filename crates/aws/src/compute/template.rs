@@ -15,7 +15,7 @@ use crate::ec2::{
     Ec2, Failed, ImagesAnswer, Params, Query, TemplateAnswer, Version, VersionAnswer,
     VersionsAnswer,
 };
-use crate::fault::EC2;
+use crate::error::EC2;
 use crate::names::Names;
 
 /// How often to start over if another refresh has created or deleted the template meanwhile.

@@ -10,7 +10,7 @@ use ondeck_core::ports::{PortError, PortResult};
 use super::recent_launches::RecentLaunches;
 use super::{filter, listing, pool_tag};
 use crate::ec2::{Done, Ec2, Failed, Instance, Params, Query, Refusal};
-use crate::fault::{EC2, unavailable};
+use crate::error::{EC2, unavailable};
 use crate::names::Names;
 
 const ACTION: &str = "TerminateInstances";

@@ -1,4 +1,4 @@
-//! What EC2 answers: of each answer only what somebody here reads. A field that is missing is
+//! Answers of EC2, with the fields that the adapter reads. A field that is missing is
 //! empty, for EC2 leaves out what it has nothing to say about.
 
 use serde::Deserialize;

@@ -1,11 +1,11 @@
-//! Where EC2 is: where somebody says it is, or where AWS has it in this region.
+//! The endpoint of EC2: the configured one, or that of AWS in this region.
 
 use aws_config::SdkConfig;
 use aws_types::service_config::ServiceConfigKey;
 use ondeck_core::model::excerpt::quoted;
 use ondeck_core::ports::{PortError, PortResult};
 
-use crate::fault::EC2;
+use crate::error::EC2;
 
 /// The parts of the world that share no accounts, by how their regions begin, with the names
 /// under which they are reached and those that know IPv6.
@@ -40,7 +40,7 @@ pub(super) fn of(config: &SdkConfig) -> PortResult<String> {
     Ok(regional(region, fips, dual))
 }
 
-/// What somebody has said: a flag before the service's own variable, that before the general one.
+/// The configured endpoint: a flag wins over the service's own variable, that over the general one.
 fn given(config: &SdkConfig) -> Option<String> {
     let general = config.endpoint_url().map(str::to_owned);
     if config.get_origin("endpoint_url").is_client_config() {

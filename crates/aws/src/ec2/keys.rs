@@ -10,7 +10,7 @@ use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvid
 use ondeck_core::ports::PortResult;
 use tokio::sync::Mutex;
 
-use crate::fault::{EC2, not_sent};
+use crate::error::{EC2, not_sent};
 
 /// A call that is signed with them must arrive before they expire.
 const SHORTLY_BEFORE: Duration = Duration::from_secs(60);

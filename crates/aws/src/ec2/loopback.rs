@@ -177,8 +177,8 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Asked> {
 
 async fn write(stream: &mut BufReader<TcpStream>, status: u16, body: &str, more: &str) {
     let length = body.len();
-    let head = format!("HTTP/1.1 {status} Whatever\r\nContent-Length: {length}\r\n{more}\r\n");
-    // Whoever has given up by now is not there to be told.
+    let head = format!("HTTP/1.1 {status} Status\r\nContent-Length: {length}\r\n{more}\r\n");
+    // The caller may have given up and closed the connection.
     let _given_up = stream.write_all(format!("{head}{body}").as_bytes()).await;
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct Query {
     limit: Duration,
 }
 
-/// Some of a request's parameters. What they hold is nobody's business: there may be user data
+/// Some of a request's parameters. They are never shown: there may be user data
 /// among them.
 #[derive(Clone, Default)]
 pub(crate) struct Params(Vec<(String, String)>);

@@ -92,7 +92,7 @@ async fn nobody_waits_for_ever() {
 #[tokio::test]
 async fn nobody_being_there_is_unavailable() {
     let mut gone = Loopback::replying([]).await;
-    // A port that was free a moment ago, and that nobody listens on.
+    // A port that was free a moment ago, and that has no listener.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     gone.url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);

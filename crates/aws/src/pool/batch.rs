@@ -14,7 +14,7 @@ use ondeck_core::model::ids::ResourceClass;
 use ondeck_core::ports::{PortError, PortResult};
 
 use super::SqsPool;
-use crate::fault::{Complaint, SQS, complaint};
+use crate::error::{ErrorResponse, SQS, error_of_response};
 
 /// The most entries that one call takes.
 const MOST_ENTRIES: usize = 10;
@@ -26,8 +26,8 @@ pub(super) trait BatchAnswer {
 }
 
 impl SqsPool {
-    /// Sends all entries, ten at a time and all calls at once. Whatever one call says, the others
-    /// are seen through to their end; and one of several is repeated by itself.
+    /// Sends all entries, ten per call, all calls at once. A failed call does not stop the others;
+    /// where there are several, each is retried on its own.
     pub(super) async fn in_batches<I, T, E, F>(
         &self,
         class: &ResourceClass,
@@ -73,7 +73,7 @@ pub(super) fn gravest(outcomes: Vec<PortResult<()>>) -> PortResult<()> {
     errors.min_by_key(passes).map_or(Ok(()), Err)
 }
 
-/// A receipt that has been overtaken: the message is gone, visible again, or in somebody else's
+/// A receipt that has been overtaken: the message is gone, visible again, or in another caller's
 /// hands. That a stale receipt does nothing is what is wanted of it.
 fn is_stale(entry: &BatchResultErrorEntry) -> bool {
     let message = entry.message().unwrap_or_default();
@@ -94,7 +94,7 @@ fn refusal(action: &str, entry: &BatchResultErrorEntry, count: &str) -> PortErro
         message => format!("{message} ({count})"),
     };
     let status = if entry.sender_fault() { 400 } else { 500 };
-    complaint(SQS, action, Complaint { status, code: entry.code(), message: &message })
+    error_of_response(SQS, action, ErrorResponse { status, code: entry.code(), message: &message })
 }
 
 impl BatchAnswer for ChangeMessageVisibilityBatchOutput {

@@ -1,4 +1,4 @@
-//! Making queues, and mending those that somebody has changed.
+//! Creates queues, and repairs those that were changed by hand.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use ondeck_core::model::ids::ResourceClass;
 use ondeck_core::ports::{PortError, PortResult};
 
 use super::{SqsPool, incomplete};
-use crate::fault::{SQS, fault, unavailable};
+use crate::error::{SQS, port_error, unavailable};
 use crate::names::{CLASS_TAG, MANAGED_BY, POOL_TAG};
 
 /// What a queue is like.
@@ -16,7 +16,7 @@ use crate::names::{CLASS_TAG, MANAGED_BY, POOL_TAG};
 /// Messages are kept for as long as SQS keeps any, which is fourteen days. A ticket that vanished
 /// while its machine is idle would leave the machine unused until its threshold, and refresh does
 /// not announce it a second time; one that is kept for too long says itself when it has expired,
-/// and is dropped by whoever meets it. The time of hiding is given with each receive; this one is
+/// and is dropped by the run that receives it. The time of hiding is given with each receive; this one is
 /// for people who look into a queue by hand.
 const ATTRIBUTES: [(QueueAttributeName, &str); 5] = [
     (QueueAttributeName::MessageRetentionPeriod, "1209600"),
@@ -74,7 +74,7 @@ impl SqsPool {
                      over: queue of class {class}"
                 ),
             )),
-            _ => Err(fault(SQS, ACTION, &error)),
+            _ => Err(port_error(SQS, ACTION, &error)),
         }
     }
 
@@ -88,7 +88,7 @@ impl SqsPool {
         let found = answer.attributes.unwrap_or_default();
         let mut amiss = wanted_attributes();
         amiss.retain(|name, value| found.get(name) != Some(value));
-        // Somebody who has given the queue a key of their own wants more than we do. SQS takes
+        // An operator who has set a key for the queue wants more than the default. SQS accepts
         // one way of encrypting at a time.
         if found.get(&QueueAttributeName::KmsMasterKeyId).is_some_and(|key| !key.is_empty()) {
             amiss.remove(&QueueAttributeName::SqsManagedSseEnabled);
@@ -103,7 +103,7 @@ impl SqsPool {
             request.set_attributes(Some(amiss.clone())).send()
         };
         self.patience.retried(|| self.on_queue(class, "SetQueueAttributes", set)).await?;
-        tracing::info!(%class, "queue was changed by somebody; put right: {}", names.join(", "));
+        tracing::info!(%class, "queue was changed by hand; repaired: {}", names.join(", "));
         Ok(())
     }
 

@@ -43,7 +43,7 @@ pub(super) async fn apply(
             Some(UpdateItemError::ConditionalCheckFailedException(refusal)) => {
                 Ok(refused(change, refusal.item()))
             }
-            _ => Err(table.fault("UpdateItem", &error)),
+            _ => Err(table.port_error("UpdateItem", &error)),
         },
     }
 }

@@ -1,6 +1,6 @@
-//! Events: one for each committed change, for people. They cannot be part of the write that they
-//! record without making it a transaction, at twice the price; so they wait for company and are
-//! written together, a little later.
+//! Events: one for each committed change, for operators. Writing an event with its change would need
+//! a transaction, at twice the price, so events are collected and written in batches a little
+//! later.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,14 +16,13 @@ use ondeck_core::ports::PortResult;
 use super::keys::{Item, Kind, id_of, item, number, read_text, text};
 use super::table::{Table, put};
 
-/// As many as one call takes.
-const ENOUGH: usize = 25;
-/// How long an event waits for company at the most.
-const PATIENCE: Duration = Duration::from_millis(500);
-/// How long events are kept.
-const KEPT: Duration = Duration::from_secs(30 * 24 * 3_600);
+/// The most events of one batched write.
+const BATCH: usize = 25;
+/// The longest time that an event waits for others to be written with.
+const LONGEST_DELAY: Duration = Duration::from_millis(500);
+const RETENTION: Duration = Duration::from_secs(30 * 24 * 3_600);
 
-/// The events that wait.
+/// Events that are not written yet.
 #[derive(Debug)]
 pub(super) struct Outbox {
     table: Table,
@@ -33,8 +32,7 @@ pub(super) struct Outbox {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    /// By sort key: the same change is the same event, however often it is heard of, and a batch
-    /// must not name an item twice.
+    /// By sort key, because a change may be reported twice and a batch must not name an item twice.
     events: BTreeMap<String, EventRow>,
     timed: bool,
 }
@@ -44,41 +42,40 @@ impl Outbox {
         Outbox { table, waiting: Mutex::default(), turn: tokio::sync::Mutex::default() }
     }
 
-    /// Takes an event, and sees to it that it is written before long.
+    /// Adds an event, to be written within [`LONGEST_DELAY`].
     pub(super) fn add(self: &Arc<Self>, event: EventRow) {
         let mut waiting = self.waiting();
         waiting.events.insert(sort_key(&event), event);
-        let enough = waiting.events.len().is_multiple_of(ENOUGH);
+        let enough = waiting.events.len().is_multiple_of(BATCH);
         let untimed = !std::mem::replace(&mut waiting.timed, true);
         drop(waiting);
         if enough {
             let outbox = self.clone();
-            drop(tokio::spawn(async move { outbox.send(ENOUGH).await }));
+            drop(tokio::spawn(async move { outbox.send(BATCH).await }));
         }
         if untimed {
             let outbox = self.clone();
             drop(tokio::spawn(async move {
-                tokio::time::sleep(PATIENCE).await;
+                tokio::time::sleep(LONGEST_DELAY).await;
                 outbox.waiting().timed = false;
                 outbox.send(1).await;
             }));
         }
     }
 
-    /// Writes whatever waits.
+    /// Writes all events that wait.
     pub(super) async fn finish(&self) {
         self.send(1).await;
     }
 
-    /// Writes what waits in whole multiples of a number, after whoever else is writing. What
-    /// cannot be written is lost with a warning: the transition that it tells of has been made,
-    /// event or no event.
+    /// Writes as many waiting events as are a whole multiple of `multiple`, after writes under way.
+    /// Events that cannot be written are lost with a warning; their transitions stay committed.
     async fn send(&self, multiple: usize) {
         let _turn = self.turn.lock().await;
         let writes: Vec<_> = self.take(multiple).iter().map(|event| put(item_of(event))).collect();
         let patience = &self.table.patience;
         let write = |batch| patience.retried(move || self.table.write_all(batch));
-        let batches = writes.chunks(ENOUGH).map(write);
+        let batches = writes.chunks(BATCH).map(write);
         for error in join_all(batches).await.into_iter().filter_map(Result::err) {
             tracing::warn!("events not written: {error}");
         }
@@ -97,8 +94,8 @@ impl Outbox {
     }
 }
 
-/// Every event that is kept, by time. Changes within the same millisecond come in the order of a
-/// life, as far as that has one.
+/// Reads all events, oldest first. Events of the same millisecond are in the order of the
+/// lifecycle.
 pub(super) async fn all(table: &Table) -> PortResult<Vec<EventRow>> {
     let items = table.all_pages(table.query(Kind::Event)).await?;
     let mut events: Vec<EventRow> = items.iter().filter_map(read).collect();
@@ -117,7 +114,7 @@ fn rank(event: &EventRow) -> usize {
 }
 
 fn item_of(event: &EventRow) -> Item {
-    let gone = (event.at + KEPT).millis() / 1_000;
+    let gone = (event.at + RETENTION).millis() / 1_000;
     let mut written = Kind::Event.key(sort_key(event)).attributes();
     written.extend(item([
         ("instanceId", text(&event.instance)),

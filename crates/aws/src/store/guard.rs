@@ -7,9 +7,8 @@ use ondeck_core::model::record::State;
 
 use super::keys::LAST_TIME;
 
-/// What a record must look like for anything to be built on it, whatever the guard says: the
-/// write happens where the condition is judged, so a row that cannot be read has to be refused
-/// there. Times are compared as texts, which sort like the moments that they stand for.
+/// What every guard requires of a record: that it can be read. DynamoDB judges the condition, so a
+/// corrupt row has to be refused there. Times are compared as texts, which sort like the moments that they stand for.
 const SOUND: &str = "attribute_type(#resourceClass, :isText) \
      AND attribute_type(#instanceType, :isText) \
      AND attribute_type(#usageClass, :isText) \

@@ -1,4 +1,4 @@
-//! Removing what is over.
+//! Removing terminated records, settled intents and what belongs to them.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
@@ -14,11 +14,11 @@ use super::keys::{Item, Kind, id_of, read_text, text};
 use super::runs::members;
 use super::table::{Table, delete};
 
-/// How much longer than asked for something is kept that somebody may be about to build on: the
-/// set of a run whose claim is under way, the signs of a machine that is not registered yet.
-const LONGER: Duration = Duration::from_secs(3_600);
+/// How much longer a set of a run and the agent status of a machine without a record are kept: a
+/// claim or a registration may be under way.
+const EXTRA_RETENTION: Duration = Duration::from_secs(3_600);
 
-/// Removes terminated records, with what their agents wrote.
+/// Removes terminated records with their heartbeats and signals.
 pub(super) async fn remove(table: &Table, ids: &[InstanceId]) -> PortResult<()> {
     let ids: Vec<&InstanceId> = ids.iter().collect::<HashSet<_>>().into_iter().collect();
     let statement = format!(r#"DELETE FROM "{}" WHERE PK=? AND SK=? AND "state"=?"#, table.name);
@@ -28,20 +28,20 @@ pub(super) async fn remove(table: &Table, ids: &[InstanceId]) -> PortResult<()> 
     });
     let removed = table.execute_all(&statement, conditions.collect()).await?;
     let gone = ids.iter().zip(removed).filter(|(_, removed)| *removed).map(|(id, _)| id.as_str());
-    table.write_all(&gone.flat_map(signs_of).collect::<Vec<_>>()).await
+    table.write_all(&gone.flat_map(status_of).collect::<Vec<_>>()).await
 }
 
-fn signs_of(id: &str) -> [WriteRequest; 2] {
+fn status_of(id: &str) -> [WriteRequest; 2] {
     [Kind::Heartbeat, Kind::Signal].map(|kind| delete(&kind.key(id)))
 }
 
-/// Removes what ended before a moment, and gives the number of records. Events go by themselves.
+/// Removes what ended before a moment, and returns the number of records. DynamoDB expires events.
 pub(super) async fn forget(table: &Table, before: Timestamp) -> PortResult<usize> {
-    let (text, early) = (before.to_string(), before.before(LONGER).to_string());
+    let (text, early) = (before.to_string(), before.before(EXTRA_RETENTION).to_string());
     let old = "#updatedAt < :before";
     let settled = "#outcome <> :open AND #deadline < :before";
     let (open, long_ago) = ([(":open", ""), (":before", &*text)], [(":before", &*early)]);
-    // Each by itself: five at once would seldom come to anything where one in five fails.
+    // Each is retried on its own: where one call in five fails, all five rarely succeed at once.
     let patience = &table.patience;
     let (instances, beats, signals, intents, runs) = try_join5(
         patience.retried(|| owners(table)),
@@ -59,14 +59,14 @@ pub(super) async fn forget(table: &Table, before: Timestamp) -> PortResult<usize
     let over: Vec<&str> = instances.iter().filter(is_over).filter_map(id_of).collect();
     let recorded: HashMap<&str, &Item> =
         instances.iter().filter_map(|item| Some((id_of(item)?, item))).collect();
-    // Agents that have outlived their records went on beating, or had the last word. A batch must
-    // not name an item twice.
+    // Agents that outlived their records may have written since. A batch must not name an item
+    // twice.
     let written = beats.iter().chain(&signals).filter_map(id_of);
-    let stray: BTreeSet<&str> = written.filter(|id| !recorded.contains_key(id)).collect();
+    let orphaned: BTreeSet<&str> = written.filter(|id| !recorded.contains_key(id)).collect();
 
     // Terminated is final, and so is an outcome: neither needs a condition.
     let records = over.iter().map(|id| delete(&Kind::Instance.key(id)));
-    let status = over.iter().copied().chain(stray).flat_map(signs_of);
+    let status = over.iter().copied().chain(orphaned).flat_map(status_of);
     let intents = intents.iter().filter_map(id_of).map(|id| delete(&Kind::Intent.key(id)));
     let deletes: Vec<WriteRequest> = records.chain(status).chain(intents).collect();
     let is_held = |run: &str, id: &str| {
@@ -82,7 +82,6 @@ pub(super) async fn forget(table: &Table, before: Timestamp) -> PortResult<usize
     Ok(over.len())
 }
 
-/// Every instance with its state and owner.
 async fn owners(table: &Table) -> PortResult<Vec<Item>> {
     let query = table
         .query(Kind::Instance)
@@ -91,7 +90,7 @@ async fn owners(table: &Table) -> PortResult<Vec<Item>> {
     table.all_pages(query).await
 }
 
-/// Removes the sets of runs, unless somebody has added to them since.
+/// Removes sets of runs that have not changed since they were read.
 async fn remove_runs(table: &Table, sets: &[&Item]) -> PortResult<()> {
     let statement = format!(r#"DELETE FROM "{}" WHERE PK=? AND SK=? AND updatedAt=?"#, table.name);
     let seen = |set: &&Item| {

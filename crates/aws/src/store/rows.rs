@@ -1,5 +1,5 @@
-//! Items as records, signs and intents, and back. An item that makes no sense is named and
-//! skipped; it never keeps another from being read.
+//! Items as records, agent status and intents, and back. A corrupt item is logged and skipped; the
+//! others are still read.
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use ondeck_core::model::credentials::Credentials;
@@ -34,7 +34,7 @@ pub(super) fn attributes(record: &Record) -> Vec<(&'static str, AttributeValue)>
     ]
 }
 
-/// Reads a record.
+/// Reads a record, or says what is wrong with the item.
 pub(super) fn record(item: &Item) -> Result<Record, Unreadable> {
     let id = id_of(item).unwrap_or("?").to_owned();
     match wire(item) {
@@ -78,19 +78,16 @@ pub(super) fn listing(items: &[Item]) -> Listing {
     listing
 }
 
-/// The item of a heartbeat.
 pub(super) fn heartbeat(id: &InstanceId, at: Timestamp) -> Item {
     let mut heartbeat = Kind::Heartbeat.key(id).attributes();
     heartbeat.extend(item([("value", text("PING")), ("updatedAt", text(at))]));
     heartbeat
 }
 
-/// When a heart last beat.
 pub(super) fn beat(item: &Item) -> Option<Timestamp> {
     Timestamp::parse(read_text(item, "updatedAt").ok()?).ok()
 }
 
-/// The item of a signal.
 pub(super) fn signal(id: &InstanceId, report: &Report) -> Item {
     let run = report.run.as_ref().map_or("", RunId::as_str);
     let said = item([("signal", text(report.signal)), ("runId", text(run))]);
@@ -103,8 +100,8 @@ pub(super) fn signal(id: &InstanceId, report: &Report) -> Item {
     signal
 }
 
-/// Reads a signal. One that cannot be read is as good as none: nobody acts on it, and the
-/// agent's next one takes its place.
+/// Reads a signal. A corrupt one counts as none: no decision follows from it, and the agent's next
+/// signal replaces it.
 pub(super) fn report(item: &Item) -> Option<Report> {
     let read = || {
         let said = item.get("value")?.as_m().ok()?;
@@ -126,7 +123,6 @@ pub(super) fn report(item: &Item) -> Option<Report> {
     report
 }
 
-/// The item of an intent.
 pub(super) fn intent_item(intent: &Intent) -> Item {
     let mut written = Kind::Intent.key(&intent.id).attributes();
     written.extend(item([
@@ -140,7 +136,7 @@ pub(super) fn intent_item(intent: &Intent) -> Item {
     written
 }
 
-/// Reads an intent; one that cannot be read is named in the log, and spoils no other.
+/// Reads an intent; a corrupt one is logged and skipped.
 pub(super) fn intent(item: &Item) -> Option<Intent> {
     let read = || -> Result<Intent, String> {
         let text = |name| read_text(item, name);
@@ -160,7 +156,7 @@ pub(super) fn intent(item: &Item) -> Option<Intent> {
     read().map_err(problem).ok()
 }
 
-/// Reads a setting; one that cannot be read is named in the log, and has its default.
+/// Reads a setting; a corrupt one is logged and has its default.
 pub(super) fn setting(item: &Item) -> Option<(String, String)> {
     let name = id_of(item).unwrap_or("?");
     let problem = |problem: &String| {
@@ -170,7 +166,6 @@ pub(super) fn setting(item: &Item) -> Option<(String, String)> {
     Some((name.to_owned(), value.to_owned()))
 }
 
-/// What the credentials are for.
 pub(super) const RUNNERS: &str = "runners";
 
 /// The item of credentials. Its kind is one of its own, so that a policy can tell who may read it.
@@ -186,7 +181,7 @@ pub(super) fn credentials_item(credentials: &Credentials) -> Item {
     written
 }
 
-/// Reads credentials. What cannot be read is as good as none, and none of it is told.
+/// Reads credentials. Corrupt ones count as none, and the log shows nothing of them.
 pub(super) fn credentials(item: &Item) -> Option<Credentials> {
     let secret = |name| read_text(item, name).ok().map(Secret::new);
     let read = || {
@@ -203,7 +198,6 @@ pub(super) fn credentials(item: &Item) -> Option<Credentials> {
     credentials
 }
 
-/// The item of a demand.
 pub(super) fn demand_item(demand: &Demand) -> Item {
     let mut written = Kind::Demand.key(&demand.run).attributes();
     written.extend(item([

@@ -19,8 +19,8 @@ use super::keys::{Item, Key, Kind, read_text, text};
 use super::rows;
 use super::table::Table;
 
-/// How long this process relies on a note that it has made. Far less than a set is kept for when
-/// nobody adds to it, so nothing is ever relied on that refresh has removed.
+/// How long this process relies on a note that it has made. Refresh keeps an unchanged set far
+/// longer, so a note that is relied on still exists.
 const RELIED_ON: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone)]
@@ -92,7 +92,7 @@ pub(super) async fn of_run(table: &Table, run: &RunId) -> PortResult<Listing> {
     };
     let keys: Vec<Key> = members(&set).map(|id| Kind::Instance.key(id)).collect();
     let mut items = table.get_all(&keys).await?;
-    // Whose a record is without a readable owner, nobody can tell: it is listed as unreadable.
+    // A record without a readable owner may be the run's: it is listed as unreadable.
     items.retain(|item| read_text(item, "runId").map_or(true, |owner| owner == run.as_str()));
     Ok(rows::listing(&items))
 }

@@ -1,4 +1,4 @@
-//! Making the table.
+//! Creates the table and checks it.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,23 +11,23 @@ use aws_sdk_dynamodb::types::{
 };
 use aws_smithy_async::time::TimeSource;
 use ondeck_core::ports::{PortError, PortResult};
+use ondeck_core::runtime::poll::{PollInterval, Wait, wait_until};
 
 use super::table::Table;
-use crate::fault::{DYNAMODB, unavailable};
+use crate::error::{DYNAMODB, unavailable};
 use crate::names::{MANAGED_BY, POOL_TAG};
 
 /// The index of live records by the end of their time.
 pub(super) const LIVE: &str = "live-by-threshold";
 
-/// How long a new table may take, and how often to ask for it.
-const MADE_WITHIN: Duration = Duration::from_secs(120);
-const ASK_EVERY: Duration = Duration::from_millis(500);
-/// How long after the table was made its expiry of events is looked at again: whoever made it
-/// may have been killed before switching that on.
+const CREATED_WITHIN: Duration = Duration::from_secs(120);
+const POLL: PollInterval = PollInterval::fixed(Duration::from_millis(500));
+/// For this long after the table was created, refresh checks its time to live: the refresh that
+/// created it may have been killed before it enabled that.
 const YOUNG: Duration = Duration::from_secs(24 * 3_600);
 
-/// Makes the table if it is not there, and waits until it can be used. Costs one call where it
-/// is.
+/// Creates the table if it is missing, and waits until it is usable. An existing table costs one
+/// call.
 pub(super) async fn set_up(table: &Table, pool: &str) -> PortResult<()> {
     let patience = &table.patience;
     let found = match describe(table).await? {
@@ -55,7 +55,7 @@ async fn describe(table: &Table) -> PortResult<Option<TableDescription>> {
         Ok(answer) => Ok(answer.table),
         Err(error) => match error.as_service_error() {
             Some(DescribeTableError::ResourceNotFoundException(_)) => Ok(None),
-            _ => Err(table.fault("DescribeTable", &error)),
+            _ => Err(table.port_error("DescribeTable", &error)),
         },
     }
 }
@@ -86,9 +86,9 @@ async fn create(table: &Table, pool: &str) -> PortResult<()> {
     match table.ask(create.send()).await {
         Ok(_) => Ok(()),
         Err(error) => match error.as_service_error() {
-            // Another refresh was faster.
+            // Another refresh has created it.
             Some(CreateTableError::ResourceInUseException(_)) => Ok(()),
-            _ => Err(table.fault("CreateTable", &error)),
+            _ => Err(table.port_error("CreateTable", &error)),
         },
     }
 }
@@ -102,21 +102,18 @@ fn keys(hash: &str, range: &str) -> Vec<KeySchemaElement> {
 }
 
 async fn wait(table: &Table, pool: &str) -> PortResult<TableDescription> {
-    let made = async {
-        loop {
-            match table.patience.retried(|| describe(table)).await? {
-                Some(found) if is_ready(&found) => return Ok(found),
-                Some(_) => {}
-                // Somebody's deletion of it has come to its end. Or it was made a moment ago and
-                // still seems to be missing, and then this is refused and does nothing.
-                None => table.patience.retried(|| create(table, pool)).await?,
-            }
-            tokio::time::sleep(ASK_EVERY).await;
+    let ready = || async {
+        match table.patience.retried(|| describe(table)).await? {
+            Some(found) => Ok(Some(found).filter(is_ready)),
+            // An earlier deletion of the table is now complete; or the table is new and not visible
+            // yet, and then DynamoDB refuses this without effect.
+            None => table.patience.retried(|| create(table, pool)).await.map(|()| None),
         }
     };
-    tokio::time::timeout(MADE_WITHIN, made).await.unwrap_or_else(|_| {
-        let still = format!("the table is not ready after {} s", MADE_WITHIN.as_secs());
-        Err(unavailable(DYNAMODB, "CreateTable", &still))
+    let wait = Wait::begin(&table.clock, CREATED_WITHIN, POLL);
+    wait_until(&table.clock, wait, ready).await?.ok_or_else(|| {
+        let still = format!("the table is not ready after {} s", CREATED_WITHIN.as_secs());
+        unavailable(DYNAMODB, "CreateTable", &still)
     })
 }
 
@@ -129,7 +126,7 @@ fn is_ready(found: &TableDescription) -> bool {
     usable && indexed
 }
 
-/// A table of this name whose keys are others is somebody else's, and is left alone.
+/// Fails for a table with other keys: another program uses it, so it is left alone.
 fn check(table: &Table, found: &TableDescription) -> PortResult<()> {
     let ours = found.key_schema() == keys("PK", "SK");
     let index = found.global_secondary_indexes().iter().find(|i| i.index_name() == Some(LIVE));
@@ -154,7 +151,7 @@ fn check(table: &Table, found: &TableDescription) -> PortResult<()> {
     }
 }
 
-/// Lets DynamoDB remove events by itself. That it may take days does not matter to people.
+/// Has DynamoDB expire events. That may take days, which is early enough.
 async fn expire_events(table: &Table) -> PortResult<()> {
     let patience = &table.patience;
     if patience.retried(|| expires_events(table)).await? {
@@ -168,12 +165,12 @@ async fn expire_events(table: &Table) -> PortResult<()> {
         .time_to_live_specification(rule.build().expect("a name and a switch"));
     let updated = patience.retried(|| table.call("UpdateTimeToLive", update.clone().send())).await;
     let Err(error) = updated else { return Ok(()) };
-    // Another refresh may have been faster, which is reported as an error.
+    // DynamoDB reports an error if another refresh has just enabled it.
     if patience.retried(|| expires_events(table)).await? { Ok(()) } else { Err(error) }
 }
 
-/// Whoever has made the table for us need not have left us the right to look. Events that stay
-/// cost a little, and keep nothing from working.
+/// An operator who created the table may have denied this check. Events that stay cost a little and
+/// do no harm.
 fn tolerate(error: PortError) -> PortResult<()> {
     match error {
         PortError::Unusable { reason, .. } => {

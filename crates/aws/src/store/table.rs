@@ -1,5 +1,5 @@
-//! The one way to the table: every call takes its turn at the gate, every query is read to its
-//! last page, and every batch to its last item.
+//! Calls to the table: limited in number by the gate, queries read to their last page, batches to
+//! their last item.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,17 +21,17 @@ use tokio::sync::Semaphore;
 
 use super::keys::{Item, Key, Kind, LAST_TIME, names_in, number, text};
 use crate::cloud::Cloud;
-use crate::fault::{DYNAMODB, fault, unavailable};
+use crate::error::{DYNAMODB, port_error, unavailable};
 use crate::skew::{AwsClock, ObserveSkew};
 
 /// The most keys of one batched read.
 const READ_AT_ONCE: usize = 100;
 /// The most items of one batched write, and the most statements of one batch.
 const WRITE_AT_ONCE: usize = 25;
-/// How often in a row nothing may come of a batch, before it is for core to wait.
-const IN_VAIN: u32 = 5;
+/// After this many answers in a row without progress, a batch fails and core retries it.
+const WITHOUT_PROGRESS: u32 = 5;
 
-/// The table, and the turn that every call to it takes.
+/// The table of one pool, and the gate that limits concurrent calls.
 #[derive(Debug, Clone)]
 pub(super) struct Table {
     pub(super) client: Client,
@@ -56,13 +56,13 @@ impl Table {
         }
     }
 
-    /// Makes a call when its turn has come. For those who look into the error themselves.
+    /// Makes a call once the gate admits it, and returns the answer of the SDK.
     pub(super) async fn ask<T>(&self, call: impl Future<Output = T>) -> T {
-        let _turn = self.gate.acquire().await.expect("nobody closes the gate");
+        let _turn = self.gate.acquire().await.expect("the gate is never closed");
         call.await
     }
 
-    /// Makes a call when its turn has come.
+    /// Makes a call once the gate admits it, and translates its error.
     pub(super) async fn call<T, E>(
         &self,
         action: &str,
@@ -71,11 +71,11 @@ impl Table {
     where
         E: std::error::Error + ProvideErrorMetadata + 'static,
     {
-        self.ask(call).await.map_err(|error| self.fault(action, &error))
+        self.ask(call).await.map_err(|error| self.port_error(action, &error))
     }
 
-    /// Makes a call that is one of several for one answer: it is repeated by itself, so that what
-    /// the others have brought is not thrown away with it.
+    /// Makes one of several calls for one answer. It is retried on its own, so that its failure does
+    /// not discard the answers of the others.
     async fn part<T, E, F>(&self, action: &str, call: impl Fn() -> F) -> PortResult<T>
     where
         F: Future<Output = Result<T, SdkError<E, Response>>>,
@@ -84,14 +84,14 @@ impl Table {
         self.patience.retried(|| self.call(action, call())).await
     }
 
-    /// What an error means. A table that is not there is one that refresh has not made yet.
-    pub(super) fn fault<E>(&self, action: &str, error: &SdkError<E, Response>) -> PortError
+    /// Translates an error. A missing table means that refresh has not created it yet.
+    pub(super) fn port_error<E>(&self, action: &str, error: &SdkError<E, Response>) -> PortError
     where
         E: std::error::Error + ProvideErrorMetadata + 'static,
     {
         match error.as_service_error().and_then(ProvideErrorMetadata::code) {
             Some("ResourceNotFoundException") => self.missing(),
-            _ => fault(DYNAMODB, action, error),
+            _ => port_error(DYNAMODB, action, error),
         }
     }
 
@@ -99,10 +99,10 @@ impl Table {
         PortError::NotSetUp { what: format!("there is no table {}", self.name) }
     }
 
-    /// One item, as it surely is now or as it may have been a moment ago, which costs half.
-    pub(super) async fn get(&self, key: &Key, surely: bool) -> PortResult<Option<Item>> {
+    /// Reads one item, consistently or eventually consistently, which costs half.
+    pub(super) async fn get(&self, key: &Key, consistent: bool) -> PortResult<Option<Item>> {
         let get = self.client.get_item().table_name(&self.name).set_key(Some(key.attributes()));
-        Ok(self.call("GetItem", get.consistent_read(surely).send()).await?.item)
+        Ok(self.call("GetItem", get.consistent_read(consistent).send()).await?.item)
     }
 
     pub(super) async fn put(&self, item: Item) -> PortResult<()> {
@@ -110,8 +110,8 @@ impl Table {
         self.call("PutItem", put.send()).await.map(drop)
     }
 
-    /// Puts an item that says when it was written, unless one that was written later stands there.
-    /// What is no time at all is as good as nothing.
+    /// Puts an item with its time of writing, unless a later one is stored. A stored item without
+    /// a valid time is replaced.
     pub(super) async fn put_unless_later(&self, item: Item, at: Timestamp) -> PortResult<()> {
         let put = self
             .client
@@ -128,7 +128,7 @@ impl Table {
             Ok(_) => Ok(()),
             Err(error) => match error.as_service_error() {
                 Some(PutItemError::ConditionalCheckFailedException(_)) => Ok(()),
-                _ => Err(self.fault("PutItem", &error)),
+                _ => Err(self.port_error("PutItem", &error)),
             },
         }
     }
@@ -144,8 +144,7 @@ impl Table {
             .expression_attribute_values(":kind", text(kind.pk()))
     }
 
-    /// The items of a kind that satisfy a filter. The filter saves sending the others, not
-    /// reading them.
+    /// The items of a kind that satisfy a filter. DynamoDB charges for the filtered ones as well.
     pub(super) async fn select(
         &self,
         kind: Kind,
@@ -162,7 +161,7 @@ impl Table {
         self.all_pages(query).await
     }
 
-    /// Everything that a query finds, to the last page.
+    /// Reads a query to its last page. A page that repeats itself is an error.
     pub(super) async fn all_pages(&self, query: QueryFluentBuilder) -> PortResult<Vec<Item>> {
         let mut page = self.call("Query", query.clone().send()).await?;
         let mut items = Vec::new();
@@ -182,8 +181,8 @@ impl Table {
         }
     }
 
-    /// The items under these keys, as far as there are any, in no order. Strongly consistent. No
-    /// key may occur twice.
+    /// Reads the existing items under these keys, strongly consistent and in no order. No key may
+    /// occur twice.
     pub(super) async fn get_all(&self, keys: &[Key]) -> PortResult<Vec<Item>> {
         let whole = keys.len() <= READ_AT_ONCE;
         let chunks = keys.chunks(READ_AT_ONCE).map(|chunk| self.get_chunk(chunk, whole));
@@ -243,8 +242,8 @@ impl Table {
         }
     }
 
-    /// Carries out statements that each concern one item and carry a condition. Gives, in their
-    /// order, whether the condition was met. No item may be concerned twice.
+    /// Executes one conditional statement per set of parameters, each on another item. Returns, in
+    /// their order, whether the condition was met.
     pub(super) async fn execute_all(
         &self,
         statement: &str,
@@ -282,47 +281,45 @@ const GET: &str = "BatchGetItem";
 const WRITE: &str = "BatchWriteItem";
 const EXECUTE: &str = "BatchExecuteStatement";
 
-/// What DynamoDB has left undone of a batch. It may do half of one when it is busy, and half of the
-/// rest when it is asked again at once: for as long as it becomes less, nothing is given up.
+/// The unprocessed part of a batch. A busy DynamoDB may process only part of each attempt; the batch
+/// goes on while every few attempts make progress.
 struct Rest {
     action: &'static str,
     left: usize,
-    in_vain: u32,
-    /// Nothing has been brought yet that a failure would throw away.
+    without_progress: u32,
+    /// Whether the batch has no earlier answers that a failure would discard.
     whole: bool,
 }
 
 impl Rest {
     fn of(action: &'static str, left: usize, whole: bool) -> Rest {
-        Rest { action, left, in_vain: 0, whole }
+        Rest { action, left, without_progress: 0, whole }
     }
 
     async fn is_down_to(&mut self, left: usize, patience: &RequestRetry) -> PortResult<()> {
-        self.in_vain = if left < self.left { 0 } else { self.in_vain + 1 };
-        if self.in_vain >= IN_VAIN {
+        self.without_progress = if left < self.left { 0 } else { self.without_progress + 1 };
+        if self.without_progress >= WITHOUT_PROGRESS {
             let problem = "part of it was left unprocessed time and again";
             return Err(unavailable(DYNAMODB, self.action, &problem));
         }
         (self.left, self.whole) = (left, false);
-        patience.pause(self.in_vain).await;
+        patience.pause(self.without_progress).await;
         Ok(())
     }
 }
 
-/// The order to delete an item.
 pub(super) fn delete(key: &Key) -> WriteRequest {
     let delete = DeleteRequest::builder().set_key(Some(key.attributes()));
     let delete = delete.build().expect("a key was given");
     WriteRequest::builder().delete_request(delete).build()
 }
 
-/// The order to write an item.
 pub(super) fn put(item: Item) -> WriteRequest {
     let put = PutRequest::builder().set_item(Some(item)).build().expect("an item was given");
     WriteRequest::builder().put_request(put).build()
 }
 
-/// Each statement of a batch has an answer of its own.
+/// Whether the condition of one statement was met.
 fn was_met(answer: &BatchStatementResponse) -> PortResult<bool> {
     use BatchStatementErrorCodeEnum as Code;
     let Some(error) = answer.error() else { return Ok(true) };

@@ -144,7 +144,7 @@ fn help_with_default(row: &Input) -> String {
 
 fn given(matches: &ArgMatches) -> Given {
     let mut given = Given::default();
-    for row in tables().flat_map(|table| table.rows) {
+    for row in super::rows() {
         match row.value {
             InputValue::Switch => {
                 if matches.try_get_one::<bool>(row.name).ok().flatten() == Some(&true) {

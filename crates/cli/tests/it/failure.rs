@@ -74,7 +74,7 @@ fn one_of_five_that_never_gets_ready_ends_all_five() {
     let [kind, message, hint] = error(&answer);
     assert_eq!(kind, "not-ready");
     assert!(message.contains("did not become ready: not ready within 3 s"), "{message}");
-    assert!(hint.contains("all new machines were ended"), "{hint}");
+    assert!(hint.contains("read the machine's log and check the pre-runner script"), "{hint}");
     home.assert_empty();
     assert_eq!(home.number("SELECT count(*) FROM machines WHERE ended_at <> ''"), 5);
 
@@ -175,7 +175,11 @@ fn a_disk_that_takes_nothing_more_is_said_and_nothing_is_lost() {
         let done = Background::start(&mut begun_by(no_room, &home.command(&mode))).finish();
         let done = done.exited(6);
         assert!(done.stderr.contains("disk I/O error"), "{}", done.stderr);
-        assert!(done.stderr.contains("hint: try again"), "{}", done.stderr);
+        assert!(
+            done.stderr.contains("hint: retry; partial work expires on its own"),
+            "{}",
+            done.stderr
+        );
     }
     assert_eq!(home.standings(), ["idle"]);
     let done = home.provision("2", 1).succeeded();

@@ -19,7 +19,7 @@ pub struct PollInterval {
 
 impl PollInterval {
     /// Always the same interval, for short waits.
-    pub fn fixed(every: Duration) -> PollInterval {
+    pub const fn fixed(every: Duration) -> PollInterval {
         PollInterval { every, part: None }
     }
 

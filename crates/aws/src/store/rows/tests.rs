@@ -1,4 +1,4 @@
-//! Items that somebody has spoilt: named, and alone in it.
+//! Corrupt items: each is named, and the others are still read.
 
 use aws_sdk_dynamodb::primitives::Blob;
 use ondeck_core::model::ids::IntentId;

@@ -1,4 +1,4 @@
-//! What AWS's errors mean to a caller: try again, set up, or call a person.
+//! Translates errors of AWS into port errors: retry, set up, or ask the operator.
 
 mod credentials;
 
@@ -21,15 +21,15 @@ pub(crate) const DYNAMODB: Service = "DynamoDB";
 pub(crate) const SQS: Service = "SQS";
 pub(crate) const EC2: Service = "EC2";
 
-/// An answer that was an error, in the service's own words.
+/// An error answer, in the service's own words.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Complaint<'a> {
+pub(crate) struct ErrorResponse<'a> {
     pub(crate) status: u16,
     pub(crate) code: &'a str,
     pub(crate) message: &'a str,
 }
 
-/// Too many calls, or too much at once: the same call will pass later.
+/// Throttling: the same call will succeed later.
 const THROTTLING: [&str; 14] = [
     "BandwidthLimitExceeded",
     "EC2ThrottledException",
@@ -47,7 +47,7 @@ const THROTTLING: [&str; 14] = [
     "TransactionInProgressException",
 ];
 
-/// Their trouble, not ours; or others', who are at it at the same time.
+/// Errors of the service itself, or of a concurrent change: the same call will succeed later.
 const PASSING: [&str; 15] = [
     "AWS.SimpleQueueService.QueueDeletedRecently",
     "InternalError",
@@ -100,10 +100,10 @@ const REFUSED: [&str; 13] = [
 ];
 
 /// What an answer means that gives its `Date`: a refusal may be for our wrong clock alone.
-pub(crate) fn dated_complaint(
+pub(crate) fn error_of_dated_response(
     service: Service,
     action: &str,
-    said: Complaint<'_>,
+    said: ErrorResponse<'_>,
     date: Option<&str>,
 ) -> PortError {
     let skewed = date.is_some_and(|date| skew::is_refused_for(date, SystemTime::now()));
@@ -111,12 +111,16 @@ pub(crate) fn dated_complaint(
         let reason = in_words(action, said);
         return PortError::Unavailable { service, reason };
     }
-    complaint(service, action, said)
+    error_of_response(service, action, said)
 }
 
 /// What an answer of the service means.
-pub(crate) fn complaint(service: Service, action: &str, complaint: Complaint<'_>) -> PortError {
-    let Complaint { status, code, message } = complaint;
+pub(crate) fn error_of_response(
+    service: Service,
+    action: &str,
+    complaint: ErrorResponse<'_>,
+) -> PortError {
+    let ErrorResponse { status, code, message } = complaint;
     let said = in_words(action, complaint);
     // A signature that is out of date is reported as a wrong one, and told apart by its text.
     let skewed = SKEWED.contains(&code)
@@ -142,7 +146,7 @@ fn permissions(service: Service, action: &str) -> String {
     let named: &[&str] = match action {
         "BatchExecuteStatement" => &["PartiQLUpdate", "PartiQLDelete"],
         "TransactWriteItems" => &["PutItem", "DeleteItem"],
-        // Who may send one message may send a batch.
+        // The permission for one message covers a batch.
         _ => &[action.trim_end_matches("Batch")],
     };
     let prefix = service.to_ascii_lowercase();
@@ -151,19 +155,25 @@ fn permissions(service: Service, action: &str) -> String {
 
 /// The first line says all that a person can use. A refused signature is explained by repeating
 /// what was signed, the session token included, in those that follow.
-fn in_words(action: &str, complaint: Complaint<'_>) -> String {
+fn in_words(action: &str, complaint: ErrorResponse<'_>) -> String {
     let message = one_line(&complaint.message.lines().next().unwrap_or_default());
     let code = one_line(&complaint.code);
-    match (Complaint { message: &message, code: &code, ..complaint }) {
-        Complaint { status, code: "", message: "" } => format!("{action}: status {status}"),
-        Complaint { status, code: "", message } => format!("{action}: status {status}: {message}"),
-        Complaint { code, message: "", .. } => format!("{action}: {code}"),
-        Complaint { code, message, .. } => format!("{action}: {code}: {message}"),
+    match (ErrorResponse { message: &message, code: &code, ..complaint }) {
+        ErrorResponse { status, code: "", message: "" } => format!("{action}: status {status}"),
+        ErrorResponse { status, code: "", message } => {
+            format!("{action}: status {status}: {message}")
+        }
+        ErrorResponse { code, message: "", .. } => format!("{action}: {code}"),
+        ErrorResponse { code, message, .. } => format!("{action}: {code}: {message}"),
     }
 }
 
-/// What an error of the SDK means, whatever the operation.
-pub(crate) fn fault<E>(service: Service, action: &str, error: &SdkError<E, Response>) -> PortError
+/// Translates an error of the SDK, for any operation.
+pub(crate) fn port_error<E>(
+    service: Service,
+    action: &str,
+    error: &SdkError<E, Response>,
+) -> PortError
 where
     E: std::error::Error + ProvideErrorMetadata + 'static,
 {
@@ -174,12 +184,12 @@ where
         }
         SdkError::ServiceError(answer) => {
             let meta = answer.err().meta();
-            let said = Complaint {
+            let said = ErrorResponse {
                 status: answer.raw().status().as_u16(),
                 code: meta.code().unwrap_or_default(),
                 message: meta.message().unwrap_or_default(),
             };
-            dated_complaint(service, action, said, answer.raw().headers().get("date"))
+            error_of_dated_response(service, action, said, answer.raw().headers().get("date"))
         }
         SdkError::ConstructionFailure(_) => not_sent(service, action, error),
         // A connection that broke off half-way is "other" as well, but known to be passing.
@@ -226,19 +236,19 @@ mod tests {
 
     use super::*;
 
-    fn said<'a>(status: u16, code: &'a str, message: &'a str) -> Complaint<'a> {
-        Complaint { status, code, message }
+    fn said<'a>(status: u16, code: &'a str, message: &'a str) -> ErrorResponse<'a> {
+        ErrorResponse { status, code, message }
     }
 
     #[track_caller]
     fn passes(service: Service, status: u16, code: &str, message: &str) {
-        let error = complaint(service, "Action", said(status, code, message));
+        let error = error_of_response(service, "Action", said(status, code, message));
         assert!(matches!(error, PortError::Unavailable { .. }), "{error:?}");
     }
 
     #[track_caller]
     fn hint(service: Service, action: &str, status: u16, code: &str, message: &str) -> String {
-        match complaint(service, action, said(status, code, message)) {
+        match error_of_response(service, action, said(status, code, message)) {
             PortError::Unusable { hint, .. } => hint,
             other => panic!("{other:?}"),
         }
@@ -330,7 +340,7 @@ mod tests {
         };
         let passes = |code: &str, date: &str| {
             let refused = said(401, code, "not able to validate the credentials");
-            let error = dated_complaint(EC2, "CreateFleet", refused, Some(date));
+            let error = error_of_dated_response(EC2, "CreateFleet", refused, Some(date));
             matches!(error, PortError::Unavailable { .. })
         };
         for code in ["AuthFailure", "RequestExpired", "SignatureDoesNotMatch"] {
@@ -358,7 +368,7 @@ mod tests {
         let explained = "The signature does not match.\n\nThe Canonical String should have been\n\
                          'POST\n/\n\nx-amz-security-token:IQoJb3JpZ2lu\n'";
         let refused = said(403, "InvalidSignatureException", explained);
-        let error = complaint(SQS, "ReceiveMessage", refused).to_string();
+        let error = error_of_response(SQS, "ReceiveMessage", refused).to_string();
         assert!(error.contains("The signature does not match."), "{error}");
         assert!(!error.contains("IQoJb3JpZ2lu"), "{error}");
     }

@@ -15,7 +15,7 @@ use super::*;
 use crate::cloud::Cloud;
 use crate::ec2::loopback::{Loopback, Reply, SECRET, TOKEN};
 use crate::ec2::{Done, Ec2, Params, Query};
-use crate::fault::{DYNAMODB, EC2, SQS};
+use crate::error::{DYNAMODB, EC2, SQS};
 use crate::pool::SqsPool;
 use crate::store::DynamoStore;
 

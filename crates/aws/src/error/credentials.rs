@@ -10,7 +10,7 @@ use ondeck_core::ports::PortError;
 
 use super::{EXPIRED, REFUSED, Service, unavailable};
 
-/// What STS says of somebody who will not get credentials by asking again, other than what any
+/// Codes of STS for callers that will not get credentials by a retry, other than what any
 /// service says.
 const DISOWNED: [&str; 4] = [
     "IdpRejectedClaimException",
@@ -23,7 +23,7 @@ const DISOWNED: [&str; 4] = [
 const TIMED_OUT: &str = "identity resolver timed out";
 
 /// Nothing has left this computer. Where credentials could not be fetched just now, that passes;
-/// where there are none, somebody has to see to it.
+/// where there are none, the operator has to provide them.
 pub(crate) fn not_sent(service: Service, action: &str, error: &(dyn Error + 'static)) -> PortError {
     let said = in_words(error);
     if is_about_fetching(error) {
