@@ -78,7 +78,7 @@ pub trait Store: Send + Sync {
     async fn of_run(&self, run: &RunId) -> PortResult<Listing>;
     /// The live records whose threshold is at or before `now`.
     async fn expired(&self, now: Timestamp) -> PortResult<Listing>;
-    async fn list(&self, scope: Scope) -> PortResult<Listing>;
+    async fn list(&self, scope: RecordScope) -> PortResult<Listing>;
     /// What the agents of these instances have written, in the order of `ids`.
     async fn agent_status(&self, ids: &[InstanceId]) -> PortResult<Vec<AgentStatus>>;
     /// Notes on the records of these tickets that they were announced. Skips a record that is no
@@ -113,7 +113,7 @@ pub trait Store: Send + Sync {
 
 /// Which records [`Store::list`] returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
+pub enum RecordScope {
     /// Those that are not terminated.
     Live,
     All,
