@@ -109,5 +109,5 @@ fn machines_on_ec2_cannot_have_records_on_this_computer() {
     let mut refused = ondeck(&["provision", "--json", "--run-id=1", "--compute=aws"]);
     refused.env("ONDECK_HOME", home.path());
     let done = Background::start(&mut refused).finish();
-    assert_eq!(done.exited(2).json()["error"]["exitCode"], json!(2));
+    assert_eq!(done.exited(2).json()["error"]["kind"], json!("invalid-input"));
 }
