@@ -20,10 +20,18 @@ pub(crate) fn lints(fix: bool) -> Vec<Step> {
         Step::new("lints, default features", "clippy -p ondeck -- -D warnings"),
         // Machines of the pool download a build without the control plane. A use of the control
         // plane outside of its feature fails only here.
-        Step::new("lints, agent only", "clippy -p ondeck --no-default-features -- -D warnings"),
+        Step::new(
+            "lints, agent only",
+            "clippy -p ondeck --no-default-features --features local -- -D warnings",
+        ),
         Step::new(
             "lints, agent on machines",
-            "clippy -p ondeck --no-default-features --features aws,github -- -D warnings",
+            "clippy -p ondeck --no-default-features --features aws,github,local -- -D warnings",
+        ),
+        // What a control plane on macOS has: no local backend, which is for Linux only.
+        Step::new(
+            "lints, no local backend",
+            "clippy -p ondeck --no-default-features --features control,aws,github -- -D warnings",
         ),
         Step::new("documentation", "doc --no-deps --workspace --all-features")
             .with_env("RUSTDOCFLAGS", "-D warnings"),
@@ -72,9 +80,12 @@ mod tests {
     #[test]
     fn each_program_that_is_built_is_linted() {
         let lines: Vec<String> = lints(false).iter().map(ToString::to_string).collect();
-        for features in
-            ["", " --no-default-features", " --no-default-features --features aws,github"]
-        {
+        for features in [
+            "",
+            " --no-default-features --features local",
+            " --no-default-features --features aws,github,local",
+            " --no-default-features --features control,aws,github",
+        ] {
             let line = format!("cargo clippy -p ondeck{features} -- -D warnings");
             assert!(lines.contains(&line), "{line}");
         }

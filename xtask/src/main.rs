@@ -6,6 +6,7 @@ mod child;
 mod cloud;
 mod commands;
 mod console;
+mod darwin;
 mod docs;
 mod emulators;
 mod error;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
             for step in commands::lints(fix) {
                 report.run(&step, &root);
             }
+            darwin::check(&mut report, &root);
             report.run_with(&[&tool::DENY], &commands::deny(), &root);
             report.note("advisories are checked only by the CI on GitHub: cargo xtask advisories");
             report

@@ -20,7 +20,7 @@ pub(crate) struct Step {
     pub(crate) name: String,
     program: &'static str,
     args: Vec<String>,
-    env: Vec<(&'static str, &'static str)>,
+    env: Vec<(String, String)>,
     /// Not part of what is shown, because it is long and the same for all steps that have it.
     surroundings: Environment,
 }
@@ -43,8 +43,8 @@ impl Step {
         self
     }
 
-    pub(crate) fn with_env(mut self, name: &'static str, value: &'static str) -> Self {
-        self.env.push((name, value));
+    pub(crate) fn with_env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.env.push((name.into(), value.into()));
         self
     }
 
@@ -59,7 +59,7 @@ impl Step {
         let mut command =
             if self.program == CARGO { cargo(root) } else { tool(root, self.program) };
         self.surroundings.apply(&mut command);
-        command.args(&self.args).envs(self.env.iter().copied());
+        command.args(&self.args).envs(self.env.iter().map(|(name, value)| (name, value)));
         exit_code_of(child::run(&mut command), self.program)
     }
 }
@@ -132,7 +132,7 @@ pub(crate) fn workspace_root() -> PathBuf {
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     outcomes: Vec<Outcome>,
-    notes: Vec<&'static str>,
+    notes: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -189,8 +189,8 @@ impl Report {
         result
     }
 
-    pub(crate) fn note(&mut self, note: &'static str) {
-        self.notes.push(note);
+    pub(crate) fn note(&mut self, note: impl Into<String>) {
+        self.notes.push(note.into());
     }
 
     fn record(&mut self, name: &str, run: impl FnOnce() -> u8) {
@@ -231,7 +231,7 @@ mod tests {
             exit_code,
             took: Duration::from_millis(millis),
         });
-        Report { outcomes: outcomes.collect(), notes: vec!["that is all"] }
+        Report { outcomes: outcomes.collect(), notes: vec!["that is all".to_owned()] }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The way to AWS: region, credentials, endpoints and time limits, decided once for all three
+//! The connection to AWS: region, credentials, endpoints and time limits, decided once for all three
 //! services.
 
 use std::fmt;
@@ -17,25 +17,50 @@ use crate::names::{Names, PoolName};
 use crate::skew::{AwsClock, Skew};
 use crate::wire::{CONNECT, Wire};
 
-/// How long one call may take, its answer included.
+/// The time limit of one call, including its answer.
 const CALL: Duration = Duration::from_secs(8);
-/// How many calls are under way at once. Reaping hundreds of machines must not
-/// open hundreds of connections.
+/// The number of calls under way at the same time. Reaping hundreds of machines must not open
+/// hundreds of connections.
 const AT_ONCE: usize = 32;
 
-/// What AWS needs to be told. What is missing is taken from where AWS's own programs take it:
-/// variables, profile, or the machine itself.
+/// The variables from which [`Cloud::connect`] takes credentials and what it was not told. A process
+/// that starts another one for the same pool hands these on.
+pub const VARIABLES: &[&str] = &[
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_PROFILE",
+    "AWS_CONFIG_FILE",
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "AWS_ROLE_ARN",
+    "AWS_ROLE_SESSION_NAME",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_CONTAINER_AUTHORIZATION_TOKEN",
+    "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+    "AWS_EC2_METADATA_DISABLED",
+    "AWS_EC2_METADATA_SERVICE_ENDPOINT",
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_DYNAMODB",
+    "AWS_ENDPOINT_URL_SQS",
+    "AWS_USE_FIPS_ENDPOINT",
+    "AWS_USE_DUALSTACK_ENDPOINT",
+];
+
+/// What to connect to. A missing value is looked up where the AWS CLI looks: variables, the profile,
+/// or the instance metadata.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Which pool.
     pub pool: PoolName,
-    /// Which region.
     pub region: Option<String>,
-    /// Where all services are, instead of where AWS has them.
+    /// The endpoint of all services, for emulators; `None` for those of AWS.
     pub endpoint_url: Option<String>,
 }
 
-/// The way to AWS, for one pool. Cheap to clone.
+/// A connection to AWS, for one pool. A clone shares it.
 #[derive(Clone)]
 pub struct Cloud {
     pub(crate) config: SdkConfig,
@@ -47,8 +72,8 @@ pub struct Cloud {
 }
 
 impl Cloud {
-    /// Reads the configuration. Nothing is contacted yet, except for the region where only the
-    /// machine itself can tell it.
+    /// Reads the configuration. It makes no request, unless only the instance metadata knows the
+    /// region. Fails with [`PortError::Unusable`] if no region is known.
     pub async fn connect(options: Options, random: Arc<dyn Random>) -> PortResult<Cloud> {
         let skew = Arc::new(Skew::default());
         let timeouts =
@@ -81,12 +106,11 @@ impl Cloud {
         Ok(Cloud { config, names, skew, wire, gate, patience })
     }
 
-    /// The time that all of the pool's machines and its records go by.
+    /// The clock of the records, by which every process of the pool goes.
     pub fn clock(&self) -> AwsClock {
         self.skew.clock()
     }
 
-    /// The region in use.
     pub fn region(&self) -> &str {
         self.config.region().map_or("", |region| region.as_ref())
     }

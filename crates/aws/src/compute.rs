@@ -1,11 +1,11 @@
 //! Machines from EC2.
 
-mod ending;
 mod fleet;
-mod fresh;
 mod listing;
 mod options;
+mod recent_launches;
 mod template;
+mod termination;
 #[cfg(test)]
 mod tests;
 mod user_data;
@@ -20,15 +20,14 @@ use ondeck_core::model::requirements::TypePatterns;
 use ondeck_core::model::settings::Settings;
 use ondeck_core::ports::{Compute, Launched, Machine, Order, PortError, PortResult};
 
-use self::fresh::Fresh;
 use self::options::MachineOptions;
+use self::recent_launches::RecentLaunches;
 use self::template::Template;
 use crate::cloud::Cloud;
 use crate::ec2::{Ec2, Params};
 use crate::names::{MANAGED_BY, Names, POOL_TAG};
 
-/// The tag with the memory that a machine was required to have. EC2 does not say how much one
-/// has, except by its type.
+/// The tag with the memory that a machine was required to have. A listing of EC2 does not contain it.
 const MEM_TAG: &str = "ondeck:mem";
 
 /// The instance types of a request that names none: current general-purpose, compute-optimised and
@@ -46,7 +45,7 @@ pub(crate) fn identity(name: &ProviderName) -> Result<InstanceId, InvalidId> {
 pub struct Ec2Compute {
     ec2: Arc<Ec2>,
     names: Names,
-    fresh: Arc<Fresh>,
+    recent: Arc<RecentLaunches>,
 }
 
 impl Ec2Compute {
@@ -55,7 +54,7 @@ impl Ec2Compute {
         Ec2Compute {
             ec2: Arc::new(Ec2::new(cloud)),
             names: cloud.names.clone(),
-            fresh: Arc::default(),
+            recent: Arc::default(),
         }
     }
 }
@@ -66,7 +65,7 @@ impl Compute for Ec2Compute {
         let options = MachineOptions::read(&settings.backend).map_err(PortError::Setting)?;
         options::subnets(&settings.backend).map_err(PortError::Setting)?;
         if options.profile.is_none() {
-            tracing::warn!("machines have no rights of their own: iam-instance-profile is not set");
+            tracing::warn!("machines have no permissions: iam-instance-profile is not set");
         }
         Template::new(&self.ec2, &self.names, &options).bring_about().await
     }
@@ -83,12 +82,12 @@ impl Compute for Ec2Compute {
         let subnets = options::subnets(&settings.backend)
             .map_err(|missing| PortError::NotSetUp { what: missing.to_string() })?;
         let launched = fleet::launch(&self.ec2, &self.names, &subnets, order).await?;
-        self.fresh.note(&launched.machines, Instant::now());
+        self.recent.note(&launched.machines, Instant::now());
         Ok(launched)
     }
 
     async fn terminate(&self, ids: &[InstanceId]) -> PortResult<()> {
-        ending::terminate(&self.ec2, &self.names, &self.fresh, ids).await
+        termination::terminate(&self.ec2, &self.names, &self.recent, ids).await
     }
 
     async fn machines(&self) -> PortResult<Vec<Machine>> {
@@ -102,7 +101,7 @@ impl fmt::Debug for Ec2Compute {
     }
 }
 
-/// The pool, as tags have it. GitHub's names ignore case, and filters do not.
+/// The pool's tag, in lower case: GitHub's names ignore case, and filters do not.
 fn pool_tag(names: &Names) -> (&'static str, String) {
     (POOL_TAG, names.pool.to_string().to_ascii_lowercase())
 }
@@ -111,13 +110,13 @@ fn managed_by() -> (&'static str, String) {
     (MANAGED_BY.0, MANAGED_BY.1.to_owned())
 }
 
-/// Tags for one kind of thing that a request brings about.
+/// Tags for one type of resource that a request creates.
 fn tagged(kind: &str, tags: &[(&str, String)]) -> Params {
     let tag = |(key, value): &(&str, String)| Params::new().set("Key", key).set("Value", value);
     Params::new().set("ResourceType", kind).each("Tag", tags.iter().map(tag))
 }
 
-/// One filter of a listing: any of the values will do.
+/// A filter of a listing that admits each of the values.
 fn filter<T: fmt::Display>(name: &str, values: impl IntoIterator<Item = T>) -> Params {
     Params::new().set("Name", name).list("Value", values)
 }

@@ -1,4 +1,4 @@
-//! The machine, as its own agent has it.
+//! An EC2 instance, as the agent on it uses it.
 
 mod script;
 
@@ -16,12 +16,11 @@ use tokio::process::Command;
 use self::script::Script;
 use crate::imds::Imds;
 
-/// How often EC2 is asked whether it wants the machine back; it says so two minutes before.
+/// How often the agent asks for a spot interruption notice, which EC2 gives two minutes ahead.
 const NOTICE_EVERY: Duration = Duration::from_secs(5);
-/// How long EC2 may take to end a machine that it has agreed to end.
-const ENDING: Duration = Duration::from_secs(300);
+/// How long EC2 may take to terminate a machine after it has accepted the request.
+const TERMINATING: Duration = Duration::from_secs(300);
 
-/// An EC2 instance, from within.
 pub struct Ec2Host {
     imds: Imds,
     compute: Arc<dyn Compute>,
@@ -32,7 +31,8 @@ pub struct Ec2Host {
 }
 
 impl Ec2Host {
-    /// This machine, with a folder for what it writes down and the command that shuts it down.
+    /// The machine `instance`. The host writes files to `folder`; `shutdown` is the command that shuts
+    /// the machine down.
     pub fn new(
         imds: Imds,
         compute: Arc<dyn Compute>,
@@ -63,13 +63,13 @@ impl Host for Ec2Host {
         }
     }
 
-    /// Through EC2, or else by shutting down, which ends an instance as well. Where neither
-    /// works, the agent ends, is started again by its service, and tries again.
+    /// Asks EC2, or else shuts down, which terminates an instance as well. If neither works, the
+    /// agent exits, its service starts it again, and it tries again.
     async fn terminate(&self, why: &str) {
         match self.compute.terminate(std::slice::from_ref(&self.instance)).await {
-            Ok(()) => self.clock.sleep(ENDING).await,
+            Ok(()) => self.clock.sleep(TERMINATING).await,
             Err(error) => {
-                tracing::error!(instance = %self.instance, "EC2 does not end it: {error}");
+                tracing::error!(instance = %self.instance, "EC2 does not terminate it: {error}");
                 shut_down(&self.shutdown, why).await;
             }
         }
@@ -82,12 +82,12 @@ impl fmt::Debug for Ec2Host {
     }
 }
 
-/// Shuts the machine down with the operating system's own command.
+/// Runs the command that shuts the machine down. Logs a failure.
 pub async fn shut_down(command: &str, why: &str) {
     tracing::error!(why, "shutting down: {command}");
     let mut words = command.split_whitespace();
     let Some(program) = words.next() else {
-        return tracing::error!("there is no command that shuts this machine down");
+        return tracing::error!("no command to shut this machine down");
     };
     match Command::new(program).args(words).stdin(Stdio::null()).status().await {
         Ok(status) if status.success() => {}

@@ -19,7 +19,7 @@ mod skew;
 mod store;
 mod wire;
 
-pub use cloud::{Cloud, Options};
+pub use cloud::{Cloud, Options, VARIABLES};
 pub use compute::Ec2Compute;
 pub use host::{Ec2Host, shut_down};
 pub use imds::Imds;

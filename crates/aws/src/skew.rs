@@ -1,6 +1,7 @@
-//! A clock that is wrong by minutes makes AWS refuse every signature; one that is wrong by less
-//! makes whoever has it end machines whose time is not up. What AWS's own clock says stands in
-//! every answer, so a refusal is the last one, and both signatures and decisions go by that clock.
+//! AWS's clock, as its answers tell it. If this computer's clock is wrong by minutes, AWS refuses
+//! every signature; if it is wrong by less, this process would terminate machines whose time is not
+//! up. Every answer of AWS carries a date, so the first refusal corrects the clock, and signatures
+//! and decisions go by the corrected one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -20,32 +21,32 @@ use aws_smithy_types::date_time::Format;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::Clock;
 
-/// Closer than this nothing is corrected: answers tell the time to the second, and take a while.
+/// A smaller difference is not corrected: answers tell the time to the second, and take a while to
+/// arrive.
 const TOLERATED_SECS: i64 = 10;
 
-/// An answer that took longer does not tell the time: nobody knows when of all that while it was
-/// written. A process that was stopped half-way would think that all others are ahead.
+/// An answer that took longer does not tell the time, because it may have been written at any moment
+/// of that span. A process that was stopped half-way would take its own clock for late.
 const PROMPT: Duration = Duration::from_secs(5);
 
-/// From here on a refusal may be for the date alone.
+/// From this difference on, AWS may refuse a request for its date alone.
 const REFUSED_SECS: i64 = 4 * 60;
 
-/// How far AWS's clock is ahead of ours.
+/// How far AWS's clock is ahead of this computer's.
 #[derive(Debug)]
 pub(crate) struct Skew {
     ahead_secs: AtomicI64,
     since: Instant,
 }
 
-/// The time by AWS's clock, as far as that is known.
+/// The time by AWS's clock; until the first answer, by this computer's.
 #[derive(Debug, Clone)]
 pub struct AwsClock(Arc<Skew>);
 
-/// Takes note of the date of every answer that an SDK client gets.
+/// Observes the date of every answer that an SDK client gets.
 #[derive(Debug)]
 pub(crate) struct ObserveSkew(pub(crate) Arc<Skew>);
 
-/// When a request was sent.
 #[derive(Debug)]
 struct Sent(Instant);
 
@@ -64,15 +65,16 @@ impl Skew {
         AwsClock(self.clone())
     }
 
-    /// Takes note of the `Date` header of an answer that has just arrived and took so long.
+    /// Corrects the clock by the `Date` header of an answer that has just arrived, `took` after its
+    /// request was sent.
     pub(crate) fn observe(&self, date: &str, took: Duration) {
         if took <= PROMPT {
             self.correct(date, SystemTime::now());
         }
     }
 
-    /// A correction stands until it is too far off itself: answers do not agree to the second,
-    /// and to follow each of them would be a warning with each call.
+    /// A correction stands until it is itself off by more than is tolerated. Answers do not agree to
+    /// the second, and following each of them would log a warning with each call.
     fn correct(&self, date: &str, now: SystemTime) {
         let Some(ahead) = ahead_by(date, now) else { return };
         let corrected_by = self.ahead_secs.load(Ordering::Relaxed);
@@ -87,8 +89,8 @@ impl Skew {
     }
 }
 
-/// Whether `date`, of an answer that arrived at `now`, says that our clock is so wrong that AWS
-/// refuses what is signed by it.
+/// Whether `date`, of an answer that arrived at `now`, shows that this computer's clock is so wrong
+/// that AWS refuses what is signed by it.
 pub(crate) fn is_refused_for(date: &str, now: SystemTime) -> bool {
     ahead_by(date, now).is_some_and(|ahead| ahead.abs() > REFUSED_SECS)
 }
@@ -156,6 +158,8 @@ impl Intercept for ObserveSkew {
 
 #[cfg(test)]
 mod tests {
+    use ondeck_core::testkit::contract::clock_suite;
+
     use super::*;
 
     #[test]
@@ -203,5 +207,17 @@ mod tests {
         assert!(off() > 0, "what cannot be read changes nothing");
         skew.observe(&ahead_by(0), PROMPT);
         assert_eq!(off(), 0, "the clock was put right");
+    }
+
+    #[tokio::test]
+    async fn a_correction_keeps_the_contract_of_clocks() {
+        let skew = Arc::new(Skew::default());
+        let ahead = AtomicI64::new(0);
+        let step = |millis: i64| {
+            let ahead = ahead.fetch_add(millis / 1000, Ordering::Relaxed) + millis / 1000;
+            let theirs = DateTime::from_secs(DateTime::from(SystemTime::now()).secs() + ahead);
+            skew.observe(&theirs.fmt(Format::HttpDate).unwrap(), PROMPT);
+        };
+        clock_suite(&skew.clock(), Some(&step)).await;
     }
 }

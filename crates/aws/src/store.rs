@@ -13,7 +13,7 @@ use ondeck_core::model::record::{EventRow, Record, State};
 use ondeck_core::model::signal::{AgentStatus, Report};
 use ondeck_core::model::ticket::Ticket;
 use ondeck_core::model::timestamp::Timestamp;
-use ondeck_core::ports::{AgentStore, Listing, PortError, PortResult, Scope, Store};
+use ondeck_core::ports::{AgentStore, Listing, PortError, PortResult, RecordScope, Store};
 
 use self::events::Outbox;
 use self::keys::{Key, Kind, id_of, item, read_text, text};
@@ -163,10 +163,10 @@ impl Store for DynamoStore {
         Ok(rows::listing(&self.table.all_pages(query).await?))
     }
 
-    async fn list(&self, scope: Scope) -> PortResult<Listing> {
+    async fn list(&self, scope: RecordScope) -> PortResult<Listing> {
         let items = match scope {
-            Scope::All => self.table.all_pages(self.table.query(Kind::Instance)).await?,
-            Scope::Live => {
+            RecordScope::All => self.table.all_pages(self.table.query(Kind::Instance)).await?,
+            RecordScope::Live => {
                 let ended = [(":ended", State::Terminated.as_str())];
                 self.table.select(Kind::Instance, "NOT (#state = :ended)", &ended).await?
             }

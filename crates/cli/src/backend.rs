@@ -1,70 +1,89 @@
-//! The one place where adapters are chosen and put together.
+//! The one place where adapters are chosen and put together. Records (store and pool) and compute
+//! are chosen apart. This is the agent's half; the control plane's is `control::backend`.
 
 #[cfg(feature = "aws")]
-mod aws;
-#[cfg(feature = "control")]
-mod forge;
-mod local;
-#[cfg(all(feature = "aws", feature = "control"))]
-mod no_forge;
+pub(crate) mod aws;
+#[cfg(feature = "local")]
+pub(crate) mod local;
 mod runner;
 
+#[cfg(not(any(feature = "local", feature = "aws")))]
+compile_error!("records and machines need an adapter: build with the feature local, aws or both");
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ondeck_agent::Agent;
 use ondeck_core::model::failure::Failure;
 use ondeck_core::model::ids::InstanceId;
+use ondeck_core::ports::{AgentStore, Clock};
 
 use crate::inputs::{Backend, Common, rows};
 
-#[cfg(feature = "control")]
-pub(crate) use self::local::Local;
-
 /// The setting by which agents know where jobs come from.
 pub(crate) const FORGE: &str = rows::FORGE.name;
-/// Its value for GitHub.
-const GITHUB: &str = rows::GITHUB;
+/// The value of [`FORGE`] for GitHub.
+pub(crate) const GITHUB: &str = rows::GITHUB;
 
-/// The control plane's ports on the chosen backend. Only refresh creates what is missing, and only
-/// refresh gets a forge to call.
-#[cfg(feature = "control")]
-pub(crate) async fn plane(
-    common: &Common,
-    refresh: bool,
-    progress: std::sync::Arc<dyn ondeck_core::ports::Progress>,
-) -> Result<ondeck_core::modes::plane::Plane, Failure> {
-    let plane = match common.backend {
-        Backend::Local => local::plane(common, refresh, progress).await?,
-        #[cfg(feature = "aws")]
-        Backend::Aws => aws::plane(common, refresh, progress).await?,
-        #[cfg(not(feature = "aws"))]
-        Backend::Aws => return Err(not_built()),
-    };
-    #[cfg(feature = "holds")]
-    let plane = crate::control::hold_points::wrap(plane);
-    Ok(plane)
+/// The records, as an agent uses them.
+struct AgentRecords {
+    store: Arc<dyn AgentStore>,
+    clock: Arc<dyn Clock>,
+    /// Names this set of records among all those whose runners one forge lists.
+    label: String,
 }
 
-/// What an agent works with on the chosen backend.
-pub(crate) async fn agent(common: &Common) -> Result<ondeck_agent::Agent, Failure> {
-    match common.backend {
-        Backend::Local => match instance_id(common)? {
-            Some(id) => local::agent(common, id).await,
-            None => Err(Failure::invalid("no instance id given")
-                .hint("give --instance-id; the local backend does so when it starts a machine")),
-        },
+/// Assembles the agent of this machine. Fails with exit code 2 if the inputs name adapters that
+/// this build lacks or that cannot reach each other.
+pub(crate) async fn agent(common: &Common) -> Result<Agent, Failure> {
+    check_reachable(common)?;
+    match common.compute {
+        #[cfg(feature = "local")]
+        Backend::Local => local::agent(common).await,
         #[cfg(feature = "aws")]
         Backend::Aws => aws::agent(common).await,
-        #[cfg(not(feature = "aws"))]
-        Backend::Aws => Err(not_built()),
+        #[cfg(not(all(feature = "local", feature = "aws")))]
+        missing => Err(not_built(missing)),
     }
 }
 
-/// The machine that the agent was told it is.
+/// Fails if the agents on the chosen machines could not reach the chosen records.
+pub(crate) fn check_reachable(common: &Common) -> Result<(), Failure> {
+    match (common.records, common.compute) {
+        (Backend::Local, Backend::Aws) => {
+            Err(Failure::invalid("EC2 machines cannot open the records on this computer")
+                .hint("give --records aws, or --compute local"))
+        }
+        (Backend::Local, Backend::Local) | (Backend::Aws, _) => Ok(()),
+    }
+}
+
+/// The machine that the agent was told it is, if it was told.
 fn instance_id(common: &Common) -> Result<Option<InstanceId>, Failure> {
     let id = common.given.text(&rows::INSTANCE_ID).map(InstanceId::new).transpose();
     id.map_err(|error| Failure::invalid(error.to_string()))
 }
 
-#[cfg(not(feature = "aws"))]
-fn not_built() -> Failure {
-    Failure::invalid("this build of ondeck has no aws backend")
-        .hint("build it with cargo build --release --features aws,github")
+/// The directory for local files. Fails if none was given and the user has no home directory.
+pub(crate) fn home_dir(common: &Common) -> Result<PathBuf, Failure> {
+    match (&common.home, std::env::home_dir()) {
+        (Some(dir), _) => std::path::absolute(dir).map_err(|error| {
+            Failure::invalid(format!("home cannot be used: {}: {error}", dir.display()))
+        }),
+        (None, Some(user)) => Ok(user.join(".ondeck")),
+        (None, None) => {
+            Err(Failure::invalid("no home directory").hint("give --home or ONDECK_HOME"))
+        }
+    }
+}
+
+/// Says which feature a build needs for a backend.
+#[cfg(not(all(feature = "local", feature = "aws")))]
+pub(crate) fn not_built(backend: Backend) -> Failure {
+    match backend {
+        Backend::Local => Failure::invalid("this build of ondeck has no local backend")
+            .hint("build it on Linux with --features local, or give --backend aws"),
+        Backend::Aws => Failure::invalid("this build of ondeck has no aws backend")
+            .hint("build it with cargo build --release --features aws,github"),
+    }
 }

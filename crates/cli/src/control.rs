@@ -1,5 +1,7 @@
 //! Everything but the agent: the three modes as commands, and the commands that operators use.
 
+pub(crate) mod backend;
+#[cfg(feature = "local")]
 mod demo;
 #[cfg(all(test, feature = "aws", feature = "github"))]
 mod docs;
@@ -8,8 +10,11 @@ pub(crate) mod github_actions;
 pub(crate) mod hold_points;
 pub(crate) mod inputs;
 mod modes;
+#[cfg(not(feature = "local"))]
+mod no_local;
 pub(crate) mod progress;
 pub(crate) mod report;
+#[cfg(feature = "local")]
 mod run;
 mod shell;
 mod status;
@@ -17,6 +22,8 @@ mod status;
 use ondeck_core::inputs::Mode;
 
 pub(crate) use self::inputs::show_misuse;
+#[cfg(not(feature = "local"))]
+use self::no_local::{demo, run};
 use crate::inputs::Invocation;
 
 /// Whether this build has the command.

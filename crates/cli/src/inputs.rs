@@ -20,7 +20,10 @@ pub(crate) use self::command_line::{Invocation, read};
     expect(dead_code, reason = "an agent prints neither JSON nor text")
 )]
 pub(crate) struct Common {
-    pub(crate) backend: Backend,
+    /// Where the store and the pool are.
+    pub(crate) records: Backend,
+    /// Where machines are launched.
+    pub(crate) compute: Backend,
     pub(crate) home: Option<PathBuf>,
     pub(crate) json: bool,
     pub(crate) verbose: u8,
@@ -29,7 +32,8 @@ pub(crate) struct Common {
     pub(crate) given: Given,
 }
 
-/// The backends. Every build knows the names; one without a backend says so when it is chosen.
+/// What records or machines can be on. Every build knows the names; one without an adapter says so
+/// when it is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Backend {
     /// One SQLite file, and processes on this computer as machines.
@@ -40,12 +44,13 @@ pub(crate) enum Backend {
 
 impl Common {
     fn from_inputs(given: Given) -> Common {
-        let backend = match given.text_or_default(&rows::BACKEND) {
+        let chosen = |row| match given.text(row).or(given.text_or_default(&rows::BACKEND)) {
             Some(rows::AWS) => Backend::Aws,
             _ => Backend::Local,
         };
         Common {
-            backend,
+            records: chosen(&rows::RECORDS),
+            compute: chosen(&rows::COMPUTE),
             home: given.text(&rows::HOME).map(PathBuf::from),
             json: given.is_set(&rows::JSON),
             verbose: given.text(&rows::VERBOSE).and_then(|count| count.parse().ok()).unwrap_or(0),
@@ -62,6 +67,7 @@ pub(crate) fn tables() -> impl Iterator<Item = &'static InputTable> {
         ondeck_github::INPUTS,
         #[cfg(feature = "aws")]
         ondeck_aws::INPUTS,
+        #[cfg(feature = "local")]
         ondeck_local::INPUTS,
     ];
     const LAST: &[InputTable] = &[ondeck_core::inputs::times::TABLE, rows::PROCESS];

@@ -1,4 +1,4 @@
-//! The real time, real chance, and real signals that core is given.
+//! The time, the randomness and the signals of the operating system, as core is given them.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant, SystemTime};
@@ -7,14 +7,14 @@ use async_trait::async_trait;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Clock, Random};
 
-/// The machine's clock.
+/// The clock of this computer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WallClock;
 
 #[async_trait]
 impl Clock for WallClock {
     fn now(&self) -> Timestamp {
-        // A clock before 1970 is no clock; everything would count as unexpired.
+        // By a clock that shows a time before 1970, nothing has expired.
         Timestamp::try_from(SystemTime::now()).unwrap_or(Timestamp::from_millis(0))
     }
 
@@ -28,21 +28,21 @@ impl Clock for WallClock {
     }
 }
 
-/// Numbers from the operating system. Launches are named with them, and machines that were
-/// started from one image at one moment must not arrive at the same name.
+/// Random numbers from the operating system. Launches are named by them, and machines that start
+/// from one image at the same moment must not choose the same name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entropy;
 
 impl Random for Entropy {
     fn number(&self) -> u64 {
-        // It fails only where the system has no source at all; time is the next best.
+        // It fails only if the system has no source of randomness; the time is the next best.
         getrandom::u64().unwrap_or_else(|_| WallClock.now().millis())
     }
 }
 
-/// Turns SIGINT, SIGTERM and SIGHUP into a stop signal. A second SIGINT is a person who does not
-/// want to wait for the clear-up, and ends the process where it stands. A SIGTERM that follows is
-/// GitHub's way of cancelling, and leaves the clear-up the seconds until the kill.
+/// Turns SIGINT, SIGTERM and SIGHUP into a stop signal. A second SIGINT comes from a person who does
+/// not want to wait for the clean-up, and ends the process at once. A SIGTERM after a SIGINT is how
+/// GitHub cancels a job; it changes nothing, so that the clean-up has the seconds until the kill.
 #[cfg(feature = "control")]
 pub(crate) fn stop_on_signals() -> ondeck_core::runtime::stop::StopSignal {
     use ondeck_core::model::failure::Failure;
@@ -50,10 +50,10 @@ pub(crate) fn stop_on_signals() -> ondeck_core::runtime::stop::StopSignal {
     use tokio::signal::unix::{SignalKind, signal};
 
     let (switch, stop) = StopSignal::new();
-    // Caught from here on, and not only once the task below has its first turn.
+    // Catches them from here on, not only once the task below has its first turn.
     let caught = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
     let [Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)] = caught.map(signal) else {
-        tracing::warn!("signals cannot be caught; a stopped process will not clear up");
+        tracing::warn!("signals cannot be caught; a stopped process will not clean up");
         return stop;
     };
     tokio::spawn(async move {
@@ -76,4 +76,17 @@ pub(crate) fn stop_on_signals() -> ondeck_core::runtime::stop::StopSignal {
         }
     });
     stop
+}
+
+#[cfg(test)]
+mod tests {
+    use ondeck_core::testkit::contract::clock_suite;
+
+    use super::*;
+
+    // No test may step the clock of this computer.
+    #[tokio::test]
+    async fn the_wall_clock_keeps_the_contract_of_clocks() {
+        clock_suite(&WallClock, None).await;
+    }
 }

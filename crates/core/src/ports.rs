@@ -1,7 +1,8 @@
-//! Everything that core needs from the outside, on one page.
+//! Everything that core needs from outside, on one page.
 //!
-//! Adapters implement these and decide nothing. Control plane and agent have separate traits:
-//! the one cannot write what an agent says, the other cannot write an instance's state.
+//! Adapters implement these traits and decide nothing. Control plane and agent have separate
+//! traits: the control plane cannot write what an agent reports, and an agent cannot write an
+//! instance's state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,147 +21,132 @@ use crate::model::signal::{AgentStatus, Report};
 use crate::model::ticket::Ticket;
 use crate::model::timestamp::Timestamp;
 
-/// Why a port did not answer. Losing a conditional write is an answer, and not among these.
+/// Why a port did not answer. A refused conditional write is an answer, not an error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PortError {
-    /// It may work if tried again, and may already have worked: the answer is not known.
+    /// The outcome is unknown: the call may have taken effect. It may succeed when it is repeated.
     #[error("{service} is out of reach: {reason}")]
     Unavailable {
-        /// Which one.
         service: &'static str,
-        /// In its own words.
+        /// The service's own message.
         reason: String,
     },
-    /// It will not work until a person does something.
+    /// It fails until a person changes something.
     #[error("{service} cannot be used: {reason}")]
     Unusable {
-        /// Which one.
         service: &'static str,
-        /// In its own words.
+        /// The service's own message.
         reason: String,
-        /// What that person might do.
         hint: String,
     },
-    /// A setting makes no sense to the backend that it is for.
+    /// A setting is missing or malformed, in the view of the adapter that it is for.
     #[error("{0}")]
     Setting(crate::model::settings::InvalidSetting),
-    /// Refresh has not set this up yet.
+    /// Refresh has not created this yet.
     #[error("not set up: {what}")]
-    NotSetUp {
-        /// What is missing.
-        what: String,
-    },
-    /// GitHub, or what stands in for it, has refused, and will until a person does something.
+    NotSetUp { what: String },
+    /// The forge has refused, and will until a person changes something.
     #[error("{reason}")]
-    Forge {
-        /// What was refused, and why.
-        reason: String,
-        /// What that person might do.
-        hint: String,
-    },
+    Forge { reason: String, hint: String },
 }
 
-/// What a port call gives.
 pub type PortResult<T> = Result<T, PortError>;
 
-/// Records that could be read, and those that could not. One bad row spoils no other.
+/// The records of a listing. A row that cannot be read does not hide the others.
 #[derive(Debug, Clone, Default)]
 pub struct Listing {
-    /// The sound ones.
     pub records: Vec<Record>,
-    /// The others, by name and problem.
+    /// The rows that could not be read, each with its id and the problem.
     pub unreadable: Vec<Unreadable>,
 }
 
 /// The store, as the control plane may use it.
 #[async_trait]
 pub trait Store: Send + Sync {
-    /// Makes the table, if it is not there.
+    /// Creates the table if it is missing.
     async fn set_up(&self) -> PortResult<()>;
-    /// What refresh wrote down last. [`PortError::NotSetUp`] if it never has.
+    /// The settings that refresh has stored. Fails with [`PortError::NotSetUp`] if it never has.
     async fn settings(&self) -> PortResult<BTreeMap<String, String>>;
-    /// Writes down the ones that are given, in one go, and leaves the others as they are. An
-    /// empty value removes its setting.
+    /// Stores the given settings atomically and leaves the others as they are. An empty value
+    /// removes its setting.
     async fn put_settings(&self, changes: &BTreeMap<String, String>) -> PortResult<()>;
 
-    /// One conditional write, and the event that records it.
+    /// Makes one conditional write and records its event. Returns whether the guard admitted it.
     async fn write(&self, change: &Change) -> PortResult<Verdict>;
-    /// The instances that belong to a run now: strongly consistent, at a cost that does not
-    /// grow with the fleet.
+    /// The instances that belong to a run now, read consistently, at a cost that does not grow with
+    /// the fleet.
     async fn of_run(&self, run: &RunId) -> PortResult<Listing>;
-    /// The live records that are past their threshold.
+    /// The live records whose threshold is at or before `now`.
     async fn expired(&self, now: Timestamp) -> PortResult<Listing>;
-    /// Every record, or the live ones only.
-    async fn list(&self, scope: Scope) -> PortResult<Listing>;
-    /// What agents have written about these instances, in the same order.
+    async fn list(&self, scope: RecordScope) -> PortResult<Listing>;
+    /// What the agents of these instances have written, in the order of `ids`.
     async fn agent_status(&self, ids: &[InstanceId]) -> PortResult<Vec<AgentStatus>>;
-    /// Notes on idle records that they were announced, where they still stand in the very idle
-    /// state that was.
+    /// Notes on the records of these tickets that they were announced. Skips a record that is no
+    /// longer in the idle period that its ticket is about.
     async fn mark_ticketed(&self, tickets: &[Ticket], at: Timestamp) -> PortResult<()>;
-    /// Removes terminated records, with what their agents wrote.
+    /// Deletes terminated records and what their agents wrote.
     async fn remove(&self, ids: &[InstanceId]) -> PortResult<()>;
-    /// Removes whatever ended before this moment: terminated records with what their agents
-    /// wrote, and settled intents. Gives the number of records. Events may go with them, or by
-    /// themselves where the store sees to that.
+    /// Deletes what was terminated or settled before this moment: records with what their agents
+    /// wrote, and intents. Returns the number of records. Events are deleted with them, unless the
+    /// store expires events by itself.
     async fn forget(&self, before: Timestamp) -> PortResult<usize>;
 
-    /// Writes an intent, or what came of it.
+    /// Writes an intent, in place of an earlier version of it.
     async fn put_intent(&self, intent: &Intent) -> PortResult<()>;
-    /// The intents of which nobody has said what came.
+    /// The intents without an outcome.
     async fn open_intents(&self) -> PortResult<Vec<Intent>>;
 
-    /// Writes down what agents are to register with, in place of what stood there.
+    /// Stores what agents register with, in place of earlier credentials.
     async fn put_credentials(&self, credentials: &Credentials) -> PortResult<()>;
-    /// Notes what a run asks for, in place of what it asked for before. Kept for
-    /// [`RETENTION`](crate::model::demand::RETENTION) at least, whatever else is forgotten.
+    /// Stores what a run asks for, in place of what it asked for before. Keeps it for at least
+    /// [`RETENTION`](crate::model::demand::RETENTION), also when older records are deleted.
     async fn put_demand(&self, demand: &Demand) -> PortResult<()>;
-    /// What a run has asked for last.
+    /// The latest demand of a run.
     async fn demand(&self, run: &RunId) -> PortResult<Option<Demand>>;
 
-    /// Waits for what a store may write late: events, where they cannot be part of the write
-    /// that they record. To be called once, at the end of a mode.
+    /// Waits until everything is written that the store may write late: events, if they cannot be
+    /// part of the write that they record. Each mode calls it once, at its end.
     async fn finish(&self) -> PortResult<()> {
         Ok(())
     }
 }
 
-/// Which records to list.
+/// Which records [`Store::list`] returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
-    /// Without the terminated ones.
+pub enum RecordScope {
+    /// Those that are not terminated.
     Live,
-    /// All of them.
     All,
 }
 
 /// The store, as an agent may use it.
 #[async_trait]
 pub trait AgentStore: Send + Sync {
-    /// What the control plane has written about this machine.
+    /// The record of this machine; `None` if it has none.
     async fn record(&self, id: &InstanceId) -> PortResult<Option<Record>>;
-    /// The operator's choices.
+    /// The settings that refresh has stored. Fails with [`PortError::NotSetUp`] if it never has.
     async fn settings(&self) -> PortResult<BTreeMap<String, String>>;
-    /// What to register with, at this moment; nothing where the forge asks for nothing.
+    /// What to register with; `None` if the forge asks for no credentials.
     async fn credentials(&self) -> PortResult<Option<Credentials>>;
-    /// Waits until the record may have changed, and for `at_most` if the store cannot tell. To be
-    /// called between one look and the next.
+    /// Returns when the record may have changed since the last call, and after `at_most` in any
+    /// case.
     async fn news(&self, clock: &dyn Clock, at_most: Duration) {
         clock.sleep(at_most).await;
     }
-    /// "I am alive."
+    /// Writes the heartbeat.
     async fn beat(&self, id: &InstanceId, at: Timestamp) -> PortResult<()>;
-    /// Says something, in place of what was said last. What was said later stays, and that is no
-    /// error: a request that was given up on may arrive long after the next.
+    /// Writes a report in place of an earlier one. If a later report is already there, that one
+    /// stays, and it is no error: a request that was given up on may arrive after the next.
     async fn report(&self, id: &InstanceId, report: &Report) -> PortResult<()>;
 }
 
-/// A message taken from the pool. It stays in the queue, hidden from others, until it is
-/// deleted, put back, or held for too long.
+/// A message received from the pool. It stays in its queue, hidden from other receivers, until it is
+/// deleted, put back, or its hold is over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReceivedMessage {
-    /// Proof of having received it; worthless once somebody else has.
+    /// Stale once another receiver has received the message.
     pub receipt: Receipt,
-    /// The ticket's text, unread.
+    /// The text of the ticket, not yet parsed.
     pub body: String,
 }
 
@@ -171,85 +157,78 @@ pub struct Receipt(pub String);
 /// How many messages a queue holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Depth {
-    /// To be had now.
+    /// Can be received now.
     pub visible: usize,
-    /// Held by somebody.
+    /// Hidden by a receiver.
     pub held: usize,
-    /// Not to be had yet.
+    /// Sent with a delay that is not over.
     pub delayed: usize,
 }
 
 impl Depth {
-    /// All of them.
     pub fn total(self) -> usize {
         self.visible + self.held + self.delayed
     }
 }
 
-/// The pool: one queue per resource class, at least once, in no order that may be relied on.
+/// The pool: one queue of tickets per resource class. It delivers at least once, in no guaranteed
+/// order.
 #[async_trait]
 pub trait Pool: Send + Sync {
-    /// Makes the queues that are missing.
+    /// Creates the queues that are missing.
     async fn set_up(&self, classes: &[ResourceClass]) -> PortResult<()>;
-    /// Up to `max` messages, hidden from others for `hold`.
+    /// Receives up to `max` messages and hides them from other receivers for `hold`.
     async fn receive(
         &self,
         class: &ResourceClass,
         max: usize,
         hold: Duration,
     ) -> PortResult<Vec<ReceivedMessage>>;
-    /// Hides held messages for `hold` from now on. A stale receipt does nothing.
+    /// Hides received messages for `hold` from now on. A stale receipt does nothing.
     async fn extend(
         &self,
         class: &ResourceClass,
         receipts: &[Receipt],
         hold: Duration,
     ) -> PortResult<()>;
-    /// Makes held messages visible again, at once. A stale receipt does nothing.
+    /// Makes received messages visible again at once. A stale receipt does nothing.
     async fn put_back(&self, class: &ResourceClass, receipts: &[Receipt]) -> PortResult<()>;
-    /// Removes held messages. A stale receipt does nothing.
+    /// Deletes received messages. A stale receipt does nothing.
     async fn delete(&self, class: &ResourceClass, receipts: &[Receipt]) -> PortResult<()>;
-    /// Adds tickets, each to the queue of its class, visible after `delay`.
+    /// Sends each ticket to the queue of its class, visible after `delay`.
     async fn send(&self, tickets: &[Ticket], delay: Duration) -> PortResult<()>;
-    /// How many messages there are, as far as is known.
+    /// How many messages a queue holds. The numbers may be out of date.
     async fn depth(&self, class: &ResourceClass) -> PortResult<Depth>;
 }
 
-/// What to launch.
 #[derive(Debug, Clone)]
 pub struct Order {
-    /// Names the launch: the same order under the same intent launches once.
+    /// The idempotency token: the same order under the same intent launches once.
     pub intent: IntentId,
-    /// For which run.
     pub run: RunId,
-    /// How many.
     pub count: u32,
-    /// What each must be.
     pub requirements: Requirements,
 }
 
 /// A machine, as its provider describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
-    /// Its name.
     pub id: InstanceId,
-    /// What it really is.
+    /// What was launched, which may exceed what was ordered.
     pub spec: MachineSpec,
-    /// By which launch it came about.
+    /// The order that it was launched under.
     pub intent: IntentId,
-    /// When.
     pub launched_at: Timestamp,
 }
 
-/// What came of an order: all three lists are to be read, always.
+/// The outcome of an order. A caller must read all three lists.
 #[derive(Debug, Clone, Default)]
 pub struct Launched {
-    /// What started.
     pub machines: Vec<Machine>,
-    /// Why the rest did not, in the provider's words: there is no more to be had.
+    /// Why the rest was not launched, in the provider's words: there is no capacity.
     pub shortfalls: Vec<String>,
-    /// The same, where it says nothing of what is to be had: the provider had too much to do, or
-    /// trouble of its own. Another order may meet none of it; this one has its answer for good.
+    /// The same for errors that say nothing about capacity: the provider was too busy, or failed. A
+    /// new order may succeed; repeating this one returns the same answer.
     pub passing: Vec<String>,
 }
 
@@ -277,18 +256,16 @@ pub trait Compute: Send + Sync {
 /// A runner, as the forge lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedRunner {
-    /// Its unique name there.
+    /// Its name, which is unique in the forge.
     pub name: String,
-    /// The machine it says it is on.
+    /// The machine that it registered from.
     pub instance: InstanceId,
-    /// Whether it is connected.
     pub online: bool,
 }
 
-/// A run that waits for machines.
+/// A run whose jobs wait for machines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaitingRun {
-    /// Which.
     pub run: RunId,
     /// How many of its jobs wait under its own label.
     pub jobs: u32,
@@ -297,59 +274,59 @@ pub struct WaitingRun {
 /// GitHub, or what stands in for it.
 #[async_trait]
 pub trait Forge: Send + Sync {
-    /// Checks the settings, and looks up what agents must know in order to register: to be kept
-    /// among the settings.
+    /// Checks the settings and looks up what agents need in order to register. The caller stores
+    /// the returned settings.
     async fn set_up(&self, _settings: &Settings) -> PortResult<BTreeMap<String, String>> {
         Ok(BTreeMap::new())
     }
-    /// Where runners register, for a forge that asks for credentials there.
+    /// Where runners register; `None` if the forge asks for no credentials.
     fn target(&self) -> Option<String> {
         None
     }
-    /// Has new credentials made; nothing where the forge asks for none.
+    /// Creates new credentials; `None` if the forge asks for none.
     async fn mint(&self) -> PortResult<Option<Credentials>> {
         Ok(None)
     }
-    /// The runners of ours.
+    /// The runners of this pool.
     async fn runners(&self) -> PortResult<Vec<ListedRunner>>;
-    /// Strikes one from the list. One that is gone already is no error.
+    /// Removes a runner from the list. One that is not there is no error.
     async fn remove_runner(&self, name: &str) -> PortResult<()>;
-    /// Runs that have jobs waiting under their own label, but for those that are `served`.
+    /// The runs that have jobs waiting under their own label, without those in `served`.
     async fn waiting_runs(&self, served: &BTreeSet<RunId>) -> PortResult<Vec<WaitingRun>>;
 }
 
-/// The runner program on a machine, as the agent drives it. Errors are reasons for a person.
+/// The runner program on a machine, as the agent drives it. Errors are texts for people.
 #[async_trait]
 pub trait Runner: Send + Sync {
-    /// Makes the software ready.
+    /// Installs the software. The other methods may be called after it has succeeded.
     async fn prepare(&self) -> Result<(), String>;
-    /// Registers with the run as the only label. The future may be dropped half way; stop and
-    /// deregister then undo what was done.
+    /// Registers with the run as the only label. The future may be dropped at any point; `stop` and
+    /// `deregister` then undo what it did.
     async fn register(&self, run: &RunId) -> Result<(), String>;
-    /// Works until it dies or the future is dropped, taking jobs of the run; gives the reason
-    /// why it has died.
+    /// Takes jobs of the run until the future is dropped. If the runner dies before that, returns
+    /// why.
     async fn work(&self, run: &RunId) -> String;
-    /// Stops whatever still runs for the run.
+    /// Stops all processes of the run.
     async fn stop(&self) -> Result<(), String>;
-    /// Strikes the runner from the forge's list.
+    /// Removes the runner from the forge's list.
     async fn deregister(&self) -> Result<(), String>;
-    /// What was done for the run, in a few words for whoever releases it; asked for before
-    /// everything is cleaned away.
+    /// What was done for the run, in a few words for the report of a release. The agent asks before
+    /// it cleans.
     async fn account(&self) -> String {
         String::new()
     }
-    /// Removes whatever the run has left on the machine.
+    /// Removes everything that the run has left on the machine.
     async fn clean(&self) -> Result<(), String>;
 }
 
-/// The machine an agent lives on.
+/// The machine that an agent runs on.
 #[async_trait]
 pub trait Host: Send + Sync {
-    /// Runs the operator's script to its end.
+    /// Runs the operator's script. Fails with its last output if it does not exit with 0.
     async fn run_script(&self, script: &str) -> Result<(), String>;
-    /// Waits for the provider's notice that the machine will be taken away. Most never give one.
+    /// Returns the provider's notice that it will take the machine away. Most machines never get one.
     async fn interruption(&self) -> String;
-    /// Ends this machine.
+    /// Terminates this machine. May return before it is gone.
     async fn terminate(&self, why: &str);
 }
 
@@ -368,14 +345,13 @@ pub trait Clock: Send + Sync {
     async fn sleep(&self, span: Duration);
 }
 
-/// Chance. Nothing in core knows another.
+/// The only source of randomness in core.
 pub trait Random: Send + Sync {
-    /// Any number.
     fn number(&self) -> u64;
 }
 
-/// Where somebody may be watching.
+/// Shows what a mode is doing, if a person may be watching.
 pub trait Progress: Send + Sync {
-    /// What is being done from now on, in a few words.
+    /// Announces what is being done from now on, in a few words.
     fn stage(&self, doing: &str);
 }

@@ -71,7 +71,7 @@ impl Client {
         request: &Request<'_>,
         bearer: Option<&Secret>,
     ) -> PortResult<Answer> {
-        self.limit.check(self.clock.now())?;
+        self.limit.check(&*self.clock)?;
         let answer = self
             .exchange(request, bearer)
             .await

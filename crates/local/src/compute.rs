@@ -41,16 +41,18 @@ pub fn identity(name: &ProviderName) -> Result<InstanceId, InvalidId> {
     InstanceId::new(name.as_str())
 }
 
-/// How the agent of a machine is started: this program with these arguments, followed by
-/// `--home DIR --instance-id ID`.
+/// How to start the agent of a machine. `--home DIR --instance-id ID` follow the arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentCommand {
     pub program: PathBuf,
-    /// The arguments before those of ondeck.
+    /// The arguments that come first. Other users of this computer can read them.
     pub args: Vec<OsString>,
+    /// Variables that the agent inherits besides those that every machine does. Scripts and jobs do
+    /// not inherit them from the agent.
+    pub variables: &'static [&'static str],
 }
 
-/// The provider of machines: each is a process of this computer.
+/// Launches machines that are processes of this computer.
 #[derive(Clone)]
 pub struct LocalCompute {
     db: Db,
@@ -60,12 +62,12 @@ pub struct LocalCompute {
 }
 
 impl LocalCompute {
-    /// Launches `agent` for a machine, under this home.
+    /// Lists machines in `db`, keeps their files under `home`, and starts `agent` for each.
     pub fn new(db: Db, home: Home, clock: Arc<dyn Clock>, agent: AgentCommand) -> LocalCompute {
         LocalCompute { db, home, clock, agent }
     }
 
-    /// Starts the process of a machine that is on the list, and detaches from it.
+    /// Starts the process of a listed machine and detaches from it.
     fn start(&self, machine: &Machine) -> io::Result<Process> {
         let folder = self.home.machine(&machine.id);
         folder::make_private(&folder)?;
@@ -83,6 +85,7 @@ impl LocalCompute {
             .current_dir(folder)
             .env_clear()
             .envs(environment::handed_on())
+            .envs(environment::named(self.agent.variables))
             .env(MARKER, machine.id.as_str())
             .process_group(0)
             .stdin(Stdio::null())
@@ -257,7 +260,7 @@ fn by_groups(connection: &Connection, id: &InstanceId) -> rusqlite::Result<Machi
     Ok(MachineProcesses { groups: groups::of(connection, id)?, ..MachineProcesses::of(id) })
 }
 
-/// What came of looking for room.
+/// The outcome of looking for capacity.
 enum Enlisted {
     /// The intent was launched before, and these of its machines exist.
     Before(Vec<Machine>),

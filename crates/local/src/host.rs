@@ -1,13 +1,12 @@
 use std::fmt;
 use std::fs;
 use std::process::Stdio;
-use std::time::SystemTime;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::model::signal::output_tail;
-use ondeck_core::model::timestamp::Timestamp;
-use ondeck_core::ports::Host;
+use ondeck_core::ports::{Clock, Host};
 use ondeck_processes::{MARKER, Process, folder};
 use tokio::process::Command;
 
@@ -23,12 +22,14 @@ pub struct LocalHost {
     db: Db,
     home: Home,
     instance: InstanceId,
+    clock: Arc<dyn Clock>,
 }
 
 impl LocalHost {
-    /// Creates the host of the machine that the calling process runs on.
-    pub fn new(db: Db, home: Home, instance: InstanceId) -> LocalHost {
-        LocalHost { db, home, instance }
+    /// Creates the host of the machine that the calling process runs on. `clock` is that of its
+    /// records.
+    pub fn new(db: Db, home: Home, instance: InstanceId, clock: Arc<dyn Clock>) -> LocalHost {
+        LocalHost { db, home, instance, clock }
     }
 
     /// Runs a script with its output going to a file. A pipe would be held open by background processes
@@ -77,7 +78,7 @@ impl LocalHost {
 
     async fn leave(&self) -> Result<(), String> {
         groups::kill_others(&self.db, &self.instance).await?;
-        let (instance, now) = (self.instance.clone(), wall_clock());
+        let (instance, now) = (self.instance.clone(), self.clock.now());
         self.db
             .write(move |transaction| {
                 let sql = "DELETE FROM runners WHERE instance = ?1";
@@ -88,11 +89,6 @@ impl LocalHost {
             .map_err(|e| e.to_string())?;
         folder::remove(&self.home.machine(&self.instance)).map_err(|e| e.to_string())
     }
-}
-
-/// The time at which a machine that terminates itself is marked as terminated.
-fn wall_clock() -> Timestamp {
-    Timestamp::try_from(SystemTime::now()).unwrap_or(Timestamp::from_millis(0))
 }
 
 impl fmt::Debug for LocalHost {

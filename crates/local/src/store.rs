@@ -14,7 +14,7 @@ use ondeck_core::model::secret::Secret;
 use ondeck_core::model::signal::{AgentStatus, Report};
 use ondeck_core::model::ticket::Ticket;
 use ondeck_core::model::timestamp::Timestamp;
-use ondeck_core::ports::{AgentStore, Clock, Listing, PortError, PortResult, Scope, Store};
+use ondeck_core::ports::{AgentStore, Clock, Listing, PortError, PortResult, RecordScope, Store};
 use rusqlite::{OptionalExtension, Transaction, params};
 
 use self::column::{NotText, invalid};
@@ -148,10 +148,10 @@ impl Store for LocalStore {
         self.db.call(move |conn| rows::listing(conn, EXPIRED, [now.to_string()])).await
     }
 
-    async fn list(&self, scope: Scope) -> PortResult<Listing> {
+    async fn list(&self, scope: RecordScope) -> PortResult<Listing> {
         let condition = match scope {
-            Scope::Live => "state IS NOT 'terminated'",
-            Scope::All => "TRUE",
+            RecordScope::Live => "state IS NOT 'terminated'",
+            RecordScope::All => "TRUE",
         };
         self.db.call(move |conn| rows::listing(conn, condition, [])).await
     }

@@ -21,7 +21,7 @@ use ondeck_core::model::ticket::Ticket;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{
     AgentStore, Clock, Compute, Depth, Forge, Launched, ListedRunner, Listing, Machine, Order,
-    Pool, PortError, PortResult, Receipt, ReceivedMessage, Scope, Store, WaitingRun,
+    Pool, PortError, PortResult, Receipt, ReceivedMessage, RecordScope, Store, WaitingRun,
 };
 use ondeck_core::testkit::PartialLaunch;
 
@@ -214,7 +214,7 @@ impl Store for Wire {
         self.ask("store", "expired", String::new, move |w| at_once(w.store.expired(now))).await
     }
 
-    async fn list(&self, scope: Scope) -> PortResult<Listing> {
+    async fn list(&self, scope: RecordScope) -> PortResult<Listing> {
         self.ask("store", "list", String::new, move |w| at_once(w.store.list(scope))).await
     }
 

@@ -335,6 +335,11 @@ impl GitHub {
         self.shared.change(|state| state.ahead += span);
     }
 
+    /// Turns the clock back, behind that of this computer.
+    pub fn turn_back(&self, span: Duration) {
+        self.shared.change(|state| state.behind += span);
+    }
+
     /// Every finished request, in the order in which they finished.
     pub fn requests(&self) -> Vec<GitHubRequest> {
         self.shared.look(|state| state.requests.clone())

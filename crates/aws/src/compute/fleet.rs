@@ -1,4 +1,4 @@
-//! One launch: one `CreateFleet`, which tries once and says what came of it.
+//! One launch: one `CreateFleet` of type instant, which tries once and reports the outcome.
 
 use ondeck_core::model::ids::{InstanceId, ProviderName};
 use ondeck_core::model::record::MachineSpec;
@@ -14,7 +14,7 @@ use crate::names::{CLASS_TAG, INTENT_TAG, Names, RUN_TAG};
 
 const ACTION: &str = "CreateFleet";
 
-/// What EC2 says where it has no more machines, or gives this account no more of them.
+/// Error codes for missing capacity, in the region or in the quotas of the account.
 const CAPACITY: [&str; 13] = [
     "InsufficientCapacity",
     "InsufficientFreeAddressesInSubnet",
@@ -31,7 +31,7 @@ const CAPACITY: [&str; 13] = [
     "VolumeLimitExceeded",
 ];
 
-/// What is launched with, and may have gone since refresh looked.
+/// Error codes for resources of a launch that may have been deleted since refresh checked them.
 const GONE: [&str; 6] = [
     "InvalidAMIID",
     "InvalidGroup",
@@ -41,7 +41,7 @@ const GONE: [&str; 6] = [
     "InvalidSubnetID",
 ];
 
-/// The most reasons that are told apart in one answer.
+/// The most reasons that are listed for one answer.
 const REASONS: usize = 8;
 
 pub(super) async fn launch(
@@ -99,8 +99,8 @@ fn params(names: &Names, subnets: &[String], order: &Order) -> Params {
         .each("TagSpecification", tags)
 }
 
-/// What EC2 is to choose from. It adds by itself that a machine must be able to run the image:
-/// nothing here says which kind of processor.
+/// The instance types that EC2 may choose from. EC2 itself leaves out types that cannot run the
+/// image, so the processor's architecture is not among the requirements.
 fn wanted(requirements: &Requirements) -> Params {
     let cpu = requirements.size.cpu;
     Params::new()
@@ -111,8 +111,8 @@ fn wanted(requirements: &Requirements) -> Params {
         .set("BareMetal", "excluded")
 }
 
-/// Both lists of an answer. That a part of EC2 has turned a launch away does not make it an error:
-/// the answer stands, and under its client token there will be no other.
+/// The machines and the errors of an answer. Errors of single launches do not make it an error: under
+/// this client token there will be no other answer.
 fn reading(
     names: &Names,
     order: &Order,
@@ -124,7 +124,7 @@ fn reading(
         for id in &group.instance_ids.item {
             match ProviderName::new(id.as_str()).and_then(|name| identity(&name)) {
                 Ok(id) => launched.machines.push(machine(order, group, id, now)),
-                // It carries the pool's tag, so it is found and ended as one without a record.
+                // It has the pool's tag, so refresh finds and terminates it as an orphan.
                 Err(error) => launched.shortfalls.push(format!("{ACTION}: {error}")),
             }
         }
@@ -169,8 +169,8 @@ fn machine(order: &Order, group: &FleetInstances, id: InstanceId, now: Timestamp
     }
 }
 
-/// Why machines are missing: each reason once, with an example of what it is about. There is an
-/// error for every type in every subnet, which may be hundreds.
+/// Why machines are missing: each reason once, with an example. There is an error for each type in
+/// each subnet, which may be hundreds.
 fn reasons(errors: &[&FleetError]) -> Vec<String> {
     let mut groups: Vec<(&FleetError, usize)> = Vec::new();
     for &error in errors {
@@ -198,7 +198,7 @@ fn reasons(errors: &[&FleetError]) -> Vec<String> {
     lines
 }
 
-/// An error instead of an answer.
+/// The outcome of a request that was refused as a whole.
 fn refused(names: &Names, refusal: Refusal) -> PortResult<Launched> {
     let Refusal { code, message, .. } = &refusal;
     if CAPACITY.contains(&code.as_str()) || is_unmatched(code, message) {
@@ -210,8 +210,8 @@ fn refused(names: &Names, refusal: Refusal) -> PortResult<Launched> {
             service: EC2,
             reason: refusal.said(),
             hint:
-                "the same launch was ordered before under other settings, and machines of it may \
-                   be running; they end by themselves: run the step again"
+                "the same launch was ordered before with other settings; its machines expire on their \
+                   own: run the step again"
                     .to_owned(),
         });
     }
@@ -221,25 +221,24 @@ fn refused(names: &Names, refusal: Refusal) -> PortResult<Launched> {
     Err(refusal.into_error())
 }
 
-/// Whether waiting or another type of machine would not help.
+/// Whether neither waiting nor another instance type would help.
 fn is_for_a_person(code: &str, message: &str) -> bool {
     let kind = code.split('.').next().unwrap_or(code);
     template::is_gone(code)
         || GONE.contains(&kind)
-        || is_crowded(kind, message)
+        || has_two_subnets_in_a_zone(kind, message)
         || matches!(kind, "UnauthorizedOperation" | "AuthFailure")
         || (kind == "InvalidParameterValue" && message.contains("iamInstanceProfile"))
 }
 
-/// Whether EC2 has no machine like that anywhere. It says so before it tries.
+/// Whether no instance type meets the requirements. EC2 says so before it tries.
 fn is_unmatched(code: &str, message: &str) -> bool {
     code == "InvalidParameterValue" && message.contains("find any instance pools that match")
 }
 
-/// Whether two subnets are of one zone: to EC2 their machines are the same, offered twice. Which
-/// zone a subnet is in, only EC2 knows. It says so of pools or of requirements, and these differ
-/// by nothing but their subnet.
-fn is_crowded(kind: &str, message: &str) -> bool {
+/// Whether two subnets are in the same zone. EC2 takes them for one pool that was given twice, and
+/// reports that as duplicate pools or as overlapping requirements. Only EC2 knows the zones.
+fn has_two_subnets_in_a_zone(kind: &str, message: &str) -> bool {
     (kind.starts_with("InvalidFleetConfig") && message.contains("duplicate instance pools"))
         || (kind == "InvalidParameterValue"
             && message.contains("InstanceRequirements")
@@ -254,23 +253,23 @@ fn for_a_person(names: &Names, code: &str, message: &str) -> PortError {
     let kind = code.split('.').next().unwrap_or(code);
     let hint = match kind {
         "AuthFailure" if code.contains("ServiceLinkedRole") => {
-            "let somebody who may do so run this once for the account: \
+            "have an administrator of the account run this once: \
              aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
                 .to_owned()
         }
-        // What a fleet launches, it launches in our name.
+        // A fleet launches with the permissions of its caller.
         "AuthFailure" | "UnauthorizedOperation" => {
             "check the AWS credentials, and that they allow ec2:CreateFleet, ec2:RunInstances, \
              ec2:CreateTags and iam:PassRole"
                 .to_owned()
         }
         "InvalidSubnet" | "InvalidSubnetID" => {
-            format!("run ondeck refresh with {SUBNETS} that are there")
+            format!("run ondeck refresh with existing {SUBNETS}")
         }
-        _ if is_crowded(kind, message) => {
+        _ if has_two_subnets_in_a_zone(kind, message) => {
             format!("run ondeck refresh with no more than one of {SUBNETS} in each zone")
         }
-        _ => "run ondeck refresh with what is there: see what EC2 says is missing".to_owned(),
+        _ => "run ondeck refresh with resources that exist: EC2 names the missing one".to_owned(),
     };
     PortError::Unusable { service: EC2, reason: format!("{ACTION}: {code}: {message}"), hint }
 }

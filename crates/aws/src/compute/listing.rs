@@ -1,4 +1,4 @@
-//! The machines of ours that are alive, found by the pool's tag.
+//! The machines of the pool that are not terminated, found by the pool's tag.
 
 use ondeck_core::model::ids::{IntentId, ProviderName, ResourceClass};
 use ondeck_core::model::record::MachineSpec;
@@ -13,11 +13,11 @@ use crate::names::{CLASS_TAG, INTENT_TAG, Names};
 
 const ACTION: &str = "DescribeInstances";
 
-/// As many machines as EC2 puts on one page.
+/// The most machines that EC2 puts on one page.
 const PAGE: u32 = 1000;
 
-/// What is alive. A machine that is stopped, or about to be, still costs its volume and can be
-/// started again: nobody else would ever end it. One that is shutting down needs no ending.
+/// The states of a machine that is not terminated. A stopped one still costs its volume and can be
+/// started again, so it must be found and terminated. One that is shutting down is left out.
 const ALIVE: [&str; 4] = ["pending", "running", "stopping", "stopped"];
 
 pub(super) async fn machines(ec2: &Ec2, names: &Names) -> PortResult<Vec<Machine>> {
@@ -27,7 +27,7 @@ pub(super) async fn machines(ec2: &Ec2, names: &Names) -> PortResult<Vec<Machine
     Ok(found.iter().filter_map(machine).collect())
 }
 
-/// Everything that a listing finds, page by page.
+/// All instances of a listing, page by page.
 pub(super) async fn pages(ec2: &Ec2, params: &Params) -> PortResult<Vec<Instance>> {
     let mut page: InstancesAnswer = ec2.call(&Query::new(ACTION, params.clone())).await?;
     let mut found = Vec::new();
@@ -47,8 +47,8 @@ pub(super) async fn pages(ec2: &Ec2, params: &Params) -> PortResult<Vec<Instance
     }
 }
 
-/// A machine by what it says of itself. What cannot be read does not make it any less ours: it
-/// must be found by those who end machines, and nobody else comes here.
+/// The machine that a listing describes. A tag that cannot be read does not hide it: the caller lists
+/// machines in order to terminate those without a record.
 fn machine(instance: &Instance) -> Option<Machine> {
     let id = ProviderName::new(instance.instance_id.as_str())
         .and_then(|name| identity(&name))
@@ -71,7 +71,7 @@ fn machine(instance: &Instance) -> Option<Machine> {
             mem: tag(MEM_TAG).parse().unwrap_or(0),
         },
         intent: IntentId::new(tag(INTENT_TAG)).or_else(|_| IntentId::new(unknown)).ok()?,
-        // One that cannot be read counts as long ago, or the machine would never be swept.
+        // A time that cannot be read counts as long ago, or the machine would never be terminated.
         launched_at: Timestamp::parse(&instance.launch_time).unwrap_or(Timestamp::from_millis(0)),
     })
 }
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_says_what_it_is() {
+    fn a_machine_is_read_from_its_description() {
         let machine = machine(&instance(
             "<instanceId>i-0123456789abcdef0</instanceId><instanceType>c6i.large</instanceType>
              <launchTime>2026-11-01T10:00:00.000Z</launchTime>
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_says_nothing_is_not_lost() {
+    fn a_machine_without_readable_tags_is_listed() {
         let machine = machine(&instance(
             "<instanceId>i-0123456789abcdef0</instanceId><launchTime>soon</launchTime>
              <tagSet><item><key>ondeck:intent</key><value>not an intent</value></item></tagSet>",

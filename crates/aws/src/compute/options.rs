@@ -1,4 +1,4 @@
-//! What the operator says about machines on EC2, read from the settings by name.
+//! The settings for machines on EC2.
 
 use std::collections::BTreeMap;
 
@@ -16,15 +16,14 @@ pub(super) const AGENT_SHA256: &str = inputs::AGENT_SHA256.name;
 pub(super) const VOLUME_SIZE: &str = inputs::VOLUME_SIZE_GB.name;
 pub(super) const KEY_NAME: &str = inputs::KEY_NAME.name;
 
-/// The largest volume of the kind that is asked for.
+/// The largest gp3 volume.
 const MAX_VOLUME_GB: u32 = 65_536;
-/// The most subnets of one order: each is an override with requirements, and EC2 takes no more
-/// than four of those.
+/// The most subnets of one order. Each is an override with requirements, of which EC2 takes four.
 const MAX_SUBNETS: usize = 4;
-/// How an image is named whose id is looked up at every launch.
+/// The prefix of an image whose id EC2 looks up at each launch.
 const ALIAS: &str = "resolve:ssm:";
 
-/// What every machine is launched with.
+/// What all machines are launched with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct MachineOptions {
     pub(super) ami: String,
@@ -35,7 +34,7 @@ pub(super) struct MachineOptions {
     pub(super) key_name: Option<String>,
 }
 
-/// Where the agent comes from that is not on the image.
+/// Where machines download the agent if it is not on the image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct AgentSource {
     pub(super) url: String,
@@ -86,7 +85,7 @@ impl AgentSource {
     }
 }
 
-/// Where machines may be launched. There is at least one, and no more than one order can name.
+/// The subnets to launch machines in: at least one, and no more than one order can name.
 pub(super) fn subnets(settings: &Settings) -> Result<Vec<String>, InvalidSetting> {
     let subnets = ids(settings, SUBNETS, "subnet-")?;
     match subnets.len() {
@@ -104,7 +103,7 @@ fn given<'a>(settings: &'a Settings, name: &str) -> Option<&'a str> {
     settings.get(name).map(|value| value.trim()).filter(|value| !value.is_empty())
 }
 
-/// A value that stands in a script or a request as one word.
+/// A value that can be used as one word of a script or a request.
 fn word(settings: &Settings, name: &str) -> Result<Option<String>, InvalidSetting> {
     match given(settings, name) {
         Some(value) if !is_word(value) => Err(invalid(
@@ -115,7 +114,7 @@ fn word(settings: &Settings, name: &str) -> Result<Option<String>, InvalidSettin
     }
 }
 
-/// Ids in a list, each once, in the order that was given.
+/// The ids of a list, each once, in the given order.
 fn ids(settings: &Settings, name: &str, prefix: &str) -> Result<Vec<String>, InvalidSetting> {
     let mut ids: Vec<String> = Vec::new();
     let separators = [' ', ',', '\n', '\t', '\r'];
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_is_read() {
+    fn settings_are_read() {
         let sha = "AB".repeat(32);
         let all = settings(&[
             (AMI, " ami-0123456789abcdef0 "),
@@ -191,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named() {
+    fn an_invalid_setting_is_named() {
         let short = "ab".repeat(31);
         for (pairs, name, problem) in [
             (vec![], AMI, "is not set"),

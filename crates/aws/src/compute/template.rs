@@ -1,4 +1,4 @@
-//! The launch template: what every machine of the pool is, whoever launches it and when.
+//! The launch template: what all machines of the pool have in common.
 //!
 //! A version carries the digest of its content in its description. So a refresh that changes
 //! nothing needs one call to know it, and two refreshes at once come to the same end.
@@ -18,7 +18,7 @@ use crate::ec2::{
 use crate::error::EC2;
 use crate::names::Names;
 
-/// How often to start over because somebody else has made or deleted the template meanwhile.
+/// How often to start over if another refresh has created or deleted the template meanwhile.
 const ROUNDS: usize = 3;
 
 pub(super) struct Template<'a> {
@@ -26,11 +26,11 @@ pub(super) struct Template<'a> {
     names: &'a Names,
     options: &'a MachineOptions,
     data: Params,
-    /// What the description of a version with this content says.
+    /// The description of a version with this content.
     description: String,
 }
 
-/// What there is already.
+/// The versions that exist.
 struct Standing {
     default: Version,
     latest: Version,
@@ -46,7 +46,7 @@ impl<'a> Template<'a> {
         Template { ec2, names, options, data, description }
     }
 
-    /// Makes the default version one with this content. If it is that already, this is one call.
+    /// Makes a version with this content the default. Costs one call if it is already.
     pub(super) async fn bring_about(&self) -> PortResult<()> {
         for round in 0..ROUNDS {
             let Some(standing) = self.standing().await? else {
@@ -100,7 +100,7 @@ impl<'a> Template<'a> {
         }
     }
 
-    /// Whether this has made it; somebody else may have, at the same moment.
+    /// Returns whether this call has created it. Another refresh may have, at the same moment.
     ///
     /// There is no client token: a template that was deleted must be made again, and the token of
     /// the first time would be answered with the first answer. The name is unique, which is
@@ -120,12 +120,12 @@ impl<'a> Template<'a> {
         }
     }
 
-    /// The new version's number; none if the template has gone.
+    /// Returns the number of the new version; `None` if the template is gone.
     ///
-    /// The client token stands for what was found and what it is to become: all who found the
-    /// same make one version, and going back to an earlier content makes a new one. Who comes
-    /// round again was given a version that somebody has deleted since, and would be given it
-    /// again: from then on it stands for the round, too.
+    /// The client token is made from the versions that were found and the new content: all refreshes
+    /// that found the same create one version, and going back to an earlier content creates a new
+    /// one. A later round means that the created version was deleted since. The same token would
+    /// return it again, so from then on the token includes the round.
     async fn add_version(&self, standing: &Standing, round: usize) -> PortResult<Option<u64>> {
         let Standing { default, latest } = standing;
         let numbers = (default.version_number.to_string(), latest.version_number.to_string());
@@ -148,7 +148,7 @@ impl<'a> Template<'a> {
         Ok(answer.map(|answer| answer.launch_template_version.version_number))
     }
 
-    /// Whether that was possible; the template or the version may have gone.
+    /// Returns whether that was possible: the template or the version may be gone.
     async fn make_default(&self, number: u64) -> PortResult<bool> {
         let params = self.named().set("SetDefaultVersion", number);
         let query = Query::new("ModifyLaunchTemplate", params);
@@ -160,7 +160,7 @@ impl<'a> Template<'a> {
         Ok(answer.is_some())
     }
 
-    /// With the volume, whose device only the image can tell.
+    /// The content with the volume, whose device only the image knows.
     async fn complete_data(&self) -> PortResult<Params> {
         let data = self.data.clone();
         let Some(size) = self.options.volume_gb else { return Ok(data) };
@@ -224,7 +224,7 @@ fn data(names: &Names, options: &MachineOptions, script: &str) -> Params {
     }
 }
 
-/// None if EC2 says that the template, or the version, is not there.
+/// `None` if EC2 answers that the template or the version does not exist.
 fn unless_gone<A>(answer: Result<A, Failed>) -> PortResult<Option<A>> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
@@ -233,7 +233,7 @@ fn unless_gone<A>(answer: Result<A, Failed>) -> PortResult<Option<A>> {
     }
 }
 
-/// Whether a code says that a launch template is not there.
+/// Whether an error code says that a launch template does not exist.
 pub(super) fn is_gone(code: &str) -> bool {
     code.starts_with("InvalidLaunchTemplate") && code.contains("NotFound")
 }
@@ -241,7 +241,7 @@ pub(super) fn is_gone(code: &str) -> bool {
 fn digest<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let mut hash = Sha256::new();
     for (name, value) in pairs {
-        // Lengths keep apart what would run together.
+        // Without lengths, different pairs could give the same digest.
         for part in [name, value] {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);

@@ -1,7 +1,6 @@
-//! The adapter against answers that are known word by word. Every request that it makes here is
-//! compared with the API's own model.
+//! The adapter against fixed answers. Each of its requests is checked against the API's model.
 
-mod ending;
+mod termination;
 
 use std::collections::BTreeSet;
 
@@ -75,7 +74,7 @@ async fn described(settings: &Settings) -> String {
 }
 
 #[tokio::test]
-async fn a_template_is_made_once_and_then_left_alone() {
+async fn a_template_is_created_once() {
     let settings = settings(&[]);
     let description = described(&settings).await;
     assert!(description.starts_with("ondeck ") && description.len() == 71, "{description}");
@@ -85,7 +84,7 @@ async fn a_template_is_made_once_and_then_left_alone() {
 }
 
 #[tokio::test]
-async fn every_setting_makes_another_version() {
+async fn each_setting_makes_another_version() {
     let sha = "a".repeat(64);
     let other = "b".repeat(64);
     let url = ("agent-url", "https://example.com/ondeck");
@@ -138,7 +137,7 @@ async fn a_change_adds_a_version_and_makes_it_the_default() {
 }
 
 #[tokio::test]
-async fn a_version_that_somebody_has_deleted_is_made_again() {
+async fn a_deleted_version_is_created_again() {
     let found = || versions(&[version(4, "ondeck old", true), version(7, "by hand", false)]);
     let added = |number: u64| {
         let version = version(number, "ondeck new", false);
@@ -178,7 +177,7 @@ async fn a_version_that_was_added_and_not_made_the_default_is_not_added_again() 
 }
 
 #[tokio::test]
-async fn two_who_set_up_at_once_come_to_the_same_end() {
+async fn concurrent_refreshes_agree_on_one_version() {
     let wanted = described(&settings(&[])).await;
     let taken = error("InvalidLaunchTemplateName.AlreadyExistsException", "In use.");
     let server = Loopback::replying([
@@ -214,7 +213,7 @@ async fn a_larger_volume_asks_the_image_for_its_device() {
 }
 
 #[tokio::test]
-async fn a_machine_is_launched_with_what_keeps_it_in_check() {
+async fn the_launch_template_restricts_machines() {
     let more = [("security-group-ids", "sg-1"), ("iam-instance-profile", "ondeck")];
     let server = Loopback::replying([no_template(), template("CreateLaunchTemplate", 1)]).await;
     compute(&server).set_up(&settings(&more)).await.unwrap();
@@ -231,7 +230,7 @@ async fn a_machine_is_launched_with_what_keeps_it_in_check() {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_named_before_anybody_is_asked() {
+async fn a_missing_setting_is_named_without_a_request() {
     let server = Loopback::replying([]).await;
     for (name, value, problem) in [
         ("ami", "", "ami is not set"),
@@ -311,11 +310,11 @@ async fn machines_are_listed_page_by_page() {
     assert_eq!(tokens, ["", "a+b/c=", "d"]);
     let asked = &server.asked()[0];
     assert_eq!(asked.param("Filter.1.Name"), "tag:ondeck:pool");
-    assert_eq!(asked.param("Filter.1.Value.1"), "acme/web", "in whatever case it was given");
+    assert_eq!(asked.param("Filter.1.Value.1"), "acme/web", "in lower case");
 }
 
 #[tokio::test]
-async fn a_listing_that_does_not_get_on_comes_to_an_end() {
+async fn a_listing_that_repeats_its_page_fails() {
     let again = page(1, "<nextToken>a</nextToken>");
     let server = Loopback::saying([again.clone(), again.clone(), again]).await;
     let error = compute(&server).machines().await.unwrap_err();

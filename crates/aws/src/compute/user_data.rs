@@ -1,15 +1,15 @@
-//! What a machine does at its first start: get the agent, check it, and run it as a service.
+//! The script that a machine runs at its first start: it gets the agent, checks it, and runs it as a
+//! service.
 
 use super::options::AgentSource;
 use super::pool_tag;
 use crate::names::Names;
 
-/// The script, without its values.
 const SCRIPT: &str = include_str!("user_data.sh");
-/// Where they belong.
+/// The line of the script that the values replace.
 const VALUES: &str = "# (values)\n";
 
-/// The script for a pool. It holds nothing that may not be read by every job on the machine.
+/// The script for a pool. It contains no secret, because every job on the machine can read it.
 pub(super) fn render(names: &Names, region: &str, agent: Option<&AgentSource>) -> String {
     let (url, sha256) = agent.map_or(("", ""), |agent| (agent.url.as_str(), agent.sha256.as_str()));
     let (_, pool) = pool_tag(names);
@@ -19,7 +19,7 @@ pub(super) fn render(names: &Names, region: &str, agent: Option<&AgentSource>) -
     SCRIPT.replacen(VALUES, &lines, 1)
 }
 
-/// As one word to a shell, whatever it holds.
+/// The value quoted as one word of a shell.
 fn quoted(value: &str) -> String {
     format!("'{}'", value.replace('\'', r"'\''"))
 }

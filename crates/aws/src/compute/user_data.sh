@@ -1,6 +1,6 @@
 #!/bin/sh
 # The first start of a machine of ondeck: gets the agent, checks it, and runs it as a service.
-# Whatever goes wrong ends the machine, so that nobody pays for one that can do nothing.
+# Any failure ends the machine, so that a machine that cannot be used costs nothing.
 set -eu
 umask 022
 
@@ -77,9 +77,9 @@ ONDECK_AWS_REGION=$region
 ONDECK_HOME=/var/lib/ondeck
 END
 
-# An agent that cannot stay up for long cannot end its machine either; then this does. What jobs
-# start belongs to this service too: what is killed for want of memory must not take the rest with
-# it, nor is there anybody else whom limits on tasks and files would protect.
+# An agent that keeps failing cannot end its machine; then StartLimitAction does. The processes of
+# jobs belong to this service too: one that is killed for lack of memory must not stop the others,
+# and limits on tasks and files would protect no other service.
 cat >/etc/systemd/system/ondeck-agent.service <<END
 [Unit]
 Description=ondeck agent

@@ -1,4 +1,4 @@
-//! The operator's script: run once on each machine, by what its first line names.
+//! The operator's script. It runs once on each machine, by the interpreter that its first line names.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,22 +12,21 @@ use ondeck_core::model::signal::output_tail;
 use sha2::{Digest as _, Sha256};
 use tokio::process::Command;
 
-/// What a script gets to know of the agent's environment: the agent may be told secrets by
-/// whoever prepared the image, and the script is none of their business.
+/// The variables that a script inherits from the agent. Others may be secrets that the image gives to
+/// the agent.
 const HANDED_ON: [&str; 6] = ["PATH", "HOME", "USER", "LANG", "TZ", "SHELL"];
 
-/// A script, and the machine that it is for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Script<'a> {
     pub(super) text: &'a str,
     pub(super) instance: &'a InstanceId,
-    /// Where it is written to and works.
+    /// The directory that it is written to and runs in.
     pub(super) folder: &'a Path,
 }
 
 impl Script<'_> {
-    /// Runs it to its end, unless it has succeeded on this machine before: an agent that its
-    /// service has started again finds the machine prepared.
+    /// Runs it, unless it has succeeded on this machine before: then the agent was restarted by its
+    /// service, and the machine is prepared. Fails with the script's last output.
     pub(super) async fn run_once(&self) -> Result<(), String> {
         let done = self.folder.join("pre-runner.done");
         let mark = self.mark();
@@ -42,8 +41,8 @@ impl Script<'_> {
         Ok(())
     }
 
-    /// What is noted once it has succeeded. A machine made from this one's disk has another id,
-    /// and runs it again; so does this one if it is given another script.
+    /// What is written to disk once it has succeeded. A machine launched from this disk has another
+    /// id, and runs it again; so does this one if the script changes.
     fn mark(&self) -> String {
         let mut mark = format!("{} ", self.instance);
         for byte in Sha256::digest(self.text) {
@@ -54,8 +53,8 @@ impl Script<'_> {
         mark
     }
 
-    /// Runs it from a file, with all that it says going to another: a pipe would be held open by
-    /// whatever the script leaves in the background.
+    /// Runs it with its output going to a file. A pipe would be held open by background processes of
+    /// the script.
     async fn run(&self) -> io::Result<Result<(), String>> {
         fs::create_dir_all(self.folder)?;
         let file = self.folder.join("pre-runner.sh");
@@ -85,11 +84,11 @@ impl Script<'_> {
     }
 }
 
-/// The program that the first line names and, as the kernel has it, all that follows as one
-/// argument; or else a shell that ends with the first command that fails.
+/// The program that the first line names and, as in the kernel, the rest of the line as one argument.
+/// Without such a line, a shell that exits at the first command that fails.
 ///
-/// The kernel itself is not asked: it executes nothing in a folder that is mounted so, nor a file
-/// that was written a moment ago and that another child, forked meanwhile, still has open.
+/// The file is not executed directly: that fails in a directory mounted `noexec`, and if another
+/// child that was forked meanwhile still has the file open.
 fn interpreter(text: &str) -> (&str, Option<&str>) {
     let first = text.lines().next().unwrap_or_default();
     let blank = [' ', '\t'];
@@ -108,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_line_says_what_runs_it() {
+    fn the_first_line_names_the_interpreter() {
         for (text, expected) in [
             ("", ("sh", Some("-e"))),
             ("true\n", ("sh", Some("-e"))),

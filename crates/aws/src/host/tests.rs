@@ -40,7 +40,7 @@ impl Disk {
 }
 
 #[tokio::test]
-async fn a_script_without_a_first_line_of_that_kind_ends_with_its_first_failure() {
+async fn a_script_without_an_interpreter_stops_at_its_first_failure() {
     let disk = Disk::new();
     let error = disk.run("echo no luck >&2\nfalse\ntouch unreachable\n").await.unwrap_err();
     assert!(error.ends_with("exit status: 1: no luck"), "{error}");
@@ -50,7 +50,7 @@ async fn a_script_without_a_first_line_of_that_kind_ends_with_its_first_failure(
 }
 
 #[tokio::test]
-async fn a_script_is_run_by_what_its_first_line_names() {
+async fn a_script_is_run_by_its_interpreter() {
     let disk = Disk::new();
     let script = "#!/bin/cat\nno shell would take 'this\n";
     disk.run(script).await.unwrap();

@@ -11,6 +11,7 @@ use ondeck_core::model::requirements::{ClassSize, Requirements, UsageClass};
 use ondeck_core::model::settings::Settings;
 use ondeck_core::ports::{Compute, Order, PortError};
 use ondeck_core::testkit::FixedRandom;
+use ondeck_core::testkit::contract::compute_suite;
 use ondeck_standin::emulators::Emulators;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -145,6 +146,12 @@ async fn refreshes_at_the_same_time_agree() {
         one.unwrap();
     }
     assert_eq!(stage.versions().await, 1);
+}
+
+#[tokio::test]
+async fn it_keeps_the_contract_of_compute() {
+    let stage = Stage::new().await;
+    compute_suite(&stage.compute, &stage.order("suite", 3), &stage.settings).await;
 }
 
 #[tokio::test]

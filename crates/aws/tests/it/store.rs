@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use ondeck_core::lifecycle::{Instance, Verdict};
 use ondeck_core::model::record::State;
 use ondeck_core::model::signal::{Report, Signal};
-use ondeck_core::ports::{AgentStore, PortError, Scope, Store};
+use ondeck_core::ports::{AgentStore, PortError, RecordScope, Store};
 use ondeck_core::testkit::contract::{claim_race, store_suite};
 
 use crate::fixture::{
@@ -73,7 +73,7 @@ async fn a_hundred_races(clients: usize) {
 async fn a_table_is_made_once_however_many_want_it() {
     let fixture = Fixture::new();
     let stores = join_all((0..4).map(|_| fixture.store())).await;
-    let unset = stores[0].list(Scope::All).await.unwrap_err();
+    let unset = stores[0].list(RecordScope::All).await.unwrap_err();
     assert!(matches!(&unset, PortError::NotSetUp { what } if what.contains(stores[0].table())));
     for made in join_all(stores.iter().map(Store::set_up)).await {
         made.unwrap();
@@ -241,7 +241,7 @@ async fn nothing_is_built_on_a_record_that_makes_no_sense() {
         assert!(matches!(&error, PortError::Unusable { hint, .. } if hint.contains(&name)));
     }
     let sound = running(&store, "i-sound", "7").await;
-    let listing = store.list(Scope::Live).await.unwrap();
+    let listing = store.list(RecordScope::Live).await.unwrap();
     assert_eq!(listing.unreadable.len(), 6, "{listing:?}");
     assert_eq!(listing.records.len(), 1, "one bad row spoils no other");
     let expired = store.expired(noon() + HOUR).await.unwrap();

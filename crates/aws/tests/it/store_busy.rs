@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use ondeck_core::lifecycle::{Created, Instance};
 use ondeck_core::model::ids::InstanceId;
-use ondeck_core::ports::{PortError, Scope, Store};
+use ondeck_core::ports::{PortError, RecordScope, Store};
 use ondeck_core::testkit::plane;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -63,7 +63,7 @@ async fn a_page_that_was_throttled_does_not_cost_those_before_it() {
     store.finish().await.unwrap();
     tap.calls();
     tap.script(every(2, "Query"));
-    let all = store.list(Scope::All).await.unwrap();
+    let all = store.list(RecordScope::All).await.unwrap();
     assert_eq!(all.records.len(), IN_FRONT + 1);
     assert_eq!(tap.actions(), ["Query"; 3], "two pages, one of them twice");
     fixture.done().await;
@@ -84,7 +84,7 @@ async fn clearing_up_gets_to_its_end_however_busy_the_table_is() {
     // Once: the whole is not repeated.
     assert_eq!(store.forget(noon() + HOUR).await, Ok(30));
     tap.script(|_| Deed::Pass);
-    assert!(store.list(Scope::All).await.unwrap().records.is_empty());
+    assert!(store.list(RecordScope::All).await.unwrap().records.is_empty());
     fixture.done().await;
 }
 
@@ -117,7 +117,7 @@ async fn what_decisions_hang_on_is_as_it_surely_is() {
     tap.calls();
     store.of_run(&run("7")).await.unwrap();
     store.agent_status(&[instance("i-1")]).await.unwrap();
-    store.list(Scope::Live).await.unwrap();
+    store.list(RecordScope::Live).await.unwrap();
     store.open_intents().await.unwrap();
     store.demand(&run("7")).await.unwrap();
     Store::settings(&store).await.unwrap_err();

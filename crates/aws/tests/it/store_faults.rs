@@ -10,7 +10,7 @@ use ondeck_aws::DynamoStore;
 use ondeck_core::lifecycle::{Created, Instance, Verdict};
 use ondeck_core::model::ids::RunId;
 use ondeck_core::model::signal::{Report, Signal};
-use ondeck_core::ports::{AgentStore, PortError, Scope, Store};
+use ondeck_core::ports::{AgentStore, PortError, RecordScope, Store};
 use ondeck_core::testkit::plane;
 use tokio::sync::Notify;
 
@@ -293,7 +293,7 @@ async fn a_table_that_is_being_deleted_is_made_again_once_it_is_gone() {
     tap.script(once(is_look, Deed::Answer(200, going.to_owned())));
     let made = tokio::time::timeout(Duration::from_secs(20), store.set_up()).await;
     made.expect("it does not wait for a table that is not being created").unwrap();
-    assert_eq!(store.list(Scope::All).await.unwrap().records.len(), 0);
+    assert_eq!(store.list(RecordScope::All).await.unwrap().records.len(), 0);
     fixture.done().await;
 }
 

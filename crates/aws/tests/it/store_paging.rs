@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
 use ondeck_core::lifecycle::Instance;
-use ondeck_core::ports::{AgentStore, Scope, Store};
+use ondeck_core::ports::{AgentStore, RecordScope, Store};
 
 use crate::fixture::{
     Fixture, HOUR, Item, claim, created, idle, instance, make, noon, run, running, text,
@@ -44,10 +44,10 @@ async fn a_megabyte_of_dead_records_hides_nothing() {
     let ids: Vec<&str> = of_run.records.iter().map(|record| record.id.as_str()).collect();
     assert_eq!(ids, ["i-mine", "i-past"]);
     assert_eq!(store.expired(noon() + HOUR).await.unwrap().records.len(), 2);
-    assert_eq!(store.list(Scope::Live).await.unwrap().records.len(), 2);
-    assert_eq!(store.list(Scope::All).await.unwrap().records.len(), IN_FRONT + 3);
+    assert_eq!(store.list(RecordScope::Live).await.unwrap().records.len(), 2);
+    assert_eq!(store.list(RecordScope::All).await.unwrap().records.len(), IN_FRONT + 3);
     assert_eq!(store.forget(noon() + Duration::from_millis(1)).await, Ok(IN_FRONT + 1));
-    assert_eq!(store.list(Scope::All).await.unwrap().records.len(), 2);
+    assert_eq!(store.list(RecordScope::All).await.unwrap().records.len(), 2);
     fixture.done().await;
 }
 
@@ -82,7 +82,7 @@ async fn batches_are_filled_and_followed_by_others() {
 
     let tickets: Vec<_> = idles.iter().map(Instance::ticket).collect();
     store.mark_ticketed(&tickets, noon()).await.unwrap();
-    let noted = store.list(Scope::Live).await.unwrap().records;
+    let noted = store.list(RecordScope::Live).await.unwrap().records;
     assert_eq!(noted.iter().filter(|record| record.ticketed_at.is_some()).count(), 130);
 
     let claims = idles.iter().map(|idle| claim(idle, "all")).collect::<Vec<_>>();

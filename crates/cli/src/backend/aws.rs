@@ -1,22 +1,22 @@
-//! Records in DynamoDB, tickets in SQS, machines from EC2.
+//! Machines from EC2, and records in DynamoDB. All of it goes by AWS's clock.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use ondeck_agent::Agent;
 use ondeck_aws::{Cloud, DynamoStore, Ec2Compute, Ec2Host, Imds, Options, PoolName};
 use ondeck_core::model::failure::{Failure, FailureKind};
 use ondeck_core::model::ids::InstanceId;
-use ondeck_core::ports::{PortResult, Runner};
+use ondeck_core::ports::PortResult;
 use ondeck_core::runtime::retry::{Retry, retry};
-use ondeck_local::LocalRunner;
 
-use super::local;
-use super::runner::{ChosenRunner, Place};
+use super::AgentRecords;
+use super::runner::{ChosenRunner, RunnerPlace};
 use crate::inputs::{Common, rows};
 use crate::surroundings::{Entropy, WallClock};
 
-/// How long a machine that has just booted is given to tell who it is. One that cannot be told
-/// apart from others can neither be given to a run nor be found by anybody, so it ends.
+/// How long a machine that has just booted may take to learn its identity. One without an identity
+/// can neither be given to a run nor be found by refresh, so it shuts down.
 const IDENTITY: Retry = Retry {
     attempts: u32::MAX,
     first_pause: Duration::from_millis(200),
@@ -25,15 +25,15 @@ const IDENTITY: Retry = Retry {
     retry_all_errors: true,
 };
 
-/// The user that jobs run as on a machine of their own.
+/// The user that jobs run as on EC2, unless the settings name another.
 const RUNNER_USER: &str = "runner";
 
-/// What an agent works with. A machine that cannot even get so far is ended.
-pub(super) async fn agent(common: &Common) -> Result<ondeck_agent::Agent, Failure> {
+/// Assembles the agent of this EC2 instance. If that fails, it shuts the machine down, unless the
+/// command line is to blame: then this may be the computer of the person who typed it. Where a
+/// service started the agent, the service gives up after a while, and that ends the machine.
+pub(super) async fn agent(common: &Common) -> Result<Agent, Failure> {
     let command = common.given.text_or_default(&rows::SHUTDOWN_COMMAND).unwrap_or_default();
     let made = make_agent(common, command).await;
-    // What is wrong with the command line is no reason to end the computer of whoever typed it.
-    // Where nobody did, the service gives up after a while, and that ends the machine.
     if let Err(failure) = &made
         && failure.kind != FailureKind::InvalidInput
     {
@@ -43,10 +43,7 @@ pub(super) async fn agent(common: &Common) -> Result<ondeck_agent::Agent, Failur
     made
 }
 
-async fn make_agent(
-    common: &Common,
-    shutdown_command: &str,
-) -> Result<ondeck_agent::Agent, Failure> {
+async fn make_agent(common: &Common, shutdown_command: &str) -> Result<Agent, Failure> {
     let told = super::instance_id(common)?;
     let imds = Imds::new();
     let given = pool(common)?;
@@ -60,29 +57,29 @@ async fn make_agent(
             None => imds.pool().await?,
         };
         let cloud = Cloud::connect(options(common, pool.clone()), Arc::new(Entropy)).await?;
-        PortResult::Ok((id, pool.to_string(), cloud))
+        PortResult::Ok((id, pool, cloud))
     };
-    let (id, pool, cloud): (InstanceId, String, Cloud) =
+    let (id, pool, cloud): (InstanceId, PoolName, Cloud) =
         retry(&WallClock, &Entropy, IDENTITY, identify).await?;
-    tracing::debug!(instance = %id, pool, region = cloud.region(), "knows who it is");
-    let home = local::home(common)?;
-    let (clock, store) = (Arc::new(cloud.clock()), Arc::new(DynamoStore::new(&cloud)));
-    let compute = Arc::new(Ec2Compute::new(&cloud));
-    let folder = home.machine(&id);
-    let place = Place { id: id.clone(), pool, folder: folder.clone(), user: Some(RUNNER_USER) };
-    let machine = id.clone();
-    let local = Box::new(move || {
-        // The local forge's file; on a machine of its own it is the machine's own.
-        let db = ondeck_local::Db::create(&home).map_err(|error| error.to_string())?;
-        let runner = LocalRunner::new(db, home.clone(), Arc::new(WallClock), machine.clone());
-        Ok(Arc::new(runner) as Arc<dyn Runner>)
-    });
-    Ok(ondeck_agent::Agent {
-        runner: Arc::new(ChosenRunner::new(store.clone(), place, local)),
+    tracing::debug!(instance = %id, %pool, region = cloud.region(), "identified");
+    let folder = super::home_dir(common)?.join("machines").join(id.as_str());
+    let AgentRecords { store, clock, label } = records_in(&cloud, &pool);
+    let place =
+        RunnerPlace { id: id.clone(), label, folder: folder.clone(), user: Some(RUNNER_USER) };
+    // On a machine of its own the local forge's file is the machine's own, too.
+    #[cfg(feature = "local")]
+    let local = {
+        let home = super::local::home(common)?;
+        super::local::local_runner(None, home, id.clone(), clock.clone())
+    };
+    #[cfg(not(feature = "local"))]
+    let local = super::runner::no_local_runner();
+    Ok(Agent {
+        runner: Arc::new(ChosenRunner::new(store.clone(), clock.clone(), place, local)),
         store,
         host: Arc::new(Ec2Host::new(
             imds,
-            compute,
+            Arc::new(Ec2Compute::new(&cloud)),
             clock.clone(),
             id.clone(),
             folder,
@@ -94,7 +91,24 @@ async fn make_agent(
     })
 }
 
-fn options(common: &Common, pool: PoolName) -> Options {
+/// The records in DynamoDB, for an agent on a machine that is not EC2's.
+#[cfg(feature = "local")]
+pub(super) async fn records(common: &Common) -> Result<AgentRecords, Failure> {
+    let pool = named_pool(common)?;
+    let cloud = Cloud::connect(options(common, pool.clone()), Arc::new(Entropy)).await?;
+    Ok(records_in(&cloud, &pool))
+}
+
+fn records_in(cloud: &Cloud, pool: &PoolName) -> AgentRecords {
+    AgentRecords {
+        store: Arc::new(DynamoStore::new(cloud)),
+        clock: Arc::new(cloud.clock()),
+        label: pool.to_string(),
+    }
+}
+
+/// How to connect to the pool of this name.
+pub(crate) fn options(common: &Common, pool: PoolName) -> Options {
     Options {
         pool,
         region: common.given.owned(&ondeck_aws::REGION),
@@ -115,50 +129,11 @@ fn pool(common: &Common) -> Result<Option<PoolName>, Failure> {
     named.map(parse).transpose()
 }
 
-#[cfg(feature = "control")]
-pub(crate) use self::control::plane;
-
-#[cfg(feature = "control")]
-mod control {
-    use ondeck_aws::SqsPool;
-    use ondeck_core::modes::plane::Plane;
-    use ondeck_core::ports::{Forge, Progress};
-
-    use super::super::forge;
-    use super::super::no_forge::NoForge;
-    use super::local::Local;
-    use super::{Arc, Cloud, Common, DynamoStore, Ec2Compute, Entropy, Failure, options, pool};
-    use crate::inputs::rows;
-
-    /// The control plane's ports.
-    pub(crate) async fn plane(
-        common: &Common,
-        refresh: bool,
-        progress: Arc<dyn Progress>,
-    ) -> Result<Plane, Failure> {
-        let pool = pool(common)?.ok_or_else(|| {
-            Failure::invalid("no pool given")
-                .hint("give --pool OWNER/REPOSITORY, or set ONDECK_POOL or GITHUB_REPOSITORY")
-        })?;
-        let forge: Arc<dyn Forge> = if !refresh {
-            Arc::new(NoForge)
-        } else if common.given.text(&rows::FORGE) == Some(rows::LOCAL) {
-            // This file is about jobs alone.
-            Arc::new(Local::open(common, true)?.forge)
-        } else {
-            let name = pool.to_string();
-            forge::github(&common.given, &name, Some(&name))?
-        };
-        let cloud = Cloud::connect(options(common, pool), Arc::new(Entropy)).await?;
-        let store = Arc::new(DynamoStore::new(&cloud));
-        Ok(Plane {
-            pool: Arc::new(SqsPool::new(&cloud)),
-            compute: Arc::new(Ec2Compute::new(&cloud)),
-            store,
-            forge,
-            clock: Arc::new(cloud.clock()),
-            random: Arc::new(Entropy),
-            progress,
-        })
-    }
+/// The same, where there is no machine to ask for it.
+#[cfg(any(feature = "control", feature = "local"))]
+pub(crate) fn named_pool(common: &Common) -> Result<PoolName, Failure> {
+    pool(common)?.ok_or_else(|| {
+        Failure::invalid("no pool given")
+            .hint("give --pool OWNER/REPOSITORY, or set ONDECK_POOL or GITHUB_REPOSITORY")
+    })
 }

@@ -1,52 +1,69 @@
-//! The runner on a machine: the one that the settings name, chosen when it is made ready. An
-//! agent starts before it knows them.
+//! The runner on a machine. It is chosen by the settings when the machine is prepared, because an
+//! agent starts before it has read them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use ondeck_core::model::ids::{InstanceId, RunId};
-use ondeck_core::ports::{AgentStore, Runner};
+use ondeck_core::ports::{AgentStore, Clock, Runner};
 use ondeck_core::runtime::retry::{Retry, retry};
 
 use super::{FORGE, GITHUB};
-use crate::surroundings::{Entropy, WallClock};
+use crate::surroundings::Entropy;
 
-/// Makes a runner, or says why it cannot.
-type Make = Box<dyn Fn() -> Result<Arc<dyn Runner>, String> + Send + Sync>;
+/// Makes a runner, or returns why it cannot.
+pub(super) type MakeRunner = Box<dyn Fn() -> Result<Arc<dyn Runner>, String> + Send + Sync>;
 
-/// One that is not chosen yet.
+/// A runner for the forge that the settings name at the first [`Runner::prepare`].
 pub(super) struct ChosenRunner {
     store: Arc<dyn AgentStore>,
-    #[cfg_attr(not(feature = "github"), expect(dead_code, reason = "only GitHub asks for it"))]
-    place: Place,
-    local: Make,
+    clock: Arc<dyn Clock>,
+    #[cfg_attr(
+        not(all(feature = "github", target_os = "linux")),
+        expect(dead_code, reason = "only the runner for GitHub reads it")
+    )]
+    place: RunnerPlace,
+    local: MakeRunner,
     chosen: OnceLock<Chosen>,
 }
 
-/// One that is, and for which forge.
+/// The runner, and whether it is for GitHub.
 struct Chosen {
     runner: Arc<dyn Runner>,
     github: bool,
 }
 
-/// What a runner for GitHub has to know.
-#[cfg_attr(not(feature = "github"), expect(dead_code, reason = "only GitHub asks for it"))]
-pub(super) struct Place {
-    /// The machine.
+/// What a runner for GitHub has to know about its machine.
+#[cfg_attr(
+    not(all(feature = "github", target_os = "linux")),
+    expect(dead_code, reason = "only the runner for GitHub reads it")
+)]
+pub(super) struct RunnerPlace {
     pub(super) id: InstanceId,
-    /// The pool, by whatever name the control plane knows it.
-    pub(super) pool: String,
-    /// Where the machine's files are.
+    /// Names the set of records that the machine belongs to, as the control plane does.
+    pub(super) label: String,
+    /// The machine's directory.
     pub(super) folder: std::path::PathBuf,
-    /// The user that jobs run as unless the settings name another; none for the agent's own.
+    /// The user that jobs run as unless the settings name another; `None` for the agent's own.
     pub(super) user: Option<&'static str>,
 }
 
+/// In a build without the local backend: always fails.
+#[cfg(not(feature = "local"))]
+pub(super) fn no_local_runner() -> MakeRunner {
+    Box::new(|| Err("jobs come from the local forge, which this build does not have".to_owned()))
+}
+
 impl ChosenRunner {
-    /// With a way to make the one for the local forge.
-    pub(super) fn new(store: Arc<dyn AgentStore>, place: Place, local: Make) -> ChosenRunner {
-        ChosenRunner { store, place, local, chosen: OnceLock::new() }
+    /// `local` makes the runner for the local forge.
+    pub(super) fn new(
+        store: Arc<dyn AgentStore>,
+        clock: Arc<dyn Clock>,
+        place: RunnerPlace,
+        local: MakeRunner,
+    ) -> ChosenRunner {
+        ChosenRunner { store, clock, place, local, chosen: OnceLock::new() }
     }
 
     async fn choose(&self) -> Result<Chosen, String> {
@@ -57,51 +74,50 @@ impl ChosenRunner {
     }
 
     async fn settings(&self, how: Retry) -> Result<BTreeMap<String, String>, String> {
-        let asked = retry(&WallClock, &Entropy, how, |_| self.store.settings()).await;
+        let asked = retry(&*self.clock, &Entropy, how, |_| self.store.settings()).await;
         asked.map_err(|error| format!("settings: {error}"))
     }
 
-    #[cfg(feature = "github")]
+    #[cfg(all(feature = "github", target_os = "linux"))]
     fn github(&self, settings: &BTreeMap<String, String>) -> Result<Arc<dyn Runner>, String> {
         use ondeck_github::inputs::RUNNER_USER;
         use ondeck_github::{GitHubRunner, RunnerOptions};
 
-        /// Where images have it.
+        /// Where machine images have actions/runner.
         const IMAGE: [&str; 4] = [
             "/opt/actions-runner",
             "/home/runner/actions-runner",
             "/home/ubuntu/actions-runner",
             "/home/ec2-user/actions-runner",
         ];
-        let Place { id, pool, folder, user: usual } = &self.place;
+        let RunnerPlace { id, label, folder, user: usual } = &self.place;
         let options = RunnerOptions {
             id: id.clone(),
-            pool_tag: ondeck_github::pool_tag(pool),
+            pool_tag: ondeck_github::pool_tag(label),
             folder: folder.clone(),
             image: IMAGE.iter().map(Into::into).collect(),
             user: settings.get(RUNNER_USER.name).map(String::as_str).or(*usual).map(str::to_owned),
         };
-        let clock = Arc::new(WallClock);
-        Ok(Arc::new(GitHubRunner::new(options, self.store.clone(), clock)))
+        Ok(Arc::new(GitHubRunner::new(options, self.store.clone(), self.clock.clone())))
     }
 
-    #[cfg(not(feature = "github"))]
+    #[cfg(not(all(feature = "github", target_os = "linux")))]
     fn github(&self, _settings: &BTreeMap<String, String>) -> Result<Arc<dyn Runner>, String> {
-        Err("jobs come from GitHub, which this build of the agent does not know".to_owned())
+        Err("jobs come from GitHub, whose runner this build of the agent does not have".to_owned())
     }
 
     fn chosen(&self) -> Result<&Arc<dyn Runner>, String> {
         let chosen = self.chosen.get().map(|chosen| &chosen.runner);
-        chosen.ok_or_else(|| "the runner was never made ready".to_owned())
+        chosen.ok_or_else(|| "the runner was not prepared".to_owned())
     }
 
-    /// A machine that was made ready for one forge would register there and wait for jobs that
-    /// come to another by now.
+    /// Fails if the settings name another forge than the one this machine was prepared for. It
+    /// would register there and wait for jobs that are queued elsewhere.
     async fn check_forge(&self) -> Result<(), String> {
         let github = is_github(&self.settings(Retry::SHORT).await?);
         match self.chosen.get() {
             Some(chosen) if chosen.github != github => {
-                Err("jobs come from another forge than when this machine was made ready".to_owned())
+                Err("jobs come from another forge than when this machine was prepared".to_owned())
             }
             _ => Ok(()),
         }
@@ -117,7 +133,7 @@ impl Runner for ChosenRunner {
     async fn prepare(&self) -> Result<(), String> {
         if self.chosen.get().is_none() {
             let chosen = self.choose().await?;
-            // Whoever was faster has chosen by the same settings.
+            // A concurrent call has chosen by the same settings.
             self.chosen.get_or_init(|| chosen);
         }
         self.chosen()?.prepare().await

@@ -22,7 +22,7 @@ use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::plane::Plane;
 use ondeck_core::ports::{
     Compute, Depth, Launched, Listing, Machine, Order, Pool, PortResult, Receipt, ReceivedMessage,
-    Scope, Store,
+    RecordScope, Store,
 };
 
 /// Wraps the ports if `ONDECK_HOLD_BEFORE` is set.
@@ -72,7 +72,7 @@ impl Store for Holding<dyn Store> {
     async fn expired(&self, now: Timestamp) -> PortResult<Listing> {
         self.inner.expired(now).await
     }
-    async fn list(&self, scope: Scope) -> PortResult<Listing> {
+    async fn list(&self, scope: RecordScope) -> PortResult<Listing> {
         self.inner.list(scope).await
     }
     async fn agent_status(&self, ids: &[InstanceId]) -> PortResult<Vec<AgentStatus>> {

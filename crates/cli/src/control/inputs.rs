@@ -24,7 +24,7 @@ pub(crate) fn secrets(given: &Given) -> impl Iterator<Item = Secret> {
 /// default. Fails with the first setting that its row's parser refuses.
 pub(crate) fn settings(common: &Common) -> Result<BTreeMap<String, String>, Failure> {
     let mut settings = BTreeMap::new();
-    if common.backend == Backend::Aws {
+    if common.compute == Backend::Aws {
         settings.insert(rows::FORGE.name.to_owned(), rows::GITHUB.to_owned());
     }
     for row in crate::inputs::rows().filter(|row| row.scope == InputScope::Stored) {

@@ -8,12 +8,13 @@ use ondeck_core::model::failure::Failure;
 use ondeck_core::modes::plane::Plane;
 use ondeck_core::modes::provision::{Outcome, Request};
 
+use crate::control::backend;
 use crate::control::inputs::{run_id, secrets, settings};
 use crate::control::progress::ProgressDisplay;
 use crate::control::report::{Report, deliver};
 use crate::inputs::Common;
+use crate::logging;
 use crate::surroundings::stop_on_signals;
-use crate::{backend, logging};
 
 /// `ondeck refresh`
 pub(crate) async fn refresh(common: &Common) -> u8 {

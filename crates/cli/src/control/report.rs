@@ -87,7 +87,7 @@ pub(crate) fn deliver(
     }
     if let Some(step) = step {
         let markdown = match (&report, &failure) {
-            (Some(report), _) => report.markdown(common.backend),
+            (Some(report), _) => report.markdown(common.compute),
             (None, Some(failure)) => failure::section(command, failure),
             (None, None) => String::new(),
         };

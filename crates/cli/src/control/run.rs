@@ -9,7 +9,7 @@ use ondeck_core::ports::{Progress, Store};
 use ondeck_core::runtime::stop::Stop;
 use ondeck_local::{JobId, JobState, Stream};
 
-use crate::backend::Local;
+use crate::control::backend::LocalFiles;
 use crate::control::inputs::run_id;
 use crate::control::progress::ProgressDisplay;
 use crate::control::report::deliver;
@@ -40,8 +40,8 @@ async fn follow_to_end(
     let run = run_id(&common.given)?;
     // Before the job is queued, because from then on it must be withdrawn.
     let stop = stop_on_signals();
-    let local = Local::open(common, false)?;
-    if common.backend == Backend::Local {
+    let local = LocalFiles::open(common)?;
+    if common.records == Backend::Local {
         // Also tells whether refresh has ever run here. Elsewhere the file holds jobs alone, and
         // is made by refresh.
         Store::settings(&local.store).await?;
@@ -68,7 +68,7 @@ async fn follow_to_end(
 }
 
 struct Follow<'a> {
-    local: &'a Local,
+    local: &'a LocalFiles,
     watcher: &'a ProgressDisplay,
     run: &'a RunId,
     job: JobId,

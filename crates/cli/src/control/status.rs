@@ -8,13 +8,14 @@ use ondeck_core::model::record::{Record, Unreadable};
 use ondeck_core::model::signal::AgentStatus;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::plane::Plane;
-use ondeck_core::ports::Scope;
+use ondeck_core::ports::RecordScope;
 
+use crate::control::backend;
 use crate::control::progress::NoProgress;
 use crate::control::report::{Report, deliver, try_print};
 use crate::inputs::{Common, rows};
+use crate::logging;
 use crate::surroundings::stop_on_signals;
-use crate::{backend, logging};
 
 /// The machines and the pool, as they were at `now`.
 pub(crate) struct Snapshot {
@@ -28,7 +29,7 @@ pub(crate) struct Snapshot {
 /// is closed.
 pub(crate) async fn status(common: &Common) -> u8 {
     logging::start(common, std::io::stderr);
-    let scope = if common.given.is_set(&rows::ALL) { Scope::All } else { Scope::Live };
+    let scope = if common.given.is_set(&rows::ALL) { RecordScope::All } else { RecordScope::Live };
     let plane = match backend::plane(common, false, std::sync::Arc::new(NoProgress)).await {
         Ok(plane) => plane,
         Err(failure) => return deliver("status", Err(failure), common),
@@ -56,7 +57,7 @@ pub(crate) async fn status(common: &Common) -> u8 {
 
 impl Snapshot {
     /// Reads records, agents and queues. Fails if the store or a queue does not answer.
-    pub(crate) async fn take(plane: &Plane, scope: Scope) -> Result<Snapshot, Failure> {
+    pub(crate) async fn take(plane: &Plane, scope: RecordScope) -> Result<Snapshot, Failure> {
         let settings = plane.settings().await?;
         let listing = plane.store.list(scope).await?;
         let ids: Vec<InstanceId> = listing.records.iter().map(|record| record.id.clone()).collect();

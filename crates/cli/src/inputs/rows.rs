@@ -12,11 +12,23 @@ pub(crate) const AWS: &str = "aws";
 pub(crate) const GITHUB: &str = "github";
 
 // The action is for aws, unless the job sets ONDECK_BACKEND.
-pub(crate) const BACKEND: Input =
-    Input::process("backend", "", "Where machines, records and the pool are")
+pub(crate) const BACKEND: Input = Input::process(
+    "backend",
+    "",
+    "Where records and machines are: short for --records and --compute",
+)
+.valued(InputValue::Choice("BACKEND", &[LOCAL, AWS]), None)
+.or(LOCAL)
+.in_action(ActionInput::Absent);
+pub(crate) const RECORDS: Input =
+    Input::process("records", "", "Where the store and the pool of idle machines are")
         .valued(InputValue::Choice("BACKEND", &[LOCAL, AWS]), None)
-        .or(LOCAL)
+        .or_described("as --backend")
         .in_action(ActionInput::Absent);
+pub(crate) const COMPUTE: Input = Input::process("compute", "", "Where machines are launched")
+    .valued(InputValue::Choice("BACKEND", &[LOCAL, AWS]), None)
+    .or_described("as --backend")
+    .in_action(ActionInput::Absent);
 pub(crate) const HOME: Input = Input::process(
     "home",
     "DIR",
@@ -41,7 +53,7 @@ pub(crate) const QUIET: Input = Input::process("quiet", "", "Log only errors to 
 
 /// The inputs of every command.
 pub(crate) const PROCESS: InputTable =
-    InputTable { heading: "", rows: &[BACKEND, HOME, JSON, VERBOSE, QUIET] };
+    InputTable { heading: "", rows: &[BACKEND, RECORDS, COMPUTE, HOME, JSON, VERBOSE, QUIET] };
 
 pub(crate) const FORGE: Input =
     Input::stored("forge", "", "Where jobs come from; local is for trials")

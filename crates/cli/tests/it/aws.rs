@@ -5,6 +5,7 @@ mod crash;
 mod failure;
 mod faults;
 mod life;
+mod local_machines;
 mod machine;
 mod raw;
 pub(crate) mod site;

@@ -1,6 +1,7 @@
 //! The built program with GitHub: a loopback one, and the runner's stand-in on the machines. On
 //! both backends.
 
+mod clock;
 mod life;
 mod refused;
 mod secrets;

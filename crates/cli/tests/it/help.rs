@@ -48,8 +48,12 @@ fn the_help_of_the_program() {
       -V, --version  Print version
 
     For every command:
-          --backend <BACKEND>  Where machines, records and the pool are [default: local] [possible
-                               values: local, aws]
+          --backend <BACKEND>  Where records and machines are: short for --records and --compute
+                               [default: local] [possible values: local, aws]
+          --records <BACKEND>  Where the store and the pool of idle machines are [default: as --backend]
+                               [possible values: local, aws]
+          --compute <BACKEND>  Where machines are launched [default: as --backend] [possible values:
+                               local, aws]
           --home <DIR>         Directory for the files of the local backend, of the local forge and of
                                an agent [default: ~/.ondeck]
           --json               Print one JSON object on stdout instead of text

@@ -1,4 +1,4 @@
-//! The suites that every store, every pool and every clock must pass. They panic at the first
+//! The suites that every store, pool, provider of machines and clock must pass. They panic at the first
 //! statement of a port that does not hold, and say which it was.
 //!
 //! The store suite writes no record directly: it brings each into the state it needs by legal
@@ -6,11 +6,13 @@
 
 mod arrange;
 mod clock;
+mod compute;
 mod pool;
 mod store;
 mod transitions;
 
 pub use clock::clock_suite;
+pub use compute::compute_suite;
 pub use pool::{pool_duplicates_suite, pool_passes_untouched, pool_suite};
 pub use store::{claim_race, store_suite};
 
@@ -19,13 +21,33 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::model::ids::ResourceClass;
-    use crate::testkit::{MemoryPool, MemoryStore, VirtualClock};
+    use crate::model::ids::{IntentId, ResourceClass, RunId};
+    use crate::model::requirements::{ClassSize, Requirements, TypePatterns, UsageClass};
+    use crate::model::settings::Settings;
+    use crate::ports::Order;
+    use crate::testkit::{MemoryCompute, MemoryPool, MemoryStore, VirtualClock};
 
     #[tokio::test]
     async fn the_virtual_clock() {
         let clock = VirtualClock::new();
         clock_suite(&clock, Some(&|millis| clock.step(millis))).await;
+    }
+
+    #[tokio::test]
+    async fn the_compute_in_memory() {
+        let compute = MemoryCompute::new(Arc::new(VirtualClock::new()));
+        let order = Order {
+            intent: IntentId::new("suite").unwrap(),
+            run: RunId::new("1").unwrap(),
+            count: 3,
+            requirements: Requirements {
+                class: ResourceClass::new("large").unwrap(),
+                size: ClassSize { cpu: 2, mem: 4096 },
+                usage: UsageClass::Spot,
+                types: TypePatterns::any(),
+            },
+        };
+        compute_suite(&compute, &order, &Settings::default()).await;
     }
 
     #[tokio::test]

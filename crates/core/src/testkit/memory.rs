@@ -24,8 +24,8 @@ use crate::model::ticket::Ticket;
 use crate::model::timestamp::Timestamp;
 use crate::modes::plane::Plane;
 use crate::ports::{
-    AgentStore, Clock, Forge, ListedRunner, Listing, PortError, PortResult, Progress, Scope, Store,
-    WaitingRun,
+    AgentStore, Clock, Forge, ListedRunner, Listing, PortError, PortResult, Progress, RecordScope,
+    Store, WaitingRun,
 };
 
 /// Every port call yields once to other tasks, as a call over a network would.
@@ -169,10 +169,10 @@ impl Store for MemoryStore {
         Ok(self.listing(|record| record.state.is_live() && record.is_expired(now)))
     }
 
-    async fn list(&self, scope: Scope) -> PortResult<Listing> {
+    async fn list(&self, scope: RecordScope) -> PortResult<Listing> {
         turn().await;
         self.count("list");
-        Ok(self.listing(|record| scope == Scope::All || record.state.is_live()))
+        Ok(self.listing(|record| scope == RecordScope::All || record.state.is_live()))
     }
 
     async fn agent_status(&self, ids: &[InstanceId]) -> PortResult<Vec<AgentStatus>> {

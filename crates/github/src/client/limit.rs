@@ -17,14 +17,23 @@ const DEFAULT_WAIT: Duration = Duration::from_secs(60);
 
 /// Until when no request may be sent. GitHub may block clients that keep sending requests.
 #[derive(Default)]
-pub(super) struct Limit(Mutex<Option<Timestamp>>);
+pub(super) struct Limit(Mutex<Option<Remembered>>);
+
+/// A limit that is too long to be waited out.
+#[derive(Clone, Copy)]
+struct Remembered {
+    /// Its end in steady time, which a correction of the clock does not move.
+    ends: Duration,
+    /// The same as a time of day, for messages.
+    until: Timestamp,
+}
 
 impl Limit {
     /// Fails while a limit is in force.
-    pub(super) fn check(&self, now: Timestamp) -> PortResult<()> {
-        let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match until {
-            Some(until) if now < until => Err(limited(until)),
+    pub(super) fn check(&self, clock: &dyn Clock) -> PortResult<()> {
+        let remembered = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match remembered {
+            Some(Remembered { ends, until }) if clock.steady() < ends => Err(limited(until)),
             _ => Ok(()),
         }
     }
@@ -34,7 +43,8 @@ impl Limit {
     pub(super) async fn apply(&self, clock: &dyn Clock, until: Timestamp) -> PortError {
         let span = until.since(clock.now());
         if span > SHORT {
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
+            let remembered = Remembered { ends: clock.steady() + span, until };
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(remembered);
             return limited(until);
         }
         tracing::debug!(until = %until, "GitHub limits requests; waiting");
@@ -117,12 +127,15 @@ mod tests {
         let error = limit.apply(&clock, start + SHORT).await;
         assert!(matches!(error, PortError::Unavailable { .. }), "{error:?}");
         assert_eq!(clock.now(), start + SHORT);
-        assert_eq!(limit.check(clock.now()), Ok(()));
+        assert_eq!(limit.check(&clock), Ok(()));
 
         let until = clock.now() + SHORT + Duration::from_secs(1);
         let error = limit.apply(&clock, until).await;
         assert_eq!(clock.now(), start + SHORT, "a long limit is not waited for");
-        assert_eq!(limit.check(clock.now()), Err(error));
-        assert_eq!(limit.check(until), Ok(()));
+        assert_eq!(limit.check(&clock), Err(error.clone()));
+        clock.step(3_600_000);
+        assert_eq!(limit.check(&clock), Err(error), "a step of the clock does not end it");
+        clock.advance(SHORT + Duration::from_secs(1));
+        assert_eq!(limit.check(&clock), Ok(()));
     }
 }

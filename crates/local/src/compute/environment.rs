@@ -1,8 +1,8 @@
-//! What machines, scripts and jobs get to know of the environment that they are started from.
+//! Which variables machines, scripts and jobs inherit.
 
 use std::ffi::{OsStr, OsString};
 
-/// The part of this process's environment that is handed on.
+/// The variables of this process that machines, scripts and jobs inherit.
 ///
 /// This is an allow list, because the launching process may hold secrets under any name and jobs are
 /// untrusted code. Besides, GitHub's runner kills every process that carries its
@@ -11,7 +11,13 @@ pub(crate) fn handed_on() -> impl Iterator<Item = (OsString, OsString)> {
     std::env::vars_os().filter(|(name, _)| is_handed_on(name))
 }
 
-/// Where programs are found, who the user is, how they read and write, and whom they trust.
+/// Those of the named variables that this process has.
+pub(crate) fn named(names: &[&'static str]) -> impl Iterator<Item = (&'static str, OsString)> {
+    names.iter().filter_map(|name| Some((*name, std::env::var_os(name)?)))
+}
+
+/// Whether the variable says where programs are, who the user is, in which language they write, or
+/// which certificates they trust.
 fn is_handed_on(name: &OsStr) -> bool {
     const NAMES: [&str; 12] = [
         "PATH",

@@ -1,4 +1,5 @@
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ondeck_core::model::ids::{InstanceId, IntentId};
@@ -6,6 +7,7 @@ use ondeck_core::model::requirements::{ClassSize, Requirements};
 use ondeck_core::model::settings::Settings;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Compute, Forge, Host, Launched, Order, PortError, Runner, Store};
+use ondeck_core::testkit::contract::compute_suite;
 use ondeck_local::{
     AgentCommand, Db, JobState, LocalCompute, LocalForge, LocalHost, LocalRunner, announce,
     boot_time,
@@ -36,6 +38,12 @@ fn order(intent: &str, count: u32) -> Order {
 async fn end(compute: &dyn Compute, launched: &Launched) {
     let ids: Vec<_> = launched.machines.iter().map(|machine| machine.id.clone()).collect();
     compute.terminate(&ids).await.unwrap();
+}
+
+#[tokio::test]
+async fn it_keeps_the_contract_of_compute() {
+    let harness = LocalHarness::new();
+    compute_suite(&harness.compute(IDLER), &order("suite", 3), &Settings::default()).await;
 }
 
 #[tokio::test]
@@ -151,7 +159,7 @@ async fn terminate_finds_processes_without_the_marker() {
     let compute = harness.compute(IDLER);
     let launched = harness.launch(&compute, &order("one", 1)).await.unwrap();
     let id = launched.machines[0].id.clone();
-    let clock = std::sync::Arc::new(RealClock);
+    let clock = Arc::new(RealClock);
     let runner = LocalRunner::new(harness.db.clone(), harness.home.clone(), clock, id);
     runner.prepare().await.unwrap();
     runner.register(&run("7")).await.unwrap();
@@ -289,8 +297,9 @@ async fn launches_that_cannot_be_say_so() {
     assert!(launched.machines.is_empty());
     assert!(launched.shortfalls[0].starts_with("no type of the catalogue has 3 vCPU"));
 
-    let missing = AgentCommand { program: "/no/such/agent".into(), args: Vec::new() };
-    let clock = std::sync::Arc::new(RealClock);
+    let missing =
+        AgentCommand { program: "/no/such/agent".into(), args: Vec::new(), variables: &[] };
+    let clock = Arc::new(RealClock);
     let missing = LocalCompute::new(harness.db.clone(), harness.home.clone(), clock, missing);
     let launched = harness.launch(&missing, &order("two", 2)).await.unwrap();
     assert!(launched.machines.is_empty());
@@ -340,9 +349,12 @@ async fn a_home_and_its_machines_are_for_one_user() {
     let compute = harness.compute(IDLER);
     let launched = harness.launch(&compute, &order("one", 1)).await.unwrap();
     let id = &launched.machines[0].id;
-    let clock = std::sync::Arc::new(RealClock);
+    let clock = Arc::new(RealClock);
     let (db, home) = (harness.db.clone(), harness.home.clone());
-    LocalHost::new(db.clone(), home.clone(), id.clone()).run_script("true").await.unwrap();
+    LocalHost::new(db.clone(), home.clone(), id.clone(), Arc::new(RealClock))
+        .run_script("true")
+        .await
+        .unwrap();
     LocalRunner::new(db, home, clock, id.clone()).prepare().await.unwrap();
     let machine = harness.home.machine(id);
     let inside = ["work", "tmp", "prepared", "home"].map(|name| machine.join(name));
@@ -360,12 +372,8 @@ async fn a_machine_whose_agent_died_is_terminated_with_all_its_processes() {
     let launched = harness.launch(&compute, &order("one", 1)).await.unwrap();
     let id = &launched.machines[0].id;
     let forge = harness.forge();
-    let runner = LocalRunner::new(
-        harness.db.clone(),
-        harness.home.clone(),
-        std::sync::Arc::new(RealClock),
-        id.clone(),
-    );
+    let runner =
+        LocalRunner::new(harness.db.clone(), harness.home.clone(), Arc::new(RealClock), id.clone());
     runner.register(&run("7")).await.unwrap();
     let job = forge.queue(&run("7"), &["true".into()]).await.unwrap();
     harness.sql(&format!("UPDATE jobs SET state = 'running', instance = '{id}'"));
@@ -487,11 +495,11 @@ async fn launcher_with_a_secret() {
     end(&compute, &launched).await;
 
     let id = unique("secret");
-    let host = LocalHost::new(db.clone(), home.clone(), id.clone());
+    let host = LocalHost::new(db.clone(), home.clone(), id.clone(), Arc::new(RealClock));
     host.run_script("env > \"$ONDECK_HOME_DIR/script\"").await.unwrap();
     assert_clean("the script", &std::fs::read_to_string(home.dir().join("script")).unwrap());
 
-    let clock = std::sync::Arc::new(RealClock);
+    let clock = Arc::new(RealClock);
     let runner = LocalRunner::new(db.clone(), home.clone(), clock.clone(), id);
     runner.prepare().await.unwrap();
     runner.register(&run("7")).await.unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ondeck_core::lifecycle::{Created, Idle, Instance, Verdict};
 use ondeck_core::model::record::{MachineSpec, State};
-use ondeck_core::ports::{Clock, Scope, Store};
+use ondeck_core::ports::{Clock, RecordScope, Store};
 use ondeck_local::{Db, Home, LocalStore};
 
 use crate::harness::{LocalHarness, RealClock, child_arguments, instance, run, spawn};
@@ -54,7 +54,7 @@ async fn processes_that_claim_at_once_share_the_instances_without_loss() {
         }
     }
     assert_eq!(owners.len(), INSTANCES, "no claim was lost");
-    for record in store.list(Scope::All).await.unwrap().records {
+    for record in store.list(RecordScope::All).await.unwrap().records {
         assert_eq!(record.state, State::Claimed);
         assert_eq!(record.run, Some(run(&owners[record.id.as_str()])), "{}", record.id);
     }
@@ -69,7 +69,7 @@ async fn claimant() {
     let Some((home, name)) = child_arguments() else { return };
     let store = LocalStore::new(Db::open(&home).unwrap());
     let mut won = String::new();
-    for record in store.list(Scope::Live).await.unwrap().records {
+    for record in store.list(RecordScope::Live).await.unwrap().records {
         let Some(idle) = Instance::<Idle>::believe(&record) else { continue };
         let claim = idle.claim(&run(&name), RealClock.now(), HOUR);
         if matches!(store.write(claim.change()).await.unwrap(), Verdict::Agreed(_)) {

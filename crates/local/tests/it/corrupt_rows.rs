@@ -11,7 +11,7 @@ use ondeck_core::model::secret::Secret;
 use ondeck_core::model::signal::{Report, Signal};
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::provision::ProvisionOptions;
-use ondeck_core::ports::{AgentStore, Pool, PortError, Scope, Store};
+use ondeck_core::ports::{AgentStore, Pool, PortError, RecordScope, Store};
 use ondeck_local::LocalPool;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -133,7 +133,7 @@ fn a_corrupt_column_of_an_instance_is_reported_and_affects_no_other_row() {
             let sql = format!("UPDATE instances SET {column} = ?1 WHERE id = ?2");
             file(harness).execute(&sql, (&value, records[at].id.as_str())).unwrap();
             let store = harness.store();
-            let listing = store.list(Scope::All).await.unwrap();
+            let listing = store.list(RecordScope::All).await.unwrap();
             assert_eq!(listing.records.len() + listing.unreadable.len(), 3);
             for other in records.iter().filter(|record| record.id != records[at].id) {
                 assert!(listing.records.contains(other), "{other:?} suffers from {column}");

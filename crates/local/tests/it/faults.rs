@@ -4,7 +4,7 @@ use ondeck_core::lifecycle::{Idle, Instance, Verdict};
 use ondeck_core::model::signal::{Report, Signal};
 use ondeck_core::model::ticket::Ticket;
 use ondeck_core::model::timestamp::Timestamp;
-use ondeck_core::ports::{AgentStore, PortError, Scope, Store};
+use ondeck_core::ports::{AgentStore, PortError, RecordScope, Store};
 use ondeck_local::{Db, Home, LocalStore};
 
 use crate::harness::{LocalHarness, instance, run};
@@ -162,7 +162,7 @@ async fn a_corrupt_row_is_reported_and_affects_no_other() {
     let harness = LocalHarness::new();
     spoil(&harness);
     let store = harness.store();
-    let listing = store.list(Scope::Live).await.unwrap();
+    let listing = store.list(RecordScope::Live).await.unwrap();
     let sound: Vec<&str> = listing.records.iter().map(|record| record.id.as_str()).collect();
     assert_eq!(sound, ["i-1", "i-9"]);
     let problems: Vec<String> = listing.unreadable.iter().map(ToString::to_string).collect();

@@ -42,7 +42,7 @@ pub(crate) struct LocalHarness {
 /// A compute port whose agents run this shell script.
 pub(crate) fn compute(db: &Db, home: &Home, script: &str) -> LocalCompute {
     let args = ["-c", script, "agent"].map(OsString::from).to_vec();
-    let agent = AgentCommand { program: "sh".into(), args };
+    let agent = AgentCommand { program: "sh".into(), args, variables: &[] };
     LocalCompute::new(db.clone(), home.clone(), Arc::new(RealClock), agent)
 }
 

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use ondeck_core::ports::{Forge, Host, Runner};
 use ondeck_local::{JobState, LocalHost, LocalRunner};
 
@@ -9,7 +11,8 @@ use crate::harness::{
 async fn a_script_succeeds_or_says_how_it_failed() {
     let harness = LocalHarness::new();
     let id = unique("script");
-    let host = LocalHost::new(harness.db.clone(), harness.home.clone(), id.clone());
+    let host =
+        LocalHost::new(harness.db.clone(), harness.home.clone(), id.clone(), Arc::new(RealClock));
     host.run_script("touch \"$HOME/made\"\ntest -d \"$ONDECK_HOME_DIR\"\n").await.unwrap();
     assert!(harness.home.machine(&id).join("prepared/made").exists());
     let error = host.run_script("echo no luck >&2\nfalse\necho unreachable >&2").await.unwrap_err();
@@ -23,7 +26,8 @@ async fn a_script_succeeds_or_says_how_it_failed() {
 async fn a_script_may_leave_something_in_the_background() {
     let harness = LocalHarness::new();
     let id = unique("daemon");
-    let host = LocalHost::new(harness.db.clone(), harness.home.clone(), id.clone());
+    let host =
+        LocalHost::new(harness.db.clone(), harness.home.clone(), id.clone(), Arc::new(RealClock));
     host.run_script("sleep 60 &").await.unwrap();
     assert_eq!(processes_of(&id), 1, "and it stays");
     host.terminate("the test is over").await;
@@ -34,7 +38,7 @@ async fn a_script_may_leave_something_in_the_background() {
 async fn termination_finds_processes_without_the_marker() {
     let harness = LocalHarness::new();
     let id = unique("unmarked-daemon");
-    let host = LocalHost::new(harness.db.clone(), harness.home.clone(), id);
+    let host = LocalHost::new(harness.db.clone(), harness.home.clone(), id, Arc::new(RealClock));
     let told = harness.home.dir().join("pid");
     host.run_script(&format!("( {UNMARKED} ) > {}", told.display())).await.unwrap();
     let left = std::fs::read_to_string(told).unwrap();
@@ -59,7 +63,7 @@ async fn termination_leaves_no_files_and_no_processes() {
         why = runner.work(&label) => panic!("the runner died: {why}"),
         () = eventually("the job", || async { (processes_of(&id) == 1).then_some(()) }) => {}
     }
-    LocalHost::new(harness.db.clone(), harness.home.clone(), id.clone())
+    LocalHost::new(harness.db.clone(), harness.home.clone(), id.clone(), Arc::new(RealClock))
         .terminate("its time is up")
         .await;
     assert_eq!(processes_of(&id), 0);

@@ -180,7 +180,12 @@ async fn every_run_finds_the_home_that_the_script_has_prepared() {
     let harness = LocalHarness::new();
     let forge = harness.forge();
     let runner = runner(&harness, "prepared");
-    let host = LocalHost::new(harness.db.clone(), harness.home.clone(), unique("prepared"));
+    let host = LocalHost::new(
+        harness.db.clone(),
+        harness.home.clone(),
+        unique("prepared"),
+        Arc::new(RealClock),
+    );
     let script =
         "mkdir \"$HOME/.tool\"; echo mine > \"$HOME/.tool/config\"; ln -s .tool \"$HOME/t\"
                   chmod 500 \"$HOME/.tool\"";

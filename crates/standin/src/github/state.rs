@@ -18,6 +18,8 @@ pub(super) struct State {
     pub(super) options: GitHubOptions,
     /// By how much a test has advanced the clock.
     pub(super) ahead: Duration,
+    /// By how much a test has turned the clock back.
+    pub(super) behind: Duration,
     /// Access tokens by their secret.
     pub(super) tokens: HashMap<String, Token>,
     pub(super) apps: Vec<App>,
@@ -102,6 +104,7 @@ impl State {
         State {
             options,
             ahead: Duration::ZERO,
+            behind: Duration::ZERO,
             tokens: HashMap::new(),
             apps: Vec::new(),
             runner_tokens: HashMap::new(),
@@ -120,7 +123,7 @@ impl State {
 
     /// The current time by the clock that tests can advance.
     pub(super) fn now(&self) -> SystemTime {
-        SystemTime::now() + self.ahead
+        SystemTime::now() + self.ahead - self.behind
     }
 
     /// A number that is unique within this GitHub.

@@ -51,7 +51,7 @@ const TWO: &str = "<fleetInstanceSet>
     </fleetInstanceSet>";
 
 #[test]
-fn what_was_launched_is_described_by_the_answer() {
+fn machines_are_described_by_the_answer() {
     let launched = read(2, &format!("{TWO}<errorSet/>")).unwrap();
     assert!(launched.shortfalls.is_empty(), "{:?}", launched.shortfalls);
     let [first, second] = launched.machines.as_slice() else { panic!("{launched:?}") };
@@ -63,7 +63,7 @@ fn what_was_launched_is_described_by_the_answer() {
     assert_eq!((first.spec.cpu, first.spec.mem), (2, 4096));
     assert_eq!(first.spec.usage_class, UsageClass::Spot);
     assert_eq!(second.spec.instance_type, "m6i.large");
-    assert_eq!(second.spec.usage_class, UsageClass::OnDemand, "whatever was ordered");
+    assert_eq!(second.spec.usage_class, UsageClass::OnDemand, "as launched, not as ordered");
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn a_partial_fleet_is_both_machines_and_reasons() {
 }
 
 #[test]
-fn nothing_at_all_is_an_answer_too() {
+fn an_empty_answer_is_a_shortfall() {
     let short = error("InsufficientInstanceCapacity", "None left.", "c6i.large", "us-east-1a");
     let launched = read(1, &format!("<fleetInstanceSet/><errorSet>{short}</errorSet>")).unwrap();
     assert!(launched.machines.is_empty());
@@ -98,7 +98,7 @@ fn nothing_at_all_is_an_answer_too() {
 }
 
 #[test]
-fn what_will_pass_is_told_apart_from_what_is_not_to_be_had() {
+fn transient_errors_are_told_apart_from_missing_capacity() {
     let busy = "Request limit exceeded.";
     let throttled = error("RequestLimitExceeded", busy, "c6i.large", "us-east-1a");
     let launched = read(3, &format!("{TWO}<errorSet>{throttled}{throttled}</errorSet>")).unwrap();
@@ -121,7 +121,7 @@ fn what_will_pass_is_told_apart_from_what_is_not_to_be_had() {
 }
 
 #[test]
-fn hundreds_of_reasons_are_not_told_one_by_one() {
+fn hundreds_of_reasons_are_summarised() {
     let errors: String = (0..30)
         .map(|n| error("Unsupported", &format!("Type {n} is not there."), "x", ""))
         .collect();
@@ -131,7 +131,7 @@ fn hundreds_of_reasons_are_not_told_one_by_one() {
 }
 
 #[test]
-fn what_has_gone_is_for_a_person_unless_machines_came() {
+fn a_missing_resource_is_an_error_unless_machines_were_launched() {
     let gone = error("InvalidSubnetID.NotFound", "The subnet ID 'subnet-1' does not exist", "", "");
     let failed = read(1, &format!("<errorSet>{gone}{gone}</errorSet>")).unwrap_err();
     assert!(matches!(&failed, PortError::Unusable { hint, .. } if hint.contains("subnet-ids")));

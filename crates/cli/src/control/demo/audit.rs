@@ -3,7 +3,7 @@
 use ondeck_core::audit::{JobSighting, Ownership, illegal_events, jobs_outside_ownership};
 use ondeck_core::model::failure::Failure;
 use ondeck_core::model::record::{EventRow, State};
-use ondeck_core::ports::{Forge, Scope};
+use ondeck_core::ports::{Forge, RecordScope};
 use ondeck_local::Job;
 
 use super::harness::DemoHarness;
@@ -24,7 +24,7 @@ pub(super) async fn audit(harness: &DemoHarness) -> Result<Vec<Finding>, Failure
     let local = harness.local()?;
     let events = local.store.events().await?;
     let jobs = local.forge.jobs().await?;
-    let snapshot = Snapshot::take(&harness.plane().await?, Scope::Live).await?;
+    let snapshot = Snapshot::take(&harness.plane().await?, RecordScope::Live).await?;
     let machines = harness.machines().await?;
     let runners = local.forge.runners().await?;
     let tickets: usize = snapshot.pool.iter().map(|(_, tickets)| tickets).sum();

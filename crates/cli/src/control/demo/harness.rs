@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::process::{Child, Command};
 
 use super::failed;
-use crate::backend::{self, Local};
+use crate::control::backend::{self, LocalFiles};
 use crate::control::progress::NoProgress;
 use crate::inputs::{Backend, Common};
 
@@ -34,7 +34,8 @@ impl DemoHarness {
         let program = std::env::current_exe()
             .map_err(|error| failed(format!("own program not found: {error}")))?;
         let common = Common {
-            backend: Backend::Local,
+            records: Backend::Local,
+            compute: Backend::Local,
             home: Some(home.to_owned()),
             json: true,
             verbose: 0,
@@ -66,6 +67,8 @@ impl DemoHarness {
         command
             .args(arguments)
             .env("ONDECK_BACKEND", "local")
+            .env_remove("ONDECK_RECORDS")
+            .env_remove("ONDECK_COMPUTE")
             .env("ONDECK_FORGE", "local")
             .env("ONDECK_HOME", self.common.home.as_deref().unwrap_or(Path::new(".")))
             .stdin(Stdio::null())
@@ -79,8 +82,8 @@ impl DemoHarness {
     }
 
     /// The store and the forge, as the audit reads them.
-    pub(super) fn local(&self) -> Result<Local, Failure> {
-        Local::open(&self.common, false)
+    pub(super) fn local(&self) -> Result<LocalFiles, Failure> {
+        LocalFiles::open(&self.common)
     }
 
     pub(super) async fn plane(&self) -> Result<Plane, Failure> {

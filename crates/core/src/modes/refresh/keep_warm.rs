@@ -12,7 +12,7 @@ use crate::model::settings::Settings;
 use crate::modes::plane::{Plane, readable};
 use crate::modes::provision::{Origin, ProvisionOptions, Request, provision};
 use crate::modes::release::release;
-use crate::ports::Scope;
+use crate::ports::RecordScope;
 use crate::runtime::stop::StopSignal;
 
 /// The ids of the runs for which refresh provisions begin with this.
@@ -25,7 +25,7 @@ pub(super) async fn keep_warm(
     outcome: &mut Outcome,
 ) -> Result<(), Failure> {
     for (class, minimum) in settings.min_idle.iter() {
-        let live = readable(plane.retried(|| plane.store.list(Scope::Live)).await?);
+        let live = readable(plane.retried(|| plane.store.list(RecordScope::Live)).await?);
         let now = plane.now();
         let present = live.iter().filter(|r| !r.is_expired(now) && counts(r, class)).count();
         let missing = minimum.saturating_sub(u32::try_from(present).unwrap_or(u32::MAX));

@@ -13,7 +13,7 @@ use crate::model::record::Record;
 use crate::model::settings::{Rescue, Settings};
 use crate::modes::plane::{Plane, readable};
 use crate::modes::provision::provision;
-use crate::ports::{PortResult, Scope, WaitingRun};
+use crate::ports::{PortResult, RecordScope, WaitingRun};
 use crate::runtime::stop::StopSignal;
 
 /// Provisions for stranded runs what they asked for at first, or reports them, as the `rescue`
@@ -104,7 +104,7 @@ async fn stranded(plane: &Plane, survey: &Survey) -> Result<Vec<WaitingRun>, Fai
     if waiting.is_empty() {
         return Ok(waiting);
     }
-    let live = readable(plane.retried(|| plane.store.list(Scope::Live)).await?);
+    let live = readable(plane.retried(|| plane.store.list(RecordScope::Live)).await?);
     let served = self::served(plane, &live);
     Ok(waiting.into_iter().filter(|waiting| !served.contains(&waiting.run)).collect())
 }

@@ -9,7 +9,7 @@ use super::{Outcome, keep_first};
 use crate::model::failure::Failure;
 use crate::model::record::Record;
 use crate::modes::plane::Plane;
-use crate::ports::{ListedRunner, Machine, PortResult, Scope};
+use crate::ports::{ListedRunner, Machine, PortResult, RecordScope};
 
 pub(super) struct Survey {
     pub(super) machines: Vec<Machine>,
@@ -30,7 +30,7 @@ impl Survey {
     ) -> Result<Survey, Failure> {
         let machines = or_none(failure, plane.retried(|| plane.compute.machines()).await);
         let runners = or_none(failure, plane.retried(|| plane.forge.runners()).await);
-        let listing = plane.retried(|| plane.store.list(Scope::Live)).await?;
+        let listing = plane.retried(|| plane.store.list(RecordScope::Live)).await?;
         outcome.warnings.extend(listing.unreadable.iter().map(|row| format!("{row}; skipped")));
         // An unreadable row may be live, so its machine is left to its own deadline.
         let mut known: BTreeSet<String> =

@@ -14,7 +14,7 @@ use crate::model::requirements::UsageClass;
 use crate::model::secret::Secret;
 use crate::model::signal::{AgentStatus, Report, Signal};
 use crate::modes::provision::ProvisionOptions;
-use crate::ports::{AgentStore, Listing, PortError, Scope, Store};
+use crate::ports::{AgentStore, Listing, PortError, RecordScope, Store};
 
 /// The contract of a store. `store` must be empty.
 pub async fn store_suite<S: Store + AgentStore>(store: &S) {
@@ -150,9 +150,9 @@ async fn listings<S: Store + AgentStore>(store: &S) {
     assert_eq!(ids(&expired), ["i-l2", "i-l3", "i-l4"], "a threshold of now is past");
     let before = store.expired(past.before(ms(1))).await.expect("the store answers");
     assert!(ids(&before).is_empty(), "nothing was past then");
-    let live = store.list(Scope::Live).await.expect("the store answers");
+    let live = store.list(RecordScope::Live).await.expect("the store answers");
     assert_eq!(ids(&live), ["i-l1", "i-l2", "i-l3", "i-l4", "i-l6"], "the live ones");
-    let all = store.list(Scope::All).await.expect("the store answers");
+    let all = store.list(RecordScope::All).await.expect("the store answers");
     assert_eq!(ids(&all).len(), 6, "all of them");
     assert_eq!(store.record(&instance("i-l0")).await, Ok(None), "there is no such record");
 }
@@ -249,11 +249,11 @@ async fn forgetting<S: Store + AgentStore>(store: &S) {
     store.beat(&old, morning()).await.expect("a beat is written");
     let too_early = store.forget(morning()).await.expect("the store answers");
     assert_eq!(too_early, 0, "what ended at that moment did not end before it");
-    let before = store.list(Scope::All).await.expect("the store answers").records;
+    let before = store.list(RecordScope::All).await.expect("the store answers").records;
     let terminated = before.iter().filter(|record| !record.state.is_live()).count();
     let forgotten = store.forget(morning() + ms(1)).await.expect("the store answers");
     assert_eq!(forgotten, terminated, "the records that had ended, and their number");
-    let after = store.list(Scope::All).await.expect("the store answers").records;
+    let after = store.list(RecordScope::All).await.expect("the store answers").records;
     assert_eq!(after.len(), before.len() - terminated, "and no others");
     assert_eq!(
         store.agent_status(&[old]).await,

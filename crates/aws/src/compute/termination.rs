@@ -1,5 +1,5 @@
-//! The end of machines. EC2 ends all of a request or none: one among them that is unknown, or
-//! protected by somebody, is one too many, and has to be found and left out.
+//! Terminating machines. EC2 terminates all machines of a request or none, so one that is unknown or
+//! protected from termination has to be found and left out.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use std::time::Instant;
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::ports::{PortError, PortResult};
 
-use super::fresh::Fresh;
+use super::recent_launches::RecentLaunches;
 use super::{filter, listing, pool_tag};
 use crate::ec2::{Done, Ec2, Failed, Instance, Params, Query, Refusal};
 use crate::error::{EC2, unavailable};
@@ -15,39 +15,45 @@ use crate::names::Names;
 
 const ACTION: &str = "TerminateInstances";
 
-/// How many machines are ended at once. EC2 takes twice as many, and advises against it.
+/// Machines per request. EC2 accepts twice as many, and advises against it.
 const BATCH: usize = 500;
-/// How many values one filter takes.
+/// The most values that one filter takes.
 const FILTER: usize = 200;
-/// How often to believe that a refusal names everything that is unknown. EC2 does so nearly
-/// always; after that it is asked.
+/// How often to assume that a refusal names every unknown machine, as it nearly always does. After
+/// that, EC2 is asked which it knows.
 const BELIEVED: usize = 2;
-/// How many machines of a batch may be protected from being ended. People do that to look into
-/// one or two; EC2 names one at a time, and none of their zone ends while it is in the request.
+/// How many machines of a batch may have termination protection. People switch it on to look into
+/// one or two. EC2 names one at a time, and terminates none of its zone while it is in the request.
 const PROTECTED: usize = 10;
 
-/// Ends what there is to end. What fails in one batch does not keep the next from being tried.
+/// Terminates these machines. A batch that fails does not keep the next from being tried; the first
+/// error is returned.
 pub(super) async fn terminate(
     ec2: &Ec2,
     names: &Names,
-    fresh: &Fresh,
+    recent: &RecentLaunches,
     ids: &[InstanceId],
 ) -> PortResult<()> {
-    let ids: Vec<&str> = ids.iter().map(InstanceId::as_str).filter(|id| is_ec2s(id)).collect();
+    let ids: Vec<&str> = ids.iter().map(InstanceId::as_str).filter(|id| is_ec2_id(id)).collect();
     let mut outcome = Ok(());
     for batch in ids.chunks(BATCH) {
-        if let Err(error) = end(ec2, names, fresh, batch.to_vec()).await {
+        if let Err(error) = terminate_batch(ec2, names, recent, batch.to_vec()).await {
             outcome = outcome.and(Err(error));
         }
     }
     outcome
 }
 
-async fn end(ec2: &Ec2, names: &Names, fresh: &Fresh, mut ids: Vec<&str>) -> PortResult<()> {
+async fn terminate_batch(
+    ec2: &Ec2,
+    names: &Names,
+    recent: &RecentLaunches,
+    mut ids: Vec<&str>,
+) -> PortResult<()> {
     let mut round = 0;
     let mut protected = Vec::new();
     let mut denied = None;
-    let mut unheard_of = Vec::new();
+    let mut unknown = Vec::new();
     while !ids.is_empty() {
         let query = Query::new(ACTION, Params::new().list("InstanceId", &ids));
         let refusal = match ec2.call::<Done>(&query).await {
@@ -61,27 +67,27 @@ async fn end(ec2: &Ec2, names: &Names, fresh: &Fresh, mut ids: Vec<&str>) -> Por
         if is_protection(&refusal) && rest.len() < ids.len() && protected.len() < PROTECTED {
             protected.push(refusal);
         } else if is_denial(&refusal) {
-            // Who may not list them either cannot know better than that.
+            // Without the permission to list them, this refusal is all that is known.
             let Ok(sorted) = sorted(ec2, names, &ids).await else {
                 return Err(refusal.into_error());
             };
-            if sorted.ours.len() == ids.len() {
+            if sorted.of_pool.len() == ids.len() {
                 return Err(refusal.into_error());
             }
-            unheard_of.extend(sorted.unheard_of);
+            unknown.extend(sorted.unknown);
             if sorted.foreign {
                 denied = Some(refusal);
             }
-            rest = sorted.ours;
+            rest = sorted.of_pool;
         } else if names_ids(&refusal) {
             if round >= BELIEVED || rest.len() == ids.len() {
                 rest = known(ec2, &ids).await?;
             }
             if rest.len() == ids.len() {
-                // One part of EC2 has heard of them, and another has not yet.
+                // One part of EC2 knows them, and another does not yet.
                 return Err(unavailable(EC2, ACTION, &refusal.said()));
             }
-            unheard_of.extend(ids.iter().copied().filter(|id| !rest.contains(id)));
+            unknown.extend(ids.iter().copied().filter(|id| !rest.contains(id)));
             round += 1;
         } else {
             return Err(refusal.into_error());
@@ -89,9 +95,9 @@ async fn end(ec2: &Ec2, names: &Names, fresh: &Fresh, mut ids: Vec<&str>) -> Por
         ids = rest;
     }
     let now = Instant::now();
-    unheard_of.retain(|id| fresh.has(id, now));
-    if !unheard_of.is_empty() {
-        let early = format!("launched, but not known yet: {}", unheard_of.join(", "));
+    unknown.retain(|id| recent.has(id, now));
+    if !unknown.is_empty() {
+        let early = format!("launched, but not known yet: {}", unknown.join(", "));
         return Err(unavailable(EC2, ACTION, &early));
     }
     if let Some(refusal) = denied {
@@ -100,14 +106,14 @@ async fn end(ec2: &Ec2, names: &Names, fresh: &Fresh, mut ids: Vec<&str>) -> Por
     protected.into_iter().next().map_or(Ok(()), |refusal| Err(unprotect(&refusal)))
 }
 
-/// Those that EC2 has ever heard of.
+/// The machines that EC2 knows, in any state.
 async fn known<'a>(ec2: &Ec2, ids: &[&'a str]) -> PortResult<Vec<&'a str>> {
     let found = found(ec2, ids).await?;
     let known: BTreeSet<&str> = found.iter().map(|it| it.instance_id.as_str()).collect();
     Ok(ids.iter().copied().filter(|id| known.contains(*id)).collect())
 }
 
-/// What EC2 says of them. To ask by a filter is no error for those it has never heard of.
+/// What EC2 lists of these machines. A filter, unlike a list of ids, may name unknown ones.
 async fn found(ec2: &Ec2, ids: &[&str]) -> PortResult<Vec<Instance>> {
     let mut found = Vec::new();
     for some in ids.chunks(FILTER) {
@@ -117,14 +123,14 @@ async fn found(ec2: &Ec2, ids: &[&str]) -> PortResult<Vec<Instance>> {
     Ok(found)
 }
 
-/// Machines of which one or the other may not be ended.
+/// The machines of a request that was denied, by what EC2 lists of them.
 #[derive(Default)]
 struct Sorted<'a> {
-    /// Alive, and the pool's.
-    ours: Vec<&'a str>,
-    /// EC2 does not know them.
-    unheard_of: Vec<&'a str>,
-    /// Whether others are alive that are not the pool's.
+    /// Not terminated, and tagged with the pool.
+    of_pool: Vec<&'a str>,
+    /// Unknown to EC2.
+    unknown: Vec<&'a str>,
+    /// Whether there are others that are not terminated and not tagged with the pool.
     foreign: bool,
 }
 
@@ -133,33 +139,33 @@ async fn sorted<'a>(ec2: &Ec2, names: &Names, ids: &[&'a str]) -> PortResult<Sor
     let mut sorted = Sorted::default();
     for id in ids {
         match found.iter().find(|instance| instance.instance_id == *id) {
-            None => sorted.unheard_of.push(id),
+            None => sorted.unknown.push(id),
             Some(instance) if !is_alive(instance) => {}
-            Some(instance) if is_ours(names, instance) => sorted.ours.push(id),
+            Some(instance) if is_of_pool(names, instance) => sorted.of_pool.push(id),
             Some(_) => sorted.foreign = true,
         }
     }
     Ok(sorted)
 }
 
-/// Whether there is something to end. One that has ended is listed for an hour.
+/// Whether it is still to be terminated. EC2 lists a terminated one for an hour.
 fn is_alive(instance: &Instance) -> bool {
     !matches!(instance.instance_state.name.as_str(), "shutting-down" | "terminated")
 }
 
-fn is_ours(names: &Names, instance: &Instance) -> bool {
+fn is_of_pool(names: &Names, instance: &Instance) -> bool {
     let (tag, pool) = pool_tag(names);
     instance.tag(tag) == Some(pool.as_str())
 }
 
-/// Whether it is a matter of permissions. Whoever may end only what carries the pool's tag is
-/// denied one that is gone, for it carries nothing, and one that has ended, for it loses its tags
-/// long before it is forgotten.
+/// Whether permissions are missing. A role that may terminate only machines with the pool's tag is
+/// also denied a machine that does not exist, which has no tags, and a terminated one, which loses
+/// its tags long before EC2 forgets it.
 fn is_denial(refusal: &Refusal) -> bool {
     refusal.code == "UnauthorizedOperation"
 }
 
-/// Whether somebody has forbidden that a machine be ended.
+/// Whether the machine has termination protection.
 fn is_protection(refusal: &Refusal) -> bool {
     refusal.code == "OperationNotPermitted"
 }
@@ -177,7 +183,7 @@ fn names_ids(refusal: &Refusal) -> bool {
     matches!(refusal.code.as_str(), "InvalidInstanceID.NotFound" | "InvalidInstanceID.Malformed")
 }
 
-/// The ids in `The instance IDs 'i-1, i-2' do not exist`, and in whatever else it may say.
+/// The instance ids in a message such as `The instance IDs 'i-1, i-2' do not exist`.
 fn named(message: &str) -> BTreeSet<&str> {
     message
         .split(|c: char| !c.is_ascii_alphanumeric() && c != '-')
@@ -185,8 +191,8 @@ fn named(message: &str) -> BTreeSet<&str> {
         .collect()
 }
 
-/// Whether it is an id as EC2 gives them. Others were never EC2's to end.
-fn is_ec2s(id: &str) -> bool {
+/// Whether it has the form of an EC2 instance id. EC2 has launched no machine with another.
+fn is_ec2_id(id: &str) -> bool {
     let digits = |rest: &str| rest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     id.strip_prefix("i-").is_some_and(|rest| matches!(rest.len(), 8 | 17) && digits(rest))
 }
@@ -211,12 +217,12 @@ mod tests {
     }
 
     #[test]
-    fn ids_have_a_shape() {
+    fn only_ec2_instance_ids_are_recognised() {
         for good in ["i-0123456789abcdef0", "i-89abcdef"] {
-            assert!(is_ec2s(good), "{good}");
+            assert!(is_ec2_id(good), "{good}");
         }
         for bad in ["", "i-", "i-1", "i-0123456789abcdefg", "local-1", "i-0123456789ABCDEF0"] {
-            assert!(!is_ec2s(bad), "{bad}");
+            assert!(!is_ec2_id(bad), "{bad}");
         }
     }
 }

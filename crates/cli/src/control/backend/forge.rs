@@ -2,29 +2,50 @@
 
 use std::sync::Arc;
 
-use ondeck_core::inputs::Given;
 use ondeck_core::model::failure::Failure;
-use ondeck_core::ports::Forge;
+use ondeck_core::ports::{Forge, PortError};
 
-/// GitHub, for the pool of this name, and the repository or organisation that it belongs to if
-/// nobody says otherwise.
-#[cfg(feature = "github")]
-pub(super) fn github(
-    given: &Given,
-    pool: &str,
-    owner: Option<&str>,
+use super::Records;
+use crate::backend::{FORGE, GITHUB};
+use crate::inputs::{Backend, Common, rows};
+
+/// The forge that refresh calls.
+pub(super) async fn of_refresh(
+    common: &Common,
+    records: &Records,
 ) -> Result<Arc<dyn Forge>, Failure> {
-    self::github::forge(given, pool, owner)
+    if is_github(common, records).await? {
+        return github(common, records);
+    }
+    #[cfg(feature = "local")]
+    return Ok(Arc::new(super::local::forge(common, records)?));
+    #[cfg(not(feature = "local"))]
+    Err(Failure::invalid("this build of ondeck has no local forge")
+        .hint("build it on Linux with --features local, or give --forge github"))
 }
 
-/// GitHub, in a build that does not know it.
+/// Whether jobs come from GitHub: as given now, or as stored. On EC2 GitHub is the default each
+/// time, because machines there cannot reach the jobs in a file of another computer.
+async fn is_github(common: &Common, records: &Records) -> Result<bool, Failure> {
+    if let Some(forge) = common.given.text(&rows::FORGE) {
+        return Ok(forge == GITHUB);
+    }
+    if common.compute == Backend::Aws {
+        return Ok(true);
+    }
+    match records.store.settings().await {
+        Ok(settings) => Ok(settings.get(FORGE).is_some_and(|forge| forge == GITHUB)),
+        Err(PortError::NotSetUp { .. }) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(feature = "github")]
+use self::github::forge as github;
+
 #[cfg(not(feature = "github"))]
-pub(super) fn github(
-    _given: &Given,
-    _pool: &str,
-    _owner: Option<&str>,
-) -> Result<Arc<dyn Forge>, Failure> {
-    Err(Failure::invalid("this build of ondeck knows no GitHub")
+fn github(_common: &Common, _records: &Records) -> Result<Arc<dyn Forge>, Failure> {
+    Err(Failure::invalid("this build of ondeck has no GitHub")
         .hint("build it with --features github, or give --forge local to try it without GitHub"))
 }
 
@@ -34,17 +55,17 @@ mod github {
 
     use ondeck_github::{Auth, GitHubForge, GitHubOptions, RunnerScope, inputs};
 
-    use super::{Arc, Failure, Forge, Given};
+    use ondeck_core::inputs::Given;
+
+    use super::{Arc, Common, Failure, Forge, Records};
     use crate::control::github_actions;
-    use crate::surroundings::WallClock;
 
     const PUBLIC: &str = "https://github.com";
 
-    pub(super) fn forge(
-        given: &Given,
-        pool: &str,
-        owner: Option<&str>,
-    ) -> Result<Arc<dyn Forge>, Failure> {
+    /// GitHub, for the runners of these records. It goes by their clock, so that a token that is
+    /// valid there is valid here.
+    pub(super) fn forge(common: &Common, records: &Records) -> Result<Arc<dyn Forge>, Failure> {
+        let given = &common.given;
         // A workflow says where its own GitHub is; who names another one means that.
         let (server_url, api_url) = match given.owned(&inputs::URL) {
             Some(url) => (url, None),
@@ -56,7 +77,7 @@ mod github {
         let named = given
             .owned(&inputs::REPOSITORY)
             .or_else(|| variable("GITHUB_REPOSITORY"))
-            .or_else(|| owner.map(str::to_owned))
+            .or_else(|| records.owner.clone())
             .ok_or_else(|| {
                 Failure::invalid("no repository given")
                     .hint("give --repository OWNER/NAME, or set GITHUB_REPOSITORY")
@@ -68,12 +89,13 @@ mod github {
             auth: auth(given),
             jobs_token: given.secret(&inputs::JOBS_TOKEN),
             jobs_repository: Some(named).filter(|name| name.contains('/')),
-            pool_tag: ondeck_github::pool_tag(pool),
+            pool_tag: ondeck_github::pool_tag(&records.label),
             runner_api_url: given
                 .owned(&inputs::RUNNER_API_URL)
                 .unwrap_or_else(|| inputs::PUBLIC_API.to_owned()),
         };
-        let forge = GitHubForge::new(options, Arc::new(WallClock), Arc::new(github_actions::mask))?;
+        let forge =
+            GitHubForge::new(options, records.clock.clone(), Arc::new(github_actions::mask))?;
         Ok(Arc::new(forge))
     }
 

@@ -8,7 +8,7 @@ fn unknown(names: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn machines_are_ended_in_batches_and_strangers_skipped() {
+async fn machines_are_terminated_in_batches_without_foreign_ids() {
     let server = Loopback::saying([ENDED, ENDED, ENDED].map(str::to_owned)).await;
     let mut ids: Vec<InstanceId> = (0..1_001).map(id).collect();
     ids.push(InstanceId::new("local-1").unwrap());
@@ -18,7 +18,7 @@ async fn machines_are_ended_in_batches_and_strangers_skipped() {
     assert_eq!(counts, [500, 500, 1]);
     let server = Loopback::replying([]).await;
     compute(&server).terminate(&[InstanceId::new("local-1").unwrap()]).await.unwrap();
-    assert!(server.asked().is_empty(), "nobody is asked about nothing");
+    assert!(server.asked().is_empty(), "no request for no machines");
 }
 
 #[tokio::test]
@@ -34,7 +34,7 @@ async fn unknown_machines_are_left_out_together() {
 }
 
 #[tokio::test]
-async fn however_many_are_unknown_there_is_no_call_for_each() {
+async fn many_unknown_machines_do_not_cost_a_call_each() {
     let known = "<DescribeInstancesResponse><reservationSet><item><instancesSet><item>\
                  <instanceId>i-00000000000000009</instanceId></item></instancesSet></item>\
                  </reservationSet></DescribeInstancesResponse>";
@@ -91,7 +91,7 @@ async fn protected_machines_do_not_cost_a_call_each() {
 }
 
 #[tokio::test]
-async fn where_none_is_known_the_work_is_done() {
+async fn unknown_machines_count_as_terminated() {
     let nothing = "<DescribeInstancesResponse><reservationSet/></DescribeInstancesResponse>";
     let nameless = Reply::Say(400, error("InvalidInstanceID.NotFound", "Some do not exist."));
     let server = Loopback::replying([nameless, Reply::Say(200, nothing.to_owned())]).await;
@@ -131,7 +131,7 @@ fn denied() -> Reply {
 }
 
 #[tokio::test]
-async fn a_denial_because_of_one_that_is_gone_does_not_keep_others_alive() {
+async fn a_denial_for_a_missing_machine_does_not_keep_others_alive() {
     let server =
         Loopback::replying([denied(), listed(&[id(1)]), Reply::Say(200, ENDED.to_owned())]).await;
     compute(&server).terminate(&[id(1), id(2)]).await.unwrap();
@@ -153,7 +153,7 @@ async fn a_denial_because_of_one_that_is_gone_does_not_keep_others_alive() {
 }
 
 #[tokio::test]
-async fn a_denial_because_of_one_that_has_ended_does_not_keep_others_alive() {
+async fn a_denial_for_a_terminated_machine_does_not_keep_others_alive() {
     let ended = || Reply::Say(200, ENDED.to_owned());
     let machines = [
         (id(1), "terminated", ""),
@@ -199,7 +199,7 @@ async fn having_launched(replies: impl IntoIterator<Item = Reply>) -> (Loopback,
 }
 
 #[tokio::test]
-async fn a_new_machine_is_waited_for_unless_it_has_ended_already() {
+async fn termination_of_a_new_machine_is_retried_until_it_is_listed() {
     let ended = described(&[(id(1), "terminated", "")]);
     let (server, compute) = having_launched([denied(), described(&[]), denied(), ended]).await;
     let failed = compute.terminate(&[id(1)]).await.unwrap_err();

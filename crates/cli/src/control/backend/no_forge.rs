@@ -4,25 +4,25 @@ use async_trait::async_trait;
 use ondeck_core::model::ids::RunId;
 use ondeck_core::ports::{Forge, ListedRunner, PortError, PortResult, WaitingRun};
 
-/// For modes that have nothing to ask of a forge. Should one do so, it is told so.
+/// The forge of every mode but refresh. Each call fails.
 #[derive(Debug)]
 pub(super) struct NoForge;
 
-fn nobody<T>() -> PortResult<T> {
+fn refused<T>() -> PortResult<T> {
     Err(PortError::Forge { reason: "only refresh calls the forge".to_owned(), hint: String::new() })
 }
 
 #[async_trait]
 impl Forge for NoForge {
     async fn runners(&self) -> PortResult<Vec<ListedRunner>> {
-        nobody()
+        refused()
     }
 
     async fn remove_runner(&self, _name: &str) -> PortResult<()> {
-        nobody()
+        refused()
     }
 
     async fn waiting_runs(&self, _served: &BTreeSet<RunId>) -> PortResult<Vec<WaitingRun>> {
-        nobody()
+        refused()
     }
 }

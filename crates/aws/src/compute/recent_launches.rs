@@ -1,7 +1,7 @@
-//! Machines that EC2 may not know yet.
+//! Machines that this process has launched recently.
 //!
-//! For some seconds after a launch, other parts of EC2 than the one that has launched may say
-//! that there is no such machine. To whoever wants to end it that must not mean that it is gone.
+//! For some seconds after a launch, other parts of EC2 may answer that there is no such machine. A
+//! caller that terminates it must not take that for terminated.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,22 +9,21 @@ use std::time::{Duration, Instant};
 
 use ondeck_core::ports::Machine;
 
-/// How long a machine may be unknown that was launched. Seconds are usual; one that has ended is
-/// still known for an hour, so that nothing else is taken for this.
+/// How long EC2 may not know a launched machine. Seconds are usual. A terminated one is listed for an
+/// hour, so the two are not confused.
 const YOUNG: Duration = Duration::from_secs(300);
 
-/// What this process has launched of late.
 #[derive(Debug, Default)]
-pub(super) struct Fresh(Mutex<HashMap<String, Instant>>);
+pub(super) struct RecentLaunches(Mutex<HashMap<String, Instant>>);
 
-impl Fresh {
+impl RecentLaunches {
     pub(super) fn note(&self, machines: &[Machine], now: Instant) {
         let mut launched = self.launched();
         launched.retain(|_, at| now.duration_since(*at) < YOUNG);
         launched.extend(machines.iter().map(|machine| (machine.id.to_string(), now)));
     }
 
-    /// Whether a machine is so new that to be unknown says nothing about it.
+    /// Whether a machine is so new that EC2 may not know it yet.
     pub(super) fn has(&self, id: &str, now: Instant) -> bool {
         self.launched().get(id).is_some_and(|at| now.duration_since(*at) < YOUNG)
     }
@@ -56,11 +55,11 @@ mod tests {
             intent: "a".parse().unwrap(),
             launched_at: Timestamp::from_millis(0),
         };
-        let (fresh, start) = (Fresh::default(), Instant::now());
+        let (fresh, start) = (RecentLaunches::default(), Instant::now());
         fresh.note(&[machine("i-1")], start);
         assert!(fresh.has("i-1", start) && !fresh.has("i-2", start));
         assert!(!fresh.has("i-1", start + YOUNG));
         fresh.note(&[machine("i-2")], start + YOUNG);
-        assert_eq!(fresh.launched().len(), 1, "what is no longer new is forgotten");
+        assert_eq!(fresh.launched().len(), 1, "machines that are no longer new are removed");
     }
 }

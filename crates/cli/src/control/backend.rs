@@ -1,0 +1,92 @@
+//! The control plane's half of the choice of adapters: records and compute, each by itself. A new
+//! provider is one more arm of [`records`] or [`compute`].
+
+#[cfg(feature = "aws")]
+mod aws;
+mod forge;
+#[cfg(feature = "local")]
+mod local;
+mod no_forge;
+
+use std::sync::Arc;
+
+use ondeck_core::model::failure::Failure;
+use ondeck_core::modes::plane::Plane;
+use ondeck_core::ports::{Clock, Compute, Forge, Pool, Progress, Store};
+
+#[cfg(feature = "local")]
+pub(crate) use self::local::LocalFiles;
+use self::no_forge::NoForge;
+use crate::backend::check_reachable;
+use crate::inputs::{Backend, Common};
+use crate::surroundings::Entropy;
+
+/// The records, as the control plane uses them, and what compute and forge must know about them.
+struct Records {
+    store: Arc<dyn Store>,
+    pool: Arc<dyn Pool>,
+    /// The clock that every process of this pool goes by.
+    clock: Arc<dyn Clock>,
+    /// Names this set of records among all those whose runners one forge lists.
+    label: String,
+    /// The repository or organisation that the pool is named after.
+    owner: Option<String>,
+    /// The open file, which local machines and the local forge share.
+    #[cfg(feature = "local")]
+    db: Option<ondeck_local::Db>,
+    /// The connection, which machines from AWS share.
+    #[cfg(feature = "aws")]
+    cloud: Option<ondeck_aws::Cloud>,
+}
+
+/// Connects the control plane to the chosen adapters. Only refresh creates what is missing, and
+/// only refresh gets a forge to call. Fails with exit code 2 if the inputs name adapters that this
+/// build lacks or that cannot reach each other.
+pub(crate) async fn plane(
+    common: &Common,
+    refresh: bool,
+    progress: Arc<dyn Progress>,
+) -> Result<Plane, Failure> {
+    check_reachable(common)?;
+    let records = records(common, refresh).await?;
+    let compute = compute(common, refresh, &records)?;
+    let forge: Arc<dyn Forge> = match refresh {
+        true => forge::of_refresh(common, &records).await?,
+        false => Arc::new(NoForge),
+    };
+    let Records { store, pool, clock, .. } = records;
+    let plane = Plane { store, pool, compute, forge, clock, random: Arc::new(Entropy), progress };
+    #[cfg(feature = "holds")]
+    let plane = crate::control::hold_points::wrap(plane);
+    Ok(plane)
+}
+
+#[cfg_attr(
+    not(feature = "local"),
+    expect(unused_variables, reason = "refresh creates local files only")
+)]
+async fn records(common: &Common, refresh: bool) -> Result<Records, Failure> {
+    match common.records {
+        #[cfg(feature = "local")]
+        Backend::Local => local::records(common, refresh),
+        #[cfg(feature = "aws")]
+        Backend::Aws => aws::records(common).await,
+        #[cfg(not(all(feature = "local", feature = "aws")))]
+        missing => Err(crate::backend::not_built(missing)),
+    }
+}
+
+#[cfg_attr(
+    not(feature = "local"),
+    expect(unused_variables, reason = "refresh creates local files only")
+)]
+fn compute(common: &Common, refresh: bool, records: &Records) -> Result<Arc<dyn Compute>, Failure> {
+    match common.compute {
+        #[cfg(feature = "local")]
+        Backend::Local => local::compute(common, refresh, records),
+        #[cfg(feature = "aws")]
+        Backend::Aws => aws::compute(records),
+        #[cfg(not(all(feature = "local", feature = "aws")))]
+        missing => Err(crate::backend::not_built(missing)),
+    }
+}

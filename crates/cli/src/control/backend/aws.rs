@@ -1,0 +1,38 @@
+//! Records in DynamoDB, tickets in SQS, machines from EC2.
+
+use std::sync::Arc;
+
+use ondeck_aws::{Cloud, DynamoStore, Ec2Compute, SqsPool};
+use ondeck_core::model::failure::{Failure, FailureKind};
+use ondeck_core::ports::Compute;
+
+use super::Records;
+use crate::backend::aws::{named_pool, options};
+use crate::inputs::Common;
+use crate::surroundings::Entropy;
+
+/// Connects to the pool that was named. Fails if none was.
+pub(super) async fn records(common: &Common) -> Result<Records, Failure> {
+    let pool = named_pool(common)?;
+    let name = pool.to_string();
+    let cloud = Cloud::connect(options(common, pool), Arc::new(Entropy)).await?;
+    Ok(Records {
+        store: Arc::new(DynamoStore::new(&cloud)),
+        pool: Arc::new(SqsPool::new(&cloud)),
+        clock: Arc::new(cloud.clock()),
+        label: name.clone(),
+        owner: Some(name),
+        #[cfg(feature = "local")]
+        db: None,
+        cloud: Some(cloud),
+    })
+}
+
+/// Machines from EC2, in the account and region of the records.
+pub(super) fn compute(records: &Records) -> Result<Arc<dyn Compute>, Failure> {
+    let cloud = records
+        .cloud
+        .as_ref()
+        .ok_or_else(|| Failure::new(FailureKind::Unexpected, "EC2 machines need records on AWS"))?;
+    Ok(Arc::new(Ec2Compute::new(cloud)))
+}

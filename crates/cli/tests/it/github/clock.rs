@@ -1,0 +1,30 @@
+//! A computer whose clock is ahead of everything else's. GitHub and AWS agree with each other, so a
+//! token that GitHub has just made is valid, whatever this computer's clock shows.
+
+use std::time::Duration;
+
+use ondeck_standin::{AwsFault, AwsFaultRule};
+
+use super::town::{Town, github};
+use crate::aws::site::{self, Site};
+use crate::harness::Driven;
+
+/// More than the hour for which GitHub's registration tokens are valid.
+const AHEAD: Duration = Duration::from_secs(2 * 3600);
+
+#[test]
+fn a_registration_token_is_valid_by_the_clock_of_aws() {
+    let town = Town { pool: Site::bare(), github: github() };
+    town.github.turn_back(AHEAD);
+    let behind = -i64::try_from(AHEAD.as_secs()).unwrap();
+    for endpoint in ["control", "agents", "onlooker"] {
+        let rule = AwsFaultRule::new(AwsFault::Skew(behind));
+        town.pool.gateway.endpoint(endpoint).inject(rule);
+    }
+    let refresh = [&["refresh"], &site::TIMES[..], &site::LAUNCH[..]].concat();
+    town.ondeck(&refresh).succeeded();
+    let cold = town.provision("1", 1).succeeded();
+    assert_eq!(cold.sources(), ["cold"]);
+    town.done(town.queue("1", "true"));
+    town.release("1").succeeded();
+}
