@@ -9,6 +9,7 @@ use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Clock, Depth, Pool, PortResult, Receipt, ReceivedMessage};
 use rusqlite::Transaction;
 
+use crate::inputs::DUPLICATE_TICKETS;
 use crate::store::column;
 use crate::store::db::Db;
 
@@ -168,7 +169,7 @@ fn take(
     // visible when it is received for the first time.
     const HOLD: &str = "UPDATE tickets SET receipt = lower(hex(randomblob(16))),
         visible_at = CASE WHEN received_count = 0 AND EXISTS (SELECT 1 FROM settings
-            WHERE name = 'local-duplicate-tickets' AND value = 'true') THEN ?2 ELSE ?3 END,
+            WHERE name = ?4 AND value = 'true') THEN ?2 ELSE ?3 END,
         received_count = received_count + 1
         WHERE id = ?1 RETURNING body, receipt";
     let (now, until) = (call.now.to_string(), call.until.to_string());
@@ -179,7 +180,7 @@ fn take(
     let mut hold = transaction.prepare_cached(HOLD)?;
     ids.into_iter()
         .map(|id| {
-            hold.query_row((id, &now, &until), |row| {
+            hold.query_row((id, &now, &until, DUPLICATE_TICKETS.name), |row| {
                 // A message that is not a ticket is returned too, so that the caller can delete it;
                 // it must not block the others.
                 Ok(ReceivedMessage {
