@@ -94,7 +94,7 @@ pub enum ActionInput {
     /// With a help or a default of its own. `step_output` says that the action's install step finds
     /// a value when neither the input nor its variable is given.
     Adapted { help: &'static str, default: Option<&'static str>, step_output: bool },
-    /// Not at all.
+    /// The action has no such input.
     Absent,
 }
 

@@ -16,7 +16,7 @@ use crate::inputs::Common;
 use crate::logging;
 use crate::surroundings::stop_on_signals;
 
-/// `ondeck refresh`
+/// Runs `ondeck refresh` and returns its exit code.
 pub(crate) async fn refresh(common: &Common) -> u8 {
     // Before anything is printed, so that no output can show one.
     secrets(&common.given).for_each(|secret| crate::control::github_actions::mask(&secret));
@@ -40,7 +40,7 @@ pub(crate) async fn refresh(common: &Common) -> u8 {
     deliver("refresh", told, common)
 }
 
-/// `ondeck provision`
+/// Runs `ondeck provision` and returns its exit code.
 pub(crate) async fn provision(common: &Common) -> u8 {
     let watcher = begin("provision", common);
     let stop = stop_on_signals();
@@ -62,7 +62,7 @@ pub(crate) async fn provision(common: &Common) -> u8 {
     deliver("provision", Ok(&outcome), common)
 }
 
-/// `ondeck release`
+/// Runs `ondeck release` and returns its exit code.
 pub(crate) async fn release(common: &Common) -> u8 {
     let watcher = begin("release", common);
     let stop = stop_on_signals();

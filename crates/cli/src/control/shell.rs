@@ -20,7 +20,7 @@ use crate::logging;
 const COMPLETIONS: &str = "completions";
 const MAN: &str = "man";
 
-/// The two commands.
+/// The definitions of the two commands.
 pub(super) fn commands() -> Vec<Command> {
     let shell = Arg::new(ARGUMENTS)
         .value_name("SHELL")

@@ -1,12 +1,12 @@
-//! Input that makes no sense, and a home that is not one: each has its exit code, a message that
-//! names the value, and a hint.
+//! Invalid input and unusable homes: each has its exit code, a message that names the value, and a
+//! hint.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::harness::{Background, Done, Driven, Home};
 
-/// Exits with this code, and says these words and what to do about it.
+/// Asserts that the command exited with this code, and that its error has these words and a hint.
 #[track_caller]
 fn refused(done: Done, code: i32, words: &str) {
     let done = done.exited(code);
@@ -18,7 +18,7 @@ fn refused(done: Done, code: i32, words: &str) {
 }
 
 #[test]
-fn what_cannot_be_asked_for() {
+fn provision_refuses_invalid_options() {
     let home = Home::with(&[]);
     for (input, value, words) in [
         ("--resource-class", "huge", "resource class not configured: huge"),
@@ -47,7 +47,7 @@ fn what_cannot_be_asked_for() {
 }
 
 #[test]
-fn a_run_that_has_no_name_or_an_impossible_one() {
+fn a_missing_or_invalid_run_id_is_refused() {
     let home = Home::with(&[]);
     for command in [&["provision"][..], &["release"], &["run", "--", "true"]] {
         refused(home.ondeck(command), 2, "no run id given");
@@ -65,7 +65,7 @@ fn a_run_that_has_no_name_or_an_impossible_one() {
 }
 
 #[test]
-fn an_empty_value_takes_a_setting_back() {
+fn an_empty_value_restores_a_default() {
     let home = Home::with(&[]);
     let idle = "SELECT value FROM settings WHERE name = 'idle-time-sec'";
     home.refresh(&["--idle-time-sec=7"]);
@@ -77,7 +77,7 @@ fn an_empty_value_takes_a_setting_back() {
 }
 
 #[test]
-fn what_refresh_does_not_take_it_does_not_keep() {
+fn refresh_stores_nothing_of_an_invalid_call() {
     let home = Home::with(&[]);
     let settings = "SELECT name || '=' || value FROM settings ORDER BY name";
     let before = home.texts(settings);
@@ -115,7 +115,7 @@ const COMMANDS: [&[&str]; 4] = [
 ];
 
 #[test]
-fn not_set_up() {
+fn commands_fail_before_the_first_refresh() {
     let home = Home::bare();
     for command in COMMANDS {
         refused(home.ondeck(command), 3, "not set up: there is no store at ");
@@ -127,7 +127,7 @@ fn not_set_up() {
     assert_eq!(answer["error"]["hint"], "run ondeck refresh first");
 }
 
-/// Every command, refresh included, refuses the home for the same reason.
+/// Asserts that every command, refresh included, refuses the home for the same reason.
 #[track_caller]
 fn all_refuse(home: &Home, words: &str) {
     refused(home.ondeck(&["refresh"]), 6, words);
@@ -137,11 +137,11 @@ fn all_refuse(home: &Home, words: &str) {
 }
 
 #[test]
-fn a_store_that_is_no_database() {
+fn a_store_that_is_not_a_database_is_left_alone() {
     let home = Home::bare();
     fs::create_dir(home.dir()).unwrap();
     let file = home.dir().join("ondeck.db");
-    let text = "this is not a database, but somebody may want it back ".repeat(100);
+    let text = "this is not a database, but its owner may want it back ".repeat(100);
     fs::write(&file, &text).unwrap();
     all_refuse(&home, "ondeck.db: file is not a database");
     assert_eq!(fs::read_to_string(&file).unwrap(), text, "left as it was");

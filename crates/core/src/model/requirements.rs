@@ -1,4 +1,4 @@
-//! What a run asks for, and whether a machine is that.
+//! What a run requires of its machines, and whether a machine fits.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,18 +9,18 @@ use crate::model::excerpt::quoted;
 use crate::model::ids::ResourceClass;
 use crate::model::record::MachineSpec;
 
-/// How a machine is paid for.
+/// The purchase option of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum UsageClass {
-    /// Cheaper, and may be taken away.
+    /// Cheaper; the provider may reclaim the machine.
     Spot,
-    /// Stays as long as it is paid for.
+    /// Runs until it is terminated.
     OnDemand,
 }
 
 impl UsageClass {
-    /// The word on the wire.
+    /// The word in inputs, records and JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             UsageClass::Spot => "spot",
@@ -50,22 +50,22 @@ impl FromStr for UsageClass {
     }
 }
 
-/// The instance types a run accepts: patterns in which `*` stands for anything, separated by
-/// blanks or commas (`c* m6i.* r5.large`).
+/// The instance types a run accepts: patterns in which `*` matches any text, separated by blanks
+/// or commas (`c* m6i.* r5.large`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TypePatterns(Vec<String>);
 
-/// What is wrong with a list of type patterns.
+/// Why a text is not a list of type patterns.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPatterns {
-    /// Nothing would ever match.
+    /// The list has no pattern, so no type would match.
     #[error("no instance type pattern given")]
     Empty,
-    /// More than EC2 takes in one request.
+    /// EC2 takes at most 400 patterns in one request.
     #[error("too many instance type patterns, at most {MAX_PATTERNS} are allowed: {0}")]
     TooMany(usize),
-    /// Something EC2 would refuse.
+    /// EC2 would refuse this pattern.
     #[error(
         "malformed instance type pattern, only letters, digits, '.', '-' and '*' may stand in one: {}",
         quoted(.0)
@@ -83,7 +83,7 @@ impl TypePatterns {
         TypePatterns(vec!["*".to_owned()])
     }
 
-    /// The patterns, one by one.
+    /// The patterns, in the order in which they were given.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
@@ -163,31 +163,29 @@ fn wildcard_match(pattern: &[u8], text: &[u8]) -> bool {
     pattern[p..].iter().all(|byte| *byte == b'*')
 }
 
-/// What a resource class stands for.
+/// The size of the machines of a resource class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassSize {
-    /// Virtual processors.
+    /// The number of virtual processors.
     pub cpu: u32,
     /// Memory in MiB, at least.
     #[serde(alias = "mmem")]
     pub mem: u32,
 }
 
-/// What every machine of a run must be.
+/// What every machine of a run must fulfil.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Requirements {
-    /// Which queue to look in.
+    /// The resource class, which also names the queue of the pool.
     pub class: ResourceClass,
-    /// What that class stands for at present.
+    /// The size that the class has in the settings in force.
     pub size: ClassSize,
-    /// How it must be paid for.
     pub usage: UsageClass,
-    /// Which types will do.
     pub types: TypePatterns,
 }
 
 impl Requirements {
-    /// Why the machine will not do; `None` if it will.
+    /// The first requirement that the machine does not fulfil; `None` if it fits.
     pub fn mismatch(&self, spec: &MachineSpec) -> Option<Mismatch> {
         if spec.resource_class != self.class {
             Some(Mismatch::Class)
@@ -205,23 +203,20 @@ impl Requirements {
     }
 }
 
-/// The first thing about a machine that does not fit.
+/// The requirement that a machine does not fulfil.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mismatch {
-    /// Another resource class.
     Class,
-    /// Spot for on-demand, or the other way round.
+    /// The machine is spot and the run requires on-demand, or the reverse.
     Usage,
     /// No pattern admits its type.
     Type,
-    /// Too few processors.
     Cpu,
-    /// Too little memory.
     Mem,
 }
 
 impl Mismatch {
-    /// What it is about, in a word or two.
+    /// The requirement as a noun, for tables.
     pub fn about(self) -> &'static str {
         match self {
             Mismatch::Class => "resource class",
@@ -298,8 +293,8 @@ mod tests {
             cpu: 2,
             mem: 4096,
         };
-        type Spoil = fn(&mut MachineSpec);
-        let cases: [(Spoil, Option<Mismatch>); 7] = [
+        type Alteration = fn(&mut MachineSpec);
+        let cases: [(Alteration, Option<Mismatch>); 7] = [
             (|_| {}, None),
             (|s| s.mem = 8192, None),
             (|s| s.resource_class = ResourceClass::new("xlarge").unwrap(), Some(Mismatch::Class)),
@@ -308,9 +303,9 @@ mod tests {
             (|s| s.cpu = 1, Some(Mismatch::Cpu)),
             (|s| s.mem = 4095, Some(Mismatch::Mem)),
         ];
-        for (spoil, expected) in cases {
+        for (alter, expected) in cases {
             let mut spec = fitting.clone();
-            spoil(&mut spec);
+            alter(&mut spec);
             assert_eq!(requirements.mismatch(&spec), expected, "{spec:?}");
         }
     }

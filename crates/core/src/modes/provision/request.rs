@@ -21,14 +21,13 @@ pub struct Request {
     pub options: ProvisionOptions,
     /// Times that hold for this call only.
     pub times: TimeOverrides,
-    /// Who asks.
     pub origin: Origin,
 }
 
 /// Who asks provision for machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// The run itself.
+    /// The run itself, by calling provision.
     Run,
     /// Refresh, to keep machines warm: idle machines stay in the pool.
     KeepWarm,
@@ -92,9 +91,9 @@ input_struct! {
 pub enum SourcePolicy {
     /// Idle machines first, then new ones.
     Any,
-    /// Idle machines only.
+    /// Idle machines only; nothing is launched.
     Pool,
-    /// New machines only.
+    /// New machines only; nothing is claimed.
     New,
 }
 
