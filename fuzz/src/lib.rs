@@ -1,7 +1,7 @@
 //! What the targets share.
 
-/// One line, of a length that somebody reads: what every message must be.
+/// Fails unless the message is one line of readable length, as every message must be.
 pub fn assert_readable(message: &str) {
     assert!(!message.contains(char::is_control), "more than a line: {message:?}");
-    assert!(message.chars().count() < 3_000, "nobody reads that much: {message}");
+    assert!(message.chars().count() < 3_000, "too long to read: {message}");
 }

@@ -1,8 +1,8 @@
 //! The agent: one small program on each machine of the pool.
 //!
 //! It reads what the control plane writes about its machine, drives the runner accordingly, and
-//! says what came of it. Beside that it beats, and watches the deadline that ends the machine
-//! when nobody else does.
+//! signals the result. Beside that it sends heartbeats and watches the deadline, past which it
+//! terminates the machine even if refresh does not.
 
 mod cycle;
 mod deadline;
@@ -62,7 +62,7 @@ impl Agent {
         why
     }
 
-    /// Beats, and keeps an eye on the threshold, whatever the cycle is busy with. Returns when
+    /// Beats and watches the threshold, beside the cycle and not blocked by it. Returns when
     /// the machine must end.
     async fn watch(&self, memory: &Memory) -> String {
         loop {

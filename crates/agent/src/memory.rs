@@ -38,7 +38,7 @@ impl Memory {
         }))
     }
 
-    /// When something is being said: later than anything before, whatever is done to the clock. A
+    /// When something is being said: later than anything before, even if the clock is set back. A
     /// store takes nothing that is older than what it has.
     pub(crate) fn speaks(&self, now: Timestamp) -> Timestamp {
         let mut inner = self.inner();

@@ -16,6 +16,7 @@ pub(crate) mod progress;
 pub(crate) mod report;
 #[cfg(feature = "local")]
 mod run;
+mod shell;
 mod status;
 
 use ondeck_core::inputs::Mode;
@@ -32,7 +33,7 @@ pub(crate) fn has(_mode: Mode) -> bool {
 
 /// The commands that take no inputs from the tables.
 pub(crate) fn other_commands() -> Vec<clap::Command> {
-    Vec::new()
+    shell::commands()
 }
 
 /// Runs a command of the control plane and returns its exit code.
@@ -46,6 +47,6 @@ pub(crate) async fn dispatch(invocation: &Invocation) -> u8 {
         Some(Mode::Status) => status::status(common).await,
         Some(Mode::Demo) => demo::demo(common).await,
         Some(Mode::Agent) => crate::agent::live(common).await,
-        None => 2,
+        None => shell::run(command, arguments.first().map_or("", String::as_str)),
     }
 }

@@ -3,7 +3,7 @@
 //! Core and each adapter declare their own rows; the rows that belong to the program itself are in
 //! [`rows`]. Nothing here names an option, apart from those that choose what the process does.
 
-mod command_line;
+pub(crate) mod command_line;
 mod help;
 pub(crate) mod rows;
 
@@ -11,8 +11,6 @@ use std::path::PathBuf;
 
 use ondeck_core::inputs::{Given, Input, InputTable};
 
-#[cfg(test)]
-pub(crate) use self::command_line::command;
 pub(crate) use self::command_line::{Invocation, read};
 
 /// What every command knows about its process.

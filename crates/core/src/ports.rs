@@ -99,7 +99,7 @@ pub trait Store: Send + Sync {
     /// Stores what agents register with, in place of earlier credentials.
     async fn put_credentials(&self, credentials: &Credentials) -> PortResult<()>;
     /// Stores what a run asks for, in place of what it asked for before. Keeps it for at least
-    /// [`KEPT`](crate::model::demand::KEPT), also when older records are deleted.
+    /// [`RETENTION`](crate::model::demand::RETENTION), also when older records are deleted.
     async fn put_demand(&self, demand: &Demand) -> PortResult<()>;
     /// The latest demand of a run.
     async fn demand(&self, run: &RunId) -> PortResult<Option<Demand>>;

@@ -22,7 +22,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::watch;
 
-type AnyBody = Either<Full<Bytes>, Half>;
+type ResponseBody = Either<Full<Bytes>, Half>;
 
 /// How many connections may wait to be accepted.
 const BACKLOG: u32 = 1_024;
@@ -210,7 +210,7 @@ async fn answer(
     connection: Connection,
     request: Request<Incoming>,
     handler: &impl Handler,
-) -> Result<Response<AnyBody>, Cut> {
+) -> Result<Response<ResponseBody>, Cut> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.map_err(|_| Cut::Closed)?.to_bytes();
     match handler.handle(connection, head, body).await {
@@ -220,7 +220,7 @@ async fn answer(
     }
 }
 
-fn response(answer: Answer, half: bool) -> Response<AnyBody> {
+fn response(answer: Answer, half: bool) -> Response<ResponseBody> {
     let Answer { status, headers, body } = answer;
     let length = HeaderValue::from(body.len());
     let body = if half { Either::Right(Half::of(&body)) } else { Either::Left(Full::new(body)) };

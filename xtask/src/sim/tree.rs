@@ -57,7 +57,7 @@ impl Tree {
     /// Gives the program.
     pub(super) fn build(&self, args: &[&str]) -> Result<PathBuf, TaskError> {
         let mut command = cargo(&self.sources);
-        // Nobody would see what becomes of a copy's lock file.
+        // The lock file of a copy is discarded with it.
         command.args(args).args(["--locked", "--quiet"]).env("CARGO_TARGET_DIR", &self.target);
         // A plant may leave something unused, which is of no interest here.
         command.env("RUSTFLAGS", "--cap-lints=allow");

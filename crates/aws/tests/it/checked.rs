@@ -1,4 +1,4 @@
-//! The emulators of DynamoDB and SQS, by way of a gateway that refuses whatever AWS's own models
+//! The emulators of DynamoDB and SQS, by way of a gateway that refuses requests that AWS's own models
 //! do not know. The emulators themselves take much of it.
 
 use std::sync::OnceLock;

@@ -100,7 +100,7 @@ impl Stage {
     }
 }
 
-/// What the emulator answers to somebody who is not us.
+/// What the emulator answers to another client.
 async fn by_hand(form: &str) -> String {
     let address = Emulators::running().ministack.replace("http://", "");
     let body = format!("Version=2016-11-15&{form}");
@@ -183,7 +183,7 @@ async fn machines_are_launched_listed_and_ended() {
     ids.sort();
     assert_eq!(ids.len(), 3);
     assert!(launched.machines.iter().all(|machine| machine.spec.usage_class == UsageClass::Spot));
-    assert_eq!(stage.listed().await, ids, "ours, and nobody else's");
+    assert_eq!(stage.listed().await, ids, "ours only");
     for machine in compute.machines().await.unwrap() {
         assert_eq!(machine.intent.as_str(), "a1");
         assert_eq!(machine.spec.resource_class.as_str(), "large");

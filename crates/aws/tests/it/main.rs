@@ -1,6 +1,6 @@
 //! The backend on AWS against emulators, and against answers that no emulator gives.
 
-#![expect(clippy::unwrap_used, reason = "in a test, whatever is not as expected is a failure")]
+#![expect(clippy::unwrap_used, reason = "in a test, every unexpected value is a failure")]
 
 mod checked;
 mod ec2_machines;

@@ -43,7 +43,7 @@ async fn the_pool_may_deliver_twice() {
 async fn bodies_are_passed_on_untouched() {
     let texts = ["{ no ticket", "é\n\t<&\"'> \\u0041", " "];
     let mut next = texts.into_iter();
-    // Whatever the ticket was, something else is sent in its place.
+    // The ticket is replaced by other bodies.
     let gateway = Gateway::start(move |action, body| {
         if action == "SendMessageBatch" {
             body["Entries"][0]["MessageBody"] = json!(next.next().unwrap());
@@ -84,7 +84,7 @@ async fn a_pool_is_found_by_its_name_alone() {
     assert_eq!(other.receive(&large, 10, LONG).await.unwrap().len(), 1);
 }
 
-/// Ten a call, whatever the operation, and the address asked for once.
+/// Every operation sends ten per call, and the address is asked for once.
 #[tokio::test]
 async fn many_go_in_few_calls() {
     let name = own_name();

@@ -12,7 +12,7 @@ use crate::queues::{Answer, Gateway, class, own_name, pool_at, tickets};
 
 const HOLD: Duration = Duration::from_millis(29_500);
 
-/// A pool whose queue is there without anybody asking the emulator, and whose other answers are
+/// A pool whose queue exists without a call to the emulator, and whose other answers are
 /// up to the test.
 async fn scripted(
     mut script: impl FnMut(&str, &Value) -> Answer + Send + 'static,

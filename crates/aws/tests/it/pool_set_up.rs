@@ -127,7 +127,7 @@ async fn what_others_have_changed_is_put_right() {
         outsider.set(key, value).await;
     }
     outsider.set(QueueAttributeName::MaximumMessageSize, "2048").await;
-    outsider.tag("ondeck:pool", "somebody/else").await;
+    outsider.tag("ondeck:pool", "another/pool").await;
     outsider.tag("cost-centre", "42").await;
 
     pool.set_up(&large()).await.expect("a difference is no error");
@@ -140,7 +140,7 @@ async fn what_others_have_changed_is_put_right() {
     assert_eq!((&*tags["ondeck:pool"], &*tags["cost-centre"]), (&*name, "42"));
 }
 
-/// Both kinds of encryption at once are refused by SQS, and whoever chose a key has a reason.
+/// Both kinds of encryption at once are refused by SQS, and an operator who chose a key has a reason.
 #[tokio::test]
 async fn a_key_of_the_operators_is_left_alone() {
     let name = own_name();

@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 
 use crate::checked;
 
-/// The name of a pool that nobody else has, now or in an earlier run on the same emulator.
+/// A pool name that is unique, also across earlier runs on the same emulator.
 pub(crate) fn own_name() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);

@@ -248,7 +248,7 @@ async fn nothing_is_built_on_a_record_that_makes_no_sense() {
     assert_eq!((expired.records.len(), expired.unreadable.len()), (1, 6));
     let of_run = store.of_run(&run("7")).await.unwrap();
     assert_eq!(of_run.records[0].id, *sound.id());
-    assert!(of_run.unreadable.is_empty(), "those belong to nobody");
+    assert!(of_run.unreadable.is_empty(), "those have no owner");
     fixture.done().await;
 }
 
@@ -300,7 +300,7 @@ async fn events_tell_the_whole_story() {
     fixture.done().await;
 }
 
-/// Nobody has to call `finish` for them, if there is time.
+/// They are written without a call of `finish`, given time.
 #[tokio::test]
 async fn events_do_not_wait_for_company_for_long() {
     let fixture = Fixture::set_up().await;
@@ -337,7 +337,7 @@ async fn what_is_over_is_forgotten_and_what_may_be_needed_is_not() {
     assert_eq!(store.forget(noon() + Duration::from_millis(1)).await, Ok(1));
     assert!(!there("TYPE#Instance", "i-gone").await && !there("TYPE#Heartbeat", "i-gone").await);
     assert!(there("TYPE#Heartbeat", "i-stray").await, "it may be about to be registered");
-    assert!(there("TYPE#Run", "over").await, "somebody may be about to claim for it");
+    assert!(there("TYPE#Run", "over").await, "a claim for it may be under way");
 
     let later = noon() + HOUR + Duration::from_millis(1);
     assert_eq!(store.forget(later).await, Ok(0));

@@ -81,7 +81,7 @@ async fn clearing_up_gets_to_its_end_however_busy_the_table_is() {
     .await;
     store.finish().await.unwrap();
     tap.script(every(3, ""));
-    // Once: nobody repeats it as a whole.
+    // Once: the whole is not repeated.
     assert_eq!(store.forget(noon() + HOUR).await, Ok(30));
     tap.script(|_| Deed::Pass);
     assert!(store.list(RecordScope::All).await.unwrap().records.is_empty());

@@ -45,7 +45,7 @@ async fn ten_claims_at_once_make_one_note() {
 
     assert_eq!(store.of_run(&run("7")).await.unwrap().records.len(), 10);
     assert_eq!(tap.actions(), ["GetItem", "BatchGetItem"]);
-    store.of_run(&run("nobody")).await.unwrap();
+    store.of_run(&run("unknown")).await.unwrap();
     assert_eq!(tap.actions(), ["GetItem"], "a run without instances");
     fixture.done().await;
 }
@@ -87,7 +87,7 @@ async fn a_new_table_says_whose_it_is() {
         fixture.pool
     );
     assert!(create.body.contains(&tags), "{}", create.body);
-    assert!(!create.body.contains("DeletionProtection"), "whoever is done may delete it");
+    assert!(!create.body.contains("DeletionProtection"), "an operator may delete it");
     fixture.done().await;
 }
 
@@ -97,7 +97,7 @@ async fn setting_up_again_costs_a_read_or_two() {
     let (store, tap) = tapped(&fixture).await;
     store.set_up().await.unwrap();
     let young = ["DescribeTable", "DescribeTimeToLive"];
-    assert_eq!(tap.actions(), young, "whoever made it may not have finished");
+    assert_eq!(tap.actions(), young, "the refresh that created it may not have finished");
 
     let old = r#"{"Table":{"TableStatus":"ACTIVE","CreationDateTime":1700000000,
         "KeySchema":[{"AttributeName":"PK","KeyType":"HASH"},{"AttributeName":"SK","KeyType":"RANGE"}],

@@ -292,7 +292,7 @@ async fn a_table_that_is_being_deleted_is_made_again_once_it_is_gone() {
     let is_look = |call: &Call| call.action == "DescribeTable";
     tap.script(once(is_look, Deed::Answer(200, going.to_owned())));
     let made = tokio::time::timeout(Duration::from_secs(20), store.set_up()).await;
-    made.expect("it does not wait for what nobody makes").unwrap();
+    made.expect("it does not wait for a table that is not being created").unwrap();
     assert_eq!(store.list(RecordScope::All).await.unwrap().records.len(), 0);
     fixture.done().await;
 }
@@ -310,7 +310,7 @@ async fn a_line_that_is_dead_is_out_of_reach() {
 }
 
 /// The write behind it may have been made, so it is to be judged again. What the answer holds may
-/// be an operator's script, and is nobody's business.
+/// be an operator's script, and is never shown.
 #[tokio::test]
 async fn an_answer_that_cannot_be_read_is_not_repeated() {
     let (fixture, store, tap) = tapped().await;

@@ -11,7 +11,7 @@ use crate::fixture::{
     Fixture, HOUR, Item, claim, created, idle, instance, make, noon, run, running, text,
 };
 
-/// A page ends at a megabyte: more than that is in front of whatever the test looks for.
+/// A page ends at a megabyte: more than that precedes what the test looks for.
 pub(crate) const IN_FRONT: usize = 120;
 
 /// Copies of a record under other names, with ten kilobytes of padding each.
@@ -74,7 +74,7 @@ async fn batches_are_filled_and_followed_by_others() {
     let at = |n: usize| noon() + Duration::from_secs(n as u64);
     let beats = ids.iter().enumerate().map(|(n, id)| store.beat(id, at(n)));
     try_join_all(beats).await.unwrap();
-    // One twice, and one that nobody has heard of.
+    // One twice, and one that does not exist.
     ids.extend([instance("i-003"), instance("i-none")]);
     let status = store.agent_status(&ids).await.unwrap();
     let expected = (0..130).map(|n| Some(at(n))).chain([Some(at(3)), None]);

@@ -6,7 +6,7 @@ mod workflows;
 
 use ondeck_core::model::failure::FailureKind;
 
-use crate::inputs::command;
+use crate::inputs::command_line::command;
 
 const README: &str = include_str!("../../../../README.md");
 const COMMANDS: &str = include_str!("../../../../docs/reference/commands.md");

@@ -31,15 +31,17 @@ fn the_help_of_the_program() {
     Usage: ondeck [OPTIONS] <COMMAND>
 
     Commands:
-      refresh    Create missing infrastructure, store settings, and clean up; run it first and on a
-                 schedule
-      provision  Give a run its machines: idle ones from the pool, then new ones
-      release    Return a run's machines to the pool
-      run        Queue a job for a run on the local forge, show its output, exit with its code
-      status     Show the machines, their states and deadlines, and the pool
-      demo       Watch a pool work: real processes, a temporary home, under a minute
-      agent      Run the agent of a machine; started by the machine itself
-      help       Print this message or the help of the given subcommand(s)
+      refresh      Create missing infrastructure, store settings, and clean up; run it first and on a
+                   schedule
+      provision    Give a run its machines: idle ones from the pool, then new ones
+      release      Return a run's machines to the pool
+      run          Queue a job for a run on the local forge, show its output, exit with its code
+      status       Show the machines, their states and deadlines, and the pool
+      demo         Watch a pool work: real processes, a temporary home, under a minute
+      agent        Run the agent of a machine; started by the machine itself
+      completions  Print a script that completes commands and options in a shell
+      man          Write the manual pages, one for each command
+      help         Print this message or the help of the given subcommand(s)
 
     Options:
       -h, --help     Print help
@@ -242,6 +244,9 @@ fn the_help_of_provision() {
               compute backend recommends; on aws c* m* r*]
           --capacity-fallback
               Retry when capacity is short, and buy on-demand machines if spot is exhausted
+          --machine-source <SOURCE>
+              Where machines come from: the pool and then new ones, only the pool, or only new ones
+              [default: any] [possible values: any, pool, new]
       -h, --help
               Print help
 
@@ -369,5 +374,38 @@ fn the_help_of_the_other_commands() {
     Examples:
       ondeck agent --backend aws
       ondeck agent --instance-id local-7 --home /srv/ondeck
+    ");
+    assert_snapshot!(help("completions"), @"
+    Print a script that completes commands and options in a shell
+
+    Usage: ondeck completions [OPTIONS] <SHELL>
+
+    Arguments:
+      <SHELL>  Shell to complete for [possible values: bash, elvish, fish, powershell, zsh]
+
+    Options:
+      -h, --help  Print help
+
+    (options of every command)
+
+    Examples:
+      ondeck completions bash > ~/.local/share/bash-completion/completions/ondeck
+      ondeck completions fish > ~/.config/fish/completions/ondeck.fish
+    ");
+    assert_snapshot!(help("man"), @"
+    Write the manual pages, one for each command
+
+    Usage: ondeck man [OPTIONS] <DIR>
+
+    Arguments:
+      <DIR>  Existing directory for the pages
+
+    Options:
+      -h, --help  Print help
+
+    (options of every command)
+
+    Examples:
+      ondeck man ~/.local/share/man/man1
     ");
 }

@@ -20,6 +20,7 @@ mod input;
 mod jobs;
 mod json;
 mod life;
+mod shell;
 mod signals;
 mod spoilt;
 mod terminal;

@@ -16,7 +16,9 @@ mod selection;
 
 pub use outcome::{MachineSource, Milestones, Outcome, Provisioned, Timings};
 pub use pool_search::PoolSearch;
-pub use request::{INPUTS, MAX_COUNT, Origin, ProvisionOptions, Request, run_from_inputs};
+pub use request::{
+    INPUTS, MAX_COUNT, Origin, ProvisionOptions, Request, SourcePolicy, run_from_inputs,
+};
 
 use futures_util::future::join;
 
@@ -72,9 +74,12 @@ impl<'a> Attempt<'a> {
         let (adopted, ()) = join(adoption::adopt(self), self.note_demand()).await;
         adopted?;
 
-        if self.missing() > 0 && self.request.origin != Origin::KeepWarm {
+        if self.missing() > 0 && self.request.may_claim() {
             self.entering(Phase::Selection, "looking for idle machines in the pool");
             selection::select(self, self.missing()).await?;
+        }
+        if self.missing() > 0 && self.request.options.machine_source == SourcePolicy::Pool {
+            return Err(self.pool_too_small());
         }
         if self.missing() > 0 {
             self.entering(Phase::Creation, &format!("launching new machines: {}", self.missing()));
@@ -123,6 +128,15 @@ impl<'a> Attempt<'a> {
     fn missing(&self) -> u32 {
         let held = u32::try_from(self.holdings.ready_count()).unwrap_or(u32::MAX);
         self.request.options.count.saturating_sub(held)
+    }
+
+    fn pool_too_small(&self) -> Failure {
+        let wanted = self.request.options.count;
+        let found = wanted - self.missing();
+        let message = format!("not enough idle machines in the pool: {found} of {wanted} found");
+        Failure::new(FailureKind::NoCapacity, message).hint(
+            "use --machine-source any to launch the rest, or let refresh keep more with --min-idle",
+        )
     }
 
     fn entering(&self, phase: Phase, doing: &str) {

@@ -2,6 +2,7 @@
 //! time take milliseconds.
 
 mod harness;
+mod machine_source;
 mod outcomes;
 mod provision;
 mod refresh;

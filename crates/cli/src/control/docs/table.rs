@@ -3,7 +3,8 @@
 use ondeck_core::inputs::{Input, InputDefault, InputScope, InputValue, Mode};
 
 use super::action::OF_THE_ACTION;
-use crate::inputs::{command, rows};
+use crate::inputs::command_line::command;
+use crate::inputs::rows;
 
 #[test]
 fn no_two_rows_share_a_name() {

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::inputs::times::TimeOverrides;
-use crate::inputs::{Given, Input, Mode, RUN_ID, input_struct};
+use crate::inputs::{Given, Input, InputValue, Mode, RUN_ID, input_struct};
+use crate::model::excerpt::quoted;
 use crate::model::failure::Failure;
 use crate::model::ids::{ResourceClass, RunId};
 use crate::model::requirements::{Requirements, TypePatterns, UsageClass};
@@ -74,6 +75,40 @@ input_struct! {
             &[Mode::Provision],
         )
         .or("false");
+    machine_source: SourcePolicy, parse,
+        Input::call(
+            "machine-source",
+            "",
+            "Where machines come from: the pool and then new ones, only the pool, or only new ones",
+            &[Mode::Provision],
+        )
+        .valued(InputValue::Choice("SOURCE", &["any", "pool", "new"]), None)
+        .or("any");
+}
+
+/// Where provision may take machines from. Machines that the run already has count in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SourcePolicy {
+    /// Idle machines first, then new ones.
+    Any,
+    /// Idle machines only.
+    Pool,
+    /// New machines only.
+    New,
+}
+
+impl std::str::FromStr for SourcePolicy {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<SourcePolicy, String> {
+        match word {
+            "any" => Ok(SourcePolicy::Any),
+            "pool" => Ok(SourcePolicy::Pool),
+            "new" => Ok(SourcePolicy::New),
+            _ => Err(format!("is none of any, pool, new: {}", quoted(word))),
+        }
+    }
 }
 
 fn parse<T: std::str::FromStr<Err: ToString>>(text: &str) -> Result<T, String> {
@@ -106,6 +141,11 @@ impl Request {
         }
         request.times = TimeOverrides::from_inputs(given).map_err(Failure::invalid)?;
         Ok(request)
+    }
+
+    /// Whether idle machines may be claimed.
+    pub(super) fn may_claim(&self) -> bool {
+        self.origin != Origin::KeepWarm && self.options.machine_source != SourcePolicy::New
     }
 
     /// Whether refresh asks and not the run itself.
