@@ -90,7 +90,7 @@ fn a_setting_that_somebody_has_spoilt_is_named() {
     let sql = "UPDATE settings SET value = 'soon' WHERE name = 'idle-time-sec'";
     home.file().execute(sql, []).unwrap();
     let done = home.provision("1", 1).exited(2);
-    assert!(done.stderr.contains("idle-time-sec not a number: \"soon\""), "{}", done.stderr);
+    assert!(done.stderr.contains("idle-time-sec is not a number: \"soon\""), "{}", done.stderr);
     assert!(done.stderr.contains("hint: run ondeck refresh with a valid value"), "{}", done.stderr);
     home.refresh(&["--idle-time-sec=60"]);
     home.provision("1", 1).succeeded();
