@@ -13,6 +13,7 @@ use ondeck_core::ports::{Compute, Order, PortError};
 use ondeck_core::testkit::FixedRandom;
 use ondeck_core::testkit::contract::compute_suite;
 use ondeck_standin::emulators::Emulators;
+use ondeck_standin::{Gateway, GatewayOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -24,10 +25,14 @@ fn pool() -> String {
 }
 
 async fn cloud(pool: &str) -> Cloud {
+    cloud_at(&Emulators::running().ministack, pool).await
+}
+
+async fn cloud_at(url: &str, pool: &str) -> Cloud {
     let options = Options {
         pool: pool.parse().unwrap(),
         region: Some("us-east-1".to_owned()),
-        endpoint_url: Some(Emulators::running().ministack),
+        endpoint_url: Some(url.to_owned()),
     };
     Cloud::connect(options, Arc::new(FixedRandom(0))).await.unwrap()
 }
@@ -148,10 +153,21 @@ async fn refreshes_at_the_same_time_agree() {
     assert_eq!(stage.versions().await, 1);
 }
 
+/// On the stand-in, which knows client tokens, unlike the other EC2.
 #[tokio::test]
 async fn it_keeps_the_contract_of_compute() {
+    let gateway = Gateway::start(GatewayOptions::on(&Emulators::running()));
     let stage = Stage::new().await;
-    compute_suite(&stage.compute, &stage.order("suite", 3), &stage.settings).await;
+    let settings = Settings {
+        backend: BTreeMap::from(
+            [("ami", "ami-0123456789abcdef0"), ("subnet-ids", "subnet-0a subnet-0b")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned())),
+        ),
+        ..Settings::default()
+    };
+    let endpoint = gateway.endpoint("suite");
+    let compute = Ec2Compute::new(&cloud_at(endpoint.url(), &stage.pool).await);
+    compute_suite(&compute, &stage.order("suite", 3), &settings).await;
 }
 
 #[tokio::test]

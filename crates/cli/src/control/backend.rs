@@ -28,8 +28,13 @@ struct Records {
     /// The clock that every process of this pool goes by.
     clock: Arc<dyn Clock>,
     /// Names this set of records among all those whose runners one forge lists.
+    #[cfg_attr(
+        not(any(feature = "aws", feature = "github")),
+        expect(dead_code, reason = "only GitHub and agents with records on AWS are told")
+    )]
     label: String,
     /// The repository or organisation that the pool is named after.
+    #[cfg_attr(not(feature = "github"), expect(dead_code, reason = "only GitHub asks for it"))]
     owner: Option<String>,
     /// The open file, which local machines and the local forge share.
     #[cfg(feature = "local")]

@@ -84,6 +84,10 @@ fn open(home: &Home, create: bool) -> Result<Db, Failure> {
 
 /// Machines run this very program. What it needs to find the records is either an argument or, if
 /// it may be secret, a variable that it inherits.
+#[cfg_attr(
+    not(feature = "aws"),
+    expect(unused_variables, reason = "records that are not in this file are on AWS")
+)]
 fn agent_command(common: &Common, records: &Records) -> Result<AgentCommand, Failure> {
     let program = std::env::current_exe().map_err(|error| {
         Failure::new(FailureKind::Unexpected, format!("own program not found: {error}"))
