@@ -1,7 +1,7 @@
 //! The command line, made from the tables of inputs.
 //!
 //! Core and each adapter declare their own rows; the rows that belong to the program itself are in
-//! [`rows`]. Nothing here names an option, apart from those that choose what the process does.
+//! [`rows`](mod@rows). Nothing here names an option, apart from those that choose what the process does.
 
 pub(crate) mod command_line;
 mod help;

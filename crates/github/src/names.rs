@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 const LONGEST_ID: usize = 45;
 
 /// Returns `<instance id>-<count>-<pool_tag>`, the name for a machine's registration number `count`.
-/// An id of more than [`LONGEST_ID`] characters is shortened to one character more than that limit,
+/// An id of more than `LONGEST_ID` characters is shortened to one character more than that limit,
 /// so that a shortened id is recognisable.
 pub fn runner_name(id: &InstanceId, count: u32, pool_tag: &str) -> String {
     let id = id.as_str();

@@ -243,7 +243,7 @@ impl Audit {
     /// Machines were launched, or named again to whoever has repeated the order.
     pub(crate) fn launched(&mut self, by: Pid, order: &Order, machines: &[Machine]) {
         if !self.intents.contains(&order.intent) {
-            let how = format!("nobody had written down {}, of run {}", order.intent, order.run);
+            let how = format!("no intent was recorded for {}, of run {}", order.intent, order.run);
             self.broken(Promise::IntentFirst, how);
         }
         let ordered = self.launched.entry((by, order.run.clone())).or_default();
