@@ -114,7 +114,7 @@ fn given(mode: &str, name: &str, value: &str, as_flag: bool) {
         assert_eq!(errors.len(), 1, "{}", done.stderr);
         let named = errors[0].contains(name) || errors[0].contains(&name.replace('-', " "));
         assert!(named, "{name} is not named: {}", errors[0]);
-        assert!(errors[0].chars().count() < 4_000, "nobody reads that much: {}", errors[0]);
+        assert!(errors[0].chars().count() < 4_000, "too long to read: {}", errors[0]);
     }
 }
 
@@ -128,7 +128,7 @@ fn a_value_of_several_paragraphs_does_not_hide_the_name_of_its_input() {
 }
 
 #[test]
-fn whatever_a_provider_says_is_no_command() {
+fn no_message_of_a_provider_is_a_command() {
     let home = Home::with(&[]);
     check(12, &value(), |words| {
         home.refresh(&[&format!("--local-launch-failure={words}x")]);

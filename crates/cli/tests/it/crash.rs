@@ -8,7 +8,8 @@ use crate::harness::{Driven, Home, signal, until};
 const OPEN_INTENTS: &str = "SELECT count(*) FROM intents WHERE outcome = ''";
 const HIDDEN_TICKETS: &str = "SELECT count(*) FROM tickets WHERE received_count > 0";
 
-/// A pool whose tickets come back soon after whoever held them died, and whose runs wait for it.
+/// A pool whose tickets come back soon after the run that held them died, and whose runs wait for
+/// that.
 fn with_short_holds() -> Home {
     Home::with(&["--ticket-hold-sec=1.5", "--pickup-patience-sec=15"])
 }
@@ -157,7 +158,7 @@ fn after_the_claim_refresh_reaps_and_others_get_a_machine_meanwhile() {
 }
 
 #[test]
-fn after_the_claim_the_ticket_that_was_not_deleted_gives_the_machine_to_nobody() {
+fn after_the_claim_the_ticket_that_was_not_deleted_gives_the_machine_to_no_other_run() {
     let home = with_short_holds();
     let claimed = home.warm_up(1);
     home.kill_before("delete", &["provision", "--run-id", "2"]);

@@ -1,7 +1,7 @@
 //! A home of its own for each test, and the program run in it.
 //!
-//! Whatever is waited for is waited for by looking again until it is so, with a limit that only
-//! a hang reaches. When the home goes, so does every process of it, also of a test that failed.
+//! Tests wait for a condition by checking it again until it holds, with a limit that only a hang
+//! reaches. When the home goes, so does every process of it, also of a test that failed.
 
 mod program;
 
@@ -57,12 +57,12 @@ impl Home {
         Home { outside, dir }
     }
 
-    /// One that refresh has never seen, in a place that somebody else looks after.
+    /// One that refresh has never seen, in a folder that the caller removes.
     pub(crate) fn at(dir: PathBuf) -> Home {
         Home { outside: tempfile::tempdir().unwrap(), dir }
     }
 
-    /// One that is set up, with short times and whatever else is given.
+    /// One that is set up, with short times and the given inputs.
     pub(crate) fn with(inputs: &[&str]) -> Home {
         let home = Home::bare();
         home.ondeck(&[&["refresh"], &TIMES[..]].concat()).succeeded();
@@ -141,7 +141,7 @@ impl Home {
     }
 }
 
-/// A pool that the program is run on, whatever the backend.
+/// A pool of any backend that the program is run on.
 pub(crate) trait Driven {
     /// The program with these arguments, on this pool and in no workflow.
     fn command(&self, arguments: &[&str]) -> Command;
@@ -151,7 +151,7 @@ pub(crate) trait Driven {
         self.start(arguments).finish()
     }
 
-    /// Starts it.
+    /// Starts the program and does not wait for it.
     fn start(&self, arguments: &[&str]) -> Background {
         Background::start(&mut self.command(arguments))
     }

@@ -89,7 +89,7 @@ fn a_job_whose_machine_is_released_is_told() {
 }
 
 #[test]
-fn a_job_that_nobody_listens_to_any_more_is_cancelled() {
+fn a_job_whose_output_has_no_reader_any_more_is_cancelled() {
     let home = Home::with(&[]);
     home.provision("1", 1).succeeded();
     let mut run = home.command(&["run", "--run-id", "1", "--", "yes"]);

@@ -1,4 +1,4 @@
-//! Rows and tickets that somebody has spoilt: named, skipped, and no hindrance to the others.
+//! Corrupt rows and tickets: named, skipped, and no hindrance to the others.
 
 use crate::harness::{Done, Driven, Home, until};
 
@@ -66,7 +66,7 @@ fn messages_that_are_no_tickets_are_dropped_and_said_so() {
 }
 
 #[test]
-fn tickets_for_what_does_not_exist_or_is_not_idle_give_nobody_a_machine() {
+fn tickets_for_what_does_not_exist_or_is_not_idle_give_no_run_a_machine() {
     let home = Home::with(&[]);
     let busy = home.provision("1", 1).succeeded().ids().concat();
     for id in [busy.as_str(), "i-0000000000000dead"] {
@@ -85,7 +85,7 @@ fn tickets_for_what_does_not_exist_or_is_not_idle_give_nobody_a_machine() {
 }
 
 #[test]
-fn a_setting_that_somebody_has_spoilt_is_named() {
+fn a_corrupt_setting_is_named() {
     let home = Home::with(&[]);
     let sql = "UPDATE settings SET value = 'soon' WHERE name = 'idle-time-sec'";
     home.file().execute(sql, []).unwrap();

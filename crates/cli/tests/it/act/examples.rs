@@ -13,7 +13,7 @@ use crate::aws::site::Site;
 use crate::github::town::{JOBS_TOKEN, REPOSITORY, TOKEN, github, own_user};
 use crate::harness::{Background, Done, within};
 
-/// Asks for the job on a machine, whatever is to be made, and waits for it.
+/// Asks for the job on a machine, for every make target, and waits for it.
 const MAKEFILE: &str = "all test test-unit test-integration publish:\n\
     \t@touch $$BRIDGE/asked-$$$$ && for n in $$(seq 600); do \\\n\
     \t  test -e $$BRIDGE/done-$$$$ && exit 0; sleep 0.1; \\\n\
@@ -122,7 +122,7 @@ fn quick_start() {
     let (team, quickstart) = (Team::new(), Team::example("quickstart.yml"));
     let refreshed = team.play(&quickstart, "workflow_dispatch", "40");
     says(&refreshed, "set up");
-    assert!(team.site.machines().is_empty(), "a refresh gives nobody machines");
+    assert!(team.site.machines().is_empty(), "a refresh launches no machines");
 
     let cold = team.play(&quickstart, "push", "41");
     says(&cold, "0 warm, 1 cold, 0 adopted");

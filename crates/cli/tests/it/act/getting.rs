@@ -36,7 +36,7 @@ fn it_is_downloaded_once() {
     assert!(done.stdout.contains("called with release"), "{}", done.stdout);
     assert_eq!(workshop.page.asked(), [""; 0]);
 
-    // Whatever has become of the file since, it is not run.
+    // A file that has changed since is not run.
     fs::write(program(&workshop), "#!/bin/sh\necho something else\n").unwrap();
     let done = workshop.run(ONE_STEP, None, &[], &[]).succeeded();
     assert!(done.stdout.contains("called with release"), "{}", done.stdout);
@@ -111,7 +111,7 @@ fn a_platform_without_release_is_named() {
 }
 
 #[test]
-fn it_is_built_where_somebody_wants_that() {
+fn it_is_built_where_the_workflow_asks_for_it() {
     let workshop = Workshop::with_program(ECHO);
     put_on_path(&workshop, "cargo", "#!/bin/sh\necho \"$PWD $*\"\n");
     let path = path_of(&workshop);

@@ -47,7 +47,7 @@ impl Page {
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let shelf = shelf.clone();
-                // Whoever hangs up in the middle knows that.
+                // An error means that the client hung up, and the client knows that.
                 std::thread::spawn(move || drop(answer(stream, &shelf)));
             }
         });

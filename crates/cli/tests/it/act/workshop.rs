@@ -108,7 +108,7 @@ impl Workshop {
             }
         }
         act.env("HOME", self.home.outside());
-        // Without images and without a network, and whatever it would ask is answered.
+        // Without images and without a network, and with an answer to each of its questions.
         let event = env.iter().find(|(name, _)| *name == EVENT).map_or("push", |(_, event)| event);
         act.args([event, "--pull=false", "--action-offline-mode", "--no-cache-server"]);
         act.arg("--workflows").arg(&file).arg("--action-cache-path").arg(self.cache());
@@ -129,7 +129,7 @@ impl Workshop {
         for (name, value) in env {
             act.args(["--env", &format!("{name}={value}")]);
         }
-        // A value on the command line is for everybody to see.
+        // A value on the command line is visible to every process.
         for (name, value) in secrets {
             act.args(["--secret", name]).env(name, value);
         }
@@ -147,7 +147,6 @@ impl Workshop {
         self.home.outside().join("action")
     }
 
-    /// The scratch repository.
     pub(crate) fn repository(&self) -> PathBuf {
         self.home.outside().join("repository")
     }

@@ -121,7 +121,7 @@ fn refresh_keeps_idle_machines_where_it_is_told_to() {
 }
 
 #[test]
-fn refresh_repairs_what_somebody_has_deleted() {
+fn refresh_repairs_a_launch_template_that_was_deleted() {
     let site = Site::with(&[]);
     let [template] = &site.gateway.ec2().launch_templates()[..] else { panic!("one template") };
     site.gateway.ec2().delete_launch_template(template);

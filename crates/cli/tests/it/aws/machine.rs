@@ -13,7 +13,7 @@ use super::site::Site;
 use crate::harness::{Background, Done, Driven, until};
 
 #[test]
-fn a_spot_machine_that_will_be_taken_away_is_given_to_nobody() {
+fn a_spot_machine_that_will_be_taken_away_is_given_to_no_run() {
     let site = Site::with(&[]);
     let [machine] = &site.warm_up(1)[..] else { panic!("one machine") };
     site.gateway.ec2().interrupt(machine, Duration::from_secs(120));
@@ -114,7 +114,7 @@ fn processes(stop: &AtomicBool) -> BTreeSet<String> {
     seen
 }
 
-/// Says stop when it goes, also where a test fails: whoever watches would watch for ever.
+/// Sets the flag when dropped, also when a test fails: the watching thread would never end.
 struct Until<'a>(&'a AtomicBool);
 
 impl Drop for Until<'_> {
@@ -180,7 +180,7 @@ fn no_key_is_in_a_log_a_record_or_the_process_list() {
             assert!(!text.contains(secret), "{secret} in {place}");
         }
     }
-    // Nor what they are carried in, by whatever name.
+    // Nor are the names of the fields that carry them.
     for (place, text) in &places[3..] {
         for name in ["SecretAccessKey", "Signature=", "aws_session_token"] {
             assert!(!text.contains(name), "{name} in {place}");

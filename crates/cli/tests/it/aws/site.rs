@@ -37,7 +37,7 @@ pub(crate) const TIMES: [&str; 16] = [
     "--retention-min=60",
 ];
 
-/// What AWS must be told, whatever the test.
+/// The inputs for AWS that every test needs.
 pub(crate) const LAUNCH: [&str; 4] = [
     "--ami=ami-0123456789abcdef0",
     "--subnet-ids=subnet-0a subnet-0b",
@@ -91,7 +91,7 @@ impl Site {
         Site { control: gateway.endpoint("control"), gateway, pool, folder }
     }
 
-    /// One that is set up, with short times and whatever else is given.
+    /// One that is set up, with short times and the given inputs.
     pub(crate) fn with(inputs: &[&str]) -> Site {
         let site = Site::bare();
         site.set_up(inputs);
@@ -227,7 +227,6 @@ fn is_alive(machine: &Machine) -> bool {
     !matches!(machine.state, MachineState::ShuttingDown | MachineState::Terminated)
 }
 
-/// This moment.
 pub(crate) fn now() -> Timestamp {
     Timestamp::try_from(SystemTime::now()).unwrap()
 }

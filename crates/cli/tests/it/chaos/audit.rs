@@ -31,8 +31,8 @@ pub(super) fn audit(home: &Home, cycles: &[Cycle]) {
     assert!(problems.is_empty(), "{problems:#?}");
 }
 
-/// What the events tell that may not be, and what agents had to say that nobody should ever read,
-/// however the file was disturbed.
+/// Invariants that the events break, and messages that no agent may log, however the file was
+/// disturbed.
 pub(super) fn breaches(home: &Home) -> Vec<String> {
     let mut problems = broken_by_events(home);
     problems.extend(said_by_agents(home, &["panicked"]));
@@ -120,7 +120,7 @@ pub(super) fn left_behind(home: &Home) -> Vec<String> {
         rows("intent", "SELECT id || ' ' || run FROM intents WHERE outcome = ''"),
         rows("job", "SELECT label || ' ' || state FROM jobs WHERE state IN ('queued', 'running')"),
         // One of a claim that was killed before it could delete it may stay: it says itself that
-        // it has expired, and whoever meets it drops it.
+        // it has expired, and the run that receives it drops it.
         rows(
             "unexpired ticket",
             "SELECT body FROM tickets

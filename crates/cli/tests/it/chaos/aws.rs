@@ -84,8 +84,8 @@ impl Account {
         services.chain([self.agents_door()]).collect()
     }
 
-    /// A service that is gone for a while, for the control plane or for everybody; or machines
-    /// that reach nothing.
+    /// A service that is gone for a while, for the control plane alone or for the agents too; or
+    /// machines that reach nothing.
     fn refuse(&self, tally: &Tally, rng: &mut Rng) {
         let span = Duration::from_millis(match rng.u8(..10) {
             0..7 => rng.u64(200..2_000),

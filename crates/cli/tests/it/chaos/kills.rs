@@ -1,5 +1,5 @@
 //! Provisions killed at random moments, among runs that know nothing of it. Afterwards nothing
-//! may be left, and nobody may ever have had a machine that somebody else had.
+//! may be left, and no run may ever have had a machine that another run had.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -15,7 +15,7 @@ use crate::harness::{Done, Driven, Home, say, until};
 const KILLS: usize = 50;
 const WORKERS: usize = 3;
 
-/// What is kept for everybody. Machines that nobody claims are gone within seconds, and there
+/// The settings that all runs share. Unclaimed machines are gone within seconds, and there
 /// are few enough of them that some launches are refused. Tickets come twice, because otherwise
 /// hardly two runs would ever want the same machine.
 const SETTINGS: [&str; 9] = [
@@ -45,7 +45,7 @@ const JOB: &str = r#"
 "#;
 
 #[test]
-fn whatever_is_killed_whenever_nothing_is_shared_and_nothing_is_left() {
+fn after_kills_at_any_moment_no_machine_was_shared_and_nothing_is_left() {
     let seed = seed();
     let storm = Storm {
         home: Home::with(&SETTINGS),
@@ -77,7 +77,7 @@ fn whatever_is_killed_whenever_nothing_is_shared_and_nothing_is_left() {
 
 struct Storm {
     home: Home,
-    /// Nobody will be killed any more.
+    /// No more processes will be killed.
     over: AtomicBool,
     /// How many milliseconds undisturbed provisions take at the most of late, so that kills meet
     /// all of one.
@@ -180,7 +180,7 @@ impl Storm {
             check(&done, &[0]);
             job = Some(done.code);
         }
-        // As a workflow would, whatever came before.
+        // As a workflow would, also after a failure.
         let released = home.release(&run);
         check(&released, &[0, 8]);
         Cycle { run, machines, job, codes: vec![provisioned.code, released.code] }

@@ -1,5 +1,5 @@
 //! A storm over the local backend: processes, and the one file that they share. An agent that is
-//! killed stays dead, and so does its machine: nobody starts it again here.
+//! killed stays dead, and so does its machine: no supervisor starts it again here.
 
 use std::fs;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ const SETTINGS: [&str; 3] =
 /// How long the program waits for others to let go of the file.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The file's own account of what was written, whoever wrote it and whatever he says about it.
+/// The file's own record of every write, independent of what the writer reports about it.
 const WITNESS: &str = "
 CREATE TABLE witness (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT,
@@ -73,13 +73,13 @@ impl Plain {
         plain
     }
 
-    /// Somebody else writes, and takes his time.
+    /// Another writer locks the file for a while.
     fn lock(&self, tally: &Tally, rng: &mut Rng) {
         let longer = PATIENCE + Duration::from_millis(rng.u64(500..2_500));
         let span = match rng.u8(..10) {
             0..5 => Duration::from_millis(rng.u64(200..2_000)),
             5..8 => Duration::from_millis(rng.u64(2_000..7_000)),
-            // No more than one in a short storm, or nobody would get anything done.
+            // No more than one in a short storm, or no run would get anything done.
             _ if tally.left() > longer => longer,
             _ => Duration::from_secs(1),
         };
@@ -128,12 +128,12 @@ impl Plain {
         self.home.processes().iter().filter(|pid| limited(pid)).count()
     }
 
-    /// The home is somewhere else, and nobody can make another in its place.
+    /// The home is somewhere else, and no process can make another in its place.
     fn take_away(&self, tally: &Tally, rng: &mut Rng) {
         let span = Duration::from_millis(rng.u64(300..5_000));
         let (home, away) = (self.home.dir(), self.home.dir().with_extension("away"));
         fs::write(&away, "").unwrap();
-        // At one stroke: somebody who found nothing there would begin anew.
+        // At one stroke: a process that found nothing there would begin anew.
         let change_places = || renameat_with(CWD, home, CWD, &away, RenameFlags::EXCHANGE).unwrap();
         change_places();
         tally.disturbed("store away", &format!(" for {span:?}"));

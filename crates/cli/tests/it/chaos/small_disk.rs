@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 /// More than a pool of tests ever needs.
 const SIZE: &str = "size=48m,mode=700";
 
-/// Mounts, and waits for its input to end, also by the end of whoever holds it.
+/// Mounts, and unmounts when its input ends, also because the process that holds it has ended.
 const HOLD: &str = r#"
     mount -t tmpfs -o "$2" tmpfs "$1" && echo mounted && cat >/dev/null
     umount -l "$1"

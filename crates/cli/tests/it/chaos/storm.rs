@@ -1,5 +1,6 @@
 //! A storm: runs of different sizes come and go, refresh beside them, while processes are killed
-//! and stopped and whatever they share is disturbed. Then calm, every deadline, and the audit.
+//! and stopped and the resources that they share are disturbed. Then calm, every deadline, and the
+//! audit.
 
 mod crew;
 mod victims;

@@ -1,5 +1,5 @@
-//! What happened in a storm, for whoever has to find out why: disturbances with their moments,
-//! calls with their codes, and whatever should not have been.
+//! What happened in a storm, for the developer who has to find out why: disturbances with their
+//! moments, calls with their codes, and everything that should not have happened.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -45,7 +45,6 @@ impl Tally {
         pause(span.min(self.left()));
     }
 
-    /// Notes a disturbance.
     pub(super) fn disturbed(&self, kind: &'static str, what: &str) {
         let at = self.began.elapsed();
         let mut kept = self.kept.lock().unwrap();

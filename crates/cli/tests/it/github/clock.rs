@@ -1,5 +1,5 @@
 //! A computer whose clock is ahead of everything else's. GitHub and AWS agree with each other, so a
-//! token that GitHub has just made is valid, whatever this computer's clock shows.
+//! token that GitHub has just made is valid, even if this computer's clock shows another time.
 
 use std::time::Duration;
 

@@ -65,7 +65,7 @@ fn rerun_of_failed_jobs<P: Driven>(town: &Town<P>) {
     let job = town.queue("7", "test -e /nowhere");
     assert!(town.github.wait_for_job(job, LIMIT).state == JobState::Completed);
     town.release("7").succeeded();
-    // Somebody else has taken the machine by the time that the job is run again.
+    // Another run has taken the machine by the time that the job is run again.
     town.provision("8", 1).succeeded();
     let again = town.github.rerun_failed(REPOSITORY, "7");
     assert_eq!(again.len(), 1);

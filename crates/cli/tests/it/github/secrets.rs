@@ -71,7 +71,7 @@ fn tokens_stay_where_they_belong() {
     let mut found: Vec<(String, Vec<u8>)> =
         lines.into_iter().map(|line| ("a command line".to_owned(), line.into_bytes())).collect();
     for done in &said {
-        // The one place where they are said, so that nobody sees them.
+        // The one place where they are printed, so that GitHub masks them in the log.
         let unmasked = |text: &str| {
             let kept = text.lines().filter(|line| !line.starts_with("::add-mask::"));
             kept.collect::<Vec<_>>().join("\n").into_bytes()

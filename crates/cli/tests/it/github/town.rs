@@ -87,7 +87,7 @@ impl<P: Driven> Driven for Town<P> {
             // Machines are processes of this computer, so they share its users: a user of their
             // own would be one that another machine clears up after.
             .env("ONDECK_RUNNER_USER", own_user());
-        // Nobody else needs one.
+        // Only refresh needs tokens.
         if arguments.first() == Some(&"refresh") {
             command.env("ONDECK_GITHUB_TOKEN", TOKEN).env("ONDECK_JOBS_TOKEN", JOBS_TOKEN);
         }

@@ -1,4 +1,4 @@
-//! Runners that GitHub does not take, listeners that fall over, jobs that are somebody else's.
+//! Runners that GitHub does not take, listeners that fall over, jobs that belong to another run.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ fn a_listener_that_falls_over_is_started_again() {
 fn a_job_of_another_run_is_refused_by_the_machine() {
     let town = Town::local(&[]);
     town.provision("1", 1).succeeded();
-    // Anybody can write somebody else's run id behind runs-on.
+    // Every workflow can write another run's id behind runs-on.
     let stranger = town.github.queue_job(REPOSITORY, "666", &["1"], "echo got it; cat ~/secrets");
     let refused = town.github.wait_for_job(stranger, LIMIT);
     assert_eq!(refused.conclusion, Some(Conclusion::Failure), "{refused:?}");

@@ -52,7 +52,7 @@ impl Done {
         sources
     }
 
-    /// Its machines, sorted.
+    /// The ids of its machines, sorted.
     #[track_caller]
     pub(crate) fn ids(&self) -> Vec<String> {
         let mut ids = column(&self.json(), "instanceId");
@@ -147,7 +147,7 @@ impl Drop for Background {
     }
 }
 
-/// Reads a pipe to its end, so that nobody is ever blocked by a full one.
+/// Reads a pipe to its end, so that the writer is never blocked by a full one.
 struct Tap {
     bytes: Arc<Mutex<Vec<u8>>>,
     reader: Option<JoinHandle<()>>,

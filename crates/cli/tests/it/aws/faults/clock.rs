@@ -1,5 +1,5 @@
-//! A computer whose clock is hours off. AWS has one clock, whoever asks: so it is ahead, or behind,
-//! at every door alike, and records go by it.
+//! A computer whose clock is hours off. AWS has one clock for every caller, so it is
+//! ahead, or behind, at every door alike, and records go by it.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A service that is gone for longer than anybody waits. Every mode that needs it says so and
+//! A service that is gone for longer than any caller waits. Every mode that needs it says so and
 //! gives up, and the next refresh repairs what they left.
 
 use ondeck_standin::{AwsFault, AwsFaultRule, Service};
@@ -41,7 +41,7 @@ fn given_up(service: Service) {
         assert_eq!(site.records()[&busy[0]], "running 1", "not even begun");
         site.release("1").succeeded();
     }
-    until("whatever lives has its record", || {
+    until("every live machine has its record", || {
         site.refresh(&[]);
         site.machines() == site.records().into_keys().collect()
     });

@@ -136,7 +136,7 @@ fn life(what: AwsFault) {
     assert_eq!((site.machines(), site.standings()), (BTreeSet::new(), Vec::new()));
     assert_eq!(reaped["swept"], json!([]), "ended once");
 
-    // Whoever meets a ticket that was sent twice finds nobody behind it, and drops it.
+    // A run that receives a ticket that was sent twice finds no machine for it, and drops it.
     assert_eq!(site.ondeck(&provision("4", "1", "c*")).succeeded().sources(), ["cold"]);
     assert_eq!(site.tickets(), 0);
     site.ondeck(&["release", "--run-id=4", "--idle-time-sec=1"]).succeeded();
@@ -155,7 +155,7 @@ pub(super) fn once(site: &Site, what: AwsFault, kinds: &[Kind], arguments: &[&st
     meeting(site, what, kinds, arguments).succeeded()
 }
 
-/// The same, whatever comes of it. It has met every kind.
+/// Like `once`, but the mode may also fail. Asserts that one call of each kind went wrong.
 #[track_caller]
 pub(super) fn meeting(site: &Site, what: AwsFault, kinds: &[Kind], arguments: &[&str]) -> Done {
     let rule = |(service, operation, says): &Kind| {

@@ -1,5 +1,5 @@
 //! Calls that are never answered. Each is given up when its time is over, and what came of it is
-//! found out; several in one life, because that time is the same for tests as for anybody.
+//! found out; several in one life, because that time is no shorter in tests.
 
 use ondeck_standin::AwsFault;
 use ondeck_standin::Service::{DynamoDb, Ec2, Sqs};
@@ -50,7 +50,7 @@ fn calls_are_made_again() {
     assert_eq!(site.machines().into_iter().collect::<Vec<_>>(), cold.ids());
 }
 
-/// A launch is given a minute, and whoever waits for it no second one.
+/// A launch is given a minute, and the provision that waits for it gets no second one.
 fn a_launch_is_undone() {
     let site = Site::with(&["--boot-deadline-sec=120", "--created-timeout-sec=20"]);
     let provision = ["provision", "--run-id=1", "--instance-count=2"];

@@ -1,4 +1,4 @@
-//! DynamoDB's own account of what was written, whoever wrote it and whatever he says about it:
+//! DynamoDB's own record of every write, independent of what the writer reports about it:
 //! the table's stream, read behind the gateway's back.
 
 use std::io::{Read as _, Write as _};
@@ -59,7 +59,7 @@ impl Stream {
         changes.iter().filter_map(write).collect()
     }
 
-    /// The launches of which nobody has said what came.
+    /// The launch intents without a recorded outcome.
     pub(super) fn open_intents(&self) -> Vec<String> {
         let query = json!({
             "TableName": self.table,

@@ -23,7 +23,7 @@ struct Member {
 
 impl Crew {
     /// Waits until a process has ended, and says whether it was killed on purpose. One that takes
-    /// longer than whoever waits for it has patience is asked to end.
+    /// longer than the caller's patience is asked to end.
     pub(super) fn see_off(
         &self,
         mode: &str,
@@ -36,8 +36,8 @@ impl Crew {
         let mut asked = false;
         let killed = loop {
             {
-                // Whoever signals holds the lock too. So nobody signals a number that is somebody
-                // else's already.
+                // Other threads signal only under this lock. So none of them signals a process id
+                // that another process has by then.
                 let mut at_work = self.0.lock().unwrap();
                 if process.has_ended() {
                     break at_work.remove(&pid).is_some_and(|member| member.killed);

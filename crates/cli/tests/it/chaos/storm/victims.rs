@@ -10,10 +10,10 @@ use super::Ground;
 use super::crew::Crew;
 use crate::chaos::tally::Tally;
 
-/// How often it is looked whether somebody may go on.
+/// How often to check whether a stopped process may go on.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Disturbs processes until the storm is over. Nobody is left stopped.
+/// Disturbs processes until the storm is over. No process is left stopped.
 pub(super) fn disturb(ground: &impl Ground, crew: &Crew, tally: &Tally, rng: &mut Rng) {
     let mut stopped: Vec<Stopped> = Vec::new();
     let mut next = Instant::now();
@@ -59,8 +59,8 @@ pub(super) fn stop(
     Some(Stopped { process, until: Instant::now() + span })
 }
 
-/// Mostly shorter than anybody notices, sometimes longer than a heart may stand still, now and
-/// then longer than anything lasts.
+/// Mostly too short to be noticed, sometimes longer than a heartbeat may be missing, now and then
+/// longer than anything lasts.
 pub(super) fn how_long(rng: &mut Rng) -> Duration {
     let millis = match rng.u8(..10) {
         0..6 => rng.u64(100..1_500),
@@ -89,7 +89,7 @@ fn an_agent(ground: &impl Ground, place: f64) -> Option<(OwnedFd, String)> {
     let mut agents = ground.agents();
     let agent = agents.swap_remove(nth(place, agents.len())?);
     let process = open(agent.1)?;
-    // Looked at once more: what was opened may be somebody else with the same number.
+    // Looked at once more: what was opened may be another process with the same id.
     ground.agents().contains(&agent).then_some((process, agent.0))
 }
 

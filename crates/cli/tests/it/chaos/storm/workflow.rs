@@ -16,7 +16,7 @@ const JOB: &str = r#"
         nth=$((nth + 1)); sleep 0.05
     done
 "#;
-/// How long a job may take before whoever waits for it gives up, as a workflow does.
+/// How long a job may take before its caller gives up, as a workflow does.
 const JOB_PATIENCE: Duration = Duration::from_secs(12);
 
 /// What one run is going to be like.
@@ -24,9 +24,9 @@ struct Plan {
     machines: u32,
     /// How often each of its jobs says where it is.
     jobs: Vec<u32>,
-    /// Somebody runs the provision that failed once more.
+    /// The workflow retries a provision that failed.
     provision_again: bool,
-    /// Somebody runs the release that failed once more.
+    /// The workflow retries a release that failed.
     release_again: bool,
     /// It is cancelled so long after its jobs have begun, and released while they still run.
     cancelled_after: Option<Duration>,
@@ -62,7 +62,7 @@ impl<G: Ground> Storm<'_, G> {
 
     fn workflow(&self, run: &str, plan: &Plan) {
         let mut provisioned = self.provision(run, plan.machines);
-        // Once the storm is over, whoever is still at it gives back what he has.
+        // Once the storm is over, a run that still goes on only releases its machines.
         let goes_on = || !self.tally.is_over();
         if provisioned.code != 0 && plan.provision_again && goes_on() {
             provisioned = self.provision(run, plan.machines);
@@ -70,10 +70,10 @@ impl<G: Ground> Storm<'_, G> {
         if provisioned.code == 0 && goes_on() {
             self.do_jobs(run, plan, &provisioned.ids());
         } else {
-            // Nobody comes back at once with what has just failed.
+            // A run that has just failed does not come back at once.
             self.tally.wait(Duration::from_millis(300));
         }
-        // As a workflow would, whatever came before.
+        // As a workflow would, also after a failure.
         let released = self.release(run);
         if !matches!(released.code, 0 | 8) && plan.release_again {
             self.release(run);
