@@ -19,11 +19,11 @@ use crate::yard::{View, Yard};
 /// How far apart two clocks may be.
 pub(crate) const SKEW: Duration = Duration::from_secs(10);
 
-/// How old a machine without a record is at the least when somebody ends it: the grace that plans
-/// set, by a clock that is ahead.
+/// The minimum age of a machine without a record when a process terminates it: the grace that
+/// plans set, by a clock that is ahead.
 const YOUNG: Duration = Duration::from_secs(20);
 
-/// How long an agent may take to notice that somebody has given its machine away by hand.
+/// How long an agent may take to notice that the operator has reassigned its machine by hand.
 const NOTICE: Duration = Duration::from_secs(60);
 
 /// An agent that terminates its machine has asked the store no longer ago than this, which is longer
@@ -33,9 +33,9 @@ const ASKED: Micros = 10_000_000;
 /// A promise that was broken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// Which.
+    /// The promise that did not hold.
     pub promise: Promise,
-    /// How.
+    /// What broke it, for the report.
     pub how: String,
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What must hold.
+/// A property that must hold in every history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Promise {
     /// An instance has one owner at the most.
@@ -78,13 +78,13 @@ pub enum Promise {
     Ends,
     /// Without faults every provision succeeds, and after faults the next one does.
     Succeeds,
-    /// An agent follows its record, whatever becomes of it.
+    /// An agent follows every change of its record.
     Follows,
     /// A machine with an agent ends by itself.
     EndsItself,
     /// When all deadlines have passed and refresh has run, nothing is left.
     NothingLeft,
-    /// Nothing panics.
+    /// No process panics in any history.
     NoPanic,
 }
 
@@ -134,7 +134,7 @@ pub(crate) struct Audit {
     /// What the store has answered to each agent, and when the answer arrives: the last that has
     /// arrived, and all after it.
     answers: BTreeMap<Pid, Vec<(Micros, Option<Record>)>>,
-    /// Machines that somebody has given away by hand, and until when agents may not know.
+    /// Machines that the operator has reassigned by hand, and until when agents may not know.
     by_hand: BTreeMap<InstanceId, Timestamp>,
     /// When each machine started to run for its owner.
     running_since: BTreeMap<InstanceId, Timestamp>,
@@ -206,7 +206,7 @@ impl Audit {
         self.records.insert(record.id.clone(), record.clone());
     }
 
-    /// Somebody gives a machine to another run, past every rule.
+    /// The operator gives a machine to another run, past every rule.
     pub(crate) fn gave_by_hand(&mut self, record: &Record, now: Timestamp) {
         let before = self.records.insert(record.id.clone(), record.clone());
         let owner = before.filter(|was| was.state == State::Running).and_then(|was| was.run);
@@ -240,7 +240,7 @@ impl Audit {
         self.intents.insert(intent.clone());
     }
 
-    /// Machines were launched, or named again to whoever has repeated the order.
+    /// Machines were launched, or named again to a caller that has repeated the order.
     pub(crate) fn launched(&mut self, by: Pid, order: &Order, machines: &[Machine]) {
         if !self.intents.contains(&order.intent) {
             let how = format!("no intent was recorded for {}, of run {}", order.intent, order.run);
@@ -368,7 +368,7 @@ impl Audit {
         }
     }
 
-    /// What somebody gave away by hand, and whose agent has not noticed in time.
+    /// Reports a machine that the operator reassigned by hand if its agent did not notice in time.
     fn overdue(&mut self, yard: &Yard, now: Timestamp) {
         let is_overdue =
             |(id, until): &(&InstanceId, &Timestamp)| now > **until && yard.view(id).is_some();

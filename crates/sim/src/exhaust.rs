@@ -20,10 +20,10 @@ use crate::stage::Stage;
 
 pub use self::scenes::SCENES;
 
-/// A small scene.
+/// A small situation whose schedules are all explored.
 #[derive(Debug, Clone, Copy)]
 pub struct Scene {
-    /// Its name.
+    /// The name by which the command line selects it.
     pub name: &'static str,
     /// Who takes part, in words.
     pub cast: &'static str,
@@ -31,7 +31,7 @@ pub struct Scene {
     pub brief: bool,
     /// How many faults strike at the most.
     pub faults: u32,
-    /// Which.
+    /// The faults that may strike a call.
     blows: &'static [Blow],
     set: fn(&mut Stage),
 }
@@ -39,7 +39,7 @@ pub struct Scene {
 /// What the search came to.
 #[derive(Debug, Clone, Default)]
 pub struct Explored {
-    /// Different states.
+    /// How many distinct states were reached.
     pub states: u64,
     /// Steps from one to another.
     pub steps: u64,
@@ -105,7 +105,7 @@ struct Search<'a> {
 #[derive(Debug, Clone, Copy)]
 enum Way {
     Call(Waiting, Blow),
-    /// Everybody who calls is slow, and whoever sleeps wakes up first.
+    /// All pending calls are slow, and the next sleeping process wakes up first.
     Time,
 }
 
@@ -117,7 +117,7 @@ enum Blow {
     AnswerLost,
     Late,
     Dies,
-    /// Whoever sleeps wakes up before it.
+    /// A sleeping process wakes up before it.
     Slow,
 }
 
@@ -135,7 +135,7 @@ impl Blow {
 }
 
 impl Search<'_> {
-    /// The stage, set.
+    /// Returns a new stage with the scene set up on it.
     fn begin(&self, journal: bool) -> Stage {
         let plan = plan(self.scene.faults == 0);
         let mut stage = Stage::new(&plan, Arc::new(Kernel::new(1, true, journal)));
@@ -237,7 +237,7 @@ fn pass(stage: &mut Stage, until: u64) -> bool {
     true
 }
 
-/// The ways to go on. Calls that nobody else can tell the time of are made at once.
+/// The ways to go on. A call whose time no other process can observe is made at once.
 fn ways(stage: &Stage, blows: &[Blow], faults: u32) -> Vec<Way> {
     const UNSEEN: [&str; 9] = [
         "settings",
@@ -311,7 +311,7 @@ fn take(stage: &mut Stage, option: Way) -> u32 {
     faults
 }
 
-/// Whoever is due now acts now.
+/// Lets every process act that is due now.
 fn wake(stage: &mut Stage) {
     let now = stage.kernel.now();
     while !stage.is_over() && pass(stage, now) {}

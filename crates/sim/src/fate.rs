@@ -24,7 +24,7 @@ pub enum Fault {
     ArrivedTwice,
     /// A call takes seconds.
     Slow,
-    /// A service does not answer anybody for a while.
+    /// A service answers no caller for a while.
     Outage,
     /// A queue says that it is empty, and is not.
     FalselyEmpty,
@@ -60,12 +60,12 @@ pub enum Fault {
     RefreshTwice,
     /// No refresh for hours.
     NoRefresh,
-    /// Somebody gives a machine from one run to another by hand.
+    /// The operator gives a machine from one run to another by hand.
     Reassigned,
 }
 
 impl Fault {
-    /// Every one.
+    /// All faults, each of them once.
     pub const ALL: [Fault; 27] = [
         Fault::Crash,
         Fault::AgentCrash,
@@ -148,7 +148,7 @@ pub(crate) enum Crash {
 /// Whether the answer gets back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// It does.
+    /// The answer reaches the caller.
     Sound,
     /// It does not, or says nothing of the effect.
     Lost,
@@ -167,12 +167,12 @@ pub(crate) struct Fate {
     pub(crate) late: Option<Micros>,
     pub(crate) answer: Answer,
     pub(crate) crash: Option<Crash>,
-    /// What goes wrong.
+    /// The fault that strikes the call, if any.
     pub(crate) fault: Option<Fault>,
 }
 
 impl Fate {
-    /// Nothing goes wrong.
+    /// A call that has its effect once and whose answer arrives.
     pub(crate) fn sound(before: Micros, after: Micros) -> Fate {
         Fate {
             before,
@@ -206,7 +206,7 @@ impl Fate {
         }
     }
 
-    /// The same, but whoever calls dies.
+    /// The same, but the calling process dies.
     pub(crate) fn deadly(self, crash: Crash) -> Fate {
         Fate { crash: Some(crash), ..self }
     }

@@ -21,9 +21,9 @@ use crate::world::at_once;
 pub struct History {
     /// The promise that was broken first.
     pub violation: Option<Violation>,
-    /// Events.
+    /// How many events were handled.
     pub steps: u64,
-    /// Virtual time.
+    /// How much virtual time passed.
     pub lasted: Duration,
     /// What went wrong, how often.
     pub faults: BTreeMap<Fault, u64>,
@@ -46,7 +46,7 @@ pub struct Watched {
     pub ending: Option<Ending>,
 }
 
-/// Plays a history.
+/// Plays the history of a plan, with a journal if asked for, and returns what came of it.
 pub fn play(plan: &Plan, journal: bool) -> History {
     let kernel = Arc::new(Kernel::new(plan.seed, false, journal));
     let mut stage = Stage::new(plan, kernel.clone());
@@ -73,7 +73,7 @@ pub fn play(plan: &Plan, journal: bool) -> History {
 /// some: validation, a run's time, the agents' grace.
 pub(crate) const ALL_DEADLINES: u64 = 1_000 * SECOND;
 
-/// How long nobody refreshes, where that is neglected.
+/// How long no refresh runs, in histories that neglect it.
 const HOURS: u64 = 3 * 3600 * SECOND;
 
 fn to_the_end(stage: &mut Stage, plan: &Plan) {
@@ -84,7 +84,7 @@ fn to_the_end(stage: &mut Stage, plan: &Plan) {
     }
 
     stage.world.compute.set_capacity(usize::MAX);
-    // Faults have stopped: the next provision succeeds, whether or not somebody has cleared up.
+    // Faults have stopped: the next provision succeeds, whether or not refresh has run.
     if plan.tended {
         stage.refresh(BTreeMap::new());
         stage.play(plan.calm_at + 30 * SECOND);
@@ -139,7 +139,7 @@ fn clear_up(stage: &mut Stage, mut now: u64) {
     nothing_left(stage);
 }
 
-/// Nothing that costs money or misleads anybody.
+/// Checks that nothing is left that costs money or misleads a run.
 pub(crate) fn nothing_left(stage: &Stage) {
     let world = &stage.world;
     let left = |what: &str, things: Vec<String>| {

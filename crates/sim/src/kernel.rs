@@ -38,24 +38,24 @@ pub(crate) struct Pid(pub(crate) usize);
 pub(crate) enum Event {
     /// A request reaches whom it is for.
     Effect(u64),
-    /// An answer reaches whoever asked.
+    /// An answer reaches its caller.
     Answer(u64),
-    /// Somebody has slept long enough.
+    /// A process has slept long enough.
     Alarm(u64),
     /// The plan has something to do.
     Deed(usize),
 }
 
-/// What is told to whoever handles an event.
+/// What the stage must do after an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Told {
     /// Nothing to do: it was cancelled meanwhile.
     Nothing,
-    /// Poll this process.
+    /// The stage polls this process.
     Poll(Pid),
     /// This process dies here.
     Crash(Pid),
-    /// Do this.
+    /// The stage carries out the act of this number.
     Deed(usize),
 }
 
@@ -68,13 +68,13 @@ pub(crate) struct Call {
     effect: Box<dyn FnMut() -> String + Send>,
     waker: Option<Waker>,
     ended: Option<Ended>,
-    /// Whether whoever made it may know how it ended.
+    /// Whether the caller may know how it ended.
     back: bool,
-    /// Nobody waits for it any more.
+    /// Whether the caller has stopped waiting for it.
     orphaned: bool,
 }
 
-/// How a call ended for whoever made it.
+/// How a call ended for its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// With the answer of its effect.
@@ -106,7 +106,7 @@ struct State {
     /// Whether effects wait to be chosen instead of being due at a time.
     by_choice: bool,
     journal: Option<Vec<String>>,
-    /// What each process has been told so far, as one number; kept up while somebody asks.
+    /// What each process has been told so far, as one number; kept up while `remembers` is set.
     memories: Memories,
     remembers: bool,
     names: Vec<String>,
@@ -116,7 +116,7 @@ struct State {
 }
 
 impl State {
-    /// Forgets alarms that nobody waits for any more.
+    /// Removes alarms that no process waits for from the front of the agenda.
     fn drop_cancelled(&mut self) {
         while let Some(Reverse((_, _, Event::Alarm(id)))) = self.agenda.peek()
             && !self.alarms.contains_key(id)
@@ -153,11 +153,10 @@ impl State {
 pub(crate) struct Waiting {
     pub(crate) id: u64,
     pub(crate) what: &'static str,
-    /// Whether whoever made it has given it up.
+    /// Whether the caller has given it up.
     pub(crate) orphaned: bool,
 }
 
-/// See the module.
 pub(crate) struct Kernel(Mutex<State>);
 
 impl Kernel {

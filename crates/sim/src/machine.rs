@@ -44,7 +44,7 @@ impl Rig {
 
 #[async_trait]
 impl Runner for Rig {
-    /// Whatever an earlier agent has left running ends here.
+    /// Stops everything that an earlier agent has left running.
     async fn prepare(&self) -> Result<(), String> {
         let id = self.id.clone();
         self.act(("machine", "prepare"), true, move |yard| {

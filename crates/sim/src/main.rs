@@ -233,7 +233,7 @@ fn sweep_through(options: &Options) -> ExitCode {
     for (case, violation) in &swept.broken {
         println!("{case:?} breaks a promise: {violation}");
     }
-    // One that was asked for alone is shown whatever became of it.
+    // A case that was asked for alone is shown even if it broke nothing.
     let shown = swept.broken.first().map(|(case, _)| *case).or(swept.only);
     if let Some(case) = shown
         && let Some(history) = case.replay()

@@ -7,37 +7,37 @@ use crate::fate::{Fault, Rates, Spared};
 use crate::kernel::{Micros, digest};
 use crate::policy::{Harm, Outage, Policy, Script, Scripted};
 
-/// Microseconds.
+/// One second of virtual time, in microseconds.
 pub(crate) const SECOND: Micros = 1_000_000;
 
-/// One thing that happens at its time, whatever else does.
+/// One action that happens at its time, independently of all others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Deed {
     /// A run asks for machines.
     Provision {
-        /// Which run.
+        /// The run that asks.
         run: String,
-        /// How many.
+        /// How many machines it asks for.
         count: u32,
     },
     /// The provision of a run is told to stop.
     Stop {
-        /// Which run.
+        /// The run whose provision stops.
         run: String,
     },
     /// A run gives its machines back.
     Release {
-        /// Which run.
+        /// The run that releases its machines.
         run: String,
     },
-    /// Jobs of a run are run again, and nobody provisions for them.
+    /// Jobs of a run are run again, and no process provisions for them.
     Rerun {
-        /// Which run.
+        /// The run whose jobs start again.
         run: String,
     },
-    /// The cron.
+    /// The scheduled refresh runs, with no new settings.
     Refresh,
-    /// Somebody refreshes and gives a setting, by name and value.
+    /// The operator refreshes and gives a setting, by name and value.
     RefreshWith(&'static str, &'static str),
     /// A machine is gone. Which one, counts among those that live then.
     Kill(usize),
@@ -45,11 +45,11 @@ pub enum Deed {
     Hang(usize, u64),
     /// An agent's heartbeats do not arrive, for so many microseconds.
     StopHeart(usize, u64),
-    /// Somebody gives a running machine to another run by hand.
+    /// The operator gives a running machine to another run by hand.
     Reassign(usize),
 }
 
-/// See the module.
+/// What happens in one history, as it follows from a seed.
 #[derive(Debug, Clone, Default)]
 pub struct Plan {
     /// Where it comes from.

@@ -8,14 +8,14 @@ use ondeck_core::runtime::retry::Retry;
 use crate::fate::{Crash, Fate, Fault, Place, Rates, Spared};
 use crate::kernel::{Micros, digest};
 
-/// A service that answers nobody for a while.
+/// A service that answers no caller for a while.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outage {
-    /// Which.
+    /// The service, by the name that calls give.
     pub service: &'static str,
     /// From when, in microseconds.
     pub from: u64,
-    /// Until when.
+    /// Until when, in microseconds.
     pub to: u64,
 }
 
@@ -26,7 +26,7 @@ pub struct Script {
     pub process: String,
     /// Which of its calls.
     pub aim: Aim,
-    /// What goes wrong.
+    /// What is done to that call.
     pub harm: Harm,
 }
 
@@ -50,7 +50,7 @@ pub enum Harm {
     LoseAnswer,
     /// Its answers are lost however often it is repeated.
     LoseAnswers,
-    /// It arrives twice.
+    /// Its request arrives twice.
     Repeat,
     /// It arrives after it was given up.
     ArriveLate,
@@ -61,7 +61,7 @@ pub enum Harm {
 }
 
 impl Harm {
-    /// Every one.
+    /// All harms, each of them once.
     pub const ALL: [Harm; 8] = [
         Harm::FailOnce,
         Harm::FailForGood,
@@ -87,7 +87,7 @@ impl Harm {
         }
     }
 
-    /// Whether whoever repeats the call meets it again.
+    /// Whether a caller that repeats the call meets it again.
     fn lasts(self) -> bool {
         matches!(self, Harm::FailForGood | Harm::LoseAnswers)
     }
@@ -100,11 +100,11 @@ pub(crate) struct Asked<'a> {
     /// The process's how many-th.
     pub(crate) number: u32,
     pub(crate) service: &'static str,
-    /// What it asks, where somebody minds.
+    /// What it asks; empty if the policy neither watches nor harms its process.
     pub(crate) words: &'a str,
 }
 
-/// What decides.
+/// Decides what becomes of each call.
 #[derive(Debug, Default)]
 pub(crate) struct Policy {
     pub(crate) seed: u64,
@@ -128,7 +128,7 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// The dice of one process: the same whatever others do.
+    /// The random source of one process, which does not depend on what other processes do.
     pub(crate) fn chance(&self, name: &str) -> fastrand::Rng {
         fastrand::Rng::with_seed(digest(&[&self.seed, &name]))
     }

@@ -41,12 +41,12 @@ pub enum Ending {
     GaveUp,
     /// It failed otherwise: a provision dumped all it had touched, others left it to refresh.
     Failed,
-    /// It was killed.
+    /// It was killed before it came to an end.
     Died,
 }
 
 impl Ending {
-    /// Every one.
+    /// All endings, each of them once.
     pub const ALL: [Ending; 4] = [Ending::Succeeded, Ending::GaveUp, Ending::Failed, Ending::Died];
 }
 

@@ -12,11 +12,11 @@ use crate::stage::Tally;
 /// The sum of many histories.
 #[derive(Debug, Clone, Default)]
 pub struct Sum {
-    /// How many.
+    /// How many histories were added.
     pub histories: u64,
-    /// Events.
+    /// How many events they handled.
     pub steps: u64,
-    /// Virtual time.
+    /// How much virtual time passed in them.
     pub lasted: Duration,
     /// What went wrong, how often.
     pub faults: BTreeMap<Fault, u64>,
@@ -25,7 +25,7 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Adds one.
+    /// Adds the figures of one history.
     pub fn add(&mut self, history: &History) {
         self.histories += 1;
         self.steps += history.steps;
@@ -43,7 +43,7 @@ impl Sum {
         sum.machines += one.machines;
     }
 
-    /// Adds what somebody else has added up.
+    /// Adds the sum that another worker has built.
     pub fn join(&mut self, other: &Sum) {
         let histories = self.histories + other.histories;
         let (steps, lasted) = (other.steps, other.lasted);
@@ -61,7 +61,7 @@ impl Sum {
         self.histories = histories;
     }
 
-    /// As a table.
+    /// Returns the sum as a table, one row for each figure.
     pub fn shown(&self) -> String {
         let tally = &self.tally;
         let days = self.lasted.as_secs_f64() / 86_400.0;

@@ -44,15 +44,15 @@ pub(crate) struct Stage {
 /// What came of the modes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Provisions that succeeded.
+    /// How many provisions succeeded.
     pub provisioned: u64,
     /// Provisions that did not.
     pub refused: u64,
     /// Machines that came from the pool.
     pub warm: u64,
-    /// Releases.
+    /// How many releases ended.
     pub released: u64,
-    /// Refreshes.
+    /// How many refreshes ended.
     pub refreshed: u64,
     /// Jobs that were taken.
     pub jobs: u64,

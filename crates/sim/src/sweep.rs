@@ -18,7 +18,7 @@ use crate::report::{grouped, worth_seeing};
 /// One harm to one call of one scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Case {
-    /// Its scenario's name.
+    /// The name of its scenario.
     pub scenario: &'static str,
     /// Which call of the process under test, from 1.
     pub call: u32,
@@ -29,9 +29,9 @@ pub struct Case {
 /// What came of one scenario.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// Its name.
+    /// The name of the scenario.
     pub scenario: &'static str,
-    /// How the process under test ends when nobody harms it.
+    /// How the process under test ends when no fault is injected.
     pub unharmed: Option<Ending>,
     /// How many calls it makes then.
     pub calls: usize,
@@ -46,7 +46,7 @@ pub struct Row {
 /// What came of a sweep.
 #[derive(Debug, Clone, Default)]
 pub struct Sweep {
-    /// Each scenario.
+    /// One row for each scenario.
     pub rows: Vec<Row>,
     /// The cases that broke a promise; those of no harm at all have call 0.
     pub broken: Vec<(Case, Violation)>,
@@ -118,7 +118,7 @@ fn all_of<T: Sync, R: Send>(things: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<
 }
 
 impl Sweep {
-    /// As a table.
+    /// Returns the rows as a table.
     pub fn shown(&self) -> String {
         let mut text = format!(
             "{:<28} {:>6} {:>10} {:>10} {:>8} {:>7} {:>6} {:>7}\n",
@@ -186,12 +186,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_befalls_one_call_of_provision_no_promise_is_broken() {
+    fn no_fault_in_one_call_of_provision_breaks_a_promise() {
         nothing_breaks(|case| case.scenario.starts_with("provision"));
     }
 
     #[test]
-    fn whatever_befalls_one_call_of_the_others_no_promise_is_broken() {
+    fn no_fault_in_one_call_of_the_other_scenarios_breaks_a_promise() {
         nothing_breaks(|case| !case.scenario.starts_with("provision"));
     }
 
@@ -212,7 +212,7 @@ mod tests {
             let reached = |ending| row.endings.contains_key(&ending);
             assert!(reached(Ending::Died), "{row:?}");
             assert!(row.unharmed.is_some_and(reached), "{row:?}");
-            // One that is told to stop dumps, whatever else befalls it.
+            // A provision that is told to stop dumps, even if a call of it is harmed.
             let others = row.endings.keys().any(|e| *e != Ending::Died && Some(*e) != row.unharmed);
             assert!(others || row.scenario == "provision-stopped", "{row:?}");
         }

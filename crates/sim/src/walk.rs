@@ -10,7 +10,7 @@ use crate::report::Sum;
 /// What came of a walk.
 #[derive(Debug, Default)]
 pub struct Walk {
-    /// All histories together.
+    /// The sum of all histories that were played.
     pub sum: Sum,
     /// Those that broke a promise, by seed, lowest first.
     pub broken: Vec<(u64, History)>,

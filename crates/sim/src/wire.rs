@@ -30,7 +30,6 @@ use crate::kernel::{Ended, Pid, digest, timestamp};
 use crate::policy::{Asked, Policy};
 use crate::world::{World, at_once};
 
-/// See the module.
 pub(crate) struct Wire {
     pub(crate) world: Arc<World>,
     pub(crate) pid: Pid,

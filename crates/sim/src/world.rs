@@ -1,5 +1,5 @@
-//! What all processes of a history share: store, queues, machines, the forge, and whoever
-//! watches that promises are kept.
+//! What all processes of a history share: store, queues, machines, the forge, and the auditor
+//! that checks that promises are kept.
 
 use std::future::Future;
 use std::pin::pin;

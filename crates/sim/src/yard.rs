@@ -1,5 +1,5 @@
 //! The machines themselves, what runs on them, and the forge's list of their runners. What is
-//! here is what is really so, whatever records say.
+//! here is the true state, which records may contradict.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ pub(crate) struct Yard {
     changed: bool,
 }
 
-/// A machine.
+/// The true state of one machine.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Body {
     pub(crate) agent: Option<Pid>,
@@ -79,7 +79,7 @@ impl Yard {
         std::mem::take(&mut self.born)
     }
 
-    /// They will be gone as soon as somebody sees to it.
+    /// Marks existing machines, which the stage then terminates within seconds.
     pub(crate) fn doomed(&mut self, ids: &[InstanceId]) {
         self.dying.extend(ids.iter().filter(|id| self.machines.contains_key(id)).cloned());
     }
@@ -221,7 +221,7 @@ impl Yard {
         }
     }
 
-    /// Queued jobs of a run, or of all, that nobody will run any more.
+    /// Cancels the queued jobs of a run, or of all runs: no runner takes them any more.
     pub(crate) fn cancel(&mut self, run: Option<&RunId>) {
         for job in self.jobs.iter_mut().filter(|job| job.state == JobState::Queued) {
             if run.is_none_or(|run| job.run == *run) {

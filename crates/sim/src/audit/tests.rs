@@ -129,7 +129,7 @@ fn only_what_is_free_is_announced() {
         View { job: Some(run("a")), ..free.clone() },
     ] {
         assert_eq!(announced(busy.clone(), 60), Some(Promise::Announced), "{busy:?}");
-        assert_eq!(announced(busy, 50), None, "a ticket too many misleads nobody");
+        assert_eq!(announced(busy, 50), None, "a ticket for another threshold");
     }
 }
 
@@ -144,8 +144,8 @@ fn records_end_before_machines() {
     assert_eq!(ended(Some(record(State::Running, "a", Some(60))), 99), Some(Promise::StoreFirst));
     assert_eq!(ended(Some(record(State::Idle, "", Some(1))), 99), Some(Promise::StoreFirst));
     assert_eq!(ended(Some(record(State::Terminated, "", None)), 99), None);
-    assert_eq!(ended(None, 99), None, "nobody has registered it");
-    assert_eq!(ended(None, 3), Some(Promise::StoreFirst), "somebody is about to");
+    assert_eq!(ended(None, 99), None, "no process has registered it");
+    assert_eq!(ended(None, 3), Some(Promise::StoreFirst), "its launcher may still register it");
 }
 
 /// An agent terminates its machine at 30 s. It was told early that the machine is running until

@@ -9,7 +9,7 @@ use crate::stage::IDLE_TIME;
 
 const ALL: &[Blow] = &[Blow::Dies, Blow::AnswerLost, Blow::Fails, Blow::Late, Blow::Slow];
 
-/// The scenes.
+/// All scenes that can be explored.
 pub const SCENES: &[Scene] = &[
     Scene {
         name: "race",

@@ -39,7 +39,7 @@ impl Drop for Calling {
         let by_choice = state.by_choice;
         let Some(call) = state.calls.get_mut(&self.id) else { return };
         call.waker = None;
-        // A request that is on its way may arrive, whoever has stopped waiting for it.
+        // A request that is on its way may arrive after its caller has stopped waiting.
         if call.ended.is_none() && arrives && !by_choice {
             call.orphaned = true;
         } else {
@@ -50,7 +50,7 @@ impl Drop for Calling {
     }
 }
 
-/// Somebody asleep.
+/// A process asleep until its alarm rings.
 pub(crate) struct Sleeping {
     pub(super) kernel: Arc<Kernel>,
     pub(super) id: u64,

@@ -70,7 +70,7 @@ impl Stage {
         }
     }
 
-    /// Whoever was told to stop hears it at once.
+    /// Lets every mode act now, so that one that was told to stop notices at once.
     pub(super) fn wake_modes(&mut self) {
         let modes: Vec<Pid> = self.processes.keys().copied().collect();
         for pid in modes {
@@ -84,7 +84,7 @@ impl Stage {
         alive.get(at).cloned()
     }
 
-    /// Somebody edits a record by hand, as only a running machine's can be seen to matter.
+    /// The operator edits a record by hand. Only a running machine's record has a visible effect.
     pub(super) fn reassign(&mut self, nth: usize) {
         let running = self.world.store.select(|record| {
             let left = record.threshold.map(|t| t.since(self.kernel.true_time()));

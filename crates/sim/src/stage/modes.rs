@@ -81,7 +81,7 @@ impl Stage {
         self.start(wire.pid, Process::new(Task::Provision(run.to_owned()), work));
     }
 
-    /// What a run wants is its own, whoever asks for it, and however often.
+    /// The usage class that a run wants: the same for every process that asks, however often.
     pub(super) fn usage_of(&self, run: &str) -> UsageClass {
         match self.plan.picky && digest(&[&self.plan.seed, &run]).is_multiple_of(3) {
             true => UsageClass::Spot,

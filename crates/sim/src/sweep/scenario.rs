@@ -1,5 +1,5 @@
 //! The scenes of the sweep: each has one process under test, and one ending that it comes to when
-//! nobody harms it.
+//! no fault is injected.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::plan::{Deed, Plan, SECOND};
 use crate::policy::{Aim, Harm, Script};
 use crate::process::Ending;
 
-/// See the module.
+/// A history with one process under test, and the ending that is expected of it.
 #[derive(Debug, Clone)]
 pub struct Scenario {
     /// What it is called.
@@ -20,7 +20,7 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// Every one.
+    /// Returns all scenarios of the sweep.
     pub fn all() -> Vec<Scenario> {
         let mut all = provisions();
         all.extend(releases());
