@@ -1,4 +1,4 @@
-//! Machines from EC2.
+//! Launches, lists and terminates machines on EC2.
 
 mod fleet;
 mod listing;

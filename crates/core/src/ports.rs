@@ -133,7 +133,7 @@ pub trait AgentStore: Send + Sync {
     async fn news(&self, clock: &dyn Clock, at_most: Duration) {
         clock.sleep(at_most).await;
     }
-    /// Writes the heartbeat.
+    /// Writes the heartbeat of this machine, in place of the last one.
     async fn beat(&self, id: &InstanceId, at: Timestamp) -> PortResult<()>;
     /// Writes a report in place of an earlier one. If a later report is already there, that one
     /// stays, and it is no error: a request that was given up on may arrive after the next.

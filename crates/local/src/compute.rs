@@ -8,21 +8,19 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ondeck_core::model::ids::{InstanceId, InvalidId, ProviderName};
-use ondeck_core::model::record::MachineSpec;
 use ondeck_core::model::requirements::TypePatterns;
 use ondeck_core::model::settings::Settings;
-use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Clock, Compute, Launched, Machine, Order, PortError, PortResult};
 use ondeck_processes::{MARKER, MachineProcesses, Process, folder, kill_all};
-use rusqlite::{Connection, Transaction};
+use rusqlite::Connection;
 
 use crate::home::Home;
 use crate::store::db::Db;
 
-use self::catalogue::MachineType;
-use self::machines::ListedMachine;
+use self::capacity::Reservation;
 use self::options::Options;
 
+mod capacity;
 pub(crate) mod catalogue;
 pub(crate) mod environment;
 pub(crate) mod folders;
@@ -97,11 +95,11 @@ impl LocalCompute {
 
     /// Starts the inserted machines and records their processes. A machine that cannot be started, or
     /// is terminated before it can be recorded, is a shortfall.
-    async fn start_all(&self, enlisted: Vec<Machine>) -> PortResult<Launched> {
+    async fn start_all(&self, reserved: Vec<Machine>) -> PortResult<Launched> {
         let mut launched = Launched::default();
         let mut started = Vec::new();
         let mut failed = Vec::new();
-        for machine in enlisted {
+        for machine in reserved {
             match self.start(&machine) {
                 Ok(process) => started.push((machine, process)),
                 Err(error) => {
@@ -260,113 +258,6 @@ fn by_groups(connection: &Connection, id: &InstanceId) -> rusqlite::Result<Machi
     Ok(MachineProcesses { groups: groups::of(connection, id)?, ..MachineProcesses::of(id) })
 }
 
-/// The outcome of looking for capacity.
-enum Enlisted {
-    /// The intent was launched before, and these of its machines exist.
-    Before(Vec<Machine>),
-    /// These machines may be started; the texts say why there are not more.
-    Now(Vec<Machine>, Vec<String>),
-}
-
-/// Reserves capacity in one transaction, so that concurrent launches never take the same.
-fn enlist(
-    transaction: &Transaction<'_>,
-    order: &Order,
-    options: &Options,
-    now: Timestamp,
-) -> rusqlite::Result<Enlisted> {
-    let before = machines::of_intent(transaction, &order.intent)?;
-    let before: Vec<ListedMachine> =
-        before.into_iter().filter(ListedMachine::was_started).collect();
-    if !before.is_empty() {
-        let there = before.into_iter().filter(|listed| listed.may_be_there(now));
-        let machines = there.map(|listed| listed.machine);
-        return Ok(Enlisted::Before(machines.collect()));
-    }
-    if let Some(failure) = &options.launch_failure {
-        return Ok(Enlisted::Now(Vec::new(), vec![failure.clone()]));
-    }
-    let fitting = options.catalogue.fitting(&order.requirements);
-    if fitting.is_empty() {
-        return Ok(Enlisted::Now(Vec::new(), vec![nothing_fits(order)]));
-    }
-    let mut alive = machines::not_ended(transaction)?;
-    alive.retain(|listed| listed.is_up(now));
-    let mut types: Vec<String> =
-        alive.into_iter().map(|listed| listed.machine.spec.instance_type).collect();
-    let mut machines = Vec::new();
-    let mut shortfalls = Vec::new();
-    while machines.len() < order.count as usize {
-        match room(options, &fitting, &types) {
-            Ok(this) => {
-                let machine = new_machine(order, this, now);
-                let boot_ms = this.boot_ms.unwrap_or(options.boot_ms);
-                machines::insert(transaction, &machine, &order.run, boot_ms)?;
-                types.push(this.name.clone());
-                machines.push(machine);
-            }
-            Err(limit) => {
-                let (got, wanted) = (machines.len(), order.count);
-                let code = "InsufficientInstanceCapacity";
-                shortfalls.push(format!("{code}: {got} of {wanted} launched, {limit}"));
-                break;
-            }
-        }
-    }
-    Ok(Enlisted::Now(machines, shortfalls))
-}
-
-/// Returns the best type with free capacity. Fails with the limits that are reached.
-fn room<'a>(
-    options: &Options,
-    fitting: &[&'a MachineType],
-    alive: &[String],
-) -> Result<&'a MachineType, String> {
-    if let Some(capacity) = options.capacity
-        && alive.len() >= capacity
-    {
-        return Err(format!("the home's capacity is {capacity}"));
-    }
-    let has_room = |this: &&&MachineType| {
-        let same = alive.iter().filter(|name| **name == this.name).count();
-        this.capacity.is_none_or(|capacity| same < capacity)
-    };
-    fitting.iter().find(has_room).copied().ok_or_else(|| {
-        let limit = |this: &&MachineType| {
-            format!("the capacity of {} is {}", this.name, this.capacity.unwrap_or_default())
-        };
-        fitting.iter().map(limit).collect::<Vec<_>>().join(", ")
-    })
-}
-
-fn nothing_fits(order: &Order) -> String {
-    let requirements = &order.requirements;
-    format!(
-        "no type of the catalogue has {} vCPU, at least {} MiB, is to be had as {} and is one of {}",
-        requirements.size.cpu, requirements.size.mem, requirements.usage, requirements.types
-    )
-}
-
-/// A name for a new machine, in the form that EC2 gives them.
-fn new_name() -> Result<ProviderName, InvalidId> {
-    ProviderName::new(format!("i-0{:016x}", fastrand::u64(..)))
-}
-
-fn new_machine(order: &Order, this: &MachineType, now: Timestamp) -> Machine {
-    Machine {
-        id: new_name().and_then(|name| identity(&name)).expect("digits and a dash"),
-        spec: MachineSpec {
-            resource_class: order.requirements.class.clone(),
-            instance_type: this.name.clone(),
-            usage_class: order.requirements.usage,
-            cpu: this.cpu,
-            mem: this.mem,
-        },
-        intent: order.intent.clone(),
-        launched_at: now,
-    }
-}
-
 #[async_trait]
 impl Compute for LocalCompute {
     async fn set_up(&self, settings: &Settings) -> PortResult<()> {
@@ -387,15 +278,19 @@ impl Compute for LocalCompute {
     async fn launch(&self, order: &Order, settings: &Settings) -> PortResult<Launched> {
         let options = Options::from_map(&settings.backend).map_err(PortError::Setting)?;
         let (asked, now) = (order.clone(), self.clock.now());
-        match self.db.write(move |transaction| enlist(transaction, &asked, &options, now)).await? {
-            Enlisted::Before(machines) => {
+        match self
+            .db
+            .write(move |transaction| capacity::reserve(transaction, &asked, &options, now))
+            .await?
+        {
+            Reservation::Before(machines) => {
                 let (got, wanted) = (machines.len(), order.count);
                 let short = got < wanted as usize;
                 let shortfall = format!("{got} of {wanted} are there of launch {}", order.intent);
                 let shortfalls = short.then_some(shortfall).into_iter().collect();
                 Ok(Launched { machines, shortfalls, ..Launched::default() })
             }
-            Enlisted::Now(machines, shortfalls) => {
+            Reservation::Now(machines, shortfalls) => {
                 let mut launched = self.start_all(machines).await?;
                 launched.shortfalls.extend(shortfalls);
                 Ok(launched)

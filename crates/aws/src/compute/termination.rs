@@ -128,7 +128,6 @@ async fn found(ec2: &Ec2, ids: &[&str]) -> PortResult<Vec<Instance>> {
 struct Sorted<'a> {
     /// Not terminated, and tagged with the pool.
     of_pool: Vec<&'a str>,
-    /// Unknown to EC2.
     unknown: Vec<&'a str>,
     /// Whether there are others that are not terminated and not tagged with the pool.
     foreign: bool,

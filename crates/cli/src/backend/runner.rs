@@ -43,7 +43,6 @@ pub(super) struct RunnerPlace {
     pub(super) id: InstanceId,
     /// Names the set of records that the machine belongs to, as the control plane does.
     pub(super) label: String,
-    /// The machine's directory.
     pub(super) folder: std::path::PathBuf,
     /// The user that jobs run as unless the settings name another; `None` for the agent's own.
     pub(super) user: Option<&'static str>,
