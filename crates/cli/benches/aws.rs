@@ -51,7 +51,7 @@ fn main() {
 
 /// Warm provisions and releases, with default settings.
 fn modes(figures: &mut Figures) {
-    let site = Site::new(Duration::from_secs(2), true);
+    let site = BenchHarness::new(Duration::from_secs(2), true);
     site.refresh();
     let cold = site.timed(&["provision", "--run-id=fill", "--instance-count=10"]);
     site.ondeck(&["release", "--run-id=fill"]);
@@ -85,7 +85,7 @@ fn modes(figures: &mut Figures) {
 /// A refresh that finds 500 machines past their threshold, as runs that were never released have
 /// left them, or waiting in the pool for longer than they may.
 fn reaping(figures: &mut Figures, idle: bool) {
-    let site = Site::new(Duration::ZERO, false);
+    let site = BenchHarness::new(Duration::ZERO, false);
     site.refresh();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(site.plant_expired(500, idle));
@@ -98,15 +98,15 @@ fn reaping(figures: &mut Figures, idle: bool) {
     site.gateway.assert_requests_valid();
 }
 
-struct Site {
+struct BenchHarness {
     gateway: Gateway,
     control: Endpoint,
     pool: String,
     home: tempfile::TempDir,
 }
 
-impl Site {
-    fn new(boot: Duration, agents: bool) -> Site {
+impl BenchHarness {
+    fn new(boot: Duration, agents: bool) -> BenchHarness {
         let home = tempfile::tempdir().unwrap();
         let command = MachineCommand {
             program: env!("CARGO_BIN_EXE_ondeck").into(),
@@ -121,7 +121,7 @@ impl Site {
         });
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
         let pool = format!("bench/p{}", now.as_nanos());
-        Site { control: gateway.endpoint("control"), gateway, pool, home }
+        BenchHarness { control: gateway.endpoint("control"), gateway, pool, home }
     }
 
     fn refresh(&self) {

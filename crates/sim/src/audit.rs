@@ -14,7 +14,7 @@ use ondeck_core::modes::provision;
 use ondeck_core::ports::{Machine, Order};
 
 use crate::kernel::{Micros, Pid};
-use crate::yard::{View, Yard};
+use crate::simulated_machines::{SimulatedMachines, View};
 
 /// How far apart two clocks may be.
 pub(crate) const SKEW: Duration = Duration::from_secs(10);
@@ -34,7 +34,7 @@ const ASKED: Micros = 10_000_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     /// The promise that did not hold.
-    pub promise: Promise,
+    pub promise: Invariant,
     /// What broke it, for the report.
     pub how: String,
 }
@@ -47,7 +47,7 @@ impl fmt::Display for Violation {
 
 /// A property that must hold in every history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Promise {
+pub enum Invariant {
     /// An instance has one owner at the most.
     OneOwner,
     /// Records change by the table of transitions, and not otherwise.
@@ -88,29 +88,29 @@ pub enum Promise {
     NoPanic,
 }
 
-impl Promise {
+impl Invariant {
     /// In a few words.
     pub fn as_str(self) -> &'static str {
         match self {
-            Promise::OneOwner => "one owner",
-            Promise::Table => "legal transitions",
-            Promise::Label => "label is the owner's",
-            Promise::Belief => "agent serves the owner",
-            Promise::Job => "job on its own machine",
-            Promise::Reachable => "idle is reachable",
-            Promise::Repaired => "refresh repairs",
-            Promise::Announced => "announced when free",
-            Promise::StoreFirst => "store first",
-            Promise::NoWaste => "no waste",
-            Promise::AllOrNothing => "all or nothing",
-            Promise::LaunchedOnce => "launched once",
-            Promise::IntentFirst => "intent first",
-            Promise::Ends => "every call ends",
-            Promise::Succeeds => "provision succeeds",
-            Promise::Follows => "agent follows",
-            Promise::EndsItself => "machine ends itself",
-            Promise::NothingLeft => "nothing left",
-            Promise::NoPanic => "no panic",
+            Invariant::OneOwner => "one owner",
+            Invariant::Table => "legal transitions",
+            Invariant::Label => "label is the owner's",
+            Invariant::Belief => "agent serves the owner",
+            Invariant::Job => "job on its own machine",
+            Invariant::Reachable => "idle is reachable",
+            Invariant::Repaired => "refresh repairs",
+            Invariant::Announced => "announced when free",
+            Invariant::StoreFirst => "store first",
+            Invariant::NoWaste => "no waste",
+            Invariant::AllOrNothing => "all or nothing",
+            Invariant::LaunchedOnce => "launched once",
+            Invariant::IntentFirst => "intent first",
+            Invariant::Ends => "every call ends",
+            Invariant::Succeeds => "provision succeeds",
+            Invariant::Follows => "agent follows",
+            Invariant::EndsItself => "machine ends itself",
+            Invariant::NothingLeft => "nothing left",
+            Invariant::NoPanic => "no panic",
         }
     }
 }
@@ -156,7 +156,7 @@ impl Audit {
         self.violation.clone()
     }
 
-    pub(crate) fn broken(&mut self, promise: Promise, how: impl Into<String>) {
+    pub(crate) fn broken(&mut self, promise: Invariant, how: impl Into<String>) {
         if self.violation.is_none() {
             self.violation = Some(Violation { promise, how: how.into() });
         }
@@ -175,19 +175,19 @@ impl Audit {
         if let (Some(was), Some(is)) = (before.and_then(owner), owner(after))
             && was != is
         {
-            self.broken(Promise::OneOwner, format!("{} went from {was} to {is}", after.id));
+            self.broken(Invariant::OneOwner, format!("{} went from {was} to {is}", after.id));
         }
         if let Err(how) = legal(transition, before, after, at) {
-            self.broken(Promise::Table, format!("{transition} of {}: {how}", after.id));
+            self.broken(Invariant::Table, format!("{transition} of {}: {how}", after.id));
         }
         if at > now + SKEW {
             let how = format!("{transition} of {} was made for {at}, at {now}", after.id);
-            self.broken(Promise::Table, how);
+            self.broken(Invariant::Table, how);
         }
         let given_up = transition == Transition::Expire
             && before.is_some_and(|b| b.threshold.is_some_and(|t| t > at + Duration::from_secs(1)));
         if self.frugal && given_up {
-            self.broken(Promise::NoWaste, format!("{} was expired before its time", after.id));
+            self.broken(Invariant::NoWaste, format!("{} was expired before its time", after.id));
         }
         match transition {
             Transition::Activate | Transition::Commit => {
@@ -244,7 +244,7 @@ impl Audit {
     pub(crate) fn launched(&mut self, by: Pid, order: &Order, machines: &[Machine]) {
         if !self.intents.contains(&order.intent) {
             let how = format!("no intent was recorded for {}, of run {}", order.intent, order.run);
-            self.broken(Promise::IntentFirst, how);
+            self.broken(Invariant::IntentFirst, how);
         }
         let ordered = self.launched.entry((by, order.run.clone())).or_default();
         // The first order is for all that is wanted, and others are for what is missing then.
@@ -258,7 +258,7 @@ impl Audit {
             let Ordered { wanted, launched, .. } = ordered;
             let (run, asked) = (&order.run, order.count);
             let how = format!("run {run} wanted {wanted}, asked for {asked}, and got {launched:?}");
-            self.broken(Promise::LaunchedOnce, how);
+            self.broken(Invariant::LaunchedOnce, how);
         }
     }
 
@@ -267,7 +267,7 @@ impl Audit {
         let sent = |t: &&Ticket| self.sent.contains(&(t.instance_id.clone(), t.threshold));
         if let Some(ticket) = tickets.iter().find(|ticket| !sent(ticket)) {
             let how = format!("{} counts as announced without a ticket", ticket.instance_id);
-            self.broken(Promise::Reachable, how);
+            self.broken(Invariant::Reachable, how);
         }
     }
 
@@ -280,7 +280,7 @@ impl Audit {
         let busy = machine.label.as_ref().or(machine.belief.as_ref()).or(machine.job.as_ref());
         if let Some(run) = busy {
             let how = format!("{} still works for {run}", ticket.instance_id);
-            self.broken(Promise::Announced, how);
+            self.broken(Invariant::Announced, how);
         }
     }
 
@@ -290,7 +290,7 @@ impl Audit {
         let waits = record.state == State::Idle && record.threshold == Some(ticket.threshold);
         if waits && ticket.threshold > now + SKEW && others == 0 {
             let how = format!("the last ticket of {}, which is idle, was deleted", record.id);
-            self.broken(Promise::Reachable, how);
+            self.broken(Invariant::Reachable, how);
         }
     }
 
@@ -299,13 +299,13 @@ impl Audit {
         let Some(record) = self.records.get(id) else {
             if age < YOUNG {
                 let how = format!("{id} was ended {age:?} after its launch, before its record");
-                self.broken(Promise::StoreFirst, how);
+                self.broken(Invariant::StoreFirst, how);
             }
             return;
         };
         if record.state.is_live() {
             let how = format!("{id} was ended while its record was {}", record.state);
-            self.broken(Promise::StoreFirst, how);
+            self.broken(Invariant::StoreFirst, how);
         }
     }
 
@@ -327,18 +327,18 @@ impl Audit {
             && known.threshold.is_some_and(|threshold| threshold > clock)
         {
             let how = format!("{id} ended itself although it knew to be {}", known.state);
-            self.broken(Promise::StoreFirst, how);
+            self.broken(Invariant::StoreFirst, how);
         }
         let terminated = known.is_some_and(|known| known.state == State::Terminated);
         let asked = self.asked.get(&agent).is_some_and(|asked| now <= asked + ASKED);
         if !terminated && !asked {
             let how = format!("{id} terminated itself without asking the store");
-            self.broken(Promise::StoreFirst, how);
+            self.broken(Invariant::StoreFirst, how);
         }
     }
 
     /// Who owns what, and who works for whom.
-    pub(crate) fn compare(&mut self, yard: &mut Yard, now: Timestamp) {
+    pub(crate) fn compare(&mut self, yard: &mut SimulatedMachines, now: Timestamp) {
         self.overdue(yard, now);
         if !std::mem::take(&mut self.changed) & !yard.take_changed() {
             return;
@@ -356,9 +356,9 @@ impl Audit {
                 }
             }
             for (promise, has) in [
-                (Promise::Job, &view.job),
-                (Promise::Label, &view.label),
-                (Promise::Belief, &view.belief),
+                (Invariant::Job, &view.job),
+                (Invariant::Label, &view.label),
+                (Invariant::Belief, &view.belief),
             ] {
                 if let Some(other) = has.as_ref().filter(|has| **has != owner) {
                     let how = format!("{id} belongs to {owner}, and works for {other}");
@@ -369,11 +369,11 @@ impl Audit {
     }
 
     /// Reports a machine that the operator reassigned by hand if its agent did not notice in time.
-    fn overdue(&mut self, yard: &Yard, now: Timestamp) {
+    fn overdue(&mut self, yard: &SimulatedMachines, now: Timestamp) {
         let is_overdue =
             |(id, until): &(&InstanceId, &Timestamp)| now > **until && yard.view(id).is_some();
         if let Some(id) = self.by_hand.iter().find(is_overdue).map(|(id, _)| id.clone()) {
-            self.broken(Promise::Follows, format!("{id} does not serve its new owner"));
+            self.broken(Invariant::Follows, format!("{id} does not serve its new owner"));
         }
     }
 
@@ -390,12 +390,12 @@ impl Audit {
         let wanted = outcome.requested as usize;
         if ids.len() != wanted || outcome.instances.len() != wanted {
             let how = format!("run {} was given {ids:?} instead of {wanted}", outcome.run);
-            self.broken(Promise::AllOrNothing, how);
+            self.broken(Invariant::AllOrNothing, how);
         }
         let unknown = |id: &&InstanceId| !late && !ids.contains(id);
         if let Some(id) = self.held_by(&outcome.run, now).iter().find(unknown) {
             let how = format!("run {} has {id}, and was not told", outcome.run);
-            self.broken(Promise::AllOrNothing, how);
+            self.broken(Invariant::AllOrNothing, how);
         }
         for id in ids {
             let record = self.records.get(id);
@@ -403,7 +403,7 @@ impl Audit {
             let lost = self.lost_by_hand.get(&(id.clone(), outcome.run.clone()));
             if !ours && lost.is_none_or(|since| *since < began) {
                 let how = format!("run {} was given {id}, which is not its own", outcome.run);
-                self.broken(Promise::AllOrNothing, how);
+                self.broken(Invariant::AllOrNothing, how);
             }
         }
     }

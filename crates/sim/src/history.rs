@@ -8,12 +8,12 @@ use std::time::Duration;
 use ondeck_core::model::ids::ResourceClass;
 use ondeck_core::ports::{Pool, Store};
 
-use crate::audit::{Promise, Violation};
-use crate::fate::{Fault, Place};
+use crate::audit::{Invariant, Violation};
+use crate::faults::{Fault, Place};
+use crate::harness::{Harness, PROBE, Tally};
 use crate::kernel::Kernel;
 use crate::plan::{Plan, SECOND};
 use crate::process::Ending;
-use crate::stage::{PROBE, Stage, Tally};
 use crate::world::at_once;
 
 /// What came of a history.
@@ -49,12 +49,12 @@ pub struct Watched {
 /// Plays the history of a plan, with a journal if asked for, and returns what came of it.
 pub fn play(plan: &Plan, journal: bool) -> History {
     let kernel = Arc::new(Kernel::new(plan.seed, false, journal));
-    let mut stage = Stage::new(plan, kernel.clone());
+    let mut stage = Harness::new(plan, kernel.clone());
     let played = std::panic::catch_unwind(AssertUnwindSafe(|| to_the_end(&mut stage, plan)));
     if let Err(panic) = played {
         let words = panic.downcast_ref::<String>().cloned();
         let words = words.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
-        stage.world.audit().broken(Promise::NoPanic, words.unwrap_or_default());
+        stage.world.audit().broken(Invariant::NoPanic, words.unwrap_or_default());
     }
     let violation = stage.world.audit().violation();
     History {
@@ -76,7 +76,7 @@ pub(crate) const ALL_DEADLINES: u64 = 1_000 * SECOND;
 /// How long no refresh runs, in histories that neglect it.
 const HOURS: u64 = 3 * 3600 * SECOND;
 
-fn to_the_end(stage: &mut Stage, plan: &Plan) {
+fn to_the_end(stage: &mut Harness, plan: &Plan) {
     set_up(stage, plan);
     stage.play(plan.calm_at);
     if stage.is_over() {
@@ -95,13 +95,13 @@ fn to_the_end(stage: &mut Stage, plan: &Plan) {
         return;
     }
     if let Some(task) = stage.unfinished().first() {
-        stage.world.audit().broken(Promise::Ends, format!("{task:?} has not come to an end"));
+        stage.world.audit().broken(Invariant::Ends, format!("{task:?} has not come to an end"));
         return;
     }
     if let Some(id) = stage.attended().into_iter().next() {
         let record = stage.world.audit().record(&id).cloned();
         let how = format!("{id} is alive past all deadlines: {record:?}");
-        stage.world.audit().broken(Promise::EndsItself, how);
+        stage.world.audit().broken(Invariant::EndsItself, how);
         return;
     }
     let mut now = plan.calm_at + ALL_DEADLINES;
@@ -114,19 +114,19 @@ fn to_the_end(stage: &mut Stage, plan: &Plan) {
 }
 
 /// The first refresh, before anything goes wrong.
-fn set_up(stage: &mut Stage, plan: &Plan) {
+fn set_up(stage: &mut Harness, plan: &Plan) {
     write_settings(stage, plan);
     stage.refresh(plan.settings.clone());
 }
 
 /// What a refresh before the beginning of the history has left.
-pub(crate) fn write_settings(stage: &Stage, plan: &Plan) {
+pub(crate) fn write_settings(stage: &Harness, plan: &Plan) {
     at_once(Store::put_settings(&stage.world.store, &plan.settings)).expect("a store in memory");
     at_once(stage.world.pool.set_up(&[large()])).expect("a pool in memory");
 }
 
 /// Two refreshes, since the first may meet a ticket that is hidden; and then nothing is left.
-fn clear_up(stage: &mut Stage, mut now: u64) {
+fn clear_up(stage: &mut Harness, mut now: u64) {
     stage.world.yard().cancel(None);
     for _ in 0..2 {
         stage.refresh([("min-idle".to_owned(), String::new())].into());
@@ -140,11 +140,11 @@ fn clear_up(stage: &mut Stage, mut now: u64) {
 }
 
 /// Checks that nothing is left that costs money or misleads a run.
-pub(crate) fn nothing_left(stage: &Stage) {
+pub(crate) fn nothing_left(stage: &Harness) {
     let world = &stage.world;
     let left = |what: &str, things: Vec<String>| {
         if !things.is_empty() {
-            world.audit().broken(Promise::NothingLeft, format!("{what}: {}", things.join(" ")));
+            world.audit().broken(Invariant::NothingLeft, format!("{what}: {}", things.join(" ")));
         }
     };
     let live = world.store.select(|record| record.state.is_live());

@@ -15,7 +15,7 @@ use std::time::Duration;
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::model::timestamp::Timestamp;
 
-use crate::fate::{Answer, Crash, Fate, Fault};
+use crate::faults::{Answer, Crash, Fault, FaultSource};
 
 pub(crate) use self::awaited::{Calling, Sleeping};
 pub(crate) use self::digest::digest;
@@ -43,7 +43,7 @@ pub(crate) enum Event {
     /// A process has slept long enough.
     Alarm(u64),
     /// The plan has something to do.
-    Deed(usize),
+    Action(usize),
 }
 
 /// What the stage must do after an event.
@@ -56,7 +56,7 @@ pub(crate) enum Told {
     /// This process dies here.
     Crash(Pid),
     /// The stage carries out the act of this number.
-    Deed(usize),
+    Action(usize),
 }
 
 /// A call on its way, or its answer.
@@ -64,7 +64,7 @@ pub(crate) struct Call {
     pub(crate) pid: Pid,
     pub(crate) what: &'static str,
     pub(crate) text: String,
-    pub(crate) fate: Fate,
+    pub(crate) fate: FaultSource,
     effect: Box<dyn FnMut() -> String + Send>,
     waker: Option<Waker>,
     ended: Option<Ended>,
@@ -137,7 +137,7 @@ impl State {
             pid: call.pid,
             what: call.what,
             text: call.text.clone(),
-            fate: Fate::sound(0, 0),
+            fate: FaultSource::sound(0, 0),
             effect: std::mem::replace(&mut call.effect, Box::new(String::new)),
             waker: None,
             ended: None,
@@ -320,7 +320,7 @@ impl Kernel {
     }
 
     /// Lets a chosen call end like this.
-    pub(crate) fn choose(&self, id: u64, fate: Fate) -> Told {
+    pub(crate) fn choose(&self, id: u64, fate: FaultSource) -> Told {
         {
             let mut state = self.state();
             state.steps += 1;
@@ -343,7 +343,7 @@ impl Kernel {
             Event::Effect(id) => self.effect(id),
             Event::Answer(id) => self.answer(id),
             Event::Alarm(id) => self.alarm(id, event),
-            Event::Deed(deed) => Told::Deed(deed),
+            Event::Action(deed) => Told::Action(deed),
         }
     }
 
@@ -458,7 +458,7 @@ impl Kernel {
         self: &Arc<Self>,
         pid: Pid,
         (what, text): (&'static str, String),
-        fate: Fate,
+        fate: FaultSource,
         effect: impl FnMut() -> String + Send + 'static,
     ) -> Calling {
         let mut state = self.state();
@@ -518,7 +518,7 @@ impl Kernel {
             .iter()
             .filter_map(|Reverse((at, _, event))| match event {
                 Event::Alarm(id) => state.alarms.get(id).map(|alarm| (*at, alarm.pid.0)),
-                Event::Deed(deed) => Some((*at, usize::MAX - deed)),
+                Event::Action(deed) => Some((*at, usize::MAX - deed)),
                 Event::Effect(_) | Event::Answer(_) => None,
             })
             .collect();

@@ -7,8 +7,9 @@
 //! promises of the design.
 
 mod audit;
-mod exhaust;
-mod fate;
+mod explore;
+mod faults;
+mod harness;
 mod history;
 mod kernel;
 mod machine;
@@ -17,22 +18,21 @@ mod policy;
 mod process;
 mod report;
 mod shrink;
-mod stage;
+mod simulated_machines;
 mod sweep;
 mod walk;
 mod wire;
 mod world;
-mod yard;
 
-pub use audit::{Promise, Violation};
-pub use exhaust::{Explored, SCENES, Scene, explore};
-pub use fate::{Fault, Place, Rates, Spared};
+pub use audit::{Invariant, Violation};
+pub use explore::{Explored, SCENES, Scene, explore};
+pub use faults::{Fault, Place, Rates, Spared};
+pub use harness::Tally;
 pub use history::{History, Watched, play};
-pub use plan::{Deed, Plan};
-pub use policy::{Aim, Harm, Outage, Script};
+pub use plan::{Action, Plan};
+pub use policy::{Aim, CallFault, Outage, Script};
 pub use process::Ending;
 pub use report::{Sum, broken, grouped, worth_seeing};
 pub use shrink::{Shrunk, shrink};
-pub use stage::Tally;
 pub use sweep::{Case, Row, Scenario, Sweep, sweep};
 pub use walk::{Walk, walk};

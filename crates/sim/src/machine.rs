@@ -7,11 +7,11 @@ use async_trait::async_trait;
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::ports::{Clock, Host, Runner};
 
-use crate::fate::Fault;
+use crate::faults::Fault;
 use crate::kernel::Micros;
+use crate::simulated_machines::SimulatedMachines;
 use crate::wire::Wire;
 use crate::world::at_once;
-use crate::yard::Yard;
 
 /// One machine, as its agent knows it.
 pub(crate) struct Rig {
@@ -27,7 +27,7 @@ impl Rig {
         &self,
         (service, what): (&'static str, &'static str),
         may_fail: bool,
-        mut effect: impl FnMut(&mut Yard) + Send + 'static,
+        mut effect: impl FnMut(&mut SimulatedMachines) + Send + 'static,
     ) -> Result<(), String> {
         if may_fail && self.wire.befalls(Fault::RunnerFails) {
             self.wire.world.kernel.note(&self.wire.name, || format!("{what}  ** fails"));

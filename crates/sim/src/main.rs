@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ondeck_sim::{
-    Case, Harm, Plan, SCENES, Scenario, Scene, broken, explore, grouped, play, shrink, sweep, walk,
-    worth_seeing,
+    CallFault, Case, Plan, SCENES, Scenario, Scene, broken, explore, grouped, play, shrink, sweep,
+    walk, worth_seeing,
 };
 
 const HELP: &str = "\
@@ -44,7 +44,7 @@ struct Options {
     sweep: bool,
     scenario: Option<&'static str>,
     call: Option<u64>,
-    harm: Option<Harm>,
+    harm: Option<CallFault>,
 }
 
 fn main() -> ExitCode {
@@ -209,15 +209,15 @@ fn scenario(name: &str) -> Result<&'static str, String> {
     known.ok_or_else(|| format!("none of {}: {name}", names.join(", ")))
 }
 
-fn harm(name: &str) -> Result<Harm, String> {
-    let names = Harm::ALL.map(Harm::as_str);
-    let known = Harm::ALL.into_iter().find(|harm| harm.as_str() == name);
+fn harm(name: &str) -> Result<CallFault, String> {
+    let names = CallFault::ALL.map(CallFault::as_str);
+    let known = CallFault::ALL.into_iter().find(|harm| harm.as_str() == name);
     known.ok_or_else(|| format!("none of {}: {name}", names.join(", ")))
 }
 
 fn sweep_through(options: &Options) -> ExitCode {
     if let (Some(name), Some(0)) = (options.scenario, options.call) {
-        let unharmed = Case { scenario: name, call: 0, harm: Harm::FailOnce };
+        let unharmed = Case { scenario: name, call: 0, harm: CallFault::FailOnce };
         print!("{}", unharmed.replay().map(|history| unharmed.told(&history)).unwrap_or_default());
         return ExitCode::SUCCESS;
     }

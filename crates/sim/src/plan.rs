@@ -3,16 +3,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::fate::{Fault, Rates, Spared};
+use crate::faults::{Fault, Rates, Spared};
 use crate::kernel::{Micros, digest};
-use crate::policy::{Harm, Outage, Policy, Script, Scripted};
+use crate::policy::{CallFault, Outage, Policy, Script, Scripted};
 
 /// One second of virtual time, in microseconds.
 pub(crate) const SECOND: Micros = 1_000_000;
 
 /// One action that happens at its time, independently of all others.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Deed {
+pub enum Action {
     /// A run asks for machines.
     Provision {
         /// The run that asks.
@@ -57,7 +57,7 @@ pub struct Plan {
     /// What refresh is given.
     pub settings: BTreeMap<String, String>,
     /// What happens, at which microsecond.
-    pub deeds: Vec<(u64, Deed)>,
+    pub deeds: Vec<(u64, Action)>,
     /// How calls go wrong.
     pub rates: Rates,
     /// How often other things go wrong, in thousandths of the occasions.
@@ -134,14 +134,14 @@ impl Plan {
             && self.capacity.is_none()
             && self.stillborn.is_empty()
             && self.deeds.iter().all(|(_, deed)| {
-                matches!(deed, Deed::Provision { .. } | Deed::Release { .. } | Deed::Refresh)
+                matches!(deed, Action::Provision { .. } | Action::Release { .. } | Action::Refresh)
             })
     }
 
     /// Whether requests may arrive after they were given up.
     pub(crate) fn is_late(&self) -> bool {
         self.rates.calls.iter().any(|(fault, _)| *fault == Fault::ArrivedLate)
-            || self.scripts.iter().any(|script| script.harm == Harm::ArriveLate)
+            || self.scripts.iter().any(|script| script.harm == CallFault::ArriveLate)
     }
 
     pub(crate) fn policy(&self) -> Policy {
@@ -163,7 +163,7 @@ impl Plan {
     fn runs(&mut self, random: &mut fastrand::Rng) {
         for run in 1..=random.u32(2..6) {
             let at = random.u64(5..self.calm_at / SECOND / 2) * SECOND;
-            let deed = Deed::Provision { run: run.to_string(), count: random.u32(1..4) };
+            let deed = Action::Provision { run: run.to_string(), count: random.u32(1..4) };
             self.deeds.push((at, deed));
         }
     }
@@ -173,7 +173,7 @@ impl Plan {
         self.settings.insert("idle-time-sec".to_owned(), "200".to_owned());
         for run in 10..22 {
             let at = random.u64(60 * SECOND..240 * SECOND);
-            let deed = Deed::Provision { run: run.to_string(), count: random.u32(1..3) };
+            let deed = Action::Provision { run: run.to_string(), count: random.u32(1..3) };
             self.deeds.push((at, deed));
         }
     }
@@ -182,7 +182,7 @@ impl Plan {
         let period = [45, 90, 200][random.usize(0..3)] * SECOND;
         let mut at = period;
         while at < self.calm_at {
-            self.deeds.push((at, Deed::Refresh));
+            self.deeds.push((at, Action::Refresh));
             at += period;
         }
     }
@@ -190,7 +190,7 @@ impl Plan {
     fn reassign(&mut self, random: &mut fastrand::Rng) {
         self.mishaps.push((Fault::Reassigned, 0));
         let at = random.u64(60..self.calm_at / SECOND) * SECOND;
-        self.deeds.push((at, Deed::Reassign(random.usize(0..4))));
+        self.deeds.push((at, Action::Reassign(random.usize(0..4))));
     }
 
     fn go_wrong(&mut self, random: &mut fastrand::Rng) {
@@ -240,10 +240,10 @@ impl Plan {
             let run = random.u32(1..4).to_string();
             let at = random.u64(5..last) * SECOND + random.u64(0..SECOND);
             let deed = match random.u8(0..4) {
-                0 => Deed::Stop { run },
-                1 => Deed::Release { run },
-                2 => Deed::Rerun { run },
-                _ => Deed::Provision { run, count: random.u32(1..4) },
+                0 => Action::Stop { run },
+                1 => Action::Release { run },
+                2 => Action::Rerun { run },
+                _ => Action::Provision { run, count: random.u32(1..4) },
             };
             self.deeds.push((at, deed));
         }
@@ -251,9 +251,9 @@ impl Plan {
             let at = random.u64(20..last) * SECOND + random.u64(0..SECOND);
             let (nth, span) = (random.usize(0..6), random.u64(1..120) * SECOND);
             let deed = match random.u8(0..3) {
-                0 => Deed::Kill(nth),
-                1 => Deed::Hang(nth, span),
-                _ => Deed::StopHeart(nth, span),
+                0 => Action::Kill(nth),
+                1 => Action::Hang(nth, span),
+                _ => Action::StopHeart(nth, span),
             };
             self.deeds.push((at, deed));
         }
@@ -266,11 +266,11 @@ impl Plan {
         match random.u8(0..4) {
             0 => {
                 self.neglected = true;
-                self.deeds.retain(|(_, deed)| *deed != Deed::Refresh);
+                self.deeds.retain(|(_, deed)| *deed != Action::Refresh);
             }
             1 => {
-                let again = self.deeds.iter().filter(|(_, deed)| *deed == Deed::Refresh).cloned();
-                let again: Vec<(u64, Deed)> = again.collect();
+                let again = self.deeds.iter().filter(|(_, deed)| *deed == Action::Refresh).cloned();
+                let again: Vec<(u64, Action)> = again.collect();
                 self.deeds.extend(again);
             }
             _ => {}

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use ondeck_core::runtime::retry::Retry;
 
-use crate::fate::{Crash, Fate, Fault, Place, Rates, Spared};
+use crate::faults::{Crash, Fault, FaultSource, Place, Rates, Spared};
 use crate::kernel::{Micros, digest};
 
 /// A service that answers no caller for a while.
@@ -27,7 +27,7 @@ pub struct Script {
     /// Which of its calls.
     pub aim: Aim,
     /// What is done to that call.
-    pub harm: Harm,
+    pub harm: CallFault,
 }
 
 /// Which call of a process.
@@ -41,7 +41,7 @@ pub enum Aim {
 
 /// What can be done to one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Harm {
+pub enum CallFault {
     /// It fails, and works when repeated.
     FailOnce,
     /// It fails however often it is repeated.
@@ -60,36 +60,36 @@ pub enum Harm {
     DieAfter,
 }
 
-impl Harm {
+impl CallFault {
     /// All harms, each of them once.
-    pub const ALL: [Harm; 8] = [
-        Harm::FailOnce,
-        Harm::FailForGood,
-        Harm::LoseAnswer,
-        Harm::LoseAnswers,
-        Harm::Repeat,
-        Harm::ArriveLate,
-        Harm::DieBefore,
-        Harm::DieAfter,
+    pub const ALL: [CallFault; 8] = [
+        CallFault::FailOnce,
+        CallFault::FailForGood,
+        CallFault::LoseAnswer,
+        CallFault::LoseAnswers,
+        CallFault::Repeat,
+        CallFault::ArriveLate,
+        CallFault::DieBefore,
+        CallFault::DieAfter,
     ];
 
     /// As one says it on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
-            Harm::FailOnce => "fail-once",
-            Harm::FailForGood => "fail-for-good",
-            Harm::LoseAnswer => "lose-answer",
-            Harm::LoseAnswers => "lose-answers",
-            Harm::Repeat => "repeat",
-            Harm::ArriveLate => "arrive-late",
-            Harm::DieBefore => "die-before",
-            Harm::DieAfter => "die-after",
+            CallFault::FailOnce => "fail-once",
+            CallFault::FailForGood => "fail-for-good",
+            CallFault::LoseAnswer => "lose-answer",
+            CallFault::LoseAnswers => "lose-answers",
+            CallFault::Repeat => "repeat",
+            CallFault::ArriveLate => "arrive-late",
+            CallFault::DieBefore => "die-before",
+            CallFault::DieAfter => "die-after",
         }
     }
 
     /// Whether a caller that repeats the call meets it again.
     fn lasts(self) -> bool {
-        matches!(self, Harm::FailForGood | Harm::LoseAnswers)
+        matches!(self, CallFault::FailForGood | CallFault::LoseAnswers)
     }
 }
 
@@ -149,7 +149,12 @@ impl Policy {
             || self.scripts.iter().any(|scripted| scripted.script.is_about(process))
     }
 
-    pub(crate) fn fate(&self, asked: Asked<'_>, now: Micros, chance: &mut fastrand::Rng) -> Fate {
+    pub(crate) fn fate(
+        &self,
+        asked: Asked<'_>,
+        now: Micros,
+        chance: &mut fastrand::Rng,
+    ) -> FaultSource {
         let Asked { process, number, service, words } = asked;
         if self.watched.as_deref() == Some(process) {
             self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(words.to_owned());
@@ -158,8 +163,8 @@ impl Policy {
         let mut own = fastrand::Rng::with_seed(chance.u64(..));
         let latency = self.rates.latency.max(1);
         let sound = match self.steady {
-            true => Fate::sound(latency / 2, latency / 2),
-            false => Fate::sound(own.u64(0..latency), own.u64(0..latency)),
+            true => FaultSource::sound(latency / 2, latency / 2),
+            false => FaultSource::sound(own.u64(0..latency), own.u64(0..latency)),
         };
         let scripted = self.scripts.iter().find(|scripted| scripted.strikes(asked, now));
         if let Some(scripted) = scripted {
@@ -247,15 +252,15 @@ impl Scripted {
     }
 }
 
-impl Harm {
-    fn done_to(self, sound: Fate, own: &mut fastrand::Rng) -> Fate {
+impl CallFault {
+    fn done_to(self, sound: FaultSource, own: &mut fastrand::Rng) -> FaultSource {
         match self {
-            Harm::FailOnce | Harm::FailForGood => sound.with(Fault::Throttled, own),
-            Harm::LoseAnswer | Harm::LoseAnswers => sound.with(Fault::AnswerLost, own),
-            Harm::Repeat => sound.with(Fault::ArrivedTwice, own),
-            Harm::ArriveLate => sound.with(Fault::ArrivedLate, own),
-            Harm::DieBefore => sound.deadly(Crash::Before),
-            Harm::DieAfter => sound.deadly(Crash::After),
+            CallFault::FailOnce | CallFault::FailForGood => sound.with(Fault::Throttled, own),
+            CallFault::LoseAnswer | CallFault::LoseAnswers => sound.with(Fault::AnswerLost, own),
+            CallFault::Repeat => sound.with(Fault::ArrivedTwice, own),
+            CallFault::ArriveLate => sound.with(Fault::ArrivedLate, own),
+            CallFault::DieBefore => sound.deadly(Crash::Before),
+            CallFault::DieAfter => sound.deadly(Crash::After),
         }
     }
 }
@@ -268,13 +273,13 @@ mod tests {
         Asked { process, number, service: "store", words }
     }
 
-    fn scripted(process: &str, aim: Aim, harm: Harm) -> Scripted {
+    fn scripted(process: &str, aim: Aim, harm: CallFault) -> Scripted {
         Scripted::new(&Script { process: process.to_owned(), aim, harm })
     }
 
     #[test]
     fn what_fails_for_good_fails_for_as_many_attempts_as_a_mode_makes() {
-        let scripted = scripted("release 1#3", Aim::Call(2), Harm::FailForGood);
+        let scripted = scripted("release 1#3", Aim::Call(2), CallFault::FailForGood);
         assert!(!scripted.strikes(asked("release 1#3", 1, "settings"), 0));
         assert!(!scripted.strikes(asked("release 2#4", 2, "send i-1"), 0));
         let mut number = 2;
@@ -288,10 +293,10 @@ mod tests {
 
     #[test]
     fn what_fails_once_is_known_by_its_number_or_its_words() {
-        let once = scripted("refresh#1", Aim::Call(1), Harm::FailOnce);
+        let once = scripted("refresh#1", Aim::Call(1), CallFault::FailOnce);
         assert!(once.strikes(asked("refresh#1", 1, "list"), 0));
         assert!(!once.strikes(asked("refresh#1", 2, "list"), 0));
-        let first = scripted("release 1", Aim::First("write"), Harm::DieAfter);
+        let first = scripted("release 1", Aim::First("write"), CallFault::DieAfter);
         assert!(!first.strikes(asked("release 1#5", 1, "settings"), 0));
         assert!(!first.strikes(asked("release 10#6", 1, "write release i-1"), 0));
         assert!(first.strikes(asked("release 1#5", 2, "write release i-1"), 0));
@@ -300,7 +305,7 @@ mod tests {
 
     #[test]
     fn an_agent_meets_a_lasting_harm_for_a_while() {
-        let scripted = scripted("agent i-1#1", Aim::Call(1), Harm::LoseAnswers);
+        let scripted = scripted("agent i-1#1", Aim::Call(1), CallFault::LoseAnswers);
         assert!(scripted.strikes(asked("agent i-1#1", 1, "beat"), 10));
         for number in 2..40 {
             assert!(scripted.strikes(asked("agent i-1#1", number, "beat"), LASTING));

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::fate::Fault;
+use crate::faults::Fault;
+use crate::harness::Tally;
 use crate::history::{History, Watched};
 use crate::shrink::Shrunk;
-use crate::stage::Tally;
 
 /// The sum of many histories.
 #[derive(Debug, Clone, Default)]

@@ -1,7 +1,7 @@
 //! Makes a history that breaks a promise as short as it will go: leaves out deeds, kinds of
 //! faults and single faults, as long as the same promise is still broken.
 
-use crate::audit::Promise;
+use crate::audit::Invariant;
 use crate::history::{History, play};
 use crate::plan::Plan;
 
@@ -20,13 +20,13 @@ pub struct Shrunk {
 }
 
 struct Shrinker {
-    promise: Promise,
+    promise: Invariant,
     plan: Plan,
     tried: u32,
 }
 
 /// Shrinks a plan that is known to break `promise`.
-pub fn shrink(plan: &Plan, promise: Promise) -> Shrunk {
+pub fn shrink(plan: &Plan, promise: Invariant) -> Shrunk {
     let mut shrinker = Shrinker { promise, plan: plan.clone(), tried: 0 };
     loop {
         let before = shrinker.size();
@@ -140,7 +140,7 @@ mod tests {
         let plan = hopeless();
         let history = play(&plan, false);
         let promise = history.violation.clone().expect("no run is served").promise;
-        assert_eq!(promise, Promise::NoWaste, "machines are given up");
+        assert_eq!(promise, Invariant::NoWaste, "machines are given up");
         let shrunk = shrink(&plan, promise);
         assert!(plan.deeds.len() > 3 && shrunk.plan.deeds.len() <= 1, "{:?}", shrunk.plan.deeds);
         assert_eq!(shrunk.history.violation.as_ref().map(|broken| broken.promise), Some(promise));

@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 pub use self::scenario::Scenario;
 use crate::audit::Violation;
 use crate::history::History;
-use crate::policy::Harm;
+use crate::policy::CallFault;
 use crate::process::Ending;
 use crate::report::{grouped, worth_seeing};
 
@@ -23,7 +23,7 @@ pub struct Case {
     /// Which call of the process under test, from 1.
     pub call: u32,
     /// What is done to it.
-    pub harm: Harm,
+    pub harm: CallFault,
 }
 
 /// What came of one scenario.
@@ -64,11 +64,11 @@ pub fn sweep(wanted: impl Fn(&Case) -> bool + Sync) -> Sweep {
         let unharmed = scenario.play(None, false);
         let case = |call, harm| Case { scenario: scenario.name, call, harm };
         if let Some(violation) = unharmed.violation {
-            broken.push((case(0, Harm::FailOnce), violation));
+            broken.push((case(0, CallFault::FailOnce), violation));
         }
         let calls = unharmed.watched.calls.len();
         assert!(calls > 0, "no process is called as {} says", scenario.name);
-        let all = (1..).take(calls).flat_map(|call| Harm::ALL.map(|harm| case(call, harm)));
+        let all = (1..).take(calls).flat_map(|call| CallFault::ALL.map(|harm| case(call, harm)));
         cases.extend(all.filter(&wanted).map(|case| (at, case)));
         rows.push(Row {
             scenario: scenario.name,
@@ -200,7 +200,8 @@ mod tests {
     fn nothing_breaks(wanted: impl Fn(&Case) -> bool + Sync) {
         let some = |case: &Case| {
             let call = case.call as usize;
-            let turn = Harm::ALL[(call + call / Harm::ALL.len()) % Harm::ALL.len()] == case.harm;
+            let turn = CallFault::ALL[(call + call / CallFault::ALL.len()) % CallFault::ALL.len()]
+                == case.harm;
             match case.scenario {
                 "agent" => turn && call.is_multiple_of(4),
                 other => turn || other.starts_with("release"),
@@ -220,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_case_plays_the_same_with_a_journal() {
-        let case = Case { scenario: "provision-warm", call: 6, harm: Harm::LoseAnswer };
+        let case = Case { scenario: "provision-warm", call: 6, harm: CallFault::LoseAnswer };
         let (first, second) = (case.replay().unwrap(), case.replay().unwrap());
         assert_eq!(first.journal, second.journal);
         let scenario = Scenario::all().into_iter().find(|one| one.name == case.scenario).unwrap();

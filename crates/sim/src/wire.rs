@@ -25,7 +25,7 @@ use ondeck_core::ports::{
 };
 use ondeck_core::testkit::PartialLaunch;
 
-use crate::fate::{Crash, Fate, Fault};
+use crate::faults::{Crash, Fault, FaultSource};
 use crate::kernel::{Ended, Pid, digest, timestamp};
 use crate::policy::{Asked, Policy};
 use crate::world::{World, at_once};
@@ -125,7 +125,7 @@ impl Wire {
         }
     }
 
-    fn fate(&self, service: &'static str, number: u32, words: &str) -> Fate {
+    fn fate(&self, service: &'static str, number: u32, words: &str) -> FaultSource {
         let now = self.world.kernel.now();
         let asked = Asked { process: &self.name, number, service, words };
         let fate = self.policy.fate(asked, now, &mut self.chance());

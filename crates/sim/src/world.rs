@@ -14,14 +14,14 @@ use ondeck_core::testkit::{MemoryCompute, MemoryPool, MemoryStore};
 
 use crate::audit::Audit;
 use crate::kernel::{Kernel, digest};
-use crate::yard::Yard;
+use crate::simulated_machines::SimulatedMachines;
 
 pub(crate) struct World {
     pub(crate) kernel: Arc<Kernel>,
     pub(crate) store: MemoryStore,
     pub(crate) pool: MemoryPool,
     pub(crate) compute: MemoryCompute,
-    yard: Mutex<Yard>,
+    yard: Mutex<SimulatedMachines>,
     audit: Mutex<Audit>,
 }
 
@@ -49,7 +49,7 @@ impl World {
         digest(&[&digests])
     }
 
-    pub(crate) fn yard(&self) -> MutexGuard<'_, Yard> {
+    pub(crate) fn yard(&self) -> MutexGuard<'_, SimulatedMachines> {
         self.yard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

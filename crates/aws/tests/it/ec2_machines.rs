@@ -37,14 +37,14 @@ async fn cloud_at(url: &str, pool: &str) -> Cloud {
     Cloud::connect(options, Arc::new(FixedRandom(0))).await.unwrap()
 }
 
-struct Stage {
+struct Ec2Harness {
     pool: String,
     compute: Ec2Compute,
     settings: Settings,
 }
 
-impl Stage {
-    async fn new() -> Stage {
+impl Ec2Harness {
+    async fn new() -> Ec2Harness {
         let pool = pool();
         let settings = Settings {
             backend: BTreeMap::from(
@@ -57,7 +57,7 @@ impl Stage {
             ..Settings::default()
         };
         let compute = Ec2Compute::new(&cloud(&pool).await);
-        Stage { pool, compute, settings }
+        Ec2Harness { pool, compute, settings }
     }
 
     fn order(&self, intent: &str, count: u32) -> Order {
@@ -121,7 +121,7 @@ async fn by_hand(form: &str) -> String {
 
 #[tokio::test]
 async fn the_template_is_versioned_on_change_and_made_again_when_it_is_gone() {
-    let mut stage = Stage::new().await;
+    let mut stage = Ec2Harness::new().await;
     stage.compute.set_up(&stage.settings).await.unwrap();
     let name = stage.template().await;
     assert!(!name.is_empty());
@@ -141,7 +141,7 @@ async fn the_template_is_versioned_on_change_and_made_again_when_it_is_gone() {
 
 #[tokio::test]
 async fn refreshes_at_the_same_time_agree() {
-    let stage = Stage::new().await;
+    let stage = Ec2Harness::new().await;
     let all = futures_util::future::join_all((0..8).map(|_| async {
         let compute = Ec2Compute::new(&cloud(&stage.pool).await);
         compute.set_up(&stage.settings).await
@@ -157,7 +157,7 @@ async fn refreshes_at_the_same_time_agree() {
 #[tokio::test]
 async fn it_keeps_the_contract_of_compute() {
     let gateway = Gateway::start(GatewayOptions::on(&Emulators::running()));
-    let stage = Stage::new().await;
+    let stage = Ec2Harness::new().await;
     let settings = Settings {
         backend: BTreeMap::from(
             [("ami", "ami-0123456789abcdef0"), ("subnet-ids", "subnet-0a subnet-0b")]
@@ -172,8 +172,8 @@ async fn it_keeps_the_contract_of_compute() {
 
 #[tokio::test]
 async fn machines_are_launched_listed_and_ended() {
-    let stage = Stage::new().await;
-    let (compute, others) = (&stage.compute, Stage::new().await);
+    let stage = Ec2Harness::new().await;
+    let (compute, others) = (&stage.compute, Ec2Harness::new().await);
     compute.set_up(&stage.settings).await.unwrap();
     others.compute.set_up(&others.settings).await.unwrap();
     let strangers = others.compute.launch(&others.order("b1", 1), &others.settings).await.unwrap();

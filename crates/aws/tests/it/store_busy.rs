@@ -16,23 +16,23 @@ use tokio::sync::Notify;
 use crate::fixture::{HOUR, idle, instance, make, noon, run, running, spec};
 use crate::store_faults::{is_transition, once, tapped};
 use crate::store_paging::{IN_FRONT, crowd};
-use crate::store_tap::{Call, Deed};
+use crate::store_tap::{Call, TapAction};
 
 /// Answers every so-manieth request of an action with an error that will pass.
-fn every(n: usize, action: &'static str) -> impl FnMut(&Call) -> Deed + Send + 'static {
+fn every(n: usize, action: &'static str) -> impl FnMut(&Call) -> TapAction + Send + 'static {
     let asked = AtomicUsize::new(0);
     move |call| {
         let hit = action.is_empty() || call.action == action;
         if hit && asked.fetch_add(1, Ordering::SeqCst) % n == n - 1 {
             let error = r#"{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException"}"#;
-            return Deed::Answer(400, error.to_owned());
+            return TapAction::Answer(400, error.to_owned());
         }
-        Deed::Pass
+        TapAction::Pass
     }
 }
 
 /// Does the first half of a batched read, rounded up, and finds nothing there.
-fn half_of(call: &Call) -> Deed {
+fn half_of(call: &Call) -> TapAction {
     let asked: Value = serde_json::from_str(&call.body).unwrap();
     let mut left = asked["RequestItems"].clone();
     for (_, wanted) in left.as_object_mut().unwrap() {
@@ -41,13 +41,13 @@ fn half_of(call: &Call) -> Deed {
     }
     let done = left.as_object().unwrap().values().all(|left| left["Keys"] == json!([]));
     let rest = if done { json!({}) } else { left };
-    Deed::Answer(200, json!({"Responses": {}, "UnprocessedKeys": rest}).to_string())
+    TapAction::Answer(200, json!({"Responses": {}, "UnprocessedKeys": rest}).to_string())
 }
 
 #[tokio::test]
 async fn half_of_a_batch_at_a_time_gets_to_its_end() {
     let (fixture, store, tap) = tapped().await;
-    tap.script(|call| if call.action == "BatchGetItem" { half_of(call) } else { Deed::Pass });
+    tap.script(|call| if call.action == "BatchGetItem" { half_of(call) } else { TapAction::Pass });
     let ids: Vec<InstanceId> = (0..50).map(|n| instance(&format!("i-{n}"))).collect();
     let status = store.agent_status(&ids).await.unwrap();
     assert_eq!(status.len(), 50);
@@ -83,7 +83,7 @@ async fn clearing_up_gets_to_its_end_however_busy_the_table_is() {
     tap.script(every(3, ""));
     // Once: the whole is not repeated.
     assert_eq!(store.forget(noon() + HOUR).await, Ok(30));
-    tap.script(|_| Deed::Pass);
+    tap.script(|_| TapAction::Pass);
     assert!(store.list(RecordScope::All).await.unwrap().records.is_empty());
     fixture.done().await;
 }
@@ -95,9 +95,9 @@ async fn a_statement_that_was_throttled_is_not_taken_for_one_that_was_refused() 
     tap.script(|call| match call.action.as_str() {
         "BatchExecuteStatement" => {
             let error = json!({"Code": "ThrottlingError", "Message": "busy"});
-            Deed::Answer(200, json!({"Responses": [{}, {"Error": error}]}).to_string())
+            TapAction::Answer(200, json!({"Responses": [{}, {"Error": error}]}).to_string())
         }
-        _ => Deed::Pass,
+        _ => TapAction::Pass,
     });
     let tickets = idles.each_ref().map(Instance::ticket);
     let ids = ["i-1", "i-2"].map(instance);
@@ -136,7 +136,7 @@ async fn a_write_that_is_never_answered_is_given_up_and_recognised() {
     plane.store = Arc::new(store.clone());
     let (mine, id) = (run("7"), instance("i-1"));
     let (carried_out, never) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    tap.script(once(is_transition, Deed::Late(carried_out.clone(), never)));
+    tap.script(once(is_transition, TapAction::Late(carried_out.clone(), never)));
     let register = Instance::<Created>::register(&id, &spec(), &mine, plane.now(), HOUR);
     let limit = Duration::from_secs(60);
     let created = tokio::time::timeout(limit, plane.commit(register)).await;

@@ -6,7 +6,7 @@ use ondeck_core::lifecycle::{Instance, Live, Verdict};
 use ondeck_core::ports::{AgentStore, Store};
 
 use crate::fixture::{Fixture, HOUR, claim, created, idle, instance, make, noon, run, running};
-use crate::store_tap::{Call, Deed, Tap};
+use crate::store_tap::{Call, Tap, TapAction};
 
 async fn tapped(fixture: &Fixture) -> (DynamoStore, Tap) {
     let tap = Tap::on(&fixture.dynamodb).await;
@@ -104,7 +104,7 @@ async fn setting_up_again_costs_a_read_or_two() {
         "GlobalSecondaryIndexes":[{"IndexName":"live-by-threshold","IndexStatus":"ACTIVE",
             "KeySchema":[{"AttributeName":"PK","KeyType":"HASH"},
                 {"AttributeName":"expiresAt","KeyType":"RANGE"}]}]}}"#;
-    tap.script(|_| Deed::Answer(200, old.to_owned()));
+    tap.script(|_| TapAction::Answer(200, old.to_owned()));
     store.set_up().await.unwrap();
     assert_eq!(tap.actions(), ["DescribeTable"], "long since finished");
     fixture.done().await;

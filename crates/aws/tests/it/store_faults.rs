@@ -15,7 +15,7 @@ use ondeck_core::testkit::plane;
 use tokio::sync::Notify;
 
 use crate::fixture::{Fixture, HOUR, claim, idle, instance, make, noon, run, running, spec, text};
-use crate::store_tap::{Call, Deed, Tap};
+use crate::store_tap::{Call, Tap, TapAction};
 
 pub(crate) async fn tapped() -> (Fixture, DynamoStore, Tap) {
     let fixture = Fixture::set_up().await;
@@ -27,10 +27,10 @@ pub(crate) async fn tapped() -> (Fixture, DynamoStore, Tap) {
 /// Does this to the first request that fits, and lets all others pass.
 pub(crate) fn once(
     fits: impl Fn(&Call) -> bool + Send + 'static,
-    deed: Deed,
-) -> impl FnMut(&Call) -> Deed {
+    deed: TapAction,
+) -> impl FnMut(&Call) -> TapAction {
     let mut deed = Some(deed);
-    move |call| if fits(call) { deed.take().unwrap_or(Deed::Pass) } else { Deed::Pass }
+    move |call| if fits(call) { deed.take().unwrap_or(TapAction::Pass) } else { TapAction::Pass }
 }
 
 pub(crate) fn is_transition(call: &Call) -> bool {
@@ -44,10 +44,10 @@ async fn a_write_whose_answer_was_lost_is_recognised() {
     plane.store = Arc::new(store.clone());
     let (mine, id): (RunId, _) = (run("7"), instance("i-1"));
 
-    tap.script(once(is_transition, Deed::Lose));
+    tap.script(once(is_transition, TapAction::Lose));
     let register = Instance::<Created>::register(&id, &spec(), &mine, plane.now(), HOUR);
     let created = plane.commit(register.because("launched")).await.unwrap();
-    tap.script(once(is_transition, Deed::Lose));
+    tap.script(once(is_transition, TapAction::Lose));
     plane.commit(created.activate(plane.now(), HOUR)).await.unwrap();
     let updates = tap.actions().into_iter().filter(|action| action == "UpdateItem").count();
     assert_eq!(updates, 5, "one note, and each transition twice");
@@ -67,7 +67,7 @@ async fn a_note_that_is_lost_keeps_the_claim_from_being_made() {
     let idle = idle(&fixture.store().await, "i-1").await;
     let throttled = r#"{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException"}"#;
     let is_note = |call: &Call| call.body.contains("ADD instances");
-    tap.script(once(is_note, Deed::Answer(400, throttled.to_owned())));
+    tap.script(once(is_note, TapAction::Answer(400, throttled.to_owned())));
     let error = store.write(&claim(&idle, "7")).await.unwrap_err();
     assert!(matches!(error, PortError::Unavailable { .. }), "{error:?}");
     assert_eq!(tap.calls().len(), 1, "no claim without its note");
@@ -101,7 +101,7 @@ async fn an_answer_that_was_overtaken_never_takes_an_agent_back() {
     let owner = async || agent.record(&id).await.unwrap().unwrap().run;
 
     let (carried_out, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    tap.script(once(|_| true, Deed::Late(carried_out.clone(), go_on.clone())));
+    tap.script(once(|_| true, TapAction::Late(carried_out.clone(), go_on.clone())));
     let slow = owner();
     let meanwhile = async {
         carried_out.notified().await;
@@ -112,8 +112,8 @@ async fn an_answer_that_was_overtaken_never_takes_an_agent_back() {
     assert_eq!(join(slow, meanwhile).await.0, Some(run("7")), "as it was when it was asked");
 
     tap.script(move |call| match call.body.contains("\"ConsistentRead\":false") {
-        true => Deed::Answer(200, stale.clone()),
-        false => Deed::Pass,
+        true => TapAction::Answer(200, stale.clone()),
+        false => TapAction::Pass,
     });
     assert_eq!(owner().await, None, "and it stays over");
     fixture.done().await;
@@ -134,8 +134,8 @@ async fn a_stale_copy_never_takes_an_agent_back() {
     assert_eq!(owner().await, None, "the agent has seen that the run is over");
 
     tap.script(move |call| match call.body.contains("\"ConsistentRead\":false") {
-        true => Deed::Answer(200, stale.clone()),
-        false => Deed::Pass,
+        true => TapAction::Answer(200, stale.clone()),
+        false => TapAction::Pass,
     });
     tap.calls();
     for _ in 0..3 {
@@ -161,9 +161,9 @@ async fn what_was_left_unprocessed_is_asked_for_again_but_not_for_ever() {
     let until = limit.clone();
     tap.script(move |call| match call.action.as_str() {
         "BatchGetItem" if seen.fetch_add(1, Ordering::SeqCst) < until.load(Ordering::SeqCst) => {
-            Deed::Answer(200, rest(call))
+            TapAction::Answer(200, rest(call))
         }
-        _ => Deed::Pass,
+        _ => TapAction::Pass,
     });
     let status = store.agent_status(&[one.clone(), two.clone()]).await.unwrap();
     assert!(status.iter().all(|status| status.heartbeat == Some(noon())), "{status:?}");
@@ -185,8 +185,8 @@ async fn a_query_that_does_not_get_on_comes_to_an_end() {
     let (fixture, store, tap) = tapped().await;
     let page = r#"{"Items":[],"LastEvaluatedKey":{"PK":{"S":"TYPE#Intent"},"SK":{"S":"ID#1"}}}"#;
     tap.script(|call| match call.action.as_str() {
-        "Query" => Deed::Answer(200, page.to_owned()),
-        _ => Deed::Pass,
+        "Query" => TapAction::Answer(200, page.to_owned()),
+        _ => TapAction::Pass,
     });
     let error = store.open_intents().await.unwrap_err();
     assert!(matches!(error, PortError::Unavailable { .. }), "{error}");
@@ -215,8 +215,8 @@ async fn a_report_takes_the_place_of_one_that_tells_no_time() {
 async fn events_that_cannot_be_written_fail_nothing() {
     let (fixture, store, tap) = tapped().await;
     tap.script(|call| match call.action.as_str() {
-        "BatchWriteItem" => Deed::Answer(500, "{}".to_owned()),
-        _ => Deed::Pass,
+        "BatchWriteItem" => TapAction::Answer(500, "{}".to_owned()),
+        _ => TapAction::Pass,
     });
     running(&store, "i-1", "7").await;
     assert_eq!(store.finish().await, Ok(()));
@@ -235,7 +235,7 @@ async fn two_refreshes_that_cross_are_told_to_try_again() {
     let settings = [("a", "1"), ("b", "2")].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
     for (code, passes) in [("TransactionConflict", true), ("ValidationError", false)] {
         let body = cancelled(code);
-        tap.script(move |_| Deed::Answer(400, body.clone()));
+        tap.script(move |_| TapAction::Answer(400, body.clone()));
         let error = store.put_settings(&settings).await.unwrap_err();
         assert_eq!(matches!(error, PortError::Unavailable { .. }), passes, "{error:?}");
     }
@@ -249,12 +249,12 @@ async fn what_was_left_half_made_is_made_up_for() {
     let tap = Tap::on(&fixture.dynamodb).await;
     let store = fixture.store_through(&tap.endpoint).await;
     tap.script(|call| match call.action.as_str() {
-        "UpdateTimeToLive" => Deed::Answer(500, "{}".to_owned()),
-        _ => Deed::Pass,
+        "UpdateTimeToLive" => TapAction::Answer(500, "{}".to_owned()),
+        _ => TapAction::Pass,
     });
     let error = store.set_up().await.unwrap_err();
     assert!(matches!(error, PortError::Unavailable { .. }), "{error:?}");
-    tap.script(|_| Deed::Pass);
+    tap.script(|_| TapAction::Pass);
     store.set_up().await.unwrap();
     let raw = fixture.raw().await;
     let rule = raw.client.describe_time_to_live().table_name(&raw.table).send().await.unwrap();
@@ -269,9 +269,9 @@ async fn a_table_that_somebody_else_has_made_needs_no_more_than_a_look() {
     tap.script(|call| match call.action.as_str() {
         "DescribeTimeToLive" => {
             let error = r#"{"__type":"AccessDeniedException","message":"not authorized"}"#;
-            Deed::Answer(400, error.to_owned())
+            TapAction::Answer(400, error.to_owned())
         }
-        _ => Deed::Pass,
+        _ => TapAction::Pass,
     });
     assert_eq!(store.set_up().await, Ok(()));
     assert_eq!(tap.actions(), ["DescribeTable", "DescribeTimeToLive"]);
@@ -290,7 +290,7 @@ async fn a_table_that_is_being_deleted_is_made_again_once_it_is_gone() {
             "KeySchema":[{"AttributeName":"PK","KeyType":"HASH"},
                 {"AttributeName":"expiresAt","KeyType":"RANGE"}]}]}}"#;
     let is_look = |call: &Call| call.action == "DescribeTable";
-    tap.script(once(is_look, Deed::Answer(200, going.to_owned())));
+    tap.script(once(is_look, TapAction::Answer(200, going.to_owned())));
     let made = tokio::time::timeout(Duration::from_secs(20), store.set_up()).await;
     made.expect("it does not wait for a table that is not being created").unwrap();
     assert_eq!(store.list(RecordScope::All).await.unwrap().records.len(), 0);
@@ -315,7 +315,7 @@ async fn a_line_that_is_dead_is_out_of_reach() {
 async fn an_answer_that_cannot_be_read_is_not_repeated() {
     let (fixture, store, tap) = tapped().await;
     let broken = r#"{"Items":[{"SK":{"S":"ID#pre-runner-script"},"value":{"S":"TOKEN=hunter2"}}"#;
-    tap.script(|_| Deed::Answer(200, broken.to_owned()));
+    tap.script(|_| TapAction::Answer(200, broken.to_owned()));
     let error = Store::settings(&store).await.unwrap_err();
     assert!(matches!(error, PortError::Unavailable { .. }), "{error:?}");
     assert!(!error.to_string().contains("hunter2"), "{error}");

@@ -18,7 +18,7 @@ pub(crate) struct Call {
 }
 
 /// What becomes of a request.
-pub(crate) enum Deed {
+pub(crate) enum TapAction {
     /// What DynamoDB makes of it.
     Pass,
     /// It is carried out, and the answer never comes.
@@ -29,7 +29,7 @@ pub(crate) enum Deed {
     Answer(u16, String),
 }
 
-type Script = Box<dyn FnMut(&Call) -> Deed + Send>;
+type Script = Box<dyn FnMut(&Call) -> TapAction + Send>;
 
 pub(crate) struct Tap {
     pub(crate) endpoint: String,
@@ -51,7 +51,7 @@ impl Tap {
         let inner = Arc::new(Inner {
             upstream: upstream.strip_prefix("http://").unwrap().trim_end_matches('/').to_owned(),
             calls: Mutex::default(),
-            script: Mutex::new(Box::new(|_| Deed::Pass)),
+            script: Mutex::new(Box::new(|_| TapAction::Pass)),
             open: AtomicUsize::new(0),
             most: AtomicUsize::new(0),
         });
@@ -72,7 +72,7 @@ impl Tap {
     }
 
     /// From now on.
-    pub(crate) fn script(&self, script: impl FnMut(&Call) -> Deed + Send + 'static) {
+    pub(crate) fn script(&self, script: impl FnMut(&Call) -> TapAction + Send + 'static) {
         *self.inner.script.lock().unwrap() = Box::new(script);
     }
 
@@ -104,7 +104,7 @@ impl Inner {
             };
             let deed = (self.script.lock().unwrap())(&call);
             self.calls.lock().unwrap().push(call);
-            if let Deed::Answer(status, body) = deed {
+            if let TapAction::Answer(status, body) = deed {
                 let length = body.len();
                 let head =
                     format!("HTTP/1.1 {status} Scripted\r\ncontent-length: {length}\r\n\r\n");
@@ -114,8 +114,8 @@ impl Inner {
             upstream.write_all(&request.bytes()).await?;
             let answer = Message::read(&mut upstream).await?;
             match deed {
-                Deed::Lose => return Ok(()),
-                Deed::Late(carried_out, go_on) => {
+                TapAction::Lose => return Ok(()),
+                TapAction::Late(carried_out, go_on) => {
                     carried_out.notify_one();
                     go_on.notified().await;
                     client.write_all(&answer.bytes()).await?;

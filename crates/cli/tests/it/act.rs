@@ -2,10 +2,10 @@
 
 mod examples;
 mod getting;
+mod harness;
 mod lint;
 mod page;
 mod running;
-mod workshop;
 
 use std::time::Duration;
 

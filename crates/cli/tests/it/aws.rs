@@ -4,8 +4,8 @@
 mod crash;
 mod failure;
 mod faults;
+pub(crate) mod harness;
 mod life;
 mod local_machines;
 mod machine;
 mod raw;
-pub(crate) mod site;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::aws::site::Site;
+use crate::aws::harness::AwsHarness;
 use crate::harness::{Background, Driven, Home, say, within};
 
 const SEED: &str = "ONDECK_CANCEL_SEED";
@@ -97,7 +97,7 @@ fn on_the_local_backend() {
 
 #[test]
 fn on_aws() {
-    let site = Site::with(&SETTINGS);
+    let site = AwsHarness::with(&SETTINGS);
     cancelled_at_random(&site, || site.machines());
     site.gateway.assert_requests_valid();
 }

@@ -2,8 +2,8 @@
 //! both backends.
 
 mod clock;
+mod faults;
+pub(crate) mod harness;
 mod life;
 mod refused;
 mod secrets;
-pub(crate) mod town;
-mod trouble;

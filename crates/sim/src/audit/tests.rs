@@ -41,7 +41,7 @@ fn ticket(threshold: u64) -> Ticket {
     Ticket { instance_id: id(), spec: record(State::Idle, "", None).spec, threshold: at(threshold) }
 }
 
-fn after(write: impl FnOnce(&mut Audit)) -> Option<Promise> {
+fn after(write: impl FnOnce(&mut Audit)) -> Option<Invariant> {
     let mut audit = Audit::default();
     write(&mut audit);
     audit.violation().map(|violation| violation.promise)
@@ -74,25 +74,25 @@ fn the_table_admits_its_rows_and_nothing_else() {
         assert_eq!(broken, None, "{transition}");
     }
     let illegal = [
-        (T::Register, None, &idle, Promise::Table),
-        (T::Claim, Some(&running), &claimed, Promise::Table),
-        (T::Claim, Some(&claimed), &of("b", &claimed), Promise::OneOwner),
-        (T::Claim, Some(&late(&idle)), &claimed, Promise::Table),
-        (T::Commit, Some(&claimed), &of("b", &running), Promise::OneOwner),
-        (T::Activate, Some(&idle), &running, Promise::Table),
-        (T::Release, Some(&running), &of("a", &idle), Promise::Table),
-        (T::GiveBack, Some(&running), &idle, Promise::Table),
-        (T::Expire, Some(&running), &running, Promise::Table),
-        (T::Reap, Some(&running), &gone, Promise::Table),
-        (T::Reap, Some(&gone), &gone, Promise::Table),
-        (T::Activate, Some(&gone), &running, Promise::Table),
+        (T::Register, None, &idle, Invariant::Table),
+        (T::Claim, Some(&running), &claimed, Invariant::Table),
+        (T::Claim, Some(&claimed), &of("b", &claimed), Invariant::OneOwner),
+        (T::Claim, Some(&late(&idle)), &claimed, Invariant::Table),
+        (T::Commit, Some(&claimed), &of("b", &running), Invariant::OneOwner),
+        (T::Activate, Some(&idle), &running, Invariant::Table),
+        (T::Release, Some(&running), &of("a", &idle), Invariant::Table),
+        (T::GiveBack, Some(&running), &idle, Invariant::Table),
+        (T::Expire, Some(&running), &running, Invariant::Table),
+        (T::Reap, Some(&running), &gone, Invariant::Table),
+        (T::Reap, Some(&gone), &gone, Invariant::Table),
+        (T::Activate, Some(&gone), &running, Invariant::Table),
     ];
     for (transition, before, to, promise) in illegal {
         let broken = after(|audit| audit.wrote(transition, before, to, (at(2), at(2))));
         assert_eq!(broken, Some(promise), "{transition} of {before:?} to {to:?}");
     }
     let ahead = after(|audit| audit.wrote(T::Claim, Some(&idle), &claimed, (at(30), at(2))));
-    assert_eq!(ahead, Some(Promise::Table), "for a time that no clock can show");
+    assert_eq!(ahead, Some(Invariant::Table), "for a time that no clock can show");
 }
 
 #[test]
@@ -104,12 +104,12 @@ fn a_ticket_is_the_way_to_an_idle_machine() {
             audit.deletes(&ticket(threshold), others, at(0));
         })
     };
-    assert_eq!(deleted(&idle, 60, 0), Some(Promise::Reachable));
+    assert_eq!(deleted(&idle, 60, 0), Some(Invariant::Reachable));
     assert_eq!(deleted(&idle, 60, 1), None, "another is left");
     assert_eq!(deleted(&idle, 50, 0), None, "of an earlier idle state");
     assert_eq!(deleted(&record(State::Claimed, "a", Some(60)), 60, 0), None, "claimed");
     assert_eq!(deleted(&record(State::Idle, "", Some(5)), 5, 0), None, "past it by some clock");
-    assert_eq!(after(|audit| audit.noted(&[ticket(60)])), Some(Promise::Reachable));
+    assert_eq!(after(|audit| audit.noted(&[ticket(60)])), Some(Invariant::Reachable));
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn only_what_is_free_is_announced() {
         View { belief: Some(run("a")), ..free.clone() },
         View { job: Some(run("a")), ..free.clone() },
     ] {
-        assert_eq!(announced(busy.clone(), 60), Some(Promise::Announced), "{busy:?}");
+        assert_eq!(announced(busy.clone(), 60), Some(Invariant::Announced), "{busy:?}");
         assert_eq!(announced(busy, 50), None, "a ticket for another threshold");
     }
 }
@@ -141,17 +141,17 @@ fn records_end_before_machines() {
             audit.terminated(&id(), Duration::from_secs(age));
         })
     };
-    assert_eq!(ended(Some(record(State::Running, "a", Some(60))), 99), Some(Promise::StoreFirst));
-    assert_eq!(ended(Some(record(State::Idle, "", Some(1))), 99), Some(Promise::StoreFirst));
+    assert_eq!(ended(Some(record(State::Running, "a", Some(60))), 99), Some(Invariant::StoreFirst));
+    assert_eq!(ended(Some(record(State::Idle, "", Some(1))), 99), Some(Invariant::StoreFirst));
     assert_eq!(ended(Some(record(State::Terminated, "", None)), 99), None);
     assert_eq!(ended(None, 99), None, "no process has registered it");
-    assert_eq!(ended(None, 3), Some(Promise::StoreFirst), "its launcher may still register it");
+    assert_eq!(ended(None, 3), Some(Invariant::StoreFirst), "its launcher may still register it");
 }
 
 /// An agent terminates its machine at 30 s. It was told early that the machine is running until
 /// `threshold`, and last asked at `asked`. The answer to that, if there is one, says that the machine
 /// is idle until 90 s, and arrives at `told`. All in seconds.
-fn ended_itself(threshold: u64, asked: u64, told: Option<u64>) -> Option<Promise> {
+fn ended_itself(threshold: u64, asked: u64, told: Option<u64>) -> Option<Invariant> {
     let micros = |second: u64| second * 1_000_000;
     after(|audit| {
         let running = record(State::Running, "a", Some(threshold));
@@ -167,7 +167,7 @@ fn ended_itself(threshold: u64, asked: u64, told: Option<u64>) -> Option<Promise
 
 #[test]
 fn an_agent_goes_by_the_newest_answer_that_has_arrived() {
-    let broken = Some(Promise::StoreFirst);
+    let broken = Some(Invariant::StoreFirst);
     assert_eq!(ended_itself(20, 28, None), None, "past its threshold");
     assert_eq!(ended_itself(60, 28, None), broken, "within it");
     assert_eq!(ended_itself(20, 28, Some(29)), broken, "a newer answer has arrived");
@@ -177,7 +177,7 @@ fn an_agent_goes_by_the_newest_answer_that_has_arrived() {
 
 #[test]
 fn an_agent_asks_before_it_ends_its_machine() {
-    let broken = Some(Promise::StoreFirst);
+    let broken = Some(Invariant::StoreFirst);
     assert_eq!(ended_itself(20, 20, None), None, "it has waited for an answer");
     assert_eq!(ended_itself(20, 19, None), broken, "too long ago");
     let never_asked = after(|audit| audit.ended_itself(Pid(1), &id(), (30, at(30))));
@@ -191,7 +191,7 @@ fn an_agent_asks_before_it_ends_its_machine() {
 }
 
 /// Orders of one call, each with its intent, what it asks for, and which machines it is given.
-fn ordered(orders: &[(&str, u32, &[&str])]) -> Option<Promise> {
+fn ordered(orders: &[(&str, u32, &[&str])]) -> Option<Invariant> {
     after(|audit| {
         for (intent, count, names) in orders {
             let intent = IntentId::new(*intent).unwrap();
@@ -239,13 +239,13 @@ fn nothing_is_launched_twice_and_only_the_rest_is_ordered_again() {
         &[("x", 1, &["i-1"]), ("y", 1, &["i-2"])],
         &[("x", 1, &[]), ("y", 2, &["i-1", "i-2"])],
     ] {
-        assert_eq!(ordered(broken), Some(Promise::LaunchedOnce), "{broken:?}");
+        assert_eq!(ordered(broken), Some(Invariant::LaunchedOnce), "{broken:?}");
     }
 }
 
 /// A provision of run a, which began at 10 s, says at 40 s that it has the machine. Before that the
 /// auditor was told what `told` tells it.
-fn answered(told: impl FnOnce(&mut Audit)) -> Option<Promise> {
+fn answered(told: impl FnOnce(&mut Audit)) -> Option<Invariant> {
     after(|audit| {
         told(audit);
         let outcome = provision::Outcome {
@@ -313,7 +313,7 @@ fn a_provision_that_could_not_see_an_edit_is_not_blamed_for_it() {
 
 #[test]
 fn a_provision_that_answers_with_what_no_edit_took_from_it_is_blamed() {
-    let broken = Some(Promise::AllOrNothing);
+    let broken = Some(Invariant::AllOrNothing);
     assert_eq!(answered(|_| {}), broken, "never recorded");
     let anothers = answered(|audit| audit.planted(&record(State::Running, "b", Some(90))));
     assert_eq!(anothers, broken, "of another run, and not by hand");

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::fate::Rates;
+use crate::faults::Rates;
 use crate::history::{History, play};
-use crate::plan::{Deed, Plan, SECOND};
-use crate::policy::{Aim, Harm, Script};
+use crate::plan::{Action, Plan, SECOND};
+use crate::policy::{Aim, CallFault, Script};
 use crate::process::Ending;
 
 /// A history with one process under test, and the ending that is expected of it.
@@ -30,7 +30,7 @@ impl Scenario {
     }
 
     /// Plays it, with or without a harm to one call of its process.
-    pub fn play(&self, harm: Option<(u32, Harm)>, journal: bool) -> History {
+    pub fn play(&self, harm: Option<(u32, CallFault)>, journal: bool) -> History {
         let mut plan = self.plan.clone();
         let process = plan.watched.clone().unwrap_or_default();
         let script = |(call, harm)| Script { process, aim: Aim::Call(call), harm };
@@ -81,11 +81,11 @@ fn provisions() -> Vec<Scenario> {
 }
 
 fn releases() -> Vec<Scenario> {
-    let hang = (50 * SECOND, Deed::Hang(0, 120 * SECOND));
+    let hang = (50 * SECOND, Action::Hang(0, 120 * SECOND));
     let killed = Script {
         process: "provision 2".to_owned(),
         aim: Aim::First("write register"),
-        harm: Harm::DieAfter,
+        harm: CallFault::DieAfter,
     };
     vec![
         Scenario {
@@ -123,20 +123,20 @@ fn refresh() -> Scenario {
         provision(10, "a", 1),
         provision(20, "b", 2),
         provision(25, "d", 1),
-        (45 * SECOND, Deed::Kill(3)),
+        (45 * SECOND, Action::Kill(3)),
         provision(60, "c", 1),
         provision(63, "e", 1),
-        (105 * SECOND, Deed::Hang(4, 250 * SECOND)),
-        (288 * SECOND, Deed::Rerun { run: "b".to_owned() }),
-        (290 * SECOND, Deed::RefreshWith("min-idle", "large=2")),
+        (105 * SECOND, Action::Hang(4, 250 * SECOND)),
+        (288 * SECOND, Action::Rerun { run: "b".to_owned() }),
+        (290 * SECOND, Action::RefreshWith("min-idle", "large=2")),
     ];
     let mut plan = Plan {
         stillborn: [1].into(),
         calm_at: 400 * SECOND,
         scripts: vec![
-            killed("provision a", "launch", Harm::DieAfter),
-            killed("release c", "send", Harm::DieBefore),
-            killed("release e", "write release", Harm::DieAfter),
+            killed("provision a", "launch", CallFault::DieAfter),
+            killed("release c", "send", CallFault::DieBefore),
+            killed("release e", "write release", CallFault::DieAfter),
         ],
         ..plan("refresh#16", deeds)
     };
@@ -151,7 +151,7 @@ fn agent() -> Scenario {
     Scenario { name: "agent", ending: Ending::Succeeded, plan }
 }
 
-fn plan(watched: &str, deeds: Vec<(u64, Deed)>) -> Plan {
+fn plan(watched: &str, deeds: Vec<(u64, Action)>) -> Plan {
     Plan {
         settings: settings(),
         deeds,
@@ -182,12 +182,12 @@ fn settings() -> BTreeMap<String, String> {
     .into()
 }
 
-fn provision(second: u64, run: &str, count: u32) -> (u64, Deed) {
-    (second * SECOND, Deed::Provision { run: run.to_owned(), count })
+fn provision(second: u64, run: &str, count: u32) -> (u64, Action) {
+    (second * SECOND, Action::Provision { run: run.to_owned(), count })
 }
 
-fn stop(millis: u64, run: &str) -> (u64, Deed) {
-    (millis * 1000, Deed::Stop { run: run.to_owned() })
+fn stop(millis: u64, run: &str) -> (u64, Action) {
+    (millis * 1000, Action::Stop { run: run.to_owned() })
 }
 
 #[cfg(test)]

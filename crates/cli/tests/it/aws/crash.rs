@@ -3,12 +3,12 @@
 use ondeck_standin::Service;
 use serde_json::json;
 
-use super::site::Site;
+use super::harness::AwsHarness;
 use crate::harness::{Driven, until};
 
 #[test]
 fn after_the_intent_refresh_settles_it() {
-    let site = Site::with(&["--created-timeout-sec=1", "--validation-timeout-sec=0.5"]);
+    let site = AwsHarness::with(&["--created-timeout-sec=1", "--validation-timeout-sec=0.5"]);
     site.kill_before("launch", &["provision", "--run-id=1"]);
     assert_eq!(site.machines().len(), 0);
     until("refresh settles the intent", || site.refresh(&[])["intentsSettled"] == 1);
@@ -18,7 +18,7 @@ fn after_the_intent_refresh_settles_it() {
 
 #[test]
 fn after_the_launch_machines_without_a_record_end_themselves() {
-    let site = Site::with(&["--boot-deadline-sec=2"]);
+    let site = AwsHarness::with(&["--boot-deadline-sec=2"]);
     site.kill_before("register", &["provision", "--run-id=1", "--instance-count=2"]);
     assert_eq!(site.standings(), Vec::<String>::new());
     assert_eq!(site.machines().len(), 2);
@@ -27,7 +27,7 @@ fn after_the_launch_machines_without_a_record_end_themselves() {
 
 #[test]
 fn after_the_launch_refresh_sweeps_by_tag() {
-    let site = Site::with(&["--boot-deadline-sec=60"]);
+    let site = AwsHarness::with(&["--boot-deadline-sec=60"]);
     site.kill_before("register", &["provision", "--run-id=1", "--instance-count=2"]);
     let machines = site.machines();
     until("refresh sweeps them", || {
@@ -38,7 +38,7 @@ fn after_the_launch_refresh_sweeps_by_tag() {
 
 #[test]
 fn after_the_registration_the_release_of_the_run_expires_them() {
-    let site = Site::with(&["--self-termination-grace-sec=60"]);
+    let site = AwsHarness::with(&["--self-termination-grace-sec=60"]);
     site.kill_before("activate", &["provision", "--run-id=1", "--instance-count=2"]);
     assert_eq!(site.standings(), ["created 1", "created 1"]);
     site.release("1").succeeded();
@@ -48,7 +48,7 @@ fn after_the_registration_the_release_of_the_run_expires_them() {
 
 #[test]
 fn after_the_receive_the_queue_shows_the_ticket_again() {
-    let site = Site::with(&["--ticket-hold-sec=2", "--pickup-patience-sec=15"]);
+    let site = AwsHarness::with(&["--ticket-hold-sec=2", "--pickup-patience-sec=15"]);
     let idle = site.warm_up(1);
     site.kill_before("claim", &["provision", "--run-id=2"]);
     assert_eq!(site.standings(), ["idle"]);
@@ -59,7 +59,7 @@ fn after_the_receive_the_queue_shows_the_ticket_again() {
 
 #[test]
 fn after_the_claim_the_threshold_ends_the_machine_with_no_refresh() {
-    let site = Site::with(&["--claim-timeout-sec=3"]);
+    let site = AwsHarness::with(&["--claim-timeout-sec=3"]);
     site.warm_up(1);
     site.kill_before("commit", &["provision", "--run-id=2"]);
     assert_eq!(site.standings(), ["claimed 2"]);
@@ -69,7 +69,7 @@ fn after_the_claim_the_threshold_ends_the_machine_with_no_refresh() {
 
 #[test]
 fn after_the_claim_the_release_of_the_run_finds_it_though_no_commit_was_made() {
-    let site = Site::with(&["--self-termination-grace-sec=60"]);
+    let site = AwsHarness::with(&["--self-termination-grace-sec=60"]);
     site.warm_up(2);
     site.kill_before("commit", &["provision", "--run-id=2", "--instance-count=2"]);
     assert_eq!(site.standings(), ["claimed 2", "claimed 2"]);
@@ -81,7 +81,7 @@ fn after_the_claim_the_release_of_the_run_finds_it_though_no_commit_was_made() {
 
 #[test]
 fn after_the_release_refresh_announces_the_machine_again() {
-    let site = Site::with(&[]);
+    let site = AwsHarness::with(&[]);
     let machine = site.provision("1", 1).succeeded().ids();
     site.kill_before("send", &["release", "--run-id=1"]);
     assert_eq!((site.standings(), site.tickets()), (vec!["idle".to_owned()], 0));
@@ -92,7 +92,7 @@ fn after_the_release_refresh_announces_the_machine_again() {
 
 #[test]
 fn after_the_reap_the_machine_ends_itself_with_no_refresh() {
-    let site = Site::with(&["--self-termination-grace-sec=60"]);
+    let site = AwsHarness::with(&["--self-termination-grace-sec=60"]);
     let machine = site.provision("1", 1).succeeded().ids();
     site.ondeck(&["release", "--run-id=1", "--idle-time-sec=3"]).succeeded();
     site.until_expired(&machine);
@@ -103,7 +103,7 @@ fn after_the_reap_the_machine_ends_itself_with_no_refresh() {
 
 #[test]
 fn after_the_reap_refresh_sweeps_a_machine_that_does_not_end_itself() {
-    let site = Site::with(&["--self-termination-grace-sec=60"]);
+    let site = AwsHarness::with(&["--self-termination-grace-sec=60"]);
     let machines = site.provision("1", 1).succeeded().ids();
     site.ondeck(&["release", "--run-id=1", "--idle-time-sec=3"]).succeeded();
     assert!(site.gateway.ec2().kill_agent(&machines[0]));
@@ -118,7 +118,7 @@ fn after_the_reap_refresh_sweeps_a_machine_that_does_not_end_itself() {
 
 #[test]
 fn a_provision_that_is_interrupted_dumps_what_it_has_touched() {
-    let site = Site::with(&[]);
+    let site = AwsHarness::with(&[]);
     site.warm_up(1);
     let provision = site.start(&["provision", "--run-id=2", "--instance-count=3", "-v"]);
     provision.until_it_says("register");
@@ -132,7 +132,7 @@ fn a_provision_that_is_interrupted_dumps_what_it_has_touched() {
 /// Events wait for company for a while, and the release is stopped before that is over.
 #[test]
 fn a_release_that_is_told_to_stop_leaves_the_events_of_what_it_has_done() {
-    let site = Site::with(&[]);
+    let site = AwsHarness::with(&[]);
     let [machine] = &site.provision("1", 1).succeeded().ids()[..] else { panic!("one machine") };
     assert!(site.gateway.ec2().kill_agent(machine));
     site.control.reset();

@@ -2,12 +2,12 @@
 
 use ondeck_standin::Capacity;
 
-use super::site::Site;
+use super::harness::AwsHarness;
 use crate::harness::{Background, Driven};
 
 #[test]
 fn before_refresh_nothing_is_set_up() {
-    let site = Site::bare();
+    let site = AwsHarness::bare();
     for mode in [&["provision", "--run-id=1"][..], &["release", "--run-id=1"], &["status"]] {
         let done = site.ondeck(mode).exited(3);
         assert!(done.stderr.contains("run ondeck refresh first"), "{done:?}");
@@ -16,7 +16,7 @@ fn before_refresh_nothing_is_set_up() {
 
 #[test]
 fn what_refresh_must_be_told_is_named() {
-    let site = Site::bare();
+    let site = AwsHarness::bare();
     let done = site.ondeck(&["refresh"]).exited(2);
     assert!(done.stderr.contains("ami"), "{done:?}");
     let done = site.ondeck(&["refresh", "--ami=ami-0123456789abcdef0"]).exited(2);
@@ -25,7 +25,7 @@ fn what_refresh_must_be_told_is_named() {
 
 #[test]
 fn no_pool_and_no_region_and_no_credentials_are_said_so() {
-    let site = Site::bare();
+    let site = AwsHarness::bare();
     let without = |names: &[&str]| {
         let mut command = site.command(&["provision", "--run-id=1"]);
         for name in names {
@@ -43,7 +43,7 @@ fn no_pool_and_no_region_and_no_credentials_are_said_so() {
 
 #[test]
 fn a_fleet_that_comes_in_part_is_ended_and_the_claimed_go_back() {
-    let site = Site::with(&[]);
+    let site = AwsHarness::with(&[]);
     let idle = site.warm_up(1);
     site.gateway.ec2().set_capacity(Capacity { total: Some(2), ..Capacity::default() });
     let done = site.provision("2", 3).exited(4);
@@ -55,7 +55,7 @@ fn a_fleet_that_comes_in_part_is_ended_and_the_claimed_go_back() {
 
 #[test]
 fn spot_falls_back_to_on_demand_where_it_is_allowed_to() {
-    let site = Site::with(&[]);
+    let site = AwsHarness::with(&[]);
     site.gateway.ec2().set_capacity(Capacity { spot: Some(1), ..Capacity::default() });
     let spot = ["provision", "--json", "--run-id=1", "--instance-count=2", "--usage-class=spot"];
     let done = site.ondeck(&spot).exited(4);
@@ -75,7 +75,7 @@ fn spot_falls_back_to_on_demand_where_it_is_allowed_to() {
 
 #[test]
 fn spot_that_ec2_was_too_busy_for_stays_spot() {
-    let site = Site::with(&[]);
+    let site = AwsHarness::with(&[]);
     site.gateway.ec2().throttle_fleets(2);
     let spot = ["provision", "--json", "--run-id=1", "--usage-class=spot", "--capacity-fallback"];
     let done = site.ondeck(&spot).succeeded();
@@ -85,7 +85,7 @@ fn spot_that_ec2_was_too_busy_for_stays_spot() {
 
 #[test]
 fn ec2_that_stays_too_busy_is_said_to_be_and_the_claimed_go_back() {
-    let site = Site::with(&[]);
+    let site = AwsHarness::with(&[]);
     let idle = site.warm_up(1);
     site.gateway.ec2().throttle_fleets(1_000);
     let done = site.provision("2", 2).exited(6);
@@ -98,7 +98,7 @@ fn ec2_that_stays_too_busy_is_said_to_be_and_the_claimed_go_back() {
 
 #[test]
 fn requirements_that_no_machine_meets_are_a_want_of_capacity() {
-    let site = Site::with(&[]);
+    let site = AwsHarness::with(&[]);
     let idle = site.warm_up(1);
     // What is in the pool is not of such a type, and what is not in EC2 is not of any.
     let none = ["provision", "--json", "--run-id=2", "--allowed-instance-types=x9z.*"];
@@ -112,7 +112,7 @@ fn requirements_that_no_machine_meets_are_a_want_of_capacity() {
 
 #[test]
 fn machines_have_a_volume_as_large_as_refresh_was_told() {
-    let site = Site::with(&["--volume-size-gb=40"]);
+    let site = AwsHarness::with(&["--volume-size-gb=40"]);
     site.provision("1", 1).succeeded();
     let [machine] = &site.gateway.ec2().machines()[..] else { panic!("one machine") };
     assert_eq!(machine.volumes, [("/dev/xvda".to_owned(), 40)].into());
@@ -121,7 +121,7 @@ fn machines_have_a_volume_as_large_as_refresh_was_told() {
 
 #[test]
 fn a_subnet_that_does_not_exist_is_named() {
-    let site = Site::with(&["--subnet-ids=subnet-0dead"]);
+    let site = AwsHarness::with(&["--subnet-ids=subnet-0dead"]);
     let done = site.provision("1", 1);
     assert_ne!(done.code, 0, "{done:?}");
     assert!(done.stdout.contains("subnet-0dead"), "{done:?}");
@@ -130,7 +130,7 @@ fn a_subnet_that_does_not_exist_is_named() {
 
 #[test]
 fn machines_whose_script_fails_are_ended_with_its_last_words() {
-    let site = Site::with(&["--pre-runner-script=echo the disk is on fire; exit 3"]);
+    let site = AwsHarness::with(&["--pre-runner-script=echo the disk is on fire; exit 3"]);
     let done = site.provision("1", 2).exited(5);
     assert!(done.stdout.contains("the disk is on fire"), "{done:?}");
     site.until_machines(0);
@@ -139,7 +139,7 @@ fn machines_whose_script_fails_are_ended_with_its_last_words() {
 
 #[test]
 fn an_idle_machine_whose_agent_has_died_is_replaced() {
-    let site = Site::with(&[]);
+    let site = AwsHarness::with(&[]);
     let [idle] = &site.warm_up(1)[..] else { panic!("one machine") };
     assert!(site.gateway.ec2().kill_agent(idle));
     let done = site.provision("2", 1).succeeded();
@@ -150,7 +150,7 @@ fn an_idle_machine_whose_agent_has_died_is_replaced() {
 
 #[test]
 fn a_machine_that_never_answers_its_release_is_never_pooled() {
-    let site = Site::with(&["--release-timeout-sec=2"]);
+    let site = AwsHarness::with(&["--release-timeout-sec=2"]);
     let [machine] = &site.provision("1", 1).succeeded().ids()[..] else { panic!("one machine") };
     assert!(site.gateway.ec2().kill_agent(machine));
     site.release("1").exited(8);
@@ -160,7 +160,7 @@ fn a_machine_that_never_answers_its_release_is_never_pooled() {
 
 #[test]
 fn a_machine_ended_behind_our_back_does_not_stop_the_reaping_of_others() {
-    let site = Site::with(&[]);
+    let site = AwsHarness::with(&[]);
     let machines = site.provision("1", 3).succeeded().ids();
     site.gateway.ec2().terminate(&machines[1]);
     site.ondeck(&["release", "--run-id=1", "--release-timeout-sec=3", "--idle-time-sec=1"]);

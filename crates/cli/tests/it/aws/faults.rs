@@ -12,7 +12,7 @@ use std::time::Duration;
 use ondeck_standin::{ActiveFault, AwsFault, AwsFaultRule, Occurrence, Service};
 use serde_json::json;
 
-use super::site::Site;
+use super::harness::AwsHarness;
 use crate::harness::{Background, Driven};
 
 /// Plays setting up, cold, release, warm, release, and reaping, with the rules in force at the
@@ -25,7 +25,7 @@ fn life_under(rules: &[AwsFaultRule]) {
 /// The same, and gives the machines of the first run and of the second. Where the answer to a
 /// receive gets lost, tickets stay hidden for a while, and the second run launches others.
 fn lives_under(rules: &[AwsFaultRule]) -> (Vec<String>, Vec<String>) {
-    let site = Site::bare();
+    let site = AwsHarness::bare();
     let disturbances: Vec<_> = rules.iter().map(|rule| site.control.inject(rule.clone())).collect();
     set_up_under_rules(&site);
     let (cold, warm) = two_runs_under_rules(&site);
@@ -38,7 +38,7 @@ fn lives_under(rules: &[AwsFaultRule]) -> (Vec<String>, Vec<String>) {
     (cold, warm)
 }
 
-fn set_up_under_rules(site: &Site) {
+fn set_up_under_rules(site: &AwsHarness) {
     within_calls(site, 160, || {
         site.set_up(&["--self-termination-grace-sec=60", "--idle-time-sec=20"]);
     });
@@ -48,7 +48,7 @@ fn set_up_under_rules(site: &Site) {
     assert!(pool.as_object().is_some_and(|pool| pool.len() > 1), "{pool}");
 }
 
-fn two_runs_under_rules(site: &Site) -> (Vec<String>, Vec<String>) {
+fn two_runs_under_rules(site: &AwsHarness) -> (Vec<String>, Vec<String>) {
     within_calls(site, 250, || {
         let cold = site.provision("1", 2).succeeded().ids();
         assert_eq!(site.machines(), cold.iter().cloned().collect(), "as many as were asked for");
@@ -60,7 +60,7 @@ fn two_runs_under_rules(site: &Site) -> (Vec<String>, Vec<String>) {
     })
 }
 
-fn reap_under_rules(site: &Site, expired: &[String]) {
+fn reap_under_rules(site: &AwsHarness, expired: &[String]) {
     let refreshed = within_calls(site, 110, || site.refresh(&[]));
     let (machines, records) = (site.machines(), site.records());
     for machine in expired {
@@ -72,7 +72,7 @@ fn reap_under_rules(site: &Site, expired: &[String]) {
 
 /// Does something that takes no more than so many calls of the control plane.
 #[track_caller]
-fn within_calls<T>(site: &Site, most: usize, mode: impl FnOnce() -> T) -> T {
+fn within_calls<T>(site: &AwsHarness, most: usize, mode: impl FnOnce() -> T) -> T {
     site.control.reset();
     let done = mode();
     let calls = site.control.total();
@@ -162,7 +162,7 @@ fn everything_at_random() {
 
 #[test]
 fn expired_credentials_are_said_to_be_expired() {
-    let site = Site::with(&[]);
+    let site = AwsHarness::with(&[]);
     site.control.inject(AwsFaultRule::new(AwsFault::ExpiredToken));
     site.control.reset();
     for mode in [&["provision", "--run-id=1"][..], &["release", "--run-id=1"], &["refresh"]] {
@@ -174,7 +174,7 @@ fn expired_credentials_are_said_to_be_expired() {
 
 #[test]
 fn agents_whose_calls_go_wrong_serve_all_the_same() {
-    let site = Site::with(&[]);
+    let site = AwsHarness::with(&[]);
     let agents = site.gateway.endpoint("agents");
     let kinds = [
         AwsFault::Reset,
@@ -200,7 +200,7 @@ fn agents_whose_calls_go_wrong_serve_all_the_same() {
 
 #[test]
 fn credentials_that_cannot_be_had_just_now_are_asked_for_again() {
-    let site = Site::with(&[]);
+    let site = AwsHarness::with(&[]);
     let profiles = site.logs().with_file_name("profiles");
     let text = "[default]\nrole_arn = arn:aws:iam::000000000000:role/ci\nsource_profile = keys\n\
                 [profile keys]\naws_access_key_id = test\naws_secret_access_key = test\n";

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use super::site::{LAUNCH, Site, TIMES};
+use super::harness::{AwsHarness, LAUNCH, TIMES};
 use crate::harness::{Background, Driven, race};
 
 #[test]
 fn machines_go_from_run_to_run_and_at_last_away() {
-    let site = Site::with(&["--self-termination-grace-sec=60"]);
+    let site = AwsHarness::with(&["--self-termination-grace-sec=60"]);
     let cold = site.provision("1", 3).succeeded();
     assert_eq!(cold.sources(), ["cold", "cold", "cold"]);
     assert_eq!(site.standings(), ["running 1", "running 1", "running 1"]);
@@ -35,7 +35,7 @@ fn machines_go_from_run_to_run_and_at_last_away() {
 
 #[test]
 fn machines_are_what_was_asked_for_as_ec2_has_it() {
-    let site = Site::with(&[]);
+    let site = AwsHarness::with(&[]);
     let request = [
         "provision",
         "--json",
@@ -57,7 +57,7 @@ fn machines_are_what_was_asked_for_as_ec2_has_it() {
 
 #[test]
 fn a_second_provision_of_a_run_is_given_what_the_first_one_got() {
-    let site = Site::with(&[]);
+    let site = AwsHarness::with(&[]);
     let first = site.provision("1", 2).succeeded();
     let second = site.provision("1", 2).succeeded();
     assert_eq!((second.sources(), second.ids()), (vec!["adopted".to_owned(); 2], first.ids()));
@@ -66,7 +66,7 @@ fn a_second_provision_of_a_run_is_given_what_the_first_one_got() {
 
 #[test]
 fn six_runs_race_for_two_idle_machines() {
-    let site = Site::with(&[]);
+    let site = AwsHarness::with(&[]);
     let warm = site.warm_up(2).into_iter().collect();
     let ids = race(&site, 6, &warm);
     assert_eq!(site.machines(), ids);
@@ -75,7 +75,7 @@ fn six_runs_race_for_two_idle_machines() {
 
 #[test]
 fn two_pools_in_one_account_have_nothing_to_do_with_each_other() {
-    let site = Site::with(&[]);
+    let site = AwsHarness::with(&[]);
     let busy = site.provision("1", 1).succeeded().ids();
     let idle = site.warm_up(1);
     let pool = format!("{}-elsewhere", site.pool());
@@ -102,7 +102,7 @@ fn two_pools_in_one_account_have_nothing_to_do_with_each_other() {
 
 #[test]
 fn machines_past_their_time_end_themselves_with_no_refresh() {
-    let site = Site::with(&[]);
+    let site = AwsHarness::with(&[]);
     site.provision("1", 1).succeeded();
     site.provision("2", 1).succeeded();
     site.ondeck(&["provision", "--run-id=3", "--max-runtime-min=0.02"]).succeeded();
@@ -114,7 +114,7 @@ fn machines_past_their_time_end_themselves_with_no_refresh() {
 
 #[test]
 fn refresh_keeps_idle_machines_where_it_is_told_to() {
-    let site = Site::with(&["--min-idle=large=2"]);
+    let site = AwsHarness::with(&["--min-idle=large=2"]);
     assert_eq!(site.standings(), ["idle", "idle"]);
     assert_eq!(site.refresh(&[])["warmed"], 0);
     assert_eq!(site.provision("1", 1).succeeded().sources(), ["warm"]);
@@ -122,7 +122,7 @@ fn refresh_keeps_idle_machines_where_it_is_told_to() {
 
 #[test]
 fn refresh_repairs_a_launch_template_that_was_deleted() {
-    let site = Site::with(&[]);
+    let site = AwsHarness::with(&[]);
     let [template] = &site.gateway.ec2().launch_templates()[..] else { panic!("one template") };
     site.gateway.ec2().delete_launch_template(template);
     let refused = site.provision("1", 1);
@@ -137,7 +137,7 @@ fn refresh_repairs_a_launch_template_that_was_deleted() {
 
 #[test]
 fn what_the_specification_shows_is_what_status_shows() {
-    let site = Site::with(&[]);
+    let site = AwsHarness::with(&[]);
     site.provision("4711", 1).succeeded();
     let record = &site.status()["instances"][0];
     assert_eq!((&record["state"], &record["runId"]), (&json!("running"), &json!("4711")));

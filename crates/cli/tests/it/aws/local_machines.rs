@@ -5,15 +5,15 @@ use std::process::Command;
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::site::{Site, TIMES};
+use super::harness::{AwsHarness, TIMES};
 use crate::harness::{Background, Driven, ondeck, processes_naming, signal, until};
 
 /// A pool on AWS whose machines are launched here.
-struct LocalMachines(Site);
+struct LocalMachines(AwsHarness);
 
 impl LocalMachines {
     fn set_up() -> LocalMachines {
-        let pool = LocalMachines(Site::bare());
+        let pool = LocalMachines(AwsHarness::bare());
         pool.ondeck(&[&["refresh"], &TIMES[..]].concat()).succeeded();
         pool
     }

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use ondeck_standin::{MachineState, Service};
 use serde_json::Value;
 
+use super::harness::AwsHarness;
 use super::raw;
-use super::site::Site;
 use crate::harness::{Background, Done, Driven, until};
 
 #[test]
 fn a_spot_machine_that_will_be_taken_away_is_given_to_no_run() {
-    let site = Site::with(&[]);
+    let site = AwsHarness::with(&[]);
     let [machine] = &site.warm_up(1)[..] else { panic!("one machine") };
     site.gateway.ec2().interrupt(machine, Duration::from_secs(120));
     until("the agent has said so", || site.status()["instances"][0]["signal"] == "UD_FAILED");
@@ -26,7 +26,7 @@ fn a_spot_machine_that_will_be_taken_away_is_given_to_no_run() {
 #[test]
 fn a_machine_ends_itself_by_shutdown_where_ec2_refuses() {
     use ondeck_standin::{AwsFault, AwsFaultRule};
-    let site = Site::with(&["--idle-time-sec=1"]);
+    let site = AwsHarness::with(&["--idle-time-sec=1"]);
     let agents = site.gateway.endpoint("agents");
     let refused = agents.inject(
         AwsFaultRule::new(AwsFault::Status(503))
@@ -43,7 +43,7 @@ fn a_machine_ends_itself_by_shutdown_where_ec2_refuses() {
 
 #[test]
 fn an_idle_agent_costs_what_it_is_said_to_cost() {
-    let site = Site::with(&[
+    let site = AwsHarness::with(&[
         "--agent-poll-waiting-sec=0.25",
         "--heartbeat-period-sec=5",
         "--idle-time-sec=120",
@@ -75,7 +75,7 @@ struct Keys {
 }
 
 impl Keys {
-    fn beside(site: &Site) -> Keys {
+    fn beside(site: &AwsHarness) -> Keys {
         let secrets = ["secret", "token"].map(|kind| format!("control-{kind}-{}", site.table()));
         let [secret, token] = &secrets;
         let file = site.logs().with_file_name("credentials");
@@ -88,7 +88,7 @@ impl Keys {
     }
 
     /// Runs the program with them, and with all that it can say.
-    fn run(&self, site: &Site, arguments: &[&str]) -> Done {
+    fn run(&self, site: &AwsHarness, arguments: &[&str]) -> Done {
         let (mode, rest) = arguments.split_first().unwrap();
         let mut command = site.command(&[&[*mode, "-vv"], rest].concat());
         command
@@ -125,7 +125,7 @@ impl Drop for Until<'_> {
 
 #[test]
 fn no_key_is_in_a_log_a_record_or_the_process_list() {
-    let site = Site::whose_agents_say("-vv");
+    let site = AwsHarness::whose_agents_say("-vv");
     let keys = Keys::beside(&site);
     site.set_up(&[]);
     let stop = AtomicBool::new(false);

@@ -13,9 +13,9 @@ use ondeck_standin::{AwsFault, AwsFaultRule, Endpoint, MachineCommand, Occurrenc
 
 use self::stream::Stream;
 use super::storm::{self, Ground};
-use super::tally::Tally;
+use super::tally::StormCounts;
 use super::{audit, seed};
-use crate::aws::site::Site;
+use crate::aws::harness::AwsHarness;
 use crate::harness::{Driven, agents_among, processes_naming};
 
 /// One call in fifty goes wrong in one of these ways, all the time.
@@ -53,7 +53,7 @@ const SERVICE: &str = r#"
 fn a_storm_over_three_services_and_many_processes() {
     let seed = seed();
     let agent = [SERVICE, env!("CARGO_BIN_EXE_ondeck"), "agent", "--backend", "aws", "-v"];
-    let site = Site::where_machines_run(MachineCommand {
+    let site = AwsHarness::where_machines_run(MachineCommand {
         program: "/bin/sh".into(),
         args: ["-c"].iter().chain(&agent).map(|&word| word.to_owned()).collect(),
         env: Vec::new(),
@@ -64,7 +64,7 @@ fn a_storm_over_three_services_and_many_processes() {
 }
 
 struct Account {
-    site: Site,
+    site: AwsHarness,
     stream: Stream,
 }
 
@@ -86,7 +86,7 @@ impl Account {
 
     /// A service that is gone for a while, for the control plane alone or for the agents too; or
     /// machines that reach nothing.
-    fn refuse(&self, tally: &Tally, rng: &mut Rng) {
+    fn refuse(&self, tally: &StormCounts, rng: &mut Rng) {
         let span = Duration::from_millis(match rng.u8(..10) {
             0..7 => rng.u64(200..2_000),
             _ => rng.u64(2_000..8_000),
@@ -129,7 +129,7 @@ impl Ground for Account {
         self.site.logs().with_file_name("proofs")
     }
 
-    fn disturb(&self, tally: &Tally, mut rng: Rng) {
+    fn disturb(&self, tally: &StormCounts, mut rng: Rng) {
         for what in FAULTS {
             let which = Occurrence::Chance { probability: PROBABILITY, seed: rng.u64(..) };
             for door in self.doors() {

@@ -14,7 +14,7 @@ use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use super::small_disk::SmallDisk;
 use super::storm::{self, Ground};
-use super::tally::Tally;
+use super::tally::StormCounts;
 use super::{audit, seed};
 use crate::harness::{self, Driven, Home, begun_by};
 
@@ -74,7 +74,7 @@ impl Plain {
     }
 
     /// Another writer locks the file for a while.
-    fn lock(&self, tally: &Tally, rng: &mut Rng) {
+    fn lock(&self, tally: &StormCounts, rng: &mut Rng) {
         let longer = PATIENCE + Duration::from_millis(rng.u64(500..2_500));
         let span = match rng.u8(..10) {
             0..5 => Duration::from_millis(rng.u64(200..2_000)),
@@ -95,7 +95,7 @@ impl Plain {
     }
 
     /// No room on the disk; where this user may not mount one, a disk that fails.
-    fn fill(&self, tally: &Tally, rng: &mut Rng) {
+    fn fill(&self, tally: &StormCounts, rng: &mut Rng) {
         let Some(disk) = &self.disk else { return self.fail(tally, rng) };
         let span = Duration::from_millis(rng.u64(300..5_000));
         // What was written and has been copied is room that the next writer would use.
@@ -109,7 +109,7 @@ impl Plain {
     }
 
     /// Every write to a file fails, for all who are at work now and whomever they start.
-    fn fail(&self, tally: &Tally, rng: &mut Rng) {
+    fn fail(&self, tally: &StormCounts, rng: &mut Rng) {
         let span = Duration::from_millis(rng.u64(300..4_000));
         self.limit(Some(0));
         tally.disturbed("failing disk", &format!(" for {span:?}"));
@@ -129,7 +129,7 @@ impl Plain {
     }
 
     /// The home is somewhere else, and no process can make another in its place.
-    fn take_away(&self, tally: &Tally, rng: &mut Rng) {
+    fn take_away(&self, tally: &StormCounts, rng: &mut Rng) {
         let span = Duration::from_millis(rng.u64(300..5_000));
         let (home, away) = (self.home.dir(), self.home.dir().with_extension("away"));
         fs::write(&away, "").unwrap();
@@ -161,7 +161,7 @@ impl Ground for Plain {
         audit::proofs(&self.home)
     }
 
-    fn disturb(&self, tally: &Tally, mut rng: Rng) {
+    fn disturb(&self, tally: &StormCounts, mut rng: Rng) {
         loop {
             tally.wait(Duration::from_millis(rng.u64(500..3_000)));
             if tally.is_over() {

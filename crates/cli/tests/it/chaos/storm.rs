@@ -2,7 +2,7 @@
 //! and stopped and the resources that they share are disturbed. Then calm, every deadline, and the
 //! audit.
 
-mod crew;
+mod processes;
 mod victims;
 mod workflow;
 
@@ -15,8 +15,8 @@ use ondeck_core::audit::{
     InstanceWrite, JobSighting, Ownership, illegal_writes, jobs_with_another_owner, never_given,
 };
 
-use self::crew::Crew;
-use super::tally::Tally;
+use self::processes::StormProcesses;
+use super::tally::StormCounts;
 use super::{audit, pause, say_how_to_replay};
 use crate::harness::{Done, Driven, say};
 
@@ -53,7 +53,7 @@ pub(super) trait Ground: Driven + Sync {
     /// Where jobs write down where they are.
     fn proofs(&self) -> PathBuf;
     /// Disturbs what processes share, until the storm is over; then all is as before.
-    fn disturb(&self, tally: &Tally, rng: Rng);
+    fn disturb(&self, tally: &StormCounts, rng: Rng);
     /// Every write to an instance's row, by what the store itself has kept.
     fn writes(&self) -> Vec<InstanceWrite>;
     /// What is there of machines, records, tickets, runners and processes.
@@ -66,8 +66,8 @@ pub(super) trait Ground: Driven + Sync {
 pub(super) fn over(ground: &impl Ground, seed: u64) {
     let seconds = std::env::var(SECONDS).map_or(DEFAULT_SECONDS, |text| text.parse().unwrap());
     let mut rng = Rng::with_seed(seed);
-    let tally = Tally::over(Duration::from_secs(seconds));
-    let storm = Storm { ground, tally, crew: Crew::default(), seed };
+    let tally = StormCounts::over(Duration::from_secs(seconds));
+    let storm = Storm { ground, tally, crew: StormProcesses::default(), seed };
     let storm = &storm;
     std::thread::scope(|scope| {
         for worker in 0..WORKERS {
@@ -86,8 +86,8 @@ pub(super) fn over(ground: &impl Ground, seed: u64) {
 
 struct Storm<'a, G: Ground> {
     ground: &'a G,
-    tally: Tally,
-    crew: Crew,
+    tally: StormCounts,
+    crew: StormProcesses,
     seed: u64,
 }
 

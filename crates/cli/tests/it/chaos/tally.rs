@@ -9,7 +9,7 @@ use super::pause;
 use crate::harness::say;
 
 /// Kept by all threads of a storm.
-pub(super) struct Tally {
+pub(super) struct StormCounts {
     began: Instant,
     until: Instant,
     kept: Mutex<Kept>,
@@ -24,11 +24,11 @@ struct Kept {
     problems: Vec<String>,
 }
 
-impl Tally {
+impl StormCounts {
     /// Of a storm that lasts so long from now on.
-    pub(super) fn over(span: Duration) -> Tally {
+    pub(super) fn over(span: Duration) -> StormCounts {
         let began = Instant::now();
-        Tally { began, until: began + span, kept: Mutex::default() }
+        StormCounts { began, until: began + span, kept: Mutex::default() }
     }
 
     /// How much of the storm is left.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use ondeck_standin::{AwsFault, AwsFaultRule};
 
-use super::town::{Town, github};
-use crate::aws::site::{self, Site};
+use super::harness::{GitHubHarness, github};
+use crate::aws::harness::{AwsHarness, LAUNCH, TIMES};
 use crate::harness::Driven;
 
 /// More than the hour for which GitHub's registration tokens are valid.
@@ -14,14 +14,14 @@ const AHEAD: Duration = Duration::from_secs(2 * 3600);
 
 #[test]
 fn a_registration_token_is_valid_by_the_clock_of_aws() {
-    let town = Town { pool: Site::bare(), github: github() };
+    let town = GitHubHarness { pool: AwsHarness::bare(), github: github() };
     town.github.turn_back(AHEAD);
     let behind = -i64::try_from(AHEAD.as_secs()).unwrap();
     for endpoint in ["control", "agents", "onlooker"] {
         let rule = AwsFaultRule::new(AwsFault::Skew(behind));
         town.pool.gateway.endpoint(endpoint).inject(rule);
     }
-    let refresh = [&["refresh"], &site::TIMES[..], &site::LAUNCH[..]].concat();
+    let refresh = [&["refresh"], &TIMES[..], &LAUNCH[..]].concat();
     town.ondeck(&refresh).succeeded();
     let cold = town.provision("1", 1).succeeded();
     assert_eq!(cold.sources(), ["cold"]);

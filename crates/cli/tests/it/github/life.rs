@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use ondeck_standin::JobState;
 
-use super::town::{LIMIT, REPOSITORY, Town};
-use crate::aws::site::Site;
+use super::harness::{GitHubHarness, LIMIT, REPOSITORY};
+use crate::aws::harness::AwsHarness;
 use crate::harness::{Driven, Home, until};
 
 /// Says where it ran, and leaves something behind.
@@ -16,7 +16,11 @@ const JOB: &str = r#"
 "#;
 
 /// One run from its first job to its last. Gives its machines, and where they came from.
-fn workflow<P: Driven>(town: &Town<P>, run: &str, count: u32) -> (Vec<String>, Vec<String>) {
+fn workflow<P: Driven>(
+    town: &GitHubHarness<P>,
+    run: &str,
+    count: u32,
+) -> (Vec<String>, Vec<String>) {
     let provisioned = town.provision(run, count).succeeded();
     let machines: Vec<String> = provisioned.ids();
     let jobs: Vec<_> = (0..count).map(|_| town.queue(run, JOB)).collect();
@@ -36,7 +40,7 @@ fn workflow<P: Driven>(town: &Town<P>, run: &str, count: u32) -> (Vec<String>, V
     (machines, provisioned.sources())
 }
 
-fn cold_then_warm<P: Driven>(town: &Town<P>) {
+fn cold_then_warm<P: Driven>(town: &GitHubHarness<P>) {
     let (cold, sources) = workflow(town, "41", 2);
     assert_eq!(sources, ["cold", "cold"]);
     assert!(town.github.runners().is_empty(), "deregistered: {:?}", town.github.runners());
@@ -46,7 +50,7 @@ fn cold_then_warm<P: Driven>(town: &Town<P>) {
     town.github.assert_requests_valid();
 }
 
-fn two_at_a_time<P: Driven + Sync>(town: &Town<P>) {
+fn two_at_a_time<P: Driven + Sync>(town: &GitHubHarness<P>) {
     for round in 0..2 {
         let runs = ["a", "b"].map(|name| format!("{round}{name}"));
         let both = std::thread::scope(|scope| {
@@ -60,7 +64,7 @@ fn two_at_a_time<P: Driven + Sync>(town: &Town<P>) {
     town.github.assert_requests_valid();
 }
 
-fn rerun_of_failed_jobs<P: Driven>(town: &Town<P>) {
+fn rerun_of_failed_jobs<P: Driven>(town: &GitHubHarness<P>) {
     town.provision("7", 1).succeeded();
     let job = town.queue("7", "test -e /nowhere");
     assert!(town.github.wait_for_job(job, LIMIT).state == JobState::Completed);
@@ -78,7 +82,7 @@ fn rerun_of_failed_jobs<P: Driven>(town: &Town<P>) {
     town.release("8").succeeded();
 }
 
-fn ghosts<P: Driven>(town: &Town<P>, kill: impl Fn(&str)) {
+fn ghosts<P: Driven>(town: &GitHubHarness<P>, kill: impl Fn(&str)) {
     let machine = town.provision("9", 1).succeeded().ids().concat();
     town.until_runners("online", |runners| runners.iter().any(|runner| runner.online));
     kill(&machine);
@@ -96,37 +100,37 @@ fn ghosts<P: Driven>(town: &Town<P>, kill: impl Fn(&str)) {
 
 #[test]
 fn cold_then_warm_on_the_local_backend() {
-    cold_then_warm(&Town::local(&[]));
+    cold_then_warm(&GitHubHarness::local(&[]));
 }
 
 #[test]
 fn cold_then_warm_on_aws() {
-    cold_then_warm(&Town::aws(&[]));
+    cold_then_warm(&GitHubHarness::aws(&[]));
 }
 
 #[test]
 fn two_at_a_time_on_the_local_backend() {
-    two_at_a_time(&Town::local(&[]));
+    two_at_a_time(&GitHubHarness::local(&[]));
 }
 
 #[test]
 fn two_at_a_time_on_aws() {
-    two_at_a_time(&Town::aws(&[]));
+    two_at_a_time(&GitHubHarness::aws(&[]));
 }
 
 #[test]
 fn failed_jobs_that_are_run_again_on_the_local_backend() {
-    rerun_of_failed_jobs(&Town::local(&[]));
+    rerun_of_failed_jobs(&GitHubHarness::local(&[]));
 }
 
 #[test]
 fn failed_jobs_that_are_run_again_on_aws() {
-    rerun_of_failed_jobs(&Town::aws(&[]));
+    rerun_of_failed_jobs(&GitHubHarness::aws(&[]));
 }
 
 #[test]
 fn ghosts_on_the_local_backend() {
-    let town: Town<Home> = Town::local(&[]);
+    let town: GitHubHarness<Home> = GitHubHarness::local(&[]);
     ghosts(&town, |machine| {
         for pid in town.pool.processes_of(machine) {
             crate::harness::signal(pid, rustix::process::Signal::KILL);
@@ -136,6 +140,6 @@ fn ghosts_on_the_local_backend() {
 
 #[test]
 fn ghosts_on_aws() {
-    let town: Town<Site> = Town::aws(&[]);
+    let town: GitHubHarness<AwsHarness> = GitHubHarness::aws(&[]);
     ghosts(&town, |machine| town.pool.gateway.ec2().terminate(machine));
 }

@@ -6,11 +6,14 @@ use ondeck_standin::{
     APP_PRIVATE_KEY, APP_PUBLIC_KEY, GitHubFault, GitHubFaultRule, Occurrence, Permission,
 };
 
-use super::town::{REPOSITORY, TOKEN, Town};
+use super::harness::{GitHubHarness, REPOSITORY, TOKEN};
 use crate::harness::{Driven, Home};
 
 /// Refresh with this in place of the token.
-fn refresh_with<'a>(town: &Town<Home>, variables: &[(&'a str, &'a str)]) -> crate::harness::Done {
+fn refresh_with<'a>(
+    town: &GitHubHarness<Home>,
+    variables: &[(&'a str, &'a str)],
+) -> crate::harness::Done {
     let mut command = town.command(&["refresh", "--json"]);
     command.envs(variables.iter().copied());
     crate::harness::Background::start(&mut command).finish()
@@ -18,7 +21,7 @@ fn refresh_with<'a>(town: &Town<Home>, variables: &[(&'a str, &'a str)]) -> crat
 
 #[test]
 fn a_bad_token_is_told_and_keeps_nothing_from_being_cleared_up() {
-    let town = Town::local(&[]);
+    let town = GitHubHarness::local(&[]);
     town.provision("1", 1).succeeded();
     town.ondeck(&["release", "--run-id=1", "--idle-time-sec=0"]).succeeded();
     town.provision("2", 1).succeeded();
@@ -39,7 +42,7 @@ fn a_bad_token_is_told_and_keeps_nothing_from_being_cleared_up() {
 
 #[test]
 fn a_token_without_the_permission_is_told_which_one() {
-    let town = Town::local(&[]);
+    let town = GitHubHarness::local(&[]);
     town.github.allow("github_pat_metadata", REPOSITORY, &[Permission::Metadata]);
     town.renew();
     let done = refresh_with(&town, &[("ONDECK_GITHUB_TOKEN", "github_pat_metadata")]).exited(7);
@@ -49,7 +52,7 @@ fn a_token_without_the_permission_is_told_which_one() {
 
 #[test]
 fn without_credentials_refresh_says_what_to_give() {
-    let town = Town::local(&[]);
+    let town = GitHubHarness::local(&[]);
     town.renew();
     let done = refresh_with(&town, &[("ONDECK_GITHUB_TOKEN", "")]).exited(7);
     assert!(
@@ -61,7 +64,7 @@ fn without_credentials_refresh_says_what_to_give() {
 
 #[test]
 fn an_app_serves_as_well_as_a_token() {
-    let town = Town::local(&[]);
+    let town = GitHubHarness::local(&[]);
     town.github.add_app(
         "12345",
         APP_PUBLIC_KEY,
@@ -88,7 +91,7 @@ fn an_app_serves_as_well_as_a_token() {
 
 #[test]
 fn an_organisation_has_runners_of_its_own() {
-    let town = Town::local(&[]);
+    let town = GitHubHarness::local(&[]);
     town.github.allow("ghp_org", "acme", &[Permission::OrganisationRunners]);
     let organisation =
         [("ONDECK_GITHUB_TOKEN", "ghp_org"), ("ONDECK_RUNNER_SCOPE", "organisation")];
@@ -113,7 +116,7 @@ fn what_passes_is_waited_for() {
         GitHubFault::TooManyRequests { retry_after: second },
         GitHubFault::SecondaryLimit { retry_after: second },
     ] {
-        let town = Town::local(&[]);
+        let town = GitHubHarness::local(&[]);
         town.renew();
         let disturbed =
             town.github.inject(GitHubFaultRule::new(fault).occurrence(Occurrence::Every(3)));
@@ -127,7 +130,7 @@ fn what_passes_is_waited_for() {
 
 #[test]
 fn a_limit_that_lasts_is_told_and_not_waited_for() {
-    let town = Town::local(&[]);
+    let town = GitHubHarness::local(&[]);
     town.renew();
     let reset_in = Duration::from_secs(1_800);
     town.github.inject(GitHubFaultRule::new(GitHubFault::PrimaryLimit { reset_in }));
@@ -139,7 +142,7 @@ fn a_limit_that_lasts_is_told_and_not_waited_for() {
 
 #[test]
 fn runs_that_may_not_be_read_are_no_failure() {
-    let town = Town::local(&[]);
+    let town = GitHubHarness::local(&[]);
     let done = refresh_with(&town, &[("ONDECK_JOBS_TOKEN", TOKEN)]).succeeded();
     assert_eq!(done.json()["rescued"], serde_json::json!([]));
 }

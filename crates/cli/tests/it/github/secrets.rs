@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::town::{JOBS_TOKEN, TOKEN, Town};
+use super::harness::{GitHubHarness, JOBS_TOKEN, TOKEN};
 use crate::harness::{Background, Driven};
 
 /// What every process of the computer was started with, again and again until told to stop.
@@ -37,7 +37,7 @@ fn files(folder: &Path, found: &mut Vec<(String, Vec<u8>)>) {
 
 #[test]
 fn tokens_stay_where_they_belong() {
-    let town = Town::local(&[]);
+    let town = GitHubHarness::local(&[]);
     let stop = AtomicBool::new(false);
     let told = town.pool.outside().join("told");
     fs::create_dir(&told).unwrap();

@@ -7,7 +7,7 @@ use ondeck_core::model::timestamp::Timestamp;
 use ondeck_standin::{AwsFault, AwsFaultRule};
 use serde_json::json;
 
-use crate::aws::site::{Site, now};
+use crate::aws::harness::{AwsHarness, now};
 use crate::harness::Driven;
 
 const HOURS: Duration = Duration::from_secs(3 * 3600);
@@ -31,8 +31,8 @@ fn a_clock_that_is_hours_ahead_is_put_right_by_the_first_refusal() {
 
 /// A busy machine and an idle one, both of which have time left by AWS's clock. Nothing is done
 /// about either.
-fn life_by_another_clock(ahead: i64) -> Site {
-    let site = Site::bare();
+fn life_by_another_clock(ahead: i64) -> AwsHarness {
+    let site = AwsHarness::bare();
     for door in ["control", "agents", "onlooker"] {
         site.gateway.endpoint(door).inject(AwsFaultRule::new(AwsFault::Skew(ahead)));
     }
@@ -53,7 +53,7 @@ fn life_by_another_clock(ahead: i64) -> Site {
     site
 }
 
-fn thresholds(site: &Site) -> Vec<Timestamp> {
+fn thresholds(site: &AwsHarness) -> Vec<Timestamp> {
     let status = site.status();
     let instances = status["instances"].as_array().unwrap().iter();
     let thresholds: Vec<Timestamp> = instances

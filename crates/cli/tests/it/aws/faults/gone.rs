@@ -4,7 +4,7 @@
 use ondeck_standin::{AwsFault, AwsFaultRule, Service};
 
 use super::within_calls;
-use crate::aws::site::Site;
+use crate::aws::harness::AwsHarness;
 use crate::harness::{Driven, until};
 
 #[test]
@@ -17,7 +17,7 @@ fn a_service_that_is_gone_is_given_up_within_bounds() {
 }
 
 fn given_up(service: Service) {
-    let site = Site::with(&["--idle-time-sec=180", "--max-runtime-min=5"]);
+    let site = AwsHarness::with(&["--idle-time-sec=180", "--max-runtime-min=5"]);
     let busy = site.provision("1", 1).succeeded().ids();
     site.warm_up(1);
     site.control.inject(AwsFaultRule::new(AwsFault::Status(503)).service(service));

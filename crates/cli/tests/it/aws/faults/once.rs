@@ -7,7 +7,7 @@ use ondeck_standin::{AwsFault, AwsFaultRule, Occurrence, Service};
 use serde_json::json;
 
 use super::within_calls;
-use crate::aws::site::{LAUNCH, Site, TIMES};
+use crate::aws::harness::{AwsHarness, LAUNCH, TIMES};
 use crate::harness::{Done, Driven};
 
 /// A kind of call: service, operation, and what tells it from others of the same operation.
@@ -89,7 +89,7 @@ fn life(what: AwsFault) {
     // Tickets whose receive was never answered are waited for, and shown again before long.
     let inputs =
         ["--self-termination-grace-sec=60", "--ticket-hold-sec=2", "--pickup-patience-sec=15"];
-    let site = Site::bare();
+    let site = AwsHarness::bare();
     let once = |kinds: &[Kind], arguments: &[&str]| once(&site, what, kinds, arguments);
     once(&SET_UP, &[&["refresh"], &TIMES[..], &LAUNCH[..]].concat());
     assert_eq!(site.gateway.ec2().launch_templates().len(), 1);
@@ -151,13 +151,18 @@ fn provision<'a>(run: &'a str, count: &'a str, types: &'a str) -> Vec<&'a str> {
 /// Runs a mode in which the first call of each kind goes wrong, and no other does. It succeeds all
 /// the same.
 #[track_caller]
-pub(super) fn once(site: &Site, what: AwsFault, kinds: &[Kind], arguments: &[&str]) -> Done {
+pub(super) fn once(site: &AwsHarness, what: AwsFault, kinds: &[Kind], arguments: &[&str]) -> Done {
     meeting(site, what, kinds, arguments).succeeded()
 }
 
 /// Like `once`, but the mode may also fail. Asserts that one call of each kind went wrong.
 #[track_caller]
-pub(super) fn meeting(site: &Site, what: AwsFault, kinds: &[Kind], arguments: &[&str]) -> Done {
+pub(super) fn meeting(
+    site: &AwsHarness,
+    what: AwsFault,
+    kinds: &[Kind],
+    arguments: &[&str],
+) -> Done {
     let rule = |(service, operation, says): &Kind| {
         AwsFaultRule::new(what)
             .service(*service)

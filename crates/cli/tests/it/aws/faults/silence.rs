@@ -5,7 +5,7 @@ use ondeck_standin::AwsFault;
 use ondeck_standin::Service::{DynamoDb, Ec2, Sqs};
 
 use super::once::{CLAIM, REGISTER, meeting, once};
-use crate::aws::site::Site;
+use crate::aws::harness::AwsHarness;
 use crate::harness::Driven;
 
 #[test]
@@ -17,7 +17,7 @@ fn calls_that_are_never_answered_are_given_up() {
 }
 
 fn calls_are_made_again() {
-    let site = Site::with(&["--ticket-hold-sec=2", "--pickup-patience-sec=15"]);
+    let site = AwsHarness::with(&["--ticket-hold-sec=2", "--pickup-patience-sec=15"]);
     let cold = once(
         &site,
         AwsFault::Silence,
@@ -52,7 +52,7 @@ fn calls_are_made_again() {
 
 /// A launch is given a minute, and the provision that waits for it gets no second one.
 fn a_launch_is_undone() {
-    let site = Site::with(&["--boot-deadline-sec=120", "--created-timeout-sec=20"]);
+    let site = AwsHarness::with(&["--boot-deadline-sec=120", "--created-timeout-sec=20"]);
     let provision = ["provision", "--run-id=1", "--instance-count=2"];
     meeting(&site, AwsFault::Silence, &[(Ec2, "CreateFleet", "")], &provision).exited(6);
     assert_eq!(site.gateway.ec2().machines().len(), 2, "the order was carried out");

@@ -7,14 +7,19 @@ use fastrand::Rng;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::Ground;
-use super::crew::Crew;
-use crate::chaos::tally::Tally;
+use super::processes::StormProcesses;
+use crate::chaos::tally::StormCounts;
 
 /// How often to check whether a stopped process may go on.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Disturbs processes until the storm is over. No process is left stopped.
-pub(super) fn disturb(ground: &impl Ground, crew: &Crew, tally: &Tally, rng: &mut Rng) {
+pub(super) fn disturb(
+    ground: &impl Ground,
+    crew: &StormProcesses,
+    tally: &StormCounts,
+    rng: &mut Rng,
+) {
     let mut stopped: Vec<Stopped> = Vec::new();
     let mut next = Instant::now();
     while !tally.is_over() {
@@ -48,7 +53,7 @@ pub(super) fn disturb(ground: &impl Ground, crew: &Crew, tally: &Tally, rng: &mu
 /// Stops the agent of one machine at the moment at which its answer matters most.
 pub(super) fn stop(
     ground: &impl Ground,
-    tally: &Tally,
+    tally: &StormCounts,
     machine: &str,
     span: Duration,
 ) -> Option<Stopped> {
@@ -81,7 +86,7 @@ pub(super) fn nth(place: f64, of: usize) -> Option<usize> {
     of.checked_sub(1).map(|last| last.min((place * of as f64) as usize))
 }
 
-fn a_caller(crew: &Crew, place: f64, fatal: bool) -> Option<(OwnedFd, String)> {
+fn a_caller(crew: &StormProcesses, place: f64, fatal: bool) -> Option<(OwnedFd, String)> {
     crew.with_one(place, fatal, |pid, mode| Some((open(pid)?, mode.to_owned())))
 }
 
@@ -105,7 +110,7 @@ pub(super) struct Stopped {
 
 impl Stopped {
     /// Lets it stand still as long as it is to, or until the storm is over.
-    pub(super) fn until_over(self, tally: &Tally) {
+    pub(super) fn until_over(self, tally: &StormCounts) {
         tally.wait(self.until.saturating_duration_since(Instant::now()));
     }
 }

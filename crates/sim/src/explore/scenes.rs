@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{Blow, Scene, plainly, settle};
+use crate::harness::IDLE_TIME;
 use crate::kernel::Micros;
 use crate::plan::SECOND;
-use crate::stage::IDLE_TIME;
 
 const ALL: &[Blow] = &[Blow::Dies, Blow::AnswerLost, Blow::Fails, Blow::Late, Blow::Slow];
 

@@ -6,12 +6,12 @@ use ondeck_core::lifecycle::{Idle, Instance};
 use ondeck_core::model::record::State;
 use ondeck_core::model::timestamp::Timestamp;
 
-use super::{Act, PROBE, Stage, run_id};
-use crate::audit::{Promise, SKEW};
+use super::{Act, Harness, PROBE, run_id};
+use crate::audit::{Invariant, SKEW};
 use crate::plan::SECOND;
 use crate::process::{Exit, Task};
 
-impl Stage {
+impl Harness {
     pub(super) fn exited(&mut self, task: &Task, exit: Exit) {
         let name = format!("{task:?}");
         match (task, exit) {
@@ -58,7 +58,7 @@ impl Stage {
             let Some(idle) = Instance::<Idle>::believe(&record) else { continue };
             if !self.world.pool.holds(&idle.ticket()) {
                 let how = format!("nothing leads to {}, which is idle", record.id);
-                self.world.audit().broken(Promise::Repaired, how);
+                self.world.audit().broken(Invariant::Repaired, how);
             }
         }
     }
@@ -94,12 +94,12 @@ impl Stage {
                 self.tally.refused += 1;
                 if must {
                     let how = format!("run {run} was refused without a fault: {failure}");
-                    self.world.audit().broken(Promise::Succeeds, how);
+                    self.world.audit().broken(Invariant::Succeeds, how);
                 }
                 let held = self.world.audit().held_by(&run_id(run), now);
                 if alone && !late && outcome.clean_up_failures.is_empty() && !held.is_empty() {
                     let how = format!("run {run} was refused, and still has {held:?}");
-                    self.world.audit().broken(Promise::AllOrNothing, how);
+                    self.world.audit().broken(Invariant::AllOrNothing, how);
                 }
                 self.leave(run, 1..10);
             }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use ondeck_standin::{Conclusion, RunnerFault};
 
-use super::town::{LIMIT, REPOSITORY, Town};
+use super::harness::{GitHubHarness, LIMIT, REPOSITORY};
 use crate::harness::{Driven, until};
 
 /// Provision fails with the reason that the machine gave, in this many words of it.
 fn not_ready(trouble: RunnerFault, words: &[&str]) {
-    let town = Town::local(&[]);
+    let town = GitHubHarness::local(&[]);
     town.github.inject_runner_fault(REPOSITORY, trouble);
     let done = town.provision("1", 2).exited(5);
     for word in words {
@@ -35,7 +35,7 @@ fn a_registration_that_is_refused_is_told() {
 
 #[test]
 fn a_listener_that_falls_over_is_started_again() {
-    let town = Town::local(&[]);
+    let town = GitHubHarness::local(&[]);
     town.provision("1", 1).succeeded();
     town.github.inject_runner_fault(REPOSITORY, RunnerFault::CrashOnJob);
     let first = town.queue("1", "true");
@@ -48,7 +48,7 @@ fn a_listener_that_falls_over_is_started_again() {
 
 #[test]
 fn a_job_of_another_run_is_refused_by_the_machine() {
-    let town = Town::local(&[]);
+    let town = GitHubHarness::local(&[]);
     town.provision("1", 1).succeeded();
     // Every workflow can write another run's id behind runs-on.
     let stranger = town.github.queue_job(REPOSITORY, "666", &["1"], "echo got it; cat ~/secrets");
@@ -63,7 +63,7 @@ fn a_job_of_another_run_is_refused_by_the_machine() {
 
 #[test]
 fn without_a_refresh_for_an_hour_provision_says_which_is_missing() {
-    let town = Town::local(&[]);
+    let town = GitHubHarness::local(&[]);
     let hour = Duration::from_secs(3_700);
     town.github.advance(hour);
     // The program's own clock has not moved, so what it has written down has.
@@ -87,7 +87,7 @@ fn without_a_refresh_for_an_hour_provision_says_which_is_missing() {
 
 #[test]
 fn machines_that_cannot_deregister_are_not_pooled() {
-    let town = Town::local(&[]);
+    let town = GitHubHarness::local(&[]);
     town.provision("1", 1).succeeded();
     town.github.advance(Duration::from_secs(3_700));
     let done = town.release("1").exited(8);
@@ -101,7 +101,7 @@ fn machines_that_cannot_deregister_are_not_pooled() {
 
 #[test]
 fn machines_of_one_forge_are_not_given_to_runs_of_another() {
-    let town = Town::local(&[]);
+    let town = GitHubHarness::local(&[]);
     town.provision("1", 1).succeeded();
     town.release("1").succeeded();
     town.ondeck(&["refresh", "--forge=local"]).succeeded();

@@ -47,7 +47,7 @@ pub(crate) const LAUNCH: [&str; 4] = [
 
 /// An account with one pool, gone with the test, and every machine with it. A test that has sent
 /// anything that AWS's own models do not know fails at its end.
-pub(crate) struct Site {
+pub(crate) struct AwsHarness {
     pub(crate) gateway: Gateway,
     /// What the control plane calls.
     pub(crate) control: Endpoint,
@@ -55,15 +55,15 @@ pub(crate) struct Site {
     folder: tempfile::TempDir,
 }
 
-impl Site {
+impl AwsHarness {
     /// One that refresh has never seen.
-    pub(crate) fn bare() -> Site {
-        Site::whose_agents_say("-v")
+    pub(crate) fn bare() -> AwsHarness {
+        AwsHarness::whose_agents_say("-v")
     }
 
     /// One whose agents say this much.
-    pub(crate) fn whose_agents_say(much: &str) -> Site {
-        Site::where_machines_run(MachineCommand {
+    pub(crate) fn whose_agents_say(much: &str) -> AwsHarness {
+        AwsHarness::where_machines_run(MachineCommand {
             program: env!("CARGO_BIN_EXE_ondeck").into(),
             args: ["agent", "--backend", "aws", much].map(str::to_owned).to_vec(),
             env: Vec::new(),
@@ -71,7 +71,7 @@ impl Site {
     }
 
     /// One whose machines run something else.
-    pub(crate) fn where_machines_run(mut command: MachineCommand) -> Site {
+    pub(crate) fn where_machines_run(mut command: MachineCommand) -> AwsHarness {
         static SITES: AtomicU32 = AtomicU32::new(0);
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().join("home").display().to_string();
@@ -88,12 +88,12 @@ impl Site {
         let gateway = Gateway::start(options);
         let number = SITES.fetch_add(1, Ordering::Relaxed);
         let pool = format!("test/p{}-{number}", std::process::id());
-        Site { control: gateway.endpoint("control"), gateway, pool, folder }
+        AwsHarness { control: gateway.endpoint("control"), gateway, pool, folder }
     }
 
     /// One that is set up, with short times and the given inputs.
-    pub(crate) fn with(inputs: &[&str]) -> Site {
-        let site = Site::bare();
+    pub(crate) fn with(inputs: &[&str]) -> AwsHarness {
+        let site = AwsHarness::bare();
         site.set_up(inputs);
         site
     }
@@ -193,7 +193,7 @@ impl Site {
     }
 }
 
-impl Driven for Site {
+impl Driven for AwsHarness {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = ondeck(arguments);
         command
@@ -214,7 +214,7 @@ impl Driven for Site {
     }
 }
 
-impl Drop for Site {
+impl Drop for AwsHarness {
     fn drop(&mut self) {
         // One that fails already has said why.
         if !std::thread::panicking() {

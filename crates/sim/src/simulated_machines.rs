@@ -9,7 +9,7 @@ use ondeck_core::ports::{ListedRunner, Machine, WaitingRun};
 use crate::kernel::{Micros, Pid};
 
 #[derive(Debug, Default)]
-pub(crate) struct Yard {
+pub(crate) struct SimulatedMachines {
     machines: BTreeMap<InstanceId, Body>,
     born: Vec<InstanceId>,
     reaped: BTreeSet<InstanceId>,
@@ -64,7 +64,7 @@ pub(crate) struct View {
     pub(crate) job: Option<RunId>,
 }
 
-impl Yard {
+impl SimulatedMachines {
     /// New machines. Those of a repeated launch are there already.
     pub(crate) fn launched(&mut self, machines: &[Machine]) {
         for machine in machines {

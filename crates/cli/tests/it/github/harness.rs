@@ -7,7 +7,7 @@ use ondeck_standin::emulators::Emulators;
 use ondeck_standin::runner_package;
 use ondeck_standin::{Conclusion, GitHub, GitHubOptions, GitHubRunner, Job, JobId, Permission};
 
-use crate::aws::site::{self, Site};
+use crate::aws::harness::{AwsHarness, LAUNCH, TIMES};
 use crate::harness::{self, Driven, Home};
 
 /// The repository that every test is about.
@@ -23,21 +23,21 @@ pub(crate) const RUNNER: &str = "2.336.0";
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// Both, gone with the test.
-pub(crate) struct Town<P> {
+pub(crate) struct GitHubHarness<P> {
     pub(crate) pool: P,
     pub(crate) github: GitHub,
 }
 
-impl Town<Home> {
+impl GitHubHarness<Home> {
     /// On the local backend, set up.
-    pub(crate) fn local(inputs: &[&str]) -> Town<Home> {
-        let town = Town { pool: Home::bare(), github: github() };
+    pub(crate) fn local(inputs: &[&str]) -> GitHubHarness<Home> {
+        let town = GitHubHarness { pool: Home::bare(), github: github() };
         town.ondeck(&[&["refresh"], &harness::TIMES[..], inputs].concat()).succeeded();
         town
     }
 }
 
-impl Town<Home> {
+impl GitHubHarness<Home> {
     /// Has the next refresh ask for credentials anew.
     pub(crate) fn renew(&self) {
         let sql = "DELETE FROM settings WHERE name = 'credentials-minted'";
@@ -45,17 +45,17 @@ impl Town<Home> {
     }
 }
 
-impl Town<Site> {
+impl GitHubHarness<AwsHarness> {
     /// On the aws backend, set up.
-    pub(crate) fn aws(inputs: &[&str]) -> Town<Site> {
-        let town = Town { pool: Site::bare(), github: github() };
-        let given = [&["refresh"], &site::TIMES[..], &site::LAUNCH[..], inputs].concat();
+    pub(crate) fn aws(inputs: &[&str]) -> GitHubHarness<AwsHarness> {
+        let town = GitHubHarness { pool: AwsHarness::bare(), github: github() };
+        let given = [&["refresh"], &TIMES[..], &LAUNCH[..], inputs].concat();
         town.ondeck(&given).succeeded();
         town
     }
 }
 
-impl<P: Driven> Town<P> {
+impl<P: Driven> GitHubHarness<P> {
     /// A job of a run, for machines with its label.
     pub(crate) fn queue(&self, run: &str, script: &str) -> JobId {
         self.github.queue_job(REPOSITORY, run, &[run], script)
@@ -77,7 +77,7 @@ impl<P: Driven> Town<P> {
     }
 }
 
-impl<P: Driven> Driven for Town<P> {
+impl<P: Driven> Driven for GitHubHarness<P> {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.pool.command(arguments);
         command

@@ -30,21 +30,21 @@ pub(crate) const EVENT: &str = "GITHUB_EVENT_NAME";
 const HEARINGS: usize = 4;
 
 /// Gone with the test, and every process of it.
-pub(crate) struct Workshop {
+pub(crate) struct ActHarness {
     /// Of the local backend, for workflows that use it.
     pub(crate) home: Home,
     pub(crate) page: Page,
 }
 
-impl Workshop {
+impl ActHarness {
     /// With the built program as the release that the Action gets.
-    pub(crate) fn new() -> Workshop {
-        Workshop::with_program(&fs::read(env!("CARGO_BIN_EXE_ondeck")).unwrap())
+    pub(crate) fn new() -> ActHarness {
+        ActHarness::with_program(&fs::read(env!("CARGO_BIN_EXE_ondeck")).unwrap())
     }
 
     /// With something else in its place.
-    pub(crate) fn with_program(program: &[u8]) -> Workshop {
-        let workshop = Workshop { home: Home::bare(), page: Page::with_release(program) };
+    pub(crate) fn with_program(program: &[u8]) -> ActHarness {
+        let workshop = ActHarness { home: Home::bare(), page: Page::with_release(program) };
         let (repository, action) = (workshop.repository(), workshop.action());
         fs::create_dir_all(repository.join(".github/workflows")).unwrap();
         fs::create_dir_all(action.join("action")).unwrap();

@@ -6,12 +6,12 @@ use ondeck_core::model::ids::InstanceId;
 use ondeck_core::model::record::State;
 use ondeck_core::runtime::stop::Stop;
 
-use super::{Act, Stage, run_id};
-use crate::fate::Fault;
+use super::{Act, Harness, run_id};
+use crate::faults::Fault;
 use crate::kernel::Pid;
-use crate::plan::{Deed, SECOND};
+use crate::plan::{Action, SECOND};
 
-impl Stage {
+impl Harness {
     pub(super) fn perform(&mut self, act: Act) {
         match act {
             Act::Planned(deed) => self.do_as_planned(deed),
@@ -22,17 +22,17 @@ impl Stage {
         }
     }
 
-    pub(super) fn do_as_planned(&mut self, deed: Deed) {
+    pub(super) fn do_as_planned(&mut self, deed: Action) {
         let now = self.kernel.now();
         self.kernel.note("the plan", || format!("{deed:?}"));
         match deed {
-            Deed::Provision { run, count } => self.provision(&run, count),
-            Deed::Release { run } => self.release(&run),
-            Deed::Refresh => self.refresh(BTreeMap::new()),
-            Deed::RefreshWith(name, value) => {
+            Action::Provision { run, count } => self.provision(&run, count),
+            Action::Release { run } => self.release(&run),
+            Action::Refresh => self.refresh(BTreeMap::new()),
+            Action::RefreshWith(name, value) => {
                 self.refresh([(name.to_owned(), value.to_owned())].into());
             }
-            Deed::Stop { run } => {
+            Action::Stop { run } => {
                 if let Some(run) = self.runs.get_mut(&run)
                     && let Some(switch) = &run.stop
                 {
@@ -42,31 +42,31 @@ impl Stage {
                     self.wake_modes();
                 }
             }
-            Deed::Rerun { run } => {
+            Action::Rerun { run } => {
                 self.runs.entry(run.clone()).or_default().rerun = true;
                 let takes = self.roll(3..60) * SECOND;
                 self.world.yard().queue(&run_id(&run), takes);
             }
-            Deed::Kill(nth) => {
+            Action::Kill(nth) => {
                 if let Some(id) = self.nth(nth) {
                     self.kernel.count(Fault::MachineDies);
                     self.world.compute.kill(&id);
                     self.die(&id);
                 }
             }
-            Deed::Hang(nth, span) => {
+            Action::Hang(nth, span) => {
                 if let Some(pid) = self.nth(nth).and_then(|id| self.world.yard().body(&id)?.agent) {
                     self.kernel.count(Fault::Hang);
                     self.kernel.freeze(pid, now + span);
                 }
             }
-            Deed::StopHeart(nth, span) => {
+            Action::StopHeart(nth, span) => {
                 if let Some(id) = self.nth(nth) {
                     self.kernel.count(Fault::HeartStops);
                     self.world.yard().stop_heart(&id, now + span);
                 }
             }
-            Deed::Reassign(nth) => self.reassign(nth),
+            Action::Reassign(nth) => self.reassign(nth),
         }
     }
 

@@ -13,13 +13,13 @@ use ondeck_core::modes::release::release;
 use ondeck_core::runtime::stop::StopSignal;
 use ondeck_core::testkit::{SeededRandom, SilentProgress};
 
-use super::{Stage, run_id};
-use crate::fate::{Crash, Fault};
+use super::{Harness, run_id};
+use crate::faults::{Crash, Fault};
 use crate::kernel::{Pid, digest};
 use crate::process::{Exit, Process, Task};
 use crate::wire::{Traits, Wire};
 
-impl Stage {
+impl Harness {
     pub(super) fn doom(&mut self, fault: Fault, calls: u32) -> Option<(u32, Crash)> {
         let befallen = self.policy.befalls(fault, self.kernel.now(), &mut self.random);
         let (at, before) = (self.random.u32(1..calls), self.random.bool());

@@ -156,7 +156,7 @@ pub(crate) enum Answer {
 
 /// What becomes of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Fate {
+pub(crate) struct FaultSource {
     /// How long the request takes.
     pub(crate) before: Micros,
     /// How long the answer takes.
@@ -171,10 +171,10 @@ pub(crate) struct Fate {
     pub(crate) fault: Option<Fault>,
 }
 
-impl Fate {
+impl FaultSource {
     /// A call that has its effect once and whose answer arrives.
-    pub(crate) fn sound(before: Micros, after: Micros) -> Fate {
-        Fate {
+    pub(crate) fn sound(before: Micros, after: Micros) -> FaultSource {
+        FaultSource {
             before,
             after,
             effects: 1,
@@ -186,29 +186,31 @@ impl Fate {
     }
 
     /// The same, if this goes wrong.
-    pub(crate) fn with(self, fault: Fault, chance: &mut fastrand::Rng) -> Fate {
+    pub(crate) fn with(self, fault: Fault, chance: &mut fastrand::Rng) -> FaultSource {
         const SECOND: Micros = 1_000_000;
         // As long as a client waits for an answer.
         let timeout = self.after + 2 * SECOND;
-        let faulty = Fate { fault: Some(fault), ..self };
-        let lost = Fate { answer: Answer::Lost, after: timeout, ..faulty };
+        let faulty = FaultSource { fault: Some(fault), ..self };
+        let lost = FaultSource { answer: Answer::Lost, after: timeout, ..faulty };
         match fault {
-            Fault::Throttled | Fault::Outage => Fate { effects: 0, after: self.after, ..lost },
-            Fault::RequestLost => Fate { effects: 0, ..lost },
+            Fault::Throttled | Fault::Outage => {
+                FaultSource { effects: 0, after: self.after, ..lost }
+            }
+            Fault::RequestLost => FaultSource { effects: 0, ..lost },
             Fault::AnswerLost => lost,
             Fault::ArrivedLate => {
                 let late = Some(timeout + chance.u64(0..30 * SECOND));
-                Fate { effects: 0, late, ..lost }
+                FaultSource { effects: 0, late, ..lost }
             }
-            Fault::ArrivedTwice => Fate { effects: 2, ..faulty },
-            Fault::Slow => Fate { before: chance.u64(SECOND..20 * SECOND), ..faulty },
+            Fault::ArrivedTwice => FaultSource { effects: 2, ..faulty },
+            Fault::Slow => FaultSource { before: chance.u64(SECOND..20 * SECOND), ..faulty },
             _ => self,
         }
     }
 
     /// The same, but the calling process dies.
-    pub(crate) fn deadly(self, crash: Crash) -> Fate {
-        Fate { crash: Some(crash), ..self }
+    pub(crate) fn deadly(self, crash: Crash) -> FaultSource {
+        FaultSource { crash: Some(crash), ..self }
     }
 
     /// What goes wrong, for the journal.

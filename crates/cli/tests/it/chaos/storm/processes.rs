@@ -14,14 +14,14 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// Who is at work, by process.
 #[derive(Default)]
-pub(super) struct Crew(Mutex<BTreeMap<i32, Member>>);
+pub(super) struct StormProcesses(Mutex<BTreeMap<i32, Member>>);
 
 struct Member {
     mode: String,
     killed: bool,
 }
 
-impl Crew {
+impl StormProcesses {
     /// Waits until a process has ended, and says whether it was killed on purpose. One that takes
     /// longer than the caller's patience is asked to end.
     pub(super) fn see_off(

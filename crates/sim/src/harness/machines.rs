@@ -6,14 +6,14 @@ use ondeck_agent::Agent;
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::testkit::SeededRandom;
 
-use super::{Act, Stage, run_id};
-use crate::fate::Fault;
+use super::{Act, Harness, run_id};
+use crate::faults::Fault;
 use crate::kernel::{Pid, digest};
 use crate::machine::Rig;
 use crate::plan::SECOND;
 use crate::process::{Ending, Exit, Process, Task};
 
-impl Stage {
+impl Harness {
     pub(super) fn boot(&mut self, id: &InstanceId) {
         let restarts = match self.world.yard().body(id) {
             Some(body) if body.agent.is_none() => {

@@ -1,6 +1,6 @@
 //! Where a history is played: processes, machines and jobs come and go, one event at a time.
 
-mod deeds;
+mod actions;
 mod endings;
 mod machines;
 mod modes;
@@ -13,9 +13,9 @@ use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::runtime::stop::StopSwitch;
 
-use crate::fate::Fault;
+use crate::faults::Fault;
 use crate::kernel::{Event, Kernel, Micros, Pid, Told, digest};
-use crate::plan::{Deed, Plan, SECOND};
+use crate::plan::{Action, Plan, SECOND};
 use crate::policy::Policy;
 use crate::process::{Ending, Process, Task};
 use crate::world::World;
@@ -25,7 +25,7 @@ pub(crate) use self::scene::IDLE_TIME;
 /// The run that asks for machines after everything has calmed down.
 pub(crate) const PROBE: &str = "probe";
 
-pub(crate) struct Stage {
+pub(crate) struct Harness {
     pub(crate) world: Arc<World>,
     pub(crate) kernel: Arc<Kernel>,
     policy: Arc<Policy>,
@@ -63,7 +63,7 @@ pub struct Tally {
 /// What is due at some time.
 #[derive(Debug, Clone)]
 pub(crate) enum Act {
-    Planned(Deed),
+    Planned(Action),
     Boot(InstanceId),
     Die(InstanceId),
     JobOver(usize),
@@ -83,13 +83,13 @@ struct Run {
     rerun: bool,
 }
 
-impl Stage {
-    pub(crate) fn new(plan: &Plan, kernel: Arc<Kernel>) -> Stage {
+impl Harness {
+    pub(crate) fn new(plan: &Plan, kernel: Arc<Kernel>) -> Harness {
         let world = Arc::new(World::new(kernel.clone()));
         world.audit().frugal = plan.is_clear();
         let policy = Arc::new(plan.policy());
         let random = policy.chance("the world");
-        let mut stage = Stage {
+        let mut stage = Harness {
             world,
             kernel,
             policy,
@@ -113,7 +113,7 @@ impl Stage {
 
     pub(crate) fn due(&mut self, at: Micros, act: Act) {
         self.acts.push(act);
-        self.kernel.at(at, Event::Deed(self.acts.len() - 1));
+        self.kernel.at(at, Event::Action(self.acts.len() - 1));
     }
 
     fn soon(&mut self, seconds: std::ops::Range<u64>, act: Act) {
@@ -133,7 +133,7 @@ impl Stage {
         self.policy.asked.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
-    pub(crate) fn struck(&self) -> Vec<crate::fate::Place> {
+    pub(crate) fn struck(&self) -> Vec<crate::faults::Place> {
         self.policy.struck.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
@@ -158,7 +158,7 @@ impl Stage {
             Told::Nothing => {}
             Told::Poll(pid) => self.let_act(pid),
             Told::Crash(pid) => self.crash(pid),
-            Told::Deed(deed) => {
+            Told::Action(deed) => {
                 let act = self.acts[deed].clone();
                 self.perform(act);
             }

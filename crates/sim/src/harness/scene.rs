@@ -9,13 +9,13 @@ use ondeck_core::model::requirements::UsageClass;
 use ondeck_core::model::ticket::Ticket;
 use ondeck_core::ports::{Machine, Pool};
 
-use super::Stage;
+use super::Harness;
 use crate::world::at_once;
 
 /// How long a machine that is planted may stay idle: longer than a heart may stand still.
 pub(crate) const IDLE_TIME: Duration = Duration::from_secs(900);
 
-impl Stage {
+impl Harness {
     /// An idle machine whose agent is about to start, announced by so many tickets.
     pub(crate) fn plant_idle(&mut self, id: &str, tickets: usize) {
         let now = self.kernel.true_time();

@@ -11,12 +11,12 @@ mod scenes;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use crate::audit::{Promise, Violation};
-use crate::fate::{Crash, Fate, Fault, Rates};
+use crate::audit::{Invariant, Violation};
+use crate::faults::{Crash, Fault, FaultSource, Rates};
+use crate::harness::Harness;
 use crate::history;
 use crate::kernel::{Kernel, Memories, Waiting};
 use crate::plan::{Plan, SECOND};
-use crate::stage::Stage;
 
 pub use self::scenes::SCENES;
 
@@ -33,7 +33,7 @@ pub struct Scene {
     pub faults: u32,
     /// The faults that may strike a call.
     blows: &'static [Blow],
-    set: fn(&mut Stage),
+    set: fn(&mut Harness),
 }
 
 /// What the search came to.
@@ -136,9 +136,9 @@ impl Blow {
 
 impl Search<'_> {
     /// Returns a new stage with the scene set up on it.
-    fn begin(&self, journal: bool) -> Stage {
+    fn begin(&self, journal: bool) -> Harness {
         let plan = plan(self.scene.faults == 0);
-        let mut stage = Stage::new(&plan, Arc::new(Kernel::new(1, true, journal)));
+        let mut stage = Harness::new(&plan, Arc::new(Kernel::new(1, true, journal)));
         // On the way to the last fork, everything is known.
         if !self.path.is_empty() {
             stage.kernel.doze();
@@ -204,9 +204,9 @@ impl Search<'_> {
 /// Goes on until the modes are done, by the ways that `pick` takes where there are several.
 /// `false` if it takes none.
 fn drive(
-    stage: &mut Stage,
+    stage: &mut Harness,
     scene: &Scene,
-    mut pick: impl FnMut(&Stage, usize, u32) -> Option<usize>,
+    mut pick: impl FnMut(&Harness, usize, u32) -> Option<usize>,
 ) -> bool {
     let mut left = scene.faults;
     loop {
@@ -230,7 +230,7 @@ fn drive(
 }
 
 /// Lets time pass to the next event, and that happen; `false` if there is none until then.
-fn pass(stage: &mut Stage, until: u64) -> bool {
+fn pass(stage: &mut Harness, until: u64) -> bool {
     let Some(event) = stage.kernel.next(until) else { return false };
     let told = stage.kernel.handle(event);
     stage.told(told);
@@ -238,7 +238,7 @@ fn pass(stage: &mut Stage, until: u64) -> bool {
 }
 
 /// The ways to go on. A call whose time no other process can observe is made at once.
-fn ways(stage: &Stage, blows: &[Blow], faults: u32) -> Vec<Way> {
+fn ways(stage: &Harness, blows: &[Blow], faults: u32) -> Vec<Way> {
     const UNSEEN: [&str; 9] = [
         "settings",
         "put settings",
@@ -288,9 +288,9 @@ fn changes_something(what: &str) -> bool {
 }
 
 /// Goes one step. Gives how many faults that took.
-fn take(stage: &mut Stage, option: Way) -> u32 {
+fn take(stage: &mut Harness, option: Way) -> u32 {
     let mut random = fastrand::Rng::with_seed(0);
-    let sound = Fate::sound(0, 0);
+    let sound = FaultSource::sound(0, 0);
     let (told, faults) = match option {
         Way::Call(call, blow) => {
             let fate = match blow {
@@ -312,17 +312,17 @@ fn take(stage: &mut Stage, option: Way) -> u32 {
 }
 
 /// Lets every process act that is due now.
-fn wake(stage: &mut Stage) {
+fn wake(stage: &mut Harness) {
     let now = stage.kernel.now();
     while !stage.is_over() && pass(stage, now) {}
 }
 
 /// Lets everything happen in the plainest order until the modes are done.
-fn settle(stage: &mut Stage) {
+fn settle(stage: &mut Harness) {
     plainly(stage, |stage| stage.unfinished().is_empty(), 3600 * SECOND);
 }
 
-fn plainly(stage: &mut Stage, enough: impl Fn(&Stage) -> bool, span: u64) {
+fn plainly(stage: &mut Harness, enough: impl Fn(&Harness) -> bool, span: u64) {
     let until = stage.kernel.now() + span;
     loop {
         wake(stage);
@@ -343,24 +343,24 @@ fn plainly(stage: &mut Stage, enough: impl Fn(&Stage) -> bool, span: u64) {
 }
 
 /// From here on nothing goes wrong: the next provision succeeds, and in the end nothing is left.
-fn finish(stage: &mut Stage) {
+fn finish(stage: &mut Harness) {
     if stage.is_over() {
         return;
     }
     stage.kernel.doze();
     stage.world.compute.set_capacity(usize::MAX);
-    stage.provision(crate::stage::PROBE, 1);
+    stage.provision(crate::harness::PROBE, 1);
     plainly(stage, |_| false, history::ALL_DEADLINES);
     if stage.is_over() {
         return;
     }
     if let Some(task) = stage.unfinished().first() {
-        stage.world.audit().broken(Promise::Ends, format!("{task:?} has not come to an end"));
+        stage.world.audit().broken(Invariant::Ends, format!("{task:?} has not come to an end"));
         return;
     }
     if let Some(id) = stage.attended().first() {
         let how = format!("{id} is alive past all deadlines");
-        stage.world.audit().broken(Promise::EndsItself, how);
+        stage.world.audit().broken(Invariant::EndsItself, how);
         return;
     }
     stage.world.yard().cancel(None);
@@ -409,7 +409,7 @@ fn plan(clear: bool) -> Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stage::run_id;
+    use crate::harness::run_id;
 
     /// Found by a seed: the claims of two workers by two tickets of one machine, in the same
     /// millisecond, looked like one that was repeated.
@@ -439,7 +439,7 @@ mod tests {
         };
         let found = explore(&scene, u64::MAX);
         let (violation, journal) = found.broken.expect("it is haunted");
-        assert_eq!(violation.promise, Promise::Belief);
+        assert_eq!(violation.promise, Invariant::Belief);
         assert!(journal.iter().any(|line| line.contains("write claim i-0901")), "{journal:#?}");
         assert!(!found.complete);
     }
