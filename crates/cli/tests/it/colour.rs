@@ -68,11 +68,8 @@ impl AtTerminal {
     }
 }
 
-/// With a terminal that shows colours, and no wishes of the environment that the tests run in.
+/// With a terminal that shows colours.
 fn plain(mut command: Command) -> Command {
-    for variable in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"] {
-        command.env_remove(variable);
-    }
     command.env("TERM", "xterm-256color");
     command
 }

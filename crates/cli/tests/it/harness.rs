@@ -250,11 +250,17 @@ impl Drop for Home {
 }
 
 /// The program with these arguments, in no home, no workflow and no account.
+///
+/// Removes every variable of the caller's environment that changes what the program does or
+/// prints. `CI` is one: anstyle-query takes it for a terminal with colours.
 pub(crate) fn ondeck(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ondeck"));
     for (name, _) in std::env::vars_os() {
-        let is = |prefix: &&str| name.to_string_lossy().starts_with(*prefix);
-        if ["ONDECK_", "GITHUB_", "AWS_", "CLICOLOR", "COLUMNS"].iter().any(is) {
+        let text = name.to_string_lossy();
+        let is = |prefix: &&str| text.starts_with(*prefix);
+        let removed = ["CI", "NO_COLOR", "COLUMNS"].contains(&&*text)
+            || ["ONDECK_", "GITHUB_", "AWS_", "CLICOLOR"].iter().any(is);
+        if removed {
             command.env_remove(name);
         }
     }
