@@ -153,7 +153,7 @@ fn a_machine_that_does_not_answer_the_release_is_expired_and_said_so() {
     home.agents().into_values().for_each(|pid| signal(pid, Signal::STOP));
     let answer = home.release("1").exited(8).json();
     assert_eq!(answer["status"], "failed");
-    assert_eq!(answer["instances"][0]["fate"], "expired");
+    assert_eq!(answer["instances"][0]["outcome"], "expired");
     let [kind, message, hint] = error(&answer);
     assert_eq!(kind, "partly-released");
     assert_eq!(

@@ -31,7 +31,7 @@ fn after_the_launch_refresh_sweeps_by_tag() {
     site.kill_before("register", &["provision", "--run-id=1", "--instance-count=2"]);
     let machines = site.machines();
     until("refresh sweeps them", || {
-        site.refresh(&[])["swept"].as_array().unwrap().len() == machines.len()
+        site.refresh(&[])["orphansTerminated"].as_array().unwrap().len() == machines.len()
     });
     site.until_machines(0);
 }
@@ -85,7 +85,7 @@ fn after_the_release_refresh_announces_the_machine_again() {
     let machine = site.provision("1", 1).succeeded().ids();
     site.kill_before("send", &["release", "--run-id=1"]);
     assert_eq!((site.standings(), site.tickets()), (vec!["idle".to_owned()], 0));
-    assert_eq!(site.refresh(&[])["ticketed"], json!(machine));
+    assert_eq!(site.refresh(&[])["requeued"], json!(machine));
     let next = site.provision("2", 1).succeeded();
     assert_eq!((next.sources(), next.ids()), (vec!["warm".to_owned()], machine));
 }
@@ -111,7 +111,7 @@ fn after_the_reap_refresh_sweeps_a_machine_that_does_not_end_itself() {
     site.kill_before("terminate", &["refresh"]);
     assert_eq!(site.standings(), Vec::<String>::new());
     assert_eq!(site.machines().len(), 1, "terminated in the store, and alive");
-    let swept = site.refresh(&["--self-termination-grace-sec=0.1"])["swept"].clone();
+    let swept = site.refresh(&["--self-termination-grace-sec=0.1"])["orphansTerminated"].clone();
     assert_eq!(swept, json!(machines));
     site.until_empty();
 }

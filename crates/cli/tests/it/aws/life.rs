@@ -20,7 +20,7 @@ fn machines_go_from_run_to_run_and_at_last_away() {
 
     let released = site.release("1").succeeded();
     assert_eq!(released.ids(), cold.ids());
-    assert_eq!(released.json()["instances"][0]["fate"], "pooled");
+    assert_eq!(released.json()["instances"][0]["outcome"], "pooled");
     assert_eq!(site.standings(), ["idle", "idle", "idle"]);
     assert_eq!(site.tickets(), 3);
 
@@ -89,13 +89,13 @@ fn two_pools_in_one_account_have_nothing_to_do_with_each_other() {
     elsewhere(&[&["refresh"], &TIMES[..], &LAUNCH[..]].concat()).succeeded();
     let refresh = ["refresh", "--json", "--self-termination-grace-sec=0.1"];
     let refreshed = elsewhere(&refresh).succeeded().json();
-    assert_eq!((&refreshed["swept"], &refreshed["reaped"]), (&json!([]), &json!([])));
+    assert_eq!((&refreshed["orphansTerminated"], &refreshed["reaped"]), (&json!([]), &json!([])));
     let all: BTreeSet<String> = busy.iter().chain(&idle).cloned().collect();
     assert_eq!(site.machines(), all);
     let cold = elsewhere(&["provision", "--json", "--run-id=2"]).succeeded();
     assert_eq!(cold.sources(), ["cold"], "the idle one is not theirs either");
     let refreshed = site.refresh(&["--self-termination-grace-sec=0.1"]);
-    assert_eq!((&refreshed["swept"], &refreshed["reaped"]), (&json!([]), &json!([])));
+    assert_eq!((&refreshed["orphansTerminated"], &refreshed["reaped"]), (&json!([]), &json!([])));
     assert_eq!(site.machines(), cold.ids().into_iter().chain(all).collect());
     assert_eq!(site.standings(), ["idle", "running 1"]);
 }

@@ -58,7 +58,7 @@ fn a_job_of_another_run_is_refused_by_the_machine() {
     assert!(refused.log.contains("666"), "it says whose: {}", refused.log);
     town.done(town.queue("1", "echo mine"));
     let released = town.release("1").succeeded().json();
-    assert_eq!(released["instances"][0]["fate"], "pooled", "{released}");
+    assert_eq!(released["instances"][0]["outcome"], "pooled", "{released}");
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn machines_that_cannot_deregister_are_not_pooled() {
     town.github.advance(Duration::from_secs(3_700));
     let done = town.release("1").exited(8);
     let released = done.json();
-    assert_eq!(released["instances"][0]["fate"], "expired", "{released}");
+    assert_eq!(released["instances"][0]["outcome"], "expired", "{released}");
     until("the machine and its runner are gone", || {
         town.refresh(&[]);
         town.standings().is_empty() && town.github.runners().is_empty()

@@ -35,7 +35,7 @@ fn workflow<P: Driven>(
     }
     let released = town.release(run).succeeded().json();
     for instance in released["instances"].as_array().unwrap() {
-        assert_eq!(instance["fate"], "pooled", "{released}");
+        assert_eq!(instance["outcome"], "pooled", "{released}");
     }
     (machines, provisioned.sources())
 }

@@ -35,7 +35,7 @@ fn given_up(service: Service) {
 
     let refreshed = site.refresh(&[]);
     if service == Service::Sqs {
-        assert_eq!(refreshed["ticketed"], serde_json::json!(busy), "let go, but not announced");
+        assert_eq!(refreshed["requeued"], serde_json::json!(busy), "let go, but not announced");
     }
     if service == Service::DynamoDb {
         assert_eq!(site.records()[&busy[0]], "running 1", "not even begun");

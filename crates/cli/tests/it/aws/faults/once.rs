@@ -134,7 +134,7 @@ fn life(what: AwsFault) {
     let ids = reaped["reaped"].as_array().unwrap().iter().map(|id| id.as_str().unwrap().to_owned());
     assert_eq!(ids.collect::<BTreeSet<_>>(), set(&all));
     assert_eq!((site.machines(), site.standings()), (BTreeSet::new(), Vec::new()));
-    assert_eq!(reaped["swept"], json!([]), "ended once");
+    assert_eq!(reaped["orphansTerminated"], json!([]), "ended once");
 
     // A run that receives a ticket that was sent twice finds no machine for it, and drops it.
     assert_eq!(site.ondeck(&provision("4", "1", "c*")).succeeded().sources(), ["cold"]);
