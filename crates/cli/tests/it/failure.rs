@@ -47,7 +47,8 @@ fn partial_capacity_gives_the_warm_ones_back_and_ends_the_new_ones() {
     for instance in home.status()["instances"].as_array().unwrap() {
         assert_eq!(instance["signal"], "UD_REMOVE_REG_OK");
     }
-    // The one that was ended may have registered, and is then a ghost until refresh strikes it.
+    // The machine that was terminated may have registered. Its runner is then offline, and refresh
+    // removes it.
     home.refresh(&[]);
     assert_eq!(home.number("SELECT count(*) FROM runners"), 0);
 

@@ -1,4 +1,4 @@
-//! The life of a pool when nothing goes wrong.
+//! The lifecycle of machines when nothing goes wrong.
 
 use std::collections::BTreeSet;
 
