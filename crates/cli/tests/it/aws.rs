@@ -2,10 +2,10 @@
 //! gateway on loopback, and an EC2 whose machines are real agent processes.
 
 mod crash;
+mod direct_requests;
 mod failure;
 mod faults;
 pub(crate) mod harness;
-mod life;
+mod lifecycle;
 mod local_machines;
 mod machine;
-mod raw;
