@@ -141,7 +141,7 @@ async fn a_write_that_is_never_answered_is_given_up_and_recognised() {
     proxy.script(once(is_transition, ProxyAction::Late(carried_out.clone(), never)));
     let register = Instance::<Created>::register(&id, &spec(), &mine, plane.now(), HOUR);
     let limit = Duration::from_secs(60);
-    let created = tokio::time::timeout(limit, plane.commit(register)).await;
+    let created = tokio::time::timeout(limit, plane.apply(register)).await;
     created.expect("a call has its limit").expect("it was carried out");
     carried_out.notified().await;
     let transitions = proxy.calls().iter().filter(|call| is_transition(call)).count();

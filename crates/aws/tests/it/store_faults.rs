@@ -50,9 +50,9 @@ async fn a_write_whose_answer_was_lost_is_recognised() {
 
     proxy.script(once(is_transition, ProxyAction::Lose));
     let register = Instance::<Created>::register(&id, &spec(), &mine, plane.now(), HOUR);
-    let created = plane.commit(register.because("launched")).await.unwrap();
+    let created = plane.apply(register.because("launched")).await.unwrap();
     proxy.script(once(is_transition, ProxyAction::Lose));
-    plane.commit(created.activate(plane.now(), HOUR)).await.unwrap();
+    plane.apply(created.activate(plane.now(), HOUR)).await.unwrap();
     let updates = proxy.actions().into_iter().filter(|action| action == "UpdateItem").count();
     assert_eq!(updates, 5, "one note, and each transition twice");
 

@@ -126,7 +126,7 @@ async fn an_idle_machine_that_was_never_announced_is_announced() {
     // A release that is killed before it sends the ticket.
     let record = harness.record(machine.as_str()).unwrap();
     let change = believe_running(&record).release(harness.plane.now(), Duration::from_secs(300));
-    harness.plane.commit(change).await.unwrap();
+    harness.plane.apply(change).await.unwrap();
     assert!(harness.refresh().await.requeued.is_empty(), "the agent has not said that it is free");
     harness.sleep(Duration::from_secs(3)).await;
     assert_eq!(harness.refresh().await.requeued, [machine]);
