@@ -39,7 +39,9 @@ pub(crate) fn run(root: &Path, port: Option<u16>) -> u8 {
         .arg("--logs")
         .arg(emulators.folder.join("machines"))
         .arg("--models")
-        .arg(&emulators.models);
+        .arg(&emulators.models)
+        .arg("--policies")
+        .arg(root.join("policies"));
     if let Some(port) = port {
         standin.args(["--port", &port.to_string()]);
     }

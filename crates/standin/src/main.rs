@@ -6,8 +6,14 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use clap::Parser;
-use ondeck_standin::{Capacity, Gateway, GatewayOptions, LogEntry, MachineCommand};
+use ondeck_standin::{
+    Capacity, Gateway, GatewayOptions, LogEntry, MachineCommand, PolicyPool, Role,
+};
 use tokio::signal::unix::{SignalKind, signal};
+
+const ACCESS_KEY: &str = "test";
+const POOL: &str = "acme/web";
+const MACHINE_ROLE: &str = "ondeck-machine";
 
 /// Stands in for AWS on loopback: forwards to DynamoDB and SQS emulators, and provides an EC2 whose
 /// machines are processes. Ctrl-C stops it and kills all machines.
@@ -32,6 +38,9 @@ struct Arguments {
     /// Folder with botocore's models to check requests against
     #[arg(long, value_name = "DIR")]
     models: Option<PathBuf>,
+    /// Folder with the policies of the roles; without it, every caller may do everything
+    #[arg(long, value_name = "DIR")]
+    policies: Option<PathBuf>,
     /// How many machines can be launched
     #[arg(long, value_name = "N")]
     capacity: Option<usize>,
@@ -49,14 +58,18 @@ fn main() -> io::Result<()> {
     // Machines and the programs that give them jobs share the local forge's file.
     let home = std::path::absolute(arguments.logs.join("home"))?.display().to_string();
     let gateway = Gateway::start(options(&arguments, &home, watch));
+    grant_keys(&gateway);
     write_exports(&gateway, &home)?;
     let printing = std::thread::spawn(move || print_requests(&requests));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(stopped())?;
-    let violations = gateway.violations();
+    let (violations, denials) = (gateway.violations(), gateway.denials());
     drop(gateway);
     for violation in violations {
         writeln!(io::stderr(), "{violation}")?;
+    }
+    for denial in denials {
+        writeln!(io::stderr(), "{denial}")?;
     }
     match printing.join() {
         // Stdout was closed by its reader, which does not need the rest.
@@ -73,6 +86,7 @@ fn options(arguments: &Arguments, home: &str, watch: mpsc::Sender<LogEntry>) -> 
     };
     GatewayOptions {
         models: arguments.models.clone(),
+        policies: arguments.policies.clone(),
         port: arguments.port,
         command: arguments.agent_program.as_ref().map(command),
         boot: Duration::from_secs(arguments.boot),
@@ -85,22 +99,36 @@ fn options(arguments: &Arguments, home: &str, watch: mpsc::Sender<LogEntry>) -> 
     }
 }
 
+/// Gives the exported access key the policy of refresh, which covers all modes, and the name of each
+/// role its own. To try a role, set `AWS_ACCESS_KEY_ID` to its name.
+fn grant_keys(gateway: &Gateway) {
+    let pool = PolicyPool {
+        pool: POOL.to_owned(),
+        name: "ondeck-acme-web-????????".to_owned(),
+        machine_role: MACHINE_ROLE.to_owned(),
+    };
+    gateway.grant(ACCESS_KEY, &pool, &[Role::Refresh]);
+    for role in Role::ALL {
+        gateway.grant(role.name(), &pool, &[role]);
+    }
+}
+
 /// Prints the variables with which `ondeck refresh` needs no flag.
 fn write_exports(gateway: &Gateway, home: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     for (name, value) in [
         ("AWS_ENDPOINT_URL", gateway.endpoint("control").url()),
-        ("AWS_ACCESS_KEY_ID", "test"),
+        ("AWS_ACCESS_KEY_ID", ACCESS_KEY),
         ("AWS_SECRET_ACCESS_KEY", "test"),
         ("AWS_REGION", "us-east-1"),
         ("AWS_EC2_METADATA_DISABLED", "true"),
         ("ONDECK_BACKEND", "aws"),
         ("ONDECK_FORGE", "local"),
-        ("ONDECK_POOL", "acme/web"),
+        ("ONDECK_POOL", POOL),
         ("ONDECK_HOME", home),
         ("ONDECK_AMI", "ami-0123456789abcdef0"),
         ("ONDECK_SUBNET_IDS", "subnet-0a subnet-0b"),
-        ("ONDECK_IAM_INSTANCE_PROFILE", "ondeck-machine"),
+        ("ONDECK_IAM_INSTANCE_PROFILE", MACHINE_ROLE),
     ] {
         writeln!(out, "export {name}='{value}'")?;
     }

@@ -1,56 +1,36 @@
-//! The policies in `docs/aws-permissions.md` against what the program does.
+//! The policies in `policies/` against the documentation and the source. What they allow and deny is
+//! tested by the stand-in, which evaluates them for each call.
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use ondeck_aws::DynamoStore;
-use ondeck_core::model::credentials::Credentials;
-use ondeck_core::model::secret::Secret;
-use ondeck_core::model::signal::{Report, Signal};
-use ondeck_core::ports::{AgentStore, Store};
+use ondeck_aws::PoolName;
+use ondeck_standin::Role;
 use ondeck_standin::emulators::Emulators;
 use serde_json::Value;
 
-use crate::dynamodb_proxy::{Call, DynamoDbProxy};
-use crate::store_harness::{StoreHarness, claim, idle, instance, noon};
+const PAGE: &str = "docs/aws-permissions.md";
+const END: &str = "<!-- End of the generated part -->\n";
 
-const DOCUMENT: &str = include_str!("../../../../docs/aws-permissions.md");
-
-/// What IAM takes as one managed policy, blanks apart.
+/// What IAM accepts as one managed policy, blanks apart.
 const LONGEST: usize = 6_144;
 
-struct Policy {
-    text: &'static str,
-    statements: Vec<Value>,
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-impl Policy {
-    /// The document's two policies: the control plane's, and the machines'.
-    fn both() -> (Policy, Policy) {
-        let blocks = DOCUMENT.split("```json\n").skip(1);
-        let mut policies = blocks.map(|block| {
-            let text = block.split("```").next().unwrap();
-            let policy: Value = serde_json::from_str(text).unwrap();
-            assert_eq!(policy["Version"], "2012-10-17");
-            Policy { text, statements: policy["Statement"].as_array().unwrap().clone() }
-        });
-        (policies.next().unwrap(), policies.next().unwrap())
-    }
+fn page() -> String {
+    fs::read_to_string(root().join(PAGE)).unwrap()
+}
 
-    fn actions(&self) -> BTreeSet<String> {
-        let actions = self.statements.iter().flat_map(|statement| words(&statement["Action"]));
-        actions.map(str::to_owned).collect()
-    }
+fn text_of(role: Role) -> String {
+    fs::read_to_string(root().join(format!("policies/{role}.json"))).unwrap()
+}
 
-    /// Whether a call to DynamoDB is allowed, by its action and the kinds of records it names.
-    fn allows(&self, action: &str, kinds: &[String]) -> bool {
-        self.statements.iter().any(|statement| {
-            let keys = &statement["Condition"]["ForAllValues:StringEquals"]["dynamodb:LeadingKeys"];
-            let fits = |kind: &String| keys.is_null() || words(keys).contains(&kind.as_str());
-            words(&statement["Action"]).contains(&action) && kinds.iter().all(fits)
-        })
-    }
+fn statements(role: Role) -> Vec<Value> {
+    let policy: Value = serde_json::from_str(&text_of(role)).unwrap();
+    policy["Statement"].as_array().unwrap().clone()
 }
 
 /// A text, or a list of them.
@@ -59,6 +39,13 @@ fn words(value: &Value) -> Vec<&str> {
         Value::Array(values) => values.iter().filter_map(Value::as_str).collect(),
         value => value.as_str().into_iter().collect(),
     }
+}
+
+/// The actions that a role is allowed.
+fn actions(role: Role) -> BTreeSet<String> {
+    let statements = statements(role);
+    let allowing = statements.iter().filter(|statement| statement["Effect"] == "Allow");
+    allowing.flat_map(|statement| words(&statement["Action"])).map(str::to_owned).collect()
 }
 
 /// The permissions that an operation needs, where they are not called like it.
@@ -70,7 +57,7 @@ fn permissions(service: &str, operation: &str) -> Vec<String> {
         "CreateQueue" => &["sqs:CreateQueue", "sqs:TagQueue"],
         "CreateLaunchTemplate" => &["ec2:CreateLaunchTemplate", "ec2:CreateTags"],
         "CreateFleet" => &["ec2:CreateFleet", "ec2:RunInstances", "ec2:CreateTags", "iam:PassRole"],
-        // Who may send one message may send a batch.
+        // A role that may send one message may send a batch.
         _ if service == "sqs" => {
             return vec![format!("sqs:{}", operation.trim_end_matches("Batch"))];
         }
@@ -124,8 +111,10 @@ fn snake_case(name: &str) -> String {
     snake
 }
 
+/// Refresh's policy covers all modes, so it has each permission that the program needs, and no
+/// other. The other roles have a part of it.
 #[test]
-fn the_control_plane_is_allowed_what_it_does_and_nothing_else() {
+fn refresh_may_do_what_the_program_does_and_nothing_else() {
     let services = [
         ("dynamodb", used("dynamodb", &["store.rs", "store"])),
         ("sqs", used("sqs", &["pool.rs", "pool"])),
@@ -140,108 +129,91 @@ fn the_control_plane_is_allowed_what_it_does_and_nothing_else() {
         .flat_map(|(service, operations)| operations.iter().map(move |name| (*service, name)))
         .flat_map(|(service, operation)| permissions(service, operation))
         .collect();
-    let (control, machines) = Policy::both();
-    assert_eq!(control.actions(), needed, "left: the document; right: the sources");
-    assert!(machines.actions().is_subset(&needed), "{:?}", machines.actions());
+    assert_eq!(actions(Role::Refresh), needed, "left: the policy; right: the sources");
+    for role in Role::ALL {
+        assert!(actions(role).is_subset(&needed), "{role}: {:?}", actions(role));
+    }
 }
 
 #[test]
-fn each_statement_is_explained_and_fits_into_a_policy() {
-    let (control, machines) = Policy::both();
-    for policy in [control, machines] {
-        let length = policy.text.chars().filter(|c| !c.is_whitespace()).count();
-        assert!(length < LONGEST, "{length}");
-        for statement in &policy.statements {
+fn each_policy_fits_with_long_names() {
+    let longest_name =
+        PoolName::resource_name(&format!("{0}/{0}", "o".repeat(50)).parse().unwrap());
+    for role in Role::ALL {
+        let text: String = text_of(role).chars().filter(|c| !c.is_whitespace()).collect();
+        let full = text
+            .replace("MACHINE-ROLE", &"r".repeat(64))
+            .replace("REGION", "ap-southeast-1")
+            .replace("ACCOUNT", "123456789012")
+            .replace("NAME", &longest_name)
+            .replace("POOL", &"p".repeat(40));
+        assert!(full.len() <= LONGEST, "{role}: {}", full.len());
+    }
+}
+
+/// Each statement on the table names the partition keys that it covers, and excludes requests that
+/// name none. A statement about the table as a whole, or about an index of events, has none.
+#[test]
+fn each_statement_on_records_names_their_keys() {
+    const WITHOUT_KEYS: [&str; 2] = ["MakeTable", "ReadEventsOfRuns"];
+    for role in Role::ALL {
+        for statement in statements(role) {
             let name = statement["Sid"].as_str().unwrap();
-            let row = DOCUMENT.lines().find(|line| {
-                line.starts_with('|')
-                    && line.split('|').nth(1).unwrap().contains(&format!("`{name}`"))
+            let on_table = words(&statement["Action"]).iter().all(|it| it.starts_with("dynamodb:"));
+            if !on_table || statement["Effect"] == "Deny" || WITHOUT_KEYS.contains(&name) {
+                continue;
+            }
+            let condition = &statement["Condition"];
+            let named = ["StringLike", "StringEquals"].iter().any(|operator| {
+                !condition[format!("ForAllValues:{operator}")]["dynamodb:LeadingKeys"].is_null()
             });
-            assert!(row.is_some(), "no reason is given for {name}");
-            assert_eq!(statement["Effect"], "Allow", "{name}");
+            let excluded = condition["Null"]["dynamodb:LeadingKeys"] == "false";
+            assert!(named && excluded, "{role}: {name}");
         }
     }
 }
 
-#[tokio::test]
-async fn the_example_is_what_the_pool_is_called() {
-    let harness =
-        StoreHarness { pool: "acme/web".parse().unwrap(), dynamodb: "http://nowhere".into() };
-    let name = harness.store().await.table().to_owned();
-    assert!(DOCUMENT.contains(&format!("`{name}`")), "{name}");
+#[test]
+fn the_documented_policies_are_those_in_the_files() {
+    let page = page();
+    let mut expected = page.clone();
+    for role in Role::ALL {
+        let begin = format!(
+            "<!-- Generated from policies/{role}.json by UPDATE=1 cargo test -p ondeck-aws --test \
+             it documented -->\n"
+        );
+        let (before, rest) = expected.split_once(&begin).unwrap_or_else(|| panic!("no {begin}"));
+        let (_, after) = rest.split_once(END).unwrap();
+        expected = format!("{before}{begin}```json\n{}```\n{END}{after}", text_of(role));
+    }
+    if std::env::var_os("UPDATE").is_some_and(|update| update == "1") {
+        fs::write(root().join(PAGE), &expected).unwrap();
+    } else {
+        assert!(
+            page == expected,
+            "{PAGE} is out of date\nhint: UPDATE=1 cargo test -p ondeck-aws --test it documented"
+        );
+    }
 }
 
-/// The kinds of records that a call names.
-fn kinds(call: &Call) -> Vec<String> {
-    fn collect(value: &Value, found: &mut Vec<String>) {
-        match value {
-            Value::String(text) if text.starts_with("TYPE#") => found.push(text.clone()),
-            Value::Array(values) => values.iter().for_each(|value| collect(value, found)),
-            Value::Object(fields) => fields.values().for_each(|value| collect(value, found)),
-            _ => {}
+#[test]
+fn each_documented_statement_has_a_reason() {
+    let page = page();
+    for role in Role::ALL {
+        let begin = format!("<!-- Generated from policies/{role}.json");
+        let section = page.split_once(&begin).unwrap().1.split_once(END).unwrap().1;
+        let section = section.split("\n## ").next().unwrap();
+        let rows = section.lines().filter(|line| line.starts_with('|'));
+        let named: Vec<&str> = rows.filter_map(|line| line.split('|').nth(1)).collect();
+        for statement in statements(role) {
+            let name = format!("`{}`", statement["Sid"].as_str().unwrap());
+            assert!(named.iter().any(|cell| cell.contains(&name)), "{role}: no reason for {name}");
         }
     }
-    let mut found = Vec::new();
-    collect(&serde_json::from_str(&call.body).unwrap(), &mut found);
-    assert!(!found.is_empty(), "{call:?}");
-    found
 }
 
-fn denied(policy: &Policy, calls: &[Call]) -> Vec<String> {
-    let denied = |call: &&Call| {
-        let mut permissions = permissions("dynamodb", &call.action);
-        // Of a batch of statements, those that are in it.
-        permissions.retain(|name| match name.as_str() {
-            "dynamodb:PartiQLUpdate" => call.body.contains("UPDATE "),
-            "dynamodb:PartiQLDelete" => call.body.contains("DELETE "),
-            "dynamodb:DeleteItem" => call.body.contains("\"Delete\""),
-            _ => true,
-        });
-        !permissions.iter().all(|name| policy.allows(name, &kinds(call)))
-    };
-    calls.iter().filter(denied).map(|call| call.action.clone()).collect()
-}
-
-fn credentials() -> Credentials {
-    Credentials {
-        registration: Secret::new("registration"),
-        removal: Secret::new("removal"),
-        expires_at: noon(),
-    }
-}
-
-async fn through_proxy(harness: &StoreHarness) -> (DynamoStore, DynamoDbProxy) {
-    let proxy = DynamoDbProxy::on(&harness.dynamodb).await;
-    (harness.store_through(&proxy.endpoint).await, proxy)
-}
-
-#[tokio::test]
-async fn an_agent_gets_by_with_what_machines_are_allowed() {
-    let harness = StoreHarness::set_up().await;
-    let (store, proxy) = through_proxy(&harness).await;
-    let (control, machines) = Policy::both();
-    let settings = [("idle-time-sec", "300"), ("ami", "")];
-    let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-    store.put_settings(&settings).await.unwrap();
-    let idle = idle(&store, "i-1").await;
-    store.write(&claim(&idle, "7")).await.unwrap();
-    store.put_credentials(&credentials()).await.unwrap();
-    store.finish().await.unwrap();
-    let calls = proxy.calls();
-    assert!(denied(&control, &calls).is_empty(), "{:?}", denied(&control, &calls));
-    assert_eq!(denied(&machines, &calls).len(), calls.len(), "an agent may do none of this");
-
-    let id = instance("i-1");
-    let report = Report { signal: Signal::Prepared, run: None, detail: String::new(), at: noon() };
-    AgentStore::settings(&store).await.unwrap();
-    store.record(&id).await.unwrap();
-    assert_eq!(store.credentials().await, Ok(Some(credentials())));
-    store.beat(&id, noon()).await.unwrap();
-    store.report(&id, &report).await.unwrap();
-    let calls = proxy.calls();
-    assert_eq!(calls.len(), 5, "{calls:?}");
-    assert!(denied(&machines, &calls).is_empty(), "{:?}", denied(&machines, &calls));
-    let own = ["GetItem", "PutItem", "PutItem"];
-    assert_eq!(denied(&control, &calls), own, "what an agent registers with, and what it says");
-    harness.done().await;
+#[test]
+fn the_example_is_what_the_pool_is_called() {
+    let name = "acme/web".parse::<PoolName>().unwrap().resource_name();
+    assert!(page().contains(&format!("`{name}`")), "{name}");
 }
