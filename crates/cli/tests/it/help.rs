@@ -139,6 +139,9 @@ fn the_help_of_refresh() {
           --runner-user <USER>
               User that jobs run as; the agent creates it if it does not exist [default: runner on aws,
               else the agent's own user]
+          --runner-groups <GROUP ...>
+              Supplementary groups of the user that jobs run as; docker makes jobs root on their machine
+              [default: none]
 
     AWS backend:
           --ami <AMI>                       Image that machines boot: its id, or resolve:ssm:PARAMETER
