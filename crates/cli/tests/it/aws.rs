@@ -2,8 +2,10 @@
 //! gateway on loopback, and an EC2 whose machines are real agent processes.
 
 mod crash;
+mod ec2_network;
 mod failure;
 mod faults;
+mod firewall;
 pub(crate) mod harness;
 mod life;
 mod local_machines;

@@ -157,6 +157,9 @@ fn the_help_of_refresh() {
           --volume-size-gb <GB>             Size of each machine's root volume; empty for the size of
                                             the image
           --key-name <NAME>                 EC2 key pair for ssh to the machines; empty for none
+          --metadata-firewall <ON|OFF>      Keep jobs from the instance metadata service, and so from
+                                            the role of their machine; needs nftables and cgroup v2 on
+                                            the image [default: on] [possible values: on, off]
 
     Local backend:
           --local-capacity <COUNT>
@@ -371,6 +374,11 @@ fn the_help_of_the_other_commands() {
           --shutdown-command <COMMAND>  Command that shuts this machine down if EC2 cannot be asked to
                                         terminate it [default: shutdown -h now]
       -h, --help                        Print help
+
+    AWS backend (for this call; otherwise as refresh stored them):
+          --metadata-firewall <ON|OFF>  Keep jobs from the instance metadata service, and so from the
+                                        role of their machine; needs nftables and cgroup v2 on the image
+                                        [default: on] [possible values: on, off]
 
     (options of every command)
 
