@@ -23,8 +23,9 @@ Tasks:
                           emulators; takes two minutes after the build
   sim [ARGS]              run the simulation: seeded histories of the whole system, checked against
                           its invariants; sim --help lists the options
-  sim --plant NAME        does so with a bug of crates/sim/plants in the program, until it is found
-  sim --plants            looks for all of these bugs; takes a minute for each
+  sim --planted-bug NAME  run the simulation with a bug of crates/sim/planted_bugs in the program,
+                          until it finds the bug
+  sim --planted-bugs      do so with each of these bugs; takes a minute for each
   fuzz [TARGET] [--seconds N]
                           fuzz the parsers with libFuzzer, each for 20 s or N; needs a C++
                           compiler, and some minutes for the first build
@@ -52,8 +53,8 @@ pub(crate) enum Task {
     Bench,
     BenchAws,
     Sim { args: Vec<String> },
-    Plant { name: String },
-    Plants,
+    PlantedBug { name: String },
+    PlantedBugs,
     Mutants { mutants_args: Vec<String> },
     Advisories,
 }
@@ -65,7 +66,7 @@ pub(crate) enum InvalidArgs {
     UnknownTask(String),
     Unexpected(String),
     NotAPort(String),
-    NoPlant,
+    NoPlantedBug,
     NotSeconds(String),
     UnknownTarget(String),
 }
@@ -77,7 +78,7 @@ impl fmt::Display for InvalidArgs {
             InvalidArgs::UnknownTask(name) => write!(f, "unknown task: {name}"),
             InvalidArgs::Unexpected(arg) => write!(f, "unexpected argument: {arg}"),
             InvalidArgs::NotAPort(value) => write!(f, "not a port: {value}"),
-            InvalidArgs::NoPlant => write!(f, "a name must follow: --plant"),
+            InvalidArgs::NoPlantedBug => write!(f, "a name must follow: --planted-bug"),
             InvalidArgs::NotSeconds(value) => write!(f, "not a number of seconds: {value}"),
             InvalidArgs::UnknownTarget(name) => {
                 write!(f, "none of {}: {name}", fuzz::TARGETS.join(", "))
@@ -111,10 +112,10 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Task, Inva
             Some(other) => return Err(InvalidArgs::Unexpected(other)),
         },
         "sim" => match args.next() {
-            Some(flag) if flag == "--plant" => {
-                Task::Plant { name: args.next().ok_or(InvalidArgs::NoPlant)? }
+            Some(flag) if flag == "--planted-bug" => {
+                Task::PlantedBug { name: args.next().ok_or(InvalidArgs::NoPlantedBug)? }
             }
-            Some(flag) if flag == "--plants" => Task::Plants,
+            Some(flag) if flag == "--planted-bugs" => Task::PlantedBugs,
             first => return Ok(Task::Sim { args: first.into_iter().chain(args).collect() }),
         },
         "fuzz" => return fuzzing(args),
@@ -198,8 +199,8 @@ mod tests {
             ("bench aws", Task::BenchAws),
             ("sim", Task::Sim { args: vec![] }),
             ("sim --seed 7", Task::Sim { args: ["--seed", "7"].map(str::to_owned).to_vec() }),
-            ("sim --plant no-grace", Task::Plant { name: "no-grace".to_owned() }),
-            ("sim --plants", Task::Plants),
+            ("sim --planted-bug no-grace", Task::PlantedBug { name: "no-grace".to_owned() }),
+            ("sim --planted-bugs", Task::PlantedBugs),
             ("fuzz", Task::Fuzz { target: None, seconds: 20 }),
             ("fuzz ec2", Task::Fuzz { target: Some("ec2".into()), seconds: 20 }),
             ("fuzz --seconds 5 ec2", Task::Fuzz { target: Some("ec2".into()), seconds: 5 }),
@@ -227,9 +228,9 @@ mod tests {
             ("cloud --port", InvalidArgs::NotAPort(String::new())),
             ("cloud --port 65536", InvalidArgs::NotAPort("65536".into())),
             ("bench 10", unexpected("10")),
-            ("sim --plant", InvalidArgs::NoPlant),
-            ("sim --plant no-grace now", unexpected("now")),
-            ("sim --plants now", unexpected("now")),
+            ("sim --planted-bug", InvalidArgs::NoPlantedBug),
+            ("sim --planted-bug no-grace now", unexpected("now")),
+            ("sim --planted-bugs now", unexpected("now")),
             ("fuzz moon", InvalidArgs::UnknownTarget("moon".into())),
             ("fuzz ec2 imds", unexpected("imds")),
             ("fuzz --second 5", unexpected("--second")),

@@ -61,8 +61,8 @@ fn main() -> ExitCode {
         Task::Bench => return ExitCode::from(bench::run(&root)),
         Task::BenchAws => return ExitCode::from(emulators::run(&root, &commands::bench_aws())),
         Task::Sim { args } => return ExitCode::from(sim::run(&root, &args)),
-        Task::Plant { name } => return ExitCode::from(sim::find(&root, &name)),
-        Task::Plants => return ExitCode::from(sim::find_all(&root)),
+        Task::PlantedBug { name } => return ExitCode::from(sim::find(&root, &name)),
+        Task::PlantedBugs => return ExitCode::from(sim::find_all(&root)),
         Task::Mutants { mutants_args } => {
             let mut report = Report::default();
             let tools = [&tool::NEXTEST, &tool::MUTANTS];

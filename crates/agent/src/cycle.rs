@@ -1,4 +1,5 @@
-//! The cycle: prepare once; then wait for a run, serve it, leave it clean, and wait again.
+//! The work of an agent: prepare the machine once; then wait for a run, serve it, clean up, and
+//! wait for the next one.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -14,24 +15,27 @@ use crate::Agent;
 use crate::memory::Memory;
 
 impl Agent {
-    /// Works as long as the machine lives. A machine that cannot be used any more says so and
-    /// waits for its end; the watch beside this goes on.
+    /// Serves runs as long as the machine lives. If preparing it or leaving a run fails, the
+    /// machine must not be used any more: this signals the failure and waits. [`Agent::watch`],
+    /// which runs concurrently, terminates the machine later.
     pub(crate) async fn work(&self, memory: &Memory) -> Infallible {
         if let Err(why) = self.prepare(memory).await {
-            self.say(memory, Signal::PrepareFailed, None, &why).await;
+            self.signal(memory, Signal::PrepareFailed, None, &why).await;
             return pending().await;
         }
-        self.say(memory, Signal::Prepared, None, "").await;
+        self.signal(memory, Signal::Prepared, None, "").await;
         loop {
             let run = self.await_run(memory).await;
-            memory.serve(Some(&run));
+            memory.set_serving(Some(&run));
             self.serve(memory, &run).await;
             let left = self.leave().await;
-            memory.serve(None);
+            memory.set_serving(None);
             match left.and_then(|account| memory.interruption().map_or(Ok(account), Err)) {
-                Ok(account) => self.say(memory, Signal::Deregistered, Some(&run), &account).await,
+                Ok(account) => {
+                    self.signal(memory, Signal::Deregistered, Some(&run), &account).await;
+                }
                 Err(why) => {
-                    self.say(memory, Signal::DeregisterFailed, Some(&run), &why).await;
+                    self.signal(memory, Signal::DeregisterFailed, Some(&run), &why).await;
                     return pending().await;
                 }
             }
@@ -39,8 +43,8 @@ impl Agent {
     }
 
     async fn prepare(&self, memory: &Memory) -> Result<(), String> {
-        self.learn_at_first(memory).await.map_err(|why| format!("settings: {why}"))?;
-        let script = memory.script();
+        self.load_settings(memory).await.map_err(|why| format!("settings: {why}"))?;
+        let script = memory.pre_runner_script();
         if !script.trim().is_empty() {
             let failed = |why| format!("the pre-runner script failed: {why}");
             self.host.run_script(&script).await.map_err(failed)?;
@@ -48,26 +52,27 @@ impl Agent {
         self.runner.prepare().await.map_err(|why| format!("the runner is not ready: {why}"))
     }
 
-    /// Waits until the record carries a run.
+    /// Waits until the record names a run, and returns it.
     async fn await_run(&self, memory: &Memory) -> RunId {
         loop {
-            if let Ok(Some(record)) = self.look(memory).await
+            if let Ok(Some(record)) = self.read_record(memory).await
                 && let Some(run) = owner(&record)
             {
-                self.learn(memory).await;
+                self.reload_settings(memory).await;
                 return run.clone();
             }
             self.store.news(&*self.clock, memory.times().agent_poll_waiting).await;
         }
     }
 
-    /// Registers for the run and works for it until it is over. That may be before it has
-    /// registered, and then it does not: a runner that comes too late would take jobs of the run
-    /// on a machine that is about to end, or already claimed by another run.
+    /// Registers the runner for the run and keeps it working until the run is over. If the
+    /// run is over before the runner has registered, the registration is cancelled: a late
+    /// runner would take jobs of the run on a machine that is about to terminate, or that
+    /// another run has claimed.
     async fn serve(&self, memory: &Memory, run: &RunId) {
         let mut over = pin!(self.await_end_of(memory, run));
         let not_interrupted = || memory.interruption().map_or(Ok(()), Err);
-        // Asked twice, since the notice may come while it registers.
+        // Checked twice, because the notice may arrive during the registration.
         let registered = match not_interrupted() {
             Ok(()) => match select(over.as_mut(), self.runner.register(run)).await {
                 Either::Left(((), _)) => return,
@@ -77,24 +82,24 @@ impl Agent {
         };
         match registered {
             Ok(()) => {
-                self.say(memory, Signal::Registered, Some(run), "").await;
+                self.signal(memory, Signal::Registered, Some(run), "").await;
                 match select(over, pin!(self.keep_working(run))).await {
                     Either::Left(((), _)) => {}
                     Either::Right((never, _)) => match never {},
                 }
             }
             Err(why) => {
-                self.say(memory, Signal::RegisterFailed, Some(run), &why).await;
+                self.signal(memory, Signal::RegisterFailed, Some(run), &why).await;
                 over.await;
             }
         }
     }
 
-    /// Waits until the run is cleared or another one stands in its place. A record that cannot
-    /// be read changes nothing; one that is gone, or terminated, belongs to no run either.
+    /// Waits until the record no longer names this run. A deleted or terminated record names no
+    /// run. While the record cannot be read, the run goes on.
     async fn await_end_of(&self, memory: &Memory, run: &RunId) {
         loop {
-            if let Ok(record) = self.look(memory).await
+            if let Ok(record) = self.read_record(memory).await
                 && record.as_ref().and_then(owner) != Some(run)
             {
                 return;
@@ -103,7 +108,7 @@ impl Agent {
         }
     }
 
-    /// Starts the runner again whenever it dies, since the run still counts on it.
+    /// Restarts the runner whenever it dies, because the run still relies on it.
     async fn keep_working(&self, run: &RunId) -> Infallible {
         let mut deaths = 0;
         loop {
@@ -114,8 +119,8 @@ impl Agent {
         }
     }
 
-    /// Stops, deregisters and cleans, and gives an account of the run. Where any of it fails, the
-    /// machine must not be used again.
+    /// Stops and deregisters the runner and cleans the machine. Returns the runner's account of the
+    /// run. If this fails, the machine must not be used again.
     async fn leave(&self) -> Result<String, String> {
         let failed = |doing: &'static str| move |why: String| format!("{doing}: {why}");
         self.runner.stop().await.map_err(failed("the runner does not stop"))?;

@@ -1,4 +1,4 @@
-//! What the agent remembers between one look at the store and the next.
+//! What the agent remembers from its last answers of the store.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,71 +9,72 @@ use ondeck_core::model::record::Record;
 use ondeck_core::model::settings::Settings;
 use ondeck_core::model::timestamp::Timestamp;
 
-use crate::deadline::Standing;
+use crate::deadline::LastRecord;
 
-const UNTIL_KNOWN: Duration = Duration::from_millis(100);
+/// The heartbeat period until the settings are known: short enough for any setting.
+const HEARTBEAT_PERIOD_UNTIL_KNOWN: Duration = Duration::from_millis(100);
 
-/// Shared by the cycle and the watch, which run side by side.
+/// Shared by the agent's concurrent tasks.
 #[derive(Debug)]
 pub(crate) struct Memory(Mutex<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    standing: Standing,
+    record: LastRecord,
     settings: Option<Settings>,
     serving: Option<RunId>,
     interruption: Option<String>,
-    spoke: Timestamp,
+    last_report_at: Timestamp,
 }
 
 impl Memory {
-    /// The memory of an agent that has read nothing. `born` is steady time.
-    pub(crate) fn new(born: Duration) -> Memory {
+    /// The memory of an agent that started at `started`, in steady time, and has read nothing.
+    pub(crate) fn new(started: Duration) -> Memory {
         Memory(Mutex::new(Inner {
-            standing: Standing::Unrecorded { since: born },
+            record: LastRecord::NotWritten { since: started },
             settings: None,
             serving: None,
             interruption: None,
-            spoke: Timestamp::from_millis(0),
+            last_report_at: Timestamp::from_millis(0),
         }))
     }
 
-    /// When something is being said: later than anything before, even if the clock is set back. A
-    /// store takes nothing that is older than what it has.
-    pub(crate) fn speaks(&self, now: Timestamp) -> Timestamp {
+    /// Returns the time of the next report: later than that of any report before, even if the clock
+    /// was set back. A store keeps the later of two reports.
+    pub(crate) fn next_report_time(&self, now: Timestamp) -> Timestamp {
         let mut inner = self.inner();
-        inner.spoke = now.max(inner.spoke + Duration::from_millis(1));
-        inner.spoke
+        inner.last_report_at = now.max(inner.last_report_at + Duration::from_millis(1));
+        inner.last_report_at
     }
 
-    /// Takes note of what the store said about this machine.
-    pub(crate) fn saw(&self, record: Option<&Record>, steady: Duration) {
+    /// Remembers the store's answer about this machine, which arrived at `steady`.
+    pub(crate) fn remember_record(&self, record: Option<&Record>, steady: Duration) {
         let mut inner = self.inner();
-        inner.standing = inner.standing.after_seeing(record, steady);
+        inner.record = inner.record.updated(record, steady);
     }
 
-    pub(crate) fn standing(&self) -> Standing {
-        self.inner().standing
+    pub(crate) fn record(&self) -> LastRecord {
+        self.inner().record
     }
 
-    pub(crate) fn learn(&self, settings: Settings) {
+    pub(crate) fn set_settings(&self, settings: Settings) {
         self.inner().settings = Some(settings);
     }
 
-    /// The times in force. Until they are known, the defaults, but for a heart that beats often
-    /// enough for any.
+    /// The times of the settings. Until these are known, the defaults with
+    /// a short heartbeat period.
     pub(crate) fn times(&self) -> Times {
         match &self.inner().settings {
             Some(settings) => settings.times.clone(),
-            None => Times { heartbeat_period: UNTIL_KNOWN, ..Times::default() },
+            None => Times { heartbeat_period: HEARTBEAT_PERIOD_UNTIL_KNOWN, ..Times::default() },
         }
     }
 
-    pub(crate) fn script(&self) -> String {
+    pub(crate) fn pre_runner_script(&self) -> String {
         self.inner().settings.as_ref().map(|s| s.pre_runner_script.clone()).unwrap_or_default()
     }
 
-    pub(crate) fn serve(&self, run: Option<&RunId>) {
+    pub(crate) fn set_serving(&self, run: Option<&RunId>) {
         self.inner().serving = run.cloned();
     }
 
@@ -81,7 +82,7 @@ impl Memory {
         self.inner().serving.clone()
     }
 
-    pub(crate) fn interrupt(&self, notice: &str) {
+    pub(crate) fn set_interruption(&self, notice: &str) {
         self.inner().interruption = Some(notice.to_owned());
     }
 

@@ -51,51 +51,51 @@ fn main() {
 
 /// Warm provisions and releases, with default settings.
 fn modes(figures: &mut Figures) {
-    let site = BenchHarness::new(Duration::from_secs(2), true);
-    site.refresh();
-    let cold = site.timed(&["provision", "--run-id=fill", "--instance-count=10"]);
-    site.ondeck(&["release", "--run-id=fill"]);
+    let harness = BenchHarness::new(Duration::from_secs(2), true);
+    harness.refresh();
+    let cold = harness.timed(&["provision", "--run-id=fill", "--instance-count=10"]);
+    harness.ondeck(&["release", "--run-id=fill"]);
     let mut warm = Duration::MAX;
     for round in 0..8 {
         let run = format!("--run-id=ten-{round}");
-        let took = site.timed(&["provision", &run, "--instance-count=10"]);
+        let took = harness.timed(&["provision", &run, "--instance-count=10"]);
         warm = warm.min(took);
-        figures.add("warm provision of 10", &site.control);
-        site.timed(&["release", &run]);
-        figures.add("release of 10", &site.control);
+        figures.add("warm provision of 10", &harness.control);
+        harness.timed(&["release", &run]);
+        figures.add("release of 10", &harness.control);
     }
     figures.ratio = cold.as_secs_f64() / warm.as_secs_f64();
-    site.timed(&["refresh"]);
-    figures.add("refresh with nothing to do", &site.control);
+    harness.timed(&["refresh"]);
+    figures.add("refresh with nothing to do", &harness.control);
 
-    site.ondeck(&["provision", "--run-id=more", "--instance-count=50"]);
-    site.ondeck(&["release", "--run-id=more"]);
+    harness.ondeck(&["provision", "--run-id=more", "--instance-count=50"]);
+    harness.ondeck(&["release", "--run-id=more"]);
     for round in 0..3 {
         let run = format!("--run-id=fifty-{round}");
-        site.timed(&["provision", &run, "--instance-count=50"]);
-        figures.add("warm provision of 50", &site.control);
-        site.timed(&["release", &run]);
-        figures.add("release of 50", &site.control);
+        harness.timed(&["provision", &run, "--instance-count=50"]);
+        figures.add("warm provision of 50", &harness.control);
+        harness.timed(&["release", &run]);
+        figures.add("release of 50", &harness.control);
     }
-    site.timed(&["provision", "--run-id=none", "--resource-class=xlarge"]);
-    figures.add("cold provision of 1", &site.control);
-    site.gateway.assert_requests_valid();
+    harness.timed(&["provision", "--run-id=none", "--resource-class=xlarge"]);
+    figures.add("cold provision of 1", &harness.control);
+    harness.gateway.assert_requests_valid();
 }
 
 /// A refresh that finds 500 machines past their threshold, as runs that were never released have
 /// left them, or waiting in the pool for longer than they may.
 fn reaping(figures: &mut Figures, idle: bool) {
-    let site = BenchHarness::new(Duration::ZERO, false);
-    site.refresh();
+    let harness = BenchHarness::new(Duration::ZERO, false);
+    harness.refresh();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(site.plant_expired(500, idle));
-    site.timed(&["refresh"]);
+    runtime.block_on(harness.launch_expired(500, idle));
+    harness.timed(&["refresh"]);
     let name = LIMITS[if idle { 4 } else { 3 }].0;
-    figures.add(name, &site.control);
-    let machines = site.gateway.ec2().machines();
-    let ended = |m: &ondeck_standin::Machine| !m.reason.is_empty();
-    assert_eq!(machines.iter().filter(|m| ended(m)).count(), 500, "all of them are gone");
-    site.gateway.assert_requests_valid();
+    figures.add(name, &harness.control);
+    let machines = harness.gateway.ec2().machines();
+    let is_terminated = |m: &ondeck_standin::Machine| !m.reason.is_empty();
+    assert_eq!(machines.iter().filter(|m| is_terminated(m)).count(), 500, "all of them are gone");
+    harness.gateway.assert_requests_valid();
 }
 
 struct BenchHarness {
@@ -158,12 +158,12 @@ impl BenchHarness {
     }
 
     /// Launches and registers machines by the adapters themselves, with a threshold in the past.
-    async fn plant_expired(&self, count: u32, idle: bool) {
-        let door = self.gateway.endpoint("planting");
+    async fn launch_expired(&self, count: u32, idle: bool) {
+        let endpoint = self.gateway.endpoint("launching");
         let options = Options {
             pool: self.pool.parse().unwrap(),
             region: None,
-            endpoint_url: Some(door.url().to_owned()),
+            endpoint_url: Some(endpoint.url().to_owned()),
         };
         let cloud = Cloud::connect(options, Arc::new(Coin)).await.unwrap();
         let store = Arc::new(DynamoStore::new(&cloud));
@@ -215,9 +215,9 @@ struct Figures {
 }
 
 impl Figures {
-    fn add(&mut self, name: &'static str, door: &Endpoint) {
-        self.rounds.entry(name).or_default().push(door.total());
-        let calls = door.calls();
+    fn add(&mut self, name: &'static str, endpoint: &Endpoint) {
+        self.rounds.entry(name).or_default().push(endpoint.total());
+        let calls = endpoint.calls();
         let words = calls.iter().map(|((_, operation), count)| format!("{count} {operation}"));
         self.last.insert(name, words.collect::<Vec<_>>().join(", "));
     }

@@ -1,5 +1,5 @@
-//! The promises, checked after every step. Written against the design and not against the code:
-//! nothing here asks core what it allows.
+//! The auditor: checks the invariants after every event. It is written from the design and does not
+//! ask core which changes are allowed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,88 +14,87 @@ use ondeck_core::modes::provision;
 use ondeck_core::ports::{Machine, Order};
 
 use crate::kernel::{Micros, Pid};
-use crate::simulated_machines::{SimulatedMachines, View};
+use crate::simulated_machines::{MachineView, SimulatedMachines};
 
-/// How far apart two clocks may be.
+/// The largest difference between two clocks.
 pub(crate) const SKEW: Duration = Duration::from_secs(10);
 
 /// The minimum age of a machine without a record when a process terminates it: the grace that
-/// plans set, by a clock that is ahead.
-const YOUNG: Duration = Duration::from_secs(20);
+/// plans set, measured by a clock that is ahead.
+const ORPHAN_AGE: Duration = Duration::from_secs(20);
 
 /// How long an agent may take to notice that the operator has reassigned its machine by hand.
-const NOTICE: Duration = Duration::from_secs(60);
+const NOTICE_WITHIN: Duration = Duration::from_secs(60);
 
-/// An agent that terminates its machine has asked the store no longer ago than this, which is longer
+/// An agent that terminates its machine must have read its record within this time, which is longer
 /// than it waits for an answer.
-const ASKED: Micros = 10_000_000;
+const ASKED_WITHIN: Micros = 10_000_000;
 
-/// A promise that was broken.
+/// A violated invariant, and what violated it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// The promise that did not hold.
-    pub promise: Invariant,
-    /// What broke it, for the report.
+    pub invariant: Invariant,
     pub how: String,
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.promise.as_str(), self.how)
+        write!(f, "{}: {}", self.invariant.as_str(), self.how)
     }
 }
 
 /// A property that must hold in every history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Invariant {
-    /// An instance has one owner at the most.
+    /// The owner of an instance never changes from one run directly to another.
     OneOwner,
-    /// Records change by the table of transitions, and not otherwise.
-    Table,
+    /// Every change of a record is a row of the table of transitions.
+    LegalTransition,
     /// A listening runner has the label of its machine's owner.
     Label,
     /// An agent serves its machine's owner.
-    Belief,
+    ServesOwner,
     /// A job runs on a machine of its own run.
     Job,
-    /// An idle machine that was announced can be reached through the queue.
+    /// An idle machine that is marked as announced has a ticket in its queue.
     Reachable,
-    /// An idle machine that was not announced is, or is expired, by a refresh that succeeds.
+    /// A refresh that succeeds announces or expires every idle machine that was not announced.
     Repaired,
-    /// A machine is announced only after its runner has gone.
+    /// A machine is announced only after its runner, job and label are gone.
     Announced,
-    /// A machine is ended after its record, and never while it is busy within its threshold.
+    /// A machine is terminated only after its record, and never by its agent before its threshold.
     StoreFirst,
-    /// Without faults no machine is given up before its time.
+    /// Without faults, no machine is expired before its threshold.
     NoWaste,
-    /// A provision that succeeds has what it says, and one that fails has nothing.
+    /// A run whose provision succeeds has exactly the machines in its answer. A run whose
+    /// provision fails has none.
     AllOrNothing,
-    /// A launch is made once, however often it is asked for.
+    /// A launch happens once, however often the order is repeated.
     LaunchedOnce,
-    /// No machine is launched without an intent that was written before.
+    /// An intent is written before the launch that it describes.
     IntentFirst,
-    /// Every call of a mode comes to an end.
-    Ends,
-    /// Without faults every provision succeeds, and after faults the next one does.
+    /// Every call of a mode ends.
+    EveryCallEnds,
+    /// Without faults every provision succeeds. After faults, the next provision succeeds.
     Succeeds,
-    /// An agent follows every change of its record.
+    /// An agent whose record names another run leaves its run and serves that one.
     Follows,
-    /// A machine with an agent ends by itself.
-    EndsItself,
+    /// A machine with an agent terminates after all deadlines, even without a refresh.
+    TerminatesItself,
     /// When all deadlines have passed and refresh has run, nothing is left.
     NothingLeft,
-    /// No process panics in any history.
+    /// No process of a history panics.
     NoPanic,
 }
 
 impl Invariant {
-    /// In a few words.
+    /// The name of the invariant in reports.
     pub fn as_str(self) -> &'static str {
         match self {
             Invariant::OneOwner => "one owner",
-            Invariant::Table => "legal transitions",
+            Invariant::LegalTransition => "legal transitions",
             Invariant::Label => "label is the owner's",
-            Invariant::Belief => "agent serves the owner",
+            Invariant::ServesOwner => "agent serves the owner",
             Invariant::Job => "job on its own machine",
             Invariant::Reachable => "idle is reachable",
             Invariant::Repaired => "refresh repairs",
@@ -105,17 +104,17 @@ impl Invariant {
             Invariant::AllOrNothing => "all or nothing",
             Invariant::LaunchedOnce => "launched once",
             Invariant::IntentFirst => "intent first",
-            Invariant::Ends => "every call ends",
+            Invariant::EveryCallEnds => "every call ends",
             Invariant::Succeeds => "provision succeeds",
             Invariant::Follows => "agent follows",
-            Invariant::EndsItself => "machine ends itself",
+            Invariant::TerminatesItself => "machine terminates itself",
             Invariant::NothingLeft => "nothing left",
             Invariant::NoPanic => "no panic",
         }
     }
 }
 
-/// What a process has ordered for a run.
+/// What one process has ordered from compute for a run.
 #[derive(Debug, Default)]
 struct Ordered {
     wanted: usize,
@@ -123,31 +122,31 @@ struct Ordered {
     launched: BTreeSet<InstanceId>,
 }
 
-/// What the auditor knows.
+/// The state of the auditor.
 #[derive(Debug, Default)]
 pub(crate) struct Audit {
     violation: Option<Violation>,
     /// Every record as it was last written.
     records: BTreeMap<InstanceId, Record>,
-    /// When each agent has last asked for its record.
+    /// When each agent last asked for its record.
     asked: BTreeMap<Pid, Micros>,
-    /// What the store has answered to each agent, and when the answer arrives: the last that has
-    /// arrived, and all after it.
+    /// The answers of the store to each agent, with the time at which each arrives: the last that
+    /// has arrived, and all that are still on their way.
     answers: BTreeMap<Pid, Vec<(Micros, Option<Record>)>>,
-    /// Machines that the operator has reassigned by hand, and until when agents may not know.
+    /// Machines that the operator has reassigned by hand, and until when their
+    /// agents may not notice.
     by_hand: BTreeMap<InstanceId, Timestamp>,
-    /// When each machine started to run for its owner.
+    /// When each machine started to run for its current owner.
     running_since: BTreeMap<InstanceId, Timestamp>,
-    /// What an operator took away by hand from a run that it was running for, and since when it
-    /// had been.
+    /// Machines that the operator took by hand from the run that they were running for, and since
+    /// when they had been running.
     lost_by_hand: BTreeMap<(InstanceId, RunId), Timestamp>,
-    /// The idle states of which a ticket has been in the queue.
+    /// The idle states, by instance and threshold, for which a ticket was sent.
     sent: BTreeSet<(InstanceId, Timestamp)>,
     intents: BTreeSet<IntentId>,
-    /// What each process has ordered for which run.
     launched: BTreeMap<(Pid, RunId), Ordered>,
-    /// Whether no machine may be given up before its time.
-    pub(crate) frugal: bool,
+    /// Whether expiring a machine before its threshold violates an invariant.
+    pub(crate) forbid_waste: bool,
     changed: bool,
 }
 
@@ -156,9 +155,10 @@ impl Audit {
         self.violation.clone()
     }
 
-    pub(crate) fn broken(&mut self, promise: Invariant, how: impl Into<String>) {
+    /// Records a violation, unless there is one already.
+    pub(crate) fn violated(&mut self, invariant: Invariant, how: impl Into<String>) {
         if self.violation.is_none() {
-            self.violation = Some(Violation { promise, how: how.into() });
+            self.violation = Some(Violation { invariant, how: how.into() });
         }
     }
 
@@ -175,19 +175,22 @@ impl Audit {
         if let (Some(was), Some(is)) = (before.and_then(owner), owner(after))
             && was != is
         {
-            self.broken(Invariant::OneOwner, format!("{} went from {was} to {is}", after.id));
+            self.violated(Invariant::OneOwner, format!("{} went from {was} to {is}", after.id));
         }
         if let Err(how) = legal(transition, before, after, at) {
-            self.broken(Invariant::Table, format!("{transition} of {}: {how}", after.id));
+            self.violated(
+                Invariant::LegalTransition,
+                format!("{transition} of {}: {how}", after.id),
+            );
         }
         if at > now + SKEW {
             let how = format!("{transition} of {} was made for {at}, at {now}", after.id);
-            self.broken(Invariant::Table, how);
+            self.violated(Invariant::LegalTransition, how);
         }
         let given_up = transition == Transition::Expire
             && before.is_some_and(|b| b.threshold.is_some_and(|t| t > at + Duration::from_secs(1)));
-        if self.frugal && given_up {
-            self.broken(Invariant::NoWaste, format!("{} was expired before its time", after.id));
+        if self.forbid_waste && given_up {
+            self.violated(Invariant::NoWaste, format!("{} was expired before its time", after.id));
         }
         match transition {
             Transition::Activate | Transition::Commit => {
@@ -201,19 +204,19 @@ impl Audit {
         self.records.insert(after.id.clone(), after.clone());
     }
 
-    /// A record was there from the beginning.
-    pub(crate) fn planted(&mut self, record: &Record) {
+    /// A record existed before the history began.
+    pub(crate) fn existing(&mut self, record: &Record) {
         self.records.insert(record.id.clone(), record.clone());
     }
 
-    /// The operator gives a machine to another run, past every rule.
-    pub(crate) fn gave_by_hand(&mut self, record: &Record, now: Timestamp) {
+    /// The operator gives a machine to another run by editing its record.
+    pub(crate) fn reassigned_by_hand(&mut self, record: &Record, now: Timestamp) {
         let before = self.records.insert(record.id.clone(), record.clone());
         let owner = before.filter(|was| was.state == State::Running).and_then(|was| was.run);
         if let (Some(owner), Some(since)) = (owner, self.running_since.get(&record.id)) {
             self.lost_by_hand.insert((record.id.clone(), owner), *since);
         }
-        self.by_hand.insert(record.id.clone(), now + NOTICE);
+        self.by_hand.insert(record.id.clone(), now + NOTICE_WITHIN);
     }
 
     /// An agent asks the store for its record.
@@ -221,8 +224,8 @@ impl Audit {
         self.asked.insert(agent, now);
     }
 
-    /// The store answers an agent that has asked for its record. The answer reaches the agent when
-    /// it arrives, or as soon as the agent goes on after that.
+    /// The store answers an agent that has asked for its record. The answer arrives at `arrives`.
+    /// An agent that is frozen then receives it when it continues.
     pub(crate) fn answered(
         &mut self,
         agent: Pid,
@@ -240,14 +243,14 @@ impl Audit {
         self.intents.insert(intent.clone());
     }
 
-    /// Machines were launched, or named again to a caller that has repeated the order.
+    /// Machines were launched, or returned again to a caller that repeated its order.
     pub(crate) fn launched(&mut self, by: Pid, order: &Order, machines: &[Machine]) {
         if !self.intents.contains(&order.intent) {
             let how = format!("no intent was recorded for {}, of run {}", order.intent, order.run);
-            self.broken(Invariant::IntentFirst, how);
+            self.violated(Invariant::IntentFirst, how);
         }
         let ordered = self.launched.entry((by, order.run.clone())).or_default();
-        // The first order is for all that is wanted, and others are for what is missing then.
+        // The first order is for all machines of the run, later ones for those still missing.
         if ordered.intents.is_empty() {
             ordered.wanted = order.count as usize;
         }
@@ -258,61 +261,62 @@ impl Audit {
             let Ordered { wanted, launched, .. } = ordered;
             let (run, asked) = (&order.run, order.count);
             let how = format!("run {run} wanted {wanted}, asked for {asked}, and got {launched:?}");
-            self.broken(Invariant::LaunchedOnce, how);
+            self.violated(Invariant::LaunchedOnce, how);
         }
     }
 
-    /// Idle machines were noted as announced.
-    pub(crate) fn noted(&mut self, tickets: &[Ticket]) {
+    /// Idle machines were marked as announced.
+    pub(crate) fn marked_ticketed(&mut self, tickets: &[Ticket]) {
         let sent = |t: &&Ticket| self.sent.contains(&(t.instance_id.clone(), t.threshold));
         if let Some(ticket) = tickets.iter().find(|ticket| !sent(ticket)) {
             let how = format!("{} counts as announced without a ticket", ticket.instance_id);
-            self.broken(Invariant::Reachable, how);
+            self.violated(Invariant::Reachable, how);
         }
     }
 
     /// A ticket is being sent.
-    pub(crate) fn announced(&mut self, ticket: &Ticket, machine: Option<&View>) {
+    pub(crate) fn announced(&mut self, ticket: &Ticket, machine: Option<&MachineView>) {
         self.sent.insert((ticket.instance_id.clone(), ticket.threshold));
         let Some(record) = self.records.get(&ticket.instance_id) else { return };
         let current = record.state == State::Idle && record.threshold == Some(ticket.threshold);
         let Some(machine) = machine.filter(|_| current) else { return };
-        let busy = machine.label.as_ref().or(machine.belief.as_ref()).or(machine.job.as_ref());
+        let busy = machine.label.as_ref().or(machine.serving.as_ref()).or(machine.job.as_ref());
         if let Some(run) = busy {
             let how = format!("{} still works for {run}", ticket.instance_id);
-            self.broken(Invariant::Announced, how);
+            self.violated(Invariant::Announced, how);
         }
     }
 
-    /// Tickets are being deleted; `others` says how many there are besides of the same words.
+    /// A ticket is being deleted. `others` is the number of identical tickets in the queue.
     pub(crate) fn deletes(&mut self, ticket: &Ticket, others: usize, now: Timestamp) {
         let Some(record) = self.records.get(&ticket.instance_id) else { return };
         let waits = record.state == State::Idle && record.threshold == Some(ticket.threshold);
         if waits && ticket.threshold > now + SKEW && others == 0 {
             let how = format!("the last ticket of {}, which is idle, was deleted", record.id);
-            self.broken(Invariant::Reachable, how);
+            self.violated(Invariant::Reachable, how);
         }
     }
 
-    /// The control plane ends a machine that is alive, and so old.
+    /// The control plane terminates a live machine of this age.
     pub(crate) fn terminated(&mut self, id: &InstanceId, age: Duration) {
         let Some(record) = self.records.get(id) else {
-            if age < YOUNG {
-                let how = format!("{id} was ended {age:?} after its launch, before its record");
-                self.broken(Invariant::StoreFirst, how);
+            if age < ORPHAN_AGE {
+                let how =
+                    format!("{id} was terminated {age:?} after its launch, before its record");
+                self.violated(Invariant::StoreFirst, how);
             }
             return;
         };
         if record.state.is_live() {
-            let how = format!("{id} was ended while its record was {}", record.state);
-            self.broken(Invariant::StoreFirst, how);
+            let how = format!("{id} was terminated while its record was {}", record.state);
+            self.violated(Invariant::StoreFirst, how);
         }
     }
 
-    /// An agent terminates its own machine, at `now`, which is `clock` by its own clock. It never
-    /// does so within the threshold that the newest answer gave which has arrived. Unless that
-    /// answer says terminated, it has asked the store just before.
-    pub(crate) fn ended_itself(
+    /// An agent terminates its own machine at `now`; its own clock shows `clock`. The newest answer
+    /// that has arrived must not give a threshold that is still ahead. Unless that answer says
+    /// terminated, the agent must have asked the store within [`ASKED_WITHIN`].
+    pub(crate) fn terminated_itself(
         &mut self,
         agent: Pid,
         id: &InstanceId,
@@ -326,28 +330,29 @@ impl Audit {
             && known.state.is_live()
             && known.threshold.is_some_and(|threshold| threshold > clock)
         {
-            let how = format!("{id} ended itself although it knew to be {}", known.state);
-            self.broken(Invariant::StoreFirst, how);
+            let how = format!("{id} terminated itself although it knew to be {}", known.state);
+            self.violated(Invariant::StoreFirst, how);
         }
         let terminated = known.is_some_and(|known| known.state == State::Terminated);
-        let asked = self.asked.get(&agent).is_some_and(|asked| now <= asked + ASKED);
+        let asked = self.asked.get(&agent).is_some_and(|asked| now <= asked + ASKED_WITHIN);
         if !terminated && !asked {
             let how = format!("{id} terminated itself without asking the store");
-            self.broken(Invariant::StoreFirst, how);
+            self.violated(Invariant::StoreFirst, how);
         }
     }
 
-    /// Who owns what, and who works for whom.
-    pub(crate) fn compare(&mut self, yard: &mut SimulatedMachines, now: Timestamp) {
-        self.overdue(yard, now);
-        if !std::mem::take(&mut self.changed) & !yard.take_changed() {
+    /// Compares the owner of each live machine with the run that its job, runner
+    /// and agent belong to.
+    pub(crate) fn compare(&mut self, machines: &mut SimulatedMachines, now: Timestamp) {
+        self.overdue(machines, now);
+        if !std::mem::take(&mut self.changed) & !machines.take_changed() {
             return;
         }
-        for id in yard.alive() {
+        for id in machines.alive() {
             let Some(owner) = self.records.get(&id).and_then(|record| record.run.clone()) else {
                 continue;
             };
-            let Some(view) = yard.view(&id) else { continue };
+            let Some(view) = machines.view(&id) else { continue };
             if let Some(until) = self.by_hand.get(&id).copied() {
                 if view.label.as_ref() == Some(&owner) {
                     self.by_hand.remove(&id);
@@ -355,31 +360,32 @@ impl Audit {
                     continue;
                 }
             }
-            for (promise, has) in [
+            for (invariant, has) in [
                 (Invariant::Job, &view.job),
                 (Invariant::Label, &view.label),
-                (Invariant::Belief, &view.belief),
+                (Invariant::ServesOwner, &view.serving),
             ] {
                 if let Some(other) = has.as_ref().filter(|has| **has != owner) {
                     let how = format!("{id} belongs to {owner}, and works for {other}");
-                    self.broken(promise, how);
+                    self.violated(invariant, how);
                 }
             }
         }
     }
 
     /// Reports a machine that the operator reassigned by hand if its agent did not notice in time.
-    fn overdue(&mut self, yard: &SimulatedMachines, now: Timestamp) {
+    fn overdue(&mut self, machines: &SimulatedMachines, now: Timestamp) {
         let is_overdue =
-            |(id, until): &(&InstanceId, &Timestamp)| now > **until && yard.view(id).is_some();
+            |(id, until): &(&InstanceId, &Timestamp)| now > **until && machines.view(id).is_some();
         if let Some(id) = self.by_hand.iter().find(is_overdue).map(|(id, _)| id.clone()) {
-            self.broken(Invariant::Follows, format!("{id} does not serve its new owner"));
+            self.violated(Invariant::Follows, format!("{id} does not serve its new owner"));
         }
     }
 
-    /// A provision that began then has said that it succeeded. Where nothing arrives late, it
-    /// knows of all that its run has. What it names is its run's own, except for a machine that an
-    /// operator gave away after this provision had set it running: no provision looks at one again.
+    /// A provision that ran from `began` to `now` reports success. It must name as many machines as
+    /// were requested. Unless requests may arrive late, it must name every machine that its run
+    /// has. Every machine that it names must belong to its run, except one that the operator gave
+    /// away after this provision had set it running: a provision does not read such a record again.
     pub(crate) fn succeeded(
         &mut self,
         outcome: &provision::Outcome,
@@ -390,12 +396,12 @@ impl Audit {
         let wanted = outcome.requested as usize;
         if ids.len() != wanted || outcome.instances.len() != wanted {
             let how = format!("run {} was given {ids:?} instead of {wanted}", outcome.run);
-            self.broken(Invariant::AllOrNothing, how);
+            self.violated(Invariant::AllOrNothing, how);
         }
         let unknown = |id: &&InstanceId| !late && !ids.contains(id);
         if let Some(id) = self.held_by(&outcome.run, now).iter().find(unknown) {
             let how = format!("run {} has {id}, and was not told", outcome.run);
-            self.broken(Invariant::AllOrNothing, how);
+            self.violated(Invariant::AllOrNothing, how);
         }
         for id in ids {
             let record = self.records.get(id);
@@ -403,12 +409,12 @@ impl Audit {
             let lost = self.lost_by_hand.get(&(id.clone(), outcome.run.clone()));
             if !ours && lost.is_none_or(|since| *since < began) {
                 let how = format!("run {} was given {id}, which is not its own", outcome.run);
-                self.broken(Invariant::AllOrNothing, how);
+                self.violated(Invariant::AllOrNothing, how);
             }
         }
     }
 
-    /// The live records of a run that are within their threshold.
+    /// Returns the machines of a run whose records are live and before their threshold.
     pub(crate) fn held_by(&self, run: &RunId, now: Timestamp) -> Vec<InstanceId> {
         let held = |record: &&Record| {
             record.run.as_ref() == Some(run) && record.state.is_live() && !record.is_expired(now)
@@ -416,13 +422,13 @@ impl Audit {
         self.records.values().filter(held).map(|record| record.id.clone()).collect()
     }
 
-    /// The latest threshold of all.
+    /// Returns the record as it was last written.
     pub(crate) fn record(&self, id: &InstanceId) -> Option<&Record> {
         self.records.get(id)
     }
 }
 
-/// The table of transitions.
+/// Checks a change against the table of transitions.
 fn legal(
     transition: Transition,
     before: Option<&Record>,
@@ -431,8 +437,12 @@ fn legal(
 ) -> Result<(), String> {
     use State::{Claimed, Created, Idle, Running, Terminated};
     let Some(before) = before else {
-        let born = transition == Transition::Register && after.state == Created;
-        return if born && after.run.is_some() { Ok(()) } else { Err("from nothing".to_owned()) };
+        let registered = transition == Transition::Register && after.state == Created;
+        return if registered && after.run.is_some() {
+            Ok(())
+        } else {
+            Err("from nothing".to_owned())
+        };
     };
     let (from, to) = (before.state, after.state);
     let states = match transition {

@@ -1,24 +1,24 @@
-//! What may go wrong, and how it is decided for each call.
+//! The faults that a simulation injects, and how they change a call.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::kernel::Micros;
 
-/// Everything that a history may hold against the program.
+/// Every kind of fault that is injected or counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fault {
-    /// A control plane's process dies, between any two calls.
+    /// A process of the control plane dies between two of its calls.
     Crash,
-    /// An agent's process dies and is started again.
+    /// An agent's process dies and is restarted.
     AgentCrash,
-    /// A call is turned away at once, without effect.
+    /// A call is refused at once, without effect.
     Throttled,
     /// A request never arrives.
     RequestLost,
     /// A request has its effect, and the answer never arrives.
     AnswerLost,
-    /// A request is given up, and arrives after that.
+    /// A request arrives after the caller has stopped waiting.
     ArrivedLate,
     /// A request arrives twice.
     ArrivedTwice,
@@ -26,39 +26,39 @@ pub enum Fault {
     Slow,
     /// A service answers no caller for a while.
     Outage,
-    /// A queue says that it is empty, and is not.
+    /// A queue answers that it is empty although it is not.
     FalselyEmpty,
-    /// A queue delivers a ticket once more.
+    /// A queue delivers a ticket twice.
     TicketTwice,
-    /// A queue forgets the order of its tickets.
+    /// A queue delivers its tickets out of order.
     Reordered,
-    /// A provider has no machine to give, or fewer than asked for.
+    /// The provider has fewer machines than ordered, or none.
     NoCapacity,
-    /// A provider has too much to do for an order, or for a part of it.
+    /// The provider throttles an order or a part of it.
     Busy,
-    /// A machine never comes up.
+    /// A machine never boots.
     NeverBoots,
-    /// An agent stands still for a while.
+    /// An agent is frozen for a while.
     Hang,
     /// An agent's heartbeats do not arrive for a while.
-    HeartStops,
+    HeartbeatsStop,
     /// A clock is up to ten seconds ahead.
     Skew,
-    /// A machine is gone from one moment to the next.
+    /// A machine disappears without notice.
     MachineDies,
-    /// A provider announces that it takes a machine away, and does.
+    /// The provider announces an interruption of a machine, and terminates it two minutes later.
     SpotNotice,
-    /// A runner cannot be registered, stopped, struck from the list, or cleaned up after.
+    /// Registering, stopping, deregistering or cleaning up after a runner fails.
     RunnerFails,
-    /// A runner's program dies.
+    /// A runner's process dies.
     RunnerDies,
     /// A provision is told to stop.
     ToldToStop,
     /// A run is never released.
     NeverReleased,
-    /// Two refreshes at once.
+    /// Two refreshes run at the same time.
     RefreshTwice,
-    /// No refresh for hours.
+    /// No refresh runs for hours.
     NoRefresh,
     /// The operator gives a machine from one run to another by hand.
     Reassigned,
@@ -83,7 +83,7 @@ impl Fault {
         Fault::Busy,
         Fault::NeverBoots,
         Fault::Hang,
-        Fault::HeartStops,
+        Fault::HeartbeatsStop,
         Fault::Skew,
         Fault::MachineDies,
         Fault::SpotNotice,
@@ -96,7 +96,7 @@ impl Fault {
         Fault::Reassigned,
     ];
 
-    /// In a few words.
+    /// The name of the fault in reports.
     pub fn as_str(self) -> &'static str {
         match self {
             Fault::Crash => "crash of a mode",
@@ -115,7 +115,7 @@ impl Fault {
             Fault::Busy => "provider busy",
             Fault::NeverBoots => "never boots",
             Fault::Hang => "agent hangs",
-            Fault::HeartStops => "heart stops",
+            Fault::HeartbeatsStop => "no heartbeats",
             Fault::Skew => "clock skew",
             Fault::MachineDies => "machine dies",
             Fault::SpotNotice => "spot notice",
@@ -136,84 +136,83 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Where a process dies.
+/// When a process dies, relative to one of its calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Crash {
+pub(crate) enum CrashPoint {
     /// Before the call has its effect.
     Before,
-    /// After that, and before it is known.
+    /// After the effect, before the answer arrives.
     After,
 }
 
-/// Whether the answer gets back.
+/// Whether the caller receives the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Answer {
-    /// The answer reaches the caller.
-    Sound,
-    /// It does not, or says nothing of the effect.
+pub(crate) enum AnswerDelivery {
+    Arrives,
+    /// The caller gets an error that does not tell whether the call had its effect.
     Lost,
 }
 
-/// What becomes of one call.
+/// How one call behaves: its latency, how often it has its effect, and the fault injected into it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FaultSource {
-    /// How long the request takes.
+pub(crate) struct CallBehaviour {
+    /// How long the request takes to arrive.
     pub(crate) before: Micros,
-    /// How long the answer takes.
+    /// How long the answer takes to arrive.
     pub(crate) after: Micros,
-    /// How often it has its effect.
+    /// How often the call has its effect before the answer.
     pub(crate) effects: u8,
-    /// How long after having been given up it has its effect after all.
+    /// How long after the answer was lost the call has its effect, if it arrives late.
     pub(crate) late: Option<Micros>,
-    pub(crate) answer: Answer,
-    pub(crate) crash: Option<Crash>,
-    /// The fault that strikes the call, if any.
+    pub(crate) answer: AnswerDelivery,
+    pub(crate) crash: Option<CrashPoint>,
     pub(crate) fault: Option<Fault>,
 }
 
-impl FaultSource {
+impl CallBehaviour {
     /// A call that has its effect once and whose answer arrives.
-    pub(crate) fn sound(before: Micros, after: Micros) -> FaultSource {
-        FaultSource {
+    pub(crate) fn sound(before: Micros, after: Micros) -> CallBehaviour {
+        CallBehaviour {
             before,
             after,
             effects: 1,
             late: None,
-            answer: Answer::Sound,
+            answer: AnswerDelivery::Arrives,
             crash: None,
             fault: None,
         }
     }
 
-    /// The same, if this goes wrong.
-    pub(crate) fn with(self, fault: Fault, chance: &mut fastrand::Rng) -> FaultSource {
+    /// Returns the behaviour of the same call with this fault injected. Faults that do not
+    /// concern calls change nothing.
+    pub(crate) fn with(self, fault: Fault, random: &mut fastrand::Rng) -> CallBehaviour {
         const SECOND: Micros = 1_000_000;
-        // As long as a client waits for an answer.
+        // A client waits this long for an answer.
         let timeout = self.after + 2 * SECOND;
-        let faulty = FaultSource { fault: Some(fault), ..self };
-        let lost = FaultSource { answer: Answer::Lost, after: timeout, ..faulty };
+        let faulty = CallBehaviour { fault: Some(fault), ..self };
+        let lost = CallBehaviour { answer: AnswerDelivery::Lost, after: timeout, ..faulty };
         match fault {
             Fault::Throttled | Fault::Outage => {
-                FaultSource { effects: 0, after: self.after, ..lost }
+                CallBehaviour { effects: 0, after: self.after, ..lost }
             }
-            Fault::RequestLost => FaultSource { effects: 0, ..lost },
+            Fault::RequestLost => CallBehaviour { effects: 0, ..lost },
             Fault::AnswerLost => lost,
             Fault::ArrivedLate => {
-                let late = Some(timeout + chance.u64(0..30 * SECOND));
-                FaultSource { effects: 0, late, ..lost }
+                let late = Some(timeout + random.u64(0..30 * SECOND));
+                CallBehaviour { effects: 0, late, ..lost }
             }
-            Fault::ArrivedTwice => FaultSource { effects: 2, ..faulty },
-            Fault::Slow => FaultSource { before: chance.u64(SECOND..20 * SECOND), ..faulty },
+            Fault::ArrivedTwice => CallBehaviour { effects: 2, ..faulty },
+            Fault::Slow => CallBehaviour { before: random.u64(SECOND..20 * SECOND), ..faulty },
             _ => self,
         }
     }
 
-    /// The same, but the calling process dies.
-    pub(crate) fn deadly(self, crash: Crash) -> FaultSource {
-        FaultSource { crash: Some(crash), ..self }
+    /// Returns the behaviour of the same call if the calling process dies at it.
+    pub(crate) fn with_crash(self, crash: CrashPoint) -> CallBehaviour {
+        CallBehaviour { crash: Some(crash), ..self }
     }
 
-    /// What goes wrong, for the journal.
+    /// The fault and the crash, for the journal; empty if there is none.
     pub(crate) fn mark(&self) -> String {
         let fault = self.fault.map(|fault| format!("  ** {fault}")).unwrap_or_default();
         match self.crash {
@@ -223,17 +222,18 @@ impl FaultSource {
     }
 }
 
-/// How often calls go wrong, in thousandths, and how long they take.
+/// How often faults are injected into calls, and how long calls take.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rates {
-    /// For each kind of fault that befalls calls.
+    /// The rate of each kind of fault, in thousandths of the calls.
     pub calls: Vec<(Fault, u32)>,
-    /// The longest that a sound request or answer takes, in microseconds.
+    /// The longest that a request or answer takes without a fault, in microseconds.
     pub latency: u64,
 }
 
-/// One call of a history: who makes it, and his how many-th.
-pub type Place = (String, u32);
+/// One call of a history: the name of the process, and the number of the call, from 1.
+pub type CallSite = (String, u32);
 
-/// Faults of calls that are left out, so that a history that breaks a promise becomes shorter.
-pub type Spared = BTreeSet<Place>;
+/// Calls into which no fault is injected, so that a history that violates
+/// an invariant becomes shorter.
+pub type SkippedFaults = BTreeSet<CallSite>;

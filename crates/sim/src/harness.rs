@@ -1,10 +1,11 @@
-//! Where a history is played: processes, machines and jobs come and go, one event at a time.
+//! The harness: plays a history, one event at a time. It starts and crashes processes, boots and
+//! removes machines, and assigns jobs.
 
 mod actions;
-mod endings;
+mod exits;
 mod machines;
 mod modes;
-mod scene;
+mod preset;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,15 +15,15 @@ use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::runtime::stop::StopSwitch;
 
 use crate::faults::Fault;
-use crate::kernel::{Event, Kernel, Micros, Pid, Told, digest};
+use crate::kernel::{Event, Instruction, Kernel, Micros, Pid, digest};
 use crate::plan::{Action, Plan, SECOND};
 use crate::policy::Policy;
-use crate::process::{Ending, Process, Task};
+use crate::process::{Process, ProcessKind, ProcessOutcome};
 use crate::world::World;
 
-pub(crate) use self::scene::IDLE_TIME;
+pub(crate) use self::preset::IDLE_TIME;
 
-/// The run that asks for machines after everything has calmed down.
+/// The run that provisions after faults have ended.
 pub(crate) const PROBE: &str = "probe";
 
 pub(crate) struct Harness {
@@ -31,209 +32,208 @@ pub(crate) struct Harness {
     policy: Arc<Policy>,
     plan: Plan,
     processes: BTreeMap<Pid, Process>,
-    acts: Vec<Act>,
+    scheduled: Vec<ScheduledAction>,
     runs: BTreeMap<String, Run>,
-    /// Decides what no process decides.
+    /// Random numbers for everything outside of processes.
     random: fastrand::Rng,
-    born: u32,
+    processes_started: u32,
     pub(crate) tally: Tally,
-    /// How the watched process came to its end.
-    pub(crate) ending: Option<Ending>,
+    /// The outcome of the watched process, once it has ended.
+    pub(crate) watched_outcome: Option<ProcessOutcome>,
 }
 
-/// What came of the modes.
+/// How often modes succeeded and failed, and what they worked with.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// How many provisions succeeded.
     pub provisioned: u64,
-    /// Provisions that did not.
+    /// Provisions that failed, for any reason.
     pub refused: u64,
-    /// Machines that came from the pool.
+    /// Machines that provisions took from the pool.
     pub warm: u64,
-    /// How many releases ended.
+    /// Releases that ended, successfully or not.
     pub released: u64,
-    /// How many refreshes ended.
+    /// Refreshes that ended, successfully or not.
     pub refreshed: u64,
-    /// Jobs that were taken.
+    /// Jobs that started on a runner.
     pub jobs: u64,
     /// Machines that were launched.
     pub machines: u64,
 }
 
-/// What is due at some time.
+/// An action of the harness that is due at a scheduled time.
 #[derive(Debug, Clone)]
-pub(crate) enum Act {
+pub(crate) enum ScheduledAction {
     Planned(Action),
     Boot(InstanceId),
-    Die(InstanceId),
-    JobOver(usize),
-    ReleaseOf(String),
+    RemoveMachine(InstanceId),
+    EndJob(usize),
+    Release(String),
 }
 
 #[derive(Default)]
 struct Run {
     provisions: u32,
-    /// When the last of its provisions began.
+    /// When its last provision began.
     began: Option<Timestamp>,
     releases: u32,
-    leaving: bool,
+    will_release: bool,
     stop: Option<StopSwitch>,
     told_to_stop: bool,
-    /// Whether refresh may provision for it as well.
+    /// Whether its jobs were re-run, so that refresh may provision for it.
     rerun: bool,
 }
 
 impl Harness {
     pub(crate) fn new(plan: &Plan, kernel: Arc<Kernel>) -> Harness {
         let world = Arc::new(World::new(kernel.clone()));
-        world.audit().frugal = plan.is_clear();
+        world.audit().forbid_waste = plan.is_clear();
         let policy = Arc::new(plan.policy());
-        let random = policy.chance("the world");
-        let mut stage = Harness {
+        let random = policy.random_for("the world");
+        let mut harness = Harness {
             world,
             kernel,
             policy,
             plan: plan.clone(),
             processes: BTreeMap::new(),
-            acts: Vec::new(),
+            scheduled: Vec::new(),
             runs: BTreeMap::new(),
             random,
-            born: 0,
+            processes_started: 0,
             tally: Tally::default(),
-            ending: None,
+            watched_outcome: None,
         };
         if let Some(capacity) = plan.capacity {
-            stage.world.compute.set_capacity(capacity);
+            harness.world.compute.set_capacity(capacity);
         }
-        for (at, deed) in plan.deeds.clone() {
-            stage.due(at, Act::Planned(deed));
+        for (at, action) in plan.actions.clone() {
+            harness.schedule(at, ScheduledAction::Planned(action));
         }
-        stage
+        harness
     }
 
-    pub(crate) fn due(&mut self, at: Micros, act: Act) {
-        self.acts.push(act);
-        self.kernel.at(at, Event::Action(self.acts.len() - 1));
+    pub(crate) fn schedule(&mut self, at: Micros, action: ScheduledAction) {
+        self.scheduled.push(action);
+        self.kernel.schedule(at, Event::Action(self.scheduled.len() - 1));
     }
 
-    fn soon(&mut self, seconds: std::ops::Range<u64>, act: Act) {
-        let wait = self.roll(seconds.start * SECOND..seconds.end * SECOND);
-        self.due(self.kernel.now() + wait, act);
+    fn schedule_within(&mut self, seconds: std::ops::Range<u64>, action: ScheduledAction) {
+        let wait = self.random_in(seconds.start * SECOND..seconds.end * SECOND);
+        self.schedule(self.kernel.now() + wait, action);
     }
 
-    fn roll(&mut self, range: std::ops::Range<u64>) -> u64 {
-        match self.plan.steady {
+    fn random_in(&mut self, range: std::ops::Range<u64>) -> u64 {
+        match self.plan.fixed_durations {
             true => range.start.midpoint(range.end),
             false => self.random.u64(range),
         }
     }
 
     /// The calls of the watched process.
-    pub(crate) fn asked(&self) -> Vec<String> {
-        self.policy.asked.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    pub(crate) fn watched_calls(&self) -> Vec<String> {
+        self.policy.watched_calls.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
-    pub(crate) fn struck(&self) -> Vec<crate::faults::Place> {
-        self.policy.struck.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    pub(crate) fn faulty_calls(&self) -> Vec<crate::faults::CallSite> {
+        self.policy.faulty_calls.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
-    /// Plays on until then, or until a promise is broken.
+    /// Plays until `until`, or until an invariant is violated.
     pub(crate) fn play(&mut self, until: Micros) {
         while let Some(event) = self.kernel.next(until) {
-            let told = self.kernel.handle(event);
-            self.told(told);
+            let instruction = self.kernel.handle(event);
+            self.follow(instruction);
             if self.is_over() {
                 return;
             }
         }
-        self.kernel.pass(until);
+        self.kernel.advance_to(until);
     }
 
     pub(crate) fn is_over(&self) -> bool {
         self.world.audit().violation().is_some()
     }
 
-    pub(crate) fn told(&mut self, told: Told) {
-        match told {
-            Told::Nothing => {}
-            Told::Poll(pid) => self.let_act(pid),
-            Told::Crash(pid) => self.crash(pid),
-            Told::Action(deed) => {
-                let act = self.acts[deed].clone();
-                self.perform(act);
+    pub(crate) fn follow(&mut self, instruction: Instruction) {
+        match instruction {
+            Instruction::Nothing => {}
+            Instruction::Poll(pid) => self.poll_process(pid),
+            Instruction::Crash(pid) => self.crash(pid),
+            Instruction::Action(number) => {
+                let action = self.scheduled[number].clone();
+                self.perform(action);
             }
         }
-        self.settle();
+        self.apply_consequences();
     }
 
-    fn let_act(&mut self, pid: Pid) {
+    fn poll_process(&mut self, pid: Pid) {
         let Some(process) = self.processes.get_mut(&pid) else { return };
-        if let Some(exit) = process.act()
+        if let Some(exit) = process.poll()
             && let Some(process) = self.processes.remove(&pid)
         {
-            self.watch(pid, exit.ending());
-            self.exited(&process.task, exit);
+            self.note_outcome(pid, exit.outcome());
+            self.exited(&process.kind, exit);
         }
     }
 
-    fn watch(&mut self, pid: Pid, ending: Ending) {
+    fn note_outcome(&mut self, pid: Pid, outcome: ProcessOutcome) {
         if self.plan.watched.as_ref() == Some(&self.kernel.name(pid)) {
-            self.ending = Some(ending);
+            self.watched_outcome = Some(outcome);
         }
     }
 
-    /// What follows from an event by itself.
-    fn settle(&mut self) {
-        let newborn = self.world.yard().newborn();
-        for id in newborn {
+    /// Applies what follows from an event: boots, removals, started jobs, and the audit.
+    fn apply_consequences(&mut self) {
+        let launched = self.world.machines().take_launched();
+        for id in launched {
             self.tally.machines += 1;
-            let stillborn = self.plan.stillborn.contains(&self.tally.machines)
-                && self.kernel.now() < self.plan.calm_at;
-            if stillborn || self.befalls(Fault::NeverBoots) {
+            let never_boots = self.plan.never_boot.contains(&self.tally.machines)
+                && self.kernel.now() < self.plan.faults_end_at;
+            if never_boots || self.injects(Fault::NeverBoots) {
                 self.kernel.note("the world", || format!("{id} will never come up"));
             } else {
-                self.soon(2..20, Act::Boot(id));
+                self.schedule_within(2..20, ScheduledAction::Boot(id));
             }
         }
-        let dying = self.world.yard().dying();
-        for id in dying {
-            self.soon(0..4, Act::Die(id));
+        let terminating = self.world.machines().take_terminating();
+        for id in terminating {
+            self.schedule_within(0..4, ScheduledAction::RemoveMachine(id));
         }
-        let taken = self.world.yard().assign();
-        for (job, id) in taken {
+        let started = self.world.machines().assign();
+        for (job, id) in started {
             self.tally.jobs += 1;
-            let takes = self.world.yard().job(job).takes;
+            let takes = self.world.machines().job(job).takes;
             self.kernel.note("the world", || format!("job {job} starts on {id}"));
-            self.due(self.kernel.now() + takes, Act::JobOver(job));
+            self.schedule(self.kernel.now() + takes, ScheduledAction::EndJob(job));
         }
         let now = self.kernel.true_time();
-        self.world.audit().compare(&mut self.world.yard(), now);
+        self.world.audit().compare(&mut self.world.machines(), now);
     }
 
-    fn befalls(&mut self, fault: Fault) -> bool {
-        let befallen = self.policy.befalls(fault, self.kernel.now(), &mut self.random);
-        if befallen {
+    fn injects(&mut self, fault: Fault) -> bool {
+        let injected = self.policy.injects(fault, self.kernel.now(), &mut self.random);
+        if injected {
             self.kernel.count(fault);
         }
-        befallen
+        injected
     }
 
-    /// A number that stands for all there is.
+    /// A digest of the whole state of the simulation.
     pub(crate) fn digest(&self) -> u64 {
         let alive: Vec<Pid> = self.processes.keys().copied().collect();
         digest(&[&self.kernel.digest(), &self.world.digest(), &alive])
     }
 
-    /// The modes that have not come to an end.
-    pub(crate) fn unfinished(&self) -> Vec<Task> {
-        let mode = |task: &&Task| !matches!(task, Task::Agent(_));
-        self.processes.values().map(|process| &process.task).filter(mode).cloned().collect()
+    /// The modes that have not exited.
+    pub(crate) fn unfinished(&self) -> Vec<ProcessKind> {
+        let mode = |kind: &&ProcessKind| !matches!(kind, ProcessKind::Agent(_));
+        self.processes.values().map(|process| &process.kind).filter(mode).cloned().collect()
     }
 
-    /// The machines whose agents are up.
-    pub(crate) fn attended(&self) -> Vec<InstanceId> {
-        let agents = self.processes.values().filter_map(|process| match &process.task {
-            Task::Agent(id) => Some(id.clone()),
+    /// The machines whose agents are running.
+    pub(crate) fn machines_with_agents(&self) -> Vec<InstanceId> {
+        let agents = self.processes.values().filter_map(|process| match &process.kind {
+            ProcessKind::Agent(id) => Some(id.clone()),
             _ => None,
         });
         agents.collect()

@@ -1,4 +1,4 @@
-//! One history from its beginning to the point where nothing may be left.
+//! Plays one history from its beginning to the point at which nothing may be left.
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -9,142 +9,147 @@ use ondeck_core::model::ids::ResourceClass;
 use ondeck_core::ports::{Pool, Store};
 
 use crate::audit::{Invariant, Violation};
-use crate::faults::{Fault, Place};
+use crate::faults::{CallSite, Fault};
 use crate::harness::{Harness, PROBE, Tally};
 use crate::kernel::Kernel;
 use crate::plan::{Plan, SECOND};
-use crate::process::Ending;
+use crate::process::ProcessOutcome;
 use crate::world::at_once;
 
-/// What came of a history.
+/// The result of [`play`].
 #[derive(Debug, Clone)]
 pub struct History {
-    /// The promise that was broken first.
+    /// The first violated invariant.
     pub violation: Option<Violation>,
-    /// How many events were handled.
+    /// Events that were handled.
     pub steps: u64,
-    /// How much virtual time passed.
+    /// Virtual time that passed.
     pub lasted: Duration,
-    /// What went wrong, how often.
+    /// How often each fault was injected.
     pub faults: BTreeMap<Fault, u64>,
-    /// What came of the modes.
     pub tally: Tally,
-    /// Event by event, if that was asked for.
+    /// One line for each event, if a journal was asked for.
     pub journal: Vec<String>,
-    /// The calls that something befell.
-    pub struck: Vec<Place>,
-    /// What the watched process did.
-    pub watched: Watched,
+    /// The calls into which a fault was injected at random.
+    pub faulty_calls: Vec<CallSite>,
+    pub watched: WatchedProcess,
 }
 
-/// What a process did.
+/// The calls and the outcome of the watched process of a plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Watched {
-    /// Its calls, in order.
+pub struct WatchedProcess {
+    /// The words of its calls, in order.
     pub calls: Vec<String>,
-    /// Its end, unless its machine went away under it, or it has none.
-    pub ending: Option<Ending>,
+    /// `None` if the process has not ended.
+    pub outcome: Option<ProcessOutcome>,
 }
 
-/// Plays the history of a plan, with a journal if asked for, and returns what came of it.
+/// Plays the history of a plan, and writes a journal if `journal` is set.
 pub fn play(plan: &Plan, journal: bool) -> History {
     let kernel = Arc::new(Kernel::new(plan.seed, false, journal));
-    let mut stage = Harness::new(plan, kernel.clone());
-    let played = std::panic::catch_unwind(AssertUnwindSafe(|| to_the_end(&mut stage, plan)));
+    let mut harness = Harness::new(plan, kernel.clone());
+    let played = std::panic::catch_unwind(AssertUnwindSafe(|| play_phases(&mut harness, plan)));
     if let Err(panic) = played {
         let words = panic.downcast_ref::<String>().cloned();
         let words = words.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
-        stage.world.audit().broken(Invariant::NoPanic, words.unwrap_or_default());
+        harness.world.audit().violated(Invariant::NoPanic, words.unwrap_or_default());
     }
-    let violation = stage.world.audit().violation();
+    let violation = harness.world.audit().violation();
     History {
         violation,
         steps: kernel.steps(),
         lasted: Duration::from_micros(kernel.now()),
         faults: kernel.faults(),
-        tally: stage.tally.clone(),
+        tally: harness.tally.clone(),
         journal: kernel.journal(),
-        struck: stage.struck(),
-        watched: Watched { calls: stage.asked(), ending: stage.ending },
+        faulty_calls: harness.faulty_calls(),
+        watched: WatchedProcess {
+            calls: harness.watched_calls(),
+            outcome: harness.watched_outcome,
+        },
     }
 }
 
-/// How long the longest-lived thing lasts after the last run has asked for machines, and then
-/// some: validation, a run's time, the agents' grace.
+/// Longer than any machine lives after the last provision has begun: validation, the maximum
+/// runtime, and the agents' grace.
 pub(crate) const ALL_DEADLINES: u64 = 1_000 * SECOND;
 
-/// How long no refresh runs, in histories that neglect it.
-const HOURS: u64 = 3 * 3600 * SECOND;
+/// How long no refresh runs if the plan says so.
+const WITHOUT_REFRESH: u64 = 3 * 3600 * SECOND;
 
-fn to_the_end(stage: &mut Harness, plan: &Plan) {
-    set_up(stage, plan);
-    stage.play(plan.calm_at);
-    if stage.is_over() {
+fn play_phases(harness: &mut Harness, plan: &Plan) {
+    set_up(harness, plan);
+    harness.play(plan.faults_end_at);
+    if harness.is_over() {
         return;
     }
 
-    stage.world.compute.set_capacity(usize::MAX);
-    // Faults have stopped: the next provision succeeds, whether or not refresh has run.
-    if plan.tended {
-        stage.refresh(BTreeMap::new());
-        stage.play(plan.calm_at + 30 * SECOND);
+    harness.world.compute.set_capacity(usize::MAX);
+    // Faults have ended: the next provision must succeed, whether or not refresh has run.
+    if plan.refreshed_after_faults {
+        harness.refresh(BTreeMap::new());
+        harness.play(plan.faults_end_at + 30 * SECOND);
     }
-    stage.provision(PROBE, 2);
-    stage.play(plan.calm_at + ALL_DEADLINES);
-    if stage.is_over() {
+    harness.provision(PROBE, 2);
+    harness.play(plan.faults_end_at + ALL_DEADLINES);
+    if harness.is_over() {
         return;
     }
-    if let Some(task) = stage.unfinished().first() {
-        stage.world.audit().broken(Invariant::Ends, format!("{task:?} has not come to an end"));
+    if let Some(kind) = harness.unfinished().first() {
+        harness
+            .world
+            .audit()
+            .violated(Invariant::EveryCallEnds, format!("{kind:?} has not come to an end"));
         return;
     }
-    if let Some(id) = stage.attended().into_iter().next() {
-        let record = stage.world.audit().record(&id).cloned();
+    if let Some(id) = harness.machines_with_agents().into_iter().next() {
+        let record = harness.world.audit().record(&id).cloned();
         let how = format!("{id} is alive past all deadlines: {record:?}");
-        stage.world.audit().broken(Invariant::EndsItself, how);
+        harness.world.audit().violated(Invariant::TerminatesItself, how);
         return;
     }
-    let mut now = plan.calm_at + ALL_DEADLINES;
-    if plan.neglected {
-        stage.kernel.count(Fault::NoRefresh);
-        now += HOURS;
-        stage.play(now);
+    let mut now = plan.faults_end_at + ALL_DEADLINES;
+    if plan.no_refresh_for_hours {
+        harness.kernel.count(Fault::NoRefresh);
+        now += WITHOUT_REFRESH;
+        harness.play(now);
     }
-    clear_up(stage, now);
+    refresh_until_empty(harness, now);
 }
 
-/// The first refresh, before anything goes wrong.
-fn set_up(stage: &mut Harness, plan: &Plan) {
-    write_settings(stage, plan);
-    stage.refresh(plan.settings.clone());
+/// Starts the first refresh.
+fn set_up(harness: &mut Harness, plan: &Plan) {
+    write_settings(harness, plan);
+    harness.refresh(plan.settings.clone());
 }
 
-/// What a refresh before the beginning of the history has left.
-pub(crate) fn write_settings(stage: &Harness, plan: &Plan) {
-    at_once(Store::put_settings(&stage.world.store, &plan.settings)).expect("a store in memory");
-    at_once(stage.world.pool.set_up(&[large()])).expect("a pool in memory");
+/// Writes what a refresh before the beginning of the history would have written.
+pub(crate) fn write_settings(harness: &Harness, plan: &Plan) {
+    at_once(Store::put_settings(&harness.world.store, &plan.settings)).expect("an in-memory store");
+    at_once(harness.world.pool.set_up(&[large()])).expect("an in-memory pool");
 }
 
-/// Two refreshes, since the first may meet a ticket that is hidden; and then nothing is left.
-fn clear_up(stage: &mut Harness, mut now: u64) {
-    stage.world.yard().cancel(None);
+/// Runs refresh twice and checks that nothing is left. Twice, because a ticket may be
+/// hidden from the first.
+fn refresh_until_empty(harness: &mut Harness, mut now: u64) {
+    harness.world.machines().cancel(None);
     for _ in 0..2 {
-        stage.refresh([("min-idle".to_owned(), String::new())].into());
+        harness.refresh([("min-idle".to_owned(), String::new())].into());
         now += 60 * SECOND;
-        stage.play(now);
-        if stage.is_over() {
+        harness.play(now);
+        if harness.is_over() {
             return;
         }
     }
-    nothing_left(stage);
+    check_nothing_left(harness);
 }
 
-/// Checks that nothing is left that costs money or misleads a run.
-pub(crate) fn nothing_left(stage: &Harness) {
-    let world = &stage.world;
+/// Checks that no machine, live record, runner, ticket or open intent is left.
+pub(crate) fn check_nothing_left(harness: &Harness) {
+    let world = &harness.world;
     let left = |what: &str, things: Vec<String>| {
         if !things.is_empty() {
-            world.audit().broken(Invariant::NothingLeft, format!("{what}: {}", things.join(" ")));
+            world.audit().violated(Invariant::NothingLeft, format!("{what}: {}", things.join(" ")));
         }
     };
     let live = world.store.select(|record| record.state.is_live());
@@ -152,11 +157,11 @@ pub(crate) fn nothing_left(stage: &Harness) {
         "live records",
         live.iter().map(|record| format!("{} {}", record.id, record.state)).collect(),
     );
-    left("machines", world.yard().alive().iter().map(ToString::to_string).collect());
-    left("runners", world.yard().runners().into_iter().map(|runner| runner.name).collect());
-    let depth = at_once(world.pool.depth(&large())).expect("a pool in memory").total();
+    left("machines", world.machines().alive().iter().map(ToString::to_string).collect());
+    left("runners", world.machines().runners().into_iter().map(|runner| runner.name).collect());
+    let depth = at_once(world.pool.depth(&large())).expect("an in-memory pool").total();
     left("tickets", (0..depth).map(|_| "1".to_owned()).collect());
-    let intents = at_once(world.store.open_intents()).expect("a store in memory");
+    let intents = at_once(world.store.open_intents()).expect("an in-memory store");
     left("intents", intents.iter().map(|intent| intent.id.to_string()).collect());
 }
 
@@ -180,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_seeds_keep_every_promise() {
+    fn the_first_seeds_violate_no_invariant() {
         for seed in 0..40 {
             assert_eq!(play(&Plan::of(seed), false).violation, None, "seed {seed}");
         }

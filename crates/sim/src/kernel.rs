@@ -1,10 +1,11 @@
-//! Time, and everything that waits for it: calls under way, alarms, and deeds of the plan.
+//! The scheduler of one history. It holds virtual time, the calls under way, the sleeping
+//! processes, and the actions that are due later.
 //!
-//! One history has one kernel. Nothing happens but by an event taken from it, one at a time, so
-//! the order of events is the whole of the schedule.
+//! Everything that happens is an event taken from the kernel, one at a time. So the order of
+//! events determines the history.
 
-mod awaited;
 mod digest;
+mod futures;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -15,80 +16,78 @@ use std::time::Duration;
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::model::timestamp::Timestamp;
 
-use crate::faults::{Answer, Crash, Fault, FaultSource};
+use crate::faults::{AnswerDelivery, CallBehaviour, CrashPoint, Fault};
 
-pub(crate) use self::awaited::{Calling, Sleeping};
 pub(crate) use self::digest::digest;
+pub(crate) use self::futures::{CallFuture, SleepFuture};
 
 /// Virtual microseconds since the beginning of a history.
 pub(crate) type Micros = u64;
 
-/// The moment at which every history begins.
+/// The time of day at which every history begins.
 const EPOCH_MILLIS: u64 = 1_750_000_000_000;
 
-/// What processes have been told, each as one number.
-pub(crate) type Memories = BTreeMap<Pid, u64>;
+/// A digest of the answers that each process has received.
+pub(crate) type AnswerDigests = BTreeMap<Pid, u64>;
 
-/// A process, by its place in the order of births.
+/// A process, by the order in which processes were started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Pid(pub(crate) usize);
 
-/// What may happen next.
+/// An event; the numbers identify calls, alarms and scheduled actions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Event {
-    /// A request reaches whom it is for.
+    /// A request reaches its service.
     Effect(u64),
     /// An answer reaches its caller.
     Answer(u64),
     /// A process has slept long enough.
     Alarm(u64),
-    /// The plan has something to do.
+    /// A scheduled action of the harness is due.
     Action(usize),
 }
 
-/// What the stage must do after an event.
+/// What the harness must do after an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Told {
-    /// Nothing to do: it was cancelled meanwhile.
+pub(crate) enum Instruction {
+    /// Nothing to do, for example because the call was cancelled.
     Nothing,
-    /// The stage polls this process.
     Poll(Pid),
-    /// This process dies here.
     Crash(Pid),
-    /// The stage carries out the act of this number.
+    /// Perform the scheduled action of this number.
     Action(usize),
 }
 
-/// A call on its way, or its answer.
+/// A call whose request or answer is under way.
 pub(crate) struct Call {
     pub(crate) pid: Pid,
     pub(crate) what: &'static str,
     pub(crate) text: String,
-    pub(crate) fate: FaultSource,
+    pub(crate) behaviour: CallBehaviour,
     effect: Box<dyn FnMut() -> String + Send>,
     waker: Option<Waker>,
-    ended: Option<Ended>,
-    /// Whether the caller may know how it ended.
-    back: bool,
-    /// Whether the caller has stopped waiting for it.
-    orphaned: bool,
+    ended: Option<CallEnd>,
+    /// Whether the answer has reached the caller.
+    answer_arrived: bool,
+    /// Whether the caller has stopped waiting for the answer.
+    abandoned: bool,
 }
 
 /// How a call ended for its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
-    /// With the answer of its effect.
+pub(crate) enum CallEnd {
     Answered,
-    /// With an error that tells nothing of its effect.
+    /// The answer was lost: the caller gets an error and does not know whether the
+    /// call had its effect.
     Lost,
 }
 
 struct Alarm {
     pid: Pid,
-    /// Of which instance news would ring it early.
-    of: Option<InstanceId>,
+    /// A change of this instance's record fires the alarm early.
+    instance: Option<InstanceId>,
     waker: Option<Waker>,
-    rung: bool,
+    fired: bool,
 }
 
 struct State {
@@ -96,23 +95,24 @@ struct State {
     ids: u64,
     calls: BTreeMap<u64, Call>,
     alarms: BTreeMap<u64, Alarm>,
-    /// Who sleeps until there is news of an instance.
-    ears: BTreeMap<InstanceId, Vec<u64>>,
+    /// The alarms that fire when the record of an instance changes.
+    listeners: BTreeMap<InstanceId, Vec<u64>>,
     versions: BTreeMap<InstanceId, u64>,
     agenda: BinaryHeap<Reverse<(Micros, u64, Event)>>,
     frozen: BTreeMap<Pid, Micros>,
-    /// When the answer to the call that has its effect now reaches its caller, if it does.
+    /// When the answer to the call that is having its effect reaches the caller; `None`
+    /// if it is lost.
     answer_at: Option<Micros>,
-    /// Whether effects wait to be chosen instead of being due at a time.
+    /// Whether calls have their effects when they are chosen, and not at a scheduled time.
     by_choice: bool,
     journal: Option<Vec<String>>,
-    /// What each process has been told so far, as one number; kept up while `remembers` is set.
-    memories: Memories,
-    remembers: bool,
+    /// Updated only while `tracks_answers` is set.
+    answer_digests: AnswerDigests,
+    tracks_answers: bool,
     names: Vec<String>,
     steps: u64,
     faults: BTreeMap<Fault, u64>,
-    ties: fastrand::Rng,
+    tie_breaker: fastrand::Rng,
 }
 
 impl State {
@@ -125,36 +125,36 @@ impl State {
         }
     }
 
-    /// The answer is given up first; the request arrives long after.
+    /// Schedules the effect of a call for `late` after now, when the caller has stopped waiting.
     fn arrive_late(&mut self, call: &mut Call, late: Micros) {
-        let ghost = self.ids;
+        let late_id = self.ids;
         self.ids += 1;
         if !self.by_choice {
-            let (at, tie) = (self.now + late, self.ties.u64(..));
-            self.agenda.push(Reverse((at, tie, Event::Effect(ghost))));
+            let (at, tie) = (self.now + late, self.tie_breaker.u64(..));
+            self.agenda.push(Reverse((at, tie, Event::Effect(late_id))));
         }
-        let orphan = Call {
+        let late_call = Call {
             pid: call.pid,
             what: call.what,
             text: call.text.clone(),
-            fate: FaultSource::sound(0, 0),
+            behaviour: CallBehaviour::sound(0, 0),
             effect: std::mem::replace(&mut call.effect, Box::new(String::new)),
             waker: None,
             ended: None,
-            back: false,
-            orphaned: true,
+            answer_arrived: false,
+            abandoned: true,
         };
-        self.calls.insert(ghost, orphan);
+        self.calls.insert(late_id, late_call);
     }
 }
 
-/// A call that waits to be chosen.
+/// A call that has not had its effect yet.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Waiting {
+pub(crate) struct PendingCall {
     pub(crate) id: u64,
     pub(crate) what: &'static str,
-    /// Whether the caller has given it up.
-    pub(crate) orphaned: bool,
+    /// Whether the caller has stopped waiting for the answer.
+    pub(crate) abandoned: bool,
 }
 
 pub(crate) struct Kernel(Mutex<State>);
@@ -166,19 +166,19 @@ impl Kernel {
             ids: 0,
             calls: BTreeMap::new(),
             alarms: BTreeMap::new(),
-            ears: BTreeMap::new(),
+            listeners: BTreeMap::new(),
             versions: BTreeMap::new(),
             agenda: BinaryHeap::new(),
             frozen: BTreeMap::new(),
             answer_at: None,
             by_choice,
             journal: journal.then(Vec::new),
-            memories: Memories::new(),
-            remembers: by_choice,
+            answer_digests: AnswerDigests::new(),
+            tracks_answers: by_choice,
             names: Vec::new(),
             steps: 0,
             faults: BTreeMap::new(),
-            ties: fastrand::Rng::with_seed(seed),
+            tie_breaker: fastrand::Rng::with_seed(seed),
         }))
     }
 
@@ -190,7 +190,7 @@ impl Kernel {
         self.state().now
     }
 
-    /// The true time, which no process knows exactly.
+    /// The true time. The clocks of processes may be ahead of it.
     pub(crate) fn true_time(&self) -> Timestamp {
         timestamp(self.now())
     }
@@ -207,20 +207,21 @@ impl Kernel {
         *self.state().faults.entry(fault).or_default() += 1;
     }
 
-    /// When the answer to the call that has its effect now reaches its caller, who may be frozen
-    /// then; `None` if it is lost or its caller has given up. To be asked by the effect itself.
+    /// When the answer to the call that is having its effect reaches the caller; `None` if the
+    /// answer is lost or the caller has stopped waiting. A caller that is frozen then receives it
+    /// later. Only the effect of a call may ask this.
     pub(crate) fn answer_at(&self) -> Option<Micros> {
         self.state().answer_at
     }
 
-    /// Gives a process its number.
-    pub(crate) fn enter(&self, name: &str) -> Pid {
+    /// Adds a process and returns its number.
+    pub(crate) fn add_process(&self, name: &str) -> Pid {
         let mut state = self.state();
         state.names.push(name.to_owned());
         Pid(state.names.len() - 1)
     }
 
-    /// Writes a line into the journal, if there is one.
+    /// Adds a line to the journal, if this history has one.
     pub(crate) fn note(&self, who: &str, line: impl FnOnce() -> String) {
         let mut state = self.state();
         let now = state.now;
@@ -231,51 +232,52 @@ impl Kernel {
         }
     }
 
-    /// Whether it matters what is said in a call.
-    pub(crate) fn listens(&self) -> bool {
+    /// Whether the texts of requests are needed: for the journal or to tell states apart.
+    pub(crate) fn records_requests(&self) -> bool {
         let state = self.state();
         state.journal.is_some() || state.by_choice
     }
 
-    /// Whether it matters what is answered.
-    pub(crate) fn listens_to_answers(&self) -> bool {
+    /// Whether the texts of answers are needed: for the journal or to tell states apart.
+    pub(crate) fn records_answers(&self) -> bool {
         let state = self.state();
-        state.journal.is_some() || state.remembers
+        state.journal.is_some() || state.tracks_answers
     }
 
-    pub(crate) fn memories(&self) -> Memories {
-        self.state().memories.clone()
+    pub(crate) fn answer_digests(&self) -> AnswerDigests {
+        self.state().answer_digests.clone()
     }
 
-    /// Forgets what processes are told, until it is reminded.
-    pub(crate) fn doze(&self) {
-        self.state().remembers = false;
+    /// Stops updating the digests of answers.
+    pub(crate) fn stop_tracking_answers(&self) {
+        self.state().tracks_answers = false;
     }
 
-    /// Remembers from here on, and knows what has been told before.
-    pub(crate) fn remember(&self, memories: Memories) {
+    /// Updates the digests of answers from now on, starting with `answer_digests`.
+    pub(crate) fn track_answers_from(&self, answer_digests: AnswerDigests) {
         let mut state = self.state();
-        state.remembers = true;
-        state.memories = memories;
+        state.tracks_answers = true;
+        state.answer_digests = answer_digests;
     }
 
     pub(crate) fn journal(&self) -> Vec<String> {
         self.state().journal.clone().unwrap_or_default()
     }
 
-    pub(crate) fn at(&self, at: Micros, event: Event) {
+    pub(crate) fn schedule(&self, at: Micros, event: Event) {
         let mut state = self.state();
-        let tie = state.ties.u64(..);
+        let tie = state.tie_breaker.u64(..);
         state.agenda.push(Reverse((at, tie, event)));
     }
 
-    /// Nothing reaches a process until then, and its requests go on.
+    /// Keeps answers and alarms from a process until `until`. Its requests under way
+    /// still have their effects.
     pub(crate) fn freeze(&self, pid: Pid, until: Micros) {
         self.state().frozen.insert(pid, until);
     }
 
-    /// Takes the next event, and moves time to it. Nothing when nothing is left, or only after
-    /// `limit`.
+    /// Takes the next event and advances time to it. Returns `None` if no event is
+    /// due up to `limit`.
     pub(crate) fn next(&self, limit: Micros) -> Option<Event> {
         let mut state = self.state();
         state.drop_cancelled();
@@ -289,186 +291,186 @@ impl Kernel {
         Some(event)
     }
 
-    /// Lets time pass in which nothing happens.
-    pub(crate) fn pass(&self, until: Micros) {
+    /// Advances time without handling events.
+    pub(crate) fn advance_to(&self, until: Micros) {
         let mut state = self.state();
         state.now = state.now.max(until);
     }
 
-    /// When the next event is due, if any is.
-    pub(crate) fn due(&self) -> Option<Micros> {
+    /// When the next event is due; `None` if there is none.
+    pub(crate) fn next_due(&self) -> Option<Micros> {
         let mut state = self.state();
         state.drop_cancelled();
         state.agenda.peek().map(|Reverse((at, ..))| *at)
     }
 
-    /// Whether effects wait to be chosen instead of being due at a time.
+    /// Whether calls have their effects when they are chosen, and not at a scheduled time.
     pub(crate) fn is_by_choice(&self) -> bool {
         self.state().by_choice
     }
 
-    /// The calls that wait to be chosen, oldest first.
-    pub(crate) fn choices(&self) -> Vec<Waiting> {
+    /// The calls that have not had their effects yet, oldest first.
+    pub(crate) fn pending_calls(&self) -> Vec<PendingCall> {
         let state = self.state();
         let waiting = state.calls.iter().filter(|(_, call)| call.ended.is_none());
-        let choice = |(id, call): (&u64, &Call)| Waiting {
+        let pending = |(id, call): (&u64, &Call)| PendingCall {
             id: *id,
             what: call.what,
-            orphaned: call.orphaned,
+            abandoned: call.abandoned,
         };
-        waiting.map(choice).collect()
+        waiting.map(pending).collect()
     }
 
-    /// Lets a chosen call end like this.
-    pub(crate) fn choose(&self, id: u64, fate: FaultSource) -> Told {
+    /// Performs a pending call with this behaviour, including the delivery of its answer.
+    pub(crate) fn choose(&self, id: u64, behaviour: CallBehaviour) -> Instruction {
         {
             let mut state = self.state();
             state.steps += 1;
             if let Some(call) = state.calls.get_mut(&id) {
-                call.fate = fate;
+                call.behaviour = behaviour;
             }
-            if let Some(fault) = fate.fault {
+            if let Some(fault) = behaviour.fault {
                 *state.faults.entry(fault).or_default() += 1;
             }
         }
         match self.effect(id) {
-            Told::Nothing => self.answer(id),
-            told => told,
+            Instruction::Nothing => self.answer(id),
+            instruction => instruction,
         }
     }
 
-    /// Handles an event; the effects of calls happen here.
-    pub(crate) fn handle(&self, event: Event) -> Told {
+    /// Handles an event, and returns what the harness must do. The effects of calls happen here.
+    pub(crate) fn handle(&self, event: Event) -> Instruction {
         match event {
             Event::Effect(id) => self.effect(id),
             Event::Answer(id) => self.answer(id),
             Event::Alarm(id) => self.alarm(id, event),
-            Event::Action(deed) => Told::Action(deed),
+            Event::Action(action) => Instruction::Action(action),
         }
     }
 
-    fn effect(&self, id: u64) -> Told {
-        let Some(mut call) = self.state().calls.remove(&id) else { return Told::Nothing };
+    fn effect(&self, id: u64) -> Instruction {
+        let Some(mut call) = self.state().calls.remove(&id) else { return Instruction::Nothing };
         let who = self.name(call.pid);
-        if call.fate.crash == Some(Crash::Before) && !call.orphaned {
+        if call.behaviour.crash == Some(CrashPoint::Before) && !call.abandoned {
             self.note(&who, || format!("{} {}  ** dies before it", call.what, call.text));
-            return Told::Crash(call.pid);
+            return Instruction::Crash(call.pid);
         }
         {
             let mut state = self.state();
-            let reaches = call.fate.answer == Answer::Sound && !call.orphaned;
-            state.answer_at = reaches.then_some(state.now + call.fate.after);
+            let reaches = call.behaviour.answer == AnswerDelivery::Arrives && !call.abandoned;
+            state.answer_at = reaches.then_some(state.now + call.behaviour.after);
         }
-        // Not under the lock: the effect looks at the clock, and at much else.
-        let mut told = String::new();
-        for _ in 0..call.fate.effects {
-            told = (call.effect)();
+        // Without the lock, because the effect reads the clock.
+        let mut answer = String::new();
+        for _ in 0..call.behaviour.effects {
+            answer = (call.effect)();
         }
-        let mark = call.fate.mark();
-        self.note(&who, || format!("{} {} -> {told}{mark}", call.what, call.text));
-        if call.orphaned {
-            return Told::Nothing;
+        let mark = call.behaviour.mark();
+        self.note(&who, || format!("{} {} -> {answer}{mark}", call.what, call.text));
+        if call.abandoned {
+            return Instruction::Nothing;
         }
-        if call.fate.crash == Some(Crash::After) {
-            return Told::Crash(call.pid);
+        if call.behaviour.crash == Some(CrashPoint::After) {
+            return Instruction::Crash(call.pid);
         }
         let mut state = self.state();
-        let lost = call.fate.answer == Answer::Lost;
-        if state.remembers {
-            let shown = if lost { "lost" } else { &told };
-            let memory = state.memories.get(&call.pid).copied().unwrap_or_default();
-            let memory = digest(&[&memory, &state.now, &call.what, &call.text, &shown]);
-            state.memories.insert(call.pid, memory);
+        let lost = call.behaviour.answer == AnswerDelivery::Lost;
+        if state.tracks_answers {
+            let shown = if lost { "lost" } else { &answer };
+            let so_far = state.answer_digests.get(&call.pid).copied().unwrap_or_default();
+            let all = digest(&[&so_far, &state.now, &call.what, &call.text, &shown]);
+            state.answer_digests.insert(call.pid, all);
         }
-        if let Some(late) = call.fate.late {
+        if let Some(late) = call.behaviour.late {
             state.arrive_late(&mut call, late);
         }
         if !state.by_choice {
-            let (at, tie) = (state.now + call.fate.after, state.ties.u64(..));
+            let (at, tie) = (state.now + call.behaviour.after, state.tie_breaker.u64(..));
             state.agenda.push(Reverse((at, tie, Event::Answer(id))));
         }
-        call.ended = Some(if lost { Ended::Lost } else { Ended::Answered });
+        call.ended = Some(if lost { CallEnd::Lost } else { CallEnd::Answered });
         state.calls.insert(id, call);
-        Told::Nothing
+        Instruction::Nothing
     }
 
-    fn answer(&self, id: u64) -> Told {
+    fn answer(&self, id: u64) -> Instruction {
         let mut state = self.state();
-        let Some(call) = state.calls.get_mut(&id) else { return Told::Nothing };
+        let Some(call) = state.calls.get_mut(&id) else { return Instruction::Nothing };
         let pid = call.pid;
         if let Some(until) = state.frozen.get(&pid).copied().filter(|until| *until > state.now) {
             state.agenda.push(Reverse((until, id, Event::Answer(id))));
-            return Told::Nothing;
+            return Instruction::Nothing;
         }
-        let Some(call) = state.calls.get_mut(&id) else { return Told::Nothing };
-        call.back = true;
+        let Some(call) = state.calls.get_mut(&id) else { return Instruction::Nothing };
+        call.answer_arrived = true;
         let waker = call.waker.take();
         drop(state);
         if let Some(waker) = waker {
             waker.wake();
         }
-        Told::Poll(pid)
+        Instruction::Poll(pid)
     }
 
-    fn alarm(&self, id: u64, event: Event) -> Told {
+    fn alarm(&self, id: u64, event: Event) -> Instruction {
         let mut state = self.state();
-        let Some(alarm) = state.alarms.get_mut(&id) else { return Told::Nothing };
+        let Some(alarm) = state.alarms.get_mut(&id) else { return Instruction::Nothing };
         let pid = alarm.pid;
         if let Some(until) = state.frozen.get(&pid).copied().filter(|until| *until > state.now) {
             state.agenda.push(Reverse((until, id, event)));
-            return Told::Nothing;
+            return Instruction::Nothing;
         }
-        let Some(alarm) = state.alarms.get_mut(&id) else { return Told::Nothing };
-        alarm.rung = true;
+        let Some(alarm) = state.alarms.get_mut(&id) else { return Instruction::Nothing };
+        alarm.fired = true;
         let waker = alarm.waker.take();
-        if state.remembers {
-            let memory = state.memories.get(&pid).copied().unwrap_or_default();
-            let memory = digest(&[&memory, &state.now, &"alarm"]);
-            state.memories.insert(pid, memory);
+        if state.tracks_answers {
+            let so_far = state.answer_digests.get(&pid).copied().unwrap_or_default();
+            let all = digest(&[&so_far, &state.now, &"alarm"]);
+            state.answer_digests.insert(pid, all);
         }
         drop(state);
         if let Some(waker) = waker {
             waker.wake();
         }
-        Told::Poll(pid)
+        Instruction::Poll(pid)
     }
 
     pub(crate) fn name(&self, pid: Pid) -> String {
         self.state().names.get(pid.0).cloned().unwrap_or_default()
     }
 
-    /// Says that an instance's record has changed.
-    pub(crate) fn ring(&self, id: &InstanceId) {
+    /// Wakes the processes that wait for a change of an instance's record.
+    pub(crate) fn record_changed(&self, id: &InstanceId) {
         let mut state = self.state();
         *state.versions.entry(id.clone()).or_default() += 1;
         let now = state.now;
-        for alarm in state.ears.remove(id).unwrap_or_default() {
-            let tie = state.ties.u64(..);
+        for alarm in state.listeners.remove(id).unwrap_or_default() {
+            let tie = state.tie_breaker.u64(..);
             state.agenda.push(Reverse((now, tie, Event::Alarm(alarm))));
         }
     }
 
-    /// How often an instance's record has changed.
+    /// How often an instance's record has changed so far.
     pub(crate) fn version(&self, id: &InstanceId) -> u64 {
         self.state().versions.get(id).copied().unwrap_or_default()
     }
 
-    /// Makes a call, and waits for how it ends.
+    /// Starts a call. The future waits until it has ended for the caller.
     pub(crate) fn begin(
         self: &Arc<Self>,
         pid: Pid,
         (what, text): (&'static str, String),
-        fate: FaultSource,
+        behaviour: CallBehaviour,
         effect: impl FnMut() -> String + Send + 'static,
-    ) -> Calling {
+    ) -> CallFuture {
         let mut state = self.state();
         let id = state.ids;
         state.ids += 1;
-        if let Some(fault) = fate.fault {
+        if let Some(fault) = behaviour.fault {
             *state.faults.entry(fault).or_default() += 1;
         }
         if !state.by_choice {
-            let (at, tie) = (state.now + fate.before, state.ties.u64(..));
+            let (at, tie) = (state.now + behaviour.before, state.tie_breaker.u64(..));
             state.agenda.push(Reverse((at, tie, Event::Effect(id))));
         }
         let effect = Box::new(effect);
@@ -476,40 +478,42 @@ impl Kernel {
             pid,
             what,
             text,
-            fate,
+            behaviour,
             effect,
             waker: None,
             ended: None,
-            back: false,
-            orphaned: false,
+            answer_arrived: false,
+            abandoned: false,
         };
         state.calls.insert(id, call);
         drop(state);
-        Calling { kernel: self.clone(), id }
+        CallFuture { kernel: self.clone(), id }
     }
 
-    /// Sleeps; and wakes early at news of `of`, if that is given.
+    /// Starts to sleep for `span`, or until the record of `instance` changes.
     pub(crate) fn sleep(
         self: &Arc<Self>,
         pid: Pid,
         span: Duration,
-        of: Option<&InstanceId>,
-    ) -> Sleeping {
+        instance: Option<&InstanceId>,
+    ) -> SleepFuture {
         let mut state = self.state();
         let id = state.ids;
         state.ids += 1;
         let micros = Micros::try_from(span.as_micros()).unwrap_or(Micros::MAX / 4);
-        let (at, tie) = (state.now.saturating_add(micros), state.ties.u64(..));
+        let (at, tie) = (state.now.saturating_add(micros), state.tie_breaker.u64(..));
         state.agenda.push(Reverse((at, tie, Event::Alarm(id))));
-        state.alarms.insert(id, Alarm { pid, of: of.cloned(), waker: None, rung: false });
-        if let Some(of) = of {
-            state.ears.entry(of.clone()).or_default().push(id);
+        state
+            .alarms
+            .insert(id, Alarm { pid, instance: instance.cloned(), waker: None, fired: false });
+        if let Some(instance) = instance {
+            state.listeners.entry(instance.clone()).or_default().push(id);
         }
         drop(state);
-        Sleeping { kernel: self.clone(), id }
+        SleepFuture { kernel: self.clone(), id }
     }
 
-    /// A number that stands for all that processes know and wait for.
+    /// A digest of what processes have been answered and what they wait for.
     pub(crate) fn digest(&self) -> u64 {
         let state = self.state();
         let calls: Vec<_> = state.calls.values().map(|c| (c.pid, c.what, &c.text)).collect();
@@ -518,18 +522,18 @@ impl Kernel {
             .iter()
             .filter_map(|Reverse((at, _, event))| match event {
                 Event::Alarm(id) => state.alarms.get(id).map(|alarm| (*at, alarm.pid.0)),
-                Event::Action(deed) => Some((*at, usize::MAX - deed)),
+                Event::Action(action) => Some((*at, usize::MAX - action)),
                 Event::Effect(_) | Event::Answer(_) => None,
             })
             .collect();
         agenda.sort_unstable();
         let mut calls: Vec<u64> = calls.iter().map(|call| digest(&[&call])).collect();
         calls.sort_unstable();
-        digest(&[&state.now, &state.memories, &calls, &agenda])
+        digest(&[&state.now, &state.answer_digests, &calls, &agenda])
     }
 }
 
-/// The moment as a clock that runs true would show it.
+/// The time of day that an exact clock shows at `now`.
 pub(crate) fn timestamp(now: Micros) -> Timestamp {
     Timestamp::from_millis(EPOCH_MILLIS + now / 1000)
 }

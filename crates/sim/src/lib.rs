@@ -1,38 +1,37 @@
 //! Deterministic simulation: the real control plane and the real agents, many of each, on a
 //! simulated world with a virtual clock and a seeded scheduler.
 //!
-//! Everything that happens is an event of the `kernel`, and one seed makes one history,
-//! exactly. Processes are futures; one that crashes is dropped between two of its calls. After
-//! every event the `audit` holds what records, runners, agents and jobs say against the
-//! promises of the design.
+//! Everything that happens is an event of the `kernel`, so one seed always produces the same
+//! history. A process is a future; a crash drops it between two of its calls. After every event the
+//! `audit` checks records, runners, agents and jobs against the invariants of the design.
 
+mod agent_machine;
 mod audit;
 mod explore;
 mod faults;
 mod harness;
 mod history;
 mod kernel;
-mod machine;
 mod plan;
 mod policy;
 mod process;
+mod process_ports;
 mod report;
+mod seeds;
 mod shrink;
 mod simulated_machines;
 mod sweep;
-mod walk;
-mod wire;
 mod world;
 
 pub use audit::{Invariant, Violation};
 pub use explore::{Explored, SCENES, Scene, explore};
-pub use faults::{Fault, Place, Rates, Spared};
+pub use faults::{CallSite, Fault, Rates, SkippedFaults};
 pub use harness::Tally;
-pub use history::{History, Watched, play};
+pub use history::{History, WatchedProcess, play};
 pub use plan::{Action, Plan};
-pub use policy::{Aim, CallFault, Outage, Script};
-pub use process::Ending;
-pub use report::{Sum, broken, grouped, worth_seeing};
+pub use policy::{CallFault, CallSelector, Outage, ScriptedFault};
+pub use process::ProcessOutcome;
+pub use report::{Totals, grouped, readable_journal, violation_report};
+pub use seeds::{PlayedSeeds, play_seeds};
 pub use shrink::{Shrunk, shrink};
-pub use sweep::{Case, Row, Scenario, Sweep, sweep};
-pub use walk::{Walk, walk};
+pub use sweep::{Case, Scenario, ScenarioResult, Sweep, sweep};

@@ -1,4 +1,4 @@
-//! The simulation's command line; `cargo xtask sim` is the way to it.
+//! The command line of the simulation. `cargo xtask sim` builds and runs it.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line program")]
 
 use std::process::ExitCode;
@@ -6,31 +6,31 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ondeck_sim::{
-    CallFault, Case, Plan, SCENES, Scenario, Scene, broken, explore, grouped, play, shrink, sweep,
-    walk, worth_seeing,
+    CallFault, Case, Plan, SCENES, Scenario, Scene, explore, grouped, play, play_seeds,
+    readable_journal, shrink, sweep, violation_report,
 };
 
 const HELP: &str = "\
 Usage: cargo xtask sim [OPTIONS]
-  --seeds N       plays N histories (default 1000)
-  --from SEED     the first of them (default 0)
-  --fresh N       and N more, the first of them by the current time;
-                  with --seeds 0 only these
-  --exhaustive    explores every history of the small scenes instead
-  --scene NAME    only of this one
-  --brief         only of those that take seconds
-  --seed SEED     plays one history, shrinks it if it breaks a promise, and shows it
-  --sweep         harms every call of each scenario's process in every way
-  --scenario NAME, --call N, --harm KIND   of these only the ones that are named;
-                  call 0 shows the scenario without a harm
+  --seeds N       play the histories of N seeds (default 1000)
+  --from SEED     start with this seed (default 0)
+  --fresh N       also play N seeds derived from the current time;
+                  with --seeds 0, play only these
+  --seed SEED     play one history and print it; if it violates an invariant, shrink it first
+  --exhaustive    explore every history of the small scenes instead of playing seeds
+  --scene NAME    explore only this scene
+  --brief         explore only the scenes that take seconds
+  --sweep         inject each fault into each call of each scenario's process
+  --scenario NAME, --call N, --fault KIND
+                  sweep only these; call 0 prints the scenario without a fault
 ";
 
-/// A promise was broken.
-const BROKEN: u8 = 1;
-/// The command line makes no sense.
+/// The exit code if an invariant was violated.
+const VIOLATED: u8 = 1;
+/// The exit code if the command line is invalid.
 const INVALID: u8 = 2;
-/// Past this many states a scene is given up: it would not fit into memory.
-const MOST_STATES: u64 = 50_000_000;
+/// The search of a scene stops at this many states, because more would not fit into memory.
+const MAX_STATES: u64 = 50_000_000;
 
 #[derive(Default)]
 struct Options {
@@ -44,7 +44,7 @@ struct Options {
     sweep: bool,
     scenario: Option<&'static str>,
     call: Option<u64>,
-    harm: Option<CallFault>,
+    fault: Option<CallFault>,
 }
 
 fn main() -> ExitCode {
@@ -63,19 +63,19 @@ fn main() -> ExitCode {
         return replay(seed);
     }
     if options.exhaustive {
-        return exhaust(options.scene.as_deref(), options.brief);
+        return explore_scenes(options.scene.as_deref(), options.brief);
     }
     if options.sweep {
-        return sweep_through(&options);
+        return run_sweep(&options);
     }
-    let mut sound = options.seeds == 0 || search(options.from, options.seeds);
-    if sound && options.fresh > 0 {
+    let mut passed = options.seeds == 0 || play_range(options.from, options.seeds);
+    if passed && options.fresh > 0 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        // Far from the seeds that people count from 0.
+        // Far above the seeds that are counted from 0.
         let from = (1 << 40) + since.map_or(0, |since| since.as_secs() * 1000);
-        sound = search(from, options.fresh);
+        passed = play_range(from, options.fresh);
     }
-    if sound { ExitCode::SUCCESS } else { ExitCode::from(BROKEN) }
+    if passed { ExitCode::SUCCESS } else { ExitCode::from(VIOLATED) }
 }
 
 fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Options>, String> {
@@ -103,7 +103,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Options>, Stri
             "--sweep" => options.sweep = true,
             "--call" => options.call = Some(number()?),
             "--scenario" => options.scenario = Some(scenario(&word()?)?),
-            "--harm" => options.harm = Some(harm(&word()?)?),
+            "--fault" => options.fault = Some(call_fault(&word()?)?),
             "--help" | "-h" => return Ok(None),
             _ => return Err(format!("unknown option: {arg}")),
         }
@@ -111,44 +111,44 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Options>, Stri
     Ok(Some(options))
 }
 
-fn search(from: u64, count: u64) -> bool {
+fn play_range(from: u64, count: u64) -> bool {
     let started = Instant::now();
     println!("playing the histories of seeds {from} to {}", from + count - 1);
-    let walk = walk(from..from + count, 5);
-    print!("{}", walk.sum.shown());
+    let played = play_seeds(from..from + count, 5);
+    print!("{}", played.totals.shown());
     println!("  {:<16} {:.1} s", "took", started.elapsed().as_secs_f64());
-    println!("  {:<16} {}", "broken promises", grouped(walk.broken.len() as u64));
-    if let Some((seed, history)) = walk.broken.first() {
+    println!("  {:<16} {}", "violations", grouped(played.violations.len() as u64));
+    if let Some((seed, history)) = played.violations.first() {
         show(*seed, history);
     }
-    for (seed, history) in walk.broken.iter().skip(1) {
+    for (seed, history) in played.violations.iter().skip(1) {
         let words = history.violation.as_ref().map(ToString::to_string).unwrap_or_default();
-        println!("seed {seed} breaks one too: {words}");
+        println!("seed {seed} also violates an invariant: {words}");
     }
-    walk.broken.is_empty()
+    played.violations.is_empty()
 }
 
 fn show(seed: u64, history: &ondeck_sim::History) {
     let Some(violation) = &history.violation else { return };
-    let shrunk = shrink(&Plan::of(seed), violation.promise);
-    print!("\n{}", broken(seed, history, &shrunk));
+    let shrunk = shrink(&Plan::of(seed), violation.invariant);
+    print!("\n{}", violation_report(seed, history, &shrunk));
 }
 
 fn replay(seed: u64) -> ExitCode {
     let history = play(&Plan::of(seed), true);
     if history.violation.is_some() {
         show(seed, &history);
-        return ExitCode::from(BROKEN);
+        return ExitCode::from(VIOLATED);
     }
-    for line in worth_seeing(&history.journal) {
+    for line in readable_journal(&history.journal) {
         println!("{line}");
     }
-    println!("{} events, no promise broken", grouped(history.steps));
+    println!("{} events, no invariant violated", grouped(history.steps));
     ExitCode::SUCCESS
 }
 
-/// Explores the scenes, as many at once as there are processors.
-fn exhaust(only: Option<&str>, brief: bool) -> ExitCode {
+/// Explores the scenes, one on each processor at a time.
+fn explore_scenes(only: Option<&str>, brief: bool) -> ExitCode {
     let is_wanted =
         |scene: &&Scene| only.is_none_or(|only| only == scene.name) && (scene.brief || !brief);
     let scenes: Vec<&Scene> = SCENES.iter().filter(is_wanted).collect();
@@ -159,28 +159,28 @@ fn exhaust(only: Option<&str>, brief: bool) -> ExitCode {
         return ExitCode::from(INVALID);
     }
     println!(
-        "{:<8} {:>11} {:>13} {:>10} {:>8} {:>8}  cast, and what may happen",
+        "{:<8} {:>11} {:>13} {:>10} {:>8} {:>8}  participants; faults",
         "scene", "states", "steps", "ends", "longest", "took"
     );
     let next = AtomicUsize::new(0);
-    let sound = AtomicBool::new(true);
+    let passed = AtomicBool::new(true);
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
                 while let Some(scene) = scenes.get(next.fetch_add(1, Ordering::Relaxed)) {
                     if !show_scene(scene) {
-                        sound.store(false, Ordering::Relaxed);
+                        passed.store(false, Ordering::Relaxed);
                     }
                 }
             });
         }
     });
-    if sound.into_inner() { ExitCode::SUCCESS } else { ExitCode::from(BROKEN) }
+    if passed.into_inner() { ExitCode::SUCCESS } else { ExitCode::from(VIOLATED) }
 }
 
 fn show_scene(scene: &Scene) -> bool {
     let started = Instant::now();
-    let found = explore(scene, MOST_STATES);
+    let found = explore(scene, MAX_STATES);
     let mut text = format!(
         "{:<8} {:>11} {:>13} {:>10} {:>8} {:>6.1} s  {}; {}\n",
         scene.name,
@@ -189,11 +189,11 @@ fn show_scene(scene: &Scene) -> bool {
         grouped(found.ends),
         found.longest,
         started.elapsed().as_secs_f64(),
-        scene.cast,
-        scene.may_happen()
+        scene.participants,
+        scene.faults_in_words()
     );
-    if let Some((violation, journal)) = &found.broken {
-        let lines = worth_seeing(journal).join("\n");
+    if let Some((violation, journal)) = &found.violation {
+        let lines = readable_journal(journal).join("\n");
         text += &format!("{lines}\n=> {violation}\n");
         text += &format!("replay it with: cargo xtask sim --exhaustive --scene {}\n", scene.name);
     } else if !found.complete {
@@ -209,36 +209,42 @@ fn scenario(name: &str) -> Result<&'static str, String> {
     known.ok_or_else(|| format!("none of {}: {name}", names.join(", ")))
 }
 
-fn harm(name: &str) -> Result<CallFault, String> {
+fn call_fault(name: &str) -> Result<CallFault, String> {
     let names = CallFault::ALL.map(CallFault::as_str);
-    let known = CallFault::ALL.into_iter().find(|harm| harm.as_str() == name);
+    let known = CallFault::ALL.into_iter().find(|fault| fault.as_str() == name);
     known.ok_or_else(|| format!("none of {}: {name}", names.join(", ")))
 }
 
-fn sweep_through(options: &Options) -> ExitCode {
+fn run_sweep(options: &Options) -> ExitCode {
     if let (Some(name), Some(0)) = (options.scenario, options.call) {
-        let unharmed = Case { scenario: name, call: 0, harm: CallFault::FailOnce };
-        print!("{}", unharmed.replay().map(|history| unharmed.told(&history)).unwrap_or_default());
+        let without_fault = Case { scenario: name, call: 0, fault: CallFault::FailOnce };
+        print!(
+            "{}",
+            without_fault
+                .replay()
+                .map(|history| without_fault.report(&history))
+                .unwrap_or_default()
+        );
         return ExitCode::SUCCESS;
     }
     let started = Instant::now();
     let wanted = |case: &Case| {
         options.scenario.is_none_or(|name| case.scenario == name)
             && options.call.is_none_or(|call| u64::from(case.call) == call)
-            && options.harm.is_none_or(|harm| case.harm == harm)
+            && options.fault.is_none_or(|fault| case.fault == fault)
     };
     let swept = sweep(wanted);
     print!("{}", swept.shown());
     println!("took {:.1} s", started.elapsed().as_secs_f64());
-    for (case, violation) in &swept.broken {
-        println!("{case:?} breaks a promise: {violation}");
+    for (case, violation) in &swept.violations {
+        println!("{case:?} violates an invariant: {violation}");
     }
-    // A case that was asked for alone is shown even if it broke nothing.
-    let shown = swept.broken.first().map(|(case, _)| *case).or(swept.only);
+    // A single case is printed even if it violates no invariant.
+    let shown = swept.violations.first().map(|(case, _)| *case).or(swept.only);
     if let Some(case) = shown
         && let Some(history) = case.replay()
     {
-        print!("\n{}", case.told(&history));
+        print!("\n{}", case.report(&history));
     }
-    if swept.broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(BROKEN) }
+    if swept.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(VIOLATED) }
 }

@@ -1,100 +1,87 @@
-//! What a history consists of, as it follows from a seed: who does what and when, and what goes
-//! wrong.
+//! The plan of a history, derived from a seed: which actions happen when, and
+//! which faults are injected.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::faults::{Fault, Rates, Spared};
+use crate::faults::{Fault, Rates, SkippedFaults};
 use crate::kernel::{Micros, digest};
-use crate::policy::{CallFault, Outage, Policy, Script, Scripted};
+use crate::policy::{CallFault, Outage, Policy, ScriptedFault, ScriptedFaultState};
 
 /// One second of virtual time, in microseconds.
 pub(crate) const SECOND: Micros = 1_000_000;
 
-/// One action that happens at its time, independently of all others.
+/// One step of a history that happens at a planned time, independently of all others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// A run asks for machines.
-    Provision {
-        /// The run that asks.
-        run: String,
-        /// How many machines it asks for.
-        count: u32,
-    },
+    /// A run provisions machines.
+    Provision { run: String, count: u32 },
     /// The provision of a run is told to stop.
-    Stop {
-        /// The run whose provision stops.
-        run: String,
-    },
-    /// A run gives its machines back.
-    Release {
-        /// The run that releases its machines.
-        run: String,
-    },
-    /// Jobs of a run are run again, and no process provisions for them.
-    Rerun {
-        /// The run whose jobs start again.
-        run: String,
-    },
+    Stop { run: String },
+    /// A run releases its machines.
+    Release { run: String },
+    /// Jobs of a run are re-run without a provision.
+    Rerun { run: String },
     /// The scheduled refresh runs, with no new settings.
     Refresh,
-    /// The operator refreshes and gives a setting, by name and value.
+    /// The operator runs refresh with a setting: its name and value.
     RefreshWith(&'static str, &'static str),
-    /// A machine is gone. Which one, counts among those that live then.
+    /// A machine disappears. The number selects one of those that are alive then.
     Kill(usize),
-    /// An agent stands still, for so many microseconds.
+    /// The agent of a machine, selected like that, is frozen for this many microseconds.
     Hang(usize, u64),
-    /// An agent's heartbeats do not arrive, for so many microseconds.
-    StopHeart(usize, u64),
-    /// The operator gives a running machine to another run by hand.
+    /// The heartbeats of a machine, selected like that, do not arrive for this many microseconds.
+    StopHeartbeats(usize, u64),
+    /// The operator edits the record of a running machine so that it belongs to another run.
     Reassign(usize),
 }
 
-/// What happens in one history, as it follows from a seed.
+/// Everything that determines one history.
 #[derive(Debug, Clone, Default)]
 pub struct Plan {
-    /// Where it comes from.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// What refresh is given.
+    /// The settings that the first refresh writes.
     pub settings: BTreeMap<String, String>,
-    /// What happens, at which microsecond.
-    pub deeds: Vec<(u64, Action)>,
-    /// How calls go wrong.
+    /// The actions, each with its time in microseconds.
+    pub actions: Vec<(u64, Action)>,
+    /// The rates of faults in calls.
     pub rates: Rates,
-    /// How often other things go wrong, in thousandths of the occasions.
-    pub mishaps: Vec<(Fault, u32)>,
-    /// Which services go away.
+    /// The rates of faults that do not concern a single call, in thousandths of the occasions.
+    pub other_faults: Vec<(Fault, u32)>,
+    /// Services that are unavailable for a while.
     pub outages: Vec<Outage>,
     /// How far ahead a clock may be, in milliseconds.
     pub skew: u64,
-    /// From when on nothing goes wrong, in microseconds.
-    pub calm_at: u64,
-    /// Whether refresh runs on after that, before the last.
-    pub tended: bool,
-    /// Whether refresh has not run for hours when it does at last.
-    pub neglected: bool,
-    /// Whether some runs want machines that others have no use for.
-    pub picky: bool,
-    /// Whether agents are told of news, or must look for it.
-    pub store_tells: bool,
-    /// Single calls that go wrong, and how.
-    pub scripts: Vec<Script>,
-    /// Whether everything takes as long as it usually does, and nothing is left to dice.
-    pub steady: bool,
-    /// A process whose calls and whose end are written down, by name.
+    /// No fault is injected from this time on, in microseconds.
+    pub faults_end_at: u64,
+    /// Whether a refresh runs after that and before the next provision.
+    pub refreshed_after_faults: bool,
+    /// Whether no refresh runs for hours before the last ones.
+    pub no_refresh_for_hours: bool,
+    /// Whether some runs want spot machines and others on-demand ones.
+    pub mixed_usage: bool,
+    /// Whether the store notifies agents of changes, instead of being polled.
+    pub store_notifies: bool,
+    /// Faults that are injected into single calls.
+    pub scripts: Vec<ScriptedFault>,
+    /// Whether calls, boots and jobs take the same time instead of a random one.
+    pub fixed_durations: bool,
+    /// The name of the process whose calls and outcome are recorded.
     pub watched: Option<String>,
-    /// The most machines that the provider has at once, until nothing goes wrong any more.
+    /// The capacity of the provider until faults end; `None` is unlimited.
     pub capacity: Option<usize>,
-    /// Which machines never come up, in the order of their launches from 1, until then.
-    pub stillborn: BTreeSet<u64>,
-    /// Faults of calls that are left out.
-    pub spared: Spared,
+    /// The machines that never boot if they are launched before faults end, numbered from 1 in the
+    /// order of their launches.
+    pub never_boot: BTreeSet<u64>,
+    /// Calls into which no random fault is injected.
+    pub skipped_faults: SkippedFaults,
 }
 
 impl Plan {
-    /// The history of a seed.
+    /// Returns the plan of a seed.
     pub fn of(seed: u64) -> Plan {
         let mut random = fastrand::Rng::with_seed(seed ^ 0x5eed_0f0d_ec4a_11ed);
-        let calm_at = random.u64(300..700) * SECOND;
+        let faults_end_at = random.u64(300..700) * SECOND;
         let mut plan = Plan {
             seed,
             settings: settings(&mut random),
@@ -102,99 +89,102 @@ impl Plan {
                 calls: Vec::new(),
                 latency: [2_000, 40_000, 300_000][random.usize(0..3)],
             },
-            calm_at,
-            tended: random.bool(),
-            store_tells: random.bool(),
+            faults_end_at,
+            refreshed_after_faults: random.bool(),
+            store_notifies: random.bool(),
             ..Plan::default()
         };
-        plan.runs(&mut random);
-        plan.cron(&mut random);
+        plan.add_runs(&mut random);
+        plan.add_refreshes(&mut random);
         match seed % 8 {
             0 => {}
-            // As much as costs no machine: the healthy three periods of a heart, less one.
+            // Costs no machine: a heartbeat is healthy for 15 s, and the last is at most 5 s old.
             1 => plan.skew = 8_000,
-            2 => plan.reassign(&mut random),
+            2 => plan.add_reassignment(&mut random),
             3 => {
-                plan.go_wrong(&mut random);
-                plan.rush(&mut random);
+                plan.add_faults(&mut random);
+                plan.add_rush(&mut random);
             }
-            _ => plan.go_wrong(&mut random),
+            _ => plan.add_faults(&mut random),
         }
-        plan.picky = digest(&[&seed, &"picky"]).is_multiple_of(3);
-        plan.deeds.sort_by_key(|(at, _)| *at);
+        plan.mixed_usage = digest(&[&seed, &"picky"]).is_multiple_of(3);
+        plan.actions.sort_by_key(|(at, _)| *at);
         plan
     }
 
-    /// Whether nothing goes wrong in it.
+    /// Whether the plan has no fault except clock skew.
     pub fn is_clear(&self) -> bool {
         self.rates.calls.is_empty()
-            && self.mishaps.is_empty()
+            && self.other_faults.is_empty()
             && self.outages.is_empty()
             && self.scripts.is_empty()
             && self.capacity.is_none()
-            && self.stillborn.is_empty()
-            && self.deeds.iter().all(|(_, deed)| {
-                matches!(deed, Action::Provision { .. } | Action::Release { .. } | Action::Refresh)
+            && self.never_boot.is_empty()
+            && self.actions.iter().all(|(_, action)| {
+                matches!(
+                    action,
+                    Action::Provision { .. } | Action::Release { .. } | Action::Refresh
+                )
             })
     }
 
-    /// Whether requests may arrive after they were given up.
-    pub(crate) fn is_late(&self) -> bool {
+    /// Whether requests may arrive after their callers have stopped waiting.
+    pub(crate) fn has_late_requests(&self) -> bool {
         self.rates.calls.iter().any(|(fault, _)| *fault == Fault::ArrivedLate)
-            || self.scripts.iter().any(|script| script.harm == CallFault::ArriveLate)
+            || self.scripts.iter().any(|script| script.fault == CallFault::ArriveLate)
     }
 
     pub(crate) fn policy(&self) -> Policy {
         Policy {
             seed: self.seed,
             rates: self.rates.clone(),
-            mishaps: self.mishaps.clone(),
+            other_faults: self.other_faults.clone(),
             outages: self.outages.clone(),
-            calm_at: self.calm_at,
-            spared: self.spared.clone(),
-            scripts: self.scripts.iter().map(Scripted::new).collect(),
-            steady: self.steady,
+            faults_end_at: self.faults_end_at,
+            skipped_faults: self.skipped_faults.clone(),
+            scripts: self.scripts.iter().map(ScriptedFaultState::new).collect(),
+            fixed_durations: self.fixed_durations,
             watched: self.watched.clone(),
-            store_tells: self.store_tells,
+            store_notifies: self.store_notifies,
             ..Policy::default()
         }
     }
 
-    fn runs(&mut self, random: &mut fastrand::Rng) {
+    fn add_runs(&mut self, random: &mut fastrand::Rng) {
         for run in 1..=random.u32(2..6) {
-            let at = random.u64(5..self.calm_at / SECOND / 2) * SECOND;
-            let deed = Action::Provision { run: run.to_string(), count: random.u32(1..4) };
-            self.deeds.push((at, deed));
+            let at = random.u64(5..self.faults_end_at / SECOND / 2) * SECOND;
+            let action = Action::Provision { run: run.to_string(), count: random.u32(1..4) };
+            self.actions.push((at, action));
         }
     }
 
-    /// Many runs within a few minutes, so that some ask while others leave.
-    fn rush(&mut self, random: &mut fastrand::Rng) {
+    /// Adds many runs within a few minutes, so that some provision while others release.
+    fn add_rush(&mut self, random: &mut fastrand::Rng) {
         self.settings.insert("idle-time-sec".to_owned(), "200".to_owned());
         for run in 10..22 {
             let at = random.u64(60 * SECOND..240 * SECOND);
-            let deed = Action::Provision { run: run.to_string(), count: random.u32(1..3) };
-            self.deeds.push((at, deed));
+            let action = Action::Provision { run: run.to_string(), count: random.u32(1..3) };
+            self.actions.push((at, action));
         }
     }
 
-    fn cron(&mut self, random: &mut fastrand::Rng) {
+    fn add_refreshes(&mut self, random: &mut fastrand::Rng) {
         let period = [45, 90, 200][random.usize(0..3)] * SECOND;
         let mut at = period;
-        while at < self.calm_at {
-            self.deeds.push((at, Action::Refresh));
+        while at < self.faults_end_at {
+            self.actions.push((at, Action::Refresh));
             at += period;
         }
     }
 
-    fn reassign(&mut self, random: &mut fastrand::Rng) {
-        self.mishaps.push((Fault::Reassigned, 0));
-        let at = random.u64(60..self.calm_at / SECOND) * SECOND;
-        self.deeds.push((at, Action::Reassign(random.usize(0..4))));
+    fn add_reassignment(&mut self, random: &mut fastrand::Rng) {
+        self.other_faults.push((Fault::Reassigned, 0));
+        let at = random.u64(60..self.faults_end_at / SECOND) * SECOND;
+        self.actions.push((at, Action::Reassign(random.usize(0..4))));
     }
 
-    fn go_wrong(&mut self, random: &mut fastrand::Rng) {
-        // Few kinds at once, so that each has histories in which it is not drowned by others.
+    fn add_faults(&mut self, random: &mut fastrand::Rng) {
+        // Few kinds in one history, so that no kind is always hidden by the others.
         for fault in [
             Fault::Throttled,
             Fault::RequestLost,
@@ -221,41 +211,41 @@ impl Plan {
             (Fault::NeverReleased, 200),
         ] {
             if random.u8(0..3) == 0 {
-                self.mishaps.push((fault, rate));
+                self.other_faults.push((fault, rate));
             }
         }
         if random.bool() {
             self.skew = random.u64(1_000..=10_000);
         }
-        // So often that now and then even the last order of a launch meets it.
+        // So often that sometimes even the last retry of an order is throttled.
         if digest(&[&self.seed, &"busy"]).is_multiple_of(3) {
-            self.mishaps.push((Fault::Busy, 800));
+            self.other_faults.push((Fault::Busy, 800));
         }
-        self.disturb(random);
+        self.add_disruptions(random);
     }
 
-    fn disturb(&mut self, random: &mut fastrand::Rng) {
-        let last = self.calm_at / SECOND;
+    fn add_disruptions(&mut self, random: &mut fastrand::Rng) {
+        let last = self.faults_end_at / SECOND;
         for _ in 0..random.u32(0..3) {
             let run = random.u32(1..4).to_string();
             let at = random.u64(5..last) * SECOND + random.u64(0..SECOND);
-            let deed = match random.u8(0..4) {
+            let action = match random.u8(0..4) {
                 0 => Action::Stop { run },
                 1 => Action::Release { run },
                 2 => Action::Rerun { run },
                 _ => Action::Provision { run, count: random.u32(1..4) },
             };
-            self.deeds.push((at, deed));
+            self.actions.push((at, action));
         }
         for _ in 0..random.u32(0..4) {
             let at = random.u64(20..last) * SECOND + random.u64(0..SECOND);
             let (nth, span) = (random.usize(0..6), random.u64(1..120) * SECOND);
-            let deed = match random.u8(0..3) {
+            let action = match random.u8(0..3) {
                 0 => Action::Kill(nth),
                 1 => Action::Hang(nth, span),
-                _ => Action::StopHeart(nth, span),
+                _ => Action::StopHeartbeats(nth, span),
             };
-            self.deeds.push((at, deed));
+            self.actions.push((at, action));
         }
         if random.u8(0..4) == 0 {
             let service = ["store", "pool", "compute", "forge"][random.usize(0..4)];
@@ -265,13 +255,14 @@ impl Plan {
         }
         match random.u8(0..4) {
             0 => {
-                self.neglected = true;
-                self.deeds.retain(|(_, deed)| *deed != Action::Refresh);
+                self.no_refresh_for_hours = true;
+                self.actions.retain(|(_, action)| *action != Action::Refresh);
             }
             1 => {
-                let again = self.deeds.iter().filter(|(_, deed)| *deed == Action::Refresh).cloned();
+                let again =
+                    self.actions.iter().filter(|(_, action)| *action == Action::Refresh).cloned();
                 let again: Vec<(u64, Action)> = again.collect();
-                self.deeds.extend(again);
+                self.actions.extend(again);
             }
             _ => {}
         }

@@ -1,67 +1,66 @@
-//! How it is decided what goes wrong: by dice that follow from the seed, by scripts that name
-//! single calls, or not at all.
+//! Decides which faults are injected: at random, derived from the seed; or by script,
+//! into one named call.
 
 use std::sync::{Mutex, PoisonError};
 
 use ondeck_core::runtime::retry::Retry;
 
-use crate::faults::{Crash, Fault, FaultSource, Place, Rates, Spared};
+use crate::faults::{CallBehaviour, CallSite, CrashPoint, Fault, Rates, SkippedFaults};
 use crate::kernel::{Micros, digest};
 
 /// A service that answers no caller for a while.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outage {
-    /// The service, by the name that calls give.
+    /// The service: `store`, `pool`, `compute` or `forge`.
     pub service: &'static str,
-    /// From when, in microseconds.
+    /// The beginning, in microseconds.
     pub from: u64,
-    /// Until when, in microseconds.
+    /// The end, in microseconds.
     pub to: u64,
 }
 
-/// One thing that goes wrong, at one call of one process.
+/// A fault that is injected into one call of one process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Script {
-    /// Whose call: a process by its name, or all that are there for the same thing.
+pub struct ScriptedFault {
+    /// The full name of a process (`release 1#3`), or its name without the number (`release 1`),
+    /// which selects every process of that kind.
     pub process: String,
-    /// Which of its calls.
-    pub aim: Aim,
-    /// What is done to that call.
-    pub harm: CallFault,
+    pub selector: CallSelector,
+    pub fault: CallFault,
 }
 
-/// Which call of a process.
+/// Selects a call of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Aim {
-    /// Its how many-th, from 1.
+pub enum CallSelector {
+    /// The call with this number, from 1.
     Call(u32),
-    /// The first that begins with these words.
+    /// The first call whose words begin like this.
     First(&'static str),
 }
 
-/// What can be done to one call.
+/// The faults that can be injected into one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CallFault {
-    /// It fails, and works when repeated.
+    /// The call fails once; repeating it works.
     FailOnce,
-    /// It fails however often it is repeated.
+    /// The call fails however often it is repeated.
     FailForGood,
-    /// Its answer is lost once.
+    /// The answer is lost once.
     LoseAnswer,
-    /// Its answers are lost however often it is repeated.
+    /// The answer is lost however often the call is repeated.
     LoseAnswers,
-    /// Its request arrives twice.
+    /// The request arrives twice.
     Repeat,
-    /// It arrives after it was given up.
+    /// The request arrives after the caller has stopped waiting.
     ArriveLate,
-    /// The process dies before it.
+    /// The process dies before the call has its effect.
     DieBefore,
-    /// The process dies after it.
+    /// The process dies after the call has had its effect.
     DieAfter,
 }
 
 impl CallFault {
-    /// All harms, each of them once.
+    /// All faults, each of them once.
     pub const ALL: [CallFault; 8] = [
         CallFault::FailOnce,
         CallFault::FailForGood,
@@ -73,7 +72,7 @@ impl CallFault {
         CallFault::DieAfter,
     ];
 
-    /// As one says it on the command line.
+    /// The name of the fault on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
             CallFault::FailOnce => "fail-once",
@@ -87,90 +86,97 @@ impl CallFault {
         }
     }
 
-    /// Whether a caller that repeats the call meets it again.
+    /// Whether the fault is injected again when the caller repeats the call.
     fn lasts(self) -> bool {
         matches!(self, CallFault::FailForGood | CallFault::LoseAnswers)
     }
 }
 
-/// A call, before anything becomes of it.
+/// A call for which the policy decides the behaviour.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct CallRequest<'a> {
     pub(crate) process: &'a str,
-    /// The process's how many-th.
+    /// The number of the call within its process, from 1.
     pub(crate) number: u32,
     pub(crate) service: &'static str,
-    /// What it asks; empty if the policy neither watches nor harms its process.
+    /// The name and text of the request; empty unless [`Policy::needs_words`] asks for it.
     pub(crate) words: &'a str,
 }
 
-/// Decides what becomes of each call.
+/// Decides how each call behaves, and which other faults are injected.
 #[derive(Debug, Default)]
 pub(crate) struct Policy {
     pub(crate) seed: u64,
     pub(crate) rates: Rates,
-    /// How often things go wrong that are not about a call as such, in thousandths.
-    pub(crate) mishaps: Vec<(Fault, u32)>,
+    /// The rates of faults that do not concern a single call, in thousandths.
+    pub(crate) other_faults: Vec<(Fault, u32)>,
     pub(crate) outages: Vec<Outage>,
-    /// From then on nothing goes wrong.
-    pub(crate) calm_at: Micros,
-    pub(crate) spared: Spared,
-    pub(crate) scripts: Vec<Scripted>,
-    /// Whether everything takes as long as it usually does.
-    pub(crate) steady: bool,
-    /// The process whose calls are written down, and what they were.
+    /// No fault is injected from this time on.
+    pub(crate) faults_end_at: Micros,
+    pub(crate) skipped_faults: SkippedFaults,
+    pub(crate) scripts: Vec<ScriptedFaultState>,
+    /// Whether every call takes the same time instead of a random one.
+    pub(crate) fixed_durations: bool,
+    /// The name of the process whose calls are recorded in `watched_calls`.
     pub(crate) watched: Option<String>,
-    pub(crate) asked: Mutex<Vec<String>>,
-    /// Whether agents are told of news, or must look for it.
-    pub(crate) store_tells: bool,
-    /// The calls that something befell, in order.
-    pub(crate) struck: Mutex<Vec<Place>>,
+    pub(crate) watched_calls: Mutex<Vec<String>>,
+    /// Whether the store notifies agents of changes, instead of being polled.
+    pub(crate) store_notifies: bool,
+    /// The calls into which a fault was injected at random, in order.
+    pub(crate) faulty_calls: Mutex<Vec<CallSite>>,
 }
 
 impl Policy {
-    /// The random source of one process, which does not depend on what other processes do.
-    pub(crate) fn chance(&self, name: &str) -> fastrand::Rng {
+    /// Returns the random source of one process, which is independent of all other processes.
+    pub(crate) fn random_for(&self, name: &str) -> fastrand::Rng {
         fastrand::Rng::with_seed(digest(&[&self.seed, &name]))
     }
 
-    pub(crate) fn store_tells(&self) -> bool {
-        self.store_tells
+    pub(crate) fn store_notifies(&self) -> bool {
+        self.store_notifies
     }
 
-    pub(crate) fn befalls(&self, fault: Fault, now: Micros, chance: &mut fastrand::Rng) -> bool {
-        let roll = chance.u32(0..1000);
-        let rate = self.mishaps.iter().find(|(known, _)| *known == fault).map_or(0, |(_, r)| *r);
-        now < self.calm_at && roll < rate
+    /// Draws whether a fault that does not concern a single call is injected now.
+    pub(crate) fn injects(&self, fault: Fault, now: Micros, random: &mut fastrand::Rng) -> bool {
+        let drawn = random.u32(0..1000);
+        let rate =
+            self.other_faults.iter().find(|(known, _)| *known == fault).map_or(0, |(_, r)| *r);
+        now < self.faults_end_at && drawn < rate
     }
 
-    /// Whether it matters what this process asks, and not only how often.
-    pub(crate) fn minds(&self, process: &str) -> bool {
+    /// Whether the words of this process's calls are needed, to record or select them.
+    pub(crate) fn needs_words(&self, process: &str) -> bool {
         self.watched.as_deref() == Some(process)
-            || self.scripts.iter().any(|scripted| scripted.script.is_about(process))
+            || self.scripts.iter().any(|scripted| scripted.script.concerns(process))
     }
 
-    pub(crate) fn fate(
+    /// Decides the behaviour of a call.
+    pub(crate) fn behaviour(
         &self,
-        asked: Asked<'_>,
+        request: CallRequest<'_>,
         now: Micros,
-        chance: &mut fastrand::Rng,
-    ) -> FaultSource {
-        let Asked { process, number, service, words } = asked;
+        random: &mut fastrand::Rng,
+    ) -> CallBehaviour {
+        let CallRequest { process, number, service, words } = request;
         if self.watched.as_deref() == Some(process) {
-            self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(words.to_owned());
+            self.watched_calls
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(words.to_owned());
         }
-        // One roll a call, so that sparing one fault does not shift the others.
-        let mut own = fastrand::Rng::with_seed(chance.u64(..));
+        // Exactly one draw from the process's source for each call, so that skipping one fault does
+        // not change the others.
+        let mut own = fastrand::Rng::with_seed(random.u64(..));
         let latency = self.rates.latency.max(1);
-        let sound = match self.steady {
-            true => FaultSource::sound(latency / 2, latency / 2),
-            false => FaultSource::sound(own.u64(0..latency), own.u64(0..latency)),
+        let sound = match self.fixed_durations {
+            true => CallBehaviour::sound(latency / 2, latency / 2),
+            false => CallBehaviour::sound(own.u64(0..latency), own.u64(0..latency)),
         };
-        let scripted = self.scripts.iter().find(|scripted| scripted.strikes(asked, now));
+        let scripted = self.scripts.iter().find(|scripted| scripted.applies_to(request, now));
         if let Some(scripted) = scripted {
-            return scripted.script.harm.done_to(sound, &mut own);
+            return scripted.script.fault.apply_to(sound, &mut own);
         }
-        if now >= self.calm_at {
+        if now >= self.faults_end_at {
             return sound;
         }
         let is_out =
@@ -178,89 +184,90 @@ impl Policy {
         if self.outages.iter().any(is_out) {
             return sound.with(Fault::Outage, &mut own);
         }
-        let mut roll = own.u32(0..1000);
-        let place: Place = (process.to_owned(), number);
+        let mut drawn = own.u32(0..1000);
+        let call: CallSite = (process.to_owned(), number);
         for (fault, rate) in &self.rates.calls {
-            if roll < *rate {
-                if self.spared.contains(&place) {
+            if drawn < *rate {
+                if self.skipped_faults.contains(&call) {
                     return sound;
                 }
-                self.struck.lock().unwrap_or_else(PoisonError::into_inner).push(place);
+                self.faulty_calls.lock().unwrap_or_else(PoisonError::into_inner).push(call);
                 return sound.with(*fault, &mut own);
             }
-            roll -= rate;
+            drawn -= rate;
         }
         sound
     }
 }
 
-/// How long an agent, which never gives up, meets a lasting harm, in microseconds.
+/// How long a lasting fault is injected into the calls of an agent, which retries
+/// for ever. In microseconds.
 const LASTING: Micros = 60_000_000;
 
-/// A script, and how far it has come.
+/// A scripted fault, and the call that it was injected into.
 #[derive(Debug)]
-pub(crate) struct Scripted {
-    script: Script,
-    struck: Mutex<Option<Struck>>,
+pub(crate) struct ScriptedFaultState {
+    script: ScriptedFault,
+    injected: Mutex<Option<FaultyCall>>,
 }
 
-/// The call that a script has struck.
+/// The call that a scripted fault was injected into, and how often.
 #[derive(Debug)]
-struct Struck {
+struct FaultyCall {
     words: String,
     at: Micros,
     times: u32,
 }
 
-impl Script {
-    fn is_about(&self, process: &str) -> bool {
+impl ScriptedFault {
+    fn concerns(&self, process: &str) -> bool {
         let purpose = process.rsplit_once('#').map_or(process, |(purpose, _)| purpose);
         self.process == process || self.process == purpose
     }
 }
 
-impl Scripted {
-    pub(crate) fn new(script: &Script) -> Scripted {
-        Scripted { script: script.clone(), struck: Mutex::default() }
+impl ScriptedFaultState {
+    pub(crate) fn new(script: &ScriptedFault) -> ScriptedFaultState {
+        ScriptedFaultState { script: script.clone(), injected: Mutex::default() }
     }
 
-    /// A call that was struck is known by its words when it is repeated, since others of the same
-    /// process may come in between.
-    fn strikes(&self, asked: Asked<'_>, now: Micros) -> bool {
-        let Script { process, aim, harm } = &self.script;
-        if !self.script.is_about(asked.process) {
+    /// Whether the fault is injected into this call. A repetition of the selected call is
+    /// recognised by its words, because the process may make other calls in between.
+    fn applies_to(&self, request: CallRequest<'_>, now: Micros) -> bool {
+        let ScriptedFault { process, selector, fault } = &self.script;
+        if !self.script.concerns(request.process) {
             return false;
         }
-        let mut struck = self.struck.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(struck) = &mut *struck else {
-            let hit = match aim {
-                Aim::Call(number) => asked.number == *number,
-                Aim::First(words) => asked.words.starts_with(words),
+        let mut injected = self.injected.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(first) = &mut *injected else {
+            let selected = match selector {
+                CallSelector::Call(number) => request.number == *number,
+                CallSelector::First(words) => request.words.starts_with(words),
             };
-            if hit {
-                *struck = Some(Struck { words: asked.words.to_owned(), at: now, times: 1 });
+            if selected {
+                *injected = Some(FaultyCall { words: request.words.to_owned(), at: now, times: 1 });
             }
-            return hit;
+            return selected;
         };
         let lasts = match process.starts_with("agent ") {
-            true => now < struck.at + LASTING,
-            false => struck.times < Retry::SHORT.attempts,
+            true => now < first.at + LASTING,
+            false => first.times < Retry::SHORT.attempts,
         };
-        let again = harm.lasts() && lasts && struck.words == asked.words;
-        struck.times += u32::from(again);
+        let again = fault.lasts() && lasts && first.words == request.words;
+        first.times += u32::from(again);
         again
     }
 }
 
 impl CallFault {
-    fn done_to(self, sound: FaultSource, own: &mut fastrand::Rng) -> FaultSource {
+    fn apply_to(self, sound: CallBehaviour, own: &mut fastrand::Rng) -> CallBehaviour {
         match self {
             CallFault::FailOnce | CallFault::FailForGood => sound.with(Fault::Throttled, own),
             CallFault::LoseAnswer | CallFault::LoseAnswers => sound.with(Fault::AnswerLost, own),
             CallFault::Repeat => sound.with(Fault::ArrivedTwice, own),
             CallFault::ArriveLate => sound.with(Fault::ArrivedLate, own),
-            CallFault::DieBefore => sound.deadly(Crash::Before),
-            CallFault::DieAfter => sound.deadly(Crash::After),
+            CallFault::DieBefore => sound.with_crash(CrashPoint::Before),
+            CallFault::DieAfter => sound.with_crash(CrashPoint::After),
         }
     }
 }
@@ -269,48 +276,50 @@ impl CallFault {
 mod tests {
     use super::*;
 
-    fn asked<'a>(process: &'a str, number: u32, words: &'a str) -> Asked<'a> {
-        Asked { process, number, service: "store", words }
+    fn request<'a>(process: &'a str, number: u32, words: &'a str) -> CallRequest<'a> {
+        CallRequest { process, number, service: "store", words }
     }
 
-    fn scripted(process: &str, aim: Aim, harm: CallFault) -> Scripted {
-        Scripted::new(&Script { process: process.to_owned(), aim, harm })
+    fn scripted(process: &str, selector: CallSelector, fault: CallFault) -> ScriptedFaultState {
+        ScriptedFaultState::new(&ScriptedFault { process: process.to_owned(), selector, fault })
     }
 
     #[test]
-    fn what_fails_for_good_fails_for_as_many_attempts_as_a_mode_makes() {
-        let scripted = scripted("release 1#3", Aim::Call(2), CallFault::FailForGood);
-        assert!(!scripted.strikes(asked("release 1#3", 1, "settings"), 0));
-        assert!(!scripted.strikes(asked("release 2#4", 2, "send i-1"), 0));
+    fn a_lasting_fault_outlasts_the_retries_of_a_mode() {
+        let scripted = scripted("release 1#3", CallSelector::Call(2), CallFault::FailForGood);
+        assert!(!scripted.applies_to(request("release 1#3", 1, "settings"), 0));
+        assert!(!scripted.applies_to(request("release 2#4", 2, "send i-1"), 0));
         let mut number = 2;
         for _ in 0..Retry::SHORT.attempts {
-            assert!(scripted.strikes(asked("release 1#3", number, "send i-1"), 0));
-            assert!(!scripted.strikes(asked("release 1#3", number + 1, "signs i-2"), 0));
+            assert!(scripted.applies_to(request("release 1#3", number, "send i-1"), 0));
+            assert!(
+                !scripted.applies_to(request("release 1#3", number + 1, "agent status i-2"), 0)
+            );
             number += 2;
         }
-        assert!(!scripted.strikes(asked("release 1#3", number, "send i-1"), 0));
+        assert!(!scripted.applies_to(request("release 1#3", number, "send i-1"), 0));
     }
 
     #[test]
-    fn what_fails_once_is_known_by_its_number_or_its_words() {
-        let once = scripted("refresh#1", Aim::Call(1), CallFault::FailOnce);
-        assert!(once.strikes(asked("refresh#1", 1, "list"), 0));
-        assert!(!once.strikes(asked("refresh#1", 2, "list"), 0));
-        let first = scripted("release 1", Aim::First("write"), CallFault::DieAfter);
-        assert!(!first.strikes(asked("release 1#5", 1, "settings"), 0));
-        assert!(!first.strikes(asked("release 10#6", 1, "write release i-1"), 0));
-        assert!(first.strikes(asked("release 1#5", 2, "write release i-1"), 0));
-        assert!(!first.strikes(asked("release 1#7", 2, "write release i-1"), 0));
+    fn a_call_is_selected_by_its_number_or_its_words() {
+        let once = scripted("refresh#1", CallSelector::Call(1), CallFault::FailOnce);
+        assert!(once.applies_to(request("refresh#1", 1, "list"), 0));
+        assert!(!once.applies_to(request("refresh#1", 2, "list"), 0));
+        let first = scripted("release 1", CallSelector::First("write"), CallFault::DieAfter);
+        assert!(!first.applies_to(request("release 1#5", 1, "settings"), 0));
+        assert!(!first.applies_to(request("release 10#6", 1, "write release i-1"), 0));
+        assert!(first.applies_to(request("release 1#5", 2, "write release i-1"), 0));
+        assert!(!first.applies_to(request("release 1#7", 2, "write release i-1"), 0));
     }
 
     #[test]
-    fn an_agent_meets_a_lasting_harm_for_a_while() {
-        let scripted = scripted("agent i-1#1", Aim::Call(1), CallFault::LoseAnswers);
-        assert!(scripted.strikes(asked("agent i-1#1", 1, "beat"), 10));
+    fn a_lasting_fault_ends_for_an_agent() {
+        let scripted = scripted("agent i-1#1", CallSelector::Call(1), CallFault::LoseAnswers);
+        assert!(scripted.applies_to(request("agent i-1#1", 1, "beat"), 10));
         for number in 2..40 {
-            assert!(scripted.strikes(asked("agent i-1#1", number, "beat"), LASTING));
+            assert!(scripted.applies_to(request("agent i-1#1", number, "beat"), LASTING));
         }
-        assert!(!scripted.strikes(asked("agent i-1#1", 40, "record"), LASTING));
-        assert!(!scripted.strikes(asked("agent i-1#1", 41, "beat"), LASTING + 10));
+        assert!(!scripted.applies_to(request("agent i-1#1", 40, "record"), LASTING));
+        assert!(!scripted.applies_to(request("agent i-1#1", 41, "beat"), LASTING + 10));
     }
 }

@@ -1,4 +1,4 @@
-//! A process: one call of a mode, or an agent. It lives as a future, and dies by being dropped.
+//! A simulated process: one call of a mode, or an agent. It is a future; a crash drops it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,55 +11,62 @@ use ondeck_core::model::ids::InstanceId;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::{provision, refresh, release};
 
-/// What a process is there for.
+/// What a process runs, and for which run or instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Task {
+pub(crate) enum ProcessKind {
     Provision(String),
     Release(String),
     Refresh,
     Agent(InstanceId),
 }
 
-/// What came of it.
+/// The result of a process that has ended.
 #[derive(Debug)]
 pub(crate) enum Exit {
     Provisioned(Box<provision::Outcome>),
     Released(Box<Result<release::Outcome, Failure>>),
-    /// With the moment at which it began.
+    /// The result, and when the refresh began.
     Refreshed(Box<Result<refresh::Outcome, Failure>>, Timestamp),
-    Ended,
+    /// An agent has terminated its machine.
+    Terminated,
 }
 
-/// How a process came to its end.
+/// How a process ended, for reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Ending {
-    /// It did what it was asked for.
+pub enum ProcessOutcome {
+    /// The process did what it was asked to do.
     Succeeded,
-    /// It failed in a way that is part of life, and tidied up: a provision rolled back, a release
-    /// gave up machines that did not answer, a refresh left something for the next, and an agent's
-    /// machine was ended by others.
+    /// An expected failure after which the process cleaned up: a provision rolled back, a release
+    /// expired machines that did not respond, a refresh left work for the next one, or an agent's
+    /// machine was terminated by another process.
     GaveUp,
-    /// It failed otherwise: a provision dumped all it had touched, others left it to refresh.
+    /// Any other failure: a provision dumped, or another mode left the clean-up to refresh.
     Failed,
-    /// It was killed before it came to an end.
+    /// The process was killed.
     Died,
 }
 
-impl Ending {
-    /// All endings, each of them once.
-    pub const ALL: [Ending; 4] = [Ending::Succeeded, Ending::GaveUp, Ending::Failed, Ending::Died];
+impl ProcessOutcome {
+    /// All outcomes, each of them once.
+    pub const ALL: [ProcessOutcome; 4] = [
+        ProcessOutcome::Succeeded,
+        ProcessOutcome::GaveUp,
+        ProcessOutcome::Failed,
+        ProcessOutcome::Died,
+    ];
 }
 
 impl Exit {
-    pub(crate) fn ending(&self) -> Ending {
+    pub(crate) fn outcome(&self) -> ProcessOutcome {
         let by = |failure: Option<&Failure>| match failure.map(|failure| failure.kind) {
-            None => Ending::Succeeded,
+            None => ProcessOutcome::Succeeded,
             Some(FailureKind::NoCapacity | FailureKind::NotReady | FailureKind::Busy) => {
-                Ending::GaveUp
+                ProcessOutcome::GaveUp
             }
-            Some(_) => Ending::Failed,
+            Some(_) => ProcessOutcome::Failed,
         };
-        let partly = |failed: bool| if failed { Ending::GaveUp } else { Ending::Succeeded };
+        let partly =
+            |failed: bool| if failed { ProcessOutcome::GaveUp } else { ProcessOutcome::Succeeded };
         match self {
             Exit::Provisioned(outcome) => by(outcome.failure.as_ref()),
             Exit::Released(result) => match &**result {
@@ -70,35 +77,38 @@ impl Exit {
                 Ok(outcome) => partly(outcome.failure.is_some() || !outcome.warnings.is_empty()),
                 Err(failure) => by(Some(failure)),
             },
-            Exit::Ended => Ending::Succeeded,
+            Exit::Terminated => ProcessOutcome::Succeeded,
         }
     }
 }
 
 pub(crate) struct Process {
-    pub(crate) task: Task,
+    pub(crate) kind: ProcessKind,
     future: Pin<Box<dyn Future<Output = Exit> + Send>>,
-    woken: Arc<Flag>,
+    woken: Arc<WakeFlag>,
     waker: Waker,
 }
 
-struct Flag(AtomicBool);
+struct WakeFlag(AtomicBool);
 
-impl Wake for Flag {
+impl Wake for WakeFlag {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
 impl Process {
-    pub(crate) fn new(task: Task, future: impl Future<Output = Exit> + Send + 'static) -> Process {
-        let woken = Arc::new(Flag(AtomicBool::new(true)));
+    pub(crate) fn new(
+        kind: ProcessKind,
+        future: impl Future<Output = Exit> + Send + 'static,
+    ) -> Process {
+        let woken = Arc::new(WakeFlag(AtomicBool::new(true)));
         let waker = Waker::from(woken.clone());
-        Process { task, future: Box::pin(future), woken, waker }
+        Process { kind, future: Box::pin(future), woken, waker }
     }
 
-    /// Lets it act until it waits for something.
-    pub(crate) fn act(&mut self) -> Option<Exit> {
+    /// Polls the process until it waits for something. Returns its result if it has ended.
+    pub(crate) fn poll(&mut self) -> Option<Exit> {
         while self.woken.0.swap(false, Ordering::Relaxed) {
             let mut context = Context::from_waker(&self.waker);
             if let Poll::Ready(exit) = self.future.as_mut().poll(&mut context) {

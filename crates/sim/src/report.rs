@@ -1,4 +1,4 @@
-//! What people are shown.
+//! The texts that the command line prints.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,25 +6,23 @@ use std::time::Duration;
 
 use crate::faults::Fault;
 use crate::harness::Tally;
-use crate::history::{History, Watched};
+use crate::history::{History, WatchedProcess};
 use crate::shrink::Shrunk;
 
-/// The sum of many histories.
+/// The figures of many histories, added up.
 #[derive(Debug, Clone, Default)]
-pub struct Sum {
-    /// How many histories were added.
+pub struct Totals {
     pub histories: u64,
-    /// How many events they handled.
+    /// Events that were handled.
     pub steps: u64,
-    /// How much virtual time passed in them.
+    /// Virtual time that passed.
     pub lasted: Duration,
-    /// What went wrong, how often.
+    /// How often each fault was injected.
     pub faults: BTreeMap<Fault, u64>,
-    /// What came of the modes.
     pub tally: Tally,
 }
 
-impl Sum {
+impl Totals {
     /// Adds the figures of one history.
     pub fn add(&mut self, history: &History) {
         self.histories += 1;
@@ -43,8 +41,8 @@ impl Sum {
         sum.machines += one.machines;
     }
 
-    /// Adds the sum that another worker has built.
-    pub fn join(&mut self, other: &Sum) {
+    /// Adds the totals of another worker.
+    pub fn join(&mut self, other: &Totals) {
         let histories = self.histories + other.histories;
         let (steps, lasted) = (other.steps, other.lasted);
         let (faults, tally) = (other.faults.clone(), other.tally.clone());
@@ -55,13 +53,13 @@ impl Sum {
             faults,
             tally,
             journal: Vec::new(),
-            struck: Vec::new(),
-            watched: Watched::default(),
+            faulty_calls: Vec::new(),
+            watched: WatchedProcess::default(),
         });
         self.histories = histories;
     }
 
-    /// Returns the sum as a table, one row for each figure.
+    /// Returns a table with one row for each figure.
     pub fn shown(&self) -> String {
         let tally = &self.tally;
         let days = self.lasted.as_secs_f64() / 86_400.0;
@@ -94,23 +92,25 @@ impl Sum {
     }
 }
 
-/// A broken promise, and the history that broke it.
-pub fn broken(seed: u64, first: &History, shrunk: &Shrunk) -> String {
+/// Describes a violation: the invariant, the shrunk plan and its history, and the
+/// command that replays it.
+pub fn violation_report(seed: u64, first: &History, shrunk: &Shrunk) -> String {
     let plan = &shrunk.plan;
     let mut text = String::new();
     let mut line = |words: &str| writeln!(text, "{words}").expect("a string takes all");
     let violation = first.violation.as_ref().map(ToString::to_string).unwrap_or_default();
-    line(&format!("seed {seed} breaks a promise: {violation}"));
+    line(&format!("seed {seed} violates an invariant: {violation}"));
     let kinds: Vec<String> = plan.rates.calls.iter().map(|(fault, _)| fault.to_string()).collect();
-    let mishaps: Vec<String> = plan.mishaps.iter().map(|(fault, _)| fault.to_string()).collect();
+    let other_faults: Vec<String> =
+        plan.other_faults.iter().map(|(fault, _)| fault.to_string()).collect();
     line(&format!("shrunk in {} histories to:", shrunk.tried));
-    for (at, deed) in &plan.deeds {
-        line(&format!("  at {:>4} s  {deed:?}", at / 1_000_000));
+    for (at, action) in &plan.actions {
+        line(&format!("  at {:>4} s  {action:?}", at / 1_000_000));
     }
-    line(&format!("  faults: {}", [kinds, mishaps].concat().join(", ")));
+    line(&format!("  faults: {}", [kinds, other_faults].concat().join(", ")));
     line(&format!("  clock skew: {} ms, outages: {:?}", plan.skew, plan.outages));
-    line("its history, without looks and heartbeats that nothing befell:");
-    for event in worth_seeing(&shrunk.history.journal) {
+    line("its history, without reads and heartbeats that no fault was injected into:");
+    for event in readable_journal(&shrunk.history.journal) {
         line(&event);
     }
     if let Some(violation) = &shrunk.history.violation {
@@ -120,35 +120,36 @@ pub fn broken(seed: u64, first: &History, shrunk: &Shrunk) -> String {
     text
 }
 
-/// The journal without the looks that find nothing new, each line cut to a readable length.
-pub fn worth_seeing(journal: &[String]) -> Vec<String> {
-    const LONGEST: usize = 200;
-    const MOST: usize = 250;
-    let mut last_signs = String::new();
-    let mut seen: Vec<String> = Vec::new();
+/// Returns the last 250 lines of the journal, without reads that find nothing new. Each line is
+/// cut to 200 characters.
+pub fn readable_journal(journal: &[String]) -> Vec<String> {
+    const MAX_LENGTH: usize = 200;
+    const MAX_LINES: usize = 250;
+    let mut last_status = String::new();
+    let mut kept: Vec<String> = Vec::new();
     for line in journal {
         let words = line.get(29..).unwrap_or_default();
-        let is_look = ["record ", "beat ", "settings ", "depth ", "signs "]
+        let is_read = ["record ", "beat ", "settings ", "depth ", "agent status "]
             .iter()
-            .any(|look| words.starts_with(look));
-        let again = !words.starts_with("signs ") || words == last_signs;
-        if is_look && again && !line.contains("**") {
+            .any(|read| words.starts_with(read));
+        let unchanged = !words.starts_with("agent status ") || words == last_status;
+        if is_read && unchanged && !line.contains("**") {
             continue;
         }
-        if words.starts_with("signs ") {
-            words.clone_into(&mut last_signs);
+        if words.starts_with("agent status ") {
+            words.clone_into(&mut last_status);
         }
-        seen.push(line.chars().take(LONGEST).collect());
+        kept.push(line.chars().take(MAX_LENGTH).collect());
     }
-    let surplus = seen.len().saturating_sub(MOST);
+    let surplus = kept.len().saturating_sub(MAX_LINES);
     if surplus > 0 {
-        seen.drain(..surplus);
-        seen.insert(0, format!("(the first {surplus} events are left out)"));
+        kept.drain(..surplus);
+        kept.insert(0, format!("(the first {surplus} events are left out)"));
     }
-    seen
+    kept
 }
 
-/// A number that can be read.
+/// Formats a number with a comma between groups of three digits.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

@@ -1,39 +1,38 @@
-//! Makes a history that breaks a promise as short as it will go: leaves out deeds, kinds of
-//! faults and single faults, as long as the same promise is still broken.
+//! Shrinks a history that violates an invariant: leaves out actions, kinds of faults and single
+//! faults while the same invariant is still violated.
 
 use crate::audit::Invariant;
 use crate::history::{History, play};
 use crate::plan::Plan;
 
-/// The most histories that are tried.
-const MOST: u32 = 600;
+/// How many histories are tried at most.
+const MAX_TRIED: u32 = 600;
 
-/// What is left of a history.
+/// The shortest plan found that still violates the invariant.
 #[derive(Debug)]
 pub struct Shrunk {
-    /// The plan without what does not matter.
     pub plan: Plan,
-    /// Its history, with a journal.
+    /// The history of `plan`, with a journal.
     pub history: History,
-    /// How many histories it took.
+    /// How many histories were played to find it.
     pub tried: u32,
 }
 
 struct Shrinker {
-    promise: Invariant,
+    invariant: Invariant,
     plan: Plan,
     tried: u32,
 }
 
-/// Shrinks a plan that is known to break `promise`.
-pub fn shrink(plan: &Plan, promise: Invariant) -> Shrunk {
-    let mut shrinker = Shrinker { promise, plan: plan.clone(), tried: 0 };
+/// Shrinks a plan whose history violates `invariant`.
+pub fn shrink(plan: &Plan, invariant: Invariant) -> Shrunk {
+    let mut shrinker = Shrinker { invariant, plan: plan.clone(), tried: 0 };
     loop {
         let before = shrinker.size();
         shrinker.without_kinds();
-        shrinker.without_deeds();
+        shrinker.without_actions();
         shrinker.without_single_faults();
-        if shrinker.size() == before || shrinker.tried >= MOST {
+        if shrinker.size() == before || shrinker.tried >= MAX_TRIED {
             break;
         }
     }
@@ -44,22 +43,27 @@ pub fn shrink(plan: &Plan, promise: Invariant) -> Shrunk {
 impl Shrinker {
     fn size(&self) -> usize {
         let plan = &self.plan;
-        let kinds = plan.rates.calls.len() + plan.mishaps.len() + plan.outages.len();
-        plan.deeds.len() + kinds + usize::from(plan.skew > 0) + play(plan, false).struck.len()
+        let kinds = plan.rates.calls.len() + plan.other_faults.len() + plan.outages.len();
+        plan.actions.len()
+            + kinds
+            + usize::from(plan.skew > 0)
+            + play(plan, false).faulty_calls.len()
     }
 
-    /// Takes the simpler plan if it is as bad.
+    /// Keeps the simpler plan if its history violates the same invariant, and
+    /// returns whether it does.
     fn attempt(&mut self, simpler: Plan) -> bool {
-        if self.tried >= MOST {
+        if self.tried >= MAX_TRIED {
             return false;
         }
         self.tried += 1;
-        let as_bad =
-            play(&simpler, false).violation.is_some_and(|broken| broken.promise == self.promise);
-        if as_bad {
+        let is_violated = play(&simpler, false)
+            .violation
+            .is_some_and(|violation| violation.invariant == self.invariant);
+        if is_violated {
             self.plan = simpler;
         }
-        as_bad
+        is_violated
     }
 
     fn without_kinds(&mut self) {
@@ -68,9 +72,9 @@ impl Shrinker {
             simpler.rates.calls.remove(at);
             self.attempt(simpler);
         }
-        for at in (0..self.plan.mishaps.len()).rev() {
+        for at in (0..self.plan.other_faults.len()).rev() {
             let mut simpler = self.plan.clone();
-            simpler.mishaps.remove(at);
+            simpler.other_faults.remove(at);
             self.attempt(simpler);
         }
         for at in (0..self.plan.outages.len()).rev() {
@@ -83,15 +87,15 @@ impl Shrinker {
         }
     }
 
-    fn without_deeds(&mut self) {
-        // Many at once first, as most do not matter.
-        let mut part = self.plan.deeds.len().div_ceil(2).max(1);
+    fn without_actions(&mut self) {
+        // Large parts first, because most actions do not matter.
+        let mut part = self.plan.actions.len().div_ceil(2).max(1);
         loop {
             let mut from = 0;
-            while from < self.plan.deeds.len() {
+            while from < self.plan.actions.len() {
                 let mut simpler = self.plan.clone();
-                let to = (from + part).min(simpler.deeds.len());
-                simpler.deeds.drain(from..to);
+                let to = (from + part).min(simpler.actions.len());
+                simpler.actions.drain(from..to);
                 if !self.attempt(simpler) {
                     from += part;
                 }
@@ -104,15 +108,15 @@ impl Shrinker {
     }
 
     fn without_single_faults(&mut self) {
-        let struck = play(&self.plan, false).struck;
-        let mut part = struck.len().div_ceil(2).max(1);
+        let faulty_calls = play(&self.plan, false).faulty_calls;
+        let mut part = faulty_calls.len().div_ceil(2).max(1);
         loop {
-            for places in struck.chunks(part) {
-                if places.iter().all(|place| self.plan.spared.contains(place)) {
+            for calls in faulty_calls.chunks(part) {
+                if calls.iter().all(|call| self.plan.skipped_faults.contains(call)) {
                     continue;
                 }
                 let mut simpler = self.plan.clone();
-                simpler.spared.extend(places.iter().cloned());
+                simpler.skipped_faults.extend(calls.iter().cloned());
                 self.attempt(simpler);
             }
             if part == 1 {
@@ -126,26 +130,33 @@ impl Shrinker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::broken;
+    use crate::report::violation_report;
 
-    /// Machines have no time to come up, so no run can be served by new ones.
-    fn hopeless() -> Plan {
+    /// Validation times out before a machine can boot, so no provision with new machines succeeds.
+    fn impossible_plan() -> Plan {
         let mut plan = Plan::of(8);
         plan.settings.insert("validation-timeout-sec".to_owned(), "1".to_owned());
         plan
     }
 
     #[test]
-    fn what_does_not_matter_is_left_out() {
-        let plan = hopeless();
+    fn irrelevant_actions_are_left_out() {
+        let plan = impossible_plan();
         let history = play(&plan, false);
-        let promise = history.violation.clone().expect("no run is served").promise;
-        assert_eq!(promise, Invariant::NoWaste, "machines are given up");
-        let shrunk = shrink(&plan, promise);
-        assert!(plan.deeds.len() > 3 && shrunk.plan.deeds.len() <= 1, "{:?}", shrunk.plan.deeds);
-        assert_eq!(shrunk.history.violation.as_ref().map(|broken| broken.promise), Some(promise));
-        let told = broken(8, &history, &shrunk);
-        assert!(told.starts_with("seed 8 breaks a promise: no waste: "), "{told}");
-        assert!(told.ends_with("replay it with: cargo xtask sim --seed 8\n"), "{told}");
+        let invariant = history.violation.clone().expect("no run is served").invariant;
+        assert_eq!(invariant, Invariant::NoWaste, "machines are given up");
+        let shrunk = shrink(&plan, invariant);
+        assert!(
+            plan.actions.len() > 3 && shrunk.plan.actions.len() <= 1,
+            "{:?}",
+            shrunk.plan.actions
+        );
+        assert_eq!(
+            shrunk.history.violation.as_ref().map(|violation| violation.invariant),
+            Some(invariant)
+        );
+        let report = violation_report(8, &history, &shrunk);
+        assert!(report.starts_with("seed 8 violates an invariant: no waste: "), "{report}");
+        assert!(report.ends_with("replay it with: cargo xtask sim --seed 8\n"), "{report}");
     }
 }

@@ -1,5 +1,5 @@
-//! The machines themselves, what runs on them, and the forge's list of their runners. What is
-//! here is the true state, which records may contradict.
+//! The true state of machines, jobs and the forge's list of runners, which the records of
+//! the store may contradict.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,10 @@ use crate::kernel::{Micros, Pid};
 
 #[derive(Debug, Default)]
 pub(crate) struct SimulatedMachines {
-    machines: BTreeMap<InstanceId, Body>,
-    born: Vec<InstanceId>,
-    reaped: BTreeSet<InstanceId>,
-    dying: Vec<InstanceId>,
+    machines: BTreeMap<InstanceId, SimulatedMachine>,
+    launched: Vec<InstanceId>,
+    removed: BTreeSet<InstanceId>,
+    terminating: Vec<InstanceId>,
     runners: Vec<Runner>,
     jobs: Vec<Job>,
     registrations: u32,
@@ -22,13 +22,13 @@ pub(crate) struct SimulatedMachines {
 
 /// The true state of one machine.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Body {
+pub(crate) struct SimulatedMachine {
     pub(crate) agent: Option<Pid>,
-    /// The run that its agent is at work for, from before it registers until it has left.
-    pub(crate) belief: Option<RunId>,
+    /// The run that its agent serves, from before it registers until it has deregistered.
+    pub(crate) serving: Option<RunId>,
     pub(crate) job: Option<usize>,
     pub(crate) restarts: u32,
-    heart_stands_until: Micros,
+    heartbeats_stopped_until: Micros,
 }
 
 #[derive(Debug)]
@@ -39,7 +39,6 @@ struct Runner {
     online: bool,
 }
 
-/// A job of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Job {
     pub(crate) run: RunId,
@@ -54,94 +53,94 @@ pub(crate) enum JobState {
     Over,
 }
 
-/// A machine as one sees it from outside.
+/// The runs for which a machine works, as the auditor sees them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct View {
-    /// The label under which jobs reach it.
+pub(crate) struct MachineView {
+    /// The run in the label of its listening runner.
     pub(crate) label: Option<RunId>,
-    pub(crate) belief: Option<RunId>,
-    /// Whose job is on it.
+    pub(crate) serving: Option<RunId>,
+    /// The run of the job on it.
     pub(crate) job: Option<RunId>,
 }
 
 impl SimulatedMachines {
-    /// New machines. Those of a repeated launch are there already.
+    /// Adds launched machines. Those of a repeated launch exist already.
     pub(crate) fn launched(&mut self, machines: &[Machine]) {
         for machine in machines {
-            if !self.machines.contains_key(&machine.id) && !self.reaped.contains(&machine.id) {
-                self.machines.insert(machine.id.clone(), Body::default());
-                self.born.push(machine.id.clone());
+            if !self.machines.contains_key(&machine.id) && !self.removed.contains(&machine.id) {
+                self.machines.insert(machine.id.clone(), SimulatedMachine::default());
+                self.launched.push(machine.id.clone());
             }
         }
     }
 
-    pub(crate) fn newborn(&mut self) -> Vec<InstanceId> {
-        std::mem::take(&mut self.born)
+    pub(crate) fn take_launched(&mut self) -> Vec<InstanceId> {
+        std::mem::take(&mut self.launched)
     }
 
-    /// Marks existing machines, which the stage then terminates within seconds.
-    pub(crate) fn doomed(&mut self, ids: &[InstanceId]) {
-        self.dying.extend(ids.iter().filter(|id| self.machines.contains_key(id)).cloned());
+    /// Marks existing machines as terminating. The harness removes them within seconds.
+    pub(crate) fn mark_terminating(&mut self, ids: &[InstanceId]) {
+        self.terminating.extend(ids.iter().filter(|id| self.machines.contains_key(id)).cloned());
     }
 
-    pub(crate) fn dying(&mut self) -> Vec<InstanceId> {
-        std::mem::take(&mut self.dying)
+    pub(crate) fn take_terminating(&mut self) -> Vec<InstanceId> {
+        std::mem::take(&mut self.terminating)
     }
 
-    /// Gone: its runner is offline, its job lost. Gives its agent.
-    pub(crate) fn expire_and_reap(&mut self, id: &InstanceId) -> Option<Pid> {
+    /// Removes a machine: its runner goes offline, and its job is lost. Returns its agent.
+    pub(crate) fn remove(&mut self, id: &InstanceId) -> Option<Pid> {
         self.lose_job(id);
         self.set_online(id, false);
-        self.reaped.insert(id.clone());
-        self.machines.remove(id).and_then(|body| body.agent)
+        self.removed.insert(id.clone());
+        self.machines.remove(id).and_then(|machine| machine.agent)
     }
 
     pub(crate) fn alive(&self) -> Vec<InstanceId> {
         self.machines.keys().cloned().collect()
     }
 
-    pub(crate) fn body(&mut self, id: &InstanceId) -> Option<&mut Body> {
+    pub(crate) fn machine_mut(&mut self, id: &InstanceId) -> Option<&mut SimulatedMachine> {
         self.machines.get_mut(id)
     }
 
-    pub(crate) fn view(&self, id: &InstanceId) -> Option<View> {
-        let body = self.machines.get(id)?;
+    pub(crate) fn view(&self, id: &InstanceId) -> Option<MachineView> {
+        let machine = self.machines.get(id)?;
         let label = self.runners.iter().find(|r| r.instance == *id && r.online);
-        Some(View {
+        Some(MachineView {
             label: label.map(|runner| runner.run.clone()),
-            belief: body.belief.clone(),
-            job: body.job.map(|job| self.jobs[job].run.clone()),
+            serving: machine.serving.clone(),
+            job: machine.job.map(|job| self.jobs[job].run.clone()),
         })
     }
 
-    /// Whether anything has changed since the last time of asking.
+    /// Whether anything has changed since the last call.
     pub(crate) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
 
-    pub(crate) fn stop_heart(&mut self, id: &InstanceId, until: Micros) {
-        if let Some(body) = self.machines.get_mut(id) {
-            body.heart_stands_until = until;
+    pub(crate) fn stop_heartbeats(&mut self, id: &InstanceId, until: Micros) {
+        if let Some(machine) = self.machines.get_mut(id) {
+            machine.heartbeats_stopped_until = until;
         }
     }
 
-    pub(crate) fn heart_stands_still(&self, id: &InstanceId, now: Micros) -> bool {
-        self.machines.get(id).is_some_and(|body| now < body.heart_stands_until)
+    pub(crate) fn has_stopped_heartbeats(&self, id: &InstanceId, now: Micros) -> bool {
+        self.machines.get(id).is_some_and(|machine| now < machine.heartbeats_stopped_until)
     }
 
-    pub(crate) fn believe(&mut self, id: &InstanceId, run: Option<&RunId>) {
+    pub(crate) fn set_serving(&mut self, id: &InstanceId, run: Option<&RunId>) {
         self.changed = true;
-        if let Some(body) = self.machines.get_mut(id) {
-            body.belief = run.cloned();
+        if let Some(machine) = self.machines.get_mut(id) {
+            machine.serving = run.cloned();
         }
     }
 
-    /// A runner appears on the list, in place of an earlier one of the machine. It listens if
-    /// its machine still has a use for it.
+    /// Lists a runner, in place of an earlier one of the same machine. It listens for jobs if the
+    /// machine's agent still serves that run.
     pub(crate) fn register(&mut self, id: &InstanceId, run: &RunId) {
         self.changed = true;
-        let Some(body) = self.machines.get(id) else { return };
-        let online = body.belief.as_ref() == Some(run);
+        let Some(machine) = self.machines.get(id) else { return };
+        let online = machine.serving.as_ref() == Some(run);
         self.runners.retain(|runner| runner.instance != *id);
         self.registrations += 1;
         let name = format!("{id}-{}", self.registrations);
@@ -159,7 +158,7 @@ impl SimulatedMachines {
         self.runners.retain(|runner| runner.instance != *id);
     }
 
-    pub(crate) fn strike(&mut self, name: &str) {
+    pub(crate) fn remove_runner(&mut self, name: &str) {
         self.runners.retain(|runner| runner.name != name);
     }
 
@@ -176,7 +175,7 @@ impl SimulatedMachines {
         self.jobs.push(Job { run: run.clone(), takes, state: JobState::Queued });
     }
 
-    /// Jobs that a listening runner takes now.
+    /// Starts queued jobs on listening runners. Returns them with their machines.
     pub(crate) fn assign(&mut self) -> Vec<(usize, InstanceId)> {
         let mut taken = Vec::new();
         for at in 0..self.jobs.len() {
@@ -184,16 +183,16 @@ impl SimulatedMachines {
                 continue;
             }
             let free = |runner: &&Runner| {
-                let body = self.machines.get(&runner.instance);
+                let machine = self.machines.get(&runner.instance);
                 runner.online
                     && runner.run == self.jobs[at].run
-                    && body.is_some_and(|body| body.job.is_none())
+                    && machine.is_some_and(|machine| machine.job.is_none())
             };
             let Some(runner) = self.runners.iter().find(free) else { continue };
             let id = runner.instance.clone();
             self.jobs[at].state = JobState::On(id.clone());
-            if let Some(body) = self.machines.get_mut(&id) {
-                body.job = Some(at);
+            if let Some(machine) = self.machines.get_mut(&id) {
+                machine.job = Some(at);
             }
             self.changed = true;
             taken.push((at, id));
@@ -205,23 +204,23 @@ impl SimulatedMachines {
         &self.jobs[at]
     }
 
-    pub(crate) fn job_over(&mut self, at: usize) {
+    pub(crate) fn end_job(&mut self, at: usize) {
         if let JobState::On(id) = &self.jobs[at].state
-            && let Some(body) = self.machines.get_mut(id)
+            && let Some(machine) = self.machines.get_mut(id)
         {
-            body.job = None;
+            machine.job = None;
         }
         self.jobs[at].state = JobState::Over;
     }
 
-    /// A job whose machine or runner goes fails, and is not queued again.
+    /// Ends the job of a machine whose runner is gone. It is not queued again.
     pub(crate) fn lose_job(&mut self, id: &InstanceId) {
-        if let Some(at) = self.machines.get(id).and_then(|body| body.job) {
-            self.job_over(at);
+        if let Some(at) = self.machines.get(id).and_then(|machine| machine.job) {
+            self.end_job(at);
         }
     }
 
-    /// Cancels the queued jobs of a run, or of all runs: no runner takes them any more.
+    /// Cancels the queued jobs of a run, or of all runs.
     pub(crate) fn cancel(&mut self, run: Option<&RunId>) {
         for job in self.jobs.iter_mut().filter(|job| job.state == JobState::Queued) {
             if run.is_none_or(|run| job.run == *run) {

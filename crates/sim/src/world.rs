@@ -1,5 +1,5 @@
 //! What all processes of a history share: store, queues, machines, the forge, and the auditor
-//! that checks that promises are kept.
+//! that checks the invariants.
 
 use std::future::Future;
 use std::pin::pin;
@@ -21,7 +21,7 @@ pub(crate) struct World {
     pub(crate) store: MemoryStore,
     pub(crate) pool: MemoryPool,
     pub(crate) compute: MemoryCompute,
-    yard: Mutex<SimulatedMachines>,
+    machines: Mutex<SimulatedMachines>,
     audit: Mutex<Audit>,
 }
 
@@ -33,24 +33,24 @@ impl World {
             store: MemoryStore::default(),
             pool: MemoryPool::new(clock.clone()),
             compute: MemoryCompute::new(clock),
-            yard: Mutex::default(),
+            machines: Mutex::default(),
             audit: Mutex::default(),
         }
     }
 
-    /// A number that stands for all that is stored, queued, launched and listed.
+    /// A digest of all records, tickets, machines and listed runners.
     pub(crate) fn digest(&self) -> u64 {
         let mut digests = Vec::new();
         let mut take = |shown: &dyn std::fmt::Debug| digests.push(digest(&[&shown]));
         self.store.show(&mut take);
         self.pool.show(&mut take);
         self.compute.show(&mut take);
-        take(&*self.yard());
+        take(&*self.machines());
         digest(&[&digests])
     }
 
-    pub(crate) fn yard(&self) -> MutexGuard<'_, SimulatedMachines> {
-        self.yard.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn machines(&self) -> MutexGuard<'_, SimulatedMachines> {
+        self.machines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn audit(&self) -> MutexGuard<'_, Audit> {
@@ -58,7 +58,7 @@ impl World {
     }
 }
 
-/// The time by which queues and providers go.
+/// The clock of queues and providers.
 struct TrueClock(Arc<Kernel>);
 
 impl std::fmt::Debug for TrueClock {
@@ -82,7 +82,7 @@ impl Clock for TrueClock {
     }
 }
 
-/// The answer of a port in memory, which waits for nothing but its turn.
+/// Returns the answer of an in-memory port, which must be ready within a few polls.
 pub(crate) fn at_once<T>(answer: impl Future<Output = T>) -> T {
     let mut answer = pin!(answer);
     let mut context = Context::from_waker(Waker::noop());
@@ -91,5 +91,5 @@ pub(crate) fn at_once<T>(answer: impl Future<Output = T>) -> T {
             return answer;
         }
     }
-    unreachable!("a port in memory waits for something");
+    unreachable!("an in-memory port does not wait");
 }

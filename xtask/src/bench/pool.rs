@@ -85,10 +85,10 @@ impl Pool {
 
     pub(super) fn release(&self, run: &str, count: usize, more: &[&str]) -> Result<Done, String> {
         let (done, json) = self.ondeck(&[&["release", "--run-id", run], more].concat(), 0)?;
-        let fates = words(&json, "fate");
-        let fate = if more.is_empty() { "pooled" } else { "ended" };
-        if fates.len() != count || fates.iter().any(|word| word != fate) {
-            return Err(format!("run {run} was to see {count} machines {fate}: {fates:?}"));
+        let outcomes = words(&json, "outcome");
+        let expected = if more.is_empty() { "pooled" } else { "terminated" };
+        if outcomes.len() != count || outcomes.iter().any(|outcome| outcome != expected) {
+            return Err(format!("run {run} was to see {count} machines {expected}: {outcomes:?}"));
         }
         Ok(done)
     }

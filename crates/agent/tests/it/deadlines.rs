@@ -35,8 +35,8 @@ async fn a_machine_that_is_claimed_at_the_last_moment_stays_alive() {
     assert!(harness.is_alive());
 }
 
-/// The store's first answer corrects the agent's clock. The correction must not make the machine an
-/// hour older.
+/// The store's first answer corrects the agent's clock. The correction must not make the
+/// machine an hour older.
 #[tokio::test]
 async fn a_machine_without_a_record_terminates_itself_at_the_boot_deadline() {
     for clock_behind in [false, true] {

@@ -1,5 +1,5 @@
-//! What the tests of the agent set up: one machine with its agent, and a store in memory in which
-//! each test writes what the control plane would have written.
+//! The harness of the agent's tests: one machine with its agent, and an in-memory store. The tests
+//! write the records that the control plane would write.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +26,7 @@ pub(crate) struct Harness {
 }
 
 impl Harness {
-    /// A store with these settings, and no machine yet.
+    /// Creates a store with these settings and no machine.
     pub(crate) async fn with(settings: &[(&str, &str)]) -> Harness {
         let (plane, memory) = testkit::plane();
         let settings = settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
@@ -35,7 +35,7 @@ impl Harness {
         Harness { plane, memory, labels, agents: tokio::task::JoinSet::new() }
     }
 
-    /// Adds a machine without a record and starts its agent, whose time comes from `clock`.
+    /// Adds a machine without a record and starts its agent, which uses `clock`.
     pub(crate) fn boot(&mut self, clock: Arc<dyn Clock>) {
         let compute = self.memory.compute.clone();
         compute.insert(Machine {
@@ -57,7 +57,8 @@ impl Harness {
         self.agents.spawn(async move { agent.live().await });
     }
 
-    /// Adds a machine with its record, and waits until its agent has signalled.
+    /// Adds a machine with a record in this state, which has `left` until its threshold. Waits for
+    /// the first signal of its agent, and returns the record.
     pub(crate) async fn boot_in(&mut self, state: State, left: Duration) -> Record {
         let now = self.plane.now();
         let record = Record {
@@ -115,7 +116,7 @@ pub(crate) fn spec() -> MachineSpec {
     }
 }
 
-/// A clock that is an hour behind the first time it is read, and right from then on.
+/// A clock that is an hour behind on the first read and correct after that.
 pub(crate) struct ClockBehind {
     clock: Arc<dyn Clock>,
     was_read: AtomicBool,

@@ -24,11 +24,11 @@ use crate::harness::{machine, run, spec};
 /// Within this time an agent that is past its deadline decides, whether or not the store answers.
 const BOUND: Duration = Duration::from_secs(6);
 
-/// How the store treats a call, from the moment of the request on.
+/// How the store treats a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Store {
+enum StoreBehaviour {
     Answers,
-    /// With what was true at the request, that much later.
+    /// Answers this much later, with what was true at the request.
     AnswersAfter(Duration),
     Fails,
     NeverAnswers,
@@ -42,9 +42,9 @@ struct Ports(Mutex<Inner>);
 struct Inner {
     now: Timestamp,
     record: Option<Record>,
-    looks: Store,
-    beats: Store,
-    /// How many looks fail before the store does as `looks` says.
+    reads: StoreBehaviour,
+    beats: StoreBehaviour,
+    /// How many reads fail before the store behaves as `reads` says.
     failures: u32,
 }
 
@@ -57,21 +57,20 @@ impl Ports {
         poll_fn(|_| if self.inner().now < at { Poll::Pending } else { Poll::Ready(()) }).await;
     }
 
-    async fn call<T>(&self, treats: Store, answer: T) -> PortResult<T> {
+    async fn call<T>(&self, treats: StoreBehaviour, answer: T) -> PortResult<T> {
         match treats {
-            Store::Answers => {}
-            Store::AnswersAfter(span) => {
+            StoreBehaviour::Answers => {}
+            StoreBehaviour::AnswersAfter(span) => {
                 let at = self.now() + span;
                 self.until(at).await;
             }
-            Store::Fails => {
+            StoreBehaviour::Fails => {
                 let reason = "throttled".to_owned();
                 return Err(PortError::Unavailable { service: "store", reason });
             }
-            Store::NeverAnswers => pending().await,
+            StoreBehaviour::NeverAnswers => pending().await,
         }
-        // An answer that has arrived is read by the connection first, and by the caller one turn
-        // later.
+        // The connection receives an answer one turn before the caller does.
         let mut read = false;
         poll_fn(
             |_| if std::mem::replace(&mut read, true) { Poll::Ready(()) } else { Poll::Pending },
@@ -84,13 +83,13 @@ impl Ports {
 #[async_trait]
 impl AgentStore for Ports {
     async fn record(&self, _id: &InstanceId) -> PortResult<Option<Record>> {
-        let (looks, record) = {
+        let (reads, record) = {
             let mut inner = self.inner();
             let fails = inner.failures > 0;
             inner.failures = inner.failures.saturating_sub(1);
-            (if fails { Store::Fails } else { inner.looks }, inner.record.clone())
+            (if fails { StoreBehaviour::Fails } else { inner.reads }, inner.record.clone())
         };
-        self.call(looks, record).await
+        self.call(reads, record).await
     }
     async fn settings(&self) -> PortResult<BTreeMap<String, String>> {
         Ok(BTreeMap::new())
@@ -154,21 +153,21 @@ impl Host for Ports {
     async fn terminate(&self, _why: &str) {}
 }
 
-/// An agent that acts only when the test lets it.
-struct Stoppable {
+/// An agent that runs only when the test polls it.
+struct PausableAgent {
     ports: Arc<Ports>,
     life: Pin<Box<dyn Future<Output = String>>>,
-    /// Why it has terminated its machine.
-    ended: Option<String>,
+    /// The reason, once the agent has terminated its machine.
+    terminated: Option<String>,
 }
 
-impl Stoppable {
-    fn new(record: Option<Record>) -> Stoppable {
+impl PausableAgent {
+    fn new(record: Option<Record>) -> PausableAgent {
         let ports = Arc::new(Ports(Mutex::new(Inner {
             now: start(),
             record,
-            looks: Store::Answers,
-            beats: Store::Answers,
+            reads: StoreBehaviour::Answers,
+            beats: StoreBehaviour::Answers,
             failures: 0,
         })));
         let agent = Agent {
@@ -180,42 +179,42 @@ impl Stoppable {
             random: Arc::new(FixedRandom(0)),
         };
         let life = Box::pin(async move { agent.live().await });
-        Stoppable { ports, life, ended: None }
+        PausableAgent { ports, life, terminated: None }
     }
 
-    fn is(&self, change: impl FnOnce(&mut Inner)) {
+    fn change(&self, change: impl FnOnce(&mut Inner)) {
         change(&mut self.ports.inner());
     }
 
     /// Time passes, and the agent runs as usual.
-    fn acts_for(&mut self, span: Duration) {
+    fn run_for(&mut self, span: Duration) {
         const STEP: Duration = Duration::from_millis(50);
         let until = self.ports.now() + span;
-        while self.ended.is_none() && self.ports.now() < until {
-            self.is_paused_for(STEP);
-            self.acts();
+        while self.terminated.is_none() && self.ports.now() < until {
+            self.pause_for(STEP);
+            self.poll();
         }
     }
 
-    /// The agent acts until it has nothing to do at this moment.
-    fn acts(&mut self) {
+    /// Polls the agent until it has nothing to do at this moment.
+    fn poll(&mut self) {
         for _ in 0..20 {
             let mut context = Context::from_waker(Waker::noop());
-            if self.ended.is_none()
+            if self.terminated.is_none()
                 && let Poll::Ready(why) = self.life.as_mut().poll(&mut context)
             {
-                self.ended = Some(why);
+                self.terminated = Some(why);
             }
         }
     }
 
-    /// Time passes, and the agent does nothing.
-    fn is_paused_for(&mut self, span: Duration) {
-        self.is(|inner| inner.now = inner.now + span);
+    /// Time passes, and the agent does not run.
+    fn pause_for(&mut self, span: Duration) {
+        self.change(|inner| inner.now = inner.now + span);
     }
 
-    fn is_paused_until(&mut self, at: Timestamp) {
-        self.is_paused_for(at.since(self.ports.now()));
+    fn pause_until(&mut self, at: Timestamp) {
+        self.pause_for(at.since(self.ports.now()));
     }
 }
 
@@ -227,7 +226,7 @@ fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// Running for run 1 until 100 s from the start; its grace is over at 160 s.
+/// Runs for run 1 until 100 s after the start. Its grace ends at 160 s.
 fn running() -> Record {
     Record {
         id: machine(),
@@ -241,168 +240,178 @@ fn running() -> Record {
     }
 }
 
-/// Released, and idle until 300 s from the start.
+/// Released, and idle until 300 s after the start.
 fn idle() -> Record {
     Record { state: State::Idle, run: None, threshold: Some(start() + secs(300)), ..running() }
 }
 
-/// After 90 s of work the machine is released, the agent looks, and its process is stopped before
-/// the answer is there. It goes on at 170 s, when by what it remembers its grace is over.
-fn paused_over_an_answer() -> Stoppable {
-    let mut agent = Stoppable::new(Some(running()));
-    agent.acts_for(secs(90));
-    agent.is(|inner| {
+/// After 90 s of work the machine is released. The agent reads its record, and its
+/// process is stopped before the answer arrives. It continues at 170 s, when the grace
+/// that it remembers is over.
+fn paused_over_an_answer() -> PausableAgent {
+    let mut agent = PausableAgent::new(Some(running()));
+    agent.run_for(secs(90));
+    agent.change(|inner| {
         inner.record = Some(idle());
-        inner.looks = Store::AnswersAfter(secs(20));
+        inner.reads = StoreBehaviour::AnswersAfter(secs(20));
     });
-    agent.acts_for(secs(6));
-    agent.is_paused_until(start() + secs(170));
+    agent.run_for(secs(6));
+    agent.pause_until(start() + secs(170));
     agent
 }
 
 #[test]
-fn an_agent_that_wakes_past_its_deadline_goes_by_the_answer_that_came_meanwhile() {
-    for since in [Store::Answers, Store::Fails, Store::NeverAnswers] {
+fn an_agent_that_wakes_past_its_deadline_follows_the_answer_that_arrived_meanwhile() {
+    for since in [StoreBehaviour::Answers, StoreBehaviour::Fails, StoreBehaviour::NeverAnswers] {
         let mut agent = paused_over_an_answer();
-        agent.is(|inner| inner.looks = since);
-        agent.acts_for(secs(60));
-        assert_eq!(agent.ended, None, "looks since then: {since:?}");
-        // That answer's deadline applies to it, too.
-        agent.acts_for(secs(140));
-        assert_eq!(agent.ended.as_deref().map(|why| why.starts_with("idle past")), Some(true));
+        agent.change(|inner| inner.reads = since);
+        agent.run_for(secs(60));
+        assert_eq!(agent.terminated, None, "reads since then: {since:?}");
+        // The deadline of that answer applies.
+        agent.run_for(secs(140));
+        assert_eq!(agent.terminated.as_deref().map(|why| why.starts_with("idle past")), Some(true));
     }
 }
 
 #[test]
-fn an_answer_that_came_meanwhile_counts_less_than_a_newer_one() {
+fn a_newer_answer_replaces_the_one_that_arrived_meanwhile() {
     let mut agent = paused_over_an_answer();
     let expired = Record { threshold: Some(start() + secs(99)), ..idle() };
-    agent.is(|inner| (inner.record, inner.looks) = (Some(expired), Store::Answers));
-    agent.acts_for(BOUND);
-    assert_eq!(agent.ended.as_deref().map(|why| why.starts_with("idle past")), Some(true));
+    agent.change(|inner| (inner.record, inner.reads) = (Some(expired), StoreBehaviour::Answers));
+    agent.run_for(BOUND);
+    assert_eq!(agent.terminated.as_deref().map(|why| why.starts_with("idle past")), Some(true));
 }
 
 #[test]
-fn a_heartbeat_that_hangs_does_not_keep_an_agent_from_looking() {
-    let mut agent = Stoppable::new(Some(running()));
-    agent.acts_for(secs(90));
-    agent.is(|inner| {
-        inner.beats = Store::NeverAnswers;
-        inner.looks = Store::NeverAnswers;
+fn a_heartbeat_that_hangs_does_not_keep_an_agent_from_reading_its_record() {
+    let mut agent = PausableAgent::new(Some(running()));
+    agent.run_for(secs(90));
+    agent.change(|inner| {
+        inner.beats = StoreBehaviour::NeverAnswers;
+        inner.reads = StoreBehaviour::NeverAnswers;
     });
-    agent.acts_for(secs(6));
-    agent.is_paused_until(start() + secs(170));
-    agent.is(|inner| (inner.record, inner.looks) = (Some(idle()), Store::Answers));
-    agent.acts_for(secs(20));
-    assert_eq!(agent.ended, None);
+    agent.run_for(secs(6));
+    agent.pause_until(start() + secs(170));
+    agent.change(|inner| (inner.record, inner.reads) = (Some(idle()), StoreBehaviour::Answers));
+    agent.run_for(secs(20));
+    assert_eq!(agent.terminated, None);
 }
 
 #[test]
-fn a_look_that_fails_is_repeated_before_the_machine_terminates() {
-    let mut agent = Stoppable::new(Some(running()));
-    agent.acts_for(secs(90));
-    agent.is_paused_until(start() + secs(170));
-    agent.is(|inner| (inner.record, inner.failures) = (Some(idle()), 3));
-    agent.acts_for(secs(20));
-    assert_eq!(agent.ended, None);
+fn a_failed_read_is_repeated_before_the_machine_terminates() {
+    let mut agent = PausableAgent::new(Some(running()));
+    agent.run_for(secs(90));
+    agent.pause_until(start() + secs(170));
+    agent.change(|inner| (inner.record, inner.failures) = (Some(idle()), 3));
+    agent.run_for(secs(20));
+    assert_eq!(agent.terminated, None);
 }
 
 #[test]
 fn a_record_that_was_written_during_a_pause_saves_a_machine_from_its_boot_deadline() {
-    let mut agent = Stoppable::new(None);
-    agent.acts_for(secs(170));
-    agent.is(|inner| inner.looks = Store::AnswersAfter(secs(5)));
-    agent.acts_for(secs(6));
-    agent.is_paused_until(start() + secs(200));
+    let mut agent = PausableAgent::new(None);
+    agent.run_for(secs(170));
+    agent.change(|inner| inner.reads = StoreBehaviour::AnswersAfter(secs(5)));
+    agent.run_for(secs(6));
+    agent.pause_until(start() + secs(200));
     let created =
         Record { state: State::Created, threshold: Some(start() + secs(400)), ..running() };
-    agent.is(|inner| (inner.record, inner.looks) = (Some(created), Store::AnswersAfter(secs(2))));
-    agent.acts_for(secs(60));
-    assert_eq!(agent.ended, None);
+    agent.change(|inner| {
+        (inner.record, inner.reads) = (Some(created), StoreBehaviour::AnswersAfter(secs(2)));
+    });
+    agent.run_for(secs(60));
+    assert_eq!(agent.terminated, None);
 }
 
-/// Paused until 170 s, past its deadline, the agent asks the store. That takes `answers` to answer,
-/// and `asks` later the agent is paused again, for a minute.
-fn paused_again(found: Record, answers: Duration, asks: Duration) -> Stoppable {
-    let mut agent = Stoppable::new(Some(running()));
-    agent.acts_for(secs(90));
-    agent.is_paused_until(start() + secs(170));
-    agent.is(|inner| {
+/// The agent is paused until 170 s, past its deadline, and then reads its record.
+/// The store answers after
+/// `answers`. `reads_for` after the request the agent is paused again, for a minute.
+fn paused_again(found: Record, answers: Duration, reads_for: Duration) -> PausableAgent {
+    let mut agent = PausableAgent::new(Some(running()));
+    agent.run_for(secs(90));
+    agent.pause_until(start() + secs(170));
+    agent.change(|inner| {
         inner.record = Some(found);
-        inner.looks = Store::AnswersAfter(answers);
+        inner.reads = StoreBehaviour::AnswersAfter(answers);
     });
-    agent.acts();
-    agent.acts_for(asks);
-    agent.is_paused_for(secs(60));
+    agent.poll();
+    agent.run_for(reads_for);
+    agent.pause_for(secs(60));
     agent
 }
 
 #[test]
-fn an_agent_that_is_paused_during_its_last_look_takes_in_the_answer() {
+fn an_agent_that_is_paused_during_its_final_read_follows_the_answer() {
     for tenths in (0..50).step_by(7) {
-        let asks = Duration::from_millis(tenths * 100);
-        let mut agent = paused_again(idle(), asks + secs(1), asks);
-        agent.is(|inner| inner.looks = Store::NeverAnswers);
-        agent.acts_for(secs(40));
-        assert_eq!(agent.ended, None, "paused {asks:?} after it has asked");
+        let reads_for = Duration::from_millis(tenths * 100);
+        let mut agent = paused_again(idle(), reads_for + secs(1), reads_for);
+        agent.change(|inner| inner.reads = StoreBehaviour::NeverAnswers);
+        agent.run_for(secs(40));
+        assert_eq!(agent.terminated, None, "paused {reads_for:?} after the request");
     }
 }
 
 #[test]
-fn an_agent_that_is_paused_during_its_last_look_asks_anew() {
+fn an_agent_that_is_paused_during_its_final_read_reads_again() {
     for tenths in (0..50).step_by(7) {
-        let asks = Duration::from_millis(tenths * 100);
-        let mut agent = paused_again(running(), asks + secs(1), asks);
-        agent.is(|inner| (inner.record, inner.looks) = (Some(idle()), Store::Answers));
-        agent.acts_for(secs(40));
-        assert_eq!(agent.ended, None, "paused {asks:?} after it has asked");
+        let reads_for = Duration::from_millis(tenths * 100);
+        let mut agent = paused_again(running(), reads_for + secs(1), reads_for);
+        agent.change(|inner| (inner.record, inner.reads) = (Some(idle()), StoreBehaviour::Answers));
+        agent.run_for(secs(40));
+        assert_eq!(agent.terminated, None, "paused {reads_for:?} after the request");
     }
 }
 
 #[test]
 fn pauses_do_not_keep_a_machine_alive_for_ever() {
-    let mut agent = Stoppable::new(Some(running()));
-    agent.acts_for(secs(90));
-    agent.is(|inner| inner.looks = Store::NeverAnswers);
-    agent.is_paused_until(start() + secs(170));
+    let mut agent = PausableAgent::new(Some(running()));
+    agent.run_for(secs(90));
+    agent.change(|inner| inner.reads = StoreBehaviour::NeverAnswers);
+    agent.pause_until(start() + secs(170));
     for _ in 0..18 {
-        agent.acts_for(Duration::from_millis(100));
-        agent.is_paused_for(secs(10));
+        agent.run_for(Duration::from_millis(100));
+        agent.pause_for(secs(10));
     }
-    agent.acts();
-    assert!(agent.ended.is_some_and(|why| why.starts_with("running past its threshold")));
+    agent.poll();
+    assert!(agent.terminated.is_some_and(|why| why.starts_with("running past its threshold")));
 }
 
 #[test]
-fn a_store_out_of_reach_keeps_no_machine_past_its_deadline() {
-    for out in [Store::Fails, Store::NeverAnswers, Store::AnswersAfter(secs(30))] {
-        let mut working = Stoppable::new(Some(running()));
-        working.acts_for(secs(90));
-        working.is(|inner| (inner.beats, inner.looks) = (out, out));
-        working.acts_for(secs(69));
-        assert_eq!(working.ended, None, "within the grace: {out:?}");
-        working.acts_for(secs(2) + BOUND);
-        let why = working.ended.unwrap_or_default();
+fn an_unavailable_store_keeps_no_machine_past_its_deadline() {
+    for out in [
+        StoreBehaviour::Fails,
+        StoreBehaviour::NeverAnswers,
+        StoreBehaviour::AnswersAfter(secs(30)),
+    ] {
+        let mut working = PausableAgent::new(Some(running()));
+        working.run_for(secs(90));
+        working.change(|inner| (inner.beats, inner.reads) = (out, out));
+        working.run_for(secs(69));
+        assert_eq!(working.terminated, None, "within the grace: {out:?}");
+        working.run_for(secs(2) + BOUND);
+        let why = working.terminated.unwrap_or_default();
         assert!(why.starts_with("running past its threshold"), "{out:?}: {why}");
 
-        let mut unrecorded = Stoppable::new(None);
-        unrecorded.is(|inner| (inner.beats, inner.looks) = (out, out));
-        unrecorded.acts_for(secs(179));
-        assert_eq!(unrecorded.ended, None, "within the boot deadline: {out:?}");
-        unrecorded.acts_for(secs(2) + BOUND);
-        let why = unrecorded.ended.unwrap_or_default();
+        let mut unrecorded = PausableAgent::new(None);
+        unrecorded.change(|inner| (inner.beats, inner.reads) = (out, out));
+        unrecorded.run_for(secs(179));
+        assert_eq!(unrecorded.terminated, None, "within the boot deadline: {out:?}");
+        unrecorded.run_for(secs(2) + BOUND);
+        let why = unrecorded.terminated.unwrap_or_default();
         assert!(why.starts_with("no record of it"), "{out:?}: {why}");
     }
 }
 
 #[test]
-fn an_agent_whose_record_says_terminated_needs_no_second_look() {
-    let mut agent = Stoppable::new(Some(running()));
-    agent.acts_for(secs(20));
+fn a_terminated_record_is_not_read_again() {
+    let mut agent = PausableAgent::new(Some(running()));
+    agent.run_for(secs(20));
     let terminated = Record { state: State::Terminated, run: None, threshold: None, ..running() };
-    agent.is(|inner| inner.record = Some(terminated));
-    agent.acts_for(secs(2));
-    agent.is(|inner| (inner.beats, inner.looks) = (Store::NeverAnswers, Store::NeverAnswers));
-    agent.acts_for(secs(5));
-    assert_eq!(agent.ended.as_deref(), Some("it was terminated"));
+    agent.change(|inner| inner.record = Some(terminated));
+    agent.run_for(secs(2));
+    agent.change(|inner| {
+        (inner.beats, inner.reads) = (StoreBehaviour::NeverAnswers, StoreBehaviour::NeverAnswers);
+    });
+    agent.run_for(secs(5));
+    assert_eq!(agent.terminated.as_deref(), Some("it was terminated"));
 }

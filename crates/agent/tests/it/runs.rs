@@ -1,4 +1,4 @@
-//! Heartbeats, and runs that follow each other.
+//! Heartbeats, and a run that follows another.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn heartbeats_go_on_while_the_machine_works() {
 }
 
 #[tokio::test]
-async fn a_run_that_directly_follows_another_is_left_and_joined() {
+async fn an_agent_leaves_its_run_and_serves_the_next_one() {
     let mut harness = Harness::with(&[]).await;
     let record = harness.boot_in(State::Running, Duration::from_secs(30 * 60)).await;
     harness.sleep(Duration::from_secs(3)).await;

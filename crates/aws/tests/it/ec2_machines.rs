@@ -121,43 +121,44 @@ async fn by_hand(form: &str) -> String {
 
 #[tokio::test]
 async fn the_template_is_versioned_on_change_and_made_again_when_it_is_gone() {
-    let mut stage = Ec2Harness::new().await;
-    stage.compute.set_up(&stage.settings).await.unwrap();
-    let name = stage.template().await;
+    let mut harness = Ec2Harness::new().await;
+    harness.compute.set_up(&harness.settings).await.unwrap();
+    let name = harness.template().await;
     assert!(!name.is_empty());
-    stage.compute.set_up(&stage.settings).await.unwrap();
-    assert_eq!(stage.versions().await, 1, "nothing has changed");
-    stage.settings.backend.insert("key-name".to_owned(), "mine".to_owned());
-    stage.compute.set_up(&stage.settings).await.unwrap();
-    stage.compute.set_up(&stage.settings).await.unwrap();
-    assert_eq!(stage.versions().await, 2, "changed once");
+    harness.compute.set_up(&harness.settings).await.unwrap();
+    assert_eq!(harness.versions().await, 1, "nothing has changed");
+    harness.settings.backend.insert("key-name".to_owned(), "mine".to_owned());
+    harness.compute.set_up(&harness.settings).await.unwrap();
+    harness.compute.set_up(&harness.settings).await.unwrap();
+    assert_eq!(harness.versions().await, 2, "changed once");
     by_hand(&format!("Action=DeleteLaunchTemplate&LaunchTemplateName={name}")).await;
-    assert_eq!(stage.template().await, "");
-    let failed = stage.compute.launch(&stage.order("a1", 1), &stage.settings).await.unwrap_err();
+    assert_eq!(harness.template().await, "");
+    let failed =
+        harness.compute.launch(&harness.order("a1", 1), &harness.settings).await.unwrap_err();
     assert!(matches!(failed, PortError::NotSetUp { .. }), "{failed}");
-    stage.compute.set_up(&stage.settings).await.unwrap();
-    assert_eq!((stage.template().await, stage.versions().await), (name, 1));
+    harness.compute.set_up(&harness.settings).await.unwrap();
+    assert_eq!((harness.template().await, harness.versions().await), (name, 1));
 }
 
 #[tokio::test]
 async fn refreshes_at_the_same_time_agree() {
-    let stage = Ec2Harness::new().await;
+    let harness = Ec2Harness::new().await;
     let all = futures_util::future::join_all((0..8).map(|_| async {
-        let compute = Ec2Compute::new(&cloud(&stage.pool).await);
-        compute.set_up(&stage.settings).await
+        let compute = Ec2Compute::new(&cloud(&harness.pool).await);
+        compute.set_up(&harness.settings).await
     }))
     .await;
     for one in all {
         one.unwrap();
     }
-    assert_eq!(stage.versions().await, 1);
+    assert_eq!(harness.versions().await, 1);
 }
 
 /// On the stand-in, which knows client tokens, unlike the other EC2.
 #[tokio::test]
 async fn it_keeps_the_contract_of_compute() {
     let gateway = Gateway::start(GatewayOptions::on(&Emulators::running()));
-    let stage = Ec2Harness::new().await;
+    let harness = Ec2Harness::new().await;
     let settings = Settings {
         backend: BTreeMap::from(
             [("ami", "ami-0123456789abcdef0"), ("subnet-ids", "subnet-0a subnet-0b")]
@@ -166,24 +167,24 @@ async fn it_keeps_the_contract_of_compute() {
         ..Settings::default()
     };
     let endpoint = gateway.endpoint("suite");
-    let compute = Ec2Compute::new(&cloud_at(endpoint.url(), &stage.pool).await);
-    compute_suite(&compute, &stage.order("suite", 3), &settings).await;
+    let compute = Ec2Compute::new(&cloud_at(endpoint.url(), &harness.pool).await);
+    compute_suite(&compute, &harness.order("suite", 3), &settings).await;
 }
 
 #[tokio::test]
 async fn machines_are_launched_listed_and_ended() {
-    let stage = Ec2Harness::new().await;
-    let (compute, others) = (&stage.compute, Ec2Harness::new().await);
-    compute.set_up(&stage.settings).await.unwrap();
+    let harness = Ec2Harness::new().await;
+    let (compute, others) = (&harness.compute, Ec2Harness::new().await);
+    compute.set_up(&harness.settings).await.unwrap();
     others.compute.set_up(&others.settings).await.unwrap();
     let strangers = others.compute.launch(&others.order("b1", 1), &others.settings).await.unwrap();
-    let launched = compute.launch(&stage.order("a1", 3), &stage.settings).await.unwrap();
+    let launched = compute.launch(&harness.order("a1", 3), &harness.settings).await.unwrap();
     assert!(launched.shortfalls.is_empty(), "{:?}", launched.shortfalls);
     let mut ids: Vec<InstanceId> = launched.machines.iter().map(|m| m.id.clone()).collect();
     ids.sort();
     assert_eq!(ids.len(), 3);
     assert!(launched.machines.iter().all(|machine| machine.spec.usage_class == UsageClass::Spot));
-    assert_eq!(stage.listed().await, ids, "ours only");
+    assert_eq!(harness.listed().await, ids, "ours only");
     for machine in compute.machines().await.unwrap() {
         assert_eq!(machine.intent.as_str(), "a1");
         assert_eq!(machine.spec.resource_class.as_str(), "large");
@@ -194,10 +195,10 @@ async fn machines_are_launched_listed_and_ended() {
     let not_ec2s = InstanceId::new("local-1").unwrap();
     let some = [ids[0].clone(), unknown, ids[1].clone(), not_ec2s];
     compute.terminate(&some).await.unwrap();
-    assert_eq!(stage.listed().await, ids[2..]);
+    assert_eq!(harness.listed().await, ids[2..]);
     compute.terminate(&some).await.unwrap();
     compute.terminate(&ids).await.unwrap();
-    assert_eq!(stage.listed().await, []);
+    assert_eq!(harness.listed().await, []);
     assert_eq!(others.listed().await, [strangers.machines[0].id.clone()]);
     others.compute.terminate(&[strangers.machines[0].id.clone()]).await.unwrap();
 }

@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "in a test, every unexpected value is a failure")]
 
 mod checked;
+mod dynamodb_proxy;
 mod ec2_machines;
-mod fixture;
 mod permissions;
 mod pool;
 mod pool_answers;
@@ -14,5 +14,5 @@ mod store;
 mod store_busy;
 mod store_calls;
 mod store_faults;
+mod store_harness;
 mod store_paging;
-mod store_tap;

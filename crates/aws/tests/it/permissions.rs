@@ -12,8 +12,8 @@ use ondeck_core::ports::{AgentStore, Store};
 use ondeck_standin::emulators::Emulators;
 use serde_json::Value;
 
-use crate::fixture::{Fixture, claim, idle, instance, noon};
-use crate::store_tap::{Call, Tap};
+use crate::dynamodb_proxy::{Call, DynamoDbProxy};
+use crate::store_harness::{StoreHarness, claim, idle, instance, noon};
 
 const DOCUMENT: &str = include_str!("../../../../docs/aws-permissions.md");
 
@@ -165,8 +165,9 @@ fn each_statement_is_explained_and_fits_into_a_policy() {
 
 #[tokio::test]
 async fn the_example_is_what_the_pool_is_called() {
-    let fixture = Fixture { pool: "acme/web".parse().unwrap(), dynamodb: "http://nowhere".into() };
-    let name = fixture.store().await.table().to_owned();
+    let harness =
+        StoreHarness { pool: "acme/web".parse().unwrap(), dynamodb: "http://nowhere".into() };
+    let name = harness.store().await.table().to_owned();
     assert!(DOCUMENT.contains(&format!("`{name}`")), "{name}");
 }
 
@@ -209,15 +210,15 @@ fn credentials() -> Credentials {
     }
 }
 
-async fn tapped(fixture: &Fixture) -> (DynamoStore, Tap) {
-    let tap = Tap::on(&fixture.dynamodb).await;
-    (fixture.store_through(&tap.endpoint).await, tap)
+async fn through_proxy(harness: &StoreHarness) -> (DynamoStore, DynamoDbProxy) {
+    let proxy = DynamoDbProxy::on(&harness.dynamodb).await;
+    (harness.store_through(&proxy.endpoint).await, proxy)
 }
 
 #[tokio::test]
 async fn an_agent_gets_by_with_what_machines_are_allowed() {
-    let fixture = Fixture::set_up().await;
-    let (store, tap) = tapped(&fixture).await;
+    let harness = StoreHarness::set_up().await;
+    let (store, proxy) = through_proxy(&harness).await;
     let (control, machines) = Policy::both();
     let settings = [("idle-time-sec", "300"), ("ami", "")];
     let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
@@ -226,7 +227,7 @@ async fn an_agent_gets_by_with_what_machines_are_allowed() {
     store.write(&claim(&idle, "7")).await.unwrap();
     store.put_credentials(&credentials()).await.unwrap();
     store.finish().await.unwrap();
-    let calls = tap.calls();
+    let calls = proxy.calls();
     assert!(denied(&control, &calls).is_empty(), "{:?}", denied(&control, &calls));
     assert_eq!(denied(&machines, &calls).len(), calls.len(), "an agent may do none of this");
 
@@ -237,10 +238,10 @@ async fn an_agent_gets_by_with_what_machines_are_allowed() {
     assert_eq!(store.credentials().await, Ok(Some(credentials())));
     store.beat(&id, noon()).await.unwrap();
     store.report(&id, &report).await.unwrap();
-    let calls = tap.calls();
+    let calls = proxy.calls();
     assert_eq!(calls.len(), 5, "{calls:?}");
     assert!(denied(&machines, &calls).is_empty(), "{:?}", denied(&machines, &calls));
     let own = ["GetItem", "PutItem", "PutItem"];
     assert_eq!(denied(&control, &calls), own, "what an agent registers with, and what it says");
-    fixture.done().await;
+    harness.done().await;
 }

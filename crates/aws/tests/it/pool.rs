@@ -51,11 +51,11 @@ async fn bodies_are_passed_on_untouched() {
         None
     });
     let pool = pool_at(&own_name(), &gateway.await.url).await;
-    let raw = class("raw");
-    pool.set_up(std::slice::from_ref(&raw)).await.unwrap();
+    let class = class("raw");
+    pool.set_up(std::slice::from_ref(&class)).await.unwrap();
     for text in texts {
-        pool.send(&tickets(&raw, 1), Duration::ZERO).await.unwrap();
-        pool_passes_untouched(&pool, &raw, text).await;
+        pool.send(&tickets(&class, 1), Duration::ZERO).await.unwrap();
+        pool_passes_untouched(&pool, &class, text).await;
     }
 }
 

@@ -212,7 +212,7 @@ async fn what_sqs_says_of_a_call_is_passed_on() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_out_of_reach() {
+async fn an_endpoint_that_does_not_listen_is_out_of_reach() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);

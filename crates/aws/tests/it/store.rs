@@ -12,23 +12,24 @@ use ondeck_core::model::signal::{Report, Signal};
 use ondeck_core::ports::{AgentStore, PortError, RecordScope, Store};
 use ondeck_core::testkit::contract::{claim_race, store_suite};
 
-use crate::fixture::{
-    Fixture, HOUR, Item, agreed, claim, created, idle, instance, make, noon, run, running, text,
+use crate::store_harness::{
+    HOUR, Item, StoreHarness, agreed, claim, created, idle, instance, make, noon, run, running,
+    text,
 };
 
 #[tokio::test]
 async fn the_store_keeps_its_promises() {
-    let fixture = Fixture::new();
-    store_suite(&fixture.store().await).await;
-    fixture.done().await;
+    let harness = StoreHarness::new();
+    store_suite(&harness.store().await).await;
+    harness.done().await;
 }
 
 #[tokio::test]
 async fn a_claim_has_one_winner_through_many_clients() {
-    let fixture = Fixture::new();
-    let stores = join_all((0..8).map(|_| fixture.store())).await;
+    let harness = StoreHarness::new();
+    let stores = join_all((0..8).map(|_| harness.store())).await;
     claim_race(&stores.iter().collect::<Vec<_>>()).await;
-    fixture.done().await;
+    harness.done().await;
 }
 
 #[tokio::test]
@@ -43,8 +44,8 @@ async fn no_claim_is_ever_won_twice_through_a_client_each() {
 
 /// Sixty-four claims on one instance, a hundred times over.
 async fn a_hundred_races(clients: usize) {
-    let fixture = Fixture::set_up().await;
-    let stores = join_all((0..clients).map(|_| fixture.store())).await;
+    let harness = StoreHarness::set_up().await;
+    let stores = join_all((0..clients).map(|_| harness.store())).await;
     let mut idle = idle(&stores[0], "i-race").await;
     for round in 0..100 {
         let now = noon() + Duration::from_millis(round);
@@ -66,27 +67,34 @@ async fn a_hundred_races(clients: usize) {
         let (n, claimed) = winners.remove(0);
         idle = make(&stores[n % clients], claimed.give_back(now, HOUR)).await;
     }
-    fixture.done().await;
+    harness.done().await;
 }
 
 #[tokio::test]
 async fn a_table_is_made_once_however_many_want_it() {
-    let fixture = Fixture::new();
-    let stores = join_all((0..4).map(|_| fixture.store())).await;
+    let harness = StoreHarness::new();
+    let stores = join_all((0..4).map(|_| harness.store())).await;
     let unset = stores[0].list(RecordScope::All).await.unwrap_err();
     assert!(matches!(&unset, PortError::NotSetUp { what } if what.contains(stores[0].table())));
     for made in join_all(stores.iter().map(Store::set_up)).await {
         made.unwrap();
     }
-    let raw = fixture.raw().await;
-    let table = raw.client.describe_table().table_name(&raw.table).send().await.unwrap();
+    let table_client = harness.table_client().await;
+    let table =
+        table_client.client.describe_table().table_name(&table_client.table).send().await.unwrap();
     let table = table.table.unwrap();
     let billing = table.billing_mode_summary().and_then(|mode| mode.billing_mode());
     assert_eq!(billing, Some(&BillingMode::PayPerRequest));
-    let rule = raw.client.describe_time_to_live().table_name(&raw.table).send().await.unwrap();
+    let rule = table_client
+        .client
+        .describe_time_to_live()
+        .table_name(&table_client.table)
+        .send()
+        .await
+        .unwrap();
     let rule = rule.time_to_live_description.unwrap();
     assert_eq!(rule.attribute_name(), Some("ttl"), "events go by themselves: {rule:?}");
-    fixture.done().await;
+    harness.done().await;
 }
 
 #[tokio::test]
@@ -95,9 +103,9 @@ async fn a_table_that_is_not_ours_is_left_alone() {
         (&["id"][..], "not made by ondeck", "rename it"),
         (&["PK", "SK"][..], "lacks its index", "live-by-threshold"),
     ] {
-        let fixture = Fixture::new();
-        let raw = fixture.raw().await;
-        let mut create = raw.client.create_table().table_name(&raw.table);
+        let harness = StoreHarness::new();
+        let table_client = harness.table_client().await;
+        let mut create = table_client.client.create_table().table_name(&table_client.table);
         for (name, kind) in keys.iter().zip([KeyType::Hash, KeyType::Range]) {
             let key = KeySchemaElement::builder().attribute_name(*name).key_type(kind);
             let attribute = AttributeDefinition::builder().attribute_name(*name);
@@ -105,13 +113,13 @@ async fn a_table_that_is_not_ours_is_left_alone() {
             create = create.key_schema(key.build().unwrap()).attribute_definitions(attribute);
         }
         create.billing_mode(BillingMode::PayPerRequest).send().await.unwrap();
-        match fixture.store().await.set_up().await {
+        match harness.store().await.set_up().await {
             Err(PortError::Unusable { reason, hint: said, .. }) => {
                 assert!(reason.contains(problem) && said.contains(hint), "{reason}; {said}");
             }
             other => panic!("it was taken for ours: {other:?}"),
         }
-        fixture.done().await;
+        harness.done().await;
     }
 }
 
@@ -121,8 +129,8 @@ fn map<const N: usize>(attributes: [(&str, AttributeValue); N]) -> Item {
 
 #[tokio::test]
 async fn records_are_written_as_the_specification_shows_them() {
-    let fixture = Fixture::set_up().await;
-    let (store, raw) = (fixture.store().await, fixture.raw().await);
+    let harness = StoreHarness::set_up().await;
+    let (store, table_client) = (harness.store().await, harness.table_client().await);
     let created = created(&store, "i-123456", "run-7890").await;
     let mut expected = map([
         ("PK", text("TYPE#Instance")),
@@ -141,7 +149,7 @@ async fn records_are_written_as_the_specification_shows_them() {
         ("updatedAt", text("2025-05-31T12:00:00.000Z")),
         ("ticketedAt", text("")),
     ]);
-    let record = || raw.get("TYPE#Instance", "ID#i-123456");
+    let record = || table_client.get("TYPE#Instance", "ID#i-123456");
     assert_eq!(record().await.unwrap(), expected);
 
     let running = make(&store, created.activate(noon(), HOUR)).await;
@@ -170,14 +178,14 @@ async fn records_are_written_as_the_specification_shows_them() {
         ("instances", AttributeValue::Ss(vec!["i-123456".into()])),
         ("updatedAt", text("2025-05-31T12:00:00.000Z")),
     ]);
-    assert_eq!(raw.get("TYPE#Run", "ID#run-7890").await.unwrap(), set);
-    fixture.done().await;
+    assert_eq!(table_client.get("TYPE#Run", "ID#run-7890").await.unwrap(), set);
+    harness.done().await;
 }
 
 #[tokio::test]
 async fn signs_and_settings_are_written_as_the_specification_shows_them() {
-    let fixture = Fixture::set_up().await;
-    let (store, raw) = (fixture.store().await, fixture.raw().await);
+    let harness = StoreHarness::set_up().await;
+    let (store, table_client) = (harness.store().await, harness.table_client().await);
     let id = instance("i-123");
     store.beat(&id, noon()).await.unwrap();
     let heartbeat = map([
@@ -186,7 +194,7 @@ async fn signs_and_settings_are_written_as_the_specification_shows_them() {
         ("value", text("PING")),
         ("updatedAt", text("2025-05-31T12:00:00.000Z")),
     ]);
-    assert_eq!(raw.get("TYPE#Heartbeat", "ID#i-123").await.unwrap(), heartbeat);
+    assert_eq!(table_client.get("TYPE#Heartbeat", "ID#i-123").await.unwrap(), heartbeat);
 
     for (owner, wire) in [(Some(run("run-9999")), "run-9999"), (None, "")] {
         let report =
@@ -200,7 +208,7 @@ async fn signs_and_settings_are_written_as_the_specification_shows_them() {
             ("updatedAt", text("2025-05-31T12:00:00.000Z")),
             ("detail", text("why")),
         ]);
-        assert_eq!(raw.get("TYPE#WS", "ID#i-123").await.unwrap(), signal);
+        assert_eq!(table_client.get("TYPE#WS", "ID#i-123").await.unwrap(), signal);
     }
 
     let settings = BTreeMap::from([("idle-time-sec".to_owned(), "300".to_owned())]);
@@ -210,16 +218,16 @@ async fn signs_and_settings_are_written_as_the_specification_shows_them() {
         ("SK", text("ID#idle-time-sec")),
         ("value", text("300")),
     ]);
-    assert_eq!(raw.get("TYPE#Setting", "ID#idle-time-sec").await.unwrap(), setting);
-    fixture.done().await;
+    assert_eq!(table_client.get("TYPE#Setting", "ID#idle-time-sec").await.unwrap(), setting);
+    harness.done().await;
 }
 
 /// Each of these would be admitted by its guard, were it not for what else is wrong with it.
 #[tokio::test]
 async fn nothing_is_built_on_a_record_that_makes_no_sense() {
-    let fixture = Fixture::set_up().await;
-    let (store, raw) = (fixture.store().await, fixture.raw().await);
-    let spoils: HashMap<&str, AttributeValue> = HashMap::from([
+    let harness = StoreHarness::set_up().await;
+    let (store, table_client) = (harness.store().await, harness.table_client().await);
+    let corruptions: HashMap<&str, AttributeValue> = HashMap::from([
         ("cpu", text("two")),
         ("mem", AttributeValue::Null(true)),
         ("createdAt", text("yesterday")),
@@ -227,41 +235,41 @@ async fn nothing_is_built_on_a_record_that_makes_no_sense() {
         ("ticketedAt", text("soon")),
         ("usageClass", AttributeValue::N("1".into())),
     ]);
-    for (n, (attribute, value)) in spoils.into_iter().enumerate() {
+    for (n, (attribute, value)) in corruptions.into_iter().enumerate() {
         let name = format!("i-{n}");
         let idle = idle(&store, &name).await;
-        let mut spoilt = raw.get("TYPE#Instance", &format!("ID#{name}")).await.unwrap();
-        spoilt.insert(attribute.to_owned(), value);
-        raw.put(spoilt.clone()).await;
+        let mut corrupt = table_client.get("TYPE#Instance", &format!("ID#{name}")).await.unwrap();
+        corrupt.insert(attribute.to_owned(), value);
+        table_client.put(corrupt.clone()).await;
         let verdict = store.write(&claim(&idle, "7")).await.unwrap();
         assert!(matches!(&verdict, Verdict::Unreadable(row) if row.id == name), "{verdict:?}");
-        let left = raw.get("TYPE#Instance", &format!("ID#{name}")).await.unwrap();
-        assert_eq!(left, spoilt, "it was not touched for the sake of {attribute}");
+        let left = table_client.get("TYPE#Instance", &format!("ID#{name}")).await.unwrap();
+        assert_eq!(left, corrupt, "it was not touched for the sake of {attribute}");
         let error = store.record(&instance(&name)).await.unwrap_err();
         assert!(matches!(&error, PortError::Unusable { hint, .. } if hint.contains(&name)));
     }
     let sound = running(&store, "i-sound", "7").await;
     let listing = store.list(RecordScope::Live).await.unwrap();
     assert_eq!(listing.unreadable.len(), 6, "{listing:?}");
-    assert_eq!(listing.records.len(), 1, "one bad row spoils no other");
+    assert_eq!(listing.records.len(), 1, "a corrupt row affects no other");
     let expired = store.expired(noon() + HOUR).await.unwrap();
     assert_eq!((expired.records.len(), expired.unreadable.len()), (1, 6));
     let of_run = store.of_run(&run("7")).await.unwrap();
     assert_eq!(of_run.records[0].id, *sound.id());
     assert!(of_run.unreadable.is_empty(), "those have no owner");
-    fixture.done().await;
+    harness.done().await;
 }
 
 /// What refuses only once it is read as a whole was written already; the claimant is told not
 /// to count on it, and its run can still find it.
 #[tokio::test]
-async fn a_record_that_only_reading_finds_wrong_is_counted_on_by_nobody() {
-    let fixture = Fixture::set_up().await;
-    let (store, raw) = (fixture.store().await, fixture.raw().await);
+async fn a_record_that_only_reading_finds_wrong_is_used_by_no_caller() {
+    let harness = StoreHarness::set_up().await;
+    let (store, table_client) = (harness.store().await, harness.table_client().await);
     let idle = idle(&store, "i-1").await;
-    let mut spoilt = raw.get("TYPE#Instance", "ID#i-1").await.unwrap();
-    spoilt.insert("usageClass".to_owned(), text("free"));
-    raw.put(spoilt).await;
+    let mut corrupt = table_client.get("TYPE#Instance", "ID#i-1").await.unwrap();
+    corrupt.insert("usageClass".to_owned(), text("free"));
+    table_client.put(corrupt).await;
     let verdict = store.write(&claim(&idle, "7")).await.unwrap();
     assert!(matches!(verdict, Verdict::Unreadable(_)), "{verdict:?}");
     let of_run = store.of_run(&run("7")).await.unwrap();
@@ -269,20 +277,20 @@ async fn a_record_that_only_reading_finds_wrong_is_counted_on_by_nobody() {
     store.finish().await.unwrap();
     let events = store.events().await.unwrap();
     assert!(events.iter().all(|event| event.transition != "claim"), "{events:?}");
-    fixture.done().await;
+    harness.done().await;
 }
 
 #[tokio::test]
 async fn events_tell_the_whole_story() {
-    let fixture = Fixture::set_up().await;
-    let store = fixture.store().await;
+    let harness = StoreHarness::set_up().await;
+    let store = harness.store().await;
     for n in 0..15 {
         idle(&store, &format!("i-{n}")).await;
     }
     let one = Instance::believe(&store.record(&instance("i-7")).await.unwrap().unwrap()).unwrap();
     make(&store, one.claim(&run("8"), noon(), HOUR).because("wanted")).await;
     store.finish().await.unwrap();
-    let events = fixture.store().await.events().await.unwrap();
+    let events = harness.store().await.events().await.unwrap();
     assert_eq!(events.len(), 15 * 3 + 1);
     let of_one: Vec<_> = events.iter().filter(|e| e.instance == *one.id()).collect();
     let steps: Vec<&str> = of_one.iter().map(|event| event.transition.as_str()).collect();
@@ -294,60 +302,61 @@ async fn events_tell_the_whole_story() {
     let claim = of_one[3];
     assert_eq!((claim.run.clone(), claim.why.as_str()), (Some(run("8")), "wanted"));
     let key = "ID#i-7#2025-05-31T12:00:00.000Z#claim";
-    let item = fixture.raw().await.get("TYPE#Event", key).await.unwrap();
+    let item = harness.table_client().await.get("TYPE#Event", key).await.unwrap();
     // Thirty days after noon.
     assert_eq!(item["ttl"], AttributeValue::N("1751284800".into()));
-    fixture.done().await;
+    harness.done().await;
 }
 
 /// They are written without a call of `finish`, given time.
 #[tokio::test]
 async fn events_do_not_wait_for_company_for_long() {
-    let fixture = Fixture::set_up().await;
-    let store = fixture.store().await;
+    let harness = StoreHarness::set_up().await;
+    let store = harness.store().await;
     created(&store, "i-1", "7").await;
     let since = Instant::now();
     while store.events().await.unwrap().is_empty() {
         assert!(since.elapsed() < Duration::from_secs(20), "the event never came");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    fixture.done().await;
+    harness.done().await;
 }
 
 #[tokio::test]
 async fn what_is_over_is_forgotten_and_what_may_be_needed_is_not() {
-    let fixture = Fixture::set_up().await;
-    let (store, raw) = (fixture.store().await, fixture.raw().await);
+    let harness = StoreHarness::set_up().await;
+    let (store, table_client) = (harness.store().await, harness.table_client().await);
     let held = idle(&store, "i-held").await;
     agreed(store.write(&claim(&held, "holder")).await.unwrap());
     let gone = created(&store, "i-gone", "over").await;
     let gone = make(&store, gone.expire(noon())).await;
     make(&store, gone.reap(noon())).await;
-    for id in ["i-held", "i-gone", "i-stray"].map(instance) {
+    for id in ["i-held", "i-gone", "i-orphan"].map(instance) {
         store.beat(&id, noon()).await.unwrap();
     }
     // What an agent says last may come after its record, and its heartbeat, were removed.
     let late =
         Report { signal: Signal::Deregistered, run: None, detail: String::new(), at: noon() };
     store.report(&instance("i-late"), &late).await.unwrap();
-    store.report(&instance("i-stray"), &late).await.unwrap();
+    store.report(&instance("i-orphan"), &late).await.unwrap();
     store.report(&instance("i-held"), &late).await.unwrap();
-    let there = async |pk: &str, id: &str| raw.get(pk, &format!("ID#{id}")).await.is_some();
+    let there =
+        async |pk: &str, id: &str| table_client.get(pk, &format!("ID#{id}")).await.is_some();
 
     assert_eq!(store.forget(noon() + Duration::from_millis(1)).await, Ok(1));
     assert!(!there("TYPE#Instance", "i-gone").await && !there("TYPE#Heartbeat", "i-gone").await);
-    assert!(there("TYPE#Heartbeat", "i-stray").await, "it may be about to be registered");
+    assert!(there("TYPE#Heartbeat", "i-orphan").await, "it may be about to be registered");
     assert!(there("TYPE#Run", "over").await, "a claim for it may be under way");
 
     let later = noon() + HOUR + Duration::from_millis(1);
     assert_eq!(store.forget(later).await, Ok(0));
-    assert!(!there("TYPE#Heartbeat", "i-stray").await, "an agent that outlived its record");
-    assert!(!there("TYPE#WS", "i-stray").await && !there("TYPE#WS", "i-late").await);
+    assert!(!there("TYPE#Heartbeat", "i-orphan").await, "an agent that outlived its record");
+    assert!(!there("TYPE#WS", "i-orphan").await && !there("TYPE#WS", "i-late").await);
     assert!(there("TYPE#WS", "i-held").await);
     assert!(!there("TYPE#Run", "over").await, "none of its instances is its own any more");
     assert!(!there("TYPE#Run", "first").await, "nor of this one's");
     assert!(there("TYPE#Run", "holder").await, "it still holds one");
     assert!(there("TYPE#Heartbeat", "i-held").await);
     assert_eq!(store.of_run(&run("holder")).await.unwrap().records.len(), 1);
-    fixture.done().await;
+    harness.done().await;
 }

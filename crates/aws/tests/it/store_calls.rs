@@ -5,12 +5,14 @@ use ondeck_aws::DynamoStore;
 use ondeck_core::lifecycle::{Instance, Live, Verdict};
 use ondeck_core::ports::{AgentStore, Store};
 
-use crate::fixture::{Fixture, HOUR, claim, created, idle, instance, make, noon, run, running};
-use crate::store_tap::{Call, Tap, TapAction};
+use crate::dynamodb_proxy::{Call, DynamoDbProxy, ProxyAction};
+use crate::store_harness::{
+    HOUR, StoreHarness, claim, created, idle, instance, make, noon, run, running,
+};
 
-async fn tapped(fixture: &Fixture) -> (DynamoStore, Tap) {
-    let tap = Tap::on(&fixture.dynamodb).await;
-    (fixture.store_through(&tap.endpoint).await, tap)
+async fn through_proxy(harness: &StoreHarness) -> (DynamoStore, DynamoDbProxy) {
+    let proxy = DynamoDbProxy::on(&harness.dynamodb).await;
+    (harness.store_through(&proxy.endpoint).await, proxy)
 }
 
 fn count(calls: &[Call], action: &str) -> usize {
@@ -19,18 +21,18 @@ fn count(calls: &[Call], action: &str) -> usize {
 
 #[tokio::test]
 async fn ten_claims_at_once_make_one_note() {
-    let fixture = Fixture::set_up().await;
-    let (store, tap) = tapped(&fixture).await;
+    let harness = StoreHarness::set_up().await;
+    let (store, proxy) = through_proxy(&harness).await;
     let names: Vec<String> = (0..10).map(|n| format!("i-{n}")).collect();
     let idles = join_all(names.iter().map(|name| idle(&store, name))).await;
     store.finish().await.unwrap();
-    tap.calls();
+    proxy.calls();
 
     let claims: Vec<_> = idles.iter().map(|idle| claim(idle, "7")).collect();
     let verdicts = try_join_all(claims.iter().map(|claim| store.write(claim))).await.unwrap();
     assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Agreed(_))));
     store.finish().await.unwrap();
-    let calls = tap.calls();
+    let calls = proxy.calls();
     let notes = calls.iter().filter(|call| call.body.contains("ADD instances")).count();
     assert_eq!((count(&calls, "UpdateItem"), notes), (11, 1));
     assert!(calls[0].body.contains("ADD instances"), "the note comes before the claims");
@@ -40,86 +42,86 @@ async fn ten_claims_at_once_make_one_note() {
 
     try_join_all(claims.iter().map(|claim| store.write(claim))).await.unwrap();
     store.finish().await.unwrap();
-    let again = tap.calls();
+    let again = proxy.calls();
     assert_eq!(count(&again, "UpdateItem"), 10, "what was noted is not noted again");
 
     assert_eq!(store.of_run(&run("7")).await.unwrap().records.len(), 10);
-    assert_eq!(tap.actions(), ["GetItem", "BatchGetItem"]);
+    assert_eq!(proxy.actions(), ["GetItem", "BatchGetItem"]);
     store.of_run(&run("unknown")).await.unwrap();
-    assert_eq!(tap.actions(), ["GetItem"], "a run without instances");
-    fixture.done().await;
+    assert_eq!(proxy.actions(), ["GetItem"], "a run without instances");
+    harness.done().await;
 }
 
 #[tokio::test]
 async fn reaping_costs_a_write_each_over_few_connections() {
-    let fixture = Fixture::set_up().await;
-    let store = fixture.store().await;
+    let harness = StoreHarness::set_up().await;
+    let store = harness.store().await;
     let names: Vec<String> = (0..100).map(|n| format!("i-{n}")).collect();
     join_all(names.iter().map(|name| created(&store, name, "7"))).await;
     store.finish().await.unwrap();
 
-    let (store, tap) = tapped(&fixture).await;
+    let (store, proxy) = through_proxy(&harness).await;
     let now = noon() + HOUR;
     let expired = store.expired(now).await.unwrap().records;
     let live: Vec<Instance<Live>> = expired.iter().filter_map(Instance::believe).collect();
     join_all(live.iter().map(|instance| make(&store, instance.reap(now)))).await;
     store.finish().await.unwrap();
-    let calls = tap.calls();
+    let calls = proxy.calls();
     assert_eq!((count(&calls, "Query"), count(&calls, "UpdateItem")), (1, 100));
     let batches = count(&calls, "BatchWriteItem");
     // Four, and a few more where it took long.
     assert!((4..=15).contains(&batches), "a hundred events: {batches}");
     assert_eq!(calls.len(), 101 + batches);
-    assert!(tap.most_connections() <= 32, "{}", tap.most_connections());
-    fixture.done().await;
+    assert!(proxy.most_connections() <= 32, "{}", proxy.most_connections());
+    harness.done().await;
 }
 
 /// The emulator keeps no tags, so what is sent has to do.
 #[tokio::test]
 async fn a_new_table_says_whose_it_is() {
-    let fixture = Fixture::new();
-    let (store, tap) = tapped(&fixture).await;
+    let harness = StoreHarness::new();
+    let (store, proxy) = through_proxy(&harness).await;
     store.set_up().await.unwrap();
-    let calls = tap.calls();
+    let calls = proxy.calls();
     let create = calls.iter().find(|call| call.action == "CreateTable").unwrap();
     let tags = format!(
         r#""Tags":[{{"Key":"ondeck:pool","Value":"{}"}},{{"Key":"managed-by","Value":"ondeck"}}]"#,
-        fixture.pool
+        harness.pool
     );
     assert!(create.body.contains(&tags), "{}", create.body);
     assert!(!create.body.contains("DeletionProtection"), "an operator may delete it");
-    fixture.done().await;
+    harness.done().await;
 }
 
 #[tokio::test]
 async fn setting_up_again_costs_a_read_or_two() {
-    let fixture = Fixture::set_up().await;
-    let (store, tap) = tapped(&fixture).await;
+    let harness = StoreHarness::set_up().await;
+    let (store, proxy) = through_proxy(&harness).await;
     store.set_up().await.unwrap();
     let young = ["DescribeTable", "DescribeTimeToLive"];
-    assert_eq!(tap.actions(), young, "the refresh that created it may not have finished");
+    assert_eq!(proxy.actions(), young, "the refresh that created it may not have finished");
 
     let old = r#"{"Table":{"TableStatus":"ACTIVE","CreationDateTime":1700000000,
         "KeySchema":[{"AttributeName":"PK","KeyType":"HASH"},{"AttributeName":"SK","KeyType":"RANGE"}],
         "GlobalSecondaryIndexes":[{"IndexName":"live-by-threshold","IndexStatus":"ACTIVE",
             "KeySchema":[{"AttributeName":"PK","KeyType":"HASH"},
                 {"AttributeName":"expiresAt","KeyType":"RANGE"}]}]}}"#;
-    tap.script(|_| TapAction::Answer(200, old.to_owned()));
+    proxy.script(|_| ProxyAction::Answer(200, old.to_owned()));
     store.set_up().await.unwrap();
-    assert_eq!(tap.actions(), ["DescribeTable"], "long since finished");
-    fixture.done().await;
+    assert_eq!(proxy.actions(), ["DescribeTable"], "long since finished");
+    harness.done().await;
 }
 
 #[tokio::test]
 async fn an_agent_s_looks_are_cheap_while_nothing_changes() {
-    let fixture = Fixture::set_up().await;
-    let control = fixture.store().await;
-    let (agent, tap) = tapped(&fixture).await;
+    let harness = StoreHarness::set_up().await;
+    let control = harness.store().await;
+    let (agent, proxy) = through_proxy(&harness).await;
     let id = instance("i-1");
     let look = async || {
         let record = agent.record(&id).await.unwrap();
         let sure = |call: Call| call.body.contains("\"ConsistentRead\":true");
-        (record.map(|record| record.state.as_str()), tap.calls().into_iter().map(sure).collect())
+        (record.map(|record| record.state.as_str()), proxy.calls().into_iter().map(sure).collect())
     };
     let (cheap, sure) = (false, true);
     let seen = |state, reads: &[bool]| (state, reads.to_vec());
@@ -133,7 +135,7 @@ async fn an_agent_s_looks_are_cheap_while_nothing_changes() {
     assert_eq!(look().await, seen(Some("idle"), &[cheap, sure]), "news are made sure of");
     assert_eq!(look().await, seen(Some("idle"), &[cheap]));
     agent.beat(&id, noon() + HOUR).await.unwrap();
-    tap.calls();
+    proxy.calls();
     assert_eq!(look().await, seen(Some("idle"), &[sure]), "its time is up");
-    fixture.done().await;
+    harness.done().await;
 }

@@ -14,23 +14,27 @@ use ondeck_core::ports::{AgentStore, PortError, RecordScope, Store};
 use ondeck_core::testkit::plane;
 use tokio::sync::Notify;
 
-use crate::fixture::{Fixture, HOUR, claim, idle, instance, make, noon, run, running, spec, text};
-use crate::store_tap::{Call, Tap, TapAction};
+use crate::dynamodb_proxy::{Call, DynamoDbProxy, ProxyAction};
+use crate::store_harness::{
+    HOUR, StoreHarness, claim, idle, instance, make, noon, run, running, spec, text,
+};
 
-pub(crate) async fn tapped() -> (Fixture, DynamoStore, Tap) {
-    let fixture = Fixture::set_up().await;
-    let tap = Tap::on(&fixture.dynamodb).await;
-    let store = fixture.store_through(&tap.endpoint).await;
-    (fixture, store, tap)
+pub(crate) async fn through_proxy() -> (StoreHarness, DynamoStore, DynamoDbProxy) {
+    let harness = StoreHarness::set_up().await;
+    let proxy = DynamoDbProxy::on(&harness.dynamodb).await;
+    let store = harness.store_through(&proxy.endpoint).await;
+    (harness, store, proxy)
 }
 
 /// Does this to the first request that fits, and lets all others pass.
 pub(crate) fn once(
     fits: impl Fn(&Call) -> bool + Send + 'static,
-    deed: TapAction,
-) -> impl FnMut(&Call) -> TapAction {
-    let mut deed = Some(deed);
-    move |call| if fits(call) { deed.take().unwrap_or(TapAction::Pass) } else { TapAction::Pass }
+    action: ProxyAction,
+) -> impl FnMut(&Call) -> ProxyAction {
+    let mut action = Some(action);
+    move |call| {
+        if fits(call) { action.take().unwrap_or(ProxyAction::Pass) } else { ProxyAction::Pass }
+    }
 }
 
 pub(crate) fn is_transition(call: &Call) -> bool {
@@ -39,17 +43,17 @@ pub(crate) fn is_transition(call: &Call) -> bool {
 
 #[tokio::test]
 async fn a_write_whose_answer_was_lost_is_recognised() {
-    let (fixture, store, tap) = tapped().await;
+    let (harness, store, proxy) = through_proxy().await;
     let (mut plane, _) = plane();
     plane.store = Arc::new(store.clone());
     let (mine, id): (RunId, _) = (run("7"), instance("i-1"));
 
-    tap.script(once(is_transition, TapAction::Lose));
+    proxy.script(once(is_transition, ProxyAction::Lose));
     let register = Instance::<Created>::register(&id, &spec(), &mine, plane.now(), HOUR);
-    let created = plane.commit(register.because("launched")).await.unwrap();
-    tap.script(once(is_transition, TapAction::Lose));
-    plane.commit(created.activate(plane.now(), HOUR)).await.unwrap();
-    let updates = tap.actions().into_iter().filter(|action| action == "UpdateItem").count();
+    let created = plane.apply(register.because("launched")).await.unwrap();
+    proxy.script(once(is_transition, ProxyAction::Lose));
+    plane.apply(created.activate(plane.now(), HOUR)).await.unwrap();
+    let updates = proxy.actions().into_iter().filter(|action| action == "UpdateItem").count();
     assert_eq!(updates, 5, "one note, and each transition twice");
 
     let record = store.record(&id).await.unwrap().unwrap();
@@ -58,27 +62,27 @@ async fn a_write_whose_answer_was_lost_is_recognised() {
     let events = store.events().await.unwrap();
     let steps: Vec<_> = events.iter().map(|e| (e.transition.as_str(), e.why.as_str())).collect();
     assert_eq!(steps, [("register", "launched"), ("activate", "")], "and told of, once");
-    fixture.done().await;
+    harness.done().await;
 }
 
 #[tokio::test]
 async fn a_note_that_is_lost_keeps_the_claim_from_being_made() {
-    let (fixture, store, tap) = tapped().await;
-    let idle = idle(&fixture.store().await, "i-1").await;
+    let (harness, store, proxy) = through_proxy().await;
+    let idle = idle(&harness.store().await, "i-1").await;
     let throttled = r#"{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException"}"#;
     let is_note = |call: &Call| call.body.contains("ADD instances");
-    tap.script(once(is_note, TapAction::Answer(400, throttled.to_owned())));
+    proxy.script(once(is_note, ProxyAction::Answer(400, throttled.to_owned())));
     let error = store.write(&claim(&idle, "7")).await.unwrap_err();
     assert!(matches!(error, PortError::Unavailable { .. }), "{error:?}");
-    assert_eq!(tap.calls().len(), 1, "no claim without its note");
+    assert_eq!(proxy.calls().len(), 1, "no claim without its note");
     assert!(matches!(store.write(&claim(&idle, "7")).await, Ok(Verdict::Agreed(_))));
-    assert_eq!(tap.calls().len(), 2, "the note is made up for");
-    fixture.done().await;
+    assert_eq!(proxy.calls().len(), 2, "the note is made up for");
+    harness.done().await;
 }
 
 /// The answer to a look at `i-1`, to be given again later.
-async fn as_it_is_now(fixture: &Fixture) -> String {
-    let found = fixture.raw().await.get("TYPE#Instance", "ID#i-1").await.unwrap();
+async fn as_it_is_now(harness: &StoreHarness) -> String {
+    let found = harness.table_client().await.get("TYPE#Instance", "ID#i-1").await.unwrap();
     let attributes: Vec<String> = found
         .iter()
         .map(|(name, value)| match value.as_s() {
@@ -93,15 +97,15 @@ async fn as_it_is_now(fixture: &Fixture) -> String {
 /// must not become what later looks are held against.
 #[tokio::test]
 async fn an_answer_that_was_overtaken_never_takes_an_agent_back() {
-    let (fixture, agent, tap) = tapped().await;
-    let control = fixture.store().await;
+    let (harness, agent, proxy) = through_proxy().await;
+    let control = harness.store().await;
     let id = instance("i-1");
     let running = running(&control, "i-1", "7").await;
-    let stale = as_it_is_now(&fixture).await;
+    let stale = as_it_is_now(&harness).await;
     let owner = async || agent.record(&id).await.unwrap().unwrap().run;
 
     let (carried_out, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    tap.script(once(|_| true, TapAction::Late(carried_out.clone(), go_on.clone())));
+    proxy.script(once(|_| true, ProxyAction::Late(carried_out.clone(), go_on.clone())));
     let slow = owner();
     let meanwhile = async {
         carried_out.notified().await;
@@ -111,43 +115,43 @@ async fn an_answer_that_was_overtaken_never_takes_an_agent_back() {
     };
     assert_eq!(join(slow, meanwhile).await.0, Some(run("7")), "as it was when it was asked");
 
-    tap.script(move |call| match call.body.contains("\"ConsistentRead\":false") {
-        true => TapAction::Answer(200, stale.clone()),
-        false => TapAction::Pass,
+    proxy.script(move |call| match call.body.contains("\"ConsistentRead\":false") {
+        true => ProxyAction::Answer(200, stale.clone()),
+        false => ProxyAction::Pass,
     });
     assert_eq!(owner().await, None, "and it stays over");
-    fixture.done().await;
+    harness.done().await;
 }
 
 /// A copy that lags behind shows the run that was just left. An agent that believed it would
 /// register for that run again.
 #[tokio::test]
 async fn a_stale_copy_never_takes_an_agent_back() {
-    let (fixture, agent, tap) = tapped().await;
-    let control = fixture.store().await;
+    let (harness, agent, proxy) = through_proxy().await;
+    let control = harness.store().await;
     let id = instance("i-1");
     let running = running(&control, "i-1", "7").await;
-    let stale = as_it_is_now(&fixture).await;
+    let stale = as_it_is_now(&harness).await;
     let owner = async || agent.record(&id).await.unwrap().unwrap().run;
     assert_eq!(owner().await, Some(run("7")));
     make(&control, running.release(noon(), HOUR)).await;
     assert_eq!(owner().await, None, "the agent has seen that the run is over");
 
-    tap.script(move |call| match call.body.contains("\"ConsistentRead\":false") {
-        true => TapAction::Answer(200, stale.clone()),
-        false => TapAction::Pass,
+    proxy.script(move |call| match call.body.contains("\"ConsistentRead\":false") {
+        true => ProxyAction::Answer(200, stale.clone()),
+        false => ProxyAction::Pass,
     });
-    tap.calls();
+    proxy.calls();
     for _ in 0..3 {
         assert_eq!(owner().await, None, "and it stays over");
     }
-    assert_eq!(tap.calls().len(), 6, "each look was made sure of");
-    fixture.done().await;
+    assert_eq!(proxy.calls().len(), 6, "each look was made sure of");
+    harness.done().await;
 }
 
 #[tokio::test]
 async fn what_was_left_unprocessed_is_asked_for_again_but_not_for_ever() {
-    let (fixture, store, tap) = tapped().await;
+    let (harness, store, proxy) = through_proxy().await;
     let (one, two) = (instance("i-1"), instance("i-2"));
     store.beat(&one, noon()).await.unwrap();
     store.beat(&two, noon()).await.unwrap();
@@ -159,11 +163,11 @@ async fn what_was_left_unprocessed_is_asked_for_again_but_not_for_ever() {
     let asked = Arc::new(AtomicUsize::new(0));
     let (seen, limit) = (asked.clone(), Arc::new(AtomicUsize::new(2)));
     let until = limit.clone();
-    tap.script(move |call| match call.action.as_str() {
+    proxy.script(move |call| match call.action.as_str() {
         "BatchGetItem" if seen.fetch_add(1, Ordering::SeqCst) < until.load(Ordering::SeqCst) => {
-            TapAction::Answer(200, rest(call))
+            ProxyAction::Answer(200, rest(call))
         }
-        _ => TapAction::Pass,
+        _ => ProxyAction::Pass,
     });
     let status = store.agent_status(&[one.clone(), two.clone()]).await.unwrap();
     assert!(status.iter().all(|status| status.heartbeat == Some(noon())), "{status:?}");
@@ -177,55 +181,55 @@ async fn what_was_left_unprocessed_is_asked_for_again_but_not_for_ever() {
         "{error:?}"
     );
     assert_eq!(asked.load(Ordering::SeqCst), 3 + 5);
-    fixture.done().await;
+    harness.done().await;
 }
 
 #[tokio::test]
 async fn a_query_that_does_not_get_on_comes_to_an_end() {
-    let (fixture, store, tap) = tapped().await;
+    let (harness, store, proxy) = through_proxy().await;
     let page = r#"{"Items":[],"LastEvaluatedKey":{"PK":{"S":"TYPE#Intent"},"SK":{"S":"ID#1"}}}"#;
-    tap.script(|call| match call.action.as_str() {
-        "Query" => TapAction::Answer(200, page.to_owned()),
-        _ => TapAction::Pass,
+    proxy.script(|call| match call.action.as_str() {
+        "Query" => ProxyAction::Answer(200, page.to_owned()),
+        _ => ProxyAction::Pass,
     });
     let error = store.open_intents().await.unwrap_err();
     assert!(matches!(error, PortError::Unavailable { .. }), "{error}");
-    assert_eq!(tap.actions(), ["Query", "Query"]);
-    fixture.done().await;
+    assert_eq!(proxy.actions(), ["Query", "Query"]);
+    harness.done().await;
 }
 
 #[tokio::test]
 async fn a_report_takes_the_place_of_one_that_tells_no_time() {
-    let fixture = Fixture::set_up().await;
-    let (store, raw) = (fixture.store().await, fixture.raw().await);
+    let harness = StoreHarness::set_up().await;
+    let (store, table_client) = (harness.store().await, harness.table_client().await);
     let id = instance("i-1");
     let report = Report { signal: Signal::Prepared, run: None, detail: String::new(), at: noon() };
-    for spoilt in [text("never"), text("7"), text(""), AttributeValue::N("7".to_owned())] {
-        let told = format!("{spoilt:?}");
-        let keys = [("PK", text("TYPE#WS")), ("SK", text("ID#i-1")), ("updatedAt", spoilt)];
-        raw.put(keys.map(|(name, value)| (name.to_owned(), value)).into()).await;
+    for corrupt in [text("never"), text("7"), text(""), AttributeValue::N("7".to_owned())] {
+        let told = format!("{corrupt:?}");
+        let keys = [("PK", text("TYPE#WS")), ("SK", text("ID#i-1")), ("updatedAt", corrupt)];
+        table_client.put(keys.map(|(name, value)| (name.to_owned(), value)).into()).await;
         store.report(&id, &report).await.unwrap();
         let status = store.agent_status(std::slice::from_ref(&id)).await.unwrap();
         assert_eq!(status[0].report.as_ref(), Some(&report), "{told}");
     }
-    fixture.done().await;
+    harness.done().await;
 }
 
 #[tokio::test]
 async fn events_that_cannot_be_written_fail_nothing() {
-    let (fixture, store, tap) = tapped().await;
-    tap.script(|call| match call.action.as_str() {
-        "BatchWriteItem" => TapAction::Answer(500, "{}".to_owned()),
-        _ => TapAction::Pass,
+    let (harness, store, proxy) = through_proxy().await;
+    proxy.script(|call| match call.action.as_str() {
+        "BatchWriteItem" => ProxyAction::Answer(500, "{}".to_owned()),
+        _ => ProxyAction::Pass,
     });
     running(&store, "i-1", "7").await;
     assert_eq!(store.finish().await, Ok(()));
-    fixture.done().await;
+    harness.done().await;
 }
 
 #[tokio::test]
 async fn two_refreshes_that_cross_are_told_to_try_again() {
-    let (fixture, store, tap) = tapped().await;
+    let (harness, store, proxy) = through_proxy().await;
     let cancelled = |code: &str| {
         format!(
             r#"{{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException",
@@ -235,75 +239,81 @@ async fn two_refreshes_that_cross_are_told_to_try_again() {
     let settings = [("a", "1"), ("b", "2")].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
     for (code, passes) in [("TransactionConflict", true), ("ValidationError", false)] {
         let body = cancelled(code);
-        tap.script(move |_| TapAction::Answer(400, body.clone()));
+        proxy.script(move |_| ProxyAction::Answer(400, body.clone()));
         let error = store.put_settings(&settings).await.unwrap_err();
         assert_eq!(matches!(error, PortError::Unavailable { .. }), passes, "{error:?}");
     }
-    fixture.done().await;
+    harness.done().await;
 }
 
 /// A refresh that was killed between making the table and switching on the expiry of events.
 #[tokio::test]
 async fn what_was_left_half_made_is_made_up_for() {
-    let fixture = Fixture::new();
-    let tap = Tap::on(&fixture.dynamodb).await;
-    let store = fixture.store_through(&tap.endpoint).await;
-    tap.script(|call| match call.action.as_str() {
-        "UpdateTimeToLive" => TapAction::Answer(500, "{}".to_owned()),
-        _ => TapAction::Pass,
+    let harness = StoreHarness::new();
+    let proxy = DynamoDbProxy::on(&harness.dynamodb).await;
+    let store = harness.store_through(&proxy.endpoint).await;
+    proxy.script(|call| match call.action.as_str() {
+        "UpdateTimeToLive" => ProxyAction::Answer(500, "{}".to_owned()),
+        _ => ProxyAction::Pass,
     });
     let error = store.set_up().await.unwrap_err();
     assert!(matches!(error, PortError::Unavailable { .. }), "{error:?}");
-    tap.script(|_| TapAction::Pass);
+    proxy.script(|_| ProxyAction::Pass);
     store.set_up().await.unwrap();
-    let raw = fixture.raw().await;
-    let rule = raw.client.describe_time_to_live().table_name(&raw.table).send().await.unwrap();
+    let table_client = harness.table_client().await;
+    let rule = table_client
+        .client
+        .describe_time_to_live()
+        .table_name(&table_client.table)
+        .send()
+        .await
+        .unwrap();
     let rule = rule.time_to_live_description.unwrap();
     assert_eq!(rule.attribute_name(), Some("ttl"), "{rule:?}");
-    fixture.done().await;
+    harness.done().await;
 }
 
 #[tokio::test]
-async fn a_table_that_somebody_else_has_made_needs_no_more_than_a_look() {
-    let (fixture, store, tap) = tapped().await;
-    tap.script(|call| match call.action.as_str() {
+async fn a_table_that_another_run_has_created_is_only_described() {
+    let (harness, store, proxy) = through_proxy().await;
+    proxy.script(|call| match call.action.as_str() {
         "DescribeTimeToLive" => {
             let error = r#"{"__type":"AccessDeniedException","message":"not authorized"}"#;
-            TapAction::Answer(400, error.to_owned())
+            ProxyAction::Answer(400, error.to_owned())
         }
-        _ => TapAction::Pass,
+        _ => ProxyAction::Pass,
     });
     assert_eq!(store.set_up().await, Ok(()));
-    assert_eq!(tap.actions(), ["DescribeTable", "DescribeTimeToLive"]);
-    fixture.done().await;
+    assert_eq!(proxy.actions(), ["DescribeTable", "DescribeTimeToLive"]);
+    harness.done().await;
 }
 
 /// DynamoDB takes its time to delete a table, and shows it until then.
 #[tokio::test]
 async fn a_table_that_is_being_deleted_is_made_again_once_it_is_gone() {
-    let fixture = Fixture::new();
-    let tap = Tap::on(&fixture.dynamodb).await;
-    let store = fixture.store_through(&tap.endpoint).await;
+    let harness = StoreHarness::new();
+    let proxy = DynamoDbProxy::on(&harness.dynamodb).await;
+    let store = harness.store_through(&proxy.endpoint).await;
     let going = r#"{"Table":{"TableStatus":"DELETING",
         "KeySchema":[{"AttributeName":"PK","KeyType":"HASH"},{"AttributeName":"SK","KeyType":"RANGE"}],
         "GlobalSecondaryIndexes":[{"IndexName":"live-by-threshold",
             "KeySchema":[{"AttributeName":"PK","KeyType":"HASH"},
                 {"AttributeName":"expiresAt","KeyType":"RANGE"}]}]}}"#;
     let is_look = |call: &Call| call.action == "DescribeTable";
-    tap.script(once(is_look, TapAction::Answer(200, going.to_owned())));
+    proxy.script(once(is_look, ProxyAction::Answer(200, going.to_owned())));
     let made = tokio::time::timeout(Duration::from_secs(20), store.set_up()).await;
     made.expect("it does not wait for a table that is not being created").unwrap();
     assert_eq!(store.list(RecordScope::All).await.unwrap().records.len(), 0);
-    fixture.done().await;
+    harness.done().await;
 }
 
 #[tokio::test]
 async fn a_line_that_is_dead_is_out_of_reach() {
-    let fixture = Fixture::new();
+    let harness = StoreHarness::new();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let store = fixture.store_through(&endpoint).await;
+    let store = harness.store_through(&endpoint).await;
     let asked = tokio::time::timeout(Duration::from_secs(20), store.of_run(&run("7"))).await;
     let error = asked.unwrap().unwrap_err();
     assert!(matches!(error, PortError::Unavailable { .. }), "{error:?}");
@@ -313,11 +323,11 @@ async fn a_line_that_is_dead_is_out_of_reach() {
 /// be an operator's script, and is never shown.
 #[tokio::test]
 async fn an_answer_that_cannot_be_read_is_not_repeated() {
-    let (fixture, store, tap) = tapped().await;
+    let (harness, store, proxy) = through_proxy().await;
     let broken = r#"{"Items":[{"SK":{"S":"ID#pre-runner-script"},"value":{"S":"TOKEN=hunter2"}}"#;
-    tap.script(|_| TapAction::Answer(200, broken.to_owned()));
+    proxy.script(|_| ProxyAction::Answer(200, broken.to_owned()));
     let error = Store::settings(&store).await.unwrap_err();
     assert!(matches!(error, PortError::Unavailable { .. }), "{error:?}");
     assert!(!error.to_string().contains("hunter2"), "{error}");
-    fixture.done().await;
+    harness.done().await;
 }

@@ -7,36 +7,36 @@ use futures_util::future::{join_all, try_join_all};
 use ondeck_core::lifecycle::Instance;
 use ondeck_core::ports::{AgentStore, RecordScope, Store};
 
-use crate::fixture::{
-    Fixture, HOUR, Item, claim, created, idle, instance, make, noon, run, running, text,
+use crate::store_harness::{
+    HOUR, Item, StoreHarness, claim, created, idle, instance, make, noon, run, running, text,
 };
 
 /// A page ends at a megabyte: more than that precedes what the test looks for.
 pub(crate) const IN_FRONT: usize = 120;
 
 /// Copies of a record under other names, with ten kilobytes of padding each.
-pub(crate) async fn crowd(fixture: &Fixture, template: &str, prefix: &str) {
-    let raw = fixture.raw().await;
-    let template = raw.get("TYPE#Instance", &format!("ID#{template}")).await.unwrap();
+pub(crate) async fn crowd(harness: &StoreHarness, template: &str, prefix: &str) {
+    let table_client = harness.table_client().await;
+    let template = table_client.get("TYPE#Instance", &format!("ID#{template}")).await.unwrap();
     let copies = (0..IN_FRONT).map(|n| {
         let name = format!("{prefix}{n:04}");
         let mut copy: Item = template.clone();
         copy.insert("SK".into(), text(format!("ID#{name}")));
         copy.insert("instanceId".into(), text(&name));
         copy.insert("padding".into(), text("x".repeat(10_000)));
-        raw.put(copy)
+        table_client.put(copy)
     });
     join_all(copies).await;
 }
 
 #[tokio::test]
 async fn a_megabyte_of_dead_records_hides_nothing() {
-    let fixture = Fixture::set_up().await;
-    let store = fixture.store().await;
+    let harness = StoreHarness::set_up().await;
+    let store = harness.store().await;
     let dead = created(&store, "i-0", "old").await;
     let dead = make(&store, dead.expire(noon())).await;
     make(&store, dead.reap(noon())).await;
-    crowd(&fixture, "i-0", "i-0").await;
+    crowd(&harness, "i-0", "i-0").await;
     running(&store, "i-mine", "mine").await;
     running(&store, "i-past", "mine").await;
 
@@ -48,25 +48,25 @@ async fn a_megabyte_of_dead_records_hides_nothing() {
     assert_eq!(store.list(RecordScope::All).await.unwrap().records.len(), IN_FRONT + 3);
     assert_eq!(store.forget(noon() + Duration::from_millis(1)).await, Ok(IN_FRONT + 1));
     assert_eq!(store.list(RecordScope::All).await.unwrap().records.len(), 2);
-    fixture.done().await;
+    harness.done().await;
 }
 
 #[tokio::test]
 async fn a_megabyte_of_expired_records_is_found_to_the_last() {
-    let fixture = Fixture::set_up().await;
-    let store = fixture.store().await;
+    let harness = StoreHarness::set_up().await;
+    let store = harness.store().await;
     running(&store, "i-0", "mine").await;
-    crowd(&fixture, "i-0", "i-0").await;
+    crowd(&harness, "i-0", "i-0").await;
     let expired = store.expired(noon() + HOUR).await.unwrap();
     assert_eq!((expired.records.len(), expired.unreadable.len()), (IN_FRONT + 1, 0));
     assert!(store.expired(noon()).await.unwrap().records.is_empty());
-    fixture.done().await;
+    harness.done().await;
 }
 
 #[tokio::test]
 async fn batches_are_filled_and_followed_by_others() {
-    let fixture = Fixture::set_up().await;
-    let store = fixture.store().await;
+    let harness = StoreHarness::set_up().await;
+    let store = harness.store().await;
     let names: Vec<String> = (0..130).map(|n| format!("i-{n:03}")).collect();
     let idles = join_all(names.iter().map(|name| idle(&store, name))).await;
 
@@ -96,5 +96,5 @@ async fn batches_are_filled_and_followed_by_others() {
 
     store.finish().await.unwrap();
     assert_eq!(store.events().await.unwrap().len(), 130 * 4);
-    fixture.done().await;
+    harness.done().await;
 }

@@ -19,12 +19,12 @@ pub(crate) fn secrets(given: &Given) -> impl Iterator<Item = Secret> {
     secret.filter_map(|row| given.secret(row))
 }
 
-/// The settings that refresh is to store: what was given, and on AWS the forge also when it was
-/// not given, because machines there are of no use to another forge. An empty text restores a
-/// default. Fails with the first setting that its row's parser refuses.
+/// The settings that refresh is to store: what was given, and the forge also when it was not given
+/// and machines come from a cloud, because they are of no use to the local forge. An empty text
+/// restores a default. Fails with the first setting that its row's parser refuses.
 pub(crate) fn settings(common: &Common) -> Result<BTreeMap<String, String>, Failure> {
     let mut settings = BTreeMap::new();
-    if common.compute == Backend::Aws {
+    if common.compute != Backend::Local {
         settings.insert(rows::FORGE.name.to_owned(), rows::GITHUB.to_owned());
     }
     for row in crate::inputs::rows().filter(|row| row.scope == InputScope::Stored) {

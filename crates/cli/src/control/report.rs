@@ -17,7 +17,7 @@ mod table;
 mod timeline;
 mod wire;
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
 use ondeck_core::model::failure::Failure;
 
@@ -112,6 +112,17 @@ pub(crate) fn deliver(
 /// Prints a line on stdout. If stdout is closed, the line is dropped.
 pub(crate) fn print(text: &str) {
     drop(try_print(text));
+}
+
+/// Clears the screen, if stdout is a terminal. It does not go through `anstream`, which would remove
+/// it together with the colours if `NO_COLOR` is set. It is shown with the next [`try_print`].
+pub(crate) fn clear_screen() -> std::io::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    if stdout.is_terminal() && !is_dumb {
+        stdout.write_all(b"\x1b[2J\x1b[H")?;
+    }
+    Ok(())
 }
 
 /// Prints a line on stdout. Fails if stdout is closed, so that endless commands can end.

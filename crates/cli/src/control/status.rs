@@ -12,7 +12,7 @@ use ondeck_core::ports::RecordScope;
 
 use crate::control::backend;
 use crate::control::progress::NoProgress;
-use crate::control::report::{Report, deliver, try_print};
+use crate::control::report::{Report, clear_screen, deliver, try_print};
 use crate::inputs::{Common, rows};
 use crate::logging;
 use crate::surroundings::stop_on_signals;
@@ -43,7 +43,7 @@ pub(crate) async fn status(common: &Common) -> u8 {
     let watching = async {
         loop {
             let snapshot = Snapshot::take(&plane, scope).await?;
-            if try_print(&format!("\x1b[2J\x1b[H{}", snapshot.text())).is_err() {
+            if clear_screen().and_then(|()| try_print(&snapshot.text())).is_err() {
                 return Ok(());
             }
             tokio::time::sleep(Duration::from_secs(1)).await;

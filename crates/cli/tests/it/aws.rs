@@ -2,12 +2,12 @@
 //! gateway on loopback, and an EC2 whose machines are real agent processes.
 
 mod crash;
+mod direct_requests;
 mod ec2_network;
 mod failure;
 mod faults;
 mod firewall;
 pub(crate) mod harness;
-mod life;
+mod lifecycle;
 mod local_machines;
 mod machine;
-mod raw;

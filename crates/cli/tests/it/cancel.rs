@@ -97,7 +97,7 @@ fn on_the_local_backend() {
 
 #[test]
 fn on_aws() {
-    let site = AwsHarness::with(&SETTINGS);
-    cancelled_at_random(&site, || site.machines());
-    site.gateway.assert_requests_valid();
+    let harness = AwsHarness::with(&SETTINGS);
+    cancelled_at_random(&harness, || harness.machines());
+    harness.gateway.assert_requests_valid();
 }

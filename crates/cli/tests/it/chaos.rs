@@ -1,11 +1,11 @@
-//! Chaos on real processes: nothing may ever be shared, and nothing may be left.
+//! Chaos on real processes: no machine may ever be shared by two runs, and nothing may be left.
 //!
-//! `kills` kills provisions at random moments among runs that know nothing of it. The storms of
-//! `local` and `aws` disturb everything that there is, for a while, and then look at what the
-//! store itself has kept of it.
+//! `kills` kills provisions at random moments while other runs go on. The storms of `local` and
+//! `aws` inject faults into processes, stores and services for a while, and then audit the writes
+//! that the store has recorded.
 //!
-//! A seed decides what is asked for and how it is disturbed; the operating system decides the
-//! rest. So a seed replays the same storm, but not the same weather.
+//! A seed decides the requests and the faults; the operating system decides the rest. So a seed
+//! replays the same storm, but not the same timing.
 
 mod audit;
 mod aws;
@@ -13,7 +13,7 @@ mod kills;
 mod local;
 mod small_disk;
 mod storm;
-mod tally;
+mod storm_log;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -40,7 +40,7 @@ fn say_how_to_replay(seed: u64, test: &str) {
     say(&format!("to replay: {SEED}={seed} {replay}"));
 }
 
-#[expect(clippy::disallowed_methods, reason = "a disturbance comes at any moment, and lasts")]
+#[expect(clippy::disallowed_methods, reason = "a fault comes at any moment, and lasts")]
 fn pause(span: Duration) {
     std::thread::sleep(span);
 }

@@ -39,9 +39,9 @@ impl AtTerminal {
         String::from_utf8_lossy(&self.output).into_owned()
     }
 
-    /// Reads until these words are there. Panics if the process ends before.
-    fn until_it_prints(&mut self, words: &str) {
-        while !self.text().contains(words) {
+    /// Reads until these words are there so many times. Panics if the process ends before.
+    fn until_it_prints(&mut self, words: &str, times: usize) {
+        while self.text().matches(words).count() < times {
             assert!(self.read(), "it has ended: {}", self.text());
         }
     }
@@ -130,6 +130,29 @@ fn tables_and_progress_have_no_colour_with_no_color() {
     assert!(shown.contains("running") && !shown.contains('\x1b'), "{shown:?}");
 }
 
+/// Every frame of `status --watch` begins on an empty screen. That is no colour, so `NO_COLOR` does
+/// not turn it off.
+#[test]
+fn watched_status_clears_the_screen_with_and_without_colour() {
+    const CLEAR: &str = "\x1b[2J\x1b[H";
+    let home = Home::with(&[]);
+    let watch = || plain(home.command(&["status", "--watch"]));
+    for command in [watch(), with(watch(), "NO_COLOR", "1"), with(watch(), "CLICOLOR", "0")] {
+        let mut watched = AtTerminal::start(command);
+        watched.until_it_prints("pool: empty", 2);
+        watched.interrupt();
+        let shown = watched.finish();
+        let frames = shown.matches("pool: empty").count();
+        assert!(shown.starts_with(CLEAR) && !is_coloured(&shown), "{shown:?}");
+        assert_eq!(shown.matches(CLEAR).count(), frames, "{shown:?}");
+    }
+    let mut dumb = AtTerminal::start(with(watch(), "TERM", "dumb"));
+    dumb.until_it_prints("pool: empty", 2);
+    dumb.interrupt();
+    let shown = dumb.finish();
+    assert!(!shown.contains('\x1b'), "{shown:?}");
+}
+
 #[test]
 fn the_demo_is_coloured_on_terminals_and_plain_with_no_color() {
     for no_color in [false, true] {
@@ -141,7 +164,7 @@ fn the_demo_is_coloured_on_terminals_and_plain_with_no_color() {
             command.env("NO_COLOR", "1");
         }
         let mut demo = AtTerminal::start(command);
-        demo.until_it_prints("$ ondeck provision --run-id 101");
+        demo.until_it_prints("$ ondeck provision --run-id 101", 1);
         demo.interrupt();
         let shown = demo.finish();
         assert_eq!(is_coloured(&shown), !no_color, "{shown:?}");

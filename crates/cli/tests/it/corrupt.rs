@@ -2,14 +2,15 @@
 
 use crate::harness::{Done, Driven, Home, until};
 
-/// A pool with one machine running for run 1, one for run 2, and the first one's row spoilt.
-fn with_a_spoilt_row(spoil: &str) -> (Home, String) {
+/// A pool with one machine running for run 1, one for run 2, and the first one's row corrupt.
+fn with_a_corrupt_row(corruption: &str) -> (Home, String) {
     let home = Home::with(&[]);
-    let spoilt = home.provision("1", 1).succeeded().ids().concat();
+    let corrupt = home.provision("1", 1).succeeded().ids().concat();
     home.provision("2", 1).succeeded();
-    let changed = home.file().execute(&format!("UPDATE instances SET {spoil} WHERE run = '1'"), []);
+    let changed =
+        home.file().execute(&format!("UPDATE instances SET {corruption} WHERE run = '1'"), []);
     assert_eq!(changed, Ok(1));
-    (home, spoilt)
+    (home, corrupt)
 }
 
 #[track_caller]
@@ -19,7 +20,7 @@ fn names(done: &Done, id: &str) {
 
 #[test]
 fn a_row_that_makes_no_sense_is_named_and_the_others_work() {
-    for spoil in [
+    for corruption in [
         "state = 'idle'",
         "state = 'asleep'",
         "threshold = 'tomorrow'",
@@ -28,23 +29,23 @@ fn a_row_that_makes_no_sense_is_named_and_the_others_work() {
         "usage_class = NULL",
         "resource_class = x'00ff'",
     ] {
-        let (home, spoilt) = with_a_spoilt_row(spoil);
+        let (home, corrupt) = with_a_corrupt_row(corruption);
         let status = home.ondeck(&["status", "--json"]).succeeded();
-        names(&status, &spoilt);
-        assert_eq!(status.json()["unreadable"][0]["instanceId"], spoilt, "{spoil}");
-        assert_eq!(home.standings(), ["running 2"], "{spoil}");
+        names(&status, &corrupt);
+        assert_eq!(status.json()["unreadable"][0]["instanceId"], corrupt, "{corruption}");
+        assert_eq!(home.standings(), ["running 2"], "{corruption}");
 
-        names(&home.ondeck(&["refresh"]).succeeded(), &spoilt);
-        assert!(home.agents().contains_key(&spoilt), "it may well be at work: {spoil}");
+        names(&home.ondeck(&["refresh"]).succeeded(), &corrupt);
+        assert!(home.agents().contains_key(&corrupt), "it may well be at work: {corruption}");
 
         let again = home.provision("1", 1).succeeded();
-        names(&again, &spoilt);
-        assert!(!again.ids().contains(&spoilt), "{spoil}");
+        names(&again, &corrupt);
+        assert!(!again.ids().contains(&corrupt), "{corruption}");
         let released = home.release("1").succeeded();
-        names(&released, &spoilt);
-        assert_eq!(released.ids(), again.ids(), "{spoil}");
+        names(&released, &corrupt);
+        assert_eq!(released.ids(), again.ids(), "{corruption}");
         home.release("2").succeeded();
-        assert_eq!(home.provision("3", 2).succeeded().sources(), ["warm", "warm"], "{spoil}");
+        assert_eq!(home.provision("3", 2).succeeded().sources(), ["warm", "warm"], "{corruption}");
     }
 }
 

@@ -70,7 +70,7 @@ fn after_the_registration_the_release_of_the_run_expires_what_is_left() {
 
     let released = home.release("1").succeeded().json();
     for instance in released["instances"].as_array().unwrap() {
-        assert_eq!(instance["fate"], "expired");
+        assert_eq!(instance["outcome"], "expired");
         assert_eq!(instance["reason"], "left created by an unfinished provision");
     }
     assert_eq!(home.refresh(&[])["reaped"].as_array().unwrap().len(), 2);
@@ -196,7 +196,7 @@ fn after_the_release_refresh_announces_the_machine_again() {
     assert_eq!(home.tickets(), 0);
     assert_eq!(home.status()["instances"][0]["ticketedAt"], "");
 
-    assert_eq!(home.refresh(&[])["ticketed"], serde_json::json!(machine));
+    assert_eq!(home.refresh(&[])["requeued"], serde_json::json!(machine));
     assert_eq!(home.tickets(), 1);
     let next = home.provision("2", 1).succeeded();
     assert_eq!((next.sources(), next.ids()), (vec!["warm".to_owned()], machine));
@@ -218,7 +218,7 @@ fn after_the_ticket_a_second_one_is_harmless() {
     home.kill_before("mark-ticketed", &["release", "--run-id", "1"]);
     assert_eq!(home.tickets(), 1);
     assert_eq!(home.status()["instances"][0]["ticketedAt"], "");
-    assert_eq!(home.refresh(&[])["ticketed"], serde_json::json!(machine));
+    assert_eq!(home.refresh(&[])["requeued"], serde_json::json!(machine));
     assert_eq!(home.tickets(), 2);
 
     let others = ["2", "3"].map(|run| home.start(&["provision", "--json", "--run-id", run]));
@@ -254,7 +254,7 @@ fn after_the_reap_refresh_sweeps_a_machine_that_does_not_end_itself() {
     assert_eq!(home.texts("SELECT state FROM instances"), ["terminated"]);
     assert_eq!(home.agents(), agents);
 
-    let swept = home.refresh(&["--self-termination-grace-sec=0.1"])["swept"].clone();
+    let swept = home.refresh(&["--self-termination-grace-sec=0.1"])["orphansTerminated"].clone();
     assert_eq!(swept, serde_json::json!(agents.keys().collect::<Vec<_>>()));
     home.assert_empty();
 }

@@ -47,7 +47,8 @@ fn partial_capacity_gives_the_warm_ones_back_and_ends_the_new_ones() {
     for instance in home.status()["instances"].as_array().unwrap() {
         assert_eq!(instance["signal"], "UD_REMOVE_REG_OK");
     }
-    // The one that was ended may have registered, and is then a ghost until refresh strikes it.
+    // The machine that was terminated may have registered. Its runner is then offline, and refresh
+    // removes it.
     home.refresh(&[]);
     assert_eq!(home.number("SELECT count(*) FROM runners"), 0);
 
@@ -153,7 +154,7 @@ fn a_machine_that_does_not_answer_the_release_is_expired_and_said_so() {
     home.agents().into_values().for_each(|pid| signal(pid, Signal::STOP));
     let answer = home.release("1").exited(8).json();
     assert_eq!(answer["status"], "failed");
-    assert_eq!(answer["instances"][0]["fate"], "expired");
+    assert_eq!(answer["instances"][0]["outcome"], "expired");
     let [kind, message, hint] = error(&answer);
     assert_eq!(kind, "partly-released");
     assert_eq!(

@@ -4,6 +4,6 @@
 mod clock;
 mod faults;
 pub(crate) mod harness;
-mod life;
+mod lifecycle;
 mod refused;
 mod secrets;

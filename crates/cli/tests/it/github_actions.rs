@@ -149,7 +149,7 @@ fn cold_then_mixed_then_adopted_then_warm() {
     assert_snapshot!(step.summary(), @"
     ### ondeck released 2 machines of run `7` in # s: 2 pooled
 
-    | machine | type | fate | used for |
+    | machine | type | outcome | used for |
     | --- | --- | --- | ---: |
     | `i-#` | c6i.large on‑demand | **pooled** | # s |
     | `i-#` | c6i.large on‑demand | **pooled** | # s |
@@ -451,7 +451,7 @@ fn a_machine_that_does_not_respond_is_a_warning_only_in_the_action() {
     >
     > **hint:** they terminate on their own, or run ondeck refresh to terminate them now
 
-    | machine | type | fate | reason | used for |
+    | machine | type | outcome | reason | used for |
     | --- | --- | --- | --- | ---: |
     | `i-#` | c6i.large on‑demand | **expired** | no answer within # s: last signal UD\_REG\_OK for run 7 | # s |
 

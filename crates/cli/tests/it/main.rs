@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod act;
-mod anything;
+mod any_input;
 mod aws;
 mod cancel;
 mod chaos;
@@ -20,7 +20,7 @@ mod help;
 mod input;
 mod jobs;
 mod json;
-mod life;
+mod lifecycle;
 mod shell;
 mod signals;
 mod terminal;

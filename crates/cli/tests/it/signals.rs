@@ -87,7 +87,7 @@ fn an_interrupted_release_is_finished_by_refresh() {
     release.finish().exited(143);
     assert_eq!(home.tickets(), 0);
     signal(agent, Signal::CONT);
-    until("refresh announces it", || home.refresh(&[])["ticketed"] == serde_json::json!(ids));
+    until("refresh announces it", || home.refresh(&[])["requeued"] == serde_json::json!(ids));
     assert_eq!(home.provision("2", 1).succeeded().ids(), ids);
 }
 

@@ -68,7 +68,7 @@ fn the_life_of_a_machine() {
     ");
     assert_snapshot!(see(&["release", "--run-id", "16203"]), @"
     exit 0
-    instance             fate    reason
+    instance             outcome  reason
     i-#################  pooled
     i-#################  pooled
     run 16203 released after # ms
@@ -104,7 +104,7 @@ fn a_refresh_that_cleans_up() {
     home.agents().into_values().for_each(|pid| signal(pid, Signal::STOP));
     assert_snapshot!(seen(&home, &home.ondeck(&["release", "--run-id", "1"])), @"
     exit 8
-    instance             fate     reason
+    instance             outcome  reason
     i-#################  expired  no answer within 0.5 s: last signal UD_REG_OK for run 1
     run 1 released after # ms
     error: machines did not return to the pool and were expired: i-#################

@@ -77,7 +77,7 @@ impl<'a> Handshake<'a> {
             Watched::Judged(Err(why)) => why,
             Watched::TimedOut(status) => no_answer(self.times.release_timeout, &status),
         };
-        match self.plane.commit(idle.expire(self.plane.now()).because(&*why)).await {
+        match self.plane.apply(idle.expire(self.plane.now()).because(&*why)).await {
             Ok(_) => Ok(Returned::Expired(why)),
             Err(NotCommitted::Refused(refused)) => Ok(Returned::Superseded(refused.to_string())),
             Err(NotCommitted::Unreachable(error)) => Err(error),

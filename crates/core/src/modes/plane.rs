@@ -69,7 +69,7 @@ impl Plane {
     }
 
     /// Calls a port and repeats the call by [`Retry::SHORT`] while the error is a passing one.
-    /// Not for conditional writes: use [`Plane::commit`].
+    /// Not for conditional writes: use [`Plane::apply`].
     pub async fn retried<T, F>(&self, mut call: impl FnMut() -> F) -> PortResult<T>
     where
         F: Future<Output = PortResult<T>>,
@@ -82,7 +82,7 @@ impl Plane {
     /// If the answer to a write is lost, the write is repeated. When the first write had been made,
     /// the repetition is refused with exactly the record that the change leaves, and that counts as
     /// agreement.
-    pub async fn commit<S: TypedState>(
+    pub async fn apply<S: TypedState>(
         &self,
         pending: Pending<S>,
     ) -> Result<Instance<S>, NotCommitted> {
@@ -163,12 +163,12 @@ impl Plane {
         instance: &Instance<S>,
         why: &str,
     ) -> PortResult<Option<Instance<Terminated>>> {
-        let expired = match self.commit(instance.expire(self.now()).because(why)).await {
+        let expired = match self.apply(instance.expire(self.now()).because(why)).await {
             Ok(expired) => expired,
             Err(NotCommitted::Refused(_)) => return Ok(None),
             Err(NotCommitted::Unreachable(error)) => return Err(error),
         };
-        match self.commit(expired.reap(self.now()).because(why)).await {
+        match self.apply(expired.reap(self.now()).because(why)).await {
             Ok(terminated) => Ok(Some(terminated)),
             Err(NotCommitted::Refused(_)) => Ok(None),
             Err(NotCommitted::Unreachable(error)) => Err(error),

@@ -120,7 +120,7 @@ impl Releasing<'_> {
             return self.expire_unfinished(record).await;
         };
         let change = running.release(self.plane.now(), self.times.idle_time);
-        let idle = match self.plane.commit(change).await {
+        let idle = match self.plane.apply(change).await {
             Ok(idle) => idle,
             Err(NotCommitted::Refused(refused)) => {
                 let why = refused.to_string();
@@ -150,7 +150,7 @@ impl Releasing<'_> {
             return without_account(Disposition::Superseded(format!("it is {}", record.state)));
         };
         let change = unfinished.expire(self.plane.now()).because("its provision did not finish");
-        match self.plane.commit(change).await {
+        match self.plane.apply(change).await {
             Ok(_) => without_account(Disposition::Unfinished(record.state)),
             Err(NotCommitted::Refused(refused)) => match refused.found.as_ref() {
                 Some(found) if found.state == State::Running && self.owns(found) => {

@@ -140,7 +140,7 @@ async fn readers_and_the_writer_do_not_wait_for_each_other() {
 }
 
 /// Two valid rows, and others that are each corrupt in a different way.
-fn spoil(harness: &LocalHarness) {
+fn corrupt(harness: &LocalHarness) {
     let row = |id: &str, state: &str, cpu: &str| {
         format!(
             "INSERT INTO instances VALUES ({id}, {state}, '', '2025-05-31T12:00:00.000Z', 'large',
@@ -160,7 +160,7 @@ fn spoil(harness: &LocalHarness) {
 #[tokio::test]
 async fn a_corrupt_row_is_reported_and_affects_no_other() {
     let harness = LocalHarness::new();
-    spoil(&harness);
+    corrupt(&harness);
     let store = harness.store();
     let listing = store.list(RecordScope::Live).await.unwrap();
     let sound: Vec<&str> = listing.records.iter().map(|record| record.id.as_str()).collect();
@@ -177,7 +177,7 @@ async fn a_corrupt_row_is_reported_and_affects_no_other() {
 #[tokio::test]
 async fn a_corrupt_row_refuses_changes_by_id() {
     let harness = LocalHarness::new();
-    spoil(&harness);
+    corrupt(&harness);
     let store = harness.store();
     let sound = store.record(&instance("i-1")).await.unwrap().unwrap();
     let now = Timestamp::parse("2025-05-31T11:30:00Z").unwrap();

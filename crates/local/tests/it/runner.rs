@@ -166,7 +166,10 @@ async fn clean_leaves_neither_files_nor_processes() {
     let job = queue(&forge, "7", &["sh", "-c", script]).await;
     working(&runner, "7", over(&forge, job)).await;
     let id = unique("clean");
-    eventually("the leftover", || async { (processes_of(&id) > 0).then_some(()) }).await;
+    eventually("the process that the job left behind", || async {
+        (processes_of(&id) > 0).then_some(())
+    })
+    .await;
     runner.clean().await.unwrap();
     assert_eq!(processes_of(&id), 0);
     for folder in ["work", "tmp", "home"] {

@@ -44,11 +44,11 @@ fn ticket(threshold: u64) -> Ticket {
 fn after(write: impl FnOnce(&mut Audit)) -> Option<Invariant> {
     let mut audit = Audit::default();
     write(&mut audit);
-    audit.violation().map(|violation| violation.promise)
+    audit.violation().map(|violation| violation.invariant)
 }
 
 #[test]
-fn the_table_admits_its_rows_and_nothing_else() {
+fn only_the_rows_of_the_table_are_legal() {
     use State::{Claimed, Created, Idle, Running, Terminated};
     use Transition as T;
     let idle = record(Idle, "", Some(60));
@@ -70,37 +70,37 @@ fn the_table_admits_its_rows_and_nothing_else() {
         (T::Reap, Some(&late(&created)), &gone),
     ];
     for (transition, before, to) in legal {
-        let broken = after(|audit| audit.wrote(transition, before, to, (at(2), at(2))));
-        assert_eq!(broken, None, "{transition}");
+        let violated = after(|audit| audit.wrote(transition, before, to, (at(2), at(2))));
+        assert_eq!(violated, None, "{transition}");
     }
     let illegal = [
-        (T::Register, None, &idle, Invariant::Table),
-        (T::Claim, Some(&running), &claimed, Invariant::Table),
+        (T::Register, None, &idle, Invariant::LegalTransition),
+        (T::Claim, Some(&running), &claimed, Invariant::LegalTransition),
         (T::Claim, Some(&claimed), &of("b", &claimed), Invariant::OneOwner),
-        (T::Claim, Some(&late(&idle)), &claimed, Invariant::Table),
+        (T::Claim, Some(&late(&idle)), &claimed, Invariant::LegalTransition),
         (T::Commit, Some(&claimed), &of("b", &running), Invariant::OneOwner),
-        (T::Activate, Some(&idle), &running, Invariant::Table),
-        (T::Release, Some(&running), &of("a", &idle), Invariant::Table),
-        (T::GiveBack, Some(&running), &idle, Invariant::Table),
-        (T::Expire, Some(&running), &running, Invariant::Table),
-        (T::Reap, Some(&running), &gone, Invariant::Table),
-        (T::Reap, Some(&gone), &gone, Invariant::Table),
-        (T::Activate, Some(&gone), &running, Invariant::Table),
+        (T::Activate, Some(&idle), &running, Invariant::LegalTransition),
+        (T::Release, Some(&running), &of("a", &idle), Invariant::LegalTransition),
+        (T::GiveBack, Some(&running), &idle, Invariant::LegalTransition),
+        (T::Expire, Some(&running), &running, Invariant::LegalTransition),
+        (T::Reap, Some(&running), &gone, Invariant::LegalTransition),
+        (T::Reap, Some(&gone), &gone, Invariant::LegalTransition),
+        (T::Activate, Some(&gone), &running, Invariant::LegalTransition),
     ];
-    for (transition, before, to, promise) in illegal {
-        let broken = after(|audit| audit.wrote(transition, before, to, (at(2), at(2))));
-        assert_eq!(broken, Some(promise), "{transition} of {before:?} to {to:?}");
+    for (transition, before, to, invariant) in illegal {
+        let violated = after(|audit| audit.wrote(transition, before, to, (at(2), at(2))));
+        assert_eq!(violated, Some(invariant), "{transition} of {before:?} to {to:?}");
     }
     let ahead = after(|audit| audit.wrote(T::Claim, Some(&idle), &claimed, (at(30), at(2))));
-    assert_eq!(ahead, Some(Invariant::Table), "for a time that no clock can show");
+    assert_eq!(ahead, Some(Invariant::LegalTransition), "for a time that no clock can show");
 }
 
 #[test]
-fn a_ticket_is_the_way_to_an_idle_machine() {
+fn the_last_ticket_of_an_idle_machine_is_kept() {
     let idle = record(State::Idle, "", Some(60));
     let deleted = |found: &Record, threshold: u64, others: usize| {
         after(|audit| {
-            audit.planted(found);
+            audit.existing(found);
             audit.deletes(&ticket(threshold), others, at(0));
         })
     };
@@ -109,24 +109,24 @@ fn a_ticket_is_the_way_to_an_idle_machine() {
     assert_eq!(deleted(&idle, 50, 0), None, "of an earlier idle state");
     assert_eq!(deleted(&record(State::Claimed, "a", Some(60)), 60, 0), None, "claimed");
     assert_eq!(deleted(&record(State::Idle, "", Some(5)), 5, 0), None, "past it by some clock");
-    assert_eq!(after(|audit| audit.noted(&[ticket(60)])), Some(Invariant::Reachable));
+    assert_eq!(after(|audit| audit.marked_ticketed(&[ticket(60)])), Some(Invariant::Reachable));
 }
 
 #[test]
-fn only_what_is_free_is_announced() {
+fn only_a_free_machine_is_announced() {
     let idle = record(State::Idle, "", Some(60));
-    let announced = |view: View, threshold: u64| {
+    let announced = |view: MachineView, threshold: u64| {
         after(|audit| {
-            audit.planted(&idle);
+            audit.existing(&idle);
             audit.announced(&ticket(threshold), Some(&view));
         })
     };
-    let free = View { label: None, belief: None, job: None };
+    let free = MachineView { label: None, serving: None, job: None };
     assert_eq!(announced(free.clone(), 60), None);
     for busy in [
-        View { label: Some(run("a")), ..free.clone() },
-        View { belief: Some(run("a")), ..free.clone() },
-        View { job: Some(run("a")), ..free.clone() },
+        MachineView { label: Some(run("a")), ..free.clone() },
+        MachineView { serving: Some(run("a")), ..free.clone() },
+        MachineView { job: Some(run("a")), ..free.clone() },
     ] {
         assert_eq!(announced(busy.clone(), 60), Some(Invariant::Announced), "{busy:?}");
         assert_eq!(announced(busy, 50), None, "a ticket for another threshold");
@@ -134,63 +134,70 @@ fn only_what_is_free_is_announced() {
 }
 
 #[test]
-fn records_end_before_machines() {
-    let ended = |found: Option<Record>, age: u64| {
+fn records_are_terminated_before_machines() {
+    let terminated = |found: Option<Record>, age: u64| {
         after(|audit| {
-            found.iter().for_each(|record| audit.planted(record));
+            found.iter().for_each(|record| audit.existing(record));
             audit.terminated(&id(), Duration::from_secs(age));
         })
     };
-    assert_eq!(ended(Some(record(State::Running, "a", Some(60))), 99), Some(Invariant::StoreFirst));
-    assert_eq!(ended(Some(record(State::Idle, "", Some(1))), 99), Some(Invariant::StoreFirst));
-    assert_eq!(ended(Some(record(State::Terminated, "", None)), 99), None);
-    assert_eq!(ended(None, 99), None, "no process has registered it");
-    assert_eq!(ended(None, 3), Some(Invariant::StoreFirst), "its launcher may still register it");
+    assert_eq!(
+        terminated(Some(record(State::Running, "a", Some(60))), 99),
+        Some(Invariant::StoreFirst)
+    );
+    assert_eq!(terminated(Some(record(State::Idle, "", Some(1))), 99), Some(Invariant::StoreFirst));
+    assert_eq!(terminated(Some(record(State::Terminated, "", None)), 99), None);
+    assert_eq!(terminated(None, 99), None, "no process has registered it");
+    assert_eq!(
+        terminated(None, 3),
+        Some(Invariant::StoreFirst),
+        "its launcher may still register it"
+    );
 }
 
-/// An agent terminates its machine at 30 s. It was told early that the machine is running until
-/// `threshold`, and last asked at `asked`. The answer to that, if there is one, says that the machine
-/// is idle until 90 s, and arrives at `told`. All in seconds.
-fn ended_itself(threshold: u64, asked: u64, told: Option<u64>) -> Option<Invariant> {
+/// An agent terminates its machine at 30 s. An early answer said that the machine is running until
+/// `threshold`. The agent asked again at `asked`. If `arrives` is given, the answer says that the
+/// machine is idle until 90 s, and arrives then. All times are in seconds.
+fn terminated_itself(threshold: u64, asked: u64, arrives: Option<u64>) -> Option<Invariant> {
     let micros = |second: u64| second * 1_000_000;
     after(|audit| {
         let running = record(State::Running, "a", Some(threshold));
         audit.answered(Pid(1), Some(&running), (micros(1), micros(2)));
         audit.asks(Pid(1), micros(asked));
-        if let Some(arrives) = told {
+        if let Some(arrives) = arrives {
             let idle = record(State::Idle, "", Some(90));
             audit.answered(Pid(1), Some(&idle), (micros(asked), micros(arrives)));
         }
-        audit.ended_itself(Pid(1), &id(), (micros(30), at(30)));
+        audit.terminated_itself(Pid(1), &id(), (micros(30), at(30)));
     })
 }
 
 #[test]
-fn an_agent_goes_by_the_newest_answer_that_has_arrived() {
-    let broken = Some(Invariant::StoreFirst);
-    assert_eq!(ended_itself(20, 28, None), None, "past its threshold");
-    assert_eq!(ended_itself(60, 28, None), broken, "within it");
-    assert_eq!(ended_itself(20, 28, Some(29)), broken, "a newer answer has arrived");
-    assert_eq!(ended_itself(20, 28, Some(31)), None, "it has not arrived yet");
-    assert_eq!(ended_itself(60, 28, Some(31)), broken, "the older one says so, too");
+fn an_agent_follows_the_newest_answer_that_has_arrived() {
+    let violated = Some(Invariant::StoreFirst);
+    assert_eq!(terminated_itself(20, 28, None), None, "past its threshold");
+    assert_eq!(terminated_itself(60, 28, None), violated, "within it");
+    assert_eq!(terminated_itself(20, 28, Some(29)), violated, "a newer answer has arrived");
+    assert_eq!(terminated_itself(20, 28, Some(31)), None, "it has not arrived yet");
+    assert_eq!(terminated_itself(60, 28, Some(31)), violated, "the older one says so, too");
 }
 
 #[test]
-fn an_agent_asks_before_it_ends_its_machine() {
-    let broken = Some(Invariant::StoreFirst);
-    assert_eq!(ended_itself(20, 20, None), None, "it has waited for an answer");
-    assert_eq!(ended_itself(20, 19, None), broken, "too long ago");
-    let never_asked = after(|audit| audit.ended_itself(Pid(1), &id(), (30, at(30))));
-    assert_eq!(never_asked, broken);
+fn an_agent_asks_before_it_terminates_its_machine() {
+    let violated = Some(Invariant::StoreFirst);
+    assert_eq!(terminated_itself(20, 20, None), None, "it has waited for an answer");
+    assert_eq!(terminated_itself(20, 19, None), violated, "too long ago");
+    let never_asked = after(|audit| audit.terminated_itself(Pid(1), &id(), (30, at(30))));
+    assert_eq!(never_asked, violated);
     let terminated = after(|audit| {
         let gone = record(State::Terminated, "", None);
         audit.answered(Pid(1), Some(&gone), (1, 2));
-        audit.ended_itself(Pid(1), &id(), (60_000_000, at(60)));
+        audit.terminated_itself(Pid(1), &id(), (60_000_000, at(60)));
     });
-    assert_eq!(terminated, None, "what is terminated stays so");
+    assert_eq!(terminated, None, "a terminated record is final");
 }
 
-/// Orders of one call, each with its intent, what it asks for, and which machines it is given.
+/// Orders of one provision, each with its intent, the number it asks for, and the machines it gets.
 fn ordered(orders: &[(&str, u32, &[&str])]) -> Option<Invariant> {
     after(|audit| {
         for (intent, count, names) in orders {
@@ -220,34 +227,34 @@ fn ordered(orders: &[(&str, u32, &[&str])]) -> Option<Invariant> {
 }
 
 #[test]
-fn nothing_is_launched_twice_and_only_the_rest_is_ordered_again() {
-    for sound in [
+fn a_second_order_is_only_for_the_missing_machines() {
+    for legal in [
         &[("x", 2, &["i-1", "i-2"][..])][..],
         &[("x", 2, &["i-1", "i-2"]), ("x", 2, &["i-1", "i-2"])],
         &[("x", 3, &["i-1"]), ("y", 2, &[]), ("z", 2, &["i-2", "i-3"])],
         // The first order arrives once more, late.
         &[("x", 3, &["i-1"]), ("y", 2, &["i-2", "i-3"]), ("x", 3, &["i-1"])],
     ] {
-        assert_eq!(ordered(sound), None, "{sound:?}");
+        assert_eq!(ordered(legal), None, "{legal:?}");
     }
-    for broken in [
+    for illegal in [
         &[("x", 1, &["i-1", "i-2"][..])][..],
         &[("x", 2, &["i-1", "i-2"]), ("x", 2, &["i-3", "i-4"])],
-        // As many again, though some were launched: found before they are.
+        // Orders as many again although one was launched: a violation even before they are.
         &[("x", 2, &["i-1"]), ("y", 2, &[])],
         &[("x", 2, &["i-1"]), ("y", 1, &["i-2", "i-3"])],
         &[("x", 1, &["i-1"]), ("y", 1, &["i-2"])],
         &[("x", 1, &[]), ("y", 2, &["i-1", "i-2"])],
     ] {
-        assert_eq!(ordered(broken), Some(Invariant::LaunchedOnce), "{broken:?}");
+        assert_eq!(ordered(illegal), Some(Invariant::LaunchedOnce), "{illegal:?}");
     }
 }
 
-/// A provision of run a, which began at 10 s, says at 40 s that it has the machine. Before that the
-/// auditor was told what `told` tells it.
-fn answered(told: impl FnOnce(&mut Audit)) -> Option<Invariant> {
+/// A provision of run a, which began at 10 s, reports at 40 s that it has the machine. `before`
+/// tells the auditor what happened earlier.
+fn answered(before: impl FnOnce(&mut Audit)) -> Option<Invariant> {
     after(|audit| {
-        told(audit);
+        before(audit);
         let outcome = provision::Outcome {
             run: run("a"),
             requested: 1,
@@ -270,7 +277,7 @@ fn answered(told: impl FnOnce(&mut Audit)) -> Option<Invariant> {
     })
 }
 
-/// A machine is claimed for run a, and committed to it at that second.
+/// A machine is claimed for run a and committed to it, both at `second`.
 fn committed(audit: &mut Audit, name: &str, second: u64) {
     let [idle, claimed, running] =
         [(State::Idle, ""), (State::Claimed, "a"), (State::Running, "a")].map(|(state, owner)| {
@@ -284,7 +291,7 @@ fn committed(audit: &mut Audit, name: &str, second: u64) {
 /// An operator gives a machine to run b.
 fn edited(audit: &mut Audit, name: &str, state: State) {
     let record = Record { id: InstanceId::new(name).unwrap(), ..record(state, "b", Some(90)) };
-    audit.gave_by_hand(&record, at(35));
+    audit.reassigned_by_hand(&record, at(35));
 }
 
 #[test]
@@ -298,7 +305,7 @@ fn a_provision_that_could_not_see_an_edit_is_not_blamed_for_it() {
     let twice = answered(|audit| {
         committed(audit, "i-1", 30);
         edited(audit, "i-1", State::Running);
-        audit.gave_by_hand(&record(State::Running, "c", Some(90)), at(36));
+        audit.reassigned_by_hand(&record(State::Running, "c", Some(90)), at(36));
     });
     assert_eq!(twice, None);
     let reaped = answered(|audit| {
@@ -313,39 +320,39 @@ fn a_provision_that_could_not_see_an_edit_is_not_blamed_for_it() {
 
 #[test]
 fn a_provision_that_answers_with_what_no_edit_took_from_it_is_blamed() {
-    let broken = Some(Invariant::AllOrNothing);
-    assert_eq!(answered(|_| {}), broken, "never recorded");
-    let anothers = answered(|audit| audit.planted(&record(State::Running, "b", Some(90))));
-    assert_eq!(anothers, broken, "of another run, and not by hand");
+    let violated = Some(Invariant::AllOrNothing);
+    assert_eq!(answered(|_| {}), violated, "never recorded");
+    let anothers = answered(|audit| audit.existing(&record(State::Running, "b", Some(90))));
+    assert_eq!(anothers, violated, "of another run, without an edit");
     let given_up = answered(|audit| {
         committed(audit, "i-1", 30);
         let [running, idle] = [(State::Running, "a"), (State::Idle, "")]
             .map(|(state, owner)| record(state, owner, Some(90)));
         audit.wrote(Transition::Release, Some(&running), &idle, (at(35), at(35)));
     });
-    assert_eq!(given_up, broken, "released");
+    assert_eq!(given_up, violated, "released");
     let another_machine = answered(|audit| {
         committed(audit, "i-2", 30);
         edited(audit, "i-2", State::Running);
-        audit.planted(&record(State::Running, "b", Some(90)));
+        audit.existing(&record(State::Running, "b", Some(90)));
     });
-    assert_eq!(another_machine, broken, "the edit was of another machine");
+    assert_eq!(another_machine, violated, "the edit was of another machine");
     let before_its_commit = answered(|audit| {
-        audit.planted(&record(State::Claimed, "a", Some(90)));
+        audit.existing(&record(State::Claimed, "a", Some(90)));
         edited(audit, "i-1", State::Claimed);
     });
-    assert_eq!(before_its_commit, broken, "the store refuses the commit that comes next");
+    assert_eq!(before_its_commit, violated, "the store refuses the commit that comes next");
     let before_it_began = answered(|audit| {
         committed(audit, "i-1", 5);
         edited(audit, "i-1", State::Running);
     });
-    assert_eq!(before_it_began, broken, "an earlier provision had set it running");
+    assert_eq!(before_it_began, violated, "an earlier provision had set it running");
     let from_another_run = answered(|audit| {
         committed(audit, "i-1", 30);
-        audit.planted(&record(State::Running, "c", Some(90)));
+        audit.existing(&record(State::Running, "c", Some(90)));
         edited(audit, "i-1", State::Running);
     });
-    assert_eq!(from_another_run, broken, "the edit took it from another run");
+    assert_eq!(from_another_run, violated, "the edit took it from another run");
     let claimed_since = answered(|audit| {
         committed(audit, "i-1", 30);
         edited(audit, "i-1", State::Running);
@@ -353,5 +360,5 @@ fn a_provision_that_answers_with_what_no_edit_took_from_it_is_blamed() {
             .map(|(state, owner)| record(state, owner, Some(90)));
         audit.wrote(Transition::Claim, Some(&idle), &claimed, (at(38), at(38)));
     });
-    assert_eq!(claimed_since, broken, "it has been in the pool since");
+    assert_eq!(claimed_since, violated, "it has been in the pool since");
 }

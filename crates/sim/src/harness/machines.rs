@@ -1,4 +1,4 @@
-//! Machines: how they come up, go, and what becomes of their jobs.
+//! Boots machines, removes them, and ends their jobs.
 
 use std::sync::Arc;
 
@@ -6,104 +6,105 @@ use ondeck_agent::Agent;
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::testkit::SeededRandom;
 
-use super::{Act, Harness, run_id};
+use super::{Harness, ScheduledAction, run_id};
+use crate::agent_machine::AgentMachine;
 use crate::faults::Fault;
 use crate::kernel::{Pid, digest};
-use crate::machine::Rig;
 use crate::plan::SECOND;
-use crate::process::{Ending, Exit, Process, Task};
+use crate::process::{Exit, Process, ProcessKind, ProcessOutcome};
 
 impl Harness {
     pub(super) fn boot(&mut self, id: &InstanceId) {
-        let restarts = match self.world.yard().body(id) {
-            Some(body) if body.agent.is_none() => {
-                body.restarts += 1;
-                body.restarts
+        let restarts = match self.world.machines().machine_mut(id) {
+            Some(machine) if machine.agent.is_none() => {
+                machine.restarts += 1;
+                machine.restarts
             }
             _ => return,
         };
-        let doom = self.doom(Fault::AgentCrash, 300);
-        let wire = self.wire(&format!("agent {id}#{restarts}"), id.as_str(), doom);
+        let crash_at = self.random_crash(Fault::AgentCrash, 300);
+        let ports = self.process_ports(&format!("agent {id}#{restarts}"), id.as_str(), crash_at);
         let mut notice_at = None;
-        if self.befalls(Fault::SpotNotice) {
+        if self.injects(Fault::SpotNotice) {
             let at = self.kernel.now() + self.random.u64(0..200) * SECOND;
             notice_at = Some(at);
-            self.due(at + 120 * SECOND, Act::Die(id.clone()));
+            self.schedule(at + 120 * SECOND, ScheduledAction::RemoveMachine(id.clone()));
         }
-        let rig = Arc::new(Rig { wire: wire.clone(), id: id.clone(), notice_at });
+        let machine = Arc::new(AgentMachine { ports: ports.clone(), id: id.clone(), notice_at });
         let agent = Agent {
             id: id.clone(),
-            store: wire.clone(),
-            runner: rig.clone(),
-            host: rig,
-            clock: wire.clone(),
-            random: Arc::new(SeededRandom::new(digest(&[&self.plan.seed, &wire.name]))),
+            store: ports.clone(),
+            runner: machine.clone(),
+            host: machine,
+            clock: ports.clone(),
+            random: Arc::new(SeededRandom::new(digest(&[&self.plan.seed, &ports.name]))),
         };
-        if let Some(body) = self.world.yard().body(id) {
-            body.agent = Some(wire.pid);
+        if let Some(machine) = self.world.machines().machine_mut(id) {
+            machine.agent = Some(ports.pid);
         }
-        self.kernel.note(&wire.name, || "starts".to_owned());
+        self.kernel.note(&ports.name, || "starts".to_owned());
         let work = async move {
             agent.live().await;
-            Exit::Ended
+            Exit::Terminated
         };
-        self.start(wire.pid, Process::new(Task::Agent(id.clone()), work));
+        self.start(ports.pid, Process::new(ProcessKind::Agent(id.clone()), work));
     }
 
-    pub(super) fn die(&mut self, id: &InstanceId) {
+    pub(super) fn remove_machine(&mut self, id: &InstanceId) {
         self.world.compute.kill(id);
-        let agent = self.world.yard().expire_and_reap(id);
+        let agent = self.world.machines().remove(id);
         self.kernel.note("the world", || format!("{id} is gone"));
-        // Outside of every lock, since what it was waiting for is cancelled with it.
+        // The process is dropped without holding a lock, because that cancels its
+        // calls in the kernel.
         let Some((pid, process)) = agent.and_then(|pid| Some((pid, self.processes.remove(&pid)?)))
         else {
             return;
         };
         drop(process);
-        self.watch(pid, Ending::GaveUp);
+        self.note_outcome(pid, ProcessOutcome::GaveUp);
     }
 
     pub(super) fn crash(&mut self, pid: Pid) {
         let Some(process) = self.processes.remove(&pid) else { return };
-        self.watch(pid, Ending::Died);
-        let task = process.task.clone();
+        self.note_outcome(pid, ProcessOutcome::Died);
+        let kind = process.kind.clone();
         drop(process);
-        match task {
-            Task::Agent(id) => {
+        match kind {
+            ProcessKind::Agent(id) => {
                 self.kernel.count(Fault::AgentCrash);
-                if let Some(body) = self.world.yard().body(&id) {
-                    body.agent = None;
+                if let Some(machine) = self.world.machines().machine_mut(&id) {
+                    machine.agent = None;
                 }
-                self.soon(1..15, Act::Boot(id));
+                self.schedule_within(1..15, ScheduledAction::Boot(id));
             }
-            Task::Provision(run) => {
+            ProcessKind::Provision(run) => {
                 self.kernel.count(Fault::Crash);
-                self.leave(&run, 5..60);
+                self.schedule_release(&run, 5..60);
             }
-            Task::Release(_) | Task::Refresh => self.kernel.count(Fault::Crash),
+            ProcessKind::Release(_) | ProcessKind::Refresh => self.kernel.count(Fault::Crash),
         }
     }
 
-    /// The last job of a workflow releases, unless it never comes to that.
-    pub(super) fn leave(&mut self, run: &str, seconds: std::ops::Range<u64>) {
-        if self.runs.entry(run.to_owned()).or_default().leaving {
+    /// Schedules the release of a run, once. It may never happen, as a fault.
+    pub(super) fn schedule_release(&mut self, run: &str, seconds: std::ops::Range<u64>) {
+        if self.runs.entry(run.to_owned()).or_default().will_release {
             return;
         }
-        if self.befalls(Fault::NeverReleased) {
+        if self.injects(Fault::NeverReleased) {
             return;
         }
-        self.runs.entry(run.to_owned()).or_default().leaving = true;
-        self.soon(seconds, Act::ReleaseOf(run.to_owned()));
+        self.runs.entry(run.to_owned()).or_default().will_release = true;
+        self.schedule_within(seconds, ScheduledAction::Release(run.to_owned()));
     }
 
-    pub(super) fn job_over(&mut self, job: usize) {
+    pub(super) fn end_job(&mut self, job: usize) {
         let run = {
-            let mut yard = self.world.yard();
-            yard.job_over(job);
-            yard.job(job).run.to_string()
+            let mut machines = self.world.machines();
+            machines.end_job(job);
+            machines.job(job).run.to_string()
         };
-        if self.world.yard().is_done(&run_id(&run)) {
-            self.leave(&run, 1..5);
+        if self.world.machines().is_done(&run_id(&run)) {
+            self.schedule_release(&run, 1..5);
         }
     }
 }

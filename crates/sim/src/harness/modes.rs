@@ -1,4 +1,4 @@
-//! Processes of the control plane.
+//! Starts the processes of the control plane.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,61 +14,63 @@ use ondeck_core::runtime::stop::StopSignal;
 use ondeck_core::testkit::{SeededRandom, SilentProgress};
 
 use super::{Harness, run_id};
-use crate::faults::{Crash, Fault};
+use crate::faults::{CrashPoint, Fault};
 use crate::kernel::{Pid, digest};
-use crate::process::{Exit, Process, Task};
-use crate::wire::{Traits, Wire};
+use crate::process::{Exit, Process, ProcessKind};
+use crate::process_ports::{ProcessFaults, ProcessPorts};
 
 impl Harness {
-    pub(super) fn doom(&mut self, fault: Fault, calls: u32) -> Option<(u32, Crash)> {
-        let befallen = self.policy.befalls(fault, self.kernel.now(), &mut self.random);
+    /// Draws whether a new process crashes, and at which of its calls.
+    pub(super) fn random_crash(&mut self, fault: Fault, calls: u32) -> Option<(u32, CrashPoint)> {
+        let injected = self.policy.injects(fault, self.kernel.now(), &mut self.random);
         let (at, before) = (self.random.u32(1..calls), self.random.bool());
-        befallen.then_some((at, if before { Crash::Before } else { Crash::After }))
+        injected.then_some((at, if before { CrashPoint::Before } else { CrashPoint::After }))
     }
 
-    pub(super) fn wire(
+    /// Creates the ports of a new process. `clock` selects the skew of its clock.
+    pub(super) fn process_ports(
         &mut self,
         name: &str,
         clock: &str,
-        doom: Option<(u32, Crash)>,
-    ) -> Arc<Wire> {
+        crash_at: Option<(u32, CrashPoint)>,
+    ) -> Arc<ProcessPorts> {
         let skew = match self.plan.skew {
             0 => 0,
-            most => self.policy.chance(clock).u64(0..=most),
+            most => self.policy.random_for(clock).u64(0..=most),
         };
         if skew > 0 {
             self.kernel.count(Fault::Skew);
         }
-        let traits = Traits { skew: Duration::from_millis(skew), doom };
-        Arc::new(Wire::new(&self.world, &self.policy, name, traits))
+        let faults = ProcessFaults { skew: Duration::from_millis(skew), crash_at };
+        Arc::new(ProcessPorts::new(&self.world, &self.policy, name, faults))
     }
 
-    /// A process of the control plane, and all it works with.
-    pub(super) fn mode(&mut self, what: &str) -> (Arc<Wire>, Plane) {
-        self.born += 1;
-        let name = format!("{what}#{}", self.born);
-        let doom = self.doom(Fault::Crash, 50);
-        let wire = self.wire(&name, &name, doom);
+    /// Creates the ports of a new process of the control plane.
+    pub(super) fn mode(&mut self, what: &str) -> (Arc<ProcessPorts>, Plane) {
+        self.processes_started += 1;
+        let name = format!("{what}#{}", self.processes_started);
+        let crash_at = self.random_crash(Fault::Crash, 50);
+        let ports = self.process_ports(&name, &name, crash_at);
         let seed = digest(&[&self.plan.seed, &name]);
         let plane = Plane {
-            store: wire.clone(),
-            pool: wire.clone(),
-            compute: wire.clone(),
-            forge: wire.clone(),
-            clock: wire.clone(),
+            store: ports.clone(),
+            pool: ports.clone(),
+            compute: ports.clone(),
+            forge: ports.clone(),
+            clock: ports.clone(),
             random: Arc::new(SeededRandom::new(seed)),
             progress: Arc::new(SilentProgress),
         };
-        (wire, plane)
+        (ports, plane)
     }
 
     pub(super) fn start(&mut self, pid: Pid, process: Process) {
         self.processes.insert(pid, process);
-        self.let_act(pid);
+        self.poll_process(pid);
     }
 
     pub(crate) fn provision(&mut self, run: &str, count: u32) {
-        let (wire, plane) = self.mode(&format!("provision {run}"));
+        let (ports, plane) = self.mode(&format!("provision {run}"));
         let (switch, stop) = StopSignal::new();
         let known = self.runs.entry(run.to_owned()).or_default();
         known.provisions += 1;
@@ -78,38 +80,38 @@ impl Harness {
         (request.options.count, request.options.usage) = (count, self.usage_of(run));
         let work =
             async move { Exit::Provisioned(Box::new(provision(&plane, &request, &stop).await)) };
-        self.start(wire.pid, Process::new(Task::Provision(run.to_owned()), work));
+        self.start(ports.pid, Process::new(ProcessKind::Provision(run.to_owned()), work));
     }
 
-    /// The usage class that a run wants: the same for every process that asks, however often.
+    /// The usage class that a run wants, which is the same for all of its provisions.
     pub(super) fn usage_of(&self, run: &str) -> UsageClass {
-        match self.plan.picky && digest(&[&self.plan.seed, &run]).is_multiple_of(3) {
+        match self.plan.mixed_usage && digest(&[&self.plan.seed, &run]).is_multiple_of(3) {
             true => UsageClass::Spot,
             false => UsageClass::OnDemand,
         }
     }
 
     pub(crate) fn release(&mut self, run: &str) {
-        let (wire, plane) = self.mode(&format!("release {run}"));
+        let (ports, plane) = self.mode(&format!("release {run}"));
         self.runs.entry(run.to_owned()).or_default().releases += 1;
-        self.world.yard().cancel(Some(&run_id(run)));
+        self.world.machines().cancel(Some(&run_id(run)));
         let id = run_id(run);
         let work = async move {
             Exit::Released(Box::new(release(&plane, &id, &TimeOverrides::default()).await))
         };
-        self.start(wire.pid, Process::new(Task::Release(run.to_owned()), work));
+        self.start(ports.pid, Process::new(ProcessKind::Release(run.to_owned()), work));
     }
 
     pub(crate) fn refresh(&mut self, given: BTreeMap<String, String>) {
-        if self.processes.values().any(|process| process.task == Task::Refresh) {
+        if self.processes.values().any(|process| process.kind == ProcessKind::Refresh) {
             self.kernel.count(Fault::RefreshTwice);
         }
-        let (wire, plane) = self.mode("refresh");
+        let (ports, plane) = self.mode("refresh");
         let began = self.kernel.true_time();
         let work = async move {
             let outcome = refresh(&plane, &given, &StopSignal::never()).await;
             Exit::Refreshed(Box::new(outcome), began)
         };
-        self.start(wire.pid, Process::new(Task::Refresh, work));
+        self.start(ports.pid, Process::new(ProcessKind::Refresh, work));
     }
 }

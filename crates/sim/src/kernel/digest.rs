@@ -1,16 +1,16 @@
-//! One number for much.
+//! Digests of values, by which states are told apart and random sources are seeded.
 
-/// One number for several things, by how they are shown.
-pub(crate) fn digest(things: &[&dyn std::fmt::Debug]) -> u64 {
+/// Returns a 64-bit digest of the `Debug` texts of these values.
+pub(crate) fn digest(values: &[&dyn std::fmt::Debug]) -> u64 {
     use std::fmt::Write as _;
     let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
-    for thing in things {
-        write!(hash, "{thing:?}\u{1}").expect("hashing cannot fail");
+    for value in values {
+        write!(hash, "{value:?}\u{1}").expect("hashing cannot fail");
     }
     hash.0
 }
 
-/// Hashes what is shown, without keeping it.
+/// FNV-1a over everything that is written.
 struct Fnv(u64);
 
 impl std::fmt::Write for Fnv {

@@ -1,21 +1,21 @@
-//! The scenes of the sweep: each has one process under test, and one ending that it comes to when
-//! no fault is injected.
+//! The scenarios of the sweep. Each has one process under test, and the outcome that this process
+//! has when no fault is injected.
 
 use std::collections::BTreeMap;
 
 use crate::faults::Rates;
 use crate::history::{History, play};
 use crate::plan::{Action, Plan, SECOND};
-use crate::policy::{Aim, CallFault, Script};
-use crate::process::Ending;
+use crate::policy::{CallFault, CallSelector, ScriptedFault};
+use crate::process::ProcessOutcome;
 
-/// A history with one process under test, and the ending that is expected of it.
+/// A history with one process under test.
 #[derive(Debug, Clone)]
 pub struct Scenario {
-    /// What it is called.
+    /// The name by which the command line selects it.
     pub name: &'static str,
-    /// How its process ends unharmed.
-    pub ending: Ending,
+    /// The outcome of the process under test when no fault is injected.
+    pub outcome: ProcessOutcome,
     plan: Plan,
 }
 
@@ -29,18 +29,20 @@ impl Scenario {
         all
     }
 
-    /// Plays it, with or without a harm to one call of its process.
-    pub fn play(&self, harm: Option<(u32, CallFault)>, journal: bool) -> History {
+    /// Plays the scenario. `fault` is the number of a call of its process and what
+    /// is injected into it.
+    pub fn play(&self, fault: Option<(u32, CallFault)>, journal: bool) -> History {
         let mut plan = self.plan.clone();
         let process = plan.watched.clone().unwrap_or_default();
-        let script = |(call, harm)| Script { process, aim: Aim::Call(call), harm };
-        plan.scripts.extend(harm.map(script));
+        let script =
+            |(call, fault)| ScriptedFault { process, selector: CallSelector::Call(call), fault };
+        plan.scripts.extend(fault.map(script));
         play(&plan, journal)
     }
 }
 
-/// Cold, a machine is ready 13 seconds after it was asked for; jobs take 31, and 3 later the run
-/// is released. So who asks at 10 has left at 57.
+/// A new machine is ready 13 s after the order, jobs take 31 s, and the run is released 3 s later.
+/// So a run that provisions at 10 s has left at 57 s.
 fn provisions() -> Vec<Scenario> {
     let one_idle = provision(10, "1", 1);
     let partly_warm = vec![one_idle.clone(), provision(80, "2", 3)];
@@ -48,59 +50,66 @@ fn provisions() -> Vec<Scenario> {
     vec![
         Scenario {
             name: "provision-cold",
-            ending: Ending::Succeeded,
+            outcome: ProcessOutcome::Succeeded,
             plan: plan("provision 1#2", vec![provision(10, "1", 2)]),
         },
         Scenario {
             name: "provision-warm",
-            ending: Ending::Succeeded,
+            outcome: ProcessOutcome::Succeeded,
             plan: plan("provision 2#4", vec![provision(10, "1", 2), provision(80, "2", 2)]),
         },
         Scenario {
             name: "provision-adopting",
-            ending: Ending::Succeeded,
+            outcome: ProcessOutcome::Succeeded,
             plan: plan("provision 1#3", vec![one_idle, provision(30, "1", 2)]),
         },
-        Scenario { name: "provision-no-capacity", ending: Ending::GaveUp, plan: short.clone() },
+        Scenario {
+            name: "provision-no-capacity",
+            outcome: ProcessOutcome::GaveUp,
+            plan: short.clone(),
+        },
         Scenario {
             name: "provision-never-ready",
-            ending: Ending::GaveUp,
-            plan: Plan { stillborn: [3].into(), ..plan("provision 2#4", partly_warm.clone()) },
+            outcome: ProcessOutcome::GaveUp,
+            plan: Plan { never_boot: [3].into(), ..plan("provision 2#4", partly_warm.clone()) },
         },
         Scenario {
             name: "provision-stopped",
-            ending: Ending::Failed,
+            outcome: ProcessOutcome::Failed,
             plan: plan("provision 2#4", [partly_warm, vec![stop(85_000, "2")]].concat()),
         },
         Scenario {
             name: "provision-stopped-in-rollback",
-            ending: Ending::GaveUp,
-            plan: Plan { deeds: [short.deeds.clone(), vec![stop(82_300, "2")]].concat(), ..short },
+            outcome: ProcessOutcome::GaveUp,
+            plan: Plan {
+                actions: [short.actions.clone(), vec![stop(82_300, "2")]].concat(),
+                ..short
+            },
         },
     ]
 }
 
 fn releases() -> Vec<Scenario> {
     let hang = (50 * SECOND, Action::Hang(0, 120 * SECOND));
-    let killed = Script {
+    let killed = ScriptedFault {
         process: "provision 2".to_owned(),
-        aim: Aim::First("write register"),
-        harm: CallFault::DieAfter,
+        selector: CallSelector::First("write register"),
+        fault: CallFault::DieAfter,
     };
     vec![
         Scenario {
             name: "release",
-            ending: Ending::Succeeded,
+            outcome: ProcessOutcome::Succeeded,
             plan: plan("release 1#3", vec![provision(10, "1", 2)]),
         },
         Scenario {
             name: "release-silent-agent",
-            ending: Ending::GaveUp,
+            outcome: ProcessOutcome::GaveUp,
             plan: plan("release 1#3", vec![provision(10, "1", 2), hang]),
         },
         Scenario {
             name: "release-leftovers",
-            ending: Ending::Succeeded,
+            outcome: ProcessOutcome::Succeeded,
             plan: Plan {
                 scripts: vec![killed],
                 ..plan("release 2#5", vec![provision(10, "1", 1), provision(80, "2", 2)])
@@ -109,17 +118,21 @@ fn releases() -> Vec<Scenario> {
     ]
 }
 
-/// When the refresh under test begins, there is a machine without a record (of run a, whose
-/// intent is overdue), two past their idle time with their tickets (b), one that waits and was never
-/// announced (c), one that never said that it is free (e), a runner without a machine (d), a run
-/// with a job and no machine (b, again), and too few machines are warm.
+/// When the refresh under test begins, there are:
+/// - a machine without a record, whose intent is overdue (run a);
+/// - two machines past their idle time, with their tickets (run b);
+/// - an idle machine that was never announced (run c);
+/// - an offline runner whose machine is gone (run d);
+/// - an idle machine whose agent has not signalled that it left its run (run e);
+/// - a re-run job without a machine (run b);
+/// - fewer idle machines than `min-idle`.
 fn refresh() -> Scenario {
-    let killed = |process: &str, words, harm| Script {
+    let killed = |process: &str, words, fault| ScriptedFault {
         process: process.to_owned(),
-        aim: Aim::First(words),
-        harm,
+        selector: CallSelector::First(words),
+        fault,
     };
-    let deeds = vec![
+    let actions = vec![
         provision(10, "a", 1),
         provision(20, "b", 2),
         provision(25, "d", 1),
@@ -131,34 +144,35 @@ fn refresh() -> Scenario {
         (290 * SECOND, Action::RefreshWith("min-idle", "large=2")),
     ];
     let mut plan = Plan {
-        stillborn: [1].into(),
-        calm_at: 400 * SECOND,
+        never_boot: [1].into(),
+        faults_end_at: 400 * SECOND,
         scripts: vec![
             killed("provision a", "launch", CallFault::DieAfter),
             killed("release c", "send", CallFault::DieBefore),
             killed("release e", "write release", CallFault::DieAfter),
         ],
-        ..plan("refresh#16", deeds)
+        ..plan("refresh#16", actions)
     };
     plan.settings.insert("idle-time-sec".to_owned(), "200".to_owned());
-    Scenario { name: "refresh", ending: Ending::Succeeded, plan }
+    Scenario { name: "refresh", outcome: ProcessOutcome::Succeeded, plan }
 }
 
-/// Boot, a run, back in the pool, another run, and the end by its own deadline.
+/// An agent boots, serves a run, returns to the pool, serves another run, and terminates its
+/// machine at the deadline.
 fn agent() -> Scenario {
     let mut plan = plan("agent i-0001#1", vec![provision(10, "1", 1), provision(80, "2", 1)]);
     plan.settings.insert("idle-time-sec".to_owned(), "60".to_owned());
-    Scenario { name: "agent", ending: Ending::Succeeded, plan }
+    Scenario { name: "agent", outcome: ProcessOutcome::Succeeded, plan }
 }
 
-fn plan(watched: &str, deeds: Vec<(u64, Action)>) -> Plan {
+fn plan(watched: &str, actions: Vec<(u64, Action)>) -> Plan {
     Plan {
         settings: settings(),
-        deeds,
+        actions,
         rates: Rates { calls: Vec::new(), latency: 40_000 },
-        steady: true,
+        fixed_durations: true,
         watched: Some(watched.to_owned()),
-        calm_at: 300 * SECOND,
+        faults_end_at: 300 * SECOND,
         ..Plan::default()
     }
 }
@@ -193,10 +207,10 @@ fn stop(millis: u64, run: &str) -> (u64, Action) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::Watched;
+    use crate::history::WatchedProcess;
 
     #[test]
-    fn unharmed_each_scenario_does_what_it_is_there_for() {
+    fn each_scenario_makes_its_calls_when_no_fault_is_injected() {
         let cold: &[&str] = &["put intent", "launch", "write register", "write activate"];
         let does: BTreeMap<&str, &[&str]> = [
             ("provision-cold", cold),
@@ -235,7 +249,7 @@ mod tests {
                     "report UD_REMOVE_REG_OK 1",
                     "report UD_REG_OK 2",
                     "report UD_REMOVE_REG_OK 2",
-                    "end itself",
+                    "terminate itself",
                 ],
             ),
         ]
@@ -243,8 +257,8 @@ mod tests {
         for scenario in Scenario::all() {
             let history = scenario.play(None, false);
             assert_eq!(history.violation, None, "{}", scenario.name);
-            let Watched { calls, ending } = history.watched;
-            assert_eq!(ending, Some(scenario.ending), "{}", scenario.name);
+            let WatchedProcess { calls, outcome } = history.watched;
+            assert_eq!(outcome, Some(scenario.outcome), "{}", scenario.name);
             for words in does[scenario.name] {
                 let done = calls.iter().any(|call| call.starts_with(words));
                 assert!(done, "{} does not: {words}\n{calls:#?}", scenario.name);

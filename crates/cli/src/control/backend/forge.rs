@@ -24,13 +24,13 @@ pub(super) async fn of_refresh(
         .hint("build it on Linux with --features local, or give --forge github"))
 }
 
-/// Whether jobs come from GitHub: as given now, or as stored. On EC2 GitHub is the default each
-/// time, because machines there cannot reach the jobs in a file of another computer.
+/// Whether jobs come from GitHub: as given now, or as stored. With machines from a cloud, GitHub is
+/// the default each time, because they cannot reach the jobs in a file of another computer.
 async fn is_github(common: &Common, records: &Records) -> Result<bool, Failure> {
     if let Some(forge) = common.given.text(&rows::FORGE) {
         return Ok(forge == GITHUB);
     }
-    if common.compute == Backend::Aws {
+    if common.compute != Backend::Local {
         return Ok(true);
     }
     match records.store.settings().await {

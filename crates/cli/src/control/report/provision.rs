@@ -31,13 +31,13 @@ pub(super) struct ProvisionJson {
     search: SearchJson,
     /// Only after a failure: the machines that this call terminated.
     #[serde(skip_serializing_if = "Option::is_none")]
-    ended: Option<Vec<String>>,
+    terminated: Option<Vec<String>>,
     /// Only after a failure: the machines that this call returned to the pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     returned: Option<Vec<String>>,
     /// Only if there are any: what could not be cleaned up, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    leftovers: Vec<String>,
+    clean_up_failures: Vec<String>,
     /// Only after a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<ErrorJson>,
@@ -142,9 +142,9 @@ impl From<&Outcome> for ProvisionJson {
             instances: outcome.instances.iter().map(ProvisionedJson::from).collect(),
             timings: (&outcome.timings).into(),
             search: (&outcome.search).into(),
-            ended: ids(&outcome.terminated),
+            terminated: ids(&outcome.terminated),
             returned: ids(&outcome.returned),
-            leftovers: outcome.clean_up_failures.clone(),
+            clean_up_failures: outcome.clean_up_failures.clone(),
             error: failure.map(ErrorJson::from),
         }
     }

@@ -21,19 +21,19 @@ pub(super) struct RefreshJson {
     /// Machines terminated because their threshold had passed.
     reaped: Vec<String>,
     /// How many void tickets were deleted from the pool.
-    pruned: usize,
+    tickets_pruned: usize,
     /// Machines terminated because they have no record.
-    swept: Vec<String>,
+    orphans_terminated: Vec<String>,
     /// Idle machines that got a new ticket in the pool.
-    ticketed: Vec<String>,
+    requeued: Vec<String>,
     /// Idle machines expired because their heartbeat stopped.
-    silent: Vec<String>,
+    unresponsive: Vec<String>,
     /// How many abandoned launches were closed.
     intents_settled: usize,
     /// Offline runners removed from GitHub's list, by name.
-    ghosts: Vec<String>,
+    offline_runners_removed: Vec<String>,
     /// How many records of terminated machines were deleted.
-    forgotten: usize,
+    records_pruned: usize,
     /// How many machines were launched to keep the pool warm.
     warmed: usize,
     /// Runs with waiting jobs and no machine, which were not rescued.
@@ -42,7 +42,7 @@ pub(super) struct RefreshJson {
     rescued: Vec<String>,
     /// Problems that did not stop the rest of the refresh.
     warnings: Vec<String>,
-    /// Only after a failure. The other fields tell what was done all the same.
+    /// Only after a failure. The other fields list what was done despite it.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<ErrorJson>,
 }
@@ -56,13 +56,13 @@ impl From<&Outcome> for RefreshJson {
             schema_version: SchemaVersion,
             status: failure.into(),
             reaped: ids(&outcome.reaped),
-            pruned: outcome.pruned_tickets,
-            swept: ids(&outcome.orphans),
-            ticketed: ids(&outcome.requeued),
-            silent: ids(&outcome.unresponsive),
+            tickets_pruned: outcome.pruned_tickets,
+            orphans_terminated: ids(&outcome.orphans),
+            requeued: ids(&outcome.requeued),
+            unresponsive: ids(&outcome.unresponsive),
             intents_settled: outcome.settled_intents,
-            ghosts: outcome.offline_runners.clone(),
-            forgotten: outcome.pruned_records,
+            offline_runners_removed: outcome.offline_runners.clone(),
+            records_pruned: outcome.pruned_records,
             warmed: outcome.warmed,
             stranded: runs(&outcome.stranded),
             rescued: runs(&outcome.rescued),

@@ -36,32 +36,32 @@ pub(super) struct ReleaseJson {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ReleasedJson {
     instance_id: String,
-    /// `pooled`: it waits in the pool. `ended`: terminated, because it has no idle time left.
-    /// `expired`: it failed or did not respond, and will be terminated. `moved-on`: it no longer
-    /// belonged to the run.
-    fate: FateJson,
+    /// `pooled`: it waits in the pool. `terminated`: it has no idle time left. `expired`: it
+    /// failed or did not respond, and will be terminated. `superseded`: it no longer belonged to
+    /// the run.
+    outcome: MachineOutcome,
     instance_type: String,
     /// The machine's purchase option.
     usage_class: PurchaseOption,
     resource_class: String,
     /// How long the run used it, in milliseconds. `null` if it never got to work for the run.
-    held_ms: Option<u64>,
-    /// Only if there is one: why it has this fate.
+    used_ms: Option<u64>,
+    /// Only if there is one: why it has this outcome.
     #[serde(skip_serializing_if = "String::is_empty")]
     reason: String,
     /// Only if there is one: what the machine did for the run, as its agent reported.
     #[serde(skip_serializing_if = "String::is_empty")]
-    account: String,
+    agent_report: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-enum FateJson {
+enum MachineOutcome {
     Pooled,
-    Ended,
+    Terminated,
     Expired,
-    MovedOn,
+    Superseded,
 }
 
 #[derive(Debug, Serialize)]
@@ -72,26 +72,26 @@ struct ReleaseTimingsJson {
     total_ms: u64,
 }
 
-impl FateJson {
+impl MachineOutcome {
     fn as_str(self) -> &'static str {
         match self {
-            FateJson::Pooled => "pooled",
-            FateJson::Ended => "ended",
-            FateJson::Expired => "expired",
-            FateJson::MovedOn => "moved-on",
+            MachineOutcome::Pooled => "pooled",
+            MachineOutcome::Terminated => "terminated",
+            MachineOutcome::Expired => "expired",
+            MachineOutcome::Superseded => "superseded",
         }
     }
 }
 
-/// What became of a machine, and why.
-fn fate(disposition: &Disposition) -> (FateJson, String) {
+/// How releasing a machine ended, and the reason, which is empty for a pooled machine.
+fn machine_outcome(disposition: &Disposition) -> (MachineOutcome, String) {
     match disposition {
-        Disposition::Pooled => (FateJson::Pooled, String::new()),
-        Disposition::Terminated => (FateJson::Ended, "no idle time left".to_owned()),
-        Disposition::Expired(why) => (FateJson::Expired, why.clone()),
-        Disposition::Superseded(why) => (FateJson::MovedOn, why.clone()),
+        Disposition::Pooled => (MachineOutcome::Pooled, String::new()),
+        Disposition::Terminated => (MachineOutcome::Terminated, "no idle time left".to_owned()),
+        Disposition::Expired(why) => (MachineOutcome::Expired, why.clone()),
+        Disposition::Superseded(why) => (MachineOutcome::Superseded, why.clone()),
         Disposition::Unfinished(state) => {
-            (FateJson::Expired, format!("left {state} by an unfinished provision"))
+            (MachineOutcome::Expired, format!("left {state} by an unfinished provision"))
         }
     }
 }
@@ -113,16 +113,16 @@ impl From<&Outcome> for ReleaseJson {
 
 impl From<&Released> for ReleasedJson {
     fn from(one: &Released) -> ReleasedJson {
-        let (fate, reason) = fate(&one.disposition);
+        let (outcome, reason) = machine_outcome(&one.disposition);
         ReleasedJson {
             instance_id: one.id.to_string(),
-            fate,
+            outcome,
             instance_type: one.spec.instance_type.clone(),
             usage_class: one.spec.usage_class.into(),
             resource_class: one.spec.resource_class.to_string(),
-            held_ms: one.used_for.map(millis),
+            used_ms: one.used_for.map(millis),
             reason,
-            account: one.account.clone(),
+            agent_report: one.account.clone(),
         }
     }
 }
@@ -137,10 +137,10 @@ impl Report for Outcome {
             return format!("run {} has no machines", self.run);
         }
         let rows = self.instances.iter().map(|one| {
-            let (word, reason) = fate(&one.disposition);
-            vec![one.id.to_string(), word.as_str().to_owned(), reason]
+            let (outcome, reason) = machine_outcome(&one.disposition);
+            vec![one.id.to_string(), outcome.as_str().to_owned(), reason]
         });
-        let machines = table(&["instance", "fate", "reason"], rows.collect());
+        let machines = table(&["instance", "outcome", "reason"], rows.collect());
         format!("{machines}\nrun {} released after {} ms", self.run, millis(self.took))
     }
 
@@ -175,25 +175,31 @@ fn markdown(outcome: &Outcome, backend: Backend) -> String {
 
 /// `2 pooled, 1 expired`.
 fn counts(instances: &[Released]) -> String {
-    let fates: Vec<FateJson> = instances.iter().map(|one| fate(&one.disposition).0).collect();
+    let outcomes: Vec<MachineOutcome> =
+        instances.iter().map(|one| machine_outcome(&one.disposition).0).collect();
     let mut counts: Vec<String> = Vec::new();
-    for word in [FateJson::Pooled, FateJson::Ended, FateJson::Expired, FateJson::MovedOn] {
-        let count = fates.iter().filter(|fate| **fate == word).count();
+    for outcome in [
+        MachineOutcome::Pooled,
+        MachineOutcome::Terminated,
+        MachineOutcome::Expired,
+        MachineOutcome::Superseded,
+    ] {
+        let count = outcomes.iter().filter(|one| **one == outcome).count();
         if count > 0 {
-            counts.push(format!("{count} {}", word.as_str()));
+            counts.push(format!("{count} {}", outcome.as_str()));
         }
     }
     counts.join(", ")
 }
 
 fn each_machine(instances: &[Released]) -> String {
-    let header = ["machine", "type", "fate", "reason", "used for ", "agent's report"];
+    let header = ["machine", "type", "outcome", "reason", "used for ", "agent's report"];
     let rows = instances.iter().map(|one| {
-        let (word, reason) = fate(&one.disposition);
+        let (outcome, reason) = machine_outcome(&one.disposition);
         vec![
             code(one.id.as_str()),
             machine_type(&one.spec),
-            format!("**{}**", word.as_str()),
+            format!("**{}**", outcome.as_str()),
             plain(&reason),
             one.used_for.map(cell).unwrap_or_default(),
             plain(&one.account),

@@ -21,26 +21,26 @@ const MAKEFILE: &str = "all test test-unit test-integration publish:\n\
 
 /// A team's repository, its account, and its GitHub.
 struct Team {
-    workshop: ActHarness,
-    site: AwsHarness,
+    act: ActHarness,
+    aws: AwsHarness,
     github: GitHub,
     bridge: PathBuf,
 }
 
-/// What came of a workflow.
+/// A workflow that has ended.
 struct Played {
-    told: Done,
+    done: Done,
     /// The machines that its jobs ran on, one for each job.
     machines: Vec<String>,
 }
 
 impl Team {
     fn new() -> Team {
-        let workshop = ActHarness::new();
-        fs::write(workshop.repository().join("Makefile"), MAKEFILE).unwrap();
-        let bridge = workshop.home.outside().join("bridge");
+        let act = ActHarness::new();
+        fs::write(act.repository().join("Makefile"), MAKEFILE).unwrap();
+        let bridge = act.home.outside().join("bridge");
         fs::create_dir(&bridge).unwrap();
-        Team { workshop, site: AwsHarness::bare(), github: github(), bridge }
+        Team { act, aws: AwsHarness::bare(), github: github(), bridge }
     }
 
     /// What an example says.
@@ -51,7 +51,7 @@ impl Team {
     /// Sets a workflow off, and runs the jobs that are for machines of the pool.
     fn play(&self, workflow: &str, event: &str, run: &str) -> Played {
         let (bridge, user) = (self.bridge.display().to_string(), own_user());
-        let account = self.site.account();
+        let account = self.aws.account();
         let mut env: Vec<(&str, &str)> =
             account.iter().map(|(name, value)| (*name, value.as_str())).collect();
         env.extend([
@@ -66,10 +66,10 @@ impl Team {
         let all = [("ONDECK_GITHUB_TOKEN", TOKEN), ("ONDECK_APP_PRIVATE_KEY", APP_PRIVATE_KEY)];
         let mut secrets = vec![("GITHUB_TOKEN", JOBS_TOKEN)];
         secrets.extend(all.into_iter().filter(|(name, _)| workflow.contains(name)));
-        let mut act = self.workshop.command(workflow, None, &env, &secrets);
-        act.args(["--var", "ONDECK_ROLE=arn:aws:iam::123456789012:role/ondeck"]);
-        act.args(["--var", "ONDECK_APP_ID=12345"]);
-        let mut act = Background::start(&mut act);
+        let mut command = self.act.command(workflow, None, &env, &secrets);
+        command.args(["--var", "ONDECK_ROLE=arn:aws:iam::123456789012:role/ondeck"]);
+        command.args(["--var", "ONDECK_APP_ID=12345"]);
+        let mut act = Background::start(&mut command);
         let mut jobs: BTreeMap<String, JobId> = BTreeMap::new();
         let ended = within(super::LIMIT, || {
             self.serve(run, &mut jobs);
@@ -80,7 +80,7 @@ impl Team {
             fs::remove_file(entry.unwrap().path()).unwrap();
         }
         let machines = jobs.values().map(|job| self.machine_of(*job, run)).collect();
-        Played { told: act.finish().succeeded(), machines }
+        Played { done: act.finish().succeeded(), machines }
     }
 
     /// Queues a job for each that asks for one, and says which are done.
@@ -108,13 +108,13 @@ impl Team {
     fn assert_tidy(&self) {
         assert!(self.github.runners().is_empty(), "{:?}", self.github.runners());
         self.github.assert_requests_valid();
-        self.site.gateway.assert_requests_valid();
+        self.aws.gateway.assert_requests_valid();
     }
 }
 
 #[track_caller]
 fn says(played: &Played, words: &str) {
-    assert!(played.told.stdout.contains(words), "not said: {words}\n{}", played.told.stdout);
+    assert!(played.done.stdout.contains(words), "not said: {words}\n{}", played.done.stdout);
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn quick_start() {
     let (team, quickstart) = (Team::new(), Team::example("quickstart.yml"));
     let refreshed = team.play(&quickstart, "workflow_dispatch", "40");
     says(&refreshed, "set up");
-    assert!(team.site.machines().is_empty(), "a refresh launches no machines");
+    assert!(team.aws.machines().is_empty(), "a refresh launches no machines");
 
     let cold = team.play(&quickstart, "push", "41");
     says(&cold, "0 warm, 1 cold, 0 adopted");
@@ -135,7 +135,7 @@ fn quick_start() {
     assert_eq!(warm.machines, cold.machines, "the same machine");
     team.assert_tidy();
     for secret in [TOKEN, JOBS_TOKEN] {
-        assert!(!refreshed.told.stdout.contains(secret), "{}", refreshed.told.stdout);
+        assert!(!refreshed.done.stdout.contains(secret), "{}", refreshed.done.stdout);
     }
 }
 
@@ -162,7 +162,7 @@ fn organisation() {
     let permissions = [Permission::OrganisationRunners, Permission::ActionsRead];
     team.github.add_app("12345", APP_PUBLIC_KEY, "acme", &permissions);
     // The repository of the test is the one whose refresh it is, and the pool one of its own.
-    let pool = team.site.account()[0].1.clone();
+    let pool = team.aws.account()[0].1.clone();
     let workflow = Team::example("organisation.yml")
         .replace("acme/runners", REPOSITORY)
         .replace("ONDECK_POOL: acme", &format!("ONDECK_POOL: {pool}"));

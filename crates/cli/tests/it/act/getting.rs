@@ -25,28 +25,28 @@ jobs:
 
 #[test]
 fn it_is_downloaded_once() {
-    let workshop = ActHarness::with_program(ECHO);
-    let done = workshop.run(ONE_STEP, None, &[], &[]).succeeded();
+    let harness = ActHarness::with_program(ECHO);
+    let done = harness.run(ONE_STEP, None, &[], &[]).succeeded();
     assert!(done.stdout.contains("called with release"), "{}", done.stdout);
     let asset =
         format!("/v{VERSION}/ondeck-{VERSION}-{}-unknown-linux-musl", std::env::consts::ARCH);
-    assert_eq!(workshop.page.asked(), [format!("/v{VERSION}/SHA256SUMS"), asset.clone()]);
+    assert_eq!(harness.page.asked(), [format!("/v{VERSION}/SHA256SUMS"), asset.clone()]);
 
-    let done = workshop.run(ONE_STEP, None, &[], &[]).succeeded();
+    let done = harness.run(ONE_STEP, None, &[], &[]).succeeded();
     assert!(done.stdout.contains("called with release"), "{}", done.stdout);
-    assert_eq!(workshop.page.asked(), [""; 0]);
+    assert_eq!(harness.page.asked(), [""; 0]);
 
     // A file that has changed since is not run.
-    fs::write(program(&workshop), "#!/bin/sh\necho something else\n").unwrap();
-    let done = workshop.run(ONE_STEP, None, &[], &[]).succeeded();
+    fs::write(program(&harness), "#!/bin/sh\necho something else\n").unwrap();
+    let done = harness.run(ONE_STEP, None, &[], &[]).succeeded();
     assert!(done.stdout.contains("called with release"), "{}", done.stdout);
-    assert!(workshop.page.asked().contains(&asset));
-    assert_eq!(left(&workshop), ["ARCH", "ARCH.complete", "ARCH.lock"]);
+    assert!(harness.page.asked().contains(&asset));
+    assert_eq!(left(&harness), ["ARCH", "ARCH.complete", "ARCH.lock"]);
 }
 
 #[test]
 fn what_goes_wrong_is_said_where_people_look() {
-    let workshop = ActHarness::with_program(ECHO);
+    let harness = ActHarness::with_program(ECHO);
     let step = |with: &str| {
         format!(
             "      - uses: ondeck-ci/ondeck@v0\n        continue-on-error: true\n        with:\n{}",
@@ -73,71 +73,71 @@ fn what_goes_wrong_is_said_where_people_look() {
         "title=ondeck cannot be fetched::curl: (7) ",
         "should be 0000000000000000000000000000000000000000000000000000000000000000, but is ",
     ];
-    let done = workshop.hear(&workflow, &said).succeeded();
+    let done = harness.hear(&workflow, &said).succeeded();
     for words in said {
         assert!(done.stdout.contains(words), "{words}\n{}", done.stdout);
     }
     assert!(!done.stdout.contains("called with"), "{}", done.stdout);
     // Nothing that was not checked has been kept.
-    assert_eq!(left(&workshop), ["ARCH.lock"]);
+    assert_eq!(left(&harness), ["ARCH.lock"]);
 }
 
 #[test]
 fn a_release_that_was_tampered_with_is_not_used() {
-    let workshop = ActHarness::with_program(ECHO);
+    let harness = ActHarness::with_program(ECHO);
     let asset = format!("ondeck-{VERSION}-{}-unknown-linux-musl", std::env::consts::ARCH);
-    workshop.page.put(&asset, b"#!/bin/sh\necho called otherwise\n");
-    let done = installed(&workshop, &[("MODE", "release")]).exited(1);
+    harness.page.put(&asset, b"#!/bin/sh\necho called otherwise\n");
+    let done = installed(&harness, &[("MODE", "release")]).exited(1);
     assert!(done.stdout.contains("::error title=ondeck is not what it should be::"), "{done:?}");
-    workshop.page.put("SHA256SUMS", b"");
-    let done = installed(&workshop, &[("MODE", "release")]).exited(1);
+    harness.page.put("SHA256SUMS", b"");
+    let done = installed(&harness, &[("MODE", "release")]).exited(1);
     assert!(done.stdout.contains("::not among the files of release"), "{done:?}");
-    assert_eq!(left(&workshop), ["ARCH.lock"]);
+    assert_eq!(left(&harness), ["ARCH.lock"]);
 }
 
 #[test]
 fn a_platform_without_release_is_named() {
-    let workshop = ActHarness::with_program(ECHO);
+    let harness = ActHarness::with_program(ECHO);
     let system =
         "#!/bin/sh\ncase $1 in -s) echo Darwin ;; -m) echo arm64 ;; *) echo Darwin arm64 ;; esac\n";
-    put_on_path(&workshop, "uname", system);
-    let env = [("MODE", "release"), ("PATH", &*path_of(&workshop))];
-    let done = installed(&workshop, &env).exited(1);
+    put_on_path(&harness, "uname", system);
+    let env = [("MODE", "release"), ("PATH", &*path_of(&harness))];
+    let done = installed(&harness, &env).exited(1);
     let words = "::error title=no ondeck for this platform::no release of ondeck for this platform: \
                  Darwin arm64%0Ahint: there are releases for Linux on x86-64 and arm64; with \
                  from-source: true it is built here";
     assert!(done.stdout.contains(words), "{done:?}");
-    assert_eq!(workshop.page.asked(), [""; 0]);
+    assert_eq!(harness.page.asked(), [""; 0]);
 }
 
 #[test]
 fn it_is_built_where_the_workflow_asks_for_it() {
-    let workshop = ActHarness::with_program(ECHO);
-    put_on_path(&workshop, "cargo", "#!/bin/sh\necho \"$PWD $*\"\n");
-    let path = path_of(&workshop);
+    let harness = ActHarness::with_program(ECHO);
+    put_on_path(&harness, "cargo", "#!/bin/sh\necho \"$PWD $*\"\n");
+    let path = path_of(&harness);
     let env = [("MODE", "release"), ("FROM_SOURCE", "true"), ("PATH", path.as_str())];
-    let done = installed(&workshop, &env).succeeded();
-    let action = workshop.action().display().to_string();
+    let done = installed(&harness, &env).succeeded();
+    let action = harness.action().display().to_string();
     let line = format!(
         "{action} build --release --locked --target-dir target --package ondeck --features aws,github\n"
     );
     assert_eq!(done.stderr, line);
-    let said = fs::read_to_string(workshop.home.outside().join("outputs")).unwrap();
+    let said = fs::read_to_string(harness.home.outside().join("outputs")).unwrap();
     assert_eq!(said, format!("program={action}/target/release/ondeck\n"));
-    assert_eq!(workshop.page.asked(), [""; 0]);
+    assert_eq!(harness.page.asked(), [""; 0]);
 
-    put_on_path(&workshop, "cargo", "#!/bin/sh\nexit 101\n");
-    let done = installed(&workshop, &env).exited(1);
+    put_on_path(&harness, "cargo", "#!/bin/sh\nexit 101\n");
+    let done = installed(&harness, &env).exited(1);
     assert!(done.stdout.contains("::error title=ondeck cannot be built::"), "{done:?}");
 }
 
 #[test]
 fn machines_get_the_agent_of_the_same_release() {
-    let workshop = ActHarness::with_program(ECHO);
-    let outputs = workshop.home.outside().join("outputs");
-    installed(&workshop, &[("MODE", "refresh")]).succeeded();
+    let harness = ActHarness::with_program(ECHO);
+    let outputs = harness.home.outside().join("outputs");
+    installed(&harness, &[("MODE", "refresh")]).succeeded();
     let said = fs::read_to_string(&outputs).unwrap();
-    let agent = format!("{}/v{VERSION}/ondeck-agent-{VERSION}-x86_64-", workshop.page.url());
+    let agent = format!("{}/v{VERSION}/ondeck-agent-{VERSION}-x86_64-", harness.page.url());
     assert!(
         said.contains(&format!("agent-url={agent}unknown-linux-musl\nagent-sha256=")),
         "{said}"
@@ -146,7 +146,7 @@ fn machines_get_the_agent_of_the_same_release() {
         [("provision", ""), ("refresh", "https://example.com/agent"), ("refresh", "image")]
     {
         fs::remove_file(&outputs).unwrap();
-        installed(&workshop, &[("MODE", mode), ("AGENT_URL", url)]).succeeded();
+        installed(&harness, &[("MODE", mode), ("AGENT_URL", url)]).succeeded();
         let said = fs::read_to_string(&outputs).unwrap();
         assert!(said.starts_with("program=") && !said.contains("agent"), "{mode}: {said}");
     }
@@ -154,40 +154,40 @@ fn machines_get_the_agent_of_the_same_release() {
 
 #[test]
 fn jobs_that_install_at_once_do_not_disturb_each_other() {
-    let workshop = ActHarness::with_program(ECHO);
+    let harness = ActHarness::with_program(ECHO);
     for round in 0..4 {
         let jobs: Vec<Background> = (0..8)
-            .map(|_| Background::start(&mut installation(&workshop, &[("MODE", "release")])))
+            .map(|_| Background::start(&mut installation(&harness, &[("MODE", "release")])))
             .collect();
         for job in jobs {
             job.finish().succeeded();
         }
-        assert_eq!(left(&workshop), ["ARCH", "ARCH.complete", "ARCH.lock"]);
-        assert_eq!(fs::read(program(&workshop)).unwrap(), ECHO);
-        assert_eq!(workshop.page.asked().len(), 2);
+        assert_eq!(left(&harness), ["ARCH", "ARCH.complete", "ARCH.lock"]);
+        assert_eq!(fs::read(program(&harness)).unwrap(), ECHO);
+        assert_eq!(harness.page.asked().len(), 2);
         match round {
             // Broken, half there, and not there at all.
-            0 => fs::write(program(&workshop), "").unwrap(),
-            1 => fs::remove_file(program(&workshop)).unwrap(),
-            2 => fs::remove_file(versions(&workshop).join(format!("{}.complete", arch()))).unwrap(),
-            _ => fs::remove_dir_all(versions(&workshop)).unwrap(),
+            0 => fs::write(program(&harness), "").unwrap(),
+            1 => fs::remove_file(program(&harness)).unwrap(),
+            2 => fs::remove_file(versions(&harness).join(format!("{}.complete", arch()))).unwrap(),
+            _ => fs::remove_dir_all(versions(&harness)).unwrap(),
         }
     }
 }
 
 /// The script alone, for what does not take a workflow.
-fn installed(workshop: &ActHarness, env: &[(&str, &str)]) -> Done {
-    Background::start(&mut installation(workshop, env)).finish()
+fn installed(harness: &ActHarness, env: &[(&str, &str)]) -> Done {
+    Background::start(&mut installation(harness, env)).finish()
 }
 
-fn installation(workshop: &ActHarness, env: &[(&str, &str)]) -> Command {
+fn installation(harness: &ActHarness, env: &[(&str, &str)]) -> Command {
     let mut script = Command::new("bash");
     script
-        .arg(workshop.action().join("action/install.sh"))
-        .env("GITHUB_ACTION_PATH", workshop.action())
-        .env("GITHUB_OUTPUT", workshop.home.outside().join("outputs"))
-        .env("RUNNER_TOOL_CACHE", workshop.tool_cache())
-        .env("DOWNLOAD_URL", workshop.page.url())
+        .arg(harness.action().join("action/install.sh"))
+        .env("GITHUB_ACTION_PATH", harness.action())
+        .env("GITHUB_OUTPUT", harness.home.outside().join("outputs"))
+        .env("RUNNER_TOOL_CACHE", harness.tool_cache())
+        .env("DOWNLOAD_URL", harness.page.url())
         .envs(env.iter().copied())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -196,14 +196,14 @@ fn installation(workshop: &ActHarness, env: &[(&str, &str)]) -> Command {
 }
 
 /// A program that stands in for another one.
-fn put_on_path(workshop: &ActHarness, name: &str, script: &str) {
-    let file = workshop.home.outside().join(name);
+fn put_on_path(harness: &ActHarness, name: &str, script: &str) {
+    let file = harness.home.outside().join(name);
     fs::write(&file, script).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-fn path_of(workshop: &ActHarness) -> String {
-    format!("{}:{}", workshop.home.outside().display(), std::env::var("PATH").unwrap())
+fn path_of(harness: &ActHarness) -> String {
+    format!("{}:{}", harness.home.outside().display(), std::env::var("PATH").unwrap())
 }
 
 /// The Action's name for what this computer is.
@@ -211,22 +211,22 @@ fn arch() -> &'static str {
     if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" }
 }
 
-fn versions(workshop: &ActHarness) -> std::path::PathBuf {
-    workshop.tool_cache().join("ondeck").join(VERSION)
+fn versions(harness: &ActHarness) -> std::path::PathBuf {
+    harness.tool_cache().join("ondeck").join(VERSION)
 }
 
-fn program(workshop: &ActHarness) -> std::path::PathBuf {
-    versions(workshop).join(arch()).join("ondeck")
+fn program(harness: &ActHarness) -> std::path::PathBuf {
+    versions(harness).join(arch()).join("ondeck")
 }
 
 /// What is in the tool cache of our version, sorted.
-fn left(workshop: &ActHarness) -> Vec<String> {
+fn left(harness: &ActHarness) -> Vec<String> {
     let names = |folder: &Path| -> Vec<String> {
         let entries = fs::read_dir(folder).into_iter().flatten();
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     };
     let mut left: Vec<String> =
-        names(&versions(workshop)).into_iter().map(|name| name.replace(arch(), "ARCH")).collect();
+        names(&versions(harness)).into_iter().map(|name| name.replace(arch(), "ARCH")).collect();
     left.sort();
     left
 }

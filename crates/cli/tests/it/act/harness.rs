@@ -44,8 +44,8 @@ impl ActHarness {
 
     /// With something else in its place.
     pub(crate) fn with_program(program: &[u8]) -> ActHarness {
-        let workshop = ActHarness { home: Home::bare(), page: Page::with_release(program) };
-        let (repository, action) = (workshop.repository(), workshop.action());
+        let harness = ActHarness { home: Home::bare(), page: Page::with_release(program) };
+        let (repository, action) = (harness.repository(), harness.action());
         fs::create_dir_all(repository.join(".github/workflows")).unwrap();
         fs::create_dir_all(action.join("action")).unwrap();
         for file in ["action.yml", "action/install.sh", "Cargo.toml"] {
@@ -65,7 +65,7 @@ impl ActHarness {
         git(&["init", "--quiet", "--initial-branch", "main"]);
         git(&["remote", "add", "origin", "https://github.com/acme/web"]);
         git(&["commit", "--quiet", "--allow-empty", "--message", "Begin"]);
-        workshop
+        harness
     }
 
     /// Runs a workflow, or one of its jobs, to its end.

@@ -18,14 +18,14 @@ echo 'result={"status":"success"}' >> "$GITHUB_OUTPUT"
 exit "${EXIT:-0}"
 "#;
 
-fn notes(workshop: &ActHarness) -> String {
-    workshop.home.outside().join("notes").display().to_string()
+fn notes(harness: &ActHarness) -> String {
+    harness.home.outside().join("notes").display().to_string()
 }
 
 #[test]
 fn inputs_arrive_as_variables_and_nothing_else() {
-    let workshop = ActHarness::with_program(CLERK);
-    let notes = notes(&workshop);
+    let harness = ActHarness::with_program(CLERK);
+    let notes = notes(&harness);
     let workflow = "
 on: push
 jobs:
@@ -40,7 +40,7 @@ jobs:
 ";
     let env = [("NOTES", notes.as_str()), ("ONDECK_POOL", "acme")];
     let secrets = [("KEY", "'\"; touch $NOTES.3; echo \"")];
-    workshop.run(workflow, None, &env, &secrets).succeeded();
+    harness.run(workflow, None, &env, &secrets).succeeded();
     let given = fs::read_to_string(&notes).unwrap();
     for line in [
         "called with provision",
@@ -62,8 +62,8 @@ jobs:
 
 #[test]
 fn an_agent_on_the_image_takes_the_download_back() {
-    let workshop = ActHarness::with_program(CLERK);
-    let notes = notes(&workshop);
+    let harness = ActHarness::with_program(CLERK);
+    let notes = notes(&harness);
     let workflow = "
 on: push
 jobs:
@@ -76,20 +76,20 @@ jobs:
           agent-url: image
 ";
     let env = [("NOTES", notes.as_str())];
-    workshop.run(workflow, None, &env, &[]).succeeded();
+    harness.run(workflow, None, &env, &[]).succeeded();
     let given = fs::read_to_string(&notes).unwrap();
     assert!(given.starts_with("called with refresh --agent-url= --agent-sha256=\n"), "{given}");
-    workshop.run(&workflow.replace("agent-url: image", ""), None, &env, &[]).succeeded();
+    harness.run(&workflow.replace("agent-url: image", ""), None, &env, &[]).succeeded();
     let given = fs::read_to_string(&notes).unwrap();
     assert!(given.starts_with("called with refresh\n"), "{given}");
-    let url = format!("ONDECK_AGENT_URL={}/v", workshop.page.url());
+    let url = format!("ONDECK_AGENT_URL={}/v", harness.page.url());
     assert!(given.contains(&url) && !given.contains("ONDECK_AGENT_SHA256=\n"), "{given}");
 }
 
 #[test]
 fn outputs_reach_later_steps_and_a_failure_fails_the_step() {
-    let workshop = ActHarness::with_program(CLERK);
-    let notes = notes(&workshop);
+    let harness = ActHarness::with_program(CLERK);
+    let notes = notes(&harness);
     let workflow = "
 on: push
 jobs:
@@ -111,7 +111,7 @@ jobs:
 ";
     for (exit, outcome) in [("0", "success"), ("4", "failure")] {
         let env = [("NOTES", notes.as_str()), ("EXIT", exit)];
-        let done = workshop.run(workflow, None, &env, &[]);
+        let done = harness.run(workflow, None, &env, &[]);
         assert_eq!(done.code, i32::from(exit != "0"), "{}", done.stdout);
         let line = format!("<{RUN}|1+1|i-1 i-2|success|{outcome}>");
         assert!(done.stdout.contains(&line), "{line}\n{}", done.stdout);
@@ -155,32 +155,32 @@ jobs:
 
 #[test]
 fn a_run_gets_its_machines_and_gives_them_back() {
-    let workshop = ActHarness::new();
-    let done = workshop.run(LIFE, None, &[("ONDECK_BACKEND", "local")], &[]).succeeded();
+    let harness = ActHarness::new();
+    let done = harness.run(LIFE, None, &[("ONDECK_BACKEND", "local")], &[]).succeeded();
     assert!(done.stdout.contains("tested"), "{}", done.stdout);
-    assert_eq!(workshop.home.standings(), ["idle"; 2]);
-    assert_eq!(workshop.home.tickets(), 2);
+    assert_eq!(harness.home.standings(), ["idle"; 2]);
+    assert_eq!(harness.home.tickets(), 2);
 }
 
 #[test]
 fn a_cancelled_step_is_the_program_itself_and_it_clears_up() {
-    let workshop = ActHarness::new();
-    workshop.home.ondeck(&["refresh", "--local-boot-ms=60000"]).succeeded();
+    let harness = ActHarness::new();
+    harness.home.ondeck(&["refresh", "--local-boot-ms=60000"]).succeeded();
     let env = [("ONDECK_BACKEND", "local")];
     let mut act =
-        workshop.command(&LIFE.replace("    needs: refresh\n", ""), Some("provision"), &env, &[]);
+        harness.command(&LIFE.replace("    needs: refresh\n", ""), Some("provision"), &env, &[]);
     let act = Background::start(&mut act);
     until("machines are being launched", || {
-        workshop.home.dir().join("ondeck.db").exists() && workshop.home.standings().len() == 2
+        harness.home.dir().join("ondeck.db").exists() && harness.home.standings().len() == 2
     });
     // GitHub's runner interrupts the process that it has started for the step, and no other.
     let of_act = |pid: &i32| parent(*pid) == Some(act.pid());
-    let steps: Vec<i32> = workshop.home.processes().into_iter().filter(of_act).collect();
+    let steps: Vec<i32> = harness.home.processes().into_iter().filter(of_act).collect();
     let [step] = steps[..] else { panic!("not one: {steps:?}") };
     signal(step, Signal::INT);
     let done = act.finish().exited(1);
     assert!(done.stdout.contains("exit status 130"), "{}", done.stdout);
-    workshop.home.assert_empty();
+    harness.home.assert_empty();
 }
 
 fn parent(pid: i32) -> Option<i32> {

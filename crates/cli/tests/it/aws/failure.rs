@@ -7,27 +7,27 @@ use crate::harness::{Background, Driven};
 
 #[test]
 fn before_refresh_nothing_is_set_up() {
-    let site = AwsHarness::bare();
+    let harness = AwsHarness::bare();
     for mode in [&["provision", "--run-id=1"][..], &["release", "--run-id=1"], &["status"]] {
-        let done = site.ondeck(mode).exited(3);
+        let done = harness.ondeck(mode).exited(3);
         assert!(done.stderr.contains("run ondeck refresh first"), "{done:?}");
     }
 }
 
 #[test]
 fn what_refresh_must_be_told_is_named() {
-    let site = AwsHarness::bare();
-    let done = site.ondeck(&["refresh"]).exited(2);
+    let harness = AwsHarness::bare();
+    let done = harness.ondeck(&["refresh"]).exited(2);
     assert!(done.stderr.contains("ami"), "{done:?}");
-    let done = site.ondeck(&["refresh", "--ami=ami-0123456789abcdef0"]).exited(2);
+    let done = harness.ondeck(&["refresh", "--ami=ami-0123456789abcdef0"]).exited(2);
     assert!(done.stderr.contains("subnet-ids"), "{done:?}");
 }
 
 #[test]
 fn no_pool_and_no_region_and_no_credentials_are_said_so() {
-    let site = AwsHarness::bare();
+    let harness = AwsHarness::bare();
     let without = |names: &[&str]| {
-        let mut command = site.command(&["provision", "--run-id=1"]);
+        let mut command = harness.command(&["provision", "--run-id=1"]);
         for name in names {
             command.env_remove(name);
         }
@@ -43,25 +43,25 @@ fn no_pool_and_no_region_and_no_credentials_are_said_so() {
 
 #[test]
 fn a_fleet_that_comes_in_part_is_ended_and_the_claimed_go_back() {
-    let site = AwsHarness::with(&[]);
-    let idle = site.warm_up(1);
-    site.gateway.ec2().set_capacity(Capacity { total: Some(2), ..Capacity::default() });
-    let done = site.provision("2", 3).exited(4);
+    let harness = AwsHarness::with(&[]);
+    let idle = harness.warm_up(1);
+    harness.gateway.ec2().set_capacity(Capacity { total: Some(2), ..Capacity::default() });
+    let done = harness.provision("2", 3).exited(4);
     assert!(done.stdout.contains("InsufficientInstanceCapacity"), "{done:?}");
-    site.until_machines(1);
-    assert_eq!(site.standings(), ["idle"]);
-    assert_eq!(site.provision("3", 1).succeeded().ids(), idle);
+    harness.until_machines(1);
+    assert_eq!(harness.standings(), ["idle"]);
+    assert_eq!(harness.provision("3", 1).succeeded().ids(), idle);
 }
 
 #[test]
 fn spot_falls_back_to_on_demand_where_it_is_allowed_to() {
-    let site = AwsHarness::with(&[]);
-    site.gateway.ec2().set_capacity(Capacity { spot: Some(1), ..Capacity::default() });
+    let harness = AwsHarness::with(&[]);
+    harness.gateway.ec2().set_capacity(Capacity { spot: Some(1), ..Capacity::default() });
     let spot = ["provision", "--json", "--run-id=1", "--instance-count=2", "--usage-class=spot"];
-    let done = site.ondeck(&spot).exited(4);
+    let done = harness.ondeck(&spot).exited(4);
     assert!(done.json()["error"]["hint"].as_str().unwrap().contains("--capacity-fallback"));
-    site.until_machines(0);
-    let done = site.ondeck(&[&spot[..], &["--capacity-fallback"]].concat()).succeeded();
+    harness.until_machines(0);
+    let done = harness.ondeck(&[&spot[..], &["--capacity-fallback"]].concat()).succeeded();
     let mut usage: Vec<String> = done.json()["instances"]
         .as_array()
         .unwrap()
@@ -70,99 +70,99 @@ fn spot_falls_back_to_on_demand_where_it_is_allowed_to() {
         .collect();
     usage.sort();
     assert_eq!(usage, ["on-demand", "spot"]);
-    site.gateway.assert_requests_valid();
+    harness.gateway.assert_requests_valid();
 }
 
 #[test]
 fn spot_that_ec2_was_too_busy_for_stays_spot() {
-    let site = AwsHarness::with(&[]);
-    site.gateway.ec2().throttle_fleets(2);
+    let harness = AwsHarness::with(&[]);
+    harness.gateway.ec2().throttle_fleets(2);
     let spot = ["provision", "--json", "--run-id=1", "--usage-class=spot", "--capacity-fallback"];
-    let done = site.ondeck(&spot).succeeded();
+    let done = harness.ondeck(&spot).succeeded();
     assert_eq!(done.json()["instances"][0]["usageClass"], "spot");
-    site.gateway.assert_requests_valid();
+    harness.gateway.assert_requests_valid();
 }
 
 #[test]
 fn ec2_that_stays_too_busy_is_said_to_be_and_the_claimed_go_back() {
-    let site = AwsHarness::with(&[]);
-    let idle = site.warm_up(1);
-    site.gateway.ec2().throttle_fleets(1_000);
-    let done = site.provision("2", 2).exited(6);
+    let harness = AwsHarness::with(&[]);
+    let idle = harness.warm_up(1);
+    harness.gateway.ec2().throttle_fleets(1_000);
+    let done = harness.provision("2", 2).exited(6);
     assert_eq!(done.json()["error"]["kind"], "busy");
     assert!(done.stdout.contains("RequestLimitExceeded"), "{done:?}");
-    assert_eq!(site.standings(), ["idle"]);
-    assert_eq!(site.provision("3", 1).succeeded().ids(), idle);
-    site.gateway.assert_requests_valid();
+    assert_eq!(harness.standings(), ["idle"]);
+    assert_eq!(harness.provision("3", 1).succeeded().ids(), idle);
+    harness.gateway.assert_requests_valid();
 }
 
 #[test]
 fn requirements_that_no_machine_meets_are_a_want_of_capacity() {
-    let site = AwsHarness::with(&[]);
-    let idle = site.warm_up(1);
+    let harness = AwsHarness::with(&[]);
+    let idle = harness.warm_up(1);
     // What is in the pool is not of such a type, and what is not in EC2 is not of any.
     let none = ["provision", "--json", "--run-id=2", "--allowed-instance-types=x9z.*"];
-    let done = site.ondeck(&none).exited(4);
+    let done = harness.ondeck(&none).exited(4);
     assert_eq!(done.json()["error"]["kind"], "no-capacity");
     assert!(done.stdout.contains("find any instance pools that match"), "{done:?}");
-    assert_eq!(site.standings(), ["idle"]);
-    assert_eq!(site.provision("3", 1).succeeded().ids(), idle);
-    site.gateway.assert_requests_valid();
+    assert_eq!(harness.standings(), ["idle"]);
+    assert_eq!(harness.provision("3", 1).succeeded().ids(), idle);
+    harness.gateway.assert_requests_valid();
 }
 
 #[test]
 fn machines_have_a_volume_as_large_as_refresh_was_told() {
-    let site = AwsHarness::with(&["--volume-size-gb=40"]);
-    site.provision("1", 1).succeeded();
-    let [machine] = &site.gateway.ec2().machines()[..] else { panic!("one machine") };
+    let harness = AwsHarness::with(&["--volume-size-gb=40"]);
+    harness.provision("1", 1).succeeded();
+    let [machine] = &harness.gateway.ec2().machines()[..] else { panic!("one machine") };
     assert_eq!(machine.volumes, [("/dev/xvda".to_owned(), 40)].into());
-    site.gateway.assert_requests_valid();
+    harness.gateway.assert_requests_valid();
 }
 
 #[test]
 fn a_subnet_that_does_not_exist_is_named() {
-    let site = AwsHarness::with(&["--subnet-ids=subnet-0dead"]);
-    let done = site.provision("1", 1);
+    let harness = AwsHarness::with(&["--subnet-ids=subnet-0dead"]);
+    let done = harness.provision("1", 1);
     assert_ne!(done.code, 0, "{done:?}");
     assert!(done.stdout.contains("subnet-0dead"), "{done:?}");
-    site.until_empty();
+    harness.until_empty();
 }
 
 #[test]
 fn machines_whose_script_fails_are_ended_with_its_last_words() {
-    let site = AwsHarness::with(&["--pre-runner-script=echo the disk is on fire; exit 3"]);
-    let done = site.provision("1", 2).exited(5);
+    let harness = AwsHarness::with(&["--pre-runner-script=echo the disk is on fire; exit 3"]);
+    let done = harness.provision("1", 2).exited(5);
     assert!(done.stdout.contains("the disk is on fire"), "{done:?}");
-    site.until_machines(0);
-    assert_eq!(site.standings(), Vec::<String>::new());
+    harness.until_machines(0);
+    assert_eq!(harness.standings(), Vec::<String>::new());
 }
 
 #[test]
 fn an_idle_machine_whose_agent_has_died_is_replaced() {
-    let site = AwsHarness::with(&[]);
-    let [idle] = &site.warm_up(1)[..] else { panic!("one machine") };
-    assert!(site.gateway.ec2().kill_agent(idle));
-    let done = site.provision("2", 1).succeeded();
+    let harness = AwsHarness::with(&[]);
+    let [idle] = &harness.warm_up(1)[..] else { panic!("one machine") };
+    assert!(harness.gateway.ec2().kill_agent(idle));
+    let done = harness.provision("2", 1).succeeded();
     assert_eq!(done.sources(), ["cold"]);
-    site.until_machines(1);
-    assert_eq!(site.standings(), ["running 2"]);
+    harness.until_machines(1);
+    assert_eq!(harness.standings(), ["running 2"]);
 }
 
 #[test]
 fn a_machine_that_never_answers_its_release_is_never_pooled() {
-    let site = AwsHarness::with(&["--release-timeout-sec=2"]);
-    let [machine] = &site.provision("1", 1).succeeded().ids()[..] else { panic!("one machine") };
-    assert!(site.gateway.ec2().kill_agent(machine));
-    site.release("1").exited(8);
-    assert_eq!(site.tickets(), 0);
-    site.until_empty();
+    let harness = AwsHarness::with(&["--release-timeout-sec=2"]);
+    let [machine] = &harness.provision("1", 1).succeeded().ids()[..] else { panic!("one machine") };
+    assert!(harness.gateway.ec2().kill_agent(machine));
+    harness.release("1").exited(8);
+    assert_eq!(harness.tickets(), 0);
+    harness.until_empty();
 }
 
 #[test]
 fn a_machine_ended_behind_our_back_does_not_stop_the_reaping_of_others() {
-    let site = AwsHarness::with(&[]);
-    let machines = site.provision("1", 3).succeeded().ids();
-    site.gateway.ec2().terminate(&machines[1]);
-    site.ondeck(&["release", "--run-id=1", "--release-timeout-sec=3", "--idle-time-sec=1"]);
-    site.until_empty();
+    let harness = AwsHarness::with(&[]);
+    let machines = harness.provision("1", 3).succeeded().ids();
+    harness.gateway.ec2().terminate(&machines[1]);
+    harness.ondeck(&["release", "--run-id=1", "--release-timeout-sec=3", "--idle-time-sec=1"]);
+    harness.until_empty();
 }

@@ -15,54 +15,55 @@ use serde_json::json;
 use super::harness::AwsHarness;
 use crate::harness::{Background, Driven};
 
-/// Plays setting up, cold, release, warm, release, and reaping, with the rules in force at the
-/// control plane's door; then calms the door and looks at what is left.
-fn life_under(rules: &[AwsFaultRule]) {
-    let (cold, warm) = lives_under(rules);
+/// Plays [`lifecycle_under`], and asserts that the second run gets the machines of the first.
+fn lifecycle_with_reuse_under(rules: &[AwsFaultRule]) {
+    let (cold, warm) = lifecycle_under(rules);
     assert_eq!(warm, cold, "the same two, warm");
 }
 
-/// The same, and gives the machines of the first run and of the second. Where the answer to a
-/// receive gets lost, tickets stay hidden for a while, and the second run launches others.
-fn lives_under(rules: &[AwsFaultRule]) -> (Vec<String>, Vec<String>) {
-    let site = AwsHarness::bare();
-    let disturbances: Vec<_> = rules.iter().map(|rule| site.control.inject(rule.clone())).collect();
-    set_up_under_rules(&site);
-    let (cold, warm) = two_runs_under_rules(&site);
-    site.until_expired(&warm);
-    reap_under_rules(&site, &warm);
-    let fired: usize = disturbances.iter().map(ActiveFault::fired).sum();
-    assert!(fired > 0, "nothing was disturbed: {:?}", site.control.calls());
-    site.control.clear_faults();
-    site.until_empty();
+/// Plays setting up, a cold run, a second run, and reaping while the rules inject faults into the
+/// control plane's calls. Then removes the faults and asserts that nothing is left. Returns the
+/// machines of the first run and of the second. Where the answer to a receive gets lost, tickets
+/// stay hidden for a while, and the second run launches others.
+fn lifecycle_under(rules: &[AwsFaultRule]) -> (Vec<String>, Vec<String>) {
+    let harness = AwsHarness::bare();
+    let faults: Vec<_> = rules.iter().map(|rule| harness.control.inject(rule.clone())).collect();
+    set_up_under_rules(&harness);
+    let (cold, warm) = two_runs_under_rules(&harness);
+    harness.until_expired(&warm);
+    reap_under_rules(&harness, &warm);
+    let fired: usize = faults.iter().map(ActiveFault::fired).sum();
+    assert!(fired > 0, "no fault was injected: {:?}", harness.control.calls());
+    harness.control.clear_faults();
+    harness.until_empty();
     (cold, warm)
 }
 
-fn set_up_under_rules(site: &AwsHarness) {
-    within_calls(site, 160, || {
-        site.set_up(&["--self-termination-grace-sec=60", "--idle-time-sec=20"]);
+fn set_up_under_rules(harness: &AwsHarness) {
+    within_calls(harness, 160, || {
+        harness.set_up(&["--self-termination-grace-sec=60", "--idle-time-sec=20"]);
     });
-    assert_eq!(site.gateway.ec2().launch_templates().len(), 1);
+    assert_eq!(harness.gateway.ec2().launch_templates().len(), 1);
     // Without the table, the settings and every queue there is none.
-    let pool = site.status()["pool"].clone();
+    let pool = harness.status()["pool"].clone();
     assert!(pool.as_object().is_some_and(|pool| pool.len() > 1), "{pool}");
 }
 
-fn two_runs_under_rules(site: &AwsHarness) -> (Vec<String>, Vec<String>) {
-    within_calls(site, 250, || {
-        let cold = site.provision("1", 2).succeeded().ids();
-        assert_eq!(site.machines(), cold.iter().cloned().collect(), "as many as were asked for");
-        site.release("1").succeeded();
-        let warm = site.provision("2", 2).succeeded().ids();
+fn two_runs_under_rules(harness: &AwsHarness) -> (Vec<String>, Vec<String>) {
+    within_calls(harness, 250, || {
+        let cold = harness.provision("1", 2).succeeded().ids();
+        assert_eq!(harness.machines(), cold.iter().cloned().collect(), "as many as were asked for");
+        harness.release("1").succeeded();
+        let warm = harness.provision("2", 2).succeeded().ids();
         assert_eq!(warm.iter().collect::<BTreeSet<_>>().len(), 2, "two different ones");
-        site.ondeck(&["release", "--run-id=2", "--idle-time-sec=4"]).succeeded();
+        harness.ondeck(&["release", "--run-id=2", "--idle-time-sec=4"]).succeeded();
         (cold, warm)
     })
 }
 
-fn reap_under_rules(site: &AwsHarness, expired: &[String]) {
-    let refreshed = within_calls(site, 110, || site.refresh(&[]));
-    let (machines, records) = (site.machines(), site.records());
+fn reap_under_rules(harness: &AwsHarness, expired: &[String]) {
+    let refreshed = within_calls(harness, 110, || harness.refresh(&[]));
+    let (machines, records) = (harness.machines(), harness.records());
     for machine in expired {
         assert!(refreshed["reaped"].as_array().unwrap().contains(&json!(machine)), "{refreshed}");
         assert!(!machines.contains(machine), "reaped, but alive: {machine}");
@@ -72,11 +73,11 @@ fn reap_under_rules(site: &AwsHarness, expired: &[String]) {
 
 /// Does something that takes no more than so many calls of the control plane.
 #[track_caller]
-fn within_calls<T>(site: &AwsHarness, most: usize, mode: impl FnOnce() -> T) -> T {
-    site.control.reset();
+fn within_calls<T>(harness: &AwsHarness, most: usize, mode: impl FnOnce() -> T) -> T {
+    harness.control.reset();
     let done = mode();
-    let calls = site.control.total();
-    assert!(calls < most, "{calls} calls: {:?}", site.control.calls());
+    let calls = harness.control.total();
+    assert!(calls < most, "{calls} calls: {:?}", harness.control.calls());
     done
 }
 
@@ -87,59 +88,61 @@ fn every_third(what: AwsFault) -> AwsFaultRule {
 
 #[test]
 fn resets_before_the_effect() {
-    life_under(&[every_third(AwsFault::Reset)]);
+    lifecycle_with_reuse_under(&[every_third(AwsFault::Reset)]);
 }
 
 #[test]
 fn answers_lost_after_the_effect() {
-    lives_under(&[every_third(AwsFault::LostAnswer)]);
+    lifecycle_under(&[every_third(AwsFault::LostAnswer)]);
 }
 
 #[test]
 fn answers_cut_in_half() {
-    lives_under(&[every_third(AwsFault::CutBody)]);
+    lifecycle_under(&[every_third(AwsFault::CutBody)]);
 }
 
 #[test]
 fn internal_errors() {
-    life_under(&[every_third(AwsFault::Status(500))]);
+    lifecycle_with_reuse_under(&[every_third(AwsFault::Status(500))]);
 }
 
 #[test]
 fn unavailable_services() {
-    life_under(&[every_third(AwsFault::Status(503))]);
+    lifecycle_with_reuse_under(&[every_third(AwsFault::Status(503))]);
 }
 
 #[test]
 fn throttling() {
-    life_under(&[every_third(AwsFault::Throttle)]);
+    lifecycle_with_reuse_under(&[every_third(AwsFault::Throttle)]);
 }
 
 #[test]
 fn latency() {
-    life_under(&[AwsFaultRule::new(AwsFault::Delay(Duration::from_millis(40)))]);
+    lifecycle_with_reuse_under(&[AwsFaultRule::new(AwsFault::Delay(Duration::from_millis(40)))]);
 }
 
 #[test]
 fn batches_done_in_part() {
-    life_under(&[AwsFaultRule::new(AwsFault::PartialBatch).occurrence(Occurrence::Every(2))]);
+    lifecycle_with_reuse_under(&[
+        AwsFaultRule::new(AwsFault::PartialBatch).occurrence(Occurrence::Every(2))
+    ]);
 }
 
 #[test]
 fn tickets_delivered_twice() {
-    life_under(&[AwsFaultRule::new(AwsFault::DuplicateDelivery)]);
+    lifecycle_with_reuse_under(&[AwsFaultRule::new(AwsFault::DuplicateDelivery)]);
 }
 
 #[test]
 fn short_polls_that_find_nothing() {
-    life_under(&[AwsFaultRule::new(AwsFault::EmptyReceive)]);
+    lifecycle_with_reuse_under(&[AwsFaultRule::new(AwsFault::EmptyReceive)]);
 }
 
 #[test]
 fn everything_at_random() {
     let seed = std::env::var("ONDECK_FAULT_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed: u64 = seed.unwrap_or_else(|| fastrand::u64(..));
-    eprintln!("ONDECK_FAULT_SEED={seed} replays the dice");
+    eprintln!("ONDECK_FAULT_SEED={seed} replays the faults");
     let kinds = [
         AwsFault::Reset,
         AwsFault::LostAnswer,
@@ -151,31 +154,35 @@ fn everything_at_random() {
         .into_iter()
         .enumerate()
         .map(|(n, what)| {
-            // More than one call in five is disturbed, and as many as are tried in a row once in
+            // More than one call in five fails. A call fails in every one of its attempts once in
             // three million.
             let which = Occurrence::Chance { probability: 0.05, seed: seed ^ n as u64 };
             AwsFaultRule::new(what).occurrence(which)
         })
         .collect();
-    lives_under(&rules);
+    lifecycle_under(&rules);
 }
 
 #[test]
 fn expired_credentials_are_said_to_be_expired() {
-    let site = AwsHarness::with(&[]);
-    site.control.inject(AwsFaultRule::new(AwsFault::ExpiredToken));
-    site.control.reset();
+    let harness = AwsHarness::with(&[]);
+    harness.control.inject(AwsFaultRule::new(AwsFault::ExpiredToken));
+    harness.control.reset();
     for mode in [&["provision", "--run-id=1"][..], &["release", "--run-id=1"], &["refresh"]] {
-        let done = site.ondeck(mode).exited(6);
+        let done = harness.ondeck(mode).exited(6);
         assert!(done.stderr.contains("the AWS credentials have expired"), "{done:?}");
     }
-    assert!(site.control.total() <= 12, "it does not pass by itself: {:?}", site.control.calls());
+    assert!(
+        harness.control.total() <= 12,
+        "it does not pass by itself: {:?}",
+        harness.control.calls()
+    );
 }
 
 #[test]
 fn agents_whose_calls_go_wrong_serve_all_the_same() {
-    let site = AwsHarness::with(&[]);
-    let agents = site.gateway.endpoint("agents");
+    let harness = AwsHarness::with(&[]);
+    let agents = harness.gateway.endpoint("agents");
     let kinds = [
         AwsFault::Reset,
         AwsFault::LostAnswer,
@@ -191,22 +198,22 @@ fn agents_whose_calls_go_wrong_serve_all_the_same() {
             agents.inject(AwsFaultRule::new(what).occurrence(which))
         })
         .collect();
-    let cold = site.provision("1", 2).succeeded();
-    site.release("1").succeeded();
-    assert_eq!(site.provision("2", 2).succeeded().ids(), cold.ids());
-    site.release("2").succeeded();
+    let cold = harness.provision("1", 2).succeeded();
+    harness.release("1").succeeded();
+    assert_eq!(harness.provision("2", 2).succeeded().ids(), cold.ids());
+    harness.release("2").succeeded();
     assert!(rules.iter().map(ActiveFault::fired).sum::<usize>() > 0);
 }
 
 #[test]
 fn credentials_that_cannot_be_had_just_now_are_asked_for_again() {
-    let site = AwsHarness::with(&[]);
-    let profiles = site.logs().with_file_name("profiles");
+    let harness = AwsHarness::with(&[]);
+    let profiles = harness.logs().with_file_name("profiles");
     let text = "[default]\nrole_arn = arn:aws:iam::000000000000:role/ci\nsource_profile = keys\n\
                 [profile keys]\naws_access_key_id = test\naws_secret_access_key = test\n";
     std::fs::write(&profiles, text).unwrap();
     let ask = || {
-        let mut command = site.command(&["status", "--json"]);
+        let mut command = harness.command(&["status", "--json"]);
         command
             .env_remove("AWS_ACCESS_KEY_ID")
             .env_remove("AWS_SECRET_ACCESS_KEY")
@@ -218,13 +225,13 @@ fn credentials_that_cannot_be_had_just_now_are_asked_for_again() {
             .service(Service::Sts)
             .operation("AssumeRole")
             .occurrence(Occurrence::First(2));
-        let disturbance = site.control.inject(rule);
+        let fault = harness.control.inject(rule);
         ask().succeeded();
-        assert_eq!(disturbance.fired(), 2, "{what:?}");
-        site.control.clear_faults();
+        assert_eq!(fault.fired(), 2, "{what:?}");
+        harness.control.clear_faults();
     }
     let expired =
-        site.control.inject(AwsFaultRule::new(AwsFault::ExpiredToken).service(Service::Sts));
+        harness.control.inject(AwsFaultRule::new(AwsFault::ExpiredToken).service(Service::Sts));
     let done = ask().exited(6);
     assert_eq!(expired.fired(), 1, "asking again would not help");
     assert!(done.stderr.contains("hint: set AWS_ACCESS_KEY_ID"), "{}", done.stderr);

@@ -72,7 +72,7 @@ impl AwsHarness {
 
     /// One whose machines run something else.
     pub(crate) fn where_machines_run(mut command: MachineCommand) -> AwsHarness {
-        static SITES: AtomicU32 = AtomicU32::new(0);
+        static POOLS: AtomicU32 = AtomicU32::new(0);
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().join("home").display().to_string();
         command.env.push(("ONDECK_HOME".to_owned(), home));
@@ -86,16 +86,16 @@ impl AwsHarness {
             options.subnets.insert(format!("subnet-{id}"), format!("us-east-1{zone}"));
         }
         let gateway = Gateway::start(options);
-        let number = SITES.fetch_add(1, Ordering::Relaxed);
+        let number = POOLS.fetch_add(1, Ordering::Relaxed);
         let pool = format!("test/p{}-{number}", std::process::id());
         AwsHarness { control: gateway.endpoint("control"), gateway, pool, folder }
     }
 
     /// One that is set up, with short times and the given inputs.
     pub(crate) fn with(inputs: &[&str]) -> AwsHarness {
-        let site = AwsHarness::bare();
-        site.set_up(inputs);
-        site
+        let harness = AwsHarness::bare();
+        harness.set_up(inputs);
+        harness
     }
 
     pub(crate) fn set_up(&self, inputs: &[&str]) {
@@ -148,7 +148,7 @@ impl AwsHarness {
         self.status()["pool"]["large"].as_u64().unwrap()
     }
 
-    /// The machines that EC2 has and has not ended.
+    /// The machines that EC2 has and has not terminated.
     pub(crate) fn machines(&self) -> BTreeSet<String> {
         let alive = self.gateway.ec2().machines().into_iter().filter(is_alive);
         alive.map(|machine| machine.id).collect()
@@ -205,11 +205,11 @@ impl Driven for AwsHarness {
         command
     }
 
-    /// By a door of its own: what a test looks at is neither disturbed nor counted.
+    /// Uses an endpoint of its own, which injects no faults and is not counted.
     fn status(&self) -> Value {
-        let onlooker = self.gateway.endpoint("onlooker");
+        let observer = self.gateway.endpoint("observer");
         let mut command = self.command(&["status", "--json"]);
-        command.env("AWS_ENDPOINT_URL", onlooker.url());
+        command.env("AWS_ENDPOINT_URL", observer.url());
         Background::start(&mut command).finish().succeeded().json()
     }
 }

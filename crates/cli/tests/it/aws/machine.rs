@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 use ondeck_standin::{MachineState, Service};
 use serde_json::Value;
 
+use super::direct_requests;
 use super::harness::AwsHarness;
-use super::raw;
 use crate::harness::{Background, Done, Driven, until};
 
 #[test]
 fn a_spot_machine_that_will_be_taken_away_is_given_to_no_run() {
-    let site = AwsHarness::with(&[]);
-    let [machine] = &site.warm_up(1)[..] else { panic!("one machine") };
-    site.gateway.ec2().interrupt(machine, Duration::from_secs(120));
-    until("the agent has said so", || site.status()["instances"][0]["signal"] == "UD_FAILED");
-    let done = site.provision("2", 1).succeeded();
+    let harness = AwsHarness::with(&[]);
+    let [machine] = &harness.warm_up(1)[..] else { panic!("one machine") };
+    harness.gateway.ec2().interrupt(machine, Duration::from_secs(120));
+    until("the agent has said so", || harness.status()["instances"][0]["signal"] == "UD_FAILED");
+    let done = harness.provision("2", 1).succeeded();
     assert_eq!(done.sources(), ["cold"]);
     assert!(!done.ids().contains(machine));
 }
@@ -26,30 +26,30 @@ fn a_spot_machine_that_will_be_taken_away_is_given_to_no_run() {
 #[test]
 fn a_machine_ends_itself_by_shutdown_where_ec2_refuses() {
     use ondeck_standin::{AwsFault, AwsFaultRule};
-    let site = AwsHarness::with(&["--idle-time-sec=1"]);
-    let agents = site.gateway.endpoint("agents");
+    let harness = AwsHarness::with(&["--idle-time-sec=1"]);
+    let agents = harness.gateway.endpoint("agents");
     let refused = agents.inject(
         AwsFaultRule::new(AwsFault::Status(503))
             .service(Service::Ec2)
             .operation("TerminateInstances"),
     );
-    let [machine] = &site.provision("1", 1).succeeded().ids()[..] else { panic!("one machine") };
-    site.release("1").succeeded();
-    site.until_machines(0);
+    let [machine] = &harness.provision("1", 1).succeeded().ids()[..] else { panic!("one machine") };
+    harness.release("1").succeeded();
+    harness.until_machines(0);
     assert!(refused.fired() > 0);
-    let reason = site.gateway.ec2().machine(machine).unwrap();
+    let reason = harness.gateway.ec2().machine(machine).unwrap();
     assert!(matches!(reason.state, MachineState::Terminated | MachineState::ShuttingDown));
 }
 
 #[test]
 fn an_idle_agent_costs_what_it_is_said_to_cost() {
-    let site = AwsHarness::with(&[
+    let harness = AwsHarness::with(&[
         "--agent-poll-waiting-sec=0.25",
         "--heartbeat-period-sec=5",
         "--idle-time-sec=120",
     ]);
-    site.warm_up(1);
-    let agents = site.gateway.endpoint("agents");
+    harness.warm_up(1);
+    let agents = harness.gateway.endpoint("agents");
     agents.reset();
     let since = Instant::now();
     until("it has looked forty times", || agents.count(Service::DynamoDb, "GetItem") >= 40);
@@ -75,10 +75,10 @@ struct Keys {
 }
 
 impl Keys {
-    fn beside(site: &AwsHarness) -> Keys {
-        let secrets = ["secret", "token"].map(|kind| format!("control-{kind}-{}", site.table()));
+    fn beside(harness: &AwsHarness) -> Keys {
+        let secrets = ["secret", "token"].map(|kind| format!("control-{kind}-{}", harness.table()));
         let [secret, token] = &secrets;
-        let file = site.logs().with_file_name("credentials");
+        let file = harness.logs().with_file_name("credentials");
         let text = format!(
             "[default]\naws_access_key_id = test\naws_secret_access_key = {secret}\n\
              aws_session_token = {token}\n"
@@ -88,9 +88,9 @@ impl Keys {
     }
 
     /// Runs the program with them, and with all that it can say.
-    fn run(&self, site: &AwsHarness, arguments: &[&str]) -> Done {
+    fn run(&self, harness: &AwsHarness, arguments: &[&str]) -> Done {
         let (mode, rest) = arguments.split_first().unwrap();
-        let mut command = site.command(&[&[*mode, "-vv"], rest].concat());
+        let mut command = harness.command(&[&[*mode, "-vv"], rest].concat());
         command
             .env_remove("AWS_ACCESS_KEY_ID")
             .env_remove("AWS_SECRET_ACCESS_KEY")
@@ -125,41 +125,41 @@ impl Drop for Until<'_> {
 
 #[test]
 fn no_key_is_in_a_log_a_record_or_the_process_list() {
-    let site = AwsHarness::whose_agents_say("-vv");
-    let keys = Keys::beside(&site);
-    site.set_up(&[]);
+    let harness = AwsHarness::whose_agents_say("-vv");
+    let keys = Keys::beside(&harness);
+    harness.set_up(&[]);
     let stop = AtomicBool::new(false);
     let (said, machine, seen) = std::thread::scope(|scope| {
         let watching = scope.spawn(|| processes(&stop));
         let until_then = Until(&stop);
-        let refreshed = keys.run(&site, &["refresh"]);
-        let provisioned = keys.run(&site, &["provision", "--json", "--run-id=1"]);
+        let refreshed = keys.run(&harness, &["refresh"]);
+        let provisioned = keys.run(&harness, &["provision", "--json", "--run-id=1"]);
         let [machine] = &provisioned.ids()[..] else { panic!("one machine") };
-        let job = keys.run(&site, &["run", "--run-id=1", "--", "env"]);
+        let job = keys.run(&harness, &["run", "--run-id=1", "--", "env"]);
         assert!(job.stdout.contains(machine), "a job knows where it is: {}", job.stdout);
-        let pid = site.gateway.ec2().pid(machine).unwrap();
+        let pid = harness.gateway.ec2().pid(machine).unwrap();
         let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
         let environ = String::from_utf8_lossy(&environ);
         assert!(!environ.contains("AWS_SECRET_ACCESS_KEY"), "machines have no keys of their own");
-        let released = keys.run(&site, &["release", "--json", "--run-id=1"]);
+        let released = keys.run(&harness, &["release", "--json", "--run-id=1"]);
         let machine = machine.clone();
-        let told = keys.run(&site, &["status", "--json"]);
+        let told = keys.run(&harness, &["status", "--json"]);
         drop(until_then);
         let said = [refreshed, provisioned, job, released, told];
         (said, machine, watching.join().unwrap())
     });
-    let metadata = site.gateway.ec2().machine(&machine).unwrap().metadata.unwrap();
-    let machine_keys = raw::machine_keys(&metadata, "ondeck-machine");
+    let metadata = harness.gateway.ec2().machine(&machine).unwrap().metadata.unwrap();
+    let machine_keys = direct_requests::machine_keys(&metadata, "ondeck-machine");
     let of_machine = ["SecretAccessKey", "Token"].map(|name| machine_keys[name].as_str().unwrap());
     assert!(of_machine.iter().all(|secret| secret.len() > 20), "{machine_keys}");
     let secrets: Vec<&str> =
         of_machine.into_iter().chain(keys.secrets.iter().map(String::as_str)).collect();
 
-    let log = site.logs().join(format!("{machine}.log"));
+    let log = harness.logs().join(format!("{machine}.log"));
     let mut places: Vec<(&str, String)> = vec![
         ("the process list", seen.into_iter().collect::<Vec<_>>().join("\n")),
-        ("the table", Value::from(raw::items(&site.table())).to_string()),
-        ("the tickets", Value::from(raw::messages(&site.table())).to_string()),
+        ("the table", Value::from(direct_requests::items(&harness.table())).to_string()),
+        ("the tickets", Value::from(direct_requests::messages(&harness.table())).to_string()),
         ("the agent's log", std::fs::read_to_string(log).unwrap()),
     ];
     // All of it was looked at, or else nothing would be found.

@@ -31,8 +31,8 @@ pub(super) fn audit(home: &Home, cycles: &[Cycle]) {
     assert!(problems.is_empty(), "{problems:#?}");
 }
 
-/// Invariants that the events break, and messages that no agent may log, however the file was
-/// disturbed.
+/// Invariants that the events break, and messages that no agent may log, whichever faults were
+/// injected into the file.
 pub(super) fn breaches(home: &Home) -> Vec<String> {
     let mut problems = broken_by_events(home);
     problems.extend(said_by_agents(home, &["panicked"]));
@@ -161,7 +161,7 @@ fn mistreated(ownership: &Ownership, cycles: &[Cycle]) -> Vec<String> {
     let reports = reported(&reports.collect::<Vec<_>>());
     let mut problems = never_given(ownership, reports.iter().map(|(run, id)| (run, id)));
     let good = cycles.iter().filter(|cycle| cycle.codes.iter().all(|code| *code == 0)).count();
-    say(&format!("{good} of {} undisturbed cycles succeeded", cycles.len()));
+    say(&format!("{good} of {} uninterrupted cycles succeeded", cycles.len()));
     // Those that found no room are over soon, and may be many.
     if good < 10 {
         let codes: Vec<_> = cycles.iter().map(|cycle| &cycle.codes).collect();

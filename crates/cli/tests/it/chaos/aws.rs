@@ -12,8 +12,8 @@ use ondeck_core::audit::InstanceWrite;
 use ondeck_standin::{AwsFault, AwsFaultRule, Endpoint, MachineCommand, Occurrence};
 
 use self::stream::Stream;
-use super::storm::{self, Ground};
-use super::tally::StormCounts;
+use super::storm::{self, StormTarget};
+use super::storm_log::StormLog;
 use super::{audit, seed};
 use crate::aws::harness::AwsHarness;
 use crate::harness::{Driven, agents_among, processes_naming};
@@ -53,98 +53,99 @@ const SERVICE: &str = r#"
 fn a_storm_over_three_services_and_many_processes() {
     let seed = seed();
     let agent = [SERVICE, env!("CARGO_BIN_EXE_ondeck"), "agent", "--backend", "aws", "-v"];
-    let site = AwsHarness::where_machines_run(MachineCommand {
+    let harness = AwsHarness::where_machines_run(MachineCommand {
         program: "/bin/sh".into(),
         args: ["-c"].iter().chain(&agent).map(|&word| word.to_owned()).collect(),
         env: Vec::new(),
     });
-    site.set_up(&storm::TIMES);
-    let stream = Stream::of(&site.table());
-    storm::over(&Account { site, stream }, seed);
+    harness.set_up(&storm::TIMES);
+    let stream = Stream::of(&harness.table());
+    storm::over(&AwsTarget { harness, stream }, seed);
 }
 
-struct Account {
-    site: AwsHarness,
+struct AwsTarget {
+    harness: AwsHarness,
     stream: Stream,
 }
 
-impl Account {
-    /// Where one service is, for the control plane.
-    fn door(&self, service: &str) -> Endpoint {
-        self.site.gateway.endpoint(service)
+impl AwsTarget {
+    /// The control plane's endpoint of one service.
+    fn endpoint(&self, service: &str) -> Endpoint {
+        self.harness.gateway.endpoint(service)
     }
 
-    /// Where all of them are, for machines.
-    fn agents_door(&self) -> Endpoint {
-        self.site.gateway.endpoint("agents")
+    /// The machines' endpoint of all services.
+    fn agents_endpoint(&self) -> Endpoint {
+        self.harness.gateway.endpoint("agents")
     }
 
-    fn doors(&self) -> Vec<Endpoint> {
-        let services = SERVICES.iter().map(|(service, _)| self.door(service));
-        services.chain([self.agents_door()]).collect()
+    fn endpoints(&self) -> Vec<Endpoint> {
+        let services = SERVICES.iter().map(|(service, _)| self.endpoint(service));
+        services.chain([self.agents_endpoint()]).collect()
     }
 
-    /// A service that is gone for a while, for the control plane alone or for the agents too; or
-    /// machines that reach nothing.
-    fn refuse(&self, tally: &StormCounts, rng: &mut Rng) {
+    /// Refuses connections for a while: to one service for the control plane, for the agents too,
+    /// or to all services for the agents alone.
+    fn refuse(&self, log: &StormLog, rng: &mut Rng) {
         let span = Duration::from_millis(match rng.u8(..10) {
             0..7 => rng.u64(200..2_000),
             _ => rng.u64(2_000..8_000),
         });
-        let (kind, doors) = match rng.usize(..5) {
-            0 => ("DynamoDB refused", vec![self.door("DynamoDB")]),
-            1 => ("DynamoDB refused", vec![self.door("DynamoDB"), self.agents_door()]),
-            2 => ("SQS refused", vec![self.door("SQS")]),
-            3 => ("EC2 refused", vec![self.door("EC2")]),
-            _ => ("machines cut off", vec![self.agents_door()]),
+        let (kind, endpoints) = match rng.usize(..5) {
+            0 => ("DynamoDB refused", vec![self.endpoint("DynamoDB")]),
+            1 => ("DynamoDB refused", vec![self.endpoint("DynamoDB"), self.agents_endpoint()]),
+            2 => ("SQS refused", vec![self.endpoint("SQS")]),
+            3 => ("EC2 refused", vec![self.endpoint("EC2")]),
+            _ => ("machines cut off", vec![self.agents_endpoint()]),
         };
-        doors.iter().for_each(Endpoint::shut);
-        tally.disturbed(kind, &format!(" at {} doors for {span:?}", doors.len()));
-        tally.wait(span);
-        doors.iter().for_each(Endpoint::reopen);
+        endpoints.iter().for_each(Endpoint::shut);
+        log.injected(kind, &format!(" at {} endpoints for {span:?}", endpoints.len()));
+        log.wait(span);
+        endpoints.iter().for_each(Endpoint::reopen);
     }
 }
 
-impl Driven for Account {
+impl Driven for AwsTarget {
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = self.site.command(arguments);
+        let mut command = self.harness.command(arguments);
         for (service, variable) in SERVICES {
-            command.env(variable, self.door(service).url());
+            command.env(variable, self.endpoint(service).url());
         }
         command
     }
 }
 
-impl Ground for Account {
+impl StormTarget for AwsTarget {
     fn name(&self) -> &'static str {
         "aws"
     }
 
     fn agents(&self) -> Vec<(String, i32)> {
-        let processes = processes_naming(&self.site.home());
+        let processes = processes_naming(&self.harness.home());
         agents_among(processes, "ONDECK_STANDIN_INSTANCE").into_iter().collect()
     }
 
     fn proofs(&self) -> PathBuf {
-        self.site.logs().with_file_name("proofs")
+        self.harness.logs().with_file_name("proofs")
     }
 
-    fn disturb(&self, tally: &StormCounts, mut rng: Rng) {
+    fn inject_faults(&self, log: &StormLog, mut rng: Rng) {
         for what in FAULTS {
             let which = Occurrence::Chance { probability: PROBABILITY, seed: rng.u64(..) };
-            for door in self.doors() {
-                door.inject(AwsFaultRule::new(what).occurrence(which));
+            for endpoint in self.endpoints() {
+                endpoint.inject(AwsFaultRule::new(what).occurrence(which));
             }
         }
-        while !tally.is_over() {
-            tally.wait(Duration::from_millis(rng.u64(1_000..5_000)));
-            self.refuse(tally, &mut rng);
+        while !log.is_over() {
+            log.wait(Duration::from_millis(rng.u64(1_000..5_000)));
+            self.refuse(log, &mut rng);
         }
-        let faulty =
-            |door: &Endpoint| door.log().iter().filter(|entry| entry.fault.is_some()).count();
-        let faults: usize = self.doors().iter().map(faulty).sum();
-        tally.disturbed_often("faulty calls", faults);
-        self.doors().iter().for_each(Endpoint::clear_faults);
+        let faulty = |endpoint: &Endpoint| {
+            endpoint.log().iter().filter(|entry| entry.fault.is_some()).count()
+        };
+        let faults: usize = self.endpoints().iter().map(faulty).sum();
+        log.count_injected("faulty calls", faults);
+        self.endpoints().iter().for_each(Endpoint::clear_faults);
     }
 
     fn writes(&self) -> Vec<InstanceWrite> {
@@ -152,14 +153,14 @@ impl Ground for Account {
     }
 
     fn left(&self) -> Vec<String> {
-        let machines = self.site.machines().into_iter().map(|id| format!("machine left: {id}"));
-        let records = self.site.records().into_iter().map(|record| format!("left: {record:?}"));
+        let machines = self.harness.machines().into_iter().map(|id| format!("machine left: {id}"));
+        let records = self.harness.records().into_iter().map(|record| format!("left: {record:?}"));
         let intents = self.stream.open_intents().into_iter();
         let mut left: Vec<String> = machines.chain(records).chain(intents).collect();
-        if self.site.tickets() > 0 {
-            left.push(format!("tickets left: {}", self.site.tickets()));
+        if self.harness.tickets() > 0 {
+            left.push(format!("tickets left: {}", self.harness.tickets()));
         }
-        let home = self.site.home();
+        let home = self.harness.home();
         let processes = processes_naming(&home).into_iter();
         left.extend(processes.map(|pid| format!("process left: {pid}")));
         left.extend(audit::runners(&home).into_iter().map(|name| format!("runner left: {name}")));
@@ -167,9 +168,9 @@ impl Ground for Account {
     }
 
     fn problems(&self) -> Vec<String> {
-        let violations = self.site.gateway.violations();
+        let violations = self.harness.gateway.violations();
         let mut problems: Vec<String> = violations.iter().map(ToString::to_string).collect();
-        problems.extend(audit::said_in(&self.site.logs(), &["panicked"]));
+        problems.extend(audit::said_in(&self.harness.logs(), &["panicked"]));
         problems
     }
 }

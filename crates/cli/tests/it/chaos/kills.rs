@@ -32,7 +32,7 @@ const SETTINGS: [&str; 9] = [
 /// What a provision leaves that is going to be killed ends soon by itself.
 const SHORT: [&str; 3] =
     ["--claim-timeout-sec=5", "--created-timeout-sec=5", "--max-runtime-min=0.08"];
-/// What an undisturbed run has does not end before the run does.
+/// What an uninterrupted run has does not end before the run does.
 const LONG: [&str; 3] =
     ["--claim-timeout-sec=60", "--created-timeout-sec=60", "--max-runtime-min=1"];
 
@@ -47,48 +47,48 @@ const JOB: &str = r#"
 #[test]
 fn after_kills_at_any_moment_no_machine_was_shared_and_nothing_is_left() {
     let seed = seed();
-    let storm = Storm {
+    let test = KillTest {
         home: Home::with(&SETTINGS),
         over: AtomicBool::new(false),
         provision_takes: AtomicU64::new(500),
         cycles: Mutex::default(),
-        stages: Mutex::default(),
+        states_left: Mutex::default(),
         seed,
     };
     let mut rng = Rng::with_seed(seed);
     std::thread::scope(|scope| {
         for worker in 0..WORKERS {
-            let (storm, rng) = (&storm, rng.fork());
-            scope.spawn(move || storm.work(worker, rng));
+            let (test, rng) = (&test, rng.fork());
+            scope.spawn(move || test.work(worker, rng));
         }
-        let end = EndOnDrop(&storm.over);
-        (0..KILLS).for_each(|nth| storm.kill_one(nth, &mut rng));
+        let end = EndOnDrop(&test.over);
+        (0..KILLS).for_each(|nth| test.kill_one(nth, &mut rng));
         drop(end);
     });
-    say(&format!("killed with: {:?}", storm.stages.lock().unwrap()));
-    let home = &storm.home;
+    say(&format!("killed with: {:?}", test.states_left.lock().unwrap()));
+    let home = &test.home;
     until("every deadline has passed, and refresh has seen it", || {
         home.refresh(&[]);
         home.processes().is_empty() && home.records().is_empty() && home.number(OPEN_INTENTS) == 0
     });
     home.refresh(&[]);
-    audit::audit(home, &storm.cycles.lock().unwrap());
+    audit::audit(home, &test.cycles.lock().unwrap());
 }
 
-struct Storm {
+struct KillTest {
     home: Home,
     /// No more processes will be killed.
     over: AtomicBool,
-    /// How many milliseconds undisturbed provisions take at the most of late, so that kills meet
+    /// How many milliseconds uninterrupted provisions take at the most of late, so that kills meet
     /// all of one.
     provision_takes: AtomicU64,
     cycles: Mutex<Vec<Cycle>>,
     /// How often a kill left what.
-    stages: Mutex<BTreeMap<String, usize>>,
+    states_left: Mutex<BTreeMap<String, usize>>,
     seed: u64,
 }
 
-/// An undisturbed run: what its commands came to.
+/// An uninterrupted run: what its commands came to.
 pub(super) struct Cycle {
     pub(super) run: String,
     pub(super) machines: Vec<String>,
@@ -97,7 +97,7 @@ pub(super) struct Cycle {
     pub(super) codes: Vec<i32>,
 }
 
-impl Storm {
+impl KillTest {
     /// Starts a provision, kills it, and clears up after it or does not; clearing up may be
     /// killed as well.
     fn kill_one(&self, nth: usize, rng: &mut Rng) {
@@ -107,8 +107,8 @@ impl Storm {
         let provision = ["provision", "--run-id", &run, "--instance-count", &count];
         let killed = self.kill_within(longest, &[&provision[..], &SHORT].concat(), rng);
         check(&killed, &[-9, 0, 4, 5]);
-        let stage = self.stage(&run, killed.code);
-        *self.stages.lock().unwrap().entry(stage).or_default() += 1;
+        let state_left = self.state_left(&run, killed.code);
+        *self.states_left.lock().unwrap().entry(state_left).or_default() += 1;
         match rng.u8(0..6) {
             0..3 => {}
             3 => check(&self.kill_within(150, &["release", "--run-id", &run], rng), &[-9, 0, 8]),
@@ -125,7 +125,7 @@ impl Storm {
     }
 
     /// What stands in the store for a run.
-    fn stage(&self, run: &str, code: i32) -> String {
+    fn state_left(&self, run: &str, code: i32) -> String {
         if code != -9 {
             return format!("nothing: it had exited with {code}");
         }
@@ -187,7 +187,7 @@ impl Storm {
     }
 }
 
-impl Drop for Storm {
+impl Drop for KillTest {
     fn drop(&mut self) {
         if std::thread::panicking() {
             say_how_to_replay(self.seed, "kills");

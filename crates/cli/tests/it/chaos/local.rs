@@ -13,8 +13,8 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use super::small_disk::SmallDisk;
-use super::storm::{self, Ground};
-use super::tally::StormCounts;
+use super::storm::{self, StormTarget};
+use super::storm_log::StormLog;
 use super::{audit, seed};
 use crate::harness::{self, Driven, Home, begun_by};
 
@@ -50,37 +50,37 @@ const UNHARMED: &str = r#"trap "" XFSZ; exec "$0" "$@""#;
 #[test]
 fn a_storm_over_one_file_and_many_processes() {
     let seed = seed();
-    let plain = Plain::new();
-    storm::over(&plain, seed);
+    let target = LocalTarget::new();
+    storm::over(&target, seed);
 }
 
-struct Plain {
+struct LocalTarget {
     home: Home,
     disk: Option<SmallDisk>,
 }
 
-impl Plain {
-    fn new() -> Plain {
+impl LocalTarget {
+    fn new() -> LocalTarget {
         let disk = SmallDisk::mount();
         let home = match &disk {
             Some(disk) => Home::at(disk.path().join("home")),
             None => Home::bare(),
         };
-        let plain = Plain { home, disk };
-        plain.ondeck(&[&["refresh"], &harness::TIMES[..]].concat()).succeeded();
-        plain.refresh(&[&storm::TIMES[..], &SETTINGS].concat());
-        plain.home.file().execute_batch(WITNESS).unwrap();
-        plain
+        let target = LocalTarget { home, disk };
+        target.ondeck(&[&["refresh"], &harness::TIMES[..]].concat()).succeeded();
+        target.refresh(&[&storm::TIMES[..], &SETTINGS].concat());
+        target.home.file().execute_batch(WITNESS).unwrap();
+        target
     }
 
     /// Another writer locks the file for a while.
-    fn lock(&self, tally: &StormCounts, rng: &mut Rng) {
+    fn lock(&self, log: &StormLog, rng: &mut Rng) {
         let longer = PATIENCE + Duration::from_millis(rng.u64(500..2_500));
         let span = match rng.u8(..10) {
             0..5 => Duration::from_millis(rng.u64(200..2_000)),
             5..8 => Duration::from_millis(rng.u64(2_000..7_000)),
             // No more than one in a short storm, or no run would get anything done.
-            _ if tally.left() > longer => longer,
+            _ if log.left() > longer => longer,
             _ => Duration::from_secs(1),
         };
         let file = self.home.file();
@@ -89,31 +89,31 @@ impl Plain {
             return;
         }
         let kind = if span > PATIENCE { "locked file for too long" } else { "locked file" };
-        tally.disturbed(kind, &format!(" for {span:?}"));
-        tally.wait(span);
+        log.injected(kind, &format!(" for {span:?}"));
+        log.wait(span);
         file.execute_batch("ROLLBACK").unwrap();
     }
 
     /// No room on the disk; where this user may not mount one, a disk that fails.
-    fn fill(&self, tally: &StormCounts, rng: &mut Rng) {
-        let Some(disk) = &self.disk else { return self.fail(tally, rng) };
+    fn fill(&self, log: &StormLog, rng: &mut Rng) {
+        let Some(disk) = &self.disk else { return self.fail(log, rng) };
         let span = Duration::from_millis(rng.u64(300..5_000));
         // What was written and has been copied is room that the next writer would use.
         let file = self.home.file();
         file.busy_timeout(Duration::from_millis(500)).unwrap();
         file.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).ok();
         let full = disk.fill();
-        tally.disturbed("full disk", &format!(" for {span:?}"));
-        tally.wait(span);
+        log.injected("full disk", &format!(" for {span:?}"));
+        log.wait(span);
         drop(full);
     }
 
     /// Every write to a file fails, for all who are at work now and whomever they start.
-    fn fail(&self, tally: &StormCounts, rng: &mut Rng) {
+    fn fail(&self, log: &StormLog, rng: &mut Rng) {
         let span = Duration::from_millis(rng.u64(300..4_000));
         self.limit(Some(0));
-        tally.disturbed("failing disk", &format!(" for {span:?}"));
-        tally.wait(span);
+        log.injected("failing disk", &format!(" for {span:?}"));
+        log.wait(span);
         while self.limit(None) > 0 {}
     }
 
@@ -129,26 +129,26 @@ impl Plain {
     }
 
     /// The home is somewhere else, and no process can make another in its place.
-    fn take_away(&self, tally: &StormCounts, rng: &mut Rng) {
+    fn take_away(&self, log: &StormLog, rng: &mut Rng) {
         let span = Duration::from_millis(rng.u64(300..5_000));
         let (home, away) = (self.home.dir(), self.home.dir().with_extension("away"));
         fs::write(&away, "").unwrap();
         // At one stroke: a process that found nothing there would begin anew.
         let change_places = || renameat_with(CWD, home, CWD, &away, RenameFlags::EXCHANGE).unwrap();
         change_places();
-        tally.disturbed("store away", &format!(" for {span:?}"));
-        tally.wait(span);
+        log.injected("store away", &format!(" for {span:?}"));
+        log.wait(span);
         change_places();
     }
 }
 
-impl Driven for Plain {
+impl Driven for LocalTarget {
     fn command(&self, arguments: &[&str]) -> Command {
         begun_by(UNHARMED, &self.home.command(arguments))
     }
 }
 
-impl Ground for Plain {
+impl StormTarget for LocalTarget {
     fn name(&self) -> &'static str {
         "local"
     }
@@ -161,17 +161,17 @@ impl Ground for Plain {
         audit::proofs(&self.home)
     }
 
-    fn disturb(&self, tally: &StormCounts, mut rng: Rng) {
+    fn inject_faults(&self, log: &StormLog, mut rng: Rng) {
         loop {
-            tally.wait(Duration::from_millis(rng.u64(500..3_000)));
-            if tally.is_over() {
+            log.wait(Duration::from_millis(rng.u64(500..3_000)));
+            if log.is_over() {
                 return;
             }
             match rng.u8(..4) {
-                0 => self.lock(tally, &mut rng),
-                1 => self.fill(tally, &mut rng),
-                2 => self.fail(tally, &mut rng),
-                _ => self.take_away(tally, &mut rng),
+                0 => self.lock(log, &mut rng),
+                1 => self.fill(log, &mut rng),
+                2 => self.fail(log, &mut rng),
+                _ => self.take_away(log, &mut rng),
             }
         }
     }

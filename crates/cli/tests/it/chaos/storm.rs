@@ -1,6 +1,6 @@
 //! A storm: runs of different sizes come and go, refresh beside them, while processes are killed
-//! and stopped and the resources that they share are disturbed. Then calm, every deadline, and the
-//! audit.
+//! and stopped, and faults are injected into the resources that they share. Then the faults stop,
+//! every deadline passes, and the audit follows.
 
 mod processes;
 mod victims;
@@ -16,7 +16,7 @@ use ondeck_core::audit::{
 };
 
 use self::processes::StormProcesses;
-use super::tally::StormCounts;
+use super::storm_log::StormLog;
 use super::{audit, pause, say_how_to_replay};
 use crate::harness::{Done, Driven, say};
 
@@ -44,16 +44,17 @@ pub(super) const TIMES: [&str; 11] = [
     "--rescue=off",
 ];
 
-/// A pool, as far as storms on different backends differ.
-pub(super) trait Ground: Driven + Sync {
+/// What storms on different backends do differently.
+pub(super) trait StormTarget: Driven + Sync {
     /// What the test is called.
     fn name(&self) -> &'static str;
     /// Machines that have an agent, and its process.
     fn agents(&self) -> Vec<(String, i32)>;
     /// Where jobs write down where they are.
     fn proofs(&self) -> PathBuf;
-    /// Disturbs what processes share, until the storm is over; then all is as before.
-    fn disturb(&self, tally: &StormCounts, rng: Rng);
+    /// Injects faults into what processes share, until the storm is over. Removes them before it
+    /// returns.
+    fn inject_faults(&self, log: &StormLog, rng: Rng);
     /// Every write to an instance's row, by what the store itself has kept.
     fn writes(&self) -> Vec<InstanceWrite>;
     /// What is there of machines, records, tickets, runners and processes.
@@ -63,31 +64,31 @@ pub(super) trait Ground: Driven + Sync {
 }
 
 /// Lets a storm pass over a pool, and fails with everything that does not hold.
-pub(super) fn over(ground: &impl Ground, seed: u64) {
+pub(super) fn over(target: &impl StormTarget, seed: u64) {
     let seconds = std::env::var(SECONDS).map_or(DEFAULT_SECONDS, |text| text.parse().unwrap());
     let mut rng = Rng::with_seed(seed);
-    let tally = StormCounts::over(Duration::from_secs(seconds));
-    let storm = Storm { ground, tally, crew: StormProcesses::default(), seed };
+    let log = StormLog::over(Duration::from_secs(seconds));
+    let storm = Storm { target, log, processes: StormProcesses::default(), seed };
     let storm = &storm;
     std::thread::scope(|scope| {
         for worker in 0..WORKERS {
             let rng = rng.fork();
             scope.spawn(move || storm.work(worker, rng));
         }
-        let [refreshes, shared, mut processes] = [rng.fork(), rng.fork(), rng.fork()];
-        scope.spawn(move || storm.refresh_now_and_then(refreshes));
-        scope.spawn(move || ground.disturb(&storm.tally, shared));
-        victims::disturb(ground, &storm.crew, &storm.tally, &mut processes);
+        let [refresh_rng, shared_rng, mut process_rng] = [rng.fork(), rng.fork(), rng.fork()];
+        scope.spawn(move || storm.refresh_now_and_then(refresh_rng));
+        scope.spawn(move || target.inject_faults(&storm.log, shared_rng));
+        victims::inject_faults(target, &storm.processes, &storm.log, &mut process_rng);
     });
     storm.calm();
-    storm.tally.sum_up();
+    storm.log.sum_up();
     storm.audit();
 }
 
-struct Storm<'a, G: Ground> {
-    ground: &'a G,
-    tally: StormCounts,
-    crew: StormProcesses,
+struct Storm<'a, G: StormTarget> {
+    target: &'a G,
+    log: StormLog,
+    processes: StormProcesses,
     seed: u64,
 }
 
@@ -102,10 +103,10 @@ fn documented(mode: &str) -> &'static [i32] {
     }
 }
 
-impl<G: Ground> Storm<'_, G> {
+impl<G: StormTarget> Storm<'_, G> {
     fn refresh_now_and_then(&self, mut rng: Rng) {
-        while !self.tally.is_over() {
-            self.tally.wait(Duration::from_millis(rng.u64(500..3_000)));
+        while !self.log.is_over() {
+            self.log.wait(Duration::from_millis(rng.u64(500..3_000)));
             self.call(&["refresh", "--json"], None);
         }
     }
@@ -113,17 +114,17 @@ impl<G: Ground> Storm<'_, G> {
     /// Runs the program to its end, and holds it to what is documented.
     fn call(&self, arguments: &[&str], patience: Option<Duration>) -> Done {
         let mode = arguments[0];
-        let started = self.ground.start(arguments);
-        let (done, killed) = self.crew.see_off(mode, started, patience);
-        self.tally.called(mode, done.code);
+        let started = self.target.start(arguments);
+        let (done, killed) = self.processes.wait_for(mode, started, patience);
+        self.log.called(mode, done.code);
         let said = format!("{} {}: {}{}", arguments.join(" "), done.code, done.stdout, done.stderr);
         let expected = documented(mode).contains(&done.code) || (killed && done.code == -9);
         if !expected || done.stderr.contains("panicked") {
-            self.tally.problem(&format!("not a documented end: {said}"));
+            self.log.problem(&format!("not a documented end: {said}"));
         }
         let told = done.stderr.contains("error: ") && done.stderr.contains("hint: ");
         if mode != "run" && done.code > 0 && !told {
-            self.tally.problem(&format!("an error without a hint: {said}"));
+            self.log.problem(&format!("an error without a hint: {said}"));
         }
         done
     }
@@ -132,7 +133,7 @@ impl<G: Ground> Storm<'_, G> {
     fn calm(&self) {
         let succeeds = |what: &str, done: Done| {
             if done.code != 0 {
-                self.tally.problem(&format!("{what} failed after the storm: {done:?}"));
+                self.log.problem(&format!("{what} failed after the storm: {done:?}"));
             }
         };
         succeeds("refresh", self.call(&["refresh", "--json"], None));
@@ -142,47 +143,47 @@ impl<G: Ground> Storm<'_, G> {
         let since = Instant::now();
         let left = loop {
             succeeds("refresh", self.call(&["refresh", "--json"], None));
-            let left = self.ground.left();
+            let left = self.target.left();
             if left.is_empty() || since.elapsed() > DRAIN {
                 break left;
             }
             pause(Duration::from_millis(300));
         };
-        left.iter().for_each(|left| self.tally.problem(left));
+        left.iter().for_each(|left| self.log.problem(left));
     }
 
     fn audit(&self) {
-        let writes = self.ground.writes();
-        let text = fs::read_to_string(self.ground.proofs()).unwrap_or_default();
+        let writes = self.target.writes();
+        let text = fs::read_to_string(self.target.proofs()).unwrap_or_default();
         // A disk that fails may have cut a line; none that is whole may be wrong.
         let proofs: Vec<JobSighting> = text.lines().filter_map(JobSighting::parse).collect();
-        let served = self.tally.count("provision", 0);
+        let served = self.log.count("provision", 0);
         say(&format!(
             "{} writes, {served} provisions served, {} proofs",
             writes.len(),
             proofs.len()
         ));
-        let mut problems = self.tally.problems();
+        let mut problems = self.log.problems();
         problems.extend(illegal_writes(&writes));
         let ownership = Ownership::from_writes(&writes);
         problems.extend(jobs_with_another_owner(&ownership, &proofs));
-        let promises = audit::reported(&self.tally.promises());
-        problems.extend(never_given(&ownership, promises.iter().map(|(run, id)| (run, id))));
-        problems.extend(self.ground.problems());
+        let reports = audit::reported(&self.log.reported_machines());
+        problems.extend(never_given(&ownership, reports.iter().map(|(run, id)| (run, id))));
+        problems.extend(self.target.problems());
         // A storm in which nothing happens shows nothing.
-        if self.tally.disturbances() < 20 || served < 2 || proofs.is_empty() {
+        if self.log.faults() < 20 || served < 2 || proofs.is_empty() {
             problems.push("hardly anything happened".to_owned());
         }
         assert!(problems.is_empty(), "{problems:#?}");
     }
 }
 
-impl<G: Ground> Drop for Storm<'_, G> {
+impl<G: StormTarget> Drop for Storm<'_, G> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            say("what was done to it:");
-            self.tally.recount();
-            say_how_to_replay(self.seed, self.ground.name());
+            say("injected faults:");
+            self.log.recount();
+            say_how_to_replay(self.seed, self.target.name());
         }
     }
 }

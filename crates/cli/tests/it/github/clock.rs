@@ -14,17 +14,17 @@ const AHEAD: Duration = Duration::from_secs(2 * 3600);
 
 #[test]
 fn a_registration_token_is_valid_by_the_clock_of_aws() {
-    let town = GitHubHarness { pool: AwsHarness::bare(), github: github() };
-    town.github.turn_back(AHEAD);
+    let harness = GitHubHarness { pool: AwsHarness::bare(), github: github() };
+    harness.github.turn_back(AHEAD);
     let behind = -i64::try_from(AHEAD.as_secs()).unwrap();
     for endpoint in ["control", "agents", "onlooker"] {
         let rule = AwsFaultRule::new(AwsFault::Skew(behind));
-        town.pool.gateway.endpoint(endpoint).inject(rule);
+        harness.pool.gateway.endpoint(endpoint).inject(rule);
     }
     let refresh = [&["refresh"], &TIMES[..], &LAUNCH[..]].concat();
-    town.ondeck(&refresh).succeeded();
-    let cold = town.provision("1", 1).succeeded();
+    harness.ondeck(&refresh).succeeded();
+    let cold = harness.provision("1", 1).succeeded();
     assert_eq!(cold.sources(), ["cold"]);
-    town.done(town.queue("1", "true"));
-    town.release("1").succeeded();
+    harness.done(harness.queue("1", "true"));
+    harness.release("1").succeeded();
 }

@@ -8,19 +8,19 @@ use super::harness::{GitHubHarness, LIMIT, REPOSITORY};
 use crate::harness::{Driven, until};
 
 /// Provision fails with the reason that the machine gave, in this many words of it.
-fn not_ready(trouble: RunnerFault, words: &[&str]) {
-    let town = GitHubHarness::local(&[]);
-    town.github.inject_runner_fault(REPOSITORY, trouble);
-    let done = town.provision("1", 2).exited(5);
+fn not_ready(fault: RunnerFault, words: &[&str]) {
+    let harness = GitHubHarness::local(&[]);
+    harness.github.inject_runner_fault(REPOSITORY, fault);
+    let done = harness.provision("1", 2).exited(5);
     for word in words {
         assert!(done.stderr.contains(word), "{word}: {}", done.stderr);
     }
-    town.github.clear_faults();
+    harness.github.clear_faults();
     until("everything is gone", || {
-        town.refresh(&[]);
-        town.standings().is_empty() && town.github.runners().is_empty()
+        harness.refresh(&[]);
+        harness.standings().is_empty() && harness.github.runners().is_empty()
     });
-    town.provision("2", 1).succeeded();
+    harness.provision("2", 1).succeeded();
 }
 
 #[test]
@@ -35,84 +35,85 @@ fn a_registration_that_is_refused_is_told() {
 
 #[test]
 fn a_listener_that_falls_over_is_started_again() {
-    let town = GitHubHarness::local(&[]);
-    town.provision("1", 1).succeeded();
-    town.github.inject_runner_fault(REPOSITORY, RunnerFault::CrashOnJob);
-    let first = town.queue("1", "true");
-    let lost = town.github.wait_for_job(first, LIMIT);
+    let harness = GitHubHarness::local(&[]);
+    harness.provision("1", 1).succeeded();
+    harness.github.inject_runner_fault(REPOSITORY, RunnerFault::CrashOnJob);
+    let first = harness.queue("1", "true");
+    let lost = harness.github.wait_for_job(first, LIMIT);
     assert_ne!(lost.conclusion, Some(Conclusion::Success), "{lost:?}");
-    town.github.clear_faults();
-    town.done(town.queue("1", "echo again"));
-    town.release("1").succeeded();
+    harness.github.clear_faults();
+    harness.done(harness.queue("1", "echo again"));
+    harness.release("1").succeeded();
 }
 
 #[test]
 fn a_job_of_another_run_is_refused_by_the_machine() {
-    let town = GitHubHarness::local(&[]);
-    town.provision("1", 1).succeeded();
+    let harness = GitHubHarness::local(&[]);
+    harness.provision("1", 1).succeeded();
     // Every workflow can write another run's id behind runs-on.
-    let stranger = town.github.queue_job(REPOSITORY, "666", &["1"], "echo got it; cat ~/secrets");
-    let refused = town.github.wait_for_job(stranger, LIMIT);
+    let stranger =
+        harness.github.queue_job(REPOSITORY, "666", &["1"], "echo got it; cat ~/secrets");
+    let refused = harness.github.wait_for_job(stranger, LIMIT);
     assert_eq!(refused.conclusion, Some(Conclusion::Failure), "{refused:?}");
     assert!(!refused.log.contains("got it"), "{}", refused.log);
     assert!(refused.log.contains("666"), "it says whose: {}", refused.log);
-    town.done(town.queue("1", "echo mine"));
-    let released = town.release("1").succeeded().json();
-    assert_eq!(released["instances"][0]["fate"], "pooled", "{released}");
+    harness.done(harness.queue("1", "echo mine"));
+    let released = harness.release("1").succeeded().json();
+    assert_eq!(released["instances"][0]["outcome"], "pooled", "{released}");
 }
 
 #[test]
 fn without_a_refresh_for_an_hour_provision_says_which_is_missing() {
-    let town = GitHubHarness::local(&[]);
+    let harness = GitHubHarness::local(&[]);
     let hour = Duration::from_secs(3_700);
-    town.github.advance(hour);
+    harness.github.advance(hour);
     // The program's own clock has not moved, so what it has written down has.
-    town.pool
+    harness.pool
         .file()
         .execute("UPDATE settings SET value = json_set(value, '$.expiresAt', ?1) WHERE name = 'credentials-minted'", ["2025-01-01T00:00:00.000Z"])
         .unwrap();
     let given = ["provision", "--run-id=1", "--registration-token-patience-sec=0.1"];
-    let done = town.ondeck(&given).exited(7);
+    let done = harness.ondeck(&given).exited(7);
     assert!(
         done.stderr.contains("the registration token expired at 2025-01-01"),
         "{}",
         done.stderr
     );
     assert!(done.stderr.contains("hint: run ondeck refresh"), "{}", done.stderr);
-    assert_eq!(town.standings(), Vec::<String>::new(), "nothing was launched for it");
-    town.refresh(&[]);
-    town.provision("1", 1).succeeded();
-    town.release("1").succeeded();
+    assert_eq!(harness.standings(), Vec::<String>::new(), "nothing was launched for it");
+    harness.refresh(&[]);
+    harness.provision("1", 1).succeeded();
+    harness.release("1").succeeded();
 }
 
 #[test]
 fn machines_that_cannot_deregister_are_not_pooled() {
-    let town = GitHubHarness::local(&[]);
-    town.provision("1", 1).succeeded();
-    town.github.advance(Duration::from_secs(3_700));
-    let done = town.release("1").exited(8);
+    let harness = GitHubHarness::local(&[]);
+    harness.provision("1", 1).succeeded();
+    harness.github.advance(Duration::from_secs(3_700));
+    let done = harness.release("1").exited(8);
     let released = done.json();
-    assert_eq!(released["instances"][0]["fate"], "expired", "{released}");
+    assert_eq!(released["instances"][0]["outcome"], "expired", "{released}");
     until("the machine and its runner are gone", || {
-        town.refresh(&[]);
-        town.standings().is_empty() && town.github.runners().is_empty()
+        harness.refresh(&[]);
+        harness.standings().is_empty() && harness.github.runners().is_empty()
     });
 }
 
 #[test]
 fn machines_of_one_forge_are_not_given_to_runs_of_another() {
-    let town = GitHubHarness::local(&[]);
-    town.provision("1", 1).succeeded();
-    town.release("1").succeeded();
-    town.ondeck(&["refresh", "--forge=local"]).succeeded();
-    let given = town.provision("2", 1).succeeded().json();
+    let harness = GitHubHarness::local(&[]);
+    harness.provision("1", 1).succeeded();
+    harness.release("1").succeeded();
+    harness.ondeck(&["refresh", "--forge=local"]).succeeded();
+    let given = harness.provision("2", 1).succeeded().json();
     assert_eq!(given["instances"][0]["source"], "cold", "{given}");
-    assert!(town.github.runners().is_empty(), "{:?}", town.github.runners());
-    town.ondeck(&["run", "--run-id=2", "--", "true"]).succeeded();
-    town.release("2").succeeded();
-    town.refresh(&[]);
-    let given = town.provision("3", 1).succeeded().json();
+    assert!(harness.github.runners().is_empty(), "{:?}", harness.github.runners());
+    harness.ondeck(&["run", "--run-id=2", "--", "true"]).succeeded();
+    harness.release("2").succeeded();
+    harness.refresh(&[]);
+    let given = harness.provision("3", 1).succeeded().json();
     assert_eq!(given["instances"][0]["source"], "cold", "{given}");
-    town.done(town.queue("3", "true"));
-    town.release("3").succeeded();
+    harness.done(harness.queue("3", "true"));
+    harness.release("3").succeeded();
 }

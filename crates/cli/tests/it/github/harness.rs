@@ -31,9 +31,9 @@ pub(crate) struct GitHubHarness<P> {
 impl GitHubHarness<Home> {
     /// On the local backend, set up.
     pub(crate) fn local(inputs: &[&str]) -> GitHubHarness<Home> {
-        let town = GitHubHarness { pool: Home::bare(), github: github() };
-        town.ondeck(&[&["refresh"], &harness::TIMES[..], inputs].concat()).succeeded();
-        town
+        let harness = GitHubHarness { pool: Home::bare(), github: github() };
+        harness.ondeck(&[&["refresh"], &harness::TIMES[..], inputs].concat()).succeeded();
+        harness
     }
 }
 
@@ -48,10 +48,10 @@ impl GitHubHarness<Home> {
 impl GitHubHarness<AwsHarness> {
     /// On the aws backend, set up.
     pub(crate) fn aws(inputs: &[&str]) -> GitHubHarness<AwsHarness> {
-        let town = GitHubHarness { pool: AwsHarness::bare(), github: github() };
+        let harness = GitHubHarness { pool: AwsHarness::bare(), github: github() };
         let given = [&["refresh"], &TIMES[..], &LAUNCH[..], inputs].concat();
-        town.ondeck(&given).succeeded();
-        town
+        harness.ondeck(&given).succeeded();
+        harness
     }
 }
 

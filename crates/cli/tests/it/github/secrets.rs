@@ -37,12 +37,12 @@ fn files(folder: &Path, found: &mut Vec<(String, Vec<u8>)>) {
 
 #[test]
 fn tokens_stay_where_they_belong() {
-    let town = GitHubHarness::local(&[]);
+    let harness = GitHubHarness::local(&[]);
     let stop = AtomicBool::new(false);
-    let told = town.pool.outside().join("told");
+    let told = harness.pool.outside().join("told");
     fs::create_dir(&told).unwrap();
     let run = |arguments: &[&str]| {
-        let mut command = town.command(arguments);
+        let mut command = harness.command(arguments);
         command
             .env("GITHUB_ACTIONS", "true")
             .env("GITHUB_OUTPUT", told.join("output"))
@@ -51,7 +51,7 @@ fn tokens_stay_where_they_belong() {
     };
     let (said, lines) = std::thread::scope(|scope| {
         let watching = scope.spawn(|| command_lines(&stop));
-        town.renew();
+        harness.renew();
         let said = [
             run(&["refresh", "-vv"]),
             run(&["provision", "-vv", "--run-id=1"]),
@@ -61,7 +61,7 @@ fn tokens_stay_where_they_belong() {
         (said, watching.join().unwrap())
     });
     let minted: Vec<String> = ["registration", "removal"]
-        .map(|name| town.pool.texts(&format!("SELECT {name} FROM credentials")).concat())
+        .map(|name| harness.pool.texts(&format!("SELECT {name} FROM credentials")).concat())
         .into();
     assert!(minted.iter().all(|token| token.len() > 10), "{minted:?}");
     let secrets: Vec<&str> =
@@ -85,7 +85,7 @@ fn tokens_stay_where_they_belong() {
         assert!(said[0].stderr.contains(&format!("::add-mask::{secret}")), "every one is masked");
     }
     files(&told, &mut found);
-    files(town.pool.dir(), &mut found);
+    files(harness.pool.dir(), &mut found);
     // The store's file holds what agents register with, in a table of its own, looked at below.
     found.retain(|(name, _)| !name.contains("ondeck.db"));
     for (place, bytes) in &found {
@@ -94,11 +94,11 @@ fn tokens_stay_where_they_belong() {
             assert!(!text.contains(secret), "a secret in {place}: {text}");
         }
     }
-    let tables = town.pool.texts("SELECT name FROM sqlite_schema WHERE type = 'table'");
+    let tables = harness.pool.texts("SELECT name FROM sqlite_schema WHERE type = 'table'");
     for table in tables.iter().filter(|name| *name != "credentials") {
-        let columns = town.pool.texts(&format!("SELECT name FROM pragma_table_info('{table}')"));
+        let columns = harness.pool.texts(&format!("SELECT name FROM pragma_table_info('{table}')"));
         for column in columns {
-            let rows = town.pool.texts(&format!(
+            let rows = harness.pool.texts(&format!(
                 "SELECT CAST({column} AS TEXT) FROM {table} WHERE {column} IS NOT NULL"
             ));
             for secret in &secrets {

@@ -17,7 +17,7 @@ pub(super) async fn reap(plane: &Plane, outcome: &mut Outcome) -> Result<(), Fai
         listing.records.iter().filter_map(Instance::believe).collect();
     let reaps = expired.iter().map(|instance| {
         let why = format!("{} for too long", instance.state());
-        plane.commit(instance.reap(now).because(why))
+        plane.apply(instance.reap(now).because(why))
     });
     let mut won: Vec<InstanceId> = Vec::new();
     let mut unreachable = None;

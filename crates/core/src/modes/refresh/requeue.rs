@@ -56,7 +56,7 @@ async fn expire(
     outcome: &mut Outcome,
 ) -> Result<(), Failure> {
     let change = idle.expire(plane.now()).because("its agent never signalled that it is free");
-    match plane.commit(change).await {
+    match plane.apply(change).await {
         Ok(_) => outcome.unresponsive.push(idle.id().clone()),
         Err(NotCommitted::Refused(_)) => {}
         Err(NotCommitted::Unreachable(error)) => return Err(error.into()),

@@ -7,8 +7,9 @@ use crate::model::record::State;
 use crate::model::timestamp::Timestamp;
 use crate::ports::{AgentStore, Store};
 
-/// Makes each change on each desired, and holds the store's verdict, the record that it leaves
-/// and the one that it reports against what the guard means.
+/// Writes each change to a record in each of [`desired_records`], and compares with what
+/// [`Change::applied_to`] says: the verdict, the record in it, and the record that the store has
+/// afterwards. Panics at the first difference.
 pub(super) async fn every_transition<S: Store + AgentStore>(store: &S) {
     let mut n = 0;
     for (desired, believed) in desired_records() {

@@ -68,7 +68,7 @@ async fn the_search_counts_what_it_meets() {
 }
 
 #[tokio::test]
-async fn a_lost_race_is_told_from_a_ticket_of_nobody() {
+async fn a_lost_race_is_told_from_a_void_ticket() {
     let harness = Harness::new().await;
     let record = harness.idle("i-a", "c6i.large").await;
     assert_eq!(harness.provision(&request("1", 1)).await.count(MachineSource::Warm), 1);

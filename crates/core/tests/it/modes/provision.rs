@@ -207,7 +207,7 @@ async fn the_fallback_tries_the_same_once_more_before_it_gives_up_on_it() {
 }
 
 #[tokio::test]
-async fn a_busy_provider_is_asked_again_for_the_rest_and_nobody_falls_back() {
+async fn a_busy_provider_is_asked_again_for_the_rest_without_a_fallback() {
     use UsageClass::Spot;
     for fallback in [false, true] {
         let harness = Harness::new().await;
@@ -319,7 +319,7 @@ async fn told_to_stop_it_dumps_what_it_touched_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_dump_leaves_a_machine_that_is_somebody_elses_by_now() {
+async fn a_dump_leaves_a_machine_that_another_run_owns_by_now() {
     let harness = Harness::new().await;
     // A provision that was held up after its machine was activated, released and claimed again.
     let first = harness.provision(&request("1", 1)).await;

@@ -126,7 +126,7 @@ async fn an_idle_machine_that_was_never_announced_is_announced() {
     // A release that is killed before it sends the ticket.
     let record = harness.record(machine.as_str()).unwrap();
     let change = believe_running(&record).release(harness.plane.now(), Duration::from_secs(300));
-    harness.plane.commit(change).await.unwrap();
+    harness.plane.apply(change).await.unwrap();
     assert!(harness.refresh().await.requeued.is_empty(), "the agent has not said that it is free");
     harness.sleep(Duration::from_secs(3)).await;
     assert_eq!(harness.refresh().await.requeued, [machine]);
@@ -150,7 +150,7 @@ async fn an_idle_machine_that_stays_silent_is_expired() {
 }
 
 #[tokio::test]
-async fn ghosts_are_struck_and_others_are_not() {
+async fn offline_runners_without_a_machine_are_removed_and_others_are_not() {
     let harness = Harness::new().await;
     harness.idle("i-here", "c6i.large").await;
     let forge = &harness.memory.forge;
@@ -161,7 +161,7 @@ async fn ghosts_are_struck_and_others_are_not() {
 }
 
 #[tokio::test]
-async fn a_ghost_that_cannot_be_struck_yet_keeps_no_other() {
+async fn an_offline_runner_that_cannot_be_removed_yet_does_not_keep_the_others() {
     let harness = Harness::new().await;
     let forge = &harness.memory.forge;
     forge.list(listed("i-gone-1", "i-gone", false));
@@ -244,7 +244,7 @@ async fn refreshes_side_by_side_keep_each_others_settings() {
 }
 
 #[tokio::test]
-async fn runs_whose_jobs_wait_for_nobody_are_reported() {
+async fn runs_whose_jobs_wait_without_a_machine_are_reported() {
     let harness = Harness::new().await;
     harness.provision(&request("1", 1)).await;
     harness.memory.forge.queue_job(run("1"));
@@ -294,7 +294,7 @@ async fn rescue_can_be_left_to_people_or_be_off() {
 }
 
 #[tokio::test]
-async fn a_run_that_cannot_be_rescued_is_reported_and_keeps_nobody_waiting() {
+async fn a_run_that_cannot_be_rescued_is_reported_and_delays_no_other_run() {
     let harness = Harness::new().await;
     stranded(&harness, 2).await;
     harness.memory.compute.set_capacity(0);
@@ -333,11 +333,11 @@ async fn a_run_that_cannot_be_rescued_costs_less_and_less() {
     assert!((5..30).contains(&launched), "in a day: {launched}");
 }
 
-fn credentials(harness: &Harness, name: &str, life: Duration) -> Credentials {
+fn credentials(harness: &Harness, name: &str, lifetime: Duration) -> Credentials {
     Credentials {
         registration: Secret::new(format!("{name}-in")),
         removal: Secret::new(format!("{name}-out")),
-        expires_at: harness.plane.now() + life,
+        expires_at: harness.plane.now() + lifetime,
     }
 }
 
@@ -418,7 +418,7 @@ async fn refreshes_side_by_side_reap_once() {
     harness.sleep(Duration::from_secs(30 * 60)).await;
     let (one, other, third) = tokio::join!(harness.refresh(), harness.refresh(), harness.refresh());
     assert_eq!(one.reaped.len() + other.reaped.len() + third.reaped.len(), 5);
-    assert_eq!(harness.memory.compute.terminated().len(), 5, "no machine is ended twice");
+    assert_eq!(harness.memory.compute.terminated().len(), 5, "no machine is terminated twice");
 }
 
 #[tokio::test]

@@ -156,7 +156,7 @@ async fn a_transition_past_the_threshold_is_refused() {
     harness.sleep(Duration::from_secs(31 * 60)).await;
     let record = harness.record(outcome.instances[0].id.as_str()).unwrap();
     let change = believe_running(&record).release(harness.plane.now(), Duration::from_secs(300));
-    let refused = harness.plane.commit(change).await.unwrap_err().to_string();
+    let refused = harness.plane.apply(change).await.unwrap_err().to_string();
     assert_eq!(
         refused,
         format!(

@@ -14,7 +14,7 @@ fn name(instance: &str, count: u32) -> String {
     runner_name(&InstanceId::new(instance).unwrap(), count, POOL_TAG)
 }
 
-fn planted(harness: &ForgeHarness, name: &str, online: bool, busy: bool) {
+fn list_runner(harness: &ForgeHarness, name: &str, online: bool, busy: bool) {
     harness.github.add_runner(GitHubRunner { online, busy, ..GitHubRunner::new("acme/web", name) });
 }
 
@@ -28,7 +28,7 @@ async fn all_pages_are_read_and_only_this_pools_runners_returned() {
         (name("i-2", 7), false),
         (name("i-3", 1), true),
     ] {
-        planted(&harness, &name, online, false);
+        list_runner(&harness, &name, online, false);
     }
     let ours = |instance: &str, count, online| ListedRunner {
         name: name(instance, count),
@@ -45,7 +45,7 @@ async fn all_pages_are_read_and_only_this_pools_runners_returned() {
 async fn an_organisation_has_its_own_list() {
     let harness = ForgeHarness::new();
     harness.github.add_runner(GitHubRunner::new("acme", &name("i-1", 1)));
-    planted(&harness, &name("i-2", 1), true, false);
+    list_runner(&harness, &name("i-2", 1), true, false);
     let forge = harness.forge_of_organisation();
     let listed = forge.runners().await.unwrap();
     assert_eq!(listed.len(), 1);
@@ -59,7 +59,7 @@ async fn an_organisation_has_its_own_list() {
 async fn a_runner_is_removed_by_its_cached_id_or_by_name() {
     let harness = ForgeHarness::new();
     for count in 1..=3 {
-        planted(&harness, &name("i-1", count), false, false);
+        list_runner(&harness, &name("i-1", count), false, false);
     }
     let forge = harness.forge();
     forge.remove_runner(&name("i-1", 2)).await.unwrap();
@@ -74,7 +74,7 @@ async fn a_runner_is_removed_by_its_cached_id_or_by_name() {
 #[tokio::test]
 async fn removing_an_unknown_runner_succeeds() {
     let harness = ForgeHarness::new();
-    planted(&harness, &name("i-1", 1), false, false);
+    list_runner(&harness, &name("i-1", 1), false, false);
     let forge = harness.forge();
     forge.runners().await.unwrap();
     harness.github.remove_runner(&name("i-1", 1));
@@ -87,7 +87,7 @@ async fn removing_an_unknown_runner_succeeds() {
 #[tokio::test]
 async fn removing_a_busy_runner_fails() {
     let harness = ForgeHarness::new();
-    planted(&harness, &name("i-1", 1), true, true);
+    list_runner(&harness, &name("i-1", 1), true, true);
     let (reason, hint) = refusal(harness.forge().remove_runner(&name("i-1", 1)).await);
     assert!(reason.contains("is busy") && reason.contains(&name("i-1", 1)), "{reason}");
     assert!(hint.contains("next refresh"), "{hint}");

@@ -24,9 +24,9 @@ async fn both_tokens_are_made_and_announced_before_they_are_used() {
         assert_ne!(credentials.registration, credentials.removal);
         let announced = harness.secrets()[known..].to_vec();
         assert_eq!(announced, [credentials.registration, credentials.removal]);
-        let life = credentials.expires_at.since(harness.clock.now());
+        let lifetime = credentials.expires_at.since(harness.clock.now());
         let hour = Duration::from_secs(3_600);
-        assert!(life <= hour && life > hour - Duration::from_secs(120), "{life:?}");
+        assert!(lifetime <= hour && lifetime > hour - Duration::from_secs(120), "{lifetime:?}");
     }
 }
 

@@ -8,7 +8,7 @@ use crate::runner::harness::{RunnerHarness, run};
 use crate::runner::server::{Answer, Server};
 
 /// Names of temporary files of downloads that still exist.
-fn leftovers(folder: &Path) -> Vec<String> {
+fn files_left(folder: &Path) -> Vec<String> {
     let names = |folder: &Path| -> Vec<String> {
         let entries = fs::read_dir(folder).unwrap();
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
@@ -45,7 +45,7 @@ async fn a_version_that_the_image_lacks_is_downloaded_once() {
     runner.stop().await.unwrap();
     harness.runner().prepare().await.unwrap();
     assert_eq!(server.requests(), 1, "a second start finds it");
-    assert_eq!(leftovers(&harness.folder), [""; 0]);
+    assert_eq!(files_left(&harness.folder), [""; 0]);
 
     let newer = Server::start(harness.package("2.337.0"), &[]);
     harness.set(VERSION_SETTING, "").await;
@@ -65,7 +65,7 @@ async fn transient_download_errors_are_retried() {
     harness.set(PACKAGES_SETTING, &server.packages("2.336.0")).await;
     harness.runner().prepare().await.unwrap();
     assert_eq!(server.requests(), 3);
-    assert_eq!(leftovers(&harness.folder), [""; 0]);
+    assert_eq!(files_left(&harness.folder), [""; 0]);
 }
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn permanent_download_errors_are_reported_and_leave_no_files() {
         let error = runner.prepare().await.unwrap_err();
         assert!(error.contains(problem), "{error}");
         assert_eq!(server.requests(), 1, "{problem}");
-        assert_eq!(leftovers(&harness.folder), [""; 0], "{problem}");
+        assert_eq!(files_left(&harness.folder), [""; 0], "{problem}");
         assert!(!harness.folder.join("actions-runner").exists());
         let error = runner.register(&run("4711")).await.unwrap_err();
         assert_eq!(error, "the runner was not prepared");
@@ -105,7 +105,7 @@ async fn files_of_a_crashed_download_are_replaced() {
     fs::create_dir_all(harness.folder.join("state")).unwrap();
     fs::write(harness.folder.join("state/package.tar.gz"), "half of it").unwrap();
     harness.runner().prepare().await.unwrap();
-    assert_eq!(leftovers(&harness.folder), [""; 0]);
+    assert_eq!(files_left(&harness.folder), [""; 0]);
 }
 
 #[tokio::test]

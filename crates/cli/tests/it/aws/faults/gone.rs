@@ -17,12 +17,12 @@ fn a_service_that_is_gone_is_given_up_within_bounds() {
 }
 
 fn given_up(service: Service) {
-    let site = AwsHarness::with(&["--idle-time-sec=180", "--max-runtime-min=5"]);
-    let busy = site.provision("1", 1).succeeded().ids();
-    site.warm_up(1);
-    site.control.inject(AwsFaultRule::new(AwsFault::Status(503)).service(service));
+    let harness = AwsHarness::with(&["--idle-time-sec=180", "--max-runtime-min=5"]);
+    let busy = harness.provision("1", 1).succeeded().ids();
+    harness.warm_up(1);
+    harness.control.inject(AwsFaultRule::new(AwsFault::Status(503)).service(service));
     let exits = |code: i32, most: usize, arguments: &[&str]| {
-        let done = within_calls(&site, most, || site.ondeck(arguments));
+        let done = within_calls(&harness, most, || harness.ondeck(arguments));
         assert_eq!(done.code, code, "{service:?}: {done:?}");
     };
     // Two machines, so that one must be launched and every service is needed.
@@ -31,20 +31,24 @@ fn given_up(service: Service) {
     exits(if service == Service::Ec2 { 0 } else { 6 }, 50, &["release", "--run-id=1"]);
     // Each of the seven queues is asked for ten times.
     exits(6, 150, &["refresh"]);
-    site.control.clear_faults();
+    harness.control.clear_faults();
 
-    let refreshed = site.refresh(&[]);
+    let refreshed = harness.refresh(&[]);
     if service == Service::Sqs {
-        assert_eq!(refreshed["ticketed"], serde_json::json!(busy), "let go, but not announced");
+        assert_eq!(refreshed["requeued"], serde_json::json!(busy), "let go, but not announced");
     }
     if service == Service::DynamoDb {
-        assert_eq!(site.records()[&busy[0]], "running 1", "not even begun");
-        site.release("1").succeeded();
+        assert_eq!(harness.records()[&busy[0]], "running 1", "not even begun");
+        harness.release("1").succeeded();
     }
     until("every live machine has its record", || {
-        site.refresh(&[]);
-        site.machines() == site.records().into_keys().collect()
+        harness.refresh(&[]);
+        harness.machines() == harness.records().into_keys().collect()
     });
-    assert!(site.standings().iter().all(|standing| standing == "idle"), "{:?}", site.records());
-    assert_eq!(site.provision("3", 1).succeeded().sources(), ["warm"], "{service:?}");
+    assert!(
+        harness.standings().iter().all(|standing| standing == "idle"),
+        "{:?}",
+        harness.records()
+    );
+    assert_eq!(harness.provision("3", 1).succeeded().sources(), ["warm"], "{service:?}");
 }

@@ -77,70 +77,78 @@ const REAPED: &str = r#"":state":{"S":"terminated"}"#;
 
 #[test]
 fn each_request_is_lost_once() {
-    life(AwsFault::Reset);
+    lifecycle(AwsFault::Reset);
 }
 
 #[test]
 fn each_answer_is_lost_once() {
-    life(AwsFault::LostAnswer);
+    lifecycle(AwsFault::LostAnswer);
 }
 
-fn life(what: AwsFault) {
+fn lifecycle(what: AwsFault) {
     // Tickets whose receive was never answered are waited for, and shown again before long.
     let inputs =
         ["--self-termination-grace-sec=60", "--ticket-hold-sec=2", "--pickup-patience-sec=15"];
-    let site = AwsHarness::bare();
-    let once = |kinds: &[Kind], arguments: &[&str]| once(&site, what, kinds, arguments);
+    let harness = AwsHarness::bare();
+    let once = |kinds: &[Kind], arguments: &[&str]| once(&harness, what, kinds, arguments);
     once(&SET_UP, &[&["refresh"], &TIMES[..], &LAUNCH[..]].concat());
-    assert_eq!(site.gateway.ec2().launch_templates().len(), 1);
-    assert_eq!(site.tickets(), 0);
-    site.refresh(&inputs);
+    assert_eq!(harness.gateway.ec2().launch_templates().len(), 1);
+    assert_eq!(harness.tickets(), 0);
+    harness.refresh(&inputs);
 
     once(&CHANGED, &["refresh", "--ami=ami-0fedcba9876543210"]);
-    site.control.reset();
-    site.refresh(&[]);
+    harness.control.reset();
+    harness.refresh(&[]);
     for (service, operation, _) in CHANGED {
-        assert_eq!(site.control.count(service, operation), 0, "{operation}: it was changed once");
+        assert_eq!(
+            harness.control.count(service, operation),
+            0,
+            "{operation}: it was changed once"
+        );
     }
 
     let cold = once(&COLD, &provision("1", "2", "c*")).ids();
-    assert_eq!(site.machines(), set(&cold), "launched once");
-    assert_eq!(site.standings(), ["running 1", "running 1"]);
+    assert_eq!(harness.machines(), set(&cold), "launched once");
+    assert_eq!(harness.standings(), ["running 1", "running 1"]);
 
     let released = once(&RELEASE, &["release", "--json", "--run-id=1"]);
     assert_eq!(released.ids(), cold);
-    assert_eq!(site.standings(), ["idle", "idle"]);
+    assert_eq!(harness.standings(), ["idle", "idle"]);
     // A ticket too many is harmless, one too few is not. Both leave together, unless one machine
     // is long in answering.
-    let sent_again = site.tickets() - 2;
+    let sent_again = harness.tickets() - 2;
     let expected = if what == AwsFault::LostAnswer { 1..=2 } else { 0..=0 };
     assert!(expected.contains(&sent_again), "{sent_again} too many");
 
     let other = once(&PICKY, &provision("2", "1", "m*")).ids();
-    assert_eq!(site.machines(), set(&[&cold[..], &other].concat()), "launched once");
-    assert_eq!(site.tickets(), 2 + sent_again, "none of them fits, and each was put back");
+    assert_eq!(harness.machines(), set(&[&cold[..], &other].concat()), "launched once");
+    assert_eq!(harness.tickets(), 2 + sent_again, "none of them fits, and each was put back");
 
     let warm = once(&WARM, &provision("3", "2", "c*"));
     assert_eq!((warm.sources(), warm.ids()), (vec!["warm".to_owned(); 2], cold.clone()));
-    assert_eq!(site.standings(), ["running 2", "running 3", "running 3"]);
-    assert!(site.tickets() <= sent_again, "those of the claimed are deleted: {}", site.tickets());
+    assert_eq!(harness.standings(), ["running 2", "running 3", "running 3"]);
+    assert!(
+        harness.tickets() <= sent_again,
+        "those of the claimed are deleted: {}",
+        harness.tickets()
+    );
 
     for run in ["2", "3"] {
-        site.ondeck(&["release", "--run-id", run, "--idle-time-sec=3"]).succeeded();
+        harness.ondeck(&["release", "--run-id", run, "--idle-time-sec=3"]).succeeded();
     }
     let all = [cold, other].concat();
-    site.until_expired(&all);
+    harness.until_expired(&all);
     let reaped = once(&REAP, &["refresh", "--json", "--retention-min=0"]).json();
     let ids = reaped["reaped"].as_array().unwrap().iter().map(|id| id.as_str().unwrap().to_owned());
     assert_eq!(ids.collect::<BTreeSet<_>>(), set(&all));
-    assert_eq!((site.machines(), site.standings()), (BTreeSet::new(), Vec::new()));
-    assert_eq!(reaped["swept"], json!([]), "ended once");
+    assert_eq!((harness.machines(), harness.standings()), (BTreeSet::new(), Vec::new()));
+    assert_eq!(reaped["orphansTerminated"], json!([]), "terminated once");
 
     // A run that receives a ticket that was sent twice finds no machine for it, and drops it.
-    assert_eq!(site.ondeck(&provision("4", "1", "c*")).succeeded().sources(), ["cold"]);
-    assert_eq!(site.tickets(), 0);
-    site.ondeck(&["release", "--run-id=4", "--idle-time-sec=1"]).succeeded();
-    site.until_empty();
+    assert_eq!(harness.ondeck(&provision("4", "1", "c*")).succeeded().sources(), ["cold"]);
+    assert_eq!(harness.tickets(), 0);
+    harness.ondeck(&["release", "--run-id=4", "--idle-time-sec=1"]).succeeded();
+    harness.until_empty();
 }
 
 fn provision<'a>(run: &'a str, count: &'a str, types: &'a str) -> Vec<&'a str> {
@@ -151,14 +159,19 @@ fn provision<'a>(run: &'a str, count: &'a str, types: &'a str) -> Vec<&'a str> {
 /// Runs a mode in which the first call of each kind goes wrong, and no other does. It succeeds all
 /// the same.
 #[track_caller]
-pub(super) fn once(site: &AwsHarness, what: AwsFault, kinds: &[Kind], arguments: &[&str]) -> Done {
-    meeting(site, what, kinds, arguments).succeeded()
+pub(super) fn once(
+    harness: &AwsHarness,
+    what: AwsFault,
+    kinds: &[Kind],
+    arguments: &[&str],
+) -> Done {
+    meeting(harness, what, kinds, arguments).succeeded()
 }
 
 /// Like `once`, but the mode may also fail. Asserts that one call of each kind went wrong.
 #[track_caller]
 pub(super) fn meeting(
-    site: &AwsHarness,
+    harness: &AwsHarness,
     what: AwsFault,
     kinds: &[Kind],
     arguments: &[&str],
@@ -170,13 +183,13 @@ pub(super) fn meeting(
             .body_contains(says)
             .occurrence(Occurrence::First(1))
     };
-    let faults: Vec<_> = kinds.iter().map(|kind| site.control.inject(rule(kind))).collect();
-    let done = within_calls(site, 120, || site.ondeck(arguments));
+    let faults: Vec<_> = kinds.iter().map(|kind| harness.control.inject(rule(kind))).collect();
+    let done = within_calls(harness, 120, || harness.ondeck(arguments));
     for (kind, fault) in kinds.iter().zip(faults) {
-        let calls = site.control.calls();
+        let calls = harness.control.calls();
         assert_eq!(fault.fired(), 1, "{arguments:?}, {kind:?}: {calls:?}, {done:?}");
     }
-    site.control.clear_faults();
+    harness.control.clear_faults();
     done
 }
 

@@ -1,4 +1,4 @@
-//! The processes of the control plane that are at work, so that some of them can be disturbed.
+//! The running processes of the control plane, from which a storm chooses some to kill or stop.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -12,11 +12,11 @@ use crate::harness::{Background, Done};
 /// How often a process is looked at.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Who is at work, by process.
+/// The running calls, by process id.
 #[derive(Default)]
-pub(super) struct StormProcesses(Mutex<BTreeMap<i32, Member>>);
+pub(super) struct StormProcesses(Mutex<BTreeMap<i32, RunningCall>>);
 
-struct Member {
+struct RunningCall {
     mode: String,
     killed: bool,
 }
@@ -24,15 +24,15 @@ struct Member {
 impl StormProcesses {
     /// Waits until a process has ended, and says whether it was killed on purpose. One that takes
     /// longer than the caller's patience is asked to end.
-    pub(super) fn see_off(
+    pub(super) fn wait_for(
         &self,
         mode: &str,
         mut process: Background,
         patience: Option<Duration>,
     ) -> (Done, bool) {
         let (pid, since) = (process.pid(), Instant::now());
-        let member = Member { mode: mode.to_owned(), killed: false };
-        self.0.lock().unwrap().insert(pid, member);
+        let call = RunningCall { mode: mode.to_owned(), killed: false };
+        self.0.lock().unwrap().insert(pid, call);
         let mut asked = false;
         let killed = loop {
             {
@@ -40,7 +40,7 @@ impl StormProcesses {
                 // that another process has by then.
                 let mut at_work = self.0.lock().unwrap();
                 if process.has_ended() {
-                    break at_work.remove(&pid).is_some_and(|member| member.killed);
+                    break at_work.remove(&pid).is_some_and(|call| call.killed);
                 }
             }
             if !asked && patience.is_some_and(|patience| since.elapsed() > patience) {
@@ -52,7 +52,8 @@ impl StormProcesses {
         (process.finish(), killed)
     }
 
-    /// Does something to one of those at work, by its place among them, from 0 to 1.
+    /// Calls `act` with one of the running calls, chosen by its place among them, from 0 to 1. Notes
+    /// that it is killed on purpose if `fatal`.
     pub(super) fn with_one<T>(
         &self,
         place: f64,
@@ -61,8 +62,8 @@ impl StormProcesses {
     ) -> Option<T> {
         let mut at_work = self.0.lock().unwrap();
         let nth = super::victims::nth(place, at_work.len())?;
-        let (pid, member) = at_work.iter_mut().nth(nth)?;
-        member.killed |= fatal;
-        act(*pid, &member.mode)
+        let (pid, call) = at_work.iter_mut().nth(nth)?;
+        call.killed |= fatal;
+        act(*pid, &call.mode)
     }
 }

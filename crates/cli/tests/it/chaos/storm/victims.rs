@@ -6,43 +6,44 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::Ground;
+use super::StormTarget;
 use super::processes::StormProcesses;
-use crate::chaos::tally::StormCounts;
+use crate::chaos::storm_log::StormLog;
 
 /// How often to check whether a stopped process may go on.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Disturbs processes until the storm is over. No process is left stopped.
-pub(super) fn disturb(
-    ground: &impl Ground,
-    crew: &StormProcesses,
-    tally: &StormCounts,
+/// Kills and stops processes until the storm is over. Leaves no process stopped.
+pub(super) fn inject_faults(
+    target: &impl StormTarget,
+    processes: &StormProcesses,
+    log: &StormLog,
     rng: &mut Rng,
 ) {
     let mut stopped: Vec<Stopped> = Vec::new();
     let mut next = Instant::now();
-    while !tally.is_over() {
+    while !log.is_over() {
         stopped.retain(|stopped| Instant::now() < stopped.until);
         if Instant::now() < next {
-            tally.wait(LOOK);
+            log.wait(LOOK);
             continue;
         }
         next = Instant::now() + Duration::from_millis(rng.u64(100..1_300));
         let agent = rng.u8(..5) < 3;
         let (fatal, place, span) = (rng.u8(..4) == 0, rng.f64(), how_long(rng));
-        let victim = if agent { an_agent(ground, place) } else { a_caller(crew, place, fatal) };
+        let victim =
+            if agent { an_agent(target, place) } else { a_caller(processes, place, fatal) };
         let Some((process, name)) = victim else { continue };
-        // One that is gone already is not disturbed.
+        // The process may have ended already; then no fault is logged.
         let which = if fatal { Signal::KILL } else { Signal::STOP };
         if pidfd_send_signal(&process, which).is_err() {
             continue;
         }
         match (agent, fatal) {
-            (true, true) => tally.disturbed("killed agent", &format!(" of {name}")),
-            (false, true) => tally.disturbed("killed call", &format!(" of {name}")),
-            (true, false) => tally.disturbed("stopped agent", &format!(" of {name} for {span:?}")),
-            (false, false) => tally.disturbed("stopped call", &format!(" of {name} for {span:?}")),
+            (true, true) => log.injected("killed agent", &format!(" of {name}")),
+            (false, true) => log.injected("killed call", &format!(" of {name}")),
+            (true, false) => log.injected("stopped agent", &format!(" of {name} for {span:?}")),
+            (false, false) => log.injected("stopped call", &format!(" of {name} for {span:?}")),
         }
         if !fatal {
             stopped.push(Stopped { process, until: Instant::now() + span });
@@ -52,15 +53,15 @@ pub(super) fn disturb(
 
 /// Stops the agent of one machine at the moment at which its answer matters most.
 pub(super) fn stop(
-    ground: &impl Ground,
-    tally: &StormCounts,
+    target: &impl StormTarget,
+    log: &StormLog,
     machine: &str,
     span: Duration,
 ) -> Option<Stopped> {
-    let (_, pid) = ground.agents().into_iter().find(|(id, _)| id == machine)?;
+    let (_, pid) = target.agents().into_iter().find(|(id, _)| id == machine)?;
     let process = open(pid)?;
     pidfd_send_signal(&process, Signal::STOP).ok()?;
-    tally.disturbed("stopped agent at release", &format!(" of {machine} for {span:?}"));
+    log.injected("stopped agent at release", &format!(" of {machine} for {span:?}"));
     Some(Stopped { process, until: Instant::now() + span })
 }
 
@@ -86,16 +87,16 @@ pub(super) fn nth(place: f64, of: usize) -> Option<usize> {
     of.checked_sub(1).map(|last| last.min((place * of as f64) as usize))
 }
 
-fn a_caller(crew: &StormProcesses, place: f64, fatal: bool) -> Option<(OwnedFd, String)> {
-    crew.with_one(place, fatal, |pid, mode| Some((open(pid)?, mode.to_owned())))
+fn a_caller(processes: &StormProcesses, place: f64, fatal: bool) -> Option<(OwnedFd, String)> {
+    processes.with_one(place, fatal, |pid, mode| Some((open(pid)?, mode.to_owned())))
 }
 
-fn an_agent(ground: &impl Ground, place: f64) -> Option<(OwnedFd, String)> {
-    let mut agents = ground.agents();
+fn an_agent(target: &impl StormTarget, place: f64) -> Option<(OwnedFd, String)> {
+    let mut agents = target.agents();
     let agent = agents.swap_remove(nth(place, agents.len())?);
     let process = open(agent.1)?;
     // Looked at once more: what was opened may be another process with the same id.
-    ground.agents().contains(&agent).then_some((process, agent.0))
+    target.agents().contains(&agent).then_some((process, agent.0))
 }
 
 fn open(pid: i32) -> Option<OwnedFd> {
@@ -110,8 +111,8 @@ pub(super) struct Stopped {
 
 impl Stopped {
     /// Lets it stand still as long as it is to, or until the storm is over.
-    pub(super) fn until_over(self, tally: &StormCounts) {
-        tally.wait(self.until.saturating_duration_since(Instant::now()));
+    pub(super) fn until_over(self, log: &StormLog) {
+        log.wait(self.until.saturating_duration_since(Instant::now()));
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::{Ground, Storm, victims};
+use super::{Storm, StormTarget, victims};
 use crate::harness::Done;
 
 /// Says again and again where it is: beside the pool, where the program has no hand in it.
@@ -50,11 +50,11 @@ impl Plan {
     }
 }
 
-impl<G: Ground> Storm<'_, G> {
+impl<G: StormTarget> Storm<'_, G> {
     /// Whole workflows, one after the other.
     pub(super) fn work(&self, worker: usize, mut rng: Rng) {
         let mut nth = 0;
-        while !self.tally.is_over() {
+        while !self.log.is_over() {
             nth += 1;
             self.workflow(&format!("run-{worker}-{nth}"), &Plan::draw(&mut rng));
         }
@@ -63,7 +63,7 @@ impl<G: Ground> Storm<'_, G> {
     fn workflow(&self, run: &str, plan: &Plan) {
         let mut provisioned = self.provision(run, plan.machines);
         // Once the storm is over, a run that still goes on only releases its machines.
-        let goes_on = || !self.tally.is_over();
+        let goes_on = || !self.log.is_over();
         if provisioned.code != 0 && plan.provision_again && goes_on() {
             provisioned = self.provision(run, plan.machines);
         }
@@ -71,7 +71,7 @@ impl<G: Ground> Storm<'_, G> {
             self.do_jobs(run, plan, &provisioned.ids());
         } else {
             // A run that has just failed does not come back at once.
-            self.tally.wait(Duration::from_millis(300));
+            self.log.wait(Duration::from_millis(300));
         }
         // As a workflow would, also after a failure.
         let released = self.release(run);
@@ -86,11 +86,11 @@ impl<G: Ground> Storm<'_, G> {
                 scope.spawn(move || self.job(run, &format!("{run}-job-{nth}"), *rounds));
             }
             let Some(cancelled_after) = plan.cancelled_after else { return };
-            self.tally.wait(cancelled_after);
+            self.log.wait(cancelled_after);
             if let Some(silence) = plan.silence
-                && let Some(silent) = victims::stop(self.ground, &self.tally, &machines[0], silence)
+                && let Some(silent) = victims::stop(self.target, &self.log, &machines[0], silence)
             {
-                scope.spawn(move || silent.until_over(&self.tally));
+                scope.spawn(move || silent.until_over(&self.log));
             }
             self.release(run);
         });
@@ -103,15 +103,15 @@ impl<G: Ground> Storm<'_, G> {
         if done.code == 0 {
             let machines = done.ids();
             if machines.len().to_string() != count {
-                self.tally.problem(&format!("{count} machines wanted: {done:?}"));
+                self.log.problem(&format!("{count} machines wanted: {done:?}"));
             }
-            self.tally.promised(run, machines);
+            self.log.reported(run, machines);
         }
         done
     }
 
     pub(super) fn job(&self, run: &str, job: &str, rounds: u32) -> Done {
-        let proofs = self.ground.proofs();
+        let proofs = self.target.proofs();
         let (proofs, rounds) = (proofs.to_str().unwrap(), rounds.to_string());
         let ask = ["run", "--run-id", run, "--queue-timeout-sec=10", "--", "sh", "-c", JOB];
         self.call(&[&ask[..], &[proofs, job, &rounds]].concat(), Some(JOB_PATIENCE))

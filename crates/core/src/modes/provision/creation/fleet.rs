@@ -75,7 +75,7 @@ async fn register(attempt: &Attempt<'_>, machine: &Machine) -> Result<(), Failur
         plane.now(),
         attempt.times.created_timeout,
     );
-    match plane.commit(change).await {
+    match plane.apply(change).await {
         Ok(created) => {
             attempt.holdings.create(created, plane.clock.steady());
             Ok(())

@@ -108,7 +108,7 @@ async fn adopt_unrecorded(
     let (plane, request) = (attempt.plane, attempt.request);
     let timeout = attempt.times.created_timeout;
     let change = Instance::register(&machine.id, &machine.spec, &request.run, plane.now(), timeout);
-    match plane.commit(change.because("launched, but never registered")).await {
+    match plane.apply(change.because("launched, but never registered")).await {
         Ok(created) => Ok(Some(created)),
         Err(NotCommitted::Refused(_)) => Ok(None),
         Err(NotCommitted::Unreachable(error)) => Err(error),

@@ -45,7 +45,7 @@ async fn give_back(
     let change = claimed
         .give_back(plane.now(), attempt.times.idle_time)
         .because("the run could not be served");
-    let idle = match plane.commit(change).await {
+    let idle = match plane.apply(change).await {
         Ok(idle) => idle,
         Err(NotCommitted::Refused(refused)) => return Some(refused.to_string()),
         Err(NotCommitted::Unreachable(error)) => {

@@ -21,7 +21,7 @@ pub(in crate::modes::provision) async fn succeed(attempt: &Attempt<'_>) -> Resul
 }
 
 async fn run(attempt: &Attempt<'_>, change: Pending<Running>) -> Result<(), Failure> {
-    match attempt.plane.commit(change).await {
+    match attempt.plane.apply(change).await {
         Ok(_) => Ok(()),
         Err(NotCommitted::Refused(refused)) => {
             // Another provision of the same run may have committed it first.

@@ -61,7 +61,7 @@ async fn claim(
     attempt.holdings.about_to_touch(candidate.idle.id());
     let change =
         candidate.idle.claim(&attempt.request.run, plane.now(), attempt.times.claim_timeout);
-    match pickup.holding(candidate, plane.commit(change)).await {
+    match pickup.holding(candidate, plane.apply(change)).await {
         Ok(claimed) => Ok(Some(claimed)),
         Err(NotCommitted::Refused(refused)) => {
             if let Some(row) = &refused.unreadable {

@@ -1,4 +1,4 @@
-//! Scenes that are set, and not played.
+//! Adds machines and tickets that exist before a scene begins.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use ondeck_core::ports::{Machine, Pool};
 use super::Harness;
 use crate::world::at_once;
 
-/// How long a machine that is planted may stay idle: longer than a heart may stand still.
+/// How long an added machine may stay idle: longer than heartbeats may be missing.
 pub(crate) const IDLE_TIME: Duration = Duration::from_secs(900);
 
 impl Harness {
-    /// An idle machine whose agent is about to start, announced by so many tickets.
-    pub(crate) fn plant_idle(&mut self, id: &str, tickets: usize) {
+    /// Adds an idle machine with this number of tickets, and starts its agent.
+    pub(crate) fn add_idle(&mut self, id: &str, tickets: usize) {
         let now = self.kernel.true_time();
         let record = Record {
             id: InstanceId::new(id).expect("a sound id"),
@@ -38,14 +38,14 @@ impl Harness {
         let machine = Machine {
             id: record.id.clone(),
             spec: record.spec.clone(),
-            intent: IntentId::new("planted").expect("a sound id"),
+            intent: IntentId::new("preset").expect("a sound id"),
             launched_at: now,
         };
-        self.world.audit().planted(&record);
+        self.world.audit().existing(&record);
         self.world.store.insert(record.clone());
         self.world.compute.insert(machine.clone());
-        self.world.yard().launched(&[machine]);
-        self.world.yard().newborn();
+        self.world.machines().launched(&[machine]);
+        self.world.machines().take_launched();
         let idle: Instance<Idle> = Instance::believe(&record).expect("it is idle");
         for _ in 0..tickets {
             self.send(&idle.ticket());
@@ -53,7 +53,7 @@ impl Harness {
         self.boot(&record.id);
     }
 
-    /// A ticket of an idle state that is over, and that did not last for its time.
+    /// Sends a ticket of an earlier idle state of this machine, which ended before its threshold.
     pub(crate) fn send_stale(&mut self, id: &str) {
         let record = self.world.store.select(|record| record.id.as_str() == id).pop();
         let idle: Option<Instance<Idle>> = record.as_ref().and_then(Instance::believe);
@@ -65,6 +65,6 @@ impl Harness {
 
     pub(super) fn send(&self, ticket: &Ticket) {
         let sent = at_once(self.world.pool.send(std::slice::from_ref(ticket), Duration::ZERO));
-        sent.expect("a pool in memory");
+        sent.expect("an in-memory pool");
     }
 }

@@ -1,3 +1,5 @@
+//! A pool and its table in the emulator of DynamoDB, and records in chosen states.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -21,28 +23,28 @@ pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 pub(crate) type Item = std::collections::HashMap<String, AttributeValue>;
 
 /// A pool that no other test has, and its table.
-pub(crate) struct Fixture {
+pub(crate) struct StoreHarness {
     pub(crate) pool: PoolName,
     pub(crate) dynamodb: String,
 }
 
-impl Fixture {
-    /// A pool of which nothing is there yet.
-    pub(crate) fn new() -> Fixture {
+impl StoreHarness {
+    /// A pool without a table.
+    pub(crate) fn new() -> StoreHarness {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let (pid, n) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let pool = format!("test/{pid}-{n}").parse().unwrap();
-        Fixture { pool, dynamodb: checked::emulators() }
+        StoreHarness { pool, dynamodb: checked::emulators() }
     }
 
-    /// With its table.
-    pub(crate) async fn set_up() -> Fixture {
-        let fixture = Fixture::new();
-        fixture.store().await.set_up().await.unwrap();
-        fixture
+    /// A pool with its table.
+    pub(crate) async fn set_up() -> StoreHarness {
+        let harness = StoreHarness::new();
+        harness.store().await.set_up().await.unwrap();
+        harness
     }
 
-    /// A way of its own to the pool's store, as another process would have.
+    /// A store with a client of its own, as another process would have.
     pub(crate) async fn store(&self) -> DynamoStore {
         self.store_through(&self.dynamodb).await
     }
@@ -56,30 +58,30 @@ impl Fixture {
         DynamoStore::new(&Cloud::connect(options, Arc::new(FixedRandom(0))).await.unwrap())
     }
 
-    /// A way to the table behind the library's back.
-    pub(crate) async fn raw(&self) -> Raw {
+    /// Reads and writes the table directly, not through the library.
+    pub(crate) async fn table_client(&self) -> TableClient {
         let config = aws_config::defaults(aws_config::BehaviorVersion::latest())
             .region("us-east-1")
             .endpoint_url(&self.dynamodb)
             .load()
             .await;
         let table = self.store().await.table().to_owned();
-        Raw { client: Client::new(&config), table }
+        TableClient { client: Client::new(&config), table }
     }
 
-    /// Takes the table away again: the emulator keeps everything in memory.
+    /// Deletes the table, because the emulator keeps everything in memory.
     pub(crate) async fn done(self) {
-        let raw = self.raw().await;
-        raw.client.delete_table().table_name(&raw.table).send().await.unwrap();
+        let table_client = self.table_client().await;
+        table_client.client.delete_table().table_name(&table_client.table).send().await.unwrap();
     }
 }
 
-pub(crate) struct Raw {
+pub(crate) struct TableClient {
     pub(crate) client: Client,
     pub(crate) table: String,
 }
 
-impl Raw {
+impl TableClient {
     pub(crate) async fn get(&self, pk: &str, sk: &str) -> Option<Item> {
         let get = self.client.get_item().table_name(&self.table).consistent_read(true);
         get.key("PK", text(pk)).key("SK", text(sk)).send().await.unwrap().item

@@ -1,25 +1,25 @@
-//! What a process awaits: answers and alarms.
+//! The futures that a process awaits: the answer to a call, and the end of a sleep.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::{Ended, Kernel};
+use super::{CallEnd, Kernel};
 
-/// A call under way.
-pub(crate) struct Calling {
+/// Waits for the answer to a call. If it is dropped, the request may still arrive.
+pub(crate) struct CallFuture {
     pub(super) kernel: Arc<Kernel>,
     pub(super) id: u64,
 }
 
-impl Future for Calling {
-    type Output = Ended;
+impl Future for CallFuture {
+    type Output = CallEnd;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Ended> {
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<CallEnd> {
         let mut state = self.kernel.state();
-        let Some(call) = state.calls.get_mut(&self.id) else { return Poll::Ready(Ended::Lost) };
-        match call.ended.filter(|_| call.back) {
+        let Some(call) = state.calls.get_mut(&self.id) else { return Poll::Ready(CallEnd::Lost) };
+        match call.ended.filter(|_| call.answer_arrived) {
             Some(ended) => {
                 state.calls.remove(&self.id);
                 Poll::Ready(ended)
@@ -32,16 +32,16 @@ impl Future for Calling {
     }
 }
 
-impl Drop for Calling {
+impl Drop for CallFuture {
     fn drop(&mut self) {
         let mut state = self.kernel.state();
-        let arrives = state.ties.bool();
+        let arrives = state.tie_breaker.bool();
         let by_choice = state.by_choice;
         let Some(call) = state.calls.get_mut(&self.id) else { return };
         call.waker = None;
-        // A request that is on its way may arrive after its caller has stopped waiting.
+        // The request may arrive after the caller has stopped waiting.
         if call.ended.is_none() && arrives && !by_choice {
-            call.orphaned = true;
+            call.abandoned = true;
         } else {
             let call = state.calls.remove(&self.id);
             drop(state);
@@ -50,19 +50,19 @@ impl Drop for Calling {
     }
 }
 
-/// A process asleep until its alarm rings.
-pub(crate) struct Sleeping {
+/// Waits for an alarm.
+pub(crate) struct SleepFuture {
     pub(super) kernel: Arc<Kernel>,
     pub(super) id: u64,
 }
 
-impl Future for Sleeping {
+impl Future for SleepFuture {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let mut state = self.kernel.state();
         let Some(alarm) = state.alarms.get_mut(&self.id) else { return Poll::Ready(()) };
-        if alarm.rung {
+        if alarm.fired {
             return Poll::Ready(());
         }
         alarm.waker = Some(context.waker().clone());
@@ -70,12 +70,12 @@ impl Future for Sleeping {
     }
 }
 
-impl Drop for Sleeping {
+impl Drop for SleepFuture {
     fn drop(&mut self) {
         let mut state = self.kernel.state();
-        let of = state.alarms.remove(&self.id).and_then(|alarm| alarm.of);
-        if let Some(ears) = of.and_then(|of| state.ears.get_mut(&of)) {
-            ears.retain(|id| *id != self.id);
+        let instance = state.alarms.remove(&self.id).and_then(|alarm| alarm.instance);
+        if let Some(listeners) = instance.and_then(|id| state.listeners.get_mut(&id)) {
+            listeners.retain(|id| *id != self.id);
         }
     }
 }

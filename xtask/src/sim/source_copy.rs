@@ -1,7 +1,7 @@
-//! A copy of the sources, to be spoiled.
+//! A copy of the sources, into which a planted bug is patched.
 //!
-//! All plants share one, and only files that differ are written: so cargo builds what a plant
-//! changes, and no more.
+//! All planted bugs share one copy, and only files that differ are written, so that cargo rebuilds
+//! only what a patch changes.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -14,21 +14,20 @@ use crate::child;
 use crate::error::TaskError;
 use crate::step::{cargo, exit_code_of};
 
-/// The exit code of a simulation in which a promise was broken.
-const BROKEN: u8 = 1;
+/// The exit code of the simulation if an invariant was violated.
+const VIOLATED: u8 = 1;
 
-pub(super) struct Tree {
-    /// The copy.
+pub(super) struct SourceCopy {
     sources: PathBuf,
-    /// What is built from it.
+    /// The target directory of the copy.
     target: PathBuf,
-    /// What the simulation said last.
+    /// The file with the last output of the simulation.
     output: PathBuf,
 }
 
-impl Tree {
-    /// The sources as they are now, committed or not.
-    pub(super) fn of(root: &Path, planted: &Path) -> Result<Tree, TaskError> {
+impl SourceCopy {
+    /// Copies the sources as they are now, committed or not.
+    pub(super) fn of(root: &Path, planted: &Path) -> Result<SourceCopy, TaskError> {
         let sources = planted.join("tree");
         let names = sources_of(root)?;
         fs::create_dir_all(&sources).map_err(|error| TaskError::with(&sources, error))?;
@@ -37,37 +36,39 @@ impl Tree {
             copy(&from, &to).map_err(|error| TaskError::with(&from, error))?;
         }
         for stale in files_below(&sources).map_err(|error| TaskError::with(&sources, error))? {
-            let is_ours = stale.strip_prefix(&sources).is_ok_and(|name| names.contains(name));
-            if !is_ours {
+            let is_current = stale.strip_prefix(&sources).is_ok_and(|name| names.contains(name));
+            if !is_current {
                 fs::remove_file(&stale).map_err(|error| TaskError::with(&stale, error))?;
             }
         }
         let (target, output) = (planted.join("target"), planted.join("output.txt"));
-        Ok(Tree { sources, target, output })
+        Ok(SourceCopy { sources, target, output })
     }
 
-    /// Applies a patch.
-    pub(super) fn plant(&self, patch: &Path) -> Result<(), TaskError> {
+    /// Applies a patch. Fails if the sources have changed so that it does not apply.
+    pub(super) fn apply(&self, patch: &Path) -> Result<(), TaskError> {
         git_apply(&self.sources, patch, &[]).map_err(|why| {
-            let hint = "the sources have changed; make the patch anew";
+            let hint = "the sources have changed; update the patch";
             TaskError::new(format!("{} does not apply: {why}", patch.display()), hint)
         })
     }
 
-    /// Gives the program.
+    /// Builds the simulation from the copy, and returns the path of the program.
     pub(super) fn build(&self, args: &[&str]) -> Result<PathBuf, TaskError> {
         let mut command = cargo(&self.sources);
         // The lock file of a copy is discarded with it.
         command.args(args).args(["--locked", "--quiet"]).env("CARGO_TARGET_DIR", &self.target);
-        // A plant may leave something unused, which is of no interest here.
+        // A patch may leave something unused, which does not matter here.
         command.env("RUSTFLAGS", "--cap-lints=allow");
         match exit_code_of(child::run(&mut command), "cargo") {
             0 => Ok(program_in(&self.target)),
-            _ => Err(TaskError::new("the planted program does not build", "see above")),
+            _ => {
+                Err(TaskError::new("the program with the planted bug does not build", "see above"))
+            }
         }
     }
 
-    /// Whether all promises were kept, and what the simulation said.
+    /// Runs the simulation. Returns whether no invariant was violated, and the output.
     pub(super) fn play(
         &self,
         program: &Path,
@@ -78,10 +79,10 @@ impl Tree {
         let mut command = Command::new(program);
         command.args(args).stdout(output);
         let exit_code = exit_code_of(child::run(&mut command), "the simulation");
-        let said = fs::read_to_string(&self.output).map_err(with)?;
+        let text = fs::read_to_string(&self.output).map_err(with)?;
         match exit_code {
-            0 => Ok((true, said)),
-            BROKEN => Ok((false, said)),
+            0 => Ok((true, text)),
+            VIOLATED => Ok((false, text)),
             code => Err(TaskError::new(
                 format!("the simulation ended with exit code {code}"),
                 format!("run it by hand: {} {}", program.display(), args.join(" ")),
@@ -90,32 +91,32 @@ impl Tree {
     }
 }
 
-/// Whether a patch applies, and why not.
+/// Checks that a patch applies. The error says why it does not.
 #[cfg(test)]
 pub(super) fn applies(root: &Path, patch: &Path) -> Result<(), String> {
     git_apply(root, patch, &["--check"])
 }
 
 fn git_apply(sources: &Path, patch: &Path, more: &[&str]) -> Result<(), String> {
-    let in_words = |error: io::Error| error.to_string();
-    let sources = sources.canonicalize().map_err(in_words)?;
-    let patch = patch.canonicalize().map_err(in_words)?;
+    let describe = |error: io::Error| error.to_string();
+    let sources = sources.canonicalize().map_err(describe)?;
+    let patch = patch.canonicalize().map_err(describe)?;
     let mut git = Command::new("git");
     git.current_dir(&sources).arg("apply").args(more).arg(patch);
-    // A copy lies within a repository that ignores it; git must not find that, or it would leave
-    // out every file of the patch, and say nothing.
+    // The copy is in an ignored folder of a repository. If git found that repository, it would
+    // silently skip every file of the patch.
     if let Some(above) = sources.parent() {
         git.env("GIT_CEILING_DIRECTORIES", above);
     }
     let applied = git.env_remove("GIT_DIR").env_remove("GIT_WORK_TREE").output();
-    let applied = applied.map_err(in_words)?;
+    let applied = applied.map_err(describe)?;
     if applied.status.success() {
         return Ok(());
     }
     Err(String::from_utf8_lossy(&applied.stderr).trim().to_owned())
 }
 
-/// What git has or would take, below the root. What was deleted is not among it.
+/// Lists the files that git tracks or would track. Deleted files are not included.
 fn sources_of(root: &Path) -> Result<BTreeSet<PathBuf>, TaskError> {
     let mut git = Command::new("git");
     git.current_dir(root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
@@ -130,7 +131,7 @@ fn sources_of(root: &Path) -> Result<BTreeSet<PathBuf>, TaskError> {
     Ok(names.filter(|name| root.join(name).is_file()).collect())
 }
 
-/// Leaves alone what is as it should be, so that cargo does not build it again.
+/// Copies a file unless it is unchanged, so that cargo does not rebuild it.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     let content = fs::read(from)?;
     if fs::read(to).is_ok_and(|present| present == content) {

@@ -1,4 +1,5 @@
-//! Services asked behind the back of the program and of the gateway, byte by byte.
+//! Requests that a test sends to the emulators and the metadata service itself, past the program and
+//! the gateway.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

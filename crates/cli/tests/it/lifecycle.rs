@@ -1,4 +1,4 @@
-//! The life of a pool when nothing goes wrong.
+//! The lifecycle of machines when nothing goes wrong.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ fn machines_go_from_run_to_run_and_at_last_away() {
     assert!(cold.ids().contains(&done.stdout.trim_end().to_owned()), "{done:?}");
     let released = home.release("1").succeeded();
     assert_eq!(released.ids(), cold.ids());
-    assert_eq!(released.json()["instances"][0]["fate"], "pooled");
+    assert_eq!(released.json()["instances"][0]["outcome"], "pooled");
     assert_eq!(home.standings(), ["idle", "idle", "idle"]);
     assert_eq!(home.status()["pool"]["large"], 3);
 
@@ -166,7 +166,7 @@ fn no_idle_time_means_no_idle_machine() {
     let home = Home::with(&["--idle-time-sec=0"]);
     home.provision("1", 1).succeeded();
     let released = home.release("1").succeeded().json();
-    assert_eq!(released["instances"][0]["fate"], "ended");
+    assert_eq!(released["instances"][0]["outcome"], "terminated");
     home.assert_empty();
 }
 

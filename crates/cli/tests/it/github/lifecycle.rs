@@ -17,85 +17,85 @@ const JOB: &str = r#"
 
 /// One run from its first job to its last. Gives its machines, and where they came from.
 fn workflow<P: Driven>(
-    town: &GitHubHarness<P>,
+    harness: &GitHubHarness<P>,
     run: &str,
     count: u32,
 ) -> (Vec<String>, Vec<String>) {
-    let provisioned = town.provision(run, count).succeeded();
+    let provisioned = harness.provision(run, count).succeeded();
     let machines: Vec<String> = provisioned.ids();
-    let jobs: Vec<_> = (0..count).map(|_| town.queue(run, JOB)).collect();
+    let jobs: Vec<_> = (0..count).map(|_| harness.queue(run, JOB)).collect();
     let mut used = BTreeSet::new();
     for job in jobs {
-        let job = town.done(job);
+        let job = harness.done(job);
         let runner = job.runner_name.unwrap();
         let on = machines.iter().find(|id| runner.starts_with(&format!("{id}-")));
         assert!(on.is_some(), "a machine of another run: {runner}, not of {machines:?}");
         assert!(job.log.contains(&format!("run {run} on {runner}")), "{}", job.log);
         used.insert(on.unwrap().clone());
     }
-    let released = town.release(run).succeeded().json();
+    let released = harness.release(run).succeeded().json();
     for instance in released["instances"].as_array().unwrap() {
-        assert_eq!(instance["fate"], "pooled", "{released}");
+        assert_eq!(instance["outcome"], "pooled", "{released}");
     }
     (machines, provisioned.sources())
 }
 
-fn cold_then_warm<P: Driven>(town: &GitHubHarness<P>) {
-    let (cold, sources) = workflow(town, "41", 2);
+fn cold_then_warm<P: Driven>(harness: &GitHubHarness<P>) {
+    let (cold, sources) = workflow(harness, "41", 2);
     assert_eq!(sources, ["cold", "cold"]);
-    assert!(town.github.runners().is_empty(), "deregistered: {:?}", town.github.runners());
-    let (warm, sources) = workflow(town, "42", 2);
+    assert!(harness.github.runners().is_empty(), "deregistered: {:?}", harness.github.runners());
+    let (warm, sources) = workflow(harness, "42", 2);
     assert_eq!((warm, sources), (cold, vec!["warm".to_owned(); 2]));
-    assert!(town.github.runners().is_empty());
-    town.github.assert_requests_valid();
+    assert!(harness.github.runners().is_empty());
+    harness.github.assert_requests_valid();
 }
 
-fn two_at_a_time<P: Driven + Sync>(town: &GitHubHarness<P>) {
+fn two_at_a_time<P: Driven + Sync>(harness: &GitHubHarness<P>) {
     for round in 0..2 {
         let runs = ["a", "b"].map(|name| format!("{round}{name}"));
         let both = std::thread::scope(|scope| {
-            let threads = runs.each_ref().map(|run| scope.spawn(|| workflow(town, run, 2)));
+            let threads = runs.each_ref().map(|run| scope.spawn(|| workflow(harness, run, 2)));
             threads.map(|thread| thread.join().unwrap())
         });
         let all: BTreeSet<String> = both.iter().flat_map(|(ids, _)| ids.clone()).collect();
         assert_eq!(all.len(), 4, "no machine serves two runs: {both:?}");
     }
-    assert!(town.github.runners().is_empty(), "{:?}", town.github.runners());
-    town.github.assert_requests_valid();
+    assert!(harness.github.runners().is_empty(), "{:?}", harness.github.runners());
+    harness.github.assert_requests_valid();
 }
 
-fn rerun_of_failed_jobs<P: Driven>(town: &GitHubHarness<P>) {
-    town.provision("7", 1).succeeded();
-    let job = town.queue("7", "test -e /nowhere");
-    assert!(town.github.wait_for_job(job, LIMIT).state == JobState::Completed);
-    town.release("7").succeeded();
+fn rerun_of_failed_jobs<P: Driven>(harness: &GitHubHarness<P>) {
+    harness.provision("7", 1).succeeded();
+    let job = harness.queue("7", "test -e /nowhere");
+    assert!(harness.github.wait_for_job(job, LIMIT).state == JobState::Completed);
+    harness.release("7").succeeded();
     // Another run has taken the machine by the time that the job is run again.
-    town.provision("8", 1).succeeded();
-    let again = town.github.rerun_failed(REPOSITORY, "7");
+    harness.provision("8", 1).succeeded();
+    let again = harness.github.rerun_failed(REPOSITORY, "7");
     assert_eq!(again.len(), 1);
-    let refreshed = town.refresh(&[]);
+    let refreshed = harness.refresh(&[]);
     assert_eq!(refreshed["rescued"], serde_json::json!(["7"]), "{refreshed}");
-    let job = town.github.wait_for_job(again[0], LIMIT);
+    let job = harness.github.wait_for_job(again[0], LIMIT);
     assert_eq!(job.run_attempt, 2, "{job:?}");
-    assert_eq!(town.refresh(&[])["rescued"], serde_json::json!([]));
-    town.release("7").succeeded();
-    town.release("8").succeeded();
+    assert_eq!(harness.refresh(&[])["rescued"], serde_json::json!([]));
+    harness.release("7").succeeded();
+    harness.release("8").succeeded();
 }
 
-fn ghosts<P: Driven>(town: &GitHubHarness<P>, kill: impl Fn(&str)) {
-    let machine = town.provision("9", 1).succeeded().ids().concat();
-    town.until_runners("online", |runners| runners.iter().any(|runner| runner.online));
+fn offline_runners_are_removed<P: Driven>(harness: &GitHubHarness<P>, kill: impl Fn(&str)) {
+    let machine = harness.provision("9", 1).succeeded().ids().concat();
+    harness.until_runners("online", |runners| runners.iter().any(|runner| runner.online));
     kill(&machine);
-    town.until_runners("offline", |runners| runners.iter().all(|runner| !runner.online));
-    let name = town.github.runners()[0].name.clone();
+    harness.until_runners("offline", |runners| runners.iter().all(|runner| !runner.online));
+    let name = harness.github.runners()[0].name.clone();
     // Its record is live until its run is over; then the list must not keep it.
-    town.release("9");
-    until("the ghost is struck off", || {
-        town.refresh(&[]);
-        town.github.runners().is_empty()
+    harness.release("9");
+    until("the offline runner is removed", || {
+        harness.refresh(&[]);
+        harness.github.runners().is_empty()
     });
     assert!(name.starts_with(&machine), "{name}");
-    town.github.assert_requests_valid();
+    harness.github.assert_requests_valid();
 }
 
 #[test]
@@ -129,17 +129,17 @@ fn failed_jobs_that_are_run_again_on_aws() {
 }
 
 #[test]
-fn ghosts_on_the_local_backend() {
-    let town: GitHubHarness<Home> = GitHubHarness::local(&[]);
-    ghosts(&town, |machine| {
-        for pid in town.pool.processes_of(machine) {
+fn offline_runners_are_removed_on_the_local_backend() {
+    let harness: GitHubHarness<Home> = GitHubHarness::local(&[]);
+    offline_runners_are_removed(&harness, |machine| {
+        for pid in harness.pool.processes_of(machine) {
             crate::harness::signal(pid, rustix::process::Signal::KILL);
         }
     });
 }
 
 #[test]
-fn ghosts_on_aws() {
-    let town: GitHubHarness<AwsHarness> = GitHubHarness::aws(&[]);
-    ghosts(&town, |machine| town.pool.gateway.ec2().terminate(machine));
+fn offline_runners_are_removed_on_aws() {
+    let harness: GitHubHarness<AwsHarness> = GitHubHarness::aws(&[]);
+    offline_runners_are_removed(&harness, |machine| harness.pool.gateway.ec2().terminate(machine));
 }

@@ -1,5 +1,5 @@
-//! One process's way to the world: every port call of it passes here, takes its time, and may go
-//! wrong.
+//! The ports of one simulated process. Every port call passes through here to the kernel, which
+//! decides when it takes effect; the policy decides which fault is injected.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -25,74 +25,80 @@ use ondeck_core::ports::{
 };
 use ondeck_core::testkit::PartialLaunch;
 
-use crate::faults::{Crash, Fault, FaultSource};
-use crate::kernel::{Ended, Pid, digest, timestamp};
-use crate::policy::{Asked, Policy};
+use crate::faults::{CallBehaviour, CrashPoint, Fault};
+use crate::kernel::{CallEnd, Pid, digest, timestamp};
+use crate::policy::{CallRequest, Policy};
 use crate::world::{World, at_once};
 
-pub(crate) struct Wire {
+pub(crate) struct ProcessPorts {
     pub(crate) world: Arc<World>,
     pub(crate) pid: Pid,
     pub(crate) name: String,
     policy: Arc<Policy>,
     skew: Duration,
-    chance: Mutex<fastrand::Rng>,
+    random: Mutex<fastrand::Rng>,
     calls: AtomicU32,
-    doom: Option<(u32, Crash)>,
-    /// The version of the record that was looked at last.
-    seen: AtomicU64,
+    crash_at: Option<(u32, CrashPoint)>,
+    /// The version of the agent's record when it was last read.
+    read_version: AtomicU64,
 }
 
-/// What a process brings along.
+/// The faults of one process that are decided when it starts.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Traits {
+pub(crate) struct ProcessFaults {
     pub(crate) skew: Duration,
-    /// At which of its calls it dies.
-    pub(crate) doom: Option<(u32, Crash)>,
+    /// The number of the call at which it dies.
+    pub(crate) crash_at: Option<(u32, CrashPoint)>,
 }
 
-impl Wire {
-    pub(crate) fn new(world: &Arc<World>, policy: &Arc<Policy>, name: &str, is: Traits) -> Wire {
-        Wire {
+impl ProcessPorts {
+    pub(crate) fn new(
+        world: &Arc<World>,
+        policy: &Arc<Policy>,
+        name: &str,
+        faults: ProcessFaults,
+    ) -> ProcessPorts {
+        ProcessPorts {
             world: world.clone(),
-            pid: world.kernel.enter(name),
+            pid: world.kernel.add_process(name),
             name: name.to_owned(),
             policy: policy.clone(),
-            skew: is.skew,
-            chance: Mutex::new(policy.chance(name)),
+            skew: faults.skew,
+            random: Mutex::new(policy.random_for(name)),
             calls: AtomicU32::new(0),
-            doom: is.doom,
-            seen: AtomicU64::new(0),
+            crash_at: faults.crash_at,
+            read_version: AtomicU64::new(0),
         }
     }
 
-    pub(crate) fn chance(&self) -> MutexGuard<'_, fastrand::Rng> {
-        self.chance.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn random(&self) -> MutexGuard<'_, fastrand::Rng> {
+        self.random.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether something goes wrong here that is not about a call as such.
-    pub(crate) fn befalls(&self, fault: Fault) -> bool {
-        let befallen = self.policy.befalls(fault, self.world.kernel.now(), &mut self.chance());
-        if befallen {
+    /// Draws whether a fault that does not concern a single call is injected now, and counts it.
+    pub(crate) fn injects(&self, fault: Fault) -> bool {
+        let injected = self.policy.injects(fault, self.world.kernel.now(), &mut self.random());
+        if injected {
             self.world.kernel.count(fault);
         }
-        befallen
+        injected
     }
 
-    /// Whether the provider is too busy for an order. Told by its intent: dice that were rolled
-    /// for this would shift all others.
-    fn busy_for(&self, order: &Order) -> Option<PartialLaunch> {
-        let told = digest(&[&self.policy.seed, &order.intent.as_str()]);
-        let mut chance = fastrand::Rng::with_seed(told);
+    /// Decides whether the provider throttles an order. The decision is derived from the intent,
+    /// because a draw from the process's random source would change all later ones.
+    fn throttled_part(&self, order: &Order) -> Option<PartialLaunch> {
+        let seed = digest(&[&self.policy.seed, &order.intent.as_str()]);
+        let mut random = fastrand::Rng::with_seed(seed);
         let now = self.world.kernel.now();
-        let busy = self.policy.befalls(Fault::Busy, now, &mut chance);
+        let busy = self.policy.injects(Fault::Busy, now, &mut random);
         busy.then(|| {
             self.world.kernel.count(Fault::Busy);
-            PartialLaunch::Throttled(chance.u32(0..order.count))
+            PartialLaunch::Throttled(random.u32(0..order.count))
         })
     }
 
-    /// One call: `service` is who answers it, `what` and `text` what it asks.
+    /// Makes one call to `service`. `what` names the request and `text` describes it; `effect` is
+    /// what the service does. Fails if the answer is lost.
     pub(crate) async fn call<T: Debug + Send + 'static>(
         &self,
         service: &'static str,
@@ -102,36 +108,36 @@ impl Wire {
     ) -> PortResult<T> {
         let kernel = &self.world.kernel;
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        let minds = self.policy.minds(&self.name);
-        let text = if kernel.listens() || minds { text() } else { String::new() };
-        let words = if minds { format!("{what} {text}") } else { String::new() };
-        let fate = self.fate(service, number, &words);
+        let needs_words = self.policy.needs_words(&self.name);
+        let text = if kernel.records_requests() || needs_words { text() } else { String::new() };
+        let words = if needs_words { format!("{what} {text}") } else { String::new() };
+        let behaviour = self.behaviour(service, number, &words);
         let answer = Arc::new(Mutex::new(None));
         let slot = answer.clone();
-        let listener = kernel.clone();
+        let recorder = kernel.clone();
         let effect = move || {
-            let told = effect();
-            let shown = if listener.listens_to_answers() { shown(&told) } else { String::new() };
-            // The answer to the first request is the one that gets back.
-            slot.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(told);
+            let answered = effect();
+            let shown = if recorder.records_answers() { shown(&answered) } else { String::new() };
+            // If the request arrives twice, the caller gets the answer to the first.
+            slot.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(answered);
             shown
         };
-        match kernel.begin(self.pid, (what, text), fate, effect).await {
-            Ended::Answered => {
+        match kernel.begin(self.pid, (what, text), behaviour, effect).await {
+            CallEnd::Answered => {
                 let answer = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
                 answer.unwrap_or_else(|| Err(lost(service)))
             }
-            Ended::Lost => Err(lost(service)),
+            CallEnd::Lost => Err(lost(service)),
         }
     }
 
-    fn fate(&self, service: &'static str, number: u32, words: &str) -> FaultSource {
+    fn behaviour(&self, service: &'static str, number: u32, words: &str) -> CallBehaviour {
         let now = self.world.kernel.now();
-        let asked = Asked { process: &self.name, number, service, words };
-        let fate = self.policy.fate(asked, now, &mut self.chance());
-        match self.doom {
-            Some((at, crash)) if at == number => fate.deadly(crash),
-            _ => fate,
+        let request = CallRequest { process: &self.name, number, service, words };
+        let behaviour = self.policy.behaviour(request, now, &mut self.random());
+        match self.crash_at {
+            Some((at, crash)) if at == number => behaviour.with_crash(crash),
+            _ => behaviour,
         }
     }
 
@@ -151,7 +157,7 @@ fn lost(service: &'static str) -> PortError {
     PortError::Unavailable { service, reason: "no answer".to_owned() }
 }
 
-/// An answer in few words.
+/// The answer for the journal.
 fn shown<T: Debug>(answer: &PortResult<T>) -> String {
     match answer {
         Ok(answer) => format!("{answer:?}"),
@@ -169,7 +175,7 @@ fn named(tickets: &[Ticket]) -> String {
 }
 
 #[async_trait]
-impl Store for Wire {
+impl Store for ProcessPorts {
     async fn set_up(&self) -> PortResult<()> {
         self.ask("store", "set up store", String::new, |w| at_once(Store::set_up(&w.store))).await
     }
@@ -196,7 +202,7 @@ impl Store for Wire {
             if let Verdict::Agreed(after) = &verdict {
                 let when = (change.at(), w.kernel.true_time());
                 w.audit().wrote(change.transition(), before.as_ref(), after, when);
-                w.kernel.ring(&after.id);
+                w.kernel.record_changed(&after.id);
             }
             Ok(verdict)
         };
@@ -220,13 +226,13 @@ impl Store for Wire {
     async fn agent_status(&self, ids: &[InstanceId]) -> PortResult<Vec<AgentStatus>> {
         let (ids, shown) = (ids.to_vec(), ids.to_vec());
         let ask = move |w: &World| at_once(w.store.agent_status(&ids));
-        self.ask("store", "signs", move || listed(&shown), ask).await
+        self.ask("store", "agent status", move || listed(&shown), ask).await
     }
 
     async fn mark_ticketed(&self, tickets: &[Ticket], at: Timestamp) -> PortResult<()> {
         let (tickets, shown) = (tickets.to_vec(), tickets.to_vec());
         let mark = move |w: &World| {
-            w.audit().noted(&tickets);
+            w.audit().marked_ticketed(&tickets);
             at_once(w.store.mark_ticketed(&tickets, at))
         };
         self.ask("store", "mark ticketed", move || named(&shown), mark).await
@@ -236,7 +242,7 @@ impl Store for Wire {
         let (ids, shown) = (ids.to_vec(), ids.to_vec());
         let remove = move |w: &World| {
             let removed = at_once(w.store.remove(&ids));
-            ids.iter().for_each(|id| w.kernel.ring(id));
+            ids.iter().for_each(|id| w.kernel.record_changed(id));
             removed
         };
         self.ask("store", "remove", move || listed(&shown), remove).await
@@ -280,11 +286,11 @@ impl Store for Wire {
 }
 
 #[async_trait]
-impl AgentStore for Wire {
+impl AgentStore for ProcessPorts {
     async fn record(&self, id: &InstanceId) -> PortResult<Option<Record>> {
         let (id, agent) = (id.clone(), self.pid);
         let version = self.world.kernel.version(&id);
-        self.seen.store(version, Ordering::Relaxed);
+        self.read_version.store(version, Ordering::Relaxed);
         self.world.audit().asks(agent, self.world.kernel.now());
         let ask = move |w: &World| {
             let record = at_once(w.store.record(&id))?;
@@ -305,13 +311,13 @@ impl AgentStore for Wire {
     }
 
     async fn news(&self, clock: &dyn Clock, at_most: Duration) {
-        let Some(id) = self.name.strip_prefix("agent ").filter(|_| self.policy.store_tells())
+        let Some(id) = self.name.strip_prefix("agent ").filter(|_| self.policy.store_notifies())
         else {
             return clock.sleep(at_most).await;
         };
         let id = id.split('#').next().and_then(|id| InstanceId::new(id).ok());
         let Some(id) = id else { return clock.sleep(at_most).await };
-        if self.world.kernel.version(&id) == self.seen.load(Ordering::Relaxed) {
+        if self.world.kernel.version(&id) == self.read_version.load(Ordering::Relaxed) {
             self.world.kernel.sleep(self.pid, at_most, Some(&id)).await;
         }
     }
@@ -319,7 +325,7 @@ impl AgentStore for Wire {
     async fn beat(&self, id: &InstanceId, at: Timestamp) -> PortResult<()> {
         let id = id.clone();
         let beat = move |w: &World| {
-            if w.yard().heart_stands_still(&id, w.kernel.now()) {
+            if w.machines().has_stopped_heartbeats(&id, w.kernel.now()) {
                 return Err(lost("store"));
             }
             at_once(w.store.beat(&id, at))
@@ -329,17 +335,17 @@ impl AgentStore for Wire {
 
     async fn report(&self, id: &InstanceId, report: &Report) -> PortResult<()> {
         let (id, report, shown) = (id.clone(), report.clone(), report.clone());
-        let say = move |w: &World| at_once(w.store.report(&id, &report));
+        let write = move |w: &World| at_once(w.store.report(&id, &report));
         let text = move || {
             let run = shown.run.as_ref().map_or("", RunId::as_str);
             format!("{} {run} {}", shown.signal, shown.detail)
         };
-        self.ask("store", "report", text, say).await
+        self.ask("store", "report", text, write).await
     }
 }
 
 #[async_trait]
-impl Pool for Wire {
+impl Pool for ProcessPorts {
     async fn set_up(&self, classes: &[ResourceClass]) -> PortResult<()> {
         let classes = classes.to_vec();
         self.ask("pool", "set up pool", String::new, move |w| at_once(w.pool.set_up(&classes)))
@@ -353,9 +359,9 @@ impl Pool for Wire {
         hold: Duration,
     ) -> PortResult<Vec<ReceivedMessage>> {
         let class = class.clone();
-        let empty = self.befalls(Fault::FalselyEmpty);
-        let twice = self.befalls(Fault::TicketTwice);
-        let shuffled = self.befalls(Fault::Reordered).then(|| self.chance().u64(..));
+        let empty = self.injects(Fault::FalselyEmpty);
+        let twice = self.injects(Fault::TicketTwice);
+        let shuffled = self.injects(Fault::Reordered).then(|| self.random().u64(..));
         let receive = move |w: &World| {
             if empty {
                 return Ok(Vec::new());
@@ -407,7 +413,7 @@ impl Pool for Wire {
         let (tickets, shown) = (tickets.to_vec(), tickets.to_vec());
         let send = move |w: &World| {
             for ticket in &tickets {
-                let machine = w.yard().view(&ticket.instance_id);
+                let machine = w.machines().view(&ticket.instance_id);
                 w.audit().announced(ticket, machine.as_ref());
             }
             at_once(w.pool.send(&tickets, delay))
@@ -422,7 +428,7 @@ impl Pool for Wire {
 }
 
 #[async_trait]
-impl Compute for Wire {
+impl Compute for ProcessPorts {
     async fn set_up(&self, _settings: &Settings) -> PortResult<()> {
         self.call("compute", "set up compute", String::new, || Ok(())).await
     }
@@ -438,11 +444,11 @@ impl Compute for Wire {
     async fn launch(&self, order: &Order, _settings: &Settings) -> PortResult<Launched> {
         let (order, shown) = (order.clone(), order.clone());
         let (world, pid) = (self.world.clone(), self.pid);
-        let short = self.befalls(Fault::NoCapacity).then(|| self.chance().u32(0..order.count));
-        let scant = short.map(PartialLaunch::NoCapacity).or_else(|| self.busy_for(&order));
+        let short = self.injects(Fault::NoCapacity).then(|| self.random().u32(0..order.count));
+        let partial = short.map(PartialLaunch::NoCapacity).or_else(|| self.throttled_part(&order));
         let launch = move || {
-            let launched = world.compute.launch_partially(&order, scant)?;
-            world.yard().launched(&launched.machines);
+            let launched = world.compute.launch_partially(&order, partial)?;
+            world.machines().launched(&launched.machines);
             world.audit().launched(pid, &order, &launched.machines);
             Ok(launched)
         };
@@ -454,14 +460,14 @@ impl Compute for Wire {
         let (ids, shown, world) = (ids.to_vec(), ids.to_vec(), self.world.clone());
         let terminate = move || {
             let now = world.kernel.true_time();
-            for id in ids.iter().filter(|id| world.yard().view(id).is_some()) {
+            for id in ids.iter().filter(|id| world.machines().view(id).is_some()) {
                 let machine = world.compute.machine(id.as_str());
-                // One that the provider has forgotten takes its time to go.
+                // A machine that compute no longer lists may still be shutting down.
                 let age = machine.map_or(Duration::MAX, |m| now.since(m.launched_at));
                 world.audit().terminated(id, age);
             }
             at_once(world.compute.terminate(&ids))?;
-            world.yard().doomed(&ids);
+            world.machines().mark_terminating(&ids);
             Ok(())
         };
         self.call("compute", "terminate", move || listed(&shown), terminate).await
@@ -475,35 +481,35 @@ impl Compute for Wire {
 }
 
 #[async_trait]
-impl Forge for Wire {
+impl Forge for ProcessPorts {
     async fn runners(&self) -> PortResult<Vec<ListedRunner>> {
         let world = self.world.clone();
-        self.call("forge", "runners", String::new, move || Ok(world.yard().runners())).await
+        self.call("forge", "runners", String::new, move || Ok(world.machines().runners())).await
     }
 
     async fn remove_runner(&self, name: &str) -> PortResult<()> {
         let (name, shown, world) = (name.to_owned(), name.to_owned(), self.world.clone());
-        let strike = move || {
-            world.yard().strike(&name);
+        let remove = move || {
+            world.machines().remove_runner(&name);
             Ok(())
         };
-        self.call("forge", "remove runner", move || shown, strike).await
+        self.call("forge", "remove runner", move || shown, remove).await
     }
 
     async fn waiting_runs(&self, served: &BTreeSet<RunId>) -> PortResult<Vec<WaitingRun>> {
         let (served, world) = (served.clone(), self.world.clone());
-        let ask = move || Ok(world.yard().waiting(&served));
+        let ask = move || Ok(world.machines().waiting(&served));
         self.call("forge", "waiting runs", String::new, ask).await
     }
 }
 
 #[async_trait]
-impl Clock for Wire {
+impl Clock for ProcessPorts {
     fn now(&self) -> Timestamp {
         timestamp(self.world.kernel.now()) + self.skew
     }
 
-    /// A process's skew stays the same as long as it lives, so this is a fixed moment too.
+    /// The skew of a process never changes, so the shifted time is steady, too.
     fn steady(&self) -> Duration {
         Duration::from_millis(self.now().millis())
     }

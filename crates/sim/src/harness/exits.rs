@@ -1,4 +1,4 @@
-//! What must hold when a call of a mode has come to its end.
+//! What the harness checks and schedules when a mode exits.
 
 use std::time::Duration;
 
@@ -6,23 +6,23 @@ use ondeck_core::lifecycle::{Idle, Instance};
 use ondeck_core::model::record::State;
 use ondeck_core::model::timestamp::Timestamp;
 
-use super::{Act, Harness, PROBE, run_id};
+use super::{Harness, PROBE, ScheduledAction, run_id};
 use crate::audit::{Invariant, SKEW};
 use crate::plan::SECOND;
-use crate::process::{Exit, Task};
+use crate::process::{Exit, ProcessKind};
 
 impl Harness {
-    pub(super) fn exited(&mut self, task: &Task, exit: Exit) {
-        let name = format!("{task:?}");
-        match (task, exit) {
-            (Task::Provision(run), Exit::Provisioned(outcome)) => {
+    pub(super) fn exited(&mut self, kind: &ProcessKind, exit: Exit) {
+        let name = format!("{kind:?}");
+        match (kind, exit) {
+            (ProcessKind::Provision(run), Exit::Provisioned(outcome)) => {
                 self.kernel.note(&name, || match &outcome.failure {
                     None => "succeeded".to_owned(),
                     Some(failure) => format!("failed: {failure}"),
                 });
                 self.provisioned(run, &outcome);
             }
-            (Task::Release(_), Exit::Released(result)) => {
+            (ProcessKind::Release(_), Exit::Released(result)) => {
                 self.tally.released += 1;
                 self.kernel
                     .note(&name, || format!("{:?}", result.map(|outcome| outcome.instances)));
@@ -43,8 +43,9 @@ impl Harness {
         }
     }
 
-    /// Idle machines that no ticket leads to, although a release would have given them up before
-    /// this refresh began, whichever of the clocks is ahead.
+    /// Checks that a successful refresh left no idle machine without a ticket. Machines
+    /// that a release may still have been waiting for when the refresh began, by any
+    /// clock, are not counted.
     pub(super) fn must_be_repaired(&self, began: Timestamp) {
         let waits = self.plan.settings.get("release-timeout-sec").and_then(|s| s.parse().ok());
         let overdue = Duration::from_secs(waits.unwrap_or(120)) + 2 * SKEW;
@@ -58,7 +59,7 @@ impl Harness {
             let Some(idle) = Instance::<Idle>::believe(&record) else { continue };
             if !self.world.pool.holds(&idle.ticket()) {
                 let how = format!("nothing leads to {}, which is idle", record.id);
-                self.world.audit().broken(Invariant::Repaired, how);
+                self.world.audit().violated(Invariant::Repaired, how);
             }
         }
     }
@@ -73,8 +74,8 @@ impl Harness {
             known.provisions == 1 && known.releases == 0 && !known.told_to_stop && !known.rerun;
         let now = self.kernel.true_time();
         let began = known.began.unwrap_or(now);
-        let must = run == PROBE || self.plan.is_clear();
-        let late = self.plan.is_late();
+        let must_succeed = run == PROBE || self.plan.is_clear();
+        let late = self.plan.has_late_requests();
         match &outcome.failure {
             None => {
                 self.tally.provisioned += 1;
@@ -84,24 +85,24 @@ impl Harness {
                     self.world.audit().succeeded(outcome, late, (began, now));
                 }
                 for _ in 0..outcome.requested {
-                    let takes = self.roll(3..60) * SECOND;
-                    self.world.yard().queue(&run_id(run), takes);
+                    let takes = self.random_in(3..60) * SECOND;
+                    self.world.machines().queue(&run_id(run), takes);
                 }
-                // However its jobs fare, a workflow ends.
-                self.soon(90..150, Act::ReleaseOf(run.to_owned()));
+                // A workflow ends even if its jobs fail.
+                self.schedule_within(90..150, ScheduledAction::Release(run.to_owned()));
             }
             Some(failure) => {
                 self.tally.refused += 1;
-                if must {
+                if must_succeed {
                     let how = format!("run {run} was refused without a fault: {failure}");
-                    self.world.audit().broken(Invariant::Succeeds, how);
+                    self.world.audit().violated(Invariant::Succeeds, how);
                 }
                 let held = self.world.audit().held_by(&run_id(run), now);
                 if alone && !late && outcome.clean_up_failures.is_empty() && !held.is_empty() {
                     let how = format!("run {run} was refused, and still has {held:?}");
-                    self.world.audit().broken(Invariant::AllOrNothing, how);
+                    self.world.audit().violated(Invariant::AllOrNothing, how);
                 }
-                self.leave(run, 1..10);
+                self.schedule_release(run, 1..10);
             }
         }
     }

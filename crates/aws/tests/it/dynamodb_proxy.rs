@@ -1,4 +1,4 @@
-//! A tap on the line to DynamoDB: notes every request, and does with it what a test wants.
+//! A proxy in front of DynamoDB: records every request, and a test decides what becomes of it.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,30 +8,30 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
-/// One request.
+/// A request that the proxy received.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
-    /// `UpdateItem` and the like.
+    /// The operation, such as `UpdateItem`.
     pub(crate) action: String,
-    /// Its JSON.
+    /// The request's JSON.
     pub(crate) body: String,
 }
 
-/// What becomes of a request.
-pub(crate) enum TapAction {
-    /// What DynamoDB makes of it.
+/// What the proxy does with a request.
+pub(crate) enum ProxyAction {
+    /// Forwards the request and the answer.
     Pass,
-    /// It is carried out, and the answer never comes.
+    /// Forwards the request, and closes the connection instead of answering.
     Lose,
-    /// It is carried out, which the first is told; the answer comes when the second is.
+    /// Forwards the request and notifies the first; answers once the second is notified.
     Late(Arc<Notify>, Arc<Notify>),
-    /// This status and this JSON come back, and DynamoDB never hears of it.
+    /// Answers with this status and this JSON, and forwards nothing.
     Answer(u16, String),
 }
 
-type Script = Box<dyn FnMut(&Call) -> TapAction + Send>;
+type Script = Box<dyn FnMut(&Call) -> ProxyAction + Send>;
 
-pub(crate) struct Tap {
+pub(crate) struct DynamoDbProxy {
     pub(crate) endpoint: String,
     inner: Arc<Inner>,
 }
@@ -44,14 +44,14 @@ struct Inner {
     most: AtomicUsize,
 }
 
-impl Tap {
-    pub(crate) async fn on(upstream: &str) -> Tap {
+impl DynamoDbProxy {
+    pub(crate) async fn on(upstream: &str) -> DynamoDbProxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
         let inner = Arc::new(Inner {
             upstream: upstream.strip_prefix("http://").unwrap().trim_end_matches('/').to_owned(),
             calls: Mutex::default(),
-            script: Mutex::new(Box::new(|_| TapAction::Pass)),
+            script: Mutex::new(Box::new(|_| ProxyAction::Pass)),
             open: AtomicUsize::new(0),
             most: AtomicUsize::new(0),
         });
@@ -68,20 +68,20 @@ impl Tap {
                 });
             }
         });
-        Tap { endpoint, inner }
+        DynamoDbProxy { endpoint, inner }
     }
 
-    /// From now on.
-    pub(crate) fn script(&self, script: impl FnMut(&Call) -> TapAction + Send + 'static) {
+    /// Replaces the script, which decides what to do with each request.
+    pub(crate) fn script(&self, script: impl FnMut(&Call) -> ProxyAction + Send + 'static) {
         *self.inner.script.lock().unwrap() = Box::new(script);
     }
 
-    /// The calls since the last time this was asked.
+    /// The calls since the last time this was called.
     pub(crate) fn calls(&self) -> Vec<Call> {
         std::mem::take(&mut self.inner.calls.lock().unwrap())
     }
 
-    /// Their names.
+    /// The operations of [`DynamoDbProxy::calls`], which it resets too.
     pub(crate) fn actions(&self) -> Vec<String> {
         self.calls().into_iter().map(|call| call.action).collect()
     }
@@ -102,9 +102,9 @@ impl Inner {
                 action: target.rsplit('.').next().unwrap_or_default().to_owned(),
                 body: String::from_utf8_lossy(&request.body).into_owned(),
             };
-            let deed = (self.script.lock().unwrap())(&call);
+            let action = (self.script.lock().unwrap())(&call);
             self.calls.lock().unwrap().push(call);
-            if let TapAction::Answer(status, body) = deed {
+            if let ProxyAction::Answer(status, body) = action {
                 let length = body.len();
                 let head =
                     format!("HTTP/1.1 {status} Scripted\r\ncontent-length: {length}\r\n\r\n");
@@ -113,9 +113,9 @@ impl Inner {
             }
             upstream.write_all(&request.bytes()).await?;
             let answer = Message::read(&mut upstream).await?;
-            match deed {
-                TapAction::Lose => return Ok(()),
-                TapAction::Late(carried_out, go_on) => {
+            match action {
+                ProxyAction::Lose => return Ok(()),
+                ProxyAction::Late(carried_out, go_on) => {
                     carried_out.notify_one();
                     go_on.notified().await;
                     client.write_all(&answer.bytes()).await?;

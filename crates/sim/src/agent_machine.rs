@@ -1,0 +1,139 @@
+//! The runner and host ports of one agent, on a simulated machine.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::ports::{Clock, Host, Runner};
+
+use crate::faults::Fault;
+use crate::kernel::Micros;
+use crate::process_ports::ProcessPorts;
+use crate::simulated_machines::SimulatedMachines;
+use crate::world::at_once;
+
+/// One machine, with the ports that its agent uses to control it.
+pub(crate) struct AgentMachine {
+    pub(crate) ports: Arc<ProcessPorts>,
+    pub(crate) id: InstanceId,
+    /// When the provider announces an interruption, if it does.
+    pub(crate) notice_at: Option<Micros>,
+}
+
+impl AgentMachine {
+    /// Makes a call that changes the machine. Fails if a runner fault is injected or
+    /// the answer is lost.
+    async fn act(
+        &self,
+        (service, what): (&'static str, &'static str),
+        may_fail: bool,
+        mut effect: impl FnMut(&mut SimulatedMachines) + Send + 'static,
+    ) -> Result<(), String> {
+        if may_fail && self.ports.injects(Fault::RunnerFails) {
+            self.ports.world.kernel.note(&self.ports.name, || format!("{what}  ** fails"));
+            return Err(format!("{what} failed"));
+        }
+        let world = self.ports.world.clone();
+        let act = move || {
+            effect(&mut world.machines());
+            Ok(())
+        };
+        self.ports.call(service, what, String::new, act).await.map_err(|error| error.to_string())
+    }
+}
+
+#[async_trait]
+impl Runner for AgentMachine {
+    /// Stops the runner of an earlier agent process.
+    async fn prepare(&self) -> Result<(), String> {
+        let id = self.id.clone();
+        self.act(("machine", "prepare"), true, move |machines| {
+            machines.set_online(&id, false);
+            machines.lose_job(&id);
+            machines.set_serving(&id, None);
+        })
+        .await
+    }
+
+    async fn register(&self, run: &RunId) -> Result<(), String> {
+        self.ports.world.machines().set_serving(&self.id, Some(run));
+        let (id, run) = (self.id.clone(), run.clone());
+        if !self.ports.world.kernel.is_by_choice() {
+            let takes = self.ports.random().u64(0..2000);
+            self.ports.sleep(Duration::from_millis(takes)).await;
+        }
+        self.act(("forge", "register runner"), true, move |machines| machines.register(&id, &run))
+            .await
+    }
+
+    async fn work(&self, _run: &RunId) -> String {
+        self.ports.world.machines().set_online(&self.id, true);
+        if self.ports.injects(Fault::RunnerDies) {
+            let lives = self.ports.random().u64(0..60);
+            self.ports.sleep(Duration::from_secs(lives)).await;
+            let mut machines = self.ports.world.machines();
+            machines.set_online(&self.id, false);
+            machines.lose_job(&self.id);
+            return "it was killed".to_owned();
+        }
+        std::future::pending().await
+    }
+
+    async fn stop(&self) -> Result<(), String> {
+        let id = self.id.clone();
+        self.act(("machine", "stop runner"), true, move |machines| {
+            machines.set_online(&id, false);
+            machines.lose_job(&id);
+        })
+        .await
+    }
+
+    async fn deregister(&self) -> Result<(), String> {
+        let id = self.id.clone();
+        self.act(("forge", "deregister runner"), true, move |machines| {
+            machines.deregister(&id);
+            machines.set_serving(&id, None);
+        })
+        .await
+    }
+
+    async fn clean(&self) -> Result<(), String> {
+        self.act(("machine", "clean"), true, |_| {}).await
+    }
+}
+
+#[async_trait]
+impl Host for AgentMachine {
+    async fn run_script(&self, _script: &str) -> Result<(), String> {
+        self.act(("machine", "script"), true, |_| {}).await
+    }
+
+    async fn interruption(&self) -> String {
+        let Some(at) = self.notice_at else { return std::future::pending().await };
+        let left = at.saturating_sub(self.ports.world.kernel.now());
+        self.ports.sleep(Duration::from_micros(left)).await;
+        "spot interruption".to_owned()
+    }
+
+    /// Asks the provider to terminate the machine. If that fails, shuts the machine
+    /// down, which always works.
+    async fn terminate(&self, why: &str) {
+        let world = self.ports.world.clone();
+        world.audit().terminated_itself(
+            self.ports.pid,
+            &self.id,
+            (world.kernel.now(), self.ports.now()),
+        );
+        world.kernel.note(&self.ports.name, || format!("terminates its machine: {why}"));
+        let (id, of) = (self.id.clone(), world.clone());
+        let terminate = move || {
+            of.machines().mark_terminating(std::slice::from_ref(&id));
+            at_once(ondeck_core::ports::Compute::terminate(&of.compute, std::slice::from_ref(&id)))
+        };
+        if self.ports.call("compute", "terminate itself", String::new, terminate).await.is_err() {
+            world.compute.kill(&self.id);
+            world.machines().mark_terminating(std::slice::from_ref(&self.id));
+        }
+    }
+}
