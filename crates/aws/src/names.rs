@@ -47,6 +47,13 @@ impl FromStr for PoolName {
     }
 }
 
+impl PoolName {
+    /// The name of the pool's table and launch template, and the beginning of its queues' names.
+    pub fn resource_name(&self) -> String {
+        Names::of(self).stem
+    }
+}
+
 impl fmt::Display for PoolName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use ondeck_aws::{Cloud, DynamoStore, Ec2Compute, Options, SqsPool};
+use ondeck_aws::{Cloud, DynamoStore, Ec2Compute, Options, PoolName, SqsPool};
 use ondeck_core::lifecycle::{Created, Instance};
 use ondeck_core::model::ids::{IntentId, ResourceClass, RunId};
 use ondeck_core::model::requirements::{ClassSize, Requirements, UsageClass};
@@ -20,7 +20,9 @@ use ondeck_core::model::settings::Settings;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Compute, Order, Pool, Random, Store};
 use ondeck_standin::emulators::Emulators;
-use ondeck_standin::{Capacity, Endpoint, Gateway, GatewayOptions, MachineCommand};
+use ondeck_standin::{
+    Capacity, Endpoint, Gateway, GatewayOptions, MachineCommand, PolicyPool, Role,
+};
 
 /// Nothing here depends on chance.
 struct Coin;
@@ -80,6 +82,7 @@ fn modes(figures: &mut Figures) {
     harness.timed(&["provision", "--run-id=none", "--resource-class=xlarge"]);
     figures.add("cold provision of 1", &harness.control);
     harness.gateway.assert_requests_valid();
+    harness.gateway.assert_nothing_denied();
 }
 
 /// A refresh that finds 500 machines past their threshold, as runs that were never released have
@@ -96,6 +99,7 @@ fn reaping(figures: &mut Figures, idle: bool) {
     let is_terminated = |m: &ondeck_standin::Machine| !m.reason.is_empty();
     assert_eq!(machines.iter().filter(|m| is_terminated(m)).count(), 500, "all of them are gone");
     harness.gateway.assert_requests_valid();
+    harness.gateway.assert_nothing_denied();
 }
 
 struct BenchHarness {
@@ -121,6 +125,16 @@ impl BenchHarness {
         });
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
         let pool = format!("bench/p{}", now.as_nanos());
+        let policy_pool = PolicyPool {
+            pool: pool.clone(),
+            name: pool.parse::<PoolName>().unwrap().resource_name(),
+            machine_role: "ondeck-machine".to_owned(),
+        };
+        for role in Role::ALL {
+            gateway.grant(role.name(), &policy_pool, &[role]);
+        }
+        // The adapters in this process use the access key of the environment.
+        gateway.grant("test", &policy_pool, &[Role::Refresh]);
         BenchHarness { control: gateway.endpoint("control"), gateway, pool, home }
     }
 
@@ -143,6 +157,7 @@ impl BenchHarness {
             .env("ONDECK_POOL", &self.pool)
             .env("ONDECK_HOME", self.home.path())
             .env("AWS_ENDPOINT_URL", self.control.url())
+            .env("AWS_ACCESS_KEY_ID", Role::of_command(arguments[0]).name())
             .stdin(Stdio::null())
             .output()
             .unwrap();

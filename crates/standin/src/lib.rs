@@ -47,8 +47,8 @@ mod sync;
 mod timestamps;
 
 pub use aws::{
-    AwsFault, AwsFaultRule, Capacity, Ec2, Endpoint, Gateway, GatewayOptions, Lifecycle, LogEntry,
-    Machine, MachineCommand, MachineState, Service, Violation,
+    AwsFault, AwsFaultRule, Capacity, Denial, Ec2, Endpoint, Gateway, GatewayOptions, Lifecycle,
+    LogEntry, Machine, MachineCommand, MachineState, PolicyPool, Role, Service, Violation,
 };
 pub use github::{
     APP_PRIVATE_KEY, APP_PUBLIC_KEY, Conclusion, GitHub, GitHubFault, GitHubFaultRule,

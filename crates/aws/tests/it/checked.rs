@@ -1,17 +1,26 @@
-//! The emulators of DynamoDB and SQS, by way of a gateway that refuses requests that AWS's own models
-//! do not know. The emulators themselves take much of it.
+//! The emulators of DynamoDB and SQS, by way of a gateway that enforces the policies and refuses
+//! requests that AWS's own models do not know. The emulators themselves take much of it.
 
 use std::sync::OnceLock;
 
 use ondeck_standin::emulators::Emulators;
-use ondeck_standin::{Gateway, GatewayOptions};
+use ondeck_standin::{Gateway, GatewayOptions, PolicyPool, Role};
 
 /// Where both are, for as long as the process lives.
 pub(crate) fn emulators() -> String {
     static GATEWAY: OnceLock<Gateway> = OnceLock::new();
     let start = || {
         let options = GatewayOptions::on(&Emulators::running());
-        Gateway::start(GatewayOptions { refuse_unknown: true, ..options })
+        let gateway = Gateway::start(GatewayOptions { refuse_unknown: true, ..options });
+        // One store is both the control plane's and the agents' here, and its tests read events.
+        let every_pool = PolicyPool {
+            pool: "test/*".to_owned(),
+            name: "ondeck-*".to_owned(),
+            machine_role: "ondeck-machine".to_owned(),
+        };
+        let roles = [Role::Refresh, Role::Operator, Role::LocalMachine];
+        gateway.grant("test", &every_pool, &roles);
+        gateway
     };
     GATEWAY.get_or_init(start).endpoint("control").url().to_owned()
 }

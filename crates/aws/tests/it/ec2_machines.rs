@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use ondeck_aws::{Cloud, Ec2Compute, Options};
+use ondeck_aws::{Cloud, Ec2Compute, Options, PoolName};
 use ondeck_core::model::ids::{InstanceId, IntentId, ResourceClass, RunId};
 use ondeck_core::model::requirements::{ClassSize, Requirements, UsageClass};
 use ondeck_core::model::settings::Settings;
@@ -13,7 +13,7 @@ use ondeck_core::ports::{Compute, Order, PortError};
 use ondeck_core::testkit::FixedRandom;
 use ondeck_core::testkit::contract::compute_suite;
 use ondeck_standin::emulators::Emulators;
-use ondeck_standin::{Gateway, GatewayOptions};
+use ondeck_standin::{Gateway, GatewayOptions, PolicyPool, Role};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -159,6 +159,12 @@ async fn refreshes_at_the_same_time_agree() {
 async fn it_keeps_the_contract_of_compute() {
     let gateway = Gateway::start(GatewayOptions::on(&Emulators::running()));
     let harness = Ec2Harness::new().await;
+    let pool = PolicyPool {
+        pool: harness.pool.to_ascii_lowercase(),
+        name: harness.pool.parse::<PoolName>().unwrap().resource_name(),
+        machine_role: "ondeck-machine".to_owned(),
+    };
+    gateway.grant("test", &pool, &[Role::Refresh]);
     let settings = Settings {
         backend: BTreeMap::from(
             [("ami", "ami-0123456789abcdef0"), ("subnet-ids", "subnet-0a subnet-0b")]
@@ -169,6 +175,7 @@ async fn it_keeps_the_contract_of_compute() {
     let endpoint = gateway.endpoint("suite");
     let compute = Ec2Compute::new(&cloud_at(endpoint.url(), &harness.pool).await);
     compute_suite(&compute, &harness.order("suite", 3), &settings).await;
+    gateway.assert_nothing_denied();
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ use ondeck_core::model::record::{MachineSpec, Record};
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::Store;
 use ondeck_core::testkit::FixedRandom;
+use ondeck_standin::emulators::Emulators;
 
 use crate::checked;
 
@@ -62,7 +63,8 @@ impl StoreHarness {
     pub(crate) async fn table_client(&self) -> TableClient {
         let config = aws_config::defaults(aws_config::BehaviorVersion::latest())
             .region("us-east-1")
-            .endpoint_url(&self.dynamodb)
+            // Not by the gateway: tests write what no role may.
+            .endpoint_url(Emulators::running().dynamodb)
             .load()
             .await;
         let table = self.store().await.table().to_owned();

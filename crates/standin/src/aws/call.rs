@@ -70,6 +70,11 @@ impl Call {
         Call { service, operation, content, method, uri, headers, body }
     }
 
+    /// The access key that has signed the request; `None` if it is not signed.
+    pub(crate) fn access_key(&self) -> Option<&str> {
+        credential(&self.headers)?.split('/').next().filter(|key| !key.is_empty())
+    }
+
     /// The request's JSON body; `None` in the Query protocol.
     pub(crate) fn json(&self) -> Option<&Value> {
         if let Content::Json(value) = &self.content { Some(value) } else { None }
@@ -102,9 +107,13 @@ fn query(headers: &HeaderMap, body: &[u8]) -> (Service, String, Content) {
 /// The service in a signature, the fourth of five parts:
 /// `Credential=KEY/20261115/us-east-1/ec2/aws4_request`.
 fn scope(headers: &HeaderMap) -> Option<&str> {
+    credential(headers)?.rsplit('/').nth(1)
+}
+
+fn credential(headers: &HeaderMap) -> Option<&str> {
     let authorization = headers.get(AUTHORIZATION)?.to_str().ok()?;
     let (_, credential) = authorization.split_once("Credential=")?;
-    credential.split(',').next()?.rsplit('/').nth(1)
+    credential.split(',').next()
 }
 
 #[cfg(test)]

@@ -20,14 +20,20 @@ use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use crate::aws::call::{Call, Service};
 use crate::aws::faults::answers;
 use crate::aws::gateway::GatewayOptions;
+use crate::aws::iam::{self, Arns, Authorization};
+use crate::aws::imds;
 use crate::aws::machines::Machines;
 use crate::aws::params::Params;
 use crate::http::Answer;
 use refusal::Refusal;
-use state::{Given, State};
+use state::Given;
 
 pub use state::{Capacity, Lifecycle, Machine, MachineState};
-pub(crate) use state::{Instance, Surroundings};
+pub(crate) use state::{Instance, State, Surroundings};
+pub(crate) use templates::{Template, Version};
+
+/// The tag by which a machine belongs to a pool.
+const POOL_TAG: &str = "ondeck:pool";
 
 /// Direct access to the stand-in's EC2: its machines, and what a test does to them without the
 /// API. Cheap to clone.
@@ -40,6 +46,17 @@ struct Inner {
     changed: Condvar,
     surroundings: Surroundings,
     machines: Machines,
+}
+
+/// The launch template that a request names by id or name; `None` if there is none.
+pub(crate) fn find_template<'a>(state: &'a State, params: &Params) -> Option<&'a Template> {
+    templates::find(state, params).ok()
+}
+
+/// The first instance type that fits requirements; `None` if none does or they are invalid.
+pub(crate) fn first_fitting_type(requirements: &Params) -> Option<String> {
+    let fitting = catalogue::Requirements::read(requirements).ok()?.matching();
+    fitting.into_iter().next().map(|spec| spec.name)
 }
 
 /// The answer to an action, with the machines that it launched and those that it terminates.
@@ -256,6 +273,24 @@ impl Ec2 {
         let looked = self.state().find_mut(id).map(look);
         self.0.changed.notify_all();
         looked
+    }
+
+    /// What IAM is asked about a call.
+    pub(crate) fn authorizations(&self, call: &Call, arns: &Arns) -> Vec<Authorization> {
+        let none = Params::default();
+        let params = call.params().unwrap_or(&none);
+        iam::ec2::authorizations(&self.state(), &call.operation, params, arns)
+    }
+
+    /// The id and the pool of the machine whose metadata service hands out an access key; `None` if
+    /// there is no such machine, or it has no pool or no role.
+    pub(crate) fn holder_of(&self, key: &str) -> Option<(String, String)> {
+        let state = self.state();
+        let holds = |instance: &&Instance| {
+            instance.profile.is_some() && imds::access_key(&instance.machine.id) == key
+        };
+        let machine = &state.instances.iter().find(holds)?.machine;
+        Some((machine.id.clone(), machine.tags.get(POOL_TAG)?.clone()))
     }
 
     /// Starts to terminate those of the machines that are not terminated yet.

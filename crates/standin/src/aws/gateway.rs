@@ -2,13 +2,14 @@
 
 mod duplicates;
 mod endpoint;
+mod enforce;
 mod route;
 mod serve;
 mod upstream;
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::aws::ec2::{Capacity, Ec2};
+use crate::aws::iam::{PolicyPool, Role};
 use crate::aws::machines::{MachineCommand, Machines};
 use crate::aws::models::{Models, Violation};
 use crate::emulators::Emulators;
@@ -24,6 +26,8 @@ use crate::sync::locked;
 
 use duplicates::Duplicates;
 pub use endpoint::{Endpoint, LogEntry};
+pub use enforce::Denial;
+use enforce::Enforcement;
 use serve::EndpointHandler;
 use upstream::Upstreams;
 
@@ -41,6 +45,9 @@ pub struct GatewayOptions {
     pub sqs: String,
     /// The folder with the API's models. Without it, requests are not checked.
     pub models: Option<PathBuf>,
+    /// The folder with the policies of the roles. Without it, every caller may do everything. With
+    /// it, a caller may do what [`Gateway::grant`] gives it, and a machine what its role allows.
+    pub policies: Option<PathBuf>,
     /// Whether requests that violate the models are refused. Otherwise they
     /// are recorded and forwarded.
     pub refuse_unknown: bool,
@@ -68,21 +75,26 @@ pub struct GatewayOptions {
 }
 
 impl GatewayOptions {
-    /// Uses the emulators of the tests and checks requests. Machines have no command.
+    /// Uses the emulators of the tests, checks requests, and enforces the project's policies.
+    /// Machines have no command.
     pub fn on(emulators: &Emulators) -> GatewayOptions {
+        let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         GatewayOptions {
             models: Some(emulators.models.clone()),
+            policies: Some(project.join("policies")),
             ..GatewayOptions::at(&emulators.dynamodb, &emulators.ministack)
         }
     }
 
-    /// Uses these two emulators and does not check requests. Machines have no command.
+    /// Uses these two emulators, and neither checks requests nor enforces policies. Machines have no
+    /// command.
     pub fn at(dynamodb: &str, sqs: &str) -> GatewayOptions {
         let zones = [("subnet-0a", "us-east-1a"), ("subnet-0b", "us-east-1b")];
         GatewayOptions {
             dynamodb: dynamodb.to_owned(),
             sqs: sqs.to_owned(),
             models: None,
+            policies: None,
             refuse_unknown: false,
             port: 0,
             region: "us-east-1".to_owned(),
@@ -112,6 +124,7 @@ pub struct Gateway {
 pub(crate) struct Shared {
     upstreams: Upstreams,
     models: Option<Models>,
+    enforcement: Option<Enforcement>,
     refuse_unknown: bool,
     ec2: Ec2,
     duplicates: Duplicates,
@@ -140,6 +153,10 @@ impl Gateway {
         let shared = Arc::new(Shared {
             upstreams: Upstreams::new(&options.dynamodb, &options.sqs),
             models: options.models.as_deref().map(Models::new),
+            enforcement: options
+                .policies
+                .as_deref()
+                .map(|folder| Enforcement::new(folder, &options.region)),
             refuse_unknown: options.refuse_unknown,
             ec2: Ec2::new(&options, machines),
             duplicates: Duplicates::default(),
@@ -187,6 +204,34 @@ impl Gateway {
             "requests that the API's models do not know:\n{}",
             violations.join("\n")
         );
+    }
+
+    /// Gives an access key the policies of these roles for a pool. Machines of the pool that have an
+    /// instance profile get the policy of [`Role::Machine`] by the keys of their metadata service.
+    /// Has no effect without [`GatewayOptions::policies`].
+    ///
+    /// # Panics
+    /// If a policy has elements that the stand-in does not know.
+    pub fn grant(&self, access_key: &str, pool: &PolicyPool, roles: &[Role]) {
+        if let Some(enforcement) = &self.shared.enforcement {
+            enforcement.grant(access_key, pool, roles);
+        }
+    }
+
+    /// Every call so far that the caller's policies did not allow, at any endpoint.
+    pub fn denials(&self) -> Vec<Denial> {
+        self.shared.enforcement.as_ref().map(Enforcement::denials).unwrap_or_default()
+    }
+
+    /// Asserts that the policies allowed all calls so far.
+    ///
+    /// # Panics
+    /// If any call was denied.
+    pub fn assert_nothing_denied(&self) {
+        let mut denials: Vec<String> = self.denials().iter().map(ToString::to_string).collect();
+        denials.sort();
+        denials.dedup();
+        assert!(denials.is_empty(), "calls that the policies deny:\n{}", denials.join("\n"));
     }
 
     fn open(&self, endpoint: Endpoint, listener: TcpListener) -> Endpoint {

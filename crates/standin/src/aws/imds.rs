@@ -166,8 +166,13 @@ fn identity(instance: &Instance, region: &str) -> String {
     .to_string()
 }
 
-/// Credentials that are unique to the machine, so that a test that finds one knows its machine. The
-/// gateway accepts any credentials.
+/// The access key of a machine, by which the gateway recognises its calls.
+pub(crate) fn access_key(id: &str) -> String {
+    let key: String = id.chars().filter(char::is_ascii_alphanumeric).collect();
+    format!("ASIA{}", key.to_ascii_uppercase())
+}
+
+/// Credentials that are unique to the machine, so that a test that finds one knows its machine.
 fn credentials(id: &str) -> String {
     let now = SystemTime::now();
     let key: String = id.chars().filter(char::is_ascii_alphanumeric).collect();
@@ -175,7 +180,7 @@ fn credentials(id: &str) -> String {
         "Code": "Success",
         "LastUpdated": timestamps::iso(now),
         "Type": "AWS-HMAC",
-        "AccessKeyId": format!("ASIA{}", key.to_ascii_uppercase()),
+        "AccessKeyId": access_key(id),
         "SecretAccessKey": format!("standin-secret-{key}"),
         "Token": format!("standin-token-{key}"),
         "Expiration": timestamps::iso(now + Duration::from_secs(3_600)),

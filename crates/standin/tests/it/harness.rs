@@ -23,8 +23,9 @@ use ondeck_standin::{Endpoint, Gateway, GatewayOptions};
 /// A limit for every wait in these tests, long enough for a busy computer.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
+/// Options without policies: any caller may do everything.
 pub(crate) fn options() -> GatewayOptions {
-    GatewayOptions::on(&Emulators::running())
+    GatewayOptions { policies: None, ..GatewayOptions::on(&Emulators::running()) }
 }
 
 pub(crate) fn gateway() -> Gateway {

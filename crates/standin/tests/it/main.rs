@@ -10,6 +10,7 @@ mod harness;
 mod listing;
 mod machines;
 mod metadata;
+mod policies;
 mod program;
 mod request_checks;
 mod routing;

@@ -210,7 +210,7 @@ fn credentials_that_cannot_be_had_just_now_are_asked_for_again() {
     let harness = AwsHarness::with(&[]);
     let profiles = harness.logs().with_file_name("profiles");
     let text = "[default]\nrole_arn = arn:aws:iam::000000000000:role/ci\nsource_profile = keys\n\
-                [profile keys]\naws_access_key_id = test\naws_secret_access_key = test\n";
+                [profile keys]\naws_access_key_id = operator\naws_secret_access_key = test\n";
     std::fs::write(&profiles, text).unwrap();
     let ask = || {
         let mut command = harness.command(&["status", "--json"]);

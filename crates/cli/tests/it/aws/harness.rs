@@ -6,9 +6,13 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+use ondeck_aws::PoolName;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_standin::emulators::Emulators;
-use ondeck_standin::{Endpoint, Gateway, GatewayOptions, Machine, MachineCommand, MachineState};
+use ondeck_standin::{
+    Denial, Endpoint, Gateway, GatewayOptions, Machine, MachineCommand, MachineState, PolicyPool,
+    Role,
+};
 use serde_json::Value;
 
 use crate::harness::{Background, Driven, ondeck, until};
@@ -44,6 +48,9 @@ pub(crate) const LAUNCH: [&str; 4] = [
     "--security-group-ids=sg-0123456789abcdef0",
     "--iam-instance-profile=ondeck-machine",
 ];
+
+/// The role in the machines' instance profile.
+const MACHINE_ROLE: &str = "ondeck-machine";
 
 /// An account with one pool, gone with the test, and every machine with it. A test that has sent
 /// anything that AWS's own models do not know fails at its end.
@@ -88,7 +95,31 @@ impl AwsHarness {
         let gateway = Gateway::start(options);
         let number = POOLS.fetch_add(1, Ordering::Relaxed);
         let pool = format!("test/p{}-{number}", std::process::id());
-        AwsHarness { control: gateway.endpoint("control"), gateway, pool, folder }
+        let harness = AwsHarness { control: gateway.endpoint("control"), gateway, pool, folder };
+        for role in Role::ALL {
+            harness.grant(role.name(), &harness.pool, &[role]);
+        }
+        harness
+    }
+
+    /// Gives an access key the policies of these roles for a pool.
+    pub(crate) fn grant(&self, key: &str, pool: &str, roles: &[Role]) {
+        let name = pool.parse::<PoolName>().unwrap().resource_name();
+        let machine_role = MACHINE_ROLE.to_owned();
+        let pool = PolicyPool { pool: pool.to_ascii_lowercase(), name, machine_role };
+        self.gateway.grant(key, &pool, roles);
+    }
+
+    /// The calls that the policies denied.
+    ///
+    /// An agent asks EC2 to terminate its machine before it shuts the machine down. The machine's
+    /// role does not allow that, so what machines ask EC2 is left out here.
+    pub(crate) fn denials(&self) -> Vec<Denial> {
+        let machine = format!("assumed-role/{MACHINE_ROLE}/");
+        let of_machine = |denial: &Denial| denial.caller.contains(&machine);
+        let mut denials = self.gateway.denials();
+        denials.retain(|it| !(of_machine(it) && it.action.starts_with("ec2:")));
+        denials
     }
 
     /// One that is set up, with short times and the given inputs.
@@ -105,12 +136,13 @@ impl AwsHarness {
         }
     }
 
-    /// What leads to the account and its pool.
+    /// What leads to the account and its pool. The access key is refresh's, whose policy covers
+    /// the other modes as well.
     pub(crate) fn account(&self) -> [(&'static str, String); 5] {
         [
             ("ONDECK_POOL", self.pool.clone()),
             ("AWS_ENDPOINT_URL", self.control.url().to_owned()),
-            ("AWS_ACCESS_KEY_ID", "test".to_owned()),
+            ("AWS_ACCESS_KEY_ID", Role::Refresh.name().to_owned()),
             ("AWS_SECRET_ACCESS_KEY", "test".to_owned()),
             ("AWS_EC2_METADATA_DISABLED", "true".to_owned()),
         ]
@@ -195,9 +227,11 @@ impl AwsHarness {
 
 impl Driven for AwsHarness {
     fn command(&self, arguments: &[&str]) -> Command {
+        let role = Role::of_command(arguments.first().copied().unwrap_or_default());
         let mut command = ondeck(arguments);
         command
             .envs(self.account())
+            .env("AWS_ACCESS_KEY_ID", role.name())
             .env("ONDECK_BACKEND", "aws")
             .env("ONDECK_FORGE", "local")
             .env("ONDECK_HOME", self.home())
@@ -219,6 +253,8 @@ impl Drop for AwsHarness {
         // One that fails already has said why.
         if !std::thread::panicking() {
             self.gateway.assert_requests_valid();
+            let denials: Vec<String> = self.denials().iter().map(ToString::to_string).collect();
+            assert!(denials.is_empty(), "calls that the policies deny:\n{}", denials.join("\n"));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use ondeck_standin::Role;
 use serde_json::json;
 
 use super::harness::{AwsHarness, LAUNCH, TIMES};
@@ -79,8 +80,14 @@ fn two_pools_in_one_account_have_nothing_to_do_with_each_other() {
     let busy = harness.provision("1", 1).succeeded().ids();
     let idle = harness.warm_up(1);
     let pool = format!("{}-elsewhere", harness.pool());
+    let role = |arguments: &[&str]| format!("elsewhere-{}", Role::of_command(arguments[0]));
+    for role in [Role::Refresh, Role::Provision] {
+        harness.grant(&format!("elsewhere-{role}"), &pool, &[role]);
+    }
     let elsewhere = |arguments: &[&str]| {
-        Background::start(harness.command(arguments).env("ONDECK_POOL", &pool)).finish()
+        let mut command = harness.command(arguments);
+        command.env("ONDECK_POOL", &pool).env("AWS_ACCESS_KEY_ID", role(arguments));
+        Background::start(&mut command).finish()
     };
     elsewhere(&["provision", "--run-id=2"]).exited(3);
     assert_eq!(harness.standings(), ["idle", "running 1"]);

@@ -2,11 +2,16 @@
 
 use std::process::Command;
 
+use ondeck_standin::Role;
 use rustix::process::Signal;
 use serde_json::json;
 
 use super::harness::{AwsHarness, TIMES};
 use crate::harness::{Background, Driven, ondeck, processes_naming, signal, until};
+
+/// The access key of all commands. An agent on this computer has the key of the command that
+/// launched it.
+const KEY: &str = "this-computer";
 
 /// A pool on AWS whose machines are launched here.
 struct LocalMachines(AwsHarness);
@@ -14,6 +19,7 @@ struct LocalMachines(AwsHarness);
 impl LocalMachines {
     fn set_up() -> LocalMachines {
         let pool = LocalMachines(AwsHarness::bare());
+        pool.0.grant(KEY, pool.0.pool(), &[Role::Refresh, Role::LocalMachine]);
         pool.ondeck(&[&["refresh"], &TIMES[..]].concat()).succeeded();
         pool
     }
@@ -30,6 +36,7 @@ impl Driven for LocalMachines {
         let mut command = self.0.command(arguments);
         command.env_remove("ONDECK_BACKEND");
         command.env("ONDECK_RECORDS", "aws").env("ONDECK_COMPUTE", "local");
+        command.env("AWS_ACCESS_KEY_ID", KEY);
         command
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ondeck_standin::{MachineState, Service};
+use ondeck_standin::{MachineState, Role, Service};
 use serde_json::Value;
 
 use super::direct_requests;
@@ -79,11 +79,13 @@ impl Keys {
         let secrets = ["secret", "token"].map(|kind| format!("control-{kind}-{}", harness.table()));
         let [secret, token] = &secrets;
         let file = harness.logs().with_file_name("credentials");
-        let text = format!(
-            "[default]\naws_access_key_id = test\naws_secret_access_key = {secret}\n\
-             aws_session_token = {token}\n"
-        );
-        std::fs::write(&file, text).unwrap();
+        let profile = |role: Role| {
+            format!(
+                "[{role}]\naws_access_key_id = {role}\naws_secret_access_key = {secret}\n\
+                 aws_session_token = {token}\n"
+            )
+        };
+        std::fs::write(&file, Role::ALL.map(profile).concat()).unwrap();
         Keys { file, secrets }
     }
 
@@ -94,7 +96,8 @@ impl Keys {
         command
             .env_remove("AWS_ACCESS_KEY_ID")
             .env_remove("AWS_SECRET_ACCESS_KEY")
-            .env("AWS_SHARED_CREDENTIALS_FILE", &self.file);
+            .env("AWS_SHARED_CREDENTIALS_FILE", &self.file)
+            .env("AWS_PROFILE", Role::of_command(mode).name());
         Background::start(&mut command).finish().succeeded()
     }
 }

@@ -170,6 +170,7 @@ impl StormTarget for AwsTarget {
     fn problems(&self) -> Vec<String> {
         let violations = self.harness.gateway.violations();
         let mut problems: Vec<String> = violations.iter().map(ToString::to_string).collect();
+        problems.extend(self.harness.denials().iter().map(ToString::to_string));
         problems.extend(audit::said_in(&self.harness.logs(), &["panicked"]));
         problems
     }

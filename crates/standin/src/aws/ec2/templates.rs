@@ -50,6 +50,10 @@ impl Template {
         })
     }
 
+    pub(crate) fn tags(&self) -> &Tags {
+        &self.tags
+    }
+
     fn add(&mut self, params: &Params) -> Result<usize, Refusal> {
         let data = params.at("LaunchTemplateData").filter(|data| !data.members().is_empty());
         let data = data.ok_or_else(|| Refusal::missing("LaunchTemplateData"))?;

@@ -51,6 +51,35 @@ pub(crate) fn expired(service: Service) -> Answer {
     }
 }
 
+/// The service's answer to an access key that it does not know.
+pub(crate) fn unknown_key(service: Service) -> Answer {
+    const MESSAGE: &str = "The security token included in the request is invalid.";
+    match service {
+        Service::DynamoDb => refusal(service, 400, "UnrecognizedClientException", MESSAGE),
+        Service::Ec2 => {
+            let message = "AWS was not able to validate the provided access credentials";
+            refusal(service, 401, "AuthFailure", message)
+        }
+        Service::Sqs | Service::Sts | Service::Unknown => {
+            refusal(service, 403, "InvalidClientTokenId", MESSAGE)
+        }
+    }
+}
+
+/// The service's answer to a caller whose policies do not allow the call.
+pub(crate) fn denied(service: Service, message: &str) -> Answer {
+    match service {
+        Service::DynamoDb => refusal(service, 400, "AccessDeniedException", message),
+        Service::Ec2 => {
+            let message = format!("You are not authorized to perform this operation. {message}");
+            refusal(service, 403, "UnauthorizedOperation", &message)
+        }
+        Service::Sqs | Service::Sts | Service::Unknown => {
+            refusal(service, 403, "AccessDenied", message)
+        }
+    }
+}
+
 /// The service's refusal if the request's signature is more than five minutes
 /// off `now`, else `None`.
 pub(crate) fn out_of_time(call: &Call, now: SystemTime) -> Option<Answer> {

@@ -48,13 +48,24 @@ pub(super) async fn perform(shared: &Shared, call: &Call, plan: Plan) -> Outcome
     })
 }
 
-/// Forwards the call to its emulator or to our EC2.
+/// Forwards the call to its emulator or to our EC2, if the caller's policies allow it.
 async fn serve(shared: &Shared, call: &Call) -> Answer {
     let upstreams = &shared.upstreams;
+    if let Some(enforcement) = &shared.enforcement
+        && let Some(refusal) = enforcement.refuse(upstreams, &shared.ec2, call).await
+    {
+        return refusal;
+    }
     match call.service {
         Service::DynamoDb => upstreams.dynamodb(call).await,
         Service::Sqs => shared.duplicates.rename(call, upstreams.sqs(call).await),
-        Service::Sts => upstreams.sqs(call).await,
+        Service::Sts => {
+            let answer = upstreams.sqs(call).await;
+            if let Some(enforcement) = &shared.enforcement {
+                enforcement.note_assumed(&shared.ec2, call, &answer);
+            }
+            answer
+        }
         Service::Ec2 => shared.ec2.answer(call),
         Service::Unknown => {
             let message = format!("nothing stands in for this here: {}", call.operation);

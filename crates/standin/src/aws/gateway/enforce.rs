@@ -1,0 +1,196 @@
+//! Enforces the policies of callers: asks IAM about each call before the call is made.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use hyper::header::HeaderValue;
+use serde_json::{Value, json};
+
+use crate::aws::call::{Call, Content, Service};
+use crate::aws::ec2::Ec2;
+use crate::aws::faults::answers;
+use crate::aws::iam::dynamodb::{self, Schema, Schemas};
+use crate::aws::iam::{
+    Arns, Authorization, Decision, PolicyPool, Principal, Principals, Role, sqs,
+};
+use crate::http::Answer;
+use crate::sync::locked;
+
+use super::upstream::Upstreams;
+
+/// A call that was refused because the caller's policies do not allow it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Denial {
+    /// The ARN of the caller.
+    pub caller: String,
+    /// The operation that was called.
+    pub operation: String,
+    /// The action that is not allowed, such as `dynamodb:PutItem`.
+    pub action: String,
+    /// The ARN of the resource, or `*`.
+    pub resource: String,
+    /// The request's condition keys.
+    pub keys: Vec<(String, Vec<String>)>,
+    /// The statement that denies it; `None` if no statement allows it.
+    pub statement: Option<String>,
+}
+
+impl fmt::Display for Denial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Denial { caller, operation, action, resource, keys, statement } = self;
+        write!(f, "{caller}: {operation}: {action} on {resource}")?;
+        for (key, values) in keys {
+            write!(f, "; {key} = {}", values.join(", "))?;
+        }
+        match statement {
+            Some(statement) => write!(f, "; denied by {statement}"),
+            None => write!(f, "; allowed by no statement"),
+        }
+    }
+}
+
+/// The policies in force, and what they have refused.
+#[derive(Debug)]
+pub(super) struct Enforcement {
+    arns: Arns,
+    principals: Principals,
+    schemas: Mutex<HashMap<String, Schema>>,
+    denials: Mutex<Vec<Denial>>,
+}
+
+impl Enforcement {
+    pub(super) fn new(policies: &Path, region: &str) -> Enforcement {
+        let arns = Arns::new(region);
+        Enforcement {
+            principals: Principals::new(policies, arns.clone()),
+            arns,
+            schemas: Mutex::default(),
+            denials: Mutex::default(),
+        }
+    }
+
+    pub(super) fn grant(&self, key: &str, pool: &PolicyPool, roles: &[Role]) {
+        self.principals.grant(key, pool, roles);
+    }
+
+    pub(super) fn denials(&self) -> Vec<Denial> {
+        locked(&self.denials).clone()
+    }
+
+    /// The service's refusal if the caller is unknown or may not make the call, else `None`.
+    pub(super) async fn refuse(
+        &self,
+        upstreams: &Upstreams,
+        ec2: &Ec2,
+        call: &Call,
+    ) -> Option<Answer> {
+        let Some(principal) = call.access_key().and_then(|key| self.principals.find(key, ec2))
+        else {
+            return Some(answers::unknown_key(call.service));
+        };
+        let asked = self.authorizations(upstreams, ec2, call).await;
+        asked.into_iter().find_map(|asked| self.decide(&principal, call, asked))
+    }
+
+    /// Notes the access key that an answer to AssumeRole contains. It gets the policies of the
+    /// caller, because the stand-ins know no roles beside those of the policies.
+    pub(super) fn note_assumed(&self, ec2: &Ec2, call: &Call, answer: &Answer) {
+        let body = String::from_utf8_lossy(&answer.body);
+        let key = body.split_once("<AccessKeyId>").and_then(|(_, rest)| rest.split_once('<'));
+        let caller = call.access_key().and_then(|key| self.principals.find(key, ec2));
+        if let (Some((key, _)), Some(caller)) = (key, caller) {
+            self.principals.add(key, caller);
+        }
+    }
+
+    fn decide(
+        &self,
+        principal: &Arc<Principal>,
+        call: &Call,
+        mut asked: Authorization,
+    ) -> Option<Answer> {
+        let statement = match principal.decide(&mut asked) {
+            Decision::Allowed => return None,
+            Decision::ImplicitlyDenied => None,
+            Decision::ExplicitlyDenied(statement) => Some(statement),
+        };
+        let because = match &statement {
+            None => format!("because no identity-based policy allows the {} action", asked.action),
+            Some(_) => "with an explicit deny in an identity-based policy".to_owned(),
+        };
+        let Authorization { action, resource, context } = asked;
+        let message = format!(
+            "User: {} is not authorized to perform: {action} on resource: {resource} {because}",
+            principal.arn
+        );
+        let keys = context.entries().map(|(key, values)| (key.to_owned(), values.to_vec()));
+        locked(&self.denials).push(Denial {
+            caller: principal.arn.clone(),
+            operation: call.operation.clone(),
+            keys: keys.collect(),
+            action,
+            resource,
+            statement,
+        });
+        Some(answers::denied(call.service, &message))
+    }
+
+    async fn authorizations(
+        &self,
+        upstreams: &Upstreams,
+        ec2: &Ec2,
+        call: &Call,
+    ) -> Vec<Authorization> {
+        let none = Value::Null;
+        let request = call.json().unwrap_or(&none);
+        match call.service {
+            Service::DynamoDb => {
+                let schemas = self.schemas_of(upstreams, call, request).await;
+                dynamodb::authorizations(&call.operation, request, &self.arns, &schemas)
+            }
+            Service::Sqs => sqs::authorizations(&call.operation, request, &self.arns),
+            Service::Ec2 => ec2.authorizations(call, &self.arns),
+            // Every caller may ask who it is. An unknown service refuses by itself.
+            Service::Sts | Service::Unknown => Vec::new(),
+        }
+    }
+
+    /// The key schemas of a call's tables, as far as they exist. Asks DynamoDB once for each table.
+    async fn schemas_of(&self, upstreams: &Upstreams, call: &Call, request: &Value) -> Schemas {
+        if matches!(&*call.operation, "CreateTable" | "UpdateTable" | "DeleteTable") {
+            locked(&self.schemas).clear();
+        }
+        let mut schemas = Schemas::default();
+        for table in dynamodb::tables(&call.operation, request) {
+            let known = locked(&self.schemas).get(&table).cloned();
+            let found = match known {
+                Some(schema) => Some(schema),
+                None => {
+                    let answer = upstreams.dynamodb(&describe(call, &table)).await;
+                    let answer: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+                    Schema::of(&answer)
+                }
+            };
+            if let Some(schema) = found {
+                locked(&self.schemas).insert(table.clone(), schema.clone());
+                schemas.add(&table, schema);
+            }
+        }
+        schemas
+    }
+}
+
+/// A DescribeTable request with the credentials of another call.
+fn describe(call: &Call, table: &str) -> Call {
+    let mut call = call.clone();
+    let target = HeaderValue::from_static("DynamoDB_20120810.DescribeTable");
+    call.headers.insert("x-amz-target", target);
+    call.operation = "DescribeTable".to_owned();
+    let content = json!({ "TableName": table });
+    call.body = Bytes::from(content.to_string());
+    call.content = Content::Json(content);
+    call
+}

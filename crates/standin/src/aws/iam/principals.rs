@@ -1,0 +1,188 @@
+//! Who calls: access keys, the roles behind them, and their policies.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use super::arns::{ACCOUNT, Arns};
+use super::{Authorization, Context, Decision, Policy, decide};
+use crate::aws::ec2::Ec2;
+use crate::sync::locked;
+
+/// A role that has a policy of its own in the folder `policies`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// Calls `ondeck refresh`.
+    Refresh,
+    /// Calls `ondeck provision`.
+    Provision,
+    /// Calls `ondeck release`.
+    Release,
+    /// Calls `ondeck status`.
+    Operator,
+    /// A machine on EC2.
+    Machine,
+    /// A machine elsewhere whose records are on AWS.
+    LocalMachine,
+}
+
+impl Role {
+    pub const ALL: [Role; 6] = [
+        Role::Refresh,
+        Role::Provision,
+        Role::Release,
+        Role::Operator,
+        Role::Machine,
+        Role::LocalMachine,
+    ];
+
+    /// The name of the role's policy file, without `.json`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Refresh => "refresh",
+            Role::Provision => "provision",
+            Role::Release => "release",
+            Role::Operator => "operator",
+            Role::Machine => "machine",
+            Role::LocalMachine => "local-machine",
+        }
+    }
+
+    /// The role that calls a subcommand of ondeck. One without a role of its own is the operator's.
+    pub fn of_command(command: &str) -> Role {
+        match command {
+            "refresh" => Role::Refresh,
+            "provision" => Role::Provision,
+            "release" => Role::Release,
+            _ => Role::Operator,
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A pool, by the values that replace the placeholders of its policies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyPool {
+    /// `POOL`: owner and repository in lower case.
+    pub pool: String,
+    /// `NAME`: the name of its table, queues and launch template.
+    pub name: String,
+    /// `MACHINE-ROLE`: the role of its machines.
+    pub machine_role: String,
+}
+
+/// A caller: its name, its policies, and the condition keys that each of its requests has.
+#[derive(Debug)]
+pub(crate) struct Principal {
+    pub(crate) arn: String,
+    policies: Vec<Policy>,
+    context: Context,
+}
+
+impl Principal {
+    /// What IAM answers to this caller. Adds the caller's condition keys to the request's.
+    pub(crate) fn decide(&self, asked: &mut Authorization) -> Decision {
+        asked.context.extend(&self.context);
+        decide(&self.policies, asked)
+    }
+}
+
+/// All callers that a gateway knows.
+#[derive(Debug)]
+pub(crate) struct Principals {
+    arns: Arns,
+    /// The text of each role's policy, with its placeholders.
+    texts: BTreeMap<Role, String>,
+    pools: Mutex<BTreeMap<String, PolicyPool>>,
+    keys: Mutex<HashMap<String, Arc<Principal>>>,
+}
+
+impl Principals {
+    /// Reads the policies of all roles from a folder.
+    ///
+    /// # Panics
+    /// If a policy is missing.
+    pub(crate) fn new(folder: &Path, arns: Arns) -> Principals {
+        let read = |role: Role| {
+            let file = folder.join(format!("{role}.json"));
+            let text = std::fs::read_to_string(&file)
+                .unwrap_or_else(|error| panic!("cannot read {}: {error}", file.display()));
+            (role, text)
+        };
+        let texts = Role::ALL.into_iter().map(read).collect();
+        Principals { arns, texts, pools: Mutex::default(), keys: Mutex::default() }
+    }
+
+    /// Gives an access key the policies of these roles for a pool. Machines of the pool get theirs
+    /// by the keys of their metadata service.
+    ///
+    /// # Panics
+    /// If a policy is one that the evaluator does not know exactly.
+    pub(crate) fn grant(&self, key: &str, pool: &PolicyPool, roles: &[Role]) {
+        locked(&self.pools).insert(pool.pool.clone(), pool.clone());
+        let names: Vec<&str> = roles.iter().map(|role| role.name()).collect();
+        let role = names.join("-");
+        let mut context = Context::default();
+        context.set("aws:userid", format!("AROA{}:test", role.to_ascii_uppercase()));
+        let principal = self.principal(pool, roles, &role, "test", context);
+        self.add(key, Arc::new(principal));
+    }
+
+    /// Gives a caller another access key.
+    pub(crate) fn add(&self, key: &str, principal: Arc<Principal>) {
+        locked(&self.keys).insert(key.to_owned(), principal);
+    }
+
+    /// The caller with this access key; `None` if it was given to no caller.
+    pub(crate) fn find(&self, key: &str, ec2: &Ec2) -> Option<Arc<Principal>> {
+        if let Some(found) = locked(&self.keys).get(key) {
+            return Some(found.clone());
+        }
+        let (id, pool) = ec2.holder_of(key)?;
+        let pool = locked(&self.pools).get(&pool).cloned()?;
+        let mut context = Context::default();
+        context.set("aws:userid", format!("AROAMACHINE:{id}"));
+        context.set("ec2:SourceInstanceARN", self.arns.ec2("instance", &id));
+        let role = pool.machine_role.clone();
+        let principal = Arc::new(self.principal(&pool, &[Role::Machine], &role, &id, context));
+        self.add(key, principal.clone());
+        Some(principal)
+    }
+
+    fn principal(
+        &self,
+        pool: &PolicyPool,
+        roles: &[Role],
+        name: &str,
+        session: &str,
+        mut context: Context,
+    ) -> Principal {
+        context.set("aws:PrincipalArn", self.arns.role(name));
+        context.set("aws:PrincipalAccount", ACCOUNT);
+        let policy = |role: &Role| {
+            let text = rendered(&self.texts[role], pool, self.arns.region());
+            Policy::parse(&text)
+                .unwrap_or_else(|problem| panic!("policy of {role}: {problem}\n{text}"))
+        };
+        Principal {
+            arn: format!("arn:aws:sts::{ACCOUNT}:assumed-role/{name}/{session}"),
+            policies: roles.iter().map(policy).collect(),
+            context,
+        }
+    }
+}
+
+/// A policy with its placeholders replaced.
+fn rendered(text: &str, pool: &PolicyPool, region: &str) -> String {
+    text.replace("MACHINE-ROLE", &pool.machine_role)
+        .replace("REGION", region)
+        .replace("ACCOUNT", ACCOUNT)
+        .replace("NAME", &pool.name)
+        .replace("POOL", &pool.pool)
+}
