@@ -35,7 +35,8 @@ Tasks:
   help                    print this text
 
 Missing tools are built or downloaded once into .tools, at pinned versions. The emulators need
-Java 17, npm and Python 3.10; if they are missing, apt-get installs them when run as root.
+Java 17, npm and Python 3.10; if they are missing, apt-get installs them when run as root. The same
+goes for nftables and iproute2, without which the tests of the metadata firewall are skipped.
 A task runs all of its steps. Its exit code is that of the first step that failed.
 ";
 

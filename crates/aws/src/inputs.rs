@@ -1,7 +1,7 @@
 //! The inputs of the AWS backend. The rows' names are also the names of the stored settings;
 //! `compute::options` reads and checks those together, because some depend on each other.
 
-use ondeck_core::inputs::{ActionInput, Input, InputTable};
+use ondeck_core::inputs::{ActionInput, Input, InputTable, InputValue, Mode};
 
 pub const POOL: Input = Input::process(
     "pool",
@@ -59,6 +59,20 @@ pub(crate) const VOLUME_SIZE_GB: Input = Input::stored(
 );
 pub(crate) const KEY_NAME: Input =
     Input::stored("key-name", "NAME", "EC2 key pair for ssh to the machines; empty for none");
+/// Refresh stores it, and user data hands it to the agent, which needs it before it can read settings.
+pub const METADATA_FIREWALL: Input = Input::stored(
+    "metadata-firewall",
+    "",
+    "Keep jobs from the instance metadata service, and so from the role of their machine; needs \
+     nftables and cgroup v2 on the image",
+)
+.valued(InputValue::Choice("ON|OFF", &[ON, OFF]), None)
+.or(ON)
+.of_modes(&[Mode::Refresh, Mode::Agent]);
+/// The default of [`METADATA_FIREWALL`].
+pub(crate) const ON: &str = "on";
+/// The value of [`METADATA_FIREWALL`] that lets jobs reach the metadata service.
+pub const OFF: &str = "off";
 
 /// Every input of the AWS backend.
 pub const INPUTS: InputTable = InputTable {
@@ -72,6 +86,7 @@ pub const INPUTS: InputTable = InputTable {
         AGENT_SHA256,
         VOLUME_SIZE_GB,
         KEY_NAME,
+        METADATA_FIREWALL,
         POOL,
         REGION,
         ENDPOINT_URL,

@@ -8,6 +8,7 @@ mod cloud;
 mod compute;
 mod ec2;
 mod error;
+mod firewall;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod host;
@@ -21,9 +22,10 @@ mod wire;
 
 pub use cloud::{Cloud, Options, VARIABLES};
 pub use compute::Ec2Compute;
+pub use firewall::{FirewalledRunner, MetadataFirewall, reachable_metadata};
 pub use host::{Ec2Host, shut_down};
 pub use imds::Imds;
-pub use inputs::{ENDPOINT_URL, INPUTS, POOL, REGION};
+pub use inputs::{ENDPOINT_URL, INPUTS, METADATA_FIREWALL, OFF, POOL, REGION};
 pub use names::{InvalidPoolName, PoolName};
 pub use pool::SqsPool;
 pub use skew::AwsClock;

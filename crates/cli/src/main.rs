@@ -22,7 +22,16 @@ use ondeck_core::inputs::Mode;
 use crate::inputs::Invocation;
 
 fn main() -> ExitCode {
+    #[cfg(feature = "aws")]
+    if backend::aws::is_probe() {
+        return run(backend::aws::probe());
+    }
     let invocation = inputs::read();
+    run(dispatch(&invocation))
+}
+
+/// Runs the program's one task and returns its exit code.
+fn run(task: impl Future<Output = u8>) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -30,7 +39,7 @@ fn main() -> ExitCode {
             return ExitCode::from(10);
         }
     };
-    let code = runtime.block_on(dispatch(&invocation));
+    let code = runtime.block_on(task);
     // A blocked store call must not keep the process from ending.
     runtime.shutdown_background();
     ExitCode::from(code)

@@ -1,6 +1,7 @@
 //! The inputs of the GitHub forge and of the runner that agents start for it.
 
 use ondeck_core::inputs::{ActionInput, Input, InputTable, InputValue, Mode};
+use ondeck_core::model::excerpt::quoted;
 
 pub const TOKEN: Input = Input::secret(
     "github-token",
@@ -89,6 +90,24 @@ pub const RUNNER_USER: Input = Input::stored(
     "User that jobs run as; the agent creates it if it does not exist",
 )
 .or_described("runner on aws, else the agent's own user");
+pub const RUNNER_GROUPS: Input = Input::stored(
+    "runner-groups",
+    "GROUP ...",
+    "Supplementary groups of the user that jobs run as; docker makes jobs root on their machine",
+)
+.or_described("none")
+.checked(|text| group_names(text).map(drop));
+
+/// The names in a list of groups, separated by blanks or commas. Fails if one is not a name.
+pub(crate) fn group_names(text: &str) -> Result<Vec<&str>, String> {
+    let names: Vec<&str> =
+        text.split([' ', ',', '\n', '\t', '\r']).filter(|name| !name.is_empty()).collect();
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    match names.iter().find(|name| name.starts_with('-') || !name.chars().all(fits)) {
+        Some(name) => Err(format!("holds something else than names of groups: {}", quoted(name))),
+        None => Ok(names),
+    }
+}
 
 /// Every input of the GitHub forge.
 pub const INPUTS: InputTable = InputTable {
@@ -105,5 +124,21 @@ pub const INPUTS: InputTable = InputTable {
         RUNNER_VERSION,
         RUNNER_API_URL,
         RUNNER_USER,
+        RUNNER_GROUPS,
     ],
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_names() {
+        assert_eq!(group_names(" docker, kvm\nlxd "), Ok(vec!["docker", "kvm", "lxd"]));
+        assert_eq!(group_names(""), Ok(vec![]));
+        for bad in ["docker;id", "-G", "a:b", "$(id)"] {
+            let error = group_names(bad).unwrap_err();
+            assert!(error.starts_with("holds something else than names of groups: "), "{error}");
+        }
+    }
+}

@@ -25,6 +25,7 @@ use self::listener::{Listener, ListenerExit};
 use self::program::timeout;
 use self::registration::{Registrar, RegistrationRequest};
 use self::user::User;
+use crate::inputs::group_names;
 use crate::names::runner_name;
 use crate::packages::URL_SETTING;
 
@@ -46,6 +47,8 @@ pub use options::{RunnerOptions, Timeouts};
 
 /// The setting for the runner group to register into. Without it, GitHub uses its default group.
 pub const GROUP_SETTING: &str = crate::inputs::RUNNER_GROUP.name;
+/// The setting for the supplementary groups of the user that jobs run as.
+const GROUPS_SETTING: &str = crate::inputs::RUNNER_GROUPS.name;
 
 /// actions/runner on one machine.
 pub struct GitHubRunner {
@@ -54,6 +57,7 @@ pub struct GitHubRunner {
     clock: Arc<dyn Clock>,
     timeouts: Timeouts,
     docker: OsString,
+    wrapper: Vec<OsString>,
     layout: Layout,
     state: Mutex<RunnerState>,
 }
@@ -90,6 +94,7 @@ impl GitHubRunner {
             clock,
             timeouts: Timeouts::default(),
             docker: "docker".into(),
+            wrapper: Vec::new(),
             layout,
             state: Mutex::default(),
         }
@@ -105,6 +110,13 @@ impl GitHubRunner {
     #[must_use]
     pub fn with_docker(self, program: impl Into<OsString>) -> GitHubRunner {
         GitHubRunner { docker: program.into(), ..self }
+    }
+
+    /// Puts these words in front of each command of the runner. They must be a program that executes
+    /// its other arguments in its own place. It is run by the agent's user.
+    #[must_use]
+    pub fn with_wrapper(self, wrapper: Vec<OsString>) -> GitHubRunner {
+        GitHubRunner { wrapper, ..self }
     }
 
     fn state(&self) -> MutexGuard<'_, RunnerState> {
@@ -294,11 +306,15 @@ impl Runner for GitHubRunner {
         self.layout.make()?;
         let (clock, name) = (&*self.clock, self.options.user.as_deref());
         let user = User::find_or_create(clock, name, &self.layout.home).await?;
+        let user = User { wrapper: self.wrapper.clone(), ..user };
         self.kill_processes(&user).await?;
         if self.began().is_none() {
             self.layout.renew(&user)?;
         }
         let settings = self.settings().await?;
+        let groups = settings.get(GROUPS_SETTING).map_or("", String::as_str);
+        let groups = group_names(groups).map_err(|why| format!("{GROUPS_SETTING} {why}"))?;
+        user.set_groups(clock, &groups).await?;
         let installer = Installer {
             clock,
             id: &self.options.id,

@@ -1,3 +1,4 @@
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,6 +31,7 @@ pub struct LocalRunner {
     home: Home,
     clock: Arc<dyn Clock>,
     instance: InstanceId,
+    wrapper: Vec<OsString>,
     state: Mutex<RunnerState>,
 }
 
@@ -46,7 +48,14 @@ struct RunnerState {
 impl LocalRunner {
     /// Creates the runner of this machine. Does nothing on the machine yet.
     pub fn new(db: Db, home: Home, clock: Arc<dyn Clock>, instance: InstanceId) -> LocalRunner {
-        LocalRunner { db, home, clock, instance, state: Mutex::default() }
+        LocalRunner { db, home, clock, instance, wrapper: Vec::new(), state: Mutex::default() }
+    }
+
+    /// Puts these words in front of the command of each job. They must be a program that executes its
+    /// other arguments in its own place.
+    #[must_use]
+    pub fn with_wrapper(self, wrapper: Vec<OsString>) -> LocalRunner {
+        LocalRunner { wrapper, ..self }
     }
 
     fn state(&self) -> MutexGuard<'_, RunnerState> {
@@ -75,12 +84,14 @@ impl LocalRunner {
     }
 
     fn start(&self, run: &RunId, job: &TakenJob) -> std::io::Result<Child> {
-        let [program, args @ ..] = job.argv.as_slice() else {
+        let argv = job.argv.iter().map(OsStr::new);
+        let mut words = self.wrapper.iter().map(OsString::as_os_str).chain(argv);
+        let (Some(program), false) = (words.next(), job.argv.is_empty()) else {
             return Err(std::io::Error::other("the job has no command"));
         };
         let folders = self.folders();
         Command::new(program)
-            .args(args)
+            .args(words)
             .env_clear()
             .envs(environment::handed_on())
             .env(MARKER, self.instance.as_str())

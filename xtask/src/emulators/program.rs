@@ -39,6 +39,21 @@ pub(super) fn python() -> Result<PathBuf, TaskError> {
     Program { name: "Python 3.10 with venv", packages: &["python3-venv"], find }.get()
 }
 
+/// Installs what the tests of the metadata firewall need, if that is possible. Without it these tests
+/// do not apply, and say so.
+pub(super) fn firewall_tools() {
+    let find_nft = || answers(Path::new("nft"), &["--version"]);
+    let find_ip = || answers(Path::new("ip"), &["-Version"]);
+    for program in [
+        Program { name: "nft", packages: &["nftables"], find: find_nft },
+        Program { name: "ip", packages: &["iproute2"], find: find_ip },
+    ] {
+        if program.get().is_err() {
+            log(&format!("tests of the metadata firewall are skipped without {}", program.name));
+        }
+    }
+}
+
 impl Program {
     fn get(&self) -> Result<PathBuf, TaskError> {
         if let Some(found) = (self.find)() {

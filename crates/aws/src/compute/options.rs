@@ -15,6 +15,7 @@ pub(super) const AGENT_URL: &str = inputs::AGENT_URL.name;
 pub(super) const AGENT_SHA256: &str = inputs::AGENT_SHA256.name;
 pub(super) const VOLUME_SIZE: &str = inputs::VOLUME_SIZE_GB.name;
 pub(super) const KEY_NAME: &str = inputs::KEY_NAME.name;
+pub(super) const FIREWALL: &str = inputs::METADATA_FIREWALL.name;
 
 /// The largest gp3 volume.
 const MAX_VOLUME_GB: u32 = 65_536;
@@ -32,6 +33,8 @@ pub(super) struct MachineOptions {
     pub(super) agent: Option<AgentSource>,
     pub(super) volume_gb: Option<u32>,
     pub(super) key_name: Option<String>,
+    /// Whether machines keep jobs from the metadata service.
+    pub(super) firewall: bool,
 }
 
 /// Where machines download the agent if it is not on the image.
@@ -63,6 +66,7 @@ impl MachineOptions {
             agent: AgentSource::read(settings)?,
             volume_gb,
             key_name: given(settings, KEY_NAME).map(str::to_owned),
+            firewall: firewall(settings)?,
         })
     }
 }
@@ -142,6 +146,17 @@ fn volume(text: &str) -> Result<u32, InvalidSetting> {
     }
 }
 
+fn firewall(settings: &Settings) -> Result<bool, InvalidSetting> {
+    match given(settings, FIREWALL) {
+        None | Some(inputs::ON) => Ok(true),
+        Some(inputs::OFF) => Ok(false),
+        Some(other) => {
+            let (on, off) = (inputs::ON, inputs::OFF);
+            Err(invalid(FIREWALL, format!("is neither {on} nor {off}: {}", quoted(other))))
+        }
+    }
+}
+
 fn is_id(text: &str, prefix: &str) -> bool {
     let alphanumeric = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_alphanumeric());
     text.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty() && alphanumeric(rest))
@@ -176,6 +191,7 @@ mod tests {
             (AGENT_SHA256, &sha),
             (VOLUME_SIZE, "40"),
             (KEY_NAME, "my key"),
+            (FIREWALL, "off"),
             ("something-else", "of another backend"),
         ]);
         let options = MachineOptions::read(&all).unwrap();
@@ -184,9 +200,14 @@ mod tests {
         let agent = options.agent.unwrap();
         assert_eq!((agent.url.as_str(), agent.sha256), ("s3://bucket/ondeck", "ab".repeat(32)));
         assert_eq!((options.volume_gb, options.key_name.as_deref()), (Some(40), Some("my key")));
+        assert!(!options.firewall);
         assert_eq!(subnets(&all).unwrap(), ["subnet-1", "subnet-2"]);
         let least = MachineOptions::read(&settings(&[(AMI, "resolve:ssm:/img/latest")])).unwrap();
         assert_eq!((least.agent, least.profile, least.volume_gb), (None, None, None));
+        assert!(
+            least.firewall,
+            "jobs reach the metadata service only where an operator permits it"
+        );
     }
 
     #[test]
@@ -200,6 +221,7 @@ mod tests {
             (vec![(AMI, "ami-1"), (VOLUME_SIZE, "0")], VOLUME_SIZE, "from 1 to 65536: \"0\""),
             (vec![(AMI, "ami-1"), (VOLUME_SIZE, "big")], VOLUME_SIZE, "from 1 to 65536"),
             (vec![(AMI, "ami-1"), (SECURITY_GROUPS, "default")], SECURITY_GROUPS, "sg-"),
+            (vec![(AMI, "ami-1"), (FIREWALL, "no")], FIREWALL, "is neither on nor off: \"no\""),
             (vec![(AMI, "ami-1"), (PROFILE, "a b")], PROFILE, "do not belong"),
             (vec![(AMI, "ami-1"), (AGENT_URL, "http://x/y")], AGENT_URL, "neither https://"),
             (vec![(AMI, "ami-1"), (AGENT_URL, "https://x/'$(id)'")], AGENT_URL, "do not belong"),

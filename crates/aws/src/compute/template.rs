@@ -38,7 +38,8 @@ struct Standing {
 
 impl<'a> Template<'a> {
     pub(super) fn new(ec2: &'a Ec2, names: &'a Names, options: &'a MachineOptions) -> Template<'a> {
-        let script = user_data::render(names, ec2.region(), options.agent.as_ref());
+        let script =
+            user_data::render(names, ec2.region(), options.agent.as_ref(), options.firewall);
         let data = data(names, options, &script);
         // The device of a larger volume is the image's, which its id stands for.
         let content = data.clone().maybe("VolumeSize", options.volume_gb);

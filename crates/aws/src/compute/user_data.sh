@@ -70,16 +70,33 @@ if ! right "$agent"; then
 fi
 [ -x "$agent" ] || chmod 755 "$agent"
 
+# The agent keeps jobs from the metadata service by a rule of nftables. If it cannot be installed
+# here, the agent reports what is missing.
+if [ "$firewall" = on ] && ! command -v nft >/dev/null; then
+    say "the image has no nft: installing the package nftables"
+    if command -v apt-get >/dev/null; then
+        export DEBIAN_FRONTEND=noninteractive
+        timeout 60 apt-get -qq update || :
+        timeout 120 apt-get -qq -o DPkg::Lock::Timeout=60 \
+            install --yes --no-install-recommends nftables || say "nftables could not be installed"
+    elif command -v dnf >/dev/null; then
+        timeout 120 dnf --quiet --assumeyes install nftables ||
+            say "nftables could not be installed"
+    fi
+fi
+
 mkdir -p /etc/ondeck
 cat >/etc/ondeck/agent.env <<END
 ONDECK_POOL=$pool
 ONDECK_AWS_REGION=$region
 ONDECK_HOME=/var/lib/ondeck
+ONDECK_METADATA_FIREWALL=$firewall
 END
 
 # An agent that keeps failing cannot end its machine; then StartLimitAction does. The processes of
 # jobs belong to this service too: one that is killed for lack of memory must not stop the others,
-# and limits on tasks and files would protect no other service.
+# and limits on tasks and files would protect no other service. The agent makes cgroups below its
+# own, one for itself and one for jobs; Delegate leaves these to it.
 cat >/etc/systemd/system/ondeck-agent.service <<END
 [Unit]
 Description=ondeck agent
@@ -98,6 +115,7 @@ RestartSec=2
 OOMPolicy=continue
 TasksMax=infinity
 LimitNOFILE=65536:524288
+Delegate=yes
 StandardOutput=journal+console
 StandardError=journal+console
 

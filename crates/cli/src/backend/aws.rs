@@ -1,13 +1,17 @@
 //! Machines from EC2, and records in DynamoDB. All of it goes by AWS's clock.
 
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ondeck_agent::Agent;
-use ondeck_aws::{Cloud, DynamoStore, Ec2Compute, Ec2Host, Imds, Options, PoolName};
+use ondeck_aws::{
+    Cloud, DynamoStore, Ec2Compute, Ec2Host, FirewalledRunner, Imds, MetadataFirewall, Options,
+    PoolName,
+};
 use ondeck_core::model::failure::{Failure, FailureKind};
 use ondeck_core::model::ids::InstanceId;
-use ondeck_core::ports::PortResult;
+use ondeck_core::ports::{PortResult, Runner};
 use ondeck_core::runtime::retry::{Retry, retry};
 
 use super::AgentRecords;
@@ -44,6 +48,12 @@ pub(super) async fn agent(common: &Common) -> Result<Agent, Failure> {
 }
 
 async fn make_agent(common: &Common, shutdown_command: &str) -> Result<Agent, Failure> {
+    // Comes first, because it concerns connections that are opened later.
+    let firewall = firewall(common).await;
+    let wrapper = match &firewall {
+        Some(Ok(firewall)) => firewall.job_wrapper(),
+        Some(Err(_)) | None => Vec::new(),
+    };
     let told = super::instance_id(common)?;
     let imds = Imds::new();
     let given = pool(common)?;
@@ -64,18 +74,28 @@ async fn make_agent(common: &Common, shutdown_command: &str) -> Result<Agent, Fa
     tracing::debug!(instance = %id, %pool, region = cloud.region(), "identified");
     let folder = super::home_dir(common)?.join("machines").join(id.as_str());
     let AgentRecords { store, clock, label } = records_in(&cloud, &pool);
-    let place =
-        RunnerPlace { id: id.clone(), label, folder: folder.clone(), user: Some(RUNNER_USER) };
+    let place = RunnerPlace {
+        id: id.clone(),
+        label,
+        folder: folder.clone(),
+        user: Some(RUNNER_USER),
+        wrapper: wrapper.clone(),
+    };
     // On a machine of its own the local forge's file is the machine's own, too.
     #[cfg(feature = "local")]
     let local = {
         let home = super::local::home(common)?;
-        super::local::local_runner(None, home, id.clone(), clock.clone())
+        super::local::local_runner(None, home, id.clone(), clock.clone(), wrapper)
     };
     #[cfg(not(feature = "local"))]
     let local = super::runner::no_local_runner();
+    let runner = Arc::new(ChosenRunner::new(store.clone(), clock.clone(), place, local));
+    let runner: Arc<dyn Runner> = match firewall {
+        Some(firewall) => Arc::new(FirewalledRunner::new(runner, firewall)),
+        None => runner,
+    };
     Ok(Agent {
-        runner: Arc::new(ChosenRunner::new(store.clone(), clock.clone(), place, local)),
+        runner,
         store,
         host: Arc::new(Ec2Host::new(
             imds,
@@ -89,6 +109,43 @@ async fn make_agent(common: &Common, shutdown_command: &str) -> Result<Agent, Fa
         random: Arc::new(Entropy),
         id,
     })
+}
+
+/// Keeps jobs from the metadata service, or says why that is impossible; `None` if the operator
+/// permits jobs to use it. A rule that an earlier agent has left names a cgroup that may be gone, so
+/// without a new one this agent could not reach the service either. If the rule cannot be loaded, the
+/// agent tries again before the first job, and then reports it.
+async fn firewall(common: &Common) -> Option<Result<Arc<MetadataFirewall>, String>> {
+    if common.given.text_or_default(&ondeck_aws::METADATA_FIREWALL) == Some(ondeck_aws::OFF) {
+        return None;
+    }
+    // This program, also after its file was replaced.
+    let program = format!("/proc/{}/exe", std::process::id());
+    let firewall = MetadataFirewall::enter(vec![program.into(), PROBE.into()]);
+    if let Ok(firewall) = &firewall
+        && let Err(why) = firewall.load().await
+    {
+        tracing::warn!("{why}");
+    }
+    Some(firewall.map(Arc::new))
+}
+
+/// The command by which an agent starts a process that tries to reach the metadata service. It is no
+/// command for people, so the command line does not show it.
+const PROBE: &str = "probe-metadata";
+
+/// Whether this process was started to try to reach the metadata service.
+pub(crate) fn is_probe() -> bool {
+    std::env::args_os().skip(1).eq([PROBE])
+}
+
+/// Prints the address at which this process reaches the metadata service. Returns the exit code: 0
+/// if there is none.
+pub(crate) async fn probe() -> u8 {
+    let Some(address) = ondeck_aws::reachable_metadata().await else { return 0 };
+    // The exit code alone says that there is one.
+    writeln!(std::io::stdout(), "{address}").ok();
+    1
 }
 
 /// The records in DynamoDB, for an agent on a machine that is not EC2's.

@@ -1,5 +1,6 @@
 //! Machines that are processes of this computer, and records in its SQLite file.
 
+use std::ffi::OsString;
 use std::sync::Arc;
 
 use ondeck_agent::Agent;
@@ -34,8 +35,14 @@ pub(super) async fn agent(common: &Common) -> Result<Agent, Failure> {
     .await?;
     tokio::time::sleep(boot).await;
     let AgentRecords { store, clock, label } = records(common, &db, &home).await?;
-    let place = RunnerPlace { id: id.clone(), label, folder: home.machine(&id), user: None };
-    let local = local_runner(Some(db.clone()), home.clone(), id.clone(), clock.clone());
+    let place = RunnerPlace {
+        id: id.clone(),
+        label,
+        folder: home.machine(&id),
+        user: None,
+        wrapper: Vec::new(),
+    };
+    let local = local_runner(Some(db.clone()), home.clone(), id.clone(), clock.clone(), Vec::new());
     Ok(Agent {
         runner: Arc::new(ChosenRunner::new(store.clone(), clock.clone(), place, local)),
         store,
@@ -72,11 +79,13 @@ async fn records(common: &Common, db: &Db, home: &Home) -> Result<AgentRecords, 
 }
 
 /// Makes the runner for jobs of the local forge. Without an open file it creates one in `home`.
+/// `wrapper` is put in front of each job's command.
 pub(super) fn local_runner(
     db: Option<Db>,
     home: Home,
     id: InstanceId,
     clock: Arc<dyn Clock>,
+    wrapper: Vec<OsString>,
 ) -> MakeRunner {
     Box::new(move || {
         let db = match &db {
@@ -84,7 +93,7 @@ pub(super) fn local_runner(
             None => Db::create(&home).map_err(|error| error.to_string())?,
         };
         let runner = LocalRunner::new(db, home.clone(), clock.clone(), id.clone());
-        Ok(Arc::new(runner) as Arc<dyn Runner>)
+        Ok(Arc::new(runner.with_wrapper(wrapper.clone())) as Arc<dyn Runner>)
     })
 }
 

@@ -46,6 +46,8 @@ pub(super) struct RunnerPlace {
     pub(super) folder: std::path::PathBuf,
     /// The user that jobs run as unless the settings name another; `None` for the agent's own.
     pub(super) user: Option<&'static str>,
+    /// Words in front of each command of the runner; see `GitHubRunner::with_wrapper`.
+    pub(super) wrapper: Vec<std::ffi::OsString>,
 }
 
 /// In a build without the local backend: always fails.
@@ -89,7 +91,7 @@ impl ChosenRunner {
             "/home/ubuntu/actions-runner",
             "/home/ec2-user/actions-runner",
         ];
-        let RunnerPlace { id, label, folder, user: usual } = &self.place;
+        let RunnerPlace { id, label, folder, user: usual, wrapper } = &self.place;
         let options = RunnerOptions {
             id: id.clone(),
             pool_tag: ondeck_github::pool_tag(label),
@@ -97,7 +99,8 @@ impl ChosenRunner {
             image: IMAGE.iter().map(Into::into).collect(),
             user: settings.get(RUNNER_USER.name).map(String::as_str).or(*usual).map(str::to_owned),
         };
-        Ok(Arc::new(GitHubRunner::new(options, self.store.clone(), self.clock.clone())))
+        let runner = GitHubRunner::new(options, self.store.clone(), self.clock.clone());
+        Ok(Arc::new(runner.with_wrapper(wrapper.clone())))
     }
 
     #[cfg(not(all(feature = "github", target_os = "linux")))]

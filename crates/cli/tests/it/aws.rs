@@ -3,8 +3,10 @@
 
 mod crash;
 mod direct_requests;
+mod ec2_network;
 mod failure;
 mod faults;
+mod firewall;
 pub(crate) mod harness;
 mod lifecycle;
 mod local_machines;

@@ -139,6 +139,9 @@ fn the_help_of_refresh() {
           --runner-user <USER>
               User that jobs run as; the agent creates it if it does not exist [default: runner on aws,
               else the agent's own user]
+          --runner-groups <GROUP ...>
+              Supplementary groups of the user that jobs run as; docker makes jobs root on their machine
+              [default: none]
 
     AWS backend:
           --ami <AMI>                       Image that machines boot: its id, or resolve:ssm:PARAMETER
@@ -154,6 +157,9 @@ fn the_help_of_refresh() {
           --volume-size-gb <GB>             Size of each machine's root volume; empty for the size of
                                             the image
           --key-name <NAME>                 EC2 key pair for ssh to the machines; empty for none
+          --metadata-firewall <ON|OFF>      Keep jobs from the instance metadata service, and so from
+                                            the role of their machine; needs nftables and cgroup v2 on
+                                            the image [default: on] [possible values: on, off]
 
     Local backend:
           --local-capacity <COUNT>
@@ -368,6 +374,11 @@ fn the_help_of_the_other_commands() {
           --shutdown-command <COMMAND>  Command that shuts this machine down if EC2 cannot be asked to
                                         terminate it [default: shutdown -h now]
       -h, --help                        Print help
+
+    AWS backend (for this call; otherwise as refresh stored them):
+          --metadata-firewall <ON|OFF>  Keep jobs from the instance metadata service, and so from the
+                                        role of their machine; needs nftables and cgroup v2 on the image
+                                        [default: on] [possible values: on, off]
 
     (options of every command)
 

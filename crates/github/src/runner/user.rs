@@ -1,6 +1,7 @@
 //! The user that the runner and its jobs run as.
 
-use std::ffi::OsStr;
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::fs as unix;
@@ -26,6 +27,8 @@ pub(crate) struct User {
     pub(crate) home: PathBuf,
     /// Whether this is not the agent's own user. All its files and processes then belong to a run.
     pub(crate) dedicated: bool,
+    /// Words in front of each command, which the agent's user runs.
+    pub(crate) wrapper: Vec<OsString>,
 }
 
 impl User {
@@ -45,6 +48,7 @@ impl User {
                 gid: rustix::process::getegid().as_raw(),
                 home: home.to_owned(),
                 dedicated: false,
+                wrapper: Vec::new(),
             };
             return Ok(look_up(clock, &id.to_string()).await?.unwrap_or(nameless));
         };
@@ -65,16 +69,56 @@ impl User {
     /// A command that runs as this user with the user's groups. `setpriv` replaces itself by the
     /// program, so the pid stays the same.
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
-        if !self.dedicated {
-            return Command::new(program);
+        let mut words = self.wrapper.clone();
+        if self.dedicated {
+            let ids = [format!("--reuid={}", self.uid), format!("--regid={}", self.gid)];
+            words.push("setpriv".into());
+            words.extend(ids.map(OsString::from));
+            words.extend(["--init-groups", "--"].map(OsString::from));
         }
-        let mut command = Command::new("setpriv");
+        words.push(program.as_ref().to_owned());
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
         command
-            .arg(format!("--reuid={}", self.uid))
-            .arg(format!("--regid={}", self.gid))
-            .args(["--init-groups", "--"])
-            .arg(program);
-        command
+    }
+
+    /// Makes these the only supplementary groups of the user, also in the user database: a member
+    /// that is listed there could take a group up again. Fails if a group does not exist, or if this
+    /// is the agent's own user and groups are given.
+    pub(crate) async fn set_groups(
+        &self,
+        clock: &dyn Clock,
+        groups: &[&str],
+    ) -> Result<(), String> {
+        if !self.dedicated {
+            if groups.is_empty() {
+                return Ok(());
+            }
+            let groups = groups.join(" ");
+            return Err(format!("jobs run as the agent's own user, whose groups stay: {groups}"));
+        }
+        let ask = async |option| {
+            let mut command = Command::new("id");
+            command.args([option, "--name", "--", &self.name]);
+            let output = program::run(clock, command, WITHIN).await?;
+            output.problem().map_or_else(|| Ok(output.stdout()), Err)
+        };
+        let failed =
+            |why: String| format!("cannot set the groups of the user {}: {why}", self.name);
+        let (primary, present) =
+            (ask("--group").await.map_err(failed)?, ask("--groups").await.map_err(failed)?);
+        let others = |name: &&str| *name != primary.trim();
+        let present: BTreeSet<&str> = present.split_whitespace().filter(others).collect();
+        let wanted: BTreeSet<&str> = groups.iter().copied().filter(others).collect();
+        if present == wanted {
+            return Ok(());
+        }
+        let mut command = Command::new("usermod");
+        command.args(["--groups", &groups.join(","), "--", &self.name]);
+        let output = program::run(clock, command, WITHIN).await.map_err(failed)?;
+        output.problem().map_or(Ok(()), |problem| Err(failed(problem)))?;
+        tracing::info!(user = self.name, groups = groups.join(" "), "groups set");
+        Ok(())
     }
 
     /// Changes a file's owner to this user, if it is not the agent's own.
@@ -125,7 +169,14 @@ fn parse(entry: &str) -> Option<User> {
     let [name, _, uid, gid, _, home, _] = fields[..] else { return None };
     let uid = uid.parse().ok()?;
     let dedicated = uid != rustix::process::geteuid().as_raw();
-    Some(User { name: name.to_owned(), uid, gid: gid.parse().ok()?, home: home.into(), dedicated })
+    Some(User {
+        name: name.to_owned(),
+        uid,
+        gid: gid.parse().ok()?,
+        home: home.into(),
+        dedicated,
+        wrapper: Vec::new(),
+    })
 }
 
 async fn create(clock: &dyn Clock, name: &str, home: &Path) -> Result<(), String> {
@@ -164,5 +215,16 @@ mod tests {
         );
         user.dedicated = false;
         assert_eq!(line(&user), r#""./config.sh""#);
+    }
+
+    #[test]
+    fn a_wrapper_comes_first() {
+        let mut user = parse("runner:x:54321:121::/home/runner:/bin/bash").unwrap();
+        user.wrapper = ["nice", "-n", "5"].map(OsString::from).to_vec();
+        let line = |user: &User| format!("{:?}", user.command("./run").as_std());
+        let whole = line(&user);
+        assert!(whole.starts_with(r#""nice" "-n" "5" "setpriv" "#), "{whole}");
+        user.dedicated = false;
+        assert_eq!(line(&user), r#""nice" "-n" "5" "./run""#);
     }
 }

@@ -31,7 +31,8 @@ const SHUTDOWN_BEAT: Duration = Duration::from_millis(20);
 ///
 /// It starts in its own process group, with this process's environment but without any `AWS_*`
 /// variable except `AWS_ENDPOINT_URL` and the address of its metadata service.
-/// `ONDECK_SHUTDOWN_COMMAND` holds a command that shuts the machine down.
+/// `ONDECK_SHUTDOWN_COMMAND` holds a command that shuts the machine down, and
+/// `ONDECK_METADATA_FIREWALL` is `off`.
 #[derive(Debug, Clone, Default)]
 pub struct MachineCommand {
     pub program: PathBuf,
@@ -119,6 +120,8 @@ impl Machines {
             .env("AWS_ENDPOINT_URL", &self.agents_url)
             .env("AWS_EC2_METADATA_SERVICE_ENDPOINT", metadata)
             .env("ONDECK_SHUTDOWN_COMMAND", shutdown)
+            // These machines share the computer's network with everything else on it.
+            .env("ONDECK_METADATA_FIREWALL", "off")
             .envs(command.env.iter().map(|(name, value)| (name, value)))
             .env(INSTANCE_MARK, id)
             .env(mark, gateway)

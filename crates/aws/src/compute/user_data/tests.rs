@@ -25,7 +25,7 @@ fn source(url: &str, sha256: &str) -> AgentSource {
 
 fn with_agent() -> String {
     let source = source("https://example.com/ondeck", AGENT_SHA256);
-    render(&names(), "us-east-1", Some(&source))
+    render(&names(), "us-east-1", Some(&source), true)
 }
 
 #[test]
@@ -35,8 +35,8 @@ fn the_script_is_as_it_was_reviewed() {
 
 #[test]
 fn the_script_is_small_and_sound() {
-    let s3 = render(&names(), "us-east-1", Some(&source("s3://bucket/ondeck", AGENT_SHA256)));
-    for script in [with_agent(), render(&names(), "us-east-1", None), s3] {
+    let s3 = render(&names(), "us-east-1", Some(&source("s3://bucket/ondeck", AGENT_SHA256)), true);
+    for script in [with_agent(), render(&names(), "us-east-1", None, true), s3] {
         assert!(script.len() < LIMIT / 2, "{}", script.len());
         assert!(!script.contains(VALUES), "{script}");
         let dir = TempDir::new().unwrap();
@@ -54,7 +54,7 @@ fn the_script_is_small_and_sound() {
 #[test]
 fn no_value_escapes_its_quotes() {
     let agent = source("https://x/'; touch /tmp/owned; '", "$(id)");
-    let script = render(&names(), "us-east-1", Some(&agent));
+    let script = render(&names(), "us-east-1", Some(&agent), true);
     assert!(script.contains(r"url='https://x/'\''; touch /tmp/owned; '\'''"), "{script}");
     assert!(script.contains("sha256='$(id)'"), "{script}");
 }
@@ -72,7 +72,7 @@ impl Machine {
         let machine = Machine { dir: TempDir::new().unwrap(), path };
         fs::create_dir_all(machine.path("etc/systemd/system")).unwrap();
         fs::create_dir_all(machine.path("bin")).unwrap();
-        for program in ["systemctl", "shutdown", "sleep", "sync", "aws"] {
+        for program in ["systemctl", "shutdown", "sleep", "sync", "aws", "nft"] {
             machine.program(program, "");
         }
         machine
@@ -146,7 +146,8 @@ fn the_agent_is_fetched_checked_and_started() {
     let env = machine.read("etc/ondeck/agent.env");
     assert_eq!(
         env,
-        "ONDECK_POOL=acme/web\nONDECK_AWS_REGION=us-east-1\nONDECK_HOME=/var/lib/ondeck\n"
+        "ONDECK_POOL=acme/web\nONDECK_AWS_REGION=us-east-1\nONDECK_HOME=/var/lib/ondeck\n\
+         ONDECK_METADATA_FIREWALL=on\n"
     );
     let unit = machine.read("etc/systemd/system/ondeck-agent.service");
     assert!(unit.contains("usr/ondeck agent --backend aws\nRestart=always\n"), "{unit}");
@@ -173,14 +174,54 @@ fn jobs_are_not_held_back_by_the_service_that_they_are_in() {
         "Environment=HOME=/root",
         "TasksMax=infinity",
         "LimitNOFILE=65536:524288",
+        // The agent and its jobs are told apart by cgroups that the agent makes.
+        "Delegate=yes",
     ] {
         assert!(service.lines().any(|it| it == line), "{line}: {service}");
     }
     // What a dead agent has left is ended with it, as the next one would do anyway; and a score
     // would be handed on to the jobs, whose own scores the runner sees to.
-    for name in ["KillMode", "Delegate", "OOMScoreAdjust"] {
+    for name in ["KillMode", "OOMScoreAdjust"] {
         assert!(!service.contains(name), "{service}");
     }
+}
+
+#[test]
+fn nftables_is_installed_where_the_image_lacks_it() {
+    let without_nft = || Machine::new().serving(AGENT).with_the_least().without("nft");
+    let off = {
+        let source = source("https://example.com/ondeck", AGENT_SHA256);
+        render(&names(), "us-east-1", Some(&source), false)
+    };
+    let apt = "apt-get -qq update\napt-get -qq -o DPkg::Lock::Timeout=60 install --yes \
+               --no-install-recommends nftables\n";
+    let dnf = "dnf --quiet --assumeyes install nftables\n";
+    for (programs, succeed, script, expected) in [
+        (&["apt-get", "dnf"][..], true, with_agent(), apt),
+        (&["apt-get"], false, with_agent(), apt),
+        (&["dnf"], true, with_agent(), dnf),
+        (&["dnf"], false, with_agent(), dnf),
+        (&[], true, with_agent(), ""),
+        (&["apt-get", "dnf"], true, off, ""),
+    ] {
+        let machine = without_nft();
+        for program in programs {
+            machine.program(program, if succeed { "" } else { "exit 100" });
+        }
+        let output = machine.start(&script);
+        assert!(output.status.success(), "the agent says what is missing: {output:?}");
+        let calls = machine.read("calls");
+        let installing = calls.lines().filter(|it| it.starts_with("apt") || it.starts_with("dnf"));
+        let installing: String = installing.map(|line| format!("{line}\n")).collect();
+        assert_eq!(installing, expected);
+        assert!(calls.ends_with(STARTED), "{calls}");
+        let failed = String::from_utf8_lossy(&output.stdout).contains("could not be installed");
+        assert_eq!(failed, !succeed, "{programs:?}");
+    }
+    let machine = Machine::new().serving(AGENT);
+    machine.program("apt-get", "");
+    machine.start(&with_agent());
+    assert!(!machine.read("calls").contains("apt-get"), "the image has nft");
 }
 
 #[test]
@@ -209,7 +250,8 @@ fn an_agent_that_is_running_is_replaced() {
 
 #[test]
 fn an_agent_on_the_image_is_used_as_it_is() {
-    for (on_image, script) in [(AGENT, with_agent()), ("any", render(&names(), "eu-west-1", None))]
+    for (on_image, script) in
+        [(AGENT, with_agent()), ("any", render(&names(), "eu-west-1", None, true))]
     {
         let machine = Machine::new();
         machine.program("curl", "exit 1");
@@ -230,14 +272,14 @@ fn a_machine_that_cannot_be_used_says_why_and_ends() {
     broken.program("systemctl", "[ \"$1\" != enable ]");
     let from_s3 = Machine::new();
     from_s3.program("aws", "exit 1");
-    let s3 = render(&names(), "us-east-1", Some(&source("s3://bucket/x", AGENT_SHA256)));
+    let s3 = render(&names(), "us-east-1", Some(&source("s3://bucket/x", AGENT_SHA256)), true);
     let frozen = Machine::new().serving(AGENT);
     frozen.program("systemctl", "[ \"$1\" != restart ]");
     for (machine, script, why) in [
         (Machine::new().serving("something else"), with_agent(), "not the one that was asked for"),
         (unreachable, with_agent(), "could not be fetched: https://example.com/ondeck"),
         (from_s3, s3, "could not be fetched: s3://bucket/x"),
-        (Machine::new(), render(&names(), "us-east-1", None), "no agent-url to get one from"),
+        (Machine::new(), render(&names(), "us-east-1", None, true), "no agent-url to get one from"),
         (broken, with_agent(), "the agent's service does not start"),
         (frozen, with_agent(), "the agent's service does not start"),
     ] {
@@ -258,7 +300,7 @@ fn a_machine_that_cannot_be_used_says_why_and_ends() {
 
 #[test]
 fn an_image_that_cannot_read_s3_says_so_at_once() {
-    let s3 = render(&names(), "us-east-1", Some(&source("s3://bucket/x", AGENT_SHA256)));
+    let s3 = render(&names(), "us-east-1", Some(&source("s3://bucket/x", AGENT_SHA256)), true);
     let machine = Machine::new().with_the_least().without("aws");
     let output = machine.start(&s3);
     assert!(!output.status.success());

@@ -132,6 +132,63 @@ async fn a_runner_in_the_users_home_is_copied_out_of_it() {
     assert!(home.join(".keep").exists() && image.exists());
 }
 
+/// A group that only a test uses, deleted on drop.
+struct TemporaryGroup(String);
+
+impl TemporaryGroup {
+    fn new(purpose: &str) -> TemporaryGroup {
+        let name = format!("ondeck-{purpose}-{}", std::process::id());
+        assert!(Command::new("groupadd").arg(&name).status().unwrap().success());
+        TemporaryGroup(name)
+    }
+}
+
+impl Drop for TemporaryGroup {
+    fn drop(&mut self) {
+        Command::new("groupdel").arg(&self.0).output().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn jobs_are_in_the_groups_that_the_operator_names_and_in_no_other() {
+    let Some(user) = TemporaryUser::new("d") else { return };
+    let [docker, other] = ["docker", "other"].map(TemporaryGroup::new);
+    // The image has put the user into a group that would make its jobs root.
+    let made = Command::new("useradd").args(["-M", "-G", &docker.0]).arg(&user.0).status();
+    assert!(made.unwrap().success());
+    let harness = RunnerHarness::with_image("2.336.0").await;
+    let named = format!("{}, {}", other.0, docker.0);
+    for (number, setting, groups) in
+        [(1, "", vec![]), (2, &*other.0, vec![&other.0]), (3, &*named, vec![&docker.0, &other.0])]
+    {
+        harness.set("runner-groups", setting).await;
+        let runner = harness.runner_as(Some(&user.0));
+        runner.prepare().await.unwrap();
+        let run = run(&number.to_string());
+        runner.register(&run).await.unwrap();
+        let script = format!("id -Gn; sg {} -c 'echo taken up' </dev/null 2>/dev/null", docker.0);
+        let done = harness.queue(&run, number, &script);
+        appears(&done).await;
+        let said = fs::read_to_string(done.with_extension("log")).unwrap();
+        let mut lines = said.lines();
+        let mut found: Vec<&str> = lines.next().unwrap().split(' ').collect();
+        found.sort_unstable();
+        let mut expected = [vec![&user.0], groups.clone()].concat();
+        expected.sort_unstable();
+        assert_eq!(found, expected, "{setting}");
+        let taken_up = lines.next() == Some("taken up");
+        assert_eq!(taken_up, groups.contains(&&docker.0), "{setting}: {said}");
+        runner.stop().await.unwrap();
+        runner.deregister().await.unwrap();
+    }
+    harness.set("runner-groups", "no-such-group").await;
+    let error = harness.runner_as(Some(&user.0)).prepare().await.unwrap_err();
+    let start = format!("cannot set the groups of the user {}: ", user.0);
+    assert!(error.starts_with(&start) && error.contains("no-such-group"), "{error}");
+    let error = harness.runner().prepare().await.unwrap_err();
+    assert_eq!(error, "jobs run as the agent's own user, whose groups stay: no-such-group");
+}
+
 #[tokio::test]
 async fn a_user_that_cannot_be_created_is_named() {
     let Some(_) = TemporaryUser::new("c") else { return };
