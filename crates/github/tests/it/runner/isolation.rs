@@ -108,3 +108,17 @@ fn the_hooks_pass_shellcheck() {
     let checked = command.output().unwrap();
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
 }
+
+#[tokio::test]
+async fn the_wrapper_starts_the_runner_and_so_its_jobs() {
+    let harness = RunnerHarness::with_image("2.336.0").await;
+    let wrapper = ["env", "STARTED_BY=wrapper"].map(std::ffi::OsString::from);
+    let runner = harness.runner().with_wrapper(wrapper.to_vec());
+    runner.prepare().await.unwrap();
+    runner.register(&run("1")).await.unwrap();
+    let done = harness.queue(&run("1"), 1, "echo \"$STARTED_BY\"");
+    appears(&done).await;
+    assert_eq!(fs::read_to_string(done.with_extension("log")).unwrap(), "wrapper\n");
+    runner.stop().await.unwrap();
+    runner.deregister().await.unwrap();
+}
