@@ -37,7 +37,8 @@ struct Answered {
 
 impl Account {
     async fn new() -> Account {
-        let gateway = Gateway::start(GatewayOptions::on(&Emulators::running()));
+        let options = GatewayOptions::on(&Emulators::running());
+        let gateway = Gateway::start(GatewayOptions { record_decisions: true, ..options });
         let url = gateway.endpoint("control").url().to_owned();
         let http = Client::builder(TokioExecutor::new()).build_http();
         let mut account = Account { gateway, url, http, placeholders: Vec::new() };
@@ -257,6 +258,41 @@ async fn each_role_is_allowed_what_its_mode_needs() {
             "" | "DryRunOperation" | "QueueDoesNotExist" | "ValidationException"
         );
         assert!(fits || answered.code.contains("NonExistentQueue"), "{case}\n  {answered:?}");
+    }
+}
+
+/// Writes what IAM was asked for each request of the tables, and what the gateway answered, into
+/// the file that `ONDECK_TEST_DECISIONS` names. `cargo xtask policies` compares the answers with
+/// those of another implementation.
+#[tokio::test]
+async fn the_decisions_are_written_for_another_judge() {
+    let account = Account::new().await;
+    let mut asked = Vec::new();
+    for case in cases(DENIED).into_iter().chain(cases(ALLOWED)) {
+        let before = account.gateway.decisions().len();
+        account.perform(&case).await;
+        for it in account.gateway.decisions().split_off(before) {
+            let keys: BTreeMap<String, Vec<String>> = it.keys.into_iter().collect();
+            asked.push(json!({
+                "role": case["role"], "why": case["why"], "action": it.action,
+                "resource": it.resource, "keys": keys, "allowed": it.allowed,
+            }));
+        }
+    }
+    let is = |allowed: bool| asked.iter().filter(|it| it["allowed"] == allowed).count();
+    assert_eq!(is(false), cases(DENIED).len());
+    assert!(is(true) > cases(ALLOWED).len(), "most calls ask more than once");
+    if let Some(file) = std::env::var_os("ONDECK_TEST_DECISIONS") {
+        let policy = |role: Role| {
+            let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../policies");
+            let text = std::fs::read_to_string(format!("{folder}/{role}.json")).unwrap();
+            let text = text.replace("MACHINE-ROLE", "ondeck-machine");
+            let policy: Value = serde_json::from_str(&account.replaced(&text)).unwrap();
+            (role.name().to_owned(), policy)
+        };
+        let policies: BTreeMap<String, Value> = Role::ALL.into_iter().map(policy).collect();
+        let all = json!({ "policies": policies, "asked": asked });
+        std::fs::write(file, all.to_string()).unwrap();
     }
 }
 
