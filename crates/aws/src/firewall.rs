@@ -51,12 +51,6 @@ impl MetadataFirewall {
         Ok(MetadataFirewall { agent, jobs, nft, probe, loaded: Mutex::default() })
     }
 
-    /// The same with another program in place of `nft`.
-    #[must_use]
-    pub fn with_nft(self, program: impl Into<OsString>) -> MetadataFirewall {
-        MetadataFirewall { nft: Nft { program: program.into() }, ..self }
-    }
-
     /// The words that, in front of a command, start it in the cgroup of jobs.
     pub fn job_wrapper(&self) -> Vec<OsString> {
         self.jobs.wrapper()
@@ -86,7 +80,7 @@ impl MetadataFirewall {
         if probe::is_refused().await {
             return Err("the rule refuses the agent itself".to_owned());
         }
-        probe::run(&self.jobs, &self.probe).await?;
+        probe::run(self.jobs.wrapper(), &self.probe).await?;
         Ok(listed)
     }
 
@@ -102,7 +96,7 @@ impl MetadataFirewall {
             Err(ListError::Gone) => return Err(format!("{RULE} was removed")),
             Err(ListError::Failed(why)) => return Err(format!("{RULE} cannot be read: {why}")),
         }
-        probe::run(&self.jobs, &self.probe).await
+        probe::run(self.jobs.wrapper(), &self.probe).await
     }
 }
 

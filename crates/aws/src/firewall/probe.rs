@@ -11,8 +11,6 @@ use tokio::net::TcpStream;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::cgroup::Cgroup;
-
 /// The addresses of the metadata service.
 pub(super) const IPV4: Ipv4Addr = Ipv4Addr::new(169, 254, 169, 254);
 pub(super) const IPV6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
@@ -46,12 +44,12 @@ pub(super) async fn is_refused() -> bool {
     }
 }
 
-/// Runs the probe in the cgroup of jobs. Fails if it reaches the metadata service there, or cannot
-/// be run.
-pub(super) async fn run(jobs: &Cgroup, probe: &[OsString]) -> Result<(), String> {
+/// Runs the probe as jobs are run, with `wrapper` in front of it. Fails if it reaches the metadata
+/// service, or cannot be run.
+pub(super) async fn run(wrapper: Vec<OsString>, probe: &[OsString]) -> Result<(), String> {
     let failed =
         |why: String| format!("the rule of the metadata service cannot be tried out: {why}");
-    let mut words = jobs.wrapper().into_iter().chain(probe.iter().cloned());
+    let mut words = wrapper.into_iter().chain(probe.iter().cloned());
     let Some(program) = words.next() else { return Err(failed("no command".to_owned())) };
     let mut command = Command::new(program);
     command.args(words).env_clear().stdin(Stdio::null()).kill_on_drop(true);
@@ -68,6 +66,33 @@ pub(super) async fn run(jobs: &Cgroup, probe: &[OsString]) -> Result<(), String>
         Err(_) => {
             let words = output_tail(&String::from_utf8_lossy(&output.stderr));
             Err(failed(format!("{}: {words}", output.status)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_probe_that_reaches_the_service_or_does_not_run_is_a_failure() {
+        let failed = "the rule of the metadata service cannot be tried out: exit status:";
+        for (script, expected) in [
+            ("exit 0", Ok(())),
+            (
+                "echo 169.254.169.254; exit 1",
+                Err("jobs can reach the metadata service at 169.254.169.254"),
+            ),
+            (
+                "echo fd00:ec2::254; exit 1",
+                Err("jobs can reach the metadata service at fd00:ec2::254"),
+            ),
+            ("echo no such cgroup >&2; exit 2", Err(&*format!("{failed} 2: no such cgroup"))),
+            ("exit 127", Err(&*format!("{failed} 127: "))),
+        ] {
+            let wrapper = ["/bin/sh", "-c"].map(OsString::from).to_vec();
+            let result = run(wrapper, &[script.into()]).await;
+            assert_eq!(result, expected.map_err(str::to_owned), "{script}");
         }
     }
 }

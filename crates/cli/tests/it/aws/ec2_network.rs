@@ -19,7 +19,7 @@ use crate::harness::within;
 /// Lays the network out, says so, and stays until its input ends.
 const LAY_OUT: &str = r#"
     set -e
-    mount -t cgroup2 none /sys/fs/cgroup
+    [ -e /sys/fs/cgroup/cgroup.controllers ] || mount -t cgroup2 none /sys/fs/cgroup
     mount -t tmpfs none /run
     for host in metadata container; do ip netns add $host; done
     ip link set lo up
