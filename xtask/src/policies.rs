@@ -14,7 +14,6 @@ use crate::tool;
 
 /// What both programs are installed from, in `xtask/policies`.
 const JUDGE: [&str; 3] = ["package.json", "package-lock.json", "compare.mjs"];
-const TEST: &str = "test(the_decisions_are_written_for_another_judge)";
 
 /// Writes what IAM is asked, then runs both programs on it. Returns the exit code of the first step
 /// that failed.
@@ -22,10 +21,9 @@ pub(crate) fn run(root: &Path) -> u8 {
     let tools = root.join(tool::DIRECTORY);
     let decisions = tools.join("decisions.json");
     let variable = format!("ONDECK_TEST_DECISIONS={}", decisions.display());
-    let nextest = "cargo nextest run --package ondeck-standin --all-features -E";
+    let test = "cargo test --package ondeck-standin --all-features --test it decisions_are_written";
     let mut asking = vec!["env".to_owned(), variable];
-    asking.extend(nextest.split(' ').map(str::to_owned));
-    asking.push(TEST.to_owned());
+    asking.extend(test.split(' ').map(str::to_owned));
     let steps: [&dyn Fn() -> u8; 3] = [
         &|| emulators::run(root, &asking),
         &|| compare(root, &tools.join("iam-simulate"), &decisions),

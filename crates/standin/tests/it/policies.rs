@@ -10,7 +10,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use ondeck_standin::emulators::Emulators;
-use ondeck_standin::{Denial, Gateway, GatewayOptions, PolicyPool, Role};
+use ondeck_standin::{Denial, Gateway, GatewayOptions, IamDecision, PolicyPool, Role};
 use serde_json::{Value, json};
 
 use crate::harness::unique;
@@ -293,6 +293,60 @@ async fn the_decisions_are_written_for_another_judge() {
         let policies: BTreeMap<String, Value> = Role::ALL.into_iter().map(policy).collect();
         let all = json!({ "policies": policies, "asked": asked });
         std::fs::write(file, all.to_string()).unwrap();
+    }
+}
+
+/// The list is what the Service Authorization Reference has for a launch from a template with a
+/// security group and an instance profile.
+#[tokio::test]
+async fn a_fleet_asks_about_all_that_it_creates_and_uses() {
+    let account = Account::new().await;
+    let is_fleet = |case: &Value| case["role"] == "provision" && case["call"] == "ec2:CreateFleet";
+    let case = cases(ALLOWED).into_iter().find(is_fleet).unwrap();
+    let before = account.gateway.decisions().len();
+    account.perform(&case).await;
+    let decisions = account.gateway.decisions().split_off(before);
+    let key = |it: &IamDecision, key: &str| {
+        let found = it.keys.iter().find(|(name, _)| name == key);
+        found.map_or(String::new(), |(_, values)| format!(" {}", values.join("+")))
+    };
+    let short = |it: &IamDecision| {
+        let kind = it.resource.rsplit(':').next().unwrap().split('/').next().unwrap();
+        let create = key(it, "ec2:CreateAction");
+        let is_templates = key(it, "ec2:IsLaunchTemplateResource");
+        format!("{} {kind}{create}{is_templates}", it.action)
+    };
+    let mut asked: Vec<String> = decisions.iter().map(short).collect();
+    asked.sort();
+    assert_eq!(
+        asked,
+        [
+            "ec2:CreateFleet fleet",
+            "ec2:CreateFleet image",
+            "ec2:CreateFleet instance",
+            "ec2:CreateFleet launch-template",
+            "ec2:CreateFleet subnet",
+            "ec2:CreateFleet volume",
+            "ec2:CreateTags fleet CreateFleet",
+            "ec2:CreateTags instance CreateFleet",
+            "ec2:CreateTags instance RunInstances",
+            "ec2:CreateTags volume CreateFleet",
+            "ec2:CreateTags volume RunInstances",
+            "ec2:RunInstances image true",
+            "ec2:RunInstances instance false",
+            "ec2:RunInstances launch-template true",
+            "ec2:RunInstances network-interface true",
+            "ec2:RunInstances security-group true",
+            "ec2:RunInstances spot-instances-request true",
+            "ec2:RunInstances subnet false",
+            "ec2:RunInstances volume true",
+            "iam:PassRole role",
+        ]
+    );
+    let id = account.replaced("TEMPLATE");
+    let template = format!(" arn:aws:ec2:us-east-1:000000000000:launch-template/{id}");
+    for it in decisions.iter().filter(|it| it.action == "ec2:RunInstances") {
+        assert_eq!(key(it, "ec2:LaunchTemplate"), template, "{it:?}");
     }
 }
 
