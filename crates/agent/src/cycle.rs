@@ -58,7 +58,11 @@ impl Agent {
             if let Ok(Some(record)) = self.read_record(memory).await
                 && let Some(run) = owner(&record)
             {
-                self.reload_settings(memory).await;
+                // The record says which settings its writer went by.
+                let named = record.settings_version.as_ref();
+                if named.is_none() || named != memory.settings_version().as_ref() {
+                    self.reload_settings(memory).await;
+                }
                 return run.clone();
             }
             self.store.news(&*self.clock, memory.times().agent_poll_waiting).await;

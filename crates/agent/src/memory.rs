@@ -6,7 +6,7 @@ use std::time::Duration;
 use ondeck_core::inputs::times::Times;
 use ondeck_core::model::ids::RunId;
 use ondeck_core::model::record::Record;
-use ondeck_core::model::settings::Settings;
+use ondeck_core::model::settings::{Settings, SettingsVersion};
 use ondeck_core::model::timestamp::Timestamp;
 
 use crate::deadline::LastRecord;
@@ -59,6 +59,11 @@ impl Memory {
 
     pub(crate) fn set_settings(&self, settings: Settings) {
         self.inner().settings = Some(settings);
+    }
+
+    /// The version of the settings that were read last.
+    pub(crate) fn settings_version(&self) -> Option<SettingsVersion> {
+        self.inner().settings.as_ref()?.version.clone()
     }
 
     /// The times of the settings. Until these are known, the defaults with

@@ -2,7 +2,7 @@
 //! services.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use aws_config::retry::RetryConfig;
@@ -69,6 +69,31 @@ pub struct Cloud {
     pub(crate) wire: Wire,
     pub(crate) gate: Arc<Semaphore>,
     pub(crate) patience: RequestRetry,
+    /// Known once the table has been described.
+    pub(crate) account: Arc<OnceLock<Account>>,
+}
+
+/// The account that the pool is in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Account {
+    /// `aws`, or that of another family of regions, such as `aws-cn`.
+    partition: String,
+    id: String,
+}
+
+impl Account {
+    /// The account in an ARN: `arn:PARTITION:SERVICE:REGION:ACCOUNT:RESOURCE`.
+    pub(crate) fn of_arn(arn: &str) -> Option<Account> {
+        let mut parts = arn.split(':').skip(1);
+        let (partition, id) = (parts.next()?, parts.nth(2)?);
+        let sound = !partition.is_empty() && !id.is_empty() && parts.next().is_some();
+        sound.then(|| Account { partition: partition.to_owned(), id: id.to_owned() })
+    }
+
+    /// What precedes the id of an EC2 instance in its ARN.
+    pub(crate) fn instance_arn_prefix(&self, region: &str) -> String {
+        format!("arn:{}:ec2:{region}:{}:instance/", self.partition, self.id)
+    }
 }
 
 impl Cloud {
@@ -103,7 +128,7 @@ impl Cloud {
         let names = Names::of(&options.pool);
         let (wire, gate) = (Wire::default(), Arc::new(Semaphore::new(AT_ONCE)));
         let patience = RequestRetry::new(Arc::new(skew.clock()), random);
-        Ok(Cloud { config, names, skew, wire, gate, patience })
+        Ok(Cloud { config, names, skew, wire, gate, patience, account: Arc::default() })
     }
 
     /// The clock of the records, by which every process of the pool goes.
@@ -119,5 +144,23 @@ impl Cloud {
 impl fmt::Debug for Cloud {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Cloud({} in {})", self.names.pool, self.region())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_account_of_a_table_names_its_machines() {
+        let arn = "arn:aws-cn:dynamodb:cn-north-1:111122223333:table/ondeck-acme";
+        let account = Account::of_arn(arn).unwrap();
+        assert_eq!(
+            account.instance_arn_prefix("cn-north-1"),
+            "arn:aws-cn:ec2:cn-north-1:111122223333:instance/"
+        );
+        for bad in ["", "arn:aws", "arn:aws:dynamodb:r::table/x", "arn::dynamodb:r:1:table/x"] {
+            assert_eq!(Account::of_arn(bad), None, "{bad}");
+        }
     }
 }

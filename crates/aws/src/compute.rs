@@ -10,20 +10,21 @@ mod termination;
 mod tests;
 mod user_data;
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use async_trait::async_trait;
 use ondeck_core::model::ids::{InstanceId, InvalidId, ProviderName};
 use ondeck_core::model::requirements::TypePatterns;
-use ondeck_core::model::settings::Settings;
+use ondeck_core::model::settings::{AGENT_KEY_PREFIX, Settings};
 use ondeck_core::ports::{Compute, Launched, Machine, Order, PortError, PortResult};
 
 use self::options::MachineOptions;
 use self::recent_launches::RecentLaunches;
 use self::template::Template;
-use crate::cloud::Cloud;
+use crate::cloud::{Account, Cloud};
 use crate::ec2::{Ec2, Params};
 use crate::names::{MANAGED_BY, Names, POOL_TAG};
 
@@ -46,6 +47,8 @@ pub struct Ec2Compute {
     ec2: Arc<Ec2>,
     names: Names,
     recent: Arc<RecentLaunches>,
+    account: Arc<OnceLock<Account>>,
+    region: String,
 }
 
 impl Ec2Compute {
@@ -55,19 +58,24 @@ impl Ec2Compute {
             ec2: Arc::new(Ec2::new(cloud)),
             names: cloud.names.clone(),
             recent: Arc::default(),
+            account: cloud.account.clone(),
+            region: cloud.region().to_owned(),
         }
     }
 }
 
 #[async_trait]
 impl Compute for Ec2Compute {
-    async fn set_up(&self, settings: &Settings) -> PortResult<()> {
+    async fn set_up(&self, settings: &Settings) -> PortResult<BTreeMap<String, String>> {
         let options = MachineOptions::read(&settings.backend).map_err(PortError::Setting)?;
         options::subnets(&settings.backend).map_err(PortError::Setting)?;
         if options.profile.is_none() {
             tracing::warn!("machines have no permissions: iam-instance-profile is not set");
         }
-        Template::new(&self.ec2, &self.names, &options).bring_about().await
+        Template::new(&self.ec2, &self.names, &options).bring_about().await?;
+        // IAM knows a machine by its ARN, and lets its agent write under that name only.
+        let prefix = self.account.get().map(|account| account.instance_arn_prefix(&self.region));
+        Ok(prefix.map(|prefix| (AGENT_KEY_PREFIX.to_owned(), prefix)).into_iter().collect())
     }
 
     fn default_types(&self) -> TypePatterns {

@@ -28,7 +28,7 @@ mod tests {
 
     use super::*;
 
-    /// One of each answer, so that what is spoilt is nearly right.
+    /// One of each answer, so that what is corrupt is nearly right.
     const ANSWERS: [&str; 5] = [
         "<CreateFleetResponse><fleetInstanceSet><item><instanceIds><item>i-1</item></instanceIds>\
          <lifecycle>spot</lifecycle></item></fleetInstanceSet><errorSet><item><errorCode>a\
@@ -54,7 +54,7 @@ mod tests {
         ]
     }
 
-    fn spoilt() -> impl Strategy<Value = String> {
+    fn corrupted() -> impl Strategy<Value = String> {
         let place = (any::<prop::sample::Index>(), 0..20_usize, text());
         let places = prop::collection::vec(place, 0..4);
         (proptest::sample::select(&ANSWERS[..]), places).prop_map(|(answer, places)| {
@@ -72,16 +72,16 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
         #[test]
-        fn whatever_ec2_answers_errors_are_of_use_and_tell_no_secret(
+        fn errors_are_of_use_and_tell_no_secret_for_any_answer_of_ec2(
             status in proptest::sample::select(&[200_u16, 200, 200, 302, 400, 401, 403, 500, 503][..]),
-            body in prop_oneof![8 => spoilt().prop_map(String::into_bytes),
+            body in prop_oneof![8 => corrupted().prop_map(String::into_bytes),
                                 1 => prop::collection::vec(any::<u8>(), 0..200)],
         ) {
             ec2_answer(status, &body);
         }
 
         #[test]
-        fn whatever_is_said_of_the_end_is_told_in_a_line(
+        fn any_notice_of_the_end_is_told_in_a_line(
             whole in text(), action in text(), time in text()
         ) {
             spot_notice(&whole);

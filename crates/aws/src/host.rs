@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ondeck_core::model::ids::InstanceId;
-use ondeck_core::ports::{Clock, Compute, Host};
+use ondeck_core::ports::{Clock, Host};
 use tokio::process::Command;
 
 use self::script::Script;
@@ -18,12 +18,11 @@ use crate::imds::Imds;
 
 /// How often the agent asks for a spot interruption notice, which EC2 gives two minutes ahead.
 const NOTICE_EVERY: Duration = Duration::from_secs(5);
-/// How long EC2 may take to terminate a machine after it has accepted the request.
-const TERMINATING: Duration = Duration::from_secs(300);
+/// How long a machine may take to shut down before the agent gives up waiting for it.
+const SHUTTING_DOWN: Duration = Duration::from_secs(300);
 
 pub struct Ec2Host {
     imds: Imds,
-    compute: Arc<dyn Compute>,
     clock: Arc<dyn Clock>,
     instance: InstanceId,
     folder: PathBuf,
@@ -35,13 +34,12 @@ impl Ec2Host {
     /// the machine down.
     pub fn new(
         imds: Imds,
-        compute: Arc<dyn Compute>,
         clock: Arc<dyn Clock>,
         instance: InstanceId,
         folder: PathBuf,
         shutdown: String,
     ) -> Ec2Host {
-        Ec2Host { imds, compute, clock, instance, folder, shutdown }
+        Ec2Host { imds, clock, instance, folder, shutdown }
     }
 }
 
@@ -63,15 +61,12 @@ impl Host for Ec2Host {
         }
     }
 
-    /// Asks EC2, or else shuts down, which terminates an instance as well. If neither works, the
-    /// agent exits, its service starts it again, and it tries again.
+    /// Shuts down, which terminates the instance: its launch template says so. A permission to call
+    /// TerminateInstances would let every job that gets hold of it terminate the whole pool. If it
+    /// does not work, the agent exits, its service starts it again, and it tries again.
     async fn terminate(&self, why: &str) {
-        match self.compute.terminate(std::slice::from_ref(&self.instance)).await {
-            Ok(()) => self.clock.sleep(TERMINATING).await,
-            Err(error) => {
-                tracing::error!(instance = %self.instance, "EC2 does not terminate it: {error}");
-                shut_down(&self.shutdown, why).await;
-            }
+        if shut_down(&self.shutdown, why).await {
+            self.clock.sleep(SHUTTING_DOWN).await;
         }
     }
 }
@@ -82,18 +77,20 @@ impl fmt::Debug for Ec2Host {
     }
 }
 
-/// Runs the command that shuts the machine down. Logs a failure.
-pub async fn shut_down(command: &str, why: &str) {
+/// Runs the command that shuts the machine down. Returns whether it succeeded, and logs a failure.
+pub async fn shut_down(command: &str, why: &str) -> bool {
     tracing::error!(why, "shutting down: {command}");
     let mut words = command.split_whitespace();
     let Some(program) = words.next() else {
-        return tracing::error!("no command to shut this machine down");
+        tracing::error!("no command to shut this machine down");
+        return false;
     };
     match Command::new(program).args(words).stdin(Stdio::null()).status().await {
-        Ok(status) if status.success() => {}
+        Ok(status) if status.success() => return true,
         Ok(status) => tracing::error!("{command} ended with {status}"),
         Err(error) => tracing::error!("{command} does not start: {error}"),
     }
+    false
 }
 
 #[cfg(test)]

@@ -41,6 +41,16 @@ impl Imds {
             .map_err(|error| PortError::Unavailable { service: SERVICE, reason: error.to_string() })
     }
 
+    /// What IAM knows this machine by: its ARN, which policies call `ec2:SourceInstanceARN`.
+    pub async fn arn(&self) -> PortResult<String> {
+        let document = self.required("/latest/dynamic/instance-identity/document").await?;
+        let partition = self.required("/latest/meta-data/services/partition").await?;
+        arn(&document, &partition).ok_or_else(|| PortError::Unavailable {
+            service: SERVICE,
+            reason: "the identity document is malformed".to_owned(),
+        })
+    }
+
     /// The pool that this machine was launched for, from its tag.
     pub async fn pool(&self) -> PortResult<PoolName> {
         let name = self.required(&format!("/latest/meta-data/tags/instance/{POOL_TAG}")).await?;
@@ -80,6 +90,15 @@ impl Imds {
     }
 }
 
+/// The ARN of the machine that an identity document describes. A machine learns its account and
+/// region there without any permission.
+fn arn(document: &str, partition: &str) -> Option<String> {
+    let document: serde_json::Value = serde_json::from_str(document).ok()?;
+    let word = |name: &str| document[name].as_str().filter(|word| !word.is_empty());
+    let (region, account, id) = (word("region")?, word("accountId")?, word("instanceId")?);
+    Some(format!("arn:{partition}:ec2:{region}:{account}:instance/{id}"))
+}
+
 /// What a notice says. That there is one is what counts: the machine goes, readable or not.
 pub(crate) fn in_words(notice: &str) -> String {
     let notice: serde_json::Value = serde_json::from_str(notice).unwrap_or_default();
@@ -96,5 +115,21 @@ impl Default for Imds {
 impl fmt::Debug for Imds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Imds")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_document_names_the_machine() {
+        let document = r#"{"accountId":"111122223333","region":"eu-west-1","instanceId":"i-1",
+            "architecture":"x86_64"}"#;
+        let expected = "arn:aws:ec2:eu-west-1:111122223333:instance/i-1";
+        assert_eq!(arn(document, "aws").as_deref(), Some(expected));
+        for malformed in ["", "{}", r#"{"accountId":1,"region":"r","instanceId":"i-1"}"#] {
+            assert_eq!(arn(malformed, "aws"), None, "{malformed}");
+        }
     }
 }

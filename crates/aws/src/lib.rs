@@ -29,4 +29,4 @@ pub use inputs::{ENDPOINT_URL, INPUTS, METADATA_FIREWALL, OFF, POOL, REGION};
 pub use names::{InvalidPoolName, PoolName};
 pub use pool::SqsPool;
 pub use skew::AwsClock;
-pub use store::DynamoStore;
+pub use store::{DynamoStore, EventsOf};

@@ -101,7 +101,7 @@ impl Names {
 
 /// Thirty-two bits of FNV-1a: enough to keep similar names apart, and a caller
 /// that makes two of its own names collide only mixes its own pools.
-fn digest(text: &str) -> u32 {
+pub(crate) fn digest(text: &str) -> u32 {
     let step = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     text.bytes().fold(0x811c_9dc5, step)
 }

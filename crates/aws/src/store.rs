@@ -1,11 +1,12 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
 use aws_sdk_dynamodb::types::{Delete, Put, TransactWriteItem};
 use ondeck_core::lifecycle::{Change, Verdict};
-use ondeck_core::model::credentials::Credentials;
+use ondeck_core::model::credentials::{Credentials, Token, TokenPurpose};
 use ondeck_core::model::demand::Demand;
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::intent::Intent;
@@ -15,18 +16,22 @@ use ondeck_core::model::ticket::Ticket;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{AgentStore, Listing, PortError, PortResult, RecordScope, Store};
 
+pub use self::events::EventsOf;
 use self::events::Outbox;
-use self::keys::{Key, Kind, id_of, item, read_text, text};
+use self::keys::{Key, List, SETTINGS, id_of, item, read_text, text};
+use self::layout::Layout;
 use self::record_cache::RecordCache;
 use self::runs::Runs;
-use self::table::Table;
-use crate::cloud::Cloud;
+use self::table::{Table, put};
+use crate::cloud::{Account, Cloud};
 use crate::error::{DYNAMODB, unavailable};
 
+mod agent_status;
 mod change;
 mod events;
 mod guard;
 mod keys;
+mod layout;
 mod record_cache;
 mod removal;
 mod rows;
@@ -42,16 +47,21 @@ const TRANSACTION_ITEMS: usize = 100;
 pub struct DynamoStore {
     table: Table,
     pool: String,
+    cloud: Cloud,
+    layout: Arc<Layout>,
     runs: Arc<Runs>,
     outbox: Arc<Outbox>,
     seen: Arc<RecordCache>,
 }
 
 impl DynamoStore {
+    /// The store, as the control plane uses it.
     pub fn new(cloud: &Cloud) -> DynamoStore {
         let table = Table::new(cloud);
         DynamoStore {
             pool: cloud.names.pool.to_string(),
+            cloud: cloud.clone(),
+            layout: Arc::default(),
             runs: Arc::default(),
             outbox: Arc::new(Outbox::new(table.clone())),
             seen: Arc::default(),
@@ -59,27 +69,35 @@ impl DynamoStore {
         }
     }
 
+    /// The store, as the agent of one machine uses it. `identity` is what AWS knows the machine by,
+    /// if it does: the agent may write under a key with this name only.
+    pub fn of_agent(cloud: &Cloud, identity: Option<String>) -> DynamoStore {
+        let store = DynamoStore::new(cloud);
+        DynamoStore { layout: Arc::new(Layout::of_agent(identity)), ..store }
+    }
+
     pub fn table(&self) -> &str {
         &self.table.name
     }
 
-    /// Returns the stored events, oldest first. An event may be missing if its write failed.
-    pub async fn events(&self) -> PortResult<Vec<EventRow>> {
-        events::all(&self.table).await
+    /// Returns stored events, oldest first. An event may be missing if its write failed.
+    pub async fn events(&self, of: &EventsOf) -> PortResult<Vec<EventRow>> {
+        events::select(&self.table, of, self.layout.shards()).await
     }
 
     async fn read_settings(&self) -> PortResult<BTreeMap<String, String>> {
-        let items = self.table.all_pages(self.table.query(Kind::Setting)).await?;
+        let items = self.table.all_pages(self.table.query(SETTINGS)).await?;
         let settings: BTreeMap<String, String> = items.iter().filter_map(rows::setting).collect();
         if settings.is_empty() {
             let what = format!("no settings in the table {}", self.table.name);
             return Err(PortError::NotSetUp { what });
         }
+        self.layout.learn(&settings);
         Ok(settings)
     }
 
     fn setting(&self, name: &str, value: &str) -> TransactWriteItem {
-        let key = Kind::Setting.key(name).attributes();
+        let key = Key::setting(name).attributes();
         let write = TransactWriteItem::builder();
         if value.is_empty() {
             let delete = Delete::builder().table_name(&self.table.name).set_key(Some(key));
@@ -89,6 +107,11 @@ impl DynamoStore {
         setting.extend(item([("value", text(value))]));
         let put = Put::builder().table_name(&self.table.name).set_item(Some(setting));
         write.put(put.build().expect("a table and an item")).build()
+    }
+
+    /// Reads the records with these keys.
+    async fn read(&self, keys: &[Key]) -> PortResult<Listing> {
+        Ok(rows::listing(&self.table.get_all(keys).await?))
     }
 }
 
@@ -107,7 +130,11 @@ fn only_conflicts(error: &TransactWriteItemsError) -> bool {
 #[async_trait]
 impl Store for DynamoStore {
     async fn set_up(&self) -> PortResult<()> {
-        set_up::set_up(&self.table, &self.pool).await
+        let arn = set_up::set_up(&self.table, &self.pool).await?;
+        if let Some(account) = Account::of_arn(&arn) {
+            self.cloud.account.get_or_init(|| account);
+        }
+        Ok(())
     }
 
     async fn settings(&self) -> PortResult<BTreeMap<String, String>> {
@@ -137,7 +164,7 @@ impl Store for DynamoStore {
         if let Some(run) = change::joined_run(change) {
             self.runs.note(&self.table, run, change.id(), change.at()).await?;
         }
-        let written = change::apply(&self.table, change).await;
+        let written = change::apply(&self.table, change, self.layout.shards()).await;
         self.seen.forget();
         let (verdict, event) = written?;
         if let Some(event) = event {
@@ -150,44 +177,44 @@ impl Store for DynamoStore {
         runs::of_run(&self.table, run).await
     }
 
-    /// From the index, which may lag: a record that it does not show yet is reaped by the next
-    /// refresh, and one that it should no longer show refuses its reap.
+    async fn records(&self, ids: &[InstanceId]) -> PortResult<Listing> {
+        let ids: HashSet<&InstanceId> = ids.iter().collect();
+        self.read(&ids.into_iter().map(Key::record).collect::<Vec<_>>()).await
+    }
+
     async fn expired(&self, now: Timestamp) -> PortResult<Listing> {
-        let query = self
-            .table
-            .query(Kind::Instance)
-            .index_name(set_up::LIVE)
-            .consistent_read(false)
-            .key_condition_expression("PK = :kind AND expiresAt <= :now")
-            .expression_attribute_values(":now", text(now));
-        Ok(rows::listing(&self.table.all_pages(query).await?))
+        // The bound is exclusive, and a threshold of now is past.
+        let bound = (now + Duration::from_millis(1)).to_string();
+        let keys = self.table.listed(List::Live, self.layout.shards(), Some(&bound)).await?;
+        let mut listing = self.read(&keys).await?;
+        listing.records.retain(|record| record.state.is_live() && record.is_expired(now));
+        Ok(listing)
     }
 
     async fn list(&self, scope: RecordScope) -> PortResult<Listing> {
-        let items = match scope {
-            RecordScope::All => self.table.all_pages(self.table.query(Kind::Instance)).await?,
-            RecordScope::Live => {
-                let ended = [(":ended", State::Terminated.as_str())];
-                self.table.select(Kind::Instance, "NOT (#state = :ended)", &ended).await?
-            }
-        };
-        Ok(rows::listing(&items))
+        let shards = self.layout.shards();
+        let mut keys = self.table.listed(List::Live, shards, None).await?;
+        if scope == RecordScope::All {
+            keys.extend(self.table.listed(List::Terminated, shards, None).await?);
+            let unique: HashSet<Key> = keys.drain(..).collect();
+            keys.extend(unique);
+        }
+        let mut listing = self.read(&keys).await?;
+        listing.records.retain(|record| scope == RecordScope::All || record.state.is_live());
+        Ok(listing)
     }
 
     async fn agent_status(&self, ids: &[InstanceId]) -> PortResult<Vec<AgentStatus>> {
+        let prefix = self.layout.agent_prefix(&self.table).await?;
         let unique: HashSet<&InstanceId> = ids.iter().collect();
-        let keys: Vec<Key> = unique
-            .into_iter()
-            .flat_map(|id| [Kind::Heartbeat, Kind::Signal].map(|kind| kind.key(id)))
-            .collect();
+        let keys: Vec<Key> =
+            unique.into_iter().map(|id| Key::agent(&format!("{prefix}{id}"))).collect();
         let mut status: HashMap<String, AgentStatus> = HashMap::new();
         for item in self.table.get_all(&keys).await? {
-            let Some(id) = id_of(&item) else { continue };
-            let status = status.entry(id.to_owned()).or_default();
-            match read_text(&item, "PK") {
-                Ok(pk) if pk == Kind::Heartbeat.pk() => status.heartbeat = rows::beat(&item),
-                _ => status.report = rows::report(&item),
-            }
+            let Some(id) = id_of(&item).and_then(|identity| identity.strip_prefix(&*prefix)) else {
+                continue;
+            };
+            status.insert(id.to_owned(), rows::agent_status(&item));
         }
         Ok(ids.iter().map(|id| status.get(id.as_str()).cloned().unwrap_or_default()).collect())
     }
@@ -205,9 +232,8 @@ impl Store for DynamoStore {
             self.table.name
         );
         let marks = latest.into_iter().map(|(id, threshold)| {
-            let key = Kind::Instance.key(id);
-            let state = text(State::Idle);
-            vec![text(at), text(key.kind.pk()), text(key.sk), state, text(threshold)]
+            let Key { pk, sk } = Key::record(id);
+            vec![text(at), text(pk), text(sk), text(State::Idle), text(threshold)]
         });
         let marked = self.table.execute_all(&statement, marks.collect()).await;
         self.seen.forget();
@@ -215,36 +241,42 @@ impl Store for DynamoStore {
     }
 
     async fn remove(&self, ids: &[InstanceId]) -> PortResult<()> {
-        let removed = removal::remove(&self.table, ids).await;
+        let removed = removal::remove(&self.table, ids.iter().map(Key::record).collect()).await;
         self.seen.forget();
-        removed
+        removed.map(drop)
     }
 
     async fn forget(&self, before: Timestamp) -> PortResult<usize> {
-        let forgotten = removal::forget(&self.table, before).await;
+        let forgotten = removal::forget(&self.table, self.layout.shards(), before).await;
         self.seen.forget();
         forgotten
     }
 
     async fn put_intent(&self, intent: &Intent) -> PortResult<()> {
-        self.table.put(rows::intent_item(intent)).await
+        self.table.put(rows::intent_item(intent, self.layout.shards())).await
     }
 
     async fn open_intents(&self) -> PortResult<Vec<Intent>> {
-        let items = self.table.select(Kind::Intent, "#outcome = :open", &[(":open", "")]).await?;
-        Ok(items.iter().filter_map(rows::intent).collect())
+        let keys = self.table.listed(List::OpenIntents, self.layout.shards(), None).await?;
+        let items = self.table.get_all(&keys).await?;
+        let mut intents: Vec<Intent> =
+            items.iter().filter_map(rows::intent).filter(Intent::is_open).collect();
+        intents.sort_by(|a, b| a.id.cmp(&b.id));
+        Ok(intents)
     }
 
     async fn put_credentials(&self, credentials: &Credentials) -> PortResult<()> {
-        self.table.put(rows::credentials_item(credentials)).await
+        let purposes = [TokenPurpose::Registration, TokenPurpose::Removal];
+        let tokens = purposes.map(|purpose| put(rows::token_item(credentials, purpose)));
+        self.table.write_all(&tokens).await
     }
 
     async fn put_demand(&self, demand: &Demand) -> PortResult<()> {
-        self.table.put(rows::demand_item(demand)).await
+        self.table.put(rows::demand_item(demand, self.layout.shards())).await
     }
 
     async fn demand(&self, run: &RunId) -> PortResult<Option<Demand>> {
-        let found = self.table.get(&Kind::Demand.key(run), true).await?;
+        let found = self.table.get(&Key::demand(run), true).await?;
         Ok(found.and_then(|item| Demand::read(run, read_text(&item, "value").ok()?)))
     }
 
@@ -264,17 +296,17 @@ impl AgentStore for DynamoStore {
         self.read_settings().await
     }
 
-    async fn credentials(&self) -> PortResult<Option<Credentials>> {
-        let found = self.table.get(&Kind::Credentials.key(rows::RUNNERS), true).await?;
-        Ok(found.as_ref().and_then(rows::credentials))
+    async fn token(&self, purpose: TokenPurpose) -> PortResult<Option<Token>> {
+        let found = self.table.get(&Key::token(purpose), true).await?;
+        Ok(found.as_ref().and_then(rows::token))
     }
 
     async fn beat(&self, id: &InstanceId, at: Timestamp) -> PortResult<()> {
         self.seen.beat(at);
-        self.table.put(rows::heartbeat(id, at)).await
+        agent_status::beat(&self.table, &self.layout.own_key(id), at).await
     }
 
     async fn report(&self, id: &InstanceId, report: &Report) -> PortResult<()> {
-        self.table.put_unless_later(rows::signal(id, report), report.at).await
+        agent_status::report(&self.table, &self.layout.own_key(id), report).await
     }
 }

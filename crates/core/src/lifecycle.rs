@@ -185,8 +185,9 @@ impl<S: TypedState> Instance<S> {
         next: Next,
         at: Timestamp,
     ) -> Pending<T> {
-        let change =
-            Change { id: self.id.clone(), transition, guard, next, at, why: String::new() };
+        let id = self.id.clone();
+        let (why, settings_version) = (String::new(), None);
+        let change = Change { id, transition, guard, next, at, why, settings_version };
         Pending { change, _next: PhantomData }
     }
 
@@ -219,6 +220,7 @@ impl Instance<Created> {
             created_at: now,
             updated_at: now,
             ticketed_at: None,
+            settings_version: None,
         };
         let change = Change {
             id: id.clone(),
@@ -227,6 +229,7 @@ impl Instance<Created> {
             next: Next::Insert(Box::new(record)),
             at: now,
             why: String::new(),
+            settings_version: None,
         };
         Pending { change, _next: PhantomData }
     }

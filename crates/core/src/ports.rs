@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::lifecycle::{Change, Verdict};
-use crate::model::credentials::Credentials;
+use crate::model::credentials::{Credentials, Token, TokenPurpose};
 use crate::model::demand::Demand;
 use crate::model::ids::{InstanceId, IntentId, InvalidId, ProviderName, ResourceClass, RunId};
 use crate::model::intent::Intent;
@@ -76,24 +76,33 @@ pub trait Store: Send + Sync {
     /// The instances that belong to a run now, read consistently, at a cost that does not grow with
     /// the fleet.
     async fn of_run(&self, run: &RunId) -> PortResult<Listing>;
-    /// The live records whose threshold is at or before `now`.
+    /// The current records of these instances, read consistently and in no order. An instance
+    /// without a record is left out.
+    async fn records(&self, ids: &[InstanceId]) -> PortResult<Listing>;
+    /// The live records whose threshold is at or before `now`. Like [`list`](Store::list), it may
+    /// miss records that have just changed.
     async fn expired(&self, now: Timestamp) -> PortResult<Listing>;
+    /// The records of a scope, each as it is now. A record that was written within the last moments
+    /// may be missing, because a store may find them by an index that lags. So absence from this
+    /// list proves nothing: ask [`records`](Store::records) before acting on it.
     async fn list(&self, scope: RecordScope) -> PortResult<Listing>;
     /// What the agents of these instances have written, in the order of `ids`.
     async fn agent_status(&self, ids: &[InstanceId]) -> PortResult<Vec<AgentStatus>>;
     /// Notes on the records of these tickets that they were announced. Skips a record that is no
     /// longer in the idle period that its ticket is about.
     async fn mark_ticketed(&self, tickets: &[Ticket], at: Timestamp) -> PortResult<()>;
-    /// Deletes terminated records and what their agents wrote.
+    /// Deletes terminated records, and what their agents wrote unless the store expires that by
+    /// itself.
     async fn remove(&self, ids: &[InstanceId]) -> PortResult<()>;
     /// Deletes what was terminated or settled before this moment: records with what their agents
-    /// wrote, and intents. Returns the number of records. Events are deleted with them, unless the
-    /// store expires events by itself.
+    /// wrote, and intents. Returns the number of records. Events, intents and what agents wrote are
+    /// not deleted here if the store expires them by itself.
     async fn forget(&self, before: Timestamp) -> PortResult<usize>;
 
     /// Writes an intent, in place of an earlier version of it.
     async fn put_intent(&self, intent: &Intent) -> PortResult<()>;
-    /// The intents without an outcome.
+    /// The intents that have no outcome now. One that was written within the last moments may be
+    /// missing, as in [`list`](Store::list).
     async fn open_intents(&self) -> PortResult<Vec<Intent>>;
 
     /// Stores what agents register with, in place of earlier credentials.
@@ -126,8 +135,9 @@ pub trait AgentStore: Send + Sync {
     async fn record(&self, id: &InstanceId) -> PortResult<Option<Record>>;
     /// The settings that refresh has stored. Fails with [`PortError::NotSetUp`] if it never has.
     async fn settings(&self) -> PortResult<BTreeMap<String, String>>;
-    /// What to register with; `None` if the forge asks for no credentials.
-    async fn credentials(&self) -> PortResult<Option<Credentials>>;
+    /// The token for registering or removing a runner; `None` if the forge asks for none. An agent
+    /// reads it when it needs it and keeps no copy, so that no job shares a machine with one.
+    async fn token(&self, purpose: TokenPurpose) -> PortResult<Option<Token>>;
     /// Returns when the record may have changed since the last call, and after `at_most` in any
     /// case.
     async fn news(&self, clock: &dyn Clock, at_most: Duration) {
@@ -235,9 +245,10 @@ pub struct Launched {
 /// The provider of machines.
 #[async_trait]
 pub trait Compute: Send + Sync {
-    /// Creates or updates what launches need, such as a launch template. Fails with
-    /// [`PortError::Setting`] if a setting of this provider is missing or malformed.
-    async fn set_up(&self, settings: &Settings) -> PortResult<()>;
+    /// Creates or updates what launches need, such as a launch template. The caller stores the
+    /// returned settings. Fails with [`PortError::Setting`] if a setting of this provider is missing
+    /// or malformed.
+    async fn set_up(&self, settings: &Settings) -> PortResult<BTreeMap<String, String>>;
     /// The instance types to accept where a request names none.
     fn default_types(&self) -> TypePatterns;
     /// The id under which records, tickets and runners know the machine that the provider calls

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use ondeck_core::model::credentials::Credentials;
+use ondeck_core::model::credentials::{Token, TokenPurpose};
 use ondeck_core::model::ids::RunId;
 use ondeck_core::ports::{AgentStore, Clock, PortResult, Runner};
 use ondeck_core::runtime::retry::{Retry, retry};
@@ -146,11 +146,11 @@ impl GitHubRunner {
         asked.map_err(|error| format!("settings: {error}"))
     }
 
-    /// Reads the credentials from the store. Fails if there are none or they have expired; `which`
-    /// names the token in the message.
-    async fn credentials(&self, which: &str) -> Result<Credentials, String> {
-        let asked = self.ask(|| self.store.credentials()).await;
-        match asked.map_err(|error| format!("credentials: {error}"))? {
+    /// Reads a token from the store. Fails if there is none or it has expired.
+    async fn token(&self, purpose: TokenPurpose) -> Result<Token, String> {
+        let which = purpose.as_str();
+        let asked = self.ask(|| self.store.token(purpose)).await;
+        match asked.map_err(|error| format!("{which} token: {error}"))? {
             None => Err(format!("there is no {which} token: run ondeck refresh")),
             Some(found) if found.expires_at <= self.clock.now() => {
                 let at = found.expires_at;
@@ -201,16 +201,15 @@ impl GitHubRunner {
 
     /// Removes the registration that an earlier process of this agent left. A failure is only logged,
     /// because refresh removes offline runners and GitHub expires them.
-    async fn forget_earlier(
-        &self,
-        registrar: &Registrar<'_>,
-        credentials: &Credentials,
-    ) -> Result<(), String> {
-        if registrar.is_registered()
-            && let Err(why) =
-                registrar.remove(credentials, self.timeouts.remove, Duration::ZERO).await
-        {
-            tracing::warn!("cannot remove an earlier registration: {why}");
+    async fn forget_earlier(&self, registrar: &Registrar<'_>) -> Result<(), String> {
+        if registrar.is_registered() {
+            let removed = match self.token(TokenPurpose::Removal).await {
+                Ok(token) => registrar.remove(&token, self.timeouts.remove, Duration::ZERO).await,
+                Err(why) => Err(why),
+            };
+            if let Err(why) = removed {
+                tracing::warn!("cannot remove an earlier registration: {why}");
+            }
         }
         registrar.forget()
     }
@@ -345,9 +344,9 @@ impl Runner for GitHubRunner {
         let url = settings
             .get(URL_SETTING)
             .ok_or("the address to register with is not set: run ondeck refresh")?;
-        let credentials = self.credentials("registration").await?;
+        let token = self.token(TokenPurpose::Registration).await?;
         let registrar = self.registrar(&prepared);
-        self.forget_earlier(&registrar, &credentials).await?;
+        self.forget_earlier(&registrar).await?;
         prepared.software.clear()?;
         hooks::write(&self.layout, run, &prepared.software.operator_env)?;
         let count = self.layout.next_count()?;
@@ -357,7 +356,7 @@ impl Runner for GitHubRunner {
             label: run.as_str(),
             group: settings.get(GROUP_SETTING).map(|it| it.trim()).filter(|it| !it.is_empty()),
         };
-        let add = registrar.add(&request, &credentials, self.timeouts.configure);
+        let add = registrar.add(&request, &token, self.timeouts.configure);
         let (began, added) = tokio::join!(self.begin(), add);
         began.and(added)?;
         self.listen(&prepared, run).await
@@ -391,9 +390,10 @@ impl Runner for GitHubRunner {
         if !registrar.is_registered() {
             return Ok(());
         }
-        let credentials = self.credentials("removal").await?;
+        // Read only now, when no process of a job is left on the machine.
+        let token = self.token(TokenPurpose::Removal).await?;
         let Timeouts { remove, idle, .. } = self.timeouts;
-        registrar.remove(&credentials, remove, idle).await
+        registrar.remove(&token, remove, idle).await
     }
 
     async fn account(&self) -> String {

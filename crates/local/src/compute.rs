@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ondeck_core::model::ids::{InstanceId, InvalidId, ProviderName};
 use ondeck_core::model::requirements::TypePatterns;
-use ondeck_core::model::settings::Settings;
+use ondeck_core::model::settings::{AGENT_KEY_PREFIX, Settings};
 use ondeck_core::ports::{Clock, Compute, Launched, Machine, Order, PortError, PortResult};
 use ondeck_processes::{MARKER, MachineProcesses, Process, folder, kill_all};
 use rusqlite::Connection;
@@ -260,9 +261,11 @@ fn by_groups(connection: &Connection, id: &InstanceId) -> rusqlite::Result<Machi
 
 #[async_trait]
 impl Compute for LocalCompute {
-    async fn set_up(&self, settings: &Settings) -> PortResult<()> {
+    async fn set_up(&self, settings: &Settings) -> PortResult<BTreeMap<String, String>> {
         Options::from_map(&settings.backend).map_err(PortError::Setting)?;
-        self.remove_old_logs().await
+        self.remove_old_logs().await?;
+        // Processes of this computer have no identity but their id.
+        Ok(BTreeMap::from([(AGENT_KEY_PREFIX.to_owned(), String::new())]))
     }
 
     fn default_types(&self) -> TypePatterns {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ondeck_core::lifecycle::{Change, Verdict};
-use ondeck_core::model::credentials::Credentials;
+use ondeck_core::model::credentials::{Credentials, Token, TokenPurpose};
 use ondeck_core::model::demand::{Demand, RETENTION};
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::intent::Intent;
@@ -31,6 +31,8 @@ mod schema;
 
 /// Selects the rows of a run. The second term lets SQLite use the index of owned rows.
 const OF_RUN: &str = "run = ?1 AND run <> ''";
+/// Selects the rows whose ids are in a JSON array.
+const WITH_IDS: &str = "id IN (SELECT value FROM json_each(?1))";
 /// Selects live rows whose threshold has passed, by the index of live rows.
 const EXPIRED: &str = "state <> 'terminated' AND threshold <= ?1";
 
@@ -142,6 +144,11 @@ impl Store for LocalStore {
     async fn of_run(&self, run: &RunId) -> PortResult<Listing> {
         let run = run.to_string();
         self.db.call(|conn| rows::listing(conn, OF_RUN, [run])).await
+    }
+
+    async fn records(&self, ids: &[InstanceId]) -> PortResult<Listing> {
+        let ids = serde_json::json!(ids).to_string();
+        self.db.call(move |conn| rows::listing(conn, WITH_IDS, [ids])).await
     }
 
     async fn expired(&self, now: Timestamp) -> PortResult<Listing> {
@@ -324,7 +331,7 @@ impl AgentStore for LocalStore {
         self.read_settings().await
     }
 
-    async fn credentials(&self) -> PortResult<Option<Credentials>> {
+    async fn token(&self, purpose: TokenPurpose) -> PortResult<Option<Token>> {
         const SQL: &str = "SELECT registration, removal, expires_at FROM credentials";
         self.db
             .call(|connection| {
@@ -338,6 +345,7 @@ impl AgentStore for LocalStore {
                 connection.prepare_cached(SQL)?.query_row([], credentials).optional()
             })
             .await
+            .map(|found| found.map(|credentials: Credentials| credentials.token(purpose)))
     }
 
     /// Returns early when another connection commits to the file. SQLite keeps a counter of that in

@@ -62,11 +62,13 @@ pub enum Fault {
     NoRefresh,
     /// The operator gives a machine from one run to another by hand.
     Reassigned,
+    /// The store's index shows a write up to 30 s later.
+    IndexLags,
 }
 
 impl Fault {
     /// All faults, each of them once.
-    pub const ALL: [Fault; 27] = [
+    pub const ALL: [Fault; 28] = [
         Fault::Crash,
         Fault::AgentCrash,
         Fault::Throttled,
@@ -94,6 +96,7 @@ impl Fault {
         Fault::RefreshTwice,
         Fault::NoRefresh,
         Fault::Reassigned,
+        Fault::IndexLags,
     ];
 
     /// The name of the fault in reports.
@@ -126,6 +129,7 @@ impl Fault {
             Fault::RefreshTwice => "refresh twice",
             Fault::NoRefresh => "no refresh",
             Fault::Reassigned => "reassigned",
+            Fault::IndexLags => "index lags",
         }
     }
 }

@@ -12,6 +12,7 @@ mod faults;
 mod harness;
 mod history;
 mod kernel;
+mod lagging_index;
 mod plan;
 mod policy;
 mod process;

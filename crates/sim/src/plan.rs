@@ -10,6 +10,9 @@ use crate::policy::{CallFault, Outage, Policy, ScriptedFault, ScriptedFaultState
 /// One second of virtual time, in microseconds.
 pub(crate) const SECOND: Micros = 1_000_000;
 
+/// DynamoDB's indexes follow within a second as a rule, and much later under load.
+const LONGEST_INDEX_LAG: Micros = 30 * SECOND;
+
 /// One step of a history that happens at a planned time, independently of all others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
@@ -52,6 +55,8 @@ pub struct Plan {
     pub outages: Vec<Outage>,
     /// How far ahead a clock may be, in milliseconds.
     pub skew: u64,
+    /// How much later the store's index shows a write at most, in microseconds.
+    pub index_lag: u64,
     /// No fault is injected from this time on, in microseconds.
     pub faults_end_at: u64,
     /// Whether a refresh runs after that and before the next provision.
@@ -107,12 +112,15 @@ impl Plan {
             }
             _ => plan.add_faults(&mut random),
         }
+        if digest(&[&seed, &"index lag"]).is_multiple_of(2) {
+            plan.index_lag = LONGEST_INDEX_LAG;
+        }
         plan.mixed_usage = digest(&[&seed, &"picky"]).is_multiple_of(3);
         plan.actions.sort_by_key(|(at, _)| *at);
         plan
     }
 
-    /// Whether the plan has no fault except clock skew.
+    /// Whether the plan has no fault except clock skew and a store whose index lags.
     pub fn is_clear(&self) -> bool {
         self.rates.calls.is_empty()
             && self.other_faults.is_empty()
@@ -141,6 +149,7 @@ impl Plan {
             other_faults: self.other_faults.clone(),
             outages: self.outages.clone(),
             faults_end_at: self.faults_end_at,
+            index_lag: self.index_lag,
             skipped_faults: self.skipped_faults.clone(),
             scripts: self.scripts.iter().map(ScriptedFaultState::new).collect(),
             fixed_durations: self.fixed_durations,

@@ -113,6 +113,8 @@ pub(crate) struct Policy {
     pub(crate) outages: Vec<Outage>,
     /// No fault is injected from this time on.
     pub(crate) faults_end_at: Micros,
+    /// How much later the store's index shows a write at most.
+    pub(crate) index_lag: Micros,
     pub(crate) skipped_faults: SkippedFaults,
     pub(crate) scripts: Vec<ScriptedFaultState>,
     /// Whether every call takes the same time instead of a random one.
@@ -142,6 +144,15 @@ impl Policy {
         let rate =
             self.other_faults.iter().find(|(known, _)| *known == fault).map_or(0, |(_, r)| *r);
         now < self.faults_end_at && drawn < rate
+    }
+
+    /// How much later the index shows the write with this number of the item with this name. The
+    /// decision is derived from both, so that it does not depend on other draws.
+    pub(crate) fn index_lag(&self, item: &str, write: u64, now: Micros) -> Micros {
+        match now < self.faults_end_at {
+            true => digest(&[&self.seed, &"lag", &item, &write]) % (self.index_lag + 1),
+            false => 0,
+        }
     }
 
     /// Whether the words of this process's calls are needed, to record or select them.

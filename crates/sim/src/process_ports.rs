@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ondeck_core::lifecycle::{Change, Verdict};
-use ondeck_core::model::credentials::Credentials;
+use ondeck_core::model::credentials::{Credentials, Token, TokenPurpose};
 use ondeck_core::model::demand::Demand;
 use ondeck_core::model::ids::{InstanceId, InvalidId, ProviderName, ResourceClass, RunId};
 use ondeck_core::model::intent::Intent;
@@ -26,7 +26,7 @@ use ondeck_core::ports::{
 use ondeck_core::testkit::PartialLaunch;
 
 use crate::faults::{CallBehaviour, CrashPoint, Fault};
-use crate::kernel::{CallEnd, Pid, digest, timestamp};
+use crate::kernel::{CallEnd, Micros, Pid, digest, timestamp};
 use crate::policy::{CallRequest, Policy};
 use crate::world::{World, at_once};
 
@@ -174,6 +174,16 @@ fn named(tickets: &[Ticket]) -> String {
     tickets.iter().map(ticket).collect::<Vec<_>>().join(", ")
 }
 
+/// When the store's index shows a write that is made now.
+fn shown_at(policy: &Policy, world: &World, item: &str, write: u64) -> Micros {
+    let now = world.kernel.now();
+    let lag = policy.index_lag(item, write, now);
+    if lag > 0 {
+        world.kernel.count(Fault::IndexLags);
+    }
+    now + lag
+}
+
 #[async_trait]
 impl Store for ProcessPorts {
     async fn set_up(&self) -> PortResult<()> {
@@ -196,6 +206,7 @@ impl Store for ProcessPorts {
             let change = change.clone();
             move || format!("{} {}", change.transition(), change.id())
         };
+        let policy = self.policy.clone();
         let write = move |w: &World| {
             let before = w.store.select(|record| record.id == *change.id()).pop();
             let verdict = at_once(w.store.write(&change))?;
@@ -203,6 +214,9 @@ impl Store for ProcessPorts {
                 let when = (change.at(), w.kernel.true_time());
                 w.audit().wrote(change.transition(), before.as_ref(), after, when);
                 w.kernel.record_changed(&after.id);
+                let number = w.index().record_writes(&after.id);
+                let shown_at = shown_at(&policy, w, after.id.as_str(), number);
+                w.index().write_record(after, shown_at);
             }
             Ok(verdict)
         };
@@ -215,12 +229,30 @@ impl Store for ProcessPorts {
         self.ask("store", "of run", move || shown.to_string(), ask).await
     }
 
+    async fn records(&self, ids: &[InstanceId]) -> PortResult<Listing> {
+        let (ids, shown) = (ids.to_vec(), ids.to_vec());
+        let ask = move |w: &World| at_once(w.store.records(&ids));
+        self.ask("store", "records", move || listed(&shown), ask).await
+    }
+
     async fn expired(&self, now: Timestamp) -> PortResult<Listing> {
-        self.ask("store", "expired", String::new, move |w| at_once(w.store.expired(now))).await
+        let ask = move |w: &World| {
+            let mut listing = at_once(w.store.expired(now))?;
+            let (index, at) = (w.index(), w.kernel.now());
+            listing.records.retain(|record| index.lists_expired(record, now, at));
+            Ok(listing)
+        };
+        self.ask("store", "expired", String::new, ask).await
     }
 
     async fn list(&self, scope: RecordScope) -> PortResult<Listing> {
-        self.ask("store", "list", String::new, move |w| at_once(w.store.list(scope))).await
+        let ask = move |w: &World| {
+            let mut listing = at_once(w.store.list(scope))?;
+            let (index, at) = (w.index(), w.kernel.now());
+            listing.records.retain(|record| index.lists_live(record, at));
+            Ok(listing)
+        };
+        self.ask("store", "list", String::new, ask).await
     }
 
     async fn agent_status(&self, ids: &[InstanceId]) -> PortResult<Vec<AgentStatus>> {
@@ -254,8 +286,12 @@ impl Store for ProcessPorts {
 
     async fn put_intent(&self, intent: &Intent) -> PortResult<()> {
         let (intent, shown) = (intent.clone(), intent.clone());
+        let policy = self.policy.clone();
         let put = move |w: &World| {
             w.audit().intended(&intent.id);
+            let write = u64::from(!intent.is_open());
+            let shown_at = shown_at(&policy, w, intent.id.as_str(), write);
+            w.index().write_intent(&intent.id, intent.is_open(), shown_at);
             at_once(w.store.put_intent(&intent))
         };
         self.ask("store", "put intent", move || format!("{} {}", shown.id, shown.outcome), put)
@@ -263,7 +299,13 @@ impl Store for ProcessPorts {
     }
 
     async fn open_intents(&self) -> PortResult<Vec<Intent>> {
-        self.ask("store", "open intents", String::new, |w| at_once(w.store.open_intents())).await
+        let ask = |w: &World| {
+            let mut intents = at_once(w.store.open_intents())?;
+            let (index, at) = (w.index(), w.kernel.now());
+            intents.retain(|intent| index.lists_open(&intent.id, at));
+            Ok(intents)
+        };
+        self.ask("store", "open intents", String::new, ask).await
     }
 
     async fn put_credentials(&self, credentials: &Credentials) -> PortResult<()> {
@@ -306,8 +348,8 @@ impl AgentStore for ProcessPorts {
         self.ask("store", "settings", String::new, |w| at_once(Store::settings(&w.store))).await
     }
 
-    async fn credentials(&self) -> PortResult<Option<Credentials>> {
-        self.ask("store", "credentials", String::new, |w| at_once(w.store.credentials())).await
+    async fn token(&self, purpose: TokenPurpose) -> PortResult<Option<Token>> {
+        self.ask("store", "token", String::new, move |w| at_once(w.store.token(purpose))).await
     }
 
     async fn news(&self, clock: &dyn Clock, at_most: Duration) {
@@ -429,8 +471,8 @@ impl Pool for ProcessPorts {
 
 #[async_trait]
 impl Compute for ProcessPorts {
-    async fn set_up(&self, _settings: &Settings) -> PortResult<()> {
-        self.call("compute", "set up compute", String::new, || Ok(())).await
+    async fn set_up(&self, _settings: &Settings) -> PortResult<BTreeMap<String, String>> {
+        self.call("compute", "set up compute", String::new, || Ok(BTreeMap::new())).await
     }
 
     fn default_types(&self) -> TypePatterns {

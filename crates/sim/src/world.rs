@@ -14,6 +14,7 @@ use ondeck_core::testkit::{MemoryCompute, MemoryPool, MemoryStore};
 
 use crate::audit::Audit;
 use crate::kernel::{Kernel, digest};
+use crate::lagging_index::LaggingIndex;
 use crate::simulated_machines::SimulatedMachines;
 
 pub(crate) struct World {
@@ -22,6 +23,7 @@ pub(crate) struct World {
     pub(crate) pool: MemoryPool,
     pub(crate) compute: MemoryCompute,
     machines: Mutex<SimulatedMachines>,
+    index: Mutex<LaggingIndex>,
     audit: Mutex<Audit>,
 }
 
@@ -34,6 +36,7 @@ impl World {
             pool: MemoryPool::new(clock.clone()),
             compute: MemoryCompute::new(clock),
             machines: Mutex::default(),
+            index: Mutex::default(),
             audit: Mutex::default(),
         }
     }
@@ -51,6 +54,10 @@ impl World {
 
     pub(crate) fn machines(&self) -> MutexGuard<'_, SimulatedMachines> {
         self.machines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn index(&self) -> MutexGuard<'_, LaggingIndex> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn audit(&self) -> MutexGuard<'_, Audit> {

@@ -70,6 +70,7 @@ impl Harness {
             created_at: now,
             updated_at: now,
             ticketed_at: None,
+            settings_version: None,
         };
         self.memory.store.insert(record.clone());
         self.boot(self.plane.clock.clone());

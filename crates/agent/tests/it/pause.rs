@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ondeck_agent::Agent;
-use ondeck_core::model::credentials::Credentials;
+use ondeck_core::model::credentials::{Token, TokenPurpose};
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::signal::Report;
@@ -94,7 +94,7 @@ impl AgentStore for Ports {
     async fn settings(&self) -> PortResult<BTreeMap<String, String>> {
         Ok(BTreeMap::new())
     }
-    async fn credentials(&self) -> PortResult<Option<Credentials>> {
+    async fn token(&self, _purpose: TokenPurpose) -> PortResult<Option<Token>> {
         Ok(None)
     }
     async fn beat(&self, _id: &InstanceId, _at: Timestamp) -> PortResult<()> {
@@ -237,6 +237,7 @@ fn running() -> Record {
         created_at: start(),
         updated_at: start(),
         ticketed_at: None,
+        settings_version: None,
     }
 }
 

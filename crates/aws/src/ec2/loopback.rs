@@ -125,7 +125,7 @@ impl Loopback {
         let gate = Arc::new(Semaphore::new(4));
         let (skew, wire) = (Arc::new(Skew::default()), crate::wire::Wire::default());
         let patience = RequestRetry::new(Arc::new(skew.clock()), Arc::new(FixedRandom(0)));
-        Cloud { config, names, skew, wire, gate, patience }
+        Cloud { config, names, skew, wire, gate, patience, account: Arc::default() }
     }
 
     async fn serve(self, stream: TcpStream) {

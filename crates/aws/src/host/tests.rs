@@ -25,8 +25,7 @@ impl Disk {
         let (plane, _) = testkit::plane();
         let id = InstanceId::new(id).unwrap();
         let folder = self.path("");
-        let host =
-            Ec2Host::new(Imds::new(), plane.compute, plane.clock, id, folder, "true".to_owned());
+        let host = Ec2Host::new(Imds::new(), plane.clock, id, folder, "true".to_owned());
         host.run_script(script).await
     }
 

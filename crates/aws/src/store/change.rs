@@ -11,26 +11,29 @@ use ondeck_core::model::ids::RunId;
 use ondeck_core::model::record::{EventRow, Record, State, Unreadable};
 use ondeck_core::ports::PortResult;
 
+use super::events;
 use super::guard::condition;
-use super::keys::{Item, Kind, names_in, text};
+use super::keys::{Item, Key, List, names_in, text};
 use super::rows;
 use super::table::Table;
 
 /// Makes a change, or finds what stands in its way: one call either way, since the answer brings
-/// the record that the condition was judged by. Gives the event that has come about, too.
+/// the record that the condition was judged by. Gives the item of the event that has come about,
+/// too.
 pub(super) async fn apply(
     table: &Table,
     change: &Change,
-) -> PortResult<(Verdict, Option<EventRow>)> {
+    shards: u32,
+) -> PortResult<(Verdict, Option<Item>)> {
     let condition = condition(change.guard());
-    let effect = effect(change.next(), change);
+    let effect = effect(change.next(), change, shards);
     let mut values = effect.values;
     values.extend(condition.values.into_iter().map(|(name, value)| (name.to_owned(), text(value))));
     let update = table
         .client
         .update_item()
         .table_name(&table.name)
-        .set_key(Some(Kind::Instance.key(change.id()).attributes()))
+        .set_key(Some(Key::record(change.id()).attributes()))
         .set_expression_attribute_names(Some(names_in(&[&effect.text, &condition.text])))
         .set_expression_attribute_values(Some(values))
         .update_expression(effect.text)
@@ -38,10 +41,10 @@ pub(super) async fn apply(
         .return_values(ReturnValue::AllOld)
         .return_values_on_condition_check_failure(OnRefusal::AllOld);
     match table.ask(update.send()).await {
-        Ok(answer) => Ok(made(change, answer.attributes)),
+        Ok(answer) => Ok(made(change, answer.attributes, shards)),
         Err(error) => match error.as_service_error() {
             Some(UpdateItemError::ConditionalCheckFailedException(refusal)) => {
-                Ok(refused(change, refusal.item()))
+                Ok(refused(change, refusal.item(), shards))
             }
             _ => Err(table.port_error("UpdateItem", &error)),
         },
@@ -65,7 +68,7 @@ struct Effect {
     values: HashMap<String, AttributeValue>,
 }
 
-fn effect(next: &Next, change: &Change) -> Effect {
+fn effect(next: &Next, change: &Change, shards: u32) -> Effect {
     let (mut attributes, threshold) = match next {
         Next::Insert(record) => (rows::attributes(record), record.threshold),
         Next::Update { state, run, threshold, keep_ticketed } => {
@@ -75,31 +78,30 @@ fn effect(next: &Next, change: &Change) -> Effect {
                 ("threshold", text(threshold.map(|at| at.to_string()).unwrap_or_default())),
                 ("updatedAt", text(change.at())),
             ];
+            if let Some(version) = change.settings_version() {
+                attributes.push(("settingsVersion", text(version.as_str())));
+            }
             if !keep_ticketed {
                 attributes.push(("ticketedAt", text("")));
             }
             (attributes, *threshold)
         }
     };
-    // The key of the index of live records: there as long as there is a threshold, since an
-    // index has no place for an empty text.
-    let removed = match threshold {
-        Some(threshold) => {
-            attributes.push(("expiresAt", text(threshold)));
-            ""
-        }
-        None => " REMOVE #expiresAt",
-    };
+    let id = change.id().as_str();
+    attributes.extend(match threshold {
+        Some(threshold) => List::Live.entry(id, threshold, shards),
+        None => List::Terminated.entry(id, change.at(), shards),
+    });
     let assignments: Vec<String> =
         attributes.iter().map(|(name, _)| format!("#{name} = :{name}")).collect();
     Effect {
-        text: format!("SET {}{removed}", assignments.join(", ")),
+        text: format!("SET {}", assignments.join(", ")),
         values: attributes.into_iter().map(|(name, value)| (format!(":{name}"), value)).collect(),
     }
 }
 
 /// The write was made. What stands there now follows from what stood there before.
-fn made(change: &Change, before: Option<Item>) -> (Verdict, Option<EventRow>) {
+fn made(change: &Change, before: Option<Item>, shards: u32) -> (Verdict, Option<Item>) {
     let before = match before.filter(|item| !item.is_empty()).as_ref().map(rows::record) {
         None => None,
         Some(Ok(record)) => Some(record),
@@ -107,8 +109,11 @@ fn made(change: &Change, before: Option<Item>) -> (Verdict, Option<EventRow>) {
     };
     match change.applied_to(before.as_ref()) {
         Some(after) => {
-            let row = event(change, before.map(|record| record.state), &after);
-            (Verdict::Agreed(after), Some(row))
+            let row = event(change, before.as_ref().map(|record| record.state), &after);
+            // A release concerns the run that it takes the machine from.
+            let concerns = after.run.as_ref().or(before.as_ref().and_then(|it| it.run.as_ref()));
+            let item = events::item_of(&row, concerns, shards);
+            (Verdict::Agreed(after), Some(item))
         }
         None => {
             let problem = format!("{} was made against its guard", change.transition());
@@ -117,15 +122,18 @@ fn made(change: &Change, before: Option<Item>) -> (Verdict, Option<EventRow>) {
     }
 }
 
-fn refused(change: &Change, found: Option<&Item>) -> (Verdict, Option<EventRow>) {
+fn refused(change: &Change, found: Option<&Item>, shards: u32) -> (Verdict, Option<Item>) {
     match found.filter(|item| !item.is_empty()).map(rows::record) {
         None => (Verdict::Refused(None), None),
         Some(Err(unreadable)) => (Verdict::Unreadable(unreadable), None),
         Some(Ok(found)) => {
             // Made already, by a write whose answer was lost, and its event with it. Events of
             // the same change are one, so that this may well be the second.
-            let event =
-                change.is_done_in(&found).then(|| event(change, believed_before(change), &found));
+            let event = change.is_done_in(&found).then(|| {
+                let row = event(change, believed_before(change), &found);
+                let concerns = found.run.as_ref().or(believed_run(change));
+                events::item_of(&row, concerns, shards)
+            });
             (Verdict::Refused(Some(found)), event)
         }
     }
@@ -136,6 +144,14 @@ fn believed_before(change: &Change) -> Option<State> {
     match change.guard() {
         Guard::Found { state: StateGuard::Is(state), .. } => Some(*state),
         Guard::Found { state: StateGuard::Live, .. } | Guard::Absent => None,
+    }
+}
+
+/// The run that a change was meant to take the machine from.
+fn believed_run(change: &Change) -> Option<&RunId> {
+    match change.guard() {
+        Guard::Found { run: RunGuard::Is(run), .. } => run.as_ref(),
+        Guard::Found { run: RunGuard::Any, .. } | Guard::Absent => None,
     }
 }
 
@@ -175,33 +191,36 @@ mod tests {
             created_at: Timestamp::from_millis(0),
             updated_at: Timestamp::from_millis(0),
             ticketed_at: None,
+            settings_version: None,
         }
     }
 
     fn effect_of(change: &Change) -> String {
-        effect(change.next(), change).text
+        effect(change.next(), change, 1).text
     }
 
     #[test]
-    fn an_effect_keeps_the_index_of_live_records() {
+    fn an_effect_keeps_the_lists_of_live_and_terminated_records() {
         let (now, span) = (Timestamp::from_millis(0), Duration::from_secs(1));
         let idle = Instance::<Idle>::believe(&record(State::Idle, None)).unwrap();
         let claim = idle.claim(&"7".parse().unwrap(), now, span);
         assert_eq!(
             effect_of(claim.change()),
             "SET #state = :state, #runId = :runId, #threshold = :threshold, \
-             #updatedAt = :updatedAt, #ticketedAt = :ticketedAt, #expiresAt = :expiresAt"
+             #updatedAt = :updatedAt, #ticketedAt = :ticketedAt, #listKey = :listKey, \
+             #listSort = :listSort"
         );
         let live = idle.into_live();
         assert_eq!(
             effect_of(live.expire(now).change()),
             "SET #state = :state, #runId = :runId, #threshold = :threshold, \
-             #updatedAt = :updatedAt, #expiresAt = :expiresAt"
+             #updatedAt = :updatedAt, #listKey = :listKey, #listSort = :listSort"
         );
         assert_eq!(
             effect_of(live.reap(now).change()),
             "SET #state = :state, #runId = :runId, #threshold = :threshold, \
-             #updatedAt = :updatedAt, #ticketedAt = :ticketedAt REMOVE #expiresAt"
+             #updatedAt = :updatedAt, #ticketedAt = :ticketedAt, #listKey = :listKey, \
+             #listSort = :listSort"
         );
     }
 

@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use ondeck_core::model::excerpt::quoted;
-use ondeck_core::model::ids::RunId;
+use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::record::{EventRow, State};
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::PortResult;
 
-use super::keys::{Item, Kind, id_of, item, number, read_text, text};
+use super::keys::{Item, Key, List, event_pk, id_of, item, read_text, text, ttl};
+use super::set_up::EVENTS_BY_RUN;
 use super::table::{Table, put};
 
 /// The most events of one batched write.
@@ -32,8 +33,8 @@ pub(super) struct Outbox {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    /// By sort key, because a change may be reported twice and a batch must not name an item twice.
-    events: BTreeMap<String, EventRow>,
+    /// By key, because a change may be reported twice and a batch must not name an item twice.
+    events: BTreeMap<String, Item>,
     timed: bool,
 }
 
@@ -43,9 +44,10 @@ impl Outbox {
     }
 
     /// Adds an event, to be written within [`LONGEST_DELAY`].
-    pub(super) fn add(self: &Arc<Self>, event: EventRow) {
+    pub(super) fn add(self: &Arc<Self>, event: Item) {
         let mut waiting = self.waiting();
-        waiting.events.insert(sort_key(&event), event);
+        let key = Key::of(&event).map(|key| format!("{} {}", key.pk, key.sk)).unwrap_or_default();
+        waiting.events.insert(key, event);
         let enough = waiting.events.len().is_multiple_of(BATCH);
         let untimed = !std::mem::replace(&mut waiting.timed, true);
         drop(waiting);
@@ -72,7 +74,7 @@ impl Outbox {
     /// Events that cannot be written are lost with a warning; their transitions stay committed.
     async fn send(&self, multiple: usize) {
         let _turn = self.turn.lock().await;
-        let writes: Vec<_> = self.take(multiple).iter().map(|event| put(item_of(event))).collect();
+        let writes: Vec<_> = self.take(multiple).into_iter().map(put).collect();
         let patience = &self.table.patience;
         let write = |batch| patience.retried(move || self.table.write_all(batch));
         let batches = writes.chunks(BATCH).map(write);
@@ -81,7 +83,7 @@ impl Outbox {
         }
     }
 
-    fn take(&self, multiple: usize) -> Vec<EventRow> {
+    fn take(&self, multiple: usize) -> Vec<Item> {
         let mut waiting = self.waiting();
         let rest = waiting.events.len() % multiple;
         let mut taken = std::mem::take(&mut waiting.events);
@@ -94,17 +96,37 @@ impl Outbox {
     }
 }
 
-/// Reads all events, oldest first. Events of the same millisecond are in the order of the
-/// lifecycle.
-pub(super) async fn all(table: &Table) -> PortResult<Vec<EventRow>> {
-    let items = table.all_pages(table.query(Kind::Event)).await?;
+/// Which events to read.
+#[derive(Debug, Clone)]
+pub enum EventsOf {
+    Machine(InstanceId),
+    /// Those of machines while the run owned them, and the ones by which it lost them.
+    Run(RunId),
+    /// Those of the day, in UTC, that a time is in.
+    Day(Timestamp),
+}
+
+/// Reads events, oldest first. Events of the same millisecond are in the order of the lifecycle.
+/// Those of the last moments may be missing.
+pub(super) async fn select(
+    table: &Table,
+    which: &EventsOf,
+    shards: u32,
+) -> PortResult<Vec<EventRow>> {
+    let items = match which {
+        EventsOf::Machine(id) => table.all_pages(table.query(&event_pk(id))).await?,
+        EventsOf::Run(run) => {
+            let keys = table.indexed(&EVENTS_BY_RUN, run.as_str(), None).await?;
+            table.get_all(&keys).await?
+        }
+        EventsOf::Day(at) => {
+            let keys = table.listed(List::Events(*at), shards, None).await?;
+            table.get_all(&keys).await?
+        }
+    };
     let mut events: Vec<EventRow> = items.iter().filter_map(read).collect();
     events.sort_by_key(|event| (event.at, rank(event)));
     Ok(events)
-}
-
-fn sort_key(event: &EventRow) -> String {
-    format!("{}#{}#{}", event.instance, event.at, event.transition)
 }
 
 fn rank(event: &EventRow) -> usize {
@@ -113,9 +135,15 @@ fn rank(event: &EventRow) -> usize {
     ORDER.iter().position(|name| *name == event.transition).unwrap_or(ORDER.len())
 }
 
-fn item_of(event: &EventRow) -> Item {
-    let gone = (event.at + RETENTION).millis() / 1_000;
-    let mut written = Kind::Event.key(sort_key(event)).attributes();
+/// The item of an event, to be found by its machine, its day, and the run that it concerns.
+pub(super) fn item_of(event: &EventRow, concerns: Option<&RunId>, shards: u32) -> Item {
+    let sort = format!("{}#{}", event.at, event.transition);
+    let mut written = Key::event(&event.instance, &sort).attributes();
+    let listed = format!("{}#{}#{}", event.at, event.instance, event.transition);
+    written.extend(item(List::Events(event.at).entry(event.instance.as_str(), listed, shards)));
+    if let Some(run) = concerns {
+        written.extend(item([("eventRun", text(run))]));
+    }
     written.extend(item([
         ("instanceId", text(&event.instance)),
         ("at", text(event.at)),
@@ -124,7 +152,7 @@ fn item_of(event: &EventRow) -> Item {
         ("to", text(event.to)),
         ("run", text(event.run.as_ref().map_or("", RunId::as_str))),
         ("why", text(&event.why)),
-        ("ttl", number(gone)),
+        ttl(event.at + RETENTION),
     ]));
     written
 }

@@ -1,73 +1,154 @@
-//! Where each kind of item is in the one table, and how expressions name attributes.
+//! Where each item is in the one table, which lists find it, and how expressions name attributes.
+//!
+//! The first part of a partition key says what kind of item it is, so that a policy can name kinds
+//! by `dynamodb:LeadingKeys`. The rest is the id of one machine, run or launch, so that no key
+//! carries more load than that one causes.
 
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
+use ondeck_core::model::credentials::TokenPurpose;
 use ondeck_core::model::excerpt::quoted;
+use ondeck_core::model::ids::{InstanceId, IntentId, RunId};
+use ondeck_core::model::timestamp::Timestamp;
+
+use crate::names::digest;
 
 /// No time is later. Times are texts of one form, which sort like times.
 pub(super) const LAST_TIME: &str = "9999-12-31T23:59:59.999Z";
 
+pub(super) const SETTINGS: &str = "SETTING";
+const INSTANCE: &str = "INSTANCE#";
+const AGENT: &str = "AGENT#";
+const INTENT: &str = "INTENT#";
+const RUN: &str = "RUN#";
+const DEMAND: &str = "DEMAND#";
+const EVENT: &str = "EVENT#";
+const CREDENTIALS: &str = "CREDENTIALS#";
+
 /// One item, as the SDK has it.
 pub(super) type Item = HashMap<String, AttributeValue>;
-
-/// The kinds of items: one partition key each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Kind {
-    Instance,
-    Heartbeat,
-    Signal,
-    Setting,
-    Intent,
-    Event,
-    Run,
-    Credentials,
-    Demand,
-}
-
-impl Kind {
-    pub(super) fn pk(self) -> &'static str {
-        match self {
-            Kind::Instance => "TYPE#Instance",
-            Kind::Heartbeat => "TYPE#Heartbeat",
-            Kind::Signal => "TYPE#WS",
-            Kind::Setting => "TYPE#Setting",
-            Kind::Intent => "TYPE#Intent",
-            Kind::Event => "TYPE#Event",
-            Kind::Run => "TYPE#Run",
-            Kind::Credentials => "TYPE#Credentials",
-            Kind::Demand => "TYPE#Demand",
-        }
-    }
-
-    /// The key of one item of this kind.
-    pub(super) fn key(self, id: impl std::fmt::Display) -> Key {
-        Key { kind: self, sk: format!("ID#{id}") }
-    }
-}
 
 /// One item's place.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Key {
-    pub(super) kind: Kind,
+    pub(super) pk: String,
     pub(super) sk: String,
 }
 
 impl Key {
+    fn new(pk: String, sk: &str) -> Key {
+        Key { pk, sk: sk.to_owned() }
+    }
+
+    /// The record of a machine.
+    pub(super) fn record(id: impl std::fmt::Display) -> Key {
+        Key::new(format!("{INSTANCE}{id}"), "RECORD")
+    }
+
+    /// What the agent of one machine writes. `identity` is what IAM knows the machine by.
+    pub(super) fn agent(identity: &str) -> Key {
+        Key::new(format!("{AGENT}{identity}"), "STATUS")
+    }
+
+    pub(super) fn setting(name: &str) -> Key {
+        Key::new(SETTINGS.to_owned(), name)
+    }
+
+    pub(super) fn intent(id: &IntentId) -> Key {
+        Key::new(format!("{INTENT}{id}"), "INTENT")
+    }
+
+    /// The set of machines that may be a run's.
+    pub(super) fn run(run: &RunId) -> Key {
+        Key::new(format!("{RUN}{run}"), "INSTANCES")
+    }
+
+    pub(super) fn demand(run: &RunId) -> Key {
+        Key::new(format!("{DEMAND}{run}"), "DEMAND")
+    }
+
+    /// An event of a machine; `sort` tells the events of one machine apart.
+    pub(super) fn event(id: &InstanceId, sort: &str) -> Key {
+        Key::new(event_pk(id), sort)
+    }
+
+    /// A token for runners. Each has a key of its own, which no other kind of item shares.
+    pub(super) fn token(purpose: TokenPurpose) -> Key {
+        Key::new(format!("{CREDENTIALS}{}", purpose.as_str().to_ascii_uppercase()), "TOKEN")
+    }
+
     /// As attributes: what finds the item, and what a new one begins with.
     pub(super) fn attributes(&self) -> Item {
-        item([("PK", text(self.kind.pk())), ("SK", text(&self.sk))])
+        item([("PK", text(&self.pk)), ("SK", text(&self.sk))])
+    }
+
+    /// The key of an item that was read, also of one from an index.
+    pub(super) fn of(item: &Item) -> Option<Key> {
+        Some(Key {
+            pk: read_text(item, "PK").ok()?.to_owned(),
+            sk: read_text(item, "SK").ok()?.to_owned(),
+        })
     }
 }
 
-/// What an item's sort key names.
+/// The partition key of a machine's events.
+pub(super) fn event_pk(id: &InstanceId) -> String {
+    format!("{EVENT}{id}")
+}
+
+/// What the partition key names, without the kind of the item.
 pub(super) fn id_of(item: &Item) -> Option<&str> {
-    item.get("SK")?.as_s().ok()?.strip_prefix("ID#")
+    Some(item.get("PK")?.as_s().ok()?.split_once('#')?.1)
+}
+
+/// A list that the index `lists` keeps. Each list is spread over shards, so that no partition of the
+/// index takes all writes of a large fleet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum List {
+    /// Live records, by threshold.
+    Live,
+    /// Terminated records, by the time of their termination.
+    Terminated,
+    /// Intents without an outcome, by deadline.
+    OpenIntents,
+    /// What runs asked for, by time.
+    Demands,
+    /// The events of the day that a time is in, by time.
+    Events(Timestamp),
+}
+
+impl List {
+    /// The partition key of one shard.
+    pub(super) fn key(self, shard: u32) -> String {
+        match self {
+            List::Live => format!("LIVE#{shard}"),
+            List::Terminated => format!("TERMINATED#{shard}"),
+            List::OpenIntents => format!("OPEN-INTENT#{shard}"),
+            List::Demands => format!("OPEN-DEMAND#{shard}"),
+            List::Events(at) => format!("EVENT-DAY#{}#{shard}", &at.to_string()[..10]),
+        }
+    }
+
+    /// The attributes that put an item on the list, in the shard of its `id` and sorted by `sort`.
+    pub(super) fn entry(
+        self,
+        id: &str,
+        sort: impl ToString,
+        shards: u32,
+    ) -> [(&'static str, AttributeValue); 2] {
+        [("listKey", text(self.key(digest(id) % shards.max(1)))), ("listSort", text(sort))]
+    }
 }
 
 /// Attributes under their names.
 pub(super) fn item<const N: usize>(attributes: [(&str, AttributeValue); N]) -> Item {
     attributes.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// When DynamoDB may delete an item, as its attribute `ttl` has it.
+pub(super) fn ttl(at: Timestamp) -> (&'static str, AttributeValue) {
+    ("ttl", number(at.millis() / 1_000))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "callers have a value as often as a reference")]
@@ -123,10 +204,51 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_those_of_the_specification() {
-        let key = Kind::Signal.key("i-123");
-        let expected = item([("PK", text("TYPE#WS")), ("SK", text("ID#i-123"))]);
-        assert_eq!(key.attributes(), expected);
-        assert_eq!(id_of(&expected), Some("i-123"));
+    fn each_kind_of_item_has_a_partition_key_of_its_own() {
+        let (id, run) = ("i-1".parse().unwrap(), "7".parse().unwrap());
+        let intent = "7-1".parse().unwrap();
+        let keys = [
+            Key::record(&id),
+            Key::agent("arn:aws:ec2:r:1:instance/i-1"),
+            Key::setting("ami"),
+            Key::intent(&intent),
+            Key::run(&run),
+            Key::demand(&run),
+            Key::event(&id, "x"),
+            Key::token(TokenPurpose::Registration),
+            Key::token(TokenPurpose::Removal),
+        ];
+        let pks: Vec<&str> = keys.iter().map(|key| key.pk.as_str()).collect();
+        assert_eq!(
+            pks,
+            [
+                "INSTANCE#i-1",
+                "AGENT#arn:aws:ec2:r:1:instance/i-1",
+                "SETTING",
+                "INTENT#7-1",
+                "RUN#7",
+                "DEMAND#7",
+                "EVENT#i-1",
+                "CREDENTIALS#REGISTRATION",
+                "CREDENTIALS#REMOVAL",
+            ]
+        );
+        assert_eq!(id_of(&keys[1].attributes()), Some("arn:aws:ec2:r:1:instance/i-1"));
+        assert_eq!(Key::of(&keys[6].attributes()).as_ref(), Some(&keys[6]));
+    }
+
+    #[test]
+    fn lists_are_spread_over_shards_by_id() {
+        let noon = Timestamp::parse("2025-05-31T12:00:00Z").unwrap();
+        assert_eq!(List::Events(noon).key(3), "EVENT-DAY#2025-05-31#3");
+        let shards = |shards| {
+            let mut used: Vec<AttributeValue> = (0..200)
+                .map(|n| List::Live.entry(&format!("i-{n:017x}"), noon, shards)[0].1.clone())
+                .collect();
+            used.sort_by_key(|key| key.as_s().unwrap().clone());
+            used.dedup();
+            used.len()
+        };
+        assert_eq!((shards(0), shards(1), shards(8)), (1, 1, 8));
     }
 }

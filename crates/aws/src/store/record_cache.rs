@@ -14,7 +14,7 @@ use ondeck_core::model::record::{Record, Unreadable};
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{PortError, PortResult};
 
-use super::keys::Kind;
+use super::keys::Key;
 use super::rows;
 use super::table::Table;
 use crate::error::DYNAMODB;
@@ -80,12 +80,12 @@ impl RecordCache {
 }
 
 async fn read(table: &Table, id: &InstanceId, consistent: bool) -> PortResult<Option<Record>> {
-    let found = table.get(&Kind::Instance.key(id), consistent).await?;
+    let found = table.get(&Key::record(id), consistent).await?;
     found.as_ref().map(rows::record).transpose().map_err(|unreadable| corrupt(table, &unreadable))
 }
 
 fn corrupt(table: &Table, unreadable: &Unreadable) -> PortError {
-    let (pk, sk) = (Kind::Instance.pk(), Kind::Instance.key(&unreadable.id).sk);
+    let Key { pk, sk } = Key::record(&unreadable.id);
     PortError::Unusable {
         service: DYNAMODB,
         reason: unreadable.to_string(),

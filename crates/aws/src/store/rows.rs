@@ -2,18 +2,22 @@
 //! others are still read.
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use ondeck_core::model::credentials::Credentials;
+use ondeck_core::model::credentials::{Credentials, Token, TokenPurpose};
 use ondeck_core::model::demand::{Demand, RETENTION};
 use ondeck_core::model::excerpt::quoted;
-use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::model::ids::RunId;
 use ondeck_core::model::intent::Intent;
 use ondeck_core::model::record::{Record, RecordRow, Unreadable};
 use ondeck_core::model::secret::Secret;
-use ondeck_core::model::signal::{Report, Signal};
+use ondeck_core::model::signal::{AgentStatus, Report, Signal};
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::Listing;
+use std::time::Duration;
 
-use super::keys::{Item, Kind, id_of, item, number, read_number, read_text, text};
+use super::keys::{Item, Key, List, id_of, item, number, read_number, read_text, text, ttl};
+
+/// How long an intent with an outcome is kept after its deadline.
+const SETTLED_INTENTS: Duration = Duration::from_secs(30 * 24 * 3_600);
 
 /// The attributes of a record, but for its key.
 pub(super) fn attributes(record: &Record) -> Vec<(&'static str, AttributeValue)> {
@@ -31,6 +35,7 @@ pub(super) fn attributes(record: &Record) -> Vec<(&'static str, AttributeValue)>
         ("createdAt", text(row.created_at)),
         ("updatedAt", text(row.updated_at)),
         ("ticketedAt", text(row.ticketed_at)),
+        ("settingsVersion", text(row.settings_version)),
     ]
 }
 
@@ -62,6 +67,7 @@ fn wire(item: &Item) -> Result<RecordRow, String> {
         created_at: text("createdAt")?,
         updated_at: text("updatedAt")?,
         ticketed_at: text("ticketedAt")?,
+        settings_version: text("settingsVersion")?,
     })
 }
 
@@ -78,53 +84,37 @@ pub(super) fn listing(items: &[Item]) -> Listing {
     listing
 }
 
-pub(super) fn heartbeat(id: &InstanceId, at: Timestamp) -> Item {
-    let mut heartbeat = Kind::Heartbeat.key(id).attributes();
-    heartbeat.extend(item([("value", text("PING")), ("updatedAt", text(at))]));
-    heartbeat
+/// Reads what an agent wrote. What is corrupt counts as not written: no decision follows from it,
+/// and the agent's next heartbeat or signal replaces it.
+pub(super) fn agent_status(item: &Item) -> AgentStatus {
+    let time = |name| Timestamp::parse(read_text(item, name).ok()?).ok();
+    AgentStatus { heartbeat: time("heartbeatAt"), report: report(item) }
 }
 
-pub(super) fn beat(item: &Item) -> Option<Timestamp> {
-    Timestamp::parse(read_text(item, "updatedAt").ok()?).ok()
-}
-
-pub(super) fn signal(id: &InstanceId, report: &Report) -> Item {
-    let run = report.run.as_ref().map_or("", RunId::as_str);
-    let said = item([("signal", text(report.signal)), ("runId", text(run))]);
-    let mut signal = Kind::Signal.key(id).attributes();
-    signal.extend(item([
-        ("value", AttributeValue::M(said)),
-        ("updatedAt", text(report.at)),
-        ("detail", text(&report.detail)),
-    ]));
-    signal
-}
-
-/// Reads a signal. A corrupt one counts as none: no decision follows from it, and the agent's next
-/// signal replaces it.
-pub(super) fn report(item: &Item) -> Option<Report> {
+fn report(item: &Item) -> Option<Report> {
+    let word = read_text(item, "signal").ok()?;
     let read = || {
-        let said = item.get("value")?.as_m().ok()?;
-        let run = match read_text(said, "runId").ok()? {
+        let run = match read_text(item, "signalRun").ok()? {
             "" => None,
             run => Some(RunId::new(run).ok()?),
         };
         Some(Report {
-            signal: Signal::parse(read_text(said, "signal").ok()?)?,
+            signal: Signal::parse(word)?,
             run,
-            detail: read_text(item, "detail").unwrap_or_default().to_owned(),
-            at: Timestamp::parse(read_text(item, "updatedAt").ok()?).ok()?,
+            detail: read_text(item, "signalDetail").unwrap_or_default().to_owned(),
+            at: Timestamp::parse(read_text(item, "signalAt").ok()?).ok()?,
         })
     };
     let report = read();
     if report.is_none() {
-        tracing::warn!(instance = id_of(item), "unreadable signal; skipped");
+        tracing::warn!(agent = id_of(item), "unreadable signal; skipped");
     }
     report
 }
 
-pub(super) fn intent_item(intent: &Intent) -> Item {
-    let mut written = Kind::Intent.key(&intent.id).attributes();
+/// The item of an intent. An open one is on a list; one with an outcome expires.
+pub(super) fn intent_item(intent: &Intent, shards: u32) -> Item {
+    let mut written = Key::intent(&intent.id).attributes();
     written.extend(item([
         ("intentId", text(&intent.id)),
         ("runId", text(&intent.run)),
@@ -133,6 +123,12 @@ pub(super) fn intent_item(intent: &Intent) -> Item {
         ("deadline", text(intent.deadline)),
         ("outcome", text(&intent.outcome)),
     ]));
+    if intent.is_open() {
+        let id = intent.id.as_str();
+        written.extend(item(List::OpenIntents.entry(id, intent.deadline, shards)));
+    } else {
+        written.extend(item([ttl(intent.deadline + SETTLED_INTENTS)]));
+    }
     written
 }
 
@@ -158,7 +154,7 @@ pub(super) fn intent(item: &Item) -> Option<Intent> {
 
 /// Reads a setting; a corrupt one is logged and has its default.
 pub(super) fn setting(item: &Item) -> Option<(String, String)> {
-    let name = id_of(item).unwrap_or("?");
+    let name = read_text(item, "SK").unwrap_or("?");
     let problem = |problem: &String| {
         tracing::warn!("unreadable setting {}: {problem}; skipped", quoted(name));
     };
@@ -166,44 +162,37 @@ pub(super) fn setting(item: &Item) -> Option<(String, String)> {
     Some((name.to_owned(), value.to_owned()))
 }
 
-pub(super) const RUNNERS: &str = "runners";
-
-/// The item of credentials. Its kind is one of its own, so that a policy can tell who may read it.
-pub(super) fn credentials_item(credentials: &Credentials) -> Item {
-    let mut written = Kind::Credentials.key(RUNNERS).attributes();
+/// The item of one token. It is on no list, so that no index holds a copy.
+pub(super) fn token_item(credentials: &Credentials, purpose: TokenPurpose) -> Item {
+    let token = credentials.token(purpose);
+    let mut written = Key::token(purpose).attributes();
     written.extend(item([
-        ("registration", text(credentials.registration.expose())),
-        ("removal", text(credentials.removal.expose())),
-        // Not `expiresAt`: that is the key of the index, which would hold a copy of all of it.
-        ("validUntil", text(credentials.expires_at)),
-        ("ttl", number(credentials.expires_at.millis() / 1_000)),
+        ("token", text(token.secret.expose())),
+        ("validUntil", text(token.expires_at)),
+        ttl(token.expires_at),
     ]));
     written
 }
 
-/// Reads credentials. Corrupt ones count as none, and the log shows nothing of them.
-pub(super) fn credentials(item: &Item) -> Option<Credentials> {
-    let secret = |name| read_text(item, name).ok().map(Secret::new);
+/// Reads a token. A corrupt one counts as none, and the log shows nothing of it.
+pub(super) fn token(item: &Item) -> Option<Token> {
     let read = || {
-        Some(Credentials {
-            registration: secret("registration")?,
-            removal: secret("removal")?,
+        Some(Token {
+            secret: Secret::new(read_text(item, "token").ok()?),
             expires_at: Timestamp::parse(read_text(item, "validUntil").ok()?).ok()?,
         })
     };
-    let credentials = read();
-    if credentials.is_none() {
-        tracing::warn!("unreadable credentials; skipped");
+    let token = read();
+    if token.is_none() {
+        tracing::warn!("unreadable token; skipped");
     }
-    credentials
+    token
 }
 
-pub(super) fn demand_item(demand: &Demand) -> Item {
-    let mut written = Kind::Demand.key(&demand.run).attributes();
-    written.extend(item([
-        ("value", text(serde_json::json!(demand))),
-        ("ttl", number((demand.at + RETENTION).millis() / 1_000)),
-    ]));
+pub(super) fn demand_item(demand: &Demand, shards: u32) -> Item {
+    let mut written = Key::demand(&demand.run).attributes();
+    written.extend(item(List::Demands.entry(demand.run.as_str(), demand.at, shards)));
+    written.extend(item([("value", text(serde_json::json!(demand))), ttl(demand.at + RETENTION)]));
     written
 }
 

@@ -15,13 +15,17 @@ use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Listing, PortResult};
 use ondeck_core::runtime::batcher::Batcher;
 
-use super::keys::{Item, Key, Kind, read_text, text};
+use super::keys::{Item, Key, number, read_text, text};
 use super::rows;
 use super::table::Table;
 
-/// How long this process relies on a note that it has made. Refresh keeps an unchanged set far
+/// How long this process relies on a note that it has made. DynamoDB keeps an unchanged set far
 /// longer, so a note that is relied on still exists.
 const RELIED_ON: Duration = Duration::from_secs(60);
+
+/// How long DynamoDB keeps a set that has not changed: longer than any run may last. A run of GitHub
+/// ends after 35 days.
+const KEPT: Duration = Duration::from_secs(60 * 24 * 3_600);
 
 #[derive(Debug, Clone)]
 struct Note {
@@ -75,8 +79,10 @@ async fn write(table: &Table, notes: Vec<Note>) -> PortResult<Vec<()>> {
             .client
             .update_item()
             .table_name(&table.name)
-            .set_key(Some(Kind::Run.key(run).attributes()))
-            .update_expression("ADD instances :ids SET updatedAt = :at")
+            .set_key(Some(Key::run(&run).attributes()))
+            .update_expression("ADD instances :ids SET updatedAt = :at, #ttl = :ttl")
+            .expression_attribute_names("#ttl", "ttl")
+            .expression_attribute_values(":ttl", number((at + KEPT).millis() / 1_000))
             .expression_attribute_values(":ids", AttributeValue::Ss(ids.into_iter().collect()))
             .expression_attribute_values(":at", text(at));
         table.call("UpdateItem", update.send()).await
@@ -87,10 +93,10 @@ async fn write(table: &Table, notes: Vec<Note>) -> PortResult<Vec<()>> {
 
 /// The records that belong to a run now: a look at its set, and one at each that it names.
 pub(super) async fn of_run(table: &Table, run: &RunId) -> PortResult<Listing> {
-    let Some(set) = table.get(&Kind::Run.key(run), true).await? else {
+    let Some(set) = table.get(&Key::run(run), true).await? else {
         return Ok(Listing::default());
     };
-    let keys: Vec<Key> = members(&set).map(|id| Kind::Instance.key(id)).collect();
+    let keys: Vec<Key> = members(&set).map(Key::record).collect();
     let mut items = table.get_all(&keys).await?;
     // A record without a readable owner may be the run's: it is listed as unreadable.
     items.retain(|item| read_text(item, "runId").map_or(true, |owner| owner == run.as_str()));
@@ -98,6 +104,6 @@ pub(super) async fn of_run(table: &Table, run: &RunId) -> PortResult<Listing> {
 }
 
 /// The instances in a run's set.
-pub(super) fn members(set: &Item) -> impl Iterator<Item = &String> {
+fn members(set: &Item) -> impl Iterator<Item = &String> {
     set.get("instances").and_then(|ids| ids.as_ss().ok()).into_iter().flatten()
 }

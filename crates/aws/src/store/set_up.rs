@@ -17,8 +17,24 @@ use super::table::Table;
 use crate::error::{DYNAMODB, unavailable};
 use crate::names::{MANAGED_BY, POOL_TAG};
 
-/// The index of live records by the end of their time.
-pub(super) const LIVE: &str = "live-by-threshold";
+/// An index of the table. It holds keys only: what it finds is read from the table before anything
+/// follows from it, and it is the smaller and cheaper for it.
+#[derive(Debug)]
+pub(super) struct Index {
+    pub(super) name: &'static str,
+    pub(super) key: &'static str,
+    pub(super) sort: &'static str,
+}
+
+/// The lists of items, see [`List`](super::keys::List).
+pub(super) const LISTS: Index = Index { name: "lists", key: "listKey", sort: "listSort" };
+/// Events by the run that they concern.
+pub(super) const EVENTS_BY_RUN: Index =
+    Index { name: "events-by-run", key: "eventRun", sort: "at" };
+
+const INDEXES: [Index; 2] = [LISTS, EVENTS_BY_RUN];
+/// The index that tables of the earlier layout have.
+const EARLIER_INDEX: &str = "live-by-threshold";
 
 const CREATED_WITHIN: Duration = Duration::from_secs(120);
 const POLL: PollInterval = PollInterval::fixed(Duration::from_millis(500));
@@ -28,7 +44,9 @@ const YOUNG: Duration = Duration::from_secs(24 * 3_600);
 
 /// Creates the table if it is missing, and waits until it is usable. An existing table costs one
 /// call.
-pub(super) async fn set_up(table: &Table, pool: &str) -> PortResult<()> {
+///
+/// Returns the table's ARN, which names the account.
+pub(super) async fn set_up(table: &Table, pool: &str) -> PortResult<String> {
     let patience = &table.patience;
     let found = match describe(table).await? {
         Some(found) => found,
@@ -44,9 +62,10 @@ pub(super) async fn set_up(table: &Table, pool: &str) -> PortResult<()> {
         table.clock.now().duration_since(made).ok()
     };
     match found.creation_date_time().and_then(age) {
-        Some(age) if age > YOUNG => Ok(()),
-        _ => expire_events(table).await.or_else(tolerate),
+        Some(age) if age > YOUNG => {}
+        _ => expire_items(table).await.or_else(tolerate)?,
     }
+    Ok(found.table_arn.unwrap_or_default())
 }
 
 async fn describe(table: &Table) -> PortResult<Option<TableDescription>> {
@@ -61,16 +80,19 @@ async fn describe(table: &Table) -> PortResult<Option<TableDescription>> {
 }
 
 async fn create(table: &Table, pool: &str) -> PortResult<()> {
-    let attributes = ["PK", "SK", "expiresAt"].map(|name| {
+    let names = INDEXES.iter().flat_map(|index| [index.key, index.sort]);
+    let attributes = ["PK", "SK"].into_iter().chain(names).map(|name| {
         let attribute = AttributeDefinition::builder().attribute_name(name);
         attribute.attribute_type(ScalarAttributeType::S).build().expect("a name and a type")
     });
-    let index = GlobalSecondaryIndex::builder()
-        .index_name(LIVE)
-        .set_key_schema(Some(keys("PK", "expiresAt")))
-        .projection(Projection::builder().projection_type(ProjectionType::All).build())
-        .build()
-        .expect("a name and keys");
+    let indexes = INDEXES.iter().map(|index| {
+        GlobalSecondaryIndex::builder()
+            .index_name(index.name)
+            .set_key_schema(Some(keys(index.key, index.sort)))
+            .projection(Projection::builder().projection_type(ProjectionType::KeysOnly).build())
+            .build()
+            .expect("a name and keys")
+    });
     let tags = [(POOL_TAG, pool), MANAGED_BY].map(|(key, value)| {
         Tag::builder().key(key).value(value).build().expect("a key and a value")
     });
@@ -78,9 +100,9 @@ async fn create(table: &Table, pool: &str) -> PortResult<()> {
         .client
         .create_table()
         .table_name(&table.name)
-        .set_attribute_definitions(Some(attributes.to_vec()))
+        .set_attribute_definitions(Some(attributes.collect()))
         .set_key_schema(Some(keys("PK", "SK")))
-        .global_secondary_indexes(index)
+        .set_global_secondary_indexes(Some(indexes.collect()))
         .billing_mode(BillingMode::PayPerRequest)
         .set_tags(Some(tags.to_vec()));
     match table.ask(create.send()).await {
@@ -126,35 +148,45 @@ fn is_ready(found: &TableDescription) -> bool {
     usable && indexed
 }
 
-/// Fails for a table with other keys: another program uses it, so it is left alone.
+/// Fails for a table with other keys or indexes: another program or an earlier version of this one
+/// uses it, so it is left alone.
 fn check(table: &Table, found: &TableDescription) -> PortResult<()> {
-    let ours = found.key_schema() == keys("PK", "SK");
-    let index = found.global_secondary_indexes().iter().find(|i| i.index_name() == Some(LIVE));
-    let indexed = index.is_some_and(|index| index.key_schema() == keys("PK", "expiresAt"));
-    let unusable = |problem: &str, hint: String| {
-        let reason = format!("{problem}: {}", table.name);
-        Err(PortError::Unusable { service: DYNAMODB, reason, hint })
+    let indexes = found.global_secondary_indexes();
+    let has = |wanted: &Index| {
+        let index = indexes.iter().find(|index| index.index_name() == Some(wanted.name));
+        index.is_some_and(|index| index.key_schema() == keys(wanted.key, wanted.sort))
     };
-    match (ours, indexed) {
-        (true, true) => Ok(()),
-        (false, _) => unusable(
+    let missing: Vec<&str> =
+        INDEXES.iter().filter(|index| !has(index)).map(|index| index.name).collect();
+    let unusable = |problem: &str, hint: &str| {
+        let reason = format!("{problem}: {}", table.name);
+        Err(PortError::Unusable { service: DYNAMODB, reason, hint: hint.to_owned() })
+    };
+    if found.key_schema() != keys("PK", "SK") {
+        return unusable(
             "the table was not made by ondeck",
-            "delete or rename it, and run ondeck refresh again".to_owned(),
-        ),
-        (true, false) => unusable(
-            "the table lacks its index",
-            format!(
-                "add a global secondary index {LIVE} on PK and expiresAt with all attributes, or \
-                 delete the table while no machine is running, and run ondeck refresh again"
-            ),
-        ),
+            "delete or rename it, and run ondeck refresh again",
+        );
     }
+    if indexes.iter().any(|index| index.index_name() == Some(EARLIER_INDEX)) {
+        return unusable(
+            "the table has the layout of an earlier version of ondeck",
+            "terminate the machines of the pool, delete the table, and run ondeck refresh again",
+        );
+    }
+    if !missing.is_empty() {
+        return unusable(
+            &format!("the table lacks the index {}", missing.join(" and ")),
+            "terminate the machines of the pool, delete the table, and run ondeck refresh again",
+        );
+    }
+    Ok(())
 }
 
-/// Has DynamoDB expire events. That may take days, which is early enough.
-async fn expire_events(table: &Table) -> PortResult<()> {
+/// Has DynamoDB delete items some time after their `ttl`. That may take days, which is early enough.
+async fn expire_items(table: &Table) -> PortResult<()> {
     let patience = &table.patience;
-    if patience.retried(|| expires_events(table)).await? {
+    if patience.retried(|| expires_items(table)).await? {
         return Ok(());
     }
     let rule = TimeToLiveSpecification::builder().attribute_name("ttl").enabled(true);
@@ -166,22 +198,22 @@ async fn expire_events(table: &Table) -> PortResult<()> {
     let updated = patience.retried(|| table.call("UpdateTimeToLive", update.clone().send())).await;
     let Err(error) = updated else { return Ok(()) };
     // DynamoDB reports an error if another refresh has just enabled it.
-    if patience.retried(|| expires_events(table)).await? { Ok(()) } else { Err(error) }
+    if patience.retried(|| expires_items(table)).await? { Ok(()) } else { Err(error) }
 }
 
-/// An operator who created the table may have denied this check. Events that stay cost a little and
+/// An operator who created the table may have denied this check. Items that stay cost a little and
 /// do no harm.
 fn tolerate(error: PortError) -> PortResult<()> {
     match error {
         PortError::Unusable { reason, .. } => {
-            tracing::warn!("old events may stay for ever: {reason}");
+            tracing::warn!("old events, intents and agent status may stay for ever: {reason}");
             Ok(())
         }
         other => Err(other),
     }
 }
 
-async fn expires_events(table: &Table) -> PortResult<bool> {
+async fn expires_items(table: &Table) -> PortResult<bool> {
     let describe = table.client.describe_time_to_live().table_name(&table.name);
     let answer = table.call("DescribeTimeToLive", describe.send()).await?;
     let status = answer.time_to_live_description.and_then(|rule| rule.time_to_live_status);

@@ -1,25 +1,25 @@
 //! Calls to the table: limited in number by the gate, queries read to their last page, batches to
 //! their last item.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
-use aws_sdk_dynamodb::operation::put_item::PutItemError;
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
+use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_sdk_dynamodb::types::{
     AttributeValue, BatchStatementErrorCodeEnum, BatchStatementRequest, BatchStatementResponse,
-    DeleteRequest, KeysAndAttributes, PutRequest, WriteRequest,
+    KeysAndAttributes, PutRequest, WriteRequest,
 };
 use aws_smithy_runtime_api::http::Response;
 use futures_util::future::try_join_all;
-use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{PortError, PortResult};
 use ondeck_core::runtime::retry::RequestRetry;
 use tokio::sync::Semaphore;
 
-use super::keys::{Item, Key, Kind, LAST_TIME, names_in, number, text};
+use super::keys::{Item, Key, LAST_TIME, List, names_in, number, text};
+use super::set_up::{Index, LISTS};
 use crate::cloud::Cloud;
 use crate::error::{DYNAMODB, port_error, unavailable};
 use crate::skew::{AwsClock, ObserveSkew};
@@ -110,55 +110,98 @@ impl Table {
         self.call("PutItem", put.send()).await.map(drop)
     }
 
-    /// Puts an item with its time of writing, unless a later one is stored. A stored item without
-    /// a valid time is replaced.
-    pub(super) async fn put_unless_later(&self, item: Item, at: Timestamp) -> PortResult<()> {
-        let put = self
+    /// Sets attributes of one item, which is created if it is missing. Returns whether the condition
+    /// was met, if there is one; its placeholders are among `attributes` or [`LAST_TIME`]'s.
+    pub(super) async fn set(
+        &self,
+        key: &Key,
+        attributes: &[(&str, AttributeValue)],
+        condition: Option<&str>,
+    ) -> PortResult<bool> {
+        let assignments: Vec<String> =
+            attributes.iter().map(|(name, _)| format!("#{name} = :{name}")).collect();
+        let effect = format!("SET {}", assignments.join(", "));
+        let mut update = self
             .client
-            .put_item()
+            .update_item()
             .table_name(&self.name)
-            .set_item(Some(item))
-            .condition_expression(
-                "NOT (updatedAt > :at AND updatedAt <= :last AND size(updatedAt) = :length)",
-            )
-            .expression_attribute_values(":at", text(at))
-            .expression_attribute_values(":last", text(LAST_TIME))
-            .expression_attribute_values(":length", number(LAST_TIME.len()));
-        match self.ask(put.send()).await {
-            Ok(_) => Ok(()),
+            .set_key(Some(key.attributes()))
+            .set_expression_attribute_names(Some(names_in(&[&effect, condition.unwrap_or("")])))
+            .set_condition_expression(condition.map(str::to_owned))
+            .update_expression(effect);
+        for (name, value) in attributes {
+            update = update.expression_attribute_values(format!(":{name}"), value.clone());
+        }
+        if condition.is_some() {
+            update = update
+                .expression_attribute_values(":last", text(LAST_TIME))
+                .expression_attribute_values(":length", number(LAST_TIME.len()));
+        }
+        match self.ask(update.send()).await {
+            Ok(_) => Ok(true),
             Err(error) => match error.as_service_error() {
-                Some(PutItemError::ConditionalCheckFailedException(_)) => Ok(()),
-                _ => Err(self.port_error("PutItem", &error)),
+                Some(UpdateItemError::ConditionalCheckFailedException(_)) => Ok(false),
+                _ => Err(self.port_error("UpdateItem", &error)),
             },
         }
     }
 
-    /// A strongly consistent query of all items of a kind, to be narrowed and then read by
-    /// [`Table::all_pages`].
-    pub(super) fn query(&self, kind: Kind) -> QueryFluentBuilder {
+    /// A strongly consistent query of all items with a partition key, to be narrowed and then read
+    /// by [`Table::all_pages`].
+    pub(super) fn query(&self, pk: &str) -> QueryFluentBuilder {
         self.client
             .query()
             .table_name(&self.name)
             .consistent_read(true)
-            .key_condition_expression("PK = :kind")
-            .expression_attribute_values(":kind", text(kind.pk()))
+            .key_condition_expression("PK = :pk")
+            .expression_attribute_values(":pk", text(pk))
     }
 
-    /// The items of a kind that satisfy a filter. DynamoDB charges for the filtered ones as well.
-    pub(super) async fn select(
+    /// The keys of the items that an index has under a key and, if given, before a bound. The index
+    /// may lag: it may miss an item, and an item may have changed since.
+    pub(super) async fn indexed(
         &self,
-        kind: Kind,
-        filter: &str,
-        values: &[(&str, &str)],
-    ) -> PortResult<Vec<Item>> {
+        index: &Index,
+        key: &str,
+        bound: Option<&str>,
+    ) -> PortResult<Vec<Key>> {
         let mut query = self
-            .query(kind)
-            .filter_expression(filter)
-            .set_expression_attribute_names(Some(names_in(&[filter])));
-        for (name, value) in values {
-            query = query.expression_attribute_values(*name, text(value));
-        }
-        self.all_pages(query).await
+            .client
+            .query()
+            .table_name(&self.name)
+            .index_name(index.name)
+            .expression_attribute_names("#key", index.key)
+            .expression_attribute_values(":key", text(key));
+        let condition = match bound {
+            None => "#key = :key",
+            Some(bound) => {
+                query = query
+                    .expression_attribute_names("#sort", index.sort)
+                    .expression_attribute_values(":bound", text(bound));
+                "#key = :key AND #sort < :bound"
+            }
+        };
+        query = query.key_condition_expression(condition);
+        Ok(self.all_pages(query).await?.iter().filter_map(Key::of).collect())
+    }
+
+    /// The keys of the items on a list and, if given, before a bound; all shards are asked at the
+    /// same time.
+    pub(super) async fn listed(
+        &self,
+        list: List,
+        shards: u32,
+        bound: Option<&str>,
+    ) -> PortResult<Vec<Key>> {
+        let ask = |shard| async move {
+            let key = list.key(shard);
+            let query = || self.indexed(&LISTS, &key, bound);
+            // With several shards, the failure of one must not discard the answers of the others.
+            if shards > 1 { self.patience.retried(query).await } else { query().await }
+        };
+        let found = try_join_all((0..shards.max(1)).map(ask)).await?.concat();
+        // An item that changes its shard between two of the queries is found twice.
+        Ok(found.into_iter().collect::<HashSet<_>>().into_iter().collect())
     }
 
     /// Reads a query to its last page. A page that repeats itself is an error.
@@ -209,7 +252,7 @@ impl Table {
         }
     }
 
-    /// Writes or deletes items without a condition. No key may occur twice.
+    /// Writes items without a condition. No key may occur twice.
     pub(super) async fn write_all(&self, writes: &[WriteRequest]) -> PortResult<()> {
         let whole = writes.len() <= WRITE_AT_ONCE;
         let chunks = writes.chunks(WRITE_AT_ONCE).map(|chunk| self.write_chunk(chunk, whole));
@@ -306,12 +349,6 @@ impl Rest {
         patience.pause(self.without_progress).await;
         Ok(())
     }
-}
-
-pub(super) fn delete(key: &Key) -> WriteRequest {
-    let delete = DeleteRequest::builder().set_key(Some(key.attributes()));
-    let delete = delete.build().expect("a key was given");
-    WriteRequest::builder().delete_request(delete).build()
 }
 
 pub(super) fn put(item: Item) -> WriteRequest {

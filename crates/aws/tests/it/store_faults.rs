@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::future::join;
-use ondeck_aws::DynamoStore;
+use ondeck_aws::{DynamoStore, EventsOf};
 use ondeck_core::lifecycle::{Created, Instance, Verdict};
 use ondeck_core::model::ids::RunId;
 use ondeck_core::model::signal::{Report, Signal};
@@ -59,7 +59,7 @@ async fn a_write_whose_answer_was_lost_is_recognised() {
     let record = store.record(&id).await.unwrap().unwrap();
     assert_eq!((record.state.as_str(), record.run), ("running", Some(mine)));
     store.finish().await.unwrap();
-    let events = store.events().await.unwrap();
+    let events = store.events(&EventsOf::Machine(id)).await.unwrap();
     let steps: Vec<_> = events.iter().map(|e| (e.transition.as_str(), e.why.as_str())).collect();
     assert_eq!(steps, [("register", "launched"), ("activate", "")], "and told of, once");
     harness.done().await;
@@ -82,7 +82,7 @@ async fn a_note_that_is_lost_keeps_the_claim_from_being_made() {
 
 /// The answer to a look at `i-1`, to be given again later.
 async fn as_it_is_now(harness: &StoreHarness) -> String {
-    let found = harness.table_client().await.get("TYPE#Instance", "ID#i-1").await.unwrap();
+    let found = harness.table_client().await.get("INSTANCE#i-1", "RECORD").await.unwrap();
     let attributes: Vec<String> = found
         .iter()
         .map(|(name, value)| match value.as_s() {
@@ -187,7 +187,7 @@ async fn what_was_left_unprocessed_is_asked_for_again_but_not_for_ever() {
 #[tokio::test]
 async fn a_query_that_does_not_get_on_comes_to_an_end() {
     let (harness, store, proxy) = through_proxy().await;
-    let page = r#"{"Items":[],"LastEvaluatedKey":{"PK":{"S":"TYPE#Intent"},"SK":{"S":"ID#1"}}}"#;
+    let page = r#"{"Items":[],"LastEvaluatedKey":{"PK":{"S":"INTENT#1"},"SK":{"S":"INTENT"}}}"#;
     proxy.script(|call| match call.action.as_str() {
         "Query" => ProxyAction::Answer(200, page.to_owned()),
         _ => ProxyAction::Pass,
@@ -206,7 +206,7 @@ async fn a_report_takes_the_place_of_one_that_tells_no_time() {
     let report = Report { signal: Signal::Prepared, run: None, detail: String::new(), at: noon() };
     for corrupt in [text("never"), text("7"), text(""), AttributeValue::N("7".to_owned())] {
         let told = format!("{corrupt:?}");
-        let keys = [("PK", text("TYPE#WS")), ("SK", text("ID#i-1")), ("updatedAt", corrupt)];
+        let keys = [("PK", text("AGENT#i-1")), ("SK", text("STATUS")), ("signalAt", corrupt)];
         table_client.put(keys.map(|(name, value)| (name.to_owned(), value)).into()).await;
         store.report(&id, &report).await.unwrap();
         let status = store.agent_status(std::slice::from_ref(&id)).await.unwrap();
@@ -296,9 +296,12 @@ async fn a_table_that_is_being_deleted_is_made_again_once_it_is_gone() {
     let store = harness.store_through(&proxy.endpoint).await;
     let going = r#"{"Table":{"TableStatus":"DELETING",
         "KeySchema":[{"AttributeName":"PK","KeyType":"HASH"},{"AttributeName":"SK","KeyType":"RANGE"}],
-        "GlobalSecondaryIndexes":[{"IndexName":"live-by-threshold",
-            "KeySchema":[{"AttributeName":"PK","KeyType":"HASH"},
-                {"AttributeName":"expiresAt","KeyType":"RANGE"}]}]}}"#;
+        "GlobalSecondaryIndexes":[{"IndexName":"lists","IndexStatus":"ACTIVE",
+            "KeySchema":[{"AttributeName":"listKey","KeyType":"HASH"},
+                {"AttributeName":"listSort","KeyType":"RANGE"}]},
+            {"IndexName":"events-by-run","IndexStatus":"ACTIVE",
+            "KeySchema":[{"AttributeName":"eventRun","KeyType":"HASH"},
+                {"AttributeName":"at","KeyType":"RANGE"}]}]}}"#;
     let is_look = |call: &Call| call.action == "DescribeTable";
     proxy.script(once(is_look, ProxyAction::Answer(200, going.to_owned())));
     let made = tokio::time::timeout(Duration::from_secs(20), store.set_up()).await;
@@ -324,7 +327,7 @@ async fn a_line_that_is_dead_is_out_of_reach() {
 #[tokio::test]
 async fn an_answer_that_cannot_be_read_is_not_repeated() {
     let (harness, store, proxy) = through_proxy().await;
-    let broken = r#"{"Items":[{"SK":{"S":"ID#pre-runner-script"},"value":{"S":"TOKEN=hunter2"}}"#;
+    let broken = r#"{"Items":[{"SK":{"S":"pre-runner-script"},"value":{"S":"TOKEN=hunter2"}}"#;
     proxy.script(|_| ProxyAction::Answer(200, broken.to_owned()));
     let error = Store::settings(&store).await.unwrap_err();
     assert!(matches!(error, PortError::Unavailable { .. }), "{error:?}");

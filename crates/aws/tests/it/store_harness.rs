@@ -1,5 +1,6 @@
 //! A pool and its table in the emulator of DynamoDB, and records in chosen states.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -51,12 +52,21 @@ impl StoreHarness {
     }
 
     pub(crate) async fn store_through(&self, endpoint: &str) -> DynamoStore {
+        DynamoStore::new(&self.cloud_through(endpoint).await)
+    }
+
+    /// A connection of its own.
+    pub(crate) async fn cloud(&self) -> Cloud {
+        self.cloud_through(&self.dynamodb).await
+    }
+
+    async fn cloud_through(&self, endpoint: &str) -> Cloud {
         let options = Options {
             pool: self.pool.clone(),
             region: Some("us-east-1".to_owned()),
             endpoint_url: Some(endpoint.to_owned()),
         };
-        DynamoStore::new(&Cloud::connect(options, Arc::new(FixedRandom(0))).await.unwrap())
+        Cloud::connect(options, Arc::new(FixedRandom(0))).await.unwrap()
     }
 
     /// Reads and writes the table directly, not through the library.
@@ -87,6 +97,15 @@ impl TableClient {
     pub(crate) async fn get(&self, pk: &str, sk: &str) -> Option<Item> {
         let get = self.client.get_item().table_name(&self.table).consistent_read(true);
         get.key("PK", text(pk)).key("SK", text(sk)).send().await.unwrap().item
+    }
+
+    /// The keys of the lists of records that are in use, sorted.
+    pub(crate) async fn keys_of_lists(&self) -> Vec<String> {
+        let scan = self.client.scan().table_name(&self.table).filter_expression("SK = :record");
+        let scan = scan.expression_attribute_values(":record", text("RECORD"));
+        let items = scan.send().await.unwrap().items.unwrap();
+        let keys = items.iter().map(|item| item["listKey"].as_s().unwrap().clone());
+        keys.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     pub(crate) async fn put(&self, item: Item) {

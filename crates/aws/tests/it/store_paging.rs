@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
+use ondeck_aws::EventsOf;
 use ondeck_core::lifecycle::Instance;
 use ondeck_core::ports::{AgentStore, RecordScope, Store};
 
@@ -11,22 +12,44 @@ use crate::store_harness::{
     HOUR, Item, StoreHarness, claim, created, idle, instance, make, noon, run, running, text,
 };
 
-/// A page ends at a megabyte: more than that precedes what the test looks for.
+/// A page of a query ends at a megabyte, and an index of keys needs thousands of records for that.
+/// So it is settings that fill more than a page, and records more than a batch.
 pub(crate) const IN_FRONT: usize = 120;
 
 /// Copies of a record under other names, with ten kilobytes of padding each.
 pub(crate) async fn crowd(harness: &StoreHarness, template: &str, prefix: &str) {
     let table_client = harness.table_client().await;
-    let template = table_client.get("TYPE#Instance", &format!("ID#{template}")).await.unwrap();
+    let template = table_client.get(&format!("INSTANCE#{template}"), "RECORD").await.unwrap();
     let copies = (0..IN_FRONT).map(|n| {
         let name = format!("{prefix}{n:04}");
         let mut copy: Item = template.clone();
-        copy.insert("SK".into(), text(format!("ID#{name}")));
+        copy.insert("PK".into(), text(format!("INSTANCE#{name}")));
         copy.insert("instanceId".into(), text(&name));
         copy.insert("padding".into(), text("x".repeat(10_000)));
         table_client.put(copy)
     });
     join_all(copies).await;
+}
+
+/// Settings of ten kilobytes each, which fill more than a page.
+pub(crate) async fn long_settings(harness: &StoreHarness) -> BTreeMap<String, String> {
+    let table_client = harness.table_client().await;
+    let settings: BTreeMap<String, String> =
+        (0..IN_FRONT).map(|n| (format!("s-{n:04}"), "x".repeat(10_000))).collect();
+    let items = settings.iter().map(|(name, value)| {
+        let item = [("PK", "SETTING"), ("SK", name), ("value", value)];
+        table_client.put(item.map(|(name, value)| (name.to_owned(), text(value))).into())
+    });
+    join_all(items).await;
+    settings
+}
+
+#[tokio::test]
+async fn a_megabyte_of_settings_is_read_to_its_end() {
+    let harness = StoreHarness::set_up().await;
+    let settings = long_settings(&harness).await;
+    assert_eq!(Store::settings(&harness.store().await).await, Ok(settings));
+    harness.done().await;
 }
 
 #[tokio::test]
@@ -95,6 +118,7 @@ async fn batches_are_filled_and_followed_by_others() {
     assert_eq!(Store::settings(&store).await, Ok(settings));
 
     store.finish().await.unwrap();
-    assert_eq!(store.events().await.unwrap().len(), 130 * 4);
+    let events = store.events(&EventsOf::Day(noon())).await.unwrap();
+    assert_eq!(events.len(), 130 * 4);
     harness.done().await;
 }

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use ondeck_agent::Agent;
 use ondeck_aws::{
-    Cloud, DynamoStore, Ec2Compute, Ec2Host, FirewalledRunner, Imds, MetadataFirewall, Options,
-    PoolName,
+    Cloud, DynamoStore, Ec2Host, FirewalledRunner, Imds, MetadataFirewall, Options, PoolName,
 };
 use ondeck_core::model::failure::{Failure, FailureKind};
 use ondeck_core::model::ids::InstanceId;
@@ -42,7 +41,7 @@ pub(super) async fn agent(common: &Common) -> Result<Agent, Failure> {
         && failure.kind != FailureKind::InvalidInput
     {
         let why = format!("the agent does not start: {failure}");
-        ondeck_aws::shut_down(command, &why).await;
+        let _succeeded = ondeck_aws::shut_down(command, &why).await;
     }
     made
 }
@@ -66,14 +65,15 @@ async fn make_agent(common: &Common, shutdown_command: &str) -> Result<Agent, Fa
             Some(pool) => pool.clone(),
             None => imds.pool().await?,
         };
+        let arn = imds.arn().await?;
         let cloud = Cloud::connect(options(common, pool.clone()), Arc::new(Entropy)).await?;
-        PortResult::Ok((id, pool, cloud))
+        PortResult::Ok((id, pool, arn, cloud))
     };
-    let (id, pool, cloud): (InstanceId, PoolName, Cloud) =
+    let (id, pool, arn, cloud): (InstanceId, PoolName, String, Cloud) =
         retry(&WallClock, &Entropy, IDENTITY, identify).await?;
     tracing::debug!(instance = %id, %pool, region = cloud.region(), "identified");
     let folder = super::home_dir(common)?.join("machines").join(id.as_str());
-    let AgentRecords { store, clock, label } = records_in(&cloud, &pool);
+    let AgentRecords { store, clock, label } = records_in(&cloud, &pool, Some(arn));
     let place = RunnerPlace {
         id: id.clone(),
         label,
@@ -99,7 +99,6 @@ async fn make_agent(common: &Common, shutdown_command: &str) -> Result<Agent, Fa
         store,
         host: Arc::new(Ec2Host::new(
             imds,
-            Arc::new(Ec2Compute::new(&cloud)),
             clock.clone(),
             id.clone(),
             folder,
@@ -153,12 +152,12 @@ pub(crate) async fn probe() -> u8 {
 pub(super) async fn records(common: &Common) -> Result<AgentRecords, Failure> {
     let pool = named_pool(common)?;
     let cloud = Cloud::connect(options(common, pool.clone()), Arc::new(Entropy)).await?;
-    Ok(records_in(&cloud, &pool))
+    Ok(records_in(&cloud, &pool, None))
 }
 
-fn records_in(cloud: &Cloud, pool: &PoolName) -> AgentRecords {
+fn records_in(cloud: &Cloud, pool: &PoolName, identity: Option<String>) -> AgentRecords {
     AgentRecords {
-        store: Arc::new(DynamoStore::new(cloud)),
+        store: Arc::new(DynamoStore::of_agent(cloud, identity)),
         clock: Arc::new(cloud.clock()),
         label: pool.to_string(),
     }

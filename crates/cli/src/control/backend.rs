@@ -11,7 +11,7 @@ mod no_forge;
 use std::sync::Arc;
 
 use ondeck_core::model::failure::Failure;
-use ondeck_core::modes::plane::Plane;
+use ondeck_core::modes::plane::{KnownSettings, Plane};
 use ondeck_core::ports::{Clock, Compute, Forge, Pool, Progress, Store};
 
 #[cfg(feature = "local")]
@@ -60,7 +60,8 @@ pub(crate) async fn plane(
         false => Arc::new(NoForge),
     };
     let Records { store, pool, clock, .. } = records;
-    let plane = Plane { store, pool, compute, forge, clock, random: Arc::new(Entropy), progress };
+    let (random, known_settings) = (Arc::new(Entropy), KnownSettings::default());
+    let plane = Plane { store, pool, compute, forge, clock, random, progress, known_settings };
     #[cfg(feature = "holds")]
     let plane = crate::control::hold_points::wrap(plane);
     Ok(plane)

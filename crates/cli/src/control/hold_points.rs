@@ -69,6 +69,9 @@ impl Store for Holding<dyn Store> {
     async fn of_run(&self, run: &RunId) -> PortResult<Listing> {
         self.inner.of_run(run).await
     }
+    async fn records(&self, ids: &[InstanceId]) -> PortResult<Listing> {
+        self.inner.records(ids).await
+    }
     async fn expired(&self, now: Timestamp) -> PortResult<Listing> {
         self.inner.expired(now).await
     }
@@ -147,7 +150,7 @@ impl Pool for Holding<dyn Pool> {
 
 #[async_trait]
 impl Compute for Holding<dyn Compute> {
-    async fn set_up(&self, settings: &Settings) -> PortResult<()> {
+    async fn set_up(&self, settings: &Settings) -> PortResult<BTreeMap<String, String>> {
         self.inner.set_up(settings).await
     }
     fn default_types(&self) -> TypePatterns {

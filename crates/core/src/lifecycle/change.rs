@@ -7,6 +7,7 @@ use super::guard::Guard;
 use super::{Instance, TypedState};
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::record::{Record, State, Unreadable};
+use crate::model::settings::SettingsVersion;
 use crate::model::timestamp::Timestamp;
 
 /// The legal transitions, by name.
@@ -61,6 +62,7 @@ pub struct Change {
     pub(super) next: Next,
     pub(super) at: Timestamp,
     pub(super) why: String,
+    pub(super) settings_version: Option<SettingsVersion>,
 }
 
 /// What a change writes.
@@ -113,6 +115,12 @@ impl Change {
         &self.why
     }
 
+    /// The settings that it was decided by, which an update writes into the record; `None` leaves
+    /// what the record says.
+    pub fn settings_version(&self) -> Option<&SettingsVersion> {
+        self.settings_version.as_ref()
+    }
+
     /// The record after the change, or `None` where the guard does not admit it.
     pub fn applied_to(&self, found: Option<&Record>) -> Option<Record> {
         if !self.guard.admits(found) {
@@ -126,6 +134,7 @@ impl Change {
                 threshold: *threshold,
                 updated_at: self.at,
                 ticketed_at: found.ticketed_at.filter(|_| *keep_ticketed),
+                settings_version: self.settings_version.clone().or(found.settings_version.clone()),
                 ..found.clone()
             }),
             (Next::Update { .. }, None) => None,
@@ -158,6 +167,15 @@ impl<S: TypedState> Pending<S> {
     /// Sets the reason, which the event of the change records.
     pub fn because(mut self, why: impl Into<String>) -> Self {
         self.change.why = why.into();
+        self
+    }
+
+    /// Says which settings the change was decided by.
+    pub(crate) fn under(mut self, settings: Option<SettingsVersion>) -> Self {
+        if let Next::Insert(record) = &mut self.change.next {
+            record.settings_version.clone_from(&settings);
+        }
+        self.change.settings_version = settings;
         self
     }
 

@@ -36,6 +36,7 @@ fn record(state: State, run: Option<&str>, threshold: Option<Timestamp>) -> Reco
         created_at: Timestamp::from_millis(1),
         updated_at: Timestamp::from_millis(2),
         ticketed_at: Some(Timestamp::from_millis(3)),
+        settings_version: None,
     }
 }
 
@@ -139,6 +140,7 @@ fn only_what_has_no_record_is_registered() {
         created_at: noon(),
         updated_at: noon(),
         ticketed_at: None,
+        settings_version: None,
         ..found
     };
     assert_eq!(change.applied_to(None), Some(registered));

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::excerpt::quoted;
 use crate::model::ids::{InstanceId, ResourceClass, RunId};
 use crate::model::requirements::UsageClass;
+use crate::model::settings::SettingsVersion;
 use crate::model::timestamp::Timestamp;
 
 /// The state of an instance.
@@ -96,6 +97,8 @@ pub struct Record {
     pub updated_at: Timestamp,
     /// When the present idle state was announced in the pool.
     pub ticketed_at: Option<Timestamp>,
+    /// The settings that the last writer went by; `None` if it did not know.
+    pub settings_version: Option<SettingsVersion>,
 }
 
 impl Record {
@@ -135,6 +138,8 @@ pub struct RecordRow {
     pub created_at: String,
     pub updated_at: String,
     pub ticketed_at: String,
+    #[serde(default)]
+    pub settings_version: String,
 }
 
 /// A corrupt row, and what is wrong with it.
@@ -162,6 +167,11 @@ impl From<&Record> for RecordRow {
             created_at: record.created_at.to_string(),
             updated_at: record.updated_at.to_string(),
             ticketed_at: time(record.ticketed_at),
+            settings_version: record
+                .settings_version
+                .as_ref()
+                .map_or("", SettingsVersion::as_str)
+                .to_owned(),
         }
     }
 }
@@ -207,6 +217,7 @@ fn read(row: RecordRow) -> Result<Record, String> {
         created_at: time("createdAt", &row.created_at)?,
         updated_at: time("updatedAt", &row.updated_at)?,
         ticketed_at: optional_time("ticketedAt", &row.ticketed_at)?,
+        settings_version: SettingsVersion::parse(&row.settings_version),
     })
 }
 
@@ -236,6 +247,7 @@ mod tests {
             created_at: "2025-05-31T12:00:00Z".into(),
             updated_at: "2025-05-31T12:00:00Z".into(),
             ticketed_at: String::new(),
+            settings_version: "v1".into(),
         }
     }
 

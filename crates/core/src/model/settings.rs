@@ -48,6 +48,11 @@ input_struct! {
         /// What refresh knows about the credentials that agents register with; `None` where the
         /// forge asks for none.
         minted: Option<Minted>;
+        /// The version that refresh gave these settings; `None` if it never did.
+        version: Option<SettingsVersion>;
+        /// Over how many keys a store should spread each of its lists; 0 if refresh has recorded
+        /// nothing, which means one.
+        index_shards: u32;
         /// The settings of the adapters, by the names of their inputs.
         backend: BTreeMap<String, String>;
     }
@@ -79,6 +84,46 @@ pub(crate) const MINTED: &str = "credentials-minted";
 /// an input.
 pub(crate) const SET_UP_BY: &str = "set-up-by";
 
+/// The name under which compute records what precedes a machine's id in the identity that its
+/// provider vouches for. Stores whose access rules go by that identity keep what an agent writes
+/// under it. Not an input.
+pub const AGENT_KEY_PREFIX: &str = "agent-key-prefix";
+/// The name under which refresh records over how many keys a store should spread each of its lists.
+/// It only grows. Not an input.
+pub const INDEX_SHARDS: &str = "index-shards";
+
+/// The name under which refresh records the version of the settings. Not an input.
+pub(crate) const VERSION: &str = "settings-version";
+/// The names that refresh writes for the control plane. They do not count for the version, since no
+/// agent goes by them and some change with every refresh.
+const UNVERSIONED: [&str; 4] = [VERSION, MINTED, SET_UP_BY, INDEX_SHARDS];
+
+/// Differs between any two sets of settings that an agent could tell apart. It travels with each
+/// record, so that an agent reads the settings again only if they have changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettingsVersion(String);
+
+impl SettingsVersion {
+    /// The version of stored settings: a digest of their names and values.
+    pub(crate) fn of(map: &BTreeMap<String, String>) -> SettingsVersion {
+        let counted = map.iter().filter(|(name, _)| !UNVERSIONED.contains(&name.as_str()));
+        // FNV-1a with 64 bits. The byte that no UTF-8 contains keeps neighbouring texts apart.
+        let texts = counted.flat_map(|(name, value)| [name, value]);
+        let bytes = texts.flat_map(|text| text.bytes().chain([0xff]));
+        let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        SettingsVersion(format!("{:016x}", bytes.fold(0xcbf2_9ce4_8422_2325, step)))
+    }
+
+    /// Reads what a store keeps. An empty text is no version.
+    pub fn parse(text: &str) -> Option<SettingsVersion> {
+        (!text.is_empty()).then(|| SettingsVersion(text.to_owned()))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 /// A stored setting that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name} {problem}")]
@@ -107,7 +152,10 @@ impl Settings {
                 // Refresh wrote it, so the operator cannot correct it: refresh requests new
                 // credentials instead.
                 MINTED => settings.minted = serde_json::from_str(value).ok(),
-                SET_UP_BY => {}
+                VERSION => settings.version = SettingsVersion::parse(value),
+                // As with the credentials, refresh corrects it.
+                INDEX_SHARDS => settings.index_shards = value.parse().unwrap_or_default(),
+                SET_UP_BY | AGENT_KEY_PREFIX => {}
                 _ => {
                     settings.backend.insert(name.clone(), value.clone());
                 }
@@ -251,6 +299,22 @@ mod tests {
         assert_eq!(Settings::from_map(&BTreeMap::new()).unwrap(), Settings::default());
         let tiny = ResourceClass::new("tiny").unwrap();
         assert_eq!(settings.classes.get(&tiny), Some(ClassSize { cpu: 1, mem: 512 }));
+    }
+
+    #[test]
+    fn the_version_changes_with_what_agents_go_by() {
+        let map = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        let version = |pairs| SettingsVersion::of(&map(pairs));
+        let base = version(&[("a", "1"), ("b", "2")]);
+        for other in [&[("a", "1")][..], &[("a", "1b"), ("", "2")], &[("a", "1"), ("b", "3")]] {
+            assert_ne!(version(other), base, "{other:?}");
+        }
+        let unversioned = [("a", "1"), ("b", "2"), (MINTED, "x"), (SET_UP_BY, "y"), (VERSION, "z")];
+        assert_eq!(version(&unversioned), base);
+        let read = Settings::from_map(&map(&[(VERSION, base.as_str())])).unwrap();
+        assert_eq!(read.version, Some(base));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The control plane: the ports that the modes work with, and the operations that they share.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -9,7 +9,7 @@ use crate::lifecycle::{Instance, LiveState, Pending, Refused, Terminated, TypedS
 use crate::model::failure::Failure;
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::record::Record;
-use crate::model::settings::Settings;
+use crate::model::settings::{Settings, SettingsVersion};
 use crate::model::timestamp::Timestamp;
 use crate::ports::{
     Clock, Compute, Forge, Listing, Pool, PortError, PortResult, Progress, Random, Store,
@@ -29,6 +29,22 @@ pub struct Plane {
     pub random: Arc<dyn Random>,
     /// Receives what the mode is doing at the moment.
     pub progress: Arc<dyn Progress>,
+    pub known_settings: KnownSettings,
+}
+
+/// The version of the settings that a mode goes by: those that it has read or stored last. Each
+/// change carries it to the machine's agent.
+#[derive(Debug, Clone, Default)]
+pub struct KnownSettings(Arc<Mutex<Option<SettingsVersion>>>);
+
+impl KnownSettings {
+    pub(crate) fn are(&self, version: Option<SettingsVersion>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = version;
+    }
+
+    fn version(&self) -> Option<SettingsVersion> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// Why a change was not made.
@@ -62,10 +78,12 @@ impl Plane {
     /// Reads the settings that refresh stored. Fails if there are none or one of them is invalid.
     pub async fn settings(&self) -> Result<Settings, Failure> {
         let map = self.retried(|| self.store.settings()).await?;
-        Settings::from_map(&map).map_err(|error| {
+        let settings = Settings::from_map(&map).map_err(|error| {
             Failure::invalid(format!("a stored setting cannot be read: {error}"))
                 .hint("run ondeck refresh with a valid value for the setting")
-        })
+        })?;
+        self.known_settings.are(settings.version.clone());
+        Ok(settings)
     }
 
     /// Calls a port and repeats the call by [`Retry::SHORT`] while the error is a passing one.
@@ -86,6 +104,7 @@ impl Plane {
         &self,
         pending: Pending<S>,
     ) -> Result<Instance<S>, NotCommitted> {
+        let pending = pending.under(self.known_settings.version());
         let change = pending.change();
         let verdict = retry(&*self.clock, &*self.random, Retry::SHORT, |attempt| async move {
             Ok(match self.store.write(change).await? {

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! create infrastructure → reap → survey → orphans → intents → re-queue tickets → prune tickets
-//!   → offline runners → prune records → rescue → keep warm
+//!   → offline runners → index shards → prune records → rescue → keep warm
 //! ```
 //!
 //! Refresh is idempotent. It may run beside every other mode and beside another refresh.
 
 mod credentials;
+mod index_shards;
 mod infrastructure;
 mod intents;
 mod keep_warm;
@@ -109,6 +110,7 @@ async fn repair(
             keep_first(&mut failure, requeue::requeue(plane, settings, &survey, outcome).await);
             keep_first(&mut failure, prune_tickets::prune(plane, settings, &survey, outcome).await);
             keep_first(&mut failure, offline_runners::remove(plane, &survey, outcome).await);
+            keep_first(&mut failure, index_shards::grow(plane, settings, &survey).await);
             taken = Some(survey);
         }
         Err(error) => keep_first(&mut failure, Err(error)),

@@ -14,7 +14,7 @@ mod transitions;
 pub use clock::clock_suite;
 pub use compute::compute_suite;
 pub use pool::{pool_duplicates_suite, pool_passes_untouched, pool_suite};
-pub use store::{claim_race, store_suite};
+pub use store::{StatusOfRemoved, claim_race, store_suite};
 
 #[cfg(test)]
 mod tests {
@@ -52,7 +52,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_store_in_memory() {
-        store_suite(&MemoryStore::default()).await;
+        store_suite(&MemoryStore::default(), StatusOfRemoved::Deleted).await;
         let store = MemoryStore::default();
         claim_race(&[&store, &store]).await;
     }

@@ -14,7 +14,7 @@ pub use self::machine::{MachineDefect, MemoryMachine, RegisteredLabels};
 pub use self::pool::MemoryPool;
 use super::{SeededRandom, VirtualClock};
 use crate::lifecycle::{Change, Verdict};
-use crate::model::credentials::Credentials;
+use crate::model::credentials::{Credentials, Token, TokenPurpose};
 use crate::model::demand::Demand;
 use crate::model::ids::{InstanceId, IntentId, RunId};
 use crate::model::intent::Intent;
@@ -22,7 +22,7 @@ use crate::model::record::{Record, State};
 use crate::model::signal::{AgentStatus, Report};
 use crate::model::ticket::Ticket;
 use crate::model::timestamp::Timestamp;
-use crate::modes::plane::Plane;
+use crate::modes::plane::{KnownSettings, Plane};
 use crate::ports::{
     AgentStore, Clock, Forge, ListedRunner, Listing, PortError, PortResult, Progress, RecordScope,
     Store, WaitingRun,
@@ -61,6 +61,8 @@ struct Tables {
     records: BTreeMap<InstanceId, Record>,
     status: BTreeMap<InstanceId, AgentStatus>,
     intents: BTreeMap<IntentId, Intent>,
+    /// Records that lists do not show, as an index that lags would not.
+    unlisted: BTreeSet<InstanceId>,
     /// How many heartbeats will not arrive.
     lost_heartbeats: u32,
     credentials: Option<Credentials>,
@@ -82,6 +84,11 @@ impl MemoryStore {
     /// Writes a record without any guard.
     pub fn insert(&self, record: Record) {
         lock(&self.0).records.insert(record.id.clone(), record);
+    }
+
+    /// Keeps a record out of lists from now on. It can still be read by its id and by its run.
+    pub fn unlist(&self, id: &InstanceId) {
+        lock(&self.0).unlisted.insert(id.clone());
     }
 
     /// Passes the tables to `to`, without the history of events.
@@ -107,6 +114,11 @@ impl MemoryStore {
     /// The records that satisfy a condition.
     pub fn select(&self, condition: impl Fn(&Record) -> bool) -> Vec<Record> {
         lock(&self.0).records.values().filter(|record| condition(record)).cloned().collect()
+    }
+
+    fn indexed(&self, condition: impl Fn(&Record) -> bool) -> Listing {
+        let unlisted = lock(&self.0).unlisted.clone();
+        self.listing(|record| !unlisted.contains(&record.id) && condition(record))
     }
 
     fn listing(&self, condition: impl Fn(&Record) -> bool) -> Listing {
@@ -163,16 +175,22 @@ impl Store for MemoryStore {
         Ok(self.listing(|record| record.run.as_ref() == Some(run)))
     }
 
+    async fn records(&self, ids: &[InstanceId]) -> PortResult<Listing> {
+        turn().await;
+        self.count("records");
+        Ok(self.listing(|record| ids.contains(&record.id)))
+    }
+
     async fn expired(&self, now: Timestamp) -> PortResult<Listing> {
         turn().await;
         self.count("expired");
-        Ok(self.listing(|record| record.state.is_live() && record.is_expired(now)))
+        Ok(self.indexed(|record| record.state.is_live() && record.is_expired(now)))
     }
 
     async fn list(&self, scope: RecordScope) -> PortResult<Listing> {
         turn().await;
         self.count("list");
-        Ok(self.listing(|record| scope == RecordScope::All || record.state.is_live()))
+        Ok(self.indexed(|record| scope == RecordScope::All || record.state.is_live()))
     }
 
     async fn agent_status(&self, ids: &[InstanceId]) -> PortResult<Vec<AgentStatus>> {
@@ -259,12 +277,13 @@ impl AgentStore for MemoryStore {
     }
 
     async fn settings(&self) -> PortResult<BTreeMap<String, String>> {
+        self.count("settings of an agent");
         Store::settings(self).await
     }
 
-    async fn credentials(&self) -> PortResult<Option<Credentials>> {
+    async fn token(&self, purpose: TokenPurpose) -> PortResult<Option<Token>> {
         turn().await;
-        Ok(lock(&self.0).credentials.clone())
+        Ok(lock(&self.0).credentials.as_ref().map(|credentials| credentials.token(purpose)))
     }
 
     async fn beat(&self, id: &InstanceId, at: Timestamp) -> PortResult<()> {
@@ -385,6 +404,7 @@ pub fn plane() -> (Plane, MemoryPorts) {
         clock: clock.clone(),
     };
     let plane = Plane {
+        known_settings: KnownSettings::default(),
         store: memory.store.clone(),
         pool: memory.pool.clone(),
         compute: memory.compute.clone(),

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::time::Duration;
 
-use ondeck_core::model::credentials::Credentials;
+use ondeck_core::model::credentials::Token;
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::model::secret::Secret;
 use ondeck_core::model::signal::output_tail;
@@ -70,11 +70,11 @@ impl Registrar<'_> {
     pub(crate) async fn add(
         &self,
         request: &RegistrationRequest<'_>,
-        credentials: &Credentials,
+        token: &Token,
         within: Duration,
     ) -> Result<(), String> {
         self.write_environment()?;
-        let mut command = self.command("config.sh", &credentials.registration);
+        let mut command = self.command("config.sh", &token.secret);
         command
             .args(["--unattended", "--url", request.url, "--name", request.name])
             .args(["--labels", request.label, "--no-default-labels", "--replace"])
@@ -82,7 +82,7 @@ impl Registrar<'_> {
         if let Some(group) = request.group {
             command.args(["--runnergroup", group]);
         }
-        let output = self.run(command, credentials, within).await;
+        let output = self.run(command, token, within).await;
         let problem = match output {
             Ok(output) => output.problem(),
             Err(why) => Some(why),
@@ -98,13 +98,13 @@ impl Registrar<'_> {
     /// `busy_timeout`.
     pub(crate) async fn remove(
         &self,
-        credentials: &Credentials,
+        token: &Token,
         within: Duration,
         busy_timeout: Duration,
     ) -> Result<(), String> {
         let policy = Retry { within: busy_timeout, ..BUSY };
         let removed = retry(self.clock, &FastRandom, policy, |_| async {
-            match self.remove_once(credentials, within).await {
+            match self.remove_once(token, within).await {
                 Err(RemovalError { why, busy: true }) => {
                     Err(PortError::Unavailable { service: GITHUB, reason: why })
                 }
@@ -118,16 +118,12 @@ impl Registrar<'_> {
         }
     }
 
-    async fn remove_once(
-        &self,
-        credentials: &Credentials,
-        within: Duration,
-    ) -> Result<(), RemovalError> {
+    async fn remove_once(&self, token: &Token, within: Duration) -> Result<(), RemovalError> {
         self.restore_files()?;
         self.write_environment()?;
-        let mut command = self.command("config.sh", &credentials.removal);
+        let mut command = self.command("config.sh", &token.secret);
         command.arg("remove");
-        let output = self.run(command, credentials, within).await?;
+        let output = self.run(command, token, within).await?;
         if !output.is_success() && !is_unknown_runner(&output.all()) {
             let said = output.all();
             let why = format!("config.sh remove failed: {}", output_tail(&said));
@@ -164,11 +160,10 @@ impl Registrar<'_> {
     async fn run(
         &self,
         command: Command,
-        credentials: &Credentials,
+        token: &Token,
         within: Duration,
     ) -> Result<ProgramOutput, String> {
-        let secrets = [&credentials.registration, &credentials.removal];
-        program::run_redacted(self.clock, command, within, &secrets).await
+        program::run_redacted(self.clock, command, within, &[&token.secret]).await
     }
 
     /// Writes `.env`, which the runner adds to its own environment and that of jobs.

@@ -35,7 +35,7 @@ pub(super) fn apply(transaction: &Transaction<'_>, change: &Change) -> rusqlite:
 
 fn insert(transaction: &Transaction<'_>, record: &Record) -> rusqlite::Result<usize> {
     let sql = format!(
-        "INSERT INTO instances ({}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
+        "INSERT INTO instances ({}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
         rows::COLUMNS
     );
     let row = RecordRow::from(record);
@@ -52,6 +52,7 @@ fn insert(transaction: &Transaction<'_>, record: &Record) -> rusqlite::Result<us
         row.created_at,
         row.updated_at,
         row.ticketed_at,
+        row.settings_version,
     ])
 }
 
@@ -63,17 +64,19 @@ fn update(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<us
     let guard = condition(change.guard());
     let sql = format!(
         "UPDATE instances SET state = ?, run = ?, threshold = ?, updated_at = ?, \
-         ticketed_at = {ticketed} WHERE id = ? AND {}",
+         ticketed_at = {ticketed}, settings_version = coalesce(?, settings_version) \
+         WHERE id = ? AND {}",
         guard.sql
     );
     let mut values = vec![
-        state.to_string(),
-        run.as_ref().map_or("", RunId::as_str).to_owned(),
-        threshold.map(|at| at.to_string()).unwrap_or_default(),
-        change.at().to_string(),
-        change.id().to_string(),
+        Some(state.to_string()),
+        Some(run.as_ref().map_or("", RunId::as_str).to_owned()),
+        Some(threshold.map(|at| at.to_string()).unwrap_or_default()),
+        Some(change.at().to_string()),
+        change.settings_version().map(|version| version.as_str().to_owned()),
+        Some(change.id().to_string()),
     ];
-    values.extend(guard.values);
+    values.extend(guard.values.into_iter().map(Some));
     transaction.prepare_cached(&sql)?.execute(params_from_iter(values))
 }
 

@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension, Params};
 
 /// The columns of `instances`, in the order that [`record`] expects.
 pub(crate) const COLUMNS: &str = "id, state, run, threshold, resource_class, instance_type, \
-     usage_class, cpu, mem, created_at, updated_at, ticketed_at";
+     usage_class, cpu, mem, created_at, updated_at, ticketed_at, settings_version";
 
 /// Returns the records that satisfy a condition, ordered by id, and the corrupt rows among them.
 pub(crate) fn listing(
@@ -62,6 +62,7 @@ fn wire(row: &rusqlite::Row<'_>) -> Result<RecordRow, String> {
         created_at: text(row, 9)?,
         updated_at: text(row, 10)?,
         ticketed_at: text(row, 11)?,
+        settings_version: text(row, 12)?,
     })
 }
 

@@ -5,7 +5,8 @@ use ondeck_core::model::ids::ResourceClass;
 use ondeck_core::ports::{AgentStore, Clock};
 use ondeck_core::testkit::VirtualClock;
 use ondeck_core::testkit::contract::{
-    claim_race, pool_duplicates_suite, pool_passes_untouched, pool_suite, store_suite,
+    StatusOfRemoved, claim_race, pool_duplicates_suite, pool_passes_untouched, pool_suite,
+    store_suite,
 };
 use ondeck_local::{Db, LocalPool, LocalStore};
 
@@ -14,7 +15,7 @@ use crate::harness::{LocalHarness, RealClock, instance};
 #[tokio::test]
 async fn the_store_meets_its_contract() {
     let harness = LocalHarness::new();
-    store_suite(&harness.store()).await;
+    store_suite(&harness.store(), StatusOfRemoved::Deleted).await;
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Property tests: an arbitrary value in any column is reported with its row and affects no other row.
 
 use ondeck_core::lifecycle::{Instance, Live};
-use ondeck_core::model::credentials::Credentials;
+use ondeck_core::model::credentials::{Credentials, TokenPurpose};
 use ondeck_core::model::demand::Demand;
 use ondeck_core::model::ids::RunId;
 use ondeck_core::model::intent::Intent;
@@ -52,7 +52,7 @@ fn value() -> impl Strategy<Value = Value> {
     ]
 }
 
-const COLUMNS: [&str; 11] = [
+const COLUMNS: [&str; 12] = [
     "state",
     "run",
     "threshold",
@@ -64,6 +64,7 @@ const COLUMNS: [&str; 11] = [
     "created_at",
     "updated_at",
     "ticketed_at",
+    "settings_version",
 ];
 
 fn record(n: usize, state: State) -> Record {
@@ -83,6 +84,7 @@ fn record(n: usize, state: State) -> Record {
         created_at: at,
         updated_at: at,
         ticketed_at: None,
+        settings_version: None,
     }
 }
 
@@ -107,8 +109,9 @@ fn insert(harness: &LocalHarness, record: &Record) {
         row.created_at,
         row.updated_at,
         row.ticketed_at,
+        row.settings_version,
     ];
-    let sql = "INSERT INTO instances VALUES (?,?,?,?,?,?,?,?,?,?,?,?)";
+    let sql = "INSERT INTO instances VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)";
     file(harness).execute(sql, rusqlite::params_from_iter(texts)).unwrap();
 }
 
@@ -211,7 +214,8 @@ fn what_is_written_is_read_back_unchanged() {
         let (registration, removal) = (Secret::new(&*text), Secret::new(&*other));
         let credentials = Credentials { registration, removal, expires_at: until };
         store.put_credentials(&credentials).await.unwrap();
-        assert_eq!(store.credentials().await, Ok(Some(credentials)));
+        let token = store.token(TokenPurpose::Removal).await;
+        assert_eq!(token, Ok(Some(credentials.token(TokenPurpose::Removal))));
 
         let intent = Intent {
             id: "a-1".parse().unwrap(),

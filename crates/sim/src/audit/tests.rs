@@ -34,6 +34,7 @@ fn record(state: State, owner: &str, threshold: Option<u64>) -> Record {
         created_at: at(0),
         updated_at: at(0),
         ticketed_at: None,
+        settings_version: None,
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ondeck_core::inputs::times::TimeOverrides;
 use ondeck_core::model::requirements::UsageClass;
-use ondeck_core::modes::plane::Plane;
+use ondeck_core::modes::plane::{KnownSettings, Plane};
 use ondeck_core::modes::provision::{Request, provision};
 use ondeck_core::modes::refresh::refresh;
 use ondeck_core::modes::release::release;
@@ -60,6 +60,7 @@ impl Harness {
             clock: ports.clone(),
             random: Arc::new(SeededRandom::new(seed)),
             progress: Arc::new(SilentProgress),
+            known_settings: KnownSettings::default(),
         };
         (ports, plane)
     }

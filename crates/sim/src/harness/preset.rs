@@ -34,6 +34,7 @@ impl Harness {
             created_at: now,
             updated_at: now,
             ticketed_at: Some(now),
+            settings_version: None,
         };
         let machine = Machine {
             id: record.id.clone(),

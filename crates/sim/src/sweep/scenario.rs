@@ -82,7 +82,7 @@ fn provisions() -> Vec<Scenario> {
             name: "provision-stopped-in-rollback",
             outcome: ProcessOutcome::GaveUp,
             plan: Plan {
-                actions: [short.actions.clone(), vec![stop(82_300, "2")]].concat(),
+                actions: [short.actions.clone(), vec![stop(82_400, "2")]].concat(),
                 ..short
             },
         },

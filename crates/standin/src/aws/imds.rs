@@ -125,6 +125,7 @@ fn tell(instance: &Instance, region: &str, path: &str) -> Option<String> {
         "instance-type" => machine.instance_type.clone(),
         "ami-id" => instance.image.clone(),
         "placement/region" => region.to_owned(),
+        "services/partition" => "aws".to_owned(),
         "placement/availability-zone" => machine.zone.clone(),
         "instance-life-cycle" => machine.lifecycle.name().to_owned(),
         "spot/instance-action" => {

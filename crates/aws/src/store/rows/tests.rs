@@ -1,11 +1,13 @@
 //! Corrupt items: each is named, and the others are still read.
 
 use aws_sdk_dynamodb::primitives::Blob;
-use ondeck_core::model::ids::IntentId;
+use ondeck_core::model::ids::{InstanceId, IntentId};
 use ondeck_core::model::record::State;
 use ondeck_core::model::requirements::UsageClass;
+use ondeck_core::model::settings::SettingsVersion;
 use proptest::prelude::*;
 
+use super::super::agent_status::{heartbeat, signal};
 use super::*;
 
 fn config() -> ProptestConfig {
@@ -58,7 +60,7 @@ fn any_record() -> impl Strategy<Value = Record> {
             threshold: Some(threshold).filter(|_| state.is_live()),
             spec: ondeck_core::model::record::MachineSpec {
                 resource_class: "large".parse().unwrap(),
-                instance_type: what.0,
+                instance_type: what.0.clone(),
                 usage_class: if what.3 { UsageClass::Spot } else { UsageClass::OnDemand },
                 cpu: what.1,
                 mem: what.2,
@@ -66,12 +68,13 @@ fn any_record() -> impl Strategy<Value = Record> {
             created_at,
             updated_at,
             ticketed_at,
+            settings_version: SettingsVersion::parse(&what.0),
         },
     )
 }
 
 fn written(record: &Record) -> Item {
-    let mut item = Kind::Instance.key(&record.id).attributes();
+    let mut item = Key::record(&record.id).attributes();
     item.extend(attributes(record).into_iter().map(|(name, value)| (name.to_owned(), value)));
     item
 }
@@ -83,9 +86,9 @@ fn any_report() -> impl Strategy<Value = Report> {
 }
 
 /// What is done to an item: an attribute is put there, or goes.
-fn spoils() -> impl Strategy<Value = Vec<(String, Option<AttributeValue>)>> {
-    const NAMES: [&str; 16] = [
-        "SK",
+fn corruptions() -> impl Strategy<Value = Vec<(String, Option<AttributeValue>)>> {
+    const NAMES: [&str; 18] = [
+        "PK",
         "instanceId",
         "state",
         "runId",
@@ -98,16 +101,18 @@ fn spoils() -> impl Strategy<Value = Vec<(String, Option<AttributeValue>)>> {
         "createdAt",
         "updatedAt",
         "ticketedAt",
-        "value",
-        "detail",
+        "heartbeatAt",
+        "signal",
+        "signalRun",
+        "signalAt",
         "more",
     ];
     let name = proptest::sample::select(&NAMES[..]).prop_map(str::to_owned);
     prop::collection::vec((name, proptest::option::of(value())), 1..4)
 }
 
-fn spoil(item: &mut Item, spoils: Vec<(String, Option<AttributeValue>)>) {
-    for (name, value) in spoils {
+fn corrupt(item: &mut Item, corruptions: Vec<(String, Option<AttributeValue>)>) {
+    for (name, value) in corruptions {
         match value {
             Some(value) => drop(item.insert(name, value)),
             None => drop(item.remove(&name)),
@@ -124,15 +129,15 @@ proptest! {
     }
 
     #[test]
-    fn an_item_that_is_spoilt_is_named_and_spoils_no_other(
-        records in prop::collection::vec(any_record(), 2..6), spoilt in any::<prop::sample::Index>(),
-        spoils in spoils(),
+    fn an_item_that_is_corrupt_is_named_and_affects_no_other(
+        records in prop::collection::vec(any_record(), 2..6), corrupted in any::<prop::sample::Index>(),
+        corruptions in corruptions(),
     ) {
         let mut records = records;
         records.iter_mut().enumerate().for_each(|(n, record)| record.id = instance(n));
         let mut items: Vec<Item> = records.iter().map(written).collect();
-        let at = spoilt.index(items.len());
-        spoil(&mut items[at], spoils);
+        let at = corrupted.index(items.len());
+        corrupt(&mut items[at], corruptions);
         let listing = listing(&items);
         prop_assert_eq!(listing.records.len() + listing.unreadable.len(), items.len());
         let others: Vec<&Record> = records.iter().filter(|r| r.id != records[at].id).collect();
@@ -153,49 +158,52 @@ proptest! {
         let name = names[at.index(names.len())];
         let mut item = written(&record);
         let other = (!gone).then_some(AttributeValue::Bool(true));
-        spoil(&mut item, vec![(name.to_owned(), other)]);
+        corrupt(&mut item, vec![(name.to_owned(), other)]);
         let error = super::record(&item).unwrap_err();
         prop_assert_eq!(error.id.as_str(), "i-0");
         prop_assert!(error.problem.starts_with(&format!("{name} is ")), "{}", error);
     }
 
     #[test]
-    fn signs_survive_being_written_and_spoilt_ones_are_none(
-        said in any_report(), at in time(), spoils in spoils()
+    fn agent_status_survives_being_written_and_corrupt_parts_are_none(
+        said in any_report(), at in time(), corruptions in corruptions()
     ) {
-        let id = instance(0);
-        let (mut heart, mut item) = (heartbeat(&id, at), signal(&id, &said));
-        prop_assert_eq!(beat(&heart), Some(at));
-        prop_assert_eq!(report(&item), Some(said.clone()));
-        spoil(&mut heart, spoils.clone());
-        spoil(&mut item, spoils.clone());
-        let touched = |names: &[&str]| spoils.iter().any(|(name, _)| names.contains(&name.as_str()));
-        if !touched(&["updatedAt"]) {
-            prop_assert_eq!(beat(&heart), Some(at));
+        let mut item = Key::agent("i-0").attributes();
+        item.extend(super::item(signal(&said)));
+        item.extend(super::item(heartbeat(at)));
+        let expected = AgentStatus { heartbeat: Some(at), report: Some(said) };
+        prop_assert_eq!(&agent_status(&item), &expected);
+        corrupt(&mut item, corruptions.clone());
+        let touched = |names: &[&str]| {
+            corruptions.iter().any(|(name, _)| names.contains(&name.as_str()))
+        };
+        let read = agent_status(&item);
+        if !touched(&["heartbeatAt"]) {
+            prop_assert_eq!(read.heartbeat, expected.heartbeat);
         }
-        if !touched(&["updatedAt", "value", "detail"]) {
-            prop_assert_eq!(report(&item), Some(said));
-        } else {
-            drop((beat(&heart), report(&item)));
+        if !touched(&["signal", "signalRun", "signalAt"]) {
+            prop_assert_eq!(read.report, expected.report);
         }
     }
 
     #[test]
-    fn intents_survive_being_written_and_spoilt_ones_are_skipped(
+    fn intents_survive_being_written_and_corrupt_ones_are_skipped(
         run in run(), count in any::<u32>(), deadline in time(), outcome in any_text(),
         name in "intentId|runId|count|usageClass|deadline|outcome",
     ) {
         let id = IntentId::new("a-1").unwrap();
         let intent = Intent { id, run, count, usage: UsageClass::Spot, deadline, outcome };
-        let mut item = intent_item(&intent);
+        let mut item = intent_item(&intent, 1);
+        prop_assert_eq!(item.contains_key("listKey"), intent.is_open());
+        prop_assert_eq!(item.contains_key("ttl"), !intent.is_open());
         prop_assert_eq!(super::intent(&item), Some(intent));
-        spoil(&mut item, vec![(name, Some(AttributeValue::Bool(true)))]);
+        corrupt(&mut item, vec![(name, Some(AttributeValue::Bool(true)))]);
         prop_assert_eq!(super::intent(&item), None);
     }
 
     #[test]
     fn a_setting_is_kept_to_the_letter_or_skipped(name in "[a-z-]{1,20}", text in any_text(), other in value()) {
-        let mut item = Kind::Setting.key(&name).attributes();
+        let mut item = Key::setting(&name).attributes();
         item.insert("value".to_owned(), AttributeValue::S(text.clone()));
         prop_assert_eq!(setting(&item), Some((name, text)));
         let sound = other.is_s();
@@ -204,16 +212,18 @@ proptest! {
     }
 
     #[test]
-    fn credentials_survive_being_written_and_spoilt_ones_are_none(
+    fn tokens_survive_being_written_and_corrupt_ones_are_none(
         tokens in ("[A-Z0-9]{29}", "[A-Z0-9]{29}"), expires_at in time(), value in value(),
-        name in "registration|removal|validUntil",
+        name in "token|validUntil",
     ) {
         let (registration, removal) = (Secret::new(tokens.0), Secret::new(tokens.1));
         let kept = Credentials { registration, removal, expires_at };
-        let mut item = credentials_item(&kept);
-        prop_assert_eq!(credentials(&item), Some(kept.clone()));
-        spoil(&mut item, vec![(name, Some(value))]);
-        let read = credentials(&item);
-        prop_assert!(read.is_none() || read != Some(kept));
+        for purpose in [TokenPurpose::Registration, TokenPurpose::Removal] {
+            let mut item = token_item(&kept, purpose);
+            prop_assert_eq!(token(&item), Some(kept.token(purpose)));
+            corrupt(&mut item, vec![(name.clone(), Some(value.clone()))]);
+            let read = token(&item);
+            prop_assert!(read.is_none() || read != Some(kept.token(purpose)));
+        }
     }
 }

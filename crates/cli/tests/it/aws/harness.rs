@@ -111,15 +111,8 @@ impl AwsHarness {
     }
 
     /// The calls that the policies denied.
-    ///
-    /// An agent asks EC2 to terminate its machine before it shuts the machine down. The machine's
-    /// role does not allow that, so what machines ask EC2 is left out here.
     pub(crate) fn denials(&self) -> Vec<Denial> {
-        let machine = format!("assumed-role/{MACHINE_ROLE}/");
-        let of_machine = |denial: &Denial| denial.caller.contains(&machine);
-        let mut denials = self.gateway.denials();
-        denials.retain(|it| !(of_machine(it) && it.action.starts_with("ec2:")));
-        denials
+        self.gateway.denials()
     }
 
     /// One that is set up, with short times and the given inputs.

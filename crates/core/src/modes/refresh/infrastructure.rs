@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 
 use super::{credentials, keep_first};
 use crate::model::failure::Failure;
-use crate::model::settings::{SET_UP_BY, Settings};
+use crate::model::settings::{SET_UP_BY, Settings, SettingsVersion, VERSION};
 use crate::modes::plane::Plane;
 use crate::ports::{PortError, PortResult};
 
@@ -38,7 +38,7 @@ pub(super) async fn create_missing(
                 .hint(format!("configured classes are {}", settings.classes.listing())));
         }
     }
-    plane.retried(|| plane.compute.set_up(&settings)).await?;
+    let compute_settings = plane.retried(|| plane.compute.set_up(&settings)).await?;
     // Each queue by itself, so that only the calls that fail are repeated.
     let queues = settings
         .classes
@@ -49,6 +49,7 @@ pub(super) async fn create_missing(
     // Only given settings are written: a concurrent refresh may have been given others, and a
     // stored default would outlive a change of the program's default.
     let mut changes = given.clone();
+    changes.extend(compute_settings);
     changes.insert(SET_UP_BY.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
     // Without the forge, the later steps of refresh are still useful.
     let mut forge_failure = None;
@@ -57,6 +58,11 @@ pub(super) async fn create_missing(
         Err(error) => keep_first(&mut forge_failure, Err(error.into())),
     }
     keep_first(&mut forge_failure, credentials::renew(plane, &settings, &mut changes).await);
+    merged.extend(changes.clone());
+    merged.retain(|_, value| !value.is_empty());
+    let version = SettingsVersion::of(&merged);
+    changes.insert(VERSION.to_owned(), version.as_str().to_owned());
     plane.retried(|| plane.store.put_settings(&changes)).await?;
+    plane.known_settings.are(Some(version));
     Ok((settings, forge_failure))
 }

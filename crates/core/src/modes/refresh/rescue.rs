@@ -4,6 +4,8 @@
 
 use std::collections::BTreeSet;
 
+use futures_util::future::try_join_all;
+
 use super::Outcome;
 use super::survey::Survey;
 use crate::model::demand::Demand;
@@ -13,7 +15,7 @@ use crate::model::record::Record;
 use crate::model::settings::{Rescue, Settings};
 use crate::modes::plane::{Plane, readable};
 use crate::modes::provision::provision;
-use crate::ports::{PortResult, RecordScope, WaitingRun};
+use crate::ports::{PortResult, WaitingRun};
 use crate::runtime::stop::StopSignal;
 
 /// Provisions for stranded runs what they asked for at first, or reports them, as the `rescue`
@@ -97,16 +99,25 @@ async fn store_result(plane: &Plane, demand: Demand) {
 }
 
 /// The runs with queued jobs that no live instance belongs to. The store is read again after the
-/// forge has answered, because a provision may have finished meanwhile.
+/// forge has answered, because a provision may have finished meanwhile; and run by run, because the
+/// list of live records may lag.
 async fn stranded(plane: &Plane, survey: &Survey) -> Result<Vec<WaitingRun>, Failure> {
     let served = served(plane, &survey.live);
     let waiting = plane.retried(|| plane.forge.waiting_runs(&served)).await?;
     if waiting.is_empty() {
         return Ok(waiting);
     }
-    let live = readable(plane.retried(|| plane.store.list(RecordScope::Live)).await?);
-    let served = self::served(plane, &live);
-    Ok(waiting.into_iter().filter(|waiting| !served.contains(&waiting.run)).collect())
+    let machines = waiting.iter().map(|waiting| async {
+        let listing = plane.retried(|| plane.store.of_run(&waiting.run)).await?;
+        PortResult::Ok(self::served(plane, &readable(listing)).is_empty())
+    });
+    let unserved = try_join_all(machines).await?;
+    Ok(waiting
+        .into_iter()
+        .zip(unserved)
+        .filter(|(_, it)| *it)
+        .map(|(waiting, _)| waiting)
+        .collect())
 }
 
 fn served(plane: &Plane, live: &[Record]) -> BTreeSet<RunId> {

@@ -1,15 +1,17 @@
 //! One reading of machines, runners and records, on which the later steps of a refresh decide.
 //!
-//! Records are read last. A machine that is registered during the survey is therefore seen with its
-//! record and not taken for an orphan.
+//! Records are read last, and those of machines and runners that the list of live records lacks are
+//! read once more, consistently: the list may lag. A machine that is registered during the survey is
+//! therefore seen with its record and not taken for an orphan.
 
 use std::collections::BTreeSet;
 
 use super::{Outcome, keep_first};
 use crate::model::failure::Failure;
+use crate::model::ids::InstanceId;
 use crate::model::record::Record;
 use crate::modes::plane::Plane;
-use crate::ports::{ListedRunner, Machine, PortResult, RecordScope};
+use crate::ports::{ListedRunner, Listing, Machine, PortResult, RecordScope};
 
 pub(super) struct Survey {
     pub(super) machines: Vec<Machine>,
@@ -30,7 +32,13 @@ impl Survey {
     ) -> Result<Survey, Failure> {
         let machines = or_none(failure, plane.retried(|| plane.compute.machines()).await);
         let runners = or_none(failure, plane.retried(|| plane.forge.runners()).await);
-        let listing = plane.retried(|| plane.store.list(RecordScope::Live)).await?;
+        let mut listing = plane.retried(|| plane.store.list(RecordScope::Live)).await?;
+        let unlisted = unlisted(&listing, &machines, &runners);
+        if !unlisted.is_empty() {
+            let found = plane.retried(|| plane.store.records(&unlisted)).await?;
+            listing.records.extend(found.records.into_iter().filter(|r| r.state.is_live()));
+            listing.unreadable.extend(found.unreadable);
+        }
         outcome.warnings.extend(listing.unreadable.iter().map(|row| format!("{row}; skipped")));
         // An unreadable row may be live, so its machine is left to its own deadline.
         let mut known: BTreeSet<String> =
@@ -40,9 +48,24 @@ impl Survey {
     }
 
     /// Whether the instance has a live record, or one that cannot be read and may be live.
-    pub(super) fn knows(&self, instance: &crate::model::ids::InstanceId) -> bool {
+    pub(super) fn knows(&self, instance: &InstanceId) -> bool {
         self.known.contains(instance.as_str())
     }
+}
+
+/// The instances that the provider or the forge knows and the listing does not.
+fn unlisted(listing: &Listing, machines: &[Machine], runners: &[ListedRunner]) -> Vec<InstanceId> {
+    let listed: BTreeSet<&str> = listing
+        .records
+        .iter()
+        .map(|record| record.id.as_str())
+        .chain(listing.unreadable.iter().map(|row| row.id.as_str()))
+        .collect();
+    let known = machines.iter().map(|machine| &machine.id);
+    let known = known.chain(runners.iter().map(|runner| &runner.instance));
+    let unlisted: BTreeSet<&InstanceId> =
+        known.filter(|id| !listed.contains(id.as_str())).collect();
+    unlisted.into_iter().cloned().collect()
 }
 
 fn or_none<T>(failure: &mut Option<Failure>, found: PortResult<Vec<T>>) -> Vec<T> {

@@ -65,6 +65,7 @@ impl DesiredRecord {
             created_at: morning(),
             updated_at: morning(),
             ticketed_at: None,
+            settings_version: None,
         }
     }
 }

@@ -2,32 +2,42 @@ use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
 
-use super::arrange::{DesiredRecord, agreed, arrange, instance, morning, ms, noon, run};
+use super::arrange::{DesiredRecord, agreed, arrange, instance, morning, ms, noon, run, spec};
 use super::transitions::{every_transition, the_note_of_the_ticket};
-use crate::lifecycle::{Idle, Instance};
-use crate::model::credentials::Credentials;
+use crate::lifecycle::{Created, Idle, Instance, Live};
+use crate::model::credentials::{Credentials, TokenPurpose};
 use crate::model::demand::{Demand, FailedRescues};
 use crate::model::ids::{InstanceId, IntentId, ResourceClass, RunId};
 use crate::model::intent::Intent;
 use crate::model::record::State;
 use crate::model::requirements::UsageClass;
 use crate::model::secret::Secret;
+use crate::model::settings::SettingsVersion;
 use crate::model::signal::{AgentStatus, Report, Signal};
 use crate::modes::provision::ProvisionOptions;
 use crate::ports::{AgentStore, Listing, PortError, RecordScope, Store};
 
+/// What a store does with the agent status of a record that it removes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StatusOfRemoved {
+    Deleted,
+    /// It expires by itself, some time after the agent's last write.
+    Expires,
+}
+
 /// The contract of a store. `store` must be empty.
-pub async fn store_suite<S: Store + AgentStore>(store: &S) {
+pub async fn store_suite<S: Store + AgentStore>(store: &S, status_of_removed: StatusOfRemoved) {
     settings(store).await;
     listings(store).await;
     status(store).await;
     ticketed(store).await;
-    removal(store).await;
-    forgetting(store).await;
+    removal(store, status_of_removed).await;
+    forgetting(store, status_of_removed).await;
     intents(store).await;
     credentials(store).await;
     demands(store).await;
     the_note_of_the_ticket(store).await;
+    settings_versions(store).await;
     every_transition(store).await;
 }
 
@@ -79,8 +89,34 @@ async fn settings<S: Store + AgentStore>(store: &S) {
     }
 }
 
+/// A change leaves in the record which settings it was decided by, or what was there before.
+async fn settings_versions<S: Store + AgentStore>(store: &S) {
+    let id = instance("i-v1");
+    let version = |text: &str| SettingsVersion::parse(text);
+    let read = async || {
+        let record = store.record(&id).await.expect("the store answers").expect("a record");
+        (Instance::<Live>::believe(&record).expect("live"), record.settings_version)
+    };
+    let register = Instance::<Created>::register(&id, &spec(), &run("v"), noon(), ms(60_000));
+    let written = store.write(register.under(version("one")).change()).await;
+    assert!(agreed(&written.expect("the store answers")));
+    let (instance, found) = read().await;
+    assert_eq!(found, version("one"), "as registered");
+    for (given, expected) in [(None, "one"), (version("two"), "two"), (None, "two")] {
+        let change = instance.expire(noon()).under(given.clone());
+        assert!(agreed(&store.write(change.change()).await.expect("the store answers")));
+        assert_eq!(read().await.1, version(expected), "after {given:?}");
+    }
+    let (instance, _) = read().await;
+    let reap = instance.reap(noon() + ms(1));
+    assert!(agreed(&store.write(reap.change()).await.expect("the store answers")));
+}
+
 async fn credentials<S: Store + AgentStore>(store: &S) {
-    assert_eq!(store.credentials().await, Ok(None), "none yet");
+    let purposes = [TokenPurpose::Registration, TokenPurpose::Removal];
+    for purpose in purposes {
+        assert_eq!(store.token(purpose).await, Ok(None), "none yet");
+    }
     for (registration, removal) in [("AAA", "RRR"), ("BBB", "SSS")] {
         let credentials = Credentials {
             registration: Secret::new(registration),
@@ -88,7 +124,10 @@ async fn credentials<S: Store + AgentStore>(store: &S) {
             expires_at: noon(),
         };
         store.put_credentials(&credentials).await.expect("credentials can be written");
-        assert_eq!(store.credentials().await, Ok(Some(credentials)), "the last ones count");
+        for purpose in purposes {
+            let token = credentials.token(purpose);
+            assert_eq!(store.token(purpose).await, Ok(Some(token)), "the last ones count");
+        }
     }
     let settings = Store::settings(store).await.unwrap_or_default();
     let told = format!("{settings:?}");
@@ -155,6 +194,10 @@ async fn listings<S: Store + AgentStore>(store: &S) {
     let all = store.list(RecordScope::All).await.expect("the store answers");
     assert_eq!(ids(&all).len(), 6, "all of them");
     assert_eq!(store.record(&instance("i-l0")).await, Ok(None), "there is no such record");
+    let asked = ["i-l5", "i-l0", "i-l6", "i-l5"].map(instance);
+    let found = store.records(&asked).await.expect("the store answers");
+    assert_eq!(ids(&found), ["i-l5", "i-l6"], "each that exists once, in any state");
+    assert!(ids(&store.records(&[]).await.expect("the store answers")).is_empty(), "of none");
 }
 
 fn report(signal: Signal, run: Option<&RunId>, detail: &str) -> Report {
@@ -224,7 +267,7 @@ async fn ticketed<S: Store + AgentStore>(store: &S) {
     assert_eq!(noted.updated_at, record.updated_at, "a note is no transition");
 }
 
-async fn removal<S: Store + AgentStore>(store: &S) {
+async fn removal<S: Store + AgentStore>(store: &S, status_of_removed: StatusOfRemoved) {
     let [gone, live] = ["i-r1", "i-r2"].map(instance);
     arrange(store, &gone, &DesiredRecord::new(State::Terminated, &run("r"), noon())).await;
     arrange(store, &live, &DesiredRecord::new(State::Running, &run("r"), noon())).await;
@@ -238,11 +281,13 @@ async fn removal<S: Store + AgentStore>(store: &S) {
     let kept = store.record(&live).await.expect("the store answers");
     assert!(kept.is_some(), "a live record is never removed");
     let status = store.agent_status(&[gone, live]).await.expect("the store answers");
-    assert_eq!(status[0], AgentStatus::default(), "what its agent wrote goes with it");
+    if status_of_removed == StatusOfRemoved::Deleted {
+        assert_eq!(status[0], AgentStatus::default(), "what its agent wrote goes with it");
+    }
     assert!(status[1].heartbeat.is_some() && status[1].report.is_some(), "the others' stays");
 }
 
-async fn forgetting<S: Store + AgentStore>(store: &S) {
+async fn forgetting<S: Store + AgentStore>(store: &S, status_of_removed: StatusOfRemoved) {
     let [old, live] = ["i-f1", "i-f2"].map(instance);
     arrange(store, &old, &DesiredRecord::new(State::Terminated, &run("f"), noon())).await;
     arrange(store, &live, &DesiredRecord::new(State::Idle, &run("f"), noon())).await;
@@ -255,11 +300,10 @@ async fn forgetting<S: Store + AgentStore>(store: &S) {
     assert_eq!(forgotten, terminated, "the records that had ended, and their number");
     let after = store.list(RecordScope::All).await.expect("the store answers").records;
     assert_eq!(after.len(), before.len() - terminated, "and no others");
-    assert_eq!(
-        store.agent_status(&[old]).await,
-        Ok(vec![AgentStatus::default()]),
-        "nor their agent status"
-    );
+    if status_of_removed == StatusOfRemoved::Deleted {
+        let status = store.agent_status(&[old]).await;
+        assert_eq!(status, Ok(vec![AgentStatus::default()]), "nor their agent status");
+    }
 }
 
 async fn intents<S: Store + AgentStore>(store: &S) {

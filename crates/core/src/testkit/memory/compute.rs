@@ -191,9 +191,9 @@ fn machine(order: &Order, number: u32, launched_at: Timestamp) -> Machine {
 
 #[async_trait]
 impl Compute for MemoryCompute {
-    async fn set_up(&self, _settings: &Settings) -> PortResult<()> {
+    async fn set_up(&self, _settings: &Settings) -> PortResult<BTreeMap<String, String>> {
         turn().await;
-        Ok(())
+        Ok(BTreeMap::new())
     }
 
     fn default_types(&self) -> TypePatterns {

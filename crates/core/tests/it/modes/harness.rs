@@ -129,6 +129,7 @@ impl Harness {
             created_at: now,
             updated_at: now,
             ticketed_at: Some(now),
+            settings_version: None,
         };
         self.memory.store.insert(record.clone());
         self.memory.compute.insert(Machine {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ondeck_core::model::credentials::Credentials;
+use ondeck_core::model::credentials::{Credentials, TokenPurpose};
 use ondeck_core::model::failure::FailureKind;
 use ondeck_core::model::ids::IntentId;
 use ondeck_core::model::intent::Intent;
@@ -78,6 +78,47 @@ async fn machines_without_a_record_are_swept_after_the_grace() {
     harness.sleep(Duration::from_secs(60)).await;
     assert_eq!(harness.refresh().await.orphans, [id("i-lost")]);
     assert!(harness.alive().is_empty());
+}
+
+/// Each record says which settings its writer went by.
+#[tokio::test]
+async fn an_agent_reads_the_settings_again_only_if_they_have_changed() {
+    let harness = Harness::new().await;
+    let reads = || harness.memory.store.calls().get("settings of an agent").copied();
+    let serve = async |run_id: &str| {
+        assert!(harness.provision(&request(run_id, 1)).await.failure.is_none());
+        assert!(harness.release(run_id).await.failure().is_none());
+    };
+    serve("1").await;
+    let at_first = reads();
+    assert!(at_first.is_some());
+    harness.refresh().await;
+    serve("2").await;
+    assert_eq!(reads(), at_first, "the same machine, and the same settings");
+    harness.refresh_with(&[("agent-poll-running-sec", "2")]).await;
+    serve("3").await;
+    assert_eq!(reads(), at_first.map(|reads| reads + 1));
+    assert_eq!(harness.alive().len(), 1, "the machine was handed from run to run");
+}
+
+/// A list that lags behind the records proves nothing about what it lacks.
+#[tokio::test]
+async fn a_record_that_the_list_lacks_keeps_its_machine_its_runner_and_its_run() {
+    let harness = Harness::new().await;
+    let served = harness.provision(&request("1", 1)).await.instances[0].id.clone();
+    harness.idle("i-idle", "c6i.large").await;
+    harness.memory.forge.list(listed("i-idle-1", "i-idle", false));
+    harness.memory.forge.queue_job(run("1"));
+    for unlisted in [&id("i-idle"), &served] {
+        harness.memory.store.unlist(unlisted);
+    }
+    harness.sleep(Duration::from_secs(61)).await;
+    let outcome = harness.refresh().await;
+    assert_eq!(outcome.orphans, [], "both have records");
+    assert_eq!(outcome.offline_runners, [""; 0], "its machine may register it again");
+    assert_eq!((outcome.rescued, outcome.stranded), (vec![], vec![]), "the run has its machine");
+    assert_eq!(harness.alive().len(), 2);
+    assert_eq!(outcome.warnings, [""; 0]);
 }
 
 #[tokio::test]
@@ -350,9 +391,9 @@ async fn credentials_are_renewed_long_before_they_expire() {
     for (minutes, expected) in [(0, "first"), (29, "first"), (2, "second"), (31, "third")] {
         harness.sleep(Duration::from_secs(minutes * 60)).await;
         harness.refresh().await;
-        let held = harness.memory.store.credentials().await.unwrap().unwrap();
+        let held = harness.memory.store.token(TokenPurpose::Registration).await.unwrap().unwrap();
         let expected = Secret::new(format!("{expected}-in"));
-        assert_eq!(held.registration, expected, "after {minutes} more minutes");
+        assert_eq!(held.secret, expected, "after {minutes} more minutes");
     }
     let settings = format!("{:?}", Store::settings(&*harness.memory.store).await);
     assert!(!settings.contains("-in") && !settings.contains("-out"), "{settings}");

@@ -16,6 +16,7 @@ fn row() -> impl Strategy<Value = RecordRow> {
         nearly(&["large"]),
         nearly(&["c6i.large"]),
         nearly(&["spot", "on-demand"]),
+        nearly(&["", "00000000deadbeef"]),
     );
     let size = prop_oneof![8 => 1_i64..200_000, 1 => any::<i64>()];
     let rest = (size.clone(), size, nearly(TIME), nearly(TIME), nearly(TIME));
@@ -32,6 +33,7 @@ fn row() -> impl Strategy<Value = RecordRow> {
         created_at: rest.2,
         updated_at: rest.3,
         ticketed_at: rest.4,
+        settings_version: texts.7,
     })
 }
 

@@ -135,6 +135,7 @@ pub(crate) fn record() -> impl Strategy<Value = Record> {
             created_at,
             updated_at,
             ticketed_at: ticket,
+            settings_version: None,
         },
     )
 }

@@ -148,6 +148,7 @@ fn snapshot() -> Snapshot {
         created_at: at("2026-01-31T11:20:00.000Z"),
         updated_at: at("2026-01-31T12:00:00.000Z"),
         ticketed_at: None,
+        settings_version: None,
     };
     let status =
         AgentStatus { heartbeat: Some(at("2026-01-31T12:04:58.800Z")), ..AgentStatus::default() };

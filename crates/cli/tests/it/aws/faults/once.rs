@@ -28,18 +28,18 @@ const CHANGED: [Kind; 2] =
 
 const COLD: [Kind; 9] = [
     (DynamoDb, "Query", ""),
-    (DynamoDb, "PutItem", "TYPE#Demand"),
-    (DynamoDb, "PutItem", "TYPE#Intent"),
+    (DynamoDb, "PutItem", "DEMAND#"),
+    (DynamoDb, "PutItem", "INTENT#"),
     (Ec2, "CreateFleet", ""),
-    (DynamoDb, "UpdateItem", "TYPE#Run"),
+    (DynamoDb, "UpdateItem", "RUN#"),
     (DynamoDb, "UpdateItem", REGISTER),
     (DynamoDb, "BatchGetItem", ""),
     (DynamoDb, "UpdateItem", ACTIVATE_OR_COMMIT),
-    (DynamoDb, "BatchWriteItem", "TYPE#Event"),
+    (DynamoDb, "BatchWriteItem", "EVENT#"),
 ];
 
 const RELEASE: [Kind; 5] = [
-    (DynamoDb, "GetItem", "TYPE#Run"),
+    (DynamoDb, "GetItem", "RUN#"),
     (DynamoDb, "BatchGetItem", ""),
     (DynamoDb, "UpdateItem", RELEASE_TO_POOL),
     (Sqs, "SendMessageBatch", ""),
@@ -50,7 +50,7 @@ const PICKY: [Kind; 2] = [(Sqs, "ReceiveMessage", ""), (Sqs, "ChangeMessageVisib
 
 const WARM: [Kind; 6] = [
     (Sqs, "ReceiveMessage", ""),
-    (DynamoDb, "UpdateItem", "TYPE#Run"),
+    (DynamoDb, "UpdateItem", "RUN#"),
     (DynamoDb, "UpdateItem", CLAIM),
     (DynamoDb, "BatchGetItem", ""),
     (Sqs, "DeleteMessageBatch", ""),
@@ -60,12 +60,12 @@ const WARM: [Kind; 6] = [
 const REAP: [Kind; 8] = [
     (DynamoDb, "DescribeTable", ""),
     (Sqs, "CreateQueue", ""),
-    (DynamoDb, "Query", "live-by-threshold"),
+    (DynamoDb, "Query", "LIVE#"),
     (DynamoDb, "UpdateItem", REAPED),
     (Ec2, "TerminateInstances", ""),
     (Ec2, "DescribeInstances", ""),
     (Sqs, "DeleteMessageBatch", ""),
-    (DynamoDb, "BatchWriteItem", "DeleteRequest"),
+    (DynamoDb, "BatchExecuteStatement", "DELETE"),
 ];
 
 /// The state that a conditional write is about to make.

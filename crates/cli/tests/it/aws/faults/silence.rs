@@ -43,7 +43,7 @@ fn calls_are_made_again() {
     once(
         &harness,
         AwsFault::Hang,
-        &[(DynamoDb, "Query", "live-by-threshold"), (Ec2, "DescribeInstances", "")],
+        &[(DynamoDb, "Query", "LIVE#"), (Ec2, "DescribeInstances", "")],
         &["refresh"],
     );
     assert_eq!(harness.standings(), ["running 2"]);

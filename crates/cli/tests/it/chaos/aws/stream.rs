@@ -61,13 +61,13 @@ impl Stream {
 
     /// The launch intents without a recorded outcome.
     pub(super) fn open_intents(&self) -> Vec<String> {
-        let query = json!({
+        let scan = json!({
             "TableName": self.table,
-            "KeyConditionExpression": "PK = :kind",
-            "FilterExpression": "outcome = :none",
-            "ExpressionAttributeValues": { ":kind": { "S": "TYPE#Intent" }, ":none": { "S": "" } },
+            "ConsistentRead": true,
+            "FilterExpression": "SK = :intent AND outcome = :none",
+            "ExpressionAttributeValues": { ":intent": { "S": "INTENT" }, ":none": { "S": "" } },
         });
-        let found = self.ask("Query", &query);
+        let found = self.ask("Scan", &scan);
         found["Items"]
             .as_array()
             .unwrap()
@@ -105,7 +105,7 @@ impl Stream {
 
 fn write(change: &Value) -> Option<InstanceWrite> {
     let key = |name: &str| change["Keys"][name]["S"].as_str().unwrap();
-    let id = key("SK").strip_prefix("ID#").filter(|_| key("PK") == "TYPE#Instance")?;
+    let id = key("PK").strip_prefix("INSTANCE#")?;
     Some(InstanceWrite {
         id: InstanceId::new(id).unwrap(),
         before: row(&change["OldImage"]),

@@ -1,0 +1,44 @@
+//! What an agent writes: heartbeat and signal, in one item under a key of the machine's own.
+//!
+//! Each write puts off the time at which DynamoDB may delete the item. So it lives as long as its
+//! agent and a little longer, and the control plane needs no permission to write it.
+
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use ondeck_core::model::ids::RunId;
+use ondeck_core::model::signal::Report;
+use ondeck_core::model::timestamp::Timestamp;
+use ondeck_core::ports::PortResult;
+
+use super::keys::{Key, text, ttl};
+use super::table::Table;
+
+/// How long the status of an agent that no longer writes is kept.
+const KEPT: Duration = Duration::from_secs(7 * 24 * 3_600);
+
+/// A later signal stays. One without a valid time is replaced.
+const NOT_LATER: &str =
+    "NOT (#signalAt > :signalAt AND #signalAt <= :last AND size(#signalAt) = :length)";
+
+pub(super) async fn beat(table: &Table, key: &Key, at: Timestamp) -> PortResult<()> {
+    table.set(key, &heartbeat(at), None).await.map(drop)
+}
+
+pub(super) async fn report(table: &Table, key: &Key, report: &Report) -> PortResult<()> {
+    table.set(key, &signal(report), Some(NOT_LATER)).await.map(drop)
+}
+
+pub(super) fn heartbeat(at: Timestamp) -> [(&'static str, AttributeValue); 2] {
+    [("heartbeatAt", text(at)), ttl(at + KEPT)]
+}
+
+pub(super) fn signal(report: &Report) -> [(&'static str, AttributeValue); 5] {
+    [
+        ("signal", text(report.signal)),
+        ("signalRun", text(report.run.as_ref().map_or("", RunId::as_str))),
+        ("signalDetail", text(&report.detail)),
+        ("signalAt", text(report.at)),
+        ttl(report.at + KEPT),
+    ]
+}
