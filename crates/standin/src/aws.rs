@@ -10,6 +10,7 @@ mod imds;
 mod machines;
 mod models;
 mod params;
+mod units;
 mod xml;
 
 pub use call::Service;
@@ -19,3 +20,4 @@ pub use gateway::{Denial, Endpoint, Gateway, GatewayOptions, IamDecision, LogEnt
 pub use iam::{PolicyPool, Role};
 pub use machines::MachineCommand;
 pub use models::Violation;
+pub use units::{Consumption, PartitionKey, Units};

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use hyper::header::{AUTHORIZATION, HeaderMap};
+use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use hyper::{Method, Uri};
 use serde_json::Value;
 
@@ -68,6 +68,18 @@ impl Call {
             None => query(&headers, &body),
         };
         Call { service, operation, content, method, uri, headers, body }
+    }
+
+    /// Another request to DynamoDB with the credentials of this one.
+    pub(crate) fn to_dynamodb(&self, operation: &str, content: Value) -> Call {
+        let mut call = self.clone();
+        let target = format!("DynamoDB_20120810.{operation}");
+        let target = HeaderValue::from_str(&target).expect("operations are plain text");
+        call.headers.insert("x-amz-target", target);
+        call.operation = operation.to_owned();
+        call.body = Bytes::from(content.to_string());
+        call.content = Content::Json(content);
+        call
     }
 
     /// The access key that has signed the request; `None` if it is not signed.

@@ -3,11 +3,12 @@
 mod duplicates;
 mod endpoint;
 mod enforce;
+mod meter;
 mod route;
 mod serve;
 mod upstream;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
@@ -28,6 +29,7 @@ use duplicates::Duplicates;
 pub use endpoint::{Endpoint, LogEntry};
 use enforce::Enforcement;
 pub use enforce::{Denial, IamDecision};
+use meter::Meter;
 use serve::EndpointHandler;
 use upstream::Upstreams;
 
@@ -48,6 +50,9 @@ pub struct GatewayOptions {
     /// The folder with the policies of the roles. Without it, every caller may do everything. With
     /// it, a caller may do what [`Gateway::grant`] gives it, and a machine what its role allows.
     pub policies: Option<PathBuf>,
+    /// Whether the units that DynamoDB would bill are measured, see [`Endpoint::consumed`]. Each write
+    /// then reads its items before and after, so writes take longer.
+    pub measure_units: bool,
     /// Whether [`Gateway::decisions`] keeps each answer of IAM.
     pub record_decisions: bool,
     /// Whether requests that violate the models are refused. Otherwise they
@@ -97,6 +102,7 @@ impl GatewayOptions {
             sqs: sqs.to_owned(),
             models: None,
             policies: None,
+            measure_units: false,
             record_decisions: false,
             refuse_unknown: false,
             port: 0,
@@ -128,6 +134,7 @@ pub(crate) struct Shared {
     upstreams: Upstreams,
     models: Option<Models>,
     enforcement: Option<Enforcement>,
+    meter: Option<Meter>,
     refuse_unknown: bool,
     ec2: Ec2,
     duplicates: Duplicates,
@@ -160,6 +167,7 @@ impl Gateway {
                 .policies
                 .as_deref()
                 .map(|folder| Enforcement::new(folder, &options.region, options.record_decisions)),
+            meter: options.measure_units.then(Meter::default),
             refuse_unknown: options.refuse_unknown,
             ec2: Ec2::new(&options, machines),
             duplicates: Duplicates::default(),
@@ -240,6 +248,21 @@ impl Gateway {
         denials.sort();
         denials.dedup();
         assert!(denials.is_empty(), "calls that the policies deny:\n{}", denials.join("\n"));
+    }
+
+    /// The operations on items, at any endpoint, whose units are missing in [`Endpoint::consumed`],
+    /// each with the reason.
+    pub fn unmeasured(&self) -> BTreeSet<String> {
+        self.shared.meter.as_ref().map(Meter::unmeasured).unwrap_or_default()
+    }
+
+    /// Asserts that the units of all calls so far are known.
+    ///
+    /// # Panics
+    /// If those of any call are not.
+    pub fn assert_all_measured(&self) {
+        let unmeasured = self.unmeasured();
+        assert!(unmeasured.is_empty(), "calls whose units are unknown: {unmeasured:?}");
     }
 
     fn open(&self, endpoint: Endpoint, listener: TcpListener) -> Endpoint {

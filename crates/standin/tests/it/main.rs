@@ -15,3 +15,4 @@ mod program;
 mod request_checks;
 mod routing;
 mod templates;
+mod units;

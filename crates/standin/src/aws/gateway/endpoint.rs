@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use crate::aws::call::{Call, Service};
 use crate::aws::faults::{AwsFault, AwsFaultRule, Plan};
+use crate::aws::units::{Consumption, PartitionKey, Units};
 use crate::http::{Connection, Gate};
 use crate::injection::ActiveFault;
 
@@ -43,6 +44,7 @@ pub(crate) struct EndpointState {
     calls: Mutex<BTreeMap<(Service, String), usize>>,
     connections: Mutex<BTreeSet<Connection>>,
     log: Mutex<Vec<LogEntry>>,
+    consumed: Mutex<Consumption>,
     rules: Mutex<Vec<ActiveFault<AwsFaultRule>>>,
     gate: watch::Sender<Gate>,
 }
@@ -56,6 +58,7 @@ impl Endpoint {
             calls: Mutex::default(),
             connections: Mutex::default(),
             log: Mutex::default(),
+            consumed: Mutex::default(),
             rules: Mutex::default(),
             gate: watch::Sender::new(Gate::Open),
         }))
@@ -95,11 +98,18 @@ impl Endpoint {
         locked(&self.0.log).clone()
     }
 
-    /// Clears counters and log. Fault rules stay in force.
+    /// The units that DynamoDB bills for the calls since the last reset, by partition key. Empty
+    /// without [`GatewayOptions::measure_units`](super::GatewayOptions::measure_units).
+    pub fn consumed(&self) -> Consumption {
+        locked(&self.0.consumed).clone()
+    }
+
+    /// Clears counters, log and units. Fault rules stay in force.
     pub fn reset(&self) {
         locked(&self.0.calls).clear();
         locked(&self.0.connections).clear();
         locked(&self.0.log).clear();
+        locked(&self.0.consumed).clear();
     }
 
     /// Puts a fault rule in force, after the existing ones.
@@ -144,6 +154,13 @@ impl EndpointState {
 
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+
+    pub(super) fn consume(&self, charges: Vec<(PartitionKey, Units)>) {
+        let mut consumed = locked(&self.consumed);
+        for (key, units) in charges {
+            *consumed.entry(key).or_default() += units;
+        }
     }
 
     pub(super) fn note(&self, entry: LogEntry) {

@@ -5,11 +5,9 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
-use hyper::header::HeaderValue;
 use serde_json::{Value, json};
 
-use crate::aws::call::{Call, Content, Service};
+use crate::aws::call::{Call, Service};
 use crate::aws::ec2::Ec2;
 use crate::aws::faults::answers;
 use crate::aws::iam::dynamodb::{self, Schema, Schemas};
@@ -199,7 +197,8 @@ impl Enforcement {
             let found = match known {
                 Some(schema) => Some(schema),
                 None => {
-                    let answer = upstreams.dynamodb(&describe(call, &table)).await;
+                    let describe = call.to_dynamodb("DescribeTable", json!({"TableName": table}));
+                    let answer = upstreams.dynamodb(&describe).await;
                     let answer: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
                     Schema::of(&answer)
                 }
@@ -215,16 +214,4 @@ impl Enforcement {
 
 fn keys_of(context: &Context) -> Vec<(String, Vec<String>)> {
     context.entries().map(|(key, values)| (key.to_owned(), values.to_vec())).collect()
-}
-
-/// A DescribeTable request with the credentials of another call.
-fn describe(call: &Call, table: &str) -> Call {
-    let mut call = call.clone();
-    let target = HeaderValue::from_static("DynamoDB_20120810.DescribeTable");
-    call.headers.insert("x-amz-target", target);
-    call.operation = "DescribeTable".to_owned();
-    let content = json!({ "TableName": table });
-    call.body = Bytes::from(content.to_string());
-    call.content = Content::Json(content);
-    call
 }

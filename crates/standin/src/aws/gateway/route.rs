@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use serde_json::Value;
 
-use crate::aws::call::{Call, Service};
+use crate::aws::call::{Call, Content, Service};
 use crate::aws::faults::answers;
 use crate::aws::faults::batches::PartialBatch;
 use crate::aws::faults::{AwsFault, Plan};
@@ -13,43 +13,44 @@ use crate::timestamps;
 
 use crate::http::{Answer, Cut, Outcome};
 
-use super::Shared;
+use super::serve::EndpointHandler;
 
-/// Performs a call as far as the plan allows.
-pub(super) async fn perform(shared: &Shared, call: &Call, plan: Plan) -> Outcome {
+/// Performs a call that an endpoint has received, as far as the plan allows.
+pub(super) async fn perform(at: &EndpointHandler, call: &Call, plan: Plan) -> Outcome {
     if !plan.delay.is_zero() {
         tokio::time::sleep(plan.delay).await;
     }
     let service = call.service;
     Outcome::Answered(match plan.fault {
-        None | Some(AwsFault::Delay(_)) => serve(shared, call).await,
+        None | Some(AwsFault::Delay(_)) => serve(at, call).await,
         Some(AwsFault::Reset) => return Outcome::Cut(Cut::Reset),
         Some(AwsFault::LostAnswer) => {
-            serve(shared, call).await;
+            serve(at, call).await;
             return Outcome::Cut(Cut::Closed);
         }
-        Some(AwsFault::CutBody) => return Outcome::Halved(serve(shared, call).await),
+        Some(AwsFault::CutBody) => return Outcome::Halved(serve(at, call).await),
         Some(AwsFault::Hang) => std::future::pending().await,
         Some(AwsFault::Silence) => {
-            serve(shared, call).await;
+            serve(at, call).await;
             std::future::pending().await
         }
         Some(AwsFault::Status(status)) => answers::server_error(service, status),
         Some(AwsFault::Throttle) => answers::throttled(service),
         Some(AwsFault::ExpiredToken) => answers::expired(service),
-        Some(AwsFault::Skew(ahead)) => skewed(shared, call, ahead).await,
+        Some(AwsFault::Skew(ahead)) => skewed(at, call, ahead).await,
         Some(AwsFault::EmptyReceive) => answers::done("{}".to_owned()),
         Some(AwsFault::DuplicateDelivery) => {
-            let answer = serve(shared, call).await;
-            shared.duplicates.make(&shared.upstreams, call, &answer).await;
+            let answer = serve(at, call).await;
+            at.shared.duplicates.make(&at.shared.upstreams, call, &answer).await;
             answer
         }
-        Some(AwsFault::PartialBatch) => partial(shared, call).await,
+        Some(AwsFault::PartialBatch) => partial(at, call).await,
     })
 }
 
 /// Forwards the call to its emulator or to our EC2, if the caller's policies allow it.
-async fn serve(shared: &Shared, call: &Call) -> Answer {
+async fn serve(at: &EndpointHandler, call: &Call) -> Answer {
+    let shared = &at.shared;
     let upstreams = &shared.upstreams;
     if let Some(enforcement) = &shared.enforcement
         && let Some(refusal) = enforcement.refuse(upstreams, &shared.ec2, call).await
@@ -57,7 +58,10 @@ async fn serve(shared: &Shared, call: &Call) -> Answer {
         return refusal;
     }
     match call.service {
-        Service::DynamoDb => upstreams.dynamodb(call).await,
+        Service::DynamoDb => match &shared.meter {
+            Some(meter) => meter.forward(upstreams, call, &at.endpoint).await,
+            None => upstreams.dynamodb(call).await,
+        },
         Service::Sqs => shared.duplicates.rename(call, upstreams.sqs(call).await),
         Service::Sts => {
             let answer = upstreams.sqs(call).await;
@@ -74,23 +78,27 @@ async fn serve(shared: &Shared, call: &Call) -> Answer {
     }
 }
 
-async fn skewed(shared: &Shared, call: &Call, ahead: i64) -> Answer {
+async fn skewed(at: &EndpointHandler, call: &Call, ahead: i64) -> Answer {
     let now = timestamps::shifted(SystemTime::now(), ahead);
     let mut answer = match answers::out_of_time(call, now) {
         Some(refusal) => refusal,
-        None => serve(shared, call).await,
+        None => serve(at, call).await,
     };
     answers::date(&mut answer, now);
     answer
 }
 
-async fn partial(shared: &Shared, call: &Call) -> Answer {
-    let Some(mut cut) = PartialBatch::of(call) else { return serve(shared, call).await };
+async fn partial(at: &EndpointHandler, call: &Call) -> Answer {
+    let Some(mut cut) = PartialBatch::of(call) else { return serve(at, call).await };
     let Some(forwarded) = cut.forwarded.take() else {
         return answers::done(cut.tell(None).to_string());
     };
-    let forwarded = Call { body: Bytes::from(forwarded.to_string()), ..call.clone() };
-    let answer = serve(shared, &forwarded).await;
+    let forwarded = Call {
+        body: Bytes::from(forwarded.to_string()),
+        content: Content::Json(forwarded),
+        ..call.clone()
+    };
+    let answer = serve(at, &forwarded).await;
     match serde_json::from_slice::<Value>(&answer.body) {
         Ok(body) if answer.status.is_success() => {
             with_body(answer, cut.tell(Some(body)).to_string())

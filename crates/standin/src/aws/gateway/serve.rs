@@ -36,7 +36,7 @@ impl Handler for EndpointHandler {
         }
         let plan = endpoint.admit(connection, &call);
         let mut noting = Noting::new(endpoint, shared, &call, plan.fault);
-        let outcome = route::perform(shared, &call, plan).await;
+        let outcome = route::perform(self, &call, plan).await;
         noting.entry.status = outcome.status();
         outcome
     }

@@ -226,6 +226,41 @@ fn statements<'a>(operation: &str, request: &'a Value) -> Vec<(Option<Statement>
     list.iter().map(one).collect()
 }
 
+/// The value that the condition of a query requires the partition key to have.
+pub(crate) fn query_key(request: &Value, hash: &str) -> Option<String> {
+    expression::pinned(request, hash).into_iter().next()
+}
+
+/// A PartiQL statement that writes an item.
+#[derive(Debug)]
+pub(crate) struct StatementWrite<'a> {
+    statement: Statement,
+    parameters: &'a Value,
+}
+
+impl StatementWrite<'_> {
+    pub(crate) fn table(&self) -> &str {
+        &self.statement.table
+    }
+
+    /// The value that the statement requires an attribute to have.
+    pub(crate) fn pinned(&self, attribute: &str) -> Option<String> {
+        self.statement.pinned(attribute, self.parameters).into_iter().next()
+    }
+}
+
+/// The statements of a request; `None` in place of one that does not write.
+pub(crate) fn statement_writes<'a>(
+    operation: &str,
+    request: &'a Value,
+) -> Vec<Option<StatementWrite<'a>>> {
+    let write = |(statement, parameters): (Option<Statement>, &'a Value)| {
+        let statement = statement.filter(|statement| statement.action != "PartiQLSelect")?;
+        Some(StatementWrite { statement, parameters })
+    };
+    statements(operation, request).into_iter().map(write).collect()
+}
+
 /// The keys that have the same meaning for each action that has them. A parameter that the request
 /// leaves out is absent: AWS does not document whether its default counts.
 fn common(context: &mut Context, request: &Value) {
