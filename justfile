@@ -27,7 +27,7 @@ docs:
 bench:
     cargo xtask bench
 
-# Count the calls of AWS that each mode makes
+# Count the calls of AWS and the units of DynamoDB that each mode takes
 bench-aws:
     cargo xtask bench aws
 

@@ -19,8 +19,9 @@ Tasks:
   cloud [--port N]        run AWS on loopback, with processes as machines, to try the aws backend
   bench                   measure provision and release on the local backend; takes a minute after
                           the build
-  bench aws               count the calls of AWS that each mode makes, between ondeck and the
-                          emulators; takes two minutes after the build
+  bench aws               count the calls of AWS that each mode makes, and the units of DynamoDB by
+                          partition key, between ondeck and the emulators; takes three minutes
+                          after the build
   policies                compare the stand-in's answers for policies/ with another implementation
                           of IAM, and lint the policies; needs npm and PyPI
   sim [ARGS]              run the simulation: seeded histories of the whole system, checked against

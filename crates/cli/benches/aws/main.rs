@@ -1,10 +1,13 @@
-//! What the three modes cost on AWS, in calls: counted at a gateway between the built program and
-//! the emulators, with real agents on the machines. Each call costs money and a round trip.
+//! What the three modes cost on AWS, in calls and in units of DynamoDB: counted at a gateway between
+//! the built program and the emulators, with real agents on the machines. Each call costs a round
+//! trip, and units cost money and are limited for each partition key.
 //!
 //! Counts vary with load: a mode polls until its agents have answered, so a busy computer adds
 //! polls. The limits leave room for that. Measure on a quiet computer.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on should say where")]
+
+mod units;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -23,6 +26,11 @@ use ondeck_standin::emulators::Emulators;
 use ondeck_standin::{
     Capacity, Endpoint, Gateway, GatewayOptions, MachineCommand, PolicyPool, Role,
 };
+
+use units::{MeasuredUnits, Workload};
+
+/// How long idle agents are watched.
+const IDLE: Duration = Duration::from_secs(30);
 
 /// Nothing here depends on chance.
 struct Coin;
@@ -59,30 +67,58 @@ fn modes(figures: &mut Figures) {
     harness.ondeck(&["release", "--run-id=fill"]);
     let mut warm = Duration::MAX;
     for round in 0..8 {
-        let run = format!("--run-id=ten-{round}");
-        let took = harness.timed(&["provision", &run, "--instance-count=10"]);
-        warm = warm.min(took);
-        figures.add("warm provision of 10", &harness.control);
-        harness.timed(&["release", &run]);
-        figures.add("release of 10", &harness.control);
+        warm = warm.min(hand_over(figures, &harness, 10, round));
     }
     figures.ratio = cold.as_secs_f64() / warm.as_secs_f64();
-    harness.timed(&["refresh"]);
+    idle(figures, &harness);
+    let took = harness.timed(&["refresh"]);
     figures.add("refresh with nothing to do", &harness.control);
+    let workload = Workload { machines: 10, transitions: 0, agents: true };
+    let units = MeasuredUnits::new(workload, took, [harness.control.consumed()]);
+    figures.add_units("refresh with nothing to do, 10 machines", units);
 
     harness.ondeck(&["provision", "--run-id=more", "--instance-count=50"]);
     harness.ondeck(&["release", "--run-id=more"]);
     for round in 0..3 {
-        let run = format!("--run-id=fifty-{round}");
-        harness.timed(&["provision", &run, "--instance-count=50"]);
-        figures.add("warm provision of 50", &harness.control);
-        harness.timed(&["release", &run]);
-        figures.add("release of 50", &harness.control);
+        hand_over(figures, &harness, 50, round);
     }
     harness.timed(&["provision", "--run-id=none", "--resource-class=xlarge"]);
     figures.add("cold provision of 1", &harness.control);
     harness.gateway.assert_requests_valid();
     harness.gateway.assert_nothing_denied();
+    harness.gateway.assert_all_measured();
+}
+
+/// A warm provision and its release. Returns how long the provision took.
+fn hand_over(figures: &mut Figures, harness: &BenchHarness, count: u32, round: u32) -> Duration {
+    let run = format!("--run-id={count}-{round}");
+    let names = match count {
+        10 => ["warm provision of 10", "release of 10", "warm provision of 10 and release"],
+        _ => ["warm provision of 50", "release of 50", "warm provision of 50 and release"],
+    };
+    harness.agents.reset();
+    let begun = Instant::now();
+    let provision = harness.timed(&["provision", &run, &format!("--instance-count={count}")]);
+    figures.add(names[0], &harness.control);
+    let provisioned = harness.control.consumed();
+    harness.timed(&["release", &run]);
+    figures.add(names[1], &harness.control);
+    let consumed = [provisioned, harness.control.consumed(), harness.agents.consumed()];
+    // Claim, commit and release.
+    let workload = Workload { machines: count, transitions: 3, agents: true };
+    figures.add_units(names[2], MeasuredUnits::new(workload, begun.elapsed(), consumed));
+    provision
+}
+
+/// Ten agents that wait for work, and nothing else.
+fn idle(figures: &mut Figures, harness: &BenchHarness) {
+    harness.agents.reset();
+    let begun = Instant::now();
+    #[expect(clippy::disallowed_methods, reason = "what is measured is that nothing happens")]
+    std::thread::sleep(IDLE);
+    let workload = Workload { machines: 10, transitions: 0, agents: true };
+    let units = MeasuredUnits::new(workload, begun.elapsed(), [harness.agents.consumed()]);
+    figures.add_units("10 idle agents", units);
 }
 
 /// A refresh that finds 500 machines past their threshold, as runs that were never released have
@@ -92,19 +128,23 @@ fn reaping(figures: &mut Figures, idle: bool) {
     harness.refresh();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(harness.launch_expired(500, idle));
-    harness.timed(&["refresh"]);
+    let took = harness.timed(&["refresh"]);
     let name = LIMITS[if idle { 4 } else { 3 }].0;
     figures.add(name, &harness.control);
+    let workload = Workload { machines: 500, transitions: 1, agents: false };
+    figures.add_units(name, MeasuredUnits::new(workload, took, [harness.control.consumed()]));
     let machines = harness.gateway.ec2().machines();
     let is_terminated = |m: &ondeck_standin::Machine| !m.reason.is_empty();
     assert_eq!(machines.iter().filter(|m| is_terminated(m)).count(), 500, "all of them are gone");
     harness.gateway.assert_requests_valid();
     harness.gateway.assert_nothing_denied();
+    harness.gateway.assert_all_measured();
 }
 
 struct BenchHarness {
     gateway: Gateway,
     control: Endpoint,
+    agents: Endpoint,
     pool: String,
     home: tempfile::TempDir,
 }
@@ -121,6 +161,7 @@ impl BenchHarness {
             command: agents.then_some(command),
             boot,
             capacity: Capacity::default(),
+            measure_units: true,
             ..GatewayOptions::on(&Emulators::running())
         });
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
@@ -135,7 +176,8 @@ impl BenchHarness {
         }
         // The adapters in this process use the access key of the environment.
         gateway.grant("test", &policy_pool, &[Role::Refresh]);
-        BenchHarness { control: gateway.endpoint("control"), gateway, pool, home }
+        let (control, agents) = (gateway.endpoint("control"), gateway.endpoint("agents"));
+        BenchHarness { control, agents, gateway, pool, home }
     }
 
     fn refresh(&self) {
@@ -226,6 +268,8 @@ impl BenchHarness {
 struct Figures {
     rounds: BTreeMap<&'static str, Vec<usize>>,
     last: BTreeMap<&'static str, String>,
+    units: BTreeMap<&'static str, MeasuredUnits>,
+    overloaded: Vec<String>,
     ratio: f64,
 }
 
@@ -235,6 +279,11 @@ impl Figures {
         let calls = endpoint.calls();
         let words = calls.iter().map(|((_, operation), count)| format!("{count} {operation}"));
         self.last.insert(name, words.collect::<Vec<_>>().join(", "));
+    }
+
+    fn add_units(&mut self, name: &'static str, units: MeasuredUnits) {
+        self.overloaded.extend(units.overloaded().iter().map(|key| format!("{name}: {key}")));
+        self.units.insert(name, units);
     }
 
     /// Prints them, and gives the exit code: whether every limit was kept in every round.
@@ -263,8 +312,17 @@ impl Figures {
         for (name, calls) in &self.last {
             writeln!(out, "  {name}: {calls}").unwrap();
         }
+        writeln!(out, "\nunits of DynamoDB in the last round of each, by kind of partition key")
+            .unwrap();
+        for (name, units) in &self.units {
+            units.print(name, &mut out).unwrap();
+        }
         let ratio = self.ratio;
         writeln!(out, "\nwarm was {ratio:.0} times as fast as cold with a boot of 2 s").unwrap();
+        for key in &self.overloaded {
+            writeln!(out, "a key carries more than its machine or run needs: {key}").unwrap();
+        }
+        broken += self.overloaded.len();
         if broken > 0 {
             writeln!(out, "limits broken: {broken}").unwrap();
         }
