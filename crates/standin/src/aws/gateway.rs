@@ -229,6 +229,19 @@ impl Gateway {
         }
     }
 
+    /// Replaces the policies of an access key, a machine's included, by one policy without
+    /// placeholders. Has no effect without [`GatewayOptions::policies`].
+    ///
+    /// # Panics
+    /// If the key is unknown, or the policy has elements that the stand-in does not know.
+    pub fn replace_policy(&self, access_key: &str, policy: &str) {
+        if let Some(enforcement) = &self.shared.enforcement {
+            enforcement
+                .replace(access_key, policy, &self.shared.ec2)
+                .unwrap_or_else(|problem| panic!("policy of {access_key}: {problem}"));
+        }
+    }
+
     /// Every call so far that the caller's policies did not allow, at any endpoint.
     pub fn denials(&self) -> Vec<Denial> {
         self.shared.enforcement.as_ref().map(Enforcement::denials).unwrap_or_default()

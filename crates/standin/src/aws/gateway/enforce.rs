@@ -88,6 +88,10 @@ impl Enforcement {
         self.principals.grant(key, pool, roles);
     }
 
+    pub(super) fn replace(&self, key: &str, policy: &str, ec2: &Ec2) -> Result<(), String> {
+        self.principals.replace(key, policy, ec2)
+    }
+
     pub(super) fn decisions(&self) -> Vec<IamDecision> {
         self.decisions.as_ref().map(|all| locked(all).clone()).unwrap_or_default()
     }
