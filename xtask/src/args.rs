@@ -21,6 +21,8 @@ Tasks:
                           the build
   bench aws               count the calls of AWS that each mode makes, between ondeck and the
                           emulators; takes two minutes after the build
+  policies                compare the stand-in's answers for policies/ with another implementation
+                          of IAM, and lint the policies; needs npm and PyPI
   sim [ARGS]              run the simulation: seeded histories of the whole system, checked against
                           its invariants; sim --help lists the options
   sim --planted-bug NAME  run the simulation with a bug of crates/sim/planted_bugs in the program,
@@ -47,6 +49,7 @@ pub(crate) enum Task {
     Test { nextest_args: Vec<String> },
     Check { fix: bool },
     Docs,
+    Policies,
     Emulators { command: Vec<String> },
     Cloud { port: Option<u16> },
     Fuzz { target: Option<String>, seconds: u32 },
@@ -100,6 +103,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Task, Inva
             Some(other) => return Err(InvalidArgs::Unexpected(other)),
         },
         "docs" => Task::Docs,
+        "policies" => Task::Policies,
         "emulators" => return Ok(Task::Emulators { command: behind_dashes(args)? }),
         "cloud" => match args.next() {
             None => Task::Cloud { port: None },
@@ -188,6 +192,7 @@ mod tests {
             ("check", Task::Check { fix: false }),
             ("check --fix", Task::Check { fix: true }),
             ("docs", Task::Docs),
+            ("policies", Task::Policies),
             ("emulators", Task::Emulators { command: vec![] }),
             (
                 "emulators -- cargo test --",

@@ -11,6 +11,7 @@ mod docs;
 mod emulators;
 mod error;
 mod fuzz;
+mod policies;
 mod sim;
 mod step;
 mod tool;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
             report
         }
         Task::Docs => docs::run(&root),
+        Task::Policies => return ExitCode::from(policies::run(&root)),
         Task::Fuzz { target, seconds } => {
             return ExitCode::from(fuzz::run(&root, target.as_deref(), seconds));
         }

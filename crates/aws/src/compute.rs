@@ -75,6 +75,9 @@ impl Compute for Ec2Compute {
         Template::new(&self.ec2, &self.names, &options).bring_about().await?;
         // IAM knows a machine by its ARN, and lets its agent write under that name only.
         let prefix = self.account.get().map(|account| account.instance_arn_prefix(&self.region));
+        if prefix.is_none() {
+            tracing::warn!("the account is not known: what agents report will not be found");
+        }
         Ok(prefix.map(|prefix| (AGENT_KEY_PREFIX.to_owned(), prefix)).into_iter().collect())
     }
 

@@ -15,7 +15,7 @@ mod xml;
 pub use call::Service;
 pub use ec2::{Capacity, Ec2, Lifecycle, Machine, MachineState};
 pub use faults::{AwsFault, AwsFaultRule};
-pub use gateway::{Denial, Endpoint, Gateway, GatewayOptions, LogEntry};
+pub use gateway::{Denial, Endpoint, Gateway, GatewayOptions, IamDecision, LogEntry};
 pub use iam::{PolicyPool, Role};
 pub use machines::MachineCommand;
 pub use models::Violation;

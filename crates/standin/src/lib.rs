@@ -47,8 +47,9 @@ mod sync;
 mod timestamps;
 
 pub use aws::{
-    AwsFault, AwsFaultRule, Capacity, Denial, Ec2, Endpoint, Gateway, GatewayOptions, Lifecycle,
-    LogEntry, Machine, MachineCommand, MachineState, PolicyPool, Role, Service, Violation,
+    AwsFault, AwsFaultRule, Capacity, Denial, Ec2, Endpoint, Gateway, GatewayOptions, IamDecision,
+    Lifecycle, LogEntry, Machine, MachineCommand, MachineState, PolicyPool, Role, Service,
+    Violation,
 };
 pub use github::{
     APP_PRIVATE_KEY, APP_PUBLIC_KEY, Conclusion, GitHub, GitHubFault, GitHubFaultRule,

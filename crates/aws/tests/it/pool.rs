@@ -21,7 +21,7 @@ fn let_time_pass(span: Duration) {
 }
 
 #[tokio::test]
-async fn the_pool_keeps_its_promises() {
+async fn the_pool_fulfils_its_contract() {
     pool_suite(&pool(&own_name()).await, &let_time_pass).await;
 }
 

@@ -228,9 +228,9 @@ async fn a_queue_that_does_not_answer_yet_is_no_queue_that_is_missing() {
     assert_eq!(pool.set_up(&large()).await, Ok(()), "so core tries again");
 }
 
-/// The one in trouble is named, and the others are made nevertheless.
+/// The one that fails is named, and the others are made nevertheless.
 #[tokio::test]
-async fn one_class_in_trouble_holds_up_no_other() {
+async fn a_class_that_fails_holds_up_no_other() {
     let gateway = Gateway::start(|action, body| {
         let small = body["QueueName"].as_str().is_some_and(|name| name.ends_with("-small"));
         let denied = Answer::error(403, "AccessDenied", "AccessDenied", "no");

@@ -21,7 +21,7 @@ use crate::store_harness::{
 };
 
 #[tokio::test]
-async fn the_store_keeps_its_promises() {
+async fn the_store_fulfils_its_contract() {
     let harness = StoreHarness::new();
     store_suite(&harness.store().await, StatusOfRemoved::Expires).await;
     harness.done().await;

@@ -26,8 +26,8 @@ use crate::sync::locked;
 
 use duplicates::Duplicates;
 pub use endpoint::{Endpoint, LogEntry};
-pub use enforce::Denial;
 use enforce::Enforcement;
+pub use enforce::{Denial, IamDecision};
 use serve::EndpointHandler;
 use upstream::Upstreams;
 
@@ -48,6 +48,8 @@ pub struct GatewayOptions {
     /// The folder with the policies of the roles. Without it, every caller may do everything. With
     /// it, a caller may do what [`Gateway::grant`] gives it, and a machine what its role allows.
     pub policies: Option<PathBuf>,
+    /// Whether [`Gateway::decisions`] keeps each answer of IAM.
+    pub record_decisions: bool,
     /// Whether requests that violate the models are refused. Otherwise they
     /// are recorded and forwarded.
     pub refuse_unknown: bool,
@@ -95,6 +97,7 @@ impl GatewayOptions {
             sqs: sqs.to_owned(),
             models: None,
             policies: None,
+            record_decisions: false,
             refuse_unknown: false,
             port: 0,
             region: "us-east-1".to_owned(),
@@ -156,7 +159,7 @@ impl Gateway {
             enforcement: options
                 .policies
                 .as_deref()
-                .map(|folder| Enforcement::new(folder, &options.region)),
+                .map(|folder| Enforcement::new(folder, &options.region, options.record_decisions)),
             refuse_unknown: options.refuse_unknown,
             ec2: Ec2::new(&options, machines),
             duplicates: Duplicates::default(),
@@ -218,9 +221,27 @@ impl Gateway {
         }
     }
 
+    /// Replaces the policies of an access key, a machine's included, by one policy without
+    /// placeholders. Has no effect without [`GatewayOptions::policies`].
+    ///
+    /// # Panics
+    /// If the key is unknown, or the policy has elements that the stand-in does not know.
+    pub fn replace_policy(&self, access_key: &str, policy: &str) {
+        if let Some(enforcement) = &self.shared.enforcement {
+            enforcement
+                .replace(access_key, policy, &self.shared.ec2)
+                .unwrap_or_else(|problem| panic!("policy of {access_key}: {problem}"));
+        }
+    }
+
     /// Every call so far that the caller's policies did not allow, at any endpoint.
     pub fn denials(&self) -> Vec<Denial> {
         self.shared.enforcement.as_ref().map(Enforcement::denials).unwrap_or_default()
+    }
+
+    /// Each answer of IAM so far, if the options say that they are kept.
+    pub fn decisions(&self) -> Vec<IamDecision> {
+        self.shared.enforcement.as_ref().map(Enforcement::decisions).unwrap_or_default()
     }
 
     /// Asserts that the policies allowed all calls so far.

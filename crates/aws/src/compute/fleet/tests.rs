@@ -108,8 +108,8 @@ fn transient_errors_are_told_apart_from_missing_capacity() {
         [format!("RequestLimitExceeded: {busy} (c6i.large in us-east-1a, and 1 more)")]
     );
     for code in ["InternalError", "Unavailable", "ServiceUnavailable", "InternalFailure"] {
-        let trouble = error(code, "An internal error has occurred.", "", "");
-        let launched = read(1, &format!("<errorSet>{trouble}</errorSet>")).unwrap();
+        let internal = error(code, "An internal error has occurred.", "", "");
+        let launched = read(1, &format!("<errorSet>{internal}</errorSet>")).unwrap();
         assert_eq!((launched.passing.len(), launched.shortfalls.len()), (1, 0), "{code}");
     }
     for code in CAPACITY {

@@ -43,7 +43,12 @@ const LAY_OUT: &str = r#"
     ip -n container link set eth0 up
     ip -n container address add 10.77.2.2/24 dev eth0
     ip -n container route add default via 10.77.2.1
-    nft list ruleset
+    # Not every kernel knows the expression that the rule of the agent uses.
+    mkdir /sys/fs/cgroup/ondeck-check-$$
+    nft "add table inet check; add chain inet check out { type filter hook output priority 0; };
+        add rule inet check out socket cgroupv2 level 1 \"ondeck-check-$$\" accept"
+    nft delete table inet check
+    rmdir /sys/fs/cgroup/ondeck-check-$$
     echo ready
     exec cat
 "#;

@@ -14,7 +14,7 @@ use crate::aws::ec2::Ec2;
 use crate::aws::faults::answers;
 use crate::aws::iam::dynamodb::{self, Schema, Schemas};
 use crate::aws::iam::{
-    Arns, Authorization, Decision, PolicyPool, Principal, Principals, Role, sqs,
+    Arns, Authorization, Context, Decision, PolicyPool, Principal, Principals, Role, sqs,
 };
 use crate::http::Answer;
 use crate::sync::locked;
@@ -52,9 +52,22 @@ impl fmt::Display for Denial {
     }
 }
 
+/// One answer of IAM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IamDecision {
+    /// The action, such as `dynamodb:PutItem`.
+    pub action: String,
+    /// The ARN of the resource, or `*`.
+    pub resource: String,
+    /// The request's condition keys.
+    pub keys: Vec<(String, Vec<String>)>,
+    pub allowed: bool,
+}
+
 /// The policies in force, and what they have refused.
 #[derive(Debug)]
 pub(super) struct Enforcement {
+    decisions: Option<Mutex<Vec<IamDecision>>>,
     arns: Arns,
     principals: Principals,
     schemas: Mutex<HashMap<String, Schema>>,
@@ -62,9 +75,10 @@ pub(super) struct Enforcement {
 }
 
 impl Enforcement {
-    pub(super) fn new(policies: &Path, region: &str) -> Enforcement {
+    pub(super) fn new(policies: &Path, region: &str, record_decisions: bool) -> Enforcement {
         let arns = Arns::new(region);
         Enforcement {
+            decisions: record_decisions.then(Mutex::default),
             principals: Principals::new(policies, arns.clone()),
             arns,
             schemas: Mutex::default(),
@@ -74,6 +88,14 @@ impl Enforcement {
 
     pub(super) fn grant(&self, key: &str, pool: &PolicyPool, roles: &[Role]) {
         self.principals.grant(key, pool, roles);
+    }
+
+    pub(super) fn replace(&self, key: &str, policy: &str, ec2: &Ec2) -> Result<(), String> {
+        self.principals.replace(key, policy, ec2)
+    }
+
+    pub(super) fn decisions(&self) -> Vec<IamDecision> {
+        self.decisions.as_ref().map(|all| locked(all).clone()).unwrap_or_default()
     }
 
     pub(super) fn denials(&self) -> Vec<Denial> {
@@ -112,7 +134,9 @@ impl Enforcement {
         call: &Call,
         mut asked: Authorization,
     ) -> Option<Answer> {
-        let statement = match principal.decide(&mut asked) {
+        let decision = principal.decide(&mut asked);
+        self.record(&asked, &decision);
+        let statement = match decision {
             Decision::Allowed => return None,
             Decision::ImplicitlyDenied => None,
             Decision::ExplicitlyDenied(statement) => Some(statement),
@@ -126,16 +150,26 @@ impl Enforcement {
             "User: {} is not authorized to perform: {action} on resource: {resource} {because}",
             principal.arn
         );
-        let keys = context.entries().map(|(key, values)| (key.to_owned(), values.to_vec()));
         locked(&self.denials).push(Denial {
             caller: principal.arn.clone(),
             operation: call.operation.clone(),
-            keys: keys.collect(),
+            keys: keys_of(&context),
             action,
             resource,
             statement,
         });
         Some(answers::denied(call.service, &message))
+    }
+
+    fn record(&self, asked: &Authorization, decision: &Decision) {
+        if let Some(decisions) = &self.decisions {
+            locked(decisions).push(IamDecision {
+                action: asked.action.clone(),
+                resource: asked.resource.clone(),
+                keys: keys_of(&asked.context),
+                allowed: *decision == Decision::Allowed,
+            });
+        }
     }
 
     async fn authorizations(
@@ -181,6 +215,10 @@ impl Enforcement {
         }
         schemas
     }
+}
+
+fn keys_of(context: &Context) -> Vec<(String, Vec<String>)> {
+    context.entries().map(|(key, values)| (key.to_owned(), values.to_vec())).collect()
 }
 
 /// A DescribeTable request with the credentials of another call.
