@@ -198,7 +198,7 @@ mod tests {
             let mark = match (service, operation) {
                 ("ec2", _) => r#""DryRun":"true""#,
                 ("sqs", _) => NO_QUEUE,
-                ("dynamodb", "DescribeTable") => r#"{"TableName":"NAME"}"#,
+                ("dynamodb", "DescribeTable") => r#"{"TableName":"#,
                 ("dynamodb", "PutItem" | "UpdateItem" | "DeleteItem" | "TransactWriteItems") => {
                     r#""ConditionExpression":"attribute_exists(PK) AND attribute_not_exists(PK)""#
                 }
