@@ -90,6 +90,10 @@ impl Account {
         sound.then(|| Account { partition: partition.to_owned(), id: id.to_owned() })
     }
 
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
     /// What precedes the id of an EC2 instance in its ARN.
     pub(crate) fn instance_arn_prefix(&self, region: &str) -> String {
         format!("arn:{}:ec2:{region}:{}:instance/", self.partition, self.id)

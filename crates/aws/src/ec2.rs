@@ -41,9 +41,11 @@ use crate::wire::Wire;
 
 pub(crate) use answers::{
     Done, FleetAnswer, FleetError, FleetInstances, ImagesAnswer, Instance, InstancesAnswer,
-    TemplateAnswer, Version, VersionAnswer, VersionsAnswer,
+    TemplateAnswer, Version, VersionAnswer, VersionsAnswer, problem,
 };
-pub(crate) use query::{Params, Query};
+pub(crate) use endpoint::of_service as endpoint_of;
+pub(crate) use keys::Keys;
+pub(crate) use query::{Params, Query, VERSION};
 
 /// For less than this no signature is refused.
 const LEAST_CORRECTION: Duration = Duration::from_secs(30);
@@ -170,7 +172,7 @@ impl Ec2 {
         let headers = request.headers_mut();
         headers.insert("content-type", "application/x-www-form-urlencoded; charset=utf-8");
         headers.insert("user-agent", concat!("ondeck/", env!("CARGO_PKG_VERSION")));
-        let signature = signature(&request, &body, keys, &self.region, now)
+        let signature = signature(&request, &body, keys, ("ec2", &self.region), now)
             .map_err(|error| unusable(&error))?;
         for (name, value) in signature {
             request.headers_mut().insert(name, value);
@@ -236,19 +238,20 @@ impl fmt::Debug for Ec2 {
     }
 }
 
-/// The headers that prove who asks.
-fn signature(
+/// The headers that prove who asks, for a service by the name under which it is signed and its
+/// region.
+pub(crate) fn signature(
     request: &Request,
     body: &str,
     keys: &Credentials,
-    region: &str,
+    (service, region): (&str, &str),
     now: SystemTime,
 ) -> Result<Vec<(&'static str, String)>, Box<dyn std::error::Error + Send + Sync>> {
     let identity = keys.clone().into();
     let params = v4::SigningParams::builder()
         .identity(&identity)
         .region(region)
-        .name("ec2")
+        .name(service)
         .time(now)
         .settings(SigningSettings::default())
         .build()?

@@ -15,6 +15,7 @@ mod host;
 mod imds;
 mod inputs;
 mod names;
+mod permissions;
 mod pool;
 mod skew;
 mod store;
@@ -27,6 +28,9 @@ pub use host::{Ec2Host, shut_down};
 pub use imds::Imds;
 pub use inputs::{ENDPOINT_URL, INPUTS, METADATA_FIREWALL, OFF, POOL, REGION};
 pub use names::{InvalidPoolName, PoolName};
+pub use permissions::{
+    CheckResult, CheckSubject, Decision, PermissionCheck, ROLES, check_permissions,
+};
 pub use pool::SqsPool;
 pub use skew::AwsClock;
 pub use store::{DynamoStore, EventsOf};

@@ -12,6 +12,8 @@ pub(crate) mod inputs;
 mod modes;
 #[cfg(not(feature = "local"))]
 mod no_local;
+#[cfg(feature = "aws")]
+mod permissions;
 pub(crate) mod progress;
 pub(crate) mod report;
 #[cfg(feature = "local")]
@@ -27,8 +29,8 @@ use self::no_local::{demo, run};
 use crate::inputs::Invocation;
 
 /// Whether this build has the command.
-pub(crate) fn has(_mode: Mode) -> bool {
-    true
+pub(crate) fn has(mode: Mode) -> bool {
+    mode != Mode::Permissions || cfg!(feature = "aws")
 }
 
 /// The commands that take no inputs from the tables.
@@ -45,8 +47,13 @@ pub(crate) async fn dispatch(invocation: &Invocation) -> u8 {
         Some(Mode::Release) => modes::release(common).await,
         Some(Mode::Run) => run::run(common, arguments).await,
         Some(Mode::Status) => status::status(common).await,
+        #[cfg(feature = "aws")]
+        Some(Mode::Permissions) => permissions::check(common).await,
         Some(Mode::Demo) => demo::demo(common).await,
         Some(Mode::Agent) => crate::agent::live(common).await,
+        // The command line of a build without AWS does not have it.
+        #[cfg(not(feature = "aws"))]
+        Some(Mode::Permissions) => 2,
         None => shell::run(command, arguments.first().map_or("", String::as_str)),
     }
 }

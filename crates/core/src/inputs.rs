@@ -82,6 +82,7 @@ pub enum Mode {
     Release,
     Run,
     Status,
+    Permissions,
     Demo,
     Agent,
 }
@@ -108,12 +109,13 @@ pub struct InputTable {
 
 impl Mode {
     /// In the order of the help.
-    pub const ALL: [Mode; 7] = [
+    pub const ALL: [Mode; 8] = [
         Mode::Refresh,
         Mode::Provision,
         Mode::Release,
         Mode::Run,
         Mode::Status,
+        Mode::Permissions,
         Mode::Demo,
         Mode::Agent,
     ];
@@ -129,6 +131,7 @@ impl Mode {
             Mode::Release => "release",
             Mode::Run => "run",
             Mode::Status => "status",
+            Mode::Permissions => "permissions",
             Mode::Demo => "demo",
             Mode::Agent => "agent",
         }

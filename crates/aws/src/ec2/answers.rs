@@ -215,7 +215,7 @@ impl<T> Default for Set<T> {
 
 /// Code and message of an answer that is an error. EC2 has a shape of its own; what stands before
 /// it answers in the shape of the other services.
-pub(super) fn problem(text: &str) -> Option<(String, String)> {
+pub(crate) fn problem(text: &str) -> Option<(String, String)> {
     let found: Problem = quick_xml::de::from_str(text).ok()?;
     let problem = found.errors.and_then(|errors| errors.error).or(found.error)?;
     Some((problem.code, problem.message))

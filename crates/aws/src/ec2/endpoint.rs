@@ -1,4 +1,4 @@
-//! The endpoint of EC2: the configured one, or that of AWS in this region.
+//! The endpoint of a service: the configured one, or that of AWS in this region.
 
 use aws_config::SdkConfig;
 use aws_types::service_config::ServiceConfigKey;
@@ -19,9 +19,15 @@ const PARTITIONS: [(&str, &str, &str); 7] = [
     ("", "amazonaws.com", "api.aws"),
 ];
 
-/// The address to send everything to.
+/// The address to send everything for EC2 to.
 pub(super) fn of(config: &SdkConfig) -> PortResult<String> {
-    if let Some(url) = given(config) {
+    of_service(config, EC2, "ec2")
+}
+
+/// The address of a service, by its id in the SDK's configuration and the first part of its host
+/// name. Ends with a path, so that names can be appended. Fails if the region cannot be one.
+pub(crate) fn of_service(config: &SdkConfig, id: &'static str, host: &str) -> PortResult<String> {
+    if let Some(url) = given(config, id) {
         // A signature is over a path, and the path of an address without one is a slash.
         let bare = url.splitn(4, '/').count() < 4;
         return Ok(if bare { format!("{url}/") } else { url });
@@ -30,24 +36,24 @@ pub(super) fn of(config: &SdkConfig) -> PortResult<String> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if region.is_empty() || !region.chars().all(plain) {
         return Err(PortError::Unusable {
-            service: EC2,
+            service: id,
             reason: format!("not a region: {}", quoted(region)),
             hint: "give --aws-region, or set AWS_REGION".to_owned(),
         });
     }
     let fips = config.use_fips().unwrap_or(false);
     let dual = config.use_dual_stack().unwrap_or(false);
-    Ok(regional(region, fips, dual))
+    Ok(regional(host, region, fips, dual))
 }
 
 /// The configured endpoint: a flag wins over the service's own variable, that over the general one.
-fn given(config: &SdkConfig) -> Option<String> {
+fn given(config: &SdkConfig, id: &str) -> Option<String> {
     let general = config.endpoint_url().map(str::to_owned);
     if config.get_origin("endpoint_url").is_client_config() {
         return general;
     }
     let key = ServiceConfigKey::builder()
-        .service_id("EC2")
+        .service_id(id)
         .env("AWS_ENDPOINT_URL")
         .profile("endpoint_url")
         .build()
@@ -55,18 +61,15 @@ fn given(config: &SdkConfig) -> Option<String> {
     config.service_config().and_then(|service| service.load_config(key)).or(general)
 }
 
-fn regional(region: &str, fips: bool, dual: bool) -> String {
+fn regional(host: &str, region: &str, fips: bool, dual: bool) -> String {
     let (_, plain, ipv6) = PARTITIONS
         .into_iter()
         .find(|(prefix, ..)| region.starts_with(prefix))
         .expect("the last one begins like any region");
     let suffix = if dual { ipv6 } else { plain };
     // In GovCloud the ordinary endpoint is the one that keeps to FIPS.
-    let service = match fips && (dual || !region.starts_with("us-gov-")) {
-        true => "ec2-fips",
-        false => "ec2",
-    };
-    format!("https://{service}.{region}.{suffix}/")
+    let fips = if fips && (dual || !region.starts_with("us-gov-")) { "-fips" } else { "" };
+    format!("https://{host}{fips}.{region}.{suffix}/")
 }
 
 #[cfg(test)]
@@ -95,7 +98,7 @@ mod tests {
             ("us-isof-south-1", false, false, "ec2.us-isof-south-1.csp.hci.ic.gov"),
             ("eu-isoe-west-1", false, false, "ec2.eu-isoe-west-1.cloud.adc-e.uk"),
         ] {
-            assert_eq!(regional(region, fips, dual), format!("https://{expected}/"));
+            assert_eq!(regional("ec2", region, fips, dual), format!("https://{expected}/"));
         }
     }
 

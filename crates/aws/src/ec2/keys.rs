@@ -18,7 +18,7 @@ const SHORTLY_BEFORE: Duration = Duration::from_secs(60);
 /// been written anew.
 const NOW_AND_THEN: Duration = Duration::from_secs(15 * 60);
 
-pub(super) struct Keys {
+pub(crate) struct Keys {
     provider: Option<SharedCredentialsProvider>,
     held: Mutex<Option<Held>>,
 }
@@ -29,12 +29,12 @@ struct Held {
 }
 
 impl Keys {
-    pub(super) fn of(config: &SdkConfig) -> Keys {
+    pub(crate) fn of(config: &SdkConfig) -> Keys {
         Keys { provider: config.credentials_provider(), held: Mutex::new(None) }
     }
 
     /// The credentials, for an action. However many ask at once, one of them fetches.
-    pub(super) async fn get(&self, action: &str, now: SystemTime) -> PortResult<Credentials> {
+    pub(crate) async fn get(&self, action: &str, now: SystemTime) -> PortResult<Credentials> {
         let mut held = self.held.lock().await;
         if let Some(held) = held.as_ref().filter(|held| now < held.until) {
             return Ok(held.credentials.clone());

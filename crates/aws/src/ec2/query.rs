@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 /// The version of the API that all of this is written for.
-const VERSION: &str = "2016-11-15";
+pub(crate) const VERSION: &str = "2016-11-15";
 /// How long a call may take, its answer included.
 const CALL: Duration = Duration::from_secs(8);
 /// A fleet is launched before its answer comes.

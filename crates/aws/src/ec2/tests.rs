@@ -39,7 +39,7 @@ fn requests_are_signed_as_aws_signs_them() {
         let kind = "application/x-www-form-urlencoded; charset=utf-8";
         request.headers_mut().insert("content-type", kind);
         request.headers_mut().insert("user-agent", "anything");
-        let headers = signature(&request, body, &keys, "eu-central-1", now).unwrap();
+        let headers = signature(&request, body, &keys, ("ec2", "eu-central-1"), now).unwrap();
         let header = |name| headers.iter().find(|(key, _)| *key == name).unwrap().1.clone();
         assert_eq!(header("x-amz-date"), "20261115T070000Z");
         assert_eq!(

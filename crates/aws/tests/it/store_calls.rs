@@ -7,7 +7,7 @@ use ondeck_core::ports::{AgentStore, Store};
 
 use crate::dynamodb_proxy::{Call, DynamoDbProxy, ProxyAction};
 use crate::store_harness::{
-    HOUR, StoreHarness, claim, created, idle, instance, make, noon, run, running,
+    HOUR, StoreHarness, claim, created, described, idle, instance, make, noon, run, running,
 };
 
 async fn through_proxy(harness: &StoreHarness) -> (DynamoStore, DynamoDbProxy) {
@@ -102,15 +102,8 @@ async fn setting_up_again_costs_a_read_or_two() {
     let young = ["DescribeTable", "DescribeTimeToLive"];
     assert_eq!(proxy.actions(), young, "the refresh that created it may not have finished");
 
-    let old = r#"{"Table":{"TableStatus":"ACTIVE","CreationDateTime":1700000000,
-        "KeySchema":[{"AttributeName":"PK","KeyType":"HASH"},{"AttributeName":"SK","KeyType":"RANGE"}],
-        "GlobalSecondaryIndexes":[{"IndexName":"lists","IndexStatus":"ACTIVE",
-            "KeySchema":[{"AttributeName":"listKey","KeyType":"HASH"},
-                {"AttributeName":"listSort","KeyType":"RANGE"}]},
-            {"IndexName":"events-by-run","IndexStatus":"ACTIVE",
-            "KeySchema":[{"AttributeName":"eventRun","KeyType":"HASH"},
-                {"AttributeName":"at","KeyType":"RANGE"}]}]}}"#;
-    proxy.script(|_| ProxyAction::Answer(200, old.to_owned()));
+    let old = described("ACTIVE");
+    proxy.script(move |_| ProxyAction::Answer(200, old.clone()));
     store.set_up().await.unwrap();
     assert_eq!(proxy.actions(), ["DescribeTable"], "long since finished");
     harness.done().await;

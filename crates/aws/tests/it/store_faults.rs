@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 
 use crate::dynamodb_proxy::{Call, DynamoDbProxy, ProxyAction};
 use crate::store_harness::{
-    HOUR, StoreHarness, claim, idle, instance, make, noon, run, running, spec, text,
+    HOUR, StoreHarness, claim, described, idle, instance, make, noon, run, running, spec, text,
 };
 
 pub(crate) async fn through_proxy() -> (StoreHarness, DynamoStore, DynamoDbProxy) {
@@ -294,16 +294,9 @@ async fn a_table_that_is_being_deleted_is_made_again_once_it_is_gone() {
     let harness = StoreHarness::new();
     let proxy = DynamoDbProxy::on(&harness.dynamodb).await;
     let store = harness.store_through(&proxy.endpoint).await;
-    let going = r#"{"Table":{"TableStatus":"DELETING",
-        "KeySchema":[{"AttributeName":"PK","KeyType":"HASH"},{"AttributeName":"SK","KeyType":"RANGE"}],
-        "GlobalSecondaryIndexes":[{"IndexName":"lists","IndexStatus":"ACTIVE",
-            "KeySchema":[{"AttributeName":"listKey","KeyType":"HASH"},
-                {"AttributeName":"listSort","KeyType":"RANGE"}]},
-            {"IndexName":"events-by-run","IndexStatus":"ACTIVE",
-            "KeySchema":[{"AttributeName":"eventRun","KeyType":"HASH"},
-                {"AttributeName":"at","KeyType":"RANGE"}]}]}}"#;
+    let going = described("DELETING");
     let is_look = |call: &Call| call.action == "DescribeTable";
-    proxy.script(once(is_look, ProxyAction::Answer(200, going.to_owned())));
+    proxy.script(once(is_look, ProxyAction::Answer(200, going)));
     let made = tokio::time::timeout(Duration::from_secs(20), store.set_up()).await;
     made.expect("it does not wait for a table that is not being created").unwrap();
     assert_eq!(store.list(RecordScope::All).await.unwrap().records.len(), 0);

@@ -18,6 +18,8 @@ use ondeck_core::ports::Store;
 use ondeck_core::testkit::FixedRandom;
 use ondeck_standin::emulators::Emulators;
 
+use serde_json::json;
+
 use crate::checked;
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
@@ -86,6 +88,27 @@ impl StoreHarness {
         let table_client = self.table_client().await;
         table_client.client.delete_table().table_name(&table_client.table).send().await.unwrap();
     }
+}
+
+/// The answer to DescribeTable about a table of a pool that was created long ago.
+pub(crate) fn described(status: &str) -> String {
+    let keys = |hash: &str, range: &str| {
+        json!([
+            { "AttributeName": hash, "KeyType": "HASH" },
+            { "AttributeName": range, "KeyType": "RANGE" },
+        ])
+    };
+    let index = |name: &str, hash: &str, range: &str| json!({ "IndexName": name, "IndexStatus": "ACTIVE", "KeySchema": keys(hash, range) });
+    json!({ "Table": {
+        "TableStatus": status,
+        "CreationDateTime": 1_700_000_000,
+        "KeySchema": keys("PK", "SK"),
+        "GlobalSecondaryIndexes": [
+            index("lists", "listKey", "listSort"),
+            index("events-by-run", "eventRun", "at"),
+        ],
+    } })
+    .to_string()
 }
 
 pub(crate) struct TableClient {

@@ -7,6 +7,8 @@
 mod cost;
 mod failure;
 mod markdown;
+#[cfg(any(test, feature = "aws"))]
+pub(crate) mod permissions;
 mod provision;
 #[cfg(test)]
 mod reference;

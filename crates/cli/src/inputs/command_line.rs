@@ -94,6 +94,11 @@ fn subcommand(mode: Mode) -> Command {
         let job = Arg::new(ARGUMENTS).value_name("CMD").num_args(1..).last(true).required(true);
         command = command.arg(job.help("Command of the job and its arguments"));
     }
+    if mode == Mode::Permissions {
+        let task = Arg::new(ARGUMENTS).value_name("TASK").required(true);
+        let task = task.value_parser(PossibleValuesParser::new(["check"]));
+        command = command.arg(task.help("What to do with the permissions"));
+    }
     command
 }
 

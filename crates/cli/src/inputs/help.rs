@@ -15,11 +15,12 @@ Examples:
   ondeck release --run-id 1                   Return the machine to the pool
 
 Exit codes:
-  0  success                         6  store, queue or compute unavailable or busy
-  2  invalid input                   7  GitHub refused, or the token is invalid
-  3  not set up: run refresh first   8  released, but some machines did not respond
+  0  success                         7  GitHub refused, or the token is invalid
+  2  invalid input                   8  released, but some machines did not respond
+  3  not set up: run refresh first   9  a role has other permissions than it should
   4  no capacity                    10  unexpected error; all machines were dumped
-  5  machines did not become ready 130  interrupted, 143 terminated; cleaned up";
+  5  machines did not become ready 130  interrupted, 143 terminated; cleaned up
+  6  store, queue or compute unavailable or busy";
 
 /// What the command does, in one line.
 pub(super) fn about(mode: Mode) -> &'static str {
@@ -34,6 +35,7 @@ pub(super) fn about(mode: Mode) -> &'static str {
             "Queue a job for a run on the local forge, show its output, exit with its code"
         }
         Mode::Status => "Show the machines, their states and deadlines, and the pool",
+        Mode::Permissions => "Check on AWS what the role of the current credentials may do",
         Mode::Demo => "Watch a pool work: real processes, a temporary home, under a minute",
         Mode::Agent => "Run the agent of a machine; started by the machine itself",
     }
@@ -79,6 +81,17 @@ Examples:
   ondeck status --watch
   ondeck status --all --json
   ondeck status --backend aws --pool acme/web"
+        }
+        Mode::Permissions => {
+            "\
+Sends requests that the role must be denied, and some that it must be allowed. None
+of them changes anything, even if it is allowed: EC2 gets dry runs, and requests to
+DynamoDB and SQS name items and queues that do not exist. Requests without such a
+form are skipped. Exits with code 9 if AWS decides otherwise than it should.
+
+Examples:
+  ondeck permissions check --backend aws --pool acme/web --role release
+  AWS_PROFILE=provision ondeck permissions check --backend aws --role provision --json"
         }
         Mode::Demo => {
             "\

@@ -76,8 +76,25 @@ pub(crate) const KEEP: Input = Input::switch(
     "Keep the temporary home with its store and logs, and print its path",
     &[Mode::Demo],
 );
+pub(crate) const ROLE: Input = Input::call(
+    "role",
+    "",
+    "Role whose permissions to check; the credentials must be the role's",
+    &[Mode::Permissions],
+)
+.valued(
+    InputValue::Choice("ROLE", &["refresh", "provision", "release", "operator", "machine"]),
+    None,
+);
+pub(crate) const OTHER_POOL: Input = Input::call(
+    "other-pool",
+    "NAME",
+    "Another pool of the account, which the role must not reach; without it, the requests name a \
+     pool that does not exist",
+    &[Mode::Permissions],
+);
 pub(crate) const INSTANCE_ID: Input =
-    Input::call("instance-id", "ID", "Id of this machine", &[Mode::Agent])
+    Input::call("instance-id", "ID", "Id of this machine", &[Mode::Agent, Mode::Permissions])
         .or_described("on EC2, as the instance metadata says")
         .checked(|text| text.parse::<InstanceId>().map(drop).map_err(|error| error.to_string()));
 pub(crate) const SHUTDOWN_COMMAND: Input = Input::call(
@@ -92,7 +109,7 @@ pub(crate) const SHUTDOWN_COMMAND: Input = Input::call(
 pub(crate) const COMMANDS: &[InputTable] = &[
     InputTable {
         heading: "",
-        rows: &[QUEUE_TIMEOUT, ALL, WATCH, KEEP, INSTANCE_ID, SHUTDOWN_COMMAND],
+        rows: &[QUEUE_TIMEOUT, ALL, WATCH, ROLE, OTHER_POOL, KEEP, INSTANCE_ID, SHUTDOWN_COMMAND],
     },
     InputTable { heading: "GitHub", rows: &[FORGE] },
 ];

@@ -11,3 +11,4 @@ pub(crate) mod harness;
 mod lifecycle;
 mod local_machines;
 mod machine;
+mod permissions;

@@ -37,6 +37,7 @@ fn the_help_of_the_program() {
       release      Return a run's machines to the pool
       run          Queue a job for a run on the local forge, show its output, exit with its code
       status       Show the machines, their states and deadlines, and the pool
+      permissions  Check on AWS what the role of the current credentials may do
       demo         Watch a pool work: real processes, a temporary home, under a minute
       agent        Run the agent of a machine; started by the machine itself
       completions  Print a script that completes commands and options in a shell
@@ -79,11 +80,12 @@ fn the_help_of_the_program() {
       ondeck release --run-id 1                   Return the machine to the pool
 
     Exit codes:
-      0  success                         6  store, queue or compute unavailable or busy
-      2  invalid input                   7  GitHub refused, or the token is invalid
-      3  not set up: run refresh first   8  released, but some machines did not respond
+      0  success                         7  GitHub refused, or the token is invalid
+      2  invalid input                   8  released, but some machines did not respond
+      3  not set up: run refresh first   9  a role has other permissions than it should
       4  no capacity                    10  unexpected error; all machines were dumped
       5  machines did not become ready 130  interrupted, 143 terminated; cleaned up
+      6  store, queue or compute unavailable or busy
     ");
     assert_snapshot!(shown(&["--version"]), @"ondeck 0.1.0");
 }
@@ -347,6 +349,33 @@ fn the_help_of_the_other_commands() {
       ondeck status --watch
       ondeck status --all --json
       ondeck status --backend aws --pool acme/web
+    ");
+    assert_snapshot!(help("permissions"), @"
+    Check on AWS what the role of the current credentials may do
+
+    Usage: ondeck permissions [OPTIONS] <TASK>
+
+    Arguments:
+      <TASK>  What to do with the permissions [possible values: check]
+
+    Options:
+          --role <ROLE>        Role whose permissions to check; the credentials must be the role's
+                               [possible values: refresh, provision, release, operator, machine]
+          --other-pool <NAME>  Another pool of the account, which the role must not reach; without it,
+                               the requests name a pool that does not exist
+          --instance-id <ID>   Id of this machine [default: on EC2, as the instance metadata says]
+      -h, --help               Print help
+
+    (options of every command)
+
+    Sends requests that the role must be denied, and some that it must be allowed. None
+    of them changes anything, even if it is allowed: EC2 gets dry runs, and requests to
+    DynamoDB and SQS name items and queues that do not exist. Requests without such a
+    form are skipped. Exits with code 9 if AWS decides otherwise than it should.
+
+    Examples:
+      ondeck permissions check --backend aws --pool acme/web --role release
+      AWS_PROFILE=provision ondeck permissions check --backend aws --role provision --json
     ");
     assert_snapshot!(help("demo"), @"
     Watch a pool work: real processes, a temporary home, under a minute

@@ -20,8 +20,9 @@ fn strict_schema(command: &str) -> Value {
     schema
 }
 
+/// Asserts that the program printed one object that its schema describes completely.
 #[track_caller]
-fn assert_valid(command: &str, done: &Done) {
+pub(crate) fn assert_valid(command: &str, done: &Done) {
     let object: Value = serde_json::from_str(&done.stdout).unwrap();
     assert!(done.stdout.starts_with(r#"{"schemaVersion":1,"#), "{}", done.stdout);
     assert_eq!(done.stdout.lines().count(), 1, "{}", done.stdout);

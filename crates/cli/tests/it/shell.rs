@@ -5,8 +5,18 @@ use std::process::Command;
 
 use crate::harness::{Driven, Home};
 
-const COMMANDS: [&str; 9] =
-    ["refresh", "provision", "release", "run", "status", "demo", "agent", "completions", "man"];
+const COMMANDS: [&str; 10] = [
+    "refresh",
+    "provision",
+    "release",
+    "run",
+    "status",
+    "permissions",
+    "demo",
+    "agent",
+    "completions",
+    "man",
+];
 
 #[test]
 fn completions_name_commands_and_options() {

@@ -34,6 +34,8 @@ pub enum FailureKind {
     Forge,
     /// The run was released, but some machines did not answer.
     PartlyReleased,
+    /// A role is allowed or denied something else than it should be.
+    WrongPermissions,
     /// A bug, or a state that no other kind covers.
     Unexpected,
     /// The process received SIGINT.
@@ -43,7 +45,7 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
-    pub const ALL: [FailureKind; 11] = [
+    pub const ALL: [FailureKind; 12] = [
         FailureKind::InvalidInput,
         FailureKind::NotSetUp,
         FailureKind::NoCapacity,
@@ -52,6 +54,7 @@ impl FailureKind {
         FailureKind::Busy,
         FailureKind::Forge,
         FailureKind::PartlyReleased,
+        FailureKind::WrongPermissions,
         FailureKind::Unexpected,
         FailureKind::Interrupted,
         FailureKind::Stopped,
@@ -66,6 +69,7 @@ impl FailureKind {
             FailureKind::Unavailable | FailureKind::Busy => 6,
             FailureKind::Forge => 7,
             FailureKind::PartlyReleased => 8,
+            FailureKind::WrongPermissions => 9,
             FailureKind::Unexpected => 10,
             FailureKind::Interrupted => 130,
             FailureKind::Stopped => 143,
@@ -83,6 +87,7 @@ impl FailureKind {
             FailureKind::Busy => "busy",
             FailureKind::Forge => "forge",
             FailureKind::PartlyReleased => "partly-released",
+            FailureKind::WrongPermissions => "wrong-permissions",
             FailureKind::Unexpected => "unexpected",
             FailureKind::Interrupted => "interrupted",
             FailureKind::Stopped => "stopped",

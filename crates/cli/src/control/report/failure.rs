@@ -57,6 +57,7 @@ enum ErrorKind {
     Busy,
     Forge,
     PartlyReleased,
+    WrongPermissions,
     Unexpected,
     Interrupted,
     Stopped,
@@ -73,6 +74,7 @@ impl From<FailureKind> for ErrorKind {
             FailureKind::Busy => ErrorKind::Busy,
             FailureKind::Forge => ErrorKind::Forge,
             FailureKind::PartlyReleased => ErrorKind::PartlyReleased,
+            FailureKind::WrongPermissions => ErrorKind::WrongPermissions,
             FailureKind::Unexpected => ErrorKind::Unexpected,
             FailureKind::Interrupted => ErrorKind::Interrupted,
             FailureKind::Stopped => ErrorKind::Stopped,
@@ -110,6 +112,7 @@ pub(super) fn meaning(kind: FailureKind) -> &'static str {
         FailureKind::Busy => "compute throttles requests",
         FailureKind::Forge => "GitHub refused the request or the token is invalid",
         FailureKind::PartlyReleased => "released, but some machines did not respond",
+        FailureKind::WrongPermissions => "a role has other permissions than it should",
         FailureKind::Unexpected => "unexpected error",
         FailureKind::Interrupted => "interrupted and cleaned up",
         FailureKind::Stopped => "terminated and cleaned up",
@@ -146,6 +149,7 @@ mod tests {
         ### ondeck refresh failed: compute throttles requests / Exit code 6: compute throttles requests.
         ### ondeck refresh failed: GitHub refused the request or the token is invalid / Exit code 7: GitHub refused the request or the token is invalid.
         ### ondeck refresh failed: released, but some machines did not respond / Exit code 8: released, but some machines did not respond.
+        ### ondeck refresh failed: a role has other permissions than it should / Exit code 9: a role has other permissions than it should.
         ### ondeck refresh failed: unexpected error / Exit code 10: unexpected error.
         ### ondeck refresh failed: interrupted and cleaned up / Exit code 130: interrupted and cleaned up.
         ### ondeck refresh failed: terminated and cleaned up / Exit code 143: terminated and cleaned up.

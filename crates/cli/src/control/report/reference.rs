@@ -13,6 +13,7 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Value, json};
 
 use super::failure::FailureJson;
+use super::permissions::PermissionsJson;
 use super::provision::ProvisionJson;
 use super::refresh::RefreshJson;
 use super::release::ReleaseJson;
@@ -40,6 +41,7 @@ fn schemas() -> Vec<(&'static str, Value)> {
         ("release", outcome_or_failure::<ReleaseJson>("release")),
         ("refresh", outcome_or_failure::<RefreshJson>("refresh")),
         ("status", outcome_or_failure::<StatusJson>("status")),
+        ("permissions", outcome_or_failure::<PermissionsJson<'_>>("permissions check")),
         ("failure", schema("failure", &[SchemaGenerator::subschema_for::<FailureJson>])),
     ]
 }

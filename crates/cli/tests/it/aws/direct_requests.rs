@@ -28,14 +28,30 @@ pub(crate) fn items(table: &str) -> Vec<Value> {
     }
 }
 
+/// The names of the tables that begin so.
+pub(crate) fn tables(prefix: &str) -> Vec<String> {
+    let dynamodb = Emulators::running().dynamodb;
+    let request = json!({ "ExclusiveStartTableName": prefix });
+    let listed = ask(&dynamodb, "DynamoDB_20120810.ListTables", &request);
+    let names = listed["TableNames"].as_array().unwrap().iter().filter_map(Value::as_str);
+    names.take_while(|name| name.starts_with(prefix)).map(str::to_owned).collect()
+}
+
+/// The queues whose names begin so: their addresses and attributes.
+pub(crate) fn queues(prefix: &str) -> Vec<(String, Value)> {
+    let found = ask_sqs("ListQueues", &json!({ "QueueNamePrefix": prefix }));
+    let urls = found["QueueUrls"].as_array().unwrap().iter();
+    urls.map(|url| {
+        let request = json!({ "QueueUrl": url, "AttributeNames": ["All"] });
+        let attributes = ask_sqs("GetQueueAttributes", &request)["Attributes"].clone();
+        (url.as_str().unwrap().to_owned(), attributes)
+    })
+    .collect()
+}
+
 /// Every message that is to be had from queues whose names begin so. They stay where they are.
 pub(crate) fn messages(queues: &str) -> Vec<Value> {
-    let sqs = Emulators::running().ministack;
-    let ask = |operation: &str, content: &Value| {
-        let target = format!("AmazonSQS.{operation}");
-        ask(&sqs, &target, content)
-    };
-    let found = ask("ListQueues", &json!({ "QueueNamePrefix": queues }));
+    let found = ask_sqs("ListQueues", &json!({ "QueueNamePrefix": queues }));
     let urls = found["QueueUrls"].as_array().unwrap().iter();
     urls.flat_map(|url| {
         let all = json!(["All"]);
@@ -43,10 +59,14 @@ pub(crate) fn messages(queues: &str) -> Vec<Value> {
             "QueueUrl": url, "MaxNumberOfMessages": 10, "VisibilityTimeout": 0,
             "MessageAttributeNames": all, "MessageSystemAttributeNames": all,
         });
-        let answer = ask("ReceiveMessage", &receive);
+        let answer = ask_sqs("ReceiveMessage", &receive);
         answer["Messages"].as_array().cloned().unwrap_or_default()
     })
     .collect()
+}
+
+fn ask_sqs(operation: &str, content: &Value) -> Value {
+    ask(&Emulators::running().ministack, &format!("AmazonSQS.{operation}"), content)
 }
 
 /// What a machine's metadata service gives it to sign with.

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 
 use super::Context;
 use super::context::is_multivalued;
-use super::pattern::{Reach, Template, matches, matches_arn};
+use super::pattern::{Glob, Reach, Template, literal, matches, matches_arn};
 
 /// One operator with one key and its values.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,8 +142,8 @@ impl Condition {
         let Operator { quantifier, comparison, negated, if_exists } = self.operator;
         let found = context.values(&self.key);
         if comparison == Comparison::Null {
-            let wanted = self.values[0].text(context).is_some_and(|text| text == "true");
-            return found.is_none() == wanted;
+            let wanted = self.values[0].glob(context).unwrap_or_default();
+            return found.is_none() == literal(&wanted).eq("true".chars());
         }
         let Some(found) = found else {
             return if_exists
@@ -154,32 +154,38 @@ impl Condition {
                     Quantifier::Any => false,
                 };
         };
-        let satisfies = |value: &String| self.matches_one(value, context) != negated;
+        // A value whose variable has no value matches nothing.
+        let wanted: Vec<Vec<Glob>> =
+            self.values.iter().filter_map(|value| value.glob(context)).collect();
+        let satisfies = |value: &String| comparison.matches_one(&wanted, value) != negated;
         match quantifier {
             Quantifier::Any => found.iter().any(satisfies),
             Quantifier::All | Quantifier::Single => found.iter().all(satisfies),
         }
     }
+}
 
+impl Comparison {
     /// Whether a value of the request matches one of the policy's values.
-    fn matches_one(&self, value: &str, context: &Context) -> bool {
-        let matches = |wanted: &Template| {
-            Some(match self.operator.comparison {
-                Comparison::Equals => wanted.text(context)? == value,
-                Comparison::EqualsIgnoreCase => {
-                    wanted.text(context)?.to_lowercase() == value.to_lowercase()
-                }
-                Comparison::Like => matches(&wanted.glob(context)?, value, Reach::Anything),
-                Comparison::Arn => matches_arn(&wanted.glob(context)?, value),
-                Comparison::Numeric(orders) => {
-                    let wanted: f64 = wanted.text(context)?.parse().ok()?;
-                    let order = value.parse::<f64>().ok()?.partial_cmp(&wanted)?;
-                    orders.contains(&order)
-                }
-                Comparison::Bool => wanted.text(context)?.eq_ignore_ascii_case(value),
-                Comparison::Null => false,
-            })
-        };
-        self.values.iter().any(|wanted| matches(wanted).unwrap_or(false))
+    fn matches_one(self, wanted: &[Vec<Glob>], value: &str) -> bool {
+        wanted.iter().any(|wanted| match self {
+            Comparison::Equals => literal(wanted).eq(value.chars()),
+            Comparison::EqualsIgnoreCase => {
+                let wanted: String = literal(wanted).collect();
+                wanted.to_lowercase() == value.to_lowercase()
+            }
+            Comparison::Like => matches(wanted, value, Reach::Anything),
+            Comparison::Arn => matches_arn(wanted, value),
+            Comparison::Numeric(orders) => {
+                let wanted = literal(wanted).collect::<String>().parse::<f64>();
+                let order = match (value.parse::<f64>(), wanted) {
+                    (Ok(value), Ok(wanted)) => value.partial_cmp(&wanted),
+                    _ => None,
+                };
+                order.is_some_and(|order| orders.contains(&order))
+            }
+            Comparison::Bool => literal(wanted).collect::<String>().eq_ignore_ascii_case(value),
+            Comparison::Null => false,
+        })
     }
 }

@@ -60,18 +60,6 @@ impl Template {
         self.0.iter().any(|part| matches!(part, Part::Variable { .. }))
     }
 
-    /// The text with its variables replaced, in which nothing is a wildcard. `None` if the
-    /// request has no value for a variable that has no default.
-    pub(super) fn text(&self, context: &Context) -> Option<String> {
-        let steps = self.glob(context)?;
-        let char_of = |step: &Glob| match step {
-            Glob::Char(c) => *c,
-            Glob::One => '?',
-            Glob::Many => '*',
-        };
-        Some(steps.iter().map(char_of).collect())
-    }
-
     /// The pattern with its variables replaced. The value of a variable contains no wildcards.
     /// `None` if the request has no value for a variable that has no default.
     pub(super) fn glob(&self, context: &Context) -> Option<Vec<Glob>> {
@@ -110,8 +98,32 @@ fn variable(content: &str) -> Option<Part> {
     (!key.is_empty()).then(|| Part::Variable { key: key.to_owned(), default })
 }
 
+/// The text of a pattern where nothing is a wildcard.
+pub(super) fn literal(pattern: &[Glob]) -> impl Iterator<Item = char> + '_ {
+    pattern.iter().map(|step| match step {
+        Glob::Char(c) => *c,
+        Glob::One => '?',
+        Glob::Many => '*',
+    })
+}
+
 /// Whether a pattern matches the whole text.
-pub(super) fn matches(pattern: &[Glob], text: &str, reach: Reach) -> bool {
+pub(super) fn matches(mut pattern: &[Glob], mut text: &str, reach: Reach) -> bool {
+    // Most patterns are a text, or a text with a star behind it, and need no search.
+    loop {
+        match pattern {
+            [] => return text.is_empty(),
+            [Glob::Many] => return true,
+            [Glob::Char(c), rest @ ..] => match text.strip_prefix(*c) {
+                Some(after) => (pattern, text) = (rest, after),
+                None => return false,
+            },
+            _ => return search(pattern, text, reach),
+        }
+    }
+}
+
+fn search(pattern: &[Glob], text: &str, reach: Reach) -> bool {
     let text: Vec<char> = text.chars().collect();
     let may_take = |c: char| reach == Reach::Anything || c != ':';
     // reached[n]: the steps so far match the first n characters.

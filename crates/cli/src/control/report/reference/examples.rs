@@ -15,6 +15,9 @@ use ondeck_core::modes::{refresh, release};
 
 use crate::control::report::Report;
 use crate::control::report::failure::FailureJson;
+use crate::control::report::permissions::{
+    CheckRow, ExpectedDecision, PermissionsReport, RowResult,
+};
 use crate::control::report::wire::to_json;
 use crate::control::status::Snapshot;
 
@@ -27,8 +30,40 @@ pub(super) fn of(name: &str) -> Vec<(&'static str, String)> {
         ],
         "release" => vec![("Success", released().json())],
         "refresh" => vec![("Success", refreshed().json())],
+        "permissions" => vec![("Example", checked().json())],
         "status" => vec![("Example", snapshot().json())],
         _ => vec![("Example", to_json(&FailureJson::from(&not_set_up())))],
+    }
+}
+
+fn checked() -> PermissionsReport {
+    let check = |call: &str, what: &str, expected, result, answer: &str| CheckRow {
+        call: call.to_owned(),
+        what: what.to_owned(),
+        expected,
+        result,
+        answer: answer.to_owned(),
+    };
+    let (denied, allowed) = (ExpectedDecision::Denied, ExpectedDecision::Allowed);
+    PermissionsReport {
+        role: "release".to_owned(),
+        checks: vec![
+            check(
+                "dynamodb:GetItem",
+                "the registration token",
+                denied,
+                RowResult::AsExpected,
+                "denied: AccessDeniedException",
+            ),
+            check("dynamodb:Scan", "the whole table", denied, RowResult::Wrong, "allowed"),
+            check(
+                "ec2:TerminateInstances",
+                "a machine whose time is up",
+                allowed,
+                RowResult::Skipped,
+                "needs machines of the pool that are up",
+            ),
+        ],
     }
 }
 

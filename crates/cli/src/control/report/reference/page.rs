@@ -29,6 +29,7 @@ pub(super) fn page(schemas: &[(&'static str, Value)]) -> String {
     for (name, schema) in schemas {
         let title = match *name {
             "failure" => "failure".to_owned(),
+            "permissions" => "ondeck permissions check --json".to_owned(),
             command => format!("ondeck {command} --json"),
         };
         page += &format!("\n## {title}\n\n");
