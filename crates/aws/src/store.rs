@@ -292,8 +292,14 @@ impl AgentStore for DynamoStore {
         self.seen.look(&self.table, id).await
     }
 
+    /// Reads the settings, unless the machine's record says that they are those that were read last.
     async fn settings(&self) -> PortResult<BTreeMap<String, String>> {
-        self.read_settings().await
+        if let Some(settings) = self.seen.settings() {
+            return Ok(settings);
+        }
+        let settings = self.read_settings().await?;
+        self.seen.remember_settings(&settings);
+        Ok(settings)
     }
 
     async fn token(&self, purpose: TokenPurpose) -> PortResult<Option<Token>> {

@@ -7,10 +7,12 @@
 //! depends on it; otherwise a consistent read follows. A stale replica can delay a change, never
 //! invent one.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::model::record::{Record, Unreadable};
+use ondeck_core::model::settings::version_of;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{PortError, PortResult};
 
@@ -28,6 +30,8 @@ pub(super) struct RecordCache(Mutex<Cached>);
 struct Cached {
     record: Option<Record>,
     now: Option<Timestamp>,
+    /// The settings that were read last.
+    settings: Option<BTreeMap<String, String>>,
     /// Grows when a consistent read begins or ends, and with every write.
     version: u64,
 }
@@ -62,6 +66,19 @@ impl RecordCache {
     pub(super) fn forget(&self) {
         self.next_version();
         self.cached().record = None;
+    }
+
+    /// The settings that were read last, if the machine's record names their version: then they have
+    /// not changed since its last writer read them.
+    pub(super) fn settings(&self) -> Option<BTreeMap<String, String>> {
+        let cached = self.cached();
+        let named = cached.record.as_ref()?.settings_version.as_ref()?;
+        let settings = cached.settings.as_ref()?;
+        (version_of(settings).as_ref() == Some(named)).then(|| settings.clone())
+    }
+
+    pub(super) fn remember_settings(&self, settings: &BTreeMap<String, String>) {
+        self.cached().settings = Some(settings.clone());
     }
 
     /// The cached record, unless the agent may terminate its machine because of it. Past its

@@ -1,13 +1,17 @@
 //! What things cost, counted on the line.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use futures_util::future::{join_all, try_join_all};
 use ondeck_aws::DynamoStore;
-use ondeck_core::lifecycle::{Instance, Live, Verdict};
+use ondeck_core::lifecycle::{Created, Instance, Live, Verdict};
 use ondeck_core::ports::{AgentStore, Store};
+use ondeck_core::testkit::plane;
 
 use crate::dynamodb_proxy::{Call, DynamoDbProxy, ProxyAction};
 use crate::store_harness::{
-    HOUR, StoreHarness, claim, created, described, idle, instance, make, noon, run, running,
+    HOUR, StoreHarness, claim, created, described, idle, instance, make, noon, run, running, spec,
 };
 
 async fn through_proxy(harness: &StoreHarness) -> (DynamoStore, DynamoDbProxy) {
@@ -134,5 +138,39 @@ async fn an_agent_s_looks_are_cheap_while_nothing_changes() {
     agent.beat(&id, noon() + HOUR).await.unwrap();
     proxy.calls();
     assert_eq!(look().await, seen(Some("idle"), &[sure]), "its time is up");
+    harness.done().await;
+}
+
+/// The agent and its runner ask for the settings whenever they need one.
+#[tokio::test]
+async fn an_agent_reads_the_settings_again_only_if_its_record_names_another_version() {
+    let harness = StoreHarness::set_up().await;
+    let (agent, proxy) = through_proxy(&harness).await;
+    let (mut plane, _) = plane();
+    plane.store = Arc::new(harness.store().await);
+    let settings = |value: &str| -> BTreeMap<String, String> {
+        let version = format!("version of {value}");
+        [("idle-time-sec", value), ("settings-version", version.as_str())]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into()
+    };
+    let (id, owner) = (instance("i-1"), run("7"));
+    let reads = async || {
+        agent.record(&id).await.unwrap();
+        proxy.calls();
+        let read = AgentStore::settings(&agent).await.unwrap();
+        (read["idle-time-sec"].clone(), proxy.actions().len())
+    };
+    plane.store.put_settings(&settings("300")).await.unwrap();
+    plane.settings().await.unwrap();
+    let register = Instance::<Created>::register(&id, &spec(), &owner, plane.now(), HOUR);
+    let created = plane.apply(register).await.unwrap();
+    assert_eq!(reads().await, ("300".to_owned(), 1));
+    assert_eq!(reads().await, ("300".to_owned(), 0), "the record names what was read");
+    plane.store.put_settings(&settings("60")).await.unwrap();
+    assert_eq!(reads().await, ("300".to_owned(), 0), "no writer has gone by others yet");
+    plane.settings().await.unwrap();
+    plane.apply(created.activate(plane.now(), HOUR)).await.unwrap();
+    assert_eq!(reads().await, ("60".to_owned(), 1));
     harness.done().await;
 }

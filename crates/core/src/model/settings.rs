@@ -98,6 +98,11 @@ pub(crate) const VERSION: &str = "settings-version";
 /// agent goes by them and some change with every refresh.
 const UNVERSIONED: [&str; 4] = [VERSION, MINTED, SET_UP_BY, INDEX_SHARDS];
 
+/// The version that refresh gave to stored settings; `None` if they name none.
+pub fn version_of(map: &BTreeMap<String, String>) -> Option<SettingsVersion> {
+    map.get(VERSION).and_then(|text| SettingsVersion::parse(text))
+}
+
 /// Differs between any two sets of settings that an agent could tell apart. It travels with each
 /// record, so that an agent reads the settings again only if they have changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
