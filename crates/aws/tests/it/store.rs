@@ -176,18 +176,18 @@ async fn records_are_written_with_the_attributes_of_the_specification() {
         ("PK", text("INSTANCE#i-123456")),
         ("SK", text("RECORD")),
         ("listKey", text("LIVE#0")),
-        ("listSort", text("2025-05-31T13:00:00.000Z")),
+        ("listSort", text("2095-05-31T13:00:00.000Z")),
         ("instanceId", text("i-123456")),
         ("state", text("created")),
         ("runId", text("run-7890")),
-        ("threshold", text("2025-05-31T13:00:00.000Z")),
+        ("threshold", text("2095-05-31T13:00:00.000Z")),
         ("resourceClass", text("large")),
         ("instanceType", text("c6i.large")),
         ("usageClass", text("spot")),
         ("cpu", AttributeValue::N("2".into())),
         ("mem", AttributeValue::N("4096".into())),
-        ("createdAt", text("2025-05-31T12:00:00.000Z")),
-        ("updatedAt", text("2025-05-31T12:00:00.000Z")),
+        ("createdAt", text("2095-05-31T12:00:00.000Z")),
+        ("updatedAt", text("2095-05-31T12:00:00.000Z")),
         ("ticketedAt", text("")),
         ("settingsVersion", text("")),
     ]);
@@ -200,7 +200,7 @@ async fn records_are_written_with_the_attributes_of_the_specification() {
     expected.extend(map([
         ("state", text("idle")),
         ("runId", text("")),
-        ("ticketedAt", text("2025-05-31T12:00:00.000Z")),
+        ("ticketedAt", text("2095-05-31T12:00:00.000Z")),
     ]));
     assert_eq!(record().await.unwrap(), expected);
 
@@ -211,7 +211,7 @@ async fn records_are_written_with_the_attributes_of_the_specification() {
         ("threshold", text("")),
         ("ticketedAt", text("")),
         ("listKey", text("TERMINATED#0")),
-        ("listSort", text("2025-05-31T12:00:00.000Z")),
+        ("listSort", text("2095-05-31T12:00:00.000Z")),
     ]));
     assert_eq!(record().await.unwrap(), expected);
 
@@ -219,9 +219,9 @@ async fn records_are_written_with_the_attributes_of_the_specification() {
         ("PK", text("RUN#run-7890")),
         ("SK", text("INSTANCES")),
         ("instances", AttributeValue::Ss(vec!["i-123456".into()])),
-        ("updatedAt", text("2025-05-31T12:00:00.000Z")),
+        ("updatedAt", text("2095-05-31T12:00:00.000Z")),
         // Sixty days after noon.
-        ("ttl", AttributeValue::N("1753876800".into())),
+        ("ttl", AttributeValue::N("3962865600".into())),
     ]);
     assert_eq!(table_client.get("RUN#run-7890", "INSTANCES").await.unwrap(), set);
     harness.done().await;
@@ -236,9 +236,9 @@ async fn what_an_agent_writes_is_one_item_that_expires_after_it() {
     let mut status = map([
         ("PK", text("AGENT#i-123")),
         ("SK", text("STATUS")),
-        ("heartbeatAt", text("2025-05-31T12:00:00.000Z")),
+        ("heartbeatAt", text("2095-05-31T12:00:00.000Z")),
         // Seven days after noon.
-        ("ttl", AttributeValue::N("1749297600".into())),
+        ("ttl", AttributeValue::N("3958286400".into())),
     ]);
     let item = || table_client.get("AGENT#i-123", "STATUS");
     assert_eq!(item().await.unwrap(), status);
@@ -251,14 +251,14 @@ async fn what_an_agent_writes_is_one_item_that_expires_after_it() {
             ("signal", text("UD_REG_OK")),
             ("signalRun", text(wire)),
             ("signalDetail", text("why")),
-            ("signalAt", text("2025-05-31T12:00:00.000Z")),
+            ("signalAt", text("2095-05-31T12:00:00.000Z")),
         ]));
         assert_eq!(item().await.unwrap(), status);
     }
     store.beat(&id, noon() + HOUR).await.unwrap();
     status.extend(map([
-        ("heartbeatAt", text("2025-05-31T13:00:00.000Z")),
-        ("ttl", AttributeValue::N("1749301200".into())),
+        ("heartbeatAt", text("2095-05-31T13:00:00.000Z")),
+        ("ttl", AttributeValue::N("3958290000".into())),
     ]));
     assert_eq!(item().await.unwrap(), status, "a heartbeat keeps the signal alive");
     harness.done().await;
@@ -286,8 +286,8 @@ async fn settings_and_tokens_have_keys_of_their_own() {
             ("PK", text(&pk)),
             ("SK", text("TOKEN")),
             ("token", text(token)),
-            ("validUntil", text("2025-05-31T12:00:00.000Z")),
-            ("ttl", AttributeValue::N("1748692800".into())),
+            ("validUntil", text("2095-05-31T12:00:00.000Z")),
+            ("ttl", AttributeValue::N("3957681600".into())),
         ]);
         assert_eq!(table_client.get(&pk, "TOKEN").await.unwrap(), expected, "and on no list");
     }
@@ -435,10 +435,10 @@ async fn events_tell_the_whole_story() {
     assert_eq!(releases, 15, "a release concerns the run that it takes the machine from");
     let other = store.events(&EventsOf::Day(noon() + 24 * HOUR)).await.unwrap();
     assert!(other.is_empty(), "{other:?}");
-    let key = "2025-05-31T12:00:00.000Z#claim";
+    let key = "2095-05-31T12:00:00.000Z#claim";
     let item = harness.table_client().await.get("EVENT#i-7", key).await.unwrap();
     // Thirty days after noon.
-    assert_eq!(item["ttl"], AttributeValue::N("1751284800".into()));
+    assert_eq!(item["ttl"], AttributeValue::N("3960273600".into()));
     harness.done().await;
 }
 

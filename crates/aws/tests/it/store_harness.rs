@@ -150,8 +150,9 @@ pub(crate) fn run(name: &str) -> RunId {
     RunId::new(name).unwrap()
 }
 
+/// Far ahead: DynamoDB Local deletes items whose `ttl` has passed within seconds.
 pub(crate) fn noon() -> Timestamp {
-    Timestamp::parse("2025-05-31T12:00:00.000Z").unwrap()
+    Timestamp::parse("2095-05-31T12:00:00.000Z").unwrap()
 }
 
 pub(crate) fn spec() -> MachineSpec {

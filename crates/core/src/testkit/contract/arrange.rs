@@ -9,9 +9,10 @@ use crate::model::requirements::UsageClass;
 use crate::model::timestamp::Timestamp;
 use crate::ports::{AgentStore, Store};
 
-/// The time of the changes under test.
+/// The time of the changes under test. It is far ahead, because a store may let items expire some
+/// time after they were written.
 pub(super) fn noon() -> Timestamp {
-    Timestamp::parse("2025-05-31T12:00:00.000Z").expect("a time")
+    Timestamp::parse("2095-05-31T12:00:00.000Z").expect("a time")
 }
 
 /// The time of the transitions that prepare a record.
