@@ -19,10 +19,6 @@ use crate::simulated_machines::{MachineView, SimulatedMachines};
 /// The largest difference between two clocks.
 pub(crate) const SKEW: Duration = Duration::from_secs(10);
 
-/// The minimum age of a machine without a record when a process terminates it: the grace that
-/// plans set, measured by a clock that is ahead.
-const ORPHAN_AGE: Duration = Duration::from_secs(20);
-
 /// How long an agent may take to notice that the operator has reassigned its machine by hand.
 const NOTICE_WITHIN: Duration = Duration::from_secs(60);
 
@@ -147,6 +143,8 @@ pub(crate) struct Audit {
     launched: BTreeMap<(Pid, RunId), Ordered>,
     /// Whether expiring a machine before its threshold violates an invariant.
     pub(crate) forbid_waste: bool,
+    /// The grace that the plan sets: how old a machine without a record must be to be an orphan.
+    pub(crate) grace: Duration,
     changed: bool,
 }
 
@@ -300,7 +298,8 @@ impl Audit {
     /// The control plane terminates a live machine of this age.
     pub(crate) fn terminated(&mut self, id: &InstanceId, age: Duration) {
         let Some(record) = self.records.get(id) else {
-            if age < ORPHAN_AGE {
+            // The grace, measured by a clock that is ahead.
+            if age < self.grace.saturating_sub(SKEW) {
                 let how =
                     format!("{id} was terminated {age:?} after its launch, before its record");
                 self.violated(Invariant::StoreFirst, how);

@@ -87,6 +87,7 @@ impl Harness {
     pub(crate) fn new(plan: &Plan, kernel: Arc<Kernel>) -> Harness {
         let world = Arc::new(World::new(kernel.clone()));
         world.audit().forbid_waste = plan.is_clear();
+        world.audit().grace = plan.grace();
         let policy = Arc::new(plan.policy());
         let random = policy.random_for("the world");
         let mut harness = Harness {

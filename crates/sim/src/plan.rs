@@ -2,6 +2,7 @@
 //! which faults are injected.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use crate::faults::{Fault, Rates, SkippedFaults};
 use crate::kernel::{Micros, digest};
@@ -9,6 +10,9 @@ use crate::policy::{CallFault, Outage, Policy, ScriptedFault, ScriptedFaultState
 
 /// One second of virtual time, in microseconds.
 pub(crate) const SECOND: Micros = 1_000_000;
+
+/// The setting of the grace, in seconds.
+const GRACE: &str = "self-termination-grace-sec";
 
 /// DynamoDB's indexes follow within a second as a rule, and much later under load.
 const LONGEST_INDEX_LAG: Micros = 30 * SECOND;
@@ -117,7 +121,7 @@ impl Plan {
             // A grace that is shorter than the lag: only the records tell what is an orphan. Where
             // calls fail, a launch may take longer than that to be recorded.
             if plan.rates.calls.is_empty() && plan.outages.is_empty() {
-                plan.settings.insert("self-termination-grace-sec".to_owned(), "12".to_owned());
+                plan.settings.insert(GRACE.to_owned(), "12".to_owned());
             }
         }
         plan.mixed_usage = digest(&[&seed, &"picky"]).is_multiple_of(3);
@@ -139,6 +143,12 @@ impl Plan {
                     Action::Provision { .. } | Action::Release { .. } | Action::Refresh
                 )
             })
+    }
+
+    /// How long agents and refresh spare a machine whose time is up.
+    pub(crate) fn grace(&self) -> Duration {
+        let seconds = self.settings.get(GRACE).and_then(|text| text.parse().ok());
+        Duration::from_secs(seconds.unwrap_or(60))
     }
 
     /// Whether requests may arrive after their callers have stopped waiting.
@@ -292,7 +302,7 @@ fn settings(random: &mut fastrand::Rng) -> BTreeMap<String, String> {
     set("idle-time-sec", ["20", "90", "200"][random.usize(0..3)]);
     set("max-runtime-min", ["3", "8"][random.usize(0..2)]);
     set("release-timeout-sec", "40");
-    set("self-termination-grace-sec", "30");
+    set(GRACE, "30");
     set("boot-deadline-sec", "90");
     set("agent-poll-waiting-sec", ["0.25", "1"][random.usize(0..2)]);
     set("agent-poll-running-sec", "1.5");
