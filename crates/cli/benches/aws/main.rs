@@ -292,7 +292,8 @@ impl Figures {
         let mut broken = 0;
         writeln!(out, "\nAWS calls, by the built program with real agents, counted at a gateway\n")
             .unwrap();
-        writeln!(out, "| | fewest | median | most | limit | best other | ratio |").unwrap();
+        writeln!(out, "| | fewest | median | most | limit | ec2-runner-pool-manager | ratio |")
+            .unwrap();
         writeln!(out, "| --- | --: | --: | --: | --: | --: | --: |").unwrap();
         for (name, counts) in &mut self.rounds {
             counts.sort_unstable();
