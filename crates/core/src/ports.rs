@@ -133,7 +133,8 @@ pub enum RecordScope {
 pub trait AgentStore: Send + Sync {
     /// The record of this machine; `None` if it has none.
     async fn record(&self, id: &InstanceId) -> PortResult<Option<Record>>;
-    /// The settings that refresh has stored. Fails with [`PortError::NotSetUp`] if it never has.
+    /// The settings that refresh has stored, or those of the version that this machine's record
+    /// names. Fails with [`PortError::NotSetUp`] if refresh never stored any.
     async fn settings(&self) -> PortResult<BTreeMap<String, String>>;
     /// The token for registering or removing a runner; `None` if the forge asks for none. An agent
     /// reads it when it needs it and keeps no copy, so that no job shares a machine with one.

@@ -111,7 +111,8 @@ impl Table {
     }
 
     /// Sets attributes of one item, which is created if it is missing. Returns whether the condition
-    /// was met, if there is one; its placeholders are among `attributes` or [`LAST_TIME`]'s.
+    /// was met, if there is one. It may use the values of `attributes` by their names, and must use
+    /// `:last` and `:length`: the text and the length of [`LAST_TIME`].
     pub(super) async fn set(
         &self,
         key: &Key,
