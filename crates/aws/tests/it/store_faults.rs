@@ -260,16 +260,8 @@ async fn what_was_left_half_made_is_made_up_for() {
     assert!(matches!(error, PortError::Unavailable { .. }), "{error:?}");
     proxy.script(|_| ProxyAction::Pass);
     store.set_up().await.unwrap();
-    let table_client = harness.table_client().await;
-    let rule = table_client
-        .client
-        .describe_time_to_live()
-        .table_name(&table_client.table)
-        .send()
-        .await
-        .unwrap();
-    let rule = rule.time_to_live_description.unwrap();
-    assert_eq!(rule.attribute_name(), Some("ttl"), "{rule:?}");
+    let expiry = harness.table_client().await.expiry_attribute().await;
+    assert_eq!(expiry.as_deref(), Some("ttl"));
     harness.done().await;
 }
 

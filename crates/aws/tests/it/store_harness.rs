@@ -122,6 +122,12 @@ impl TableClient {
         get.key("PK", text(pk)).key("SK", text(sk)).send().await.unwrap().item
     }
 
+    /// The attribute by which the table lets items expire, if it does.
+    pub(crate) async fn expiry_attribute(&self) -> Option<String> {
+        let describe = self.client.describe_time_to_live().table_name(&self.table);
+        describe.send().await.unwrap().time_to_live_description?.attribute_name
+    }
+
     /// The keys of the lists of records that are in use, sorted.
     pub(crate) async fn keys_of_lists(&self) -> Vec<String> {
         let scan = self.client.scan().table_name(&self.table).filter_expression("SK = :record");
