@@ -2,6 +2,7 @@
 //! time take milliseconds.
 
 mod harness;
+mod hedging;
 mod machine_source;
 mod outcomes;
 mod provision;
