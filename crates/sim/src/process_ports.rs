@@ -16,7 +16,7 @@ use ondeck_core::model::intent::Intent;
 use ondeck_core::model::record::Record;
 use ondeck_core::model::requirements::TypePatterns;
 use ondeck_core::model::settings::Settings;
-use ondeck_core::model::signal::{AgentStatus, Report};
+use ondeck_core::model::signal::{AgentStatus, Report, Signal};
 use ondeck_core::model::ticket::Ticket;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{
@@ -25,6 +25,7 @@ use ondeck_core::ports::{
 };
 use ondeck_core::testkit::PartialLaunch;
 
+use crate::agent_machine::TROUBLE;
 use crate::faults::{CallBehaviour, CrashPoint, Fault};
 use crate::kernel::{CallEnd, Micros, Pid, digest, timestamp};
 use crate::policy::{CallRequest, Policy};
@@ -75,6 +76,12 @@ impl ProcessPorts {
         self.random.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The machine of an agent; `None` for any other process.
+    fn machine(&self) -> Option<InstanceId> {
+        let id = self.name.strip_prefix("agent ")?.split('#').next()?;
+        InstanceId::new(id).ok()
+    }
+
     /// Draws whether a fault that does not concern a single call is injected now, and counts it.
     pub(crate) fn injects(&self, fault: Fault) -> bool {
         let injected = self.policy.injects(fault, self.world.kernel.now(), &mut self.random());
@@ -95,6 +102,24 @@ impl ProcessPorts {
             self.world.kernel.count(Fault::Busy);
             PartialLaunch::Throttled(random.u32(0..order.count))
         })
+    }
+
+    /// Decides whether an order fails as a whole, however often it is repeated. The decision is
+    /// derived from the intent, as for [`ProcessPorts::throttled_part`].
+    fn refusal_of(&self, order: &Order) -> Option<LaunchFailure> {
+        let seed = digest(&[&self.policy.seed, &"refusal", &order.intent.as_str()]);
+        let mut random = fastrand::Rng::with_seed(seed);
+        let now = self.world.kernel.now();
+        for (fault, failures) in [
+            (Fault::LaunchRefused, [LaunchFailure::Refused, LaunchFailure::Refused]),
+            (Fault::LaunchUnheard, [LaunchFailure::Lost, LaunchFailure::Unheard]),
+        ] {
+            if self.policy.injects(fault, now, &mut random) {
+                self.world.kernel.count(fault);
+                return Some(failures[random.usize(0..2)]);
+            }
+        }
+        None
     }
 
     /// Makes one call to `service`. `what` names the request and `text` describes it; `effect` is
@@ -135,6 +160,11 @@ impl ProcessPorts {
         let now = self.world.kernel.now();
         let request = CallRequest { process: &self.name, number, service, words };
         let behaviour = self.policy.behaviour(request, now, &mut self.random());
+        if behaviour.fault.is_some()
+            && let Some(id) = self.machine()
+        {
+            self.world.machines().trouble(&id, now + TROUBLE);
+        }
         match self.crash_at {
             Some((at, crash)) if at == number => behaviour.with_crash(crash),
             _ => behaviour,
@@ -151,6 +181,22 @@ impl ProcessPorts {
         let world = self.world.clone();
         self.call(service, what, text, move || ask(&world))
     }
+}
+
+/// How an order fails as a whole.
+#[derive(Debug, Clone, Copy)]
+enum LaunchFailure {
+    /// The provider refuses it, until a person changes something.
+    Refused,
+    /// No request arrives.
+    Lost,
+    /// The machines are launched, and no answer arrives.
+    Unheard,
+}
+
+fn refused(reason: &str) -> PortError {
+    let hint = "change something".to_owned();
+    PortError::Unusable { service: "compute", reason: reason.to_owned(), hint }
 }
 
 fn lost(service: &'static str) -> PortError {
@@ -196,7 +242,13 @@ impl Store for ProcessPorts {
 
     async fn put_settings(&self, changes: &BTreeMap<String, String>) -> PortResult<()> {
         let changes = changes.clone();
-        let put = move |w: &World| at_once(w.store.put_settings(&changes));
+        let by = self.pid;
+        let put = move |w: &World| {
+            let stored = at_once(w.store.put_settings(&changes));
+            let settings = at_once(Store::settings(&w.store));
+            w.audit().stored_settings(by, &changes, &settings.unwrap_or_default(), w.kernel.now());
+            stored
+        };
         self.ask("store", "put settings", String::new, put).await
     }
 
@@ -206,13 +258,15 @@ impl Store for ProcessPorts {
             let change = change.clone();
             move || format!("{} {}", change.transition(), change.id())
         };
-        let policy = self.policy.clone();
+        let (policy, by) = (self.policy.clone(), self.pid);
         let write = move |w: &World| {
             let before = w.store.select(|record| record.id == *change.id()).pop();
             let verdict = at_once(w.store.write(&change))?;
             if let Verdict::Agreed(after) = &verdict {
                 let when = (change.at(), w.kernel.true_time());
-                w.audit().wrote(change.transition(), before.as_ref(), after, when);
+                let condition = w.machines().condition(&after.id).cloned();
+                let (transition, before) = (change.transition(), before.as_ref());
+                w.audit().wrote(by, transition, before, after, when, condition.as_ref());
                 w.kernel.record_changed(&after.id);
                 let number = w.index().record_writes(&after.id);
                 let shown_at = shown_at(&policy, w, after.id.as_str(), number);
@@ -281,14 +335,23 @@ impl Store for ProcessPorts {
     }
 
     async fn forget(&self, before: Timestamp) -> PortResult<usize> {
-        self.ask("store", "forget", String::new, move |w| at_once(w.store.forget(before))).await
+        let by = self.pid;
+        let forget = move |w: &World| {
+            let forgotten = at_once(w.store.forget(before))?;
+            w.audit().note_forgotten(by, forgotten);
+            Ok(forgotten)
+        };
+        self.ask("store", "forget", String::new, forget).await
     }
 
     async fn put_intent(&self, intent: &Intent) -> PortResult<()> {
         let (intent, shown) = (intent.clone(), intent.clone());
-        let policy = self.policy.clone();
+        let (policy, by) = (self.policy.clone(), self.pid);
         let put = move |w: &World| {
             w.audit().intended(&intent.id);
+            if !intent.is_open() {
+                w.audit().note_closed(by, &intent.id);
+            }
             let write = u64::from(!intent.is_open());
             let shown_at = shown_at(&policy, w, intent.id.as_str(), write);
             w.index().write_intent(&intent.id, intent.is_open(), shown_at);
@@ -353,12 +416,9 @@ impl AgentStore for ProcessPorts {
     }
 
     async fn news(&self, clock: &dyn Clock, at_most: Duration) {
-        let Some(id) = self.name.strip_prefix("agent ").filter(|_| self.policy.store_notifies())
-        else {
+        let Some(id) = self.machine().filter(|_| self.policy.store_notifies()) else {
             return clock.sleep(at_most).await;
         };
-        let id = id.split('#').next().and_then(|id| InstanceId::new(id).ok());
-        let Some(id) = id else { return clock.sleep(at_most).await };
         if self.world.kernel.version(&id) == self.read_version.load(Ordering::Relaxed) {
             self.world.kernel.sleep(self.pid, at_most, Some(&id)).await;
         }
@@ -367,8 +427,12 @@ impl AgentStore for ProcessPorts {
     async fn beat(&self, id: &InstanceId, at: Timestamp) -> PortResult<()> {
         let id = id.clone();
         let beat = move |w: &World| {
-            if w.machines().has_stopped_heartbeats(&id, w.kernel.now()) {
+            let now = w.kernel.now();
+            if w.machines().has_stopped_heartbeats(&id, now) {
                 return Err(lost("store"));
+            }
+            if let Some(machine) = w.machines().machine_mut(&id) {
+                machine.condition.last_beat = Some(now);
             }
             at_once(w.store.beat(&id, at))
         };
@@ -377,7 +441,13 @@ impl AgentStore for ProcessPorts {
 
     async fn report(&self, id: &InstanceId, report: &Report) -> PortResult<()> {
         let (id, report, shown) = (id.clone(), report.clone(), report.clone());
-        let write = move |w: &World| at_once(w.store.report(&id, &report));
+        let write = move |w: &World| {
+            let broken = matches!(report.signal, Signal::PrepareFailed | Signal::DeregisterFailed);
+            if let Some(machine) = w.machines().machine_mut(&id) {
+                machine.condition.is_broken |= broken;
+            }
+            at_once(w.store.report(&id, &report))
+        };
         let text = move || {
             let run = shown.run.as_ref().map_or("", RunId::as_str);
             format!("{} {run} {}", shown.signal, shown.detail)
@@ -404,6 +474,7 @@ impl Pool for ProcessPorts {
         let empty = self.injects(Fault::FalselyEmpty);
         let twice = self.injects(Fault::TicketTwice);
         let shuffled = self.injects(Fault::Reordered).then(|| self.random().u64(..));
+        let by = self.pid;
         let receive = move |w: &World| {
             if empty {
                 return Ok(Vec::new());
@@ -412,6 +483,7 @@ impl Pool for ProcessPorts {
                 w.pool.shuffle(seed);
             }
             let held = at_once(w.pool.receive(&class, max, hold))?;
+            w.audit().received(by, &held, w.kernel.true_time());
             if let Some(again) = held.first().filter(|_| twice) {
                 w.pool.send_raw(&class, &again.body);
             }
@@ -439,11 +511,16 @@ impl Pool for ProcessPorts {
 
     async fn delete(&self, class: &ResourceClass, receipts: &[Receipt]) -> PortResult<()> {
         let (class, receipts, shown) = (class.clone(), receipts.to_vec(), receipts.to_vec());
+        let by = self.pid;
         let delete = move |w: &World| {
             let now = w.kernel.true_time();
+            w.audit().note_deleted(by, receipts.len());
             for (body, others) in w.pool.would_delete(&class, &receipts) {
                 if let Ok(ticket) = Ticket::from_json(&body) {
                     w.audit().deletes(&ticket, others, now);
+                }
+                if others == 0 {
+                    w.audit().ticket_gone(&body);
                 }
             }
             at_once(w.pool.delete(&class, &receipts))
@@ -453,10 +530,12 @@ impl Pool for ProcessPorts {
 
     async fn send(&self, tickets: &[Ticket], delay: Duration) -> PortResult<()> {
         let (tickets, shown) = (tickets.to_vec(), tickets.to_vec());
+        let by = self.pid;
         let send = move |w: &World| {
             for ticket in &tickets {
+                w.audit().note_announced(by, &ticket.instance_id);
                 let machine = w.machines().view(&ticket.instance_id);
-                w.audit().announced(ticket, machine.as_ref());
+                w.audit().announced(ticket, machine.as_ref(), w.kernel.true_time());
             }
             at_once(w.pool.send(&tickets, delay))
         };
@@ -472,7 +551,19 @@ impl Pool for ProcessPorts {
 #[async_trait]
 impl Compute for ProcessPorts {
     async fn set_up(&self, _settings: &Settings) -> PortResult<BTreeMap<String, String>> {
-        self.call("compute", "set up compute", String::new, || Ok(BTreeMap::new())).await
+        let seed = digest(&[&self.policy.seed, &"set-up", &self.name]);
+        let mut random = fastrand::Rng::with_seed(seed);
+        let now = self.world.kernel.now();
+        let refuses = self.policy.injects(Fault::SetUpRefused, now, &mut random);
+        if refuses {
+            self.world.kernel.count(Fault::SetUpRefused);
+            self.world.audit().set_up_refused(self.pid);
+        }
+        let set_up = move || match refuses {
+            true => Err(refused("a role is missing")),
+            false => Ok(BTreeMap::new()),
+        };
+        self.call("compute", "set up compute", String::new, set_up).await
     }
 
     fn default_types(&self) -> TypePatterns {
@@ -488,11 +579,22 @@ impl Compute for ProcessPorts {
         let (world, pid) = (self.world.clone(), self.pid);
         let short = self.injects(Fault::NoCapacity).then(|| self.random().u32(0..order.count));
         let partial = short.map(PartialLaunch::NoCapacity).or_else(|| self.throttled_part(&order));
+        let refusal = self.refusal_of(&order);
         let launch = move || {
+            if let Some(LaunchFailure::Refused) = refusal {
+                return Err(refused("the image does not exist"));
+            }
+            if let Some(LaunchFailure::Lost) = refusal {
+                return Err(lost("compute"));
+            }
             let launched = world.compute.launch_partially(&order, partial)?;
             world.machines().launched(&launched.machines);
-            world.audit().launched(pid, &order, &launched.machines);
-            Ok(launched)
+            let now = world.kernel.true_time();
+            world.audit().launched(pid, &order, &launched.machines, now);
+            match refusal {
+                None => Ok(launched),
+                Some(_) => Err(lost("compute")),
+            }
         };
         self.call("compute", "launch", move || format!("{} x{}", shown.intent, shown.count), launch)
             .await
@@ -500,7 +602,9 @@ impl Compute for ProcessPorts {
 
     async fn terminate(&self, ids: &[InstanceId]) -> PortResult<()> {
         let (ids, shown, world) = (ids.to_vec(), ids.to_vec(), self.world.clone());
+        let by = self.pid;
         let terminate = move || {
+            world.audit().note_terminated(by, &ids);
             let now = world.kernel.true_time();
             for id in ids.iter().filter(|id| world.machines().view(id).is_some()) {
                 let machine = world.compute.machine(id.as_str());
@@ -531,7 +635,9 @@ impl Forge for ProcessPorts {
 
     async fn remove_runner(&self, name: &str) -> PortResult<()> {
         let (name, shown, world) = (name.to_owned(), name.to_owned(), self.world.clone());
+        let by = self.pid;
         let remove = move || {
+            world.audit().note_removed_runner(by, &name);
             world.machines().remove_runner(&name);
             Ok(())
         };

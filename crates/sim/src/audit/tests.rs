@@ -2,7 +2,10 @@ use ondeck_core::model::ids::ResourceClass;
 use ondeck_core::model::record::MachineSpec;
 use ondeck_core::model::requirements::{ClassSize, Requirements, UsageClass};
 
+use ondeck_core::modes::provision;
+
 use super::*;
+use crate::plan::Ask;
 
 const NOW: u64 = 1_000_000;
 
@@ -71,7 +74,8 @@ fn only_the_rows_of_the_table_are_legal() {
         (T::Reap, Some(&late(&created)), &gone),
     ];
     for (transition, before, to) in legal {
-        let violated = after(|audit| audit.wrote(transition, before, to, (at(2), at(2))));
+        let violated =
+            after(|audit| audit.wrote(Pid(1), transition, before, to, (at(2), at(2)), None));
         assert_eq!(violated, None, "{transition}");
     }
     let illegal = [
@@ -89,10 +93,12 @@ fn only_the_rows_of_the_table_are_legal() {
         (T::Activate, Some(&gone), &running, Invariant::LegalTransition),
     ];
     for (transition, before, to, invariant) in illegal {
-        let violated = after(|audit| audit.wrote(transition, before, to, (at(2), at(2))));
+        let violated =
+            after(|audit| audit.wrote(Pid(1), transition, before, to, (at(2), at(2)), None));
         assert_eq!(violated, Some(invariant), "{transition} of {before:?} to {to:?}");
     }
-    let ahead = after(|audit| audit.wrote(T::Claim, Some(&idle), &claimed, (at(30), at(2))));
+    let ahead =
+        after(|audit| audit.wrote(Pid(1), T::Claim, Some(&idle), &claimed, (at(30), at(2)), None));
     assert_eq!(ahead, Some(Invariant::LegalTransition), "for a time that no clock can show");
 }
 
@@ -119,15 +125,17 @@ fn only_a_free_machine_is_announced() {
     let announced = |view: MachineView, threshold: u64| {
         after(|audit| {
             audit.existing(&idle);
-            audit.announced(&ticket(threshold), Some(&view));
+            audit.announced(&ticket(threshold), Some(&view), at(0));
         })
     };
-    let free = MachineView { label: None, serving: None, job: None };
+    let free =
+        MachineView { label: None, serving: None, job: None, is_dirty: false, notice_at: None };
     assert_eq!(announced(free.clone(), 60), None);
     for busy in [
         MachineView { label: Some(run("a")), ..free.clone() },
         MachineView { serving: Some(run("a")), ..free.clone() },
         MachineView { job: Some(run("a")), ..free.clone() },
+        MachineView { is_dirty: true, ..free.clone() },
     ] {
         assert_eq!(announced(busy.clone(), 60), Some(Invariant::Announced), "{busy:?}");
         assert_eq!(announced(busy, 50), None, "a ticket for another threshold");
@@ -221,7 +229,7 @@ fn ordered(orders: &[(&str, u32, &[&str])]) -> Option<Invariant> {
             };
             let machines: Vec<Machine> = names.iter().map(machine).collect();
             audit.intended(&intent);
-            audit.launched(Pid(1), &order, &machines);
+            audit.launched(Pid(1), &order, &machines, at(0));
         }
     })
 }
@@ -273,7 +281,14 @@ fn answered(before: impl FnOnce(&mut Audit)) -> Option<Invariant> {
             returned: Vec::new(),
             clean_up_failures: Vec::new(),
         };
-        audit.succeeded(&outcome, false, (at(10), at(40)));
+        audit.succeeded(HandOver {
+            outcome: &outcome,
+            ask: &Ask::of(1),
+            began: at(10),
+            now: at(40),
+            is_first: true,
+            late: false,
+        });
     })
 }
 
@@ -284,8 +299,8 @@ fn committed(audit: &mut Audit, name: &str, second: u64) {
             Record { id: InstanceId::new(name).unwrap(), ..record(state, owner, Some(90)) }
         });
     let when = (at(second), at(second));
-    audit.wrote(Transition::Claim, Some(&idle), &claimed, when);
-    audit.wrote(Transition::Commit, Some(&claimed), &running, when);
+    audit.wrote(Pid(1), Transition::Claim, Some(&idle), &claimed, when, None);
+    audit.wrote(Pid(1), Transition::Commit, Some(&claimed), &running, when, None);
 }
 
 /// An operator gives a machine to run b.
@@ -313,7 +328,7 @@ fn a_provision_that_could_not_see_an_edit_is_not_blamed_for_it() {
         edited(audit, "i-1", State::Running);
         let (late, gone) =
             (record(State::Running, "b", Some(36)), record(State::Terminated, "", None));
-        audit.wrote(Transition::Reap, Some(&late), &gone, (at(37), at(37)));
+        audit.wrote(Pid(1), Transition::Reap, Some(&late), &gone, (at(37), at(37)), None);
     });
     assert_eq!(reaped, None);
 }
@@ -328,7 +343,7 @@ fn a_provision_that_answers_with_what_no_edit_took_from_it_is_blamed() {
         committed(audit, "i-1", 30);
         let [running, idle] = [(State::Running, "a"), (State::Idle, "")]
             .map(|(state, owner)| record(state, owner, Some(90)));
-        audit.wrote(Transition::Release, Some(&running), &idle, (at(35), at(35)));
+        audit.wrote(Pid(1), Transition::Release, Some(&running), &idle, (at(35), at(35)), None);
     });
     assert_eq!(given_up, violated, "released");
     let another_machine = answered(|audit| {
@@ -358,7 +373,7 @@ fn a_provision_that_answers_with_what_no_edit_took_from_it_is_blamed() {
         edited(audit, "i-1", State::Running);
         let [idle, claimed] = [(State::Idle, ""), (State::Claimed, "c")]
             .map(|(state, owner)| record(state, owner, Some(90)));
-        audit.wrote(Transition::Claim, Some(&idle), &claimed, (at(38), at(38)));
+        audit.wrote(Pid(1), Transition::Claim, Some(&idle), &claimed, (at(38), at(38)), None);
     });
     assert_eq!(claimed_since, violated, "it has been in the pool since");
 }
