@@ -282,8 +282,7 @@ impl Audit {
         self.sent.insert((ticket.instance_id.clone(), ticket.threshold));
         self.note_sent(ticket, now);
         let Some(record) = self.records.get(&ticket.instance_id) else { return };
-        let current = record.state == State::Idle && record.threshold == Some(ticket.threshold);
-        let Some(machine) = machine.filter(|_| current) else { return };
+        let Some(machine) = machine.filter(|_| is_about(ticket, record)) else { return };
         let busy = machine.label.as_ref().or(machine.serving.as_ref()).or(machine.job.as_ref());
         if let Some(run) = busy {
             let how = format!("{} still works for {run}", ticket.instance_id);
@@ -300,11 +299,18 @@ impl Audit {
         }
     }
 
-    /// A ticket is being deleted. `others` is the number of identical tickets in the queue.
+    /// A ticket is being deleted. `others` is the number of identical tickets in the queue. A
+    /// machine that was renewed may have another, with a later threshold.
     pub(crate) fn deletes(&mut self, ticket: &Ticket, others: usize, now: Timestamp) {
+        if others == 0 {
+            self.ticket_gone(ticket);
+        }
         let Some(record) = self.records.get(&ticket.instance_id) else { return };
-        let waits = record.state == State::Idle && record.threshold == Some(ticket.threshold);
-        if waits && ticket.threshold > now + SKEW && others == 0 {
+        let in_time = |threshold: Timestamp| threshold > now + SKEW;
+        let waits = is_about(ticket, record)
+            && in_time(ticket.threshold)
+            && record.threshold.is_some_and(in_time);
+        if waits && others == 0 && !self.has_ticket(record, now) {
             let how = format!("the last ticket of {}, which is idle, was deleted", record.id);
             self.violated(Invariant::Reachable, how);
         }
@@ -408,6 +414,11 @@ impl Audit {
     pub(crate) fn record(&self, id: &InstanceId) -> Option<&Record> {
         self.records.get(id)
     }
+}
+
+/// Whether a ticket announces the present idle state of a machine.
+fn is_about(ticket: &Ticket, record: &Record) -> bool {
+    record.state == State::Idle && record.counts.generation == ticket.generation
 }
 
 #[cfg(test)]

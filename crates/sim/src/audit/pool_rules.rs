@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ondeck_core::model::ids::{InstanceId, RunId};
-use ondeck_core::model::record::State;
+use ondeck_core::model::record::Record;
 use ondeck_core::model::settings::Settings;
 use ondeck_core::model::ticket::Ticket;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::provision::SourcePolicy;
 use ondeck_core::ports::{Order, ReceivedMessage};
 
-use super::{Audit, Invariant, SKEW};
+use super::{Audit, Invariant, SKEW, is_about};
 use crate::kernel::{Micros, Pid, timestamp};
 use crate::plan::Ask;
 
@@ -105,9 +105,16 @@ impl Audit {
         }
     }
 
-    /// Tickets with this text were deleted, and none is left.
-    pub(crate) fn ticket_gone(&mut self, body: &str) {
-        self.tickets.remove(body);
+    /// The last of identical tickets was deleted.
+    pub(super) fn ticket_gone(&mut self, ticket: &Ticket) {
+        self.tickets.remove(&ticket.to_json());
+    }
+
+    /// Whether a ticket announces the present idle state of a machine.
+    pub(super) fn has_ticket(&self, record: &Record, now: Timestamp) -> bool {
+        let tickets = self.tickets.keys().filter_map(|body| Ticket::from_json(body).ok());
+        let mut own = tickets.filter(|ticket| ticket.instance_id == record.id);
+        own.any(|ticket| is_about(&ticket, record) && ticket.threshold > now)
     }
 
     /// A process orders machines although it may look for idle ones. None of these may have been
@@ -126,11 +133,9 @@ impl Audit {
         let missed = self.tickets.iter().filter_map(ticket_for_it).find(|ticket| {
             let record = self.records.get(&ticket.instance_id);
             record.is_some_and(|record| {
-                record.state == State::Idle
-                    && record.ticketed_at.is_none_or(|_| true)
-                    && record.updated_at <= began + SKEW
-                    && record.threshold == Some(ticket.threshold)
+                is_about(ticket, record)
                     && ticket.threshold > now + SKEW
+                    && record.threshold.is_some_and(|threshold| threshold > now + SKEW)
                     && self.fits(&ask, &record.spec, began, false)
                     && self.was_large_enough(record, began)
             })
@@ -144,11 +149,7 @@ impl Audit {
     }
 
     /// Whether a machine is large enough by all settings that a provision may have read.
-    fn was_large_enough(
-        &self,
-        record: &ondeck_core::model::record::Record,
-        began: Timestamp,
-    ) -> bool {
+    fn was_large_enough(&self, record: &Record, began: Timestamp) -> bool {
         self.settings_since(began).into_iter().all(|settings| {
             let size = settings.classes.get(&record.spec.resource_class);
             size.is_some_and(|size| record.spec.cpu >= size.cpu && record.spec.mem >= size.mem)

@@ -1,4 +1,5 @@
 use ondeck_core::model::ids::ResourceClass;
+use ondeck_core::model::record::Counts;
 use ondeck_core::model::record::MachineSpec;
 use ondeck_core::model::requirements::{ClassSize, Requirements, UsageClass};
 
@@ -38,11 +39,17 @@ fn record(state: State, owner: &str, threshold: Option<u64>) -> Record {
         updated_at: at(0),
         ticketed_at: None,
         settings_version: None,
+        counts: Counts::default(),
     }
 }
 
 fn ticket(threshold: u64) -> Ticket {
-    Ticket { instance_id: id(), spec: record(State::Idle, "", None).spec, threshold: at(threshold) }
+    Ticket {
+        instance_id: id(),
+        spec: record(State::Idle, "", None).spec,
+        threshold: at(threshold),
+        generation: 0,
+    }
 }
 
 fn after(write: impl FnOnce(&mut Audit)) -> Option<Invariant> {
@@ -60,15 +67,34 @@ fn only_the_rows_of_the_table_are_legal() {
     let running = record(Running, "a", Some(60));
     let created = record(Created, "a", Some(60));
     let gone = record(Terminated, "", None);
+    let next = |record: &Record| Record {
+        counts: Counts { generation: record.counts.generation + 1, ..record.counts },
+        ..record.clone()
+    };
+    let ran = |record: &Record| Record {
+        counts: Counts { runs: record.counts.runs + 1, ..record.counts },
+        ..record.clone()
+    };
+    let missed = |record: &Record| Record {
+        counts: Counts {
+            missed_registrations: record.counts.missed_registrations + 1,
+            ..record.counts
+        },
+        ..record.clone()
+    };
     let late = |record: &Record| Record { threshold: Some(at(1)), ..record.clone() };
     let of = |owner: &str, record: &Record| Record { run: Some(run(owner)), ..record.clone() };
     let legal = [
         (T::Register, None, &created),
-        (T::Activate, Some(&created), &running),
+        (T::Activate, Some(&created), &ran(&running)),
         (T::Claim, Some(&idle), &claimed),
-        (T::Commit, Some(&claimed), &running),
-        (T::Release, Some(&running), &idle),
-        (T::GiveBack, Some(&claimed), &idle),
+        (T::Commit, Some(&claimed), &ran(&running)),
+        (T::Commit, Some(&missed(&claimed)), &ran(&running)),
+        (T::Release, Some(&running), &next(&idle)),
+        (T::GiveBack, Some(&claimed), &next(&idle)),
+        (T::GiveBack, Some(&claimed), &missed(&next(&idle))),
+        (T::Renew, Some(&idle), &idle),
+        (T::Renew, Some(&running), &running),
         (T::Expire, Some(&running), &late(&running)),
         (T::Reap, Some(&late(&idle)), &gone),
         (T::Reap, Some(&late(&created)), &gone),
@@ -87,6 +113,20 @@ fn only_the_rows_of_the_table_are_legal() {
         (T::Activate, Some(&idle), &running, Invariant::LegalTransition),
         (T::Release, Some(&running), &of("a", &idle), Invariant::LegalTransition),
         (T::GiveBack, Some(&running), &idle, Invariant::LegalTransition),
+        (T::Release, Some(&running), &idle, Invariant::LegalTransition),
+        (T::Claim, Some(&idle), &next(&claimed), Invariant::LegalTransition),
+        (T::Commit, Some(&claimed), &running, Invariant::LegalTransition),
+        (T::Commit, Some(&claimed), &missed(&ran(&running)), Invariant::LegalTransition),
+        (T::Release, Some(&running), &missed(&next(&idle)), Invariant::LegalTransition),
+        (
+            T::Renew,
+            Some(&idle),
+            &Record { threshold: Some(at(50)), ..idle.clone() },
+            Invariant::LegalTransition,
+        ),
+        (T::Renew, Some(&claimed), &claimed, Invariant::LegalTransition),
+        (T::Renew, Some(&late(&idle)), &idle, Invariant::LegalTransition),
+        (T::Renew, Some(&idle), &next(&idle), Invariant::LegalTransition),
         (T::Expire, Some(&running), &running, Invariant::LegalTransition),
         (T::Reap, Some(&running), &gone, Invariant::LegalTransition),
         (T::Reap, Some(&gone), &gone, Invariant::LegalTransition),
@@ -105,40 +145,51 @@ fn only_the_rows_of_the_table_are_legal() {
 #[test]
 fn the_last_ticket_of_an_idle_machine_is_kept() {
     let idle = record(State::Idle, "", Some(60));
-    let deleted = |found: &Record, threshold: u64, others: usize| {
+    let deleted = |found: &Record, ticket: &Ticket, others: usize| {
         after(|audit| {
             audit.existing(found);
-            audit.deletes(&ticket(threshold), others, at(0));
+            audit.deletes(ticket, others, at(0));
         })
     };
-    assert_eq!(deleted(&idle, 60, 0), Some(Invariant::Reachable));
-    assert_eq!(deleted(&idle, 60, 1), None, "another is left");
-    assert_eq!(deleted(&idle, 50, 0), None, "of an earlier idle state");
-    assert_eq!(deleted(&record(State::Claimed, "a", Some(60)), 60, 0), None, "claimed");
-    assert_eq!(deleted(&record(State::Idle, "", Some(5)), 5, 0), None, "past it by some clock");
-    assert_eq!(after(|audit| audit.marked_ticketed(&[ticket(60)])), Some(Invariant::Reachable));
+    let current = ticket(60);
+    assert_eq!(deleted(&idle, &current, 0), Some(Invariant::Reachable));
+    assert_eq!(deleted(&idle, &current, 1), None, "another is left");
+    let later = Record { counts: Counts { generation: 1, ..idle.counts }, ..idle.clone() };
+    assert_eq!(deleted(&later, &current, 0), None, "of an earlier idle state");
+    let renewed = Record { threshold: Some(at(90)), ..idle.clone() };
+    assert_eq!(deleted(&renewed, &current, 0), Some(Invariant::Reachable), "renewed");
+    let announced_again = after(|audit| {
+        audit.existing(&renewed);
+        audit.announced(&ticket(90), None, at(0));
+        audit.deletes(&current, 0, at(0));
+    });
+    assert_eq!(announced_again, None, "renewed and announced again");
+    assert_eq!(deleted(&record(State::Claimed, "a", Some(60)), &current, 0), None, "claimed");
+    let overdue = record(State::Idle, "", Some(5));
+    assert_eq!(deleted(&overdue, &ticket(5), 0), None, "past it by some clock");
+    assert_eq!(after(|audit| audit.marked_ticketed(&[current])), Some(Invariant::Reachable));
 }
 
 #[test]
 fn only_a_free_machine_is_announced() {
     let idle = record(State::Idle, "", Some(60));
-    let announced = |view: MachineView, threshold: u64| {
+    let announced = |view: MachineView, generation: u32| {
         after(|audit| {
             audit.existing(&idle);
-            audit.announced(&ticket(threshold), Some(&view), at(0));
+            audit.announced(&Ticket { generation, ..ticket(60) }, Some(&view), at(0));
         })
     };
     let free =
         MachineView { label: None, serving: None, job: None, is_dirty: false, notice_at: None };
-    assert_eq!(announced(free.clone(), 60), None);
+    assert_eq!(announced(free.clone(), 0), None);
     for busy in [
         MachineView { label: Some(run("a")), ..free.clone() },
         MachineView { serving: Some(run("a")), ..free.clone() },
         MachineView { job: Some(run("a")), ..free.clone() },
         MachineView { is_dirty: true, ..free.clone() },
     ] {
-        assert_eq!(announced(busy.clone(), 60), Some(Invariant::Announced), "{busy:?}");
-        assert_eq!(announced(busy, 50), None, "a ticket for another threshold");
+        assert_eq!(announced(busy.clone(), 0), Some(Invariant::Announced), "{busy:?}");
+        assert_eq!(announced(busy, 1), None, "a ticket of another idle state");
     }
 }
 
@@ -296,7 +347,12 @@ fn answered(before: impl FnOnce(&mut Audit)) -> Option<Invariant> {
 fn committed(audit: &mut Audit, name: &str, second: u64) {
     let [idle, claimed, running] =
         [(State::Idle, ""), (State::Claimed, "a"), (State::Running, "a")].map(|(state, owner)| {
-            Record { id: InstanceId::new(name).unwrap(), ..record(state, owner, Some(90)) }
+            let runs = u32::from(state == State::Running);
+            Record {
+                id: InstanceId::new(name).unwrap(),
+                counts: Counts { runs, ..Counts::default() },
+                ..record(state, owner, Some(90))
+            }
         });
     let when = (at(second), at(second));
     audit.wrote(Pid(1), Transition::Claim, Some(&idle), &claimed, when, None);
@@ -343,6 +399,7 @@ fn a_provision_that_answers_with_what_no_edit_took_from_it_is_blamed() {
         committed(audit, "i-1", 30);
         let [running, idle] = [(State::Running, "a"), (State::Idle, "")]
             .map(|(state, owner)| record(state, owner, Some(90)));
+        let idle = Record { counts: Counts { generation: 1, ..idle.counts }, ..idle };
         audit.wrote(Pid(1), Transition::Release, Some(&running), &idle, (at(35), at(35)), None);
     });
     assert_eq!(given_up, violated, "released");
