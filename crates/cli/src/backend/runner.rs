@@ -147,7 +147,7 @@ impl Runner for ChosenRunner {
     }
 
     fn is_busy(&self) -> bool {
-        self.chosen().is_ok_and(Runner::is_busy)
+        self.chosen().is_ok_and(|runner| runner.is_busy())
     }
 
     async fn work(&self, run: &RunId) -> String {

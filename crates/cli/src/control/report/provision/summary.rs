@@ -296,6 +296,8 @@ mod tests {
                 void: 1,
                 lost: 1,
                 unhealthy: 1,
+                given_back: 0,
+                hedges: 0,
             },
             failure: Some(Failure::new(
                 FailureKind::NotReady,
