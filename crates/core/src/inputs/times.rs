@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{Given, Input, InputTable, Mode};
 use crate::model::excerpt;
 use crate::model::failure::Failure;
+use crate::model::heartbeat::LONGEST_PERIOD;
 
 /// How the value of a time is read and written.
 #[derive(Debug, Clone, Copy)]
@@ -169,7 +170,7 @@ pub const TABLE: InputTable = InputTable { heading: "Times", rows: INPUTS };
 
 times! {
     heartbeat_period, "heartbeat-period-sec", Seconds, "5", positive, refresh,
-        "How often an agent writes a heartbeat; after three missed ones the machine counts as unhealthy";
+        "How often an agent writes a heartbeat; after three missed ones, and 3 s, its machine counts as unhealthy";
     claim_registration_timeout, "claim-registration-timeout-sec", Seconds, "60", positive, provision,
         "How long a claimed machine may take to register its runner";
     claim_timeout, "claim-timeout-sec", Seconds, "300", positive, provision,
@@ -205,10 +206,6 @@ times! {
     retention, "retention-min", Minutes, "1440", zero, refresh,
         "How long records of terminated machines are kept";
 }
-
-/// The longest heartbeat period. Health is judged by three times the period that a heartbeat states,
-/// and no statement above this one is believed.
-const LONGEST_HEARTBEAT_PERIOD: Duration = Duration::from_secs(60);
 
 /// One time that must be longer than others together.
 struct Order {
@@ -285,8 +282,8 @@ impl Times {
             return None;
         }
         let told = |input: &&str| format!("{input} ({})", self.written(input));
-        let others = shorter.iter().map(|input| told(&input)).collect::<Vec<_>>().join(" plus ");
-        let problem = format!("{} must be more than {others}, or {otherwise}", told(&longer));
+        let others = shorter.iter().map(|input| told(input)).collect::<Vec<_>>().join(" plus ");
+        let problem = format!("{} must be more than {others}, or {otherwise}", told(longer));
         let hint = format!(
             "give --{longer} more than {} seconds, or a lower --{}",
             least.as_secs_f64(),
@@ -298,14 +295,14 @@ impl Times {
 
     fn heartbeat_contradiction(&self) -> Option<Contradiction> {
         const INPUT: &str = "heartbeat-period-sec";
-        (self.heartbeat_period > LONGEST_HEARTBEAT_PERIOD).then(|| Contradiction {
+        (self.heartbeat_period > LONGEST_PERIOD).then(|| Contradiction {
             inputs: vec![INPUT],
             problem: format!(
                 "{INPUT} ({}) must be at most {}, or healthy machines would count as unhealthy",
                 self.written(INPUT),
-                LONGEST_HEARTBEAT_PERIOD.as_secs(),
+                LONGEST_PERIOD.as_secs(),
             ),
-            hint: format!("give --{INPUT} from 1 to {}", LONGEST_HEARTBEAT_PERIOD.as_secs()),
+            hint: format!("give --{INPUT} from 1 to {}", LONGEST_PERIOD.as_secs()),
         })
     }
 
@@ -313,11 +310,6 @@ impl Times {
     fn written(&self, input: &str) -> String {
         let spec = TIMES.iter().find(|spec| spec.input == input);
         spec.zip(self.get(input)).map(|(spec, span)| spec.format(span)).unwrap_or_default()
-    }
-
-    /// The age of the last heartbeat past which a machine counts as unhealthy.
-    pub fn healthy_within(&self) -> Duration {
-        self.heartbeat_period * 3
     }
 }
 
@@ -416,7 +408,6 @@ mod tests {
         let times = Times::default();
         let secs = Duration::from_secs;
         assert_eq!(times.heartbeat_period, secs(5));
-        assert_eq!(times.healthy_within(), secs(15));
         assert_eq!(times.claim_registration_timeout, secs(60));
         assert_eq!(times.claim_timeout, secs(300));
         assert_eq!(times.created_timeout, secs(600));
