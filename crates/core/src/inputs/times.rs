@@ -92,14 +92,19 @@ impl TimeOverrides {
         Ok(TimeOverrides(overrides))
     }
 
+    /// The given times, and `times` for the rest, whether or not they contradict each other.
+    pub fn over(&self, mut times: Times) -> Times {
+        for (input, span) in &self.0 {
+            times.set(input, *span);
+        }
+        times
+    }
+
     /// The times in force for the call: those given for it, and the stored ones. Fails with the
     /// first contradiction that one of the given times is part of. One that is stored as a whole is
     /// logged: it was stored by an earlier version, and the call may still be useful.
     pub fn in_force(&self, stored: &Times) -> Result<Times, Failure> {
-        let mut times = stored.clone();
-        for (input, span) in &self.0 {
-            times.set(input, *span);
-        }
+        let times = self.over(stored.clone());
         times.refuse_contradictions(|input| self.0.iter().any(|(given, _)| *given == input))?;
         for contradiction in times.contradictions() {
             tracing::warn!("{contradiction}");
