@@ -25,6 +25,7 @@ struct Fleet {
     capacity: Option<usize>,
     withheld: Option<UsageClass>,
     down: bool,
+    set_up_refused: bool,
     answers_lost: bool,
     unlisted: bool,
 }
@@ -78,6 +79,11 @@ impl MemoryCompute {
     /// Fails every call from now on.
     pub fn go_down(&self) {
         lock(&self.fleet).down = true;
+    }
+
+    /// Refuses to be set up from now on, or no longer.
+    pub fn refuse_set_up(&self, refuse: bool) {
+        lock(&self.fleet).set_up_refused = refuse;
     }
 
     /// From now on, launches machines but loses the answer, and does not list any machine.
@@ -197,6 +203,10 @@ fn machine(order: &Order, number: u32, launched_at: Timestamp) -> Machine {
 impl Compute for MemoryCompute {
     async fn set_up(&self, _settings: &Settings) -> PortResult<BTreeMap<String, String>> {
         turn().await;
+        if lock(&self.fleet).set_up_refused {
+            let (reason, hint) = ("the image is gone".to_owned(), "give another".to_owned());
+            return Err(PortError::Unusable { service: "compute", reason, hint });
+        }
         Ok(BTreeMap::new())
     }
 
