@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::harness::{Background, Done, Home, program};
+use crate::harness::{Background, Done, Driven, Home, program};
 
 /// The build with the next protocol.
 fn newer() -> PathBuf {
