@@ -7,6 +7,7 @@ use ondeck_core::inputs::times::TimeOverrides;
 use ondeck_core::model::failure::Failure;
 use ondeck_core::modes::plane::Plane;
 use ondeck_core::modes::provision::{Outcome, Request};
+use ondeck_core::runtime::stop::StopSignal;
 
 use crate::control::backend;
 use crate::control::inputs::{run_id, secrets, settings};
@@ -30,7 +31,7 @@ pub(crate) async fn refresh(common: &Common) -> u8 {
     let result = match open(common, true, &watcher).await {
         Ok(plane) => {
             let result = ondeck_core::modes::refresh::refresh(&plane, &given, &stop).await;
-            finish(&plane).await;
+            finish(&plane, &stop).await;
             result
         }
         Err(failure) => Err(failure),
@@ -53,7 +54,7 @@ pub(crate) async fn provision(common: &Common) -> u8 {
         // Provision handles the signal itself, because it must clean up.
         Ok(plane) => {
             let outcome = ondeck_core::modes::provision::provision(&plane, &request, &stop).await;
-            finish(&plane).await;
+            finish(&plane, &stop).await;
             outcome
         }
         Err(failure) => Outcome::refused(&request, failure),
@@ -73,7 +74,7 @@ pub(crate) async fn release(common: &Common) -> u8 {
         let released = ondeck_core::modes::release::release(&plane, &run, &times);
         let result = stop.unless_raised(released).await;
         // Also after a signal: the events of what was done until then are still to be written.
-        finish(&plane).await;
+        finish(&plane, &stop).await;
         result?
     };
     let result: Result<_, Failure> = work.await;
@@ -94,9 +95,11 @@ async fn open(common: &Common, refresh: bool, watcher: &ProgressDisplay) -> Resu
 }
 
 /// Lets the store write the events that it batches. A failure costs only events, so it is a warning.
-async fn finish(plane: &Plane) {
-    const LONGEST: Duration = Duration::from_secs(2);
-    match tokio::time::timeout(LONGEST, plane.store.finish()).await {
+/// After a signal it has half of the time: the clean-up may have taken 5 s, and GitHub sends SIGTERM
+/// after 7.5 s.
+async fn finish(plane: &Plane, stop: &StopSignal) {
+    let at_most = Duration::from_secs(if stop.is_raised() { 1 } else { 2 });
+    match tokio::time::timeout(at_most, plane.store.finish()).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::warn!("not every event was written: {error}"),
         Err(_) => tracing::warn!("not every event was written in time"),
