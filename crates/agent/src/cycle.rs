@@ -55,17 +55,26 @@ impl Agent {
     /// Waits until the record names a run, and returns it.
     async fn await_run(&self, memory: &Memory) -> RunId {
         loop {
-            if let Ok(Some(record)) = self.read_record(memory).await
-                && let Some(run) = owner(&record)
-            {
-                // The record says which settings its writer went by.
-                let named = record.settings_version.as_ref();
-                if named.is_none() || named != memory.settings_version().as_ref() {
-                    self.reload_settings(memory).await;
+            if let Ok(Some(record)) = self.read_record(memory).await {
+                self.follow_settings(memory, &record).await;
+                if let Some(run) = owner(&record) {
+                    return run.clone();
                 }
-                return run.clone();
             }
             self.store.news(&*self.clock, memory.times().agent_poll_waiting).await;
+        }
+    }
+
+    /// Reads the settings again if the record names another version than those that were read, once
+    /// for each version: the stored settings may be newer than what the record's writer knew. A
+    /// record that names none says nothing, so for its run they are read in any case.
+    async fn follow_settings(&self, memory: &Memory, record: &Record) {
+        let must_read = match record.settings_version.as_ref() {
+            Some(named) => memory.is_news(named),
+            None => owner(record).is_some(),
+        };
+        if must_read && self.reload_settings(memory).await {
+            memory.set_followed(record.settings_version.clone());
         }
     }
 
@@ -75,6 +84,7 @@ impl Agent {
     /// another run has claimed.
     async fn serve(&self, memory: &Memory, run: &RunId) {
         let mut over = pin!(self.await_end_of(memory, run));
+        let begun = self.clock.steady();
         let not_interrupted = || memory.interruption().map_or(Ok(()), Err);
         // Checked twice, because the notice may arrive during the registration.
         let registered = match not_interrupted() {
@@ -86,6 +96,7 @@ impl Agent {
         };
         match registered {
             Ok(()) => {
+                memory.set_registration(self.clock.steady().saturating_sub(begun));
                 self.signal(memory, Signal::Registered, Some(run), "").await;
                 match select(over, pin!(self.keep_working(run))).await {
                     Either::Left(((), _)) => {}

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, FutureExt, join, select};
+use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::model::signal::Signal;
 use ondeck_core::ports::{AgentStore, Clock, Host, Random, Runner};
@@ -66,7 +67,8 @@ impl Agent {
         loop {
             // A store that never answers must not keep the machine alive.
             let left = self.time_left(memory);
-            let mut beat = pin!(self.beat_and_read(memory).fuse());
+            let period = memory.times().heartbeat_period;
+            let mut beat = pin!(self.beat_and_read(memory, period).fuse());
             let sent = match select(beat.as_mut(), self.clock.sleep(left)).await {
                 Either::Left((sent, _)) => sent,
                 Either::Right(_) => false,
@@ -75,8 +77,8 @@ impl Agent {
                 return why;
             }
 
-            // A few lost heartbeats make a machine unhealthy, so a lost one is retried soon.
-            let period = memory.times().heartbeat_period;
+            // A few lost heartbeats make a machine unhealthy, so a lost one is retried soon. Another
+            // period that is set meanwhile holds from the next heartbeat on, which announces it.
             let next = if sent { period } else { period / HEARTBEAT_RETRY_DIVISOR };
             self.clock.sleep(next.min(self.time_left(memory))).await;
         }
@@ -135,10 +137,15 @@ impl Agent {
         }
     }
 
-    /// Sends a heartbeat and reads the record. Returns whether the heartbeat was sent. If the read
-    /// fails, what was known last stays in force.
-    async fn beat_and_read(&self, memory: &Memory) -> bool {
-        let beat = self.store.beat(&self.id, self.clock.now()).await;
+    /// Sends a heartbeat that announces the next one after `period`, and reads the record. Returns
+    /// whether the heartbeat was sent. If the read fails, what was known last stays in force.
+    async fn beat_and_read(&self, memory: &Memory, period: Duration) -> bool {
+        let heartbeat = Heartbeat {
+            registration: memory.registration(),
+            busy: self.runner.is_busy(),
+            ..Heartbeat::new(self.clock.now(), period)
+        };
+        let beat = self.store.beat(&self.id, &heartbeat).await;
         if let Err(error) = &beat {
             tracing::warn!("heartbeat not sent: {error}");
         }

@@ -22,8 +22,10 @@ pub(crate) struct Memory(Mutex<Inner>);
 struct Inner {
     record: LastRecord,
     settings: Option<Settings>,
+    followed: Option<SettingsVersion>,
     serving: Option<RunId>,
     interruption: Option<String>,
+    registration: Option<Duration>,
     last_report_at: Timestamp,
 }
 
@@ -33,8 +35,10 @@ impl Memory {
         Memory(Mutex::new(Inner {
             record: LastRecord::NotWritten { since: started },
             settings: None,
+            followed: None,
             serving: None,
             interruption: None,
+            registration: None,
             last_report_at: Timestamp::from_millis(0),
         }))
     }
@@ -61,9 +65,16 @@ impl Memory {
         self.inner().settings = Some(settings);
     }
 
-    /// The version of the settings that were read last.
-    pub(crate) fn settings_version(&self) -> Option<SettingsVersion> {
-        self.inner().settings.as_ref()?.version.clone()
+    /// Whether settings of this version may be others than those that were read last.
+    pub(crate) fn is_news(&self, version: &SettingsVersion) -> bool {
+        let inner = self.inner();
+        let read = inner.settings.as_ref().and_then(|settings| settings.version.as_ref());
+        read != Some(version) && inner.followed.as_ref() != Some(version)
+    }
+
+    /// Remembers that the settings were read because a record named this version.
+    pub(crate) fn set_followed(&self, version: Option<SettingsVersion>) {
+        self.inner().followed = version;
     }
 
     /// The times of the settings. Until these are known, the defaults with
@@ -93,6 +104,16 @@ impl Memory {
 
     pub(crate) fn interruption(&self) -> Option<String> {
         self.inner().interruption.clone()
+    }
+
+    /// Remembers how long a registration took.
+    pub(crate) fn set_registration(&self, took: Duration) {
+        self.inner().registration = Some(took);
+    }
+
+    /// How long the last registration took; `None` before the first.
+    pub(crate) fn registration(&self) -> Option<Duration> {
+        self.inner().registration
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

@@ -62,15 +62,20 @@ impl Agent {
         Ok(record)
     }
 
-    /// Reads the settings once. If that fails or they are invalid, the last known
-    /// ones stay in force.
-    pub(crate) async fn reload_settings(&self, memory: &Memory) {
-        match self.store.settings().await {
-            Ok(map) => match Settings::from_map(&map) {
-                Ok(settings) => memory.set_settings(settings),
-                Err(error) => tracing::warn!("settings invalid: {error}"),
-            },
-            Err(error) => tracing::warn!("settings not read: {error}"),
+    /// Reads the settings once, and returns whether the store answered. If it did not or the
+    /// settings are invalid, the last known ones stay in force.
+    pub(crate) async fn reload_settings(&self, memory: &Memory) -> bool {
+        let map = match self.store.settings().await {
+            Ok(map) => map,
+            Err(error) => {
+                tracing::warn!("settings not read: {error}");
+                return false;
+            }
+        };
+        match Settings::from_map(&map) {
+            Ok(settings) => memory.set_settings(settings),
+            Err(error) => tracing::warn!("settings invalid: {error}"),
         }
+        true
     }
 }

@@ -8,6 +8,7 @@ use aws_sdk_dynamodb::types::{Delete, Put, TransactWriteItem};
 use ondeck_core::lifecycle::{Change, Verdict};
 use ondeck_core::model::credentials::{Credentials, Token, TokenPurpose};
 use ondeck_core::model::demand::Demand;
+use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::intent::Intent;
 use ondeck_core::model::record::{EventRow, Record, State};
@@ -307,9 +308,9 @@ impl AgentStore for DynamoStore {
         Ok(found.as_ref().and_then(rows::token))
     }
 
-    async fn beat(&self, id: &InstanceId, at: Timestamp) -> PortResult<()> {
-        self.seen.beat(at);
-        agent_status::beat(&self.table, &self.layout.own_key(id), at).await
+    async fn beat(&self, id: &InstanceId, heartbeat: &Heartbeat) -> PortResult<()> {
+        self.seen.beat(heartbeat.at);
+        agent_status::beat(&self.table, &self.layout.own_key(id), heartbeat).await
     }
 
     async fn report(&self, id: &InstanceId, report: &Report) -> PortResult<()> {

@@ -74,7 +74,7 @@ pub use self::change::{Change, Next, Pending, Refused, Transition, Verdict};
 pub use self::guard::{Guard, LeaseGuard, RunGuard, StateGuard};
 
 use crate::model::ids::{InstanceId, RunId};
-use crate::model::record::{MachineSpec, Record, State};
+use crate::model::record::{Counts, MachineSpec, Record, State};
 use crate::model::ticket::Ticket;
 use crate::model::timestamp::Timestamp;
 
@@ -86,6 +86,7 @@ pub struct Instance<S> {
     run: Option<RunId>,
     threshold: Option<Timestamp>,
     spec: MachineSpec,
+    counts: Counts,
     _state: PhantomData<fn() -> S>,
 }
 
@@ -156,6 +157,7 @@ impl<S: TypedState> Instance<S> {
             run: record.run.clone(),
             threshold: record.threshold,
             spec: record.spec.clone(),
+            counts: record.counts,
             _state: PhantomData,
         })
     }
@@ -178,6 +180,17 @@ impl<S: TypedState> Instance<S> {
         &self.spec
     }
 
+    /// Until when the state may last; `None` if terminated.
+    pub fn threshold(&self) -> Option<Timestamp> {
+        self.threshold
+    }
+
+    /// What the record counts. Of an instance that only a ticket announces, nothing but the
+    /// generation is known.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
     fn change<T>(
         &self,
         transition: Transition,
@@ -191,13 +204,42 @@ impl<S: TypedState> Instance<S> {
         Pending { change, _next: PhantomData }
     }
 
-    /// The guard that most transitions share: this state, this owner, still within the threshold.
-    fn owned_and_unexpired(&self, now: Timestamp) -> Guard {
+    /// The guard that most transitions share: this state in this generation, this owner, still
+    /// within the threshold.
+    fn same_and_unexpired(&self, now: Timestamp) -> Guard {
         Guard::Found {
             state: StateGuard::Is(self.state),
             run: RunGuard::Is(self.run.clone()),
             lease: LeaseGuard::Unexpired(now),
+            generation: Some(self.counts.generation),
         }
+    }
+
+    /// Enters the next idle generation.
+    fn into_idle(&self, now: Timestamp, idle_time: Duration, missed: u32) -> Next {
+        let counts = Counts {
+            generation: self.counts.generation.saturating_add(1),
+            missed_registrations: missed,
+            ..self.counts
+        };
+        Next::update(State::Idle, None, Some(now + idle_time)).counting(counts)
+    }
+
+    /// Becomes `running` for its owner.
+    fn into_running(&self, now: Timestamp, max_runtime: Duration) -> Next {
+        let counts = Counts {
+            runs: self.counts.runs.saturating_add(1),
+            missed_registrations: 0,
+            ..self.counts
+        };
+        let next = Next::update(State::Running, self.run.clone(), Some(now + max_runtime));
+        next.counting(counts)
+    }
+
+    /// Keeps the state and the owner, with another threshold.
+    fn lasting_until(&self, until: Timestamp, keep_ticketed: bool) -> Next {
+        let (state, run) = (self.state, self.run.clone());
+        Next::Update { state, run, threshold: Some(until), counts: None, keep_ticketed }
     }
 }
 
@@ -217,6 +259,7 @@ impl Instance<Created> {
             run: Some(run.clone()),
             threshold: Some(now + created_timeout),
             spec: spec.clone(),
+            counts: Counts::default(),
             created_at: now,
             updated_at: now,
             ticketed_at: None,
@@ -236,8 +279,8 @@ impl Instance<Created> {
 
     /// created → running. The caller must have seen the machine registered and healthy.
     pub fn activate(&self, now: Timestamp, max_runtime: Duration) -> Pending<Running> {
-        let next = Next::update(State::Running, self.run.clone(), Some(now + max_runtime));
-        self.change(Transition::Activate, self.owned_and_unexpired(now), next, now)
+        let next = self.into_running(now, max_runtime);
+        self.change(Transition::Activate, self.same_and_unexpired(now), next, now)
     }
 }
 
@@ -250,52 +293,74 @@ impl Instance<Idle> {
             run: None,
             threshold: Some(ticket.threshold),
             spec: ticket.spec.clone(),
+            counts: Counts { generation: ticket.generation, ..Counts::default() },
             _state: PhantomData,
         }
     }
 
     /// idle → claimed. The one write that decides which run gets the machine.
     ///
-    /// The guard requires exactly the idle period that was announced. Otherwise an old ticket could
-    /// claim a machine whose agent is still leaving its last run.
+    /// The guard requires the generation that was announced. Otherwise an old ticket could claim a
+    /// machine whose agent is still leaving its last run. The threshold may have moved since: a
+    /// renewal does not void the tickets that runs hold.
     pub fn claim(&self, run: &RunId, now: Timestamp, claim_timeout: Duration) -> Pending<Claimed> {
         let next = Next::update(State::Claimed, Some(run.clone()), Some(now + claim_timeout));
-        let guard = Guard::Found {
-            state: StateGuard::Is(State::Idle),
-            run: RunGuard::Is(None),
-            lease: self.threshold.map_or(LeaseGuard::Unexpired(now), |threshold| {
-                LeaseGuard::SameUnexpired { threshold, now }
-            }),
-        };
-        self.change(Transition::Claim, guard, next, now)
+        self.change(Transition::Claim, self.same_and_unexpired(now), next, now)
+    }
+
+    /// idle → idle until `until`, in the same generation. Tickets of the machine announce the old
+    /// threshold and are dropped after it, so the record counts as not ticketed: the caller must
+    /// send a new ticket.
+    pub fn renew(&self, now: Timestamp, until: Timestamp) -> Pending<Idle> {
+        let next = self.lasting_until(until, false);
+        self.change(Transition::Renew, self.same_and_unexpired(now), next, now)
     }
 
     /// The ticket that announces this idle state in the pool.
     pub fn ticket(&self) -> Ticket {
         let threshold = self.threshold.unwrap_or(Timestamp::from_millis(0));
-        Ticket { instance_id: self.id.clone(), spec: self.spec.clone(), threshold }
+        Ticket {
+            instance_id: self.id.clone(),
+            spec: self.spec.clone(),
+            threshold,
+            generation: self.counts.generation,
+        }
     }
 }
 
 impl Instance<Claimed> {
     /// claimed → running. The caller must have passed every check.
     pub fn commit(&self, now: Timestamp, max_runtime: Duration) -> Pending<Running> {
-        let next = Next::update(State::Running, self.run.clone(), Some(now + max_runtime));
-        self.change(Transition::Commit, self.owned_and_unexpired(now), next, now)
+        let next = self.into_running(now, max_runtime);
+        self.change(Transition::Commit, self.same_and_unexpired(now), next, now)
     }
 
-    /// claimed → idle. Returns the machine because the run cannot be served.
+    /// claimed → idle. Returns a machine that the run does not need, or cannot use because of
+    /// something else than this machine.
     pub fn give_back(&self, now: Timestamp, idle_time: Duration) -> Pending<Idle> {
-        let next = Next::update(State::Idle, None, Some(now + idle_time));
-        self.change(Transition::GiveBack, self.owned_and_unexpired(now), next, now)
+        let next = self.into_idle(now, idle_time, self.counts.missed_registrations);
+        self.change(Transition::GiveBack, self.same_and_unexpired(now), next, now)
+    }
+
+    /// claimed → idle. Returns a machine that did not register in time, and counts that.
+    pub fn give_back_unregistered(&self, now: Timestamp, idle_time: Duration) -> Pending<Idle> {
+        let next =
+            self.into_idle(now, idle_time, self.counts.missed_registrations.saturating_add(1));
+        self.change(Transition::GiveBack, self.same_and_unexpired(now), next, now)
     }
 }
 
 impl Instance<Running> {
     /// running → idle. The run has finished; clearing its id tells the agent to deregister.
     pub fn release(&self, now: Timestamp, idle_time: Duration) -> Pending<Idle> {
-        let next = Next::update(State::Idle, None, Some(now + idle_time));
-        self.change(Transition::Release, self.owned_and_unexpired(now), next, now)
+        let next = self.into_idle(now, idle_time, self.counts.missed_registrations);
+        self.change(Transition::Release, self.same_and_unexpired(now), next, now)
+    }
+
+    /// running → running until `until`, for the same run.
+    pub fn renew(&self, now: Timestamp, until: Timestamp) -> Pending<Running> {
+        let next = self.lasting_until(until, false);
+        self.change(Transition::Renew, self.same_and_unexpired(now), next, now)
     }
 }
 
@@ -303,23 +368,16 @@ impl<S: LiveState> Instance<S> {
     /// any live → same state, with its threshold set to `now`: no other transition but reap is
     /// admitted from here on.
     ///
-    /// The guard must not admit a later state of the same machine. Owned states are told apart by
-    /// their owner, idle ones by their threshold.
+    /// The guard must not admit a later state of the same machine, which has another owner or
+    /// another generation.
     pub fn expire(&self, now: Timestamp) -> Pending<Live> {
         let guard = Guard::Found {
             state: StateGuard::Is(self.state),
             run: RunGuard::Is(self.run.clone()),
-            lease: match (&self.run, self.threshold) {
-                (None, Some(threshold)) => LeaseGuard::Same(threshold),
-                _ => LeaseGuard::Any,
-            },
+            lease: LeaseGuard::Any,
+            generation: Some(self.counts.generation),
         };
-        let next = Next::Update {
-            state: self.state,
-            run: self.run.clone(),
-            threshold: Some(now),
-            keep_ticketed: true,
-        };
+        let next = self.lasting_until(now, true);
         self.change(Transition::Expire, guard, next, now)
     }
 
@@ -330,6 +388,7 @@ impl<S: LiveState> Instance<S> {
             state: StateGuard::Live,
             run: RunGuard::Any,
             lease: LeaseGuard::Expired(now),
+            generation: None,
         };
         let next = Next::update(State::Terminated, None, None);
         self.change(Transition::Reap, guard, next, now)
@@ -337,8 +396,8 @@ impl<S: LiveState> Instance<S> {
 
     /// Converts to [`Live`], which covers every live state.
     pub fn into_live(self) -> Instance<Live> {
-        let Instance { id, state, run, threshold, spec, .. } = self;
-        Instance { id, state, run, threshold, spec, _state: PhantomData }
+        let Instance { id, state, run, threshold, spec, counts, .. } = self;
+        Instance { id, state, run, threshold, spec, counts, _state: PhantomData }
     }
 }
 

@@ -5,6 +5,7 @@ pub mod credentials;
 pub mod demand;
 pub mod excerpt;
 pub mod failure;
+pub mod heartbeat;
 pub mod ids;
 pub mod intent;
 pub mod record;

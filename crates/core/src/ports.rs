@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use crate::lifecycle::{Change, Verdict};
 use crate::model::credentials::{Credentials, Token, TokenPurpose};
 use crate::model::demand::Demand;
+use crate::model::heartbeat::Heartbeat;
 use crate::model::ids::{InstanceId, IntentId, InvalidId, ProviderName, ResourceClass, RunId};
 use crate::model::intent::Intent;
 use crate::model::record::{MachineSpec, Record, Unreadable};
@@ -145,7 +146,7 @@ pub trait AgentStore: Send + Sync {
         clock.sleep(at_most).await;
     }
     /// Writes the heartbeat of this machine, in place of the last one.
-    async fn beat(&self, id: &InstanceId, at: Timestamp) -> PortResult<()>;
+    async fn beat(&self, id: &InstanceId, heartbeat: &Heartbeat) -> PortResult<()>;
     /// Writes a report in place of an earlier one. If a later report is already there, that one
     /// stays, and it is no error: a request that was given up on may arrive after the next.
     async fn report(&self, id: &InstanceId, report: &Report) -> PortResult<()>;
@@ -318,6 +319,10 @@ pub trait Runner: Send + Sync {
     /// Takes jobs of the run until the future is dropped. If the runner dies before that, returns
     /// why.
     async fn work(&self, run: &RunId) -> String;
+    /// Whether it has a job at this moment.
+    fn is_busy(&self) -> bool {
+        false
+    }
     /// Stops all processes of the run.
     async fn stop(&self) -> Result<(), String>;
     /// Removes the runner from the forge's list.

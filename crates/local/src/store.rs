@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use ondeck_core::lifecycle::{Change, Verdict};
 use ondeck_core::model::credentials::{Credentials, Token, TokenPurpose};
 use ondeck_core::model::demand::{Demand, RETENTION};
+use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::intent::Intent;
 use ondeck_core::model::record::{EventRow, Record, State, Unreadable};
@@ -367,9 +368,18 @@ impl AgentStore for LocalStore {
         }
     }
 
-    async fn beat(&self, id: &InstanceId, at: Timestamp) -> PortResult<()> {
-        const SQL: &str = "INSERT OR REPLACE INTO heartbeats (id, at) VALUES (?,?)";
-        let beat = (id.to_string(), at.to_string());
+    async fn beat(&self, id: &InstanceId, heartbeat: &Heartbeat) -> PortResult<()> {
+        const SQL: &str = "INSERT OR REPLACE INTO heartbeats
+            (id, at, period_ms, protocol, registration_ms, busy) VALUES (?,?,?,?,?,?)";
+        let millis = |span: Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
+        let beat = (
+            id.to_string(),
+            heartbeat.at.to_string(),
+            millis(heartbeat.period),
+            heartbeat.protocol,
+            heartbeat.registration.map(millis),
+            heartbeat.busy,
+        );
         self.db
             .write(move |transaction| transaction.prepare_cached(SQL)?.execute(beat).map(drop))
             .await

@@ -451,6 +451,7 @@ fn legal(
         Transition::Commit => (from, to) == (Claimed, Running),
         Transition::Release => (from, to) == (Running, Idle),
         Transition::GiveBack => (from, to) == (Claimed, Idle),
+        Transition::Renew => from == to && matches!(from, Idle | Running),
         Transition::Expire => from != Terminated && from == to,
         Transition::Reap => from != Terminated && to == Terminated,
     };
@@ -463,7 +464,7 @@ fn legal(
         Transition::Claim => before.run.is_none() && after.run.is_some(),
         Transition::Release | Transition::GiveBack => before.run.is_some() && after.run.is_none(),
         Transition::Reap => after.run.is_none(),
-        Transition::Expire | Transition::Register => kept,
+        Transition::Expire | Transition::Renew | Transition::Register => kept,
     };
     if !runs {
         return Err(format!("owner {:?} to {:?}", before.run, after.run));
@@ -476,6 +477,11 @@ fn legal(
     };
     if !times {
         return Err(format!("threshold {:?} to {:?}, at {at}", before.threshold, after.threshold));
+    }
+    let idle_again = u32::from(matches!(transition, Transition::Release | Transition::GiveBack));
+    let (then, now) = (before.counts.generation, after.counts.generation);
+    if then + idle_again != now {
+        return Err(format!("generation {then} to {now}"));
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use ondeck_core::lifecycle::{Change, Verdict};
 use ondeck_core::model::credentials::{Credentials, Token, TokenPurpose};
 use ondeck_core::model::demand::Demand;
+use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::{InstanceId, InvalidId, ProviderName, ResourceClass, RunId};
 use ondeck_core::model::intent::Intent;
 use ondeck_core::model::record::Record;
@@ -364,13 +365,13 @@ impl AgentStore for ProcessPorts {
         }
     }
 
-    async fn beat(&self, id: &InstanceId, at: Timestamp) -> PortResult<()> {
-        let id = id.clone();
+    async fn beat(&self, id: &InstanceId, heartbeat: &Heartbeat) -> PortResult<()> {
+        let (id, heartbeat) = (id.clone(), *heartbeat);
         let beat = move |w: &World| {
             if w.machines().has_stopped_heartbeats(&id, w.kernel.now()) {
                 return Err(lost("store"));
             }
-            at_once(w.store.beat(&id, at))
+            at_once(w.store.beat(&id, &heartbeat))
         };
         self.ask("store", "beat", String::new, beat).await
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ondeck_agent::Agent;
 use ondeck_core::model::ids::{InstanceId, IntentId, ResourceClass, RunId};
+use ondeck_core::model::record::Counts;
 use ondeck_core::model::record::{MachineSpec, Record, State};
 use ondeck_core::model::requirements::UsageClass;
 use ondeck_core::model::signal::AgentStatus;
@@ -71,6 +72,7 @@ impl Harness {
             updated_at: now,
             ticketed_at: None,
             settings_version: None,
+            counts: Counts::default(),
         };
         self.memory.store.insert(record.clone());
         self.boot(self.plane.clock.clone());
@@ -94,7 +96,7 @@ impl Harness {
 
     /// How old the machine's last heartbeat is.
     pub(crate) async fn heartbeat_age(&self) -> Duration {
-        self.plane.now().since(self.status().await.heartbeat.unwrap())
+        self.plane.now().since(self.status().await.heartbeat.unwrap().at)
     }
 }
 

@@ -12,7 +12,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ondeck_agent::Agent;
 use ondeck_core::model::credentials::{Token, TokenPurpose};
+use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::model::record::Counts;
 use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::signal::Report;
 use ondeck_core::model::timestamp::Timestamp;
@@ -97,7 +99,7 @@ impl AgentStore for Ports {
     async fn token(&self, _purpose: TokenPurpose) -> PortResult<Option<Token>> {
         Ok(None)
     }
-    async fn beat(&self, _id: &InstanceId, _at: Timestamp) -> PortResult<()> {
+    async fn beat(&self, _id: &InstanceId, _beat: &Heartbeat) -> PortResult<()> {
         let beats = self.inner().beats;
         self.call(beats, ()).await
     }
@@ -238,6 +240,7 @@ fn running() -> Record {
         updated_at: start(),
         ticketed_at: None,
         settings_version: None,
+        counts: Counts::default(),
     }
 }
 

@@ -6,12 +6,12 @@
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
+use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::RunId;
 use ondeck_core::model::signal::Report;
-use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::PortResult;
 
-use super::keys::{Key, text, ttl};
+use super::keys::{Key, number, text, ttl};
 use super::table::Table;
 
 /// How long the status of an agent that no longer writes is kept.
@@ -21,16 +21,25 @@ const KEPT: Duration = Duration::from_secs(7 * 24 * 3_600);
 const NOT_LATER: &str =
     "NOT (#signalAt > :signalAt AND #signalAt <= :last AND size(#signalAt) = :length)";
 
-pub(super) async fn beat(table: &Table, key: &Key, at: Timestamp) -> PortResult<()> {
-    table.set(key, &heartbeat(at), None).await.map(drop)
+pub(super) async fn beat(table: &Table, key: &Key, beat: &Heartbeat) -> PortResult<()> {
+    table.set(key, &heartbeat(beat), None).await.map(drop)
 }
 
 pub(super) async fn report(table: &Table, key: &Key, report: &Report) -> PortResult<()> {
     table.set(key, &signal(report), Some(NOT_LATER)).await.map(drop)
 }
 
-pub(super) fn heartbeat(at: Timestamp) -> [(&'static str, AttributeValue); 2] {
-    [("heartbeatAt", text(at)), ttl(at + KEPT)]
+pub(super) fn heartbeat(beat: &Heartbeat) -> Vec<(&'static str, AttributeValue)> {
+    let mut attributes = vec![
+        ("heartbeatAt", text(beat.at)),
+        ("heartbeatPeriodMs", number(beat.period.as_millis())),
+        ("protocol", number(beat.protocol)),
+        ("busy", AttributeValue::Bool(beat.busy)),
+        ttl(beat.at + KEPT),
+    ];
+    let registration = beat.registration.map(|took| ("registrationMs", number(took.as_millis())));
+    attributes.extend(registration);
+    attributes
 }
 
 pub(super) fn signal(report: &Report) -> [(&'static str, AttributeValue); 5] {

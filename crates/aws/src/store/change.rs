@@ -28,7 +28,7 @@ pub(super) async fn apply(
     let condition = condition(change.guard());
     let effect = effect(change.next(), change, shards);
     let mut values = effect.values;
-    values.extend(condition.values.into_iter().map(|(name, value)| (name.to_owned(), text(value))));
+    values.extend(condition.values.into_iter().map(|(name, value)| (name.to_owned(), value)));
     let update = table
         .client
         .update_item()
@@ -71,7 +71,7 @@ struct Effect {
 fn effect(next: &Next, change: &Change, shards: u32) -> Effect {
     let (mut attributes, threshold) = match next {
         Next::Insert(record) => (rows::attributes(record), record.threshold),
-        Next::Update { state, run, threshold, keep_ticketed } => {
+        Next::Update { state, run, threshold, counts, keep_ticketed } => {
             let mut attributes = vec![
                 ("state", text(state)),
                 ("runId", text(run.as_ref().map_or("", RunId::as_str))),
@@ -80,6 +80,13 @@ fn effect(next: &Next, change: &Change, shards: u32) -> Effect {
             ];
             if let Some(version) = change.settings_version() {
                 attributes.push(("settingsVersion", text(version.as_str())));
+            }
+            if let Some(counts) = counts {
+                attributes.extend(rows::counts(
+                    counts.generation,
+                    counts.runs,
+                    counts.missed_registrations,
+                ));
             }
             if !keep_ticketed {
                 attributes.push(("ticketedAt", text("")));
@@ -171,7 +178,7 @@ fn event(change: &Change, from: Option<State>, after: &Record) -> EventRow {
 mod tests {
     use super::*;
     use ondeck_core::lifecycle::{Created, Idle, Instance, Live};
-    use ondeck_core::model::record::MachineSpec;
+    use ondeck_core::model::record::{Counts, MachineSpec};
     use ondeck_core::model::timestamp::Timestamp;
     use std::time::Duration;
 
@@ -188,6 +195,7 @@ mod tests {
                 cpu: 2,
                 mem: 4_096,
             },
+            counts: Counts::default(),
             created_at: Timestamp::from_millis(0),
             updated_at: Timestamp::from_millis(0),
             ticketed_at: None,

@@ -1,11 +1,12 @@
 //! The translation of a guard into a condition expression. Its meaning is [`Guard::admits`]; the
 //! contract suite holds the two against each other over every state, owner and lease.
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use ondeck_core::lifecycle::{Guard, LeaseGuard, RunGuard, StateGuard};
 use ondeck_core::model::ids::RunId;
 use ondeck_core::model::record::State;
 
-use super::keys::LAST_TIME;
+use super::keys::{LAST_TIME, number, text};
 
 /// What every guard requires of a record: that it can be read. DynamoDB judges the condition, so a
 /// corrupt row has to be refused there. Times are compared as texts, which sort like the moments that they stand for.
@@ -14,6 +15,9 @@ const SOUND: &str = "attribute_type(#resourceClass, :isText) \
      AND attribute_type(#usageClass, :isText) \
      AND attribute_type(#cpu, :isNumber) \
      AND attribute_type(#mem, :isNumber) \
+     AND attribute_type(#generation, :isNumber) \
+     AND attribute_type(#runs, :isNumber) \
+     AND attribute_type(#missedRegistrations, :isNumber) \
      AND #createdAt BETWEEN :firstTime AND :lastTime \
      AND #updatedAt BETWEEN :firstTime AND :lastTime \
      AND (#threshold = :nothing OR #threshold BETWEEN :firstTime AND :lastTime) \
@@ -28,10 +32,10 @@ const SOUND_VALUES: [(&str, &str); 5] = [
 ];
 
 /// A condition expression, and the texts that its placeholders stand for.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(super) struct Condition {
     pub(super) text: String,
-    pub(super) values: Vec<(&'static str, String)>,
+    pub(super) values: Vec<(&'static str, AttributeValue)>,
 }
 
 /// Translates a guard, and adds that the record makes sense.
@@ -39,13 +43,13 @@ pub(super) fn condition(guard: &Guard) -> Condition {
     let mut condition = translation(guard);
     if matches!(guard, Guard::Found { .. }) {
         condition.text = format!("{} AND {SOUND}", condition.text);
-        condition.values.extend(SOUND_VALUES.map(|(name, text)| (name, text.to_owned())));
+        condition.values.extend(SOUND_VALUES.map(|(name, value)| (name, text(value))));
     }
     condition
 }
 
 fn translation(guard: &Guard) -> Condition {
-    let Guard::Found { state, run, lease } = guard else {
+    let Guard::Found { state, run, lease, generation } = guard else {
         return Condition { text: "attribute_not_exists(#PK)".to_owned(), values: Vec::new() };
     };
     let mut terms = Vec::new();
@@ -53,37 +57,33 @@ fn translation(guard: &Guard) -> Condition {
     match state {
         StateGuard::Is(state) => {
             terms.push("#state = :inState");
-            values.push((":inState", state.to_string()));
+            values.push((":inState", text(state)));
         }
         StateGuard::Live => {
             // A missing attribute differs from everything; of a missing record nothing is live.
             terms.push("attribute_exists(#state) AND #state <> :inState");
-            values.push((":inState", State::Terminated.to_string()));
+            values.push((":inState", text(State::Terminated)));
         }
     }
     if let RunGuard::Is(run) = run {
         terms.push("#runId = :ofRun");
-        values.push((":ofRun", run.as_ref().map_or("", RunId::as_str).to_owned()));
+        values.push((":ofRun", text(run.as_ref().map_or("", RunId::as_str))));
     }
     match lease {
         LeaseGuard::Unexpired(now) => {
             terms.push("#threshold > :now");
-            values.push((":now", now.to_string()));
+            values.push((":now", text(now)));
         }
         LeaseGuard::Expired(now) => {
             // No threshold is the empty text, which sorts before every time.
             terms.push("#threshold <> :never AND #threshold <= :now");
-            values.extend([(":never", String::new()), (":now", now.to_string())]);
-        }
-        LeaseGuard::Same(threshold) => {
-            terms.push("#threshold = :until");
-            values.push((":until", threshold.to_string()));
-        }
-        LeaseGuard::SameUnexpired { threshold, now } => {
-            terms.push("#threshold = :until AND #threshold > :now");
-            values.extend([(":until", threshold.to_string()), (":now", now.to_string())]);
+            values.extend([(":never", text("")), (":now", text(now))]);
         }
         LeaseGuard::Any => {}
+    }
+    if let Some(generation) = generation {
+        terms.push("#generation = :ofGeneration");
+        values.push((":ofGeneration", number(generation)));
     }
     Condition { text: terms.join(" AND "), values }
 }
@@ -94,64 +94,73 @@ mod tests {
     use ondeck_core::model::timestamp::Timestamp;
 
     const NOW: &str = "1970-01-01T00:00:00.000Z";
-    const LATER: &str = "1970-01-01T00:00:01.000Z";
 
-    fn found(state: StateGuard, run: RunGuard, lease: LeaseGuard) -> Guard {
-        Guard::Found { state, run, lease }
+    fn found(state: StateGuard, run: RunGuard, lease: LeaseGuard, of: Option<u32>) -> Guard {
+        Guard::Found { state, run, lease, generation: of }
     }
 
     #[test]
     fn every_part_of_a_guard_becomes_a_term() {
-        let (now, until) = (Timestamp::from_millis(0), Timestamp::from_millis(1_000));
+        let now = Timestamp::from_millis(0);
         let idle = StateGuard::Is(State::Idle);
         let run = RunGuard::Is(Some("7".parse().unwrap()));
         type Values = &'static [(&'static str, &'static str)];
         let cases: [(Guard, &str, Values); 6] = [
             (Guard::Absent, "attribute_not_exists(#PK)", &[]),
             (
-                found(
-                    idle,
-                    RunGuard::Is(None),
-                    LeaseGuard::SameUnexpired { threshold: until, now },
-                ),
-                "#state = :inState AND #runId = :ofRun AND #threshold = :until AND #threshold > :now",
-                &[(":inState", "idle"), (":ofRun", ""), (":until", LATER), (":now", NOW)],
+                found(idle, RunGuard::Is(None), LeaseGuard::Unexpired(now), Some(4)),
+                "#state = :inState AND #runId = :ofRun AND #threshold > :now \
+                 AND #generation = :ofGeneration",
+                &[(":inState", "idle"), (":ofRun", ""), (":now", NOW), (":ofGeneration", "4")],
             ),
             (
-                found(StateGuard::Is(State::Running), run.clone(), LeaseGuard::Unexpired(now)),
+                found(
+                    StateGuard::Is(State::Running),
+                    run.clone(),
+                    LeaseGuard::Unexpired(now),
+                    None,
+                ),
                 "#state = :inState AND #runId = :ofRun AND #threshold > :now",
                 &[(":inState", "running"), (":ofRun", "7"), (":now", NOW)],
             ),
             (
-                found(StateGuard::Live, RunGuard::Any, LeaseGuard::Expired(now)),
+                found(StateGuard::Live, RunGuard::Any, LeaseGuard::Expired(now), None),
                 "attribute_exists(#state) AND #state <> :inState \
                  AND #threshold <> :never AND #threshold <= :now",
                 &[(":inState", "terminated"), (":never", ""), (":now", NOW)],
             ),
             (
-                found(idle, RunGuard::Is(None), LeaseGuard::Same(until)),
-                "#state = :inState AND #runId = :ofRun AND #threshold = :until",
-                &[(":inState", "idle"), (":ofRun", ""), (":until", LATER)],
+                found(idle, RunGuard::Is(None), LeaseGuard::Any, Some(0)),
+                "#state = :inState AND #runId = :ofRun AND #generation = :ofGeneration",
+                &[(":inState", "idle"), (":ofRun", ""), (":ofGeneration", "0")],
             ),
             (
-                found(StateGuard::Is(State::Claimed), run, LeaseGuard::Any),
+                found(StateGuard::Is(State::Claimed), run, LeaseGuard::Any, None),
                 "#state = :inState AND #runId = :ofRun",
                 &[(":inState", "claimed"), (":ofRun", "7")],
             ),
         ];
-        for (guard, text, values) in cases {
-            let values = values.iter().map(|(name, text)| (*name, (*text).to_owned())).collect();
-            assert_eq!(translation(&guard), Condition { text: text.to_owned(), values });
+        for (guard, terms, values) in cases {
+            let value = |(name, value): &(&'static str, &str)| match *name {
+                ":ofGeneration" => (*name, number(value)),
+                _ => (*name, text(value)),
+            };
+            let values = values.iter().map(value).collect();
+            assert_eq!(translation(&guard), Condition { text: terms.to_owned(), values });
         }
     }
 
     #[test]
     fn nothing_is_built_on_what_makes_no_sense() {
-        let reap =
-            found(StateGuard::Live, RunGuard::Any, LeaseGuard::Expired(Timestamp::from_millis(0)));
+        let reap = found(
+            StateGuard::Live,
+            RunGuard::Any,
+            LeaseGuard::Expired(Timestamp::from_millis(0)),
+            None,
+        );
         let condition = condition(&reap);
         assert!(condition.text.ends_with(SOUND), "{}", condition.text);
-        assert!(condition.values.contains(&(":isNumber", "N".to_owned())));
+        assert!(condition.values.contains(&(":isNumber", text("N"))));
         assert_eq!(super::condition(&Guard::Absent), translation(&Guard::Absent));
     }
 }

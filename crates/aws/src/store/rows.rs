@@ -5,6 +5,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use ondeck_core::model::credentials::{Credentials, Token, TokenPurpose};
 use ondeck_core::model::demand::{Demand, RETENTION};
 use ondeck_core::model::excerpt::quoted;
+use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::RunId;
 use ondeck_core::model::intent::Intent;
 use ondeck_core::model::record::{Record, RecordRow, Unreadable};
@@ -22,7 +23,7 @@ const SETTLED_INTENTS: Duration = Duration::from_secs(30 * 24 * 3_600);
 /// The attributes of a record, but for its key.
 pub(super) fn attributes(record: &Record) -> Vec<(&'static str, AttributeValue)> {
     let row = RecordRow::from(record);
-    vec![
+    let mut attributes = vec![
         ("instanceId", text(row.instance_id)),
         ("state", text(row.state)),
         ("runId", text(row.run_id)),
@@ -36,6 +37,21 @@ pub(super) fn attributes(record: &Record) -> Vec<(&'static str, AttributeValue)>
         ("updatedAt", text(row.updated_at)),
         ("ticketedAt", text(row.ticketed_at)),
         ("settingsVersion", text(row.settings_version)),
+    ];
+    attributes.extend(counts(row.generation, row.runs, row.missed_registrations));
+    attributes
+}
+
+/// The attributes of what a record counts.
+pub(super) fn counts(
+    generation: impl ToString,
+    runs: impl ToString,
+    missed: impl ToString,
+) -> [(&'static str, AttributeValue); 3] {
+    [
+        ("generation", number(generation)),
+        ("runs", number(runs)),
+        ("missedRegistrations", number(missed)),
     ]
 }
 
@@ -68,6 +84,9 @@ fn wire(item: &Item) -> Result<RecordRow, String> {
         updated_at: text("updatedAt")?,
         ticketed_at: text("ticketedAt")?,
         settings_version: text("settingsVersion")?,
+        generation: read_number(item, "generation")?,
+        runs: read_number(item, "runs")?,
+        missed_registrations: read_number(item, "missedRegistrations")?,
     })
 }
 
@@ -87,8 +106,18 @@ pub(super) fn listing(items: &[Item]) -> Listing {
 /// Reads what an agent wrote. What is corrupt counts as not written: no decision follows from it,
 /// and the agent's next heartbeat or signal replaces it.
 pub(super) fn agent_status(item: &Item) -> AgentStatus {
-    let time = |name| Timestamp::parse(read_text(item, name).ok()?).ok();
-    AgentStatus { heartbeat: time("heartbeatAt"), report: report(item) }
+    AgentStatus { heartbeat: heartbeat(item), report: report(item) }
+}
+
+fn heartbeat(item: &Item) -> Option<Heartbeat> {
+    let whole = |name| u64::try_from(read_number(item, name).ok()?).ok();
+    Some(Heartbeat {
+        at: Timestamp::parse(read_text(item, "heartbeatAt").ok()?).ok()?,
+        period: Duration::from_millis(whole("heartbeatPeriodMs")?),
+        protocol: whole("protocol")?.try_into().ok()?,
+        registration: whole("registrationMs").map(Duration::from_millis),
+        busy: item.get("busy")?.as_bool().copied().ok()?,
+    })
 }
 
 fn report(item: &Item) -> Option<Report> {

@@ -54,6 +54,7 @@ pub(crate) fn tickets(class: &ResourceClass, count: usize) -> Vec<Ticket> {
         let json = json!({
             "instanceId": format!("i-{n}"), "usageClass": "spot", "instanceType": "c7i.large",
             "cpu": 2, "mem": 4096, "resourceClass": class, "threshold": "2030-01-01T00:00:00.000Z",
+            "generation": 1,
         });
         Ticket::from_json(&json.to_string()).unwrap()
     };

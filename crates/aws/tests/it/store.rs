@@ -16,8 +16,8 @@ use ondeck_core::ports::{AgentStore, PortError, RecordScope, Store};
 use ondeck_core::testkit::contract::{StatusOfRemoved, claim_race, store_suite};
 
 use crate::store_harness::{
-    HOUR, Item, StoreHarness, agreed, claim, created, idle, instance, make, noon, run, running,
-    text,
+    HOUR, Item, StoreHarness, agreed, beat, claim, created, idle, instance, make, noon, run,
+    running, text,
 };
 
 #[tokio::test]
@@ -183,6 +183,9 @@ async fn records_are_written_with_the_attributes_of_the_specification() {
         ("updatedAt", text("2095-05-31T12:00:00.000Z")),
         ("ticketedAt", text("")),
         ("settingsVersion", text("")),
+        ("generation", AttributeValue::N("0".into())),
+        ("runs", AttributeValue::N("0".into())),
+        ("missedRegistrations", AttributeValue::N("0".into())),
     ]);
     let record = || table_client.get("INSTANCE#i-123456", "RECORD");
     assert_eq!(record().await.unwrap(), expected);
@@ -194,6 +197,8 @@ async fn records_are_written_with_the_attributes_of_the_specification() {
         ("state", text("idle")),
         ("runId", text("")),
         ("ticketedAt", text("2095-05-31T12:00:00.000Z")),
+        ("generation", AttributeValue::N("1".into())),
+        ("runs", AttributeValue::N("1".into())),
     ]));
     assert_eq!(record().await.unwrap(), expected);
 
@@ -225,11 +230,14 @@ async fn what_an_agent_writes_is_one_item_that_expires_after_it() {
     let harness = StoreHarness::set_up().await;
     let (store, table_client) = (harness.store().await, harness.table_client().await);
     let id = instance("i-123");
-    store.beat(&id, noon()).await.unwrap();
+    store.beat(&id, &beat(noon())).await.unwrap();
     let mut status = map([
         ("PK", text("AGENT#i-123")),
         ("SK", text("STATUS")),
         ("heartbeatAt", text("2095-05-31T12:00:00.000Z")),
+        ("heartbeatPeriodMs", AttributeValue::N("5000".into())),
+        ("protocol", AttributeValue::N("1".into())),
+        ("busy", AttributeValue::Bool(false)),
         // Seven days after noon.
         ("ttl", AttributeValue::N("3958286400".into())),
     ]);
@@ -248,7 +256,7 @@ async fn what_an_agent_writes_is_one_item_that_expires_after_it() {
         ]));
         assert_eq!(item().await.unwrap(), status);
     }
-    store.beat(&id, noon() + HOUR).await.unwrap();
+    store.beat(&id, &beat(noon() + HOUR)).await.unwrap();
     status.extend(map([
         ("heartbeatAt", text("2095-05-31T13:00:00.000Z")),
         ("ttl", AttributeValue::N("3958290000".into())),
@@ -295,17 +303,21 @@ async fn what_agents_write_is_found_under_the_identity_that_the_provider_vouches
     let control = harness.store().await;
     let prefix = "arn:aws:ec2:us-east-1:111122223333:instance/";
     let agent = DynamoStore::of_agent(&harness.cloud().await, Some(format!("{prefix}i-1")));
-    agent.beat(&instance("i-1"), noon()).await.unwrap();
-    let beat = async |store: &DynamoStore| {
+    agent.beat(&instance("i-1"), &beat(noon())).await.unwrap();
+    let last_beat = async |store: &DynamoStore| {
         store.agent_status(&[instance("i-1")]).await.unwrap()[0].heartbeat
     };
-    assert_eq!(beat(&control).await, None, "it is not under the id alone");
+    assert_eq!(last_beat(&control).await, None, "it is not under the id alone");
     let recorded = BTreeMap::from([("agent-key-prefix".to_owned(), prefix.to_owned())]);
     control.put_settings(&recorded).await.unwrap();
     let unread = harness.store().await;
-    assert_eq!(beat(&unread).await, Some(noon()), "also by a process that has read no settings");
+    assert_eq!(
+        last_beat(&unread).await,
+        Some(beat(noon())),
+        "also by a process that has read no settings"
+    );
     Store::settings(&control).await.unwrap();
-    assert_eq!(beat(&control).await, Some(noon()));
+    assert_eq!(last_beat(&control).await, Some(beat(noon())));
     harness.done().await;
 }
 

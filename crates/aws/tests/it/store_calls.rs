@@ -11,7 +11,8 @@ use ondeck_core::testkit::plane;
 
 use crate::dynamodb_proxy::{Call, DynamoDbProxy, ProxyAction};
 use crate::store_harness::{
-    HOUR, StoreHarness, claim, created, described, idle, instance, make, noon, run, running, spec,
+    HOUR, StoreHarness, beat, claim, created, described, idle, instance, make, noon, run, running,
+    spec,
 };
 
 async fn through_proxy(harness: &StoreHarness) -> (DynamoStore, DynamoDbProxy) {
@@ -135,7 +136,7 @@ async fn an_agent_s_looks_are_cheap_while_nothing_changes() {
     make(&control, running.release(noon(), HOUR)).await;
     assert_eq!(look().await, seen(Some("idle"), &[cheap, sure]), "news are made sure of");
     assert_eq!(look().await, seen(Some("idle"), &[cheap]));
-    agent.beat(&id, noon() + HOUR).await.unwrap();
+    agent.beat(&id, &beat(noon() + HOUR)).await.unwrap();
     proxy.calls();
     assert_eq!(look().await, seen(Some("idle"), &[sure]), "its time is up");
     harness.done().await;

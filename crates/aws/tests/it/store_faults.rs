@@ -16,7 +16,8 @@ use tokio::sync::Notify;
 
 use crate::dynamodb_proxy::{Call, DynamoDbProxy, ProxyAction};
 use crate::store_harness::{
-    HOUR, StoreHarness, claim, described, idle, instance, make, noon, run, running, spec, text,
+    HOUR, StoreHarness, beat, claim, described, idle, instance, make, noon, run, running, spec,
+    text,
 };
 
 pub(crate) async fn through_proxy() -> (StoreHarness, DynamoStore, DynamoDbProxy) {
@@ -153,8 +154,8 @@ async fn a_stale_copy_never_takes_an_agent_back() {
 async fn what_was_left_unprocessed_is_asked_for_again_but_not_for_ever() {
     let (harness, store, proxy) = through_proxy().await;
     let (one, two) = (instance("i-1"), instance("i-2"));
-    store.beat(&one, noon()).await.unwrap();
-    store.beat(&two, noon()).await.unwrap();
+    store.beat(&one, &beat(noon())).await.unwrap();
+    store.beat(&two, &beat(noon())).await.unwrap();
     let rest = |call: &Call| {
         let items = call.body.strip_prefix(r#"{"RequestItems":"#).unwrap();
         let items = items.strip_suffix('}').unwrap();
@@ -170,7 +171,7 @@ async fn what_was_left_unprocessed_is_asked_for_again_but_not_for_ever() {
         _ => ProxyAction::Pass,
     });
     let status = store.agent_status(&[one.clone(), two.clone()]).await.unwrap();
-    assert!(status.iter().all(|status| status.heartbeat == Some(noon())), "{status:?}");
+    assert!(status.iter().all(|status| status.heartbeat == Some(beat(noon()))), "{status:?}");
     assert_eq!(asked.load(Ordering::SeqCst), 3);
 
     limit.store(usize::MAX, Ordering::SeqCst);

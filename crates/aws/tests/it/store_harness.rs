@@ -11,6 +11,7 @@ use ondeck_aws::{Cloud, DynamoStore, Options, PoolName};
 use ondeck_core::lifecycle::{
     Change, Created, Idle, Instance, Pending, Running, TypedState, Verdict,
 };
+use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::record::{MachineSpec, Record};
 use ondeck_core::model::timestamp::Timestamp;
@@ -159,6 +160,10 @@ pub(crate) fn run(name: &str) -> RunId {
 /// Far ahead: DynamoDB Local deletes items whose `ttl` has passed within seconds.
 pub(crate) fn noon() -> Timestamp {
     Timestamp::parse("2095-05-31T12:00:00.000Z").unwrap()
+}
+
+pub(crate) fn beat(at: Timestamp) -> Heartbeat {
+    Heartbeat::new(at, Duration::from_secs(5))
 }
 
 pub(crate) fn spec() -> MachineSpec {

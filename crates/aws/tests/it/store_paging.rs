@@ -9,7 +9,7 @@ use ondeck_core::lifecycle::Instance;
 use ondeck_core::ports::{AgentStore, RecordScope, Store};
 
 use crate::store_harness::{
-    HOUR, Item, StoreHarness, claim, created, idle, instance, make, noon, run, running, text,
+    HOUR, Item, StoreHarness, beat, claim, created, idle, instance, make, noon, run, running, text,
 };
 
 /// A page of a query ends at a megabyte, and an index of keys needs thousands of records for that.
@@ -95,13 +95,16 @@ async fn batches_are_filled_and_followed_by_others() {
 
     let mut ids: Vec<_> = names.iter().map(|name| instance(name)).collect();
     let at = |n: usize| noon() + Duration::from_secs(n as u64);
-    let beats = ids.iter().enumerate().map(|(n, id)| store.beat(id, at(n)));
-    try_join_all(beats).await.unwrap();
+    let sent: Vec<_> = (0..ids.len()).map(|n| beat(at(n))).collect();
+    try_join_all(ids.iter().zip(&sent).map(|(id, beat)| store.beat(id, beat))).await.unwrap();
     // One twice, and one that does not exist.
     ids.extend([instance("i-003"), instance("i-none")]);
     let status = store.agent_status(&ids).await.unwrap();
     let expected = (0..130).map(|n| Some(at(n))).chain([Some(at(3)), None]);
-    assert!(status.iter().map(|status| status.heartbeat).eq(expected), "in the order asked");
+    assert!(
+        status.iter().map(|status| status.heartbeat.map(|beat| beat.at)).eq(expected),
+        "in the order asked"
+    );
 
     let tickets: Vec<_> = idles.iter().map(Instance::ticket).collect();
     store.mark_ticketed(&tickets, noon()).await.unwrap();

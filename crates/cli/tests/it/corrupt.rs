@@ -74,6 +74,7 @@ fn tickets_for_what_does_not_exist_or_is_not_idle_give_no_run_a_machine() {
         let body = serde_json::json!({
             "instanceId": id, "usageClass": "on-demand", "instanceType": "c6i.large", "cpu": 2,
             "mem": 4096, "resourceClass": "large", "threshold": "2999-01-01T00:00:00.000Z",
+            "generation": 0,
         });
         let sql = "INSERT INTO tickets (class, body, visible_at)
             VALUES ('large', ?1, '2020-01-01T00:00:00.000Z')";

@@ -161,7 +161,7 @@ pub const TABLE: InputTable = InputTable { heading: "Times", rows: INPUTS };
 
 times! {
     heartbeat_period, "heartbeat-period-sec", Seconds, "5", positive, refresh,
-        "How often an agent writes a heartbeat; after three missed ones the machine counts as unhealthy";
+        "How often an agent writes a heartbeat; after three missed ones, and 3 s, its machine counts as unhealthy";
     claim_registration_timeout, "claim-registration-timeout-sec", Seconds, "10", positive, provision,
         "How long a claimed machine may take to register its runner";
     claim_timeout, "claim-timeout-sec", Seconds, "300", positive, provision,
@@ -223,11 +223,6 @@ impl Times {
             })
             .collect()
     }
-
-    /// The age of the last heartbeat past which a machine counts as unhealthy.
-    pub fn healthy_within(&self) -> Duration {
-        self.heartbeat_period * 3
-    }
 }
 
 #[cfg(test)]
@@ -266,7 +261,6 @@ mod tests {
         let times = Times::default();
         let secs = Duration::from_secs;
         assert_eq!(times.heartbeat_period, secs(5));
-        assert_eq!(times.healthy_within(), secs(15));
         assert_eq!(times.claim_registration_timeout, secs(10));
         assert_eq!(times.claim_timeout, secs(300));
         assert_eq!(times.created_timeout, secs(600));

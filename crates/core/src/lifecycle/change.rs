@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use super::guard::Guard;
 use super::{Instance, TypedState};
 use crate::model::ids::{InstanceId, RunId};
-use crate::model::record::{Record, State, Unreadable};
+use crate::model::record::{Counts, Record, State, Unreadable};
 use crate::model::settings::SettingsVersion;
 use crate::model::timestamp::Timestamp;
 
@@ -25,6 +25,8 @@ pub enum Transition {
     Release,
     /// claimed → idle
     GiveBack,
+    /// idle or running → same state
+    Renew,
     /// any live → same state
     Expire,
     /// any live → terminated
@@ -41,6 +43,7 @@ impl Transition {
             Transition::Commit => "commit",
             Transition::Release => "release",
             Transition::GiveBack => "give-back",
+            Transition::Renew => "renew",
             Transition::Expire => "expire",
             Transition::Reap => "reap",
         }
@@ -75,6 +78,8 @@ pub enum Next {
         state: State,
         run: Option<RunId>,
         threshold: Option<Timestamp>,
+        /// `None` leaves what the record says.
+        counts: Option<Counts>,
         /// Whether the record stays marked as ticketed. Only a change that keeps the state does so.
         keep_ticketed: bool,
     },
@@ -82,7 +87,16 @@ pub enum Next {
 
 impl Next {
     pub(super) fn update(state: State, run: Option<RunId>, threshold: Option<Timestamp>) -> Next {
-        Next::Update { state, run, threshold, keep_ticketed: false }
+        Next::Update { state, run, threshold, counts: None, keep_ticketed: false }
+    }
+
+    pub(super) fn counting(self, new: Counts) -> Next {
+        match self {
+            Next::Update { state, run, threshold, keep_ticketed, .. } => {
+                Next::Update { state, run, threshold, counts: Some(new), keep_ticketed }
+            }
+            Next::Insert(record) => Next::Insert(Box::new(Record { counts: new, ..*record })),
+        }
     }
 }
 
@@ -128,15 +142,21 @@ impl Change {
         }
         match (&self.next, found) {
             (Next::Insert(record), _) => Some((**record).clone()),
-            (Next::Update { state, run, threshold, keep_ticketed }, Some(found)) => Some(Record {
-                state: *state,
-                run: run.clone(),
-                threshold: *threshold,
-                updated_at: self.at,
-                ticketed_at: found.ticketed_at.filter(|_| *keep_ticketed),
-                settings_version: self.settings_version.clone().or(found.settings_version.clone()),
-                ..found.clone()
-            }),
+            (Next::Update { state, run, threshold, counts, keep_ticketed }, Some(found)) => {
+                Some(Record {
+                    state: *state,
+                    run: run.clone(),
+                    threshold: *threshold,
+                    counts: counts.unwrap_or(found.counts),
+                    updated_at: self.at,
+                    ticketed_at: found.ticketed_at.filter(|_| *keep_ticketed),
+                    settings_version: self
+                        .settings_version
+                        .clone()
+                        .or(found.settings_version.clone()),
+                    ..found.clone()
+                })
+            }
             (Next::Update { .. }, None) => None,
         }
     }

@@ -10,8 +10,14 @@ use crate::model::timestamp::Timestamp;
 pub enum Guard {
     /// There must be no record.
     Absent,
-    /// There must be a record that satisfies all three conditions.
-    Found { state: StateGuard, run: RunGuard, lease: LeaseGuard },
+    /// There must be a record that satisfies all four conditions.
+    Found {
+        state: StateGuard,
+        run: RunGuard,
+        lease: LeaseGuard,
+        /// The generation that the record must have; `None` admits every one.
+        generation: Option<u32>,
+    },
 }
 
 /// A condition on the state.
@@ -37,13 +43,6 @@ pub enum LeaseGuard {
     Unexpired(Timestamp),
     /// At this moment or earlier.
     Expired(Timestamp),
-    /// Equal to this one.
-    Same(Timestamp),
-    /// Equal to `threshold`, and later than `now`.
-    SameUnexpired {
-        threshold: Timestamp,
-        now: Timestamp,
-    },
     Any,
 }
 
@@ -53,7 +52,7 @@ impl Guard {
         match (self, found) {
             (Guard::Absent, found) => found.is_none(),
             (Guard::Found { .. }, None) => false,
-            (Guard::Found { state, run, lease }, Some(record)) => {
+            (Guard::Found { state, run, lease, generation }, Some(record)) => {
                 let state_fits = match state {
                     StateGuard::Is(state) => record.state == *state,
                     StateGuard::Live => record.state.is_live(),
@@ -65,13 +64,10 @@ impl Guard {
                 let lease_fits = match lease {
                     LeaseGuard::Unexpired(now) => record.threshold.is_some_and(|t| t > *now),
                     LeaseGuard::Expired(now) => record.threshold.is_some_and(|t| t <= *now),
-                    LeaseGuard::Same(threshold) => record.threshold == Some(*threshold),
-                    LeaseGuard::SameUnexpired { threshold, now } => {
-                        record.threshold == Some(*threshold) && threshold > now
-                    }
                     LeaseGuard::Any => true,
                 };
-                state_fits && run_fits && lease_fits
+                let generation_fits = generation.is_none_or(|it| record.counts.generation == it);
+                state_fits && run_fits && lease_fits && generation_fits
             }
         }
     }

@@ -5,6 +5,9 @@ use super::*;
 use crate::model::ids::ResourceClass;
 use crate::model::requirements::UsageClass;
 
+/// What the records of these tests count.
+const COUNTS: Counts = Counts { generation: 4, runs: 3, missed_registrations: 1 };
+
 const LEASE: Duration = Duration::from_millis(60_000);
 
 fn noon() -> Timestamp {
@@ -33,6 +36,7 @@ fn record(state: State, run: Option<&str>, threshold: Option<Timestamp>) -> Reco
             cpu: 2,
             mem: 4096,
         },
+        counts: COUNTS,
         created_at: Timestamp::from_millis(1),
         updated_at: Timestamp::from_millis(2),
         ticketed_at: Some(Timestamp::from_millis(3)),
@@ -63,7 +67,14 @@ const NEVER: [bool; 4] = [false; 4];
 const ALWAYS: [bool; 4] = [true; 4];
 const EXPIRED: [bool; 4] = [true, true, false, false];
 const UNEXPIRED: [bool; 4] = [false, false, true, true];
-const THE_VERY_ONE: [bool; 4] = [false, false, true, false];
+
+/// The same record in the generations before and after.
+fn of_other_generations(record: &Record) -> [Record; 2] {
+    [COUNTS.generation - 1, COUNTS.generation + 1].map(|generation| Record {
+        counts: Counts { generation, ..record.counts },
+        ..record.clone()
+    })
+}
 
 #[test]
 fn transitions_of_an_owner_need_its_state_its_run_and_time_left() {
@@ -74,43 +85,54 @@ fn transitions_of_an_owner_need_its_state_its_run_and_time_left() {
         (created.activate(noon(), LEASE).change().clone(), State::Created),
         (claimed.commit(noon(), LEASE).change().clone(), State::Claimed),
         (claimed.give_back(noon(), LEASE).change().clone(), State::Claimed),
+        (claimed.give_back_unregistered(noon(), LEASE).change().clone(), State::Claimed),
         (running.release(noon(), LEASE).change().clone(), State::Running),
+        (running.renew(noon(), noon() + LEASE).change().clone(), State::Running),
     ] {
         for state in State::ALL {
             let expected = if state == from { [UNEXPIRED, NEVER, NEVER] } else { [NEVER; 3] };
             assert_eq!(admitted(&change, state), expected, "{change:?} of {state}");
         }
         assert_eq!(change.applied_to(None), None, "{change:?} of nothing");
+        for other in of_other_generations(&mine(from)) {
+            assert_eq!(change.applied_to(Some(&other)), None, "{change:?} of {other:?}");
+        }
     }
 }
 
 #[test]
-fn a_claim_needs_the_very_idle_state_that_was_announced() {
+fn a_claim_and_a_renewal_need_the_generation_that_was_announced() {
     let idle: Instance<Idle> = believed(State::Idle);
     let announced = Instance::announced(&idle.ticket());
     for idle in [idle, announced] {
         let claim = idle.claim(&run("mine"), noon(), LEASE).change().clone();
-        for state in State::ALL {
-            let unowned = if state == State::Idle { THE_VERY_ONE } else { NEVER };
-            assert_eq!(admitted(&claim, state), [NEVER, NEVER, unowned], "of {state}");
+        let renew = idle.renew(noon(), noon() + LEASE).change().clone();
+        for change in [claim, renew] {
+            for state in State::ALL {
+                let unowned = if state == State::Idle { UNEXPIRED } else { NEVER };
+                assert_eq!(admitted(&change, state), [NEVER, NEVER, unowned], "of {state}");
+            }
+            for other in of_other_generations(&mine(State::Idle)) {
+                assert_eq!(change.applied_to(Some(&other)), None, "{other:?}");
+            }
         }
     }
-    let late: Instance<Idle> = Instance::believe(&record(State::Idle, None, Some(noon()))).unwrap();
-    let claim = late.claim(&run("mine"), noon(), LEASE).change().clone();
-    assert_eq!(admitted(&claim, State::Idle), [NEVER; 3], "its time is up");
 }
 
 #[test]
-fn expiring_needs_the_same_owner_or_the_very_idle_state() {
+fn expiring_needs_the_same_owner_and_the_same_generation() {
     for from in State::ALL.into_iter().filter(|state| state.is_live()) {
         let expire = believed::<Live>(from).expire(noon()).change().clone();
         for state in State::ALL {
             let expected = match state == from {
                 true if state.is_owned() => [ALWAYS, NEVER, NEVER],
-                true => [NEVER, NEVER, THE_VERY_ONE],
+                true => [NEVER, NEVER, ALWAYS],
                 false => [NEVER; 3],
             };
             assert_eq!(admitted(&expire, state), expected, "{from} expected, {state} found");
+        }
+        for other in of_other_generations(&mine(from)) {
+            assert_eq!(expire.applied_to(Some(&other)), None, "{other:?}");
         }
     }
 }
@@ -124,6 +146,10 @@ fn reaping_needs_a_live_state_whose_time_is_up() {
             assert_eq!(admitted(&reap, state), expected, "{from} expected, {state} found");
         }
         assert_eq!(reap.applied_to(Some(&mine(State::Terminated))), None);
+        let expired = Record { threshold: Some(noon()), ..mine(from) };
+        assert!(
+            of_other_generations(&expired).iter().all(|it| reap.applied_to(Some(it)).is_some())
+        );
     }
 }
 
@@ -137,6 +163,7 @@ fn only_what_has_no_record_is_registered() {
     }
     let registered = Record {
         threshold: Some(noon() + LEASE),
+        counts: Counts::default(),
         created_at: noon(),
         updated_at: noon(),
         ticketed_at: None,
@@ -147,7 +174,7 @@ fn only_what_has_no_record_is_registered() {
 }
 
 #[test]
-fn a_transition_leaves_its_state_its_owner_its_threshold_and_no_ticket() {
+fn a_transition_leaves_its_state_its_owner_its_threshold_its_counts_and_no_ticket() {
     let claimed: Instance<Claimed> = believed(State::Claimed);
     let leased = Some(noon() + LEASE);
     let claim = believed::<Idle>(State::Idle).claim(&run("mine"), noon(), LEASE);
@@ -155,16 +182,26 @@ fn a_transition_leaves_its_state_its_owner_its_threshold_and_no_ticket() {
     let release = believed::<Running>(State::Running).release(noon(), LEASE);
     let commit = claimed.commit(noon(), LEASE);
     let give_back = claimed.give_back(noon(), LEASE);
+    let unregistered = claimed.give_back_unregistered(noon(), LEASE);
+    let renew_idle = believed::<Idle>(State::Idle).renew(noon(), noon() + LEASE);
+    let renew_running = believed::<Running>(State::Running).renew(noon(), noon() + LEASE);
     let reap = believed::<Live>(State::Running).reap(ahead());
-    for (change, from, next) in [
-        (claim.change(), State::Idle, record(State::Claimed, Some("mine"), leased)),
-        (activate.change(), State::Created, record(State::Running, Some("mine"), leased)),
-        (commit.change(), State::Claimed, record(State::Running, Some("mine"), leased)),
-        (give_back.change(), State::Claimed, record(State::Idle, None, leased)),
-        (release.change(), State::Running, record(State::Idle, None, leased)),
-        (reap.change(), State::Running, record(State::Terminated, None, None)),
+    let counts =
+        |generation, runs, missed_registrations| Counts { generation, runs, missed_registrations };
+    let owned = |state| record(state, Some("mine"), leased);
+    let idle = || record(State::Idle, None, leased);
+    for (change, from, next, counts) in [
+        (claim.change(), State::Idle, owned(State::Claimed), COUNTS),
+        (activate.change(), State::Created, owned(State::Running), counts(4, 4, 0)),
+        (commit.change(), State::Claimed, owned(State::Running), counts(4, 4, 0)),
+        (give_back.change(), State::Claimed, idle(), counts(5, 3, 1)),
+        (unregistered.change(), State::Claimed, idle(), counts(5, 3, 2)),
+        (release.change(), State::Running, idle(), counts(5, 3, 1)),
+        (renew_idle.change(), State::Idle, idle(), COUNTS),
+        (renew_running.change(), State::Running, owned(State::Running), COUNTS),
+        (reap.change(), State::Running, record(State::Terminated, None, None), COUNTS),
     ] {
-        let next = Record { updated_at: change.at(), ticketed_at: None, ..next };
+        let next = Record { updated_at: change.at(), ticketed_at: None, counts, ..next };
         assert_eq!(change.applied_to(Some(&mine(from))), Some(next), "{}", change.transition());
     }
 }

@@ -81,6 +81,18 @@ pub struct MachineSpec {
     pub mem: u32,
 }
 
+/// What a record counts during the life of its machine.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// How often the machine has become idle. It tells one idle period from the next, however often
+    /// the threshold of a period was moved.
+    pub generation: u32,
+    /// How many runs it was given to.
+    pub runs: u32,
+    /// How often in a row it was claimed and did not register in time.
+    pub missed_registrations: u32,
+}
+
 /// One instance, as the store has it. Only the control plane writes these.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
@@ -91,6 +103,7 @@ pub struct Record {
     /// Until when the state may last. `None` exactly when terminated.
     pub threshold: Option<Timestamp>,
     pub spec: MachineSpec,
+    pub counts: Counts,
     /// When it was registered.
     pub created_at: Timestamp,
     /// When its last transition was made.
@@ -140,6 +153,12 @@ pub struct RecordRow {
     pub ticketed_at: String,
     #[serde(default)]
     pub settings_version: String,
+    #[serde(default)]
+    pub generation: i64,
+    #[serde(default)]
+    pub runs: i64,
+    #[serde(default)]
+    pub missed_registrations: i64,
 }
 
 /// A corrupt row, and what is wrong with it.
@@ -172,6 +191,9 @@ impl From<&Record> for RecordRow {
                 .as_ref()
                 .map_or("", SettingsVersion::as_str)
                 .to_owned(),
+            generation: record.counts.generation.into(),
+            runs: record.counts.runs.into(),
+            missed_registrations: record.counts.missed_registrations.into(),
         }
     }
 }
@@ -211,14 +233,23 @@ fn read(row: RecordRow) -> Result<Record, String> {
             resource_class: ResourceClass::new(row.resource_class).map_err(|e| e.to_string())?,
             instance_type: row.instance_type,
             usage_class: row.usage_class.parse().map_err(|e| format!("{e}"))?,
-            cpu: u32::try_from(row.cpu).map_err(|_| format!("cpu is out of range: {}", row.cpu))?,
-            mem: u32::try_from(row.mem).map_err(|_| format!("mem is out of range: {}", row.mem))?,
+            cpu: whole("cpu", row.cpu)?,
+            mem: whole("mem", row.mem)?,
+        },
+        counts: Counts {
+            generation: whole("generation", row.generation)?,
+            runs: whole("runs", row.runs)?,
+            missed_registrations: whole("missedRegistrations", row.missed_registrations)?,
         },
         created_at: time("createdAt", &row.created_at)?,
         updated_at: time("updatedAt", &row.updated_at)?,
         ticketed_at: optional_time("ticketedAt", &row.ticketed_at)?,
         settings_version: SettingsVersion::parse(&row.settings_version),
     })
+}
+
+fn whole(name: &str, number: i64) -> Result<u32, String> {
+    u32::try_from(number).map_err(|_| format!("{name} is out of range: {number}"))
 }
 
 fn time(name: &str, text: &str) -> Result<Timestamp, String> {
@@ -248,6 +279,9 @@ mod tests {
             updated_at: "2025-05-31T12:00:00Z".into(),
             ticketed_at: String::new(),
             settings_version: "v1".into(),
+            generation: 3,
+            runs: 2,
+            missed_registrations: 1,
         }
     }
 
@@ -261,7 +295,7 @@ mod tests {
     #[test]
     fn a_corrupt_row_is_refused_with_its_id() {
         type Corrupt = fn(&mut RecordRow);
-        let cases: [(Corrupt, &str); 9] = [
+        let cases: [(Corrupt, &str); 10] = [
             (|r| r.state = "asleep".into(), "state is unknown"),
             (|r| r.run_id = "7".into(), "belongs to run 7"),
             (|r| r.state = "running".into(), "belongs to no run"),
@@ -269,6 +303,7 @@ mod tests {
             (|r| r.threshold = "soon".into(), "threshold is not a time"),
             (|r| r.usage_class = "free".into(), "usage class"),
             (|r| r.cpu = -1, "cpu is out of range"),
+            (|r| r.generation = -1, "generation is out of range"),
             (|r| r.updated_at = "x".into(), "updatedAt"),
             (|r| r.resource_class = String::new(), "resource class is empty"),
         ];

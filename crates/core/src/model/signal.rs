@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::model::heartbeat::Heartbeat;
 use crate::model::ids::RunId;
 use crate::model::timestamp::Timestamp;
 
@@ -104,19 +105,17 @@ pub fn output_tail(said: &str) -> String {
 /// The heartbeat and the signal of one agent, read together.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AgentStatus {
-    /// The last heartbeat, by the agent's clock.
-    pub heartbeat: Option<Timestamp>,
+    pub heartbeat: Option<Heartbeat>,
     pub report: Option<Report>,
 }
 
 impl AgentStatus {
-    /// Judges the heartbeat. A heartbeat from the future comes from a clock that runs ahead, and is
-    /// healthy within the same distance as one from the past.
-    pub fn pulse(&self, now: Timestamp, healthy_within: Duration) -> Pulse {
-        match self.heartbeat {
+    /// Judges the heartbeat by the period that it announces.
+    pub fn pulse(&self, now: Timestamp) -> Pulse {
+        match &self.heartbeat {
             None => Pulse::Never,
-            Some(beat) if beat.distance(now) <= healthy_within => Pulse::Healthy,
-            Some(beat) => Pulse::Stale(now.distance(beat)),
+            Some(beat) if beat.is_healthy(now) => Pulse::Healthy,
+            Some(beat) => Pulse::Stale(now.distance(beat.at)),
         }
     }
 }
@@ -154,12 +153,11 @@ mod tests {
     #[test]
     fn pulse_counts_from_both_sides_of_now() {
         let now = Timestamp::from_millis(100_000);
-        let within = Duration::from_secs(15);
         let pulse = |beat: u64| {
-            AgentStatus { heartbeat: Some(Timestamp::from_millis(beat)), report: None }
-                .pulse(now, within)
+            let beat = Heartbeat::new(Timestamp::from_millis(beat), Duration::from_secs(5));
+            AgentStatus { heartbeat: Some(beat), report: None }.pulse(now)
         };
-        assert_eq!(AgentStatus::default().pulse(now, within), Pulse::Never);
+        assert_eq!(AgentStatus::default().pulse(now), Pulse::Never);
         assert_eq!(pulse(100_000), Pulse::Healthy, "an age of exactly zero");
         assert_eq!(pulse(85_000), Pulse::Healthy);
         assert_eq!(pulse(84_999), Pulse::Stale(Duration::from_millis(15_001)));

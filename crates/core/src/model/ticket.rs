@@ -12,8 +12,10 @@ use crate::model::timestamp::Timestamp;
 pub struct Ticket {
     pub instance_id: InstanceId,
     pub spec: MachineSpec,
-    /// The threshold of the announced idle state. It tells idle periods apart.
+    /// The threshold of the announced idle state. A renewal may have moved it since.
     pub threshold: Timestamp,
+    /// The generation of the announced idle state, which a claim requires.
+    pub generation: u32,
 }
 
 /// A message that is not a valid ticket, and why.
@@ -33,6 +35,7 @@ struct Wire {
     mem: u32,
     resource_class: crate::model::ids::ResourceClass,
     threshold: Timestamp,
+    generation: u32,
 }
 
 impl Ticket {
@@ -45,6 +48,7 @@ impl Ticket {
             mem: self.spec.mem,
             resource_class: self.spec.resource_class.clone(),
             threshold: self.threshold,
+            generation: self.generation,
         };
         serde_json::to_string(&wire).expect("a ticket has only strings and numbers")
     }
@@ -63,6 +67,7 @@ impl Ticket {
                 mem: wire.mem,
             },
             threshold: wire.threshold,
+            generation: wire.generation,
         })
     }
 }
@@ -71,7 +76,7 @@ impl Ticket {
 mod tests {
     use super::*;
 
-    const TEXT: &str = r#"{"instanceId":"i-12345678","usageClass":"on-demand","instanceType":"c6i.large","cpu":2,"mem":4096,"resourceClass":"medium","threshold":"2025-05-31T12:20:00.000Z"}"#;
+    const TEXT: &str = r#"{"instanceId":"i-12345678","usageClass":"on-demand","instanceType":"c6i.large","cpu":2,"mem":4096,"resourceClass":"medium","threshold":"2025-05-31T12:20:00.000Z","generation":3}"#;
 
     #[test]
     fn the_wire_format_is_kept_to_the_letter() {

@@ -95,7 +95,7 @@ impl<'a> Handshake<'a> {
         if let Some(said) = status.report.as_ref().and_then(|report| deregistered(report, run)) {
             return Some(said);
         }
-        match status.pulse(now, self.times.healthy_within()) {
+        match status.pulse(now) {
             Pulse::Stale(age) => {
                 Some(Err(format!("its last heartbeat is {:.1} s old", age.as_secs_f64())))
             }

@@ -16,6 +16,7 @@ use super::{SeededRandom, VirtualClock};
 use crate::lifecycle::{Change, Verdict};
 use crate::model::credentials::{Credentials, Token, TokenPurpose};
 use crate::model::demand::Demand;
+use crate::model::heartbeat::Heartbeat;
 use crate::model::ids::{InstanceId, IntentId, RunId};
 use crate::model::intent::Intent;
 use crate::model::record::{Record, State};
@@ -318,7 +319,7 @@ impl AgentStore for MemoryStore {
         Ok(lock(&self.0).credentials.as_ref().map(|credentials| credentials.token(purpose)))
     }
 
-    async fn beat(&self, id: &InstanceId, at: Timestamp) -> PortResult<()> {
+    async fn beat(&self, id: &InstanceId, heartbeat: &Heartbeat) -> PortResult<()> {
         turn().await;
         let mut tables = lock(&self.0);
         if tables.lost_heartbeats > 0 {
@@ -326,7 +327,7 @@ impl AgentStore for MemoryStore {
             let reason = "the beat is lost".to_owned();
             return Err(PortError::Unavailable { service: "store", reason });
         }
-        tables.status.entry(id.clone()).or_default().heartbeat = Some(at);
+        tables.status.entry(id.clone()).or_default().heartbeat = Some(*heartbeat);
         Ok(())
     }
 

@@ -2,7 +2,8 @@
 
 use ondeck_core::lifecycle::{Change, Next, Verdict};
 use ondeck_core::model::ids::RunId;
-use ondeck_core::model::record::{Record, RecordRow, State};
+use ondeck_core::model::record::{Counts, Record, RecordRow, State};
+use rusqlite::types::Value;
 use rusqlite::{Transaction, params, params_from_iter};
 
 use super::guard::condition;
@@ -35,7 +36,7 @@ pub(super) fn apply(transaction: &Transaction<'_>, change: &Change) -> rusqlite:
 
 fn insert(transaction: &Transaction<'_>, record: &Record) -> rusqlite::Result<usize> {
     let sql = format!(
-        "INSERT INTO instances ({}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
+        "INSERT INTO instances ({}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
         rows::COLUMNS
     );
     let row = RecordRow::from(record);
@@ -53,30 +54,40 @@ fn insert(transaction: &Transaction<'_>, record: &Record) -> rusqlite::Result<us
         row.updated_at,
         row.ticketed_at,
         row.settings_version,
+        row.generation,
+        row.runs,
+        row.missed_registrations,
     ])
 }
 
 fn update(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<usize> {
-    let Next::Update { state, run, threshold, keep_ticketed } = change.next() else {
+    let Next::Update { state, run, threshold, counts, keep_ticketed } = change.next() else {
         return Ok(0);
     };
     let ticketed = if *keep_ticketed { "ticketed_at" } else { "''" };
     let guard = condition(change.guard());
     let sql = format!(
         "UPDATE instances SET state = ?, run = ?, threshold = ?, updated_at = ?, \
-         ticketed_at = {ticketed}, settings_version = coalesce(?, settings_version) \
+         ticketed_at = {ticketed}, settings_version = coalesce(?, settings_version), \
+         generation = coalesce(?, generation), runs = coalesce(?, runs), \
+         missed_registrations = coalesce(?, missed_registrations) \
          WHERE id = ? AND {}",
         guard.sql
     );
+    let text = |text: &str| Value::from(text.to_owned());
+    let count = |pick: fn(&Counts) -> u32| Value::from(counts.as_ref().map(pick));
     let mut values = vec![
-        Some(state.to_string()),
-        Some(run.as_ref().map_or("", RunId::as_str).to_owned()),
-        Some(threshold.map(|at| at.to_string()).unwrap_or_default()),
-        Some(change.at().to_string()),
-        change.settings_version().map(|version| version.as_str().to_owned()),
-        Some(change.id().to_string()),
+        text(state.as_str()),
+        text(run.as_ref().map_or("", RunId::as_str)),
+        Value::from(threshold.map(|at| at.to_string()).unwrap_or_default()),
+        Value::from(change.at().to_string()),
+        Value::from(change.settings_version().map(|version| version.as_str().to_owned())),
+        count(|counts| counts.generation),
+        count(|counts| counts.runs),
+        count(|counts| counts.missed_registrations),
+        text(change.id().as_str()),
     ];
-    values.extend(guard.values.into_iter().map(Some));
+    values.extend(guard.values);
     transaction.prepare_cached(&sql)?.execute(params_from_iter(values))
 }
 

@@ -4,17 +4,18 @@
 use ondeck_core::lifecycle::{Guard, LeaseGuard, RunGuard, StateGuard};
 use ondeck_core::model::ids::RunId;
 use ondeck_core::model::record::State;
+use rusqlite::types::Value;
 
 /// A condition on an existing row of `instances`. `values` are the parameters of its `?`, in order.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(crate) struct Condition {
     pub(crate) sql: String,
-    pub(crate) values: Vec<String>,
+    pub(crate) values: Vec<Value>,
 }
 
 /// Returns the condition that admits exactly the rows that the guard admits.
 pub(crate) fn condition(guard: &Guard) -> Condition {
-    let Guard::Found { state, run, lease } = guard else {
+    let Guard::Found { state, run, lease, generation } = guard else {
         // The guard admits only an absent row, and this one exists.
         return Condition { sql: "FALSE".to_owned(), values: Vec::new() };
     };
@@ -23,36 +24,32 @@ pub(crate) fn condition(guard: &Guard) -> Condition {
     match state {
         StateGuard::Is(state) => {
             terms.push("state = ?");
-            values.push(state.to_string());
+            values.push(state.to_string().into());
         }
         StateGuard::Live => {
             terms.push("state <> ?");
-            values.push(State::Terminated.to_string());
+            values.push(State::Terminated.to_string().into());
         }
     }
     if let RunGuard::Is(run) = run {
         terms.push("run = ?");
-        values.push(run.as_ref().map_or("", RunId::as_str).to_owned());
+        values.push(run.as_ref().map_or("", RunId::as_str).to_owned().into());
     }
     match lease {
         LeaseGuard::Unexpired(now) => {
             terms.push("threshold > ?");
-            values.push(now.to_string());
+            values.push(now.to_string().into());
         }
         LeaseGuard::Expired(now) => {
             // No threshold is the empty text, which sorts before every time.
             terms.push("threshold <> '' AND threshold <= ?");
-            values.push(now.to_string());
-        }
-        LeaseGuard::Same(threshold) => {
-            terms.push("threshold = ?");
-            values.push(threshold.to_string());
-        }
-        LeaseGuard::SameUnexpired { threshold, now } => {
-            terms.push("threshold = ? AND threshold > ?");
-            values.extend([threshold.to_string(), now.to_string()]);
+            values.push(now.to_string().into());
         }
         LeaseGuard::Any => {}
+    }
+    if let Some(generation) = generation {
+        terms.push("generation = ?");
+        values.push((*generation).into());
     }
     Condition { sql: terms.join(" AND "), values }
 }
@@ -69,18 +66,25 @@ mod tests {
             state: StateGuard::Is(State::Idle),
             run: RunGuard::Is(None),
             lease: LeaseGuard::Unexpired(now),
+            generation: Some(3),
         };
         assert_eq!(
             condition(&claim),
             Condition {
-                sql: "state = ? AND run = ? AND threshold > ?".into(),
-                values: vec!["idle".into(), String::new(), "1970-01-01T00:00:00.000Z".into()],
+                sql: "state = ? AND run = ? AND threshold > ? AND generation = ?".into(),
+                values: vec![
+                    "idle".to_owned().into(),
+                    String::new().into(),
+                    "1970-01-01T00:00:00.000Z".to_owned().into(),
+                    3.into(),
+                ],
             }
         );
         let reap = Guard::Found {
             state: StateGuard::Live,
             run: RunGuard::Any,
             lease: LeaseGuard::Expired(now),
+            generation: None,
         };
         assert_eq!(condition(&reap).sql, "state <> ? AND threshold <> '' AND threshold <= ?");
         assert_eq!(condition(&Guard::Absent).sql, "FALSE");

@@ -1,6 +1,9 @@
 //! Reads records and agent status. A corrupt row is reported with its id and does not keep other rows
 //! from being read.
 
+use std::time::Duration;
+
+use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::RunId;
 use ondeck_core::model::record::{Record, RecordRow, Unreadable};
 use ondeck_core::model::signal::{AgentStatus, Report, Signal};
@@ -11,7 +14,8 @@ use rusqlite::{Connection, OptionalExtension, Params};
 
 /// The columns of `instances`, in the order that [`record`] expects.
 pub(crate) const COLUMNS: &str = "id, state, run, threshold, resource_class, instance_type, \
-     usage_class, cpu, mem, created_at, updated_at, ticketed_at, settings_version";
+     usage_class, cpu, mem, created_at, updated_at, ticketed_at, settings_version, \
+     generation, runs, missed_registrations";
 
 /// Returns the records that satisfy a condition, ordered by id, and the corrupt rows among them.
 pub(crate) fn listing(
@@ -63,6 +67,9 @@ fn wire(row: &rusqlite::Row<'_>) -> Result<RecordRow, String> {
         updated_at: text(row, 10)?,
         ticketed_at: text(row, 11)?,
         settings_version: text(row, 12)?,
+        generation: number(row, 13)?,
+        runs: number(row, 14)?,
+        missed_registrations: number(row, 15)?,
     })
 }
 
@@ -96,30 +103,42 @@ pub(crate) fn agent_status(
     connection: &Connection,
     ids: &str,
 ) -> rusqlite::Result<Vec<AgentStatus>> {
-    const SQL: &str = "SELECT h.at, s.signal, s.run, s.detail, s.at
+    const SQL: &str = "SELECT s.signal, s.run, s.detail, s.at,
+            h.at, h.period_ms, h.protocol, h.registration_ms, h.busy
          FROM json_each(?1) AS wanted
          LEFT JOIN heartbeats AS h ON h.id = wanted.value
          LEFT JOIN signals AS s ON s.id = wanted.value
          ORDER BY wanted.key";
     let mut statement = connection.prepare_cached(SQL)?;
     let rows = statement.query_map([ids], |row| {
-        let heartbeat = text(row, 0).ok().and_then(|at| Timestamp::parse(&at).ok());
-        Ok(AgentStatus { heartbeat, report: report(row) })
+        Ok(AgentStatus { heartbeat: heartbeat(row), report: report(row) })
     })?;
     rows.collect()
 }
 
+/// Reads a heartbeat. A corrupt one counts as none; the agent's next one replaces it.
+fn heartbeat(row: &rusqlite::Row<'_>) -> Option<Heartbeat> {
+    let millis = |column| Some(Duration::from_millis(number(row, column).ok()?.try_into().ok()?));
+    Some(Heartbeat {
+        at: Timestamp::parse(&text(row, 4).ok()?).ok()?,
+        period: millis(5)?,
+        protocol: number(row, 6).ok()?.try_into().ok()?,
+        registration: millis(7),
+        busy: number(row, 8).ok()? != 0,
+    })
+}
+
 /// Reads a signal. A corrupt one is logged and counts as none; the agent's next signal replaces it.
 fn report(row: &rusqlite::Row<'_>) -> Option<Report> {
-    let word = text(row, 1).ok()?;
-    let run = text(row, 2).ok()?;
+    let word = text(row, 0).ok()?;
+    let run = text(row, 1).ok()?;
     let read = || {
         let run = if run.is_empty() { None } else { Some(RunId::new(run.as_str()).ok()?) };
         Some(Report {
             signal: Signal::parse(&word)?,
             run,
-            detail: text(row, 3).ok()?,
-            at: Timestamp::parse(&text(row, 4).ok()?).ok()?,
+            detail: text(row, 2).ok()?,
+            at: Timestamp::parse(&text(row, 3).ok()?).ok()?,
         })
     };
     let report = read();

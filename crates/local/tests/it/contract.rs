@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::ResourceClass;
 use ondeck_core::ports::{AgentStore, Clock};
 use ondeck_core::testkit::VirtualClock;
@@ -76,9 +77,15 @@ async fn news_reach_other_processes() {
     let started = Instant::now();
     quiet.await;
     assert!(started.elapsed() >= Duration::from_millis(50), "nothing has happened");
-    agent.beat(&instance("i-1"), clock.now()).await.unwrap();
+    agent
+        .beat(&instance("i-1"), &Heartbeat::new(clock.now(), Duration::from_secs(5)))
+        .await
+        .unwrap();
     let told = async {
-        other.beat(&instance("i-2"), clock.now()).await.unwrap();
+        other
+            .beat(&instance("i-2"), &Heartbeat::new(clock.now(), Duration::from_secs(5)))
+            .await
+            .unwrap();
     };
     let heard =
         tokio::time::timeout(long / 2, async { tokio::join!(agent.news(&clock, long), told) });

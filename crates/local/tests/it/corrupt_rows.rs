@@ -3,8 +3,10 @@
 use ondeck_core::lifecycle::{Instance, Live};
 use ondeck_core::model::credentials::{Credentials, TokenPurpose};
 use ondeck_core::model::demand::Demand;
+use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::RunId;
 use ondeck_core::model::intent::Intent;
+use ondeck_core::model::record::Counts;
 use ondeck_core::model::record::{Record, RecordRow, State};
 use ondeck_core::model::requirements::UsageClass;
 use ondeck_core::model::secret::Secret;
@@ -52,7 +54,7 @@ fn value() -> impl Strategy<Value = Value> {
     ]
 }
 
-const COLUMNS: [&str; 12] = [
+const COLUMNS: [&str; 15] = [
     "state",
     "run",
     "threshold",
@@ -65,6 +67,9 @@ const COLUMNS: [&str; 12] = [
     "updated_at",
     "ticketed_at",
     "settings_version",
+    "generation",
+    "runs",
+    "missed_registrations",
 ];
 
 fn record(n: usize, state: State) -> Record {
@@ -85,6 +90,7 @@ fn record(n: usize, state: State) -> Record {
         updated_at: at,
         ticketed_at: None,
         settings_version: None,
+        counts: Counts::default(),
     }
 }
 
@@ -110,8 +116,11 @@ fn insert(harness: &LocalHarness, record: &Record) {
         row.updated_at,
         row.ticketed_at,
         row.settings_version,
+        row.generation.to_string(),
+        row.runs.to_string(),
+        row.missed_registrations.to_string(),
     ];
-    let sql = "INSERT INTO instances VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)";
+    let sql = "INSERT INTO instances VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
     file(harness).execute(sql, rusqlite::params_from_iter(texts)).unwrap();
 }
 
@@ -207,9 +216,10 @@ fn what_is_written_is_read_back_unchanged() {
         let id = instance("i-1");
         let report = Report { signal, run: Some(run("7")), detail: text.clone(), at };
         store.report(&id, &report).await.unwrap();
-        store.beat(&id, until).await.unwrap();
+        let beat = Heartbeat::new(until, Duration::from_secs(5));
+        store.beat(&id, &beat).await.unwrap();
         let status = store.agent_status(std::slice::from_ref(&id)).await.unwrap();
-        assert_eq!((status[0].heartbeat, status[0].report.clone()), (Some(until), Some(report)));
+        assert_eq!((status[0].heartbeat, status[0].report.clone()), (Some(beat), Some(report)));
 
         let (registration, removal) = (Secret::new(&*text), Secret::new(&*other));
         let credentials = Credentials { registration, removal, expires_at: until };
@@ -259,7 +269,8 @@ fn corrupt_notes_count_as_none() {
         let (id, at) = (instance("i-1"), Timestamp::from_millis(7));
         let report = Report { signal: Signal::Prepared, run: None, detail: String::new(), at };
         store.report(&id, &report).await.unwrap();
-        store.beat(&id, at).await.unwrap();
+        let beat = Heartbeat::new(at, Duration::from_secs(5));
+        store.beat(&id, &beat).await.unwrap();
         let demand = demand(&run("7"));
         store.put_demand(&demand).await.unwrap();
         for name in ["a-1", "a-2"] {
@@ -284,7 +295,7 @@ fn corrupt_notes_count_as_none() {
             assert_eq!(status[0].report, Some(report));
         }
         if table != "heartbeats" {
-            assert_eq!(status[0].heartbeat, Some(at));
+            assert_eq!(status[0].heartbeat, Some(beat));
         }
         let intents = store.open_intents().await.unwrap();
         assert!(intents.iter().any(|intent| intent.id.as_str() == "a-2"), "{intents:?}");

@@ -1,6 +1,9 @@
+use std::time::Duration;
+
 use std::os::unix::fs::PermissionsExt;
 
 use ondeck_core::lifecycle::{Idle, Instance, Verdict};
+use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::signal::{Report, Signal};
 use ondeck_core::model::ticket::Ticket;
 use ondeck_core::model::timestamp::Timestamp;
@@ -145,7 +148,7 @@ fn corrupt(harness: &LocalHarness) {
         format!(
             "INSERT INTO instances VALUES ({id}, {state}, '', '2025-05-31T12:00:00.000Z', 'large',
             'c6i.large', 'spot', {cpu}, 4096, '2025-05-31T11:00:00.000Z',
-            '2025-05-31T11:00:00.000Z', '', '');"
+            '2025-05-31T11:00:00.000Z', '', '', 1, 1, 0);"
         )
     };
     harness.sql(&row("'i-1'", "'idle'", "2"));
@@ -186,6 +189,7 @@ async fn a_corrupt_row_refuses_changes_by_id() {
             instance_id: instance(id),
             spec: sound.spec.clone(),
             threshold: sound.threshold.unwrap(),
+            generation: sound.counts.generation,
         };
         let claim = Instance::<Idle>::announced(&ticket).claim(&run("1"), now, Default::default());
         let answer = store.write(claim.change()).await;
@@ -200,7 +204,8 @@ async fn a_corrupt_row_refuses_changes_by_id() {
 async fn an_unknown_signal_counts_as_none() {
     let harness = LocalHarness::new();
     let store = LocalStore::new(harness.db.clone());
-    store.beat(&instance("i-1"), Timestamp::from_millis(1)).await.unwrap();
+    let beat = Heartbeat::new(Timestamp::from_millis(1), Duration::from_secs(5));
+    store.beat(&instance("i-1"), &beat).await.unwrap();
     harness.sql("INSERT INTO signals VALUES ('i-1', 'UD_WHAT', '', '', 'never')");
     let id = instance("i-1");
     let status = store.agent_status(std::slice::from_ref(&id)).await.unwrap();

@@ -1,4 +1,5 @@
 use ondeck_core::model::ids::ResourceClass;
+use ondeck_core::model::record::Counts;
 use ondeck_core::model::record::MachineSpec;
 use ondeck_core::model::requirements::{ClassSize, Requirements, UsageClass};
 
@@ -35,11 +36,17 @@ fn record(state: State, owner: &str, threshold: Option<u64>) -> Record {
         updated_at: at(0),
         ticketed_at: None,
         settings_version: None,
+        counts: Counts::default(),
     }
 }
 
 fn ticket(threshold: u64) -> Ticket {
-    Ticket { instance_id: id(), spec: record(State::Idle, "", None).spec, threshold: at(threshold) }
+    Ticket {
+        instance_id: id(),
+        spec: record(State::Idle, "", None).spec,
+        threshold: at(threshold),
+        generation: 0,
+    }
 }
 
 fn after(write: impl FnOnce(&mut Audit)) -> Option<Invariant> {
@@ -57,6 +64,10 @@ fn only_the_rows_of_the_table_are_legal() {
     let running = record(Running, "a", Some(60));
     let created = record(Created, "a", Some(60));
     let gone = record(Terminated, "", None);
+    let next = |record: &Record| Record {
+        counts: Counts { generation: record.counts.generation + 1, ..record.counts },
+        ..record.clone()
+    };
     let late = |record: &Record| Record { threshold: Some(at(1)), ..record.clone() };
     let of = |owner: &str, record: &Record| Record { run: Some(run(owner)), ..record.clone() };
     let legal = [
@@ -64,8 +75,10 @@ fn only_the_rows_of_the_table_are_legal() {
         (T::Activate, Some(&created), &running),
         (T::Claim, Some(&idle), &claimed),
         (T::Commit, Some(&claimed), &running),
-        (T::Release, Some(&running), &idle),
-        (T::GiveBack, Some(&claimed), &idle),
+        (T::Release, Some(&running), &next(&idle)),
+        (T::GiveBack, Some(&claimed), &next(&idle)),
+        (T::Renew, Some(&idle), &idle),
+        (T::Renew, Some(&running), &running),
         (T::Expire, Some(&running), &late(&running)),
         (T::Reap, Some(&late(&idle)), &gone),
         (T::Reap, Some(&late(&created)), &gone),
@@ -83,6 +96,11 @@ fn only_the_rows_of_the_table_are_legal() {
         (T::Activate, Some(&idle), &running, Invariant::LegalTransition),
         (T::Release, Some(&running), &of("a", &idle), Invariant::LegalTransition),
         (T::GiveBack, Some(&running), &idle, Invariant::LegalTransition),
+        (T::Release, Some(&running), &idle, Invariant::LegalTransition),
+        (T::Claim, Some(&idle), &next(&claimed), Invariant::LegalTransition),
+        (T::Renew, Some(&claimed), &claimed, Invariant::LegalTransition),
+        (T::Renew, Some(&late(&idle)), &idle, Invariant::LegalTransition),
+        (T::Renew, Some(&idle), &next(&idle), Invariant::LegalTransition),
         (T::Expire, Some(&running), &running, Invariant::LegalTransition),
         (T::Reap, Some(&running), &gone, Invariant::LegalTransition),
         (T::Reap, Some(&gone), &gone, Invariant::LegalTransition),
@@ -328,6 +346,7 @@ fn a_provision_that_answers_with_what_no_edit_took_from_it_is_blamed() {
         committed(audit, "i-1", 30);
         let [running, idle] = [(State::Running, "a"), (State::Idle, "")]
             .map(|(state, owner)| record(state, owner, Some(90)));
+        let idle = Record { counts: Counts { generation: 1, ..idle.counts }, ..idle };
         audit.wrote(Transition::Release, Some(&running), &idle, (at(35), at(35)));
     });
     assert_eq!(given_up, violated, "released");

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ondeck_core::lifecycle::{Idle, Instance};
 use ondeck_core::model::ids::{InstanceId, IntentId, ResourceClass};
+use ondeck_core::model::record::Counts;
 use ondeck_core::model::record::{MachineSpec, Record, State};
 use ondeck_core::model::requirements::UsageClass;
 use ondeck_core::model::ticket::Ticket;
@@ -35,6 +36,7 @@ impl Harness {
             updated_at: now,
             ticketed_at: Some(now),
             settings_version: None,
+            counts: Counts::default(),
         };
         let machine = Machine {
             id: record.id.clone(),

@@ -69,6 +69,11 @@ fn any_record() -> impl Strategy<Value = Record> {
             updated_at,
             ticketed_at,
             settings_version: SettingsVersion::parse(&what.0),
+            counts: ondeck_core::model::record::Counts {
+                generation: what.1,
+                runs: what.2,
+                missed_registrations: what.1,
+            },
         },
     )
 }
@@ -166,19 +171,26 @@ proptest! {
 
     #[test]
     fn agent_status_survives_being_written_and_corrupt_parts_are_none(
-        said in any_report(), at in time(), corruptions in corruptions()
+        said in any_report(), at in time(), period in 0_u64..99_999,
+        took in proptest::option::of(0_u64..99_999), corruptions in corruptions()
     ) {
         let mut item = Key::agent("i-0").attributes();
         item.extend(super::item(signal(&said)));
-        item.extend(super::item(heartbeat(at)));
-        let expected = AgentStatus { heartbeat: Some(at), report: Some(said) };
+        let beat = ondeck_core::model::heartbeat::Heartbeat::new(at, Duration::from_millis(period));
+        let beat = ondeck_core::model::heartbeat::Heartbeat {
+            registration: took.map(Duration::from_millis),
+            busy: period % 2 == 0,
+            ..beat
+        };
+        item.extend(heartbeat(&beat).into_iter().map(|(name, value)| (name.to_owned(), value)));
+        let expected = AgentStatus { heartbeat: Some(beat), report: Some(said) };
         prop_assert_eq!(&agent_status(&item), &expected);
         corrupt(&mut item, corruptions.clone());
         let touched = |names: &[&str]| {
             corruptions.iter().any(|(name, _)| names.contains(&name.as_str()))
         };
         let read = agent_status(&item);
-        if !touched(&["heartbeatAt"]) {
+        if !touched(&["heartbeatAt", "heartbeatPeriodMs", "protocol", "registrationMs", "busy"]) {
             prop_assert_eq!(read.heartbeat, expected.heartbeat);
         }
         if !touched(&["signal", "signalRun", "signalAt"]) {

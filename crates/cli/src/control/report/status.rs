@@ -121,7 +121,7 @@ fn instance(record: &Record, status: &AgentStatus, now: Timestamp) -> InstanceJs
         created_at: record.created_at.to_string(),
         updated_at: record.updated_at.to_string(),
         ticketed_at: time(record.ticketed_at),
-        heartbeat_age_ms: status.heartbeat.map(|at| millis(now.since(at))),
+        heartbeat_age_ms: status.heartbeat.map(|beat| millis(now.since(beat.at))),
         signal: report.map(|report| report.signal.as_str().to_owned()),
         detail: report.map(|report| report.detail.clone()).filter(|detail| !detail.is_empty()),
     }
@@ -174,7 +174,7 @@ impl Snapshot {
             record.state.to_string(),
             record.run.as_ref().map_or("-", |run| run.as_str()).to_owned(),
             record.threshold.map_or("-".to_owned(), |t| self.left_until(t)),
-            status.heartbeat.map_or("never".to_owned(), |at| ago(self.now.since(at))),
+            status.heartbeat.map_or("never".to_owned(), |beat| ago(self.now.since(beat.at))),
             status.report.as_ref().map_or("-", |report| report.signal.as_str()).to_owned(),
             record.spec.resource_class.to_string(),
             record.spec.instance_type.clone(),

@@ -49,7 +49,7 @@ fn fits(attempt: &Attempt<'_>, record: &Record) -> bool {
 }
 
 fn is_at_work(attempt: &Attempt<'_>, status: &AgentStatus) -> bool {
-    let pulse = status.pulse(attempt.plane.now(), attempt.times.healthy_within());
+    let pulse = status.pulse(attempt.plane.now());
     let registered = |report: &crate::model::signal::Report| {
         report.says(Signal::Registered, &attempt.request.run)
     };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::lifecycle::{Created, Idle, Instance, Pending, Running, TypedState, Verdict};
 use crate::model::ids::{InstanceId, ResourceClass, RunId};
-use crate::model::record::{MachineSpec, Record, State};
+use crate::model::record::{Counts, MachineSpec, Record, State};
 use crate::model::requirements::UsageClass;
 use crate::model::timestamp::Timestamp;
 use crate::ports::{AgentStore, Store};
@@ -55,6 +55,11 @@ impl DesiredRecord {
         DesiredRecord { state, run: run.clone(), threshold }
     }
 
+    /// The generation that [`arrange`] brings about.
+    pub(super) fn generation(&self) -> u32 {
+        u32::from(matches!(self.state, State::Idle | State::Claimed))
+    }
+
     /// The record that a process with an outdated view believes in.
     pub(super) fn believed(&self, id: &InstanceId) -> Record {
         Record {
@@ -63,6 +68,7 @@ impl DesiredRecord {
             run: Some(self.run.clone()).filter(|_| self.state.is_owned()),
             threshold: Some(self.threshold).filter(|_| self.state.is_live()),
             spec: spec(),
+            counts: Counts { generation: self.generation(), ..Counts::default() },
             created_at: morning(),
             updated_at: morning(),
             ticketed_at: None,

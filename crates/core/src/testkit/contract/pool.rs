@@ -63,7 +63,12 @@ fn class(name: &str) -> ResourceClass {
 fn ticket(class: &ResourceClass, n: usize) -> Ticket {
     let mut spec = spec();
     spec.resource_class = class.clone();
-    Ticket { instance_id: instance(&format!("i-{n}")), spec, threshold: noon() }
+    Ticket {
+        instance_id: instance(&format!("i-{n}")),
+        spec,
+        threshold: noon(),
+        generation: n as u32,
+    }
 }
 
 async fn send(pool: &dyn Pool, class: &ResourceClass, count: usize, delay: Duration) {

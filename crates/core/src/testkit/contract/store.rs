@@ -7,6 +7,7 @@ use super::transitions::{every_transition, the_note_of_the_ticket};
 use crate::lifecycle::{Created, Idle, Instance, Live};
 use crate::model::credentials::{Credentials, TokenPurpose};
 use crate::model::demand::{Demand, FailedRescues};
+use crate::model::heartbeat::Heartbeat;
 use crate::model::ids::{InstanceId, IntentId, ResourceClass, RunId};
 use crate::model::intent::Intent;
 use crate::model::record::State;
@@ -207,9 +208,17 @@ fn report(signal: Signal, run: Option<&RunId>, detail: &str) -> Report {
 async fn status<S: Store + AgentStore>(store: &S) {
     let [both, silent, beating, talking]: [InstanceId; 4] =
         ["i-s1", "i-s2", "i-s3", "i-s4"].map(instance);
-    store.beat(&both, morning()).await.expect("a beat is written");
-    store.beat(&both, noon()).await.expect("a beat is written");
-    store.beat(&beating, morning()).await.expect("a beat is written");
+    let beat = |at| Heartbeat::new(at, ms(5_000));
+    let telling = Heartbeat {
+        period: ms(1_234),
+        protocol: 7,
+        registration: Some(ms(2_345)),
+        busy: true,
+        ..beat(noon())
+    };
+    for (id, beat) in [(&both, beat(morning())), (&both, telling), (&beating, beat(morning()))] {
+        store.beat(id, &beat).await.expect("a beat is written");
+    }
     let first = report(Signal::Prepared, None, "");
     let last = report(Signal::RegisterFailed, Some(&run("7")), "no \"token\"\nat all");
     store.report(&both, &first).await.expect("a signal is written");
@@ -218,9 +227,9 @@ async fn status<S: Store + AgentStore>(store: &S) {
     let expected = [
         (talking, AgentStatus { heartbeat: None, report: Some(first) }),
         (silent, AgentStatus::default()),
-        (both.clone(), AgentStatus { heartbeat: Some(noon()), report: Some(last.clone()) }),
-        (beating, AgentStatus { heartbeat: Some(morning()), report: None }),
-        (both, AgentStatus { heartbeat: Some(noon()), report: Some(last) }),
+        (both.clone(), AgentStatus { heartbeat: Some(telling), report: Some(last.clone()) }),
+        (beating, AgentStatus { heartbeat: Some(beat(morning())), report: None }),
+        (both, AgentStatus { heartbeat: Some(telling), report: Some(last) }),
     ];
     let (ids, expected): (Vec<_>, Vec<_>) = expected.into_iter().unzip();
     assert_eq!(
@@ -272,7 +281,7 @@ async fn removal<S: Store + AgentStore>(store: &S, status_of_removed: StatusOfRe
     arrange(store, &gone, &DesiredRecord::new(State::Terminated, &run("r"), noon())).await;
     arrange(store, &live, &DesiredRecord::new(State::Running, &run("r"), noon())).await;
     for id in [&gone, &live] {
-        store.beat(id, noon()).await.expect("a beat is written");
+        store.beat(id, &Heartbeat::new(noon(), ms(5_000))).await.expect("a beat is written");
         store.report(id, &report(Signal::Prepared, None, "")).await.expect("a signal is written");
     }
     let asked = [gone.clone(), live.clone(), instance("i-r3")];
@@ -291,7 +300,7 @@ async fn forgetting<S: Store + AgentStore>(store: &S, status_of_removed: StatusO
     let [old, live] = ["i-f1", "i-f2"].map(instance);
     arrange(store, &old, &DesiredRecord::new(State::Terminated, &run("f"), noon())).await;
     arrange(store, &live, &DesiredRecord::new(State::Idle, &run("f"), noon())).await;
-    store.beat(&old, morning()).await.expect("a beat is written");
+    store.beat(&old, &Heartbeat::new(morning(), ms(5_000))).await.expect("a beat is written");
     let too_early = store.forget(morning()).await.expect("the store answers");
     assert_eq!(too_early, 0, "what ended at that moment did not end before it");
     let before = store.list(RecordScope::All).await.expect("the store answers").records;

@@ -1,10 +1,9 @@
-//! Every transition, against every state, owner and lease that it may meet.
+//! Every transition, against every state, owner, lease and generation that it may meet.
 
 use super::arrange::{DesiredRecord, arrange, instance, morning, ms, noon, run, spec};
 use crate::lifecycle::{Change, Claimed, Created, Idle, Instance, Live, Running, Verdict};
 use crate::model::ids::{InstanceId, RunId};
-use crate::model::record::State;
-use crate::model::timestamp::Timestamp;
+use crate::model::record::{Counts, Record, State};
 use crate::ports::{AgentStore, Store};
 
 /// Writes each change to a record in each of [`desired_records`], and compares with what
@@ -35,17 +34,17 @@ pub(super) async fn every_transition<S: Store + AgentStore>(store: &S) {
 }
 
 /// What a change may find: nothing, or every state of this run and of another, with a threshold just
-/// ahead, now, or just past. Each comes with the threshold that the change believes in: the same or
-/// another.
-fn desired_records() -> Vec<(Option<DesiredRecord>, Timestamp)> {
-    let other = noon() + ms(60_000);
-    let mut desired_records = vec![(None, other)];
+/// ahead, now, or just past. Each comes with the generation that the change believes in: the one
+/// that [`arrange`] brings about, or another.
+fn desired_records() -> Vec<(Option<DesiredRecord>, u32)> {
+    let mut desired_records = vec![(None, 0)];
     for state in State::ALL {
         for owner in ["this", "other"] {
             for threshold in [noon().before(ms(1)), noon(), noon() + ms(1)] {
-                for believed in [threshold, other] {
-                    let desired = DesiredRecord::new(state, &run(owner), threshold);
-                    desired_records.push((Some(desired), believed));
+                let desired = DesiredRecord::new(state, &run(owner), threshold);
+                let generation = desired.generation();
+                for believed in [generation, generation + 1] {
+                    desired_records.push((Some(desired.clone()), believed));
                 }
             }
         }
@@ -54,10 +53,14 @@ fn desired_records() -> Vec<(Option<DesiredRecord>, Timestamp)> {
 }
 
 /// One change of each kind, from the belief that it needs, for the run `this` and at noon.
-fn changes(id: &InstanceId, believed: Timestamp) -> Vec<Change> {
+fn changes(id: &InstanceId, generation: u32) -> Vec<Change> {
     let (now, last) = (noon(), ms(60_000));
     let this: RunId = run("this");
-    let record = |state| DesiredRecord::new(state, &this, believed).believed(id);
+    let believed = noon() + ms(60_000);
+    let record = |state| {
+        let record = DesiredRecord::new(state, &this, believed).believed(id);
+        Record { counts: Counts { generation, ..record.counts }, ..record }
+    };
     let created = Instance::<Created>::believe(&record(State::Created)).expect("created");
     let idle = Instance::<Idle>::believe(&record(State::Idle)).expect("idle");
     let claimed = Instance::<Claimed>::believe(&record(State::Claimed)).expect("claimed");
@@ -68,6 +71,9 @@ fn changes(id: &InstanceId, believed: Timestamp) -> Vec<Change> {
         idle.claim(&this, now, last).change().clone(),
         claimed.commit(now, last).change().clone(),
         claimed.give_back(now, last).change().clone(),
+        claimed.give_back_unregistered(now, last).change().clone(),
+        idle.renew(now, believed).change().clone(),
+        running.renew(now, believed).change().clone(),
         running.release(now, last).because("the run has finished").change().clone(),
     ];
     for state in State::ALL.into_iter().filter(|state| state.is_live()) {
@@ -80,15 +86,16 @@ fn changes(id: &InstanceId, believed: Timestamp) -> Vec<Change> {
 
 /// A record stays marked as ticketed when it is expired, and loses the mark with every other change.
 pub(super) async fn the_note_of_the_ticket<S: Store + AgentStore>(store: &S) {
-    for (n, kept) in [(0, false), (1, true)] {
+    for n in 0..3 {
         let id = instance(&format!("i-n{n}"));
         let desired = DesiredRecord::new(State::Idle, &run("this"), noon() + ms(1));
         let record = arrange(store, &id, &desired).await;
         let idle = Instance::<Idle>::believe(&record).expect("idle");
         store.mark_ticketed(&[idle.ticket()], morning()).await.expect("the store answers");
-        let change = match kept {
-            true => idle.expire(noon()).change().clone(),
-            false => idle.claim(&run("this"), noon(), ms(1)).change().clone(),
+        let (change, kept) = match n {
+            0 => (idle.expire(noon()).change().clone(), true),
+            1 => (idle.claim(&run("this"), noon(), ms(1)).change().clone(), false),
+            _ => (idle.renew(noon(), noon() + ms(9)).change().clone(), false),
         };
         let Ok(Verdict::Agreed(after)) = store.write(&change).await else {
             panic!("{} was lost", change.transition());

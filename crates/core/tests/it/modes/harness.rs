@@ -8,7 +8,9 @@ use std::time::Duration;
 use ondeck_agent::Agent;
 use ondeck_core::inputs::times::TimeOverrides;
 use ondeck_core::lifecycle::{Idle, Instance, Running};
+use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::{InstanceId, IntentId, ResourceClass, RunId};
+use ondeck_core::model::record::Counts;
 use ondeck_core::model::record::{MachineSpec, Record, State};
 use ondeck_core::model::requirements::UsageClass;
 use ondeck_core::model::signal::{Report, Signal};
@@ -130,6 +132,7 @@ impl Harness {
             updated_at: now,
             ticketed_at: Some(now),
             settings_version: None,
+            counts: Counts::default(),
         };
         self.memory.store.insert(record.clone());
         self.memory.compute.insert(Machine {
@@ -181,7 +184,8 @@ impl Harness {
         let at = self.plane.now();
         let report = Report { signal, run: Some(run(of)), detail: String::new(), at };
         AgentStore::report(&*self.memory.store, &id(name), &report).await.unwrap();
-        AgentStore::beat(&*self.memory.store, &id(name), at).await.unwrap();
+        let beat = Heartbeat::new(at, Duration::from_secs(5));
+        AgentStore::beat(&*self.memory.store, &id(name), &beat).await.unwrap();
     }
 
     /// Asserts that no instance went from one run to another without having been idle in between.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ondeck_core::model::failure::FailureKind;
-use ondeck_core::model::record::State;
+use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::requirements::UsageClass;
 use ondeck_core::model::signal::Signal;
 use ondeck_core::modes::provision::MachineSource;
@@ -183,8 +183,7 @@ async fn an_instance_that_keeps_coming_round_ends_the_search() {
     let harness = Harness::new().await;
     let mut record = harness.idle("i-a", "c6i.large").await;
     for _ in 0..8 {
-        let later = record.threshold.unwrap() + Duration::from_secs(1);
-        record.threshold = Some(later);
+        record.counts.generation += 1;
         harness.memory.store.insert(record.clone());
         harness.ticket(&record).await;
     }
@@ -192,6 +191,31 @@ async fn an_instance_that_keeps_coming_round_ends_the_search() {
     let outcome = harness.provision(&request("1", 1)).await;
     assert_eq!((outcome.search.void, outcome.count(MachineSource::Cold)), (5, 1));
     assert_eq!(harness.visible().await, 4, "those that were not met stay");
+}
+
+#[tokio::test]
+async fn many_tickets_of_one_idle_state_are_met_once() {
+    let harness = Harness::new().await;
+    let mut renewed = harness.idle("i-a", "c6i.large").await;
+    for _ in 0..8 {
+        renewed.threshold = Some(renewed.threshold.unwrap() + Duration::from_secs(1));
+        harness.memory.store.insert(renewed.clone());
+        harness.ticket(&renewed).await;
+    }
+    harness.idle("i-b", "c6i.large").await;
+    let outcome = harness.provision(&request("1", 2)).await;
+    assert_eq!((outcome.search.void, outcome.count(MachineSource::Warm)), (0, 2));
+    assert_eq!(harness.visible().await, 0, "all tickets of a claimed machine are deleted");
+}
+
+#[tokio::test]
+async fn a_ticket_from_before_a_renewal_still_claims() {
+    let harness = Harness::new().await;
+    let announced = harness.idle("i-a", "c6i.large").await;
+    let later = Some(announced.threshold.unwrap() + Duration::from_secs(600));
+    harness.memory.store.insert(Record { threshold: later, ..announced });
+    let outcome = harness.provision(&request("1", 1)).await;
+    assert_eq!(outcome.count(MachineSource::Warm), 1);
 }
 
 #[tokio::test]

@@ -19,7 +19,9 @@ fn row() -> impl Strategy<Value = RecordRow> {
         nearly(&["", "00000000deadbeef"]),
     );
     let size = prop_oneof![8 => 1_i64..200_000, 1 => any::<i64>()];
-    let rest = (size.clone(), size, nearly(TIME), nearly(TIME), nearly(TIME));
+    let count = prop_oneof![8 => 0_i64..9, 1 => any::<i64>()];
+    let counts = (count.clone(), count.clone(), count);
+    let rest = (size.clone(), size, nearly(TIME), nearly(TIME), nearly(TIME), counts);
     (texts, rest).prop_map(|(texts, rest)| RecordRow {
         instance_id: texts.0,
         state: texts.1,
@@ -34,6 +36,9 @@ fn row() -> impl Strategy<Value = RecordRow> {
         updated_at: rest.3,
         ticketed_at: rest.4,
         settings_version: texts.7,
+        generation: rest.5.0,
+        runs: rest.5.1,
+        missed_registrations: rest.5.2,
     })
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ondeck_core::model::ids::{InstanceId, ResourceClass, RunId};
+use ondeck_core::model::record::Counts;
 use ondeck_core::model::record::{MachineSpec, Record, State};
 use ondeck_core::model::requirements::{TypePatterns, UsageClass};
 use ondeck_core::model::timestamp::Timestamp;
@@ -136,6 +137,7 @@ pub(crate) fn record() -> impl Strategy<Value = Record> {
             updated_at,
             ticketed_at: ticket,
             settings_version: None,
+            counts: Counts::default(),
         },
     )
 }

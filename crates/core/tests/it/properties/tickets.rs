@@ -6,10 +6,12 @@ use proptest::prelude::*;
 use super::strategies::{assert_readable, config, corrupted, instance_id, json, spec, text, time};
 
 fn ticket() -> impl Strategy<Value = Ticket> {
-    (instance_id(), spec(), time()).prop_map(|(instance_id, spec, threshold)| Ticket {
+    let parts = (instance_id(), spec(), time(), any::<u32>());
+    parts.prop_map(|(instance_id, spec, threshold, generation)| Ticket {
         instance_id,
         spec,
         threshold,
+        generation,
     })
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
+use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::signal::{AgentStatus, Pulse, output_tail};
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::Clock;
@@ -108,15 +109,16 @@ proptest! {
 
     #[test]
     fn a_heart_is_judged_alike_from_both_sides(
-        now in 0_u64..100_000, beat in 0_u64..100_000, within in 0_u64..50_000
+        now in 0_u64..200_000, beat in 0_u64..200_000, period in 0_u64..90_000
     ) {
         let pulse = |now, beat| {
-            let heartbeat = Some(Timestamp::from_millis(beat));
-            AgentStatus { heartbeat, report: None }.pulse(Timestamp::from_millis(now), ms(within))
+            let heartbeat = Heartbeat::new(Timestamp::from_millis(beat), ms(period));
+            let status = AgentStatus { heartbeat: Some(heartbeat), report: None };
+            status.pulse(Timestamp::from_millis(now))
         };
         prop_assert_eq!(pulse(now, beat), pulse(beat, now));
         let age = now.abs_diff(beat);
-        let expected = if age <= within { Pulse::Healthy } else { Pulse::Stale(ms(age)) };
+        let expected = if age <= 3 * period.clamp(1_000, 60_000) { Pulse::Healthy } else { Pulse::Stale(ms(age)) };
         prop_assert_eq!(pulse(now, beat), expected);
     }
 

@@ -1,4 +1,4 @@
-//! The eight transitions, against a table of them that was written without looking at the guards.
+//! The transitions, against a table of them that was written without looking at the guards.
 
 use ondeck_core::lifecycle::{Change, Claimed, Created, Idle, Instance, Live, Running, Transition};
 use ondeck_core::model::record::{Record, State};
@@ -22,13 +22,12 @@ enum Owner {
     Same,
 }
 
+/// What the threshold has to be. Every transition but a reap also needs the generation that is
+/// believed in.
 enum Lease {
     Unexpired,
     Expired,
-    /// The idle state that was announced, or believed in, and no later one.
-    SameIdle,
-    /// The same, and unexpired.
-    Announced,
+    Any,
 }
 
 fn needs(transition: Transition, believed: &Record) -> Option<Needs> {
@@ -39,10 +38,11 @@ fn needs(transition: Transition, believed: &Record) -> Option<Needs> {
         Transition::Commit | Transition::GiveBack => mine(State::Claimed),
         Transition::Release => mine(State::Running),
         Transition::Claim => {
-            Needs { from: Some(State::Idle), owner: Some(Owner::Unowned), lease: Lease::Announced }
+            Needs { from: Some(State::Idle), owner: Some(Owner::Unowned), lease: Lease::Unexpired }
         }
+        Transition::Renew => mine(believed.state),
         Transition::Expire => {
-            Needs { from: Some(believed.state), owner: Some(Owner::Same), lease: Lease::SameIdle }
+            Needs { from: Some(believed.state), owner: Some(Owner::Same), lease: Lease::Any }
         }
         Transition::Reap => Needs { from: None, owner: None, lease: Lease::Expired },
     })
@@ -61,7 +61,7 @@ fn admitted(
         return false;
     }
     let threshold = found.threshold.unwrap();
-    let same_threshold = found.threshold == believed.threshold;
+    let same_generation = found.counts.generation == believed.counts.generation;
     needs.from.is_none_or(|from| found.state == from)
         && match needs.owner {
             None => true,
@@ -71,9 +71,9 @@ fn admitted(
         && match needs.lease {
             Lease::Unexpired => threshold > now,
             Lease::Expired => threshold <= now,
-            Lease::SameIdle => believed.state != State::Idle || same_threshold,
-            Lease::Announced => same_threshold && threshold > now,
+            Lease::Any => true,
         }
+        && (transition == Transition::Reap || same_generation)
 }
 
 /// What must stand there afterwards: state, owner, and how long from now it may last.
@@ -83,6 +83,7 @@ fn after(change: &Change, believed: &Record) -> (State, bool, Option<u64>) {
         Transition::Claim => (State::Claimed, true, Some(LAST)),
         Transition::Activate | Transition::Commit => (State::Running, true, Some(LAST)),
         Transition::Release | Transition::GiveBack => (State::Idle, false, Some(LAST)),
+        Transition::Renew => (believed.state, believed.run.is_some(), Some(LAST)),
         Transition::Expire => (believed.state, believed.run.is_some(), Some(0)),
         Transition::Reap => (State::Terminated, false, None),
     }
@@ -100,13 +101,16 @@ fn changes(believed: &Record, run: &ondeck_core::model::ids::RunId, now: Timesta
     }
     if let Some(idle) = Instance::<Idle>::believe(believed) {
         changes.push(idle.claim(run, now, last).change().clone());
+        changes.push(idle.renew(now, now + last).change().clone());
     }
     if let Some(claimed) = Instance::<Claimed>::believe(believed) {
         changes.push(claimed.commit(now, last).change().clone());
         changes.push(claimed.give_back(now, last).change().clone());
+        changes.push(claimed.give_back_unregistered(now, last).change().clone());
     }
     if let Some(running) = Instance::<Running>::believe(believed) {
         changes.push(running.release(now, last).change().clone());
+        changes.push(running.renew(now, now + last).change().clone());
     }
     if let Some(live) = Instance::<Live>::believe(believed) {
         changes.push(live.expire(now).change().clone());
@@ -117,8 +121,9 @@ fn changes(believed: &Record, run: &ondeck_core::model::ids::RunId, now: Timesta
 
 /// Records of the same machine, so few that they are often alike in one thing or all.
 fn standing() -> impl Strategy<Value = Record> {
-    let few = (0_usize..5, 0_u64..4, prop_oneof![Just("a"), Just("b")]);
-    (few, record()).prop_map(|((state, threshold, run), mut record)| {
+    let few = (0_usize..5, 0_u64..4, prop_oneof![Just("a"), Just("b")], 0_u32..2);
+    (few, record()).prop_map(|((state, threshold, run, generation), mut record)| {
+        record.counts.generation = generation;
         record.id = ondeck_core::model::ids::InstanceId::new("i-1").unwrap();
         record.state = State::ALL[state];
         record.run = record.state.is_owned().then(|| run.parse().unwrap());

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use ondeck_core::model::failure::{Failure, FailureKind};
+use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::{InstanceId, ResourceClass, RunId};
+use ondeck_core::model::record::Counts;
 use ondeck_core::model::record::{MachineSpec, Record, State};
 use ondeck_core::model::requirements::UsageClass;
 use ondeck_core::model::signal::AgentStatus;
@@ -184,9 +186,10 @@ fn snapshot() -> Snapshot {
         updated_at: at("2026-01-31T12:00:00.000Z"),
         ticketed_at: None,
         settings_version: None,
+        counts: Counts::default(),
     };
-    let status =
-        AgentStatus { heartbeat: Some(at("2026-01-31T12:04:58.800Z")), ..AgentStatus::default() };
+    let beat = Heartbeat::new(at("2026-01-31T12:04:58.800Z"), Duration::from_secs(5));
+    let status = AgentStatus { heartbeat: Some(beat), ..AgentStatus::default() };
     Snapshot {
         now: at("2026-01-31T12:05:00.000Z"),
         instances: vec![(record, status)],

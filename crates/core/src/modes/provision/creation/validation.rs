@@ -56,7 +56,7 @@ fn judge(
     status: &AgentStatus,
     now: Timestamp,
 ) -> Option<Result<Timestamp, String>> {
-    let pulse = status.pulse(now, attempt.times.healthy_within());
+    let pulse = status.pulse(now);
     if let Some(why) = status.report.as_ref().and_then(|r| r.failure_for(&attempt.request.run)) {
         return Some(Err(why));
     }

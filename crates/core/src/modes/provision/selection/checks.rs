@@ -30,7 +30,7 @@ fn judge(
     status: &AgentStatus,
     now: Timestamp,
 ) -> Option<Result<Timestamp, String>> {
-    match status.pulse(now, attempt.times.healthy_within()) {
+    match status.pulse(now) {
         Pulse::Never => return Some(Err("it has never sent a heartbeat".to_owned())),
         Pulse::Stale(age) => {
             return Some(Err(format!("its last heartbeat is {:.1} s old", age.as_secs_f64())));

@@ -1,7 +1,7 @@
 //! Several tickets for the same machine.
 //!
-//! A queue may deliver a ticket twice, a sender may have to repeat one, and a ticket of an earlier
-//! idle period may still be queued. Two claim workers of one run must not claim the same instance:
+//! A queue may deliver a ticket twice, a sender may have to repeat one, a renewal sends another, and
+//! a ticket of an earlier idle period may still be queued. Two claim workers of one run must not claim the same instance:
 //! if the answer to one claim is lost, the record that the other claim made looks like its own. So
 //! the first ticket goes to a worker. Further tickets of the same idle period are kept until its
 //! claim is decided, and tickets of another period wait for the next pass.
@@ -10,16 +10,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::ids::InstanceId;
 use crate::model::ticket::Ticket;
-use crate::model::timestamp::Timestamp;
 use crate::ports::Receipt;
 
-/// One idle period of one instance, identified by its threshold.
+/// One idle period of one instance, identified by its generation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct IdlePeriod(InstanceId, Timestamp);
+pub(super) struct IdlePeriod(InstanceId, u32);
 
 impl IdlePeriod {
     pub(super) fn of(ticket: &Ticket) -> IdlePeriod {
-        IdlePeriod(ticket.instance_id.clone(), ticket.threshold)
+        IdlePeriod(ticket.instance_id.clone(), ticket.generation)
     }
 }
 
@@ -98,8 +97,9 @@ mod tests {
     use crate::model::ids::ResourceClass;
     use crate::model::record::MachineSpec;
     use crate::model::requirements::UsageClass;
+    use crate::model::timestamp::Timestamp;
 
-    fn ticket(threshold: u64) -> Ticket {
+    fn ticket(generation: u32) -> Ticket {
         Ticket {
             instance_id: InstanceId::new("i-1").unwrap(),
             spec: MachineSpec {
@@ -109,7 +109,8 @@ mod tests {
                 cpu: 2,
                 mem: 4096,
             },
-            threshold: Timestamp::from_millis(threshold),
+            threshold: Timestamp::from_millis(1),
+            generation,
         }
     }
 

@@ -38,8 +38,8 @@ const BATCH: usize = 10;
 /// How long a ticket waits for others before they are deleted together.
 const DELETE_WINDOW: Duration = Duration::from_millis(25);
 
-/// After receiving tickets of the same instance this often, the pool counts as exhausted for this
-/// run. This bounds the number of passes when claims keep failing.
+/// After meeting the same instance in this many passes, the pool counts as exhausted for this run.
+/// This bounds the number of passes when claims keep failing.
 const MAX_ENCOUNTERS: u32 = 5;
 
 /// An instance that is idle according to its ticket.
@@ -69,8 +69,19 @@ struct Inner {
     suitable: Vec<Candidate>,
     /// Tickets that other runs may want. They stay hidden until the pass is over.
     set_aside: Vec<Receipt>,
-    encounters: BTreeMap<InstanceId, u32>,
+    encounters: BTreeMap<InstanceId, Encounters>,
+    /// The number of the present pass.
+    pass: u32,
     exhausted: bool,
+}
+
+/// In how many passes an instance was met. Several tickets of it in one pass count once.
+#[derive(Debug)]
+struct Encounters {
+    passes: u32,
+    last_pass: u32,
+    /// When a ticket of it was received last, in steady time.
+    last_at: Duration,
 }
 
 impl Inner {
@@ -82,7 +93,23 @@ impl Inner {
     }
 
     fn has_come_round_too_often(&self) -> bool {
-        self.encounters.values().any(|count| *count >= MAX_ENCOUNTERS)
+        self.encounters.values().any(|met| met.passes >= MAX_ENCOUNTERS)
+    }
+
+    /// Notes that a ticket of the instance was received at `now`. Returns whether it is the first of
+    /// this attempt. A pass that lasts longer than `hold` receives tickets again, so after that time
+    /// another ticket counts like one of another pass.
+    fn meet(&mut self, id: &InstanceId, now: Duration, hold: Duration) -> bool {
+        let pass = self.pass;
+        let Some(met) = self.encounters.get_mut(id) else {
+            let first = Encounters { passes: 1, last_pass: pass, last_at: now };
+            self.encounters.insert(id.clone(), first);
+            return true;
+        };
+        if met.last_pass != pass || met.last_at + hold <= now {
+            (met.passes, met.last_pass, met.last_at) = (met.passes + 1, pass, now);
+        }
+        false
     }
 }
 
@@ -98,6 +125,7 @@ impl<'a> Pickup<'a> {
                 suitable: Vec::new(),
                 set_aside: Vec::new(),
                 encounters: BTreeMap::new(),
+                pass: 0,
                 exhausted: false,
             }),
             duplicates: std::sync::Mutex::default(),
@@ -267,9 +295,7 @@ impl<'a> Pickup<'a> {
             return;
         }
         let mismatch = self.requirements.mismatch(&ticket.spec);
-        let encounters = inner.encounters.entry(id.clone()).or_default();
-        *encounters += 1;
-        if *encounters == 1 {
+        if inner.meet(id, self.plane.clock.steady(), self.times.ticket_hold) {
             self.holdings.searching(|search| search.met(mismatch));
         }
         inner.exhausted = inner.has_come_round_too_often();
@@ -293,6 +319,7 @@ impl<'a> Pickup<'a> {
 
     /// Puts back unsuitable tickets, so that other runs find them at once.
     async fn end_pass(&self, inner: &mut Inner) {
+        inner.pass += 1;
         let receipts = std::mem::take(&mut inner.set_aside);
         if receipts.is_empty() {
             return;
@@ -331,7 +358,7 @@ mod tests {
             mem: 4096,
         };
         let threshold = plane.now() + Duration::from_secs(600);
-        Ticket { instance_id: InstanceId::new("i-1").unwrap(), spec, threshold }
+        Ticket { instance_id: InstanceId::new("i-1").unwrap(), spec, threshold, generation: 1 }
     }
 
     fn attempt<'a>(plane: &'a Plane, request: &'a Request) -> Attempt<'a> {

@@ -1,0 +1,75 @@
+//! The heartbeat of an agent. It says how often it comes, so that a change of the setting does not
+//! make agents look dead that have not heard of it yet.
+
+use std::time::Duration;
+
+use crate::model::timestamp::Timestamp;
+
+/// The version of what agents and control plane write for each other. It grows when one of them
+/// could misunderstand the other.
+pub const PROTOCOL: u32 = 1;
+
+/// How many heartbeats may be missed.
+const MISSED: u32 = 3;
+/// The periods that a heartbeat may announce; others count as the nearest of these. Otherwise an
+/// agent could claim to be healthy for ever.
+const PERIODS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heartbeat {
+    /// When it was sent, by the agent's clock.
+    pub at: Timestamp,
+    /// After which time the next one follows.
+    pub period: Duration,
+    /// The [`PROTOCOL`] of the agent.
+    pub protocol: u32,
+    /// How long the machine's last registration took, from seeing the run to being registered.
+    pub registration: Option<Duration>,
+    /// Whether the runner has a job.
+    pub busy: bool,
+}
+
+impl Heartbeat {
+    /// A heartbeat of an agent of this version that has registered no runner yet.
+    pub fn new(at: Timestamp, period: Duration) -> Heartbeat {
+        Heartbeat { at, period, protocol: PROTOCOL, registration: None, busy: false }
+    }
+
+    /// The age past which the machine counts as unhealthy.
+    pub fn healthy_within(&self) -> Duration {
+        self.period.clamp(PERIODS.0, PERIODS.1) * MISSED
+    }
+
+    /// Whether the machine is healthy at `now`. A heartbeat from the future comes from a clock that
+    /// runs ahead, and is healthy within the same distance as one from the past.
+    pub fn is_healthy(&self, now: Timestamp) -> bool {
+        self.at.distance(now) <= self.healthy_within()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn health_goes_by_the_announced_period_within_bounds() {
+        let seconds = Duration::from_secs;
+        let sent = Timestamp::from_millis(1_000_000);
+        for (period, limit) in [
+            (Duration::ZERO, 3),
+            (Duration::from_millis(100), 3),
+            (seconds(1), 3),
+            (seconds(5), 15),
+            (seconds(60), 180),
+            (seconds(61), 180),
+            (Duration::MAX, 180),
+        ] {
+            let beat = Heartbeat::new(sent, period);
+            let (limit, tick) = (seconds(limit), Duration::from_millis(1));
+            assert!(beat.is_healthy(sent) && beat.is_healthy(sent + limit), "{period:?}");
+            assert!(!beat.is_healthy(sent + limit + tick), "{period:?}");
+            assert!(beat.is_healthy(sent.before(limit)), "{period:?}, sent in the future");
+            assert!(!beat.is_healthy(sent.before(limit + tick)), "{period:?}");
+        }
+    }
+}
