@@ -9,7 +9,7 @@ use futures_util::future::select;
 use tokio::sync::Notify;
 
 use crate::inputs::times::Times;
-use crate::lifecycle::{Idle, Instance};
+use crate::lifecycle::{Claimed, Idle, Instance};
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::signal::{AgentStatus, Pulse, Report, Signal};
 use crate::model::ticket::Ticket;
@@ -58,7 +58,8 @@ impl<'a> Handshake<'a> {
         Handshake { plane, times, watch, tickets, away, all_back }
     }
 
-    /// Waits until the agent of `idle` signals that it has left `run`, then sends the ticket.
+    /// Waits until the agent of `idle` signals that it has left `run`, or never noticed it, then
+    /// sends the ticket.
     /// Expires the instance if the agent fails, stops its heartbeat or exceeds the release timeout.
     pub(crate) async fn take_back(
         &self,
@@ -66,7 +67,8 @@ impl<'a> Handshake<'a> {
         run: &RunId,
     ) -> PortResult<Returned> {
         let at_most = self.times.release_timeout;
-        let judge = |status: &AgentStatus, now: Timestamp| self.judge(status, run, now);
+        let generation = idle.counts().generation;
+        let judge = |status: &AgentStatus, now: Timestamp| self.judge(status, generation, run, now);
         self.away.fetch_add(1, Ordering::Relaxed);
         let seen = self.watch.wait(idle.id(), at_most, judge).await;
         if self.away.fetch_sub(1, Ordering::Relaxed) == 1 {
@@ -89,10 +91,12 @@ impl<'a> Handshake<'a> {
     fn judge(
         &self,
         status: &AgentStatus,
+        generation: u32,
         run: &RunId,
         now: Timestamp,
     ) -> Option<Result<String, String>> {
-        if let Some(said) = status.report.as_ref().and_then(|report| deregistered(report, run)) {
+        let report = status.report.as_ref();
+        if let Some(said) = report.and_then(|report| deregistered(report, generation, run)) {
             return Some(said);
         }
         match status.pulse(now) {
@@ -134,6 +138,14 @@ impl Handshake<'_> {
     }
 }
 
+/// How long a claimed machine that is given back stays idle: the configured time, and no less than its
+/// claim had left. With an idle time of zero, the failure of another machine would otherwise
+/// terminate those that refresh keeps for their minimum.
+pub(crate) fn idle_time(claimed: &Instance<Claimed>, now: Timestamp, times: &Times) -> Duration {
+    let left = claimed.threshold().map(|threshold| threshold.since(now)).unwrap_or_default();
+    times.idle_time.max(left)
+}
+
 /// Sends tickets, then marks the records as ticketed. In this order, because a surplus ticket is
 /// harmless, while no run finds a machine whose ticket is missing.
 pub(crate) async fn announce(plane: &Plane, tickets: &[Ticket]) -> PortResult<()> {
@@ -150,10 +162,10 @@ pub(crate) async fn announce(plane: &Plane, tickets: &[Ticket]) -> PortResult<()
     Ok(())
 }
 
-/// What a report says about leaving `run`: the agent's account, or the reason of a failure. `None`
-/// if the report is about something else.
-fn deregistered(report: &Report, run: &RunId) -> Option<Result<String, String>> {
-    if report.says(Signal::Deregistered, run) {
+/// What a report says about leaving `run` for this generation of the idle state: the agent's
+/// account, or the reason of a failure. `None` if the report is about something else.
+fn deregistered(report: &Report, generation: u32, run: &RunId) -> Option<Result<String, String>> {
+    if report.is_free_in(generation, Some(run)) {
         return Some(Ok(report.detail.clone()));
     }
     match report.signal {

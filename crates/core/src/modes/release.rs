@@ -14,7 +14,7 @@ use crate::lifecycle::{Claimed, Idle, Instance, Live, Pending, Refused, Running}
 use crate::model::failure::{Failure, FailureKind};
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::record::{MachineSpec, Record, State};
-use crate::modes::handshake::{Handshake, Returned};
+use crate::modes::handshake::{Handshake, Returned, idle_time};
 use crate::modes::plane::{NotCommitted, Plane, readable};
 use crate::ports::PortResult;
 
@@ -122,14 +122,15 @@ struct Releasing<'a> {
 
 impl Releasing<'_> {
     async fn release(&self, record: &Record) -> PortResult<Reached> {
-        let (now, idle_time) = (self.plane.now(), self.times.idle_time);
+        let now = self.plane.now();
         if let Some(running) = Instance::<Running>::believe(record) {
-            return self.into_pool(record, running.release(now, idle_time)).await;
+            return self.into_pool(record, running.release(now, self.times.idle_time)).await;
         }
         if let Some(claimed) =
             Instance::<Claimed>::believe(record).filter(|_| !record.is_expired(now))
         {
-            let change = claimed.give_back(now, idle_time).because(UNFINISHED);
+            let change =
+                claimed.give_back(now, idle_time(&claimed, now, self.times)).because(UNFINISHED);
             return self.into_pool(record, change).await;
         }
         self.expire_unfinished(record).await

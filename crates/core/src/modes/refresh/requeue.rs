@@ -9,7 +9,7 @@ use crate::model::failure::Failure;
 use crate::model::ids::InstanceId;
 use crate::model::record::Record;
 use crate::model::settings::Settings;
-use crate::model::signal::Signal;
+use crate::model::signal::{Report, Signal};
 use crate::model::ticket::Ticket;
 use crate::modes::handshake::announce;
 use crate::modes::plane::{NotCommitted, Plane};
@@ -34,10 +34,12 @@ pub(super) async fn requeue(
     let status = plane.retried(|| plane.store.agent_status(&ids)).await?;
     let mut tickets: Vec<Ticket> = Vec::new();
     for ((record, idle), status) in unannounced.iter().zip(status) {
+        let free = |report: &Report| report.is_free_in(record.counts.generation, None);
+        let is_free = status.report.as_ref().is_some_and(free);
         let signal = status.report.map(|report| report.signal);
         let overdue = record.updated_at + settings.times.release_timeout <= now;
         match signal {
-            Some(Signal::Deregistered) => tickets.push(idle.ticket()),
+            Some(Signal::Deregistered) if is_free => tickets.push(idle.ticket()),
             Some(Signal::DeregisterFailed | Signal::PrepareFailed) => {
                 expire(plane, idle, outcome).await?;
             }

@@ -417,3 +417,15 @@ async fn a_rescue_that_fails_backs_off_and_costs_no_idle_machine() {
         assert_reusable(&harness, &["i-a", "i-b"], &case).await;
     }
 }
+
+/// With an idle time of zero only refresh's minimum keeps machines warm.
+#[tokio::test]
+async fn an_idle_time_of_zero_does_not_end_what_another_machines_failure_gives_back() {
+    let harness = Harness::with(&[("idle-time-sec", "0")]).await;
+    harness.idle("i-a", "c6i.large").await;
+    harness.memory.compute.set_capacity(1);
+    let outcome = harness.provision(&request("1", 2)).await;
+    assert_eq!(outcome.failure.unwrap().kind, FailureKind::NoCapacity);
+    assert_eq!((outcome.returned, outcome.terminated), (vec![id("i-a")], vec![]));
+    assert_reusable(&harness, &["i-a"], "an idle time of zero").await;
+}

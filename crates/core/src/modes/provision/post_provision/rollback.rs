@@ -13,7 +13,7 @@ use futures_util::future::{join, join_all};
 use crate::lifecycle::{Claimed, Created, Idle, Instance, Pending, Running};
 use crate::model::ids::InstanceId;
 use crate::model::record::Record;
-use crate::modes::handshake::{Handshake, Returned};
+use crate::modes::handshake::{Handshake, Returned, idle_time};
 use crate::modes::plane::NotCommitted;
 use crate::modes::provision::Attempt;
 
@@ -110,12 +110,12 @@ impl Undo<'_> {
     }
 
     fn into_idle(&self, record: &Record) -> Option<Pending<Idle>> {
-        let (now, idle_time) = (self.attempt.plane.now(), self.attempt.times.idle_time);
+        let (now, times) = (self.attempt.plane.now(), &self.attempt.times);
         if let Some(claimed) = Instance::<Claimed>::believe(record) {
-            return Some(claimed.give_back(now, idle_time).because(WHY));
+            return Some(claimed.give_back(now, idle_time(&claimed, now, times)).because(WHY));
         }
         let running = Instance::<Running>::believe(record)?;
-        Some(running.release(now, idle_time).because(WHY))
+        Some(running.release(now, times.idle_time).because(WHY))
     }
 
     async fn hand_over(&self, idle: &Instance<Idle>) {
