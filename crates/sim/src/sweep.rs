@@ -221,8 +221,8 @@ mod tests {
             let reached = |outcome| row.outcomes.contains_key(&outcome);
             assert!(reached(ProcessOutcome::Died), "{row:?}");
             assert!(row.without_fault.is_some_and(reached), "{row:?}");
-            // A provision that is told to stop dumps, even if a fault is injected into
-            // one of its calls.
+            // A provision that is told to stop fails, even if a fault is injected into one of its
+            // calls.
             let others = row
                 .outcomes
                 .keys()
