@@ -124,21 +124,21 @@ impl Releasing<'_> {
     async fn release(&self, record: &Record) -> PortResult<Reached> {
         let now = self.plane.now();
         if let Some(running) = Instance::<Running>::believe(record) {
-            return self.into_pool(record, running.release(now, self.times.idle_time)).await;
+            return self.return_to_pool(record, running.release(now, self.times.idle_time)).await;
         }
         if let Some(claimed) =
             Instance::<Claimed>::believe(record).filter(|_| !record.is_expired(now))
         {
             let change =
                 claimed.give_back(now, idle_time(&claimed, now, self.times)).because(UNFINISHED);
-            return self.into_pool(record, change).await;
+            return self.return_to_pool(record, change).await;
         }
         self.expire_unfinished(record).await
     }
 
     /// Makes the machine idle and waits until its agent has left the run. If the provision of a
     /// claimed machine commits it at this very moment, it is released like any other.
-    async fn into_pool(&self, record: &Record, change: Pending<Idle>) -> PortResult<Reached> {
+    async fn return_to_pool(&self, record: &Record, change: Pending<Idle>) -> PortResult<Reached> {
         let idle = match self.plane.apply(change).await {
             Ok(idle) => idle,
             Err(NotCommitted::Refused(refused)) => return self.refused(record, &refused).await,

@@ -87,7 +87,7 @@ impl Undo<'_> {
 
     /// Returns one machine to the pool, if it is claimed or, by a commit of this attempt, running.
     async fn give_back(&self, record: &Record) {
-        let Some(change) = self.into_idle(record) else { return };
+        let Some(change) = self.idle_again(record) else { return };
         match self.attempt.plane.apply(change).await {
             Ok(idle) => self.hand_over(&idle).await,
             Err(NotCommitted::Refused(refused)) => {
@@ -109,7 +109,7 @@ impl Undo<'_> {
         }
     }
 
-    fn into_idle(&self, record: &Record) -> Option<Pending<Idle>> {
+    fn idle_again(&self, record: &Record) -> Option<Pending<Idle>> {
         let (now, times) = (self.attempt.plane.now(), &self.attempt.times);
         if let Some(claimed) = Instance::<Claimed>::believe(record) {
             return Some(claimed.give_back(now, idle_time(&claimed, now, times)).because(WHY));
