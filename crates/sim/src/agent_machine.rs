@@ -9,9 +9,13 @@ use ondeck_core::ports::{Clock, Host, Runner};
 
 use crate::faults::Fault;
 use crate::kernel::Micros;
+use crate::plan::SECOND;
 use crate::process_ports::ProcessPorts;
 use crate::simulated_machines::SimulatedMachines;
 use crate::world::at_once;
+
+/// How long a failure of a machine may have consequences.
+pub(crate) const TROUBLE: Micros = 60 * SECOND;
 
 /// One machine, with the ports that its agent uses to control it.
 pub(crate) struct AgentMachine {
@@ -32,6 +36,7 @@ impl AgentMachine {
     ) -> Result<(), String> {
         if may_fail && self.ports.injects(Fault::RunnerFails) {
             self.ports.world.kernel.note(&self.ports.name, || format!("{what}  ** fails"));
+            self.trouble(TROUBLE);
             return Err(format!("{what} failed"));
         }
         let world = self.ports.world.clone();
@@ -40,6 +45,32 @@ impl AgentMachine {
             Ok(())
         };
         self.ports.call(service, what, String::new, act).await.map_err(|error| error.to_string())
+    }
+
+    /// Notes a failure of this machine, which may have consequences for `span` from now on.
+    fn trouble(&self, span: Micros) {
+        let until = self.ports.world.kernel.now() + span;
+        self.ports.world.machines().trouble(&self.id, until);
+    }
+
+    /// Waits as long as a registration takes: some seconds, or up to a minute or for ever if that
+    /// fault is injected.
+    async fn take_time_to_register(&self) {
+        let slow = self.ports.injects(Fault::SlowRegistration);
+        if let Some(machine) = self.ports.world.machines().machine_mut(&self.id) {
+            let condition = &mut machine.condition;
+            condition.slow_registrations = if slow { condition.slow_registrations + 1 } else { 0 };
+        }
+        let (shape, usual, long) = {
+            let mut random = self.ports.random();
+            (random.u8(0..8), random.u64(0..3000), random.u64(3_000..60_000))
+        };
+        let takes = match (slow, shape) {
+            (false, _) => usual,
+            (true, 0) => return std::future::pending().await,
+            (true, _) => long,
+        };
+        self.ports.sleep(Duration::from_millis(takes)).await;
     }
 }
 
@@ -57,14 +88,17 @@ impl Runner for AgentMachine {
     }
 
     async fn register(&self, run: &RunId) -> Result<(), String> {
-        self.ports.world.machines().set_serving(&self.id, Some(run));
+        let world = &self.ports.world;
+        world.machines().set_serving(&self.id, Some(run));
         let (id, run) = (self.id.clone(), run.clone());
-        if !self.ports.world.kernel.is_by_choice() {
-            let takes = self.ports.random().u64(0..2000);
-            self.ports.sleep(Duration::from_millis(takes)).await;
+        if !world.kernel.is_by_choice() {
+            self.take_time_to_register().await;
         }
-        self.act(("forge", "register runner"), true, move |machines| machines.register(&id, &run))
-            .await
+        let kernel = world.kernel.clone();
+        self.act(("forge", "register runner"), true, move |machines| {
+            machines.register(&id, &run, kernel.now());
+        })
+        .await
     }
 
     async fn work(&self, _run: &RunId) -> String {
@@ -72,6 +106,7 @@ impl Runner for AgentMachine {
         if self.ports.injects(Fault::RunnerDies) {
             let lives = self.ports.random().u64(0..60);
             self.ports.sleep(Duration::from_secs(lives)).await;
+            self.trouble(TROUBLE);
             let mut machines = self.ports.world.machines();
             machines.set_online(&self.id, false);
             machines.lose_job(&self.id);
@@ -99,7 +134,13 @@ impl Runner for AgentMachine {
     }
 
     async fn clean(&self) -> Result<(), String> {
-        self.act(("machine", "clean"), true, |_| {}).await
+        let id = self.id.clone();
+        self.act(("machine", "clean"), true, move |machines| {
+            if let Some(machine) = machines.machine_mut(&id) {
+                machine.condition.is_dirty = false;
+            }
+        })
+        .await
     }
 }
 
@@ -113,6 +154,10 @@ impl Host for AgentMachine {
         let Some(at) = self.notice_at else { return std::future::pending().await };
         let left = at.saturating_sub(self.ports.world.kernel.now());
         self.ports.sleep(Duration::from_micros(left)).await;
+        self.trouble(Micros::MAX / 2);
+        if let Some(machine) = self.ports.world.machines().machine_mut(&self.id) {
+            machine.condition.notice_at.get_or_insert(self.ports.world.kernel.now());
+        }
         "spot interruption".to_owned()
     }
 

@@ -1,20 +1,33 @@
 //! The auditor: checks the invariants after every event. It is written from the design and does not
 //! ask core which changes are allowed.
 
+mod hand_over;
+mod health;
+mod invariant;
+mod pool_rules;
+mod report;
+mod transition;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::time::Duration;
 
 use ondeck_core::lifecycle::Transition;
 use ondeck_core::model::ids::{InstanceId, IntentId, RunId};
-use ondeck_core::model::record::{Record, State};
+use ondeck_core::model::record::{MachineSpec, Record, State};
+use ondeck_core::model::settings::Settings;
 use ondeck_core::model::ticket::Ticket;
 use ondeck_core::model::timestamp::Timestamp;
-use ondeck_core::modes::provision;
 use ondeck_core::ports::{Machine, Order};
 
-use crate::kernel::{Micros, Pid};
-use crate::simulated_machines::{MachineView, SimulatedMachines};
+pub(crate) use self::hand_over::HandOver;
+pub use self::invariant::{Invariant, Violation};
+use self::pool_rules::{BegunProvision, TicketHistory};
+use self::report::Effects;
+use self::transition::legal;
+use crate::faults::Fault;
+use crate::kernel::{Micros, Pid, timestamp};
+use crate::plan::Plan;
+use crate::simulated_machines::{Condition, MachineView, SimulatedMachines};
 
 /// The largest difference between two clocks.
 pub(crate) const SKEW: Duration = Duration::from_secs(10);
@@ -25,90 +38,6 @@ const NOTICE_WITHIN: Duration = Duration::from_secs(60);
 /// An agent that terminates its machine must have read its record within this time, which is longer
 /// than it waits for an answer.
 const ASKED_WITHIN: Micros = 10_000_000;
-
-/// A violated invariant, and what violated it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Violation {
-    pub invariant: Invariant,
-    pub how: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.invariant.as_str(), self.how)
-    }
-}
-
-/// A property that must hold in every history.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Invariant {
-    /// The owner of an instance never changes from one run directly to another.
-    OneOwner,
-    /// Every change of a record is a row of the table of transitions.
-    LegalTransition,
-    /// A listening runner has the label of its machine's owner.
-    Label,
-    /// An agent serves its machine's owner.
-    ServesOwner,
-    /// A job runs on a machine of its own run.
-    Job,
-    /// An idle machine that is marked as announced has a ticket in its queue.
-    Reachable,
-    /// A refresh that succeeds announces or expires every idle machine that was not announced.
-    Repaired,
-    /// A machine is announced only after its runner, job and label are gone.
-    Announced,
-    /// A machine is terminated only after its record, and never by its agent before its threshold.
-    StoreFirst,
-    /// Without faults, no machine is expired before its threshold.
-    NoWaste,
-    /// A run whose provision succeeds has exactly the machines in its answer. A run whose
-    /// provision fails has none.
-    AllOrNothing,
-    /// A launch happens once, however often the order is repeated.
-    LaunchedOnce,
-    /// An intent is written before the launch that it describes.
-    IntentFirst,
-    /// Every call of a mode ends.
-    EveryCallEnds,
-    /// Without faults every provision succeeds. After faults, the next provision succeeds.
-    Succeeds,
-    /// An agent whose record names another run leaves its run and serves that one.
-    Follows,
-    /// A machine with an agent terminates after all deadlines, even without a refresh.
-    TerminatesItself,
-    /// When all deadlines have passed and refresh has run, nothing is left.
-    NothingLeft,
-    /// No process of a history panics.
-    NoPanic,
-}
-
-impl Invariant {
-    /// The name of the invariant in reports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Invariant::OneOwner => "one owner",
-            Invariant::LegalTransition => "legal transitions",
-            Invariant::Label => "label is the owner's",
-            Invariant::ServesOwner => "agent serves the owner",
-            Invariant::Job => "job on its own machine",
-            Invariant::Reachable => "idle is reachable",
-            Invariant::Repaired => "refresh repairs",
-            Invariant::Announced => "announced when free",
-            Invariant::StoreFirst => "store first",
-            Invariant::NoWaste => "no waste",
-            Invariant::AllOrNothing => "all or nothing",
-            Invariant::LaunchedOnce => "launched once",
-            Invariant::IntentFirst => "intent first",
-            Invariant::EveryCallEnds => "every call ends",
-            Invariant::Succeeds => "provision succeeds",
-            Invariant::Follows => "agent follows",
-            Invariant::TerminatesItself => "machine terminates itself",
-            Invariant::NothingLeft => "nothing left",
-            Invariant::NoPanic => "no panic",
-        }
-    }
-}
 
 /// What one process has ordered from compute for a run.
 #[derive(Debug, Default)]
@@ -132,6 +61,10 @@ pub(crate) struct Audit {
     /// Machines that the operator has reassigned by hand, and until when their
     /// agents may not notice.
     by_hand: BTreeMap<InstanceId, Timestamp>,
+    /// What each process of the control plane has done.
+    effects: BTreeMap<Pid, Effects>,
+    /// When each machine that was released last had started to run for its owner.
+    running_before: BTreeMap<InstanceId, Timestamp>,
     /// When each machine started to run for its current owner.
     running_since: BTreeMap<InstanceId, Timestamp>,
     /// Machines that the operator took by hand from the run that they were running for, and since
@@ -141,21 +74,68 @@ pub(crate) struct Audit {
     sent: BTreeSet<(InstanceId, Timestamp)>,
     intents: BTreeSet<IntentId>,
     launched: BTreeMap<(Pid, RunId), Ordered>,
+    /// Each machine as it was launched.
+    specs: BTreeMap<InstanceId, MachineSpec>,
+    /// When each record last changed.
+    changed_at: BTreeMap<InstanceId, Timestamp>,
+    /// The last run that registered or claimed each machine, and when.
+    owned_since: BTreeMap<InstanceId, (RunId, Timestamp)>,
+    /// Machines that the operator has ever reassigned by hand.
+    touched_by_hand: BTreeSet<InstanceId>,
+    /// All settings that have been in force, each with the time from which it was.
+    settings: Vec<(Timestamp, Settings)>,
+    tickets: BTreeMap<String, TicketHistory>,
+    provisions: BTreeMap<Pid, BegunProvision>,
+    /// The names of the settings that each refresh was given, and when it began.
+    refreshes: BTreeMap<Pid, (BTreeSet<String>, Timestamp)>,
+    refused_set_ups: BTreeSet<Pid>,
+    /// Whether no fault is injected into the calls of agents.
+    agents_spared: bool,
+    /// Whether healthy machines must be spared: clocks do not make heartbeats look too old.
+    is_spared: bool,
+    /// Whether calls and queues work, so that what is announced is found.
+    is_quiet: bool,
     /// Whether expiring a machine before its threshold violates an invariant.
-    pub(crate) forbid_waste: bool,
+    forbid_waste: bool,
     /// The grace that the plan sets: how old a machine without a record must be to be an orphan.
-    pub(crate) grace: Duration,
+    grace: Duration,
     changed: bool,
 }
 
 impl Audit {
+    /// Prepares for the history of a plan.
+    pub(crate) fn expect(&mut self, plan: &Plan) {
+        // Faults that hit neither calls nor queues nor agents.
+        const ELSEWHERE: [Fault; 9] = [
+            Fault::LaunchRefused,
+            Fault::LaunchUnheard,
+            Fault::NoCapacity,
+            Fault::Busy,
+            Fault::NeverBoots,
+            Fault::SlowRegistration,
+            Fault::SetUpRefused,
+            Fault::Crash,
+            Fault::ToldToStop,
+        ];
+        self.forbid_waste = plan.is_clear();
+        self.grace = plan.grace();
+        self.agents_spared = plan.agents_spared || plan.rates.calls.is_empty();
+        self.is_spared = plan.skew <= 8_000;
+        self.is_quiet = plan.rates.calls.is_empty()
+            && plan.outages.is_empty()
+            && plan.scripts.is_empty()
+            && plan.other_faults.iter().all(|(fault, _)| ELSEWHERE.contains(fault));
+        let settings = Settings::from_map(&plan.settings).expect("sound settings");
+        self.settings_in_force(timestamp(0), settings);
+    }
+
     pub(crate) fn violation(&self) -> Option<Violation> {
         self.violation.clone()
     }
 
     /// Records a violation, unless there is one already.
     pub(crate) fn violated(&mut self, invariant: Invariant, how: impl Into<String>) {
-        if self.violation.is_none() {
+        if self.violation.is_none() && !invariant.is_pending() {
             self.violation = Some(Violation { invariant, how: how.into() });
         }
     }
@@ -163,10 +143,12 @@ impl Audit {
     /// A transition was committed.
     pub(crate) fn wrote(
         &mut self,
+        by: Pid,
         transition: Transition,
         before: Option<&Record>,
         after: &Record,
         (at, now): (Timestamp, Timestamp),
+        condition: Option<&Condition>,
     ) {
         self.changed = true;
         let owner = |record: &Record| record.run.clone();
@@ -185,16 +167,21 @@ impl Audit {
             let how = format!("{transition} of {} was made for {at}, at {now}", after.id);
             self.violated(Invariant::LegalTransition, how);
         }
-        let given_up = transition == Transition::Expire
-            && before.is_some_and(|b| b.threshold.is_some_and(|t| t > at + Duration::from_secs(1)));
-        if self.forbid_waste && given_up {
-            self.violated(Invariant::NoWaste, format!("{} was expired before its time", after.id));
-        }
+        self.note_written(by, transition, &after.id);
+        self.spare(transition, before, at, condition);
+        self.changed_at.insert(after.id.clone(), now);
         match transition {
             Transition::Activate | Transition::Commit => {
                 self.running_since.insert(after.id.clone(), now);
             }
+            Transition::Release => {
+                let since = self.running_since.get(&after.id).copied().unwrap_or(now);
+                self.running_before.insert(after.id.clone(), since);
+            }
             Transition::Register | Transition::Claim => {
+                if let Some(run) = &after.run {
+                    self.owned_since.insert(after.id.clone(), (run.clone(), now));
+                }
                 self.lost_by_hand.retain(|(id, _), _| *id != after.id);
             }
             _ => {}
@@ -204,6 +191,7 @@ impl Audit {
 
     /// A record existed before the history began.
     pub(crate) fn existing(&mut self, record: &Record) {
+        self.specs.insert(record.id.clone(), record.spec.clone());
         self.records.insert(record.id.clone(), record.clone());
     }
 
@@ -214,6 +202,7 @@ impl Audit {
         if let (Some(owner), Some(since)) = (owner, self.running_since.get(&record.id)) {
             self.lost_by_hand.insert((record.id.clone(), owner), *since);
         }
+        self.touched_by_hand.insert(record.id.clone());
         self.by_hand.insert(record.id.clone(), now + NOTICE_WITHIN);
     }
 
@@ -242,7 +231,18 @@ impl Audit {
     }
 
     /// Machines were launched, or returned again to a caller that repeated its order.
-    pub(crate) fn launched(&mut self, by: Pid, order: &Order, machines: &[Machine]) {
+    pub(crate) fn launched(
+        &mut self,
+        by: Pid,
+        order: &Order,
+        machines: &[Machine],
+        now: Timestamp,
+    ) {
+        self.look_in_pool_first(by, order, now);
+        self.note_launched(by, machines.len());
+        for machine in machines {
+            self.specs.insert(machine.id.clone(), machine.spec.clone());
+        }
         if !self.intents.contains(&order.intent) {
             let how = format!("no intent was recorded for {}, of run {}", order.intent, order.run);
             self.violated(Invariant::IntentFirst, how);
@@ -273,23 +273,44 @@ impl Audit {
     }
 
     /// A ticket is being sent.
-    pub(crate) fn announced(&mut self, ticket: &Ticket, machine: Option<&MachineView>) {
+    pub(crate) fn announced(
+        &mut self,
+        ticket: &Ticket,
+        machine: Option<&MachineView>,
+        now: Timestamp,
+    ) {
         self.sent.insert((ticket.instance_id.clone(), ticket.threshold));
+        self.note_sent(ticket, now);
         let Some(record) = self.records.get(&ticket.instance_id) else { return };
-        let current = record.state == State::Idle && record.threshold == Some(ticket.threshold);
-        let Some(machine) = machine.filter(|_| current) else { return };
+        let Some(machine) = machine.filter(|_| is_about(ticket, record)) else { return };
         let busy = machine.label.as_ref().or(machine.serving.as_ref()).or(machine.job.as_ref());
         if let Some(run) = busy {
             let how = format!("{} still works for {run}", ticket.instance_id);
             self.violated(Invariant::Announced, how);
         }
+        if machine.is_dirty {
+            let how = format!("{} was not cleaned", ticket.instance_id);
+            self.violated(Invariant::Announced, how);
+        }
+        let notice = machine.notice_at.map(timestamp).filter(|_| self.agents_spared);
+        if notice.is_some_and(|notice| notice + SKEW < now) {
+            let how = format!("{} will be taken away, and is announced", ticket.instance_id);
+            self.violated(Invariant::NotInterrupted, how);
+        }
     }
 
-    /// A ticket is being deleted. `others` is the number of identical tickets in the queue.
+    /// A ticket is being deleted. `others` is the number of identical tickets in the queue. A
+    /// machine that was renewed may have another, with a later threshold.
     pub(crate) fn deletes(&mut self, ticket: &Ticket, others: usize, now: Timestamp) {
+        if others == 0 {
+            self.ticket_gone(ticket);
+        }
         let Some(record) = self.records.get(&ticket.instance_id) else { return };
-        let waits = record.state == State::Idle && record.threshold == Some(ticket.threshold);
-        if waits && ticket.threshold > now + SKEW && others == 0 {
+        let in_time = |threshold: Timestamp| threshold > now + SKEW;
+        let waits = is_about(ticket, record)
+            && in_time(ticket.threshold)
+            && record.threshold.is_some_and(in_time);
+        if waits && others == 0 && !self.has_ticket(record, now) {
             let how = format!("the last ticket of {}, which is idle, was deleted", record.id);
             self.violated(Invariant::Reachable, how);
         }
@@ -381,38 +402,6 @@ impl Audit {
         }
     }
 
-    /// A provision that ran from `began` to `now` reports success. It must name as many machines as
-    /// were requested. Unless requests may arrive late, it must name every machine that its run
-    /// has. Every machine that it names must belong to its run, except one that the operator gave
-    /// away after this provision had set it running: a provision does not read such a record again.
-    pub(crate) fn succeeded(
-        &mut self,
-        outcome: &provision::Outcome,
-        late: bool,
-        (began, now): (Timestamp, Timestamp),
-    ) {
-        let ids: BTreeSet<&InstanceId> = outcome.instances.iter().map(|one| &one.id).collect();
-        let wanted = outcome.requested as usize;
-        if ids.len() != wanted || outcome.instances.len() != wanted {
-            let how = format!("run {} was given {ids:?} instead of {wanted}", outcome.run);
-            self.violated(Invariant::AllOrNothing, how);
-        }
-        let unknown = |id: &&InstanceId| !late && !ids.contains(id);
-        if let Some(id) = self.held_by(&outcome.run, now).iter().find(unknown) {
-            let how = format!("run {} has {id}, and was not told", outcome.run);
-            self.violated(Invariant::AllOrNothing, how);
-        }
-        for id in ids {
-            let record = self.records.get(id);
-            let ours = record.is_some_and(|r| r.run.as_ref() == Some(&outcome.run));
-            let lost = self.lost_by_hand.get(&(id.clone(), outcome.run.clone()));
-            if !ours && lost.is_none_or(|since| *since < began) {
-                let how = format!("run {} was given {id}, which is not its own", outcome.run);
-                self.violated(Invariant::AllOrNothing, how);
-            }
-        }
-    }
-
     /// Returns the machines of a run whose records are live and before their threshold.
     pub(crate) fn held_by(&self, run: &RunId, now: Timestamp) -> Vec<InstanceId> {
         let held = |record: &&Record| {
@@ -427,63 +416,9 @@ impl Audit {
     }
 }
 
-/// Checks a change against the table of transitions.
-fn legal(
-    transition: Transition,
-    before: Option<&Record>,
-    after: &Record,
-    at: Timestamp,
-) -> Result<(), String> {
-    use State::{Claimed, Created, Idle, Running, Terminated};
-    let Some(before) = before else {
-        let registered = transition == Transition::Register && after.state == Created;
-        return if registered && after.run.is_some() {
-            Ok(())
-        } else {
-            Err("from nothing".to_owned())
-        };
-    };
-    let (from, to) = (before.state, after.state);
-    let states = match transition {
-        Transition::Register => false,
-        Transition::Activate => (from, to) == (Created, Running),
-        Transition::Claim => (from, to) == (Idle, Claimed),
-        Transition::Commit => (from, to) == (Claimed, Running),
-        Transition::Release => (from, to) == (Running, Idle),
-        Transition::GiveBack => (from, to) == (Claimed, Idle),
-        Transition::Renew => from == to && matches!(from, Idle | Running),
-        Transition::Expire => from != Terminated && from == to,
-        Transition::Reap => from != Terminated && to == Terminated,
-    };
-    if !states {
-        return Err(format!("{from} to {to}"));
-    }
-    let kept = before.run == after.run;
-    let runs = match transition {
-        Transition::Activate | Transition::Commit => kept && after.run.is_some(),
-        Transition::Claim => before.run.is_none() && after.run.is_some(),
-        Transition::Release | Transition::GiveBack => before.run.is_some() && after.run.is_none(),
-        Transition::Reap => after.run.is_none(),
-        Transition::Expire | Transition::Renew | Transition::Register => kept,
-    };
-    if !runs {
-        return Err(format!("owner {:?} to {:?}", before.run, after.run));
-    }
-    let in_time = before.threshold.is_some_and(|threshold| threshold > at);
-    let times = match transition {
-        Transition::Reap => !in_time && after.threshold.is_none(),
-        Transition::Expire => after.threshold.is_some_and(|threshold| threshold <= at),
-        _ => in_time && after.threshold.is_some_and(|threshold| threshold >= at),
-    };
-    if !times {
-        return Err(format!("threshold {:?} to {:?}, at {at}", before.threshold, after.threshold));
-    }
-    let idle_again = u32::from(matches!(transition, Transition::Release | Transition::GiveBack));
-    let (then, now) = (before.counts.generation, after.counts.generation);
-    if then + idle_again != now {
-        return Err(format!("generation {then} to {now}"));
-    }
-    Ok(())
+/// Whether a ticket announces the present idle state of a machine.
+fn is_about(ticket: &Ticket, record: &Record) -> bool {
+    record.state == State::Idle && record.counts.generation == ticket.generation
 }
 
 #[cfg(test)]

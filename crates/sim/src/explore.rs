@@ -18,7 +18,7 @@ use crate::faults::{CallBehaviour, CrashPoint, Fault, Rates};
 use crate::harness::Harness;
 use crate::history;
 use crate::kernel::{AnswerDigests, Kernel, PendingCall};
-use crate::plan::{Plan, SECOND};
+use crate::plan::{Ask, Plan, SECOND};
 
 pub use self::scenes::SCENES;
 
@@ -369,7 +369,7 @@ fn finish(harness: &mut Harness) {
     }
     harness.kernel.stop_tracking_answers();
     harness.world.compute.set_capacity(usize::MAX);
-    harness.provision(crate::harness::PROBE, 1);
+    harness.provision(crate::harness::PROBE, &Ask::of(1));
     run_in_order(harness, |_| false, history::ALL_DEADLINES);
     if harness.is_over() {
         return;
@@ -457,7 +457,7 @@ mod tests {
                 run_until_done(harness);
                 let id = ondeck_core::model::ids::InstanceId::new("i-0901").expect("a sound id");
                 harness.world.machines().set_serving(&id, Some(&run_id("9")));
-                harness.provision("1", 1);
+                harness.provision("1", &Ask::of(1));
             },
         };
         let found = explore(&scene, u64::MAX);

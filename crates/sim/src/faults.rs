@@ -36,6 +36,10 @@ pub enum Fault {
     NoCapacity,
     /// The provider throttles an order or a part of it.
     Busy,
+    /// The provider refuses an order for good: an image is gone, or a permission is missing.
+    LaunchRefused,
+    /// The provider never answers an order, whether it launches machines or not.
+    LaunchUnheard,
     /// A machine never boots.
     NeverBoots,
     /// An agent is frozen for a while.
@@ -52,6 +56,10 @@ pub enum Fault {
     RunnerFails,
     /// A runner's process dies.
     RunnerDies,
+    /// Registering a runner takes up to a minute, or never ends.
+    SlowRegistration,
+    /// The provider refuses to be set up, so that a refresh fails.
+    SetUpRefused,
     /// A provision is told to stop.
     ToldToStop,
     /// A run is never released.
@@ -68,7 +76,7 @@ pub enum Fault {
 
 impl Fault {
     /// All faults, each of them once.
-    pub const ALL: [Fault; 28] = [
+    pub const ALL: [Fault; 32] = [
         Fault::Crash,
         Fault::AgentCrash,
         Fault::Throttled,
@@ -83,6 +91,8 @@ impl Fault {
         Fault::Reordered,
         Fault::NoCapacity,
         Fault::Busy,
+        Fault::LaunchRefused,
+        Fault::LaunchUnheard,
         Fault::NeverBoots,
         Fault::Hang,
         Fault::HeartbeatsStop,
@@ -91,6 +101,8 @@ impl Fault {
         Fault::SpotNotice,
         Fault::RunnerFails,
         Fault::RunnerDies,
+        Fault::SlowRegistration,
+        Fault::SetUpRefused,
         Fault::ToldToStop,
         Fault::NeverReleased,
         Fault::RefreshTwice,
@@ -116,6 +128,8 @@ impl Fault {
             Fault::Reordered => "reordered",
             Fault::NoCapacity => "no capacity",
             Fault::Busy => "provider busy",
+            Fault::LaunchRefused => "launch refused",
+            Fault::LaunchUnheard => "launch unheard",
             Fault::NeverBoots => "never boots",
             Fault::Hang => "agent hangs",
             Fault::HeartbeatsStop => "no heartbeats",
@@ -124,6 +138,8 @@ impl Fault {
             Fault::SpotNotice => "spot notice",
             Fault::RunnerFails => "runner fails",
             Fault::RunnerDies => "runner dies",
+            Fault::SlowRegistration => "slow to register",
+            Fault::SetUpRefused => "set-up refused",
             Fault::ToldToStop => "told to stop",
             Fault::NeverReleased => "never released",
             Fault::RefreshTwice => "refresh twice",

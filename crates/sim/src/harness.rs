@@ -16,7 +16,7 @@ use ondeck_core::runtime::stop::StopSwitch;
 
 use crate::faults::Fault;
 use crate::kernel::{Event, Instruction, Kernel, Micros, Pid, digest};
-use crate::plan::{Action, Plan, SECOND};
+use crate::plan::{Action, Ask, Plan, SECOND};
 use crate::policy::Policy;
 use crate::process::{Process, ProcessKind, ProcessOutcome};
 use crate::world::World;
@@ -34,6 +34,8 @@ pub(crate) struct Harness {
     processes: BTreeMap<Pid, Process>,
     scheduled: Vec<ScheduledAction>,
     runs: BTreeMap<String, Run>,
+    /// The provisions that have not exited.
+    calls: BTreeMap<Pid, ProvisionCall>,
     /// Random numbers for everything outside of processes.
     random: fastrand::Rng,
     processes_started: u32,
@@ -73,21 +75,37 @@ pub(crate) enum ScheduledAction {
 #[derive(Default)]
 struct Run {
     provisions: u32,
-    /// When its last provision began.
-    began: Option<Timestamp>,
     releases: u32,
+    /// How many of its provisions and releases have not exited.
+    at_work: u32,
+    /// How many provisions, releases, stops and re-runs there have been.
+    disturbances: u32,
     will_release: bool,
     stop: Option<StopSwitch>,
     told_to_stop: bool,
     /// Whether its jobs were re-run, so that refresh may provision for it.
     rerun: bool,
+    /// Whether its last request allows to launch machines.
+    may_launch: bool,
+}
+
+/// One call of provision.
+#[derive(Debug, Clone)]
+struct ProvisionCall {
+    ask: Ask,
+    began: Timestamp,
+    /// Whether nothing had happened to the run before.
+    is_first: bool,
+    /// Whether no other process of the run was at work when it began.
+    is_alone: bool,
+    /// The disturbances of the run up to this call.
+    disturbances: u32,
 }
 
 impl Harness {
     pub(crate) fn new(plan: &Plan, kernel: Arc<Kernel>) -> Harness {
         let world = Arc::new(World::new(kernel.clone()));
-        world.audit().forbid_waste = plan.is_clear();
-        world.audit().grace = plan.grace();
+        world.audit().expect(plan);
         let policy = Arc::new(plan.policy());
         let random = policy.random_for("the world");
         let mut harness = Harness {
@@ -98,6 +116,7 @@ impl Harness {
             processes: BTreeMap::new(),
             scheduled: Vec::new(),
             runs: BTreeMap::new(),
+            calls: BTreeMap::new(),
             random,
             processes_started: 0,
             tally: Tally::default(),
@@ -173,7 +192,15 @@ impl Harness {
             && let Some(process) = self.processes.remove(&pid)
         {
             self.note_outcome(pid, exit.outcome());
-            self.exited(&process.kind, exit);
+            self.no_longer_at_work(&process.kind);
+            self.exited(pid, &process.kind, exit);
+        }
+    }
+
+    /// Counts a process of a run that has exited or died.
+    fn no_longer_at_work(&mut self, kind: &ProcessKind) {
+        if let ProcessKind::Provision(run) | ProcessKind::Release(run) = kind {
+            self.runs.entry(run.clone()).or_default().at_work -= 1;
         }
     }
 

@@ -12,7 +12,7 @@ use crate::audit::{Invariant, Violation};
 use crate::faults::{CallSite, Fault};
 use crate::harness::{Harness, PROBE, Tally};
 use crate::kernel::Kernel;
-use crate::plan::{Plan, SECOND};
+use crate::plan::{Ask, CLASS_NAMES, Plan, SECOND};
 use crate::process::ProcessOutcome;
 use crate::world::at_once;
 
@@ -74,6 +74,9 @@ pub fn play(plan: &Plan, journal: bool) -> History {
 /// runtime, and the agents' grace.
 pub(crate) const ALL_DEADLINES: u64 = 1_000 * SECOND;
 
+/// The same, if refresh renews idle machines for half an hour.
+const ALL_DEADLINES_OF_KEPT: u64 = 2_200 * SECOND;
+
 /// How long no refresh runs if the plan says so.
 const WITHOUT_REFRESH: u64 = 3 * 3600 * SECOND;
 
@@ -90,8 +93,9 @@ fn play_phases(harness: &mut Harness, plan: &Plan) {
         harness.refresh(BTreeMap::new());
         harness.play(plan.faults_end_at + 30 * SECOND);
     }
-    harness.provision(PROBE, 2);
-    harness.play(plan.faults_end_at + ALL_DEADLINES);
+    harness.provision(PROBE, &Ask::of(2));
+    let deadlines = if plan.keeps_machines() { ALL_DEADLINES_OF_KEPT } else { ALL_DEADLINES };
+    harness.play(plan.faults_end_at + deadlines);
     if harness.is_over() {
         return;
     }
@@ -108,7 +112,7 @@ fn play_phases(harness: &mut Harness, plan: &Plan) {
         harness.world.audit().violated(Invariant::TerminatesItself, how);
         return;
     }
-    let mut now = plan.faults_end_at + ALL_DEADLINES;
+    let mut now = plan.faults_end_at + deadlines;
     if plan.no_refresh_for_hours {
         harness.kernel.count(Fault::NoRefresh);
         now += WITHOUT_REFRESH;
@@ -126,7 +130,7 @@ fn set_up(harness: &mut Harness, plan: &Plan) {
 /// Writes what a refresh before the beginning of the history would have written.
 pub(crate) fn write_settings(harness: &Harness, plan: &Plan) {
     at_once(Store::put_settings(&harness.world.store, &plan.settings)).expect("an in-memory store");
-    at_once(harness.world.pool.set_up(&[large()])).expect("an in-memory pool");
+    at_once(harness.world.pool.set_up(&classes())).expect("an in-memory pool");
 }
 
 /// Runs refresh twice and checks that nothing is left. Twice, because a ticket may be
@@ -159,14 +163,16 @@ pub(crate) fn check_nothing_left(harness: &Harness) {
     );
     left("machines", world.machines().alive().iter().map(ToString::to_string).collect());
     left("runners", world.machines().runners().into_iter().map(|runner| runner.name).collect());
-    let depth = at_once(world.pool.depth(&large())).expect("an in-memory pool").total();
-    left("tickets", (0..depth).map(|_| "1".to_owned()).collect());
+    for class in classes() {
+        let depth = at_once(world.pool.depth(&class)).expect("an in-memory pool").total();
+        left("tickets", (0..depth).map(|_| class.to_string()).collect());
+    }
     let intents = at_once(world.store.open_intents()).expect("an in-memory store");
     left("intents", intents.iter().map(|intent| intent.id.to_string()).collect());
 }
 
-fn large() -> ResourceClass {
-    ResourceClass::new("large").expect("a sound name")
+fn classes() -> Vec<ResourceClass> {
+    CLASS_NAMES.map(|name| ResourceClass::new(name).expect("a sound name")).to_vec()
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub use explore::{Explored, SCENES, Scene, explore};
 pub use faults::{CallSite, Fault, Rates, SkippedFaults};
 pub use harness::Tally;
 pub use history::{History, WatchedProcess, play};
-pub use plan::{Action, Plan};
+pub use plan::{Action, Ask, Plan};
 pub use policy::{CallFault, CallSelector, Outage, ScriptedFault};
 pub use process::ProcessOutcome;
 pub use report::{Totals, grouped, readable_journal, violation_report};

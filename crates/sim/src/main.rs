@@ -16,6 +16,7 @@ Usage: cargo xtask sim [OPTIONS]
   --from SEED     start with this seed (default 0)
   --fresh N       also play N seeds derived from the current time;
                   with --seeds 0, play only these
+  --violations N  stop after N seeds that violate an invariant (default 5)
   --seed SEED     play one history and print it; if it violates an invariant, shrink it first
   --exhaustive    explore every history of the small scenes instead of playing seeds
   --scene NAME    explore only this scene
@@ -38,6 +39,7 @@ struct Options {
     from: u64,
     fresh: u64,
     one: Option<u64>,
+    violations: usize,
     exhaustive: bool,
     brief: bool,
     scene: Option<String>,
@@ -68,18 +70,19 @@ fn main() -> ExitCode {
     if options.sweep {
         return run_sweep(&options);
     }
-    let mut passed = options.seeds == 0 || play_range(options.from, options.seeds);
+    let mut passed =
+        options.seeds == 0 || play_range(options.from, options.seeds, options.violations);
     if passed && options.fresh > 0 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         // Far above the seeds that are counted from 0.
         let from = (1 << 40) + since.map_or(0, |since| since.as_secs() * 1000);
-        passed = play_range(from, options.fresh);
+        passed = play_range(from, options.fresh, options.violations);
     }
     if passed { ExitCode::SUCCESS } else { ExitCode::from(VIOLATED) }
 }
 
 fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Options>, String> {
-    let mut options = Options { seeds: 1000, ..Options::default() };
+    let mut options = Options { seeds: 1000, violations: 5, ..Options::default() };
     while let Some(arg) = args.next() {
         let mut word = || args.next().ok_or_else(|| format!("a value must follow: {arg}"));
         let mut number = || {
@@ -91,6 +94,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Options>, Stri
             "--from" => options.from = number()?,
             "--fresh" => options.fresh = number()?,
             "--seed" => options.one = Some(number()?),
+            "--violations" => options.violations = usize::try_from(number()?).unwrap_or(5),
             "--exhaustive" => options.exhaustive = true,
             "--brief" => {
                 options.exhaustive = true;
@@ -111,10 +115,10 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Options>, Stri
     Ok(Some(options))
 }
 
-fn play_range(from: u64, count: u64) -> bool {
+fn play_range(from: u64, count: u64, max_violations: usize) -> bool {
     let started = Instant::now();
     println!("playing the histories of seeds {from} to {}", from + count - 1);
-    let played = play_seeds(from..from + count, 5);
+    let played = play_seeds(from..from + count, max_violations);
     print!("{}", played.totals.shown());
     println!("  {:<16} {:.1} s", "took", started.elapsed().as_secs_f64());
     println!("  {:<16} {}", "violations", grouped(played.violations.len() as u64));

@@ -1,6 +1,10 @@
 //! The plan of a history, derived from a seed: which actions happen when, and
 //! which faults are injected.
 
+mod ask;
+mod disruptions;
+mod settings;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -8,11 +12,12 @@ use crate::faults::{Fault, Rates, SkippedFaults};
 use crate::kernel::{Micros, digest};
 use crate::policy::{CallFault, Outage, Policy, ScriptedFault, ScriptedFaultState};
 
+pub use self::ask::Ask;
+pub(crate) use self::settings::CLASS_NAMES;
+use self::settings::GRACE;
+
 /// One second of virtual time, in microseconds.
 pub(crate) const SECOND: Micros = 1_000_000;
-
-/// The setting of the grace, in seconds.
-const GRACE: &str = "self-termination-grace-sec";
 
 /// DynamoDB's indexes follow within a second as a rule, and much later under load.
 const LONGEST_INDEX_LAG: Micros = 30 * SECOND;
@@ -21,7 +26,7 @@ const LONGEST_INDEX_LAG: Micros = 30 * SECOND;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// A run provisions machines.
-    Provision { run: String, count: u32 },
+    Provision { run: String, ask: Ask },
     /// The provision of a run is told to stop.
     Stop { run: String },
     /// A run releases its machines.
@@ -30,8 +35,8 @@ pub enum Action {
     Rerun { run: String },
     /// The scheduled refresh runs, with no new settings.
     Refresh,
-    /// The operator runs refresh with a setting: its name and value.
-    RefreshWith(&'static str, &'static str),
+    /// The operator runs refresh with settings: their names and values.
+    RefreshWith(Vec<(&'static str, &'static str)>),
     /// A machine disappears. The number selects one of those that are alive then.
     Kill(usize),
     /// The agent of a machine, selected like that, is frozen for this many microseconds.
@@ -67,8 +72,8 @@ pub struct Plan {
     pub refreshed_after_faults: bool,
     /// Whether no refresh runs for hours before the last ones.
     pub no_refresh_for_hours: bool,
-    /// Whether some runs want spot machines and others on-demand ones.
-    pub mixed_usage: bool,
+    /// Whether no random fault is injected into the calls of agents.
+    pub agents_spared: bool,
     /// Whether the store notifies agents of changes, instead of being polled.
     pub store_notifies: bool,
     /// Faults that are injected into single calls.
@@ -93,7 +98,7 @@ impl Plan {
         let faults_end_at = random.u64(300..700) * SECOND;
         let mut plan = Plan {
             seed,
-            settings: settings(&mut random),
+            settings: settings::drawn(&mut random),
             rates: Rates {
                 calls: Vec::new(),
                 latency: [2_000, 40_000, 300_000][random.usize(0..3)],
@@ -105,8 +110,11 @@ impl Plan {
         };
         plan.add_runs(&mut random);
         plan.add_refreshes(&mut random);
-        match seed % 8 {
-            0 => {}
+        match seed % 12 {
+            0 => {
+                plan.add_rush(&mut random);
+                plan.add_reruns(&mut random);
+            }
             // Costs no machine: a heartbeat is healthy for 15 s, and the last is at most 5 s old.
             1 => plan.skew = 8_000,
             2 => plan.add_reassignment(&mut random),
@@ -114,17 +122,25 @@ impl Plan {
                 plan.add_faults(&mut random);
                 plan.add_rush(&mut random);
             }
+            4 | 5 => {
+                plan.add_rush(&mut random);
+                plan.add_one_kind_of_fault(&mut random);
+            }
+            6 => plan.keep_steady(&mut random),
             _ => plan.add_faults(&mut random),
+        }
+        if digest(&[&seed, &"settings"]).is_multiple_of(3) {
+            plan.add_changed_settings(&mut random);
         }
         if digest(&[&seed, &"index lag"]).is_multiple_of(2) {
             plan.index_lag = LONGEST_INDEX_LAG;
             // A grace that is shorter than the lag: only the records tell what is an orphan. Where
             // calls fail, a launch may take longer than that to be recorded.
-            if plan.rates.calls.is_empty() && plan.outages.is_empty() {
+            let unheard = plan.other_faults.iter().any(|(fault, _)| *fault == Fault::LaunchUnheard);
+            if plan.rates.calls.is_empty() && plan.outages.is_empty() && !unheard {
                 plan.settings.insert(GRACE.to_owned(), "12".to_owned());
             }
         }
-        plan.mixed_usage = digest(&[&seed, &"picky"]).is_multiple_of(3);
         plan.actions.sort_by_key(|(at, _)| *at);
         plan
     }
@@ -140,9 +156,24 @@ impl Plan {
             && self.actions.iter().all(|(_, action)| {
                 matches!(
                     action,
-                    Action::Provision { .. } | Action::Release { .. } | Action::Refresh
+                    Action::Provision { .. }
+                        | Action::Release { .. }
+                        | Action::Rerun { .. }
+                        | Action::Refresh
+                        | Action::RefreshWith(_)
                 )
             })
+    }
+
+    /// Whether refresh keeps a minimum of idle machines at any time of the history.
+    pub(crate) fn keeps_machines(&self) -> bool {
+        let keeps = |action: &Action| match action {
+            Action::RefreshWith(given) => {
+                given.iter().any(|(name, value)| *name == "min-idle" && !value.is_empty())
+            }
+            _ => false,
+        };
+        self.settings.contains_key("min-idle") || self.actions.iter().any(|(_, a)| keeps(a))
     }
 
     /// How long agents and refresh spare a machine whose time is up.
@@ -169,6 +200,7 @@ impl Plan {
             scripts: self.scripts.iter().map(ScriptedFaultState::new).collect(),
             fixed_durations: self.fixed_durations,
             watched: self.watched.clone(),
+            agents_spared: self.agents_spared,
             store_notifies: self.store_notifies,
             ..Policy::default()
         }
@@ -177,7 +209,8 @@ impl Plan {
     fn add_runs(&mut self, random: &mut fastrand::Rng) {
         for run in 1..=random.u32(2..6) {
             let at = random.u64(5..self.faults_end_at / SECOND / 2) * SECOND;
-            let action = Action::Provision { run: run.to_string(), count: random.u32(1..4) };
+            let ask = Ask::drawn(random.u32(1..4), random);
+            let action = Action::Provision { run: run.to_string(), ask };
             self.actions.push((at, action));
         }
     }
@@ -187,8 +220,24 @@ impl Plan {
         self.settings.insert("idle-time-sec".to_owned(), "200".to_owned());
         for run in 10..22 {
             let at = random.u64(60 * SECOND..240 * SECOND);
-            let action = Action::Provision { run: run.to_string(), count: random.u32(1..3) };
+            let ask = Ask::drawn(random.u32(1..3), random);
+            let action = Action::Provision { run: run.to_string(), ask };
             self.actions.push((at, action));
+        }
+    }
+
+    /// Lets failed jobs of runs that were released run again, without a provision.
+    fn add_reruns(&mut self, random: &mut fastrand::Rng) {
+        let runs = self.actions.iter().filter_map(|(at, action)| match action {
+            Action::Provision { run, .. } => Some((*at, run.clone())),
+            _ => None,
+        });
+        let runs: Vec<(u64, String)> = runs.collect();
+        for (at, run) in runs {
+            let at = at + random.u64(250..400) * SECOND;
+            if random.u8(0..4) == 0 && at + 60 * SECOND < self.faults_end_at {
+                self.actions.push((at, Action::Rerun { run }));
+            }
         }
     }
 
@@ -207,109 +256,17 @@ impl Plan {
         self.actions.push((at, Action::Reassign(random.usize(0..4))));
     }
 
-    fn add_faults(&mut self, random: &mut fastrand::Rng) {
-        // Few kinds in one history, so that no kind is always hidden by the others.
-        for fault in [
-            Fault::Throttled,
-            Fault::RequestLost,
-            Fault::AnswerLost,
-            Fault::ArrivedLate,
-            Fault::ArrivedTwice,
-            Fault::Slow,
-        ] {
-            if random.u8(0..3) == 0 {
-                self.rates.calls.push((fault, [4, 15, 60][random.usize(0..3)]));
-            }
-        }
-        for (fault, rate) in [
-            (Fault::Crash, 350),
-            (Fault::AgentCrash, 300),
-            (Fault::FalselyEmpty, 150),
-            (Fault::TicketTwice, 200),
-            (Fault::Reordered, 400),
-            (Fault::NoCapacity, 250),
-            (Fault::NeverBoots, 150),
-            (Fault::RunnerFails, 20),
-            (Fault::RunnerDies, 60),
-            (Fault::SpotNotice, 150),
-            (Fault::NeverReleased, 200),
-        ] {
-            if random.u8(0..3) == 0 {
-                self.other_faults.push((fault, rate));
-            }
-        }
+    /// Keeps a minimum of idle machines, with few runs or none, for long enough that machines
+    /// which are not kept expire and are launched again.
+    fn keep_steady(&mut self, random: &mut fastrand::Rng) {
+        let minimum = ["large=1", "large=2", "large=2 xlarge=1"][random.usize(0..3)];
+        self.settings.insert("min-idle".to_owned(), minimum.to_owned());
+        self.settings.insert("agent-poll-waiting-sec".to_owned(), "1".to_owned());
         if random.bool() {
-            self.skew = random.u64(1_000..=10_000);
+            self.actions.retain(|(_, action)| !matches!(action, Action::Provision { .. }));
         }
-        // So often that sometimes even the last retry of an order is throttled.
-        if digest(&[&self.seed, &"busy"]).is_multiple_of(3) {
-            self.other_faults.push((Fault::Busy, 800));
-        }
-        self.add_disruptions(random);
+        self.faults_end_at = random.u64(1_000..3_000) * SECOND;
+        self.actions.retain(|(_, action)| *action != Action::Refresh);
+        self.add_refreshes(random);
     }
-
-    fn add_disruptions(&mut self, random: &mut fastrand::Rng) {
-        let last = self.faults_end_at / SECOND;
-        for _ in 0..random.u32(0..3) {
-            let run = random.u32(1..4).to_string();
-            let at = random.u64(5..last) * SECOND + random.u64(0..SECOND);
-            let action = match random.u8(0..4) {
-                0 => Action::Stop { run },
-                1 => Action::Release { run },
-                2 => Action::Rerun { run },
-                _ => Action::Provision { run, count: random.u32(1..4) },
-            };
-            self.actions.push((at, action));
-        }
-        for _ in 0..random.u32(0..4) {
-            let at = random.u64(20..last) * SECOND + random.u64(0..SECOND);
-            let (nth, span) = (random.usize(0..6), random.u64(1..120) * SECOND);
-            let action = match random.u8(0..3) {
-                0 => Action::Kill(nth),
-                1 => Action::Hang(nth, span),
-                _ => Action::StopHeartbeats(nth, span),
-            };
-            self.actions.push((at, action));
-        }
-        if random.u8(0..4) == 0 {
-            let service = ["store", "pool", "compute", "forge"][random.usize(0..4)];
-            let from = random.u64(10..last) * SECOND;
-            let to = from + random.u64(1..90) * SECOND;
-            self.outages.push(Outage { service, from, to });
-        }
-        match random.u8(0..4) {
-            0 => {
-                self.no_refresh_for_hours = true;
-                self.actions.retain(|(_, action)| *action != Action::Refresh);
-            }
-            1 => {
-                let again =
-                    self.actions.iter().filter(|(_, action)| *action == Action::Refresh).cloned();
-                let again: Vec<(u64, Action)> = again.collect();
-                self.actions.extend(again);
-            }
-            _ => {}
-        }
-    }
-}
-
-fn settings(random: &mut fastrand::Rng) -> BTreeMap<String, String> {
-    let mut settings = BTreeMap::new();
-    let mut set = |name: &str, value: &str| settings.insert(name.to_owned(), value.to_owned());
-    set("claim-timeout-sec", "120");
-    set("created-timeout-sec", "240");
-    set("validation-timeout-sec", "90");
-    set("idle-time-sec", ["20", "90", "200"][random.usize(0..3)]);
-    set("max-runtime-min", ["3", "8"][random.usize(0..2)]);
-    set("release-timeout-sec", "40");
-    set(GRACE, "30");
-    set("boot-deadline-sec", "90");
-    set("agent-poll-waiting-sec", ["0.25", "1"][random.usize(0..2)]);
-    set("agent-poll-running-sec", "1.5");
-    set("signal-poll-sec", ["0.05", "0.3"][random.usize(0..2)]);
-    set("retention-min", "10");
-    if random.u8(0..6) == 0 {
-        set("min-idle", "large=1");
-    }
-    settings
 }

@@ -24,7 +24,8 @@ pub(crate) enum ProcessKind {
 #[derive(Debug)]
 pub(crate) enum Exit {
     Provisioned(Box<provision::Outcome>),
-    Released(Box<Result<release::Outcome, Failure>>),
+    /// The result, when the release began, and the disturbances of its run up to then.
+    Released(Box<Result<release::Outcome, Failure>>, Timestamp, u32),
     /// The result, and when the refresh began.
     Refreshed(Box<Result<refresh::Outcome, Failure>>, Timestamp),
     /// An agent has terminated its machine.
@@ -69,7 +70,7 @@ impl Exit {
             |failed: bool| if failed { ProcessOutcome::GaveUp } else { ProcessOutcome::Succeeded };
         match self {
             Exit::Provisioned(outcome) => by(outcome.failure.as_ref()),
-            Exit::Released(result) => match &**result {
+            Exit::Released(result, ..) => match &**result {
                 Ok(outcome) => partly(outcome.failure().is_some()),
                 Err(failure) => by(Some(failure)),
             },

@@ -4,15 +4,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{ListedRunner, Machine, WaitingRun};
 
-use crate::kernel::{Micros, Pid};
+use crate::kernel::{Micros, Pid, timestamp};
 
 #[derive(Debug, Default)]
 pub(crate) struct SimulatedMachines {
     machines: BTreeMap<InstanceId, SimulatedMachine>,
     launched: Vec<InstanceId>,
-    removed: BTreeSet<InstanceId>,
+    /// When each machine that is gone was removed.
+    removed: BTreeMap<InstanceId, Micros>,
     terminating: Vec<InstanceId>,
     runners: Vec<Runner>,
     jobs: Vec<Job>,
@@ -28,7 +30,37 @@ pub(crate) struct SimulatedMachine {
     pub(crate) serving: Option<RunId>,
     pub(crate) job: Option<usize>,
     pub(crate) restarts: u32,
+    /// When the provider announces that it will take the machine away, if it does.
+    pub(crate) interruption_at: Option<Micros>,
     heartbeats_stopped_until: Micros,
+    pub(crate) condition: Condition,
+}
+
+/// What is true of one machine, by which the auditor judges how it is treated.
+#[derive(Default, Clone)]
+pub(crate) struct Condition {
+    /// When a heartbeat last reached the store.
+    pub(crate) last_beat: Option<Micros>,
+    /// The last registration of a runner: for which run, and when.
+    pub(crate) registered: Option<(RunId, Micros)>,
+    /// Whether a run has worked on it since it was cleaned.
+    pub(crate) is_dirty: bool,
+    /// Until when a failure of its own may have consequences.
+    pub(crate) troubled_until: Micros,
+    /// Whether its agent has reported that it cannot serve any run.
+    pub(crate) is_broken: bool,
+    /// How many registrations in a row were slow.
+    pub(crate) slow_registrations: u32,
+    /// When the provider announced that it will take the machine away.
+    pub(crate) notice_at: Option<Micros>,
+}
+
+/// Shows only what may change the course of a history, so that the exhaustive search does not tell
+/// apart what only the auditor can.
+impl std::fmt::Debug for Condition {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.is_dirty, self.is_broken)
+    }
 }
 
 #[derive(Debug)]
@@ -43,6 +75,7 @@ struct Runner {
 pub(crate) struct Job {
     pub(crate) run: RunId,
     pub(crate) takes: Micros,
+    pub(crate) queued_at: Micros,
     pub(crate) state: JobState,
 }
 
@@ -61,13 +94,15 @@ pub(crate) struct MachineView {
     pub(crate) serving: Option<RunId>,
     /// The run of the job on it.
     pub(crate) job: Option<RunId>,
+    pub(crate) is_dirty: bool,
+    pub(crate) notice_at: Option<Micros>,
 }
 
 impl SimulatedMachines {
     /// Adds launched machines. Those of a repeated launch exist already.
     pub(crate) fn launched(&mut self, machines: &[Machine]) {
         for machine in machines {
-            if !self.machines.contains_key(&machine.id) && !self.removed.contains(&machine.id) {
+            if !self.machines.contains_key(&machine.id) && !self.removed.contains_key(&machine.id) {
                 self.machines.insert(machine.id.clone(), SimulatedMachine::default());
                 self.launched.push(machine.id.clone());
             }
@@ -88,15 +123,33 @@ impl SimulatedMachines {
     }
 
     /// Removes a machine: its runner goes offline, and its job is lost. Returns its agent.
-    pub(crate) fn remove(&mut self, id: &InstanceId) -> Option<Pid> {
+    pub(crate) fn remove(&mut self, id: &InstanceId, now: Micros) -> Option<Pid> {
         self.lose_job(id);
         self.set_online(id, false);
-        self.removed.insert(id.clone());
+        self.removed.entry(id.clone()).or_insert(now);
         self.machines.remove(id).and_then(|machine| machine.agent)
     }
 
     pub(crate) fn alive(&self) -> Vec<InstanceId> {
         self.machines.keys().cloned().collect()
+    }
+
+    /// When a machine was removed; `None` if it exists or never did.
+    pub(crate) fn removed_at(&self, id: &InstanceId) -> Option<Micros> {
+        self.removed.get(id).copied()
+    }
+
+    /// What is true of a machine that exists.
+    pub(crate) fn condition(&self, id: &InstanceId) -> Option<&Condition> {
+        self.machines.get(id).map(|machine| &machine.condition)
+    }
+
+    /// A failure of the machine itself may have consequences until `until`.
+    pub(crate) fn trouble(&mut self, id: &InstanceId, until: Micros) {
+        if let Some(machine) = self.machines.get_mut(id) {
+            let condition = &mut machine.condition;
+            condition.troubled_until = condition.troubled_until.max(until);
+        }
     }
 
     pub(crate) fn machine_mut(&mut self, id: &InstanceId) -> Option<&mut SimulatedMachine> {
@@ -110,6 +163,8 @@ impl SimulatedMachines {
             label: label.map(|runner| runner.run.clone()),
             serving: machine.serving.clone(),
             job: machine.job.map(|job| self.jobs[job].run.clone()),
+            is_dirty: machine.condition.is_dirty,
+            notice_at: machine.condition.notice_at,
         })
     }
 
@@ -132,14 +187,16 @@ impl SimulatedMachines {
         self.changed = true;
         if let Some(machine) = self.machines.get_mut(id) {
             machine.serving = run.cloned();
+            machine.condition.is_dirty |= run.is_some();
         }
     }
 
     /// Lists a runner, in place of an earlier one of the same machine. It listens for jobs if the
     /// machine's agent still serves that run.
-    pub(crate) fn register(&mut self, id: &InstanceId, run: &RunId) {
+    pub(crate) fn register(&mut self, id: &InstanceId, run: &RunId, now: Micros) {
         self.changed = true;
-        let Some(machine) = self.machines.get(id) else { return };
+        let Some(machine) = self.machines.get_mut(id) else { return };
+        machine.condition.registered = Some((run.clone(), now));
         let online = machine.serving.as_ref() == Some(run);
         self.runners.retain(|runner| runner.instance != *id);
         self.registrations += 1;
@@ -171,8 +228,8 @@ impl SimulatedMachines {
         self.runners.iter().map(listed).collect()
     }
 
-    pub(crate) fn queue(&mut self, run: &RunId, takes: Micros) {
-        self.jobs.push(Job { run: run.clone(), takes, state: JobState::Queued });
+    pub(crate) fn queue(&mut self, run: &RunId, takes: Micros, now: Micros) {
+        self.jobs.push(Job { run: run.clone(), takes, queued_at: now, state: JobState::Queued });
     }
 
     /// Starts queued jobs on listening runners. Returns them with their machines.
@@ -231,6 +288,12 @@ impl SimulatedMachines {
 
     pub(crate) fn is_done(&self, run: &RunId) -> bool {
         self.jobs.iter().filter(|job| job.run == *run).all(|job| job.state == JobState::Over)
+    }
+
+    /// The runs with jobs that have been queued since before `time`.
+    pub(crate) fn waiting_since(&self, time: Timestamp) -> BTreeSet<RunId> {
+        let waits = |job: &&Job| job.state == JobState::Queued && timestamp(job.queued_at) < time;
+        self.jobs.iter().filter(waits).map(|job| job.run.clone()).collect()
     }
 
     pub(crate) fn waiting(&self, served: &BTreeSet<RunId>) -> Vec<WaitingRun> {

@@ -3,7 +3,10 @@ use ondeck_core::model::record::Counts;
 use ondeck_core::model::record::MachineSpec;
 use ondeck_core::model::requirements::{ClassSize, Requirements, UsageClass};
 
+use ondeck_core::modes::provision;
+
 use super::*;
+use crate::plan::Ask;
 
 const NOW: u64 = 1_000_000;
 
@@ -68,15 +71,28 @@ fn only_the_rows_of_the_table_are_legal() {
         counts: Counts { generation: record.counts.generation + 1, ..record.counts },
         ..record.clone()
     };
+    let ran = |record: &Record| Record {
+        counts: Counts { runs: record.counts.runs + 1, ..record.counts },
+        ..record.clone()
+    };
+    let missed = |record: &Record| Record {
+        counts: Counts {
+            missed_registrations: record.counts.missed_registrations + 1,
+            ..record.counts
+        },
+        ..record.clone()
+    };
     let late = |record: &Record| Record { threshold: Some(at(1)), ..record.clone() };
     let of = |owner: &str, record: &Record| Record { run: Some(run(owner)), ..record.clone() };
     let legal = [
         (T::Register, None, &created),
-        (T::Activate, Some(&created), &running),
+        (T::Activate, Some(&created), &ran(&running)),
         (T::Claim, Some(&idle), &claimed),
-        (T::Commit, Some(&claimed), &running),
+        (T::Commit, Some(&claimed), &ran(&running)),
+        (T::Commit, Some(&missed(&claimed)), &ran(&running)),
         (T::Release, Some(&running), &next(&idle)),
         (T::GiveBack, Some(&claimed), &next(&idle)),
+        (T::GiveBack, Some(&claimed), &missed(&next(&idle))),
         (T::Renew, Some(&idle), &idle),
         (T::Renew, Some(&running), &running),
         (T::Expire, Some(&running), &late(&running)),
@@ -84,7 +100,8 @@ fn only_the_rows_of_the_table_are_legal() {
         (T::Reap, Some(&late(&created)), &gone),
     ];
     for (transition, before, to) in legal {
-        let violated = after(|audit| audit.wrote(transition, before, to, (at(2), at(2))));
+        let violated =
+            after(|audit| audit.wrote(Pid(1), transition, before, to, (at(2), at(2)), None));
         assert_eq!(violated, None, "{transition}");
     }
     let illegal = [
@@ -98,6 +115,15 @@ fn only_the_rows_of_the_table_are_legal() {
         (T::GiveBack, Some(&running), &idle, Invariant::LegalTransition),
         (T::Release, Some(&running), &idle, Invariant::LegalTransition),
         (T::Claim, Some(&idle), &next(&claimed), Invariant::LegalTransition),
+        (T::Commit, Some(&claimed), &running, Invariant::LegalTransition),
+        (T::Commit, Some(&claimed), &missed(&ran(&running)), Invariant::LegalTransition),
+        (T::Release, Some(&running), &missed(&next(&idle)), Invariant::LegalTransition),
+        (
+            T::Renew,
+            Some(&idle),
+            &Record { threshold: Some(at(50)), ..idle.clone() },
+            Invariant::LegalTransition,
+        ),
         (T::Renew, Some(&claimed), &claimed, Invariant::LegalTransition),
         (T::Renew, Some(&late(&idle)), &idle, Invariant::LegalTransition),
         (T::Renew, Some(&idle), &next(&idle), Invariant::LegalTransition),
@@ -107,48 +133,63 @@ fn only_the_rows_of_the_table_are_legal() {
         (T::Activate, Some(&gone), &running, Invariant::LegalTransition),
     ];
     for (transition, before, to, invariant) in illegal {
-        let violated = after(|audit| audit.wrote(transition, before, to, (at(2), at(2))));
+        let violated =
+            after(|audit| audit.wrote(Pid(1), transition, before, to, (at(2), at(2)), None));
         assert_eq!(violated, Some(invariant), "{transition} of {before:?} to {to:?}");
     }
-    let ahead = after(|audit| audit.wrote(T::Claim, Some(&idle), &claimed, (at(30), at(2))));
+    let ahead =
+        after(|audit| audit.wrote(Pid(1), T::Claim, Some(&idle), &claimed, (at(30), at(2)), None));
     assert_eq!(ahead, Some(Invariant::LegalTransition), "for a time that no clock can show");
 }
 
 #[test]
 fn the_last_ticket_of_an_idle_machine_is_kept() {
     let idle = record(State::Idle, "", Some(60));
-    let deleted = |found: &Record, threshold: u64, others: usize| {
+    let deleted = |found: &Record, ticket: &Ticket, others: usize| {
         after(|audit| {
             audit.existing(found);
-            audit.deletes(&ticket(threshold), others, at(0));
+            audit.deletes(ticket, others, at(0));
         })
     };
-    assert_eq!(deleted(&idle, 60, 0), Some(Invariant::Reachable));
-    assert_eq!(deleted(&idle, 60, 1), None, "another is left");
-    assert_eq!(deleted(&idle, 50, 0), None, "of an earlier idle state");
-    assert_eq!(deleted(&record(State::Claimed, "a", Some(60)), 60, 0), None, "claimed");
-    assert_eq!(deleted(&record(State::Idle, "", Some(5)), 5, 0), None, "past it by some clock");
-    assert_eq!(after(|audit| audit.marked_ticketed(&[ticket(60)])), Some(Invariant::Reachable));
+    let current = ticket(60);
+    assert_eq!(deleted(&idle, &current, 0), Some(Invariant::Reachable));
+    assert_eq!(deleted(&idle, &current, 1), None, "another is left");
+    let later = Record { counts: Counts { generation: 1, ..idle.counts }, ..idle.clone() };
+    assert_eq!(deleted(&later, &current, 0), None, "of an earlier idle state");
+    let renewed = Record { threshold: Some(at(90)), ..idle.clone() };
+    assert_eq!(deleted(&renewed, &current, 0), Some(Invariant::Reachable), "renewed");
+    let announced_again = after(|audit| {
+        audit.existing(&renewed);
+        audit.announced(&ticket(90), None, at(0));
+        audit.deletes(&current, 0, at(0));
+    });
+    assert_eq!(announced_again, None, "renewed and announced again");
+    assert_eq!(deleted(&record(State::Claimed, "a", Some(60)), &current, 0), None, "claimed");
+    let overdue = record(State::Idle, "", Some(5));
+    assert_eq!(deleted(&overdue, &ticket(5), 0), None, "past it by some clock");
+    assert_eq!(after(|audit| audit.marked_ticketed(&[current])), Some(Invariant::Reachable));
 }
 
 #[test]
 fn only_a_free_machine_is_announced() {
     let idle = record(State::Idle, "", Some(60));
-    let announced = |view: MachineView, threshold: u64| {
+    let announced = |view: MachineView, generation: u32| {
         after(|audit| {
             audit.existing(&idle);
-            audit.announced(&ticket(threshold), Some(&view));
+            audit.announced(&Ticket { generation, ..ticket(60) }, Some(&view), at(0));
         })
     };
-    let free = MachineView { label: None, serving: None, job: None };
-    assert_eq!(announced(free.clone(), 60), None);
+    let free =
+        MachineView { label: None, serving: None, job: None, is_dirty: false, notice_at: None };
+    assert_eq!(announced(free.clone(), 0), None);
     for busy in [
         MachineView { label: Some(run("a")), ..free.clone() },
         MachineView { serving: Some(run("a")), ..free.clone() },
         MachineView { job: Some(run("a")), ..free.clone() },
+        MachineView { is_dirty: true, ..free.clone() },
     ] {
-        assert_eq!(announced(busy.clone(), 60), Some(Invariant::Announced), "{busy:?}");
-        assert_eq!(announced(busy, 50), None, "a ticket for another threshold");
+        assert_eq!(announced(busy.clone(), 0), Some(Invariant::Announced), "{busy:?}");
+        assert_eq!(announced(busy, 1), None, "a ticket of another idle state");
     }
 }
 
@@ -239,7 +280,7 @@ fn ordered(orders: &[(&str, u32, &[&str])]) -> Option<Invariant> {
             };
             let machines: Vec<Machine> = names.iter().map(machine).collect();
             audit.intended(&intent);
-            audit.launched(Pid(1), &order, &machines);
+            audit.launched(Pid(1), &order, &machines, at(0));
         }
     })
 }
@@ -291,7 +332,14 @@ fn answered(before: impl FnOnce(&mut Audit)) -> Option<Invariant> {
             returned: Vec::new(),
             clean_up_failures: Vec::new(),
         };
-        audit.succeeded(&outcome, false, (at(10), at(40)));
+        audit.succeeded(HandOver {
+            outcome: &outcome,
+            ask: &Ask::of(1),
+            began: at(10),
+            now: at(40),
+            is_first: true,
+            late: false,
+        });
     })
 }
 
@@ -299,11 +347,16 @@ fn answered(before: impl FnOnce(&mut Audit)) -> Option<Invariant> {
 fn committed(audit: &mut Audit, name: &str, second: u64) {
     let [idle, claimed, running] =
         [(State::Idle, ""), (State::Claimed, "a"), (State::Running, "a")].map(|(state, owner)| {
-            Record { id: InstanceId::new(name).unwrap(), ..record(state, owner, Some(90)) }
+            let runs = u32::from(state == State::Running);
+            Record {
+                id: InstanceId::new(name).unwrap(),
+                counts: Counts { runs, ..Counts::default() },
+                ..record(state, owner, Some(90))
+            }
         });
     let when = (at(second), at(second));
-    audit.wrote(Transition::Claim, Some(&idle), &claimed, when);
-    audit.wrote(Transition::Commit, Some(&claimed), &running, when);
+    audit.wrote(Pid(1), Transition::Claim, Some(&idle), &claimed, when, None);
+    audit.wrote(Pid(1), Transition::Commit, Some(&claimed), &running, when, None);
 }
 
 /// An operator gives a machine to run b.
@@ -331,7 +384,7 @@ fn a_provision_that_could_not_see_an_edit_is_not_blamed_for_it() {
         edited(audit, "i-1", State::Running);
         let (late, gone) =
             (record(State::Running, "b", Some(36)), record(State::Terminated, "", None));
-        audit.wrote(Transition::Reap, Some(&late), &gone, (at(37), at(37)));
+        audit.wrote(Pid(1), Transition::Reap, Some(&late), &gone, (at(37), at(37)), None);
     });
     assert_eq!(reaped, None);
 }
@@ -347,7 +400,7 @@ fn a_provision_that_answers_with_what_no_edit_took_from_it_is_blamed() {
         let [running, idle] = [(State::Running, "a"), (State::Idle, "")]
             .map(|(state, owner)| record(state, owner, Some(90)));
         let idle = Record { counts: Counts { generation: 1, ..idle.counts }, ..idle };
-        audit.wrote(Transition::Release, Some(&running), &idle, (at(35), at(35)));
+        audit.wrote(Pid(1), Transition::Release, Some(&running), &idle, (at(35), at(35)), None);
     });
     assert_eq!(given_up, violated, "released");
     let another_machine = answered(|audit| {
@@ -377,7 +430,7 @@ fn a_provision_that_answers_with_what_no_edit_took_from_it_is_blamed() {
         edited(audit, "i-1", State::Running);
         let [idle, claimed] = [(State::Idle, ""), (State::Claimed, "c")]
             .map(|(state, owner)| record(state, owner, Some(90)));
-        audit.wrote(Transition::Claim, Some(&idle), &claimed, (at(38), at(38)));
+        audit.wrote(Pid(1), Transition::Claim, Some(&idle), &claimed, (at(38), at(38)), None);
     });
     assert_eq!(claimed_since, violated, "it has been in the pool since");
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Scene, SceneFault, run_in_order, run_until_done};
 use crate::harness::IDLE_TIME;
 use crate::kernel::Micros;
-use crate::plan::SECOND;
+use crate::plan::{Ask, SECOND};
 
 const ALL: &[SceneFault] = &[
     SceneFault::Dies,
@@ -26,8 +26,8 @@ pub const SCENES: &[Scene] = &[
         set_up: |harness| {
             harness.add_idle("i-0901", 2);
             run_until_done(harness);
-            harness.provision("1", 1);
-            harness.provision("2", 1);
+            harness.provision("1", &Ask::of(1));
+            harness.provision("2", &Ask::of(1));
         },
     },
     Scene {
@@ -40,8 +40,8 @@ pub const SCENES: &[Scene] = &[
             harness.add_idle("i-0901", 2);
             harness.add_idle("i-0902", 1);
             run_until_done(harness);
-            harness.provision("1", 1);
-            harness.provision("2", 1);
+            harness.provision("1", &Ask::of(1));
+            harness.provision("2", &Ask::of(1));
         },
     },
     Scene {
@@ -54,8 +54,8 @@ pub const SCENES: &[Scene] = &[
             harness.add_idle("i-0901", 2);
             harness.add_idle("i-0902", 1);
             run_until_done(harness);
-            harness.provision("1", 1);
-            harness.provision("2", 1);
+            harness.provision("1", &Ask::of(1));
+            harness.provision("2", &Ask::of(1));
             harness.refresh(BTreeMap::new());
         },
     },
@@ -68,10 +68,10 @@ pub const SCENES: &[Scene] = &[
         set_up: |harness| {
             harness.add_idle("i-0901", 2);
             run_until_done(harness);
-            harness.provision("1", 1);
+            harness.provision("1", &Ask::of(1));
             run_until_done(harness);
             harness.release("1");
-            harness.provision("2", 1);
+            harness.provision("2", &Ask::of(1));
         },
     },
     Scene {
@@ -83,8 +83,8 @@ pub const SCENES: &[Scene] = &[
         set_up: |harness| {
             harness.add_idle("i-0901", 1);
             run_until_done(harness);
-            harness.provision("1", 1);
-            harness.provision("1", 1);
+            harness.provision("1", &Ask::of(1));
+            harness.provision("1", &Ask::of(1));
         },
     },
     Scene {
@@ -96,7 +96,7 @@ pub const SCENES: &[Scene] = &[
         set_up: |harness| {
             harness.add_idle("i-0901", 1);
             run_until_done(harness);
-            harness.provision("1", 1);
+            harness.provision("1", &Ask::of(1));
             harness.release("1");
         },
     },
@@ -111,7 +111,7 @@ pub const SCENES: &[Scene] = &[
             harness.send_stale("i-0901");
             run_until_done(harness);
             harness.world.compute.set_capacity(1);
-            harness.provision("1", 2);
+            harness.provision("1", &Ask::of(2));
         },
     },
     Scene {
@@ -121,7 +121,7 @@ pub const SCENES: &[Scene] = &[
         max_faults: 1,
         faults: &[SceneFault::Dies],
         set_up: |harness| {
-            harness.provision("1", 1);
+            harness.provision("1", &Ask::of(1));
             harness.refresh(BTreeMap::new());
         },
     },
@@ -134,7 +134,7 @@ pub const SCENES: &[Scene] = &[
         set_up: |harness| {
             harness.add_idle("i-0901", 1);
             run_until_done(harness);
-            harness.provision("1", 1);
+            harness.provision("1", &Ask::of(1));
             run_until_done(harness);
             harness.release("1");
             harness.refresh(BTreeMap::new());
@@ -149,7 +149,7 @@ pub const SCENES: &[Scene] = &[
         set_up: |harness| {
             harness.add_idle("i-0901", 1);
             run_in_order(harness, |_| false, 400 * SECOND);
-            harness.provision("1", 1);
+            harness.provision("1", &Ask::of(1));
         },
     },
     Scene {
@@ -163,7 +163,7 @@ pub const SCENES: &[Scene] = &[
             run_until_done(harness);
             let idle_time = Micros::try_from(IDLE_TIME.as_micros()).unwrap_or(Micros::MAX);
             harness.kernel.advance_to(harness.kernel.now() + idle_time + SECOND);
-            harness.provision("1", 1);
+            harness.provision("1", &Ask::of(1));
             harness.refresh(BTreeMap::new());
         },
     },

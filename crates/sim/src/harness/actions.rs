@@ -7,6 +7,7 @@ use ondeck_core::model::record::State;
 use ondeck_core::runtime::stop::Stop;
 
 use super::{Harness, ScheduledAction, run_id};
+use crate::agent_machine::TROUBLE;
 use crate::faults::Fault;
 use crate::kernel::Pid;
 use crate::plan::{Action, SECOND};
@@ -26,26 +27,31 @@ impl Harness {
         let now = self.kernel.now();
         self.kernel.note("the plan", || format!("{action:?}"));
         match action {
-            Action::Provision { run, count } => self.provision(&run, count),
+            Action::Provision { run, ask } => self.provision(&run, &ask),
             Action::Release { run } => self.release(&run),
             Action::Refresh => self.refresh(BTreeMap::new()),
-            Action::RefreshWith(name, value) => {
-                self.refresh([(name.to_owned(), value.to_owned())].into());
+            Action::RefreshWith(given) => {
+                let owned = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
+                self.refresh(given.iter().map(owned).collect());
             }
             Action::Stop { run } => {
                 if let Some(run) = self.runs.get_mut(&run)
                     && let Some(switch) = &run.stop
                 {
                     run.told_to_stop = true;
+                    run.disturbances += 1;
                     switch.raise(Stop::Interrupted);
                     self.kernel.count(Fault::ToldToStop);
                     self.poll_all();
                 }
             }
             Action::Rerun { run } => {
-                self.runs.entry(run.clone()).or_default().rerun = true;
+                let known = self.runs.entry(run.clone()).or_default();
+                known.rerun = true;
+                known.will_release = false;
+                known.disturbances += 1;
                 let takes = self.random_in(3..60) * SECOND;
-                self.world.machines().queue(&run_id(&run), takes);
+                self.world.machines().queue(&run_id(&run), takes, now);
             }
             Action::Kill(nth) => {
                 if let Some(id) = self.nth(nth) {
@@ -55,10 +61,11 @@ impl Harness {
                 }
             }
             Action::Hang(nth, span) => {
-                if let Some(pid) =
-                    self.nth(nth).and_then(|id| self.world.machines().machine_mut(&id)?.agent)
-                {
+                let Some(id) = self.nth(nth) else { return };
+                let agent = self.world.machines().machine_mut(&id).and_then(|found| found.agent);
+                if let Some(pid) = agent {
                     self.kernel.count(Fault::Hang);
+                    self.world.machines().trouble(&id, now + span + TROUBLE);
                     self.kernel.freeze(pid, now + span);
                 }
             }
@@ -66,6 +73,7 @@ impl Harness {
                 if let Some(id) = self.nth(nth) {
                     self.kernel.count(Fault::HeartbeatsStop);
                     self.world.machines().stop_heartbeats(&id, now + span);
+                    self.world.machines().trouble(&id, now + span + TROUBLE);
                 }
             }
             Action::Reassign(nth) => self.reassign(nth),

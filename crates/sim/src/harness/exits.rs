@@ -5,14 +5,17 @@ use std::time::Duration;
 use ondeck_core::lifecycle::{Idle, Instance};
 use ondeck_core::model::record::State;
 use ondeck_core::model::timestamp::Timestamp;
+use ondeck_core::modes::provision::{self, MachineSource, SourcePolicy};
+use ondeck_core::modes::release;
 
 use super::{Harness, PROBE, ScheduledAction, run_id};
-use crate::audit::{Invariant, SKEW};
+use crate::audit::{HandOver, Invariant, SKEW};
+use crate::kernel::Pid;
 use crate::plan::SECOND;
 use crate::process::{Exit, ProcessKind};
 
 impl Harness {
-    pub(super) fn exited(&mut self, kind: &ProcessKind, exit: Exit) {
+    pub(super) fn exited(&mut self, pid: Pid, kind: &ProcessKind, exit: Exit) {
         let name = format!("{kind:?}");
         match (kind, exit) {
             (ProcessKind::Provision(run), Exit::Provisioned(outcome)) => {
@@ -20,17 +23,26 @@ impl Harness {
                     None => "succeeded".to_owned(),
                     Some(failure) => format!("failed: {failure}"),
                 });
-                self.provisioned(run, &outcome);
+                self.provisioned(pid, run, &outcome);
             }
-            (ProcessKind::Release(_), Exit::Released(result)) => {
+            (ProcessKind::Release(run), Exit::Released(result, began, disturbances)) => {
                 self.tally.released += 1;
+                if let Ok(outcome) = &*result {
+                    let lasted = self.kernel.true_time().since(began);
+                    self.world.audit().release_reports(pid, outcome, (began, lasted));
+                    self.released(run, outcome, disturbances);
+                }
                 self.kernel
                     .note(&name, || format!("{:?}", result.map(|outcome| outcome.instances)));
             }
             (_, Exit::Refreshed(result, began)) => {
                 self.tally.refreshed += 1;
-                if matches!(&*result, Ok(outcome) if outcome.failure.is_none()) {
-                    self.must_be_repaired(began);
+                if let Ok(outcome) = &*result {
+                    self.world.audit().refresh_reports(pid, outcome);
+                    if outcome.failure.is_none() {
+                        self.must_be_repaired(began);
+                        self.must_be_rescued(began);
+                    }
                 }
                 self.kernel.note(&name, || match &*result {
                     Ok(outcome) => {
@@ -48,7 +60,8 @@ impl Harness {
     /// clock, are not counted.
     pub(super) fn must_be_repaired(&self, began: Timestamp) {
         let waits = self.plan.settings.get("release-timeout-sec").and_then(|s| s.parse().ok());
-        let overdue = Duration::from_secs(waits.unwrap_or(120)) + 2 * SKEW;
+        // A call may state up to 50 s.
+        let overdue = Duration::from_secs(waits.unwrap_or(120).max(50)) + 2 * SKEW;
         let now = self.kernel.true_time();
         let lost = self.world.store.select(|record| {
             let left = record.threshold.is_some_and(|threshold| threshold > now + SKEW);
@@ -64,46 +77,85 @@ impl Harness {
         }
     }
 
-    pub(super) fn provisioned(
-        &mut self,
-        run: &str,
-        outcome: &ondeck_core::modes::provision::Outcome,
-    ) {
-        let known = self.runs.entry(run.to_owned()).or_default();
-        let alone =
-            known.provisions == 1 && known.releases == 0 && !known.told_to_stop && !known.rerun;
+    /// Checks that a successful refresh left no run without a machine whose jobs were waiting when
+    /// it began. Without faults only, because a rescue may fail.
+    fn must_be_rescued(&self, began: Timestamp) {
+        if !self.plan.is_clear() {
+            return;
+        }
         let now = self.kernel.true_time();
-        let began = known.began.unwrap_or(now);
-        let must_succeed = run == PROBE || self.plan.is_clear();
+        let waiting = self.world.machines().waiting_since(began);
+        for run in waiting {
+            let can_be = self.runs.get(run.as_str()).is_some_and(|known| known.may_launch);
+            if can_be && self.world.audit().held_by(&run, now).is_empty() {
+                let how = format!("the jobs of run {run} wait, and no machine serves it");
+                self.world.audit().violated(Invariant::Rescued, how);
+            }
+        }
+    }
+
+    fn provisioned(&mut self, pid: Pid, run: &str, outcome: &provision::Outcome) {
+        let Some(call) = self.calls.remove(&pid) else { return };
+        let known = self.runs.entry(run.to_owned()).or_default();
+        let undisturbed = call.is_alone && known.disturbances == call.disturbances;
+        let alone = call.is_first && undisturbed;
+        let now = self.kernel.true_time();
+        self.world.audit().provision_reports(pid, outcome, now.since(call.began));
         let late = self.plan.has_late_requests();
-        match &outcome.failure {
-            None => {
-                self.tally.provisioned += 1;
-                self.tally.warm +=
-                    outcome.count(ondeck_core::modes::provision::MachineSource::Warm) as u64;
-                if alone {
-                    self.world.audit().succeeded(outcome, late, (began, now));
-                }
-                for _ in 0..outcome.requested {
-                    let takes = self.random_in(3..60) * SECOND;
-                    self.world.machines().queue(&run_id(run), takes);
-                }
-                // A workflow ends even if its jobs fail.
-                self.schedule_within(90..150, ScheduledAction::Release(run.to_owned()));
+        let Some(failure) = &outcome.failure else {
+            self.tally.provisioned += 1;
+            self.tally.warm += outcome.count(MachineSource::Warm) as u64;
+            let hand_over = HandOver {
+                outcome,
+                ask: &call.ask,
+                began: call.began,
+                now,
+                is_first: call.is_first,
+                late,
+            };
+            if alone || undisturbed && !late {
+                let machines = self.world.machines();
+                self.world.audit().succeeded(hand_over);
+                self.world.audit().handed_over(hand_over, &machines);
             }
-            Some(failure) => {
-                self.tally.refused += 1;
-                if must_succeed {
-                    let how = format!("run {run} was refused without a fault: {failure}");
-                    self.world.audit().violated(Invariant::Succeeds, how);
-                }
-                let held = self.world.audit().held_by(&run_id(run), now);
-                if alone && !late && outcome.clean_up_failures.is_empty() && !held.is_empty() {
-                    let how = format!("run {run} was refused, and still has {held:?}");
-                    self.world.audit().violated(Invariant::AllOrNothing, how);
-                }
-                self.schedule_release(run, 1..10);
+            for _ in 0..outcome.requested {
+                let takes = self.random_in(3..60) * SECOND;
+                self.world.machines().queue(&run_id(run), takes, self.kernel.now());
             }
+            // A workflow ends even if its jobs fail.
+            self.schedule_within(90..150, ScheduledAction::Release(run.to_owned()));
+            return;
+        };
+        self.tally.refused += 1;
+        let must_succeed = run == PROBE || self.plan.is_clear();
+        if must_succeed && call.ask.source != SourcePolicy::Pool {
+            let how = format!("run {run} was refused without a fault: {failure}");
+            self.world.audit().violated(Invariant::Succeeds, how);
+        }
+        let held = self.world.audit().held_by(&run_id(run), now);
+        if alone && !late && outcome.clean_up_failures.is_empty() && !held.is_empty() {
+            let how = format!("run {run} was refused, and still has {held:?}");
+            self.world.audit().violated(Invariant::AllOrNothing, how);
+        }
+        self.schedule_release(run, 1..10);
+    }
+
+    /// Checks a release that succeeded: the run has no machine any more, unless another process
+    /// has given it one meanwhile.
+    fn released(&mut self, run: &str, outcome: &release::Outcome, disturbances: u32) {
+        let known = self.runs.entry(run.to_owned()).or_default();
+        let undisturbed = known.disturbances == disturbances && known.at_work == 0 && !known.rerun;
+        if !undisturbed || self.plan.has_late_requests() {
+            return;
+        }
+        // A clock that is ahead expires machines a little later than now.
+        let held = self.world.audit().held_by(&run_id(run), self.kernel.true_time() + SKEW);
+        let superseded = |one: &release::Released| {
+            matches!(one.disposition, release::Disposition::Superseded(_))
+        };
+        if !held.is_empty() && !outcome.instances.iter().any(superseded) {
+            let how = format!("run {run} was released, and still has {held:?}");
+            self.world.audit().violated(Invariant::AllOrNothing, how);
         }
     }
 }

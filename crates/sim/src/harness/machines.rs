@@ -7,7 +7,7 @@ use ondeck_core::model::ids::InstanceId;
 use ondeck_core::testkit::SeededRandom;
 
 use super::{Harness, ScheduledAction, run_id};
-use crate::agent_machine::AgentMachine;
+use crate::agent_machine::{AgentMachine, TROUBLE};
 use crate::faults::Fault;
 use crate::kernel::{Pid, digest};
 use crate::plan::SECOND;
@@ -24,8 +24,10 @@ impl Harness {
         };
         let crash_at = self.random_crash(Fault::AgentCrash, 300);
         let ports = self.process_ports(&format!("agent {id}#{restarts}"), id.as_str(), crash_at);
-        let mut notice_at = None;
-        if self.injects(Fault::SpotNotice) {
+        // A restarted agent gets the same notice again.
+        let known = self.world.machines().machine_mut(id).and_then(|it| it.interruption_at);
+        let mut notice_at = known;
+        if known.is_none() && self.injects(Fault::SpotNotice) {
             let at = self.kernel.now() + self.random.u64(0..200) * SECOND;
             notice_at = Some(at);
             self.schedule(at + 120 * SECOND, ScheduledAction::RemoveMachine(id.clone()));
@@ -41,6 +43,7 @@ impl Harness {
         };
         if let Some(machine) = self.world.machines().machine_mut(id) {
             machine.agent = Some(ports.pid);
+            machine.interruption_at = notice_at;
         }
         self.kernel.note(&ports.name, || "starts".to_owned());
         let work = async move {
@@ -52,7 +55,7 @@ impl Harness {
 
     pub(super) fn remove_machine(&mut self, id: &InstanceId) {
         self.world.compute.kill(id);
-        let agent = self.world.machines().remove(id);
+        let agent = self.world.machines().remove(id, self.kernel.now());
         self.kernel.note("the world", || format!("{id} is gone"));
         // The process is dropped without holding a lock, because that cancels its
         // calls in the kernel.
@@ -69,9 +72,12 @@ impl Harness {
         self.note_outcome(pid, ProcessOutcome::Died);
         let kind = process.kind.clone();
         drop(process);
+        self.calls.remove(&pid);
+        self.no_longer_at_work(&kind);
         match kind {
             ProcessKind::Agent(id) => {
                 self.kernel.count(Fault::AgentCrash);
+                self.world.machines().trouble(&id, self.kernel.now() + 2 * TROUBLE);
                 if let Some(machine) = self.world.machines().machine_mut(&id) {
                     machine.agent = None;
                 }
@@ -79,6 +85,7 @@ impl Harness {
             }
             ProcessKind::Provision(run) => {
                 self.kernel.count(Fault::Crash);
+                self.runs.entry(run.clone()).or_default().disturbances += 1;
                 self.schedule_release(&run, 5..60);
             }
             ProcessKind::Release(_) | ProcessKind::Refresh => self.kernel.count(Fault::Crash),

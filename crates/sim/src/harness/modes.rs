@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ondeck_core::inputs::times::TimeOverrides;
-use ondeck_core::model::requirements::UsageClass;
 use ondeck_core::modes::plane::{KnownSettings, Plane};
-use ondeck_core::modes::provision::{Request, provision};
+use ondeck_core::modes::provision::{Request, SourcePolicy, provision};
 use ondeck_core::modes::refresh::refresh;
 use ondeck_core::modes::release::release;
 use ondeck_core::runtime::stop::StopSignal;
 use ondeck_core::testkit::{SeededRandom, SilentProgress};
 
-use super::{Harness, run_id};
+use super::{Harness, ProvisionCall, run_id};
 use crate::faults::{CrashPoint, Fault};
 use crate::kernel::{Pid, digest};
+use crate::plan::Ask;
 use crate::process::{Exit, Process, ProcessKind};
 use crate::process_ports::{ProcessFaults, ProcessPorts};
 
@@ -70,35 +70,47 @@ impl Harness {
         self.poll_process(pid);
     }
 
-    pub(crate) fn provision(&mut self, run: &str, count: u32) {
+    pub(crate) fn provision(&mut self, run: &str, ask: &Ask) {
         let (ports, plane) = self.mode(&format!("provision {run}"));
         let (switch, stop) = StopSignal::new();
+        let began = self.kernel.true_time();
         let known = self.runs.entry(run.to_owned()).or_default();
+        let is_first = known.disturbances == 0;
+        known.disturbances += 1;
         known.provisions += 1;
-        known.began = Some(self.kernel.true_time());
         known.stop = Some(switch);
+        known.may_launch = ask.source != SourcePolicy::Pool;
+        let call = ProvisionCall {
+            ask: ask.clone(),
+            began,
+            is_first,
+            // Another process of the run may still be at work.
+            is_alone: known.at_work == 0,
+            disturbances: known.disturbances,
+        };
+        known.at_work += 1;
+        self.calls.insert(ports.pid, call);
+        self.world.audit().provision_begins(ports.pid, ask, began);
         let mut request = Request::of_run(run_id(run));
-        (request.options.count, request.options.usage) = (count, self.usage_of(run));
+        (request.options, request.times) = (ask.options(), ask.times());
         let work =
             async move { Exit::Provisioned(Box::new(provision(&plane, &request, &stop).await)) };
         self.start(ports.pid, Process::new(ProcessKind::Provision(run.to_owned()), work));
     }
 
-    /// The usage class that a run wants, which is the same for all of its provisions.
-    pub(super) fn usage_of(&self, run: &str) -> UsageClass {
-        match self.plan.mixed_usage && digest(&[&self.plan.seed, &run]).is_multiple_of(3) {
-            true => UsageClass::Spot,
-            false => UsageClass::OnDemand,
-        }
-    }
-
     pub(crate) fn release(&mut self, run: &str) {
         let (ports, plane) = self.mode(&format!("release {run}"));
-        self.runs.entry(run.to_owned()).or_default().releases += 1;
+        let known = self.runs.entry(run.to_owned()).or_default();
+        known.releases += 1;
+        known.disturbances += 1;
+        known.at_work += 1;
+        let disturbances = known.disturbances;
         self.world.machines().cancel(Some(&run_id(run)));
         let id = run_id(run);
+        let began = self.kernel.true_time();
         let work = async move {
-            Exit::Released(Box::new(release(&plane, &id, &TimeOverrides::default()).await))
+            let result = release(&plane, &id, &TimeOverrides::default()).await;
+            Exit::Released(Box::new(result), began, disturbances)
         };
         self.start(ports.pid, Process::new(ProcessKind::Release(run.to_owned()), work));
     }
@@ -109,6 +121,7 @@ impl Harness {
         }
         let (ports, plane) = self.mode("refresh");
         let began = self.kernel.true_time();
+        self.world.audit().refresh_begins(ports.pid, &given, began);
         let work = async move {
             let outcome = refresh(&plane, &given, &StopSignal::never()).await;
             Exit::Refreshed(Box::new(outcome), began)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::faults::Rates;
 use crate::history::{History, play};
-use crate::plan::{Action, Plan, SECOND};
+use crate::plan::{Action, Ask, Plan, SECOND};
 use crate::policy::{CallFault, CallSelector, ScriptedFault};
 use crate::process::ProcessOutcome;
 
@@ -141,7 +141,7 @@ fn refresh() -> Scenario {
         provision(63, "e", 1),
         (105 * SECOND, Action::Hang(4, 250 * SECOND)),
         (288 * SECOND, Action::Rerun { run: "b".to_owned() }),
-        (290 * SECOND, Action::RefreshWith("min-idle", "large=2")),
+        (290 * SECOND, Action::RefreshWith(vec![("min-idle", "large=2")])),
     ];
     let mut plan = Plan {
         never_boot: [1].into(),
@@ -179,7 +179,7 @@ fn plan(watched: &str, actions: Vec<(u64, Action)>) -> Plan {
 
 fn settings() -> BTreeMap<String, String> {
     [
-        ("claim-timeout-sec", "120"),
+        ("claim-timeout-sec", "200"),
         ("created-timeout-sec", "240"),
         ("validation-timeout-sec", "40"),
         ("idle-time-sec", "100"),
@@ -197,7 +197,7 @@ fn settings() -> BTreeMap<String, String> {
 }
 
 fn provision(second: u64, run: &str, count: u32) -> (u64, Action) {
-    (second * SECOND, Action::Provision { run: run.to_owned(), count })
+    (second * SECOND, Action::Provision { run: run.to_owned(), ask: Ask::of(count) })
 }
 
 fn stop(millis: u64, run: &str) -> (u64, Action) {

@@ -1,0 +1,54 @@
+//! Which machines are healthy, by the truth of the world, and must not be given up.
+
+use ondeck_core::lifecycle::Transition;
+use ondeck_core::model::record::{Record, State};
+use ondeck_core::model::timestamp::Timestamp;
+use std::time::Duration;
+
+use super::{Audit, Invariant};
+use crate::kernel::timestamp;
+use crate::simulated_machines::Condition;
+
+/// A machine that misses its registration this often in a row may be retired.
+const MISSED_REGISTRATIONS: u32 = 2;
+
+impl Audit {
+    /// A transition was committed. A machine that has worked for a run, and has no failure of its
+    /// own, must not be expired before its threshold.
+    pub(super) fn spare(
+        &mut self,
+        transition: Transition,
+        before: Option<&Record>,
+        at: Timestamp,
+        condition: Option<&Condition>,
+    ) {
+        let Some(before) = before.filter(|_| transition == Transition::Expire) else { return };
+        let early = before.threshold.is_some_and(|t| t > at + Duration::from_secs(1));
+        if !early {
+            return;
+        }
+        let how = format!("{} was expired before its time, {}", before.id, before.state);
+        if self.forbid_waste {
+            let changed = self.settings.len() > 1;
+            let invariant = if changed { Invariant::SettingsKeep } else { Invariant::NoWaste };
+            self.violated(invariant, how);
+        } else if self.is_spared && self.is_healthy(before, condition) {
+            self.violated(Invariant::Spared, how);
+        }
+    }
+
+    /// Whether no failure of the machine itself can be a reason to give it up. A machine that is
+    /// still being created has not shown that it works.
+    fn is_healthy(&self, record: &Record, condition: Option<&Condition>) -> bool {
+        let (Some(condition), Some(since)) = (condition, self.changed_at.get(&record.id)) else {
+            return false;
+        };
+        record.state != State::Created
+            && !self.touched_by_hand.contains(&record.id)
+            && !condition.is_broken
+            && condition.notice_at.is_none()
+            && condition.last_beat.is_some()
+            && condition.slow_registrations < MISSED_REGISTRATIONS
+            && timestamp(condition.troubled_until) < *since
+    }
+}

@@ -1,0 +1,137 @@
+//! The invariants that the auditor checks, by their names in reports.
+
+use std::fmt;
+
+/// A violated invariant, and what violated it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    pub invariant: Invariant,
+    pub how: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.invariant.as_str(), self.how)
+    }
+}
+
+/// A property that must hold in every history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Invariant {
+    /// The owner of an instance never changes from one run directly to another.
+    OneOwner,
+    /// Every change of a record is a row of the table of transitions.
+    LegalTransition,
+    /// A listening runner has the label of its machine's owner.
+    Label,
+    /// An agent serves its machine's owner.
+    ServesOwner,
+    /// A job runs on a machine of its own run.
+    Job,
+    /// An idle machine that is marked as announced has a ticket in its queue.
+    Reachable,
+    /// A refresh that succeeds announces or expires every idle machine that was not announced.
+    Repaired,
+    /// A machine is announced only after its runner, job and label are gone.
+    Announced,
+    /// A machine is terminated only after its record, and never by its agent before its threshold.
+    StoreFirst,
+    /// Without faults, no machine is expired before its threshold.
+    NoWaste,
+    /// A run whose provision succeeds has exactly the machines in its answer. A run whose
+    /// provision fails has none.
+    AllOrNothing,
+    /// A launch happens once, however often the order is repeated.
+    LaunchedOnce,
+    /// An intent is written before the launch that it describes.
+    IntentFirst,
+    /// Every call of a mode ends.
+    EveryCallEnds,
+    /// Without faults every provision succeeds. After faults, the next provision succeeds.
+    Succeeds,
+    /// An agent whose record names another run leaves its run and serves that one.
+    Follows,
+    /// A machine with an agent terminates after all deadlines, even without a refresh.
+    TerminatesItself,
+    /// When all deadlines have passed and refresh has run, nothing is left.
+    NothingLeft,
+    /// A machine that a provision hands to its run is unexpired for as long as was promised,
+    /// registered for the run, beating, and of the kind that was asked for.
+    HandedOver,
+    /// A healthy machine is not given up before its threshold, whichever other part of the system
+    /// fails.
+    Spared,
+    /// A change of settings loses no machine.
+    SettingsKeep,
+    /// A refresh that fails stores none of the settings that it was given.
+    NotHalfway,
+    /// A provision launches no machine while a suitable one is announced and nothing failed.
+    FoundInPool,
+    /// The minimum of idle machines is kept, without launching again what could have been kept.
+    MinimumKept,
+    /// No launch exceeds the ceiling on machines.
+    Ceiling,
+    /// A machine that the provider will take away gets no further run.
+    NotInterrupted,
+    /// Without faults, a refresh gives machines to a run whose jobs wait.
+    Rescued,
+    /// What a mode reports is what it did.
+    TrueReport,
+    /// Times that contradict each other are refused.
+    Contradiction,
+    /// No process of a history panics.
+    NoPanic,
+}
+
+/// Invariants that the program does not keep yet. Violations of these are not reported.
+const PENDING: [Invariant; 7] = [
+    Invariant::HandedOver,
+    Invariant::Spared,
+    Invariant::SettingsKeep,
+    Invariant::NotHalfway,
+    Invariant::FoundInPool,
+    Invariant::MinimumKept,
+    Invariant::Contradiction,
+];
+
+impl Invariant {
+    pub(super) fn is_pending(self) -> bool {
+        PENDING.contains(&self)
+    }
+
+    /// The name of the invariant in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Invariant::OneOwner => "one owner",
+            Invariant::LegalTransition => "legal transitions",
+            Invariant::Label => "label is the owner's",
+            Invariant::ServesOwner => "agent serves the owner",
+            Invariant::Job => "job on its own machine",
+            Invariant::Reachable => "idle is reachable",
+            Invariant::Repaired => "refresh repairs",
+            Invariant::Announced => "announced when free",
+            Invariant::StoreFirst => "store first",
+            Invariant::NoWaste => "no waste",
+            Invariant::AllOrNothing => "all or nothing",
+            Invariant::LaunchedOnce => "launched once",
+            Invariant::IntentFirst => "intent first",
+            Invariant::EveryCallEnds => "every call ends",
+            Invariant::Succeeds => "provision succeeds",
+            Invariant::Follows => "agent follows",
+            Invariant::TerminatesItself => "machine terminates itself",
+            Invariant::NothingLeft => "nothing left",
+            Invariant::HandedOver => "handed over ready",
+            Invariant::Spared => "healthy machines are spared",
+            Invariant::SettingsKeep => "settings lose nothing",
+            Invariant::NotHalfway => "nothing half-way",
+            Invariant::FoundInPool => "found in the pool",
+            Invariant::MinimumKept => "minimum is kept",
+            Invariant::Ceiling => "ceiling holds",
+            Invariant::NotInterrupted => "interrupted is not reused",
+            Invariant::Rescued => "rescued",
+            Invariant::TrueReport => "report is true",
+            Invariant::Contradiction => "contradictions are refused",
+            Invariant::NoPanic => "no panic",
+        }
+    }
+}

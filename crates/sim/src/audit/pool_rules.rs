@@ -1,0 +1,164 @@
+//! The rules of the pool: what is launched although a machine is idle, the minimum, the ceiling.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::model::record::Record;
+use ondeck_core::model::settings::Settings;
+use ondeck_core::model::ticket::Ticket;
+use ondeck_core::model::timestamp::Timestamp;
+use ondeck_core::modes::provision::SourcePolicy;
+use ondeck_core::ports::{Order, ReceivedMessage};
+
+use super::{Audit, Invariant, SKEW, is_about};
+use crate::kernel::{Micros, Pid, timestamp};
+use crate::plan::Ask;
+
+/// A ticket stays hidden at most this long after it was received.
+const LONGEST_HOLD: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// What the auditor knows about the tickets with one text.
+#[derive(Debug, Default, Clone)]
+pub(super) struct TicketHistory {
+    sent_at: Option<Timestamp>,
+    /// Who received it, and when.
+    received: Vec<(Pid, Timestamp)>,
+}
+
+/// A provision that has begun.
+#[derive(Debug, Clone)]
+pub(super) struct BegunProvision {
+    pub(super) ask: Ask,
+    pub(super) began: Timestamp,
+}
+
+impl Audit {
+    pub(crate) fn provision_begins(&mut self, by: Pid, ask: &Ask, began: Timestamp) {
+        self.provisions.insert(by, BegunProvision { ask: ask.clone(), began });
+    }
+
+    pub(crate) fn refresh_begins(
+        &mut self,
+        by: Pid,
+        given: &BTreeMap<String, String>,
+        began: Timestamp,
+    ) {
+        let names: BTreeSet<String> = given.keys().cloned().collect();
+        self.refreshes.insert(by, (names, began));
+    }
+
+    /// The provider refuses whatever this refresh sets up.
+    pub(crate) fn set_up_refused(&mut self, by: Pid) {
+        self.refused_set_ups.insert(by);
+    }
+
+    /// Settings were stored; `all` are in force from now on.
+    pub(crate) fn stored_settings(
+        &mut self,
+        by: Pid,
+        changes: &BTreeMap<String, String>,
+        all: &BTreeMap<String, String>,
+        now: Micros,
+    ) {
+        let given = self.refreshes.get(&by).map(|(names, _)| names.clone()).unwrap_or_default();
+        if self.refused_set_ups.contains(&by)
+            && let Some(name) = changes.keys().find(|name| given.contains(*name))
+        {
+            self.violated(
+                Invariant::NotHalfway,
+                format!("{name} was stored, and its set-up failed"),
+            );
+        }
+        match Settings::from_map(all) {
+            Ok(settings) => self.settings_in_force(timestamp(now), settings),
+            Err(error) => self.violated(Invariant::NotHalfway, error.to_string()),
+        }
+    }
+
+    pub(super) fn settings_in_force(&mut self, from: Timestamp, settings: Settings) {
+        let unchanged = self.settings.last().is_some_and(|(_, last)| {
+            (&last.times, &last.classes, &last.min_idle)
+                == (&settings.times, &settings.classes, &settings.min_idle)
+        });
+        if !unchanged {
+            self.settings.push((from, settings));
+        }
+    }
+
+    /// The settings that have been in force at any time since `since`.
+    pub(super) fn settings_since(&self, since: Timestamp) -> Vec<&Settings> {
+        let first = self.settings.iter().rposition(|(from, _)| *from <= since).unwrap_or_default();
+        self.settings[first..].iter().map(|(_, settings)| settings).collect()
+    }
+
+    /// A ticket was sent.
+    pub(super) fn note_sent(&mut self, ticket: &Ticket, now: Timestamp) {
+        let history = self.tickets.entry(ticket.to_json()).or_default();
+        history.sent_at.get_or_insert(now);
+    }
+
+    /// A process received tickets.
+    pub(crate) fn received(&mut self, by: Pid, messages: &[ReceivedMessage], now: Timestamp) {
+        for message in messages {
+            let history = self.tickets.entry(message.body.clone()).or_default();
+            history.received.push((by, now));
+        }
+    }
+
+    /// The last of identical tickets was deleted.
+    pub(super) fn ticket_gone(&mut self, ticket: &Ticket) {
+        self.tickets.remove(&ticket.to_json());
+    }
+
+    /// Whether a ticket announces the present idle state of a machine.
+    pub(super) fn has_ticket(&self, record: &Record, now: Timestamp) -> bool {
+        let tickets = self.tickets.keys().filter_map(|body| Ticket::from_json(body).ok());
+        let mut own = tickets.filter(|ticket| ticket.instance_id == record.id);
+        own.any(|ticket| is_about(&ticket, record) && ticket.threshold > now)
+    }
+
+    /// A process orders machines although it may look for idle ones. None of these may have been
+    /// there for it: announced before it began, and received by no other process since.
+    pub(super) fn look_in_pool_first(&mut self, by: Pid, order: &Order, now: Timestamp) {
+        let Some(BegunProvision { ask, began }) = self.provisions.get(&by).cloned() else { return };
+        if !self.is_quiet || ask.source == SourcePolicy::New {
+            return;
+        }
+        let ticket_for_it = |(body, history): (&String, &TicketHistory)| {
+            let others = |(pid, at): &(Pid, Timestamp)| *pid != by && *at + LONGEST_HOLD > began;
+            let early = history.sent_at.is_some_and(|sent| sent < began);
+            let ticket = Ticket::from_json(body).ok().filter(|_| early)?;
+            (!history.received.iter().any(others)).then_some(ticket)
+        };
+        let missed = self.tickets.iter().filter_map(ticket_for_it).find(|ticket| {
+            let record = self.records.get(&ticket.instance_id);
+            record.is_some_and(|record| {
+                is_about(ticket, record)
+                    && ticket.threshold > now + SKEW
+                    && record.threshold.is_some_and(|threshold| threshold > now + SKEW)
+                    && self.fits(&ask, &record.spec, began, false)
+                    && self.was_large_enough(record, began)
+            })
+        });
+        if let Some(ticket) = missed {
+            let (id, run) = (&ticket.instance_id, &order.run);
+            let how =
+                format!("{} machines were launched for {run} while {id} was idle", order.count);
+            self.violated(Invariant::FoundInPool, how);
+        }
+    }
+
+    /// Whether a machine is large enough by all settings that a provision may have read.
+    fn was_large_enough(&self, record: &Record, began: Timestamp) -> bool {
+        self.settings_since(began).into_iter().all(|settings| {
+            let size = settings.classes.get(&record.spec.resource_class);
+            size.is_some_and(|size| record.spec.cpu >= size.cpu && record.spec.mem >= size.mem)
+        })
+    }
+
+    /// The machines that any process has launched for a run.
+    pub(super) fn launched_by_run(&self, run: &RunId) -> BTreeSet<InstanceId> {
+        let of_run = self.launched.iter().filter(|((_, owner), _)| owner == run);
+        of_run.flat_map(|(_, ordered)| ordered.launched.iter().cloned()).collect()
+    }
+}

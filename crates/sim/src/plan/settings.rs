@@ -1,0 +1,66 @@
+//! The settings of a history, and how refreshes change them meanwhile.
+
+use std::collections::BTreeMap;
+
+/// The setting of the grace, in seconds.
+pub(super) const GRACE: &str = "self-termination-grace-sec";
+
+/// Settings that a refresh is given: names and values.
+pub(super) type Given = Vec<(&'static str, &'static str)>;
+
+/// The classes of every history at its beginning.
+pub(super) const CLASSES: &str = r#"{"large":{"cpu":2,"mem":4096},"xlarge":{"cpu":4,"mem":8192}}"#;
+/// The same, with larger machines, so that idle ones of before are too small.
+const LARGER_CLASSES: &str = r#"{"large":{"cpu":4,"mem":8192},"xlarge":{"cpu":8,"mem":16384}}"#;
+/// The same, and a class more.
+const MORE_CLASSES: &str =
+    r#"{"large":{"cpu":2,"mem":4096},"xlarge":{"cpu":4,"mem":8192},"huge":{"cpu":8,"mem":8192}}"#;
+
+/// The names of all classes that a history may have.
+pub(crate) const CLASS_NAMES: [&str; 3] = ["large", "xlarge", "huge"];
+
+/// Draws the settings that the first refresh writes.
+pub(super) fn drawn(random: &mut fastrand::Rng) -> BTreeMap<String, String> {
+    let mut settings = BTreeMap::new();
+    let mut set = |name: &str, value: &str| settings.insert(name.to_owned(), value.to_owned());
+    set("claim-timeout-sec", "200");
+    set("created-timeout-sec", "240");
+    set("validation-timeout-sec", "90");
+    set("idle-time-sec", ["20", "90", "200"][random.usize(0..3)]);
+    set("max-runtime-min", ["3", "8"][random.usize(0..2)]);
+    set("release-timeout-sec", "40");
+    set(GRACE, "30");
+    set("boot-deadline-sec", "90");
+    set("agent-poll-waiting-sec", ["0.25", "1"][random.usize(0..2)]);
+    set("agent-poll-running-sec", "1.5");
+    set("signal-poll-sec", ["0.05", "0.3"][random.usize(0..2)]);
+    set("retention-min", "10");
+    set("resource-class-config", CLASSES);
+    if random.u8(0..6) == 0 {
+        set("min-idle", "large=1");
+    }
+    settings
+}
+
+/// Draws what a refresh in mid-history changes. With `exact_clocks`, heartbeats may be so frequent
+/// that only they, and not clocks, may be a few seconds off.
+pub(super) fn change(exact_clocks: bool, random: &mut fastrand::Rng) -> Given {
+    let periods = if exact_clocks { &["1", "5", "20"][..] } else { &["5", "20"] };
+    let choices: [(&'static str, &[&'static str]); 9] = [
+        ("heartbeat-period-sec", periods),
+        ("idle-time-sec", &["20", "90", "200"]),
+        ("min-idle", &["", "large=1", "large=2 xlarge=1"]),
+        ("resource-class-config", &[CLASSES, LARGER_CLASSES, MORE_CLASSES]),
+        ("claim-registration-timeout-sec", &["10", "30", "60"]),
+        ("max-runtime-min", &["3", "8"]),
+        ("pickup-patience-sec", &["0", "1", "3"]),
+        ("ticket-hold-sec", &["10", "30"]),
+        ("agent-poll-running-sec", &["0.5", "1.5"]),
+    ];
+    let mut given = Given::new();
+    for _ in 0..random.u32(1..3) {
+        let (name, values) = choices[random.usize(0..choices.len())];
+        given.push((name, values[random.usize(0..values.len())]));
+    }
+    given
+}

@@ -1,0 +1,82 @@
+//! The store, as a simulated agent reaches it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ondeck_core::model::credentials::{Token, TokenPurpose};
+use ondeck_core::model::heartbeat::Heartbeat;
+use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::model::record::Record;
+use ondeck_core::model::signal::{Report, Signal};
+use ondeck_core::ports::{AgentStore, Clock, PortResult, Store};
+
+use super::{ProcessPorts, lost};
+use crate::world::{World, at_once};
+
+#[async_trait]
+impl AgentStore for ProcessPorts {
+    async fn record(&self, id: &InstanceId) -> PortResult<Option<Record>> {
+        let (id, agent) = (id.clone(), self.pid);
+        let version = self.world.kernel.version(&id);
+        self.read_version.store(version, Ordering::Relaxed);
+        self.world.audit().asks(agent, self.world.kernel.now());
+        let ask = move |w: &World| {
+            let record = at_once(w.store.record(&id))?;
+            if let Some(arrives) = w.kernel.answer_at() {
+                w.audit().answered(agent, record.as_ref(), (w.kernel.now(), arrives));
+            }
+            Ok(record)
+        };
+        self.ask("store", "record", String::new, ask).await
+    }
+
+    async fn settings(&self) -> PortResult<BTreeMap<String, String>> {
+        self.ask("store", "settings", String::new, |w| at_once(Store::settings(&w.store))).await
+    }
+
+    async fn token(&self, purpose: TokenPurpose) -> PortResult<Option<Token>> {
+        self.ask("store", "token", String::new, move |w| at_once(w.store.token(purpose))).await
+    }
+
+    async fn news(&self, clock: &dyn Clock, at_most: Duration) {
+        let Some(id) = self.machine().filter(|_| self.policy.store_notifies()) else {
+            return clock.sleep(at_most).await;
+        };
+        if self.world.kernel.version(&id) == self.read_version.load(Ordering::Relaxed) {
+            self.world.kernel.sleep(self.pid, at_most, Some(&id)).await;
+        }
+    }
+
+    async fn beat(&self, id: &InstanceId, heartbeat: &Heartbeat) -> PortResult<()> {
+        let (id, heartbeat) = (id.clone(), *heartbeat);
+        let beat = move |w: &World| {
+            let now = w.kernel.now();
+            if w.machines().has_stopped_heartbeats(&id, now) {
+                return Err(lost("store"));
+            }
+            if let Some(machine) = w.machines().machine_mut(&id) {
+                machine.condition.last_beat = Some(now);
+            }
+            at_once(w.store.beat(&id, &heartbeat))
+        };
+        self.ask("store", "beat", String::new, beat).await
+    }
+
+    async fn report(&self, id: &InstanceId, report: &Report) -> PortResult<()> {
+        let (id, report, shown) = (id.clone(), report.clone(), report.clone());
+        let write = move |w: &World| {
+            let broken = matches!(report.signal, Signal::PrepareFailed | Signal::DeregisterFailed);
+            if let Some(machine) = w.machines().machine_mut(&id) {
+                machine.condition.is_broken |= broken;
+            }
+            at_once(w.store.report(&id, &report))
+        };
+        let text = move || {
+            let run = shown.run.as_ref().map_or("", RunId::as_str);
+            format!("{} {run} {}", shown.signal, shown.detail)
+        };
+        self.ask("store", "report", text, write).await
+    }
+}

@@ -1,0 +1,190 @@
+//! The store, as a simulated process of the control plane reaches it.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use ondeck_core::lifecycle::{Change, Verdict};
+use ondeck_core::model::credentials::Credentials;
+use ondeck_core::model::demand::Demand;
+use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::model::intent::Intent;
+use ondeck_core::model::signal::AgentStatus;
+use ondeck_core::model::ticket::Ticket;
+use ondeck_core::model::timestamp::Timestamp;
+use ondeck_core::ports::{Listing, PortResult, RecordScope, Store};
+
+use super::{ProcessPorts, listed, named};
+use crate::faults::Fault;
+use crate::kernel::Micros;
+use crate::policy::Policy;
+use crate::world::{World, at_once};
+
+/// When the store's index shows a write that is made now.
+fn shown_at(policy: &Policy, world: &World, item: &str, write: u64) -> Micros {
+    let now = world.kernel.now();
+    let lag = policy.index_lag(item, write, now);
+    if lag > 0 {
+        world.kernel.count(Fault::IndexLags);
+    }
+    now + lag
+}
+
+#[async_trait]
+impl Store for ProcessPorts {
+    async fn set_up(&self) -> PortResult<()> {
+        self.ask("store", "set up store", String::new, |w| at_once(Store::set_up(&w.store))).await
+    }
+
+    async fn settings(&self) -> PortResult<BTreeMap<String, String>> {
+        self.ask("store", "settings", String::new, |w| at_once(Store::settings(&w.store))).await
+    }
+
+    async fn put_settings(&self, changes: &BTreeMap<String, String>) -> PortResult<()> {
+        let changes = changes.clone();
+        let by = self.pid;
+        let put = move |w: &World| {
+            let stored = at_once(w.store.put_settings(&changes));
+            let settings = at_once(Store::settings(&w.store));
+            w.audit().stored_settings(by, &changes, &settings.unwrap_or_default(), w.kernel.now());
+            stored
+        };
+        self.ask("store", "put settings", String::new, put).await
+    }
+
+    async fn write(&self, change: &Change) -> PortResult<Verdict> {
+        let change = change.clone();
+        let text = {
+            let change = change.clone();
+            move || format!("{} {}", change.transition(), change.id())
+        };
+        let (policy, by) = (self.policy.clone(), self.pid);
+        let write = move |w: &World| {
+            let before = w.store.select(|record| record.id == *change.id()).pop();
+            let verdict = at_once(w.store.write(&change))?;
+            if let Verdict::Agreed(after) = &verdict {
+                let when = (change.at(), w.kernel.true_time());
+                let condition = w.machines().condition(&after.id).cloned();
+                let (transition, before) = (change.transition(), before.as_ref());
+                w.audit().wrote(by, transition, before, after, when, condition.as_ref());
+                w.kernel.record_changed(&after.id);
+                let number = w.index().record_writes(&after.id);
+                let shown_at = shown_at(&policy, w, after.id.as_str(), number);
+                w.index().write_record(after, shown_at);
+            }
+            Ok(verdict)
+        };
+        self.ask("store", "write", text, write).await
+    }
+
+    async fn of_run(&self, run: &RunId) -> PortResult<Listing> {
+        let (run, shown) = (run.clone(), run.clone());
+        let ask = move |w: &World| at_once(w.store.of_run(&run));
+        self.ask("store", "of run", move || shown.to_string(), ask).await
+    }
+
+    async fn records(&self, ids: &[InstanceId]) -> PortResult<Listing> {
+        let (ids, shown) = (ids.to_vec(), ids.to_vec());
+        let ask = move |w: &World| at_once(w.store.records(&ids));
+        self.ask("store", "records", move || listed(&shown), ask).await
+    }
+
+    async fn expired(&self, now: Timestamp) -> PortResult<Listing> {
+        let ask = move |w: &World| {
+            let mut listing = at_once(w.store.expired(now))?;
+            let (index, at) = (w.index(), w.kernel.now());
+            listing.records.retain(|record| index.lists_expired(record, now, at));
+            Ok(listing)
+        };
+        self.ask("store", "expired", String::new, ask).await
+    }
+
+    async fn list(&self, scope: RecordScope) -> PortResult<Listing> {
+        let ask = move |w: &World| {
+            let mut listing = at_once(w.store.list(scope))?;
+            let (index, at) = (w.index(), w.kernel.now());
+            listing.records.retain(|record| index.lists_live(record, at));
+            Ok(listing)
+        };
+        self.ask("store", "list", String::new, ask).await
+    }
+
+    async fn agent_status(&self, ids: &[InstanceId]) -> PortResult<Vec<AgentStatus>> {
+        let (ids, shown) = (ids.to_vec(), ids.to_vec());
+        let ask = move |w: &World| at_once(w.store.agent_status(&ids));
+        self.ask("store", "agent status", move || listed(&shown), ask).await
+    }
+
+    async fn mark_ticketed(&self, tickets: &[Ticket], at: Timestamp) -> PortResult<()> {
+        let (tickets, shown) = (tickets.to_vec(), tickets.to_vec());
+        let mark = move |w: &World| {
+            w.audit().marked_ticketed(&tickets);
+            at_once(w.store.mark_ticketed(&tickets, at))
+        };
+        self.ask("store", "mark ticketed", move || named(&shown), mark).await
+    }
+
+    async fn remove(&self, ids: &[InstanceId]) -> PortResult<()> {
+        let (ids, shown) = (ids.to_vec(), ids.to_vec());
+        let remove = move |w: &World| {
+            let removed = at_once(w.store.remove(&ids));
+            ids.iter().for_each(|id| w.kernel.record_changed(id));
+            removed
+        };
+        self.ask("store", "remove", move || listed(&shown), remove).await
+    }
+
+    async fn forget(&self, before: Timestamp) -> PortResult<usize> {
+        let by = self.pid;
+        let forget = move |w: &World| {
+            let forgotten = at_once(w.store.forget(before))?;
+            w.audit().note_forgotten(by, forgotten);
+            Ok(forgotten)
+        };
+        self.ask("store", "forget", String::new, forget).await
+    }
+
+    async fn put_intent(&self, intent: &Intent) -> PortResult<()> {
+        let (intent, shown) = (intent.clone(), intent.clone());
+        let (policy, by) = (self.policy.clone(), self.pid);
+        let put = move |w: &World| {
+            w.audit().intended(&intent.id);
+            if !intent.is_open() {
+                w.audit().note_closed(by, &intent.id);
+            }
+            let write = u64::from(!intent.is_open());
+            let shown_at = shown_at(&policy, w, intent.id.as_str(), write);
+            w.index().write_intent(&intent.id, intent.is_open(), shown_at);
+            at_once(w.store.put_intent(&intent))
+        };
+        self.ask("store", "put intent", move || format!("{} {}", shown.id, shown.outcome), put)
+            .await
+    }
+
+    async fn open_intents(&self) -> PortResult<Vec<Intent>> {
+        let ask = |w: &World| {
+            let mut intents = at_once(w.store.open_intents())?;
+            let (index, at) = (w.index(), w.kernel.now());
+            intents.retain(|intent| index.lists_open(&intent.id, at));
+            Ok(intents)
+        };
+        self.ask("store", "open intents", String::new, ask).await
+    }
+
+    async fn put_credentials(&self, credentials: &Credentials) -> PortResult<()> {
+        let credentials = credentials.clone();
+        let put = move |w: &World| at_once(w.store.put_credentials(&credentials));
+        self.ask("store", "put credentials", String::new, put).await
+    }
+
+    async fn put_demand(&self, demand: &Demand) -> PortResult<()> {
+        let demand = demand.clone();
+        let put = move |w: &World| at_once(w.store.put_demand(&demand));
+        self.ask("store", "put demand", String::new, put).await
+    }
+
+    async fn demand(&self, run: &RunId) -> PortResult<Option<Demand>> {
+        let (run, shown) = (run.clone(), run.clone());
+        let ask = move |w: &World| at_once(w.store.demand(&run));
+        self.ask("store", "demand", move || shown.to_string(), ask).await
+    }
+}
