@@ -124,7 +124,8 @@ fn after_the_receive_the_queue_shows_the_ticket_again() {
 #[test]
 fn after_the_claim_the_release_of_the_run_gives_back_what_is_left() {
     let home = Home::with(&["--self-termination-grace-sec=60"]);
-    let warm = home.warm_up(2);
+    let mut warm = home.warm_up(2);
+    warm.sort();
     home.kill_before("commit", &["provision", "--run-id", "2", "--instance-count", "2"]);
     assert_eq!(home.standings(), ["claimed 2", "claimed 2"]);
     assert_eq!(home.tickets(), 0);

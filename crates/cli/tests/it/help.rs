@@ -178,8 +178,8 @@ fn the_help_of_refresh() {
 
     Times:
           --heartbeat-period-sec <SEC>
-              How often an agent writes a heartbeat; after three missed ones the machine counts as
-              unhealthy [default: 5]
+              How often an agent writes a heartbeat; after three missed ones, and 3 s, its machine
+              counts as unhealthy [default: 5]
           --claim-registration-timeout-sec <SEC>
               How long a claimed machine may take to register its runner [default: 10]
           --claim-timeout-sec <SEC>

@@ -68,7 +68,8 @@ fn interrupted(mut provision: Background) -> Done {
 #[test]
 fn an_interrupt_during_validation_returns_what_was_claimed() {
     let home = Home::with(&[]);
-    let warm = home.warm_up(2);
+    let mut warm = home.warm_up(2);
+    warm.sort();
     home.refresh(&["--local-boot-ms=60000"]);
     let ask = ["provision", "--json", "-vv", "--run-id", "2", "--instance-count", "4"];
     let provision = home.start(&ask);
