@@ -23,7 +23,7 @@ use ondeck_core::ports::{Compute, Launched, Machine, Order, PortError, PortResul
 
 use self::options::MachineOptions;
 use self::recent_launches::RecentLaunches;
-use self::template::Template;
+use self::template::{Template, VERSION_SETTING};
 use crate::cloud::{Account, Cloud};
 use crate::ec2::{Ec2, Params};
 use crate::names::{MANAGED_BY, Names, POOL_TAG};
@@ -72,13 +72,16 @@ impl Compute for Ec2Compute {
         if options.profile.is_none() {
             tracing::warn!("machines have no permissions: iam-instance-profile is not set");
         }
-        Template::new(&self.ec2, &self.names, &options).bring_about().await?;
+        let template = Template::new(&self.ec2, &self.names, &options);
+        let version = template.bring_about(template_version(settings)).await?;
         // IAM knows a machine by its ARN, and lets its agent write under that name only.
         let prefix = self.account.get().map(|account| account.instance_arn_prefix(&self.region));
         if prefix.is_none() {
             tracing::warn!("the account is not known: what agents report will not be found");
         }
-        Ok(prefix.map(|prefix| (AGENT_KEY_PREFIX.to_owned(), prefix)).into_iter().collect())
+        let prefix = prefix.map(|prefix| (AGENT_KEY_PREFIX.to_owned(), prefix));
+        let version = (VERSION_SETTING.to_owned(), version.to_string());
+        Ok(prefix.into_iter().chain([version]).collect())
     }
 
     fn default_types(&self) -> TypePatterns {
@@ -92,7 +95,8 @@ impl Compute for Ec2Compute {
     async fn launch(&self, order: &Order, settings: &Settings) -> PortResult<Launched> {
         let subnets = options::subnets(&settings.backend)
             .map_err(|missing| PortError::NotSetUp { what: missing.to_string() })?;
-        let launched = fleet::launch(&self.ec2, &self.names, &subnets, order).await?;
+        let version = template_version(settings);
+        let launched = fleet::launch(&self.ec2, &self.names, version, &subnets, order).await?;
         self.recent.note(&launched.machines, Instant::now());
         Ok(launched)
     }
@@ -110,6 +114,12 @@ impl fmt::Debug for Ec2Compute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Ec2Compute({})", self.names.pool)
     }
+}
+
+/// The version of the launch template that belongs to these settings; `None` if an earlier version of
+/// ondeck has stored them.
+fn template_version(settings: &Settings) -> Option<u64> {
+    settings.backend.get(VERSION_SETTING).and_then(|number| number.parse().ok())
 }
 
 /// The pool's tag, in lower case: GitHub's names ignore case, and filters do not.

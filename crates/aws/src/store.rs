@@ -19,11 +19,11 @@ use ondeck_core::ports::{AgentStore, Listing, PortError, PortResult, RecordScope
 
 pub use self::events::EventsOf;
 use self::events::Outbox;
-use self::keys::{Key, List, SETTINGS, id_of, item, read_text, text};
+use self::keys::{Item, Key, List, SETTINGS, id_of, item, read_text, text};
 use self::layout::Layout;
 use self::record_cache::RecordCache;
 use self::runs::Runs;
-use self::table::{Table, put};
+use self::table::Table;
 use crate::cloud::{Account, Cloud};
 use crate::error::{DYNAMODB, unavailable};
 
@@ -106,8 +106,30 @@ impl DynamoStore {
         }
         let mut setting = key;
         setting.extend(item([("value", text(value))]));
-        let put = Put::builder().table_name(&self.table.name).set_item(Some(setting));
-        write.put(put.build().expect("a table and an item")).build()
+        self.transact_put(setting)
+    }
+
+    fn transact_put(&self, item: Item) -> TransactWriteItem {
+        let put = Put::builder().table_name(&self.table.name).set_item(Some(item));
+        TransactWriteItem::builder().put(put.build().expect("a table and an item")).build()
+    }
+
+    /// Makes these writes in one transaction, or in several if they are too many for one.
+    async fn transact(&self, writes: &[TransactWriteItem]) -> PortResult<()> {
+        const ACTION: &str = "TransactWriteItems";
+        for chunk in writes.chunks(TRANSACTION_ITEMS) {
+            let write = self.table.client.transact_write_items();
+            let write = write.set_transact_items(Some(chunk.to_vec()));
+            if let Err(error) = self.table.ask(write.send()).await {
+                return Err(match error.as_service_error() {
+                    Some(cancelled) if only_conflicts(cancelled) => {
+                        unavailable(DYNAMODB, ACTION, cancelled)
+                    }
+                    _ => self.table.port_error(ACTION, &error),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Reads the records with these keys.
@@ -143,22 +165,8 @@ impl Store for DynamoStore {
     }
 
     async fn put_settings(&self, changes: &BTreeMap<String, String>) -> PortResult<()> {
-        const ACTION: &str = "TransactWriteItems";
-        let writes: Vec<_> =
-            changes.iter().map(|(name, value)| self.setting(name, value)).collect();
-        for chunk in writes.chunks(TRANSACTION_ITEMS) {
-            let write = self.table.client.transact_write_items();
-            let write = write.set_transact_items(Some(chunk.to_vec()));
-            if let Err(error) = self.table.ask(write.send()).await {
-                return Err(match error.as_service_error() {
-                    Some(cancelled) if only_conflicts(cancelled) => {
-                        unavailable(DYNAMODB, ACTION, cancelled)
-                    }
-                    _ => self.table.port_error(ACTION, &error),
-                });
-            }
-        }
-        Ok(())
+        let settings = changes.iter().map(|(name, value)| self.setting(name, value));
+        self.transact(&settings.collect::<Vec<_>>()).await
     }
 
     async fn write(&self, change: &Change) -> PortResult<Verdict> {
@@ -266,10 +274,15 @@ impl Store for DynamoStore {
         Ok(intents)
     }
 
-    async fn put_credentials(&self, credentials: &Credentials) -> PortResult<()> {
+    async fn put_credentials(
+        &self,
+        credentials: &Credentials,
+        changes: &BTreeMap<String, String>,
+    ) -> PortResult<()> {
         let purposes = [TokenPurpose::Registration, TokenPurpose::Removal];
-        let tokens = purposes.map(|purpose| put(rows::token_item(credentials, purpose)));
-        self.table.write_all(&tokens).await
+        let tokens = purposes.map(|of| self.transact_put(rows::token_item(credentials, of)));
+        let settings = changes.iter().map(|(name, value)| self.setting(name, value));
+        self.transact(&tokens.into_iter().chain(settings).collect::<Vec<_>>()).await
     }
 
     async fn put_demand(&self, demand: &Demand) -> PortResult<()> {

@@ -106,8 +106,13 @@ pub trait Store: Send + Sync {
     /// missing, as in [`list`](Store::list).
     async fn open_intents(&self) -> PortResult<Vec<Intent>>;
 
-    /// Stores what agents register with, in place of earlier credentials.
-    async fn put_credentials(&self, credentials: &Credentials) -> PortResult<()>;
+    /// Stores what agents register with, in place of earlier credentials, and changes settings as
+    /// [`put_settings`](Store::put_settings) does. Both happen, or neither.
+    async fn put_credentials(
+        &self,
+        credentials: &Credentials,
+        changes: &BTreeMap<String, String>,
+    ) -> PortResult<()>;
     /// Stores what a run asks for, in place of what it asked for before. Keeps it for at least
     /// [`RETENTION`](crate::model::demand::RETENTION), also when older records are deleted.
     async fn put_demand(&self, demand: &Demand) -> PortResult<()>;

@@ -88,6 +88,18 @@ pub(crate) fn settings(
     settings.collect()
 }
 
+fn change_settings(
+    transaction: &Transaction<'_>,
+    changes: &BTreeMap<String, String>,
+) -> rusqlite::Result<()> {
+    let mut put =
+        transaction.prepare_cached("INSERT OR REPLACE INTO settings (name, value) VALUES (?,?)")?;
+    for change in changes {
+        put.execute(change)?;
+    }
+    transaction.execute("DELETE FROM settings WHERE value = ''", []).map(drop)
+}
+
 fn event(row: &rusqlite::Row<'_>) -> rusqlite::Result<EventRow> {
     let state = |text: &str| column::word(text, State::parse);
     Ok(EventRow {
@@ -124,17 +136,7 @@ impl Store for LocalStore {
 
     async fn put_settings(&self, changes: &BTreeMap<String, String>) -> PortResult<()> {
         let changes = changes.clone();
-        self.db
-            .write(move |transaction| {
-                let mut put = transaction
-                    .prepare_cached("INSERT OR REPLACE INTO settings (name, value) VALUES (?,?)")?;
-                for change in &changes {
-                    put.execute(change)?;
-                }
-                transaction.execute("DELETE FROM settings WHERE value = ''", [])?;
-                Ok(())
-            })
-            .await
+        self.db.write(move |transaction| change_settings(transaction, &changes)).await
     }
 
     async fn write(&self, change: &Change) -> PortResult<Verdict> {
@@ -230,12 +232,17 @@ impl Store for LocalStore {
             .await
     }
 
-    async fn put_credentials(&self, credentials: &Credentials) -> PortResult<()> {
+    async fn put_credentials(
+        &self,
+        credentials: &Credentials,
+        changes: &BTreeMap<String, String>,
+    ) -> PortResult<()> {
         const SQL: &str = "INSERT OR REPLACE INTO credentials
             (id, registration, removal, expires_at) VALUES (1,?,?,?)";
-        let credentials = credentials.clone();
+        let (credentials, changes) = (credentials.clone(), changes.clone());
         self.db
             .write(move |transaction| {
+                change_settings(transaction, &changes)?;
                 let expires_at = credentials.expires_at.to_string();
                 let tokens = (credentials.registration.expose(), credentials.removal.expose());
                 transaction.execute(SQL, (tokens.0, tokens.1, expires_at)).map(drop)

@@ -47,10 +47,11 @@ const REASONS: usize = 8;
 pub(super) async fn launch(
     ec2: &Ec2,
     names: &Names,
+    version: Option<u64>,
     subnets: &[String],
     order: &Order,
 ) -> PortResult<Launched> {
-    let query = Query::new(ACTION, params(names, subnets, order));
+    let query = Query::new(ACTION, params(names, version, subnets, order));
     match ec2.call::<FleetAnswer>(&query).await {
         Ok(answer) => {
             let now = Timestamp::try_from(ec2.now()).unwrap_or(Timestamp::from_millis(0));
@@ -61,7 +62,7 @@ pub(super) async fn launch(
     }
 }
 
-fn params(names: &Names, subnets: &[String], order: &Order) -> Params {
+fn params(names: &Names, version: Option<u64>, subnets: &[String], order: &Order) -> Params {
     let requirements = &order.requirements;
     let class = requirements.class.to_string();
     let shared =
@@ -75,8 +76,9 @@ fn params(names: &Names, subnets: &[String], order: &Order) -> Params {
         tagged("instance", &with(vec![(CLASS_TAG, class), (MEM_TAG, mem)])),
         tagged("volume", &shared),
     ];
+    let version = version.map_or_else(|| "$Default".to_owned(), |number| number.to_string());
     let template =
-        Params::new().set("LaunchTemplateName", names.launch_template()).set("Version", "$Default");
+        Params::new().set("LaunchTemplateName", names.launch_template()).set("Version", version);
     let wanted = wanted(requirements);
     let overrides = subnets.iter().map(|subnet| {
         Params::new().set("SubnetId", subnet).within("InstanceRequirements", wanted.clone())
@@ -247,7 +249,8 @@ fn has_two_subnets_in_a_zone(kind: &str, message: &str) -> bool {
 
 fn for_a_person(names: &Names, code: &str, message: &str) -> PortError {
     if template::is_gone(code) {
-        let what = format!("there is no launch template {}", names.launch_template());
+        let what =
+            format!("the launch template {} or its version is gone", names.launch_template());
         return PortError::NotSetUp { what };
     }
     let kind = code.split('.').next().unwrap_or(code);

@@ -2,6 +2,9 @@
 //!
 //! A version carries the digest of its content in its description. So a refresh that changes
 //! nothing needs one call to know it, and two refreshes at once come to the same end.
+//!
+//! The settings name the version that belongs to them, and launches use that one. A refresh that
+//! adds a version and fails before it stores its settings has changed no launch.
 
 use aws_smithy_types::base64;
 use ondeck_core::model::excerpt::quoted;
@@ -17,6 +20,10 @@ use crate::ec2::{
 };
 use crate::error::EC2;
 use crate::names::Names;
+
+/// The name under which refresh records the number of the version that belongs to the settings. Not
+/// an input.
+pub(super) const VERSION_SETTING: &str = "launch-template-version";
 
 /// How often to start over if another refresh has created or deleted the template meanwhile.
 const ROUNDS: usize = 3;
@@ -34,6 +41,8 @@ pub(super) struct Template<'a> {
 struct Standing {
     default: Version,
     latest: Version,
+    /// The version that the stored settings name, unless it has been deleted.
+    in_force: Option<Version>,
 }
 
 impl<'a> Template<'a> {
@@ -47,27 +56,34 @@ impl<'a> Template<'a> {
         Template { ec2, names, options, data, description }
     }
 
-    /// Makes a version with this content the default. Costs one call if it is already.
-    pub(super) async fn bring_about(&self) -> PortResult<()> {
-        for round in 0..ROUNDS {
-            let Some(standing) = self.standing().await? else {
-                if self.create().await? {
-                    return Ok(());
+    /// Returns the number of a version with this content, which is created if there is none. Costs
+    /// one call if there is. `in_force` is the version that the stored settings name.
+    ///
+    /// It also makes `in_force` the default, which people and earlier versions of ondeck launch
+    /// from. The default thus follows the settings one refresh later.
+    pub(super) async fn bring_about(&self, in_force: Option<u64>) -> PortResult<u64> {
+        for _ in 0..ROUNDS {
+            let Some(standing) = self.standing(in_force).await? else {
+                if let Some(number) = self.create().await? {
+                    return Ok(number);
                 }
                 continue;
             };
-            if standing.default.version_description == self.description {
-                return Ok(());
-            }
-            let number = if standing.latest.version_description == self.description {
-                Some(standing.latest.version_number)
-            } else {
-                self.add_version(&standing, round).await?
-            };
-            if let Some(number) = number
-                && self.make_default(number).await?
+            if let Some(stored) = &standing.in_force
+                && !stored.default_version
+                && !self.make_default(stored.version_number).await?
             {
-                return Ok(());
+                continue;
+            }
+            let number = match standing.with(&self.description) {
+                Some(version) => Some(version.version_number),
+                None => {
+                    let deleted = in_force.filter(|_| standing.in_force.is_none());
+                    self.add_version(&standing, deleted).await?
+                }
+            };
+            if let Some(number) = number {
+                return Ok(number);
             }
         }
         let reason = format!("others keep changing launch template {}", self.name());
@@ -82,18 +98,28 @@ impl<'a> Template<'a> {
         Params::new().set("LaunchTemplateName", self.name())
     }
 
-    async fn standing(&self) -> PortResult<Option<Standing>> {
-        let params = self.named().list("LaunchTemplateVersion", ["$Default", "$Latest"]);
+    async fn standing(&self, in_force: Option<u64>) -> PortResult<Option<Standing>> {
+        let stored = in_force.map(|number| number.to_string());
+        let asked = ["$Default", "$Latest"].into_iter().chain(stored.as_deref());
+        let params = self.named().list("LaunchTemplateVersion", asked);
         let query = Query::new("DescribeLaunchTemplateVersions", params);
-        let answer: Option<VersionsAnswer> = unless_gone(self.ec2.call(&query).await)?;
+        let answer: Option<VersionsAnswer> = match self.ec2.call(&query).await {
+            // A person may delete any version but the default one.
+            Err(Failed::Refused(refusal)) if stored.is_some() && is_version_gone(&refusal.code) => {
+                return Box::pin(self.standing(None)).await;
+            }
+            answer => unless_gone(answer)?,
+        };
         let Some(mut versions) = answer.map(|answer| answer.versions.item) else {
             return Ok(None);
         };
         versions.sort_by_key(|version| version.version_number);
         let default = versions.iter().find(|version| version.default_version).cloned();
+        let in_force =
+            versions.iter().find(|version| Some(version.version_number) == in_force).cloned();
         let latest = versions.pop();
         match (default, latest) {
-            (Some(default), Some(latest)) => Ok(Some(Standing { default, latest })),
+            (Some(default), Some(latest)) => Ok(Some(Standing { default, latest, in_force })),
             _ => {
                 let reason = format!("launch template {} has no default version", self.name());
                 Err(PortError::Unavailable { service: EC2, reason })
@@ -101,12 +127,13 @@ impl<'a> Template<'a> {
         }
     }
 
-    /// Returns whether this call has created it. Another refresh may have, at the same moment.
+    /// Returns the number of its first version; `None` if another refresh has created the template at
+    /// the same moment.
     ///
     /// There is no client token: a template that was deleted must be made again, and the token of
     /// the first time would be answered with the first answer. The name is unique, which is
     /// enough to make a repeat harmless.
-    async fn create(&self) -> PortResult<bool> {
+    async fn create(&self) -> PortResult<Option<u64>> {
         let tags = [pool_tag(self.names), managed_by()];
         let params = self
             .named()
@@ -115,8 +142,8 @@ impl<'a> Template<'a> {
             .each("TagSpecification", [tagged("launch-template", &tags)]);
         let query = Query::new("CreateLaunchTemplate", params);
         match self.ec2.call::<TemplateAnswer>(&query).await {
-            Ok(_) => Ok(true),
-            Err(Failed::Refused(refusal)) if refusal.code.contains("AlreadyExists") => Ok(false),
+            Ok(answer) => Ok(Some(answer.launch_template.default_version_number)),
+            Err(Failed::Refused(refusal)) if refusal.code.contains("AlreadyExists") => Ok(None),
             Err(failed) => Err(failed.into()),
         }
     }
@@ -125,19 +152,23 @@ impl<'a> Template<'a> {
     ///
     /// The client token is made from the versions that were found and the new content: all refreshes
     /// that found the same create one version, and going back to an earlier content creates a new
-    /// one. A later round means that the created version was deleted since. The same token would
-    /// return it again, so from then on the token includes the round.
-    async fn add_version(&self, standing: &Standing, round: usize) -> PortResult<Option<u64>> {
-        let Standing { default, latest } = standing;
+    /// one. If the version that was in force has been deleted, the token that created it would
+    /// return it again, so the new token includes its number.
+    async fn add_version(
+        &self,
+        standing: &Standing,
+        deleted: Option<u64>,
+    ) -> PortResult<Option<u64>> {
+        let Standing { default, latest, .. } = standing;
         let numbers = (default.version_number.to_string(), latest.version_number.to_string());
-        let again = (round > 0).then(|| round.to_string());
+        let deleted = deleted.map(|number| number.to_string());
         let token = digest(
             [
                 (latest.launch_template_id.as_str(), self.description.as_str()),
                 (&numbers.0, &numbers.1),
             ]
             .into_iter()
-            .chain(again.as_deref().map(|round| ("round", round))),
+            .chain(deleted.as_deref().map(|number| ("deleted", number))),
         );
         let params = self
             .named()
@@ -195,6 +226,15 @@ impl<'a> Template<'a> {
     }
 }
 
+impl Standing {
+    /// A version with this description. The one that is in force comes first, so that settings which
+    /// do not change keep their version.
+    fn with(&self, description: &str) -> Option<&Version> {
+        let all = self.in_force.iter().chain([&self.default, &self.latest]);
+        all.into_iter().find(|version| version.version_description == description)
+    }
+}
+
 /// What a machine is launched with, except for its volume.
 fn data(names: &Names, options: &MachineOptions, script: &str) -> Params {
     // The agent runs on the machine itself, one hop away. A second one would also give every
@@ -237,6 +277,10 @@ fn unless_gone<A>(answer: Result<A, Failed>) -> PortResult<Option<A>> {
 /// Whether an error code says that a launch template does not exist.
 pub(super) fn is_gone(code: &str) -> bool {
     code.starts_with("InvalidLaunchTemplate") && code.contains("NotFound")
+}
+
+fn is_version_gone(code: &str) -> bool {
+    is_gone(code) && code.contains("Version")
 }
 
 fn digest<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {

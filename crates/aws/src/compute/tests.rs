@@ -108,27 +108,35 @@ async fn each_setting_makes_another_version() {
     assert!(!seen.insert(described(&moved).await), "subnets are no part of it");
 }
 
+fn added(number: u64) -> Reply {
+    let version = version(number, "ondeck new", false);
+    let version = version.replace("item>", "launchTemplateVersion>");
+    let action = "CreateLaunchTemplateVersionResponse";
+    Reply::Say(200, format!("<{action}>{version}</{action}>"))
+}
+
+/// Settings that name the version of the template that belongs to them.
+fn of_version(number: &str) -> Settings {
+    settings(&[(VERSION_SETTING, number)])
+}
+
+/// Sets up, and returns the number that refresh is to store.
+async fn set_up(server: &Loopback, settings: &Settings) -> String {
+    let stored = compute(server).set_up(settings).await.unwrap();
+    models::check(&server.asked());
+    stored[VERSION_SETTING].clone()
+}
+
 #[tokio::test]
-async fn a_change_adds_a_version_and_makes_it_the_default() {
+async fn a_change_adds_a_version_and_leaves_the_default_as_it_is() {
     let wanted = described(&settings(&[])).await;
-    let added = format!(
-        "<CreateLaunchTemplateVersionResponse><launchTemplateVersion>{}</launchTemplateVersion>\
-         </CreateLaunchTemplateVersionResponse>",
-        "<launchTemplateId>lt-1</launchTemplateId><versionNumber>8</versionNumber>"
-    );
     let mut tokens = Vec::new();
     for latest in [7, 7, 9] {
-        let server = Loopback::replying([
-            versions(&[version(4, "ondeck old", true), version(latest, "by hand", false)]),
-            Reply::Say(200, added.clone()),
-            template("ModifyLaunchTemplate", 8),
-        ])
-        .await;
-        compute(&server).set_up(&settings(&[])).await.unwrap();
-        models::check(&server.asked());
-        let [_, add, modify] = server.asked().try_into().unwrap();
+        let found = versions(&[version(4, "ondeck old", true), version(latest, "by hand", false)]);
+        let server = Loopback::replying([found, added(8)]).await;
+        assert_eq!(set_up(&server, &settings(&[])).await, "8");
+        let [_, add] = server.asked().try_into().unwrap();
         assert_eq!(add.param("VersionDescription"), wanted);
-        assert_eq!(modify.param("SetDefaultVersion"), "8");
         tokens.push(add.param("ClientToken"));
     }
     assert_eq!(tokens[0], tokens[1], "two that find the same make one version");
@@ -137,43 +145,59 @@ async fn a_change_adds_a_version_and_makes_it_the_default() {
 }
 
 #[tokio::test]
-async fn a_deleted_version_is_created_again() {
-    let found = || versions(&[version(4, "ondeck old", true), version(7, "by hand", false)]);
-    let added = |number: u64| {
-        let version = version(number, "ondeck new", false);
-        let version = version.replace("item>", "launchTemplateVersion>");
-        let action = "CreateLaunchTemplateVersionResponse";
-        Reply::Say(200, format!("<{action}>{version}</{action}>"))
+async fn the_default_follows_the_stored_settings() {
+    let wanted = described(&settings(&[])).await;
+    let found = || {
+        versions(&[
+            version(4, "ondeck old", true),
+            version(7, &wanted, false),
+            version(8, "ondeck of a refresh that failed", false),
+        ])
     };
-    let code = "InvalidLaunchTemplateId.VersionNotFound";
-    let gone = || Reply::Say(400, error(code, "Could not find the specified version 8."));
-    let default = template("ModifyLaunchTemplate", 9);
-    // The token of the first time is answered with the version of the first time.
-    let replies = [found(), added(8), gone(), found(), added(9), default];
-    let server = Loopback::replying(replies).await;
-    compute(&server).set_up(&settings(&[])).await.unwrap();
-    models::check(&server.asked());
-    let [_, first, _, _, second, modify] = server.asked().try_into().unwrap();
-    assert_ne!(first.param("ClientToken"), second.param("ClientToken"));
-    assert_eq!(second.param("ClientToken").len(), 64);
-    assert_eq!(modify.param("SetDefaultVersion"), "9");
-    let fickle = [found(), added(8), gone()];
-    let server = Loopback::replying(std::iter::repeat_n(fickle, 3).flatten()).await;
-    compute(&server).set_up(&settings(&[])).await.unwrap_err();
-    let asked = server.asked();
-    let tokens: BTreeSet<String> =
-        asked.iter().map(|asked| asked.param("ClientToken")).filter(|it| !it.is_empty()).collect();
-    assert_eq!((asked.len(), tokens.len()), (9, 3), "each round has its own");
+    let server = Loopback::replying([found(), template("ModifyLaunchTemplate", 7)]).await;
+    assert_eq!(set_up(&server, &of_version("7")).await, "7");
+    assert_eq!(server.actions(), ["DescribeLaunchTemplateVersions", "ModifyLaunchTemplate"]);
+    let [describe, modify] = server.asked().try_into().unwrap();
+    assert_eq!(describe.param("LaunchTemplateVersion.3"), "7");
+    assert_eq!(modify.param("SetDefaultVersion"), "7");
 }
 
 #[tokio::test]
-async fn a_version_that_was_added_and_not_made_the_default_is_not_added_again() {
+async fn a_deleted_version_is_created_again() {
+    let found = || versions(&[version(4, "ondeck old", true), version(7, "by hand", false)]);
+    let code = "InvalidLaunchTemplateId.VersionNotFound";
+    let gone = || Reply::Say(400, error(code, "Could not find the specified version 8."));
+    let server = Loopback::replying([found(), added(8)]).await;
+    assert_eq!(set_up(&server, &settings(&[])).await, "8");
+    let first = server.asked()[1].param("ClientToken");
+    // The token of the first time would be answered with the version of the first time.
+    let server = Loopback::replying([gone(), found(), added(9)]).await;
+    assert_eq!(set_up(&server, &of_version("8")).await, "9");
+    let second = server.asked()[2].param("ClientToken");
+    assert_ne!(first, second);
+    assert_eq!(second.len(), 64);
+}
+
+#[tokio::test]
+async fn a_version_that_a_failed_refresh_has_added_is_not_added_again() {
     let wanted = described(&settings(&[])).await;
-    let found = versions(&[version(2, &wanted, false), version(1, "ondeck old", true)]);
-    let server = Loopback::replying([found, template("ModifyLaunchTemplate", 2)]).await;
-    compute(&server).set_up(&settings(&[])).await.unwrap();
-    assert_eq!(server.actions(), ["DescribeLaunchTemplateVersions", "ModifyLaunchTemplate"]);
-    assert_eq!(server.asked()[1].param("SetDefaultVersion"), "2");
+    for default in [1, 2] {
+        let one = version(1, "ondeck old", default == 1);
+        let two = version(2, &wanted, default == 2);
+        let server = Loopback::replying([versions(&[two, one])]).await;
+        assert_eq!(set_up(&server, &settings(&[])).await, "2");
+        assert_eq!(server.actions(), ["DescribeLaunchTemplateVersions"]);
+    }
+}
+
+#[tokio::test]
+async fn machines_are_launched_from_the_version_that_belongs_to_the_settings() {
+    for (settings, expected) in [(settings(&[]), "$Default"), (of_version("7"), "7")] {
+        let server = Loopback::replying([Reply::Say(503, String::new())]).await;
+        compute(&server).launch(&order(), &settings).await.unwrap_err();
+        let name = "LaunchTemplateConfigs.1.LaunchTemplateSpecification.Version";
+        assert_eq!(server.asked()[0].param(name), expected);
+    }
 }
 
 #[tokio::test]

@@ -284,7 +284,7 @@ async fn settings_and_tokens_have_keys_of_their_own() {
         removal: Secret::new("two"),
         expires_at: noon(),
     };
-    store.put_credentials(&credentials).await.unwrap();
+    store.put_credentials(&credentials, &BTreeMap::new()).await.unwrap();
     for (kind, token) in [("REGISTRATION", "one"), ("REMOVAL", "two")] {
         let pk = format!("CREDENTIALS#{kind}");
         let expected = map([

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use ondeck_core::model::failure::Failure;
 use ondeck_core::modes::plane::{KnownSettings, Plane};
+use ondeck_core::modes::refresh::AbsentForge;
 use ondeck_core::ports::{Clock, Compute, Forge, Pool, Progress, Store};
 
 #[cfg(feature = "local")]
@@ -44,21 +45,38 @@ struct Records {
     cloud: Option<ondeck_aws::Cloud>,
 }
 
-/// Connects the control plane to the chosen adapters. Only refresh creates what is missing, and
-/// only refresh gets a forge to call. Fails with exit code 2 if the inputs name adapters that this
-/// build lacks or that cannot reach each other.
-pub(crate) async fn plane(
+/// Connects the control plane to the chosen adapters, without a forge to call. Fails with exit code
+/// 2 if the inputs name adapters that this build lacks or that cannot reach each other.
+pub(crate) async fn plane(common: &Common, progress: Arc<dyn Progress>) -> Result<Plane, Failure> {
+    check_reachable(common)?;
+    let records = records(common, false).await?;
+    assemble(common, false, records, Arc::new(NoForge), progress)
+}
+
+/// The same for refresh, which has a forge to call. If `create`, local files that are missing are
+/// created. If the inputs lead to no forge, the second part of the answer says why.
+pub(crate) async fn plane_of_refresh(
     common: &Common,
-    refresh: bool,
+    create: bool,
+    progress: Arc<dyn Progress>,
+) -> Result<(Plane, Option<Failure>), Failure> {
+    check_reachable(common)?;
+    let records = records(common, create).await?;
+    let (forge, failure): (Arc<dyn Forge>, _) = match forge::of_refresh(common, &records).await {
+        Ok(forge) => (forge, None),
+        Err(failure) => (Arc::new(AbsentForge), Some(failure)),
+    };
+    Ok((assemble(common, create, records, forge, progress)?, failure))
+}
+
+fn assemble(
+    common: &Common,
+    create: bool,
+    records: Records,
+    forge: Arc<dyn Forge>,
     progress: Arc<dyn Progress>,
 ) -> Result<Plane, Failure> {
-    check_reachable(common)?;
-    let records = records(common, refresh).await?;
-    let compute = compute(common, refresh, &records)?;
-    let forge: Arc<dyn Forge> = match refresh {
-        true => forge::of_refresh(common, &records).await?,
-        false => Arc::new(NoForge),
-    };
+    let compute = compute(common, create, &records)?;
     let Records { store, pool, clock, .. } = records;
     let (random, known_settings) = (Arc::new(Entropy), KnownSettings::default());
     let plane = Plane { store, pool, compute, forge, clock, random, progress, known_settings };
@@ -71,10 +89,10 @@ pub(crate) async fn plane(
     not(feature = "local"),
     expect(unused_variables, reason = "refresh creates local files only")
 )]
-async fn records(common: &Common, refresh: bool) -> Result<Records, Failure> {
+async fn records(common: &Common, create: bool) -> Result<Records, Failure> {
     match common.records {
         #[cfg(feature = "local")]
-        Backend::Local => local::records(common, refresh),
+        Backend::Local => local::records(common, create),
         #[cfg(feature = "aws")]
         Backend::Aws => aws::records(common).await,
         #[cfg(not(all(feature = "local", feature = "aws")))]
@@ -86,10 +104,10 @@ async fn records(common: &Common, refresh: bool) -> Result<Records, Failure> {
     not(feature = "local"),
     expect(unused_variables, reason = "refresh creates local files only")
 )]
-fn compute(common: &Common, refresh: bool, records: &Records) -> Result<Arc<dyn Compute>, Failure> {
+fn compute(common: &Common, create: bool, records: &Records) -> Result<Arc<dyn Compute>, Failure> {
     match common.compute {
         #[cfg(feature = "local")]
-        Backend::Local => local::compute(common, refresh, records),
+        Backend::Local => local::compute(common, create, records),
         #[cfg(feature = "aws")]
         Backend::Aws => aws::compute(records),
         #[cfg(not(all(feature = "local", feature = "aws")))]

@@ -1,7 +1,7 @@
 //! For tests only: stops the process before a port call, so that a test can kill it there.
 //!
 //! `ONDECK_HOLD_BEFORE` names the call: a transition (`claim`, `register`, …), or `launch`,
-//! `send`, `terminate`. Before that call the process prints a line on stderr, and waits for ever.
+//! `put-settings`, `send`, `terminate`. Before that call the process prints a line on stderr, and waits for ever.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -60,6 +60,7 @@ impl Store for Holding<dyn Store> {
         self.inner.settings().await
     }
     async fn put_settings(&self, settings: &BTreeMap<String, String>) -> PortResult<()> {
+        self.before("put-settings").await;
         self.inner.put_settings(settings).await
     }
     async fn write(&self, change: &Change) -> PortResult<Verdict> {
@@ -91,8 +92,13 @@ impl Store for Holding<dyn Store> {
     async fn forget(&self, before: Timestamp) -> PortResult<usize> {
         self.inner.forget(before).await
     }
-    async fn put_credentials(&self, credentials: &Credentials) -> PortResult<()> {
-        self.inner.put_credentials(credentials).await
+    async fn put_credentials(
+        &self,
+        credentials: &Credentials,
+        changes: &BTreeMap<String, String>,
+    ) -> PortResult<()> {
+        self.before("put-settings").await;
+        self.inner.put_credentials(credentials, changes).await
     }
     async fn put_demand(&self, demand: &Demand) -> PortResult<()> {
         self.inner.put_demand(demand).await

@@ -1,5 +1,6 @@
 //! The three modes as commands: reads the inputs, calls the mode, reports the outcome.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use ondeck_core::inputs::times::TimeOverrides;
 use ondeck_core::model::failure::Failure;
 use ondeck_core::modes::plane::Plane;
 use ondeck_core::modes::provision::{Outcome, Request};
+use ondeck_core::modes::refresh as mode;
 use ondeck_core::runtime::stop::StopSignal;
 
 use crate::control::backend;
@@ -23,22 +25,33 @@ pub(crate) async fn refresh(common: &Common) -> u8 {
     secrets(&common.given).for_each(|secret| crate::control::github_actions::mask(&secret));
     let watcher = begin("refresh", common);
     let stop = stop_on_signals();
-    let given = match settings(common) {
-        Ok(given) => given,
-        Err(failure) => return deliver("refresh", Err(failure), common),
-    };
-    // Refresh handles the signal itself, because it may have machines to clean up.
-    let result = match open(common, true, &watcher).await {
-        Ok(plane) => {
-            let result = ondeck_core::modes::refresh::refresh(&plane, &given, &stop).await;
-            finish(&plane, &stop).await;
-            result
-        }
-        Err(failure) => Err(failure),
-    };
+    let result = refresh_with(common, settings(common), &stop, &watcher).await;
     watcher.finish();
     let told = result.as_ref().map(|outcome| outcome as &dyn Report).map_err(Clone::clone);
     deliver("refresh", told, common)
+}
+
+/// Refreshes with the settings in `given`, or under the stored ones if the given ones are invalid.
+async fn refresh_with(
+    common: &Common,
+    given: Result<BTreeMap<String, String>, Failure>,
+    stop: &StopSignal,
+    watcher: &ProgressDisplay,
+) -> Result<mode::Outcome, Failure> {
+    let progress = Arc::new(watcher.clone());
+    let opened = backend::plane_of_refresh(common, given.is_ok(), progress).await;
+    let (plane, given) = match (opened, given) {
+        (Ok((plane, None)), given) => (plane, given),
+        (Ok((plane, Some(no_forge))), given) => (plane, given.and(Err(no_forge))),
+        (Err(_), Err(failure)) | (Err(failure), Ok(_)) => return Err(failure),
+    };
+    // Refresh handles the signal itself, because it may have machines to clean up.
+    let result = match given {
+        Ok(given) => mode::refresh(&plane, &given, stop).await,
+        Err(failure) => mode::refresh_unchanged(&plane, failure, stop).await,
+    };
+    finish(&plane, stop).await;
+    result
 }
 
 /// Runs `ondeck provision` and returns its exit code.
@@ -50,7 +63,8 @@ pub(crate) async fn provision(common: &Common) -> u8 {
             Ok(request) => request,
             Err(failure) => return deliver("provision", Err(failure), common),
         };
-    let outcome = match open(common, false, &watcher).await {
+    let opened = stop.unless_raised(open(common, &watcher)).await;
+    let outcome = match opened.unwrap_or_else(|stop| Err(stop.into())) {
         // Provision handles the signal itself, because it must clean up.
         Ok(plane) => {
             let outcome = ondeck_core::modes::provision::provision(&plane, &request, &stop).await;
@@ -69,7 +83,7 @@ pub(crate) async fn release(common: &Common) -> u8 {
     let stop = stop_on_signals();
     let work = async {
         let run = run_id(&common.given)?;
-        let plane = stop.unless_raised(open(common, false, &watcher)).await??;
+        let plane = stop.unless_raised(open(common, &watcher)).await??;
         let times = TimeOverrides::from_inputs(&common.given).map_err(Failure::invalid)?;
         let released = ondeck_core::modes::release::release(&plane, &run, &times);
         let result = stop.unless_raised(released).await;
@@ -90,8 +104,8 @@ fn begin(mode: &'static str, common: &Common) -> ProgressDisplay {
     watcher
 }
 
-async fn open(common: &Common, refresh: bool, watcher: &ProgressDisplay) -> Result<Plane, Failure> {
-    backend::plane(common, refresh, Arc::new(watcher.clone())).await
+async fn open(common: &Common, watcher: &ProgressDisplay) -> Result<Plane, Failure> {
+    backend::plane(common, Arc::new(watcher.clone())).await
 }
 
 /// Lets the store write the events that it batches. A failure costs only events, so it is a warning.

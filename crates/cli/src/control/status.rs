@@ -30,7 +30,7 @@ pub(crate) struct Snapshot {
 pub(crate) async fn status(common: &Common) -> u8 {
     logging::start(common, std::io::stderr);
     let scope = if common.given.is_set(&rows::ALL) { RecordScope::All } else { RecordScope::Live };
-    let plane = match backend::plane(common, false, std::sync::Arc::new(NoProgress)).await {
+    let plane = match backend::plane(common, std::sync::Arc::new(NoProgress)).await {
         Ok(plane) => plane,
         Err(failure) => return deliver("status", Err(failure), common),
     };

@@ -21,10 +21,18 @@ fn until_the_machines_end_themselves(home: &Home) {
     home.assert_empty();
 }
 
+/// A claim ends soon. The run has no new machine to wait for.
+const SHORT_CLAIM: [&str; 3] =
+    ["--claim-timeout-sec=6", "--claim-registration-timeout-sec=5", "--validation-timeout-sec=0.5"];
+
+/// A new machine that is not handed over ends soon.
+const SHORT_CREATED: [&str; 2] = ["--created-timeout-sec=5", "--validation-timeout-sec=4"];
+
 #[test]
 fn after_the_intent_an_intent_is_left_and_refresh_settles_it() {
     let home = Home::with(&[]);
-    home.kill_before("launch", &["provision", "--run-id", "1", "--created-timeout-sec", "1"]);
+    let short = ["--created-timeout-sec=1", "--validation-timeout-sec=0.5"];
+    home.kill_before("launch", &[&["provision", "--run-id", "1"], &short[..]].concat());
     assert_eq!(home.number(OPEN_INTENTS), 1);
     home.assert_empty();
 
@@ -37,7 +45,7 @@ fn after_the_intent_an_intent_is_left_and_refresh_settles_it() {
 
 #[test]
 fn after_the_launch_machines_without_records_end_themselves() {
-    let home = Home::with(&["--boot-deadline-sec=3", "--created-timeout-sec=5"]);
+    let home = Home::with(&["--boot-deadline-sec=3", SHORT_CREATED[0], SHORT_CREATED[1]]);
     home.kill_before("register", &["provision", "--run-id", "1", "--instance-count", "2"]);
     assert_eq!(home.number("SELECT count(*) FROM machines"), 2);
     assert_eq!(home.standings(), Vec::<String>::new());
@@ -79,7 +87,7 @@ fn after_the_registration_the_release_of_the_run_expires_what_is_left() {
 
 #[test]
 fn after_the_registration_the_threshold_ends_the_machines_with_no_refresh() {
-    let home = Home::with(&["--created-timeout-sec=5"]);
+    let home = Home::with(&SHORT_CREATED);
     home.kill_before("activate", &["provision", "--run-id", "1", "--instance-count", "2"]);
     assert_eq!(home.standings(), ["created 1", "created 1"]);
     until_the_machines_end_themselves(&home);
@@ -87,7 +95,8 @@ fn after_the_registration_the_threshold_ends_the_machines_with_no_refresh() {
 
 #[test]
 fn after_the_registration_refresh_reaps_what_is_past_its_threshold() {
-    let home = Home::with(&["--created-timeout-sec=4", "--self-termination-grace-sec=60"]);
+    let grace = "--self-termination-grace-sec=60";
+    let home = Home::with(&[SHORT_CREATED[0], SHORT_CREATED[1], grace]);
     home.kill_before("activate", &["provision", "--run-id", "1"]);
     assert_eq!(home.standings(), ["created 1"]);
     until("refresh reaps it", || home.refresh(&[])["reaped"].as_array().unwrap().len() == 1);
@@ -158,18 +167,18 @@ fn after_the_claim_the_release_of_the_run_expires_what_does_not_answer() {
 
 #[test]
 fn after_the_claim_the_threshold_ends_the_machine_with_no_refresh() {
-    let home = Home::with(&["--claim-timeout-sec=3"]);
+    let home = Home::with(&[]);
     home.warm_up(1);
-    home.kill_before("commit", &["provision", "--run-id", "2"]);
+    home.kill_before("commit", &[&["provision", "--run-id", "2"], &SHORT_CLAIM[..]].concat());
     assert_eq!(home.standings(), ["claimed 2"]);
     until_the_machines_end_themselves(&home);
 }
 
 #[test]
 fn after_the_claim_refresh_reaps_and_others_get_a_machine_meanwhile() {
-    let home = Home::with(&["--claim-timeout-sec=3", "--self-termination-grace-sec=60"]);
+    let home = Home::with(&["--self-termination-grace-sec=60"]);
     let claimed = home.warm_up(1);
-    home.kill_before("commit", &["provision", "--run-id", "2"]);
+    home.kill_before("commit", &[&["provision", "--run-id", "2"], &SHORT_CLAIM[..]].concat());
     let other = home.provision("3", 1).succeeded();
     assert_eq!(other.sources(), ["cold"]);
     until("refresh reaps it", || home.refresh(&[])["reaped"] == serde_json::json!(claimed));

@@ -86,7 +86,7 @@ fn one_of_five_that_never_gets_ready_ends_all_five() {
 #[test]
 fn a_script_that_fails_is_told_at_once_in_its_own_words() {
     let script = "echo 'mount: disk is full' >&2; exit 3";
-    let home = Home::with(&["--pre-runner-script", script, "--validation-timeout-sec=60"]);
+    let home = Home::with(&["--pre-runner-script", script, "--validation-timeout-sec=45"]);
     let done = home.provision("1", 2).exited(5);
     let answer = done.json();
     let [kind, message, _] = error(&answer);
@@ -100,7 +100,7 @@ fn a_script_that_fails_is_told_at_once_in_its_own_words() {
 #[test]
 fn a_machine_that_dies_before_it_registers_is_noticed_by_its_pulse() {
     let script = format!("{FIRST} && kill -9 $PPID || true");
-    let home = Home::with(&["--pre-runner-script", &script, "--validation-timeout-sec=60"]);
+    let home = Home::with(&["--pre-runner-script", &script, "--validation-timeout-sec=45"]);
     let answer = home.provision("1", 2).exited(5).json();
     let [_, message, _] = error(&answer);
     assert!(message.contains("its heartbeat stopped"), "{message}");

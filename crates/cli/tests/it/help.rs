@@ -181,7 +181,7 @@ fn the_help_of_refresh() {
               How often an agent writes a heartbeat; after three missed ones, and 3 s, its machine
               counts as unhealthy [default: 5]
           --claim-registration-timeout-sec <SEC>
-              How long a claimed machine may take to register its runner [default: 10]
+              How long a claimed machine may take to register its runner [default: 60]
           --claim-timeout-sec <SEC>
               How long a machine may stay claimed [default: 300]
           --created-timeout-sec <SEC>
@@ -260,7 +260,7 @@ fn the_help_of_provision() {
 
     Times (for this call; otherwise as refresh stored them):
           --claim-registration-timeout-sec <SEC>
-              How long a claimed machine may take to register its runner [default: 10]
+              How long a claimed machine may take to register its runner [default: 60]
           --claim-timeout-sec <SEC>
               How long a machine may stay claimed [default: 300]
           --created-timeout-sec <SEC>

@@ -79,8 +79,7 @@ fn an_empty_value_restores_a_default() {
 #[test]
 fn refresh_stores_nothing_of_an_invalid_call() {
     let home = Home::with(&[]);
-    let settings = "SELECT name || '=' || value FROM settings ORDER BY name";
-    let before = home.texts(settings);
+    let before = home.texts(SETTINGS);
     for (input, words) in [
         ("--resource-class-config={", "resource-class-config is not a map of classes"),
         ("--resource-class-config={}", "resource-class-config names no class"),
@@ -103,8 +102,123 @@ fn refresh_stores_nothing_of_an_invalid_call() {
         ("--backend=moon", "invalid value 'moon'"),
     ] {
         refused(home.ondeck(&["refresh", input]), 2, words);
-        assert_eq!(home.texts(settings), before, "{input}");
+        assert_eq!(home.texts(SETTINGS), before, "{input}");
     }
+}
+
+const SETTINGS: &str = "SELECT name || '=' || value FROM settings ORDER BY name";
+
+#[test]
+fn times_that_contradict_each_other_are_refused_by_refresh() {
+    let home = Home::with(&[]);
+    let before = home.texts(SETTINGS);
+    for (inputs, words) in [
+        (&["--created-timeout-sec=20"][..], "created-timeout-sec (20) must be more than valid"),
+        (&["--validation-timeout-sec=60"], "created-timeout-sec (60) must be more than validation"),
+        (
+            &["--claim-timeout-sec=30"],
+            "claim-timeout-sec (30) must be more than claim-registration",
+        ),
+        (&["--claim-registration-timeout-sec=40", "--idle-time-sec=9"], "-timeout-sec (40) plus "),
+        (&["--claim-registration-timeout-sec=0.05"], "must be more than agent-poll-waiting-sec"),
+        (&["--agent-poll-running-sec=15"], "release-timeout-sec (15) must be more than agent-poll"),
+        (&["--agent-poll-waiting-sec=20"], "must be more than agent-poll-waiting-sec (20)"),
+        (&["--heartbeat-period-sec=60.5"], "heartbeat-period-sec (60.5) must be at most 60"),
+    ] {
+        let done = home.ondeck(&[&["refresh"], inputs].concat());
+        assert!(done.stderr.contains("hint: give --"), "{}", done.stderr);
+        refused(done, 2, words);
+        assert_eq!(home.texts(SETTINGS), before, "{inputs:?}");
+    }
+    let first = Home::bare();
+    refused(first.ondeck(&["refresh", "--created-timeout-sec=1"]), 2, "created-timeout-sec (1)");
+    refused(first.ondeck(&["provision", "--run-id=1"]), 3, "not set up");
+    // Both together agree with each other.
+    home.refresh(&["--created-timeout-sec=10", "--validation-timeout-sec=9"]);
+}
+
+#[test]
+fn times_that_contradict_each_other_are_refused_for_one_call() {
+    let home = Home::with(&[]);
+    let idle = home.warm_up(1);
+    for (inputs, words) in [
+        (&["--created-timeout-sec=20"][..], "created-timeout-sec (20) must be more than valid"),
+        (&["--validation-timeout-sec=51"], "claim-timeout-sec (60) must be more than claim-reg"),
+        (
+            &["--claim-timeout-sec=30"],
+            "claim-timeout-sec (30) must be more than claim-registration",
+        ),
+        (&["--claim-registration-timeout-sec=0.05"], "must be more than agent-poll-waiting-sec"),
+        (&["--release-timeout-sec=0.05"], "must be more than agent-poll-running-sec (0.05)"),
+    ] {
+        refused(home.ondeck(&[&["provision", "--run-id=2"], inputs].concat()), 2, words);
+        assert_eq!(home.standings(), ["idle"], "{inputs:?}");
+    }
+    let times = ["--created-timeout-sec=20", "--validation-timeout-sec=19"];
+    let done = home.ondeck(&[&["provision", "--json", "--run-id=2"], &times[..]].concat());
+    assert_eq!(done.succeeded().ids(), idle);
+    let release = ["release", "--run-id=2", "--release-timeout-sec=0.04"];
+    refused(home.ondeck(&release), 2, "release-timeout-sec (0.04) must be more than agent-poll");
+    assert_eq!(home.standings(), ["running 2"]);
+    home.release("2").succeeded();
+}
+
+/// Stored by an earlier version, which only warned.
+#[test]
+fn times_that_contradict_each_other_in_the_store_keep_no_machine_from_being_released() {
+    let home = Home::with(&[]);
+    home.provision("1", 1).succeeded();
+    let sql = "UPDATE settings SET value = '5' WHERE name = 'created-timeout-sec'";
+    home.file().execute(sql, []).unwrap();
+    let done = home.ondeck(&["release", "--run-id=1"]).succeeded();
+    assert!(done.stderr.contains("created-timeout-sec (5) must be more than"), "{}", done.stderr);
+    assert_eq!(home.standings(), ["idle"]);
+    let warnings = home.refresh(&["--idle-time-sec=55"])["warnings"].to_string();
+    assert!(warnings.contains("created-timeout-sec (5) must be more than"), "{warnings}");
+    assert_eq!(home.provision("2", 1).succeeded().sources(), ["warm"]);
+}
+
+/// Whatever keeps the given settings from being used, the pool stays as it is and is cleaned up.
+#[test]
+fn a_refresh_that_fails_changes_no_setting_and_still_cleans_up() {
+    for (inputs, code) in [
+        (&["--forge=github", "--repository=acme/web"][..], 7),
+        (&["--forge=github"], 2),
+        (&["--retention-min=soon"], 2),
+        (&["--min-idle=huge=1"], 2),
+        (&["--created-timeout-sec=1"], 2),
+        (&["--local-capacity=-1"], 2),
+    ] {
+        let home = Home::with(&["--self-termination-grace-sec=60"]);
+        home.provision("1", 2).succeeded();
+        let expired = home.ondeck(&["release", "--run-id=1"]).succeeded();
+        assert_eq!(expired.stderr, "");
+        let sql = "UPDATE instances SET threshold = '2025-01-01T00:00:00.000Z'
+                   WHERE id = (SELECT min(id) FROM instances)";
+        home.file().execute(sql, []).unwrap();
+        let before = home.texts(SETTINGS);
+        let refresh = ["refresh", "--json", "--idle-time-sec=9", "--github-url=http://127.0.0.1:9"];
+        let done = home.ondeck(&[&refresh[..], inputs].concat()).exited(code);
+        let answer = done.json();
+        assert_eq!(answer["status"], "failed", "{inputs:?}");
+        assert_eq!(answer["setUp"], false, "{inputs:?}");
+        assert_eq!(answer["reaped"].as_array().map(Vec::len), Some(1), "{inputs:?}: {answer}");
+        assert_eq!(home.texts(SETTINGS), before, "{inputs:?}");
+        assert_eq!(home.standings(), ["idle"], "{inputs:?}");
+        assert_eq!(home.provision("2", 1).succeeded().sources(), ["warm"], "{inputs:?}");
+    }
+}
+
+#[test]
+fn a_refresh_that_is_killed_before_it_stores_its_settings_has_changed_none() {
+    let home = Home::with(&[]);
+    home.warm_up(1);
+    let before = home.texts(SETTINGS);
+    home.kill_before("put-settings", &["refresh", "--idle-time-sec=9", "--rescue=off"]);
+    assert_eq!(home.texts(SETTINGS), before);
+    assert_eq!(home.provision("2", 1).succeeded().sources(), ["warm"]);
+    home.refresh(&["--idle-time-sec=9", "--rescue=off"]);
+    assert_ne!(home.texts(SETTINGS), before);
 }
 
 const COMMANDS: [&[&str]; 4] = [
@@ -165,7 +279,7 @@ fn a_file_in_place_of_the_home() {
 fn a_store_of_a_newer_version_or_another_program() {
     let home = Home::with(&[]);
     home.file().pragma_update(None, "user_version", 99).unwrap();
-    all_refuse(&home, "has schema version 99, and this ondeck knows 4");
+    all_refuse(&home, "has schema version 99, and this ondeck knows 5");
     home.file().pragma_update(None, "application_id", 7).unwrap();
     all_refuse(&home, "is the database of another program");
 }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use super::{Given, Input, InputTable, Mode};
 use crate::model::excerpt;
+use crate::model::failure::Failure;
+use crate::model::heartbeat::LONGEST_PERIOD;
 
 /// How the value of a time is read and written.
 #[derive(Debug, Clone, Copy)]
@@ -90,12 +92,24 @@ impl TimeOverrides {
         Ok(TimeOverrides(overrides))
     }
 
-    /// The times in force for the call.
+    /// The given times, and `times` for the rest, whether or not they contradict each other.
     pub fn over(&self, mut times: Times) -> Times {
         for (input, span) in &self.0 {
             times.set(input, *span);
         }
         times
+    }
+
+    /// The times in force for the call: those given for it, and the stored ones. Fails with the
+    /// first contradiction that one of the given times is part of. One that is stored as a whole is
+    /// logged: it was stored by an earlier version, and the call may still be useful.
+    pub fn in_force(&self, stored: &Times) -> Result<Times, Failure> {
+        let times = self.over(stored.clone());
+        times.refuse_contradictions(|input| self.0.iter().any(|(given, _)| *given == input))?;
+        for contradiction in times.contradictions() {
+            tracing::warn!("{contradiction}");
+        }
+        Ok(times)
     }
 }
 
@@ -162,7 +176,7 @@ pub const TABLE: InputTable = InputTable { heading: "Times", rows: INPUTS };
 times! {
     heartbeat_period, "heartbeat-period-sec", Seconds, "5", positive, refresh,
         "How often an agent writes a heartbeat; after three missed ones, and 3 s, its machine counts as unhealthy";
-    claim_registration_timeout, "claim-registration-timeout-sec", Seconds, "10", positive, provision,
+    claim_registration_timeout, "claim-registration-timeout-sec", Seconds, "60", positive, provision,
         "How long a claimed machine may take to register its runner";
     claim_timeout, "claim-timeout-sec", Seconds, "300", positive, provision,
         "How long a machine may stay claimed";
@@ -198,30 +212,109 @@ times! {
         "How long records of terminated machines are kept";
 }
 
+/// One time that must be longer than others together.
+struct Order {
+    longer: &'static str,
+    shorter: &'static [&'static str],
+    /// What happens otherwise.
+    otherwise: &'static str,
+}
+
+const ORDERS: &[Order] = &[
+    Order {
+        longer: "created-timeout-sec",
+        shorter: &["validation-timeout-sec"],
+        otherwise: "new machines would expire while their run waits for them",
+    },
+    Order {
+        longer: "claim-timeout-sec",
+        shorter: &["claim-registration-timeout-sec", "validation-timeout-sec"],
+        otherwise: "claimed machines would expire while their run waits for new ones",
+    },
+    Order {
+        longer: "claim-registration-timeout-sec",
+        shorter: &["agent-poll-waiting-sec"],
+        otherwise: "a claim would be given up before the machine notices it",
+    },
+    Order {
+        longer: "validation-timeout-sec",
+        shorter: &["agent-poll-waiting-sec"],
+        otherwise: "new machines would be given up before they notice their run",
+    },
+    Order {
+        longer: "release-timeout-sec",
+        shorter: &["agent-poll-running-sec"],
+        otherwise: "machines would be expired before they notice their release",
+    },
+];
+
+/// Times with which a machine would be lost, or a run could not be served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contradiction {
+    /// The inputs that take part in it.
+    pub inputs: Vec<&'static str>,
+    /// Names the inputs and their values.
+    problem: String,
+    hint: String,
+}
+
+impl std::fmt::Display for Contradiction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.problem)
+    }
+}
+
 impl Times {
-    /// One sentence for each pair of times that contradict each other.
-    pub fn contradictions(&self) -> Vec<String> {
-        let longer = [
-            (
-                self.created_timeout,
-                "created-timeout-sec",
-                self.validation_timeout,
-                "validation-timeout-sec",
+    /// Every contradiction among these times.
+    pub fn contradictions(&self) -> Vec<Contradiction> {
+        let orders = ORDERS.iter().filter_map(|order| self.contradiction(order));
+        orders.chain(self.heartbeat_contradiction()).collect()
+    }
+
+    /// Fails with the first contradiction that one of the `given` inputs is part of.
+    pub fn refuse_contradictions(&self, given: impl Fn(&str) -> bool) -> Result<(), Failure> {
+        let mut found = self.contradictions().into_iter();
+        match found.find(|one| one.inputs.iter().any(|input| given(input))) {
+            Some(Contradiction { problem, hint, .. }) => Err(Failure::invalid(problem).hint(hint)),
+            None => Ok(()),
+        }
+    }
+
+    fn contradiction(&self, order: &Order) -> Option<Contradiction> {
+        let Order { longer, shorter, otherwise } = order;
+        let least: Duration = shorter.iter().filter_map(|input| self.get(input)).sum();
+        if self.get(longer)? > least {
+            return None;
+        }
+        let told = |input: &&str| format!("{input} ({})", self.written(input));
+        let others = shorter.iter().map(|input| told(input)).collect::<Vec<_>>().join(" plus ");
+        let problem = format!("{} must be more than {others}, or {otherwise}", told(longer));
+        let hint = format!(
+            "give --{longer} more than {} seconds, or a lower --{}",
+            least.as_secs_f64(),
+            shorter.join(" or --"),
+        );
+        let inputs = std::iter::once(*longer).chain(shorter.iter().copied()).collect();
+        Some(Contradiction { inputs, problem, hint })
+    }
+
+    fn heartbeat_contradiction(&self) -> Option<Contradiction> {
+        const INPUT: &str = "heartbeat-period-sec";
+        (self.heartbeat_period > LONGEST_PERIOD).then(|| Contradiction {
+            inputs: vec![INPUT],
+            problem: format!(
+                "{INPUT} ({}) must be at most {}, or healthy machines would count as unhealthy",
+                self.written(INPUT),
+                LONGEST_PERIOD.as_secs(),
             ),
-            (
-                self.claim_timeout,
-                "claim-timeout-sec",
-                self.claim_registration_timeout + self.validation_timeout,
-                "claim-registration-timeout-sec and validation-timeout-sec together",
-            ),
-        ];
-        longer
-            .into_iter()
-            .filter(|(state, _, wait, _)| state <= wait)
-            .map(|(_, state, _, wait)| {
-                format!("{state} should be more than {wait}, or machines expire while a run waits")
-            })
-            .collect()
+            hint: format!("give --{INPUT} from 1 to {}", LONGEST_PERIOD.as_secs()),
+        })
+    }
+
+    /// The value of an input, as it would be given.
+    fn written(&self, input: &str) -> String {
+        let spec = TIMES.iter().find(|spec| spec.input == input);
+        spec.zip(self.get(input)).map(|(spec, span)| spec.format(span)).unwrap_or_default()
     }
 }
 
@@ -247,13 +340,72 @@ mod tests {
         assert!(!times.set("no-such-time", Duration::ZERO));
     }
 
+    fn times(given: &[(&str, &str)]) -> Times {
+        let mut times = Times::default();
+        for (input, text) in given {
+            let spec = TIMES.iter().find(|spec| spec.input == *input).unwrap();
+            times.set(input, spec.parse(text).unwrap());
+        }
+        times
+    }
+
     #[test]
-    fn contradictions_are_named() {
-        assert_eq!(Times::default().contradictions(), Vec::<String>::new());
-        let times = Times { validation_timeout: Duration::from_secs(600), ..Times::default() };
-        let found = times.contradictions();
-        assert_eq!(found.len(), 2);
-        assert!(found[0].starts_with("created-timeout-sec should be more than validation"));
+    fn a_contradiction_names_its_inputs_and_their_values() {
+        assert_eq!(Times::default().contradictions(), []);
+        let two = times(&[("validation-timeout-sec", "600")]).contradictions();
+        let told: Vec<String> = two.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                "created-timeout-sec (600) must be more than validation-timeout-sec (600), or new \
+                 machines would expire while their run waits for them",
+                "claim-timeout-sec (300) must be more than claim-registration-timeout-sec (60) plus \
+                 validation-timeout-sec (600), or claimed machines would expire while their run \
+                 waits for new ones",
+            ]
+        );
+        let hint = "give --claim-timeout-sec more than 660 seconds, or a lower \
+                    --claim-registration-timeout-sec or --validation-timeout-sec";
+        assert_eq!(two[1].hint, hint);
+    }
+
+    #[test]
+    fn every_order_is_refused_at_equality_and_admitted_above_it() {
+        for order in ORDERS {
+            let mut times = Times::default();
+            let least: Duration = order.shorter.iter().filter_map(|input| times.get(input)).sum();
+            let about_it = |times: &Times| {
+                let found = times.contradictions().into_iter();
+                found.filter(|one| one.inputs[0] == order.longer).count()
+            };
+            times.set(order.longer, least);
+            assert!(about_it(&times) > 0, "{} is no longer than the others", order.longer);
+            times.set(order.longer, least + Duration::from_millis(1));
+            assert_eq!(about_it(&times), 0, "{} is longer", order.longer);
+        }
+        for (period, refused) in [("60", false), ("60.001", true), ("0.1", false)] {
+            let found = times(&[("heartbeat-period-sec", period)]).contradictions();
+            assert_eq!(!found.is_empty(), refused, "{period}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_call_is_refused_only_for_what_it_gives() {
+        let sound = Times::default();
+        let stored = times(&[("created-timeout-sec", "100")]);
+        let minute = Duration::from_secs(60);
+        for (given, over, refused) in [
+            ("created-timeout-sec", &sound, true),
+            ("validation-timeout-sec", &sound, false),
+            ("idle-time-sec", &stored, false),
+            ("claim-timeout-sec", &stored, true),
+        ] {
+            let result = TimeOverrides(vec![(given, minute)]).in_force(over);
+            assert_eq!(result.is_err(), refused, "{given}: {result:?}");
+        }
+        let failure = TimeOverrides(vec![("created-timeout-sec", minute)]).in_force(&sound);
+        assert_eq!(failure.unwrap_err().kind.exit_code(), 2);
+        assert_eq!(TimeOverrides::default().in_force(&stored), Ok(stored));
     }
 
     #[test]
@@ -261,7 +413,7 @@ mod tests {
         let times = Times::default();
         let secs = Duration::from_secs;
         assert_eq!(times.heartbeat_period, secs(5));
-        assert_eq!(times.claim_registration_timeout, secs(10));
+        assert_eq!(times.claim_registration_timeout, secs(60));
         assert_eq!(times.claim_timeout, secs(300));
         assert_eq!(times.created_timeout, secs(600));
         assert_eq!(times.validation_timeout, secs(180));

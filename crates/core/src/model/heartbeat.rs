@@ -13,7 +13,9 @@ pub const PROTOCOL: u32 = 1;
 const MISSED: u32 = 3;
 /// The periods that a heartbeat may announce; others count as the nearest of these. Otherwise an
 /// agent could claim to be healthy for ever.
-const PERIODS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+const PERIODS: (Duration, Duration) = (Duration::from_secs(1), LONGEST_PERIOD);
+/// The longest period that is believed.
+pub const LONGEST_PERIOD: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heartbeat {

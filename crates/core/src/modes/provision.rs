@@ -63,7 +63,7 @@ impl<'a> Attempt<'a> {
     async fn prepare(plane: &'a Plane, request: &'a Request) -> Result<Attempt<'a>, Failure> {
         let settings = plane.settings().await?;
         let requirements = request.requirements(&settings, plane.compute.default_types())?;
-        let times = request.times.over(settings.times.clone());
+        let times = request.times.in_force(&settings.times)?;
         credentials::await_valid(plane, request, &settings, &times).await?;
         let holdings = Holdings::new(plane.clock.steady());
         Ok(Attempt { plane, request, settings, requirements, times, holdings })

@@ -5,8 +5,10 @@
 //!   → offline runners → index shards → prune records → rescue → keep warm
 //! ```
 //!
-//! Refresh is idempotent. It may run beside every other mode and beside another refresh.
+//! Refresh is idempotent. It may run beside every other mode and beside another refresh. If the
+//! first step fails, no setting is changed, and the other steps go by the stored settings.
 
+mod absent_forge;
 mod credentials;
 mod index_shards;
 mod infrastructure;
@@ -22,7 +24,10 @@ mod rescue;
 mod survey;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+pub use self::absent_forge::AbsentForge;
+use self::infrastructure::InForce;
 use self::survey::Survey;
 use crate::model::failure::Failure;
 use crate::model::ids::{InstanceId, RunId};
@@ -33,6 +38,9 @@ use crate::runtime::stop::StopSignal;
 /// What a refresh did.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
+    /// Whether the infrastructure is complete and the given settings are stored. Otherwise no
+    /// setting was changed, and everything below was done under the settings stored before.
+    pub set_up: bool,
     /// Instances that were past their threshold and were terminated.
     pub reaped: Vec<InstanceId>,
     /// How many expired or malformed tickets were deleted.
@@ -64,18 +72,42 @@ pub struct Outcome {
 /// Refreshes the pool. The settings in `given` replace the stored ones; an empty value restores
 /// the default.
 ///
-/// Returns an error if the infrastructure cannot be created or the settings are invalid, and if
-/// `stop` is raised. Any later failure is [`Outcome::failure`].
+/// Returns an error if `stop` is raised, and if set-up fails and there are no stored settings to go
+/// by. Any other failure is [`Outcome::failure`].
 pub async fn refresh(
     plane: &Plane,
     given: &BTreeMap<String, String>,
     stop: &StopSignal,
 ) -> Result<Outcome, Failure> {
-    let mut outcome = Outcome::default();
     plane.progress.stage("setting up");
-    let (settings, mut failure) =
-        stop.unless_raised(infrastructure::create_missing(plane, given)).await??;
-    outcome.warnings = settings.times.contradictions();
+    let in_force = stop.unless_raised(infrastructure::create_missing(plane, given)).await??;
+    carry_out(plane, in_force, stop).await
+}
+
+/// Refreshes the pool under the stored settings, because `failure` keeps the given ones from being
+/// used. It becomes [`Outcome::failure`], or the error if there are no stored settings.
+pub async fn refresh_unchanged(
+    plane: &Plane,
+    failure: Failure,
+    stop: &StopSignal,
+) -> Result<Outcome, Failure> {
+    let in_force = stop.unless_raised(infrastructure::keep_stored(plane, failure)).await??;
+    carry_out(plane, in_force, stop).await
+}
+
+async fn carry_out(
+    plane: &Plane,
+    in_force: InForce,
+    stop: &StopSignal,
+) -> Result<Outcome, Failure> {
+    let InForce { settings, mut failure, has_forge } = in_force;
+    let mut outcome = Outcome { set_up: failure.is_none(), ..Outcome::default() };
+    outcome.warnings = settings.times.contradictions().iter().map(ToString::to_string).collect();
+    // The list of another forge says nothing about the machines of these settings.
+    let plane = &match has_forge {
+        true => plane.clone(),
+        false => Plane { forge: Arc::new(AbsentForge), ..plane.clone() },
+    };
 
     plane.progress.stage("cleaning up");
     let repairs = repair(plane, &settings, &mut outcome);

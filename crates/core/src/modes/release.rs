@@ -89,7 +89,7 @@ pub async fn release(
     times: &TimeOverrides,
 ) -> Result<Outcome, Failure> {
     let begun = plane.clock.steady();
-    let times = times.over(plane.settings().await?.times);
+    let times = times.in_force(&plane.settings().await?.times)?;
     let started = plane.now();
     let listing = plane.retried(|| plane.store.of_run(run)).await?;
     let records = readable(listing);

@@ -20,6 +20,7 @@ use crate::model::heartbeat::Heartbeat;
 use crate::model::ids::{InstanceId, IntentId, RunId};
 use crate::model::intent::Intent;
 use crate::model::record::{Record, State};
+use crate::model::settings::Settings;
 use crate::model::signal::{AgentStatus, Report};
 use crate::model::ticket::Ticket;
 use crate::model::timestamp::Timestamp;
@@ -66,6 +67,8 @@ struct Tables {
     unlisted: BTreeSet<InstanceId>,
     /// How many heartbeats will not arrive.
     lost_heartbeats: u32,
+    /// Whether no setting can be written.
+    settings_refused: bool,
     credentials: Option<Credentials>,
     demands: BTreeMap<RunId, Demand>,
     events: Vec<Event>,
@@ -132,6 +135,30 @@ impl MemoryStore {
         lock(&self.0).calls.clone()
     }
 
+    /// Fails every write of settings from now on, or no longer.
+    pub fn refuse_settings(&self, refuse: bool) {
+        lock(&self.0).settings_refused = refuse;
+    }
+
+    fn change_settings(
+        &self,
+        changes: &BTreeMap<String, String>,
+        credentials: Option<&Credentials>,
+    ) -> PortResult<()> {
+        let mut tables = lock(&self.0);
+        if tables.settings_refused {
+            let reason = "it takes no settings".to_owned();
+            return Err(PortError::Unavailable { service: "store", reason });
+        }
+        let settings = tables.settings.get_or_insert_default();
+        settings.extend(changes.clone());
+        settings.retain(|_, value| !value.is_empty());
+        if let Some(credentials) = credentials {
+            tables.credentials = Some(credentials.clone());
+        }
+        Ok(())
+    }
+
     fn count(&self, call: &'static str) {
         *lock(&self.0).calls.entry(call).or_default() += 1;
     }
@@ -166,11 +193,7 @@ impl Store for MemoryStore {
 
     async fn put_settings(&self, changes: &BTreeMap<String, String>) -> PortResult<()> {
         turn().await;
-        let mut tables = lock(&self.0);
-        let settings = tables.settings.get_or_insert_default();
-        settings.extend(changes.clone());
-        settings.retain(|_, value| !value.is_empty());
-        Ok(())
+        self.change_settings(changes, None)
     }
 
     async fn write(&self, change: &Change) -> PortResult<Verdict> {
@@ -284,10 +307,13 @@ impl Store for MemoryStore {
         Ok(lock(&self.0).intents.values().filter(|intent| intent.is_open()).cloned().collect())
     }
 
-    async fn put_credentials(&self, credentials: &Credentials) -> PortResult<()> {
+    async fn put_credentials(
+        &self,
+        credentials: &Credentials,
+        changes: &BTreeMap<String, String>,
+    ) -> PortResult<()> {
         turn().await;
-        lock(&self.0).credentials = Some(credentials.clone());
-        Ok(())
+        self.change_settings(changes, Some(credentials))
     }
 
     async fn put_demand(&self, demand: &Demand) -> PortResult<()> {
@@ -349,6 +375,9 @@ pub struct MemoryForge {
     waiting: Mutex<Vec<RunId>>,
     minted: Mutex<Vec<Credentials>>,
     busy: Mutex<BTreeSet<String>>,
+    set_up_refused: Mutex<bool>,
+    mint_refused: Mutex<bool>,
+    target: Mutex<Option<String>>,
 }
 
 impl MemoryForge {
@@ -366,14 +395,42 @@ impl MemoryForge {
         lock(&self.waiting).push(run);
     }
 
+    /// Refuses to be set up from now on, or no longer.
+    pub fn refuse_set_up(&self, refuse: bool) {
+        *lock(&self.set_up_refused) = refuse;
+    }
+
+    /// Refuses to mint credentials from now on, or no longer.
+    pub fn refuse_to_mint(&self, refuse: bool) {
+        *lock(&self.mint_refused) = refuse;
+    }
+
+    /// From now on, is another forge, on which runners register with this target.
+    pub fn move_to(&self, target: &str) {
+        *lock(&self.target) = Some(target.to_owned());
+    }
+
     /// Requires credentials from now on, and mints these, the last one first.
     pub fn set_credentials(&self, credentials: Vec<Credentials>) {
         *lock(&self.minted) = credentials;
     }
 }
 
+fn forge_refuses<T>() -> PortResult<T> {
+    let (reason, hint) = ("the forge refuses".to_owned(), "give a token".to_owned());
+    Err(PortError::Forge { reason, hint })
+}
+
 #[async_trait]
 impl Forge for MemoryForge {
+    async fn set_up(&self, _settings: &Settings) -> PortResult<BTreeMap<String, String>> {
+        turn().await;
+        if *lock(&self.set_up_refused) {
+            return forge_refuses();
+        }
+        Ok(BTreeMap::new())
+    }
+
     async fn runners(&self) -> PortResult<Vec<ListedRunner>> {
         turn().await;
         Ok(lock(&self.runners).clone())
@@ -390,11 +447,15 @@ impl Forge for MemoryForge {
     }
 
     fn target(&self) -> Option<String> {
-        lock(&self.minted).first().map(|_| "memory".to_owned())
+        let moved = lock(&self.target).clone();
+        moved.or_else(|| lock(&self.minted).first().map(|_| "memory".to_owned()))
     }
 
     async fn mint(&self) -> PortResult<Option<Credentials>> {
         turn().await;
+        if *lock(&self.mint_refused) {
+            return forge_refuses();
+        }
         let mut minted = lock(&self.minted);
         Ok(if minted.len() > 1 { minted.pop() } else { minted.first().cloned() })
     }

@@ -9,3 +9,4 @@ mod provision;
 mod refresh;
 mod release;
 mod selection;
+mod settings_change;

@@ -224,7 +224,7 @@ fn what_is_written_is_read_back_unchanged() {
 
         let (registration, removal) = (Secret::new(&*text), Secret::new(&*other));
         let credentials = Credentials { registration, removal, expires_at: until };
-        store.put_credentials(&credentials).await.unwrap();
+        store.put_credentials(&credentials, &[].into()).await.unwrap();
         let token = store.token(TokenPurpose::Removal).await;
         assert_eq!(token, Ok(Some(credentials.token(TokenPurpose::Removal))));
 

@@ -170,9 +170,13 @@ impl Store for ProcessPorts {
         self.ask("store", "open intents", String::new, ask).await
     }
 
-    async fn put_credentials(&self, credentials: &Credentials) -> PortResult<()> {
-        let credentials = credentials.clone();
-        let put = move |w: &World| at_once(w.store.put_credentials(&credentials));
+    async fn put_credentials(
+        &self,
+        credentials: &Credentials,
+        changes: &BTreeMap<String, String>,
+    ) -> PortResult<()> {
+        let (credentials, changes) = (credentials.clone(), changes.clone());
+        let put = move |w: &World| at_once(w.store.put_credentials(&credentials, &changes));
         self.ask("store", "put credentials", String::new, put).await
     }
 

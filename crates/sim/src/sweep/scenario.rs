@@ -179,6 +179,7 @@ fn plan(watched: &str, actions: Vec<(u64, Action)>) -> Plan {
 
 fn settings() -> BTreeMap<String, String> {
     [
+        ("claim-registration-timeout-sec", "10"),
         ("claim-timeout-sec", "200"),
         ("created-timeout-sec", "240"),
         ("validation-timeout-sec", "40"),

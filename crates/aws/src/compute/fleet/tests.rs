@@ -217,7 +217,7 @@ fn requirements_that_nothing_meets_are_a_shortfall() {
 fn an_order_says_exactly_what_is_wanted() {
     let subnets = ["subnet-1".to_owned(), "subnet-2".to_owned()];
     let shown = |order: &Order| -> String {
-        let params = params(&names(), &subnets, order);
+        let params = params(&names(), Some(3), &subnets, order);
         params.iter().map(|(name, value)| format!("{name}={value}\n")).collect()
     };
     insta::assert_snapshot!("spot_order", shown(&order(3)));

@@ -37,10 +37,10 @@ impl LocalFiles {
     }
 }
 
-pub(super) fn records(common: &Common, refresh: bool) -> Result<Records, Failure> {
+pub(super) fn records(common: &Common, create: bool) -> Result<Records, Failure> {
     let clock = Arc::new(WallClock);
     let home = home(common)?;
-    let db = open(&home, refresh)?;
+    let db = open(&home, create)?;
     Ok(Records {
         store: Arc::new(LocalStore::new(db.clone())),
         pool: Arc::new(LocalPool::new(db.clone(), clock.clone())),
@@ -57,13 +57,13 @@ pub(super) fn records(common: &Common, refresh: bool) -> Result<Records, Failure
 /// records are.
 pub(super) fn compute(
     common: &Common,
-    refresh: bool,
+    create: bool,
     records: &Records,
 ) -> Result<Arc<dyn Compute>, Failure> {
     let home = home(common)?;
     let db = match &records.db {
         Some(db) => db.clone(),
-        None => open(&home, refresh)?,
+        None => open(&home, create)?,
     };
     let command = agent_command(common, records)?;
     Ok(Arc::new(LocalCompute::new(db, home, records.clock.clone(), command)))

@@ -87,7 +87,7 @@ impl DemoHarness {
     }
 
     pub(super) async fn plane(&self) -> Result<Plane, Failure> {
-        backend::plane(&self.common, false, std::sync::Arc::new(NoProgress)).await
+        backend::plane(&self.common, std::sync::Arc::new(NoProgress)).await
     }
 
     /// The machines whose processes are alive.

@@ -18,6 +18,9 @@ use crate::inputs::Backend;
 pub(super) struct RefreshJson {
     schema_version: SchemaVersion,
     status: ResultStatus,
+    /// Whether the infrastructure is complete and the given settings are stored. If not, no setting
+    /// was changed, and the rest was done under the settings stored before.
+    set_up: bool,
     /// Machines terminated because their threshold had passed.
     reaped: Vec<String>,
     /// How many void tickets were deleted from the pool.
@@ -55,6 +58,7 @@ impl From<&Outcome> for RefreshJson {
         RefreshJson {
             schema_version: SchemaVersion,
             status: failure.into(),
+            set_up: outcome.set_up,
             reaped: ids(&outcome.reaped),
             tickets_pruned: outcome.pruned_tickets,
             orphans_terminated: ids(&outcome.orphans),
@@ -78,7 +82,8 @@ impl Report for Outcome {
     }
 
     fn text(&self) -> String {
-        let mut lines = vec!["set up".to_owned()];
+        let first = if self.set_up { "set up" } else { "not set up: no setting was changed" };
+        let mut lines = vec![first.to_owned()];
         lines.extend(actions(self).iter().map(|(what, count, _)| format!("{count} {what}")));
         lines.join("\n")
     }
@@ -178,6 +183,7 @@ mod tests {
         let run = |name: &str| RunId::new(name).unwrap();
         let reaped: Vec<String> = (0..12).map(|n| format!("i-{n}")).collect();
         let outcome = Outcome {
+            set_up: true,
             reaped: ids(&reaped.iter().map(String::as_str).collect::<Vec<_>>()),
             pruned_tickets: 3,
             orphans: ids(&["i-a"]),

@@ -6,6 +6,10 @@ use serde_json::json;
 use super::harness::AwsHarness;
 use crate::harness::{Driven, until};
 
+/// A claim ends soon. The run has no new machine to wait for.
+const SHORT_CLAIM: [&str; 3] =
+    ["--claim-timeout-sec=6", "--claim-registration-timeout-sec=5", "--validation-timeout-sec=0.5"];
+
 #[test]
 fn after_the_intent_refresh_settles_it() {
     let harness = AwsHarness::with(&["--created-timeout-sec=1", "--validation-timeout-sec=0.5"]);
@@ -59,9 +63,9 @@ fn after_the_receive_the_queue_shows_the_ticket_again() {
 
 #[test]
 fn after_the_claim_the_threshold_ends_the_machine_with_no_refresh() {
-    let harness = AwsHarness::with(&["--claim-timeout-sec=3"]);
+    let harness = AwsHarness::with(&[]);
     harness.warm_up(1);
-    harness.kill_before("commit", &["provision", "--run-id=2"]);
+    harness.kill_before("commit", &[&["provision", "--run-id=2"], &SHORT_CLAIM[..]].concat());
     assert_eq!(harness.standings(), ["claimed 2"]);
     harness.until_machines(0);
     harness.until_empty();

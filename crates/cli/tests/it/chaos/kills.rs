@@ -30,8 +30,13 @@ const SETTINGS: [&str; 9] = [
     "--ticket-hold-sec=2",
 ];
 /// What a provision leaves that is going to be killed ends soon by itself.
-const SHORT: [&str; 3] =
-    ["--claim-timeout-sec=5", "--created-timeout-sec=5", "--max-runtime-min=0.08"];
+const SHORT: [&str; 5] = [
+    "--claim-registration-timeout-sec=2",
+    "--claim-timeout-sec=5",
+    "--created-timeout-sec=5",
+    "--validation-timeout-sec=2.5",
+    "--max-runtime-min=0.08",
+];
 /// What an uninterrupted run has does not end before the run does.
 const LONG: [&str; 3] =
     ["--claim-timeout-sec=60", "--created-timeout-sec=60", "--max-runtime-min=1"];

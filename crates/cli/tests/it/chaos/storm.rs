@@ -32,7 +32,7 @@ const DRAIN: Duration = Duration::from_secs(40);
 /// What lasts long enough for a run on a busy computer, and is over soon after the storm.
 pub(super) const TIMES: [&str; 11] = [
     "--claim-registration-timeout-sec=4",
-    "--claim-timeout-sec=8",
+    "--claim-timeout-sec=15",
     "--created-timeout-sec=14",
     "--validation-timeout-sec=10",
     "--idle-time-sec=7",

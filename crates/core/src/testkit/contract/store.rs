@@ -118,13 +118,17 @@ async fn credentials<S: Store + AgentStore>(store: &S) {
     for purpose in purposes {
         assert_eq!(store.token(purpose).await, Ok(None), "none yet");
     }
-    for (registration, removal) in [("AAA", "RRR"), ("BBB", "SSS")] {
+    for (registration, removal) in [("AAAA", "RRR"), ("BBB", "SSS")] {
         let credentials = Credentials {
             registration: Secret::new(registration),
             removal: Secret::new(removal),
             expires_at: noon(),
         };
-        store.put_credentials(&credentials).await.expect("credentials can be written");
+        let changes =
+            BTreeMap::from([("minted".to_owned(), format!("note on {}", registration.len()))]);
+        store.put_credentials(&credentials, &changes).await.expect("credentials can be written");
+        let settings = Store::settings(store).await.expect("the store answers");
+        assert_eq!(settings.get("minted"), changes.get("minted"), "stored in the same write");
         for purpose in purposes {
             let token = credentials.token(purpose);
             assert_eq!(store.token(purpose).await, Ok(Some(token)), "the last ones count");

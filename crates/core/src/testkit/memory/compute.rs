@@ -27,6 +27,7 @@ struct Fleet {
     down: bool,
     /// How many new orders are served before the others fail, and with which error.
     launch_error: Option<(usize, PortError)>,
+    set_up_refused: bool,
     answers_lost: bool,
     unlisted: bool,
 }
@@ -90,6 +91,11 @@ impl MemoryCompute {
         let mut fleet = lock(&self.fleet);
         (fleet.down, fleet.launch_error, fleet.answers_lost) = (false, None, false);
         fleet.partial.clear();
+    }
+
+    /// Refuses to be set up from now on, or no longer.
+    pub fn refuse_set_up(&self, refuse: bool) {
+        lock(&self.fleet).set_up_refused = refuse;
     }
 
     /// From now on, launches machines but loses the answer, and does not list any machine.
@@ -213,6 +219,10 @@ fn machine(order: &Order, number: u32, launched_at: Timestamp) -> Machine {
 impl Compute for MemoryCompute {
     async fn set_up(&self, _settings: &Settings) -> PortResult<BTreeMap<String, String>> {
         turn().await;
+        if lock(&self.fleet).set_up_refused {
+            let (reason, hint) = ("the image is gone".to_owned(), "give another".to_owned());
+            return Err(PortError::Unusable { service: "compute", reason, hint });
+        }
         Ok(BTreeMap::new())
     }
 

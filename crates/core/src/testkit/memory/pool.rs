@@ -9,7 +9,7 @@ use super::{Calls, ClockAndDebug, lock, out_of_reach, turn};
 use crate::model::ids::ResourceClass;
 use crate::model::ticket::Ticket;
 use crate::model::timestamp::Timestamp;
-use crate::ports::{Depth, Pool, PortResult, Random, Receipt, ReceivedMessage};
+use crate::ports::{Depth, Pool, PortError, PortResult, Random, Receipt, ReceivedMessage};
 
 #[derive(Debug, Clone)]
 struct Message {
@@ -23,6 +23,7 @@ struct Queues {
     queues: BTreeMap<ResourceClass, VecDeque<Message>>,
     receipts: u64,
     duplicates: bool,
+    set_up_refused: bool,
     calls: Calls,
     failing: BTreeSet<&'static str>,
 }
@@ -68,6 +69,11 @@ impl MemoryPool {
     /// Delivers every message twice from here on.
     pub fn deliver_twice(&self) {
         lock(&self.queues).duplicates = true;
+    }
+
+    /// Refuses to be set up from now on, or no longer.
+    pub fn refuse_set_up(&self, refuse: bool) {
+        lock(&self.queues).set_up_refused = refuse;
     }
 
     /// Passes the queues to `to`.
@@ -126,6 +132,10 @@ impl MemoryPool {
 impl Pool for MemoryPool {
     async fn set_up(&self, classes: &[ResourceClass]) -> PortResult<()> {
         turn().await;
+        if lock(&self.queues).set_up_refused {
+            let (reason, hint) = ("no queue may be made".to_owned(), String::new());
+            return Err(PortError::Unusable { service: "pool", reason, hint });
+        }
         for class in classes {
             lock(&self.queues).queues.entry(class.clone()).or_default();
         }

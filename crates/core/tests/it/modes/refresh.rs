@@ -236,8 +236,9 @@ async fn a_minimum_of_idle_machines_is_kept() {
     assert_eq!(harness.refresh().await.warmed, 2);
     assert_eq!(harness.visible().await, 3);
     let given = [("min-idle".to_owned(), "huge=1".to_owned())].into();
-    let failure = refresh(&harness.plane, &given, &StopSignal::never()).await;
-    assert_eq!(failure.unwrap_err().kind.exit_code(), 2);
+    let outcome = refresh(&harness.plane, &given, &StopSignal::never()).await.unwrap();
+    assert_eq!(outcome.failure.unwrap().kind.exit_code(), 2);
+    assert_eq!(harness.visible().await, 3, "the minimum of before is in force");
 }
 
 #[tokio::test]

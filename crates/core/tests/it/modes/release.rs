@@ -50,7 +50,10 @@ async fn a_machine_that_does_not_answer_is_expired_and_never_announced() {
 
 #[tokio::test]
 async fn a_machine_that_beats_and_does_not_answer_is_waited_for_and_then_expired() {
-    let harness = Harness::with(&[("agent-poll-running-sec", "600")]).await;
+    let harness = Harness::new().await;
+    // Refresh would refuse it, because no machine would notice its release in time.
+    let slow = [("agent-poll-running-sec".to_owned(), "600".to_owned())].into();
+    harness.plane.store.put_settings(&slow).await.unwrap();
     let outcome = harness.provision(&request("1", 1)).await;
     let released = harness.release("1").await;
     assert_eq!(released.failure().unwrap().kind.exit_code(), 8);

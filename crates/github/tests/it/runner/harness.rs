@@ -100,14 +100,14 @@ impl RunnerHarness {
             removal: Secret::new(REMOVAL),
             expires_at: RealClock.now() + left,
         };
-        self.store.put_credentials(&credentials).await.unwrap();
+        self.store.put_credentials(&credentials, &BTreeMap::new()).await.unwrap();
     }
 
     pub(crate) async fn expire(&self) -> Timestamp {
         let expires_at = RealClock.now().before(Duration::from_secs(60));
         let secret = || Secret::new(REGISTRATION);
         let credentials = Credentials { registration: secret(), removal: secret(), expires_at };
-        self.store.put_credentials(&credentials).await.unwrap();
+        self.store.put_credentials(&credentials, &BTreeMap::new()).await.unwrap();
         expires_at
     }
 

@@ -46,13 +46,12 @@ impl StandinHarness {
             (PACKAGES_SETTING.to_owned(), serde_json::to_string(&packages).unwrap()),
             (URL_SETTING.to_owned(), format!("{}/{REPOSITORY}", github.url())),
         ]);
-        store.put_settings(&settings).await.unwrap();
         let credentials = Credentials {
             registration: Secret::new(github.registration_token(REPOSITORY)),
             removal: Secret::new(github.remove_token(REPOSITORY)),
             expires_at: RealClock.now() + Duration::from_secs(3600),
         };
-        store.put_credentials(&credentials).await.unwrap();
+        store.put_credentials(&credentials, &settings).await.unwrap();
         StandinHarness { github, store, dir, id: InstanceId::new(format!("i-{name}")).unwrap() }
     }
 

@@ -52,7 +52,11 @@ fn calls_are_made_again() {
 
 /// A launch is given a minute, and the provision that waits for it gets no second one.
 fn a_launch_is_undone() {
-    let harness = AwsHarness::with(&["--boot-deadline-sec=120", "--created-timeout-sec=20"]);
+    let harness = AwsHarness::with(&[
+        "--boot-deadline-sec=120",
+        "--created-timeout-sec=20",
+        "--validation-timeout-sec=15",
+    ]);
     let provision = ["provision", "--run-id=1", "--instance-count=2"];
     meeting(&harness, AwsFault::Silence, &[(Ec2, "CreateFleet", "")], &provision).exited(6);
     assert_eq!(harness.gateway.ec2().machines().len(), 2, "the order was carried out");

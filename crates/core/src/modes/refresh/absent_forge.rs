@@ -1,0 +1,31 @@
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+
+use crate::model::ids::RunId;
+use crate::ports::{Forge, ListedRunner, PortResult, WaitingRun};
+
+/// The forge of a refresh that was given none it can use. It lists nothing, so no runner is removed
+/// and no run is rescued.
+#[derive(Debug, Clone, Copy)]
+pub struct AbsentForge;
+
+#[async_trait]
+impl Forge for AbsentForge {
+    /// Differs from the target of any other forge.
+    fn target(&self) -> Option<String> {
+        Some(String::new())
+    }
+
+    async fn runners(&self) -> PortResult<Vec<ListedRunner>> {
+        Ok(Vec::new())
+    }
+
+    async fn remove_runner(&self, _name: &str) -> PortResult<()> {
+        Ok(())
+    }
+
+    async fn waiting_runs(&self, _served: &BTreeSet<RunId>) -> PortResult<Vec<WaitingRun>> {
+        Ok(Vec::new())
+    }
+}
