@@ -118,7 +118,10 @@ async fn a_claimed_machine_that_does_not_answer_is_expired() {
         (MachineDefect::None, "600", "no answer within 120 s"),
         (MachineDefect::CannotBeCleaned, "1", "the machine is not clean"),
     ] {
-        let harness = Harness::with(&[("agent-poll-running-sec", polls)]).await;
+        let harness = Harness::new().await;
+        // Refresh would refuse the slow one, because no machine would notice its release in time.
+        let poll = [("agent-poll-running-sec".to_owned(), polls.to_owned())].into();
+        harness.plane.store.put_settings(&poll).await.unwrap();
         harness.make_defective("i-a", defect);
         harness.idle("i-a", "c6i.large").await;
         harness.make_defective("i-0001", MachineDefect::NeverRegisters);
