@@ -5,11 +5,11 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use futures_util::future::select;
+use futures_util::future::{Either, select};
 use tokio::sync::Notify;
 
 use crate::inputs::times::Times;
-use crate::lifecycle::{Claimed, Idle, Instance};
+use crate::lifecycle::{Idle, Instance};
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::signal::{AgentStatus, Pulse, Report, Signal};
 use crate::model::ticket::Ticket;
@@ -22,6 +22,10 @@ use crate::runtime::poll::PollInterval;
 
 /// How long a ticket waits for the tickets of other machines, so that they are sent together.
 const TICKET_DELAY: Duration = Duration::from_secs(1);
+
+/// The least idle time of a machine that is given back. Its agent may still be leaving when this
+/// process ends; it has to last until the next refresh, which announces the machine.
+const LEAST_IDLE: Duration = Duration::from_secs(600);
 
 /// How a handshake ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +60,30 @@ impl<'a> Handshake<'a> {
         let (tickets, away, all_back) =
             (Batcher::default(), AtomicUsize::new(0), Notify::default());
         Handshake { plane, times, watch, tickets, away, all_back }
+    }
+
+    /// Like [`Handshake::take_back`], but returns `None` if the runner has taken a job of `run`
+    /// before its agent saw that the machine was given back: then the agent has not left.
+    pub(crate) async fn take_back_unless_busy(
+        &self,
+        idle: &Instance<Idle>,
+        run: &RunId,
+    ) -> PortResult<Option<Returned>> {
+        let is_held = async {
+            let judge = |status: &AgentStatus, _| {
+                let report = status.report.as_ref()?;
+                report.is_held_for(run).then_some(())
+            };
+            match self.watch.wait(idle.id(), self.times.release_timeout, judge).await {
+                Ok(Watched::Judged(())) => {}
+                // The other wait ends as well, and says how.
+                Ok(Watched::TimedOut(_)) | Err(_) => std::future::pending().await,
+            }
+        };
+        match select(pin!(self.take_back(idle, run)), pin!(is_held)).await {
+            Either::Left((returned, _)) => returned.map(Some),
+            Either::Right(_) => Ok(None),
+        }
     }
 
     /// Waits until the agent of `idle` signals that it has left `run`, or never noticed it, then
@@ -138,12 +166,11 @@ impl Handshake<'_> {
     }
 }
 
-/// How long a claimed machine that is given back stays idle: the configured time, and no less than its
-/// claim had left. With an idle time of zero, the failure of another machine would otherwise
-/// terminate those that refresh keeps for their minimum.
-pub(crate) fn idle_time(claimed: &Instance<Claimed>, now: Timestamp, times: &Times) -> Duration {
-    let left = claimed.threshold().map(|threshold| threshold.since(now)).unwrap_or_default();
-    times.idle_time.max(left)
+/// How long a claimed machine that is given back stays idle: the configured time, and no less than
+/// [`LEAST_IDLE`]. With a short idle time, the failure of another machine would otherwise terminate
+/// those that refresh keeps for their minimum.
+pub(crate) fn idle_time_given_back(times: &Times) -> Duration {
+    times.idle_time.max(LEAST_IDLE)
 }
 
 /// Sends tickets, then marks the records as ticketed. In this order, because a surplus ticket is

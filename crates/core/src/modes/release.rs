@@ -14,7 +14,7 @@ use crate::lifecycle::{Claimed, Idle, Instance, Live, Pending, Refused, Running}
 use crate::model::failure::{Failure, FailureKind};
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::record::{MachineSpec, Record, State};
-use crate::modes::handshake::{Handshake, Returned, idle_time};
+use crate::modes::handshake::{Handshake, Returned, idle_time_given_back};
 use crate::modes::plane::{NotCommitted, Plane, readable};
 use crate::ports::PortResult;
 
@@ -130,7 +130,7 @@ impl Releasing<'_> {
             Instance::<Claimed>::believe(record).filter(|_| !record.is_expired(now))
         {
             let change =
-                claimed.give_back(now, idle_time(&claimed, now, self.times)).because(UNFINISHED);
+                claimed.give_back(now, idle_time_given_back(self.times)).because(UNFINISHED);
             return self.return_to_pool(record, change).await;
         }
         self.expire_unfinished(record).await

@@ -38,9 +38,11 @@ fn launch_errors() -> Vec<(PortError, FailureKind)> {
     ]
 }
 
-/// Tickets that were received and not used are visible again after a second.
+/// Tickets that were received and not used are visible again after a second, and checks do not last
+/// long.
 async fn with_idle(machines: &[&str]) -> Harness {
-    let harness = Harness::with(&[("ticket-hold-sec", "1")]).await;
+    let short = [("ticket-hold-sec", "1"), ("claim-registration-timeout-sec", "3")];
+    let harness = Harness::with(&short).await;
     for machine in machines {
         harness.idle(machine, "c6i.large").await;
     }
@@ -178,7 +180,7 @@ async fn a_store_that_fails_one_kind_of_call_costs_no_warm_machine() {
         harness.refresh().await;
         let left = harness.alive();
         let left: Vec<&str> = left.iter().map(String::as_str).collect();
-        assert!(left.starts_with(&[]) && left.contains(&"i-a") && left.contains(&"i-b"), "{call}");
+        assert!(left.contains(&"i-a") && left.contains(&"i-b"), "{call}");
         assert_reusable(&harness, &left, call).await;
     }
 }
@@ -355,12 +357,16 @@ async fn a_release_beside_its_provision_leaves_no_machine_unaccounted_for() {
             release(&harness.plane, &one, &times).await.unwrap()
         });
         assert_eq!(released.failure(), None, "{case}: {released:?}");
-        assert_eq!(harness.memory.compute.terminated(), [], "{case}: {outcome:?}");
-        // What the provision still got is the run's, until its next release.
+        assert_only_new_ones_terminated(&harness, &outcome, &case);
+        // What the provision still got, it may have launched. It is the run's until its next release.
         harness.release("1").await;
-        assert_eq!((harness.state("i-a"), harness.state("i-b")), (State::Idle, State::Idle));
+        harness.refresh().await;
         harness.sleep(Duration::from_secs(1)).await;
-        assert_reusable(&harness, &["i-a", "i-b"], &case).await;
+        assert_only_new_ones_terminated(&harness, &outcome, &case);
+        let left = harness.alive();
+        let left: Vec<&str> = left.iter().map(String::as_str).collect();
+        assert!(left.contains(&"i-a") && left.contains(&"i-b"), "{case}: {left:?}");
+        assert_reusable(&harness, &left, &case).await;
     }
 }
 

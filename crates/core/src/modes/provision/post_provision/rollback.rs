@@ -13,7 +13,7 @@ use futures_util::future::{join, join_all};
 use crate::lifecycle::{Claimed, Created, Idle, Instance, Pending, Running};
 use crate::model::ids::InstanceId;
 use crate::model::record::Record;
-use crate::modes::handshake::{Handshake, Returned, idle_time};
+use crate::modes::handshake::{Handshake, Returned, idle_time_given_back};
 use crate::modes::plane::NotCommitted;
 use crate::modes::provision::Attempt;
 
@@ -112,7 +112,7 @@ impl Undo<'_> {
     fn idle_again(&self, record: &Record) -> Option<Pending<Idle>> {
         let (now, times) = (self.attempt.plane.now(), &self.attempt.times);
         if let Some(claimed) = Instance::<Claimed>::believe(record) {
-            return Some(claimed.give_back(now, idle_time(&claimed, now, times)).because(WHY));
+            return Some(claimed.give_back(now, idle_time_given_back(times)).because(WHY));
         }
         let running = Instance::<Running>::believe(record)?;
         Some(running.release(now, times.idle_time).because(WHY))
@@ -121,12 +121,17 @@ impl Undo<'_> {
     async fn hand_over(&self, idle: &Instance<Idle>) {
         let id = idle.id();
         self.done.returning(id);
-        let returned = self.handshake.take_back(idle, &self.attempt.request.run).await;
+        let run = &self.attempt.request.run;
+        let returned = self.handshake.take_back_unless_busy(idle, run).await;
         self.done.answered(id);
         match returned {
-            Ok(Returned::Pooled { .. } | Returned::Superseded(_)) => self.done.returned(id),
-            Ok(Returned::Terminated { .. }) => self.done.terminated([id.clone()]),
-            Ok(Returned::Expired(why)) => self.done.failed(format!("{id} was expired: {why}")),
+            Ok(Some(Returned::Pooled { .. } | Returned::Superseded(_))) => self.done.returned(id),
+            Ok(Some(Returned::Terminated { .. })) => self.done.terminated([id.clone()]),
+            Ok(Some(Returned::Expired(why))) => {
+                self.done.failed(format!("{id} was expired: {why}"));
+            }
+            // Refresh hands it to the run again, which its release then ends.
+            Ok(None) => self.done.failed(format!("{id} has a job of the run, which keeps it")),
             Err(error) => self.done.failed(format!("{id} is not in the pool yet: {error}")),
         }
     }
