@@ -2,7 +2,7 @@
 //! refresh settles the intent. If it is killed after the launch, the machines terminate themselves
 //! because they have no record, or refresh terminates them by their intent.
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 
 use crate::lifecycle::Instance;
 use crate::model::failure::{Failure, FailureKind};
@@ -10,7 +10,7 @@ use crate::model::ids::IntentId;
 use crate::model::intent::Intent;
 use crate::model::requirements::{Requirements, UsageClass};
 use crate::modes::plane::NotCommitted;
-use crate::modes::provision::Attempt;
+use crate::modes::provision::{Attempt, ceiling};
 use crate::ports::{Machine, Order};
 
 /// The result of one launch: how many machines, and why there are not more.
@@ -28,7 +28,13 @@ pub(super) async fn launch(
     count: u32,
 ) -> Result<Fleet, Failure> {
     let plane = attempt.plane;
-    let mut intent = intend(attempt, usage, count).await?;
+    let id = new_id(attempt)?;
+    let places = ceiling::reserve(attempt, &id, count).await?;
+    let (count, claimed) = (places.count, places.claimed);
+    if count == 0 {
+        return Ok(Fleet { count: claimed, shortfalls: Vec::new(), passing: Vec::new() });
+    }
+    let mut intent = intend(attempt, id, usage, count).await?;
     let order = Order {
         intent: intent.id.clone(),
         run: attempt.request.run.clone(),
@@ -44,17 +50,30 @@ pub(super) async fn launch(
     let registered = join_all(launched.machines.iter().map(|m| register(attempt, m))).await;
     registered.into_iter().collect::<Result<(), Failure>>()?;
     intent.outcome = format!("launched {} of {count}", launched.machines.len());
-    plane.retried(|| plane.store.put_intent(&intent)).await?;
+    let closed = plane.retried(|| plane.store.put_intent(&intent));
+    let settled = ceiling::settle(attempt, &places, &launched.machines);
+    join(closed, settled).await.0?;
     let count = u32::try_from(launched.machines.len()).unwrap_or(u32::MAX);
+    let count = count.saturating_add(claimed);
     Ok(Fleet { count, shortfalls: launched.shortfalls, passing: launched.passing })
 }
 
-async fn intend(attempt: &Attempt<'_>, usage: UsageClass, count: u32) -> Result<Intent, Failure> {
+fn new_id(attempt: &Attempt<'_>) -> Result<IntentId, Failure> {
+    let id = format!("{:016x}", attempt.plane.random.number());
+    IntentId::new(id).map_err(|e| Failure::new(FailureKind::Unexpected, e.to_string()))
+}
+
+async fn intend(
+    attempt: &Attempt<'_>,
+    id: IntentId,
+    usage: UsageClass,
+    count: u32,
+) -> Result<Intent, Failure> {
     let plane = attempt.plane;
-    let id = format!("{:016x}", plane.random.number());
     let intent = Intent {
-        id: IntentId::new(id).map_err(|e| Failure::new(FailureKind::Unexpected, e.to_string()))?,
+        id,
         run: attempt.request.run.clone(),
+        class: Some(attempt.requirements.class.clone()),
         count,
         usage,
         deadline: plane.now() + attempt.times.created_timeout,
