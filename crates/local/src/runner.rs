@@ -225,6 +225,10 @@ impl Runner for LocalRunner {
             .map_err(|e| e.to_string())
     }
 
+    fn is_busy(&self) -> bool {
+        self.state().group.is_some()
+    }
+
     async fn work(&self, run: &RunId) -> String {
         let runner = self.state().name.clone();
         if let Err(error) = self.abandon().await {

@@ -9,6 +9,19 @@ use crate::model::timestamp::Timestamp;
 /// could misunderstand the other.
 pub const PROTOCOL: u32 = 1;
 
+/// The oldest protocol that this version understands.
+const OLDEST_PROTOCOL: u32 = 1;
+
+/// Whether this program understands an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compatibility {
+    Understood,
+    /// The agent is too old.
+    Older,
+    /// The agent is newer than this program.
+    Newer,
+}
+
 /// How many heartbeats may be missed.
 const MISSED: u32 = 3;
 /// The periods that a heartbeat may announce; others count as the nearest of these. Otherwise an
@@ -35,6 +48,14 @@ impl Heartbeat {
     /// A heartbeat of an agent of this version that has registered no runner yet.
     pub fn new(at: Timestamp, period: Duration) -> Heartbeat {
         Heartbeat { at, period, protocol: PROTOCOL, registration: None, busy: false }
+    }
+
+    pub fn compatibility(&self) -> Compatibility {
+        match self.protocol {
+            protocol if protocol > PROTOCOL => Compatibility::Newer,
+            protocol if protocol < OLDEST_PROTOCOL => Compatibility::Older,
+            _ => Compatibility::Understood,
+        }
     }
 
     /// The age past which the machine counts as unhealthy.

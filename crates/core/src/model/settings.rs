@@ -1,6 +1,7 @@
 //! The settings that refresh stores for provision, release and the agents.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::inputs::times::{TIMES, Times};
 use crate::inputs::{Input, input_struct};
@@ -35,7 +36,7 @@ input_struct! {
     max_machines: MaxMachines = MaxMachines::default(), str::parse,
         Input::stored(
             "max-machines",
-            "COUNT CLASS=COUNT ...",
+            "COUNT ...",
             r#"Most machines that may exist at once, in the pool and by class: "100 large=20""#,
         )
         .or_described("no limit");
@@ -64,6 +65,9 @@ input_struct! {
         index_shards: u32;
         /// When `max-machines` was set, having been unset before; `None` while it is unset.
         ceiling_since: Option<Timestamp>;
+        /// How long 95 of 100 recent registrations took at most, as refresh has seen it; `None` while
+        /// it has seen too few.
+        registration_p95: Option<Duration>;
         /// The settings of the adapters, by the names of their inputs.
         backend: BTreeMap<String, String>;
     }
@@ -105,11 +109,15 @@ pub const INDEX_SHARDS: &str = "index-shards";
 
 /// The name under which refresh records since when there is a ceiling. Not an input.
 pub(crate) const CEILING_SINCE: &str = "ceiling-since";
+/// The name under which refresh records how long registrations take. Not an input.
+pub(crate) const REGISTRATION_P95: &str = "registration-p95-ms";
+
 /// The name under which refresh records the version of the settings. Not an input.
 pub(crate) const VERSION: &str = "settings-version";
 /// The names that refresh writes for the control plane. They do not count for the version, since no
 /// agent goes by them and some change with every refresh.
-const UNVERSIONED: [&str; 5] = [VERSION, MINTED, SET_UP_BY, INDEX_SHARDS, CEILING_SINCE];
+const UNVERSIONED: [&str; 6] =
+    [VERSION, MINTED, SET_UP_BY, INDEX_SHARDS, REGISTRATION_P95, CEILING_SINCE];
 
 /// The version that refresh gave to stored settings; `None` if they name none.
 pub fn version_of(map: &BTreeMap<String, String>) -> Option<SettingsVersion> {
@@ -174,6 +182,9 @@ impl Settings {
                 // As with the credentials, refresh corrects it.
                 INDEX_SHARDS => settings.index_shards = value.parse().unwrap_or_default(),
                 CEILING_SINCE => settings.ceiling_since = Timestamp::parse(value).ok(),
+                REGISTRATION_P95 => {
+                    settings.registration_p95 = value.parse().ok().map(Duration::from_millis);
+                }
                 SET_UP_BY | AGENT_KEY_PREFIX => {}
                 _ => {
                     settings.backend.insert(name.clone(), value.clone());
@@ -282,7 +293,6 @@ impl std::str::FromStr for MinIdle {
 mod tests {
     use super::*;
     use crate::inputs::InputDefault;
-    use std::time::Duration;
 
     const CLASSES: &str = "resource-class-config";
     const MIN_IDLE: &str = "min-idle";

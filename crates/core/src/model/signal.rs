@@ -58,6 +58,10 @@ impl fmt::Display for Signal {
     }
 }
 
+/// The detail of a [`Signal::Registered`] that an agent sends when its machine was given back while
+/// its runner had a job of the run.
+pub const HELD: &str = "has a job";
+
 /// A signal with its context. The store keeps the latest one of each instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
@@ -83,6 +87,12 @@ impl Report {
             "" => format!("it signalled {}", self.signal),
             detail => format!("it signalled {}: {detail}", self.signal),
         })
+    }
+
+    /// Whether the agent keeps `run` although its record no longer names it, because its runner has
+    /// a job of the run.
+    pub fn is_held_for(&self, run: &RunId) -> bool {
+        self.says(Signal::Registered, run) && self.detail == HELD
     }
 
     /// Whether this report is `signal` about `run`.

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use futures_util::future::select;
+use futures_util::future::{Either, select};
 use tokio::sync::Notify;
 
 use crate::inputs::times::Times;
@@ -56,6 +56,30 @@ impl<'a> Handshake<'a> {
         let (tickets, away, all_back) =
             (Batcher::default(), AtomicUsize::new(0), Notify::default());
         Handshake { plane, times, watch, tickets, away, all_back }
+    }
+
+    /// Like [`Handshake::take_back`], but returns `None` if the runner has taken a job of `run`
+    /// before its agent saw that the machine was given back: then the agent has not left.
+    pub(crate) async fn take_back_unless_busy(
+        &self,
+        idle: &Instance<Idle>,
+        run: &RunId,
+    ) -> PortResult<Option<Returned>> {
+        let is_held = async {
+            let judge = |status: &AgentStatus, _| {
+                let report = status.report.as_ref()?;
+                report.is_held_for(run).then_some(())
+            };
+            match self.watch.wait(idle.id(), self.times.release_timeout, judge).await {
+                Ok(Watched::Judged(())) => {}
+                // The other wait ends as well, and says how.
+                Ok(Watched::TimedOut(_)) | Err(_) => std::future::pending().await,
+            }
+        };
+        match select(pin!(self.take_back(idle, run)), pin!(is_held)).await {
+            Either::Left((returned, _)) => returned.map(Some),
+            Either::Right(_) => Ok(None),
+        }
     }
 
     /// Waits until the agent of `idle` signals that it has left `run`, then sends the ticket.

@@ -3,6 +3,7 @@
 
 mod ceiling;
 mod harness;
+mod hedging;
 mod machine_source;
 mod outcomes;
 mod provision;

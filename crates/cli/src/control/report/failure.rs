@@ -109,7 +109,7 @@ pub(super) fn meaning(kind: FailureKind) -> &'static str {
         FailureKind::InvalidInput => "invalid input",
         FailureKind::NotSetUp => "not set up, run refresh first",
         FailureKind::NoCapacity => "no capacity",
-        FailureKind::AtCeiling => "as many machines as max-machines allows",
+        FailureKind::AtCeiling => "max-machines is reached",
         FailureKind::NotReady => "machines did not become ready",
         FailureKind::Unavailable => "store, queue or compute unavailable",
         FailureKind::Busy => "compute throttles requests",
@@ -147,6 +147,7 @@ mod tests {
         ### ondeck refresh failed: invalid input / Exit code 2: invalid input.
         ### ondeck refresh failed: not set up, run refresh first / Exit code 3: not set up, run refresh first.
         ### ondeck refresh failed: no capacity / Exit code 4: no capacity.
+        ### ondeck refresh failed: max-machines is reached / Exit code 4: max-machines is reached.
         ### ondeck refresh failed: machines did not become ready / Exit code 5: machines did not become ready.
         ### ondeck refresh failed: store, queue or compute unavailable / Exit code 6: store, queue or compute unavailable.
         ### ondeck refresh failed: compute throttles requests / Exit code 6: compute throttles requests.

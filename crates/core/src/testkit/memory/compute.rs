@@ -50,6 +50,10 @@ pub struct MemoryCompute {
 
 impl MemoryCompute {
     /// No machines yet, and no limit.
+    pub(super) fn clock(&self) -> &dyn ClockAndDebug {
+        &*self.clock
+    }
+
     pub fn new(clock: Arc<dyn ClockAndDebug>) -> MemoryCompute {
         MemoryCompute { fleet: Mutex::default(), clock }
     }

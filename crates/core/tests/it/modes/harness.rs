@@ -13,7 +13,7 @@ use ondeck_core::model::ids::{InstanceId, IntentId, ResourceClass, RunId};
 use ondeck_core::model::record::Counts;
 use ondeck_core::model::record::{MachineSpec, Record, State};
 use ondeck_core::model::requirements::UsageClass;
-use ondeck_core::model::signal::{Report, Signal};
+use ondeck_core::model::signal::{AgentStatus, Report, Signal};
 use ondeck_core::modes::plane::Plane;
 use ondeck_core::modes::provision::{self, Request, provision};
 use ondeck_core::modes::refresh;
@@ -161,6 +161,10 @@ impl Harness {
 
     pub(crate) fn record(&self, name: &str) -> Option<Record> {
         self.memory.store.select(|record| record.id == id(name)).pop()
+    }
+
+    pub(crate) async fn status(&self, name: &str) -> AgentStatus {
+        self.plane.store.agent_status(&[id(name)]).await.unwrap().remove(0)
     }
 
     pub(crate) fn state(&self, name: &str) -> State {

@@ -47,12 +47,12 @@ pub(super) async fn launch(
     for reason in launched.shortfalls.iter().chain(&launched.passing) {
         tracing::warn!("{reason}");
     }
-    let registered = join_all(launched.machines.iter().map(|m| register(attempt, m))).await;
+    let registers = join_all(launched.machines.iter().map(|m| register(attempt, m)));
+    let settled = ceiling::settle(attempt, &places, &launched.machines);
+    let (registered, ()) = join(registers, settled).await;
     registered.into_iter().collect::<Result<(), Failure>>()?;
     intent.outcome = format!("launched {} of {count}", launched.machines.len());
-    let closed = plane.retried(|| plane.store.put_intent(&intent));
-    let settled = ceiling::settle(attempt, &places, &launched.machines);
-    join(closed, settled).await.0?;
+    plane.retried(|| plane.store.put_intent(&intent)).await?;
     let count = u32::try_from(launched.machines.len()).unwrap_or(u32::MAX);
     let count = count.saturating_add(claimed);
     Ok(Fleet { count, shortfalls: launched.shortfalls, passing: launched.passing })
