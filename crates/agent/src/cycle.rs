@@ -62,8 +62,21 @@ impl Agent {
                     let is_claimed = record.state == State::Claimed;
                     return (run.clone(), is_claimed.then_some(record.counts.runs));
                 }
+                self.answer_missed_claim(memory, &record).await;
             }
             self.store.news(&*self.clock, memory.times().agent_poll_waiting).await;
+        }
+    }
+
+    /// Signals that the machine is free, once for each idle state that the agent has not entered by
+    /// leaving a run: the claim before it came and went between two reads of the record, and who
+    /// gave the machine back waits for an answer.
+    async fn answer_missed_claim(&self, memory: &Memory, record: &Record) {
+        let generation = Some(record.counts.generation);
+        let answered = memory.idle_generation() == generation;
+        if record.state == State::Idle && !answered && memory.interruption().is_none() {
+            memory.set_idle_generation(generation);
+            self.signal(memory, Signal::Deregistered, None, "").await;
         }
     }
 
@@ -159,6 +172,7 @@ impl Agent {
             if let Ok(record) = self.read_record(memory).await
                 && record.as_ref().and_then(owner) != Some(run)
             {
+                memory.set_idle_generation(record.map(|record| record.counts.generation));
                 return;
             }
             self.store.news(&*self.clock, memory.times().agent_poll_running).await;

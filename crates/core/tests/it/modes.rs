@@ -2,6 +2,7 @@
 //! time take milliseconds.
 
 mod ceiling;
+mod failures;
 mod harness;
 mod hedging;
 mod machine_source;

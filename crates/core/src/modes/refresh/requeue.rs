@@ -10,7 +10,7 @@ use crate::model::failure::Failure;
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::record::Record;
 use crate::model::settings::Settings;
-use crate::model::signal::{AgentStatus, Pulse, Signal};
+use crate::model::signal::{AgentStatus, Pulse, Report, Signal};
 use crate::model::ticket::Ticket;
 use crate::model::timestamp::Timestamp;
 use crate::modes::handshake::announce;
@@ -40,10 +40,12 @@ pub(super) async fn requeue(
             keep(plane, settings, idle, &run).await?;
             continue;
         }
+        let free = |report: &Report| report.is_free_in(record.counts.generation, None);
+        let is_free = status.report.as_ref().is_some_and(free);
         let signal = status.report.map(|report| report.signal);
         let overdue = record.updated_at + settings.times.release_timeout <= now;
         match signal {
-            Some(Signal::Deregistered) => tickets.push(idle.ticket()),
+            Some(Signal::Deregistered) if is_free => tickets.push(idle.ticket()),
             Some(Signal::DeregisterFailed | Signal::PrepareFailed) => {
                 expire(plane, idle, outcome).await?;
             }

@@ -186,7 +186,8 @@ impl Harness {
     /// Writes a signal and a heartbeat in the name of an agent.
     pub(crate) async fn signal_as_agent(&self, name: &str, signal: Signal, of: &str) {
         let at = self.plane.now();
-        let report = Report { signal, run: Some(run(of)), detail: String::new(), at };
+        let report =
+            Report { signal, run: Some(run(of)), detail: String::new(), at, generation: None };
         AgentStore::report(&*self.memory.store, &id(name), &report).await.unwrap();
         let beat = Heartbeat::new(at, Duration::from_secs(5));
         AgentStore::beat(&*self.memory.store, &id(name), &beat).await.unwrap();

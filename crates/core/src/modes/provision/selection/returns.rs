@@ -12,16 +12,12 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use crate::inputs::times::Times;
 use crate::lifecycle::{Claimed, Idle, Instance};
 use crate::model::failure::{Failure, FailureKind};
-use crate::modes::handshake::Handshake;
+use crate::modes::handshake::{Handshake, idle_time_given_back};
 use crate::modes::plane::NotCommitted;
 use crate::modes::provision::Attempt;
 
 /// How long a provision that has all its claims waits for agents that still leave.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// The least idle time of a machine whose agent may still be leaving when this provision ends. It
-/// has to last until the next refresh, which announces the machine.
-const LEAST_IDLE: Duration = Duration::from_secs(600);
 
 /// A machine to be given back, and why.
 #[derive(Debug)]
@@ -57,7 +53,7 @@ pub(super) type Returns = UnboundedSender<Unused>;
 /// pool by then is announced by refresh. A machine whose runner has taken a job of the run meanwhile
 /// is kept for the run.
 pub(super) async fn give_back_all(attempt: &Attempt<'_>, mut unused: UnboundedReceiver<Unused>) {
-    let idle_time = attempt.times.idle_time.max(LEAST_IDLE);
+    let idle_time = idle_time_given_back(&attempt.times);
     let times = Times { idle_time, ..attempt.times.clone() };
     let handshake = Handshake::new(attempt.plane, &times);
     let mut leaving = FuturesUnordered::new();
