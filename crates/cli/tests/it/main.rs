@@ -25,3 +25,4 @@ mod lifecycle;
 mod shell;
 mod signals;
 mod terminal;
+mod versions;
