@@ -70,13 +70,24 @@ impl Agent {
 
     /// Signals that the machine is free, once for each idle state that the agent has not entered by
     /// leaving a run: the claim before it came and went between two reads of the record, and who
-    /// gave the machine back waits for an answer.
+    /// gave the machine back waits for an answer. An agent that was restarted leaves first, because
+    /// the process before it may have died while it served a run.
     async fn answer_missed_claim(&self, memory: &Memory, record: &Record) {
-        let generation = Some(record.counts.generation);
-        let answered = memory.idle_generation() == generation;
-        if record.state == State::Idle && !answered && memory.interruption().is_none() {
-            memory.set_idle_generation(generation);
-            self.signal(memory, Signal::Deregistered, None, "").await;
+        let (known, generation) = (memory.idle_generation(), Some(record.counts.generation));
+        if record.state != State::Idle || known == generation || memory.interruption().is_some() {
+            return;
+        }
+        let left = match known {
+            Some(_) => Ok(String::new()),
+            None => self.leave().await,
+        };
+        memory.set_idle_generation(generation);
+        match left {
+            Ok(account) => self.signal(memory, Signal::Deregistered, None, &account).await,
+            Err(why) => {
+                self.signal(memory, Signal::DeregisterFailed, None, &why).await;
+                pending::<()>().await;
+            }
         }
     }
 

@@ -61,6 +61,23 @@ async fn an_agent_that_has_missed_a_claim_says_that_it_is_free() {
     }
 }
 
+/// Its machine was released while it was down.
+#[tokio::test]
+async fn a_restarted_agent_leaves_the_run_of_the_process_before_it() {
+    let mut harness = Harness::with(&[]).await;
+    let running = harness.boot_in(State::Running, Duration::from_secs(30 * 60)).await;
+    harness.sleep(Duration::from_secs(3)).await;
+    assert_eq!(harness.labels.of(&machine()), Some(run("1")));
+    harness.crash().await;
+    let counts = Counts { generation: 1, ..running.counts };
+    harness.memory.store.insert(Record { state: State::Idle, run: None, counts, ..running });
+    harness.boot(harness.plane.clock.clone());
+    while !harness.status().await.report.is_some_and(|report| report.is_free_in(1, None)) {
+        harness.sleep(Duration::from_millis(100)).await;
+    }
+    assert!(harness.labels.is_empty(), "its runner is still listed");
+}
+
 #[tokio::test]
 async fn an_agent_that_leaves_a_run_names_the_idle_state() {
     let mut harness = Harness::with(&[]).await;
