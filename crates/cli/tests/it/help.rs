@@ -104,6 +104,8 @@ fn the_help_of_refresh() {
                                           12xlarge 48/98304, 16xlarge 64/131072]
           --min-idle <CLASS=COUNT ...>    Idle machines to keep in the pool, by class: "large=2
                                           xlarge=1"
+          --max-machines <COUNT ...>      Most machines that may exist at once, in the pool and by
+                                          class: "100 large=20" [default: no limit]
           --pre-runner-script <SCRIPT>    Shell script that every machine runs once, before it registers
                                           a runner
           --rescue <ACTION>               Action for runs whose jobs are queued without a machine:
@@ -214,6 +216,8 @@ fn the_help_of_refresh() {
               How long a received ticket stays hidden from other runs [default: 30]
           --pickup-patience-sec <SEC>
               How long pickup retries an empty pool while other runs hold its tickets [default: 1]
+          --ceiling-patience-sec <SEC>
+              How long provision waits for room below max-machines before it fails [default: 0]
           --retention-min <MIN>
               How long records of terminated machines are kept [default: 1440]
 
@@ -275,6 +279,8 @@ fn the_help_of_provision() {
               How long release waits for a machine to deregister and clean up [default: 120]
           --registration-token-patience-sec <SEC>
               How long provision waits for refresh to renew an expired registration token [default: 60]
+          --ceiling-patience-sec <SEC>
+              How long provision waits for room below max-machines before it fails [default: 0]
 
     (options of every command)
 

@@ -2,7 +2,7 @@
 
 use ondeck_core::model::failure::Failure;
 use ondeck_core::model::ids::{InstanceId, RunId};
-use ondeck_core::modes::refresh::Outcome;
+use ondeck_core::modes::refresh::{CeilingUse, Outcome};
 use serde::Serialize;
 
 use super::Report;
@@ -43,11 +43,37 @@ pub(super) struct RefreshJson {
     stranded: Vec<String>,
     /// Runs with waiting jobs and no machine, which got new machines.
     rescued: Vec<String>,
+    /// For each number of `max-machines`, how many machines there are. Empty if there is none, or if
+    /// the machines could not be counted.
+    ceilings: Vec<CeilingJson>,
     /// Problems that did not stop the rest of the refresh.
     warnings: Vec<String>,
     /// Only after a failure. The other fields list what was done despite it.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<ErrorJson>,
+}
+
+/// One number of `max-machines`.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct CeilingJson {
+    /// The class that the number is for. Absent for the number of the pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resource_class: Option<String>,
+    /// How many machines there are, those that are being launched included.
+    machines: u32,
+    max: u32,
+}
+
+impl From<&CeilingUse> for CeilingJson {
+    fn from(ceiling: &CeilingUse) -> CeilingJson {
+        CeilingJson {
+            resource_class: ceiling.class.as_ref().map(ToString::to_string),
+            machines: ceiling.machines,
+            max: ceiling.max,
+        }
+    }
 }
 
 impl From<&Outcome> for RefreshJson {
@@ -70,6 +96,7 @@ impl From<&Outcome> for RefreshJson {
             warmed: outcome.warmed,
             stranded: runs(&outcome.stranded),
             rescued: runs(&outcome.rescued),
+            ceilings: outcome.ceilings.iter().map(CeilingJson::from).collect(),
             warnings: outcome.warnings.clone(),
             error: failure.map(ErrorJson::from),
         }
@@ -85,6 +112,7 @@ impl Report for Outcome {
         let first = if self.set_up { "set up" } else { "not set up: no setting was changed" };
         let mut lines = vec![first.to_owned()];
         lines.extend(actions(self).iter().map(|(what, count, _)| format!("{count} {what}")));
+        lines.extend(self.ceilings.iter().map(room));
         lines.join("\n")
     }
 
@@ -118,6 +146,10 @@ fn markdown(outcome: &Outcome) -> String {
             table(&["action", "count ", "which"], &rows)
         }),
     };
+    if !outcome.ceilings.is_empty() {
+        let lines: Vec<String> = outcome.ceilings.iter().map(|one| plain(&room(one))).collect();
+        text += &format!("\n{}.\n", lines.join("; "));
+    }
     if !outcome.stranded.is_empty() {
         let runs = counted(outcome.stranded.len(), "run has", "runs have");
         let which = names(outcome.stranded.iter().map(RunId::as_str));
@@ -131,6 +163,15 @@ fn markdown(outcome: &Outcome) -> String {
     match &outcome.failure {
         Some(failure) => format!("{}\n{text}", section("refresh", failure)),
         None => text,
+    }
+}
+
+/// How much of a ceiling is used.
+fn room(ceiling: &CeilingUse) -> String {
+    let CeilingUse { class, machines, max } = ceiling;
+    match class {
+        None => format!("the pool has {machines} of {max} machines"),
+        Some(class) => format!("class {class} has {machines} of {max} machines"),
     }
 }
 
@@ -195,6 +236,10 @@ mod tests {
             warmed: 2,
             stranded: vec![run("17")],
             rescued: vec![run("18"), run("19")],
+            ceilings: vec![
+                CeilingUse { class: None, machines: 98, max: 100 },
+                CeilingUse { class: Some("large".parse().unwrap()), machines: 20, max: 20 },
+            ],
             warnings: vec!["jobs wait for a run that has no machine: 17".to_owned(), "<b>".into()],
             failure: None,
         };
@@ -213,6 +258,8 @@ mod tests {
         | old records deleted | 40 |  |
         | runs rescued | 2 | `18` `19` |
         | machines launched to keep the pool warm | 2 |  |
+
+        the pool has 98 of 100 machines; class large has 20 of 20 machines.
 
         **1 run has waiting jobs and no machines:** `17`
 
