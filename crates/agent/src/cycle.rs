@@ -69,25 +69,19 @@ impl Agent {
     }
 
     /// Signals that the machine is free, once for each idle state that the agent has not entered by
-    /// leaving a run: the claim before it came and went between two reads of the record, and who
-    /// gave the machine back waits for an answer. An agent that was restarted leaves first, because
-    /// the process before it may have died while it served a run.
+    /// leaving a run: the claim before it came and went between two reads of the record, and the
+    /// process that gave the machine back waits for an answer.
+    ///
+    /// The first idle state that an agent sees after its start gets no answer: an earlier process of
+    /// the agent may have left a runner behind.
     async fn answer_missed_claim(&self, memory: &Memory, record: &Record) {
-        let (known, generation) = (memory.idle_generation(), Some(record.counts.generation));
-        if record.state != State::Idle || known == generation || memory.interruption().is_some() {
+        let (generation, answered) = (record.counts.generation, memory.idle_generation());
+        if record.state != State::Idle || answered == Some(generation) {
             return;
         }
-        let left = match known {
-            Some(_) => Ok(String::new()),
-            None => self.leave().await,
-        };
-        memory.set_idle_generation(generation);
-        match left {
-            Ok(account) => self.signal(memory, Signal::Deregistered, None, &account).await,
-            Err(why) => {
-                self.signal(memory, Signal::DeregisterFailed, None, &why).await;
-                pending::<()>().await;
-            }
+        memory.set_idle_generation(Some(generation));
+        if answered.is_some() && memory.interruption().is_none() {
+            self.signal(memory, Signal::Deregistered, None, "").await;
         }
     }
 

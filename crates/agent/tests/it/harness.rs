@@ -82,11 +82,6 @@ impl Harness {
         record
     }
 
-    /// Kills the agent's process. What its runner had registered stays.
-    pub(crate) async fn crash(&mut self) {
-        self.agents.shutdown().await;
-    }
-
     pub(crate) async fn sleep(&self, span: Duration) {
         self.plane.clock.sleep(span).await;
     }

@@ -49,7 +49,10 @@ async fn an_agent_leaves_its_run_and_serves_the_next_one() {
 async fn an_agent_that_has_missed_a_claim_says_that_it_is_free() {
     let mut harness = Harness::with(&[]).await;
     let idle = harness.boot_in(State::Idle, Duration::from_secs(300)).await;
-    for generation in [0, 1, 5] {
+    harness.sleep(Duration::from_secs(1)).await;
+    let report = harness.status().await.report.unwrap();
+    assert_eq!(report.signal, Signal::Prepared, "an earlier process may have left a runner behind");
+    for generation in [1, 5] {
         let counts = Counts { generation, ..idle.counts };
         harness.memory.store.insert(Record { counts, ..idle.clone() });
         harness.sleep(Duration::from_secs(1)).await;
@@ -59,23 +62,6 @@ async fn an_agent_that_has_missed_a_claim_says_that_it_is_free() {
         harness.sleep(Duration::from_secs(10)).await;
         assert_eq!(harness.status().await.report.unwrap(), report, "once for each idle state");
     }
-}
-
-/// Its machine was released while it was down.
-#[tokio::test]
-async fn a_restarted_agent_leaves_the_run_of_the_process_before_it() {
-    let mut harness = Harness::with(&[]).await;
-    let running = harness.boot_in(State::Running, Duration::from_secs(30 * 60)).await;
-    harness.sleep(Duration::from_secs(3)).await;
-    assert_eq!(harness.labels.of(&machine()), Some(run("1")));
-    harness.crash().await;
-    let counts = Counts { generation: 1, ..running.counts };
-    harness.memory.store.insert(Record { state: State::Idle, run: None, counts, ..running });
-    harness.boot(harness.plane.clock.clone());
-    while !harness.status().await.report.is_some_and(|report| report.is_free_in(1, None)) {
-        harness.sleep(Duration::from_millis(100)).await;
-    }
-    assert!(harness.labels.is_empty(), "its runner is still listed");
 }
 
 #[tokio::test]
