@@ -170,6 +170,9 @@ fn the_help_of_refresh() {
               Most machines that may be alive at the same time; empty for no limit
           --local-boot-ms <MS>
               How long every machine takes to boot, in milliseconds [default: 0]
+          --local-registration-ms <MS>
+              How long a runner takes to register, in milliseconds: a number, or a range such as
+              200-6000 [default: 0]
           --local-catalogue <JSON>
               Instance types, as JSON: [{"type":"c6i.large","cpu":2,"mem":4096,"bootMs":0,"capacity":3}]
               [default: some families and sizes of EC2]
