@@ -129,6 +129,8 @@ fn after_the_reap_refresh_sweeps_a_machine_that_does_not_end_itself() {
 fn a_provision_that_is_interrupted_returns_what_it_claimed_and_ends_what_it_launched() {
     let harness = AwsHarness::with(&[]);
     let idle = harness.warm_up(1);
+    // New machines take long, so that the provision is not over when it is interrupted.
+    harness.refresh(&["--pre-runner-script=sleep 30"]);
     let provision = harness.start(&["provision", "--run-id=2", "--instance-count=3", "-v"]);
     provision.until_it_says("register");
     provision.signal(rustix::process::Signal::INT);
@@ -145,6 +147,8 @@ fn a_provision_that_is_interrupted_returns_what_it_claimed_and_ends_what_it_laun
 fn a_provision_that_is_interrupted_ends_in_time_though_the_store_hangs() {
     let harness = AwsHarness::with(&[]);
     let idle = harness.warm_up(1);
+    // New machines take long, so that the provision is not over when it is interrupted.
+    harness.refresh(&["--pre-runner-script=sleep 30"]);
     let mut provision = harness.start(&["provision", "--run-id=2", "--instance-count=2", "-v"]);
     provision.until_it_says("register");
     assert!(harness.standings().contains(&"claimed 2".to_owned()));
