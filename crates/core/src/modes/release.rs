@@ -13,9 +13,11 @@ use crate::inputs::times::Times;
 use crate::lifecycle::{Instance, Live, Running};
 use crate::model::failure::{Failure, FailureKind};
 use crate::model::ids::{InstanceId, RunId};
+use crate::model::lifetime::Lifetime;
 use crate::model::record::{MachineSpec, Record, State};
 use crate::modes::handshake::{Handshake, Returned};
 use crate::modes::plane::{NotCommitted, Plane, readable};
+use crate::modes::refresh::keep_warm;
 use crate::ports::PortResult;
 
 /// What a release did.
@@ -45,7 +47,8 @@ pub struct Released {
 pub enum Disposition {
     /// It is idle and has a ticket in the pool.
     Pooled,
-    /// It was terminated because its idle time is zero or already over.
+    /// It was terminated because its idle time is zero or already over, or because it has reached a
+    /// limit of its lifetime.
     Terminated,
     /// It was expired: its agent did not answer or reported a failure, or its threshold had
     /// passed. Carries the reason.
@@ -83,13 +86,15 @@ pub async fn release(
     times: &TimeOverrides,
 ) -> Result<Outcome, Failure> {
     let begun = plane.clock.steady();
-    let times = times.in_force(&plane.settings().await?.times)?;
+    let settings = plane.settings().await?;
+    let times = times.in_force(&settings.times)?;
     let started = plane.now();
     let listing = plane.retried(|| plane.store.of_run(run)).await?;
     let records = readable(listing);
     plane.progress.stage(&format!("waiting for machines to deregister: {}", records.len()));
     let handshake = Handshake::new(plane, &times);
-    let releasing = Releasing { plane, run, times: &times, handshake };
+    let lifetime = Lifetime::of(&settings);
+    let releasing = Releasing { plane, run, times: &times, lifetime, handshake };
     let releases = records.iter().map(|record| releasing.release(record));
     let results = join_all(releases).await.into_iter().collect::<PortResult<Vec<_>>>()?;
     let released = |(record, (disposition, account)): (Record, Reached)| Released {
@@ -111,6 +116,7 @@ struct Releasing<'a> {
     plane: &'a Plane,
     run: &'a RunId,
     times: &'a Times,
+    lifetime: Lifetime,
     handshake: Handshake<'a>,
 }
 
@@ -119,7 +125,13 @@ impl Releasing<'_> {
         let Some(running) = Instance::<Running>::believe(record) else {
             return self.expire_unfinished(record).await;
         };
-        let change = running.release(self.plane.now(), self.times.idle_time);
+        let (now, lifetime) = (self.plane.now(), self.lifetime);
+        let change = match keep_warm::is_own_run(self.run) {
+            true => running.release_unused(now, self.times.idle_time),
+            // With no time to be idle, it is terminated after the handshake.
+            false if lifetime.is_over(record, now) => running.release(now, Duration::ZERO),
+            false => running.release(now, self.times.idle_time),
+        };
         let idle = match self.plane.apply(change).await {
             Ok(idle) => idle,
             Err(NotCommitted::Refused(refused)) => {

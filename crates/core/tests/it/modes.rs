@@ -2,6 +2,8 @@
 //! time take milliseconds.
 
 mod harness;
+mod keep_warm;
+mod lifetimes;
 mod machine_source;
 mod outcomes;
 mod provision;

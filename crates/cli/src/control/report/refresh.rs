@@ -1,5 +1,7 @@
 //! The outcome of `ondeck refresh`.
 
+use std::collections::BTreeMap;
+
 use ondeck_core::model::failure::Failure;
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::modes::refresh::Outcome;
@@ -39,6 +41,12 @@ pub(super) struct RefreshJson {
     records_pruned: usize,
     /// How many machines were launched to keep the pool warm.
     warmed: usize,
+    /// Idle machines of the minimum that stay longer in the pool.
+    renewed: Vec<String>,
+    /// Idle machines terminated because they had reached a limit of their lifetime.
+    rotated: Vec<String>,
+    /// How many machine-hours a week `min-idle` asks for, by class.
+    min_idle_machine_hours_per_week: BTreeMap<String, f64>,
     /// Runs with waiting jobs and no machine, which were not rescued.
     stranded: Vec<String>,
     /// Runs with waiting jobs and no machine, which got new machines.
@@ -68,6 +76,13 @@ impl From<&Outcome> for RefreshJson {
             offline_runners_removed: outcome.offline_runners.clone(),
             records_pruned: outcome.pruned_records,
             warmed: outcome.warmed,
+            renewed: ids(&outcome.renewed),
+            rotated: ids(&outcome.rotated),
+            min_idle_machine_hours_per_week: outcome
+                .minimum_hours
+                .iter()
+                .map(|(class, hours)| (class.to_string(), *hours))
+                .collect(),
             stranded: runs(&outcome.stranded),
             rescued: runs(&outcome.rescued),
             warnings: outcome.warnings.clone(),
@@ -85,6 +100,7 @@ impl Report for Outcome {
         let first = if self.set_up { "set up" } else { "not set up: no setting was changed" };
         let mut lines = vec![first.to_owned()];
         lines.extend(actions(self).iter().map(|(what, count, _)| format!("{count} {what}")));
+        lines.extend(minimum_cost(self));
         lines.join("\n")
     }
 
@@ -118,6 +134,9 @@ fn markdown(outcome: &Outcome) -> String {
             table(&["action", "count ", "which"], &rows)
         }),
     };
+    if let Some(cost) = minimum_cost(outcome) {
+        text += &format!("\n{cost}\n");
+    }
     if !outcome.stranded.is_empty() {
         let runs = counted(outcome.stranded.len(), "run has", "runs have");
         let which = names(outcome.stranded.iter().map(RunId::as_str));
@@ -154,8 +173,27 @@ fn actions(outcome: &Outcome) -> Vec<(&'static str, usize, String)> {
         ("old records deleted", outcome.pruned_records, String::new()),
         ("runs rescued", outcome.rescued.len(), rescued),
         ("machines launched to keep the pool warm", outcome.warmed, String::new()),
+        ("idle machines kept for longer", outcome.renewed.len(), ids(&outcome.renewed)),
+        (
+            "machines at the end of their lifetime replaced",
+            outcome.rotated.len(),
+            ids(&outcome.rotated),
+        ),
     ];
     actions.into_iter().filter(|(_, count, _)| *count > 0).collect()
+}
+
+/// What the minimum of idle machines costs; `None` if there is none.
+fn minimum_cost(outcome: &Outcome) -> Option<String> {
+    let hours = outcome.minimum_hours.iter();
+    let classes: Vec<String> = hours.map(|(class, n)| format!("{class} {}", rounded(*n))).collect();
+    let told = format!("min-idle costs, in machine-hours a week: {}", classes.join(", "));
+    (!classes.is_empty()).then_some(told)
+}
+
+/// With two decimals at most.
+fn rounded(hours: f64) -> String {
+    format!("{hours:.2}").trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// The first ten names, as code.
@@ -174,6 +212,8 @@ fn names<'a>(all: impl Iterator<Item = &'a str>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ondeck_core::model::ids::ResourceClass;
+
     use super::*;
 
     #[test]
@@ -193,6 +233,12 @@ mod tests {
             offline_runners: vec!["i-e_1".to_owned(), "odd|name".to_owned()],
             pruned_records: 40,
             warmed: 2,
+            renewed: ids(&["i-f"]),
+            rotated: ids(&["i-g", "i-h"]),
+            minimum_hours: BTreeMap::from([
+                (ResourceClass::new("large").unwrap(), 200.0),
+                (ResourceClass::new("xlarge").unwrap(), 1.0 / 3.0),
+            ]),
             stranded: vec![run("17")],
             rescued: vec![run("18"), run("19")],
             warnings: vec!["jobs wait for a run that has no machine: 17".to_owned(), "<b>".into()],
@@ -213,6 +259,10 @@ mod tests {
         | old records deleted | 40 |  |
         | runs rescued | 2 | `18` `19` |
         | machines launched to keep the pool warm | 2 |  |
+        | idle machines kept for longer | 1 | `i-f` |
+        | machines at the end of their lifetime replaced | 2 | `i-g` `i-h` |
+
+        min-idle costs, in machine-hours a week: large 200, xlarge 0.33
 
         **1 run has waiting jobs and no machines:** `17`
 
