@@ -17,6 +17,8 @@ use pool::{Pool, Spent};
 
 /// The number of machines in the headline figure.
 const TEN: usize = 10;
+/// Where the series of warm provisions of one machine is in the report.
+const WARM_ONE: usize = 2;
 /// Local machines boot at once unless `--local-boot-ms` delays them. Real machines take longer than
 /// this; a longer delay would only make the benchmark longer.
 const BOOT_MS: u32 = 2_000;
@@ -72,8 +74,78 @@ fn measure() -> Result<String, String> {
     series.extend([cold_booting, warm_one, warm_ten, warm_fifty]);
     series.extend([release_one, release_ten, release_fifty]);
     series.extend(past_unsuitable(&pool)?);
+    let warm_one = &series[WARM_ONE];
+    notes.extend([dead_candidate(warm_one)?, slow_registrations()?]);
     notes.push(format!("whole benchmark: {:.0} s", pool.age().as_secs_f64()));
     Ok(figures::report(&series, &notes))
+}
+
+/// Measures a claim whose first candidate died a moment ago, so that its heartbeat still looks fresh.
+fn dead_candidate(warm: &Series) -> Result<String, String> {
+    const ROUNDS: usize = 3;
+    /// Until the pool's own registrations are known, provision claims a second machine after this.
+    const DELAY: Duration = Duration::from_secs(4);
+    log(&format!("claim whose first candidate is dead: {ROUNDS} rounds"));
+    let mut slowest = Duration::ZERO;
+    for _ in 0..ROUNDS {
+        // A pool of its own: the delay follows the registrations that a pool has seen.
+        let pool = Pool::open()?;
+        pool.refresh(&[])?;
+        let runs = [pool.next_run(), pool.next_run()];
+        let first = pool.provision(&runs[0], 1, "cold", &[])?;
+        pool.provision(&runs[1], 1, "cold", &[])?;
+        for run in &runs {
+            pool.release(run, 1, &[])?;
+        }
+        // The ticket that was sent first is received first.
+        pool.kill(&first.instances)?;
+        let claimed = pool.provision(&pool.next_run(), 1, "warm", &[])?;
+        slowest = slowest.max(claimed.ready);
+    }
+    let warm = warm.median(|spent| spent.inside);
+    let limit = DELAY + warm;
+    Ok(format!(
+        "claim whose first candidate is dead: ready after {:.0} ms at the latest of {ROUNDS}; the hedge \
+         delay and a warm claim are {} ms, {:.2} times that",
+        slowest.as_secs_f64() * 1000.0,
+        limit.as_millis(),
+        slowest.as_secs_f64() / limit.as_secs_f64(),
+    ))
+}
+
+/// Makes 1,000 claims on machines whose registrations take between 0.2 and 6 s. Fails if a machine is
+/// lost, since all of them are healthy.
+fn slow_registrations() -> Result<String, String> {
+    const CLAIMS: usize = 1_000;
+    const COUNT: usize = 50;
+    const MACHINES: usize = 60;
+    log(&format!("{CLAIMS} claims with slow registration, {COUNT} at a time"));
+    let pool = Pool::open()?;
+    pool.refresh(&[])?;
+    let run = pool.next_run();
+    let mut machines = pool.provision(&run, MACHINES, "cold", &[])?.instances;
+    pool.release(&run, MACHINES, &[])?;
+    pool.refresh(&["--local-registration-ms=200-6000"])?;
+    let (mut hedges, mut slowest) = (0, Duration::ZERO);
+    for _ in 0..CLAIMS / COUNT {
+        let run = pool.next_run();
+        let done = pool.provision(&run, COUNT, "warm", &[])?;
+        (hedges, slowest) = (hedges + done.hedges, slowest.max(done.ready));
+        pool.release(&run, COUNT, &[])?;
+    }
+    pool.refresh(&["--local-registration-ms="])?;
+    let run = pool.next_run();
+    let mut left = pool.provision(&run, MACHINES, "warm", &[])?.instances;
+    machines.sort_unstable();
+    left.sort_unstable();
+    if machines != left {
+        return Err(format!("healthy machines were lost: {machines:?} became {left:?}"));
+    }
+    Ok(format!(
+        "{CLAIMS} claims, registrations of 0.2 to 6 s: {hedges} hedged, the slowest ready after {:.1} s, \
+         none of {MACHINES} machines lost",
+        slowest.as_secs_f64(),
+    ))
 }
 
 /// Provisions new machines in each round. None of them stays in the pool.

@@ -7,6 +7,16 @@ pub(crate) fn nextest(more: &[String]) -> Step {
     Step::new("tests", "nextest run --workspace --all-features --no-fail-fast").and(more)
 }
 
+/// Where a second build of the program is, with the protocol that comes after this one. The tests of
+/// two versions run it beside the first.
+pub(crate) const ANOTHER_VERSION: (&str, &str) =
+    ("ONDECK_ANOTHER_VERSION", "target/another-version/debug/ondeck");
+
+pub(crate) fn another_version() -> Step {
+    Step::new("another version", "build --package ondeck --target-dir target/another-version")
+        .with_env("ONDECK_PROTOCOL", "2")
+}
+
 /// Nextest does not run doctests, and these prove that illegal transitions do not compile.
 pub(crate) fn doctests() -> Step {
     Step::new("doctests", "test --doc --workspace --all-features --no-fail-fast")

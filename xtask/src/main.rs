@@ -90,7 +90,11 @@ fn test(root: &Path, nextest_args: &[String]) -> Report {
     };
     // Nextest runs last, so that the output ends with its count.
     report.run(&commands::doctests().within(&emulators.environment), root);
+    report.run(&commands::another_version(), root);
+    let (variable, program) = commands::ANOTHER_VERSION;
+    let program = root.join(program).display().to_string();
     let tests = commands::nextest(nextest_args).within(&emulators.environment);
+    let tests = tests.with_env(variable, program);
     report.run_with(&[&tool::NEXTEST], &tests, root);
     emulators.ended().iter().for_each(TaskError::report);
     report

@@ -8,7 +8,7 @@ use std::pin::pin;
 use futures_util::future::{Either, select};
 use ondeck_core::model::ids::RunId;
 use ondeck_core::model::record::{Record, State};
-use ondeck_core::model::signal::Signal;
+use ondeck_core::model::signal::{HELD, Signal};
 use ondeck_core::runtime::retry::Retry;
 
 use crate::Agent;
@@ -25,9 +25,9 @@ impl Agent {
         }
         self.signal(memory, Signal::Prepared, None, "").await;
         loop {
-            let run = self.await_run(memory).await;
+            let (run, runs) = self.await_run(memory).await;
             memory.set_serving(Some(&run));
-            self.serve(memory, &run).await;
+            self.serve(memory, &run, runs).await;
             let left = self.leave().await;
             memory.set_serving(None);
             match left.and_then(|account| memory.interruption().map_or(Ok(account), Err)) {
@@ -52,16 +52,31 @@ impl Agent {
         self.runner.prepare().await.map_err(|why| format!("the runner is not ready: {why}"))
     }
 
-    /// Waits until the record names a run, and returns it.
-    async fn await_run(&self, memory: &Memory) -> RunId {
+    /// Waits until the record names a run. Returns it, and how many runs the machine was given to
+    /// before, as far as the record tells: of a running machine it does not.
+    async fn await_run(&self, memory: &Memory) -> (RunId, Option<u32>) {
         loop {
             if let Ok(Some(record)) = self.read_record(memory).await {
                 self.follow_settings(memory, &record).await;
                 if let Some(run) = owner(&record) {
-                    return run.clone();
+                    let is_claimed = record.state == State::Claimed;
+                    return (run.clone(), is_claimed.then_some(record.counts.runs));
                 }
+                self.answer_missed_claim(memory, &record).await;
             }
             self.store.news(&*self.clock, memory.times().agent_poll_waiting).await;
+        }
+    }
+
+    /// Signals that the machine is free, once for each idle state that the agent has not entered by
+    /// leaving a run: the claim before it came and went between two reads of the record, and who
+    /// gave the machine back waits for an answer.
+    async fn answer_missed_claim(&self, memory: &Memory, record: &Record) {
+        let generation = Some(record.counts.generation);
+        let answered = memory.idle_generation() == generation;
+        if record.state == State::Idle && !answered && memory.interruption().is_none() {
+            memory.set_idle_generation(generation);
+            self.signal(memory, Signal::Deregistered, None, "").await;
         }
     }
 
@@ -82,7 +97,10 @@ impl Agent {
     /// run is over before the runner has registered, the registration is cancelled: a late
     /// runner would take jobs of the run on a machine that is about to terminate, or that
     /// another run has claimed.
-    async fn serve(&self, memory: &Memory, run: &RunId) {
+    ///
+    /// `runs` is what the record counted when the run claimed the machine. If it still does when the
+    /// run is over, the machine was given back without having been handed over.
+    async fn serve(&self, memory: &Memory, run: &RunId, runs: Option<u32>) {
         let mut over = pin!(self.await_end_of(memory, run));
         let begun = self.clock.steady();
         let not_interrupted = || memory.interruption().map_or(Ok(()), Err);
@@ -98,7 +116,11 @@ impl Agent {
             Ok(()) => {
                 memory.set_registration(self.clock.steady().saturating_sub(begun));
                 self.signal(memory, Signal::Registered, Some(run), "").await;
-                match select(over, pin!(self.keep_working(run))).await {
+                let lifetime = async {
+                    over.await;
+                    self.finish_job(memory, run, runs).await;
+                };
+                match select(pin!(lifetime), pin!(self.keep_working(run))).await {
                     Either::Left(((), _)) => {}
                     Either::Right((never, _)) => match never {},
                 }
@@ -110,6 +132,39 @@ impl Agent {
         }
     }
 
+    /// Waits for the end of a job that the runner took before the agent saw that the machine was
+    /// given back. The control plane is told that the machine is still needed, and may take it back
+    /// for the run: then this waits for the end of the run again. Any other run that is over ends
+    /// its jobs.
+    async fn finish_job(&self, memory: &Memory, run: &RunId, runs: Option<u32>) {
+        let mut told = false;
+        while self.runner.is_busy() {
+            let record = match self.read_record(memory).await {
+                Ok(Some(record)) => record,
+                // Without a record the deadline decides, and while it cannot be read, the job goes on.
+                Ok(None) => return,
+                Err(_) => {
+                    self.clock.sleep(memory.times().agent_poll_running).await;
+                    continue;
+                }
+            };
+            if owner(&record) == Some(run) {
+                self.signal(memory, Signal::Registered, Some(run), "").await;
+                self.await_end_of(memory, run).await;
+                return;
+            }
+            if record.state != State::Idle || Some(record.counts.runs) != runs {
+                return;
+            }
+            if !told {
+                tracing::warn!(%run, "given back, but its runner has a job");
+                self.signal(memory, Signal::Registered, Some(run), HELD).await;
+                told = true;
+            }
+            self.store.news(&*self.clock, memory.times().agent_poll_running).await;
+        }
+    }
+
     /// Waits until the record no longer names this run. A deleted or terminated record names no
     /// run. While the record cannot be read, the run goes on.
     async fn await_end_of(&self, memory: &Memory, run: &RunId) {
@@ -117,6 +172,7 @@ impl Agent {
             if let Ok(record) = self.read_record(memory).await
                 && record.as_ref().and_then(owner) != Some(run)
             {
+                memory.set_idle_generation(record.map(|record| record.counts.generation));
                 return;
             }
             self.store.news(&*self.clock, memory.times().agent_poll_running).await;

@@ -27,6 +27,7 @@ struct Inner {
     interruption: Option<String>,
     registration: Option<Duration>,
     last_report_at: Timestamp,
+    idle_generation: Option<u32>,
 }
 
 impl Memory {
@@ -40,6 +41,7 @@ impl Memory {
             interruption: None,
             registration: None,
             last_report_at: Timestamp::from_millis(0),
+            idle_generation: None,
         }))
     }
 
@@ -55,6 +57,16 @@ impl Memory {
     pub(crate) fn remember_record(&self, record: Option<&Record>, steady: Duration) {
         let mut inner = self.inner();
         inner.record = inner.record.updated(record, steady);
+    }
+
+    /// Remembers the generation of the record that ended the last run, or that was answered last.
+    /// `None` if the record is gone.
+    pub(crate) fn set_idle_generation(&self, generation: Option<u32>) {
+        self.inner().idle_generation = generation;
+    }
+
+    pub(crate) fn idle_generation(&self) -> Option<u32> {
+        self.inner().idle_generation
     }
 
     pub(crate) fn record(&self) -> LastRecord {

@@ -23,7 +23,11 @@ impl Agent {
         // Stores limit the size of a report. One that is too large would be retried for ever.
         let detail = output_tail(detail);
         let at = memory.next_report_time(self.clock.now());
-        let report = Report { signal, run: run.cloned(), detail, at };
+        let generation = match signal {
+            Signal::Deregistered => memory.idle_generation(),
+            _ => None,
+        };
+        let report = Report { signal, run: run.cloned(), detail, at, generation };
         let written = retry(&*self.clock, &*self.random, Retry::PATIENT, |attempt| {
             if attempt > 0 {
                 tracing::warn!(%signal, attempt, "signal not written yet");

@@ -40,9 +40,14 @@ impl Random for Entropy {
     }
 }
 
-/// Turns SIGINT, SIGTERM and SIGHUP into a stop signal. A second SIGINT comes from a person who does
-/// not want to wait for the clean-up, and ends the process at once. A SIGTERM after a SIGINT is how
-/// GitHub cancels a job; it changes nothing, so that the clean-up has the seconds until the kill.
+/// How long a clean-up takes at the most, the last events included. Until then, another signal would
+/// only cost machines.
+#[cfg(feature = "control")]
+const CLEAN_UP: Duration = Duration::from_secs(7);
+
+/// Turns SIGINT, SIGTERM and SIGHUP into a stop signal. Another SIGINT ends the process at once if
+/// the clean-up should be over by then. A SIGTERM after a SIGINT is how GitHub cancels a job; it
+/// changes nothing, so that the clean-up has the seconds until the kill.
 #[cfg(feature = "control")]
 pub(crate) fn stop_on_signals() -> ondeck_core::runtime::stop::StopSignal {
     use ondeck_core::model::failure::Failure;
@@ -57,22 +62,22 @@ pub(crate) fn stop_on_signals() -> ondeck_core::runtime::stop::StopSignal {
         return stop;
     };
     tokio::spawn(async move {
-        let mut stopping = false;
+        let mut stopping: Option<Instant> = None;
         loop {
             let stop = tokio::select! {
                 _ = interrupt.recv() => Stop::Interrupted,
                 _ = terminate.recv() => Stop::Terminated,
                 _ = hangup.recv() => Stop::Terminated,
             };
-            match (stopping, stop) {
-                (false, _) => switch.raise(stop),
-                (true, Stop::Interrupted) => {
+            match stopping {
+                None => switch.raise(stop),
+                Some(since) if stop == Stop::Interrupted && since.elapsed() > CLEAN_UP => {
                     let code = Failure::from(stop).kind.exit_code();
                     std::process::exit(i32::from(code));
                 }
-                (true, Stop::Terminated) => {}
+                Some(_) => {}
             }
-            stopping = true;
+            stopping.get_or_insert_with(Instant::now);
         }
     });
     stop

@@ -325,9 +325,7 @@ pub trait Runner: Send + Sync {
     /// why.
     async fn work(&self, run: &RunId) -> String;
     /// Whether it has a job at this moment.
-    fn is_busy(&self) -> bool {
-        false
-    }
+    fn is_busy(&self) -> bool;
     /// Stops all processes of the run.
     async fn stop(&self) -> Result<(), String>;
     /// Removes the runner from the forge's list.

@@ -362,6 +362,10 @@ impl Runner for GitHubRunner {
         self.listen(&prepared, run).await
     }
 
+    fn is_busy(&self) -> bool {
+        self.state().listener.as_ref().is_some_and(Listener::is_busy)
+    }
+
     async fn work(&self, run: &RunId) -> String {
         let listener = match self.listener(run).await {
             Ok(listener) => listener,

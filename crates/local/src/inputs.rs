@@ -1,6 +1,8 @@
 //! The inputs of the local backend. All of them shape how machines are launched, so that shortage
 //! and failure can be tried out.
 
+use std::ops::RangeInclusive;
+
 use ondeck_core::inputs::{ActionInput, Input, InputTable};
 use ondeck_core::model::excerpt::quoted;
 
@@ -18,6 +20,14 @@ pub(crate) const BOOT_MS: Input =
         .or("0")
         .checked(|text| whole_number::<u32>(text).map(drop))
         .in_action(ActionInput::Absent);
+pub(crate) const REGISTRATION_MS: Input = Input::stored(
+    "local-registration-ms",
+    "MS",
+    "How long a runner takes to register, in milliseconds: a number, or a range such as 200-6000",
+)
+.or("0")
+.checked(|text| millis_range(text).map(drop))
+.in_action(ActionInput::Absent);
 pub(crate) const CATALOGUE: Input = Input::stored(
     "local-catalogue",
     "JSON",
@@ -44,12 +54,23 @@ pub(crate) const DUPLICATE_TICKETS: Input = Input::stored(
 /// Every input of the local backend.
 pub const INPUTS: InputTable = InputTable {
     heading: "Local backend",
-    rows: &[CAPACITY, BOOT_MS, CATALOGUE, LAUNCH_FAILURE, DUPLICATE_TICKETS],
+    rows: &[CAPACITY, BOOT_MS, REGISTRATION_MS, CATALOGUE, LAUNCH_FAILURE, DUPLICATE_TICKETS],
 };
 
 /// Fails, with words that follow the name of an input, if the text is not a number of this type.
 pub(crate) fn whole_number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("is not a whole number: {}", quoted(text)))
+}
+
+/// Reads `MS` or `MS-MS`. Fails, with words that follow the name of an input, if the text is neither
+/// or the range is empty.
+pub(crate) fn millis_range(text: &str) -> Result<RangeInclusive<u32>, String> {
+    let (least, most) = text.split_once('-').unwrap_or((text, text));
+    let range = whole_number(least)?..=whole_number(most)?;
+    match range.is_empty() {
+        true => Err(format!("is an empty range: {}", quoted(text))),
+        false => Ok(range),
+    }
 }
 
 fn true_or_false(text: &str) -> Result<(), String> {

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::ports::{Clock, PortError, PortResult, Runner};
 use ondeck_processes::{MARKER, Process, kill_group};
+use rusqlite::OptionalExtension;
 use tokio::process::{Child, Command};
 
 use crate::compute::environment;
@@ -15,6 +16,7 @@ use crate::compute::folders::Folders;
 use crate::compute::groups;
 use crate::forge::jobs::{self, JobId, JobState, NextJob, Stream, TERMINATED, TakenJob};
 use crate::home::Home;
+use crate::inputs;
 use crate::store::db::Db;
 
 mod output;
@@ -64,6 +66,25 @@ impl LocalRunner {
 
     fn folders(&self) -> Folders {
         Folders::of(&self.home, &self.instance)
+    }
+
+    /// How long this registration is made to take: the setting, or a part of its range that depends
+    /// on the runner's name, which no other registration has.
+    async fn registration_time(&self, name: &str) -> Result<Duration, String> {
+        let sql = "SELECT value FROM settings WHERE name = ?1";
+        let set = self.db.call(|connection| {
+            connection
+                .query_row(sql, [inputs::REGISTRATION_MS.name], |row| row.get::<_, String>(0))
+                .optional()
+        });
+        let Some(text) = set.await.map_err(|error| error.to_string())? else {
+            return Ok(Duration::ZERO);
+        };
+        let range = inputs::millis_range(&text)?;
+        let step = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+        let hash = name.bytes().fold(0x811c_9dc5, step);
+        let width = u64::from(range.end() - range.start()) + 1;
+        Ok(Duration::from_millis(u64::from(*range.start()) + u64::from(hash) % width))
     }
 
     /// Waits for a job. Returns `None` if the runner is no longer listed.
@@ -214,6 +235,7 @@ impl Runner for LocalRunner {
             now.name = format!("{}-{}", self.instance, now.registrations);
             now.name.clone()
         };
+        self.clock.sleep(self.registration_time(&name).await?).await;
         let at = self.clock.now().to_string();
         let (instance, run) = (self.instance.to_string(), run.to_string());
         self.db
@@ -223,6 +245,10 @@ impl Runner for LocalRunner {
             })
             .await
             .map_err(|e| e.to_string())
+    }
+
+    fn is_busy(&self) -> bool {
+        self.state().group.is_some()
     }
 
     async fn work(&self, run: &RunId) -> String {

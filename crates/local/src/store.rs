@@ -394,14 +394,17 @@ impl AgentStore for LocalStore {
 
     async fn report(&self, id: &InstanceId, report: &Report) -> PortResult<()> {
         // A stored time that is invalid does not count.
-        const SQL: &str = "INSERT INTO signals (id, signal, run, detail, at) VALUES (?,?,?,?,?)
+        const SQL: &str =
+            "INSERT INTO signals (id, signal, run, detail, at, generation) VALUES (?,?,?,?,?,?)
              ON CONFLICT (id) DO UPDATE
-             SET signal=excluded.signal, run=excluded.run, detail=excluded.detail, at=excluded.at
+             SET signal=excluded.signal, run=excluded.run, detail=excluded.detail, at=excluded.at,
+                generation=excluded.generation
              WHERE (at > excluded.at AND at <= '9999-12-31T23:59:59.999Z' AND length(at) = 24)
              IS NOT TRUE";
         let run = report.run.as_ref().map_or("", RunId::as_str).to_owned();
         let signal = report.signal.as_str();
-        let said = (id.to_string(), signal, run, report.detail.clone(), report.at.to_string());
+        let (detail, at) = (report.detail.clone(), report.at.to_string());
+        let said = (id.to_string(), signal, run, detail, at, report.generation);
         self.db
             .write(move |transaction| transaction.prepare_cached(SQL)?.execute(said).map(drop))
             .await

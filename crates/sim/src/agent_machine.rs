@@ -101,6 +101,10 @@ impl Runner for AgentMachine {
         .await
     }
 
+    fn is_busy(&self) -> bool {
+        false
+    }
+
     async fn work(&self, _run: &RunId) -> String {
         self.ports.world.machines().set_online(&self.id, true);
         if self.ports.injects(Fault::RunnerDies) {

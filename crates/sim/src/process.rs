@@ -41,7 +41,7 @@ pub enum ProcessOutcome {
     /// expired machines that did not respond, a refresh left work for the next one, or an agent's
     /// machine was terminated by another process.
     GaveUp,
-    /// Any other failure: a provision dumped, or another mode left the clean-up to refresh.
+    /// Any other failure, after which the process cleaned up as far as it could.
     Failed,
     /// The process was killed.
     Died,

@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -25,6 +26,10 @@ pub(super) struct Spent {
 pub(super) struct Done {
     spent: Spent,
     pub(super) instances: Vec<String>,
+    /// When the last machine was ready, since the start of the call.
+    pub(super) ready: Duration,
+    /// How often a second machine was claimed.
+    pub(super) hedges: u64,
 }
 
 impl From<Done> for Spent {
@@ -44,7 +49,10 @@ pub(super) struct Pool {
 impl Pool {
     pub(super) fn open() -> Result<Pool, String> {
         let program = program()?;
-        let home = std::env::temp_dir().join(format!("ondeck-bench-{}", std::process::id()));
+        static POOLS: AtomicU32 = AtomicU32::new(0);
+        let number = POOLS.fetch_add(1, Ordering::Relaxed);
+        let name = format!("ondeck-bench-{}-{number}", std::process::id());
+        let home = std::env::temp_dir().join(name);
         fs::create_dir(&home).map_err(|error| format!("{}: {error}", home.display()))?;
         let cleaner = Cleaner::start(&home)?;
         Ok(Pool { program, home, runs: Cell::new(0), since: Instant::now(), cleaner })
@@ -146,7 +154,11 @@ impl Pool {
         }
         let millis = json["timings"]["totalMs"].as_u64().unwrap_or_default();
         let spent = Spent { process, inside: Duration::from_millis(millis) };
-        Ok((Done { spent, instances: words(&json, "instanceId") }, json))
+        let instances = json["instances"].as_array().into_iter().flatten();
+        let ready = instances.filter_map(|instance| instance["readyMs"].as_u64()).max();
+        let ready = Duration::from_millis(ready.unwrap_or_default());
+        let hedges = json["search"]["hedges"].as_u64().unwrap_or_default();
+        Ok((Done { spent, instances: words(&json, "instanceId"), ready, hedges }, json))
     }
 }
 

@@ -130,6 +130,10 @@ impl Runner for Ports {
     async fn register(&self, _run: &RunId) -> Result<(), String> {
         Ok(())
     }
+    fn is_busy(&self) -> bool {
+        false
+    }
+
     async fn work(&self, _run: &RunId) -> String {
         pending().await
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ondeck_core::model::record::{Record, State};
+use ondeck_core::model::record::{Counts, Record, State};
 use ondeck_core::model::signal::Signal;
 
 use crate::harness::{Harness, machine, run};
@@ -42,4 +42,35 @@ async fn an_agent_leaves_its_run_and_serves_the_next_one() {
     assert_eq!(harness.labels.of(&machine()), Some(run("2")));
     let report = harness.status().await.report.unwrap();
     assert!(report.says(Signal::Registered, &run("2")), "{report:?}");
+}
+
+/// The claim and its end come between two reads of the record.
+#[tokio::test]
+async fn an_agent_that_has_missed_a_claim_says_that_it_is_free() {
+    let mut harness = Harness::with(&[]).await;
+    let idle = harness.boot_in(State::Idle, Duration::from_secs(300)).await;
+    for generation in [0, 1, 5] {
+        let counts = Counts { generation, ..idle.counts };
+        harness.memory.store.insert(Record { counts, ..idle.clone() });
+        harness.sleep(Duration::from_secs(1)).await;
+        let report = harness.status().await.report.unwrap();
+        assert!(report.is_free_in(generation, None), "{report:?}");
+        assert_eq!((report.run.as_ref(), report.generation), (None, Some(generation)));
+        harness.sleep(Duration::from_secs(10)).await;
+        assert_eq!(harness.status().await.report.unwrap(), report, "once for each idle state");
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_leaves_a_run_names_the_idle_state() {
+    let mut harness = Harness::with(&[]).await;
+    let running = harness.boot_in(State::Running, Duration::from_secs(30 * 60)).await;
+    harness.sleep(Duration::from_secs(3)).await;
+    let counts = Counts { generation: 4, ..running.counts };
+    let idle = Record { state: State::Idle, run: None, counts, ..running };
+    harness.memory.store.insert(idle);
+    harness.sleep(Duration::from_secs(10)).await;
+    let report = harness.status().await.report.unwrap();
+    assert!(report.says(Signal::Deregistered, &run("1")), "its account is kept: {report:?}");
+    assert_eq!((report.generation, report.detail.as_str()), (Some(4), "2 jobs on i-a"));
 }

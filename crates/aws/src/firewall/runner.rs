@@ -44,6 +44,10 @@ impl Runner for FirewalledRunner {
         self.runner.register(run).await
     }
 
+    fn is_busy(&self) -> bool {
+        self.runner.is_busy()
+    }
+
     async fn work(&self, run: &RunId) -> String {
         self.runner.work(run).await
     }

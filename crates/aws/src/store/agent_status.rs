@@ -42,12 +42,14 @@ pub(super) fn heartbeat(beat: &Heartbeat) -> Vec<(&'static str, AttributeValue)>
     attributes
 }
 
-pub(super) fn signal(report: &Report) -> [(&'static str, AttributeValue); 5] {
+pub(super) fn signal(report: &Report) -> [(&'static str, AttributeValue); 6] {
     [
         ("signal", text(report.signal)),
         ("signalRun", text(report.run.as_ref().map_or("", RunId::as_str))),
         ("signalDetail", text(&report.detail)),
         ("signalAt", text(report.at)),
+        // Overwrites that of an earlier signal in any case.
+        ("signalGeneration", report.generation.map_or(AttributeValue::Null(true), number)),
         ttl(report.at + KEPT),
     ]
 }

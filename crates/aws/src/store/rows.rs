@@ -132,6 +132,7 @@ fn report(item: &Item) -> Option<Report> {
             run,
             detail: read_text(item, "signalDetail").unwrap_or_default().to_owned(),
             at: Timestamp::parse(read_text(item, "signalAt").ok()?).ok()?,
+            generation: read_number(item, "signalGeneration").ok().and_then(|n| n.try_into().ok()),
         })
     };
     let report = read();

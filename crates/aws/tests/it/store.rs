@@ -245,11 +245,15 @@ async fn what_an_agent_writes_is_one_item_that_expires_after_it() {
     assert_eq!(item().await.unwrap(), status);
 
     for (owner, wire) in [(Some(run("run-9999")), "run-9999"), (None, "")] {
-        let report =
-            Report { signal: Signal::Registered, run: owner, detail: "why".into(), at: noon() };
+        let (signal, generation) = (Signal::Deregistered, owner.as_ref().map(|_| 4));
+        let report = Report { signal, run: owner, detail: "why".into(), at: noon(), generation };
         store.report(&id, &report).await.unwrap();
         status.extend(map([
-            ("signal", text("UD_REG_OK")),
+            ("signal", text("UD_REMOVE_REG_OK")),
+            (
+                "signalGeneration",
+                generation.map_or(AttributeValue::Null(true), |_| AttributeValue::N("4".into())),
+            ),
             ("signalRun", text(wire)),
             ("signalDetail", text("why")),
             ("signalAt", text("2095-05-31T12:00:00.000Z")),

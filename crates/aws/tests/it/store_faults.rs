@@ -204,7 +204,13 @@ async fn a_report_takes_the_place_of_one_that_tells_no_time() {
     let harness = StoreHarness::set_up().await;
     let (store, table_client) = (harness.store().await, harness.table_client().await);
     let id = instance("i-1");
-    let report = Report { signal: Signal::Prepared, run: None, detail: String::new(), at: noon() };
+    let report = Report {
+        signal: Signal::Prepared,
+        run: None,
+        detail: String::new(),
+        at: noon(),
+        generation: None,
+    };
     for corrupt in [text("never"), text("7"), text(""), AttributeValue::N("7".to_owned())] {
         let told = format!("{corrupt:?}");
         let keys = [("PK", text("AGENT#i-1")), ("SK", text("STATUS")), ("signalAt", corrupt)];

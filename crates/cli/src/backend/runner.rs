@@ -146,6 +146,10 @@ impl Runner for ChosenRunner {
         self.chosen()?.register(run).await
     }
 
+    fn is_busy(&self) -> bool {
+        self.chosen().is_ok_and(|runner| runner.is_busy())
+    }
+
     async fn work(&self, run: &RunId) -> String {
         match self.chosen() {
             Ok(runner) => runner.work(run).await,

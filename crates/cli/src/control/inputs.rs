@@ -1,6 +1,7 @@
 //! What the control plane makes of the inputs.
 
 use std::collections::BTreeMap;
+use std::error::Error as _;
 
 use clap::error::{ContextKind, ContextValue};
 use ondeck_core::inputs::{Given, InputScope};
@@ -52,14 +53,30 @@ pub(crate) fn show_misuse(error: &clap::Error) -> bool {
     github_actions::show_usage_error(&misuse(error))
 }
 
-/// What is wrong with a command line, without the part about the help. The message repeats the
-/// value, which may itself hold an empty line.
+/// What is wrong with a command line, without the part about the help. A wrong value is not taken
+/// from clap's message, which leaves control characters out and may be cut by an empty line in it.
 fn misuse(error: &clap::Error) -> String {
-    let mut message = error.render().to_string();
-    for kind in [ContextKind::InvalidValue, ContextKind::InvalidArg] {
-        if let Some(ContextValue::String(given)) = error.get(kind) {
-            message = message.replacen(given, &one_line(given), 1);
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(one_line(text)),
+        _ => None,
+    };
+    let (value, argument) = (text(ContextKind::InvalidValue), text(ContextKind::InvalidArg));
+    if let (Some(value), Some(argument)) = (value, argument) {
+        let mut message = format!("invalid value '{value}' for '{argument}'");
+        if let Some(cause) = error.source() {
+            message += &format!(": {}", one_line(&cause));
         }
+        match error.get(ContextKind::ValidValue) {
+            Some(ContextValue::Strings(valid)) if !valid.is_empty() => {
+                message += &format!(" [possible values: {}]", valid.join(", "));
+            }
+            _ => {}
+        }
+        return message;
+    }
+    let mut message = error.render().to_string();
+    if let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) {
+        message = message.replacen(given, &one_line(given), 1);
     }
     let message = message.trim_start_matches("error: ").split("\n\n").next().unwrap_or_default();
     message.trim().to_owned()

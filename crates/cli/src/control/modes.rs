@@ -50,7 +50,7 @@ async fn refresh_with(
         Ok(given) => mode::refresh(&plane, &given, stop).await,
         Err(failure) => mode::refresh_unchanged(&plane, failure, stop).await,
     };
-    finish(&plane).await;
+    finish(&plane, stop).await;
     result
 }
 
@@ -63,11 +63,12 @@ pub(crate) async fn provision(common: &Common) -> u8 {
             Ok(request) => request,
             Err(failure) => return deliver("provision", Err(failure), common),
         };
-    let outcome = match open(common, &watcher).await {
+    let opened = stop.unless_raised(open(common, &watcher)).await;
+    let outcome = match opened.unwrap_or_else(|stop| Err(stop.into())) {
         // Provision handles the signal itself, because it must clean up.
         Ok(plane) => {
             let outcome = ondeck_core::modes::provision::provision(&plane, &request, &stop).await;
-            finish(&plane).await;
+            finish(&plane, &stop).await;
             outcome
         }
         Err(failure) => Outcome::refused(&request, failure),
@@ -87,7 +88,7 @@ pub(crate) async fn release(common: &Common) -> u8 {
         let released = ondeck_core::modes::release::release(&plane, &run, &times);
         let result = stop.unless_raised(released).await;
         // Also after a signal: the events of what was done until then are still to be written.
-        finish(&plane).await;
+        finish(&plane, &stop).await;
         result?
     };
     let result: Result<_, Failure> = work.await;
@@ -108,9 +109,11 @@ async fn open(common: &Common, watcher: &ProgressDisplay) -> Result<Plane, Failu
 }
 
 /// Lets the store write the events that it batches. A failure costs only events, so it is a warning.
-async fn finish(plane: &Plane) {
-    const LONGEST: Duration = Duration::from_secs(2);
-    match tokio::time::timeout(LONGEST, plane.store.finish()).await {
+/// After a signal it has half of the time: the clean-up may have taken 5 s, and GitHub sends SIGTERM
+/// after 7.5 s.
+async fn finish(plane: &Plane, stop: &StopSignal) {
+    let at_most = Duration::from_secs(if stop.is_raised() { 1 } else { 2 });
+    match tokio::time::timeout(at_most, plane.store.finish()).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::warn!("not every event was written: {error}"),
         Err(_) => tracing::warn!("not every event was written in time"),

@@ -123,6 +123,9 @@ fn given(mode: &str, name: &str, value: &str, as_flag: bool) {
 #[test]
 fn a_value_of_several_paragraphs_does_not_hide_the_name_of_its_input() {
     given("refresh", "heartbeat-period-sec", "a\n\nb", true);
+    given("refresh", "heartbeat-period-sec", "a\n\n\u{1}", true);
+    given("refresh", "forge", "\n\n\u{1}", false);
+    given("refresh", "forge", "\u{1b}[31m\n\nx", true);
     given("release", "run-id", "a\n\nb", false);
     given("refresh", "backend", &"moon\n\n".repeat(500), false);
 }

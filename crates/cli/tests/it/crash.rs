@@ -131,17 +131,37 @@ fn after_the_receive_the_queue_shows_the_ticket_again() {
 }
 
 #[test]
-fn after_the_claim_the_release_of_the_run_expires_what_is_left() {
+fn after_the_claim_the_release_of_the_run_gives_back_what_is_left() {
     let home = Home::with(&["--self-termination-grace-sec=60"]);
-    home.warm_up(2);
+    let mut warm = home.warm_up(2);
+    warm.sort();
     home.kill_before("commit", &["provision", "--run-id", "2", "--instance-count", "2"]);
     assert_eq!(home.standings(), ["claimed 2", "claimed 2"]);
     assert_eq!(home.tickets(), 0);
     assert_eq!(home.agents().len(), 2);
 
     let released = home.release("2").succeeded().json();
-    assert_eq!(released["instances"][0]["reason"], "left claimed by an unfinished provision");
-    assert_eq!(home.refresh(&[])["reaped"].as_array().unwrap().len(), 2);
+    for instance in released["instances"].as_array().unwrap() {
+        assert_eq!(instance["outcome"], "pooled");
+        assert_eq!(instance["reason"], "left claimed by an unfinished provision");
+        assert_eq!(instance["usedMs"], serde_json::Value::Null);
+    }
+    assert_eq!((home.standings(), home.tickets()), (vec!["idle".to_owned(); 2], 2));
+    let next = home.provision("3", 2).succeeded();
+    assert_eq!((next.sources(), next.ids()), (vec!["warm".to_owned(); 2], warm));
+}
+
+#[test]
+fn after_the_claim_the_release_of_the_run_expires_what_does_not_answer() {
+    let home = Home::with(&["--self-termination-grace-sec=60", "--release-timeout-sec=2"]);
+    home.warm_up(1);
+    home.kill_before("commit", &["provision", "--run-id", "2"]);
+    assert_eq!(home.standings(), ["claimed 2"]);
+    home.agents().into_values().for_each(|pid| signal(pid, Signal::STOP));
+    let released = home.release("2").exited(8).json();
+    assert_eq!(released["instances"][0]["outcome"], "expired");
+    assert_eq!(home.tickets(), 0);
+    assert_eq!(home.refresh(&[])["reaped"].as_array().unwrap().len(), 1);
     home.assert_empty();
 }
 
@@ -181,8 +201,8 @@ fn after_the_claim_the_ticket_that_was_not_deleted_gives_the_machine_to_no_other
     assert_eq!(home.tickets(), 0);
 
     home.release("2").succeeded();
-    home.refresh(&[]);
-    assert_eq!(home.standings(), ["running 3"]);
+    assert_eq!(home.standings(), ["idle", "running 3"]);
+    assert_eq!(home.provision("4", 1).succeeded().ids(), claimed);
 }
 
 #[test]
@@ -269,16 +289,28 @@ fn after_the_reap_refresh_sweeps_a_machine_that_does_not_end_itself() {
 }
 
 #[test]
-fn after_a_failed_launch_what_was_claimed_and_not_given_back_is_closed_like_any_claim() {
+fn after_a_failed_launch_the_release_of_the_run_gives_back_what_was_claimed() {
     let home = Home::with(&["--local-launch-failure=no room", "--self-termination-grace-sec=60"]);
     home.refresh(&["--local-launch-failure="]);
-    home.warm_up(1);
+    let warm = home.warm_up(1);
     home.refresh(&["--local-launch-failure=no room"]);
     home.kill_before("give-back", &["provision", "--run-id", "2", "--instance-count", "2"]);
     assert_eq!(home.standings(), ["claimed 2"]);
     home.release("2").succeeded();
-    home.refresh(&[]);
-    home.assert_empty();
+    assert_eq!((home.standings(), home.tickets()), (vec!["idle".to_owned()], 1));
+    assert_eq!(home.provision("3", 1).succeeded().ids(), warm);
+}
+
+#[test]
+fn after_it_was_given_back_refresh_announces_the_machine() {
+    let home = Home::with(&["--local-launch-failure=no room"]);
+    home.refresh(&["--local-launch-failure="]);
+    let warm = home.warm_up(1);
+    home.refresh(&["--local-launch-failure=no room"]);
+    home.kill_before("send", &["provision", "--run-id", "2", "--instance-count", "2"]);
+    assert_eq!((home.standings(), home.tickets()), (vec!["idle".to_owned()], 0));
+    until("refresh announces it", || home.refresh(&[])["requeued"] == serde_json::json!(warm));
+    assert_eq!(home.provision("3", 1).succeeded().ids(), warm);
 }
 
 /// Live records past their threshold, by the file's own clock.

@@ -137,14 +137,21 @@ fn a_claim_notices_a_machine_without_pulse_ends_it_and_goes_on() {
 }
 
 #[test]
-fn a_claim_notices_a_machine_that_does_not_register_ends_it_and_goes_on() {
+fn a_claim_gives_back_a_machine_that_does_not_register_and_goes_on() {
     let home = Home::with(&["--claim-registration-timeout-sec=3", "--heartbeat-period-sec=20"]);
     let warm = home.warm_up(2);
     signal(home.agents()[&warm[0]], Signal::STOP);
     let done = home.provision("1", 1).succeeded();
     assert_eq!((done.sources(), done.ids()), (vec!["warm".to_owned()], vec![warm[1].clone()]));
-    assert!(done.stderr.contains("discarded: not registered within 3 s"), "{}", done.stderr);
-    assert_eq!(home.agents().into_keys().collect::<Vec<_>>(), done.ids());
+    assert_eq!(done.json()["search"]["givenBack"], 1, "{}", done.stderr);
+    assert_eq!(home.standings(), ["idle", "running 1"]);
+    assert_eq!(home.tickets(), 0, "its agent has not said that it left");
+    signal(home.agents()[&warm[0]], Signal::CONT);
+    until("its agent has left the run", || {
+        home.refresh(&[]);
+        home.tickets() == 1
+    });
+    assert_eq!(home.provision("2", 1).succeeded().ids(), [warm[0].clone()]);
 }
 
 #[test]

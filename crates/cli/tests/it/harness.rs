@@ -254,7 +254,12 @@ impl Drop for Home {
 /// Removes every variable of the caller's environment that changes what the program does or
 /// prints. `CI` is one: anstyle-query takes it for a terminal with colours.
 pub(crate) fn ondeck(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ondeck"));
+    program(Path::new(env!("CARGO_BIN_EXE_ondeck")), arguments)
+}
+
+/// Another build of the program, without variables that configure it.
+pub(crate) fn program(path: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(path);
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         let is = |prefix: &&str| text.starts_with(*prefix);

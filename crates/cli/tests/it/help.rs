@@ -83,7 +83,7 @@ fn the_help_of_the_program() {
       0  success                         7  GitHub refused, or the token is invalid
       2  invalid input                   8  released, but some machines did not respond
       3  not set up: run refresh first   9  a role has other permissions than it should
-      4  no capacity                    10  unexpected error; all machines were dumped
+      4  no capacity                    10  unexpected error; cleaned up
       5  machines did not become ready 130  interrupted, 143 terminated; cleaned up
       6  store, queue or compute unavailable or busy
     ");

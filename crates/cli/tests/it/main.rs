@@ -24,3 +24,4 @@ mod lifecycle;
 mod shell;
 mod signals;
 mod terminal;
+mod versions;

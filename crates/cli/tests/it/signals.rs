@@ -1,8 +1,11 @@
 //! Told to stop in the middle: cleared up, and the exit code says by which signal.
 
-use rustix::process::Signal;
+use std::time::{Duration, Instant};
 
-use crate::harness::{Driven, Home, signal, until};
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::harness::{Background, Done, Driven, Home, signal, until, within};
 
 fn stopped_while_machines_boot(which: Signal, code: i32, words: &str) {
     let home = Home::with(&["--local-boot-ms=60000"]);
@@ -14,20 +17,20 @@ fn stopped_while_machines_boot(which: Signal, code: i32, words: &str) {
     assert!(done.stderr.contains(&format!("error: {words}")), "{}", done.stderr);
     assert_eq!(done.stdout, "");
     home.assert_empty();
-    assert_eq!(home.number("SELECT count(*) FROM instances"), 0);
-    assert_eq!(home.texts("SELECT outcome FROM intents"), ["dumped"]);
+    assert_eq!(home.texts("SELECT DISTINCT state FROM instances"), ["terminated"]);
+    assert_eq!(home.texts("SELECT outcome FROM intents"), ["launched 3 of 3"]);
 
     home.refresh(&["--local-boot-ms=0"]);
     assert_eq!(home.provision("1", 3).succeeded().sources(), ["cold"; 3]);
 }
 
 #[test]
-fn an_interrupt_during_validation_dumps_everything() {
+fn an_interrupt_during_validation_ends_every_new_machine() {
     stopped_while_machines_boot(Signal::INT, 130, "interrupted");
 }
 
 #[test]
-fn a_terminate_during_validation_dumps_everything() {
+fn a_terminate_during_validation_ends_every_new_machine() {
     stopped_while_machines_boot(Signal::TERM, 143, "told to terminate");
 }
 
@@ -48,18 +51,92 @@ fn a_terminate_after_an_interrupt_does_not_cut_the_clear_up_short() {
     home.assert_empty();
 }
 
-#[test]
-fn an_interrupt_during_selection_dumps_what_was_claimed() {
-    let home = Home::with(&["--claim-registration-timeout-sec=60", "--heartbeat-period-sec=20"]);
-    home.warm_up(1);
-    home.agents().into_values().for_each(|pid| signal(pid, Signal::STOP));
-    let provision = home.start(&["provision", "--run-id", "2"]);
-    until("the machine is claimed", || home.standings() == ["claimed 2"]);
+/// How long GitHub waits between SIGINT and SIGTERM.
+const TO_TERMINATE: Duration = Duration::from_millis(7_500);
+
+/// Interrupts a provision and waits until it has ended, which it does long before GitHub's SIGTERM.
+#[track_caller]
+fn interrupted(mut provision: Background) -> Done {
+    let since = Instant::now();
     provision.signal(Signal::INT);
+    assert!(within(TO_TERMINATE, || provision.has_ended()), "it goes on for {TO_TERMINATE:?}");
+    let done = provision.finish().exited(130);
+    assert!(since.elapsed() < TO_TERMINATE, "{done:?}");
+    done
+}
+
+#[test]
+fn an_interrupt_during_validation_returns_what_was_claimed() {
+    let home = Home::with(&[]);
+    let mut warm = home.warm_up(2);
+    warm.sort();
+    home.refresh(&["--local-boot-ms=60000"]);
+    let ask = ["provision", "--json", "-vv", "--run-id", "2", "--instance-count", "4"];
+    let provision = home.start(&ask);
+    provision.until_it_says("waiting for new machines to become ready");
+    assert_eq!(home.standings(), ["claimed 2", "claimed 2", "created 2", "created 2"]);
+    let done = interrupted(provision).json();
+    assert_eq!(done["terminated"].as_array().unwrap().len(), 2, "{done}");
+    assert_eq!(done["returned"].as_array().unwrap().len(), 2, "{done}");
+    assert_eq!((home.standings(), home.tickets()), (vec!["idle".to_owned(); 2], 2));
+    assert_eq!(home.agents().into_keys().collect::<Vec<_>>(), warm);
+    let next = home.provision("3", 2).succeeded();
+    assert_eq!((next.sources(), next.ids()), (vec!["warm".to_owned(); 2], warm));
+}
+
+/// The agent polls every 50 ms and often has not seen the claim yet when the machine is idle again.
+#[test]
+fn an_interrupt_right_after_the_claim_returns_the_machine() {
+    let home = Home::with(&["--ticket-hold-sec=1", "--pickup-patience-sec=5"]);
+    let warm = home.warm_up(1);
+    for run in 2..12 {
+        let provision = home.start(&["provision", "--run-id", &run.to_string()]);
+        until("the machine is claimed", || home.standings() != ["idle"]);
+        provision.signal(Signal::INT);
+        let done = provision.finish();
+        if done.code == 0 {
+            home.release(&run.to_string()).succeeded();
+        }
+        assert_eq!((home.standings(), home.tickets()), (vec!["idle".to_owned()], 1), "{done:?}");
+    }
+    let next = home.provision("next", 1).succeeded();
+    assert_eq!((next.sources(), next.ids()), (vec!["warm".to_owned()], warm));
+}
+
+#[test]
+fn further_signals_during_the_clean_up_cost_no_machine() {
+    let home = Home::with(&["--agent-poll-running-sec=2"]);
+    let warm = home.warm_up(1);
+    home.refresh(&["--local-boot-ms=60000"]);
+    let provision = home.start(&["provision", "-vv", "--run-id", "2", "--instance-count", "2"]);
+    provision.until_it_says("waiting for new machines to become ready");
+    provision.signal(Signal::INT);
+    provision.until_it_says("cleaning up");
+    for which in [Signal::INT, Signal::TERM, Signal::INT] {
+        provision.signal(which);
+    }
     provision.finish().exited(130);
-    home.assert_empty();
-    assert_eq!(home.number("SELECT count(*) FROM instances"), 0);
-    assert_eq!(home.provision("2", 1).succeeded().sources(), ["cold"]);
+    assert_eq!((home.standings(), home.tickets()), (vec!["idle".to_owned()], 1));
+    assert_eq!(home.provision("3", 1).succeeded().ids(), warm);
+}
+
+#[test]
+fn an_interrupt_does_not_wait_for_an_agent_that_does_not_answer() {
+    let home = Home::with(&["--claim-registration-timeout-sec=60", "--heartbeat-period-sec=20"]);
+    let warm = home.warm_up(1);
+    let agent = home.agents()[&warm[0]];
+    signal(agent, Signal::STOP);
+    let provision = home.start(&["provision", "--json", "--run-id", "2"]);
+    until("the machine is claimed", || home.standings() == ["claimed 2"]);
+    let done = interrupted(provision).json();
+    assert_eq!((&done["terminated"], &done["returned"]), (&json!([]), &json!([])), "{done}");
+    assert_eq!(done["cleanUpFailures"].as_array().unwrap().len(), 2, "{done}");
+    assert_eq!((home.standings(), home.tickets()), (vec!["idle".to_owned()], 0));
+
+    signal(agent, Signal::CONT);
+    until("refresh announces it", || home.refresh(&[])["requeued"] == json!(warm));
+    let next = home.provision("3", 1).succeeded();
+    assert_eq!((next.sources(), next.ids()), (vec!["warm".to_owned()], warm));
 }
 
 #[test]

@@ -6,8 +6,32 @@ use std::time::Duration;
 use crate::model::timestamp::Timestamp;
 
 /// The version of what agents and control plane write for each other. It grows when one of them
-/// could misunderstand the other.
-pub const PROTOCOL: u32 = 1;
+/// could misunderstand the other. The tests of two versions build the program once more with
+/// another one; no other build sets the variable.
+pub const PROTOCOL: u32 = match option_env!("ONDECK_PROTOCOL") {
+    Some(text) => whole_number(text),
+    None => 1,
+};
+
+const fn whole_number(text: &str) -> u32 {
+    match u32::from_str_radix(text, 10) {
+        Ok(number) => number,
+        Err(_) => panic!("ONDECK_PROTOCOL is not a whole number"),
+    }
+}
+
+/// The oldest protocol that this version understands.
+const OLDEST_PROTOCOL: u32 = 1;
+
+/// Whether this program understands an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compatibility {
+    Understood,
+    /// The agent is too old.
+    Older,
+    /// The agent is newer than this program.
+    Newer,
+}
 
 /// How many heartbeats may be missed.
 const MISSED: u32 = 3;
@@ -37,6 +61,14 @@ impl Heartbeat {
         Heartbeat { at, period, protocol: PROTOCOL, registration: None, busy: false }
     }
 
+    pub fn compatibility(&self) -> Compatibility {
+        match self.protocol {
+            protocol if protocol > PROTOCOL => Compatibility::Newer,
+            protocol if protocol < OLDEST_PROTOCOL => Compatibility::Older,
+            _ => Compatibility::Understood,
+        }
+    }
+
     /// The age past which the machine counts as unhealthy.
     pub fn healthy_within(&self) -> Duration {
         self.period.clamp(PERIODS.0, PERIODS.1) * MISSED
@@ -52,6 +84,18 @@ impl Heartbeat {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn agents_of_the_oldest_protocol_up_to_this_one_are_understood() {
+        let of = |protocol| {
+            let beat = Heartbeat::new(Timestamp::from_millis(0), Duration::from_secs(5));
+            Heartbeat { protocol, ..beat }.compatibility()
+        };
+        assert_eq!(of(OLDEST_PROTOCOL - 1), Compatibility::Older);
+        assert_eq!(of(OLDEST_PROTOCOL), Compatibility::Understood);
+        assert_eq!(of(PROTOCOL), Compatibility::Understood);
+        assert_eq!(of(PROTOCOL + 1), Compatibility::Newer);
+    }
 
     #[test]
     fn health_goes_by_the_announced_period_within_bounds() {

@@ -67,6 +67,9 @@ input_struct! {
         /// Over how many keys a store should spread each of its lists; 0 if refresh has recorded
         /// nothing, which means one.
         index_shards: u32;
+        /// How long 95 of 100 recent registrations took at most, as refresh has seen it; `None` while
+        /// it has seen too few.
+        registration_p95: Option<Duration>;
         /// The settings of the adapters, by the names of their inputs.
         backend: BTreeMap<String, String>;
     }
@@ -111,11 +114,14 @@ pub const AGENT_KEY_PREFIX: &str = "agent-key-prefix";
 /// It only grows. Not an input.
 pub const INDEX_SHARDS: &str = "index-shards";
 
+/// The name under which refresh records how long registrations take. Not an input.
+pub(crate) const REGISTRATION_P95: &str = "registration-p95-ms";
+
 /// The name under which refresh records the version of the settings. Not an input.
 pub(crate) const VERSION: &str = "settings-version";
 /// The names that refresh writes for the control plane. They do not count for the version, since no
 /// agent goes by them and some change with every refresh.
-const UNVERSIONED: [&str; 4] = [VERSION, MINTED, SET_UP_BY, INDEX_SHARDS];
+const UNVERSIONED: [&str; 5] = [VERSION, MINTED, SET_UP_BY, INDEX_SHARDS, REGISTRATION_P95];
 
 /// The version that refresh gave to stored settings; `None` if they name none.
 pub fn version_of(map: &BTreeMap<String, String>) -> Option<SettingsVersion> {
@@ -179,6 +185,9 @@ impl Settings {
                 VERSION => settings.version = SettingsVersion::parse(value),
                 // As with the credentials, refresh corrects it.
                 INDEX_SHARDS => settings.index_shards = value.parse().unwrap_or_default(),
+                REGISTRATION_P95 => {
+                    settings.registration_p95 = value.parse().ok().map(Duration::from_millis);
+                }
                 SET_UP_BY | AGENT_KEY_PREFIX => {}
                 _ => {
                     settings.backend.insert(name.clone(), value.clone());

@@ -58,6 +58,10 @@ impl fmt::Display for Signal {
     }
 }
 
+/// The detail of a [`Signal::Registered`] that an agent sends when its machine was given back while
+/// its runner had a job of the run.
+pub const HELD: &str = "has a job";
+
 /// A signal with its context. The store keeps the latest one of each instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
@@ -68,9 +72,21 @@ pub struct Report {
     pub detail: String,
     /// When the agent sent it, by the agent's clock.
     pub at: Timestamp,
+    /// Of [`Signal::Deregistered`], the generation of the idle state in which the machine is free;
+    /// `None` if the agent does not know it.
+    pub generation: Option<u32>,
 }
 
 impl Report {
+    /// Whether this report says that the machine is free in this generation of its idle state. An
+    /// agent that names no generation is believed if the report is about `run`, which the machine
+    /// has just left; `None` stands for any run.
+    pub fn is_free_in(&self, generation: u32, run: Option<&RunId>) -> bool {
+        let about_run = run.is_none_or(|run| self.run.as_ref() == Some(run));
+        let answers = self.generation.map_or(about_run, |answered| answered == generation);
+        self.signal == Signal::Deregistered && answers
+    }
+
     /// The reason if this report means that the machine cannot serve `run`.
     pub fn failure_for(&self, run: &RunId) -> Option<String> {
         let about_run = self.run.as_ref() == Some(run);
@@ -83,6 +99,12 @@ impl Report {
             "" => format!("it signalled {}", self.signal),
             detail => format!("it signalled {}: {detail}", self.signal),
         })
+    }
+
+    /// Whether the agent keeps `run` although its record no longer names it, because its runner has
+    /// a job of the run.
+    pub fn is_held_for(&self, run: &RunId) -> bool {
+        self.says(Signal::Registered, run) && self.detail == HELD
     }
 
     /// Whether this report is `signal` about `run`.
@@ -187,11 +209,41 @@ mod tests {
             run: run.cloned(),
             detail: "token expired".into(),
             at,
+            generation: None,
         };
         let failure = says(Signal::RegisterFailed, Some(&run)).failure_for(&run).unwrap();
         assert_eq!(failure, "it signalled UD_REG_FAILED: token expired");
         assert_eq!(says(Signal::RegisterFailed, Some(&other)).failure_for(&run), None);
         assert!(says(Signal::PrepareFailed, None).failure_for(&run).is_some());
         assert!(!says(Signal::Registered, Some(&other)).says(Signal::Registered, &run));
+    }
+
+    #[test]
+    fn a_machine_is_free_in_the_generation_that_its_agent_names() {
+        let (run, other) = (RunId::new("7").unwrap(), RunId::new("8").unwrap());
+        let says = |signal, run: Option<&RunId>, generation| Report {
+            signal,
+            run: run.cloned(),
+            detail: String::new(),
+            at: Timestamp::from_millis(0),
+            generation,
+        };
+        for (of, named, free_for_run, free) in [
+            (Some(&run), Some(3), true, true),
+            (None, Some(3), true, true),
+            (Some(&other), Some(3), true, true),
+            (Some(&run), Some(2), false, false),
+            (Some(&run), Some(4), false, false),
+            (Some(&run), None, true, true),
+            (Some(&other), None, false, true),
+            (None, None, false, true),
+        ] {
+            let report = says(Signal::Deregistered, of, named);
+            assert_eq!(report.is_free_in(3, Some(&run)), free_for_run, "{report:?}");
+            assert_eq!(report.is_free_in(3, None), free, "{report:?}");
+        }
+        for signal in Signal::ALL.into_iter().filter(|signal| *signal != Signal::Deregistered) {
+            assert!(!says(signal, Some(&run), Some(3)).is_free_in(3, None), "{signal}");
+        }
     }
 }

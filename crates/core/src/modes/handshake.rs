@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use futures_util::future::select;
+use futures_util::future::{Either, select};
 use tokio::sync::Notify;
 
 use crate::inputs::times::Times;
@@ -22,6 +22,10 @@ use crate::runtime::poll::PollInterval;
 
 /// How long a ticket waits for the tickets of other machines, so that they are sent together.
 const TICKET_DELAY: Duration = Duration::from_secs(1);
+
+/// The least idle time of a machine that is given back. Its agent may still be leaving when this
+/// process ends; it has to last until the next refresh, which announces the machine.
+const LEAST_IDLE: Duration = Duration::from_secs(600);
 
 /// How a handshake ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +62,32 @@ impl<'a> Handshake<'a> {
         Handshake { plane, times, watch, tickets, away, all_back }
     }
 
-    /// Waits until the agent of `idle` signals that it has left `run`, then sends the ticket.
+    /// Like [`Handshake::take_back`], but returns `None` if the runner has taken a job of `run`
+    /// before its agent saw that the machine was given back: then the agent has not left.
+    pub(crate) async fn take_back_unless_busy(
+        &self,
+        idle: &Instance<Idle>,
+        run: &RunId,
+    ) -> PortResult<Option<Returned>> {
+        let is_held = async {
+            let judge = |status: &AgentStatus, _| {
+                let report = status.report.as_ref()?;
+                report.is_held_for(run).then_some(())
+            };
+            match self.watch.wait(idle.id(), self.times.release_timeout, judge).await {
+                Ok(Watched::Judged(())) => {}
+                // The other wait ends as well, and says how.
+                Ok(Watched::TimedOut(_)) | Err(_) => std::future::pending().await,
+            }
+        };
+        match select(pin!(self.take_back(idle, run)), pin!(is_held)).await {
+            Either::Left((returned, _)) => returned.map(Some),
+            Either::Right(_) => Ok(None),
+        }
+    }
+
+    /// Waits until the agent of `idle` signals that it has left `run`, or never noticed it, then
+    /// sends the ticket.
     /// Expires the instance if the agent fails, stops its heartbeat or exceeds the release timeout.
     pub(crate) async fn take_back(
         &self,
@@ -66,7 +95,8 @@ impl<'a> Handshake<'a> {
         run: &RunId,
     ) -> PortResult<Returned> {
         let at_most = self.times.release_timeout;
-        let judge = |status: &AgentStatus, now: Timestamp| self.judge(status, run, now);
+        let generation = idle.counts().generation;
+        let judge = |status: &AgentStatus, now: Timestamp| self.judge(status, generation, run, now);
         self.away.fetch_add(1, Ordering::Relaxed);
         let seen = self.watch.wait(idle.id(), at_most, judge).await;
         if self.away.fetch_sub(1, Ordering::Relaxed) == 1 {
@@ -89,10 +119,12 @@ impl<'a> Handshake<'a> {
     fn judge(
         &self,
         status: &AgentStatus,
+        generation: u32,
         run: &RunId,
         now: Timestamp,
     ) -> Option<Result<String, String>> {
-        if let Some(said) = status.report.as_ref().and_then(|report| deregistered(report, run)) {
+        let report = status.report.as_ref();
+        if let Some(said) = report.and_then(|report| deregistered(report, generation, run)) {
             return Some(said);
         }
         match status.pulse(now) {
@@ -134,6 +166,13 @@ impl Handshake<'_> {
     }
 }
 
+/// How long a claimed machine that is given back stays idle: the configured time, and no less than
+/// [`LEAST_IDLE`]. With a short idle time, the failure of another machine would otherwise terminate
+/// those that refresh keeps for their minimum.
+pub(crate) fn idle_time_given_back(times: &Times) -> Duration {
+    times.idle_time.max(LEAST_IDLE)
+}
+
 /// Sends tickets, then marks the records as ticketed. In this order, because a surplus ticket is
 /// harmless, while no run finds a machine whose ticket is missing.
 pub(crate) async fn announce(plane: &Plane, tickets: &[Ticket]) -> PortResult<()> {
@@ -150,10 +189,10 @@ pub(crate) async fn announce(plane: &Plane, tickets: &[Ticket]) -> PortResult<()
     Ok(())
 }
 
-/// What a report says about leaving `run`: the agent's account, or the reason of a failure. `None`
-/// if the report is about something else.
-fn deregistered(report: &Report, run: &RunId) -> Option<Result<String, String>> {
-    if report.says(Signal::Deregistered, run) {
+/// What a report says about leaving `run` for this generation of the idle state: the agent's
+/// account, or the reason of a failure. `None` if the report is about something else.
+fn deregistered(report: &Report, generation: u32, run: &RunId) -> Option<Result<String, String>> {
+    if report.is_free_in(generation, Some(run)) {
         return Some(Ok(report.detail.clone()));
     }
     match report.signal {

@@ -24,7 +24,7 @@ use futures_util::future::join;
 
 use self::holdings::Holdings;
 use self::outcome::Phase;
-use self::post_provision::CleanUp;
+use self::post_provision::{CleanUp, Ending};
 use crate::inputs::times::Times;
 use crate::model::demand::Demand;
 use crate::model::failure::{Failure, FailureKind};
@@ -110,18 +110,9 @@ impl<'a> Attempt<'a> {
     }
 
     async fn failed(self, failure: Failure, stop: &StopSignal) -> Outcome {
+        let ending = Ending::of(failure.kind, self.holdings.phase());
         self.entering(Phase::PostProvision, &format!("cleaning up: {failure}"));
-        let expected = matches!(
-            failure.kind,
-            FailureKind::NoCapacity | FailureKind::NotReady | FailureKind::Busy
-        );
-        if expected {
-            match stop.unless_raised(post_provision::roll_back(&self)).await {
-                Ok(clean_up) => return self.finished(Some(failure), clean_up),
-                Err(stop) => tracing::warn!("{} while cleaning up", Failure::from(stop)),
-            }
-        }
-        let clean_up = post_provision::dump(&self).await;
+        let clean_up = post_provision::clean_up(&self, ending, stop).await;
         self.finished(Some(failure), clean_up)
     }
 

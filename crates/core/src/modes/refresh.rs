@@ -19,6 +19,7 @@ mod orphans;
 mod prune_records;
 mod prune_tickets;
 mod reap;
+mod registration_time;
 mod requeue;
 mod rescue;
 mod settings_news;
@@ -153,6 +154,8 @@ async fn repair(
             keep_first(&mut failure, prune_tickets::prune(plane, settings, &survey, outcome).await);
             keep_first(&mut failure, offline_runners::remove(plane, &survey, outcome).await);
             keep_first(&mut failure, index_shards::grow(plane, settings, &survey).await);
+            let recorded = registration_time::record(plane, settings, &survey).await;
+            keep_first(&mut failure, recorded);
             taken = Some(survey);
         }
         Err(error) => keep_first(&mut failure, Err(error)),

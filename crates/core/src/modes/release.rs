@@ -1,7 +1,7 @@
 //! Release: returns a run's machines to the pool, by a handshake with each agent.
 //!
 //! ```text
-//! list the run's instances → release each (running → idle) → handshake → ticket
+//! list the run's instances → release or give back each (→ idle) → handshake → ticket
 //! ```
 
 use std::time::Duration;
@@ -10,15 +10,19 @@ use futures_util::future::join_all;
 
 use crate::inputs::times::TimeOverrides;
 use crate::inputs::times::Times;
-use crate::lifecycle::{Instance, Live, Running};
+use crate::lifecycle::{Claimed, Idle, Instance, Live, Pending, Refused, Running};
 use crate::model::failure::{Failure, FailureKind};
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::lifetime::Lifetime;
 use crate::model::record::{MachineSpec, Record, State};
-use crate::modes::handshake::{Handshake, Returned};
+use crate::model::timestamp::Timestamp;
+use crate::modes::handshake::{Handshake, Returned, idle_time_given_back};
 use crate::modes::plane::{NotCommitted, Plane, readable};
 use crate::modes::refresh::keep_warm;
 use crate::ports::PortResult;
+
+/// The reason in events, for machines that never became `running`.
+const UNFINISHED: &str = "its provision did not finish";
 
 /// What a release did.
 #[derive(Debug, Clone)]
@@ -47,13 +51,16 @@ pub struct Released {
 pub enum Disposition {
     /// It is idle and has a ticket in the pool.
     Pooled,
+    /// Its provision had claimed it and never finished. It is idle and has a ticket in the pool.
+    GivenBack,
     /// It was terminated because its idle time is zero or already over, or because it has reached a
     /// limit of its lifetime.
     Terminated,
     /// It was expired: its agent did not answer or reported a failure, or its threshold had
     /// passed. Carries the reason.
     Expired(String),
-    /// It was expired in this state (`created` or `claimed`) because its provision never finished.
+    /// It was expired in this state because its provision never finished: it was `created`, or
+    /// `claimed` and past its threshold.
     Unfinished(State),
     /// Another process changed it before this release could. Carries what was found.
     Superseded(String),
@@ -122,56 +129,82 @@ struct Releasing<'a> {
 
 impl Releasing<'_> {
     async fn release(&self, record: &Record) -> PortResult<Reached> {
-        let Some(running) = Instance::<Running>::believe(record) else {
-            return self.expire_unfinished(record).await;
-        };
-        let (now, lifetime) = (self.plane.now(), self.lifetime);
-        let change = match keep_warm::is_own_run(self.run) {
-            true => running.release_unused(now, self.times.idle_time),
-            // With no time to be idle, it is terminated after the handshake.
-            false if lifetime.is_over(record, now) => running.release(now, Duration::ZERO),
-            false => running.release(now, self.times.idle_time),
-        };
+        let now = self.plane.now();
+        if let Some(running) = Instance::<Running>::believe(record) {
+            return self.return_to_pool(record, self.change(record, &running, now)).await;
+        }
+        if let Some(claimed) =
+            Instance::<Claimed>::believe(record).filter(|_| !record.is_expired(now))
+        {
+            let change =
+                claimed.give_back(now, idle_time_given_back(self.times)).because(UNFINISHED);
+            return self.return_to_pool(record, change).await;
+        }
+        self.expire_unfinished(record).await
+    }
+
+    fn change(
+        &self,
+        record: &Record,
+        running: &Instance<Running>,
+        now: Timestamp,
+    ) -> Pending<Idle> {
+        if keep_warm::is_own_run(self.run) {
+            return running.release_unused(now, self.times.idle_time);
+        }
+        // With no time to be idle, it is terminated after the handshake.
+        let is_over = self.lifetime.is_over(record, now);
+        let idle_time = if is_over { Duration::ZERO } else { self.times.idle_time };
+        running.release(now, idle_time)
+    }
+
+    /// Makes the machine idle and waits until its agent has left the run. If the provision of a
+    /// claimed machine commits it at this very moment, it is released like any other.
+    async fn return_to_pool(&self, record: &Record, change: Pending<Idle>) -> PortResult<Reached> {
         let idle = match self.plane.apply(change).await {
             Ok(idle) => idle,
-            Err(NotCommitted::Refused(refused)) => {
-                let why = refused.to_string();
-                let still_owned = refused.found.as_ref().is_some_and(|found| self.owns(found));
-                let disposition = match still_owned {
-                    true => Disposition::Expired(why),
-                    false => Disposition::Superseded(why),
-                };
-                return Ok((disposition, String::new()));
-            }
+            Err(NotCommitted::Refused(refused)) => return self.refused(record, &refused).await,
             Err(NotCommitted::Unreachable(error)) => return Err(error),
         };
+        let pooled = match record.state {
+            State::Claimed => Disposition::GivenBack,
+            _ => Disposition::Pooled,
+        };
         Ok(match self.handshake.take_back(&idle, self.run).await? {
-            Returned::Pooled { account } => (Disposition::Pooled, account),
+            Returned::Pooled { account } => (pooled, account),
             Returned::Terminated { account } => (Disposition::Terminated, account),
             Returned::Expired(why) => (Disposition::Expired(why), String::new()),
             Returned::Superseded(why) => (Disposition::Superseded(why), String::new()),
         })
     }
 
-    /// Expires a machine that is still `created` or `claimed`: its provision was killed before it
-    /// finished. If that provision commits the machine at this very moment, the machine is
-    /// released like any other.
+    /// Expires a machine whose provision was killed before it finished, and that cannot go back: it
+    /// is `created`, or past its threshold.
     async fn expire_unfinished(&self, record: &Record) -> PortResult<Reached> {
-        let without_account = |disposition| Ok((disposition, String::new()));
         let Some(unfinished) = Instance::<Live>::believe(record) else {
-            return without_account(Disposition::Superseded(format!("it is {}", record.state)));
+            let why = format!("it is {}", record.state);
+            return Ok((Disposition::Superseded(why), String::new()));
         };
-        let change = unfinished.expire(self.plane.now()).because("its provision did not finish");
+        let change = unfinished.expire(self.plane.now()).because(UNFINISHED);
         match self.plane.apply(change).await {
-            Ok(_) => without_account(Disposition::Unfinished(record.state)),
-            Err(NotCommitted::Refused(refused)) => match refused.found.as_ref() {
-                Some(found) if found.state == State::Running && self.owns(found) => {
-                    Box::pin(self.release(found)).await
-                }
-                _ => without_account(Disposition::Superseded(refused.to_string())),
-            },
+            Ok(_) => Ok((Disposition::Unfinished(record.state), String::new())),
+            Err(NotCommitted::Refused(refused)) => self.refused(record, &refused).await,
             Err(NotCommitted::Unreachable(error)) => Err(error),
         }
+    }
+
+    /// What a refusal means: the run's provision has changed the machine meanwhile, it is past its
+    /// threshold, or it belongs to the run no longer.
+    async fn refused(&self, record: &Record, refused: &Refused) -> PortResult<Reached> {
+        let why = refused.to_string();
+        let disposition = match refused.found.as_ref().filter(|found| self.owns(found)) {
+            Some(found) if found.state != record.state => {
+                return Box::pin(self.release(found)).await;
+            }
+            Some(_) => Disposition::Expired(why),
+            None => Disposition::Superseded(why),
+        };
+        Ok((disposition, String::new()))
     }
 
     fn owns(&self, record: &Record) -> bool {

@@ -51,6 +51,10 @@ impl StopSignal {
         StopSignal::new().1
     }
 
+    pub fn is_raised(&self) -> bool {
+        self.0.borrow().is_some()
+    }
+
     /// Waits until the signal is raised, for ever if the switch was dropped.
     pub async fn raised(&self) -> Stop {
         let mut receiver = self.0.clone();

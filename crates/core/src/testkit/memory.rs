@@ -73,6 +73,12 @@ struct Tables {
     demands: BTreeMap<RunId, Demand>,
     events: Vec<Event>,
     calls: Calls,
+    failing: BTreeSet<&'static str>,
+}
+
+/// The error of a service that is out of reach.
+fn out_of_reach(service: &'static str) -> PortError {
+    PortError::Unavailable { service, reason: "it is down".to_owned() }
 }
 
 /// A store in memory; both the control plane's and the agents' side of it.
@@ -83,6 +89,24 @@ impl MemoryStore {
     /// Makes the next `count` heartbeats fail.
     pub fn lose_heartbeats(&self, count: u32) {
         lock(&self.0).lost_heartbeats = count;
+    }
+
+    /// Fails a call of the control plane from now on: the name of a method, or for conditional
+    /// writes that of a transition.
+    pub fn fail(&self, call: &'static str) {
+        lock(&self.0).failing.insert(call);
+    }
+
+    /// No call fails from now on.
+    pub fn repair(&self) {
+        lock(&self.0).failing.clear();
+    }
+
+    fn answer(&self, call: &'static str) -> PortResult<()> {
+        match lock(&self.0).failing.contains(call) {
+            true => Err(out_of_reach("store")),
+            false => Ok(()),
+        }
     }
 
     /// Writes a record without any guard.
@@ -175,6 +199,8 @@ impl Store for MemoryStore {
     async fn write(&self, change: &Change) -> PortResult<Verdict> {
         turn().await;
         self.count("write");
+        self.answer("write")?;
+        self.answer(change.transition().as_str())?;
         let mut tables = lock(&self.0);
         let found = tables.records.get(change.id()).cloned();
         let Some(next) = change.applied_to(found.as_ref()) else {
@@ -196,12 +222,14 @@ impl Store for MemoryStore {
     async fn of_run(&self, run: &RunId) -> PortResult<Listing> {
         turn().await;
         self.count("of_run");
+        self.answer("of_run")?;
         Ok(self.listing(|record| record.run.as_ref() == Some(run)))
     }
 
     async fn records(&self, ids: &[InstanceId]) -> PortResult<Listing> {
         turn().await;
         self.count("records");
+        self.answer("records")?;
         Ok(self.listing(|record| ids.contains(&record.id)))
     }
 
@@ -214,12 +242,14 @@ impl Store for MemoryStore {
     async fn list(&self, scope: RecordScope) -> PortResult<Listing> {
         turn().await;
         self.count("list");
+        self.answer("list")?;
         Ok(self.indexed(|record| scope == RecordScope::All || record.state.is_live()))
     }
 
     async fn agent_status(&self, ids: &[InstanceId]) -> PortResult<Vec<AgentStatus>> {
         turn().await;
         self.count("agent_status");
+        self.answer("agent_status")?;
         let tables = lock(&self.0);
         Ok(ids.iter().map(|id| tables.status.get(id).cloned().unwrap_or_default()).collect())
     }
@@ -227,6 +257,7 @@ impl Store for MemoryStore {
     async fn mark_ticketed(&self, tickets: &[Ticket], at: Timestamp) -> PortResult<()> {
         turn().await;
         self.count("mark_ticketed");
+        self.answer("mark_ticketed")?;
         let mut tables = lock(&self.0);
         for ticket in tickets {
             if let Some(record) = tables.records.get_mut(&ticket.instance_id)
@@ -266,6 +297,7 @@ impl Store for MemoryStore {
 
     async fn put_intent(&self, intent: &Intent) -> PortResult<()> {
         turn().await;
+        self.answer("put_intent")?;
         lock(&self.0).intents.insert(intent.id.clone(), intent.clone());
         Ok(())
     }

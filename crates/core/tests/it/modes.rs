@@ -1,7 +1,9 @@
 //! The three modes with real agents, over in-memory ports and a virtual clock: minutes of simulated
 //! time take milliseconds.
 
+mod failures;
 mod harness;
+mod hedging;
 mod keep_warm;
 mod lifetimes;
 mod machine_source;

@@ -77,6 +77,11 @@ impl Listener {
         }
     }
 
+    /// Whether it has a job, by its own words.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::Relaxed) && !self.has_exited()
+    }
+
     pub(crate) fn has_exited(&self) -> bool {
         matches!(*self.state.borrow(), ListenerState::Exited(_))
     }

@@ -8,6 +8,7 @@ use super::catalogue::Catalogue;
 use crate::inputs::{self, whole_number};
 
 const CAPACITY: &str = inputs::CAPACITY.name;
+const REGISTRATION: &str = inputs::REGISTRATION_MS.name;
 const BOOT: &str = inputs::BOOT_MS.name;
 const CATALOGUE: &str = inputs::CATALOGUE.name;
 const LAUNCH_FAILURE: &str = inputs::LAUNCH_FAILURE.name;
@@ -39,6 +40,7 @@ impl Options {
                 CATALOGUE => options.catalogue = Catalogue::from_json(value).map_err(invalid)?,
                 LAUNCH_FAILURE => options.launch_failure = Some(value.clone()),
                 DUPLICATES => (inputs::DUPLICATE_TICKETS.check)(value).map_err(invalid)?,
+                REGISTRATION => (inputs::REGISTRATION_MS.check)(value).map_err(invalid)?,
                 unknown if unknown.starts_with("local-") => {
                     return Err(invalid("is not a setting of the local backend".to_owned()));
                 }

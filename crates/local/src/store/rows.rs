@@ -104,7 +104,7 @@ pub(crate) fn agent_status(
     ids: &str,
 ) -> rusqlite::Result<Vec<AgentStatus>> {
     const SQL: &str = "SELECT s.signal, s.run, s.detail, s.at,
-            h.at, h.period_ms, h.protocol, h.registration_ms, h.busy
+            h.at, h.period_ms, h.protocol, h.registration_ms, h.busy, s.generation
          FROM json_each(?1) AS wanted
          LEFT JOIN heartbeats AS h ON h.id = wanted.value
          LEFT JOIN signals AS s ON s.id = wanted.value
@@ -139,6 +139,7 @@ fn report(row: &rusqlite::Row<'_>) -> Option<Report> {
             run,
             detail: text(row, 2).ok()?,
             at: Timestamp::parse(&text(row, 3).ok()?).ok()?,
+            generation: number(row, 9).ok().and_then(|number| number.try_into().ok()),
         })
     };
     let report = read();

@@ -29,7 +29,7 @@ CREATE TABLE heartbeats (
     registration_ms INTEGER, busy INTEGER
 ) WITHOUT ROWID;
 CREATE TABLE signals (
-    id TEXT PRIMARY KEY NOT NULL, signal TEXT, run TEXT, detail TEXT, at TEXT
+    id TEXT PRIMARY KEY NOT NULL, signal TEXT, run TEXT, detail TEXT, at TEXT, generation INTEGER
 ) WITHOUT ROWID;
 CREATE TABLE settings (name TEXT PRIMARY KEY NOT NULL, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE intents (

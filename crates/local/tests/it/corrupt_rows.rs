@@ -214,7 +214,8 @@ fn what_is_written_is_read_back_unchanged() {
     check(64, &input, async |harness, (signal, text, other, count, at, until)| {
         let store = harness.store();
         let id = instance("i-1");
-        let report = Report { signal, run: Some(run("7")), detail: text.clone(), at };
+        let report =
+            Report { signal, run: Some(run("7")), detail: text.clone(), at, generation: None };
         store.report(&id, &report).await.unwrap();
         let beat = Heartbeat::new(until, Duration::from_secs(5));
         store.beat(&id, &beat).await.unwrap();
@@ -267,7 +268,13 @@ fn corrupt_notes_count_as_none() {
     check(96, &(table, value()), async |harness, ((table, column), value)| {
         let store = harness.store();
         let (id, at) = (instance("i-1"), Timestamp::from_millis(7));
-        let report = Report { signal: Signal::Prepared, run: None, detail: String::new(), at };
+        let report = Report {
+            signal: Signal::Prepared,
+            run: None,
+            detail: String::new(),
+            at,
+            generation: None,
+        };
         store.report(&id, &report).await.unwrap();
         let beat = Heartbeat::new(at, Duration::from_secs(5));
         store.beat(&id, &beat).await.unwrap();

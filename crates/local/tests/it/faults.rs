@@ -206,13 +206,14 @@ async fn an_unknown_signal_counts_as_none() {
     let store = LocalStore::new(harness.db.clone());
     let beat = Heartbeat::new(Timestamp::from_millis(1), Duration::from_secs(5));
     store.beat(&instance("i-1"), &beat).await.unwrap();
-    harness.sql("INSERT INTO signals VALUES ('i-1', 'UD_WHAT', '', '', 'never')");
+    harness.sql("INSERT INTO signals VALUES ('i-1', 'UD_WHAT', '', '', 'never', NULL)");
     let id = instance("i-1");
     let status = store.agent_status(std::slice::from_ref(&id)).await.unwrap();
     assert!(status[0].heartbeat.is_some() && status[0].report.is_none());
 
     let at = Timestamp::from_millis(1);
-    let report = Report { signal: Signal::Prepared, run: None, detail: String::new(), at };
+    let report =
+        Report { signal: Signal::Prepared, run: None, detail: String::new(), at, generation: None };
     for corrupt in ["'never'", "NULL", "x'00ff'", "7"] {
         harness.sql(&format!("UPDATE signals SET signal = 'UD_WHAT', at = {corrupt}"));
         store.report(&id, &report).await.unwrap();

@@ -127,7 +127,7 @@ impl Audit {
         for one in &outcome.instances {
             let Released { id, disposition, used_for, .. } = one;
             let is_true = match disposition {
-                Disposition::Pooled => effects.sent.contains(id),
+                Disposition::Pooled | Disposition::GivenBack => effects.sent.contains(id),
                 Disposition::Terminated => effects.has(Transition::Reap, id),
                 Disposition::Unfinished(_) => effects.has(Transition::Expire, id),
                 Disposition::Expired(_) | Disposition::Superseded(_) => true,

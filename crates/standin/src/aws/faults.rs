@@ -19,6 +19,8 @@ pub enum AwsFault {
     LostAnswer,
     /// The service answers with an error of its own (500 or 503) and does nothing.
     Status(u16),
+    /// The service refuses the call with this status and code, and does nothing.
+    Refusal(u16, &'static str),
     /// The service answers with its own throttling error and does nothing.
     Throttle,
     /// The service performs the call, and the connection is closed after half of the answer's body.

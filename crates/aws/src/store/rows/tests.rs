@@ -86,13 +86,15 @@ fn written(record: &Record) -> Item {
 
 fn any_report() -> impl Strategy<Value = Report> {
     let signal = proptest::sample::select(&Signal::ALL[..]);
-    (signal, proptest::option::of(run()), any_text(), time())
-        .prop_map(|(signal, run, detail, at)| Report { signal, run, detail, at })
+    let generation = proptest::option::of(any::<u32>());
+    (signal, proptest::option::of(run()), any_text(), time(), generation).prop_map(
+        |(signal, run, detail, at, generation)| Report { signal, run, detail, at, generation },
+    )
 }
 
 /// What is done to an item: an attribute is put there, or goes.
 fn corruptions() -> impl Strategy<Value = Vec<(String, Option<AttributeValue>)>> {
-    const NAMES: [&str; 18] = [
+    const NAMES: [&str; 19] = [
         "PK",
         "instanceId",
         "state",
@@ -110,6 +112,7 @@ fn corruptions() -> impl Strategy<Value = Vec<(String, Option<AttributeValue>)>>
         "signal",
         "signalRun",
         "signalAt",
+        "signalGeneration",
         "more",
     ];
     let name = proptest::sample::select(&NAMES[..]).prop_map(str::to_owned);
@@ -193,7 +196,7 @@ proptest! {
         if !touched(&["heartbeatAt", "heartbeatPeriodMs", "protocol", "registrationMs", "busy"]) {
             prop_assert_eq!(read.heartbeat, expected.heartbeat);
         }
-        if !touched(&["signal", "signalRun", "signalAt"]) {
+        if !touched(&["signal", "signalRun", "signalAt", "signalGeneration"]) {
             prop_assert_eq!(read.report, expected.report);
         }
     }

@@ -115,6 +115,11 @@ struct SearchJson {
     lost: usize,
     /// Machines claimed that failed their checks and were terminated.
     unhealthy: usize,
+    /// Machines claimed that went back unused: they were slow to register, or their agent is of a
+    /// newer version.
+    given_back: usize,
+    /// How often a second machine was claimed because the first was slow to register.
+    hedges: usize,
 }
 
 /// Tickets of machines that did not match the request, by the first property that differs.
@@ -201,6 +206,8 @@ impl From<&PoolSearch> for SearchJson {
             void: search.void,
             lost: search.lost,
             unhealthy: search.unhealthy,
+            given_back: search.given_back,
+            hedges: search.hedges,
         }
     }
 }

@@ -83,10 +83,14 @@ impl MachineOutcome {
     }
 }
 
-/// How releasing a machine ended, and the reason, which is empty for a pooled machine.
+/// How releasing a machine ended, and the reason, which is empty for a machine that the run used and
+/// that is pooled.
 fn machine_outcome(disposition: &Disposition) -> (MachineOutcome, String) {
     match disposition {
         Disposition::Pooled => (MachineOutcome::Pooled, String::new()),
+        Disposition::GivenBack => {
+            (MachineOutcome::Pooled, "left claimed by an unfinished provision".to_owned())
+        }
         Disposition::Terminated => (MachineOutcome::Terminated, "no idle time left".to_owned()),
         Disposition::Expired(why) => (MachineOutcome::Expired, why.clone()),
         Disposition::Superseded(why) => (MachineOutcome::Superseded, why.clone()),

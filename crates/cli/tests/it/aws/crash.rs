@@ -72,15 +72,18 @@ fn after_the_claim_the_threshold_ends_the_machine_with_no_refresh() {
 }
 
 #[test]
-fn after_the_claim_the_release_of_the_run_finds_it_though_no_commit_was_made() {
+fn after_the_claim_the_release_of_the_run_gives_it_back_though_no_commit_was_made() {
     let harness = AwsHarness::with(&["--self-termination-grace-sec=60"]);
-    harness.warm_up(2);
+    let idle = harness.warm_up(2);
     harness.kill_before("commit", &["provision", "--run-id=2", "--instance-count=2"]);
     assert_eq!(harness.standings(), ["claimed 2", "claimed 2"]);
     let released = harness.release("2").succeeded().json();
-    assert_eq!(released["instances"].as_array().unwrap().len(), 2);
-    assert_eq!(harness.refresh(&[])["reaped"].as_array().unwrap().len(), 2);
-    harness.until_machines(0);
+    for instance in released["instances"].as_array().unwrap() {
+        assert_eq!(instance["outcome"], "pooled");
+        assert_eq!(instance["reason"], "left claimed by an unfinished provision");
+    }
+    let next = harness.provision("3", 2).succeeded();
+    assert_eq!((next.sources(), next.ids()), (vec!["warm".to_owned(); 2], idle));
 }
 
 #[test]
@@ -121,16 +124,17 @@ fn after_the_reap_refresh_sweeps_a_machine_that_does_not_end_itself() {
 }
 
 #[test]
-fn a_provision_that_is_interrupted_dumps_what_it_has_touched() {
+fn a_provision_that_is_interrupted_returns_what_it_claimed_and_ends_what_it_launched() {
     let harness = AwsHarness::with(&[]);
-    harness.warm_up(1);
+    let idle = harness.warm_up(1);
     let provision = harness.start(&["provision", "--run-id=2", "--instance-count=3", "-v"]);
     provision.until_it_says("register");
     provision.signal(rustix::process::Signal::INT);
     provision.finish().exited(130);
-    harness.until_machines(0);
-    assert_eq!(harness.standings(), Vec::<String>::new());
-    harness.until_empty();
+    harness.until_machines(1);
+    assert_eq!(harness.standings(), ["idle"]);
+    let next = harness.provision("3", 1).succeeded();
+    assert_eq!((next.sources(), next.ids()), (vec!["warm".to_owned()], idle));
 }
 
 /// Events wait for company for a while, and the release is stopped before that is over.

@@ -1,6 +1,6 @@
 //! What can go wrong on AWS, and what is said and left then.
 
-use ondeck_standin::Capacity;
+use ondeck_standin::{AwsFault, AwsFaultRule, Capacity, Service};
 
 use super::harness::AwsHarness;
 use crate::harness::{Background, Driven};
@@ -94,6 +94,83 @@ fn ec2_that_stays_too_busy_is_said_to_be_and_the_claimed_go_back() {
     assert_eq!(harness.standings(), ["idle"]);
     assert_eq!(harness.provision("3", 1).succeeded().ids(), idle);
     harness.gateway.assert_requests_valid();
+}
+
+/// What a whole launch can fail with, as opposed to single machines of it.
+const REFUSED_LAUNCHES: [AwsFault; 9] = [
+    AwsFault::Throttle,
+    AwsFault::Status(500),
+    AwsFault::Status(503),
+    AwsFault::Refusal(403, "UnauthorizedOperation"),
+    AwsFault::Refusal(400, "InvalidLaunchTemplateId.NotFound"),
+    AwsFault::Refusal(400, "InvalidLaunchTemplateName.NotFoundException"),
+    AwsFault::Refusal(400, "InvalidSubnetID.NotFound"),
+    AwsFault::Refusal(400, "InvalidAMIID.NotFound"),
+    AwsFault::Refusal(400, "SomethingThatNoListHas"),
+];
+
+#[test]
+fn a_launch_that_fails_as_a_whole_returns_what_was_claimed() {
+    let harness = AwsHarness::with(&[]);
+    let idle = harness.warm_up(2);
+    for (n, what) in REFUSED_LAUNCHES.into_iter().enumerate() {
+        let rule = AwsFaultRule::new(what).service(Service::Ec2).operation("CreateFleet");
+        let fault = harness.control.inject(rule);
+        let done = harness.provision(&format!("failed-{n}"), 3);
+        assert_ne!(done.code, 0, "{what:?}: {done:?}");
+        assert!(fault.fired() > 0, "{what:?}");
+        assert_returned_and_reusable(&harness, &format!("{what:?}"), &done.json(), &idle);
+    }
+}
+
+#[test]
+fn ec2_that_is_out_of_reach_costs_no_warm_machine() {
+    let harness = AwsHarness::with(&[]);
+    let idle = harness.warm_up(2);
+    for what in [AwsFault::Reset, AwsFault::Status(503)] {
+        harness.control.inject(AwsFaultRule::new(what).service(Service::Ec2));
+        let done = harness.provision("failed", 3).exited(6);
+        assert_returned_and_reusable(&harness, &format!("{what:?}"), &done.json(), &idle);
+    }
+    let mut command =
+        harness.command(&["provision", "--json", "--run-id=failed", "--instance-count=3"]);
+    // No program listens there.
+    command.env("AWS_ENDPOINT_URL_EC2", "http://127.0.0.1:1");
+    let done = Background::start(&mut command).finish().exited(6);
+    assert_returned_and_reusable(&harness, "connection refused", &done.json(), &idle);
+}
+
+/// A launch that succeeded without an answer: its machines are terminated, and the claimed ones go
+/// back.
+#[test]
+fn a_launch_whose_answers_are_all_lost_costs_no_warm_machine() {
+    let harness = AwsHarness::with(&[]);
+    let idle = harness.warm_up(2);
+    let lost = AwsFaultRule::new(AwsFault::LostAnswer).service(Service::Ec2);
+    harness.control.inject(lost.operation("CreateFleet"));
+    let done = harness.provision("failed", 3).exited(6);
+    assert_eq!(done.json()["terminated"].as_array().unwrap().len(), 1, "{done:?}");
+    assert_returned_and_reusable(&harness, "lost", &done.json(), &idle);
+}
+
+/// Removes the faults, and checks that the pool has these machines and gives them to the next run.
+#[track_caller]
+fn assert_returned_and_reusable(
+    harness: &AwsHarness,
+    case: &str,
+    failed: &serde_json::Value,
+    idle: &[String],
+) {
+    harness.control.clear_faults();
+    let mut returned: Vec<&str> =
+        failed["returned"].as_array().unwrap().iter().map(|id| id.as_str().unwrap()).collect();
+    returned.sort_unstable();
+    assert_eq!(returned, idle, "{case}: {failed}");
+    harness.until_machines(idle.len());
+    assert_eq!(harness.standings(), vec!["idle"; idle.len()], "{case}");
+    let next = harness.provision("next", u32::try_from(idle.len()).unwrap()).succeeded();
+    assert_eq!((next.sources(), next.ids()), (vec!["warm".to_owned(); idle.len()], idle.to_vec()));
+    harness.release("next").succeeded();
 }
 
 #[test]

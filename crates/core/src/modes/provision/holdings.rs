@@ -25,6 +25,7 @@ struct Inner {
     touched: BTreeMap<InstanceId, u32>,
     /// Tickets that are no longer needed and may still be in their queue.
     spent: Vec<Receipt>,
+    /// The intents that have no outcome in the store yet.
     intents: Vec<Intent>,
     /// The launches that the provider has answered.
     answered: BTreeSet<IntentId>,
@@ -70,6 +71,11 @@ impl Holdings {
 
     pub(super) fn enter(&self, phase: Phase, now: Duration) {
         self.inner().stopwatch.enter(phase, now);
+    }
+
+    /// The phase that was entered last.
+    pub(super) fn phase(&self) -> Phase {
+        self.inner().stopwatch.phase()
     }
 
     pub(super) fn stopwatch(&self) -> Stopwatch {
@@ -126,6 +132,11 @@ impl Holdings {
         self.inner().answered.contains(&intent.id)
     }
 
+    /// The intent has its outcome in the store, and every machine of the launch its record.
+    pub(super) fn settled(&self, intent: &Intent) {
+        self.inner().intents.retain(|open| open.id != intent.id);
+    }
+
     pub(super) fn adopt(&self, instance: Instance<Running>, now: Duration) {
         let moments = Moments { found: None, owned: now, registered: Some(now), ready: Some(now) };
         self.inner().adopted.push(Holding { instance, moments, source: MachineSource::Adopted });
@@ -172,7 +183,8 @@ impl Holdings {
         self.inner().touched.keys().cloned().collect()
     }
 
-    pub(super) fn intents(&self) -> Vec<Intent> {
+    /// The launches that are not settled.
+    pub(super) fn open_intents(&self) -> Vec<Intent> {
         self.inner().intents.clone()
     }
 

@@ -119,6 +119,11 @@ impl Stopwatch {
         self.entered.push((phase, now));
     }
 
+    /// The phase that was entered last; adoption comes first.
+    pub(super) fn phase(&self) -> Phase {
+        self.entered.last().map_or(Phase::Adoption, |(phase, _)| *phase)
+    }
+
     fn timings(&self, now: Duration) -> Timings {
         let mut timings = Timings { total: now.saturating_sub(self.started), ..Timings::default() };
         let ends = self.entered.iter().skip(1).map(|(_, at)| *at).chain([now]);

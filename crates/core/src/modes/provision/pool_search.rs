@@ -23,6 +23,11 @@ pub struct PoolSearch {
     pub lost: usize,
     /// How many machines were claimed, failed their checks and were terminated.
     pub unhealthy: usize,
+    /// How many machines were claimed and went back unused: they were slow to register, or their
+    /// agent is of a newer version.
+    pub given_back: usize,
+    /// How often a second machine was claimed because the first was slow to register.
+    pub hedges: usize,
 }
 
 impl PoolSearch {
@@ -66,6 +71,7 @@ impl PoolSearch {
         let others = [
             (self.lost, "race lost", "races lost"),
             (self.unhealthy, "machine unhealthy", "machines unhealthy"),
+            (self.given_back, "machine given back", "machines given back"),
             (self.void, "ticket void", "tickets void"),
         ];
         let others = others.into_iter().filter(|(count, ..)| *count > 0);

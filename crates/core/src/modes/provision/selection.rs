@@ -6,10 +6,15 @@
 mod checks;
 mod claim;
 mod duplicates;
+mod hedging;
 mod pickup;
+mod returns;
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
+use tokio::sync::mpsc;
 
+use self::claim::Workers;
+use self::hedging::Hedging;
 use self::pickup::Pickup;
 use super::Attempt;
 use crate::model::failure::Failure;
@@ -20,13 +25,23 @@ use crate::runtime::poll::PollInterval;
 /// the store or the pool does not answer.
 pub(super) async fn select(attempt: &Attempt<'_>, wanted: u32) -> Result<(), Failure> {
     attempt.holdings.searching(|search| search.asked = true);
-    let pickup = Pickup::new(attempt, wanted);
     // Registering with GitHub takes seconds, so the interval grows: polling twenty times a second
     // for all that time would find it hardly any sooner.
     let watch =
         AgentWatch::new(attempt.plane, PollInterval::backing_off(attempt.times.signal_poll, 8));
-    let workers = (0..wanted).map(|_| claim::worker(attempt, &pickup, &watch));
-    let results = join_all(workers).await;
-    pickup.close().await;
-    results.into_iter().collect()
+    let (returns, unused) = mpsc::unbounded_channel();
+    let workers = Workers {
+        attempt,
+        pickup: Pickup::new(attempt, wanted),
+        watch,
+        hedging: Hedging::new(attempt, wanted),
+        returns,
+    };
+    let claims = async {
+        let workers = workers;
+        let results = join_all((0..wanted).map(|_| workers.work())).await;
+        workers.pickup.close().await;
+        results.into_iter().collect()
+    };
+    join(claims, returns::give_back_all(attempt, unused)).await.0
 }

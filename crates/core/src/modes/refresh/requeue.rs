@@ -1,16 +1,18 @@
 //! Re-queue: sends tickets for idle instances that have none, because their release died before it
 //! sent one. An instance gets its ticket once its agent has signalled that it is free. If the agent
-//! does not do so within the release timeout, the instance is expired.
+//! does not do so within the release timeout, the instance is expired. If its runner has taken a job
+//! of the run that gave it back, the run gets it again.
 
 use super::Outcome;
 use super::survey::Survey;
 use crate::lifecycle::{Idle, Instance};
 use crate::model::failure::Failure;
-use crate::model::ids::InstanceId;
+use crate::model::ids::{InstanceId, RunId};
 use crate::model::record::Record;
 use crate::model::settings::Settings;
-use crate::model::signal::Signal;
+use crate::model::signal::{AgentStatus, Pulse, Report, Signal};
 use crate::model::ticket::Ticket;
+use crate::model::timestamp::Timestamp;
 use crate::modes::handshake::announce;
 use crate::modes::plane::{NotCommitted, Plane};
 
@@ -34,10 +36,16 @@ pub(super) async fn requeue(
     let status = plane.retried(|| plane.store.agent_status(&ids)).await?;
     let mut tickets: Vec<Ticket> = Vec::new();
     for ((record, idle), status) in unannounced.iter().zip(status) {
+        if let Some(run) = held_for(&status, now) {
+            keep(plane, settings, idle, &run).await?;
+            continue;
+        }
+        let free = |report: &Report| report.is_free_in(record.counts.generation, None);
+        let is_free = status.report.as_ref().is_some_and(free);
         let signal = status.report.map(|report| report.signal);
         let overdue = record.updated_at + settings.times.release_timeout <= now;
         match signal {
-            Some(Signal::Deregistered) => tickets.push(idle.ticket()),
+            Some(Signal::Deregistered) if is_free => tickets.push(idle.ticket()),
             Some(Signal::DeregisterFailed | Signal::PrepareFailed) => {
                 expire(plane, idle, outcome).await?;
             }
@@ -48,6 +56,34 @@ pub(super) async fn requeue(
     announce(plane, &tickets).await?;
     outcome.requeued = tickets.into_iter().map(|ticket| ticket.instance_id).collect();
     Ok(())
+}
+
+/// The run whose job is on the machine although the run has given it back.
+fn held_for(status: &AgentStatus, now: Timestamp) -> Option<RunId> {
+    let report = status.report.as_ref()?;
+    let run = report.run.as_ref().filter(|run| report.is_held_for(run))?;
+    (status.pulse(now) == Pulse::Healthy).then(|| run.clone())
+}
+
+/// Gives the machine to the run again. A refusal means that another process was faster.
+async fn keep(
+    plane: &Plane,
+    settings: &Settings,
+    idle: &Instance<Idle>,
+    run: &RunId,
+) -> Result<(), Failure> {
+    let why = "its runner has a job of the run";
+    let times = &settings.times;
+    let claim = idle.claim(run, plane.now(), times.claim_timeout).because(why);
+    let claimed = match plane.apply(claim).await {
+        Ok(claimed) => claimed,
+        Err(NotCommitted::Refused(_)) => return Ok(()),
+        Err(NotCommitted::Unreachable(error)) => return Err(error.into()),
+    };
+    match plane.apply(claimed.commit(plane.now(), times.max_runtime).because(why)).await {
+        Ok(_) | Err(NotCommitted::Refused(_)) => Ok(()),
+        Err(NotCommitted::Unreachable(error)) => Err(error.into()),
+    }
 }
 
 async fn expire(

@@ -56,7 +56,8 @@ pub(super) async fn rescue(
         }
         plane.progress.stage(&format!("rescuing run {run}: {jobs} jobs wait without a machine"));
         tracing::warn!(%run, jobs, "jobs wait without a machine; provisioning again");
-        match provision(plane, &demand.again(jobs), stop).await.failure {
+        let provisioned = provision(plane, &demand.again(jobs), stop).await;
+        match provisioned.failure {
             None => {
                 if demand.failed_rescues.is_some() {
                     store_result(plane, Demand { failed_rescues: None, ..demand }).await;
@@ -69,11 +70,12 @@ pub(super) async fn rescue(
                 return Err(failure);
             }
             Some(failure) => {
-                // Only failures that may have cost machines count; the others launch none or pass.
-                if matches!(
-                    failure.kind,
-                    FailureKind::NoCapacity | FailureKind::NotReady | FailureKind::Unexpected
-                ) {
+                // Each attempt claims idle machines and returns them, or launches new ones. Only a
+                // request that is refused as it stands reaches no machine: it is tried again as
+                // soon as the operator has corrected the settings.
+                let refused_as_it_stands =
+                    failure.kind == FailureKind::InvalidInput && !provisioned.search.asked;
+                if !refused_as_it_stands {
                     store_result(plane, demand.failed_again(plane.now())).await;
                 }
                 outcome.warnings.push(format!("run {run} cannot be rescued: {failure}"));

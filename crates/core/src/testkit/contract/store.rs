@@ -206,7 +206,7 @@ async fn listings<S: Store + AgentStore>(store: &S) {
 }
 
 fn report(signal: Signal, run: Option<&RunId>, detail: &str) -> Report {
-    Report { signal, run: run.cloned(), detail: detail.to_owned(), at: morning() }
+    Report { signal, run: run.cloned(), detail: detail.to_owned(), at: morning(), generation: None }
 }
 
 async fn status<S: Store + AgentStore>(store: &S) {
@@ -223,7 +223,7 @@ async fn status<S: Store + AgentStore>(store: &S) {
     for (id, beat) in [(&both, beat(morning())), (&both, telling), (&beating, beat(morning()))] {
         store.beat(id, &beat).await.expect("a beat is written");
     }
-    let first = report(Signal::Prepared, None, "");
+    let first = Report { generation: Some(7), ..report(Signal::Prepared, None, "") };
     let last = report(Signal::RegisterFailed, Some(&run("7")), "no \"token\"\nat all");
     store.report(&both, &first).await.expect("a signal is written");
     store.report(&both, &last).await.expect("a signal is written");

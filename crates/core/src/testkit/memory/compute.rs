@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 
-use super::{ClockAndDebug, lock, turn};
+use super::{ClockAndDebug, lock, out_of_reach, turn};
 use crate::model::ids::{InstanceId, IntentId, InvalidId, ProviderName};
 use crate::model::record::MachineSpec;
 use crate::model::requirements::{TypePatterns, UsageClass};
@@ -25,6 +25,8 @@ struct Fleet {
     capacity: Option<usize>,
     withheld: Option<UsageClass>,
     down: bool,
+    /// How many new orders are served before the others fail, and with which error.
+    launch_error: Option<(usize, PortError)>,
     set_up_refused: bool,
     answers_lost: bool,
     unlisted: bool,
@@ -48,6 +50,10 @@ pub struct MemoryCompute {
 
 impl MemoryCompute {
     /// No machines yet, and no limit.
+    pub(super) fn clock(&self) -> &dyn ClockAndDebug {
+        &*self.clock
+    }
+
     pub fn new(clock: Arc<dyn ClockAndDebug>) -> MemoryCompute {
         MemoryCompute { fleet: Mutex::default(), clock }
     }
@@ -77,6 +83,20 @@ impl MemoryCompute {
         lock(&self.fleet).down = true;
     }
 
+    /// Serves `orders` more orders. From then on, fails each launch with this error and launches
+    /// nothing.
+    pub fn fail_launches_after(&self, orders: usize, error: PortError) {
+        let mut fleet = lock(&self.fleet);
+        fleet.launch_error = Some((fleet.ordered.len() + orders, error));
+    }
+
+    /// No call fails from now on.
+    pub fn repair(&self) {
+        let mut fleet = lock(&self.fleet);
+        (fleet.down, fleet.launch_error, fleet.answers_lost) = (false, None, false);
+        fleet.partial.clear();
+    }
+
     /// Refuses to be set up from now on, or no longer.
     pub fn refuse_set_up(&self, refuse: bool) {
         lock(&self.fleet).set_up_refused = refuse;
@@ -94,8 +114,7 @@ impl MemoryCompute {
 
     fn answer(&self) -> PortResult<()> {
         if lock(&self.fleet).down {
-            let reason = "it is down".to_owned();
-            return Err(PortError::Unavailable { service: "compute", reason });
+            return Err(out_of_reach("compute"));
         }
         Ok(())
     }
@@ -131,6 +150,11 @@ impl MemoryCompute {
         if let Some(launched) = fleet.launched.get(&order.intent) {
             Self::heard(&fleet)?;
             return Ok(launched.clone());
+        }
+        if let Some((orders, error)) = &fleet.launch_error
+            && fleet.ordered.len() >= *orders
+        {
+            return Err(error.clone());
         }
         fleet.ordered.push((order.requirements.usage, order.count));
         let mut launched = Launched::default();

@@ -1,5 +1,7 @@
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::Notify;
@@ -33,6 +35,10 @@ pub enum MachineDefect {
     NeverBoots,
     /// Registering never returns, while heartbeats go on.
     NeverRegisters,
+    /// Registers after this time.
+    RegistersAfter(Duration),
+    /// Registers after this time, and has a job from then on until it is stopped.
+    TakesJobAfter(Duration),
     CannotRegister,
     /// The pre-runner script fails.
     ScriptFails,
@@ -55,6 +61,7 @@ pub struct MemoryMachine {
     compute: Arc<MemoryCompute>,
     labels: RegisteredLabels,
     registering: Notify,
+    busy: AtomicBool,
 }
 
 impl MemoryMachine {
@@ -65,7 +72,8 @@ impl MemoryMachine {
         compute: Arc<MemoryCompute>,
         labels: RegisteredLabels,
     ) -> MemoryMachine {
-        MemoryMachine { id, defect, compute, labels, registering: Notify::new() }
+        let (registering, busy) = (Notify::new(), AtomicBool::new(false));
+        MemoryMachine { id, defect, compute, labels, registering, busy }
     }
 }
 
@@ -83,7 +91,15 @@ impl Runner for MemoryMachine {
                 self.compute.kill(&self.id);
                 std::future::pending().await
             }
-            _ => {
+            defect => {
+                if let MachineDefect::RegistersAfter(span) | MachineDefect::TakesJobAfter(span) =
+                    defect
+                {
+                    self.compute.clock().sleep(span).await;
+                }
+                if let MachineDefect::TakesJobAfter(_) = defect {
+                    self.busy.store(true, Ordering::Relaxed);
+                }
                 self.registering.notify_one();
                 tokio::task::yield_now().await;
                 lock(&self.labels.0).insert(self.id.clone(), run.clone());
@@ -92,11 +108,16 @@ impl Runner for MemoryMachine {
         }
     }
 
+    fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::Relaxed)
+    }
+
     async fn work(&self, _run: &RunId) -> String {
         std::future::pending().await
     }
 
     async fn stop(&self) -> Result<(), String> {
+        self.busy.store(false, Ordering::Relaxed);
         Ok(())
     }
 

@@ -1,11 +1,11 @@
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 use super::super::SeededRandom;
-use super::{Calls, ClockAndDebug, lock, turn};
+use super::{Calls, ClockAndDebug, lock, out_of_reach, turn};
 use crate::model::ids::ResourceClass;
 use crate::model::ticket::Ticket;
 use crate::model::timestamp::Timestamp;
@@ -25,6 +25,7 @@ struct Queues {
     duplicates: bool,
     set_up_refused: bool,
     calls: Calls,
+    failing: BTreeSet<&'static str>,
 }
 
 #[derive(Debug)]
@@ -46,6 +47,23 @@ impl MemoryPool {
 
     fn count(&self, call: &'static str) {
         *lock(&self.queues).calls.entry(call).or_default() += 1;
+    }
+
+    /// Fails this method from now on.
+    pub fn fail(&self, call: &'static str) {
+        lock(&self.queues).failing.insert(call);
+    }
+
+    /// No call fails from now on.
+    pub fn repair(&self) {
+        lock(&self.queues).failing.clear();
+    }
+
+    fn answer(&self, call: &'static str) -> PortResult<()> {
+        match lock(&self.queues).failing.contains(call) {
+            true => Err(out_of_reach("pool")),
+            false => Ok(()),
+        }
     }
 
     /// Delivers every message twice from here on.
@@ -132,6 +150,7 @@ impl Pool for MemoryPool {
     ) -> PortResult<Vec<ReceivedMessage>> {
         turn().await;
         self.count("receive");
+        self.answer("receive")?;
         let now = self.clock.now();
         let mut queues = lock(&self.queues);
         let Queues { queues, receipts, duplicates, .. } = &mut *queues;
@@ -158,6 +177,7 @@ impl Pool for MemoryPool {
     ) -> PortResult<()> {
         turn().await;
         self.count("extend");
+        self.answer("extend")?;
         self.show_at(class, receipts, self.clock.now() + hold);
         Ok(())
     }
@@ -165,6 +185,7 @@ impl Pool for MemoryPool {
     async fn put_back(&self, class: &ResourceClass, receipts: &[Receipt]) -> PortResult<()> {
         turn().await;
         self.count("put_back");
+        self.answer("put_back")?;
         self.show_at(class, receipts, self.clock.now());
         Ok(())
     }
@@ -172,6 +193,7 @@ impl Pool for MemoryPool {
     async fn delete(&self, class: &ResourceClass, receipts: &[Receipt]) -> PortResult<()> {
         turn().await;
         self.count("delete");
+        self.answer("delete")?;
         let mut queues = lock(&self.queues);
         let queue = queues.queues.entry(class.clone()).or_default();
         queue.retain(|message| !is_held_by(message, receipts));
@@ -181,6 +203,7 @@ impl Pool for MemoryPool {
     async fn send(&self, tickets: &[Ticket], delay: Duration) -> PortResult<()> {
         turn().await;
         self.count("send");
+        self.answer("send")?;
         let visible_at = self.clock.now() + delay;
         let mut queues = lock(&self.queues);
         for ticket in tickets {

@@ -13,7 +13,7 @@ use ondeck_core::model::ids::{InstanceId, IntentId, ResourceClass, RunId};
 use ondeck_core::model::record::Counts;
 use ondeck_core::model::record::{MachineSpec, Record, State};
 use ondeck_core::model::requirements::UsageClass;
-use ondeck_core::model::signal::{Report, Signal};
+use ondeck_core::model::signal::{AgentStatus, Report, Signal};
 use ondeck_core::modes::plane::Plane;
 use ondeck_core::modes::provision::{self, Request, provision};
 use ondeck_core::modes::refresh;
@@ -163,6 +163,10 @@ impl Harness {
         self.memory.store.select(|record| record.id == id(name)).pop()
     }
 
+    pub(crate) async fn status(&self, name: &str) -> AgentStatus {
+        self.plane.store.agent_status(&[id(name)]).await.unwrap().remove(0)
+    }
+
     pub(crate) fn state(&self, name: &str) -> State {
         self.record(name).expect("there is such a record").state
     }
@@ -182,7 +186,8 @@ impl Harness {
     /// Writes a signal and a heartbeat in the name of an agent.
     pub(crate) async fn signal_as_agent(&self, name: &str, signal: Signal, of: &str) {
         let at = self.plane.now();
-        let report = Report { signal, run: Some(run(of)), detail: String::new(), at };
+        let report =
+            Report { signal, run: Some(run(of)), detail: String::new(), at, generation: None };
         AgentStore::report(&*self.memory.store, &id(name), &report).await.unwrap();
         let beat = Heartbeat::new(at, Duration::from_secs(5));
         AgentStore::beat(&*self.memory.store, &id(name), &beat).await.unwrap();

@@ -57,6 +57,8 @@ async fn the_search_counts_what_it_meets() {
         void: 1,
         lost: 0,
         unhealthy: 1,
+        given_back: 0,
+        hedges: 0,
     };
     assert_eq!(outcome.search, expected);
     assert_eq!(

@@ -289,7 +289,7 @@ async fn a_busy_answer_that_was_lost_is_the_same_when_it_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn told_to_stop_it_dumps_what_it_touched_and_nothing_else() {
+async fn told_to_stop_it_undoes_what_it_touched_and_nothing_else() {
     for moment in [0, 1, 5, 20, 100, 400] {
         let harness = Harness::new().await;
         harness.make_defective("i-0001", MachineDefect::NeverRegisters);
@@ -312,6 +312,7 @@ async fn told_to_stop_it_dumps_what_it_touched_and_nothing_else() {
         let live: Vec<InstanceId> =
             harness.memory.store.select(|r| r.state.is_live()).into_iter().map(|r| r.id).collect();
         assert!(live.iter().any(|id| others.contains(id.as_str())), "the other run keeps its own");
+        assert_eq!(live.len(), 2, "and the other idle one stays, at {moment}");
         for machine in harness.plane.compute.machines().await.unwrap() {
             assert!(live.contains(&machine.id), "{} has no record, at {moment}", machine.id);
         }
@@ -319,7 +320,7 @@ async fn told_to_stop_it_dumps_what_it_touched_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_dump_leaves_a_machine_that_another_run_owns_by_now() {
+async fn a_clean_up_leaves_a_machine_that_another_run_owns_by_now() {
     let harness = Harness::new().await;
     // A provision that was held up after its machine was activated, released and claimed again.
     let first = harness.provision(&request("1", 1)).await;
@@ -351,17 +352,6 @@ async fn a_dump_leaves_a_machine_that_another_run_owns_by_now() {
 }
 
 #[tokio::test]
-async fn a_dump_ends_what_it_can_when_the_provider_is_down() {
-    let harness = Harness::new().await;
-    harness.idle("i-a", "c6i.large").await;
-    harness.memory.compute.go_down();
-    let outcome = harness.provision(&request("1", 2)).await;
-    assert_eq!(outcome.failure.unwrap().kind, FailureKind::Unavailable);
-    assert!(!outcome.clean_up_failures.is_empty(), "and says what it could not");
-    assert_eq!(harness.state("i-a"), State::Terminated, "no run can claim it");
-}
-
-#[tokio::test]
 async fn a_launch_that_never_answered_stays_open_for_refresh() {
     let harness = Harness::with(&[("boot-deadline-sec", "86400")]).await;
     harness.memory.compute.lose_launches();
@@ -378,7 +368,7 @@ async fn a_launch_that_never_answered_stays_open_for_refresh() {
 }
 
 #[tokio::test]
-async fn a_dump_ends_the_machines_of_a_launch_that_never_answered() {
+async fn a_rollback_ends_the_machines_of_a_launch_that_never_answered() {
     let harness = Harness::new().await;
     harness.memory.compute.lose_launches();
     harness.memory.compute.list_all();
@@ -389,7 +379,7 @@ async fn a_dump_ends_the_machines_of_a_launch_that_never_answered() {
 }
 
 #[tokio::test]
-async fn a_dump_takes_the_ticket_of_what_was_just_claimed_along() {
+async fn a_clean_up_deletes_the_ticket_of_what_was_just_claimed() {
     let harness = Harness::new().await;
     harness.idle("i-a", "c6i.large").await;
     let (switch, stop) = StopSignal::new();
@@ -401,8 +391,8 @@ async fn a_dump_takes_the_ticket_of_what_was_just_claimed_along() {
         assert_eq!(harness.depth().await, 1, "tickets are deleted a moment later, together");
         switch.raise(Stop::Interrupted);
     });
-    assert_eq!((outcome.terminated, outcome.clean_up_failures), (vec![id("i-a")], vec![]));
-    assert_eq!(harness.depth().await, 0);
+    assert_eq!((outcome.returned, outcome.clean_up_failures), (vec![id("i-a")], vec![]));
+    assert_eq!(harness.depth().await, 1, "that of its new idle state");
 }
 
 #[tokio::test]
@@ -426,7 +416,7 @@ async fn what_runs_for_the_run_already_is_as_good_as_committed() {
 }
 
 #[tokio::test]
-async fn a_dump_spares_what_another_provision_of_the_run_has() {
+async fn a_clean_up_spares_what_another_provision_of_the_run_has() {
     let harness = Harness::new().await;
     let record = harness.idle("i-a", "c6i.large").await;
     harness.ticket(&record).await;
@@ -448,7 +438,7 @@ async fn a_dump_spares_what_another_provision_of_the_run_has() {
 }
 
 #[tokio::test]
-async fn a_dump_finds_a_machine_that_two_tickets_led_to() {
+async fn a_clean_up_finds_a_machine_that_two_tickets_led_to() {
     let harness = Harness::new().await;
     let record = harness.idle("i-a", "c6i.large").await;
     harness.ticket(&record).await;
@@ -461,8 +451,8 @@ async fn a_dump_finds_a_machine_that_two_tickets_led_to() {
         switch.raise(Stop::Interrupted);
     });
     assert_eq!(outcome.failure.unwrap().kind, FailureKind::Interrupted);
-    assert!(harness.alive().is_empty(), "{:?}", harness.alive());
-    assert!(harness.memory.store.select(|record| record.state.is_live()).is_empty());
+    assert_eq!((outcome.returned, outcome.terminated), (vec![id("i-a")], vec![id("i-0001")]));
+    assert_eq!((harness.alive(), harness.state("i-a")), (vec!["i-a".to_owned()], State::Idle));
 }
 
 #[tokio::test]

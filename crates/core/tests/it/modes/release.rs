@@ -1,5 +1,6 @@
 //! Release: the handshake, and what happens when an agent does not answer.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ondeck_core::inputs::times::TimeOverrides;
@@ -10,7 +11,7 @@ use ondeck_core::modes::provision::MachineSource;
 use ondeck_core::modes::release::{Disposition, release};
 use ondeck_core::testkit::{Calls, MachineDefect};
 
-use super::harness::{Harness, believe_running, large, request, run};
+use super::harness::{Harness, believe_running, id, large, request, run};
 use ondeck_core::ports::Pool;
 
 #[tokio::test]
@@ -80,27 +81,76 @@ async fn a_machine_that_cannot_be_cleaned_is_not_reused() {
 }
 
 #[tokio::test]
-async fn leftovers_of_a_killed_provision_are_expired() {
+async fn what_a_killed_provision_claimed_is_given_back_and_what_it_created_is_expired() {
     let harness = Harness::new().await;
     harness.idle("i-a", "c6i.large").await;
     harness.make_defective("i-0001", MachineDefect::NeverRegisters);
-    // Killed while it validates: one claimed, one created.
-    let request = request("1", 2);
-    let provision = harness.provision(&request);
+    killed_while_it_validates(&harness, "1").await;
+    let released = harness.release("1").await;
+    assert_eq!(released.failure(), None);
+    let dispositions: BTreeMap<&str, &Disposition> =
+        released.instances.iter().map(|one| (one.id.as_str(), &one.disposition)).collect();
+    assert_eq!(dispositions["i-a"], &Disposition::GivenBack);
+    assert_eq!(dispositions["i-0001"], &Disposition::Unfinished(State::Created));
+    assert!(released.instances.iter().all(|one| one.used_for.is_none()));
+    assert!(harness.record("i-0001").unwrap().is_expired(harness.plane.now()));
+    let refreshed = harness.refresh().await;
+    assert_eq!(refreshed.reaped.len(), 1);
+    assert_eq!(harness.alive(), ["i-a"]);
+    let next = harness.provision(&request("2", 1)).await;
+    assert_eq!(next.count(MachineSource::Warm), 1);
+}
+
+/// Drops a provision of two machines while it validates: `i-a` is claimed, `i-0001` is created.
+async fn killed_while_it_validates(harness: &Harness, run: &str) {
+    let request = request(run, 2);
     tokio::select! {
-        _ = provision => panic!("it cannot succeed"),
+        _ = harness.provision(&request) => panic!("it cannot succeed"),
         () = harness.sleep(Duration::from_secs(30)) => {}
     }
     assert_eq!((harness.state("i-a"), harness.state("i-0001")), (State::Claimed, State::Created));
+}
+
+#[tokio::test]
+async fn a_claimed_machine_that_does_not_answer_is_expired() {
+    for (defect, polls, words) in [
+        (MachineDefect::None, "1", "its last heartbeat is"),
+        (MachineDefect::None, "600", "no answer within 120 s"),
+        (MachineDefect::CannotBeCleaned, "1", "the machine is not clean"),
+    ] {
+        let harness = Harness::new().await;
+        // Refresh would refuse the slow one, because no machine would notice its release in time.
+        let poll = [("agent-poll-running-sec".to_owned(), polls.to_owned())].into();
+        harness.plane.store.put_settings(&poll).await.unwrap();
+        harness.make_defective("i-a", defect);
+        harness.idle("i-a", "c6i.large").await;
+        harness.make_defective("i-0001", MachineDefect::NeverRegisters);
+        killed_while_it_validates(&harness, "1").await;
+        if words.contains("heartbeat") {
+            harness.memory.compute.kill(&id("i-a"));
+        }
+        let released = harness.release("1").await;
+        assert_eq!(released.failure().unwrap().kind.exit_code(), 8, "{words}");
+        let found = released.instances.iter().find(|one| one.id == id("i-a")).unwrap();
+        let Disposition::Expired(why) = &found.disposition else { panic!("{found:?}") };
+        assert!(why.contains(words), "{why}");
+        assert!(harness.record("i-a").unwrap().is_expired(harness.plane.now()));
+        assert_eq!(harness.depth().await, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_claimed_machine_past_its_threshold_is_left_to_the_reaper() {
+    let harness = Harness::with(&[("self-termination-grace-sec", "3600")]).await;
+    harness.idle("i-a", "c6i.large").await;
+    harness.make_defective("i-0001", MachineDefect::NeverRegisters);
+    killed_while_it_validates(&harness, "1").await;
+    harness.sleep(Duration::from_secs(301)).await;
     let released = harness.release("1").await;
     assert_eq!(released.failure(), None);
-    assert_eq!(released.instances.len(), 2);
-    for name in ["i-a", "i-0001"] {
-        assert!(harness.record(name).unwrap().is_expired(harness.plane.now()), "{name}");
-    }
-    let refreshed = harness.refresh().await;
-    assert_eq!(refreshed.reaped.len(), 2);
-    assert!(harness.alive().is_empty());
+    let found = released.instances.iter().find(|one| one.id == id("i-a")).unwrap();
+    assert_eq!(found.disposition, Disposition::Unfinished(State::Claimed));
+    assert_eq!(harness.depth().await, 0);
 }
 
 #[tokio::test]

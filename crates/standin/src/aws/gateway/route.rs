@@ -35,6 +35,9 @@ pub(super) async fn perform(at: &EndpointHandler, call: &Call, plan: Plan) -> Ou
             std::future::pending().await
         }
         Some(AwsFault::Status(status)) => answers::server_error(service, status),
+        Some(AwsFault::Refusal(status, code)) => {
+            answers::refusal(service, status, code, "The request is refused by a test.")
+        }
         Some(AwsFault::Throttle) => answers::throttled(service),
         Some(AwsFault::ExpiredToken) => answers::expired(service),
         Some(AwsFault::Skew(ahead)) => skewed(at, call, ahead).await,

@@ -150,6 +150,7 @@ fn results(search: &PoolSearch) -> String {
         (search.unsuitable_count(), format!("did not match ({})", unsuitable.join(", "))),
         (search.lost, "lost to other runs".to_owned()),
         (search.unhealthy, "unhealthy and terminated".to_owned()),
+        (search.given_back, "given back".to_owned()),
         (search.void, "void".to_owned()),
     ];
     let counts = counts.iter().filter(|(count, _)| *count > 0);
@@ -295,6 +296,8 @@ mod tests {
                 void: 1,
                 lost: 1,
                 unhealthy: 1,
+                given_back: 0,
+                hedges: 0,
             },
             failure: Some(Failure::new(
                 FailureKind::NotReady,

@@ -2,6 +2,8 @@
 //! refresh settles the intent. If it is killed after the launch, the machines terminate themselves
 //! because they have no record, or refresh terminates them by their intent.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use futures_util::future::join_all;
 
 use crate::lifecycle::Instance;
@@ -11,7 +13,7 @@ use crate::model::intent::Intent;
 use crate::model::requirements::{Requirements, UsageClass};
 use crate::modes::plane::NotCommitted;
 use crate::modes::provision::Attempt;
-use crate::ports::{Machine, Order};
+use crate::ports::{Launched, Machine, Order, PortError, PortResult};
 
 /// The result of one launch: how many machines, and why there are not more.
 pub(super) struct Fleet {
@@ -21,13 +23,13 @@ pub(super) struct Fleet {
 }
 
 /// Launches up to `count` machines and registers all of them concurrently. Fewer machines are no
-/// error. Fails if the store or the provider does not answer, or refuses to register a machine.
+/// error. Fails if the store or the provider does not answer, if the provider refuses the order, or
+/// if the store refuses to register a machine.
 pub(super) async fn launch(
     attempt: &Attempt<'_>,
     usage: UsageClass,
     count: u32,
 ) -> Result<Fleet, Failure> {
-    let plane = attempt.plane;
     let mut intent = intend(attempt, usage, count).await?;
     let order = Order {
         intent: intent.id.clone(),
@@ -35,18 +37,64 @@ pub(super) async fn launch(
         count,
         requirements: Requirements { usage, ..attempt.requirements.clone() },
     };
-    // Repeating the order is safe: under the same intent it launches once.
-    let launched = plane.retried(|| plane.compute.launch(&order, &attempt.settings)).await?;
+    let launched = match answer(attempt, &order).await {
+        Ok(launched) => launched,
+        Err(NotLaunched::Unknown(error)) => return Err(error.into()),
+        Err(NotLaunched::Refused(error)) => {
+            attempt.holdings.launch_answered(&intent);
+            let outcome = format!("refused: {error}");
+            if let Err(error) = settle(attempt, &mut intent, outcome).await {
+                tracing::warn!("the intent of a refused launch is left open: {error}");
+            }
+            return Err(error.into());
+        }
+    };
     attempt.holdings.launch_answered(&intent);
     for reason in launched.shortfalls.iter().chain(&launched.passing) {
         tracing::warn!("{reason}");
     }
     let registered = join_all(launched.machines.iter().map(|m| register(attempt, m))).await;
     registered.into_iter().collect::<Result<(), Failure>>()?;
-    intent.outcome = format!("launched {} of {count}", launched.machines.len());
-    plane.retried(|| plane.store.put_intent(&intent)).await?;
+    let outcome = format!("launched {} of {count}", launched.machines.len());
+    settle(attempt, &mut intent, outcome).await?;
     let count = u32::try_from(launched.machines.len()).unwrap_or(u32::MAX);
     Ok(Fleet { count, shortfalls: launched.shortfalls, passing: launched.passing })
+}
+
+/// Why a launch has no answer with machines.
+enum NotLaunched {
+    /// The provider has refused every attempt, so there is no machine.
+    Refused(PortError),
+    /// The answer to at least one attempt is missing: there may be machines.
+    Unknown(PortError),
+}
+
+/// Asks the provider, and repeats the order while the error is a passing one. Repeating is safe:
+/// under the same intent the order launches once.
+async fn answer(attempt: &Attempt<'_>, order: &Order) -> Result<Launched, NotLaunched> {
+    let plane = attempt.plane;
+    let unknown = AtomicBool::new(false);
+    let ask = || async {
+        let answer = plane.compute.launch(order, &attempt.settings).await;
+        if matches!(answer, Err(PortError::Unavailable { .. })) {
+            unknown.store(true, Ordering::Relaxed);
+        }
+        answer
+    };
+    let answer = plane.retried(ask).await;
+    answer.map_err(|error| match unknown.load(Ordering::Relaxed) {
+        true => NotLaunched::Unknown(error),
+        false => NotLaunched::Refused(error),
+    })
+}
+
+/// Stores the outcome of a launch.
+async fn settle(attempt: &Attempt<'_>, intent: &mut Intent, outcome: String) -> PortResult<()> {
+    let plane = attempt.plane;
+    intent.outcome = outcome;
+    plane.retried(|| plane.store.put_intent(intent)).await?;
+    attempt.holdings.settled(intent);
+    Ok(())
 }
 
 async fn intend(attempt: &Attempt<'_>, usage: UsageClass, count: u32) -> Result<Intent, Failure> {

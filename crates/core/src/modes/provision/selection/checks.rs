@@ -2,44 +2,63 @@
 
 use crate::lifecycle::{Claimed, Instance};
 use crate::model::failure::Failure;
+use crate::model::heartbeat::{Compatibility, Heartbeat};
 use crate::model::signal::{AgentStatus, Pulse, Signal};
 use crate::model::timestamp::Timestamp;
 use crate::modes::agent_watch::{AgentWatch, Watched};
 use crate::modes::provision::Attempt;
 
-/// Waits until the machine has registered. Returns the time by the agent's clock, or the reason as
-/// soon as it is known that the machine will not register. Fails if the store does not answer.
+/// What the checks found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Checked {
+    /// The runner registered at this time, by the agent's clock.
+    Ready(Timestamp),
+    /// The machine reported a failure, or its heartbeat stopped. It must not be used again.
+    Failed(String),
+    /// The machine is alive and did not register within the timeout.
+    Unregistered(String),
+    /// The agent is newer than this program, which may misunderstand it.
+    TooNew,
+}
+
+/// Waits until the machine has registered, or it is known that it will not in time. Fails if the
+/// store does not answer.
 pub(super) async fn pass(
     attempt: &Attempt<'_>,
     watch: &AgentWatch<'_>,
     claimed: &Instance<Claimed>,
-) -> Result<Result<Timestamp, String>, Failure> {
+) -> Result<Checked, Failure> {
     let timeout = attempt.times.claim_registration_timeout;
     let judge = |status: &AgentStatus, now: Timestamp| judge(attempt, status, now);
     Ok(match watch.wait(claimed.id(), timeout, judge).await? {
-        Watched::Judged(judgement) => judgement,
-        Watched::TimedOut(status) => {
-            Err(format!("not registered within {} s: {status}", timeout.as_secs_f64()))
-        }
+        Watched::Judged(checked) => checked,
+        Watched::TimedOut(status) => Checked::Unregistered(format!(
+            "not registered within {} s: {status}",
+            timeout.as_secs_f64()
+        )),
     })
 }
 
-/// Returns when the machine registered, or why it failed; `None` while neither is known.
-fn judge(
-    attempt: &Attempt<'_>,
-    status: &AgentStatus,
-    now: Timestamp,
-) -> Option<Result<Timestamp, String>> {
+/// Returns `None` while nothing is decided.
+fn judge(attempt: &Attempt<'_>, status: &AgentStatus, now: Timestamp) -> Option<Checked> {
     match status.pulse(now) {
-        Pulse::Never => return Some(Err("it has never sent a heartbeat".to_owned())),
+        Pulse::Never => return Some(Checked::Failed("it has never sent a heartbeat".to_owned())),
         Pulse::Stale(age) => {
-            return Some(Err(format!("its last heartbeat is {:.1} s old", age.as_secs_f64())));
+            let why = format!("its last heartbeat is {:.1} s old", age.as_secs_f64());
+            return Some(Checked::Failed(why));
         }
         Pulse::Healthy => {}
     }
+    match status.heartbeat.as_ref().map(Heartbeat::compatibility) {
+        Some(Compatibility::Newer) => return Some(Checked::TooNew),
+        Some(Compatibility::Older) => {
+            return Some(Checked::Failed("its agent is too old for this version".to_owned()));
+        }
+        Some(Compatibility::Understood) | None => {}
+    }
     let report = status.report.as_ref()?;
     if let Some(why) = report.failure_for(&attempt.request.run) {
-        return Some(Err(why));
+        return Some(Checked::Failed(why));
     }
-    report.says(Signal::Registered, &attempt.request.run).then_some(Ok(report.at))
+    report.says(Signal::Registered, &attempt.request.run).then_some(Checked::Ready(report.at))
 }

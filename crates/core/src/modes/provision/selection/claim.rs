@@ -1,9 +1,15 @@
-//! A claim worker: takes a candidate, claims it, checks it, and starts over if either fails.
+//! A claim worker: takes a candidate, claims it, checks it, and starts over if either fails. If the
+//! machine is slow to register, the worker may claim a second one; the first that is ready wins.
 
-use futures_util::future::join;
+use std::pin::pin;
+use std::time::Duration;
 
-use super::checks;
+use futures_util::future::{Either, join, select};
+
+use super::checks::{self, Checked};
+use super::hedging::Hedging;
 use super::pickup::{Candidate, Pickup};
+use super::returns::{Reason, Returns, Unused};
 use crate::lifecycle::{Claimed, Instance};
 use crate::model::failure::Failure;
 use crate::modes::agent_watch::AgentWatch;
@@ -11,88 +17,205 @@ use crate::modes::plane::NotCommitted;
 use crate::modes::provision::Attempt;
 use crate::modes::provision::holdings::Moments;
 
-/// Works until one machine is claimed and checked, or the pool is exhausted for this run. Fails if
-/// the store or the pool does not answer.
-pub(super) async fn worker(
-    attempt: &Attempt<'_>,
-    pickup: &Pickup<'_>,
-    watch: &AgentWatch<'_>,
-) -> Result<(), Failure> {
-    while let Some(candidate) = pickup.next().await? {
-        // The ticket is not needed any more in either case: the instance is claimed, or the refusal
-        // has shown that it is gone, expired, or owned by another run.
-        match claim(attempt, pickup, &candidate).await? {
-            Some(claimed) => {
-                let plane = attempt.plane;
-                let owned = plane.clock.steady();
-                let checks = checks::pass(attempt, watch, &claimed);
-                match join(checks, pickup.delete(&candidate)).await.0? {
-                    Ok(registered) => {
-                        let moments = Moments {
-                            found: Some(candidate.found),
-                            owned,
-                            registered: Some(plane.steady_at(registered)),
-                            ready: Some(plane.clock.steady()),
-                        };
-                        attempt.holdings.claim(claimed, moments);
-                        return Ok(());
+/// How many registrations in a row a machine may miss before it is retired.
+const MAX_MISSED: u32 = 2;
+
+/// What the claim workers of one selection share.
+pub(super) struct Workers<'a> {
+    pub(super) attempt: &'a Attempt<'a>,
+    pub(super) pickup: Pickup<'a>,
+    pub(super) watch: AgentWatch<'a>,
+    pub(super) hedging: Hedging,
+    pub(super) returns: Returns,
+}
+
+/// A machine that this run has claimed and not checked yet.
+#[derive(Debug)]
+struct Taken {
+    candidate: Candidate,
+    claimed: Instance<Claimed>,
+    /// When it was claimed, in steady time.
+    owned: Duration,
+}
+
+impl Workers<'_> {
+    /// Works until one machine is claimed and checked, or the pool is exhausted for this run. Fails
+    /// if the store or the pool does not answer.
+    pub(super) async fn work(&self) -> Result<(), Failure> {
+        while let Some(taken) = self.take().await? {
+            if self.race(taken).await? {
+                return Ok(());
+            }
+            self.pickup.ask_again().await;
+        }
+        Ok(())
+    }
+
+    /// Claims the next candidate that can be claimed. `None` if the pool is exhausted for this run.
+    async fn take(&self) -> Result<Option<Taken>, Failure> {
+        while let Some(candidate) = self.pickup.next().await? {
+            if let Some(claimed) = self.claim(&candidate).await? {
+                let owned = self.attempt.plane.clock.steady();
+                return Ok(Some(Taken { candidate, claimed, owned }));
+            }
+            // The refusal has shown that the machine is gone, expired, or owned by another run, so
+            // its ticket is of no use.
+            self.pickup.delete(&candidate).await;
+            self.pickup.ask_again().await;
+        }
+        Ok(None)
+    }
+
+    /// Checks a machine, and claims and checks a second one if the first is late. Returns whether
+    /// one of them was ready.
+    async fn race(&self, first: Taken) -> Result<bool, Failure> {
+        let mut checks = pin!(self.check(&first));
+        if let Some(checked) = self.unless_late(checks.as_mut()).await {
+            return self.settle(&first, checked?).await;
+        }
+        self.attempt.holdings.searching(|search| search.hedges += 1);
+        self.pickup.ask_again().await;
+        // The second claim is never dropped half-way: the machine would stay claimed.
+        let (checked, second) = match select(checks.as_mut(), pin!(self.take())).await {
+            Either::Left((checked, take)) => (Some(checked?), take.await?),
+            Either::Right((second, _)) => (None, second?),
+        };
+        match (checked, second) {
+            (None, None) => self.settle(&first, checks.await?).await,
+            (Some(checked), None) => self.settle(&first, checked).await,
+            (None, Some(second)) => self.race_both(&first, checks, &second).await,
+            (Some(checked), Some(second)) => match self.settle(&first, checked).await? {
+                true => Ok(self.lost(&second)),
+                false => self.settle(&second, self.check(&second).await?).await,
+            },
+        }
+    }
+
+    /// The result of the checks; `None` if it is late and a second machine may be claimed.
+    async fn unless_late<T>(&self, checks: impl Future<Output = T> + Unpin) -> Option<T> {
+        let allowed = pin!(self.hedging.allowed(&*self.attempt.plane.clock));
+        match select(checks, allowed).await {
+            Either::Left((checked, _)) => Some(checked),
+            Either::Right(_) => None,
+        }
+    }
+
+    /// Waits for the first of two machines that is ready, and gives the other one back.
+    async fn race_both(
+        &self,
+        first: &Taken,
+        first_checks: impl Future<Output = Result<Checked, Failure>> + Unpin,
+        second: &Taken,
+    ) -> Result<bool, Failure> {
+        let second_checks = pin!(self.check(second));
+        match select(first_checks, second_checks).await {
+            Either::Left((checked, rest)) => self.then((first, checked?), (second, rest)).await,
+            Either::Right((checked, rest)) => self.then((second, checked?), (first, rest)).await,
+        }
+    }
+
+    /// Acts on the result of one machine while the checks of the other go on.
+    async fn then(
+        &self,
+        (decided, checked): (&Taken, Checked),
+        (other, checks): (&Taken, impl Future<Output = Result<Checked, Failure>>),
+    ) -> Result<bool, Failure> {
+        if let Checked::Ready(_) = checked {
+            self.settle(decided, checked).await?;
+            return Ok(self.lost(other));
+        }
+        let (settled, checked) = join(self.settle(decided, checked), checks).await;
+        settled?;
+        self.settle(other, checked?).await
+    }
+
+    /// Deletes the machine's ticket, and waits for the result of its checks.
+    async fn check(&self, taken: &Taken) -> Result<Checked, Failure> {
+        let checks = checks::pass(self.attempt, &self.watch, &taken.claimed);
+        join(checks, self.pickup.delete(&taken.candidate)).await.0
+    }
+
+    /// Acts on the result of the checks. Returns whether the machine is ready.
+    async fn settle(&self, taken: &Taken, checked: Checked) -> Result<bool, Failure> {
+        let Taken { candidate, claimed, owned } = taken;
+        let plane = self.attempt.plane;
+        match checked {
+            Checked::Ready(registered) => {
+                let moments = Moments {
+                    found: Some(candidate.found),
+                    owned: *owned,
+                    registered: Some(plane.steady_at(registered)),
+                    ready: Some(plane.clock.steady()),
+                };
+                self.attempt.holdings.claim(claimed.clone(), moments);
+                return Ok(true);
+            }
+            Checked::Failed(why) => self.discard(claimed, &why).await?,
+            Checked::Unregistered(why) => {
+                let missed = claimed.counts().missed_registrations.saturating_add(1);
+                match missed >= MAX_MISSED {
+                    true => {
+                        self.discard(claimed, &format!("{why}; {missed} times in a row")).await?
                     }
-                    Err(why) => {
-                        attempt.holdings.searching(|search| search.unhealthy += 1);
-                        discard(attempt, &claimed, &why).await?;
-                    }
+                    false => self.send_back(claimed, Reason::Unregistered),
                 }
             }
-            None => pickup.delete(&candidate).await,
+            Checked::TooNew => self.send_back(claimed, Reason::UnknownProtocol),
         }
-        pickup.ask_again().await;
+        Ok(false)
     }
-    Ok(())
-}
 
-/// Makes the claim, the one write that decides which run gets the machine. Returns `None` if the
-/// store refuses it.
-async fn claim(
-    attempt: &Attempt<'_>,
-    pickup: &Pickup<'_>,
-    candidate: &Candidate,
-) -> Result<Option<Instance<Claimed>>, Failure> {
-    let plane = attempt.plane;
-    attempt.holdings.about_to_touch(candidate.idle.id());
-    let change =
-        candidate.idle.claim(&attempt.request.run, plane.now(), attempt.times.claim_timeout);
-    match pickup.holding(candidate, plane.apply(change)).await {
-        Ok(claimed) => Ok(Some(claimed)),
-        Err(NotCommitted::Refused(refused)) => {
-            if let Some(row) = &refused.unreadable {
-                tracing::warn!("{row}; its ticket is dropped");
+    /// Gives back a machine because the other one was ready first. Returns that one was ready.
+    fn lost(&self, taken: &Taken) -> bool {
+        self.send_back(&taken.claimed, Reason::LostToHedge);
+        true
+    }
+
+    fn send_back(&self, claimed: &Instance<Claimed>, reason: Reason) {
+        self.pickup.avoid(claimed.id());
+        self.attempt.holdings.searching(|search| search.given_back += 1);
+        // The receiver lives as long as the workers. Without it, the run's release gives it back.
+        drop(self.returns.send(Unused { claimed: claimed.clone(), reason }));
+    }
+
+    /// Makes the claim, the one write that decides which run gets the machine. Returns `None` if
+    /// the store refuses it.
+    async fn claim(&self, candidate: &Candidate) -> Result<Option<Instance<Claimed>>, Failure> {
+        let (plane, attempt) = (self.attempt.plane, self.attempt);
+        attempt.holdings.about_to_touch(candidate.idle.id());
+        let change =
+            candidate.idle.claim(&attempt.request.run, plane.now(), attempt.times.claim_timeout);
+        match self.pickup.holding(candidate, plane.apply(change)).await {
+            Ok(claimed) => Ok(Some(claimed)),
+            Err(NotCommitted::Refused(refused)) => {
+                if let Some(row) = &refused.unreadable {
+                    tracing::warn!("{row}; its ticket is dropped");
+                }
+                attempt.holdings.not_touched(candidate.idle.id());
+                let taken = refused.found.as_ref().is_some_and(|found| found.run.is_some());
+                attempt.holdings.searching(
+                    |search| {
+                        if taken { search.lost += 1 } else { search.void += 1 }
+                    },
+                );
+                Ok(None)
             }
-            attempt.holdings.not_touched(candidate.idle.id());
-            let taken = refused.found.as_ref().is_some_and(|found| found.run.is_some());
-            attempt.holdings.searching(
-                |search| {
-                    if taken { search.lost += 1 } else { search.void += 1 }
-                },
-            );
-            Ok(None)
+            Err(NotCommitted::Unreachable(error)) => Err(error.into()),
         }
-        Err(NotCommitted::Unreachable(error)) => Err(error.into()),
     }
-}
 
-/// Terminates a machine that failed its checks, because it would fail the next run as well.
-async fn discard(
-    attempt: &Attempt<'_>,
-    claimed: &Instance<Claimed>,
-    why: &str,
-) -> Result<(), Failure> {
-    let (plane, id) = (attempt.plane, claimed.id());
-    tracing::warn!(instance = %id, "discarded: {why}");
-    if plane.expire_and_reap(claimed, why).await?.is_some()
-        && let Err(error) = plane.terminate(std::slice::from_ref(id)).await
-    {
-        // Its record is terminated, so no run can claim it. Refresh or its deadline terminates it.
-        tracing::warn!(instance = %id, "not terminated yet: {error}");
+    /// Terminates a machine that failed its checks, because it would fail the next run as well.
+    async fn discard(&self, claimed: &Instance<Claimed>, why: &str) -> Result<(), Failure> {
+        let (plane, id) = (self.attempt.plane, claimed.id());
+        self.attempt.holdings.searching(|search| search.unhealthy += 1);
+        tracing::warn!(instance = %id, "discarded: {why}");
+        if plane.expire_and_reap(claimed, why).await?.is_some()
+            && let Err(error) = plane.terminate(std::slice::from_ref(id)).await
+        {
+            // Its record is terminated, so no run can claim it. Refresh or its deadline terminates
+            // it.
+            tracing::warn!(instance = %id, "not terminated yet: {error}");
+        }
+        Ok(())
     }
-    Ok(())
 }

@@ -8,7 +8,7 @@
 //! nothing for this run: N tickets cost N/10 receives. Other runs are not misled by the hidden
 //! tickets, because they ask an empty queue again while another receiver holds tickets of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::inputs::times::Times;
 use crate::lifecycle::{Idle, Instance};
 use crate::model::failure::Failure;
 use crate::model::ids::{InstanceId, ResourceClass};
-use crate::model::requirements::Requirements;
+use crate::model::requirements::{Requirements, UsageClass};
 use crate::model::ticket::Ticket;
 use crate::modes::plane::Plane;
 use crate::ports::{PortResult, Receipt, ReceivedMessage};
@@ -60,6 +60,10 @@ pub(super) struct Pickup<'a> {
     /// Tickets that workers have and have not deleted yet. They have their own lock, because `inner`
     /// may stay locked for the whole pickup patience.
     duplicates: std::sync::Mutex<DuplicateTickets>,
+    /// Instances that this run has given back. It does not claim them again.
+    avoided: std::sync::Mutex<BTreeSet<InstanceId>>,
+    /// Whether on-demand machines will do where spot ones are asked for.
+    takes_on_demand: bool,
     deletes: Batcher<Vec<Receipt>, ()>,
 }
 
@@ -67,6 +71,9 @@ struct Inner {
     /// How many workers have no candidate yet.
     unserved: usize,
     suitable: Vec<Candidate>,
+    /// Candidates that the run accepts if there is nothing better: with the capacity fallback,
+    /// on-demand machines in place of spot ones.
+    second_choice: Vec<Candidate>,
     /// Tickets that other runs may want. They stay hidden until the pass is over.
     set_aside: Vec<Receipt>,
     encounters: BTreeMap<InstanceId, Encounters>,
@@ -86,7 +93,7 @@ struct Encounters {
 
 impl Inner {
     fn set_aside_the_rest(&mut self, duplicates: &mut DuplicateTickets) {
-        for candidate in self.suitable.drain(..) {
+        for candidate in self.suitable.drain(..).chain(self.second_choice.drain(..)) {
             self.set_aside.extend(duplicates.forget(&candidate.announced));
             self.set_aside.push(candidate.receipt);
         }
@@ -123,12 +130,15 @@ impl<'a> Pickup<'a> {
             inner: Mutex::new(Inner {
                 unserved: wanted as usize,
                 suitable: Vec::new(),
+                second_choice: Vec::new(),
                 set_aside: Vec::new(),
                 encounters: BTreeMap::new(),
                 pass: 0,
                 exhausted: false,
             }),
             duplicates: std::sync::Mutex::default(),
+            avoided: std::sync::Mutex::default(),
+            takes_on_demand: attempt.request.options.capacity_fallback,
             deletes: Batcher::default(),
         }
     }
@@ -140,7 +150,7 @@ impl<'a> Pickup<'a> {
         while inner.suitable.is_empty() && !inner.exhausted {
             self.take_more(&mut inner).await?;
         }
-        let candidate = inner.suitable.pop();
+        let candidate = inner.suitable.pop().or_else(|| inner.second_choice.pop());
         // A worker that gets no candidate stops, so it no longer counts either.
         inner.unserved = inner.unserved.saturating_sub(1);
         if let Some(candidate) = &candidate {
@@ -215,6 +225,15 @@ impl<'a> Pickup<'a> {
         self.end_pass(&mut inner).await;
     }
 
+    /// Leaves tickets of this instance to other runs from now on.
+    pub(super) fn avoid(&self, id: &InstanceId) {
+        self.avoided().insert(id.clone());
+    }
+
+    fn avoided(&self) -> MutexGuard<'_, BTreeSet<InstanceId>> {
+        self.avoided.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn duplicates(&self) -> MutexGuard<'_, DuplicateTickets> {
         self.duplicates.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -222,7 +241,8 @@ impl<'a> Pickup<'a> {
     async fn take_more(&self, inner: &mut Inner) -> Result<(), Failure> {
         // While no ticket was unsuitable, receive no more than the workers need.
         let max = if inner.set_aside.is_empty() { inner.unserved.clamp(1, BATCH) } else { BATCH };
-        let messages = self.receive(max, inner.suitable.len() + inner.set_aside.len()).await?;
+        let kept = inner.suitable.len() + inner.second_choice.len() + inner.set_aside.len();
+        let messages = self.receive(max, kept).await?;
         if messages.is_empty() {
             inner.exhausted = true;
             return Ok(());
@@ -294,7 +314,14 @@ impl<'a> Pickup<'a> {
             dropped.push(message.receipt);
             return;
         }
-        let mismatch = self.requirements.mismatch(&ticket.spec);
+        if self.avoided().contains(id) {
+            inner.set_aside.push(message.receipt);
+            return;
+        }
+        let (mismatch, is_second_choice) = match self.requirements.mismatch(&ticket.spec) {
+            Some(_) if self.is_second_choice(&ticket) => (None, true),
+            mismatch => (mismatch, false),
+        };
         if inner.meet(id, self.plane.clock.steady(), self.times.ticket_hold) {
             self.holdings.searching(|search| search.met(mismatch));
         }
@@ -304,7 +331,11 @@ impl<'a> Pickup<'a> {
                 Encounter::First(receipt) => {
                     let found = self.plane.clock.steady();
                     let (idle, announced) = (Instance::announced(&ticket), IdlePeriod::of(&ticket));
-                    inner.suitable.push(Candidate { idle, found, announced, receipt });
+                    let candidate = Candidate { idle, found, announced, receipt };
+                    match is_second_choice {
+                        true => inner.second_choice.push(candidate),
+                        false => inner.suitable.push(candidate),
+                    }
                 }
                 Encounter::Duplicate => tracing::debug!(instance = %id, "a second ticket for it"),
                 Encounter::OtherPeriod(receipt) => inner.set_aside.push(receipt),
@@ -315,6 +346,13 @@ impl<'a> Pickup<'a> {
                 inner.set_aside.push(message.receipt);
             }
         }
+    }
+
+    /// Whether the run takes this machine, which does not match its requirements, rather than
+    /// launch one.
+    fn is_second_choice(&self, ticket: &Ticket) -> bool {
+        let on_demand = Requirements { usage: UsageClass::OnDemand, ..self.requirements.clone() };
+        self.takes_on_demand && on_demand.mismatch(&ticket.spec).is_none()
     }
 
     /// Puts back unsuitable tickets, so that other runs find them at once.
@@ -338,7 +376,7 @@ mod tests {
     use super::*;
     use crate::model::ids::RunId;
     use crate::model::record::MachineSpec;
-    use crate::model::requirements::{TypePatterns, UsageClass};
+    use crate::model::requirements::TypePatterns;
     use crate::model::settings::Settings;
     use crate::modes::provision::Request;
     use crate::testkit;

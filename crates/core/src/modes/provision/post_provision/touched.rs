@@ -1,0 +1,121 @@
+//! What an attempt has left in the store and at the provider, wherever its flow was dropped.
+
+use std::collections::BTreeSet;
+
+use futures_util::future::join_all;
+
+use crate::lifecycle::{Created, Instance};
+use crate::model::ids::InstanceId;
+use crate::model::intent::Intent;
+use crate::model::record::Record;
+use crate::modes::plane::{NotCommitted, readable};
+use crate::modes::provision::Attempt;
+use crate::ports::{Machine, PortResult};
+
+use super::Progress;
+
+/// Deletes the tickets of the machines that were claimed last. A ticket that stays is harmless, so a
+/// failure is only logged.
+pub(super) async fn drop_spent_tickets(attempt: &Attempt<'_>) {
+    let spent = attempt.holdings.spent();
+    if spent.is_empty() {
+        return;
+    }
+    let (plane, class) = (attempt.plane, &attempt.requirements.class);
+    if let Err(error) = plane.retried(|| plane.pool.delete(class, &spent)).await {
+        tracing::warn!("tickets of claimed machines not deleted: {error}");
+    }
+}
+
+/// The run's records that this attempt has touched, answered or not. The run may own others, by
+/// another attempt.
+pub(super) async fn recorded(
+    attempt: &Attempt<'_>,
+    touched: &BTreeSet<InstanceId>,
+) -> PortResult<Vec<Record>> {
+    let plane = attempt.plane;
+    let listing = plane.retried(|| plane.store.of_run(&attempt.request.run)).await?;
+    let ours = |id: &InstanceId| touched.contains(id);
+    Ok(readable(listing).into_iter().filter(|record| ours(&record.id)).collect())
+}
+
+/// Terminates the machines of launches whose intents are still open: the provider did not answer, or
+/// not every machine got its record. An intent whose launch was answered is closed with `outcome`
+/// if nothing failed. The others stay open for refresh, because their machines may not be in the
+/// provider's list yet. The machines in `seen` have a record and are left to the caller.
+pub(super) async fn undo_launches(
+    attempt: &Attempt<'_>,
+    outcome: &str,
+    seen: &BTreeSet<InstanceId>,
+    done: &Progress,
+) {
+    let plane = attempt.plane;
+    let open = attempt.holdings.open_intents();
+    if open.is_empty() {
+        return;
+    }
+    let launched = match launched_under(attempt, &open).await {
+        Ok(launched) => launched.into_iter().filter(|m| !seen.contains(&m.id)).collect::<Vec<_>>(),
+        Err(error) => {
+            done.failed(format!(
+                "machines of the last launch may run until their deadline: {error}"
+            ));
+            return;
+        }
+    };
+    let records = join_all(launched.iter().map(|machine| with_record(attempt, machine))).await;
+    let mut created = Vec::new();
+    let mut failed = Vec::new();
+    for (machine, record) in launched.iter().zip(records) {
+        match record {
+            Ok(record) => created.extend(record),
+            Err(error) => failed.push((machine.id.clone(), error)),
+        }
+    }
+    failed.extend(plane.retire_all(&created, "launched for a run that could not be served").await);
+    let ended = created.iter().map(Instance::id).filter(|id| !failed.iter().any(|(f, _)| f == *id));
+    done.terminated(ended.cloned());
+    done.not_terminated(&failed);
+    if failed.is_empty() {
+        let answered = open.into_iter().filter(|intent| attempt.holdings.is_answered(intent));
+        for intent in answered {
+            close(attempt, intent, outcome, done).await;
+        }
+    }
+}
+
+async fn close(attempt: &Attempt<'_>, mut intent: Intent, outcome: &str, done: &Progress) {
+    outcome.clone_into(&mut intent.outcome);
+    let plane = attempt.plane;
+    match plane.retried(|| plane.store.put_intent(&intent)).await {
+        Ok(()) => attempt.holdings.settled(&intent),
+        Err(error) => done.failed(format!("intent {} is left to refresh: {error}", intent.id)),
+    }
+}
+
+/// The machines that carry one of these intents, with or without a record.
+async fn launched_under(attempt: &Attempt<'_>, intents: &[Intent]) -> PortResult<Vec<Machine>> {
+    let machines = attempt.plane.retried(|| attempt.plane.compute.machines()).await?;
+    let ours = |machine: &Machine| intents.iter().any(|intent| intent.id == machine.intent);
+    Ok(machines.into_iter().filter(ours).collect())
+}
+
+/// Registers a machine that was launched and has no record yet, so that it is terminated like any
+/// other: store first. `None` if it has a record that is not `created` for this run: it may belong
+/// to another run by now.
+async fn with_record(
+    attempt: &Attempt<'_>,
+    machine: &Machine,
+) -> PortResult<Option<Instance<Created>>> {
+    let (plane, request) = (attempt.plane, attempt.request);
+    let timeout = attempt.times.created_timeout;
+    let change = Instance::register(&machine.id, &machine.spec, &request.run, plane.now(), timeout);
+    match plane.apply(change.because("launched, but never registered")).await {
+        Ok(created) => Ok(Some(created)),
+        Err(NotCommitted::Refused(refused)) => {
+            let found = refused.found.as_ref().and_then(Instance::<Created>::believe);
+            Ok(found.filter(|created| created.run() == Some(&request.run)))
+        }
+        Err(NotCommitted::Unreachable(error)) => Err(error),
+    }
+}

@@ -1,0 +1,130 @@
+//! Machines that this run claimed and does not use after all: those that lost to a hedge, and those
+//! that did not register in time. They go back to the pool by the handshake while the other claims
+//! go on.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+
+use crate::inputs::times::Times;
+use crate::lifecycle::{Claimed, Idle, Instance};
+use crate::model::failure::{Failure, FailureKind};
+use crate::modes::handshake::{Handshake, idle_time_given_back};
+use crate::modes::plane::NotCommitted;
+use crate::modes::provision::Attempt;
+
+/// How long a provision that has all its claims waits for agents that still leave.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A machine to be given back, and why.
+#[derive(Debug)]
+pub(super) struct Unused {
+    pub(super) claimed: Instance<Claimed>,
+    pub(super) reason: Reason,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// Another machine was ready first.
+    LostToHedge,
+    /// It did not register in time.
+    Unregistered,
+    /// Its agent speaks a protocol that this program does not know.
+    UnknownProtocol,
+}
+
+impl Reason {
+    fn as_str(self) -> &'static str {
+        match self {
+            Reason::LostToHedge => "another machine was ready first",
+            Reason::Unregistered => "it did not register in time",
+            Reason::UnknownProtocol => "its agent is of a newer version",
+        }
+    }
+}
+
+/// Where claim workers send the machines that they do not use.
+pub(super) type Returns = UnboundedSender<Unused>;
+
+/// Gives back what arrives, until the senders are gone and [`PATIENCE`] is over. What is not in the
+/// pool by then is announced by refresh. A machine whose runner has taken a job of the run meanwhile
+/// is kept for the run.
+pub(super) async fn give_back_all(attempt: &Attempt<'_>, mut unused: UnboundedReceiver<Unused>) {
+    let idle_time = idle_time_given_back(&attempt.times);
+    let times = Times { idle_time, ..attempt.times.clone() };
+    let handshake = Handshake::new(attempt.plane, &times);
+    let mut leaving = FuturesUnordered::new();
+    loop {
+        let next = pin!(unused.recv());
+        if leaving.is_empty() {
+            match next.await {
+                Some(unused) => leaving.push(give_back(attempt, &handshake, &times, unused)),
+                None => return,
+            }
+            continue;
+        }
+        match select(next, leaving.next()).await {
+            Either::Left((Some(unused), _)) => {
+                leaving.push(give_back(attempt, &handshake, &times, unused));
+            }
+            Either::Left((None, _)) => break,
+            Either::Right(_) => {}
+        }
+    }
+    let rest = pin!(async { while leaving.next().await.is_some() {} });
+    select(rest, attempt.plane.clock.sleep(PATIENCE)).await;
+}
+
+/// Gives back one machine. Failures are logged: refresh or the machine's threshold finish it.
+async fn give_back(
+    attempt: &Attempt<'_>,
+    handshake: &Handshake<'_>,
+    times: &Times,
+    Unused { claimed, reason }: Unused,
+) {
+    let plane = attempt.plane;
+    let change = match reason {
+        Reason::Unregistered => claimed.give_back_unregistered(plane.now(), times.idle_time),
+        Reason::LostToHedge | Reason::UnknownProtocol => {
+            claimed.give_back(plane.now(), times.idle_time)
+        }
+    };
+    let idle = match plane.apply(change.because(reason.as_str())).await {
+        Ok(idle) => idle,
+        Err(error) => {
+            tracing::warn!(instance = %claimed.id(), "not given back: {error}");
+            return;
+        }
+    };
+    match handshake.take_back_unless_busy(&idle, &attempt.request.run).await {
+        Ok(None) => {
+            if let Err(error) = keep(attempt, &idle).await {
+                tracing::warn!(instance = %idle.id(), "has a job and was not kept: {error}");
+            }
+        }
+        Ok(Some(returned)) => tracing::info!(instance = %idle.id(), "given back: {returned:?}"),
+        Err(error) => tracing::warn!(instance = %idle.id(), "not in the pool yet: {error}"),
+    }
+}
+
+/// Takes a machine back for the run, because its runner has taken one of the run's jobs. The run then
+/// has one machine more than it asked for.
+async fn keep(attempt: &Attempt<'_>, idle: &Instance<Idle>) -> Result<(), Failure> {
+    let (plane, times) = (attempt.plane, &attempt.times);
+    let refused = |error| match error {
+        NotCommitted::Refused(refused) => {
+            Failure::new(FailureKind::Unexpected, refused.to_string())
+        }
+        NotCommitted::Unreachable(error) => error.into(),
+    };
+    attempt.holdings.about_to_touch(idle.id());
+    let claim = idle.claim(&attempt.request.run, plane.now(), times.claim_timeout);
+    let claimed = plane.apply(claim.because("its runner has a job of the run")).await;
+    let claimed = claimed.map_err(refused)?;
+    let commit = claimed.commit(plane.now(), times.max_runtime);
+    plane.apply(commit.because("its runner has a job of the run")).await.map_err(refused)?;
+    Ok(())
+}
