@@ -36,14 +36,16 @@ input_struct! {
         Input::stored(
             AGE.input,
             "MIN",
-            "Age from which a machine does not return to the pool, and refresh replaces it; without it, no age",
-        );
+            "Age at which release does not return a machine to the pool, and refresh replaces it",
+        )
+        .or_described("no limit");
     max_runs_per_machine: Option<u32> = None, positive,
         Input::stored(
             "max-runs-per-machine",
             "COUNT",
-            "Runs after which a machine does not return to the pool; without it, any number",
-        );
+            "Number of runs after which release does not return a machine to the pool",
+        )
+        .or_described("no limit");
     pre_runner_script: String = String::new(), |text: &str| Ok(text.to_owned()),
         Input::stored(
             "pre-runner-script",
