@@ -13,7 +13,7 @@ mod user_data;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use ondeck_core::model::ids::{InstanceId, InvalidId, ProviderName};
@@ -107,6 +107,10 @@ impl Compute for Ec2Compute {
 
     async fn machines(&self) -> PortResult<Vec<Machine>> {
         listing::machines(&self.ec2, &self.names).await
+    }
+
+    fn listing_lag(&self) -> Duration {
+        recent_launches::YOUNG
     }
 }
 

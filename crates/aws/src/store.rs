@@ -6,6 +6,9 @@ use async_trait::async_trait;
 use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
 use aws_sdk_dynamodb::types::{Delete, Put, TransactWriteItem};
 use ondeck_core::lifecycle::{Change, Verdict};
+use ondeck_core::model::ceiling::{
+    Limits, MachineCount, Reservation, ReservationVerdict, Settlement,
+};
 use ondeck_core::model::credentials::{Credentials, Token, TokenPurpose};
 use ondeck_core::model::demand::Demand;
 use ondeck_core::model::heartbeat::Heartbeat;
@@ -28,6 +31,7 @@ use crate::cloud::{Account, Cloud};
 use crate::error::{DYNAMODB, unavailable};
 
 mod agent_status;
+mod ceiling;
 mod change;
 mod events;
 mod guard;
@@ -272,6 +276,30 @@ impl Store for DynamoStore {
             items.iter().filter_map(rows::intent).filter(Intent::is_open).collect();
         intents.sort_by(|a, b| a.id.cmp(&b.id));
         Ok(intents)
+    }
+
+    async fn reserve(
+        &self,
+        reservation: &Reservation,
+        limits: &Limits,
+    ) -> PortResult<ReservationVerdict> {
+        ceiling::reserve(&self.table, reservation, limits).await
+    }
+
+    async fn settle_reservation(&self, settlement: &Settlement) -> PortResult<()> {
+        ceiling::settle(&self.table, settlement).await
+    }
+
+    async fn machine_count(&self) -> PortResult<Option<MachineCount>> {
+        ceiling::read(&self.table).await
+    }
+
+    async fn replace_machine_count(
+        &self,
+        version: Option<u64>,
+        count: &MachineCount,
+    ) -> PortResult<bool> {
+        ceiling::replace(&self.table, version, count).await
     }
 
     async fn put_credentials(

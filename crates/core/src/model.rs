@@ -1,6 +1,7 @@
 //! What the modes and the agent speak about: ids, records, requests and settings. Pure data with its
 //! rules; no port is called here.
 
+pub mod ceiling;
 pub mod credentials;
 pub mod demand;
 pub mod excerpt;

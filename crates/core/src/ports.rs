@@ -10,6 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::lifecycle::{Change, Verdict};
+use crate::model::ceiling::{Limits, MachineCount, Reservation, ReservationVerdict, Settlement};
 use crate::model::credentials::{Credentials, Token, TokenPurpose};
 use crate::model::demand::Demand;
 use crate::model::heartbeat::Heartbeat;
@@ -105,6 +106,25 @@ pub trait Store: Send + Sync {
     /// The intents that have no outcome now. One that was written within the last moments may be
     /// missing, as in [`list`](Store::list).
     async fn open_intents(&self) -> PortResult<Vec<Intent>>;
+
+    /// Counts a launch before it happens, if [`MachineCount::admits`] it.
+    async fn reserve(
+        &self,
+        reservation: &Reservation,
+        limits: &Limits,
+    ) -> PortResult<ReservationVerdict>;
+    /// Gives back the places that a launch does not need, see [`MachineCount::settle`]. A
+    /// settlement without effect is no error.
+    async fn settle_reservation(&self, settlement: &Settlement) -> PortResult<()>;
+    /// The count of machines, read consistently; `None` if refresh has never counted.
+    async fn machine_count(&self) -> PortResult<Option<MachineCount>>;
+    /// Replaces the count if its version is still `version`, or if there still is none. Returns
+    /// whether it was replaced.
+    async fn replace_machine_count(
+        &self,
+        version: Option<u64>,
+        count: &MachineCount,
+    ) -> PortResult<bool>;
 
     /// Stores what agents register with, in place of earlier credentials, and changes settings as
     /// [`put_settings`](Store::put_settings) does. Both happen, or neither.
@@ -267,8 +287,13 @@ pub trait Compute: Send + Sync {
     async fn launch(&self, order: &Order, settings: &Settings) -> PortResult<Launched>;
     /// Terminates machines. One that is unknown or already terminated is no error.
     async fn terminate(&self, ids: &[InstanceId]) -> PortResult<()>;
-    /// The machines of this pool that are not terminated.
+    /// The machines of this pool that are not terminated. One that was launched less than
+    /// [`listing_lag`](Compute::listing_lag) ago may be missing.
     async fn machines(&self) -> PortResult<Vec<Machine>>;
+    /// How long after its launch a machine is in the list at the latest.
+    fn listing_lag(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// A runner, as the forge lists it.

@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ondeck_core::lifecycle::{Change, Verdict};
+use ondeck_core::model::ceiling::{
+    Limits, MachineCount, Reservation, ReservationVerdict, Settlement,
+};
 use ondeck_core::model::credentials::{Credentials, Token, TokenPurpose};
 use ondeck_core::model::demand::{Demand, RETENTION};
 use ondeck_core::model::heartbeat::Heartbeat;
-use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::model::ids::{InstanceId, ResourceClass, RunId};
 use ondeck_core::model::intent::Intent;
 use ondeck_core::model::record::{EventRow, Record, State, Unreadable};
 use ondeck_core::model::secret::Secret;
@@ -23,6 +26,7 @@ use self::db::Db;
 use crate::error::SERVICE;
 use crate::forge::jobs;
 
+mod ceiling;
 mod change;
 pub(crate) mod column;
 pub(crate) mod db;
@@ -205,13 +209,15 @@ impl Store for LocalStore {
 
     async fn put_intent(&self, intent: &Intent) -> PortResult<()> {
         const SQL: &str = "INSERT OR REPLACE INTO intents
-            (id, run, count, usage_class, deadline, outcome) VALUES (?,?,?,?,?,?)";
+            (id, run, resource_class, count, usage_class, deadline, outcome)
+            VALUES (?,?,?,?,?,?,?)";
         let intent = intent.clone();
         self.db
             .write(move |transaction| {
                 transaction.prepare_cached(SQL)?.execute(params![
                     intent.id.as_str(),
                     intent.run.as_str(),
+                    intent.class.as_ref().map_or("", ResourceClass::as_str),
                     intent.count,
                     intent.usage.as_str(),
                     intent.deadline.to_string(),
@@ -230,6 +236,33 @@ impl Store for LocalStore {
                 column::readable(statement.query_map([], intent)?)
             })
             .await
+    }
+
+    async fn reserve(
+        &self,
+        reservation: &Reservation,
+        limits: &Limits,
+    ) -> PortResult<ReservationVerdict> {
+        let (reservation, limits) = (reservation.clone(), *limits);
+        self.db.write(move |transaction| ceiling::reserve(transaction, &reservation, &limits)).await
+    }
+
+    async fn settle_reservation(&self, settlement: &Settlement) -> PortResult<()> {
+        let settlement = settlement.clone();
+        self.db.write(move |transaction| ceiling::settle(transaction, &settlement)).await
+    }
+
+    async fn machine_count(&self) -> PortResult<Option<MachineCount>> {
+        self.db.call(|connection| ceiling::read(connection)).await
+    }
+
+    async fn replace_machine_count(
+        &self,
+        version: Option<u64>,
+        count: &MachineCount,
+    ) -> PortResult<bool> {
+        let count = count.clone();
+        self.db.write(move |transaction| ceiling::replace(transaction, version, &count)).await
     }
 
     async fn put_credentials(
@@ -277,6 +310,7 @@ fn intent(row: &rusqlite::Row<'_>) -> rusqlite::Result<Intent> {
     Ok(Intent {
         id: column::parsed(row, "id", str::parse)?,
         run: column::parsed(row, "run", str::parse)?,
+        class: column::optional(row, "resource_class", str::parse)?,
         count: row.get("count")?,
         usage: column::parsed(row, "usage_class", str::parse)?,
         deadline: column::time(row, "deadline")?,

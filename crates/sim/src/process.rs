@@ -61,9 +61,12 @@ impl Exit {
     pub(crate) fn outcome(&self) -> ProcessOutcome {
         let by = |failure: Option<&Failure>| match failure.map(|failure| failure.kind) {
             None => ProcessOutcome::Succeeded,
-            Some(FailureKind::NoCapacity | FailureKind::NotReady | FailureKind::Busy) => {
-                ProcessOutcome::GaveUp
-            }
+            Some(
+                FailureKind::NoCapacity
+                | FailureKind::AtCeiling
+                | FailureKind::NotReady
+                | FailureKind::Busy,
+            ) => ProcessOutcome::GaveUp,
             Some(_) => ProcessOutcome::Failed,
         };
         let partly =

@@ -11,7 +11,7 @@ use ondeck_core::ports::Machine;
 
 /// How long EC2 may not know a launched machine. Seconds are usual. A terminated one is listed for an
 /// hour, so the two are not confused.
-const YOUNG: Duration = Duration::from_secs(300);
+pub(super) const YOUNG: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Default)]
 pub(super) struct RecentLaunches(Mutex<HashMap<String, Instant>>);

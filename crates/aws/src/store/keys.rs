@@ -25,6 +25,7 @@ const RUN: &str = "RUN#";
 const DEMAND: &str = "DEMAND#";
 const EVENT: &str = "EVENT#";
 const CREDENTIALS: &str = "CREDENTIALS#";
+const CEILING: &str = "CEILING";
 
 /// One item, as the SDK has it.
 pub(super) type Item = HashMap<String, AttributeValue>;
@@ -76,6 +77,11 @@ impl Key {
     /// A token for runners. Each has a key of its own, which no other kind of item shares.
     pub(super) fn token(purpose: TokenPurpose) -> Key {
         Key::new(format!("{CREDENTIALS}{}", purpose.as_str().to_ascii_uppercase()), "TOKEN")
+    }
+
+    /// The count of machines.
+    pub(super) fn machine_count() -> Key {
+        Key::new(CEILING.to_owned(), "COUNT")
     }
 
     /// As attributes: what finds the item, and what a new one begins with.
@@ -217,6 +223,7 @@ mod tests {
             Key::event(&id, "x"),
             Key::token(TokenPurpose::Registration),
             Key::token(TokenPurpose::Removal),
+            Key::machine_count(),
         ];
         let pks: Vec<&str> = keys.iter().map(|key| key.pk.as_str()).collect();
         assert_eq!(
@@ -231,6 +238,7 @@ mod tests {
                 "EVENT#i-1",
                 "CREDENTIALS#REGISTRATION",
                 "CREDENTIALS#REMOVAL",
+                "CEILING",
             ]
         );
         assert_eq!(id_of(&keys[1].attributes()), Some("arn:aws:ec2:r:1:instance/i-1"));

@@ -6,7 +6,7 @@ use ondeck_core::model::credentials::{Credentials, Token, TokenPurpose};
 use ondeck_core::model::demand::{Demand, RETENTION};
 use ondeck_core::model::excerpt::quoted;
 use ondeck_core::model::heartbeat::Heartbeat;
-use ondeck_core::model::ids::RunId;
+use ondeck_core::model::ids::{ResourceClass, RunId};
 use ondeck_core::model::intent::Intent;
 use ondeck_core::model::record::{Record, RecordRow, Unreadable};
 use ondeck_core::model::secret::Secret;
@@ -148,6 +148,7 @@ pub(super) fn intent_item(intent: &Intent, shards: u32) -> Item {
     written.extend(item([
         ("intentId", text(&intent.id)),
         ("runId", text(&intent.run)),
+        ("resourceClass", text(intent.class.as_ref().map_or("", ResourceClass::as_str))),
         ("count", number(intent.count)),
         ("usageClass", text(intent.usage)),
         ("deadline", text(intent.deadline)),
@@ -169,6 +170,7 @@ pub(super) fn intent(item: &Item) -> Option<Intent> {
         Ok(Intent {
             id: text("intentId")?.parse().map_err(|e| format!("{e}"))?,
             run: text("runId")?.parse().map_err(|e| format!("{e}"))?,
+            class: class_of_intent(item)?,
             count: u32::try_from(read_number(item, "count")?).map_err(|e| e.to_string())?,
             usage: text("usageClass")?.parse().map_err(|e| format!("{e}"))?,
             deadline: Timestamp::parse(text("deadline")?).map_err(|e| e.to_string())?,
@@ -180,6 +182,17 @@ pub(super) fn intent(item: &Item) -> Option<Intent> {
         tracing::warn!("unreadable intent {}: {problem}; skipped", quoted(id));
     };
     read().map_err(problem).ok()
+}
+
+/// Earlier versions of the program did not write the class.
+fn class_of_intent(item: &Item) -> Result<Option<ResourceClass>, String> {
+    if !item.contains_key("resourceClass") {
+        return Ok(None);
+    }
+    match read_text(item, "resourceClass")? {
+        "" => Ok(None),
+        class => class.parse().map(Some).map_err(|error| format!("{error}")),
+    }
 }
 
 /// Reads a setting; a corrupt one is logged and has its default.

@@ -13,6 +13,7 @@ mod queues;
 mod store;
 mod store_busy;
 mod store_calls;
+mod store_ceiling;
 mod store_faults;
 mod store_harness;
 mod store_paging;

@@ -10,6 +10,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ondeck_core::lifecycle::{Change, Verdict};
+use ondeck_core::model::ceiling::{
+    Limits, MachineCount, Reservation, ReservationVerdict, Settlement,
+};
 use ondeck_core::model::credentials::Credentials;
 use ondeck_core::model::demand::Demand;
 use ondeck_core::model::ids::{InstanceId, InvalidId, ProviderName, ResourceClass, RunId};
@@ -107,10 +110,34 @@ impl Store for Holding<dyn Store> {
         self.inner.demand(run).await
     }
     async fn put_intent(&self, intent: &Intent) -> PortResult<()> {
+        self.before(if intent.is_open() { "intent" } else { "close-intent" }).await;
         self.inner.put_intent(intent).await
     }
     async fn open_intents(&self) -> PortResult<Vec<Intent>> {
         self.inner.open_intents().await
+    }
+    async fn reserve(
+        &self,
+        reservation: &Reservation,
+        limits: &Limits,
+    ) -> PortResult<ReservationVerdict> {
+        self.before("reserve").await;
+        self.inner.reserve(reservation, limits).await
+    }
+    async fn settle_reservation(&self, settlement: &Settlement) -> PortResult<()> {
+        self.before("settle-reservation").await;
+        self.inner.settle_reservation(settlement).await
+    }
+    async fn machine_count(&self) -> PortResult<Option<MachineCount>> {
+        self.inner.machine_count().await
+    }
+    async fn replace_machine_count(
+        &self,
+        version: Option<u64>,
+        count: &MachineCount,
+    ) -> PortResult<bool> {
+        self.before("replace-machine-count").await;
+        self.inner.replace_machine_count(version, count).await
     }
     async fn finish(&self) -> PortResult<()> {
         self.inner.finish().await
@@ -175,5 +202,8 @@ impl Compute for Holding<dyn Compute> {
     }
     async fn machines(&self) -> PortResult<Vec<Machine>> {
         self.inner.machines().await
+    }
+    fn listing_lag(&self) -> Duration {
+        self.inner.listing_lag()
     }
 }

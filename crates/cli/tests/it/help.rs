@@ -108,6 +108,8 @@ fn the_help_of_refresh() {
                                           and refresh replaces it [default: no limit]
           --max-runs-per-machine <COUNT>  Number of runs after which release does not return a machine
                                           to the pool [default: no limit]
+          --max-machines <COUNT ...>      Most machines that may exist at once, in the pool and by
+                                          class: "100 large=20" [default: no limit]
           --pre-runner-script <SCRIPT>    Shell script that every machine runs once, before it registers
                                           a runner
           --rescue <ACTION>               Action for runs whose jobs are queued without a machine:
@@ -172,6 +174,9 @@ fn the_help_of_refresh() {
               Most machines that may be alive at the same time; empty for no limit
           --local-boot-ms <MS>
               How long every machine takes to boot, in milliseconds [default: 0]
+          --local-registration-ms <MS>
+              How long a runner takes to register, in milliseconds: a number, or a range such as
+              200-6000 [default: 0]
           --local-catalogue <JSON>
               Instance types, as JSON: [{"type":"c6i.large","cpu":2,"mem":4096,"bootMs":0,"capacity":3}]
               [default: some families and sizes of EC2]
@@ -218,13 +223,12 @@ fn the_help_of_refresh() {
               How long a received ticket stays hidden from other runs [default: 30]
           --pickup-patience-sec <SEC>
               How long pickup retries an empty pool while other runs hold its tickets [default: 1]
+          --ceiling-patience-sec <SEC>
+              How long provision waits for room below max-machines before it fails [default: 0]
           --retention-min <MIN>
               How long records of terminated machines are kept [default: 1440]
 
     (options of every command)
-
-    Refresh stores its settings for all runs and agents. A setting that is not given
-    stays as it is; an empty value (--idle-time-sec=) restores the default.
 
     Examples:
       ondeck refresh
@@ -279,6 +283,8 @@ fn the_help_of_provision() {
               How long release waits for a machine to deregister and clean up [default: 120]
           --registration-token-patience-sec <SEC>
               How long provision waits for refresh to renew an expired registration token [default: 60]
+          --ceiling-patience-sec <SEC>
+              How long provision waits for room below max-machines before it fails [default: 0]
 
     (options of every command)
 

@@ -6,6 +6,7 @@ mod act;
 mod any_input;
 mod aws;
 mod cancel;
+mod ceiling;
 mod chaos;
 mod colour;
 mod corrupt;

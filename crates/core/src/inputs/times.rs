@@ -208,6 +208,8 @@ times! {
         "How long a received ticket stays hidden from other runs";
     pickup_patience, "pickup-patience-sec", Seconds, "1", zero, refresh,
         "How long pickup retries an empty pool while other runs hold its tickets";
+    ceiling_patience, "ceiling-patience-sec", Seconds, "0", zero, provision,
+        "How long provision waits for room below max-machines before it fails";
     retention, "retention-min", Minutes, "1440", zero, refresh,
         "How long records of terminated machines are kept";
 }

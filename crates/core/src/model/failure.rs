@@ -24,6 +24,8 @@ pub enum FailureKind {
     NotSetUp,
     /// The provider had fewer machines than requested.
     NoCapacity,
+    /// The pool or the class has as many machines as `max-machines` allows.
+    AtCeiling,
     /// Machines were launched and did not become ready.
     NotReady,
     /// Store, queue or compute did not answer.
@@ -45,10 +47,11 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
-    pub const ALL: [FailureKind; 12] = [
+    pub const ALL: [FailureKind; 13] = [
         FailureKind::InvalidInput,
         FailureKind::NotSetUp,
         FailureKind::NoCapacity,
+        FailureKind::AtCeiling,
         FailureKind::NotReady,
         FailureKind::Unavailable,
         FailureKind::Busy,
@@ -64,7 +67,7 @@ impl FailureKind {
         match self {
             FailureKind::InvalidInput => 2,
             FailureKind::NotSetUp => 3,
-            FailureKind::NoCapacity => 4,
+            FailureKind::NoCapacity | FailureKind::AtCeiling => 4,
             FailureKind::NotReady => 5,
             FailureKind::Unavailable | FailureKind::Busy => 6,
             FailureKind::Forge => 7,
@@ -82,6 +85,7 @@ impl FailureKind {
             FailureKind::InvalidInput => "invalid-input",
             FailureKind::NotSetUp => "not-set-up",
             FailureKind::NoCapacity => "no-capacity",
+            FailureKind::AtCeiling => "at-ceiling",
             FailureKind::NotReady => "not-ready",
             FailureKind::Unavailable => "unavailable",
             FailureKind::Busy => "busy",

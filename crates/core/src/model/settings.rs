@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use crate::inputs::times::{TIMES, TimeSpec, Times, Unit};
 use crate::inputs::{Input, input_struct};
+use crate::model::ceiling::MaxMachines;
 use crate::model::credentials::Minted;
 use crate::model::excerpt::{one_line, quoted};
 use crate::model::ids::ResourceClass;
 pub use crate::model::min_idle::MinIdle;
 use crate::model::requirements::ClassSize;
+use crate::model::timestamp::Timestamp;
 
 input_struct! {
     /// The operator's choices, as provision, release and the agents read them.
@@ -46,6 +48,13 @@ input_struct! {
             "Number of runs after which release does not return a machine to the pool",
         )
         .or_described("no limit");
+    max_machines: MaxMachines = MaxMachines::default(), str::parse,
+        Input::stored(
+            "max-machines",
+            "COUNT ...",
+            r#"Most machines that may exist at once, in the pool and by class: "100 large=20""#,
+        )
+        .or_described("no limit");
     pre_runner_script: String = String::new(), |text: &str| Ok(text.to_owned()),
         Input::stored(
             "pre-runner-script",
@@ -69,6 +78,8 @@ input_struct! {
         /// Over how many keys a store should spread each of its lists; 0 if refresh has recorded
         /// nothing, which means one.
         index_shards: u32;
+        /// When `max-machines` was set, having been unset before; `None` while it is unset.
+        ceiling_since: Option<Timestamp>;
         /// How long 95 of 100 recent registrations took at most, as refresh has seen it; `None` while
         /// it has seen too few.
         registration_p95: Option<Duration>;
@@ -116,6 +127,8 @@ pub const AGENT_KEY_PREFIX: &str = "agent-key-prefix";
 /// It only grows. Not an input.
 pub const INDEX_SHARDS: &str = "index-shards";
 
+/// The name under which refresh records since when there is a ceiling. Not an input.
+pub(crate) const CEILING_SINCE: &str = "ceiling-since";
 /// The name under which refresh records how long registrations take. Not an input.
 pub(crate) const REGISTRATION_P95: &str = "registration-p95-ms";
 
@@ -123,7 +136,8 @@ pub(crate) const REGISTRATION_P95: &str = "registration-p95-ms";
 pub(crate) const VERSION: &str = "settings-version";
 /// The names that refresh writes for the control plane. They do not count for the version, since no
 /// agent goes by them and some change with every refresh.
-const UNVERSIONED: [&str; 5] = [VERSION, MINTED, SET_UP_BY, INDEX_SHARDS, REGISTRATION_P95];
+const UNVERSIONED: [&str; 6] =
+    [VERSION, MINTED, SET_UP_BY, INDEX_SHARDS, REGISTRATION_P95, CEILING_SINCE];
 
 /// The version that refresh gave to stored settings; `None` if they name none.
 pub fn version_of(map: &BTreeMap<String, String>) -> Option<SettingsVersion> {
@@ -187,6 +201,7 @@ impl Settings {
                 VERSION => settings.version = SettingsVersion::parse(value),
                 // As with the credentials, refresh corrects it.
                 INDEX_SHARDS => settings.index_shards = value.parse().unwrap_or_default(),
+                CEILING_SINCE => settings.ceiling_since = Timestamp::parse(value).ok(),
                 REGISTRATION_P95 => {
                     settings.registration_p95 = value.parse().ok().map(Duration::from_millis);
                 }
@@ -331,6 +346,7 @@ mod tests {
             (CLASSES, r#"{"a b":{"cpu":1,"mem":1}}"#, "resource class may hold"),
             (CLASSES, r#"{"none":{"cpu":0,"mem":1}}"#, "no cpu or no memory: none"),
             (RESCUE, "always", "none of provision, report, off"),
+            ("max-machines", "large=many", "COUNT or CLASS=COUNT"),
             (MIN_IDLE, "large", "CLASS=COUNT"),
             (MIN_IDLE, "large=many", "has no count"),
             (MIN_IDLE, "large=1001", "more than 1000"),

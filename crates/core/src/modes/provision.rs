@@ -5,6 +5,7 @@
 //! ```
 
 mod adoption;
+mod ceiling;
 mod creation;
 mod credentials;
 mod holdings;
@@ -64,6 +65,7 @@ impl<'a> Attempt<'a> {
         let settings = plane.settings().await?;
         let requirements = request.requirements(&settings, plane.compute.default_types())?;
         let times = request.times.in_force(&settings.times)?;
+        let times = ceiling::times_with_patience(times, request, &settings);
         credentials::await_valid(plane, request, &settings, &times).await?;
         let holdings = Holdings::new(plane.clock.steady());
         Ok(Attempt { plane, request, settings, requirements, times, holdings })

@@ -1,14 +1,16 @@
 //! Refresh: creates missing infrastructure, then repairs what earlier runs left unfinished.
 //!
 //! ```text
-//! create infrastructure → reap → survey → orphans → intents → re-queue tickets → settings news
-//!   → prune tickets → offline runners → index shards → prune records → rescue → keep warm
+//! create infrastructure → reap → survey → orphans → intents → count machines → re-queue tickets
+//!   → settings news → prune tickets → offline runners → index shards → prune records → rescue
+//!   → keep warm
 //! ```
 //!
 //! Refresh is idempotent. It may run beside every other mode and beside another refresh. If the
 //! first step fails, no setting is changed, and the other steps go by the stored settings.
 
 mod absent_forge;
+mod ceiling;
 mod credentials;
 mod index_shards;
 mod infrastructure;
@@ -29,6 +31,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use self::absent_forge::AbsentForge;
+pub use self::ceiling::CeilingUse;
+use self::ceiling::Earlier;
 use self::infrastructure::InForce;
 use self::survey::Survey;
 use crate::model::failure::Failure;
@@ -71,6 +75,9 @@ pub struct Outcome {
     pub stranded: Vec<RunId>,
     /// Runs whose jobs were queued without a machine and that were given machines again.
     pub rescued: Vec<RunId>,
+    /// For each number of `max-machines`, how many machines there are. Empty if there is none, or if
+    /// they could not be counted.
+    pub ceilings: Vec<CeilingUse>,
     /// Problems that did not stop any step.
     pub warnings: Vec<String>,
     /// The first failure of a step. The other steps were carried out nevertheless.
@@ -145,10 +152,13 @@ async fn repair(
 ) -> (Option<Survey>, Option<Failure>) {
     let (mut taken, mut failure) = (None, None);
     keep_first(&mut failure, reap::reap(plane, outcome).await);
+    let earlier = Earlier::read(plane, settings).await;
     match Survey::take(plane, outcome, &mut failure).await {
         Ok(survey) => {
             keep_first(&mut failure, orphans::terminate(plane, settings, &survey, outcome).await);
             keep_first(&mut failure, intents::settle(plane, &survey, outcome).await);
+            let counted = ceiling::recount(plane, settings, earlier, &survey, outcome).await;
+            keep_first(&mut failure, counted);
             keep_first(&mut failure, requeue::requeue(plane, settings, &survey, outcome).await);
             keep_first(&mut failure, settings_news::tell(plane, &survey).await);
             keep_first(&mut failure, prune_tickets::prune(plane, settings, &survey, outcome).await);

@@ -5,12 +5,14 @@
 //! transitions, which every store supports.
 
 mod arrange;
+mod ceiling;
 mod clock;
 mod compute;
 mod pool;
 mod store;
 mod transitions;
 
+pub use ceiling::ceiling_race;
 pub use clock::clock_suite;
 pub use compute::compute_suite;
 pub use pool::{pool_duplicates_suite, pool_passes_untouched, pool_suite};
@@ -55,6 +57,7 @@ mod tests {
         store_suite(&MemoryStore::default(), StatusOfRemoved::Deleted).await;
         let store = MemoryStore::default();
         claim_race(&[&store, &store]).await;
+        ceiling_race(&[&store, &store]).await;
     }
 
     #[tokio::test]

@@ -14,6 +14,7 @@ pub use self::machine::{MachineDefect, MemoryMachine, RegisteredLabels};
 pub use self::pool::MemoryPool;
 use super::{SeededRandom, VirtualClock};
 use crate::lifecycle::{Change, Verdict};
+use crate::model::ceiling::{Limits, MachineCount, Reservation, ReservationVerdict, Settlement};
 use crate::model::credentials::{Credentials, Token, TokenPurpose};
 use crate::model::demand::Demand;
 use crate::model::heartbeat::Heartbeat;
@@ -69,6 +70,7 @@ struct Tables {
     lost_heartbeats: u32,
     /// Whether no setting can be written.
     settings_refused: bool,
+    machine_count: Option<MachineCount>,
     credentials: Option<Credentials>,
     demands: BTreeMap<RunId, Demand>,
     events: Vec<Event>,
@@ -122,7 +124,7 @@ impl MemoryStore {
     /// Passes the tables to `to`, without the history of events.
     pub fn show(&self, to: &mut dyn FnMut(&dyn std::fmt::Debug)) {
         let tables = lock(&self.0);
-        to(&(&tables.records, &tables.status, &tables.intents));
+        to(&(&tables.records, &tables.status, &tables.intents, &tables.machine_count));
     }
 
     /// Every transition that was committed, in order.
@@ -305,6 +307,55 @@ impl Store for MemoryStore {
     async fn open_intents(&self) -> PortResult<Vec<Intent>> {
         turn().await;
         Ok(lock(&self.0).intents.values().filter(|intent| intent.is_open()).cloned().collect())
+    }
+
+    async fn reserve(
+        &self,
+        reservation: &Reservation,
+        limits: &Limits,
+    ) -> PortResult<ReservationVerdict> {
+        turn().await;
+        self.count("reserve");
+        let mut tables = lock(&self.0);
+        let found = tables.machine_count.clone();
+        match found.clone().and_then(|found| found.reserve(reservation, limits)) {
+            None => Ok(ReservationVerdict::Refused(found)),
+            granted => {
+                tables.machine_count = granted;
+                Ok(ReservationVerdict::Granted)
+            }
+        }
+    }
+
+    async fn settle_reservation(&self, settlement: &Settlement) -> PortResult<()> {
+        turn().await;
+        self.count("settle_reservation");
+        let mut tables = lock(&self.0);
+        if let Some(settled) = tables.machine_count.clone().and_then(|it| it.settle(settlement)) {
+            tables.machine_count = Some(settled);
+        }
+        Ok(())
+    }
+
+    async fn machine_count(&self) -> PortResult<Option<MachineCount>> {
+        turn().await;
+        self.count("machine_count");
+        Ok(lock(&self.0).machine_count.clone())
+    }
+
+    async fn replace_machine_count(
+        &self,
+        version: Option<u64>,
+        count: &MachineCount,
+    ) -> PortResult<bool> {
+        turn().await;
+        self.count("replace_machine_count");
+        let mut tables = lock(&self.0);
+        let unchanged = tables.machine_count.as_ref().map(|it| it.version) == version;
+        if unchanged {
+            tables.machine_count = Some(count.clone());
+        }
+        Ok(unchanged)
     }
 
     async fn put_credentials(

@@ -1,6 +1,7 @@
 //! The three modes with real agents, over in-memory ports and a virtual clock: minutes of simulated
 //! time take milliseconds.
 
+mod ceiling;
 mod failures;
 mod harness;
 mod hedging;

@@ -33,10 +33,11 @@ CREATE TABLE signals (
 ) WITHOUT ROWID;
 CREATE TABLE settings (name TEXT PRIMARY KEY NOT NULL, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE intents (
-    id TEXT PRIMARY KEY NOT NULL, run TEXT, count INTEGER, usage_class TEXT, deadline TEXT,
-    outcome TEXT
+    id TEXT PRIMARY KEY NOT NULL, run TEXT, resource_class TEXT, count INTEGER,
+    usage_class TEXT, deadline TEXT, outcome TEXT
 ) WITHOUT ROWID;
 CREATE INDEX intents_open ON intents (id) WHERE outcome = '';
+CREATE TABLE machine_count (id INTEGER PRIMARY KEY CHECK (id = 1), body TEXT NOT NULL);
 CREATE TABLE credentials (
     id INTEGER PRIMARY KEY CHECK (id = 1), registration TEXT NOT NULL, removal TEXT NOT NULL,
     expires_at TEXT NOT NULL

@@ -6,8 +6,8 @@ use ondeck_core::model::ids::ResourceClass;
 use ondeck_core::ports::{AgentStore, Clock};
 use ondeck_core::testkit::VirtualClock;
 use ondeck_core::testkit::contract::{
-    StatusOfRemoved, claim_race, pool_duplicates_suite, pool_passes_untouched, pool_suite,
-    store_suite,
+    StatusOfRemoved, ceiling_race, claim_race, pool_duplicates_suite, pool_passes_untouched,
+    pool_suite, store_suite,
 };
 use ondeck_local::{Db, LocalPool, LocalStore};
 
@@ -25,6 +25,14 @@ async fn a_claim_has_one_winner_through_many_connections() {
     let stores: Vec<LocalStore> =
         (0..8).map(|_| LocalStore::new(Db::open(&harness.home).unwrap())).collect();
     claim_race(&stores.iter().collect::<Vec<_>>()).await;
+}
+
+#[tokio::test]
+async fn places_below_the_ceiling_are_given_once_through_many_connections() {
+    let harness = LocalHarness::new();
+    let stores: Vec<LocalStore> =
+        (0..8).map(|_| LocalStore::new(Db::open(&harness.home).unwrap())).collect();
+    ceiling_race(&stores.iter().collect::<Vec<_>>()).await;
 }
 
 #[tokio::test]

@@ -231,6 +231,7 @@ fn what_is_written_is_read_back_unchanged() {
         let intent = Intent {
             id: "a-1".parse().unwrap(),
             run: run("7"),
+            class: None,
             count,
             usage: UsageClass::Spot,
             deadline: until,
@@ -284,6 +285,7 @@ fn corrupt_notes_count_as_none() {
             let intent = Intent {
                 id: name.parse().unwrap(),
                 run: run("7"),
+                class: None,
                 count: 1,
                 usage: UsageClass::Spot,
                 deadline: at,

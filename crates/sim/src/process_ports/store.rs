@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use ondeck_core::lifecycle::{Change, Verdict};
+use ondeck_core::model::ceiling::{
+    Limits, MachineCount, Reservation, ReservationVerdict, Settlement,
+};
 use ondeck_core::model::credentials::Credentials;
 use ondeck_core::model::demand::Demand;
 use ondeck_core::model::ids::{InstanceId, RunId};
@@ -168,6 +171,45 @@ impl Store for ProcessPorts {
             Ok(intents)
         };
         self.ask("store", "open intents", String::new, ask).await
+    }
+
+    async fn reserve(
+        &self,
+        reservation: &Reservation,
+        limits: &Limits,
+    ) -> PortResult<ReservationVerdict> {
+        let (reservation, limits) = (reservation.clone(), *limits);
+        let text = {
+            let Reservation { intent, class, count, .. } = reservation.clone();
+            move || format!("{count} {class} under {intent}")
+        };
+        let reserve = move |w: &World| at_once(w.store.reserve(&reservation, &limits));
+        self.ask("store", "reserve", text, reserve).await
+    }
+
+    async fn settle_reservation(&self, settlement: &Settlement) -> PortResult<()> {
+        let settlement = settlement.clone();
+        let text = {
+            let Settlement { intent, from, to, .. } = settlement.clone();
+            move || format!("{from} to {to} under {intent}")
+        };
+        let settle = move |w: &World| at_once(w.store.settle_reservation(&settlement));
+        self.ask("store", "settle reservation", text, settle).await
+    }
+
+    async fn machine_count(&self) -> PortResult<Option<MachineCount>> {
+        let ask = |w: &World| at_once(w.store.machine_count());
+        self.ask("store", "machine count", String::new, ask).await
+    }
+
+    async fn replace_machine_count(
+        &self,
+        version: Option<u64>,
+        count: &MachineCount,
+    ) -> PortResult<bool> {
+        let (count, total) = (count.clone(), count.total);
+        let replace = move |w: &World| at_once(w.store.replace_machine_count(version, &count));
+        self.ask("store", "replace machine count", move || total.to_string(), replace).await
     }
 
     async fn put_credentials(

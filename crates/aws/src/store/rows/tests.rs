@@ -204,14 +204,20 @@ proptest! {
     #[test]
     fn intents_survive_being_written_and_corrupt_ones_are_skipped(
         run in run(), count in any::<u32>(), deadline in time(), outcome in any_text(),
-        name in "intentId|runId|count|usageClass|deadline|outcome",
+        class in proptest::option::of("[a-z0-9]{1,9}"),
+        name in "intentId|runId|resourceClass|count|usageClass|deadline|outcome",
     ) {
         let id = IntentId::new("a-1").unwrap();
-        let intent = Intent { id, run, count, usage: UsageClass::Spot, deadline, outcome };
+        let class = class.map(|class| class.parse().unwrap());
+        let usage = UsageClass::Spot;
+        let intent = Intent { id, run, class, count, usage, deadline, outcome };
         let mut item = intent_item(&intent, 1);
         prop_assert_eq!(item.contains_key("listKey"), intent.is_open());
         prop_assert_eq!(item.contains_key("ttl"), !intent.is_open());
-        prop_assert_eq!(super::intent(&item), Some(intent));
+        prop_assert_eq!(super::intent(&item), Some(intent.clone()));
+        let mut earlier = item.clone();
+        earlier.remove("resourceClass");
+        prop_assert_eq!(super::intent(&earlier), Some(Intent { class: None, ..intent }));
         corrupt(&mut item, vec![(name, Some(AttributeValue::Bool(true)))]);
         prop_assert_eq!(super::intent(&item), None);
     }

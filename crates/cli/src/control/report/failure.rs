@@ -52,6 +52,7 @@ enum ErrorKind {
     InvalidInput,
     NotSetUp,
     NoCapacity,
+    AtCeiling,
     NotReady,
     Unavailable,
     Busy,
@@ -69,6 +70,7 @@ impl From<FailureKind> for ErrorKind {
             FailureKind::InvalidInput => ErrorKind::InvalidInput,
             FailureKind::NotSetUp => ErrorKind::NotSetUp,
             FailureKind::NoCapacity => ErrorKind::NoCapacity,
+            FailureKind::AtCeiling => ErrorKind::AtCeiling,
             FailureKind::NotReady => ErrorKind::NotReady,
             FailureKind::Unavailable => ErrorKind::Unavailable,
             FailureKind::Busy => ErrorKind::Busy,
@@ -107,6 +109,7 @@ pub(super) fn meaning(kind: FailureKind) -> &'static str {
         FailureKind::InvalidInput => "invalid input",
         FailureKind::NotSetUp => "not set up, run refresh first",
         FailureKind::NoCapacity => "no capacity",
+        FailureKind::AtCeiling => "max-machines is reached",
         FailureKind::NotReady => "machines did not become ready",
         FailureKind::Unavailable => "store, queue or compute unavailable",
         FailureKind::Busy => "compute throttles requests",
@@ -144,6 +147,7 @@ mod tests {
         ### ondeck refresh failed: invalid input / Exit code 2: invalid input.
         ### ondeck refresh failed: not set up, run refresh first / Exit code 3: not set up, run refresh first.
         ### ondeck refresh failed: no capacity / Exit code 4: no capacity.
+        ### ondeck refresh failed: max-machines is reached / Exit code 4: max-machines is reached.
         ### ondeck refresh failed: machines did not become ready / Exit code 5: machines did not become ready.
         ### ondeck refresh failed: store, queue or compute unavailable / Exit code 6: store, queue or compute unavailable.
         ### ondeck refresh failed: compute throttles requests / Exit code 6: compute throttles requests.

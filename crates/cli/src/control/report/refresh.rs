@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ondeck_core::model::failure::Failure;
 use ondeck_core::model::ids::{InstanceId, RunId};
-use ondeck_core::modes::refresh::Outcome;
+use ondeck_core::modes::refresh::{CeilingUse, Outcome};
 use serde::Serialize;
 
 use super::Report;
@@ -51,11 +51,37 @@ pub(super) struct RefreshJson {
     stranded: Vec<String>,
     /// Runs with waiting jobs and no machine, which got new machines.
     rescued: Vec<String>,
+    /// For each number of `max-machines`, how many machines there are. Empty if there is none, or if
+    /// the machines could not be counted.
+    ceilings: Vec<CeilingJson>,
     /// Problems that did not stop the rest of the refresh.
     warnings: Vec<String>,
     /// Only after a failure. The other fields list what was done despite it.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<ErrorJson>,
+}
+
+/// One number of `max-machines`.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct CeilingJson {
+    /// The class that the number is for. Absent for the number of the pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resource_class: Option<String>,
+    /// How many machines there are, those that are being launched included.
+    machines: u32,
+    max: u32,
+}
+
+impl From<&CeilingUse> for CeilingJson {
+    fn from(ceiling: &CeilingUse) -> CeilingJson {
+        CeilingJson {
+            resource_class: ceiling.class.as_ref().map(ToString::to_string),
+            machines: ceiling.machines,
+            max: ceiling.max,
+        }
+    }
 }
 
 impl From<&Outcome> for RefreshJson {
@@ -85,6 +111,7 @@ impl From<&Outcome> for RefreshJson {
                 .collect(),
             stranded: runs(&outcome.stranded),
             rescued: runs(&outcome.rescued),
+            ceilings: outcome.ceilings.iter().map(CeilingJson::from).collect(),
             warnings: outcome.warnings.clone(),
             error: failure.map(ErrorJson::from),
         }
@@ -101,6 +128,7 @@ impl Report for Outcome {
         let mut lines = vec![first.to_owned()];
         lines.extend(actions(self).iter().map(|(what, count, _)| format!("{count} {what}")));
         lines.extend(minimum_cost(self));
+        lines.extend(self.ceilings.iter().map(room));
         lines.join("\n")
     }
 
@@ -137,6 +165,10 @@ fn markdown(outcome: &Outcome) -> String {
     if let Some(cost) = minimum_cost(outcome) {
         text += &format!("\n{cost}\n");
     }
+    if !outcome.ceilings.is_empty() {
+        let lines: Vec<String> = outcome.ceilings.iter().map(|one| plain(&room(one))).collect();
+        text += &format!("\n{}.\n", lines.join("; "));
+    }
     if !outcome.stranded.is_empty() {
         let runs = counted(outcome.stranded.len(), "run has", "runs have");
         let which = names(outcome.stranded.iter().map(RunId::as_str));
@@ -150,6 +182,15 @@ fn markdown(outcome: &Outcome) -> String {
     match &outcome.failure {
         Some(failure) => format!("{}\n{text}", section("refresh", failure)),
         None => text,
+    }
+}
+
+/// How much of a ceiling is used.
+fn room(ceiling: &CeilingUse) -> String {
+    let CeilingUse { class, machines, max } = ceiling;
+    match class {
+        None => format!("the pool has {machines} of {max} machines"),
+        Some(class) => format!("class {class} has {machines} of {max} machines"),
     }
 }
 
@@ -241,6 +282,10 @@ mod tests {
             ]),
             stranded: vec![run("17")],
             rescued: vec![run("18"), run("19")],
+            ceilings: vec![
+                CeilingUse { class: None, machines: 98, max: 100 },
+                CeilingUse { class: Some("large".parse().unwrap()), machines: 20, max: 20 },
+            ],
             warnings: vec!["jobs wait for a run that has no machine: 17".to_owned(), "<b>".into()],
             failure: None,
         };
@@ -263,6 +308,8 @@ mod tests {
         | machines at the end of their lifetime replaced | 2 | `i-g` `i-h` |
 
         min-idle costs, in machine-hours a week: large 200, xlarge 0.33
+
+        the pool has 98 of 100 machines; class large has 20 of 20 machines.
 
         **1 run has waiting jobs and no machines:** `17`
 

@@ -31,6 +31,8 @@ struct Inner {
     answered: BTreeSet<IntentId>,
     stopwatch: Stopwatch,
     search: PoolSearch,
+    /// When the attempt first found no room below the ceiling, in steady time.
+    without_room: Option<Duration>,
 }
 
 /// An instance that this attempt holds.
@@ -66,6 +68,7 @@ impl Holdings {
             answered: BTreeSet::new(),
             stopwatch: Stopwatch::new(now),
             search: PoolSearch::default(),
+            without_room: None,
         }))
     }
 
@@ -80,6 +83,11 @@ impl Holdings {
 
     pub(super) fn stopwatch(&self) -> Stopwatch {
         self.inner().stopwatch.clone()
+    }
+
+    /// When the attempt first found no room below the ceiling: `now` at the first call.
+    pub(super) fn waits_for_room_since(&self, now: Duration) -> Duration {
+        *self.inner().without_room.get_or_insert(now)
     }
 
     pub(super) fn searching(&self, note: impl FnOnce(&mut PoolSearch)) {

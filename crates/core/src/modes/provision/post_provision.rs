@@ -46,6 +46,7 @@ impl Ending {
                 FailureKind::InvalidInput
                 | FailureKind::NotSetUp
                 | FailureKind::NoCapacity
+                | FailureKind::AtCeiling
                 | FailureKind::NotReady
                 | FailureKind::Unavailable
                 | FailureKind::Busy

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
 
-use super::{credentials, keep_first};
+use super::{ceiling, credentials, keep_first};
 use crate::model::credentials::Credentials;
 use crate::model::failure::Failure;
 use crate::model::settings::{SET_UP_BY, Settings, SettingsVersion, VERSION};
@@ -64,13 +64,14 @@ async fn apply(
 ) -> Result<Settings, Failure> {
     let mut merged = stored.clone();
     merge(&mut merged, given);
-    let settings = Settings::from_map(&merged).map_err(|error| {
+    let mut settings = Settings::from_map(&merged).map_err(|error| {
         Failure::invalid(error.to_string()).hint("ondeck refresh --help shows what it takes")
     })?;
     check(&settings, given)?;
     // Only given settings are written: a concurrent refresh may have been given others, and a
     // stored default would outlive a change of the program's default.
     let mut changes = given.clone();
+    ceiling::note_setting(&mut settings, plane.now(), &mut changes);
     changes.extend(plane.retried(|| plane.compute.set_up(&settings)).await?);
     // Each queue by itself, so that only the calls that fail are repeated.
     let queues = settings
@@ -103,6 +104,7 @@ fn check(settings: &Settings, given: &SettingsMap) -> Result<(), Failure> {
                 .hint(format!("configured classes are {}", settings.classes.listing())));
         }
     }
+    ceiling::check(settings)?;
     settings.times.refuse_contradictions(|input| given.contains_key(input))
 }
 

@@ -75,7 +75,10 @@ pub(super) async fn rescue(
                 // soon as the operator has corrected the settings.
                 let refused_as_it_stands =
                     failure.kind == FailureKind::InvalidInput && !provisioned.search.asked;
-                if !refused_as_it_stands {
+                // Nor does one for which there is no room, unless it found idle machines.
+                let no_room =
+                    failure.kind == FailureKind::AtCeiling && provisioned.search.claimed == 0;
+                if !refused_as_it_stands && !no_room {
                     store_result(plane, demand.failed_again(plane.now())).await;
                 }
                 outcome.warnings.push(format!("run {run} cannot be rescued: {failure}"));

@@ -10,10 +10,15 @@ use super::{Outcome, keep_first};
 use crate::model::failure::Failure;
 use crate::model::ids::InstanceId;
 use crate::model::record::Record;
+use crate::model::timestamp::Timestamp;
 use crate::modes::plane::Plane;
 use crate::ports::{ListedRunner, Listing, Machine, PortResult, RecordScope};
 
 pub(super) struct Survey {
+    /// Before the first list was asked for.
+    pub(super) taken_at: Timestamp,
+    /// Whether the provider has listed its machines.
+    pub(super) has_machines: bool,
     pub(super) machines: Vec<Machine>,
     pub(super) runners: Vec<ListedRunner>,
     /// Every readable record that is not terminated.
@@ -30,7 +35,10 @@ impl Survey {
         outcome: &mut Outcome,
         failure: &mut Option<Failure>,
     ) -> Result<Survey, Failure> {
-        let machines = or_none(failure, plane.retried(|| plane.compute.machines()).await);
+        let taken_at = plane.now();
+        let machines = plane.retried(|| plane.compute.machines()).await;
+        let has_machines = machines.is_ok();
+        let machines = or_none(failure, machines);
         let runners = or_none(failure, plane.retried(|| plane.forge.runners()).await);
         let mut listing = plane.retried(|| plane.store.list(RecordScope::Live)).await?;
         let unlisted = unlisted(&listing, &machines, &runners);
@@ -44,7 +52,7 @@ impl Survey {
         let mut known: BTreeSet<String> =
             listing.unreadable.into_iter().map(|row| row.id).collect();
         known.extend(listing.records.iter().map(|record| record.id.to_string()));
-        Ok(Survey { machines, runners, live: listing.records, known })
+        Ok(Survey { taken_at, has_machines, machines, runners, live: listing.records, known })
     }
 
     /// Whether the instance has a live record, or one that cannot be read and may be live.

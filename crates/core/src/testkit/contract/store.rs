@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use futures_util::future::join_all;
 
 use super::arrange::{DesiredRecord, agreed, arrange, instance, morning, ms, noon, run, spec};
+use super::ceiling::machine_count;
 use super::transitions::{every_transition, the_note_of_the_ticket};
 use crate::lifecycle::{Created, Idle, Instance, Live};
 use crate::model::credentials::{Credentials, TokenPurpose};
@@ -35,6 +36,7 @@ pub async fn store_suite<S: Store + AgentStore>(store: &S, status_of_removed: St
     removal(store, status_of_removed).await;
     forgetting(store, status_of_removed).await;
     intents(store).await;
+    machine_count(store).await;
     credentials(store).await;
     demands(store).await;
     the_note_of_the_ticket(store).await;
@@ -323,6 +325,7 @@ async fn intents<S: Store + AgentStore>(store: &S) {
     let intent = |name: &str, outcome: &str| Intent {
         id: IntentId::new(name).expect("an id"),
         run: run("intending"),
+        class: (name == "one").then(|| spec().resource_class),
         count: 3,
         usage: UsageClass::OnDemand,
         deadline: noon(),

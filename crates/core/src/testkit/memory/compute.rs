@@ -1,5 +1,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -30,6 +31,7 @@ struct Fleet {
     set_up_refused: bool,
     answers_lost: bool,
     unlisted: bool,
+    listing_lag: Duration,
 }
 
 /// Why an order gets fewer machines than it asks for.
@@ -106,6 +108,11 @@ impl MemoryCompute {
     pub fn lose_launches(&self) {
         let mut fleet = lock(&self.fleet);
         (fleet.answers_lost, fleet.unlisted) = (true, true);
+    }
+
+    /// Lists machines only when this time has passed since their launch.
+    pub fn list_late(&self, lag: Duration) {
+        lock(&self.fleet).listing_lag = lag;
     }
 
     pub fn list_all(&self) {
@@ -260,7 +267,14 @@ impl Compute for MemoryCompute {
     async fn machines(&self) -> PortResult<Vec<Machine>> {
         turn().await;
         self.answer()?;
+        let now = self.clock.now();
         let fleet = lock(&self.fleet);
-        Ok(if fleet.unlisted { Vec::new() } else { fleet.machines.values().cloned().collect() })
+        let listed = |machine: &&Machine| machine.launched_at + fleet.listing_lag <= now;
+        let machines = fleet.machines.values().filter(listed);
+        Ok(if fleet.unlisted { Vec::new() } else { machines.cloned().collect() })
+    }
+
+    fn listing_lag(&self) -> Duration {
+        lock(&self.fleet).listing_lag
     }
 }

@@ -140,6 +140,7 @@ async fn overdue_intents_are_settled_with_their_machines() {
     let intent = Intent {
         id: IntentId::new("abc").unwrap(),
         run: run("1"),
+        class: Some(spec("c6i.large").resource_class),
         count: 2,
         usage: UsageClass::Spot,
         deadline: harness.plane.now() + Duration::from_secs(5),

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 
 use crate::lifecycle::Instance;
 use crate::model::failure::{Failure, FailureKind};
@@ -12,7 +12,7 @@ use crate::model::ids::IntentId;
 use crate::model::intent::Intent;
 use crate::model::requirements::{Requirements, UsageClass};
 use crate::modes::plane::NotCommitted;
-use crate::modes::provision::Attempt;
+use crate::modes::provision::{Attempt, ceiling};
 use crate::ports::{Launched, Machine, Order, PortError, PortResult};
 
 /// The result of one launch: how many machines, and why there are not more.
@@ -30,7 +30,13 @@ pub(super) async fn launch(
     usage: UsageClass,
     count: u32,
 ) -> Result<Fleet, Failure> {
-    let mut intent = intend(attempt, usage, count).await?;
+    let id = new_id(attempt)?;
+    let places = ceiling::reserve(attempt, &id, count).await?;
+    let (count, claimed) = (places.count, places.claimed);
+    if count == 0 {
+        return Ok(Fleet { count: claimed, shortfalls: Vec::new(), passing: Vec::new() });
+    }
+    let mut intent = intend(attempt, id, usage, count).await?;
     let order = Order {
         intent: intent.id.clone(),
         run: attempt.request.run.clone(),
@@ -43,7 +49,9 @@ pub(super) async fn launch(
         Err(NotLaunched::Refused(error)) => {
             attempt.holdings.launch_answered(&intent);
             let outcome = format!("refused: {error}");
-            if let Err(error) = settle(attempt, &mut intent, outcome).await {
+            let closed = settle(attempt, &mut intent, outcome);
+            let (closed, ()) = join(closed, ceiling::settle(attempt, &places, &[])).await;
+            if let Err(error) = closed {
                 tracing::warn!("the intent of a refused launch is left open: {error}");
             }
             return Err(error.into());
@@ -53,11 +61,14 @@ pub(super) async fn launch(
     for reason in launched.shortfalls.iter().chain(&launched.passing) {
         tracing::warn!("{reason}");
     }
-    let registered = join_all(launched.machines.iter().map(|m| register(attempt, m))).await;
+    let registers = join_all(launched.machines.iter().map(|m| register(attempt, m)));
+    let settled = ceiling::settle(attempt, &places, &launched.machines);
+    let (registered, ()) = join(registers, settled).await;
     registered.into_iter().collect::<Result<(), Failure>>()?;
     let outcome = format!("launched {} of {count}", launched.machines.len());
     settle(attempt, &mut intent, outcome).await?;
     let count = u32::try_from(launched.machines.len()).unwrap_or(u32::MAX);
+    let count = count.saturating_add(claimed);
     Ok(Fleet { count, shortfalls: launched.shortfalls, passing: launched.passing })
 }
 
@@ -97,12 +108,22 @@ async fn settle(attempt: &Attempt<'_>, intent: &mut Intent, outcome: String) -> 
     Ok(())
 }
 
-async fn intend(attempt: &Attempt<'_>, usage: UsageClass, count: u32) -> Result<Intent, Failure> {
+fn new_id(attempt: &Attempt<'_>) -> Result<IntentId, Failure> {
+    let id = format!("{:016x}", attempt.plane.random.number());
+    IntentId::new(id).map_err(|e| Failure::new(FailureKind::Unexpected, e.to_string()))
+}
+
+async fn intend(
+    attempt: &Attempt<'_>,
+    id: IntentId,
+    usage: UsageClass,
+    count: u32,
+) -> Result<Intent, Failure> {
     let plane = attempt.plane;
-    let id = format!("{:016x}", plane.random.number());
     let intent = Intent {
-        id: IntentId::new(id).map_err(|e| Failure::new(FailureKind::Unexpected, e.to_string()))?,
+        id,
         run: attempt.request.run.clone(),
+        class: Some(attempt.requirements.class.clone()),
         count,
         usage,
         deadline: plane.now() + attempt.times.created_timeout,

@@ -1,0 +1,275 @@
+//! Counts the machines for the ceiling: corrects the numbers that reservations have left too high.
+//!
+//! A launch that the lists of machines may not show yet keeps its reservation. Everything else counts
+//! as it is listed. A reservation that is made in the meantime moves the version of the count, so it
+//! is never overwritten.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Outcome;
+use super::survey::Survey;
+use crate::model::ceiling::{MachineCount, Reserved};
+use crate::model::failure::Failure;
+use crate::model::ids::{InstanceId, IntentId, ResourceClass};
+use crate::model::intent::Intent;
+use crate::model::record::Record;
+use crate::model::settings::{CEILING_SINCE, Settings};
+use crate::model::signal::{AgentStatus, Pulse};
+use crate::model::timestamp::Timestamp;
+use crate::modes::plane::Plane;
+use crate::ports::PortResult;
+
+/// How often the count is read and replaced before it is left to the next refresh.
+const ATTEMPTS: u32 = 10;
+
+/// How many machines there are below one number of `max-machines`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CeilingUse {
+    /// The class that the number is for; `None` for the pool.
+    pub class: Option<ResourceClass>,
+    pub machines: u32,
+    pub max: u32,
+}
+
+/// Fails if `max-machines` names a class that is not configured.
+pub(super) fn check(settings: &Settings) -> Result<(), Failure> {
+    match settings.max_machines.classes.keys().find(|class| settings.classes.get(class).is_none()) {
+        None => Ok(()),
+        Some(class) => {
+            Err(Failure::invalid(format!("max-machines names an unknown class: {class}"))
+                .hint(format!("configured classes are {}", settings.classes.listing())))
+        }
+    }
+}
+
+/// Notes in `changes` since when there is a ceiling. Launches are not counted while there is none, so
+/// a count from before that is void.
+pub(super) fn note_setting(
+    settings: &mut Settings,
+    now: Timestamp,
+    changes: &mut BTreeMap<String, String>,
+) {
+    let since = match (settings.max_machines.is_set(), settings.ceiling_since) {
+        (true, None) => Some(now),
+        (false, Some(_)) => None,
+        _ => return,
+    };
+    settings.ceiling_since = since;
+    let text = since.map(|since| since.to_string()).unwrap_or_default();
+    changes.insert(CEILING_SINCE.to_owned(), text);
+}
+
+/// What the store says before the survey.
+pub(super) struct Earlier {
+    count: Option<MachineCount>,
+    open_intents: Vec<Intent>,
+}
+
+impl Earlier {
+    /// Reads the count and the open intents. `None` if there is no ceiling.
+    pub(super) async fn read(
+        plane: &Plane,
+        settings: &Settings,
+    ) -> Result<Option<Earlier>, Failure> {
+        if !settings.max_machines.is_set() {
+            return Ok(None);
+        }
+        let count = plane.retried(|| plane.store.machine_count()).await?;
+        let open_intents = plane.retried(|| plane.store.open_intents()).await?;
+        Ok(Some(Earlier { count, open_intents }))
+    }
+}
+
+/// Replaces the count by what the survey found and what is reserved. Does nothing if there is no
+/// ceiling, or if the provider has not listed its machines.
+pub(super) async fn recount(
+    plane: &Plane,
+    settings: &Settings,
+    earlier: Result<Option<Earlier>, Failure>,
+    survey: &Survey,
+    outcome: &mut Outcome,
+) -> Result<(), Failure> {
+    let (Some(earlier), Some(since)) = (earlier?, settings.ceiling_since) else { return Ok(()) };
+    if !survey.has_machines {
+        return Ok(());
+    }
+    let findings = Findings::of(plane, earlier, survey, outcome).await?;
+    for _ in 0..ATTEMPTS {
+        let found = plane.retried(|| plane.store.machine_count()).await?;
+        let count = findings.count(found.as_ref(), since);
+        let version = found.as_ref().map(|found| found.version);
+        // Another refresh knows of a ceiling that was set later.
+        let newer = found.as_ref().is_some_and(|found| found.since > since);
+        let same = found.as_ref()
+            == Some(&MachineCount { version: version.unwrap_or(0), ..count.clone() });
+        let replaced = newer
+            || same
+            || plane.retried(|| plane.store.replace_machine_count(version, &count)).await?;
+        if replaced {
+            tracing::info!(machines = count.total, "counted the machines");
+            outcome.ceilings = uses(settings, &count);
+            return Ok(());
+        }
+    }
+    tracing::warn!("the count of machines changes too often, it is left to the next refresh");
+    Ok(())
+}
+
+fn uses(settings: &Settings, count: &MachineCount) -> Vec<CeilingUse> {
+    let max = &settings.max_machines;
+    let pool = max.pool.map(|max| CeilingUse { class: None, machines: count.total, max });
+    let classes = max.classes.iter().map(|(class, max)| CeilingUse {
+        class: Some(class.clone()),
+        machines: count.of_class(class),
+        max: *max,
+    });
+    pool.into_iter().chain(classes).collect()
+}
+
+/// What exists, by what the lists and the intents say.
+struct Findings {
+    earlier: Option<MachineCount>,
+    /// By the intent of their launch.
+    listed: BTreeMap<IntentId, Vec<ResourceClass>>,
+    /// Of records whose machine is not listed but seems to run.
+    unlisted: Vec<(InstanceId, ResourceClass)>,
+    /// Not listed, and terminated by their records.
+    gone: BTreeSet<InstanceId>,
+    /// Launches under way, with or without a reservation.
+    open_intents: BTreeMap<IntentId, Intent>,
+    taken_at: Timestamp,
+    lag: std::time::Duration,
+}
+
+impl Findings {
+    async fn of(
+        plane: &Plane,
+        earlier: Earlier,
+        survey: &Survey,
+        outcome: &Outcome,
+    ) -> PortResult<Findings> {
+        let lag = plane.compute.listing_lag();
+        let mut listed: BTreeMap<IntentId, Vec<ResourceClass>> = BTreeMap::new();
+        for machine in survey.machines.iter().filter(|it| !outcome.orphans.contains(&it.id)) {
+            let class = machine.spec.resource_class.clone();
+            listed.entry(machine.intent.clone()).or_default().push(class);
+        }
+        let unlisted = seemingly_running(plane, survey).await?;
+        let gone = gone(plane, earlier.count.as_ref(), survey).await?;
+        let later = plane.retried(|| plane.store.open_intents()).await?;
+        // The machines of an overdue intent are listed, or terminated by now.
+        let open_intents = earlier.open_intents.into_iter().chain(later);
+        let open_intents = open_intents
+            .filter(|intent| survey.taken_at < intent.deadline + lag)
+            .map(|intent| (intent.id.clone(), intent))
+            .collect();
+        let (earlier, taken_at) = (earlier.count, survey.taken_at);
+        Ok(Findings { earlier, listed, unlisted, gone, open_intents, taken_at, lag })
+    }
+
+    /// The count to store in place of `found`.
+    fn count(&self, found: Option<&MachineCount>, since: Timestamp) -> MachineCount {
+        let version = found.map_or(0, |found| found.version) + 1;
+        let mut count = MachineCount { version, ..MachineCount::empty(since) };
+        let mut covered: BTreeSet<&IntentId> = BTreeSet::new();
+        let mut named: BTreeSet<InstanceId> = BTreeSet::new();
+        for (intent, reserved) in found.iter().flat_map(|found| &found.reservations) {
+            let Some(reserved) = self.kept(intent, reserved) else { continue };
+            covered.insert(intent);
+            add(&mut count, Some(&reserved.class), self.at_least(intent, reserved.count));
+            named.extend(reserved.machines.iter().cloned());
+            count.reservations.insert(intent.clone(), reserved);
+        }
+        for (id, intent) in &self.open_intents {
+            if !self.is_reserved(found, id) && covered.insert(id) {
+                add(&mut count, intent.class.as_ref(), self.at_least(id, intent.count));
+            }
+        }
+        let uncovered = self.listed.iter().filter(|(intent, _)| !covered.contains(intent));
+        let unlisted = self.unlisted.iter().filter(|(id, _)| !named.contains(id));
+        let unlisted = unlisted.map(|(_, class)| class);
+        for class in uncovered.flat_map(|(_, classes)| classes).chain(unlisted) {
+            add(&mut count, Some(class), 1);
+        }
+        count
+    }
+
+    /// The places that a launch keeps. `None` if the list of machines cannot lack any of it, because
+    /// it was settled before the survey, and long enough before it or with machines that are gone.
+    fn kept(&self, intent: &IntentId, reserved: &Reserved) -> Option<Reserved> {
+        let earlier = self.earlier.as_ref().and_then(|earlier| earlier.reservations.get(intent));
+        if earlier != Some(reserved) {
+            return Some(reserved.clone());
+        }
+        if !reserved.may_be_unlisted(self.taken_at, self.lag) {
+            return None;
+        }
+        let machines = reserved.machines.iter().filter(|id| !self.gone.contains(id));
+        let machines: Vec<InstanceId> = machines.cloned().collect();
+        let gone = reserved.machines.len() - machines.len();
+        let count = reserved.count.saturating_sub(u32::try_from(gone).unwrap_or(u32::MAX));
+        (count > 0).then(|| Reserved { count, machines, ..reserved.clone() })
+    }
+
+    fn is_reserved(&self, found: Option<&MachineCount>, intent: &IntentId) -> bool {
+        let counts = found.into_iter().chain(&self.earlier);
+        counts.into_iter().any(|count| count.reservations.contains_key(intent))
+    }
+
+    /// `count`, or how many machines are listed under the intent if those are more.
+    fn at_least(&self, intent: &IntentId, count: u32) -> u32 {
+        let listed = self.listed.get(intent).map_or(0, Vec::len);
+        count.max(u32::try_from(listed).unwrap_or(u32::MAX))
+    }
+}
+
+fn add(count: &mut MachineCount, class: Option<&ResourceClass>, machines: u32) {
+    count.total = count.total.saturating_add(machines);
+    if let Some(class) = class {
+        let of_class = count.classes.entry(class.clone()).or_default();
+        *of_class = of_class.saturating_add(machines);
+    }
+}
+
+/// The live records whose machines are not listed, with their classes, without those whose heartbeat has
+/// stopped: such a machine is gone.
+async fn seemingly_running(
+    plane: &Plane,
+    survey: &Survey,
+) -> PortResult<Vec<(InstanceId, ResourceClass)>> {
+    let listed: BTreeSet<&str> = survey.machines.iter().map(|it| it.id.as_str()).collect();
+    let unlisted: Vec<&Record> =
+        survey.live.iter().filter(|record| !listed.contains(record.id.as_str())).collect();
+    if unlisted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ids: Vec<_> = unlisted.iter().map(|record| record.id.clone()).collect();
+    let status = plane.retried(|| plane.store.agent_status(&ids)).await?;
+    let now = plane.now();
+    let stopped = |status: &AgentStatus| matches!(status.pulse(now), Pulse::Stale(_));
+    let running = unlisted.iter().zip(status).filter(|(_, status)| !stopped(status));
+    let machine = |record: &Record| (record.id.clone(), record.spec.resource_class.clone());
+    Ok(running.map(|(record, _)| machine(record)).collect())
+}
+
+/// The machines of reservations that are not listed and whose records were terminated before the
+/// survey.
+async fn gone(
+    plane: &Plane,
+    earlier: Option<&MachineCount>,
+    survey: &Survey,
+) -> PortResult<BTreeSet<InstanceId>> {
+    let listed: BTreeSet<&InstanceId> = survey.machines.iter().map(|machine| &machine.id).collect();
+    let reservations = earlier.into_iter().flat_map(|earlier| earlier.reservations.values());
+    let unlisted: Vec<InstanceId> = reservations
+        .flat_map(|reserved| &reserved.machines)
+        .filter(|id| !listed.contains(id) && !survey.knows(id))
+        .cloned()
+        .collect();
+    if unlisted.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let found = plane.retried(|| plane.store.records(&unlisted)).await?;
+    let ended = |record: &Record| !record.state.is_live() && record.updated_at <= survey.taken_at;
+    Ok(found.records.into_iter().filter(ended).map(|record| record.id).collect())
+}
