@@ -29,6 +29,8 @@ Tasks:
   sim --planted-bug NAME  run the simulation with a bug of crates/sim/planted_bugs in the program,
                           until it finds the bug
   sim --planted-bugs      do so with each of these bugs; takes a minute for each
+  sim --mutants [N]       draw 150 mutants of core and agent and count how many the simulation
+                          finds; takes half a minute for each; with N, judge at most N more
   fuzz [TARGET] [--seconds N]
                           fuzz the parsers with libFuzzer, each for 20 s or N; needs a C++
                           compiler, and some minutes for the first build
@@ -59,6 +61,7 @@ pub(crate) enum Task {
     Sim { args: Vec<String> },
     PlantedBug { name: String },
     PlantedBugs,
+    SimMutants { at_most: usize },
     Mutants { mutants_args: Vec<String> },
     Advisories,
 }
@@ -72,6 +75,7 @@ pub(crate) enum InvalidArgs {
     NotAPort(String),
     NoPlantedBug,
     NotSeconds(String),
+    NotANumber(String),
     UnknownTarget(String),
 }
 
@@ -83,6 +87,7 @@ impl fmt::Display for InvalidArgs {
             InvalidArgs::Unexpected(arg) => write!(f, "unexpected argument: {arg}"),
             InvalidArgs::NotAPort(value) => write!(f, "not a port: {value}"),
             InvalidArgs::NoPlantedBug => write!(f, "a name must follow: --planted-bug"),
+            InvalidArgs::NotANumber(value) => write!(f, "not a number: {value}"),
             InvalidArgs::NotSeconds(value) => write!(f, "not a number of seconds: {value}"),
             InvalidArgs::UnknownTarget(name) => {
                 write!(f, "none of {}: {name}", fuzz::TARGETS.join(", "))
@@ -121,6 +126,9 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Task, Inva
                 Task::PlantedBug { name: args.next().ok_or(InvalidArgs::NoPlantedBug)? }
             }
             Some(flag) if flag == "--planted-bugs" => Task::PlantedBugs,
+            Some(flag) if flag == "--mutants" => {
+                Task::SimMutants { at_most: at_most(args.next())? }
+            }
             first => return Ok(Task::Sim { args: first.into_iter().chain(args).collect() }),
         },
         "fuzz" => return fuzzing(args),
@@ -132,6 +140,12 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Task, Inva
         None => Ok(task),
         Some(more) => Err(InvalidArgs::Unexpected(more)),
     }
+}
+
+/// How many mutants to judge at most; all if no number is given.
+fn at_most(value: Option<String>) -> Result<usize, InvalidArgs> {
+    let Some(value) = value else { return Ok(usize::MAX) };
+    value.parse().map_err(|_| InvalidArgs::NotANumber(value))
 }
 
 /// The arguments after `--`, which are passed on to another program.
@@ -207,6 +221,8 @@ mod tests {
             ("sim --seed 7", Task::Sim { args: ["--seed", "7"].map(str::to_owned).to_vec() }),
             ("sim --planted-bug no-grace", Task::PlantedBug { name: "no-grace".to_owned() }),
             ("sim --planted-bugs", Task::PlantedBugs),
+            ("sim --mutants", Task::SimMutants { at_most: usize::MAX }),
+            ("sim --mutants 5", Task::SimMutants { at_most: 5 }),
             ("fuzz", Task::Fuzz { target: None, seconds: 20 }),
             ("fuzz ec2", Task::Fuzz { target: Some("ec2".into()), seconds: 20 }),
             ("fuzz --seconds 5 ec2", Task::Fuzz { target: Some("ec2".into()), seconds: 5 }),
@@ -237,6 +253,8 @@ mod tests {
             ("sim --planted-bug", InvalidArgs::NoPlantedBug),
             ("sim --planted-bug no-grace now", unexpected("now")),
             ("sim --planted-bugs now", unexpected("now")),
+            ("sim --mutants all", InvalidArgs::NotANumber("all".into())),
+            ("sim --mutants 5 now", unexpected("now")),
             ("fuzz moon", InvalidArgs::UnknownTarget("moon".into())),
             ("fuzz ec2 imds", unexpected("imds")),
             ("fuzz --second 5", unexpected("--second")),

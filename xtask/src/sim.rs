@@ -1,5 +1,6 @@
 //! Runs the simulation, and checks that it finds the planted bugs.
 
+mod mutants;
 mod planted_bug;
 mod source_copy;
 
@@ -7,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
+pub(crate) use mutants::measure;
 use planted_bug::PlantedBug;
 use source_copy::SourceCopy;
 
@@ -28,7 +30,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> u8 {
     if built != 0 {
         return built;
     }
-    let program = program_in(&target);
+    let program = program_in(&target, "sim");
     exit_code_of(child::run(Command::new(&program).args(args)), "the simulation")
 }
 
@@ -204,8 +206,8 @@ fn target_of(root: &Path) -> PathBuf {
     root.join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
-fn program_in(target: &Path) -> PathBuf {
-    target.join("sim").join("ondeck-sim")
+fn program_in(target: &Path, profile: &str) -> PathBuf {
+    target.join(profile).join("ondeck-sim")
 }
 
 #[cfg(test)]

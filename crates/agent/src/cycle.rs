@@ -69,13 +69,18 @@ impl Agent {
     }
 
     /// Signals that the machine is free, once for each idle state that the agent has not entered by
-    /// leaving a run: the claim before it came and went between two reads of the record, and who
-    /// gave the machine back waits for an answer.
+    /// leaving a run: the claim before it came and went between two reads of the record, and the
+    /// process that gave the machine back waits for an answer.
+    ///
+    /// The first idle state that an agent sees after its start gets no answer: an earlier process of
+    /// the agent may have left a runner behind.
     async fn answer_missed_claim(&self, memory: &Memory, record: &Record) {
-        let generation = Some(record.counts.generation);
-        let answered = memory.idle_generation() == generation;
-        if record.state == State::Idle && !answered && memory.interruption().is_none() {
-            memory.set_idle_generation(generation);
+        let (generation, answered) = (record.counts.generation, memory.idle_generation());
+        if record.state != State::Idle || answered == Some(generation) {
+            return;
+        }
+        memory.set_idle_generation(Some(generation));
+        if answered.is_some() && memory.interruption().is_none() {
             self.signal(memory, Signal::Deregistered, None, "").await;
         }
     }

@@ -1,11 +1,12 @@
 //! The runner and host ports of one agent, on a simulated machine.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use ondeck_core::model::credentials::TokenPurpose;
 use ondeck_core::model::ids::{InstanceId, RunId};
-use ondeck_core::ports::{Clock, Host, Runner};
+use ondeck_core::ports::{AgentStore, Clock, Host, Runner};
 
 use crate::faults::Fault;
 use crate::kernel::Micros;
@@ -23,6 +24,13 @@ pub(crate) struct AgentMachine {
     pub(crate) id: InstanceId,
     /// When the provider announces an interruption, if it does.
     pub(crate) notice_at: Option<Micros>,
+    /// The run that it last registered for.
+    pub(crate) served: Mutex<Option<RunId>>,
+}
+
+/// What an agent says about its work for a run.
+pub(crate) fn account_of(run: &Option<RunId>) -> String {
+    run.as_ref().map(|run| format!("served {run}")).unwrap_or_default()
 }
 
 impl AgentMachine {
@@ -47,6 +55,17 @@ impl AgentMachine {
         self.ports.call(service, what, String::new, act).await.map_err(|error| error.to_string())
     }
 
+    /// Fails if the stored token for this purpose is missing or has expired.
+    fn check_token(&self, purpose: TokenPurpose) -> Result<(), String> {
+        let world = &self.ports.world;
+        let token = at_once(AgentStore::token(&world.store, purpose)).ok().flatten();
+        if token.is_some_and(|token| token.expires_at > world.kernel.true_time()) {
+            return Ok(());
+        }
+        self.trouble(TROUBLE);
+        Err(format!("no valid token for {}", purpose.as_str()))
+    }
+
     /// Notes a failure of this machine, which may have consequences for `span` from now on.
     fn trouble(&self, span: Micros) {
         let until = self.ports.world.kernel.now() + span;
@@ -66,6 +85,7 @@ impl AgentMachine {
             (random.u8(0..8), random.u64(0..3000), random.u64(3_000..60_000))
         };
         let takes = match (slow, shape) {
+            (false, _) if self.ports.has_fixed_durations() => 1000,
             (false, _) => usual,
             (true, 0) => return std::future::pending().await,
             (true, _) => long,
@@ -83,26 +103,43 @@ impl Runner for AgentMachine {
             machines.set_online(&id, false);
             machines.lose_job(&id);
             machines.set_serving(&id, None);
+            if let Some(machine) = machines.machine_mut(&id) {
+                machine.condition.is_prepared = true;
+            }
         })
         .await
     }
 
     async fn register(&self, run: &RunId) -> Result<(), String> {
-        let world = &self.ports.world;
+        let (world, started) = (&self.ports.world, self.ports.steady());
         world.machines().set_serving(&self.id, Some(run));
+        if let Some(condition) = world.machines().condition(&self.id) {
+            world.audit().registers(&self.id, condition);
+        }
+        *self.served.lock().unwrap_or_else(PoisonError::into_inner) = Some(run.clone());
         let (id, run) = (self.id.clone(), run.clone());
         if !world.kernel.is_by_choice() {
             self.take_time_to_register().await;
         }
+        self.check_token(TokenPurpose::Registration)?;
         let kernel = world.kernel.clone();
-        self.act(("forge", "register runner"), true, move |machines| {
+        let registered = self.act(("forge", "register runner"), true, move |machines| {
             machines.register(&id, &run, kernel.now());
-        })
-        .await
+        });
+        registered.await?;
+        if let Some(machine) = world.machines().machine_mut(&self.id) {
+            machine.condition.registration_took = Some(self.ports.steady() - started);
+        }
+        Ok(())
     }
 
     fn is_busy(&self) -> bool {
-        false
+        self.ports.world.machines().is_busy(&self.id)
+    }
+
+    async fn account(&self) -> String {
+        let served = self.served.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        account_of(&served)
     }
 
     async fn work(&self, _run: &RunId) -> String {
@@ -129,6 +166,7 @@ impl Runner for AgentMachine {
     }
 
     async fn deregister(&self) -> Result<(), String> {
+        self.check_token(TokenPurpose::Removal)?;
         let id = self.id.clone();
         self.act(("forge", "deregister runner"), true, move |machines| {
             machines.deregister(&id);
@@ -150,8 +188,14 @@ impl Runner for AgentMachine {
 
 #[async_trait]
 impl Host for AgentMachine {
-    async fn run_script(&self, _script: &str) -> Result<(), String> {
-        self.act(("machine", "script"), true, |_| {}).await
+    async fn run_script(&self, script: &str) -> Result<(), String> {
+        let (id, script) = (self.id.clone(), script.to_owned());
+        self.act(("machine", "script"), true, move |machines| {
+            if let Some(machine) = machines.machine_mut(&id) {
+                machine.condition.script.clone_from(&script);
+            }
+        })
+        .await
     }
 
     async fn interruption(&self) -> String {

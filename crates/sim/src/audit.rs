@@ -89,6 +89,8 @@ pub(crate) struct Audit {
     /// The names of the settings that each refresh was given, and when it began.
     refreshes: BTreeMap<Pid, (BTreeSet<String>, Timestamp)>,
     refused_set_ups: BTreeSet<Pid>,
+    /// The script that every machine must run before it registers.
+    script: String,
     /// Whether no fault is injected into the calls of agents.
     agents_spared: bool,
     /// Whether healthy machines must be spared: clocks do not make heartbeats look too old.
@@ -103,8 +105,8 @@ pub(crate) struct Audit {
 }
 
 impl Audit {
-    /// Prepares for the history of a plan.
-    pub(crate) fn expect(&mut self, plan: &Plan) {
+    /// Prepares for the history of a plan. If calls are chosen, their faults are not in the plan.
+    pub(crate) fn expect(&mut self, plan: &Plan, by_choice: bool) {
         // Faults that hit neither calls nor queues nor agents.
         const ELSEWHERE: [Fault; 9] = [
             Fault::LaunchRefused,
@@ -120,12 +122,13 @@ impl Audit {
         self.forbid_waste = plan.is_clear();
         self.grace = plan.grace();
         self.agents_spared = plan.agents_spared || plan.rates.calls.is_empty();
-        self.is_spared = plan.skew <= 8_000;
+        self.is_spared = plan.skew <= 8_000 && (plan.is_clear() || !by_choice);
         self.is_quiet = plan.rates.calls.is_empty()
             && plan.outages.is_empty()
             && plan.scripts.is_empty()
             && plan.other_faults.iter().all(|(fault, _)| ELSEWHERE.contains(fault));
         let settings = Settings::from_map(&plan.settings).expect("sound settings");
+        self.script.clone_from(&settings.pre_runner_script);
         self.settings_in_force(timestamp(0), settings);
     }
 
@@ -408,6 +411,11 @@ impl Audit {
             record.run.as_ref() == Some(run) && record.state.is_live() && !record.is_expired(now)
         };
         self.records.values().filter(held).map(|record| record.id.clone()).collect()
+    }
+
+    /// When the record of a machine last changed.
+    pub(crate) fn changed_at(&self, id: &InstanceId) -> Option<Timestamp> {
+        self.changed_at.get(id).copied()
     }
 
     /// Returns the record as it was last written.

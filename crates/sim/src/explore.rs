@@ -399,7 +399,7 @@ fn finish(harness: &mut Harness) {
 fn plan(without_faults: bool) -> Plan {
     let mut settings = BTreeMap::new();
     for (name, value) in [
-        ("heartbeat-period-sec", "100"),
+        ("heartbeat-period-sec", "60"),
         ("claim-registration-timeout-sec", "4"),
         ("claim-timeout-sec", "120"),
         ("created-timeout-sec", "240"),

@@ -14,6 +14,7 @@ use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::runtime::stop::StopSwitch;
 
+use crate::audit::Invariant;
 use crate::faults::Fault;
 use crate::kernel::{Event, Instruction, Kernel, Micros, Pid, digest};
 use crate::plan::{Action, Ask, Plan, SECOND};
@@ -25,6 +26,9 @@ pub(crate) use self::preset::IDLE_TIME;
 
 /// The run that provisions after faults have ended.
 pub(crate) const PROBE: &str = "probe";
+
+/// More events than any history has whose processes wait between their calls.
+const MAX_STEPS: u64 = 2_000_000;
 
 pub(crate) struct Harness {
     pub(crate) world: Arc<World>,
@@ -105,7 +109,7 @@ struct ProvisionCall {
 impl Harness {
     pub(crate) fn new(plan: &Plan, kernel: Arc<Kernel>) -> Harness {
         let world = Arc::new(World::new(kernel.clone()));
-        world.audit().expect(plan);
+        world.audit().expect(plan, kernel.is_by_choice());
         let policy = Arc::new(plan.policy());
         let random = policy.random_for("the world");
         let mut harness = Harness {
@@ -162,6 +166,10 @@ impl Harness {
         while let Some(event) = self.kernel.next(until) {
             let instruction = self.kernel.handle(event);
             self.follow(instruction);
+            if self.kernel.steps() > MAX_STEPS {
+                let how = "the history has too many events".to_owned();
+                self.world.audit().violated(Invariant::EveryCallEnds, how);
+            }
             if self.is_over() {
                 return;
             }

@@ -5,6 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ondeck_core::model::credentials::Minted;
 use ondeck_core::model::ids::ResourceClass;
 use ondeck_core::ports::{Pool, Store};
 
@@ -14,7 +15,7 @@ use crate::harness::{Harness, PROBE, Tally};
 use crate::kernel::Kernel;
 use crate::plan::{Ask, CLASS_NAMES, Plan, SECOND};
 use crate::process::ProcessOutcome;
-use crate::world::at_once;
+use crate::world::{TARGET, at_once, credentials};
 
 /// The result of [`play`].
 #[derive(Debug, Clone)]
@@ -129,7 +130,15 @@ fn set_up(harness: &mut Harness, plan: &Plan) {
 
 /// Writes what a refresh before the beginning of the history would have written.
 pub(crate) fn write_settings(harness: &Harness, plan: &Plan) {
-    at_once(Store::put_settings(&harness.world.store, &plan.settings)).expect("an in-memory store");
+    let now = harness.kernel.true_time();
+    let credentials = credentials(now + plan.token_life());
+    let expires_at = credentials.expires_at;
+    let minted = Minted { target: TARGET.to_owned(), minted_at: now, expires_at };
+    let minted = serde_json::to_string(&minted).expect("texts and times");
+    let mut settings = plan.settings.clone();
+    settings.insert("credentials-minted".to_owned(), minted);
+    at_once(harness.world.store.put_credentials(&credentials, &settings))
+        .expect("an in-memory store");
     at_once(harness.world.pool.set_up(&classes())).expect("an in-memory pool");
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ondeck_sim::{
-    CallFault, Case, Plan, SCENES, Scenario, Scene, explore, grouped, play, play_seeds,
+    CallFault, Case, Plan, SCENES, Scenario, Scene, explore, grouped, judge, play, play_seeds,
     readable_journal, shrink, sweep, violation_report,
 };
 
@@ -24,6 +24,8 @@ Usage: cargo xtask sim [OPTIONS]
   --sweep         inject each fault into each call of each scenario's process
   --scenario NAME, --call N, --fault KIND
                   sweep only these; call 0 prints the scenario without a fault
+  --judge         play fixed seeds, the sweep and the brief scenes until an invariant is
+                  violated, and print which found it
 ";
 
 /// The exit code if an invariant was violated.
@@ -44,6 +46,7 @@ struct Options {
     brief: bool,
     scene: Option<String>,
     sweep: bool,
+    judge: bool,
     scenario: Option<&'static str>,
     call: Option<u64>,
     fault: Option<CallFault>,
@@ -69,6 +72,9 @@ fn main() -> ExitCode {
     }
     if options.sweep {
         return run_sweep(&options);
+    }
+    if options.judge {
+        return run_judge();
     }
     let mut passed =
         options.seeds == 0 || play_range(options.from, options.seeds, options.violations);
@@ -105,6 +111,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Options>, Stri
                 options.scene = Some(word()?);
             }
             "--sweep" => options.sweep = true,
+            "--judge" => options.judge = true,
             "--call" => options.call = Some(number()?),
             "--scenario" => options.scenario = Some(scenario(&word()?)?),
             "--fault" => options.fault = Some(call_fault(&word()?)?),
@@ -113,6 +120,19 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Options>, Stri
         }
     }
     Ok(Some(options))
+}
+
+fn run_judge() -> ExitCode {
+    match judge() {
+        Some(how) => {
+            println!("found by {how}");
+            ExitCode::from(VIOLATED)
+        }
+        None => {
+            println!("no invariant violated");
+            ExitCode::SUCCESS
+        }
+    }
 }
 
 fn play_range(from: u64, count: u64, max_violations: usize) -> bool {

@@ -13,6 +13,7 @@ use crate::kernel::{Micros, digest};
 use crate::policy::{CallFault, Outage, Policy, ScriptedFault, ScriptedFaultState};
 
 pub use self::ask::Ask;
+pub(crate) use self::ask::contradict;
 pub(crate) use self::settings::CLASS_NAMES;
 use self::settings::GRACE;
 
@@ -74,6 +75,8 @@ pub struct Plan {
     pub no_refresh_for_hours: bool,
     /// Whether no random fault is injected into the calls of agents.
     pub agents_spared: bool,
+    /// How long the credentials of agents are valid, in seconds; 0 is two hours.
+    pub token_life: u64,
     /// Whether the store notifies agents of changes, instead of being polled.
     pub store_notifies: bool,
     /// Faults that are injected into single calls.
@@ -129,6 +132,11 @@ impl Plan {
             6 => plan.keep_steady(&mut random),
             _ => plan.add_faults(&mut random),
         }
+        if plan.is_clear() && digest(&[&seed, &"tokens"]).is_multiple_of(2) {
+            // Refresh runs at least every 200 s, and no run lasts longer than that.
+            plan.token_life = 500;
+            plan.settings.insert("registration-token-refresh-min".to_owned(), "1".to_owned());
+        }
         if digest(&[&seed, &"settings"]).is_multiple_of(3) {
             plan.add_changed_settings(&mut random);
         }
@@ -165,6 +173,12 @@ impl Plan {
             })
     }
 
+    /// Whether this is the only kind of fault.
+    pub(crate) fn only(&self, fault: Fault) -> bool {
+        let without = Plan { other_faults: Vec::new(), ..self.clone() };
+        without.is_clear() && self.other_faults.iter().all(|(other, _)| *other == fault)
+    }
+
     /// Whether refresh keeps a minimum of idle machines at any time of the history.
     pub(crate) fn keeps_machines(&self) -> bool {
         let keeps = |action: &Action| match action {
@@ -180,6 +194,10 @@ impl Plan {
     pub(crate) fn grace(&self) -> Duration {
         let seconds = self.settings.get(GRACE).and_then(|text| text.parse().ok());
         Duration::from_secs(seconds.unwrap_or(60))
+    }
+
+    pub(crate) fn token_life(&self) -> Duration {
+        Duration::from_secs(if self.token_life == 0 { 7_200 } else { self.token_life })
     }
 
     /// Whether requests may arrive after their callers have stopped waiting.
@@ -201,6 +219,7 @@ impl Plan {
             fixed_durations: self.fixed_durations,
             watched: self.watched.clone(),
             agents_spared: self.agents_spared,
+            token_life: self.token_life(),
             store_notifies: self.store_notifies,
             ..Policy::default()
         }

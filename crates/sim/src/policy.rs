@@ -2,6 +2,7 @@
 //! into one named call.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use ondeck_core::runtime::retry::Retry;
 
@@ -124,6 +125,8 @@ pub(crate) struct Policy {
     pub(crate) watched_calls: Mutex<Vec<String>>,
     /// Whether no random fault is injected into the calls of agents.
     pub(crate) agents_spared: bool,
+    /// How long credentials are valid.
+    pub(crate) token_life: Duration,
     /// Whether the store notifies agents of changes, instead of being polled.
     pub(crate) store_notifies: bool,
     /// The calls into which a fault was injected at random, in order.

@@ -69,6 +69,11 @@ impl ProcessPorts {
         self.random.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether everything takes the same time instead of a random one.
+    pub(crate) fn has_fixed_durations(&self) -> bool {
+        self.policy.fixed_durations
+    }
+
     /// The machine of an agent; `None` for any other process.
     fn machine(&self) -> Option<InstanceId> {
         let id = self.name.strip_prefix("agent ")?.split('#').next()?;
@@ -82,6 +87,20 @@ impl ProcessPorts {
             self.world.kernel.count(fault);
         }
         injected
+    }
+
+    /// Decides whether this service refuses to be set up by this process, however often it asks.
+    fn refuses_set_up(&self, service: SetUpService) -> bool {
+        let mut random = self.policy.random_for(&format!("set-up {}", self.name));
+        let now = self.world.kernel.now();
+        let injected = self.policy.injects(Fault::SetUpRefused, now, &mut random);
+        let of = [SetUpService::Compute, SetUpService::Forge][random.usize(0..2)];
+        let refuses = injected && of == service;
+        if refuses {
+            self.world.kernel.count(Fault::SetUpRefused);
+            self.world.audit().set_up_refused(self.pid);
+        }
+        refuses
     }
 
     /// Makes one call to `service`. `what` names the request and `text` describes it; `effect` is
@@ -143,6 +162,13 @@ impl ProcessPorts {
         let world = self.world.clone();
         self.call(service, what, text, move || ask(&world))
     }
+}
+
+/// A service that may refuse to be set up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SetUpService {
+    Compute,
+    Forge,
 }
 
 fn lost(service: &'static str) -> PortError {

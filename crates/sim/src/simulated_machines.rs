@@ -2,6 +2,7 @@
 //! the store may contradict.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::timestamp::Timestamp;
@@ -51,6 +52,12 @@ pub(crate) struct Condition {
     pub(crate) is_broken: bool,
     /// How many registrations in a row were slow.
     pub(crate) slow_registrations: u32,
+    /// How long the last registration took.
+    pub(crate) registration_took: Option<Duration>,
+    /// Whether its runner was installed.
+    pub(crate) is_prepared: bool,
+    /// The operator's script that it ran last.
+    pub(crate) script: String,
     /// When the provider announced that it will take the machine away.
     pub(crate) notice_at: Option<Micros>,
 }
@@ -137,6 +144,11 @@ impl SimulatedMachines {
     /// When a machine was removed; `None` if it exists or never did.
     pub(crate) fn removed_at(&self, id: &InstanceId) -> Option<Micros> {
         self.removed.get(id).copied()
+    }
+
+    /// Whether a machine has a job.
+    pub(crate) fn is_busy(&self, id: &InstanceId) -> bool {
+        self.machines.get(id).is_some_and(|machine| machine.job.is_some())
     }
 
     /// What is true of a machine that exists.

@@ -8,6 +8,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use ondeck_core::model::credentials::Credentials;
+use ondeck_core::model::secret::Secret;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::Clock;
 use ondeck_core::testkit::{MemoryCompute, MemoryPool, MemoryStore};
@@ -87,6 +89,15 @@ impl Clock for TrueClock {
     async fn sleep(&self, _span: Duration) {
         unreachable!("services do not sleep");
     }
+}
+
+/// Where runners register.
+pub(crate) const TARGET: &str = "sim";
+
+/// Credentials that are valid until `expires_at`.
+pub(crate) fn credentials(expires_at: Timestamp) -> Credentials {
+    let secret = || Secret::new("token");
+    Credentials { registration: secret(), removal: secret(), expires_at }
 }
 
 /// Returns the answer of an in-memory port, which must be ready within a few polls.

@@ -53,15 +53,34 @@ impl SourceCopy {
         })
     }
 
-    /// Builds the simulation from the copy, and returns the path of the program.
-    pub(super) fn build(&self, args: &[&str]) -> Result<PathBuf, TaskError> {
+    /// The program that was built with this profile.
+    pub(super) fn program(&self, profile: &str) -> PathBuf {
+        program_in(&self.target, profile)
+    }
+
+    fn building(&self, args: &[&str]) -> Command {
         let mut command = cargo(&self.sources);
         // The lock file of a copy is discarded with it.
         command.args(args).args(["--locked", "--quiet"]).env("CARGO_TARGET_DIR", &self.target);
         // A patch may leave something unused, which does not matter here.
         command.env("RUSTFLAGS", "--cap-lints=allow");
+        command
+    }
+
+    /// Builds the simulation from the copy, where a failure is no surprise. Its output is the error.
+    pub(super) fn build_quietly(&self, args: &[&str]) -> Result<(), String> {
+        let built = self.building(args).output().map_err(|error| error.to_string())?;
+        match built.status.success() {
+            true => Ok(()),
+            false => Err(String::from_utf8_lossy(&built.stderr).into_owned()),
+        }
+    }
+
+    /// Builds the simulation from the copy, and returns the path of the program.
+    pub(super) fn build(&self, args: &[&str]) -> Result<PathBuf, TaskError> {
+        let mut command = self.building(args);
         match exit_code_of(child::run(&mut command), "cargo") {
-            0 => Ok(program_in(&self.target)),
+            0 => Ok(self.program("sim")),
             _ => {
                 Err(TaskError::new("the program with the planted bug does not build", "see above"))
             }
@@ -114,6 +133,22 @@ fn git_apply(sources: &Path, patch: &Path, more: &[&str]) -> Result<(), String> 
         return Ok(());
     }
     Err(String::from_utf8_lossy(&applied.stderr).trim().to_owned())
+}
+
+/// A digest of the sources that a mutant is judged by: core, agent and the simulation.
+pub(super) fn digest_of(root: &Path) -> Result<String, TaskError> {
+    const JUDGED: [&str; 3] = ["crates/core/src", "crates/agent/src", "crates/sim"];
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    for name in sources_of(root)?.iter().filter(|name| JUDGED.iter().any(|of| name.starts_with(of)))
+    {
+        let content = fs::read(root.join(name)).map_err(|error| TaskError::with(name, error))?;
+        let name = name.to_string_lossy();
+        // FNV-1a with 64 bits.
+        for byte in name.bytes().chain([0]).chain(content) {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    Ok(format!("{hash:016x}"))
 }
 
 /// Lists the files that git tracks or would track. Deleted files are not included.

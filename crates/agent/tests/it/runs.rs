@@ -49,7 +49,10 @@ async fn an_agent_leaves_its_run_and_serves_the_next_one() {
 async fn an_agent_that_has_missed_a_claim_says_that_it_is_free() {
     let mut harness = Harness::with(&[]).await;
     let idle = harness.boot_in(State::Idle, Duration::from_secs(300)).await;
-    for generation in [0, 1, 5] {
+    harness.sleep(Duration::from_secs(1)).await;
+    let report = harness.status().await.report.unwrap();
+    assert_eq!(report.signal, Signal::Prepared, "an earlier process may have left a runner behind");
+    for generation in [1, 5] {
         let counts = Counts { generation, ..idle.counts };
         harness.memory.store.insert(Record { counts, ..idle.clone() });
         harness.sleep(Duration::from_secs(1)).await;

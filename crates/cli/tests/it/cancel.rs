@@ -1,6 +1,6 @@
 //! Runs that are cancelled the way GitHub does it: an interrupt, after 7.5 seconds a terminate,
 //! and after 2.5 more a kill; at moments that chance decides. After the next refresh nothing of
-//! the run is left.
+//! the run is left, and every machine that was idle before is idle again.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -15,7 +15,8 @@ const MOMENTS: u32 = 30;
 const TO_TERMINATE: Duration = Duration::from_millis(7_500);
 const TO_KILL: Duration = Duration::from_millis(2_500);
 /// For machines to last until the test looks, and not to be in the way of the next moment.
-const SETTINGS: [&str; 2] = ["--self-termination-grace-sec=60", "--boot-deadline-sec=60"];
+const SETTINGS: [&str; 3] =
+    ["--self-termination-grace-sec=60", "--boot-deadline-sec=60", "--idle-time-sec=600"];
 
 /// How a cancelled process ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -58,8 +59,9 @@ fn cancelled_at_random(pool: &impl Driven, machines: impl Fn() -> BTreeSet<Strin
     let mut ends = Vec::new();
     for moment in 0..MOMENTS {
         let run = format!("cancelled-{moment}");
+        let before = pool.records();
         // More than are idle, so that there is something to claim and something to launch.
-        let count = (pool.records().len() + 1 + random.usize(..2)).min(5).to_string();
+        let count = (before.len() + 1 + random.usize(..2)).min(5).to_string();
         let ask = ["provision", "--json", "--run-id", &run, "--instance-count", &count];
         let mut provision = pool.start(&ask);
         within(takes.mul_f64(random.f64() * 0.9), || provision.has_ended());
@@ -75,11 +77,18 @@ fn cancelled_at_random(pool: &impl Driven, machines: impl Fn() -> BTreeSet<Strin
         let busy: Vec<_> = records.values().filter(|standing| *standing != "idle").collect();
         assert!(busy.is_empty(), "after {end:?} with {}: {records:?}", done.code);
         assert_eq!(machines(), records.keys().cloned().collect(), "after {end:?}");
+        let lost: Vec<_> = before.keys().filter(|id| !records.contains_key(*id)).collect();
+        assert!(lost.is_empty() || end == End::Late, "{lost:?} after {end:?}: {done:?}");
         ends.push(end);
         // So that there is something idle for the next ones.
         if moment % 3 == 0 && records.len() < 2 {
             pool.provision("again", 2).succeeded();
             pool.release("again").succeeded();
+        }
+        // So that the next ones have something to launch.
+        if records.len() > 3 {
+            pool.provision("surplus", 2).succeeded();
+            pool.ondeck(&["release", "--run-id=surplus", "--idle-time-sec=0"]).succeeded();
         }
     }
     let late = ends.iter().filter(|end| **end == End::Late).count();

@@ -230,6 +230,9 @@ fn the_help_of_refresh() {
 
     (options of every command)
 
+    Refresh stores its settings for all runs and agents. A setting that is not given
+    stays as it is; an empty value (--idle-time-sec=) restores the default.
+
     Examples:
       ondeck refresh
       ondeck refresh --min-idle 'large=2 xlarge=1' --idle-time-sec 900

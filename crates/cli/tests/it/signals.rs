@@ -122,7 +122,7 @@ fn further_signals_during_the_clean_up_cost_no_machine() {
 
 #[test]
 fn an_interrupt_does_not_wait_for_an_agent_that_does_not_answer() {
-    let home = Home::with(&["--claim-registration-timeout-sec=60", "--heartbeat-period-sec=20"]);
+    let home = Home::with(&["--claim-registration-timeout-sec=30", "--heartbeat-period-sec=20"]);
     let warm = home.warm_up(1);
     let agent = home.agents()[&warm[0]];
     signal(agent, Signal::STOP);

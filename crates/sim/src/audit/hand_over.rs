@@ -45,7 +45,12 @@ impl Audit {
             let how = format!("run {} was given {ids:?} instead of {wanted}", outcome.run);
             self.violated(Invariant::AllOrNothing, how);
         }
-        let unknown = |id: &&InstanceId| is_first && !late && !ids.contains(id);
+        // A machine that lost to another may stay claimed after a fault, until the run's release.
+        let is_left = |id: &InstanceId| {
+            let claimed = self.records.get(id).is_some_and(|r| r.state == State::Claimed);
+            claimed && !self.forbid_waste
+        };
+        let unknown = |id: &&InstanceId| is_first && !late && !ids.contains(id) && !is_left(id);
         if let Some(id) = self.held_by(&outcome.run, now).iter().find(unknown) {
             let how = format!("run {} has {id}, and was not told", outcome.run);
             self.violated(Invariant::AllOrNothing, how);

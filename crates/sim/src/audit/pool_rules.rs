@@ -12,7 +12,8 @@ use ondeck_core::ports::{Order, ReceivedMessage};
 
 use super::{Audit, Invariant, SKEW, is_about};
 use crate::kernel::{Micros, Pid, timestamp};
-use crate::plan::Ask;
+use crate::plan::{Ask, contradict};
+use crate::simulated_machines::Condition;
 
 /// A ticket stays hidden at most this long after it was received.
 const LONGEST_HOLD: std::time::Duration = std::time::Duration::from_secs(60);
@@ -70,7 +71,13 @@ impl Audit {
             );
         }
         match Settings::from_map(all) {
-            Ok(settings) => self.settings_in_force(timestamp(now), settings),
+            Ok(settings) => {
+                if contradict(&settings.times) {
+                    let how = format!("stored were {changes:?}");
+                    self.violated(Invariant::Contradiction, how);
+                }
+                self.settings_in_force(timestamp(now), settings);
+            }
             Err(error) => self.violated(Invariant::NotHalfway, error.to_string()),
         }
     }
@@ -82,6 +89,18 @@ impl Audit {
         });
         if !unchanged {
             self.settings.push((from, settings));
+        }
+    }
+
+    /// Whether the times of a call that began then contradict each other.
+    pub(crate) fn is_contradictory(&self, ask: &Ask, began: Timestamp) -> bool {
+        self.settings_since(began).iter().all(|settings| ask.is_contradictory(&settings.times))
+    }
+
+    /// A machine registers a runner. It must have been prepared, with the operator's script.
+    pub(crate) fn registers(&mut self, id: &InstanceId, condition: &Condition) {
+        if !condition.is_prepared || condition.script != self.script {
+            self.violated(Invariant::Prepared, format!("{id} registers unprepared"));
         }
     }
 

@@ -4,13 +4,16 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ondeck_core::lifecycle::Transition;
+use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::{InstanceId, IntentId};
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::release::{Disposition, Released};
 use ondeck_core::modes::{provision, refresh, release};
 
 use super::{Audit, Invariant, SKEW};
+use crate::agent_machine::account_of;
 use crate::kernel::Pid;
+use crate::simulated_machines::SimulatedMachines;
 
 /// Times are reported in milliseconds.
 const ROUNDING: Duration = Duration::from_millis(5);
@@ -135,6 +138,12 @@ impl Audit {
             if !is_true {
                 self.untrue(format!("{id} is not {disposition:?}"));
             }
+            // An agent that was restarted, or has not noticed its claim, has nothing to say.
+            let served = self.forbid_waste && used_for.is_some();
+            let account = account_of(&Some(outcome.run.clone()));
+            if served && *disposition == Disposition::Pooled && one.account != account {
+                self.untrue(format!("{id} did not say {:?}", one.account));
+            }
             // Another run may have used it since, or a fault may have made it run twice.
             let comparable = self.forbid_waste && *disposition == Disposition::Pooled;
             let since = self.running_before.get(id).filter(|since| **since < began && comparable);
@@ -172,6 +181,25 @@ impl Audit {
             || self.forbid_waste && outcome.reaped.len() != reaped
         {
             self.untrue(format!("a refresh did {effects:?}, and reports {outcome:?}"));
+        }
+    }
+
+    /// An agent sends a heartbeat at `now`, by its own clock.
+    pub(crate) fn beats(
+        &mut self,
+        id: &InstanceId,
+        heartbeat: &Heartbeat,
+        machines: &SimulatedMachines,
+        now: Timestamp,
+    ) {
+        let Some(condition) = machines.condition(id) else { return };
+        let busy = machines.is_busy(id);
+        let took = condition.registration_took.zip(heartbeat.registration);
+        // The agent may have read the settings before.
+        let wrong = took.is_some_and(|(took, said)| said + ROUNDING < took || said > took + SKEW);
+        if heartbeat.at != now || heartbeat.busy != busy || wrong {
+            let truth = (now, busy, condition.registration_took);
+            self.untrue(format!("{id} sends {heartbeat:?}, and the truth is {truth:?}"));
         }
     }
 

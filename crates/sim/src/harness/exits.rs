@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ondeck_core::lifecycle::{Idle, Instance};
+use ondeck_core::model::failure::FailureKind;
 use ondeck_core::model::record::State;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::provision::{self, MachineSource, SourcePolicy};
@@ -10,6 +11,7 @@ use ondeck_core::modes::release;
 
 use super::{Harness, PROBE, ScheduledAction, run_id};
 use crate::audit::{HandOver, Invariant, SKEW};
+use crate::faults::Fault;
 use crate::kernel::Pid;
 use crate::plan::SECOND;
 use crate::process::{Exit, ProcessKind};
@@ -39,7 +41,8 @@ impl Harness {
                 self.tally.refreshed += 1;
                 if let Ok(outcome) = &*result {
                     self.world.audit().refresh_reports(pid, outcome);
-                    if outcome.failure.is_none() {
+                    let only_set_up = self.plan.only(Fault::SetUpRefused) && !outcome.set_up;
+                    if outcome.failure.is_none() || only_set_up {
                         self.must_be_repaired(began);
                         self.must_be_rescued(began);
                     }
@@ -68,6 +71,16 @@ impl Harness {
             let silent = record.ticketed_at.is_none() && record.updated_at + overdue < began;
             record.state == State::Idle && left && silent
         });
+        let longest_lag = Duration::from_micros(self.plan.index_lag);
+        let overdue = self.world.store.select(|record| {
+            let long_ago = |time: Timestamp| time + longest_lag + SKEW < began;
+            let shown = self.world.audit().changed_at(&record.id).is_none_or(long_ago);
+            record.state.is_live() && shown && record.threshold.is_some_and(long_ago)
+        });
+        if let Some(record) = overdue.first() {
+            let how = format!("{} is {} past its threshold", record.id, record.state);
+            self.world.audit().violated(Invariant::Repaired, how);
+        }
         for record in lost {
             let Some(idle) = Instance::<Idle>::believe(&record) else { continue };
             if !self.world.pool.holds(&idle.ticket()) {
@@ -105,6 +118,10 @@ impl Harness {
         let Some(failure) = &outcome.failure else {
             self.tally.provisioned += 1;
             self.tally.warm += outcome.count(MachineSource::Warm) as u64;
+            if self.world.audit().is_contradictory(&call.ask, call.began) {
+                let how = format!("run {run} was served with {:?}", call.ask.times);
+                self.world.audit().violated(Invariant::Contradiction, how);
+            }
             let hand_over = HandOver {
                 outcome,
                 ask: &call.ask,
@@ -127,7 +144,13 @@ impl Harness {
             return;
         };
         self.tally.refused += 1;
-        let must_succeed = run == PROBE || self.plan.is_clear();
+        let is_contradictory = self.world.audit().is_contradictory(&call.ask, call.began);
+        let is_refused = failure.kind == FailureKind::InvalidInput;
+        if is_refused != is_contradictory && (is_refused || self.plan.is_clear()) {
+            let how = format!("run {run} asked for {:?} and got: {failure}", call.ask.times);
+            self.world.audit().violated(Invariant::Contradiction, how);
+        }
+        let must_succeed = (run == PROBE || self.plan.is_clear()) && !is_contradictory;
         if must_succeed && call.ask.source != SourcePolicy::Pool {
             let how = format!("run {run} was refused without a fault: {failure}");
             self.world.audit().violated(Invariant::Succeeds, how);

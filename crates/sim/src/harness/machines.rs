@@ -1,6 +1,6 @@
 //! Boots machines, removes them, and ends their jobs.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use ondeck_agent::Agent;
 use ondeck_core::model::ids::InstanceId;
@@ -32,7 +32,9 @@ impl Harness {
             notice_at = Some(at);
             self.schedule(at + 120 * SECOND, ScheduledAction::RemoveMachine(id.clone()));
         }
-        let machine = Arc::new(AgentMachine { ports: ports.clone(), id: id.clone(), notice_at });
+        let (machine_ports, served) = (ports.clone(), Mutex::default());
+        let machine =
+            Arc::new(AgentMachine { ports: machine_ports, id: id.clone(), notice_at, served });
         let agent = Agent {
             id: id.clone(),
             store: ports.clone(),

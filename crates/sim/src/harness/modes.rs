@@ -74,12 +74,13 @@ impl Harness {
         let (ports, plane) = self.mode(&format!("provision {run}"));
         let (switch, stop) = StopSignal::new();
         let began = self.kernel.true_time();
+        let is_contradictory = self.world.audit().is_contradictory(ask, began);
         let known = self.runs.entry(run.to_owned()).or_default();
         let is_first = known.disturbances == 0;
         known.disturbances += 1;
         known.provisions += 1;
         known.stop = Some(switch);
-        known.may_launch = ask.source != SourcePolicy::Pool;
+        known.may_launch = ask.source != SourcePolicy::Pool && !is_contradictory;
         let call = ProvisionCall {
             ask: ask.clone(),
             began,

@@ -71,7 +71,17 @@ impl Ask {
                 ask.times.push((input, values[random.usize(0..values.len())]));
             }
         }
+        if random.u8(0..12) == 0 {
+            let contradictory = [("validation-timeout-sec", "300"), ("claim-timeout-sec", "100")];
+            ask.times.push(contradictory[random.usize(0..2)]);
+        }
         ask
+    }
+
+    /// Whether the times of this call contradict each other or those of the settings: a machine
+    /// would expire while its run waits for it.
+    pub(crate) fn is_contradictory(&self, settings: &Times) -> bool {
+        contradict(&self.times().over(settings.clone()))
     }
 
     pub(crate) fn options(&self) -> ProvisionOptions {
@@ -103,6 +113,13 @@ impl Ask {
         let patterns = self.types.unwrap_or(DEFAULT_TYPES);
         patterns.split(' ').any(|pattern| matches(pattern, instance_type))
     }
+}
+
+/// Whether machines would expire while their run waits, or look dead between two heartbeats.
+pub(crate) fn contradict(times: &Times) -> bool {
+    times.created_timeout <= times.validation_timeout
+        || times.claim_timeout <= times.claim_registration_timeout + times.validation_timeout
+        || times.heartbeat_period > Duration::from_secs(60)
 }
 
 /// Whether a pattern, in which `*` stands for any text, matches the whole text.

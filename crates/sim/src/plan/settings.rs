@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 /// The setting of the grace, in seconds.
 pub(super) const GRACE: &str = "self-termination-grace-sec";
 
+/// The script that machines run once in some histories.
+const SCRIPT: &str = "echo ready";
+
 /// Settings that a refresh is given: names and values.
 pub(super) type Given = Vec<(&'static str, &'static str)>;
 
@@ -39,6 +42,9 @@ pub(super) fn drawn(random: &mut fastrand::Rng) -> BTreeMap<String, String> {
     if random.u8(0..6) == 0 {
         set("min-idle", "large=1");
     }
+    if random.bool() {
+        set("pre-runner-script", SCRIPT);
+    }
     settings
 }
 
@@ -57,7 +63,16 @@ pub(super) fn change(exact_clocks: bool, random: &mut fastrand::Rng) -> Given {
         ("ticket-hold-sec", &["10", "30"]),
         ("agent-poll-running-sec", &["0.5", "1.5"]),
     ];
+    // Times that contradict the others, so that the refresh must refuse them.
+    let contradictory = [
+        ("validation-timeout-sec", "300"),
+        ("claim-timeout-sec", "100"),
+        ("heartbeat-period-sec", "90"),
+    ];
     let mut given = Given::new();
+    if random.u8(0..8) == 0 {
+        given.push(contradictory[random.usize(0..3)]);
+    }
     for _ in 0..random.u32(1..3) {
         let (name, values) = choices[random.usize(0..choices.len())];
         given.push((name, values[random.usize(0..values.len())]));

@@ -51,6 +51,7 @@ impl AgentStore for ProcessPorts {
 
     async fn beat(&self, id: &InstanceId, heartbeat: &Heartbeat) -> PortResult<()> {
         let (id, heartbeat) = (id.clone(), *heartbeat);
+        self.world.audit().beats(&id, &heartbeat, &self.world.machines(), self.now());
         let beat = move |w: &World| {
             let now = w.kernel.now();
             if w.machines().has_stopped_heartbeats(&id, now) {

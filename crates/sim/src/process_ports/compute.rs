@@ -10,7 +10,7 @@ use ondeck_core::model::settings::Settings;
 use ondeck_core::ports::{Compute, Launched, Machine, Order, PortError, PortResult};
 use ondeck_core::testkit::PartialLaunch;
 
-use super::{ProcessPorts, listed, lost};
+use super::{ProcessPorts, SetUpService, listed, lost};
 use crate::faults::Fault;
 use crate::kernel::digest;
 use crate::world::at_once;
@@ -67,14 +67,7 @@ fn refused(reason: &str) -> PortError {
 #[async_trait]
 impl Compute for ProcessPorts {
     async fn set_up(&self, _settings: &Settings) -> PortResult<BTreeMap<String, String>> {
-        let seed = digest(&[&self.policy.seed, &"set-up", &self.name]);
-        let mut random = fastrand::Rng::with_seed(seed);
-        let now = self.world.kernel.now();
-        let refuses = self.policy.injects(Fault::SetUpRefused, now, &mut random);
-        if refuses {
-            self.world.kernel.count(Fault::SetUpRefused);
-            self.world.audit().set_up_refused(self.pid);
-        }
+        let refuses = self.refuses_set_up(SetUpService::Compute);
         let set_up = move || match refuses {
             true => Err(refused("a role is missing")),
             false => Ok(BTreeMap::new()),

@@ -1,15 +1,40 @@
 //! The forge, as a simulated process reaches it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
+use ondeck_core::model::credentials::Credentials;
 use ondeck_core::model::ids::RunId;
-use ondeck_core::ports::{Forge, ListedRunner, PortResult, WaitingRun};
+use ondeck_core::model::settings::Settings;
+use ondeck_core::ports::{Forge, ListedRunner, PortError, PortResult, WaitingRun};
 
-use super::ProcessPorts;
+use super::{ProcessPorts, SetUpService};
+use crate::world::{TARGET, credentials};
 
 #[async_trait]
 impl Forge for ProcessPorts {
+    async fn set_up(&self, _settings: &Settings) -> PortResult<BTreeMap<String, String>> {
+        let refuses = self.refuses_set_up(SetUpService::Forge);
+        let set_up = move || match refuses {
+            true => {
+                let (reason, hint) = ("the token is not valid", "give another token");
+                Err(PortError::Forge { reason: reason.to_owned(), hint: hint.to_owned() })
+            }
+            false => Ok(BTreeMap::new()),
+        };
+        self.call("forge", "set up forge", String::new, set_up).await
+    }
+
+    fn target(&self) -> Option<String> {
+        Some(TARGET.to_owned())
+    }
+
+    async fn mint(&self) -> PortResult<Option<Credentials>> {
+        let (world, life) = (self.world.clone(), self.policy.token_life);
+        let mint = move || Ok(Some(credentials(world.kernel.true_time() + life)));
+        self.call("forge", "mint", String::new, mint).await
+    }
+
     async fn runners(&self) -> PortResult<Vec<ListedRunner>> {
         let world = self.world.clone();
         self.call("forge", "runners", String::new, move || Ok(world.machines().runners())).await

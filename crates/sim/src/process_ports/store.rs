@@ -218,7 +218,13 @@ impl Store for ProcessPorts {
         changes: &BTreeMap<String, String>,
     ) -> PortResult<()> {
         let (credentials, changes) = (credentials.clone(), changes.clone());
-        let put = move |w: &World| at_once(w.store.put_credentials(&credentials, &changes));
+        let by = self.pid;
+        let put = move |w: &World| {
+            let stored = at_once(w.store.put_credentials(&credentials, &changes));
+            let settings = at_once(Store::settings(&w.store));
+            w.audit().stored_settings(by, &changes, &settings.unwrap_or_default(), w.kernel.now());
+            stored
+        };
         self.ask("store", "put credentials", String::new, put).await
     }
 

@@ -222,11 +222,11 @@ mod tests {
                 &["write claim", "launch", "write give-back", "send", "write reap", "terminate"],
             ),
             ("provision-never-ready", &["write give-back", "send", "write reap", "terminate"]),
-            ("provision-stopped", &["write claim", "machines", "terminate", "remove"]),
-            ("provision-stopped-in-rollback", &["write give-back", "machines", "remove"]),
+            ("provision-stopped", &["write claim", "write give-back", "write reap", "terminate"]),
+            ("provision-stopped-in-rollback", &["write give-back", "write reap", "send"]),
             ("release", &["write release", "send", "mark ticketed"]),
             ("release-silent-agent", &["write release", "send", "write expire"]),
-            ("release-leftovers", &["write expire i-0001", "write expire i-0002"]),
+            ("release-leftovers", &["write give-back i-0001", "send", "write expire i-0002"]),
             (
                 "refresh",
                 &[

@@ -1,10 +1,12 @@
 //! Killed for real between two steps, on AWS: one test for each window, and what closes it.
 
-use ondeck_standin::Service;
+use std::time::Duration;
+
+use ondeck_standin::{AwsFault, AwsFaultRule, Service};
 use serde_json::json;
 
 use super::harness::AwsHarness;
-use crate::harness::{Driven, until};
+use crate::harness::{Driven, until, within};
 
 /// A claim ends soon. The run has no new machine to wait for.
 const SHORT_CLAIM: [&str; 3] =
@@ -133,6 +135,25 @@ fn a_provision_that_is_interrupted_returns_what_it_claimed_and_ends_what_it_laun
     provision.finish().exited(130);
     harness.until_machines(1);
     assert_eq!(harness.standings(), ["idle"]);
+    let next = harness.provision("3", 1).succeeded();
+    assert_eq!((next.sources(), next.ids()), (vec!["warm".to_owned()], idle));
+}
+
+/// The clean-up cannot write anything. The process ends all the same, and the run's release gives
+/// back what is still claimed.
+#[test]
+fn a_provision_that_is_interrupted_ends_in_time_though_the_store_hangs() {
+    let harness = AwsHarness::with(&[]);
+    let idle = harness.warm_up(1);
+    let mut provision = harness.start(&["provision", "--run-id=2", "--instance-count=2", "-v"]);
+    provision.until_it_says("register");
+    assert!(harness.standings().contains(&"claimed 2".to_owned()));
+    harness.control.inject(AwsFaultRule::new(AwsFault::Hang).service(Service::DynamoDb));
+    provision.signal(rustix::process::Signal::INT);
+    assert!(within(Duration::from_millis(7_500), || provision.has_ended()), "it goes on");
+    provision.finish().exited(130);
+    harness.control.clear_faults();
+    harness.release("2").succeeded();
     let next = harness.provision("3", 1).succeeded();
     assert_eq!((next.sources(), next.ids()), (vec!["warm".to_owned()], idle));
 }
