@@ -491,3 +491,20 @@ async fn a_refresh_that_is_killed_at_any_moment_leaves_a_count_that_holds() {
         }
     }
 }
+
+/// Refresh lists the machines first and reads the count last. What is launched and settled in
+/// between is in neither.
+#[tokio::test]
+async fn a_launch_beside_a_refresh_counts_at_every_interleaving() {
+    for delay in 0..60 {
+        let harness = with("1").await;
+        let (launched, other) = (request("1", 1), request("2", 1));
+        let (_, outcome) = tokio::join!(harness.refresh(), async {
+            turns(delay).await;
+            harness.provision(&launched).await
+        });
+        assert_eq!(outcome.failure, None);
+        assert!(counted(&harness).await >= 1, "launched after {delay} turns");
+        refused(&harness, &other).await;
+    }
+}
