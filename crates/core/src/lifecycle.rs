@@ -310,9 +310,9 @@ impl Instance<Idle> {
 
     /// idle → idle until `until`, in the same generation. Tickets of the machine announce the old
     /// threshold and are dropped after it, so the record counts as not ticketed: the caller must
-    /// send a new ticket.
+    /// send a new ticket. If the threshold stays as it is, so does the ticket.
     pub fn renew(&self, now: Timestamp, until: Timestamp) -> Pending<Idle> {
-        let next = self.lasting_until(until, false);
+        let next = self.lasting_until(until, self.threshold == Some(until));
         self.change(Transition::Renew, self.same_and_unexpired(now), next, now)
     }
 
@@ -354,6 +354,15 @@ impl Instance<Running> {
     /// running → idle. The run has finished; clearing its id tells the agent to deregister.
     pub fn release(&self, now: Timestamp, idle_time: Duration) -> Pending<Idle> {
         let next = self.idle_again(now, idle_time, self.counts.missed_registrations);
+        self.change(Transition::Release, self.same_and_unexpired(now), next, now)
+    }
+
+    /// running → idle. As [`release`](Self::release), for a machine that was only warmed up: its run
+    /// does not count among those that the machine was given to.
+    pub fn release_unused(&self, now: Timestamp, idle_time: Duration) -> Pending<Idle> {
+        let counts = Counts { runs: self.counts.runs.saturating_sub(1), ..self.counts };
+        let warmed = Instance { counts, ..self.clone() };
+        let next = warmed.idle_again(now, idle_time, counts.missed_registrations);
         self.change(Transition::Release, self.same_and_unexpired(now), next, now)
     }
 
