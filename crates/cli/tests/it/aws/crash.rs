@@ -178,3 +178,23 @@ fn a_release_that_is_told_to_stop_leaves_the_events_of_what_it_has_done() {
     let events = harness.control.count(Service::DynamoDb, "BatchWriteItem");
     assert_eq!(events, 1, "{calls:?}");
 }
+
+/// The version of the launch template is there, but no settings name it.
+#[test]
+fn before_the_settings_are_stored_machines_are_launched_as_before() {
+    let harness = AwsHarness::with(&[]);
+    let volumes = |harness: &AwsHarness, id: &str| {
+        let machines = harness.gateway.ec2().machines();
+        machines.into_iter().find(|machine| machine.id == id).unwrap().volumes
+    };
+    harness.kill_before("put-settings", &["refresh", "--volume-size-gb=40"]);
+    let before = harness.provision("1", 1).succeeded().ids();
+    assert!(volumes(&harness, &before[0]).is_empty(), "launched from the new version");
+    harness.refresh(&["--volume-size-gb=40"]);
+    let after = harness.provision("2", 1).succeeded().ids();
+    assert_eq!(volumes(&harness, &after[0]).into_values().collect::<Vec<_>>(), [40]);
+    // The default follows, and stays where it is.
+    harness.refresh(&[]);
+    harness.refresh(&[]);
+    assert_eq!(harness.denials().len(), 0);
+}
