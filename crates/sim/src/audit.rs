@@ -4,6 +4,7 @@
 mod hand_over;
 mod health;
 mod invariant;
+mod limits;
 mod pool_rules;
 mod report;
 mod transition;
@@ -84,6 +85,12 @@ pub(crate) struct Audit {
     touched_by_hand: BTreeSet<InstanceId>,
     /// All settings that have been in force, each with the time from which it was.
     settings: Vec<(Timestamp, Settings)>,
+    /// The same, as they were stored.
+    stored: Vec<(Timestamp, BTreeMap<String, String>)>,
+    /// When a machine was last claimed.
+    last_claim: Option<Timestamp>,
+    /// Whether nothing fails and lists do not lag, so that the minimum can be kept.
+    is_steady: bool,
     tickets: BTreeMap<String, TicketHistory>,
     provisions: BTreeMap<Pid, BegunProvision>,
     /// The names of the settings that each refresh was given, and when it began.
@@ -128,6 +135,8 @@ impl Audit {
             && plan.scripts.is_empty()
             && plan.other_faults.iter().all(|(fault, _)| ELSEWHERE.contains(fault));
         let settings = Settings::from_map(&plan.settings).expect("sound settings");
+        self.is_steady = plan.is_clear() && plan.index_lag == 0 && !by_choice;
+        self.stored.push((timestamp(0), plan.settings.clone()));
         self.script.clone_from(&settings.pre_runner_script);
         self.settings_in_force(timestamp(0), settings);
     }
@@ -173,6 +182,9 @@ impl Audit {
         self.note_written(by, transition, &after.id);
         self.spare(transition, before, at, condition);
         self.changed_at.insert(after.id.clone(), now);
+        if transition == Transition::Claim {
+            self.last_claim = Some(now);
+        }
         match transition {
             Transition::Activate | Transition::Commit => {
                 self.running_since.insert(after.id.clone(), now);
@@ -242,6 +254,7 @@ impl Audit {
         now: Timestamp,
     ) {
         self.look_in_pool_first(by, order, now);
+        self.launches_to_keep(by, order, now);
         self.note_launched(by, machines.len());
         for machine in machines {
             self.specs.insert(machine.id.clone(), machine.spec.clone());

@@ -70,6 +70,10 @@ impl Audit {
                 format!("{name} was stored, and its set-up failed"),
             );
         }
+        let is_news = self.stored.last().is_none_or(|(_, last)| last != all);
+        if is_news {
+            self.stored.push((timestamp(now), all.clone()));
+        }
         match Settings::from_map(all) {
             Ok(settings) => {
                 if contradict(&settings.times) {
