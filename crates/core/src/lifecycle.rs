@@ -216,7 +216,7 @@ impl<S: TypedState> Instance<S> {
     }
 
     /// Enters the next idle generation.
-    fn into_idle(&self, now: Timestamp, idle_time: Duration, missed: u32) -> Next {
+    fn idle_again(&self, now: Timestamp, idle_time: Duration, missed: u32) -> Next {
         let counts = Counts {
             generation: self.counts.generation.saturating_add(1),
             missed_registrations: missed,
@@ -226,7 +226,7 @@ impl<S: TypedState> Instance<S> {
     }
 
     /// Becomes `running` for its owner.
-    fn into_running(&self, now: Timestamp, max_runtime: Duration) -> Next {
+    fn running_now(&self, now: Timestamp, max_runtime: Duration) -> Next {
         let counts = Counts {
             runs: self.counts.runs.saturating_add(1),
             missed_registrations: 0,
@@ -279,7 +279,7 @@ impl Instance<Created> {
 
     /// created → running. The caller must have seen the machine registered and healthy.
     pub fn activate(&self, now: Timestamp, max_runtime: Duration) -> Pending<Running> {
-        let next = self.into_running(now, max_runtime);
+        let next = self.running_now(now, max_runtime);
         self.change(Transition::Activate, self.same_and_unexpired(now), next, now)
     }
 }
@@ -310,9 +310,9 @@ impl Instance<Idle> {
 
     /// idle → idle until `until`, in the same generation. Tickets of the machine announce the old
     /// threshold and are dropped after it, so the record counts as not ticketed: the caller must
-    /// send a new ticket.
+    /// send a new ticket. If the threshold stays as it is, so does the ticket.
     pub fn renew(&self, now: Timestamp, until: Timestamp) -> Pending<Idle> {
-        let next = self.lasting_until(until, false);
+        let next = self.lasting_until(until, self.threshold == Some(until));
         self.change(Transition::Renew, self.same_and_unexpired(now), next, now)
     }
 
@@ -331,21 +331,21 @@ impl Instance<Idle> {
 impl Instance<Claimed> {
     /// claimed → running. The caller must have passed every check.
     pub fn commit(&self, now: Timestamp, max_runtime: Duration) -> Pending<Running> {
-        let next = self.into_running(now, max_runtime);
+        let next = self.running_now(now, max_runtime);
         self.change(Transition::Commit, self.same_and_unexpired(now), next, now)
     }
 
     /// claimed → idle. Returns a machine that the run does not need, or cannot use because of
     /// something else than this machine.
     pub fn give_back(&self, now: Timestamp, idle_time: Duration) -> Pending<Idle> {
-        let next = self.into_idle(now, idle_time, self.counts.missed_registrations);
+        let next = self.idle_again(now, idle_time, self.counts.missed_registrations);
         self.change(Transition::GiveBack, self.same_and_unexpired(now), next, now)
     }
 
     /// claimed → idle. Returns a machine that did not register in time, and counts that.
     pub fn give_back_unregistered(&self, now: Timestamp, idle_time: Duration) -> Pending<Idle> {
         let next =
-            self.into_idle(now, idle_time, self.counts.missed_registrations.saturating_add(1));
+            self.idle_again(now, idle_time, self.counts.missed_registrations.saturating_add(1));
         self.change(Transition::GiveBack, self.same_and_unexpired(now), next, now)
     }
 }
@@ -353,7 +353,16 @@ impl Instance<Claimed> {
 impl Instance<Running> {
     /// running → idle. The run has finished; clearing its id tells the agent to deregister.
     pub fn release(&self, now: Timestamp, idle_time: Duration) -> Pending<Idle> {
-        let next = self.into_idle(now, idle_time, self.counts.missed_registrations);
+        let next = self.idle_again(now, idle_time, self.counts.missed_registrations);
+        self.change(Transition::Release, self.same_and_unexpired(now), next, now)
+    }
+
+    /// running → idle. As [`release`](Self::release), for a machine that was only warmed up: its run
+    /// does not count among those that the machine was given to.
+    pub fn release_unused(&self, now: Timestamp, idle_time: Duration) -> Pending<Idle> {
+        let counts = Counts { runs: self.counts.runs.saturating_sub(1), ..self.counts };
+        let warmed = Instance { counts, ..self.clone() };
+        let next = warmed.idle_again(now, idle_time, counts.missed_registrations);
         self.change(Transition::Release, self.same_and_unexpired(now), next, now)
     }
 

@@ -9,6 +9,8 @@ pub mod failure;
 pub mod heartbeat;
 pub mod ids;
 pub mod intent;
+pub mod lifetime;
+pub mod min_idle;
 pub mod record;
 pub mod requirements;
 pub mod secret;

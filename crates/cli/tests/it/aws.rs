@@ -1,6 +1,7 @@
 //! The built program on the aws backend: real DynamoDB Local and a real SQS emulator behind a
 //! gateway on loopback, and an EC2 whose machines are real agent processes.
 
+mod ceiling;
 mod crash;
 mod direct_requests;
 mod ec2_network;

@@ -102,8 +102,12 @@ fn the_help_of_refresh() {
                                           {"large":{"cpu":2,"mem":4096}} [default: large 2/4096, xlarge
                                           4/8192, 2xlarge 8/16384, 4xlarge 16/32768, 8xlarge 32/65536,
                                           12xlarge 48/98304, 16xlarge 64/131072]
-          --min-idle <CLASS=COUNT ...>    Idle machines to keep in the pool, by class: "large=2
-                                          xlarge=1"
+          --min-idle <ENTRIES>            Idle machines to keep in the pool: "large=2 xlarge=1", or in a
+                                          time window "Mon-Fri 08:00-18:00 Europe/Berlin large/spot=4"
+          --max-machine-age-min <MIN>     Age at which release does not return a machine to the pool,
+                                          and refresh replaces it [default: no limit]
+          --max-runs-per-machine <COUNT>  Number of runs after which release does not return a machine
+                                          to the pool [default: no limit]
           --max-machines <COUNT ...>      Most machines that may exist at once, in the pool and by
                                           class: "100 large=20" [default: no limit]
           --pre-runner-script <SCRIPT>    Shell script that every machine runs once, before it registers
@@ -170,6 +174,9 @@ fn the_help_of_refresh() {
               Most machines that may be alive at the same time; empty for no limit
           --local-boot-ms <MS>
               How long every machine takes to boot, in milliseconds [default: 0]
+          --local-registration-ms <MS>
+              How long a runner takes to register, in milliseconds: a number, or a range such as
+              200-6000 [default: 0]
           --local-catalogue <JSON>
               Instance types, as JSON: [{"type":"c6i.large","cpu":2,"mem":4096,"bootMs":0,"capacity":3}]
               [default: some families and sizes of EC2]

@@ -289,7 +289,7 @@ impl Times {
             return None;
         }
         let told = |input: &&str| format!("{input} ({})", self.written(input));
-        let others = shorter.iter().map(|input| told(input)).collect::<Vec<_>>().join(" plus ");
+        let others = shorter.iter().map(&told).collect::<Vec<_>>().join(" plus ");
         let problem = format!("{} must be more than {others}, or {otherwise}", told(longer));
         let hint = format!(
             "give --{longer} more than {} seconds, or a lower --{}",

@@ -87,7 +87,8 @@ pub struct Counts {
     /// How often the machine has become idle. It tells one idle period from the next, however often
     /// the threshold of a period was moved.
     pub generation: u32,
-    /// How many runs it was given to.
+    /// How many runs it was given to. One of refresh that only warms it up counts until it is
+    /// released.
     pub runs: u32,
     /// How often in a row it was claimed and did not register in time.
     pub missed_registrations: u32,

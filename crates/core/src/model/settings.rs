@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::inputs::times::{TIMES, Times};
+use crate::inputs::times::{TIMES, TimeSpec, Times, Unit};
 use crate::inputs::{Input, input_struct};
 use crate::model::ceiling::MaxMachines;
 use crate::model::credentials::Minted;
 use crate::model::excerpt::{one_line, quoted};
 use crate::model::ids::ResourceClass;
+pub use crate::model::min_idle::MinIdle;
 use crate::model::requirements::ClassSize;
 use crate::model::timestamp::Timestamp;
 
@@ -30,9 +31,23 @@ input_struct! {
     min_idle: MinIdle = MinIdle::default(), str::parse,
         Input::stored(
             "min-idle",
-            "CLASS=COUNT ...",
-            r#"Idle machines to keep in the pool, by class: "large=2 xlarge=1""#,
+            "ENTRIES",
+            r#"Idle machines to keep in the pool: "large=2 xlarge=1", or in a time window "Mon-Fri 08:00-18:00 Europe/Berlin large/spot=4""#,
         );
+    max_machine_age: Option<Duration> = None, |text| AGE.parse(text).map(Some),
+        Input::stored(
+            AGE.input,
+            "MIN",
+            "Age at which release does not return a machine to the pool, and refresh replaces it",
+        )
+        .or_described("no limit");
+    max_runs_per_machine: Option<u32> = None, positive,
+        Input::stored(
+            "max-runs-per-machine",
+            "COUNT",
+            "Number of runs after which release does not return a machine to the pool",
+        )
+        .or_described("no limit");
     max_machines: MaxMachines = MaxMachines::default(), str::parse,
         Input::stored(
             "max-machines",
@@ -73,6 +88,15 @@ input_struct! {
     }
 }
 
+/// How the age is read. It is no deadline of a state, and has no default.
+const AGE: TimeSpec =
+    TimeSpec { input: "max-machine-age-min", unit: Unit::Minutes, may_be_zero: false };
+
+fn positive(text: &str) -> Result<Option<u32>, String> {
+    let number = text.trim().parse::<u32>().ok().filter(|number| *number > 0);
+    number.map(Some).ok_or_else(|| format!("is not a whole number above 0: {}", quoted(text)))
+}
+
 /// What refresh does for runs whose jobs are queued for their own label while no machine has it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Rescue {
@@ -88,10 +112,6 @@ pub enum Rescue {
 /// The configured resource classes and their sizes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Classes(BTreeMap<ResourceClass, ClassSize>);
-
-/// The minimum number of idle machines, by class.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct MinIdle(BTreeMap<ResourceClass, u32>);
 
 /// The name under which refresh records the credentials that it requested. Not an input.
 pub(crate) const MINTED: &str = "credentials-minted";
@@ -257,35 +277,6 @@ impl Default for Classes {
             (name, ClassSize { cpu, mem })
         };
         Classes(SIZES.into_iter().map(entry).collect())
-    }
-}
-
-impl MinIdle {
-    /// Each class that has a minimum, with that minimum.
-    pub fn iter(&self) -> impl Iterator<Item = (&ResourceClass, u32)> {
-        self.0.iter().map(|(class, count)| (class, *count))
-    }
-}
-
-impl std::str::FromStr for MinIdle {
-    type Err = String;
-
-    /// Reads `large=2 xlarge=1`. Fails if a count is missing or above 1000.
-    fn from_str(text: &str) -> Result<MinIdle, String> {
-        let mut map = BTreeMap::new();
-        for word in text.split([' ', ',', '\n']).filter(|word| !word.is_empty()) {
-            let (class, count) = word
-                .split_once('=')
-                .ok_or_else(|| format!("is not of the form CLASS=COUNT: {}", quoted(word)))?;
-            let class = ResourceClass::new(class).map_err(|e| e.to_string())?;
-            let count: u32 =
-                count.parse().map_err(|_| format!("has no count: {}", quoted(word)))?;
-            if count > 1000 {
-                return Err(format!("asks for more than 1000 machines: {}", quoted(word)));
-            }
-            map.insert(class, count);
-        }
-        Ok(MinIdle(map))
     }
 }
 

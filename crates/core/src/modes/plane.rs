@@ -42,7 +42,7 @@ impl KnownSettings {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = version;
     }
 
-    fn version(&self) -> Option<SettingsVersion> {
+    pub(crate) fn version(&self) -> Option<SettingsVersion> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -75,6 +75,7 @@ impl<'a> Attempt<'a> {
         self.entering(Phase::Adoption, "looking for machines that the run already has");
         let (adopted, ()) = join(adoption::adopt(self), self.note_demand()).await;
         adopted?;
+        let waits_for_others = self.missing() > 0;
 
         if self.missing() > 0 && self.request.may_claim() {
             self.entering(Phase::Selection, "looking for idle machines in the pool");
@@ -91,6 +92,9 @@ impl<'a> Attempt<'a> {
             creation::validate(self).await?;
         }
 
+        if waits_for_others {
+            adoption::prolong(self).await?;
+        }
         self.entering(Phase::PostProvision, "handing the machines to the run");
         post_provision::succeed(self).await
     }

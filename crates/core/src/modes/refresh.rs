@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! create infrastructure → reap → survey → orphans → intents → count machines → re-queue tickets
-//!   → prune tickets → offline runners → index shards → prune records → rescue → keep warm
+//!   → settings news → prune tickets → offline runners → index shards → prune records → rescue
+//!   → keep warm
 //! ```
 //!
 //! Refresh is idempotent. It may run beside every other mode and beside another refresh. If the
@@ -14,7 +15,7 @@ mod credentials;
 mod index_shards;
 mod infrastructure;
 mod intents;
-mod keep_warm;
+pub(crate) mod keep_warm;
 mod offline_runners;
 mod orphans;
 mod prune_records;
@@ -23,6 +24,7 @@ mod reap;
 mod registration_time;
 mod requeue;
 mod rescue;
+mod settings_news;
 mod survey;
 
 use std::collections::BTreeMap;
@@ -34,7 +36,7 @@ use self::ceiling::Earlier;
 use self::infrastructure::InForce;
 use self::survey::Survey;
 use crate::model::failure::Failure;
-use crate::model::ids::{InstanceId, RunId};
+use crate::model::ids::{InstanceId, ResourceClass, RunId};
 use crate::model::settings::Settings;
 use crate::modes::plane::Plane;
 use crate::runtime::stop::StopSignal;
@@ -63,6 +65,12 @@ pub struct Outcome {
     pub pruned_records: usize,
     /// How many machines were launched to reach the configured minimum of idle ones.
     pub warmed: usize,
+    /// Idle instances of the minimum that were given more time.
+    pub renewed: Vec<InstanceId>,
+    /// Idle instances that were terminated because they had reached a limit of their lifetime.
+    pub rotated: Vec<InstanceId>,
+    /// How many machine-hours a week the minimum asks for, by class.
+    pub minimum_hours: BTreeMap<ResourceClass, f64>,
     /// Runs whose jobs are queued while no machine serves them, and that were not rescued.
     pub stranded: Vec<RunId>,
     /// Runs whose jobs were queued without a machine and that were given machines again.
@@ -109,6 +117,7 @@ async fn carry_out(
 ) -> Result<Outcome, Failure> {
     let InForce { settings, mut failure, has_forge } = in_force;
     let mut outcome = Outcome { set_up: failure.is_none(), ..Outcome::default() };
+    outcome.minimum_hours = settings.min_idle.machine_hours_a_week(plane.now());
     outcome.warnings = settings.times.contradictions().iter().map(ToString::to_string).collect();
     // The list of another forge says nothing about the machines of these settings.
     let plane = &match has_forge {
@@ -123,11 +132,12 @@ async fn carry_out(
 
     // The steps that launch machines watch the stop signal themselves: they have to terminate
     // what they launched before they return.
-    if let Some(survey) = survey {
-        let rescued = rescue::rescue(plane, &settings, &survey, stop, &mut outcome).await;
+    if let Some(survey) = &survey {
+        let rescued = rescue::rescue(plane, &settings, survey, stop, &mut outcome).await;
         keep_first(&mut failure, rescued);
     }
-    let warmed = keep_warm::keep_warm(plane, &settings, stop, &mut outcome).await;
+    let survey = survey.as_ref();
+    let warmed = keep_warm::keep_warm(plane, &settings, survey, stop, &mut outcome).await;
     keep_first(&mut failure, warmed);
     outcome.failure = failure;
     Ok(outcome)
@@ -150,6 +160,7 @@ async fn repair(
             let counted = ceiling::recount(plane, settings, earlier, &survey, outcome).await;
             keep_first(&mut failure, counted);
             keep_first(&mut failure, requeue::requeue(plane, settings, &survey, outcome).await);
+            keep_first(&mut failure, settings_news::tell(plane, &survey).await);
             keep_first(&mut failure, prune_tickets::prune(plane, settings, &survey, outcome).await);
             keep_first(&mut failure, offline_runners::remove(plane, &survey, outcome).await);
             keep_first(&mut failure, index_shards::grow(plane, settings, &survey).await);

@@ -13,9 +13,12 @@ use crate::inputs::times::Times;
 use crate::lifecycle::{Claimed, Idle, Instance, Live, Pending, Refused, Running};
 use crate::model::failure::{Failure, FailureKind};
 use crate::model::ids::{InstanceId, RunId};
+use crate::model::lifetime::Lifetime;
 use crate::model::record::{MachineSpec, Record, State};
+use crate::model::timestamp::Timestamp;
 use crate::modes::handshake::{Handshake, Returned, idle_time_given_back};
 use crate::modes::plane::{NotCommitted, Plane, readable};
+use crate::modes::refresh::keep_warm;
 use crate::ports::PortResult;
 
 /// The reason in events, for machines that never became `running`.
@@ -50,7 +53,8 @@ pub enum Disposition {
     Pooled,
     /// Its provision had claimed it and never finished. It is idle and has a ticket in the pool.
     GivenBack,
-    /// It was terminated because its idle time is zero or already over.
+    /// It was terminated because its idle time is zero or already over, or because it has reached a
+    /// limit of its lifetime.
     Terminated,
     /// It was expired: its agent did not answer or reported a failure, or its threshold had
     /// passed. Carries the reason.
@@ -89,13 +93,15 @@ pub async fn release(
     times: &TimeOverrides,
 ) -> Result<Outcome, Failure> {
     let begun = plane.clock.steady();
-    let times = times.in_force(&plane.settings().await?.times)?;
+    let settings = plane.settings().await?;
+    let times = times.in_force(&settings.times)?;
     let started = plane.now();
     let listing = plane.retried(|| plane.store.of_run(run)).await?;
     let records = readable(listing);
     plane.progress.stage(&format!("waiting for machines to deregister: {}", records.len()));
     let handshake = Handshake::new(plane, &times);
-    let releasing = Releasing { plane, run, times: &times, handshake };
+    let lifetime = Lifetime::of(&settings);
+    let releasing = Releasing { plane, run, times: &times, lifetime, handshake };
     let releases = records.iter().map(|record| releasing.release(record));
     let results = join_all(releases).await.into_iter().collect::<PortResult<Vec<_>>>()?;
     let released = |(record, (disposition, account)): (Record, Reached)| Released {
@@ -117,6 +123,7 @@ struct Releasing<'a> {
     plane: &'a Plane,
     run: &'a RunId,
     times: &'a Times,
+    lifetime: Lifetime,
     handshake: Handshake<'a>,
 }
 
@@ -124,7 +131,7 @@ impl Releasing<'_> {
     async fn release(&self, record: &Record) -> PortResult<Reached> {
         let now = self.plane.now();
         if let Some(running) = Instance::<Running>::believe(record) {
-            return self.return_to_pool(record, running.release(now, self.times.idle_time)).await;
+            return self.return_to_pool(record, self.change(record, &running, now)).await;
         }
         if let Some(claimed) =
             Instance::<Claimed>::believe(record).filter(|_| !record.is_expired(now))
@@ -134,6 +141,21 @@ impl Releasing<'_> {
             return self.return_to_pool(record, change).await;
         }
         self.expire_unfinished(record).await
+    }
+
+    fn change(
+        &self,
+        record: &Record,
+        running: &Instance<Running>,
+        now: Timestamp,
+    ) -> Pending<Idle> {
+        if keep_warm::is_own_run(self.run) {
+            return running.release_unused(now, self.times.idle_time);
+        }
+        // With no time to be idle, it is terminated after the handshake.
+        let is_over = self.lifetime.is_over(record, now);
+        let idle_time = if is_over { Duration::ZERO } else { self.times.idle_time };
+        running.release(now, idle_time)
     }
 
     /// Makes the machine idle and waits until its agent has left the run. If the provision of a

@@ -5,6 +5,8 @@ mod ceiling;
 mod failures;
 mod harness;
 mod hedging;
+mod keep_warm;
+mod lifetimes;
 mod machine_source;
 mod outcomes;
 mod provision;

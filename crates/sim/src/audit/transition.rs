@@ -56,7 +56,12 @@ pub(super) fn legal(
     if !times {
         return Err(format!("threshold {:?} to {:?}, at {at}", before.threshold, after.threshold));
     }
-    counted(transition, &before.counts, &after.counts)
+    // A run of refresh that has only warmed the machine up does not count once it is released.
+    let warmed_up = transition == Transition::Release
+        && before.run.as_ref().is_some_and(|run| run.as_str().starts_with("keep-warm-"));
+    let uncounted = u32::from(warmed_up);
+    let counts = Counts { runs: before.counts.runs - uncounted, ..before.counts };
+    counted(transition, &counts, &after.counts)
 }
 
 /// Checks the counts of a machine: idle states, runs, and registrations that it missed in a row.

@@ -1,5 +1,7 @@
 //! The outcome of `ondeck refresh`.
 
+use std::collections::BTreeMap;
+
 use ondeck_core::model::failure::Failure;
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::modes::refresh::{CeilingUse, Outcome};
@@ -39,6 +41,12 @@ pub(super) struct RefreshJson {
     records_pruned: usize,
     /// How many machines were launched to keep the pool warm.
     warmed: usize,
+    /// Idle machines of the minimum that stay longer in the pool.
+    renewed: Vec<String>,
+    /// Idle machines terminated because they had reached a limit of their lifetime.
+    rotated: Vec<String>,
+    /// How many machine-hours a week `min-idle` asks for, by class.
+    min_idle_machine_hours_per_week: BTreeMap<String, f64>,
     /// Runs with waiting jobs and no machine, which were not rescued.
     stranded: Vec<String>,
     /// Runs with waiting jobs and no machine, which got new machines.
@@ -94,6 +102,13 @@ impl From<&Outcome> for RefreshJson {
             offline_runners_removed: outcome.offline_runners.clone(),
             records_pruned: outcome.pruned_records,
             warmed: outcome.warmed,
+            renewed: ids(&outcome.renewed),
+            rotated: ids(&outcome.rotated),
+            min_idle_machine_hours_per_week: outcome
+                .minimum_hours
+                .iter()
+                .map(|(class, hours)| (class.to_string(), *hours))
+                .collect(),
             stranded: runs(&outcome.stranded),
             rescued: runs(&outcome.rescued),
             ceilings: outcome.ceilings.iter().map(CeilingJson::from).collect(),
@@ -112,6 +127,7 @@ impl Report for Outcome {
         let first = if self.set_up { "set up" } else { "not set up: no setting was changed" };
         let mut lines = vec![first.to_owned()];
         lines.extend(actions(self).iter().map(|(what, count, _)| format!("{count} {what}")));
+        lines.extend(minimum_cost(self));
         lines.extend(self.ceilings.iter().map(room));
         lines.join("\n")
     }
@@ -146,6 +162,9 @@ fn markdown(outcome: &Outcome) -> String {
             table(&["action", "count ", "which"], &rows)
         }),
     };
+    if let Some(cost) = minimum_cost(outcome) {
+        text += &format!("\n{cost}\n");
+    }
     if !outcome.ceilings.is_empty() {
         let lines: Vec<String> = outcome.ceilings.iter().map(|one| plain(&room(one))).collect();
         text += &format!("\n{}.\n", lines.join("; "));
@@ -195,8 +214,27 @@ fn actions(outcome: &Outcome) -> Vec<(&'static str, usize, String)> {
         ("old records deleted", outcome.pruned_records, String::new()),
         ("runs rescued", outcome.rescued.len(), rescued),
         ("machines launched to keep the pool warm", outcome.warmed, String::new()),
+        ("idle machines kept for longer", outcome.renewed.len(), ids(&outcome.renewed)),
+        (
+            "machines at the end of their lifetime replaced",
+            outcome.rotated.len(),
+            ids(&outcome.rotated),
+        ),
     ];
     actions.into_iter().filter(|(_, count, _)| *count > 0).collect()
+}
+
+/// What the minimum of idle machines costs; `None` if there is none.
+fn minimum_cost(outcome: &Outcome) -> Option<String> {
+    let hours = outcome.minimum_hours.iter();
+    let classes: Vec<String> = hours.map(|(class, n)| format!("{class} {}", rounded(*n))).collect();
+    let told = format!("min-idle costs, in machine-hours a week: {}", classes.join(", "));
+    (!classes.is_empty()).then_some(told)
+}
+
+/// With two decimals at most.
+fn rounded(hours: f64) -> String {
+    format!("{hours:.2}").trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// The first ten names, as code.
@@ -215,6 +253,8 @@ fn names<'a>(all: impl Iterator<Item = &'a str>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ondeck_core::model::ids::ResourceClass;
+
     use super::*;
 
     #[test]
@@ -234,6 +274,12 @@ mod tests {
             offline_runners: vec!["i-e_1".to_owned(), "odd|name".to_owned()],
             pruned_records: 40,
             warmed: 2,
+            renewed: ids(&["i-f"]),
+            rotated: ids(&["i-g", "i-h"]),
+            minimum_hours: BTreeMap::from([
+                (ResourceClass::new("large").unwrap(), 200.0),
+                (ResourceClass::new("xlarge").unwrap(), 1.0 / 3.0),
+            ]),
             stranded: vec![run("17")],
             rescued: vec![run("18"), run("19")],
             ceilings: vec![
@@ -258,6 +304,10 @@ mod tests {
         | old records deleted | 40 |  |
         | runs rescued | 2 | `18` `19` |
         | machines launched to keep the pool warm | 2 |  |
+        | idle machines kept for longer | 1 | `i-f` |
+        | machines at the end of their lifetime replaced | 2 | `i-g` `i-h` |
+
+        min-idle costs, in machine-hours a week: large 200, xlarge 0.33
 
         the pool has 98 of 100 machines; class large has 20 of 20 machines.
 

@@ -1,16 +1,20 @@
 //! Adoption: the machines that the run already owns count. This makes provision idempotent: a second
 //! attempt of the same run gets the machines of the first.
 
+use futures_util::future::join_all;
+
 use super::Attempt;
 use crate::lifecycle::{Instance, Running};
-use crate::model::failure::Failure;
+use crate::model::failure::{Failure, FailureKind};
 use crate::model::ids::InstanceId;
 use crate::model::record::Record;
 use crate::model::signal::{AgentStatus, Pulse, Signal};
-use crate::modes::plane::readable;
+use crate::modes::plane::{NotCommitted, readable};
+use crate::ports::PortResult;
 
 /// Adopts the run's `running` machines that match the request, have a fresh heartbeat and are
-/// registered.
+/// registered. Each may then be used for as long as a machine that was handed over just now: one
+/// that has less time left is renewed, and is not adopted if that is refused.
 ///
 /// Machines that are still `created` or `claimed` for the run are left alone: another provision of
 /// the run may be working on them. If it was killed, their threshold or the run's release expires
@@ -30,13 +34,55 @@ pub(super) async fn adopt(attempt: &Attempt<'_>) -> Result<(), Failure> {
     }
     let ids: Vec<InstanceId> = candidates.iter().map(|c| c.id().clone()).collect();
     let status = plane.retried(|| plane.store.agent_status(&ids)).await?;
-    for (instance, status) in candidates.into_iter().zip(status) {
-        if attempt.missing() > 0 && is_at_work(attempt, &status) {
-            tracing::info!(instance = %instance.id(), "adopted");
-            attempt.holdings.adopt(instance, plane.clock.steady());
+    let at_work = candidates.into_iter().zip(status);
+    let at_work = at_work.filter(|(_, status)| is_at_work(attempt, status));
+    let mut at_work = at_work.map(|(instance, _)| instance).collect::<Vec<_>>().into_iter();
+    // A renewal may be refused, and then another machine takes its place.
+    while attempt.missing() > 0 && at_work.len() > 0 {
+        let wanted = usize::try_from(attempt.missing()).unwrap_or(usize::MAX);
+        let renewals = at_work.by_ref().take(wanted).map(|instance| renewed(attempt, instance));
+        for instance in join_all(renewals).await {
+            if let Some(instance) = instance? {
+                tracing::info!(instance = %instance.id(), "adopted");
+                attempt.holdings.adopt(instance, plane.clock.steady());
+            }
         }
     }
     Ok(())
+}
+
+/// Renews the adopted machines once more, after the run has waited for others. Fails if one of them
+/// has expired or been released meanwhile.
+pub(super) async fn prolong(attempt: &Attempt<'_>) -> Result<(), Failure> {
+    let adopted = attempt.holdings.adopted();
+    let renewals = adopted.iter().map(|held| renewed(attempt, held.instance.clone()));
+    for (held, renewed) in adopted.iter().zip(join_all(renewals).await) {
+        if renewed?.is_none() {
+            let message = format!("an adopted machine was lost: {}", held.instance.id());
+            return Err(Failure::new(FailureKind::Unexpected, message)
+                .hint("the run was released meanwhile, or its machines passed their threshold"));
+        }
+    }
+    Ok(())
+}
+
+/// The machine with at least the time that the request asks for; `None` if that was refused because
+/// it has expired or been released meanwhile.
+async fn renewed(
+    attempt: &Attempt<'_>,
+    instance: Instance<Running>,
+) -> PortResult<Option<Instance<Running>>> {
+    let plane = attempt.plane;
+    let now = plane.now();
+    let until = now + attempt.times.max_runtime;
+    if instance.threshold().is_some_and(|threshold| threshold >= until) {
+        return Ok(Some(instance));
+    }
+    match plane.apply(instance.renew(now, until).because("adopted")).await {
+        Ok(renewed) => Ok(Some(renewed)),
+        Err(NotCommitted::Refused(_)) => Ok(None),
+        Err(NotCommitted::Unreachable(error)) => Err(error),
+    }
 }
 
 /// Whether the machine matches the request. With the capacity fallback, any usage class does.

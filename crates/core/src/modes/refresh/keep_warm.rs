@@ -1,63 +1,196 @@
-//! Keep warm: launches machines until the configured minimum of idle ones is reached. They are
-//! provisioned for a run of refresh's own and then released, so each of them has been validated and
-//! has passed the handshake before it enters the pool.
+//! Keep warm: renews idle machines up to the configured minimum, launches those that are missing,
+//! and replaces those that have reached a limit of their lifetime.
+//!
+//! New machines are provisioned for a run of refresh's own and then released, so each of them has
+//! been validated and has passed the handshake before it enters the pool.
 
+mod census;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use self::census::{Census, IdleMachine, Share};
 use super::Outcome;
+use super::survey::Survey;
 use crate::inputs::times::TimeOverrides;
+use crate::lifecycle::{Idle, Instance};
 use crate::model::failure::{Failure, FailureKind};
-use crate::model::ids::{ResourceClass, RunId};
-use crate::model::record::{Record, State};
-use crate::model::requirements::UsageClass;
+use crate::model::ids::{InstanceId, ResourceClass, RunId};
+use crate::model::lifetime::Lifetime;
+use crate::model::min_idle::Minimum;
+use crate::model::record::Record;
 use crate::model::settings::Settings;
-use crate::modes::plane::{Plane, readable};
+use crate::model::ticket::Ticket;
+use crate::modes::handshake::announce;
+use crate::modes::plane::{NotCommitted, Plane, readable};
 use crate::modes::provision::{Origin, ProvisionOptions, Request, provision};
 use crate::modes::release::release;
-use crate::ports::RecordScope;
+use crate::ports::{PortResult, RecordScope};
 use crate::runtime::stop::StopSignal;
 
 /// The ids of the runs for which refresh provisions begin with this.
 const RUN_PREFIX: &str = "keep-warm-";
 
+/// The shortest time for which a machine of the minimum stays idle.
+const SHORTEST: Duration = Duration::from_secs(30 * 60);
+
+/// Whether refresh owns the run, to warm machines up.
+pub(crate) fn is_own_run(run: &RunId) -> bool {
+    run.as_str().starts_with(RUN_PREFIX)
+}
+
+/// How long a machine of the minimum stays idle from its launch or renewal on.
+fn hold(settings: &Settings) -> Duration {
+    settings.times.idle_time.max(SHORTEST)
+}
+
+/// Keeps the minimum. A minimum that cannot be reached is a warning; the error is that the store did
+/// not answer, or that `stop` was raised.
 pub(super) async fn keep_warm(
     plane: &Plane,
     settings: &Settings,
+    survey: Option<&Survey>,
     stop: &StopSignal,
     outcome: &mut Outcome,
 ) -> Result<(), Failure> {
-    for (class, minimum) in settings.min_idle.iter() {
-        let live = readable(plane.retried(|| plane.store.list(RecordScope::Live)).await?);
-        let now = plane.now();
-        let present = live.iter().filter(|r| !r.is_expired(now) && counts(r, class)).count();
-        let missing = minimum.saturating_sub(u32::try_from(present).unwrap_or(u32::MAX));
-        if missing == 0 {
+    let minimums = settings.min_idle.at(plane.now());
+    if minimums.is_empty() && !Lifetime::of(settings).is_limited() {
+        return Ok(());
+    }
+    let live: Vec<Record> = match survey {
+        Some(survey) if minimums.is_empty() => survey.live.clone(),
+        _ => readable(plane.retried(|| plane.store.list(RecordScope::Live)).await?),
+    };
+    let census = Census::take(plane, settings, &live).await?;
+    let shares = census.share_out(minimums, settings, &plane.compute.default_types());
+    stop.unless_raised(renew(plane, settings, &census, &shares, outcome)).await??;
+
+    let due = due(&census);
+    for share in &shares {
+        let replaced: Vec<&IdleMachine> = machines(&census, share, &due);
+        let missing = share.missing() + u32::try_from(replaced.len()).unwrap_or(u32::MAX);
+        if missing > 0 && !launch(plane, settings, &share.minimum, missing, stop, outcome).await? {
             continue;
         }
-        plane.progress.stage(&format!("launching {class} machines to keep warm: {missing}"));
-        match warm_up(plane, settings, class, missing, stop).await {
-            Ok(warmed) => outcome.warmed += warmed,
-            Err(failure)
-                if matches!(failure.kind, FailureKind::Interrupted | FailureKind::Stopped) =>
-            {
-                return Err(failure);
-            }
-            Err(failure) => {
-                outcome.warnings.push(format!("class {class} is below its minimum: {failure}"));
-            }
+        stop.unless_raised(retire(plane, &replaced, outcome)).await??;
+    }
+    // What no minimum needs is not replaced.
+    let spare: Vec<&IdleMachine> = due
+        .iter()
+        .filter(|index| !shares.iter().any(|share| share.machines.contains(index)))
+        .map(|index| &census.available[*index])
+        .collect();
+    stop.unless_raised(retire(plane, &spare, outcome)).await??;
+    Ok(())
+}
+
+/// Renews the machines of the minimum that have little time left, and announces them again.
+///
+/// Less than half of what a renewal gives is little. So when a machine is renewed for the second
+/// time, the ticket of before the first time has expired, and it never has more than two.
+async fn renew(
+    plane: &Plane,
+    settings: &Settings,
+    census: &Census,
+    shares: &[Share],
+    outcome: &mut Outcome,
+) -> Result<(), Failure> {
+    let hold = hold(settings);
+    let machines = shares.iter().flat_map(|share| &share.machines);
+    let short = machines.map(|index| &census.available[*index]).filter(|it| it.left < hold / 2);
+    let renewals = short.map(|machine| {
+        let now = plane.now();
+        plane.apply(machine.idle.renew(now, now + hold).because("kept for min-idle"))
+    });
+    let mut renewed: Vec<Instance<Idle>> = Vec::new();
+    let mut unreachable = None;
+    for result in join_all(renewals).await {
+        match result {
+            Ok(idle) => renewed.push(idle),
+            // A run has claimed it, or another refresh has ended it.
+            Err(NotCommitted::Refused(_)) => {}
+            Err(NotCommitted::Unreachable(error)) => unreachable = Some(error),
+        }
+    }
+    let tickets: Vec<Ticket> = renewed.iter().map(Instance::ticket).collect();
+    announce(plane, &tickets).await?;
+    outcome.renewed.extend(renewed.iter().map(|idle| idle.id().clone()));
+    unreachable.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// The machines to be replaced now, because they have reached a limit: of each class one, or a tenth
+/// of the idle ones if that is more. Indices into [`Census::available`].
+fn due(census: &Census) -> Vec<usize> {
+    const PART: usize = 10;
+    let class = |machine: &IdleMachine| machine.idle.spec().resource_class.clone();
+    let mut idle: BTreeMap<ResourceClass, usize> = BTreeMap::new();
+    for machine in &census.available {
+        *idle.entry(class(machine)).or_default() += 1;
+    }
+    let mut taken: BTreeMap<ResourceClass, usize> = BTreeMap::new();
+    let over = census.available.iter().enumerate().filter(|(_, machine)| machine.is_over);
+    let due = over.filter(|(_, machine)| {
+        let class = class(machine);
+        let allowed = (idle[&class] / PART).max(1);
+        let taken = taken.entry(class).or_default();
+        *taken += 1;
+        *taken <= allowed
+    });
+    due.map(|(index, _)| index).collect()
+}
+
+/// The machines of a share that are due.
+fn machines<'a>(census: &'a Census, share: &Share, due: &[usize]) -> Vec<&'a IdleMachine> {
+    let due = share.machines.iter().filter(|index| due.contains(index));
+    due.map(|index| &census.available[*index]).collect()
+}
+
+/// Terminates machines that have reached a limit, unless a run has claimed them meanwhile.
+async fn retire(plane: &Plane, machines: &[&IdleMachine], outcome: &mut Outcome) -> PortResult<()> {
+    for machine in machines {
+        let why = "it has reached the limit of its lifetime";
+        if plane.expire_and_reap(&machine.idle, why).await?.is_some() {
+            let id: &InstanceId = machine.idle.id();
+            plane.terminate(std::slice::from_ref(id)).await?;
+            outcome.rotated.push(id.clone());
         }
     }
     Ok(())
 }
 
-/// Whether a record counts towards the minimum: it is idle, or a refresh is warming it up.
-fn counts(record: &Record, class: &ResourceClass) -> bool {
-    let warming = record.run.as_ref().is_some_and(|run| run.as_str().starts_with(RUN_PREFIX));
-    record.spec.resource_class == *class && (record.state == State::Idle || warming)
+/// Launches machines for a minimum. Returns whether it did: if not, the reason is among the
+/// warnings.
+async fn launch(
+    plane: &Plane,
+    settings: &Settings,
+    minimum: &Minimum,
+    missing: u32,
+    stop: &StopSignal,
+    outcome: &mut Outcome,
+) -> Result<bool, Failure> {
+    let class = &minimum.class;
+    plane.progress.stage(&format!("launching {class} machines to keep warm: {missing}"));
+    match warm_up(plane, settings, minimum, missing, stop).await {
+        Ok(warmed) => {
+            outcome.warmed += warmed;
+            Ok(true)
+        }
+        Err(failure) if matches!(failure.kind, FailureKind::Interrupted | FailureKind::Stopped) => {
+            Err(failure)
+        }
+        Err(failure) => {
+            outcome.warnings.push(format!("class {class} is below its minimum: {failure}"));
+            Ok(false)
+        }
+    }
 }
 
 async fn warm_up(
     plane: &Plane,
     settings: &Settings,
-    class: &ResourceClass,
+    minimum: &Minimum,
     count: u32,
     stop: &StopSignal,
 ) -> Result<usize, Failure> {
@@ -67,8 +200,9 @@ async fn warm_up(
         run: run.clone(),
         options: ProvisionOptions {
             count,
-            class: class.clone(),
-            usage: UsageClass::OnDemand,
+            class: minimum.class.clone(),
+            usage: minimum.usage,
+            types: minimum.types.clone(),
             ..ProvisionOptions::default()
         },
         // Long enough to be released, and short enough to expire soon if this process dies first.
@@ -79,7 +213,8 @@ async fn warm_up(
     if let Some(failure) = provisioned.failure {
         return Err(failure);
     }
-    let released = stop.unless_raised(release(plane, &run, &TimeOverrides::default())).await??;
+    let times = TimeOverrides(vec![("idle-time-sec", hold(settings))]);
+    let released = stop.unless_raised(release(plane, &run, &times)).await??;
     match released.failure() {
         Some(failure) => Err(failure),
         None => Ok(released.instances.len()),

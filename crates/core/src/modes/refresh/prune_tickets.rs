@@ -30,8 +30,11 @@ pub(super) async fn prune(
     for class in settings.classes.names() {
         let is_idle = |r: &&Record| r.state == State::Idle && r.spec.resource_class == *class;
         let idle = survey.live.iter().filter(is_idle).count();
+        // A machine that is renewed for its minimum may have two.
+        let renews = settings.min_idle.iter().any(|(minimum, _)| minimum == class);
+        let most = if renews { idle * 2 } else { idle };
         let tickets = plane.retried(|| plane.pool.depth(class)).await?.total();
-        if tickets > idle {
+        if tickets > most {
             outcome.pruned_tickets += prune_class(plane, settings, class, tickets).await?;
         }
     }

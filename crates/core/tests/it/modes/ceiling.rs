@@ -1,4 +1,4 @@
-//! The ceiling: how many machines may exist, whoever launches them and whatever fails.
+//! The ceiling: no launch exceeds it, also when calls fail or processes are killed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

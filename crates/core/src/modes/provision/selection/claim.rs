@@ -155,7 +155,7 @@ impl Workers<'_> {
                 let missed = claimed.counts().missed_registrations.saturating_add(1);
                 match missed >= MAX_MISSED {
                     true => {
-                        self.discard(claimed, &format!("{why}; {missed} times in a row")).await?
+                        self.discard(claimed, &format!("{why}; {missed} times in a row")).await?;
                     }
                     false => self.send_back(claimed, Reason::Unregistered),
                 }

@@ -1,0 +1,93 @@
+//! How many idle machines refresh keeps, of which kind, and when.
+
+mod grammar;
+mod window;
+
+use std::collections::BTreeMap;
+
+use crate::model::ids::ResourceClass;
+use crate::model::requirements::{TypePatterns, UsageClass};
+use crate::model::timestamp::Timestamp;
+
+use self::window::Window;
+
+/// The setting `min-idle`: a list of entries, each of which holds always or in a time window.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MinIdle {
+    entries: Vec<Entry>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Entry {
+    window: Option<Window>,
+    minimums: Vec<Minimum>,
+}
+
+/// A number of idle machines of one kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Minimum {
+    pub class: ResourceClass,
+    pub usage: UsageClass,
+    /// The instance types to accept; `None` for those that the provider recommends.
+    pub types: Option<TypePatterns>,
+    pub count: u32,
+}
+
+/// Machines of the same kind have equal keys.
+type Kind = (ResourceClass, UsageClass, Option<String>);
+
+impl Minimum {
+    fn kind(&self) -> Kind {
+        (self.class.clone(), self.usage, self.types.as_ref().map(ToString::to_string))
+    }
+}
+
+impl MinIdle {
+    /// The minimums in force at a moment, each kind of machine once, in the order of class, usage
+    /// class and patterns. If several entries name the same kind, the largest count holds.
+    pub fn at(&self, now: Timestamp) -> Vec<Minimum> {
+        let mut largest: BTreeMap<Kind, Minimum> = BTreeMap::new();
+        let open = self.entries.iter().filter(|entry| entry.holds_at(now));
+        for minimum in open.flat_map(|entry| &entry.minimums) {
+            let known = largest.entry(minimum.kind()).or_insert_with(|| minimum.clone());
+            known.count = known.count.max(minimum.count);
+        }
+        largest.into_values().collect()
+    }
+
+    /// The class and the count of every minimum, whenever it holds, in the order in which they were
+    /// given.
+    pub fn iter(&self) -> impl Iterator<Item = (&ResourceClass, u32)> {
+        let minimums = self.entries.iter().flat_map(|entry| &entry.minimums);
+        minimums.map(|minimum| (&minimum.class, minimum.count))
+    }
+
+    /// How many machine-hours the minimums ask for in the week that begins at `from`, by class.
+    /// Classes without any are left out.
+    pub fn machine_hours_a_week(&self, from: Timestamp) -> BTreeMap<ResourceClass, f64> {
+        const MINUTE: u64 = 60_000;
+        const WEEK: u64 = 7 * 24 * 60;
+        // Windows begin and end at whole minutes.
+        let first = from.millis() / MINUTE;
+        let steps = if self.entries.iter().any(|entry| entry.window.is_some()) { WEEK } else { 1 };
+        let mut minutes: BTreeMap<ResourceClass, u64> = BTreeMap::new();
+        for step in 0..steps {
+            let at = Timestamp::from_millis((first + step) * MINUTE);
+            for minimum in self.at(at) {
+                *minutes.entry(minimum.class).or_default() +=
+                    u64::from(minimum.count) * (WEEK / steps);
+            }
+        }
+        minutes.retain(|_, minutes| *minutes > 0);
+        minutes.into_iter().map(|(class, minutes)| (class, minutes as f64 / 60.0)).collect()
+    }
+}
+
+impl Entry {
+    fn holds_at(&self, now: Timestamp) -> bool {
+        self.window.as_ref().is_none_or(|window| window.contains(now))
+    }
+}
+
+#[cfg(test)]
+mod tests;
