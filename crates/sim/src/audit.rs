@@ -102,6 +102,8 @@ pub(crate) struct Audit {
     agents_spared: bool,
     /// Whether healthy machines must be spared: clocks do not make heartbeats look too old.
     is_spared: bool,
+    /// Whether requests may arrive after their callers have stopped waiting.
+    is_late: bool,
     /// Whether calls and queues work, so that what is announced is found.
     is_quiet: bool,
     /// Whether expiring a machine before its threshold violates an invariant.
@@ -128,6 +130,7 @@ impl Audit {
         ];
         self.forbid_waste = plan.is_clear();
         self.grace = plan.grace();
+        self.is_late = plan.has_late_requests();
         self.agents_spared = plan.agents_spared || plan.rates.calls.is_empty();
         self.is_spared = plan.skew <= 8_000 && (plan.is_clear() || !by_choice);
         self.is_quiet = plan.rates.calls.is_empty()
@@ -177,6 +180,12 @@ impl Audit {
         }
         if at > now + SKEW {
             let how = format!("{transition} of {} was made for {at}, at {now}", after.id);
+            self.violated(Invariant::LegalTransition, how);
+        }
+        // Two refreshes may renew a machine at the same time, with clocks that differ.
+        let shortest = before.and_then(|b| b.threshold).map(|threshold| threshold.before(SKEW));
+        if transition == Transition::Renew && !self.is_late && after.threshold < shortest {
+            let how = format!("a renewal of {} shortens its time", after.id);
             self.violated(Invariant::LegalTransition, how);
         }
         self.note_written(by, transition, &after.id);

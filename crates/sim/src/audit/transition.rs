@@ -50,7 +50,6 @@ pub(super) fn legal(
     let times = match transition {
         Transition::Reap => !in_time && after.threshold.is_none(),
         Transition::Expire => after.threshold.is_some_and(|threshold| threshold <= at),
-        Transition::Renew => in_time && after.threshold >= before.threshold,
         _ => in_time && after.threshold.is_some_and(|threshold| threshold >= at),
     };
     if !times {
