@@ -21,6 +21,7 @@ mod help;
 mod input;
 mod jobs;
 mod json;
+mod keep_warm;
 mod lifecycle;
 mod shell;
 mod signals;

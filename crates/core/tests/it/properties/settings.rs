@@ -6,6 +6,7 @@ use std::time::Duration;
 use ondeck_core::inputs::times::{TIMES, TimeSpec, Unit};
 use ondeck_core::model::requirements::ClassSize;
 use ondeck_core::model::settings::{Classes, MinIdle, Settings};
+use ondeck_core::model::timestamp::Timestamp;
 use proptest::prelude::*;
 
 use super::strategies::{assert_readable, class, config, corrupted, json, ms, nearly, text};
@@ -143,6 +144,36 @@ proptest! {
         let words: Vec<String> = minimum.iter().map(|(class, n)| format!("{class}={n}")).collect();
         let read: MinIdle = words.join(&separator).parse().unwrap();
         prop_assert!(read.iter().eq(minimum.iter().map(|(class, count)| (class, *count))));
+    }
+
+    #[test]
+    fn a_minimum_with_a_window_survives_being_written(
+        days in prop::sample::subsequence(vec!["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"], 1..7),
+        (from, to) in (0_u32..1440, 0_u32..=1440).prop_filter("a span", |(from, to)| from != to),
+        zone in prop::sample::select(vec!["UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata"]),
+        class in class(), spot in any::<bool>(), typed in any::<bool>(), count in 0_u32..=1000,
+        at in 0_u64..4_000_000_000_000,
+    ) {
+        let time = |minute: u32| format!("{:02}:{:02}", minute / 60, minute % 60);
+        let kind = format!("{}{}", if spot { "/spot" } else { "" }, if typed { "/c7i.*,m7i.*" } else { "" });
+        let span = format!("{}-{}", time(from), time(to));
+        let text = format!("{} {span} {zone} {class}{kind}={count}", days.join(","));
+        let read: MinIdle = text.parse().unwrap();
+        prop_assert_eq!(read.to_string().parse::<MinIdle>().unwrap(), read.clone());
+        // The window and the rest of the week never hold at the same time, and one always does.
+        let rest: Vec<&str> = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
+            .into_iter().filter(|day| !days.contains(day)).collect();
+        let now = Timestamp::from_millis(at);
+        if from < to {
+            // Both stay within a day, so the two parts of it are apart.
+            let before = format!("{} 00:00-{} {zone} x=1", days.join(","), time(from));
+            let after = format!("{} {}-24:00 {zone} x=1", days.join(","), time(to));
+            let parts = [(from > 0).then_some(before), (to < 1440).then_some(after),
+                (!rest.is_empty()).then(|| format!("{} {zone} x=1", rest.join(",")))];
+            let others: Vec<String> = parts.into_iter().flatten().collect();
+            let outside: MinIdle = others.join("; ").parse().unwrap();
+            prop_assert_ne!(read.at(now).is_empty(), outside.at(now).is_empty(), "{} at {}", text, now);
+        }
     }
 
     #[test]

@@ -170,15 +170,16 @@ fn standing(
     settings: &Settings,
     now: Timestamp,
 ) -> Standing {
-    let signal = status.report.as_ref().map(|report| report.signal);
+    let report = status.report.as_ref();
+    // A record is marked as announced only after its agent has left the last run.
+    let is_free = record.ticketed_at.is_some()
+        || report.is_some_and(|report| report.is_free_in(record.counts.generation, None));
     let leaving = now < record.updated_at + settings.times.release_timeout;
-    match (status.pulse(now), signal) {
+    match (status.pulse(now), report.map(|report| report.signal)) {
         (Pulse::Never | Pulse::Stale(_), _) => Standing::Unusable,
         (_, Some(Signal::PrepareFailed | Signal::DeregisterFailed)) => Standing::Unusable,
-        (_, Some(Signal::Deregistered)) => Standing::Available,
-        // An agent that was started again says nothing about earlier runs.
-        (_, Some(Signal::Prepared)) if record.ticketed_at.is_some() => Standing::Available,
-        _ if leaving && record.ticketed_at.is_none() => Standing::Leaving,
+        (_, Some(Signal::Deregistered | Signal::Prepared)) if is_free => Standing::Available,
+        _ if leaving => Standing::Leaving,
         _ => Standing::Unusable,
     }
 }
