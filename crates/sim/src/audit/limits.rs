@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use ondeck_core::model::ids::ResourceClass;
 use ondeck_core::model::record::{Record, State};
+use ondeck_core::model::requirements::UsageClass;
 use ondeck_core::model::settings::Settings;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Machine, Order};
 
 use super::{Audit, Invariant, SKEW};
 use crate::kernel::Pid;
+use crate::plan::Ask;
 
 /// How the runs are called for which refresh launches machines to keep.
 const KEPT_FOR: &str = "keep-warm-";
@@ -73,7 +75,7 @@ impl Audit {
             return;
         }
         let class = &order.requirements.class;
-        let idle = self.idle(class, now).len();
+        let idle = self.idle(class, began, now).len();
         let minima = self.texts_since("min-idle", began);
         let of_class = |text: &String| {
             let numbers = numbers(text);
@@ -107,7 +109,8 @@ impl Audit {
             let Some(class) = class.and_then(|class| ResourceClass::new(class).ok()) else {
                 continue;
             };
-            let kept = self.idle(&class, now).into_iter().filter(|it| is_kept(it, &settings, now));
+            let kept =
+                self.idle(&class, began, now).into_iter().filter(|it| is_kept(it, &settings, now));
             let kept = kept.count();
             if kept < minimum {
                 let how = format!("{kept} of {minimum} {class} machines will stay");
@@ -116,11 +119,18 @@ impl Audit {
         }
     }
 
-    fn idle(&self, class: &ResourceClass, now: Timestamp) -> Vec<&Record> {
+    /// The announced machines that count for a minimum of this class: on demand, of any recommended
+    /// type, and large enough.
+    fn idle(&self, class: &ResourceClass, began: Timestamp, now: Timestamp) -> Vec<&Record> {
+        let any = Ask::of(1);
         let is_idle = |record: &&Record| {
             record.state == State::Idle
                 && record.spec.resource_class == *class
-                && !record.is_expired(now)
+                && record.spec.usage_class == UsageClass::OnDemand
+                && any.allows(&record.spec.instance_type)
+                && self.was_large_enough(record, began)
+                && !record.is_expired(now + SKEW)
+                && self.has_ticket(record, now)
         };
         self.records.values().filter(is_idle).collect()
     }

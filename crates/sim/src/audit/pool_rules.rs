@@ -172,7 +172,7 @@ impl Audit {
     }
 
     /// Whether a machine is large enough by all settings that a provision may have read.
-    fn was_large_enough(&self, record: &Record, began: Timestamp) -> bool {
+    pub(super) fn was_large_enough(&self, record: &Record, began: Timestamp) -> bool {
         self.settings_since(began).into_iter().all(|settings| {
             let size = settings.classes.get(&record.spec.resource_class);
             size.is_some_and(|size| record.spec.cpu >= size.cpu && record.spec.mem >= size.mem)

@@ -139,7 +139,7 @@ fn only_the_rows_of_the_table_are_legal() {
 #[test]
 fn a_renewal_does_not_shorten_the_time_of_a_machine() {
     let idle = record(State::Idle, "", Some(90));
-    for (threshold, violated) in [(95, None), (85, None), (60, Some(Invariant::LegalTransition))] {
+    for (threshold, violated) in [(95, None), (35, None), (25, Some(Invariant::LegalTransition))] {
         let renewed = Record { threshold: Some(at(threshold)), ..idle.clone() };
         let found = after(|audit| {
             audit.wrote(Pid(1), Transition::Renew, Some(&idle), &renewed, (at(2), at(2)), None);
