@@ -15,6 +15,7 @@ use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::intent::Intent;
 use ondeck_core::model::record::{EventRow, Record, State};
+use ondeck_core::model::settings::{SettingsVersion, version_of};
 use ondeck_core::model::signal::{AgentStatus, Report};
 use ondeck_core::model::ticket::Ticket;
 use ondeck_core::model::timestamp::Timestamp;
@@ -90,15 +91,26 @@ impl DynamoStore {
         events::select(&self.table, of, self.layout.shards()).await
     }
 
+    /// Reads the settings. A query may see some writes of a transaction and not the others, so
+    /// settings that are not of the version that they name are read once more. They may stay so
+    /// until the next refresh, if two refreshes have stored different ones at the same time.
     async fn read_settings(&self) -> PortResult<BTreeMap<String, String>> {
-        let items = self.table.all_pages(self.table.query(SETTINGS)).await?;
-        let settings: BTreeMap<String, String> = items.iter().filter_map(rows::setting).collect();
+        let mut settings = self.query_settings().await?;
+        let named = version_of(&settings);
+        if named.is_some_and(|named| named != SettingsVersion::of(&settings)) {
+            settings = self.query_settings().await?;
+        }
         if settings.is_empty() {
             let what = format!("no settings in the table {}", self.table.name);
             return Err(PortError::NotSetUp { what });
         }
         self.layout.learn(&settings);
         Ok(settings)
+    }
+
+    async fn query_settings(&self) -> PortResult<BTreeMap<String, String>> {
+        let items = self.table.all_pages(self.table.query(SETTINGS)).await?;
+        Ok(items.iter().filter_map(rows::setting).collect())
     }
 
     fn setting(&self, name: &str, value: &str) -> TransactWriteItem {

@@ -151,7 +151,7 @@ pub struct SettingsVersion(String);
 
 impl SettingsVersion {
     /// The version of stored settings: a digest of their names and values.
-    pub(crate) fn of(map: &BTreeMap<String, String>) -> SettingsVersion {
+    pub fn of(map: &BTreeMap<String, String>) -> SettingsVersion {
         let counted = map.iter().filter(|(name, _)| !UNVERSIONED.contains(&name.as_str()));
         // FNV-1a with 64 bits. The byte that no UTF-8 contains keeps neighbouring texts apart.
         let texts = counted.flat_map(|(name, value)| [name, value]);

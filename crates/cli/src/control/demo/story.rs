@@ -180,8 +180,13 @@ impl Story<'_> {
             })
             .await?;
         provision.kill().await.map_err(|error| failed(format!("not killed: {error}")))?;
-        let left = states_of_run(&self.status().await?, "108");
-        let left: Vec<String> = left.iter().map(|(state, n)| format!("{n} {state}")).collect();
+        let status = self.status().await?;
+        let states = states_of_run(&status, "108");
+        let created = states.get("created").copied().unwrap_or_default();
+        let was_claimed = |one: &&Value| one["runId"] == "108" && one["state"] == "claimed";
+        let claimed: Vec<Value> =
+            instances(&status).filter(was_claimed).map(|one| one["instanceId"].clone()).collect();
+        let left: Vec<String> = states.iter().map(|(state, n)| format!("{n} {state}")).collect();
         self.narrator.say(&format!("kill -9; it leaves {} machines behind", left.join(" and ")));
         self.summary.rows.push(row("108", "4", "", "", "killed"));
 
@@ -189,9 +194,15 @@ impl Story<'_> {
         self.narrator.command(&["refresh"]);
         let done = self.harness.ondeck(&["refresh"]).await?;
         let reaped = done.json["reaped"].as_array().map_or(0, Vec::len);
-        self.hold(reaped == 4, "release expires them, and refresh terminates all 4")?;
+        let told = format!("refresh terminates those that were new: {created}");
+        self.hold(reaped == created, &told)?;
         let status = self.status().await?;
-        self.hold(states_of_run(&status, "108").is_empty(), "no machine of run 108 is left")
+        self.hold(states_of_run(&status, "108").is_empty(), "no machine of run 108 is left")?;
+        let is_idle = |id: &Value| {
+            instances(&status).any(|one| one["instanceId"] == *id && one["state"] == "idle")
+        };
+        let told = format!("release has returned the claimed ones to the pool: {}", claimed.len());
+        self.hold(claimed.iter().all(is_idle), &told)
     }
 
     async fn one_expires_and_is_reaped(&mut self) -> Result<(), Failure> {

@@ -129,6 +129,8 @@ fn after_the_reap_refresh_sweeps_a_machine_that_does_not_end_itself() {
 fn a_provision_that_is_interrupted_returns_what_it_claimed_and_ends_what_it_launched() {
     let harness = AwsHarness::with(&[]);
     let idle = harness.warm_up(1);
+    // New machines take long, so that the provision is not over when it is interrupted.
+    harness.refresh(&["--pre-runner-script=sleep 30"]);
     let provision = harness.start(&["provision", "--run-id=2", "--instance-count=3", "-v"]);
     provision.until_it_says("register");
     provision.signal(rustix::process::Signal::INT);
@@ -145,6 +147,8 @@ fn a_provision_that_is_interrupted_returns_what_it_claimed_and_ends_what_it_laun
 fn a_provision_that_is_interrupted_ends_in_time_though_the_store_hangs() {
     let harness = AwsHarness::with(&[]);
     let idle = harness.warm_up(1);
+    // New machines take long, so that the provision is not over when it is interrupted.
+    harness.refresh(&["--pre-runner-script=sleep 30"]);
     let mut provision = harness.start(&["provision", "--run-id=2", "--instance-count=2", "-v"]);
     provision.until_it_says("register");
     assert!(harness.standings().contains(&"claimed 2".to_owned()));
@@ -173,4 +177,24 @@ fn a_release_that_is_told_to_stop_leaves_the_events_of_what_it_has_done() {
     assert_eq!(harness.standings(), ["idle"], "it was let go: {calls:?}");
     let events = harness.control.count(Service::DynamoDb, "BatchWriteItem");
     assert_eq!(events, 1, "{calls:?}");
+}
+
+/// The version of the launch template is there, but no settings name it.
+#[test]
+fn before_the_settings_are_stored_machines_are_launched_as_before() {
+    let harness = AwsHarness::with(&[]);
+    let volumes = |harness: &AwsHarness, id: &str| {
+        let machines = harness.gateway.ec2().machines();
+        machines.into_iter().find(|machine| machine.id == id).unwrap().volumes
+    };
+    harness.kill_before("put-settings", &["refresh", "--volume-size-gb=40"]);
+    let before = harness.provision("1", 1).succeeded().ids();
+    assert!(volumes(&harness, &before[0]).is_empty(), "launched from the new version");
+    harness.refresh(&["--volume-size-gb=40"]);
+    let after = harness.provision("2", 1).succeeded().ids();
+    assert_eq!(volumes(&harness, &after[0]).into_values().collect::<Vec<_>>(), [40]);
+    // The default follows, and stays where it is.
+    harness.refresh(&[]);
+    harness.refresh(&[]);
+    assert_eq!(harness.denials().len(), 0);
 }

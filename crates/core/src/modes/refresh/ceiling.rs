@@ -115,6 +115,19 @@ pub(super) async fn recount(
     Ok(())
 }
 
+/// How many machines of a class may be launched now. It is a hint: other launches may come first.
+pub(super) async fn room(
+    plane: &Plane,
+    settings: &Settings,
+    class: &ResourceClass,
+) -> PortResult<u32> {
+    let Some(count) = plane.retried(|| plane.store.machine_count()).await? else { return Ok(0) };
+    let max = &settings.max_machines;
+    let of_pool = max.pool.map(|max| max.saturating_sub(count.total));
+    let of_class = max.classes.get(class).map(|max| max.saturating_sub(count.of_class(class)));
+    Ok(of_pool.into_iter().chain(of_class).min().unwrap_or(u32::MAX))
+}
+
 fn uses(settings: &Settings, count: &MachineCount) -> Vec<CeilingUse> {
     let max = &settings.max_machines;
     let pool = max.pool.map(|max| CeilingUse { class: None, machines: count.total, max });

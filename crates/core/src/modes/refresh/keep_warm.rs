@@ -12,8 +12,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use self::census::{Census, IdleMachine, Share};
-use super::Outcome;
 use super::survey::Survey;
+use super::{Outcome, ceiling};
 use crate::inputs::times::TimeOverrides;
 use crate::lifecycle::{Idle, Instance};
 use crate::model::failure::{Failure, FailureKind};
@@ -160,8 +160,8 @@ async fn retire(plane: &Plane, machines: &[&IdleMachine], outcome: &mut Outcome)
     Ok(())
 }
 
-/// Launches machines for a minimum. Returns whether it did: if not, the reason is among the
-/// warnings.
+/// Launches machines for a minimum, or as many as there is room for. Returns whether it launched
+/// all of them: if not, the reason is among the warnings.
 async fn launch(
     plane: &Plane,
     settings: &Settings,
@@ -181,7 +181,14 @@ async fn launch(
             Err(failure)
         }
         Err(failure) => {
+            let fits = match failure.kind {
+                FailureKind::AtCeiling => ceiling::room(plane, settings, class).await?,
+                _ => 0,
+            };
             outcome.warnings.push(format!("class {class} is below its minimum: {failure}"));
+            if (1..missing).contains(&fits) {
+                Box::pin(launch(plane, settings, minimum, fits, stop, outcome)).await?;
+            }
             Ok(false)
         }
     }

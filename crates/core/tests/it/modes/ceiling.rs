@@ -322,7 +322,7 @@ async fn a_refresh_whose_provider_is_out_of_reach_leaves_the_count_alone() {
 #[tokio::test]
 async fn refresh_keeps_no_more_warm_than_there_is_room_for() {
     let harness = Harness::with(&[("max-machines", "3"), ("min-idle", "large=4")]).await;
-    assert!(harness.alive().len() <= 3);
+    assert_eq!(harness.alive().len(), 3, "as many as there is room for");
     served(&harness, "1", 3).await;
     let outcome = harness.refresh().await;
     assert_eq!(harness.alive().len(), 3);
@@ -398,4 +398,113 @@ async fn patience_ends_and_is_not_spent_on_what_can_never_fit() {
     assert_eq!(stored.failure, None);
     let outcome = provision(&harness.plane, &request("4", 1), &StopSignal::never()).await;
     assert!(outcome.timings.total >= 60 * SECOND, "the stored patience holds without another");
+}
+
+/// Yields this often, which lets a provision beside it make about as many calls.
+async fn turns(count: u32) {
+    for _ in 0..count {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Fails as soon as there are more machines than the ceiling allows.
+async fn watch(harness: &Harness, max: usize) {
+    loop {
+        let alive = harness.alive();
+        assert!(alive.len() <= max, "{alive:?}");
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Other runs launch and refresh counts at the same time.
+#[tokio::test]
+async fn a_provision_that_is_killed_at_any_moment_neither_exceeds_nor_blocks_the_ceiling() {
+    // The calls of a launch come early, those that wait for agents are many.
+    for moment in std::iter::successors(Some(0), |last| Some(last + 1 + last / 6)) {
+        let rare = [("agent-poll-waiting-sec", "5"), ("agent-poll-running-sec", "5")];
+        let harness = Harness::with(&[&[("max-machines", "3")], &rare[..]].concat()).await;
+        served(&harness, "0", 1).await;
+        let killed = request("1", 2);
+        let finished = tokio::select! {
+            biased;
+            () = turns(moment) => false,
+            _ = harness.provision(&killed) => true,
+        };
+        let (two, one) = (request("2", 2), request("3", 1));
+        let rest = async {
+            let (_, _, refreshed) =
+                tokio::join!(harness.provision(&two), harness.provision(&one), harness.refresh());
+            assert_eq!(refreshed.failure, None);
+            harness.refresh().await;
+            let alive = u32::try_from(harness.alive().len()).unwrap();
+            assert!(counted(&harness).await >= alive, "killed after {moment} turns");
+            for run_id in ["0", "1", "2", "3"] {
+                release(&harness.plane, &run(run_id), &TimeOverrides::default()).await.unwrap();
+            }
+            harness.sleep(700 * SECOND).await;
+            harness.refresh().await;
+            harness.refresh().await;
+            assert_eq!((counted(&harness).await, harness.alive().len()), (0, 0));
+            served(&harness, "4", 3).await;
+        };
+        tokio::select! {
+            () = watch(&harness, 3) => {}
+            () = rest => {}
+        }
+        if finished {
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_refresh_that_is_killed_at_any_moment_leaves_a_count_that_holds() {
+    for moment in 0.. {
+        let harness = with("3").await;
+        served(&harness, "0", 2).await;
+        harness.memory.compute.kill(&"i-0001".parse().unwrap());
+        harness.sleep(20 * SECOND).await;
+        let requests: Vec<Request> = (1..4).map(|n| request(&format!("{n}"), 1)).collect();
+        let given = BTreeMap::new();
+        let never = StopSignal::never();
+        let launches = requests.iter().map(|one| harness.provision(one));
+        let (finished, served) = tokio::select! {
+            () = watch(&harness, 3) => unreachable!("it watches until the others are done"),
+            done = futures_util::future::join(
+                async {
+                    tokio::select! {
+                        biased;
+                        () = turns(moment) => false,
+                        _ = refresh(&harness.plane, &given, &never) => true,
+                    }
+                },
+                futures_util::future::join_all(launches),
+            ) => done,
+        };
+        let served = served.iter().filter(|outcome| outcome.failure.is_none()).count();
+        assert!((1..=2).contains(&served), "{served} served, killed after {moment} turns");
+        harness.refresh().await;
+        let alive = harness.alive().len();
+        assert_eq!(counted(&harness).await, u32::try_from(alive).unwrap());
+        if finished {
+            return;
+        }
+    }
+}
+
+/// Refresh lists the machines first and reads the count last. What is launched and settled in
+/// between is in neither.
+#[tokio::test]
+async fn a_launch_beside_a_refresh_counts_at_every_interleaving() {
+    for delay in 0..60 {
+        let harness = with("1").await;
+        let (launched, other) = (request("1", 1), request("2", 1));
+        let (_, outcome) = tokio::join!(harness.refresh(), async {
+            turns(delay).await;
+            harness.provision(&launched).await
+        });
+        assert_eq!(outcome.failure, None);
+        assert!(counted(&harness).await >= 1, "launched after {delay} turns");
+        refused(&harness, &other).await;
+    }
 }

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use super::strategies::{assert_readable, class, config, corrupted, json, ms, nearly, text};
 
 /// The settings that are not times and that not every text is one of.
-const PICKY: [&str; 3] = ["resource-class-config", "min-idle", "rescue"];
+const PICKY: [&str; 4] = ["resource-class-config", "min-idle", "max-machines", "rescue"];
 
 fn row() -> impl Strategy<Value = &'static TimeSpec> {
     (0..TIMES.len()).prop_map(|n| &TIMES[n])

@@ -36,7 +36,13 @@ pub(super) async fn launch(
     if count == 0 {
         return Ok(Fleet { count: claimed, shortfalls: Vec::new(), passing: Vec::new() });
     }
-    let mut intent = intend(attempt, id, usage, count).await?;
+    let mut intent = match intend(attempt, id, usage, count).await {
+        Ok(intent) => intent,
+        Err(failure) => {
+            ceiling::settle(attempt, &places, &[]).await;
+            return Err(failure);
+        }
+    };
     let order = Order {
         intent: intent.id.clone(),
         run: attempt.request.run.clone(),
