@@ -96,6 +96,8 @@ pub(crate) struct Audit {
     /// The names of the settings that each refresh was given, and when it began.
     refreshes: BTreeMap<Pid, (BTreeSet<String>, Timestamp)>,
     refused_set_ups: BTreeSet<Pid>,
+    /// The refreshes that have stored settings that they were given.
+    stored_given: BTreeSet<Pid>,
     /// The script that every machine must run before it registers.
     script: String,
     /// Whether no fault is injected into the calls of agents.

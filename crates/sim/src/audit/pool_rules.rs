@@ -51,6 +51,10 @@ impl Audit {
     /// The provider refuses whatever this refresh sets up.
     pub(crate) fn set_up_refused(&mut self, by: Pid) {
         self.refused_set_ups.insert(by);
+        if self.stored_given.contains(&by) {
+            let how = "given settings were stored before a set-up that failed";
+            self.violated(Invariant::NotHalfway, how);
+        }
     }
 
     /// Settings were stored; `all` are in force from now on.
@@ -62,8 +66,12 @@ impl Audit {
         now: Micros,
     ) {
         let given = self.refreshes.get(&by).map(|(names, _)| names.clone()).unwrap_or_default();
+        let stored = changes.keys().find(|name| given.contains(*name));
+        if stored.is_some() {
+            self.stored_given.insert(by);
+        }
         if self.refused_set_ups.contains(&by)
-            && let Some(name) = changes.keys().find(|name| given.contains(*name))
+            && let Some(name) = stored
         {
             self.violated(
                 Invariant::NotHalfway,
