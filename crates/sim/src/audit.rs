@@ -4,6 +4,7 @@
 mod hand_over;
 mod health;
 mod invariant;
+mod limits;
 mod pool_rules;
 mod report;
 mod transition;
@@ -84,17 +85,27 @@ pub(crate) struct Audit {
     touched_by_hand: BTreeSet<InstanceId>,
     /// All settings that have been in force, each with the time from which it was.
     settings: Vec<(Timestamp, Settings)>,
+    /// The same, as they were stored.
+    stored: Vec<(Timestamp, BTreeMap<String, String>)>,
+    /// When a machine was last claimed.
+    last_claim: Option<Timestamp>,
+    /// Whether nothing fails and lists do not lag, so that the minimum can be kept.
+    is_steady: bool,
     tickets: BTreeMap<String, TicketHistory>,
     provisions: BTreeMap<Pid, BegunProvision>,
     /// The names of the settings that each refresh was given, and when it began.
     refreshes: BTreeMap<Pid, (BTreeSet<String>, Timestamp)>,
     refused_set_ups: BTreeSet<Pid>,
+    /// The refreshes that have stored settings that they were given.
+    stored_given: BTreeSet<Pid>,
     /// The script that every machine must run before it registers.
     script: String,
     /// Whether no fault is injected into the calls of agents.
     agents_spared: bool,
     /// Whether healthy machines must be spared: clocks do not make heartbeats look too old.
     is_spared: bool,
+    /// Whether requests may arrive after their callers have stopped waiting.
+    is_late: bool,
     /// Whether calls and queues work, so that what is announced is found.
     is_quiet: bool,
     /// Whether expiring a machine before its threshold violates an invariant.
@@ -121,6 +132,7 @@ impl Audit {
         ];
         self.forbid_waste = plan.is_clear();
         self.grace = plan.grace();
+        self.is_late = plan.has_late_requests();
         self.agents_spared = plan.agents_spared || plan.rates.calls.is_empty();
         self.is_spared = plan.skew <= 8_000 && (plan.is_clear() || !by_choice);
         self.is_quiet = plan.rates.calls.is_empty()
@@ -128,6 +140,8 @@ impl Audit {
             && plan.scripts.is_empty()
             && plan.other_faults.iter().all(|(fault, _)| ELSEWHERE.contains(fault));
         let settings = Settings::from_map(&plan.settings).expect("sound settings");
+        self.is_steady = plan.is_clear() && plan.index_lag == 0 && !by_choice;
+        self.stored.push((timestamp(0), plan.settings.clone()));
         self.script.clone_from(&settings.pre_runner_script);
         self.settings_in_force(timestamp(0), settings);
     }
@@ -138,7 +152,7 @@ impl Audit {
 
     /// Records a violation, unless there is one already.
     pub(crate) fn violated(&mut self, invariant: Invariant, how: impl Into<String>) {
-        if self.violation.is_none() && !invariant.is_pending() {
+        if self.violation.is_none() {
             self.violation = Some(Violation { invariant, how: how.into() });
         }
     }
@@ -170,9 +184,18 @@ impl Audit {
             let how = format!("{transition} of {} was made for {at}, at {now}", after.id);
             self.violated(Invariant::LegalTransition, how);
         }
+        // Two refreshes may renew a machine at about the same time, with clocks that differ.
+        let shortest = before.and_then(|b| b.threshold).map(|threshold| threshold.before(6 * SKEW));
+        if transition == Transition::Renew && !self.is_late && after.threshold < shortest {
+            let how = format!("a renewal of {} shortens its time", after.id);
+            self.violated(Invariant::LegalTransition, how);
+        }
         self.note_written(by, transition, &after.id);
         self.spare(transition, before, at, condition);
         self.changed_at.insert(after.id.clone(), now);
+        if transition == Transition::Claim {
+            self.last_claim = Some(now);
+        }
         match transition {
             Transition::Activate | Transition::Commit => {
                 self.running_since.insert(after.id.clone(), now);
@@ -242,6 +265,7 @@ impl Audit {
         now: Timestamp,
     ) {
         self.look_in_pool_first(by, order, now);
+        self.launches_to_keep(by, order, now);
         self.note_launched(by, machines.len());
         for machine in machines {
             self.specs.insert(machine.id.clone(), machine.spec.clone());

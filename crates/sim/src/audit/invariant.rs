@@ -85,14 +85,7 @@ pub enum Invariant {
     NoPanic,
 }
 
-/// Invariants that the program does not keep yet. Violations of these are not reported.
-const PENDING: [Invariant; 2] = [Invariant::HandedOver, Invariant::MinimumKept];
-
 impl Invariant {
-    pub(super) fn is_pending(self) -> bool {
-        PENDING.contains(&self)
-    }
-
     /// The name of the invariant in reports.
     pub fn as_str(self) -> &'static str {
         match self {

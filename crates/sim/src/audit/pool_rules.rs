@@ -51,6 +51,10 @@ impl Audit {
     /// The provider refuses whatever this refresh sets up.
     pub(crate) fn set_up_refused(&mut self, by: Pid) {
         self.refused_set_ups.insert(by);
+        if self.stored_given.contains(&by) {
+            let how = "given settings were stored before a set-up that failed";
+            self.violated(Invariant::NotHalfway, how);
+        }
     }
 
     /// Settings were stored; `all` are in force from now on.
@@ -62,13 +66,21 @@ impl Audit {
         now: Micros,
     ) {
         let given = self.refreshes.get(&by).map(|(names, _)| names.clone()).unwrap_or_default();
+        let stored = changes.keys().find(|name| given.contains(*name));
+        if stored.is_some() {
+            self.stored_given.insert(by);
+        }
         if self.refused_set_ups.contains(&by)
-            && let Some(name) = changes.keys().find(|name| given.contains(*name))
+            && let Some(name) = stored
         {
             self.violated(
                 Invariant::NotHalfway,
                 format!("{name} was stored, and its set-up failed"),
             );
+        }
+        let is_news = self.stored.last().is_none_or(|(_, last)| last != all);
+        if is_news {
+            self.stored.push((timestamp(now), all.clone()));
         }
         match Settings::from_map(all) {
             Ok(settings) => {
@@ -168,7 +180,7 @@ impl Audit {
     }
 
     /// Whether a machine is large enough by all settings that a provision may have read.
-    fn was_large_enough(&self, record: &Record, began: Timestamp) -> bool {
+    pub(super) fn was_large_enough(&self, record: &Record, began: Timestamp) -> bool {
         self.settings_since(began).into_iter().all(|settings| {
             let size = settings.classes.get(&record.spec.resource_class);
             size.is_some_and(|size| record.spec.cpu >= size.cpu && record.spec.mem >= size.mem)

@@ -158,8 +158,10 @@ impl Audit {
     /// A refresh reports an outcome. Without faults, it must report all that it reaped.
     pub(crate) fn refresh_reports(&mut self, by: Pid, outcome: &refresh::Outcome) {
         let effects = self.effects.remove(&by).unwrap_or_default();
+        // If the answer to a write is lost, the same write of another process may be taken for it.
+        let is_quiet = self.is_quiet;
         let written = |transition, ids: &[InstanceId]| {
-            ids.iter().find(|id| !effects.has(transition, id)).cloned()
+            ids.iter().find(|id| is_quiet && !effects.has(transition, id)).cloned()
         };
         let unsent = outcome.requeued.iter().find(|id| !effects.sent.contains(id)).cloned();
         let alive = outcome.orphans.iter().find(|id| !effects.terminated.contains(id)).cloned();
@@ -195,6 +197,8 @@ impl Audit {
         let Some(condition) = machines.condition(id) else { return };
         let busy = machines.is_busy(id);
         let took = condition.registration_took.zip(heartbeat.registration);
+        // An agent that hangs measures longer.
+        let took = took.filter(|_| self.is_quiet);
         // The agent may have read the settings before.
         let wrong = took.is_some_and(|(took, said)| said + ROUNDING < took || said > took + SKEW);
         if heartbeat.at != now || heartbeat.busy != busy || wrong {

@@ -118,12 +118,6 @@ fn only_the_rows_of_the_table_are_legal() {
         (T::Commit, Some(&claimed), &running, Invariant::LegalTransition),
         (T::Commit, Some(&claimed), &missed(&ran(&running)), Invariant::LegalTransition),
         (T::Release, Some(&running), &missed(&next(&idle)), Invariant::LegalTransition),
-        (
-            T::Renew,
-            Some(&idle),
-            &Record { threshold: Some(at(50)), ..idle.clone() },
-            Invariant::LegalTransition,
-        ),
         (T::Renew, Some(&claimed), &claimed, Invariant::LegalTransition),
         (T::Renew, Some(&late(&idle)), &idle, Invariant::LegalTransition),
         (T::Renew, Some(&idle), &next(&idle), Invariant::LegalTransition),
@@ -140,6 +134,18 @@ fn only_the_rows_of_the_table_are_legal() {
     let ahead =
         after(|audit| audit.wrote(Pid(1), T::Claim, Some(&idle), &claimed, (at(30), at(2)), None));
     assert_eq!(ahead, Some(Invariant::LegalTransition), "for a time that no clock can show");
+}
+
+#[test]
+fn a_renewal_does_not_shorten_the_time_of_a_machine() {
+    let idle = record(State::Idle, "", Some(90));
+    for (threshold, violated) in [(95, None), (35, None), (25, Some(Invariant::LegalTransition))] {
+        let renewed = Record { threshold: Some(at(threshold)), ..idle.clone() };
+        let found = after(|audit| {
+            audit.wrote(Pid(1), Transition::Renew, Some(&idle), &renewed, (at(2), at(2)), None);
+        });
+        assert_eq!(found, violated, "until {threshold}");
+    }
 }
 
 #[test]

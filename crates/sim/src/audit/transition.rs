@@ -50,7 +50,6 @@ pub(super) fn legal(
     let times = match transition {
         Transition::Reap => !in_time && after.threshold.is_none(),
         Transition::Expire => after.threshold.is_some_and(|threshold| threshold <= at),
-        Transition::Renew => in_time && after.threshold >= before.threshold,
         _ => in_time && after.threshold.is_some_and(|threshold| threshold >= at),
     };
     if !times {
@@ -68,7 +67,11 @@ pub(super) fn legal(
 fn counted(transition: Transition, before: &Counts, after: &Counts) -> Result<(), String> {
     let grows = |transitions: &[Transition]| u32::from(transitions.contains(&transition));
     let generation = before.generation + grows(&[Transition::Release, Transition::GiveBack]);
-    let runs = before.runs + grows(&[Transition::Activate, Transition::Commit]);
+    // A refresh that only warmed the machine up does not count as a run when it releases it.
+    let runs = match transition {
+        Transition::Release => after.runs,
+        _ => before.runs + grows(&[Transition::Activate, Transition::Commit]),
+    };
     let missed = before.missed_registrations;
     let missed = match transition {
         Transition::Commit => after.missed_registrations == 0,

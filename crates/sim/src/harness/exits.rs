@@ -41,6 +41,7 @@ impl Harness {
                 self.tally.refreshed += 1;
                 if let Ok(outcome) = &*result {
                     self.world.audit().refresh_reports(pid, outcome);
+                    self.world.audit().refresh_keeps(pid, self.kernel.true_time());
                     let only_set_up = self.plan.only(Fault::SetUpRefused) && !outcome.set_up;
                     if outcome.failure.is_none() || only_set_up {
                         self.must_be_repaired(began);
@@ -93,7 +94,7 @@ impl Harness {
     /// Checks that a successful refresh left no run without a machine whose jobs were waiting when
     /// it began. Without faults only, because a rescue may fail.
     fn must_be_rescued(&self, began: Timestamp) {
-        if !self.plan.is_clear() {
+        if !self.plan.is_clear() || self.world.audit().has_ceiling_since(began) {
             return;
         }
         let now = self.kernel.true_time();
@@ -150,7 +151,10 @@ impl Harness {
             let how = format!("run {run} asked for {:?} and got: {failure}", call.ask.times);
             self.world.audit().violated(Invariant::Contradiction, how);
         }
-        let must_succeed = (run == PROBE || self.plan.is_clear()) && !is_contradictory;
+        let at_ceiling = failure.kind == FailureKind::AtCeiling
+            && self.world.audit().has_ceiling_since(call.began);
+        let must_succeed =
+            (run == PROBE || self.plan.is_clear()) && !is_contradictory && !at_ceiling;
         if must_succeed && call.ask.source != SourcePolicy::Pool {
             let how = format!("run {run} was refused without a fault: {failure}");
             self.world.audit().violated(Invariant::Succeeds, how);

@@ -45,6 +45,10 @@ pub(super) fn drawn(random: &mut fastrand::Rng) -> BTreeMap<String, String> {
     if random.bool() {
         set("pre-runner-script", SCRIPT);
     }
+    if random.u8(0..8) == 0 {
+        set("max-machines", ["4", "6 large=3", "large=4"][random.usize(0..3)]);
+        set("ceiling-patience-sec", ["0", "20"][random.usize(0..2)]);
+    }
     settings
 }
 
@@ -52,7 +56,8 @@ pub(super) fn drawn(random: &mut fastrand::Rng) -> BTreeMap<String, String> {
 /// that only they, and not clocks, may be a few seconds off.
 pub(super) fn change(exact_clocks: bool, random: &mut fastrand::Rng) -> Given {
     let periods = if exact_clocks { &["1", "5", "20"][..] } else { &["5", "20"] };
-    let choices: [(&'static str, &[&'static str]); 9] = [
+    let choices: [(&'static str, &[&'static str]); 10] = [
+        ("max-machines", &["", "8", "6 large=4"]),
         ("heartbeat-period-sec", periods),
         ("idle-time-sec", &["20", "90", "200"]),
         ("min-idle", &["", "large=1", "large=2 xlarge=1"]),

@@ -96,10 +96,15 @@ impl Compute for ProcessPorts {
             if let Some(LaunchFailure::Lost) = refusal {
                 return Err(lost("compute"));
             }
+            let known = world.compute.alive();
             let launched = world.compute.launch_partially(&order, partial)?;
             world.machines().launched(&launched.machines);
             let now = world.kernel.true_time();
+            let news: Vec<Machine> =
+                launched.machines.iter().filter(|it| !known.contains(&it.id)).cloned().collect();
+            let existing = at_once(world.compute.machines()).unwrap_or_default();
             world.audit().launched(pid, &order, &launched.machines, now);
+            world.audit().within_ceiling(pid, &news, &existing);
             match refusal {
                 None => Ok(launched),
                 Some(_) => Err(lost("compute")),

@@ -235,7 +235,6 @@ mod tests {
                     "put intent",
                     "write expire",
                     "send",
-                    "put back",
                     "remove runner",
                     "write commit",
                     "launch",
