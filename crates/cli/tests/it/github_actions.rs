@@ -481,6 +481,8 @@ fn a_refresh_that_terminates_and_launches() {
     | expired machines terminated | 1 | `i-#` |
     | offline runners removed | 1 | `i-#-1` |
     | machines launched to keep the pool warm | 1 |  |
+
+    min-idle costs, in machine-hours a week: large 168
     ");
 }
 

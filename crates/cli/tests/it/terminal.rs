@@ -92,6 +92,8 @@ fn the_life_of_a_machine() {
     exit 0
     set up
     1 machines launched to keep the pool warm
+    2 idle machines kept for longer
+    min-idle costs, in machine-hours a week: large 504
     ");
 }
 
