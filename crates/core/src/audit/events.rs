@@ -51,6 +51,8 @@ fn is_transition(event: &EventRow) -> bool {
         | ("commit", Some(Claimed), Running)
         | ("release", Some(Running), Idle)
         | ("give-back", Some(Claimed), Idle)
+        | ("renew", Some(Idle), Idle)
+        | ("renew", Some(Running), Running)
         | ("reap", Some(Created | Idle | Claimed | Running), Terminated) => true,
         ("expire", Some(from), to) => from == to && from.is_live(),
         _ => false,
@@ -98,6 +100,7 @@ mod tests {
             (event("commit", Some(State::Idle), State::Running, Some("2")), "gap in the history"),
             (event("promote", Some(State::Claimed), State::Running, Some("2")), "unknown name"),
             (event("expire", Some(State::Claimed), State::Idle, None), "expiry changes the state"),
+            (event("renew", Some(State::Claimed), State::Claimed, Some("7")), "renewed claim"),
             (event("reap", None, State::Terminated, None), "unknown state before"),
         ] {
             let found = illegal_events(&[&legal[..], &[violation]].concat());

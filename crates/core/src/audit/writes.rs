@@ -59,11 +59,15 @@ fn judge(
     let (legal, why) = match (before.state, after.state) {
         (Terminated, _) => (false, "changed after termination"),
         (_, Terminated) => (!in_time && after.run.is_none(), "terminated before its threshold"),
-        // An expiry, or the note that the instance has a ticket.
+        // An expiry, a renewal, or the note that the instance has a ticket.
         (from, to) if from == to => {
             let expired = after.threshold <= Some(after.updated_at);
             let kept = before.threshold == after.threshold;
-            (before.run == after.run && (expired || kept), "changed without a transition")
+            let renewed = matches!(from, Idle | Running) && in_time;
+            (
+                before.run == after.run && (expired || kept || renewed),
+                "changed without a transition",
+            )
         }
         (Created | Claimed, Running) => (same_run && in_time, "not to be committed to this run"),
         (Idle, Claimed) => {
