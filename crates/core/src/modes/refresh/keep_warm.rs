@@ -64,14 +64,22 @@ pub(super) async fn keep_warm(
         _ => readable(plane.retried(|| plane.store.list(RecordScope::Live)).await?),
     };
     let census = Census::take(plane, settings, &live).await?;
-    let shares = census.share_out(minimums, settings, &plane.compute.default_types());
+    let shares = census.share_out(minimums.clone(), settings, &plane.compute.default_types());
     stop.unless_raised(renew(plane, settings, &census, &shares, outcome)).await??;
 
     let due = due(&census);
-    for share in &shares {
+    let mut has_launched = false;
+    for (index, share) in shares.iter().enumerate() {
         let replaced: Vec<&IdleMachine> = machines(&census, share, &due);
-        let missing = share.missing() + u32::try_from(replaced.len()).unwrap_or(u32::MAX);
-        if missing > 0 && !launch(plane, settings, &share.minimum, missing, stop, outcome).await? {
+        let mut missing = share.missing();
+        // A launch takes a while, and another refresh may have launched the others meanwhile.
+        if missing > 0 && has_launched {
+            let now = missing_now(plane, settings, &minimums, index);
+            missing = missing.min(stop.unless_raised(now).await??);
+        }
+        let count = missing + u32::try_from(replaced.len()).unwrap_or(u32::MAX);
+        has_launched |= count > 0;
+        if count > 0 && !launch(plane, settings, &share.minimum, count, stop, outcome).await? {
             continue;
         }
         stop.unless_raised(retire(plane, &replaced, outcome)).await??;
@@ -84,6 +92,19 @@ pub(super) async fn keep_warm(
         .collect();
     stop.unless_raised(retire(plane, &spare, outcome)).await??;
     Ok(())
+}
+
+/// How many machines the minimum with this index lacks at this moment.
+async fn missing_now(
+    plane: &Plane,
+    settings: &Settings,
+    minimums: &[Minimum],
+    index: usize,
+) -> Result<u32, Failure> {
+    let live = readable(plane.retried(|| plane.store.list(RecordScope::Live)).await?);
+    let census = Census::take(plane, settings, &live).await?;
+    let shares = census.share_out(minimums.to_vec(), settings, &plane.compute.default_types());
+    Ok(shares.get(index).map_or(0, Share::missing))
 }
 
 /// Renews the machines of the minimum that have little time left, and announces them again.

@@ -212,3 +212,16 @@ async fn changed_settings_reach_idle_agents_and_cost_no_machine() {
     assert_eq!(outcome.count(MachineSource::Warm), 10);
     assert!(harness.memory.compute.terminated().is_empty());
 }
+
+#[tokio::test]
+async fn what_another_refresh_launched_meanwhile_is_not_launched_again() {
+    let harness = Harness::new().await;
+    let slow = MachineDefect::RegistersAfter(Duration::from_secs(20));
+    harness.make_defective("i-0001", slow);
+    let minimum = [("min-idle", "large=1 xlarge=1")];
+    tokio::join!(harness.refresh_with(&minimum), async {
+        harness.sleep(Duration::from_secs(3)).await;
+        harness.refresh().await;
+    });
+    assert_eq!(launched(&harness), 2, "one of each class");
+}
