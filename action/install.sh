@@ -13,7 +13,11 @@ readonly AGENT_TARGET=x86_64-unknown-linux-musl
 main() {
   case ${MODE:-} in
     refresh | provision | release) ;;
-    *) fail "no such mode" "no such mode: ${MODE:-}" "mode is refresh, provision or release" ;;
+    '') fail invalid-input "no mode" "no mode given" "mode is refresh, provision or release" ;;
+    *)
+      fail invalid-input "no such mode" "no such mode: $MODE" \
+        "mode is refresh, provision or release"
+      ;;
   esac
   if [ "${FROM_SOURCE:-false}" = true ]; then
     build
@@ -45,7 +49,7 @@ detect_platform() {
     "Linux x86_64") arch=x64 target=x86_64-unknown-linux-musl ;;
     "Linux aarch64" | "Linux arm64") arch=arm64 target=aarch64-unknown-linux-musl ;;
     *)
-      fail "no ondeck for this platform" "no release of ondeck for this platform: $(uname -sm)" \
+      fail invalid-input "no ondeck for this platform" "no release of ondeck for this platform: $(uname -sm)" \
         "there are releases for Linux on x86-64 and arm64; with from-source: true it is built here"
       ;;
   esac
@@ -61,7 +65,7 @@ resolve_version() {
   fi
   # It becomes part of a path and of a URL.
   is_version "$version" ||
-    fail "no such version" "not a version of ondeck: $version" "a version is like 1.2.3"
+    fail invalid-input "no such version" "not a version of ondeck: $version" "a version is like 1.2.3"
 }
 
 is_version() {
@@ -79,7 +83,7 @@ use_folder() {
       return
     fi
   done
-  fail "ondeck cannot be installed" "no folder can be written: ${cache:-}" \
+  fail unexpected "ondeck cannot be installed" "no folder can be written: ${cache:-}" \
     "RUNNER_TOOL_CACHE or RUNNER_TEMP has to be a folder of the runner's user"
 }
 
@@ -103,12 +107,12 @@ download() {
   fetch SHA256SUMS "$work/SHA256SUMS"
   expected=${pin:-$(published "$work/SHA256SUMS" "$asset")}
   [ -n "$expected" ] ||
-    fail "no ondeck for this platform" "not among the files of release $version: $asset" \
+    fail invalid-input "no ondeck for this platform" "not among the files of release $version: $asset" \
       "releases are listed at https://github.com/ondeck-ci/ondeck/releases"
   fetch "$asset" "$work/ondeck"
   found=$(digest_of "$work/ondeck")
   if [ "$found" != "$expected" ]; then
-    fail "ondeck is not what it should be" \
+    fail invalid-input "ondeck is not what it should be" \
       "the SHA-256 of $asset should be $expected, but is $found" \
       "do not use it before you know why; download-url and the input sha256 are the first guess"
   fi
@@ -125,7 +129,7 @@ offer_agent() {
   local asset=ondeck-agent-$version-$AGENT_TARGET digest
   digest=$(published "$folder/SHA256SUMS" "$asset")
   [ -n "$digest" ] ||
-    fail "no agent for machines" "not among the files of release $version: $asset" \
+    fail invalid-input "no agent for machines" "not among the files of release $version: $asset" \
       "give agent-url and agent-sha256, or agent-url: image where the agent is on the image"
   output agent-url "$page/v$version/$asset"
   output agent-sha256 "$digest"
@@ -133,13 +137,13 @@ offer_agent() {
 
 build() {
   command -v cargo >/dev/null ||
-    fail "ondeck cannot be built" "there is no cargo to build it with" \
+    fail unexpected "ondeck cannot be built" "there is no cargo to build it with" \
       "install Rust in a step before, or leave from-source away"
   say "building ondeck from source"
   (cd "$GITHUB_ACTION_PATH" &&
     cargo build --release --locked --target-dir target --package ondeck \
       --features aws,github >&2) ||
-    fail "ondeck cannot be built" "the build has failed" "what cargo says is above"
+    fail unexpected "ondeck cannot be built" "the build has failed" "what cargo says is above"
   output program "$GITHUB_ACTION_PATH/target/release/ondeck"
   if [ "$MODE" = refresh ] && [ -z "${AGENT_URL:-}" ]; then
     echo "::notice title=ondeck was built from source::machines keep the agent that refresh was" \
@@ -154,17 +158,17 @@ fetch() {
   if ! status=$(curl --silent --show-error --location --proto "$protocols" \
     --proto-redir "$protocols" --connect-timeout 10 --max-time 300 --retry 3 --retry-connrefused \
     --retry-max-time 60 --output "$into" --write-out '%{http_code}' "$url" 2>"$into.said"); then
-    fail "ondeck cannot be fetched" "$(tail -n 1 "$into.said"): $url" \
+    fail unavailable "ondeck cannot be fetched" "$(tail -n 1 "$into.said"): $url" \
       "download-url names a mirror, for runners that do not reach GitHub's releases"
   fi
   case $status in
     200) ;;
     404)
-      fail "no such version" "no such file, so probably no such version: $url" \
+      fail invalid-input "no such version" "no such file, so probably no such version: $url" \
         "releases are listed at https://github.com/ondeck-ci/ondeck/releases"
       ;;
     *)
-      fail "ondeck cannot be fetched" "the answer is $status: $url" \
+      fail unavailable "ondeck cannot be fetched" "the answer is $status: $url" \
         "download-url names a mirror, for runners that do not reach GitHub's releases"
       ;;
   esac
@@ -174,7 +178,7 @@ fetch() {
 # Nothing is fetched in the open, except from this very computer.
 may_be_asked() {
   [[ $1 =~ ^https://[^[:space:]]+$ || $1 =~ ^http://(127\.0\.0\.1|localhost)(:[0-9]+)?(/[^[:space:]]*)?$ ]] ||
-    fail "ondeck cannot be fetched" "not an address that begins with https://: $1" \
+    fail invalid-input "ondeck cannot be fetched" "not an address that begins with https://: $1" \
       "download-url is the part before /v$version/"
 }
 
@@ -188,21 +192,47 @@ digest_of() {
 }
 
 output() {
-  echo "$1=$2" >>"$GITHUB_OUTPUT"
+  echo "$1=$2" >>"$GITHUB_OUTPUT" || {
+    echo "::error title=ondeck cannot say where it is::step outputs cannot be written%0Ahint:" \
+      "GITHUB_OUTPUT must name a file that the step can write"
+    exit 1
+  }
 }
 
 say() {
   echo "$1"
 }
 
-# What goes wrong is said once, where people look: as an annotation of the step.
+# What goes wrong is said once, where people look: as an annotation of the step and in the job
+# summary. The output `result` has the form that the program gives it.
 fail() {
-  local title=$1 text="$2"$'\n'"hint: $3"
+  local kind=$1 title=$2 message=$3 hint=$4 text
+  text="$message"$'\n'"hint: $hint"
   text=${text//'%'/%25}
   text=${text//$'\r'/%0D}
   text=${text//$'\n'/%0A}
   echo "::error title=$title::$text"
+  output result "{\"schemaVersion\":1,\"status\":\"failed\",\"error\":{\"kind\":\"$kind\",\"message\":\"$(
+    in_json "$message"
+  )\",\"hint\":\"$(in_json "$hint")\"}}"
+  if [ -n "${GITHUB_STEP_SUMMARY:-}" ]; then
+    printf '### ondeck failed: %s\n\n> %s\n>\n> **hint:** %s\n' "$title" "$(in_html "$message")" \
+      "$(in_html "$hint")" >>"$GITHUB_STEP_SUMMARY" || echo "the job summary cannot be written"
+  fi
   exit 1
+}
+
+in_json() {
+  local text=${1//[[:cntrl:]]/ }
+  text=${text//\\/\\\\}
+  echo "${text//\"/\\\"}"
+}
+
+in_html() {
+  local text=${1//[[:cntrl:]]/ }
+  text=${text//&/'&amp;'}
+  text=${text//</'&lt;'}
+  echo "${text//>/'&gt;'}"
 }
 
 main

@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::console::{log, print};
 use crate::step::Step;
 use figures::Series;
-use pool::{Pool, Spent};
+use pool::{Others, Pool, Spent};
 
 /// The number of machines in the headline figure.
 const TEN: usize = 10;
@@ -76,6 +76,9 @@ fn measure() -> Result<String, String> {
     series.extend(past_unsuitable(&pool)?);
     let warm_one = &series[WARM_ONE];
     notes.extend([dead_candidate(warm_one)?, slow_registrations()?]);
+    let releases = large_releases()?;
+    notes.extend([growth(&releases), beside_other_processes()?]);
+    series.extend(releases);
     notes.push(format!("whole benchmark: {:.0} s", pool.age().as_secs_f64()));
     Ok(figures::report(&series, &notes))
 }
@@ -145,6 +148,80 @@ fn slow_registrations() -> Result<String, String> {
         "{CLAIMS} claims, registrations of 0.2 to 6 s: {hedges} hedged, the slowest ready after {:.1} s, \
          none of {MACHINES} machines lost",
         slowest.as_secs_f64(),
+    ))
+}
+
+/// The numbers of machines that are released at once.
+const RELEASED: [usize; 3] = [50, 200, 400];
+
+/// Releases more and more machines at once, with default settings. Each number has a pool of its own.
+fn large_releases() -> Result<Vec<Series>, String> {
+    const ROUNDS: usize = 3;
+    let mut all = Vec::new();
+    for count in RELEASED {
+        log(&format!("release of {count} at once: {ROUNDS} rounds"));
+        let pool = Pool::open()?;
+        pool.refresh(&[])?;
+        let mut series = Series::new(&format!("release of {count} at once"));
+        for round in 0..ROUNDS {
+            let run = pool.next_run();
+            let source = if round == 0 { "cold" } else { "warm" };
+            pool.provision(&run, count, source, &[])?;
+            series.push(pool.release(&run, count, &[])?);
+        }
+        all.push(series);
+    }
+    Ok(all)
+}
+
+/// How the time of a release grows with the number of machines. It should not grow faster.
+fn growth(releases: &[Series]) -> String {
+    let (few, many) = (&releases[0], &releases[releases.len() - 1]);
+    let [one, other] = [few, many].map(|series| series.median(|spent| spent.process));
+    format!(
+        "{} / {}: {:.1} times the time for {:.1} times the machines",
+        many.name,
+        few.name,
+        other.as_secs_f64() / one.as_secs_f64().max(0.001),
+        RELEASED[2] as f64 / RELEASED[0] as f64,
+    )
+}
+
+/// Releases machines on a computer with many other processes. Fails if a machine is lost, since all of
+/// them are healthy.
+fn beside_other_processes() -> Result<String, String> {
+    const MACHINES: usize = 150;
+    const OTHERS: usize = 1_500;
+    const ROUNDS: usize = 3;
+    log(&format!("release of {MACHINES} beside {OTHERS} other processes: {ROUNDS} rounds"));
+    let (alone, beside) = (Pool::open()?, Pool::open()?);
+    let mut medians = Vec::new();
+    for (pool, others) in [(&alone, 0), (&beside, OTHERS)] {
+        let _others = Others::start(others)?;
+        pool.refresh(&[])?;
+        let mut series = Series::new("");
+        let mut machines = Vec::new();
+        for round in 0..ROUNDS {
+            let run = pool.next_run();
+            let source = if round == 0 { "cold" } else { "warm" };
+            let mut got = pool.provision(&run, MACHINES, source, &[])?.instances;
+            got.sort_unstable();
+            if round > 0 && got != machines {
+                return Err(format!("healthy machines were lost: {machines:?} became {got:?}"));
+            }
+            machines = got;
+            series.push(pool.release(&run, MACHINES, &[])?);
+            pool.refresh(&[])?;
+        }
+        pool.empty(MACHINES)?;
+        medians.push(series.median(|spent| spent.process).as_secs_f64());
+    }
+    Ok(format!(
+        "release of {MACHINES}: {:.0} ms alone, {:.0} ms beside {OTHERS} other processes, {:.2} times \
+         that; none lost",
+        medians[0] * 1000.0,
+        medians[1] * 1000.0,
+        medians[1] / medians[0].max(0.001),
     ))
 }
 

@@ -6,7 +6,7 @@ use std::future::pending;
 use std::pin::pin;
 
 use futures_util::future::{Either, select};
-use ondeck_core::model::ids::RunId;
+use ondeck_core::model::label::Label;
 use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::signal::{HELD, Signal};
 use ondeck_core::runtime::retry::Retry;
@@ -25,17 +25,17 @@ impl Agent {
         }
         self.signal(memory, Signal::Prepared, None, "").await;
         loop {
-            let (run, runs) = self.await_run(memory).await;
-            memory.set_serving(Some(&run));
-            self.serve(memory, &run, runs).await;
+            let (label, runs) = self.await_run(memory).await;
+            memory.set_serving(Some(&label));
+            self.serve(memory, &label, runs).await;
             let left = self.leave().await;
             memory.set_serving(None);
             match left.and_then(|account| memory.interruption().map_or(Ok(account), Err)) {
                 Ok(account) => {
-                    self.signal(memory, Signal::Deregistered, Some(&run), &account).await;
+                    self.signal(memory, Signal::Deregistered, Some(&label), &account).await;
                 }
                 Err(why) => {
-                    self.signal(memory, Signal::DeregisterFailed, Some(&run), &why).await;
+                    self.signal(memory, Signal::DeregisterFailed, Some(&label), &why).await;
                     return pending().await;
                 }
             }
@@ -52,15 +52,15 @@ impl Agent {
         self.runner.prepare().await.map_err(|why| format!("the runner is not ready: {why}"))
     }
 
-    /// Waits until the record names a run. Returns it, and how many runs the machine was given to
-    /// before, as far as the record tells: of a running machine it does not.
-    async fn await_run(&self, memory: &Memory) -> (RunId, Option<u32>) {
+    /// Waits until the record names a run. Returns the label to serve it under, and how many runs the
+    /// machine was given to before, as far as the record tells: of a running machine it does not.
+    async fn await_run(&self, memory: &Memory) -> (Label, Option<u32>) {
         loop {
             if let Ok(Some(record)) = self.read_record(memory).await {
                 self.follow_settings(memory, &record).await;
-                if let Some(run) = owner(&record) {
+                if let Some(label) = served_label(&record) {
                     let is_claimed = record.state == State::Claimed;
-                    return (run.clone(), is_claimed.then_some(record.counts.runs));
+                    return (label, is_claimed.then_some(record.counts.runs));
                 }
                 self.answer_missed_claim(memory, &record).await;
             }
@@ -91,7 +91,7 @@ impl Agent {
     async fn follow_settings(&self, memory: &Memory, record: &Record) {
         let must_read = match record.settings_version.as_ref() {
             Some(named) => memory.is_news(named),
-            None => owner(record).is_some(),
+            None => served_label(record).is_some(),
         };
         if must_read && self.reload_settings(memory).await {
             memory.set_followed(record.settings_version.clone());
@@ -105,34 +105,39 @@ impl Agent {
     ///
     /// `runs` is what the record counted when the run claimed the machine. If it still does when the
     /// run is over, the machine was given back without having been handed over.
-    async fn serve(&self, memory: &Memory, run: &RunId, runs: Option<u32>) {
-        let mut over = pin!(self.await_end_of(memory, run));
+    async fn serve(&self, memory: &Memory, label: &Label, runs: Option<u32>) {
+        let mut over = pin!(self.await_end_of(memory, label));
         let begun = self.clock.steady();
-        let not_interrupted = || memory.interruption().map_or(Ok(()), Err);
-        // Checked twice, because the notice may arrive during the registration.
-        let registered = match not_interrupted() {
-            Ok(()) => match select(over.as_mut(), self.runner.register(run)).await {
+        let takes_jobs = || self.takes_no_job(memory).map_or(Ok(()), Err);
+        // Checked twice, because a notice may arrive during the registration, or the threshold pass.
+        let registered = match takes_jobs() {
+            Ok(()) => match select(over.as_mut(), self.runner.register(label)).await {
                 Either::Left(((), _)) => return,
-                Either::Right((registered, _)) => registered.and_then(|()| not_interrupted()),
+                Either::Right((registered, _)) => registered.and_then(|()| takes_jobs()),
             },
-            interrupted => interrupted,
+            takes_none => takes_none,
         };
         match registered {
             Ok(()) => {
                 memory.set_registration(self.clock.steady().saturating_sub(begun));
-                self.signal(memory, Signal::Registered, Some(run), "").await;
+                self.signal(memory, Signal::Registered, Some(label), "").await;
                 let lifetime = async {
                     over.await;
-                    self.finish_job(memory, run, runs).await;
+                    self.finish_job(memory, label, runs).await;
                 };
-                match select(pin!(lifetime), pin!(self.keep_working(run))).await {
+                match select(pin!(lifetime), pin!(self.keep_working(memory, label))).await {
                     Either::Left(((), _)) => {}
                     Either::Right((never, _)) => match never {},
                 }
             }
             Err(why) => {
-                self.signal(memory, Signal::RegisterFailed, Some(run), &why).await;
-                over.await;
+                self.signal(memory, Signal::RegisterFailed, Some(label), &why).await;
+                // The runner may listen already.
+                let drained = async {
+                    self.runner.drain(&why).await;
+                    pending::<()>().await;
+                };
+                select(over, pin!(drained)).await;
             }
         }
     }
@@ -141,7 +146,7 @@ impl Agent {
     /// given back. The control plane is told that the machine is still needed, and may take it back
     /// for the run: then this waits for the end of the run again. Any other run that is over ends
     /// its jobs.
-    async fn finish_job(&self, memory: &Memory, run: &RunId, runs: Option<u32>) {
+    async fn finish_job(&self, memory: &Memory, label: &Label, runs: Option<u32>) {
         let mut told = false;
         while self.runner.is_busy() {
             let record = match self.read_record(memory).await {
@@ -153,29 +158,29 @@ impl Agent {
                     continue;
                 }
             };
-            if owner(&record) == Some(run) {
-                self.signal(memory, Signal::Registered, Some(run), "").await;
-                self.await_end_of(memory, run).await;
+            if served_label(&record).as_ref() == Some(label) {
+                self.signal(memory, Signal::Registered, Some(label), "").await;
+                self.await_end_of(memory, label).await;
                 return;
             }
             if record.state != State::Idle || Some(record.counts.runs) != runs {
                 return;
             }
             if !told {
-                tracing::warn!(%run, "given back, but its runner has a job");
-                self.signal(memory, Signal::Registered, Some(run), HELD).await;
+                tracing::warn!(%label, "given back, but its runner has a job");
+                self.signal(memory, Signal::Registered, Some(label), HELD).await;
                 told = true;
             }
             self.store.news(&*self.clock, memory.times().agent_poll_running).await;
         }
     }
 
-    /// Waits until the record no longer names this run. A deleted or terminated record names no
-    /// run. While the record cannot be read, the run goes on.
-    async fn await_end_of(&self, memory: &Memory, run: &RunId) {
+    /// Waits until the record no longer names this run under this label. A deleted or terminated
+    /// record names no run. While the record cannot be read, the run goes on.
+    async fn await_end_of(&self, memory: &Memory, label: &Label) {
         loop {
             if let Ok(record) = self.read_record(memory).await
-                && record.as_ref().and_then(owner) != Some(run)
+                && record.as_ref().and_then(served_label).as_ref() != Some(label)
             {
                 memory.set_idle_generation(record.map(|record| record.counts.generation));
                 return;
@@ -184,12 +189,20 @@ impl Agent {
         }
     }
 
-    /// Restarts the runner whenever it dies, because the run still relies on it.
-    async fn keep_working(&self, run: &RunId) -> Infallible {
+    /// Restarts the runner whenever it dies, because the run still relies on it; but not as long as it
+    /// must take no job.
+    async fn keep_working(&self, memory: &Memory, label: &Label) -> Infallible {
         let mut deaths = 0;
         loop {
-            let why = self.runner.work(run).await;
-            tracing::warn!(%run, "the runner died and is started again: {why}");
+            if self.takes_no_job(memory).is_some() {
+                self.clock.sleep(memory.times().agent_poll_running).await;
+                continue;
+            }
+            let why = self.runner.work(label).await;
+            if self.takes_no_job(memory).is_some() {
+                continue;
+            }
+            tracing::warn!(%label, "the runner died and is started again: {why}");
             self.clock.sleep(Retry::PATIENT.pause(deaths, &*self.random)).await;
             deaths = deaths.saturating_add(1);
         }
@@ -207,7 +220,6 @@ impl Agent {
     }
 }
 
-fn owner(record: &Record) -> Option<&RunId> {
-    let owned = matches!(record.state, State::Created | State::Claimed | State::Running);
-    record.run.as_ref().filter(|_| owned)
+fn served_label(record: &Record) -> Option<Label> {
+    record.state.is_owned().then(|| record.label()).flatten()
 }

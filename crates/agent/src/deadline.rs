@@ -58,6 +58,25 @@ impl LastRecord {
     }
 }
 
+/// Why the machine must take no new job; `None` while it may. Past the threshold no
+/// transition gives the machine more time, so a job would only be cut off.
+pub(crate) fn expiry(last: &LastRecord, now: Timestamp) -> Option<String> {
+    match last {
+        LastRecord::Present { state: State::Terminated, .. }
+        | LastRecord::Present { threshold: None, .. } => Some("it was terminated".to_owned()),
+        LastRecord::Present { state, threshold: Some(threshold) } => {
+            (*threshold <= now).then(|| format!("{state} past its threshold, {threshold}"))
+        }
+        LastRecord::NotWritten { .. } | LastRecord::Deleted { .. } => None,
+    }
+}
+
+/// How long it is until the threshold; `None` if there is none ahead.
+pub(crate) fn until_threshold(last: &LastRecord, now: Timestamp) -> Option<Duration> {
+    let LastRecord::Present { threshold: Some(threshold), .. } = last else { return None };
+    Some(threshold.since(now)).filter(|left| !left.is_zero())
+}
+
 /// How long the machine may go on if nothing changes; zero if it must terminate now.
 pub(crate) fn time_left(last: &LastRecord, times: &Times, now: Moment) -> Duration {
     let rest = |since: Duration, span: Duration| (since + span).saturating_sub(now.steady);

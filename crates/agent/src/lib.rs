@@ -31,6 +31,9 @@ const FINAL_READ: (u32, Duration) = (5, Duration::from_secs(1));
 /// How many final reads an agent makes at most, if its process is stopped during each of them.
 const MAX_FINAL_READS: u32 = 3;
 
+/// How long an agent that terminates its machine waits for the runner to stop listening.
+const STOP_LISTENING: Duration = Duration::from_secs(10);
+
 /// A heartbeat that was not sent is retried after the heartbeat period divided by this.
 const HEARTBEAT_RETRY_DIVISOR: u32 = 4;
 
@@ -51,12 +54,14 @@ impl Agent {
         let memory = Memory::new(self.clock.steady());
         // First, because the heartbeat period is a setting.
         self.reload_settings(&memory).await;
-        let work = join(self.work(&memory), self.watch_for_interruption(&memory));
+        let drains = join(self.watch_for_interruption(&memory), self.drain_when_expired(&memory));
+        let work = join(self.work(&memory), drains);
         let why = match select(pin!(self.watch(&memory)), pin!(work)).await {
             Either::Left((why, _)) => why,
             Either::Right((never, _)) => match never.0 {},
         };
         tracing::warn!(instance = %self.id, "terminating this machine: {why}");
+        self.stop_listening(&why).await;
         self.host.terminate(&why).await;
         why
     }
@@ -143,6 +148,7 @@ impl Agent {
         let heartbeat = Heartbeat {
             registration: memory.registration(),
             busy: self.runner.is_busy(),
+            interrupted: memory.interruption().is_some(),
             ..Heartbeat::new(self.clock.now(), period)
         };
         let beat = self.store.beat(&self.id, &heartbeat).await;
@@ -153,14 +159,49 @@ impl Agent {
         beat.is_ok()
     }
 
-    /// Waits for an interruption notice and remembers it, so that the machine takes no new run.
-    /// Signals it at once if no run is being served.
+    /// Waits for an interruption notice and remembers it, so that the machine takes no new run. Then
+    /// tells the control plane at once, by a heartbeat and, if no run is being served, by a signal;
+    /// and lets the runner take no further job.
     async fn watch_for_interruption(&self, memory: &Memory) {
         let notice = self.host.interruption().await;
         tracing::warn!("{notice}");
         memory.set_interruption(&notice);
-        if memory.serving().is_none() {
-            self.signal(memory, Signal::PrepareFailed, None, &notice).await;
+        let tell = async {
+            // If it is lost, the next one says the same.
+            self.beat_and_read(memory, memory.times().heartbeat_period).await;
+            if memory.serving().is_none() {
+                self.signal(memory, Signal::PrepareFailed, None, &notice).await;
+            }
+        };
+        join(tell, self.runner.drain(&notice)).await;
+    }
+
+    /// Lets the runner take no job while the machine is past its threshold or interrupted. It goes
+    /// by the last answer of the store, so that a store out of reach does not prolong anything.
+    async fn drain_when_expired(&self, memory: &Memory) {
+        loop {
+            if let Some(why) = self.takes_no_job(memory) {
+                self.runner.drain(&why).await;
+            }
+            // The record may get another threshold meanwhile, and a runner may start to listen just
+            // when it expires.
+            let poll = memory.times().agent_poll_running;
+            let left = deadline::until_threshold(&memory.record(), self.clock.now());
+            self.clock.sleep(left.map_or(poll, |left| left.min(poll))).await;
+        }
+    }
+
+    /// Why the runner must take no new job; `None` while it may.
+    pub(crate) fn takes_no_job(&self, memory: &Memory) -> Option<String> {
+        let expiry = || deadline::expiry(&memory.record(), self.clock.now());
+        memory.interruption().or_else(expiry)
+    }
+
+    /// Keeps the runner from taking a job while the machine shuts down. A job that runs ends with the
+    /// machine.
+    async fn stop_listening(&self, why: &str) {
+        if !self.runner.is_busy() {
+            drop(select(self.runner.drain(why), self.clock.sleep(STOP_LISTENING)).await);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ondeck_core::inputs::times::Times;
-use ondeck_core::model::ids::RunId;
+use ondeck_core::model::label::Label;
 use ondeck_core::model::record::Record;
 use ondeck_core::model::settings::{Settings, SettingsVersion};
 use ondeck_core::model::timestamp::Timestamp;
@@ -23,7 +23,7 @@ struct Inner {
     record: LastRecord,
     settings: Option<Settings>,
     followed: Option<SettingsVersion>,
-    serving: Option<RunId>,
+    serving: Option<Label>,
     interruption: Option<String>,
     registration: Option<Duration>,
     last_report_at: Timestamp,
@@ -102,11 +102,11 @@ impl Memory {
         self.inner().settings.as_ref().map(|s| s.pre_runner_script.clone()).unwrap_or_default()
     }
 
-    pub(crate) fn set_serving(&self, run: Option<&RunId>) {
-        self.inner().serving = run.cloned();
+    pub(crate) fn set_serving(&self, label: Option<&Label>) {
+        self.inner().serving = label.cloned();
     }
 
-    pub(crate) fn serving(&self) -> Option<RunId> {
+    pub(crate) fn serving(&self) -> Option<Label> {
         self.inner().serving.clone()
     }
 

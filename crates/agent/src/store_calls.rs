@@ -1,7 +1,7 @@
 //! The agent's calls of the store: it writes signals, and reads its record and the settings. Errors
 //! of the store are logged and never stop the agent.
 
-use ondeck_core::model::ids::RunId;
+use ondeck_core::model::label::Label;
 use ondeck_core::model::record::Record;
 use ondeck_core::model::settings::Settings;
 use ondeck_core::model::signal::{Report, Signal, output_tail};
@@ -17,7 +17,7 @@ impl Agent {
         &self,
         memory: &Memory,
         signal: Signal,
-        run: Option<&RunId>,
+        label: Option<&Label>,
         detail: &str,
     ) {
         // Stores limit the size of a report. One that is too large would be retried for ever.
@@ -27,7 +27,8 @@ impl Agent {
             Signal::Deregistered => memory.idle_generation(),
             _ => None,
         };
-        let report = Report { signal, run: run.cloned(), detail, at, generation };
+        let (run, suffix) = label.cloned().map_or((None, None), |it| (Some(it.run), it.suffix));
+        let report = Report { signal, run, suffix, detail, at, generation };
         let written = retry(&*self.clock, &*self.random, Retry::PATIENT, |attempt| {
             if attempt > 0 {
                 tracing::warn!(%signal, attempt, "signal not written yet");
@@ -35,10 +36,10 @@ impl Agent {
             self.store.report(&self.id, &report)
         })
         .await;
-        let run = run.map_or("", RunId::as_str);
+        let label = label.map(Label::to_string).unwrap_or_default();
         match written {
-            Ok(()) => tracing::info!(run, detail = report.detail, "{signal}"),
-            Err(error) => tracing::error!(run, "{signal} not written: {error}"),
+            Ok(()) => tracing::info!(label, detail = report.detail, "{signal}"),
+            Err(error) => tracing::error!(label, "{signal} not written: {error}"),
         }
     }
 

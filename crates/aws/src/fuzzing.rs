@@ -5,7 +5,8 @@ pub use crate::ec2::fuzzing::ec2_answer;
 
 /// Reads what the metadata service says of a machine that will be taken away.
 pub fn spot_notice(text: &str) {
-    readable(&crate::imds::in_words(text));
+    readable(&crate::imds::interruption(text));
+    readable(&crate::imds::rebalance(text));
 }
 
 /// Reads the name that a machine's tag gives its pool.

@@ -61,10 +61,13 @@ impl Imds {
         })
     }
 
-    /// The notice that this machine will be taken away, if there is one.
+    /// The notice that EC2 will take this spot machine away, or is likely to, if there is one.
     pub(crate) async fn spot_notice(&self) -> PortResult<Option<String>> {
-        let notice = self.get("/latest/meta-data/spot/instance-action").await?;
-        Ok(notice.map(|notice| in_words(&notice)))
+        if let Some(notice) = self.get("/latest/meta-data/spot/instance-action").await? {
+            return Ok(Some(interruption(&notice)));
+        }
+        let notice = self.get("/latest/meta-data/events/recommendations/rebalance").await?;
+        Ok(notice.map(|notice| rebalance(&notice)))
     }
 
     async fn required(&self, path: &str) -> PortResult<String> {
@@ -100,10 +103,20 @@ fn arn(document: &str, partition: &str) -> Option<String> {
 }
 
 /// What a notice says. That there is one is what counts: the machine goes, readable or not.
-pub(crate) fn in_words(notice: &str) -> String {
-    let notice: serde_json::Value = serde_json::from_str(notice).unwrap_or_default();
-    let word = |name: &str| notice[name].as_str().unwrap_or("?").to_owned();
+pub(crate) fn interruption(notice: &str) -> String {
+    let word = words_of(notice);
     one_line(&format!("EC2 will {} this spot machine at {}", word("action"), word("time")))
+}
+
+/// What a rebalance recommendation says: the machine has an elevated risk of interruption.
+pub(crate) fn rebalance(notice: &str) -> String {
+    let at = words_of(notice)("noticeTime");
+    one_line(&format!("EC2 is likely to interrupt this spot machine, by its notice of {at}"))
+}
+
+fn words_of(notice: &str) -> impl Fn(&str) -> String + use<> {
+    let notice: serde_json::Value = serde_json::from_str(notice).unwrap_or_default();
+    move |name| notice[name].as_str().unwrap_or("?").to_owned()
 }
 
 impl Default for Imds {

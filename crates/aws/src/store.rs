@@ -23,7 +23,7 @@ use ondeck_core::ports::{AgentStore, Listing, PortError, PortResult, RecordScope
 
 pub use self::events::EventsOf;
 use self::events::Outbox;
-use self::keys::{Item, Key, List, SETTINGS, id_of, item, read_text, text};
+use self::keys::{Item, Key, List, SETTINGS, id_of, item, text};
 use self::layout::Layout;
 use self::record_cache::RecordCache;
 use self::runs::Runs;
@@ -34,6 +34,7 @@ use crate::error::{DYNAMODB, unavailable};
 mod agent_status;
 mod ceiling;
 mod change;
+mod demands;
 mod events;
 mod guard;
 mod keys;
@@ -326,12 +327,15 @@ impl Store for DynamoStore {
     }
 
     async fn put_demand(&self, demand: &Demand) -> PortResult<()> {
-        self.table.put(rows::demand_item(demand, self.layout.shards())).await
+        demands::put(&self.table, demand, self.layout.shards()).await
     }
 
-    async fn demand(&self, run: &RunId) -> PortResult<Option<Demand>> {
-        let found = self.table.get(&Key::demand(run), true).await?;
-        Ok(found.and_then(|item| Demand::read(run, read_text(&item, "value").ok()?)))
+    async fn replace_demand(&self, current: &Demand, next: &Demand) -> PortResult<bool> {
+        demands::replace(&self.table, current, next).await
+    }
+
+    async fn demands(&self, runs: &[RunId]) -> PortResult<Vec<Demand>> {
+        demands::of_runs(&self.table, runs).await
     }
 
     async fn finish(&self) -> PortResult<()> {

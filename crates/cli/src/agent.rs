@@ -11,9 +11,6 @@ pub(crate) async fn live(common: &Common) -> u8 {
             agent.live().await;
             0
         }
-        Err(failure) => {
-            logging::error(&failure.message, &failure.hint);
-            failure.kind.exit_code()
-        }
+        Err(failure) => logging::fail(&failure),
     }
 }

@@ -10,6 +10,11 @@ mod runner;
 #[cfg(not(any(feature = "local", feature = "aws")))]
 compile_error!("records and machines need an adapter: build with the feature local, aws or both");
 
+#[cfg(all(feature = "local", not(target_os = "linux")))]
+compile_error!(
+    "the local backend is for Linux: build with --no-default-features --features control,aws,github"
+);
+
 use std::path::PathBuf;
 use std::sync::Arc;
 

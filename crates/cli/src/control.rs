@@ -23,9 +23,10 @@ mod status;
 
 use ondeck_core::inputs::Mode;
 
-pub(crate) use self::inputs::show_misuse;
+pub(crate) use self::github_actions::is_own_action;
 #[cfg(not(feature = "local"))]
 use self::no_local::{demo, run};
+pub(crate) use self::report::report_early;
 use crate::inputs::Invocation;
 
 /// Whether this build has the command.

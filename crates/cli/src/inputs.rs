@@ -5,6 +5,7 @@
 
 pub(crate) mod command_line;
 mod help;
+mod misuse;
 pub(crate) mod rows;
 
 use std::path::PathBuf;

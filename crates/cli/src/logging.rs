@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use ondeck_core::model::failure::Failure;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
@@ -65,13 +66,19 @@ pub(crate) fn start_for_agent(common: &Common) {
         .init();
 }
 
-/// Prints an error and, unless it is empty, a hint.
+/// Prints a failure and returns its exit code.
+pub(crate) fn fail(failure: &Failure) -> u8 {
+    error(&failure.message, &failure.hint);
+    failure.kind.exit_code()
+}
+
+/// Prints an error and, unless it is empty, a hint, each on a line of its own.
 pub(crate) fn error(message: &str, hint: &str) {
     use anstyle::{AnsiColor, Style};
     let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
     let mut stderr = anstream::stderr().lock();
     // If stderr is closed, the error is dropped.
-    drop(writeln!(stderr, "{red}error{red:#}: {message}"));
+    drop(writeln!(stderr, "{red}error{red:#}: {}", safe(message)));
     drop(stderr);
     if !hint.is_empty() {
         self::hint(hint);
@@ -82,7 +89,17 @@ pub(crate) fn error(message: &str, hint: &str) {
 pub(crate) fn hint(hint: &str) {
     use anstyle::{AnsiColor, Style};
     let cyan = Style::new().bold().fg_color(Some(AnsiColor::Cyan.into()));
-    drop(writeln!(anstream::stderr(), "{cyan}hint{cyan:#}: {hint}"));
+    drop(writeln!(anstream::stderr(), "{cyan}hint{cyan:#}: {}", safe(hint)));
+}
+
+/// Makes a text one line that is no workflow command. It may quote what came from outside.
+fn safe(text: &str) -> String {
+    let line = text.replace(['\r', '\n'], " ");
+    #[cfg(feature = "control")]
+    if crate::control::github_actions::is_active() {
+        return crate::control::github_actions::harmless(&line);
+    }
+    line
 }
 
 #[cfg(test)]

@@ -13,11 +13,13 @@ mod control;
 mod control;
 mod inputs;
 mod logging;
+mod output;
 mod surroundings;
 
 use std::process::ExitCode;
 
 use ondeck_core::inputs::Mode;
+use ondeck_core::model::failure::{Failure, FailureKind};
 
 use crate::inputs::Invocation;
 
@@ -35,8 +37,10 @@ fn run(task: impl Future<Output = u8>) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            logging::error(&format!("the runtime does not start: {error}"), "");
-            return ExitCode::from(10);
+            let message = format!("the runtime does not start: {error}");
+            let failure = Failure::new(FailureKind::Unexpected, message);
+            let reported = control::report_early(&failure);
+            return ExitCode::from(reported.unwrap_or_else(|| logging::fail(&failure)));
         }
     };
     let code = runtime.block_on(task);

@@ -1,6 +1,7 @@
 //! The control plane, in a build that has none: the program on a machine.
 
 use ondeck_core::inputs::Mode;
+use ondeck_core::model::failure::Failure;
 
 use crate::inputs::Invocation;
 
@@ -14,8 +15,13 @@ pub(crate) fn other_commands() -> Vec<clap::Command> {
     Vec::new()
 }
 
-/// Whether the error was shown as an annotation of a workflow step. Agents are not steps.
-pub(crate) fn show_misuse(_error: &clap::Error) -> bool {
+/// Reports nothing and returns `None`: agents print no JSON, and are no steps of a workflow.
+pub(crate) fn report_early(_failure: &Failure) -> Option<u8> {
+    None
+}
+
+/// Whether this process is part of a step of ondeck's own action. Agents are not.
+pub(crate) fn is_own_action() -> bool {
     false
 }
 

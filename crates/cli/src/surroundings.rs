@@ -45,7 +45,7 @@ impl Random for Entropy {
 #[cfg(feature = "control")]
 const CLEAN_UP: Duration = Duration::from_secs(7);
 
-/// Turns SIGINT, SIGTERM and SIGHUP into a stop signal. Another SIGINT ends the process at once if
+/// Turns SIGINT, SIGTERM, SIGHUP and SIGQUIT into a stop signal; the last two count as SIGTERM. Another SIGINT ends the process at once if
 /// the clean-up should be over by then. A SIGTERM after a SIGINT is how GitHub cancels a job; it
 /// changes nothing, so that the clean-up has the seconds until the kill.
 #[cfg(feature = "control")]
@@ -56,8 +56,14 @@ pub(crate) fn stop_on_signals() -> ondeck_core::runtime::stop::StopSignal {
 
     let (switch, stop) = StopSignal::new();
     // Catches them from here on, not only once the task below has its first turn.
-    let caught = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-    let [Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)] = caught.map(signal) else {
+    let caught = [
+        SignalKind::interrupt(),
+        SignalKind::terminate(),
+        SignalKind::hangup(),
+        SignalKind::quit(),
+    ];
+    let [Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup), Ok(mut quit)] = caught.map(signal)
+    else {
         tracing::warn!("signals cannot be caught; a stopped process will not clean up");
         return stop;
     };
@@ -68,6 +74,7 @@ pub(crate) fn stop_on_signals() -> ondeck_core::runtime::stop::StopSignal {
                 _ = interrupt.recv() => Stop::Interrupted,
                 _ = terminate.recv() => Stop::Terminated,
                 _ = hangup.recv() => Stop::Terminated,
+                _ = quit.recv() => Stop::Terminated,
             };
             match stopping {
                 None => switch.raise(stop),

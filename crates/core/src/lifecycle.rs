@@ -74,6 +74,7 @@ pub use self::change::{Change, Next, Pending, Refused, Transition, Verdict};
 pub use self::guard::{Guard, LeaseGuard, RunGuard, StateGuard};
 
 use crate::model::ids::{InstanceId, RunId};
+use crate::model::label::{Label, LabelSuffix};
 use crate::model::record::{Counts, MachineSpec, Record, State};
 use crate::model::ticket::Ticket;
 use crate::model::timestamp::Timestamp;
@@ -84,6 +85,7 @@ pub struct Instance<S> {
     id: InstanceId,
     state: State,
     run: Option<RunId>,
+    suffix: Option<LabelSuffix>,
     threshold: Option<Timestamp>,
     spec: MachineSpec,
     counts: Counts,
@@ -155,6 +157,7 @@ impl<S: TypedState> Instance<S> {
             id: record.id.clone(),
             state: record.state,
             run: record.run.clone(),
+            suffix: record.suffix.clone(),
             threshold: record.threshold,
             spec: record.spec.clone(),
             counts: record.counts,
@@ -174,6 +177,11 @@ impl<S: TypedState> Instance<S> {
     /// The owner, if the state has one.
     pub fn run(&self) -> Option<&RunId> {
         self.run.as_ref()
+    }
+
+    /// The label that its owner asked for it under, if the state has an owner.
+    pub fn label(&self) -> Option<Label> {
+        Some(Label::new(self.run.clone()?, self.suffix.clone()))
     }
 
     pub fn spec(&self) -> &MachineSpec {
@@ -207,10 +215,15 @@ impl<S: TypedState> Instance<S> {
     /// The guard that most transitions share: this state in this generation, this owner, still
     /// within the threshold.
     fn same_and_unexpired(&self, now: Timestamp) -> Guard {
+        self.same(LeaseGuard::Unexpired(now))
+    }
+
+    /// This state in this generation, with this owner, and a threshold that the lease allows.
+    fn same(&self, lease: LeaseGuard) -> Guard {
         Guard::Found {
             state: StateGuard::Is(self.state),
             run: RunGuard::Is(self.run.clone()),
-            lease: LeaseGuard::Unexpired(now),
+            lease,
             generation: Some(self.counts.generation),
         }
     }
@@ -232,14 +245,13 @@ impl<S: TypedState> Instance<S> {
             missed_registrations: 0,
             ..self.counts
         };
-        let next = Next::update(State::Running, self.run.clone(), Some(now + max_runtime));
+        let next = Next::update(State::Running, self.label(), Some(now + max_runtime));
         next.counting(counts)
     }
 
     /// Keeps the state and the owner, with another threshold.
     fn lasting_until(&self, until: Timestamp, keep_ticketed: bool) -> Next {
-        let (state, run) = (self.state, self.run.clone());
-        Next::Update { state, run, threshold: Some(until), counts: None, keep_ticketed }
+        Next::update(self.state, self.label(), Some(until)).keeping_ticketed(keep_ticketed)
     }
 }
 
@@ -249,14 +261,16 @@ impl Instance<Created> {
     pub fn register(
         id: &InstanceId,
         spec: &MachineSpec,
-        run: &RunId,
+        label: impl Into<Label>,
         now: Timestamp,
         created_timeout: Duration,
     ) -> Pending<Created> {
+        let Label { run, suffix } = label.into();
         let record = Record {
             id: id.clone(),
             state: State::Created,
-            run: Some(run.clone()),
+            run: Some(run),
+            suffix,
             threshold: Some(now + created_timeout),
             spec: spec.clone(),
             counts: Counts::default(),
@@ -291,6 +305,7 @@ impl Instance<Idle> {
             id: ticket.instance_id.clone(),
             state: State::Idle,
             run: None,
+            suffix: None,
             threshold: Some(ticket.threshold),
             spec: ticket.spec.clone(),
             counts: Counts { generation: ticket.generation, ..Counts::default() },
@@ -303,17 +318,26 @@ impl Instance<Idle> {
     /// The guard requires the generation that was announced. Otherwise an old ticket could claim a
     /// machine whose agent is still leaving its last run. The threshold may have moved since: a
     /// renewal does not void the tickets that runs hold.
-    pub fn claim(&self, run: &RunId, now: Timestamp, claim_timeout: Duration) -> Pending<Claimed> {
-        let next = Next::update(State::Claimed, Some(run.clone()), Some(now + claim_timeout));
+    pub fn claim(
+        &self,
+        label: impl Into<Label>,
+        now: Timestamp,
+        claim_timeout: Duration,
+    ) -> Pending<Claimed> {
+        let next = Next::update(State::Claimed, Some(label.into()), Some(now + claim_timeout));
         self.change(Transition::Claim, self.same_and_unexpired(now), next, now)
     }
 
     /// idle → idle until `until`, in the same generation. Tickets of the machine announce the old
     /// threshold and are dropped after it, so the record counts as not ticketed: the caller must
     /// send a new ticket. If the threshold stays as it is, so does the ticket.
+    ///
+    /// The guard refuses to shorten: another refresh may have renewed the machine meanwhile, and its
+    /// tickets announce the later threshold.
     pub fn renew(&self, now: Timestamp, until: Timestamp) -> Pending<Idle> {
         let next = self.lasting_until(until, self.threshold == Some(until));
-        self.change(Transition::Renew, self.same_and_unexpired(now), next, now)
+        let guard = self.same(LeaseGuard::Within(now, until));
+        self.change(Transition::Renew, guard, next, now)
     }
 
     /// The ticket that announces this idle state in the pool.
@@ -357,8 +381,9 @@ impl Instance<Running> {
         self.change(Transition::Release, self.same_and_unexpired(now), next, now)
     }
 
-    /// running → idle. As [`release`](Self::release), for a machine that was only warmed up: its run
-    /// does not count among those that the machine was given to.
+    /// running → idle. As [`release`](Self::release), for a machine that its run has not used: it was
+    /// only warmed up, or committed by a provision that failed. The run does not count among those
+    /// that the machine was given to.
     pub fn release_unused(&self, now: Timestamp, idle_time: Duration) -> Pending<Idle> {
         let counts = Counts { runs: self.counts.runs.saturating_sub(1), ..self.counts };
         let warmed = Instance { counts, ..self.clone() };
@@ -380,14 +405,8 @@ impl<S: LiveState> Instance<S> {
     /// The guard must not admit a later state of the same machine, which has another owner or
     /// another generation.
     pub fn expire(&self, now: Timestamp) -> Pending<Live> {
-        let guard = Guard::Found {
-            state: StateGuard::Is(self.state),
-            run: RunGuard::Is(self.run.clone()),
-            lease: LeaseGuard::Any,
-            generation: Some(self.counts.generation),
-        };
         let next = self.lasting_until(now, true);
-        self.change(Transition::Expire, guard, next, now)
+        self.change(Transition::Expire, self.same(LeaseGuard::Any), next, now)
     }
 
     /// any live → terminated, if its threshold has passed. The caller whose reap is admitted must
@@ -405,8 +424,8 @@ impl<S: LiveState> Instance<S> {
 
     /// Converts to [`Live`], which covers every live state.
     pub fn into_live(self) -> Instance<Live> {
-        let Instance { id, state, run, threshold, spec, counts, .. } = self;
-        Instance { id, state, run, threshold, spec, counts, _state: PhantomData }
+        let Instance { id, state, run, suffix, threshold, spec, counts, .. } = self;
+        Instance { id, state, run, suffix, threshold, spec, counts, _state: PhantomData }
     }
 }
 

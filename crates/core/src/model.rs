@@ -9,6 +9,7 @@ pub mod failure;
 pub mod heartbeat;
 pub mod ids;
 pub mod intent;
+pub mod label;
 pub mod lifetime;
 pub mod min_idle;
 pub mod record;

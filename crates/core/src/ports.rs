@@ -4,7 +4,8 @@
 //! traits: the control plane cannot write what an agent reports, and an agent cannot write an
 //! instance's state.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,6 +17,7 @@ use crate::model::demand::Demand;
 use crate::model::heartbeat::Heartbeat;
 use crate::model::ids::{InstanceId, IntentId, InvalidId, ProviderName, ResourceClass, RunId};
 use crate::model::intent::Intent;
+use crate::model::label::Label;
 use crate::model::record::{MachineSpec, Record, Unreadable};
 use crate::model::requirements::{Requirements, TypePatterns};
 use crate::model::settings::Settings;
@@ -50,6 +52,21 @@ pub enum PortError {
     /// The forge has refused, and will until a person changes something.
     #[error("{reason}")]
     Forge { reason: String, hint: String },
+    /// The forge limits how many requests it answers.
+    #[error("{reason}")]
+    Limited {
+        reason: String,
+        hint: String,
+        /// Whether the limit is over by now, so that the call may be repeated.
+        is_over: bool,
+    },
+}
+
+impl PortError {
+    /// Whether the same call may succeed when it is repeated now.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, PortError::Unavailable { .. } | PortError::Limited { is_over: true, .. })
+    }
 }
 
 pub type PortResult<T> = Result<T, PortError>;
@@ -133,11 +150,16 @@ pub trait Store: Send + Sync {
         credentials: &Credentials,
         changes: &BTreeMap<String, String>,
     ) -> PortResult<()>;
-    /// Stores what a run asks for, in place of what it asked for before. Keeps it for at least
-    /// [`RETENTION`](crate::model::demand::RETENTION), also when older records are deleted.
+    /// Stores what a run asks for under a label, in place of what it asked for under this label
+    /// before. Keeps it for at least [`RETENTION`](crate::model::demand::RETENTION), also when older
+    /// records are deleted.
     async fn put_demand(&self, demand: &Demand) -> PortResult<()>;
-    /// The latest demand of a run.
-    async fn demand(&self, run: &RunId) -> PortResult<Option<Demand>>;
+    /// Stores `next` if the demand under its label still is `current`. Returns whether it was stored.
+    /// Both have the same label, and it is kept no longer than `current` was.
+    async fn replace_demand(&self, current: &Demand, next: &Demand) -> PortResult<bool>;
+    /// The latest demand under each label of these runs, ordered by label, at a cost that does not
+    /// grow with the number of labels.
+    async fn demands(&self, runs: &[RunId]) -> PortResult<Vec<Demand>>;
 
     /// Waits until everything is written that the store may write late: events, if they cannot be
     /// part of the write that they record. Each mode calls it once, at its end.
@@ -306,12 +328,66 @@ pub struct ListedRunner {
     pub online: bool,
 }
 
-/// A run whose jobs wait for machines.
+/// How many jobs of a run wait for a machine, by the label that they ask for. Only labels of the run
+/// count.
+pub type WaitingJobs = BTreeMap<Label, u32>;
+
+/// A run that is queued or in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WaitingRun {
+pub struct OpenRun {
     pub run: RunId,
-    /// How many of its jobs wait under its own label.
-    pub jobs: u32,
+    /// Its waiting jobs, if the forge lists them together with the runs. Otherwise
+    /// [`Forge::waiting_jobs`] asks for them.
+    pub waiting: Option<WaitingJobs>,
+}
+
+/// A job of a completed run that did not succeed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedJob {
+    /// The forge's id of it.
+    pub id: u64,
+    /// The machine of this pool that it ran on, if any.
+    pub instance: Option<InstanceId>,
+}
+
+/// What [`Forge::rerun`] runs again. A forge starts a new attempt of the run for it, and admits no
+/// second request before that has completed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rerun {
+    /// The job with this id, and those that depend on it.
+    Job(u64),
+    /// Every job that did not succeed.
+    FailedJobs,
+}
+
+/// The runs that are queued or in progress.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OpenRuns {
+    pub runs: Vec<OpenRun>,
+    /// Whether there may be more of them.
+    pub is_partial: bool,
+}
+
+/// How many requests about runs a refresh may still send to the forge. An adapter spends one before
+/// each request that the forge counts against its rate limit, and sends none after the last.
+#[derive(Debug)]
+pub struct RequestBudget(AtomicU32);
+
+impl RequestBudget {
+    pub fn new(requests: u32) -> RequestBudget {
+        RequestBudget(AtomicU32::new(requests))
+    }
+
+    /// Takes one request from the budget. Returns `false` if none is left.
+    pub fn spend(&self) -> bool {
+        let take = |left: u32| left.checked_sub(1);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+    }
+
+    /// How many requests are left.
+    pub fn left(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// GitHub, or what stands in for it.
@@ -334,8 +410,35 @@ pub trait Forge: Send + Sync {
     async fn runners(&self) -> PortResult<Vec<ListedRunner>>;
     /// Removes a runner from the list. One that is not there is no error.
     async fn remove_runner(&self, name: &str) -> PortResult<()>;
-    /// The runs that have jobs waiting under their own label, without those in `served`.
-    async fn waiting_runs(&self, served: &BTreeSet<RunId>) -> PortResult<Vec<WaitingRun>>;
+    /// The runs that are queued or in progress. If there are more than the adapter reads at once, it
+    /// returns the newest and one further part of the list, which `turn` chooses: consecutive turns
+    /// go through the whole list. Returns what it has when the budget is spent.
+    async fn open_runs(&self, _turn: u64, _budget: &RequestBudget) -> PortResult<OpenRuns> {
+        Ok(OpenRuns::default())
+    }
+    /// The waiting jobs of a run. Returns those that it has found when the budget is spent.
+    async fn waiting_jobs(&self, _run: &RunId, _budget: &RequestBudget) -> PortResult<WaitingJobs> {
+        Ok(WaitingJobs::new())
+    }
+    /// Whether the run has completed. `false` also if the forge does not know the run, may not tell,
+    /// or the budget is spent.
+    async fn has_completed(&self, _run: &RunId, _budget: &RequestBudget) -> PortResult<bool> {
+        Ok(false)
+    }
+    /// The jobs of a run's latest attempt that did not succeed. `None` if the budget does not suffice
+    /// to list them all, or the forge may not tell.
+    async fn failed_jobs(
+        &self,
+        _run: &RunId,
+        _budget: &RequestBudget,
+    ) -> PortResult<Option<Vec<FailedJob>>> {
+        Ok(None)
+    }
+    /// Runs jobs of a completed run again. Sends one request, which the caller has spent. Must not be
+    /// repeated if it fails.
+    async fn rerun(&self, _run: &RunId, _what: Rerun) -> PortResult<()> {
+        Ok(())
+    }
 }
 
 /// The runner program on a machine, as the agent drives it. Errors are texts for people.
@@ -343,12 +446,17 @@ pub trait Forge: Send + Sync {
 pub trait Runner: Send + Sync {
     /// Installs the software. The other methods may be called after it has succeeded.
     async fn prepare(&self) -> Result<(), String>;
-    /// Registers with the run as the only label. The future may be dropped at any point; `stop` and
+    /// Registers with this label only. The future may be dropped at any point; `stop` and
     /// `deregister` then undo what it did.
-    async fn register(&self, run: &RunId) -> Result<(), String>;
-    /// Takes jobs of the run until the future is dropped. If the runner dies before that, returns
-    /// why.
-    async fn work(&self, run: &RunId) -> String;
+    async fn register(&self, label: &Label) -> Result<(), String>;
+    /// Takes jobs of the run with this label until the future is dropped. If the runner dies before
+    /// that, returns why.
+    async fn work(&self, label: &Label) -> String;
+    /// Stops listening for jobs and returns when the runner has no job. One that runs goes on, so the
+    /// future of [`work`](Runner::work) must be kept until then; it returns as well. `why` is shown
+    /// in the job's log. Does nothing if the runner does not listen. A later call of `work` listens
+    /// again.
+    async fn drain(&self, why: &str);
     /// Whether it has a job at this moment.
     fn is_busy(&self) -> bool;
     /// Stops all processes of the run.

@@ -7,7 +7,7 @@ mod runner_list;
 mod runs;
 mod software;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -19,7 +19,10 @@ use ondeck_core::model::failure::Failure;
 use ondeck_core::model::ids::RunId;
 use ondeck_core::model::secret::Secret;
 use ondeck_core::model::settings::{InvalidSetting, Settings};
-use ondeck_core::ports::{Clock, Forge, ListedRunner, PortError, PortResult, WaitingRun};
+use ondeck_core::ports::{
+    Clock, FailedJob, Forge, ListedRunner, OpenRuns, PortError, PortResult, RequestBudget, Rerun,
+    WaitingJobs,
+};
 
 use crate::auth::{Auth, Identity, IssuedToken};
 use crate::client::{Client, Purpose, Request};
@@ -27,6 +30,7 @@ use crate::http;
 use crate::packages::{PACKAGES_SETTING, URL_SETTING};
 use address::Addresses;
 use runner_list::RunnerList;
+use runs::RunReader;
 
 /// Called with every secret that GitHub issues before the secret is used, so that the caller can mask
 /// it in logs.
@@ -176,6 +180,12 @@ impl GitHubForge {
         })
     }
 
+    /// Reads runs; `None` if there is no repository to read them from.
+    fn run_reader<'a>(&'a self, budget: &'a RequestBudget) -> Option<RunReader<'a>> {
+        let (reader, repository) = self.reader.as_ref()?;
+        Some(RunReader { reader, repository, budget, logged: &self.logged })
+    }
+
     async fn make_token(&self, kind: &str) -> PortResult<IssuedToken> {
         let path = format!("{}/actions/runners/{kind}", self.scope.path());
         let request = Request::post(Purpose::Runners(&self.scope), path);
@@ -225,9 +235,43 @@ impl Forge for GitHubForge {
         self.list.remove(&self.manager, &self.scope, name).await
     }
 
-    async fn waiting_runs(&self, served: &BTreeSet<RunId>) -> PortResult<Vec<WaitingRun>> {
-        let Some((reader, repository)) = &self.reader else { return Ok(Vec::new()) };
-        runs::waiting(reader, repository, served, &self.logged).await
+    async fn open_runs(&self, turn: u64, budget: &RequestBudget) -> PortResult<OpenRuns> {
+        match self.run_reader(budget) {
+            Some(reader) => reader.open(turn).await,
+            None => Ok(OpenRuns::default()),
+        }
+    }
+
+    async fn waiting_jobs(&self, run: &RunId, budget: &RequestBudget) -> PortResult<WaitingJobs> {
+        match self.run_reader(budget) {
+            Some(reader) => reader.waiting_jobs(run).await,
+            None => Ok(WaitingJobs::new()),
+        }
+    }
+
+    async fn failed_jobs(
+        &self,
+        run: &RunId,
+        budget: &RequestBudget,
+    ) -> PortResult<Option<Vec<FailedJob>>> {
+        match self.run_reader(budget) {
+            Some(reader) => reader.failed_jobs(run, self.list.pool_tag()).await,
+            None => Ok(None),
+        }
+    }
+
+    async fn rerun(&self, run: &RunId, what: Rerun) -> PortResult<()> {
+        match self.run_reader(&RequestBudget::new(1)) {
+            Some(reader) => reader.rerun(run, what).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn has_completed(&self, run: &RunId, budget: &RequestBudget) -> PortResult<bool> {
+        match self.run_reader(budget) {
+            Some(reader) => reader.has_completed(run).await,
+            None => Ok(false),
+        }
     }
 }
 

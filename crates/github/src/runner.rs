@@ -12,10 +12,10 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use ondeck_core::model::credentials::{Token, TokenPurpose};
-use ondeck_core::model::ids::RunId;
+use ondeck_core::model::label::Label;
 use ondeck_core::ports::{AgentStore, Clock, PortResult, Runner};
 use ondeck_core::runtime::retry::{Retry, retry};
-use ondeck_processes::{MachineProcesses, kill_all};
+use ondeck_processes::{MachineProcesses, kill_others};
 
 use self::docker::Docker;
 use self::fetch::FastRandom;
@@ -176,8 +176,8 @@ impl GitHubRunner {
             found_by: user.found_by(),
             ..MachineProcesses::of(&self.options.id)
         };
-        let left = kill_all(&[machine]).await.map_err(|e| format!("leftover processes: {e}"))?;
-        left.first().map_or(Ok(()), |survivors| Err(survivors.to_string()))
+        let left = kill_others(machine).await.map_err(|e| format!("leftover processes: {e}"))?;
+        left.map_or(Ok(()), |survivors| Err(survivors.to_string()))
     }
 
     /// Records the start of a run and docker's inventory at that time, unless an earlier process of
@@ -214,12 +214,13 @@ impl GitHubRunner {
         registrar.forget()
     }
 
-    fn start_listener(&self, prepared: &Prepared, run: &RunId) -> Result<Listener, String> {
+    fn start_listener(&self, prepared: &Prepared, label: &Label) -> Result<Listener, String> {
         let root = &prepared.software.root;
         let mut command = prepared.user.command(root.join("bin/Runner.Listener"));
         environment::apply(&mut command, &prepared.user, &self.layout, &self.options.id);
         hooks::set_variables(&mut command, &self.layout);
-        command.arg("run").current_dir(root).env("ONDECK_RUN_ID", run.as_str());
+        hooks::withdraw_end(&self.layout)?;
+        command.arg("run").current_dir(root).env("ONDECK_RUN_ID", label.run.as_str());
         let record = |leader| self.layout.record_group(leader);
         let listener = Listener::start(self.clock.clone(), command, record)?;
         self.state().listener = Some(listener.clone());
@@ -228,8 +229,8 @@ impl GitHubRunner {
 
     /// Starts the listener and waits until it can take jobs. Fails with its last output if it exits,
     /// is refused by GitHub or does not get ready in time.
-    async fn listen(&self, prepared: &Prepared, run: &RunId) -> Result<(), String> {
-        let listener = self.start_listener(prepared, run)?;
+    async fn listen(&self, prepared: &Prepared, label: &Label) -> Result<(), String> {
+        let listener = self.start_listener(prepared, label)?;
         let within = self.timeouts.listen;
         let Installation { version, on_image, .. } = &prepared.software;
         match timeout(&*self.clock, within, listener.listening()).await {
@@ -260,14 +261,14 @@ impl GitHubRunner {
     }
 
     /// The listener that `register` started, or a new one if that has exited.
-    async fn listener(&self, run: &RunId) -> Result<Listener, String> {
+    async fn listener(&self, label: &Label) -> Result<Listener, String> {
         if let Some(listener) = self.state().listener.clone() {
             return Ok(listener);
         }
         let prepared = self.prepared()?;
         // A job may have outlived its listener and would go on unsupervised.
         self.kill_processes(&prepared.user).await?;
-        self.start_listener(&prepared, run)
+        self.start_listener(&prepared, label)
     }
 
     /// Removes the files of a run, and moves the runner's diagnostics to the archive.
@@ -337,7 +338,7 @@ impl Runner for GitHubRunner {
 
     /// Returns when the runner can take jobs. Being listed is not enough: GitHub also registers
     /// deprecated versions, which never get a job.
-    async fn register(&self, run: &RunId) -> Result<(), String> {
+    async fn register(&self, label: &Label) -> Result<(), String> {
         let prepared = self.prepared()?;
         self.kill_processes(&prepared.user).await?;
         let settings = self.settings().await?;
@@ -348,26 +349,45 @@ impl Runner for GitHubRunner {
         let registrar = self.registrar(&prepared);
         self.forget_earlier(&registrar).await?;
         prepared.software.clear()?;
-        hooks::write(&self.layout, run, &prepared.software.operator_env)?;
+        hooks::write(&self.layout, label, &prepared.software.operator_env)?;
         let count = self.layout.next_count()?;
         let request = RegistrationRequest {
             url,
             name: &runner_name(&self.options.id, count, &self.options.pool_tag),
-            label: run.as_str(),
+            label: &label.to_string(),
             group: settings.get(GROUP_SETTING).map(|it| it.trim()).filter(|it| !it.is_empty()),
         };
         let add = registrar.add(&request, &token, self.timeouts.configure);
         let (began, added) = tokio::join!(self.begin(), add);
         began.and(added)?;
-        self.listen(&prepared, run).await
+        self.listen(&prepared, label).await
+    }
+
+    /// A listener with a job is interrupted as soon as it says that the job is completed: it has
+    /// reported the result by then, and asks for the next job a little later. A listener without a
+    /// job closes its session, so that GitHub gives it none.
+    async fn drain(&self, why: &str) {
+        if let Err(error) = hooks::announce_end(&self.layout, why) {
+            tracing::warn!("jobs are not told why they are the last: {error}");
+        }
+        let Some(listener) = self.state().listener.clone() else { return };
+        listener.without_job().await;
+        if !listener.has_exited() {
+            let idle = self.timeouts.stop_idle;
+            listener.interrupt(&*self.clock, idle, idle).await;
+        }
+        let mut state = self.state();
+        if listener.has_exited() && state.listener.as_ref().is_some_and(|it| it.is(&listener)) {
+            state.listener = None;
+        }
     }
 
     fn is_busy(&self) -> bool {
         self.state().listener.as_ref().is_some_and(Listener::is_busy)
     }
 
-    async fn work(&self, run: &RunId) -> String {
-        let listener = match self.listener(run).await {
+    async fn work(&self, label: &Label) -> String {
+        let listener = match self.listener(label).await {
             Ok(listener) => listener,
             Err(why) => return why,
         };

@@ -12,9 +12,11 @@ use ondeck_core::model::ids::{InstanceId, InvalidId, ProviderName};
 use ondeck_core::model::requirements::TypePatterns;
 use ondeck_core::model::settings::{AGENT_KEY_PREFIX, Settings};
 use ondeck_core::ports::{Clock, Compute, Launched, Machine, Order, PortError, PortResult};
-use ondeck_processes::{MARKER, MachineProcesses, Process, folder, kill_all};
+use ondeck_core::runtime::batcher::Batcher;
+use ondeck_processes::{MARKER, MachineProcesses, Process, Survivors, folder, kill_all};
 use rusqlite::Connection;
 
+use crate::forge::jobs::{self, Finished};
 use crate::home::Home;
 use crate::store::db::Db;
 
@@ -58,12 +60,14 @@ pub struct LocalCompute {
     home: Home,
     clock: Arc<dyn Clock>,
     agent: AgentCommand,
+    /// Each call looks at every process of this computer, so concurrent ones share it.
+    kills: Arc<Batcher<Vec<MachineProcesses>, Vec<Survivors>>>,
 }
 
 impl LocalCompute {
     /// Lists machines in `db`, keeps their files under `home`, and starts `agent` for each.
     pub fn new(db: Db, home: Home, clock: Arc<dyn Clock>, agent: AgentCommand) -> LocalCompute {
-        LocalCompute { db, home, clock, agent }
+        LocalCompute { db, home, clock, agent, kills: Arc::default() }
     }
 
     /// Starts the process of a listed machine and detaches from it.
@@ -150,8 +154,16 @@ impl LocalCompute {
         machines: Vec<MachineProcesses>,
         failures: &mut Failures,
     ) -> PortResult<Vec<InstanceId>> {
-        let survivors =
-            kill_all(&machines).await.map_err(|error| out_of_reach(error.to_string()))?;
+        let kill = |batch: Vec<Vec<MachineProcesses>>| async move {
+            let left = kill_all(&batch.concat()).await;
+            let left = left.map_err(|error| out_of_reach(error.to_string()))?;
+            let of = |machines: Vec<MachineProcesses>| {
+                let is_its = |left: &&Survivors| machines.iter().any(|it| it.id == left.id);
+                left.iter().filter(is_its).cloned().collect()
+            };
+            Ok(batch.into_iter().map(of).collect())
+        };
+        let survivors = self.kills.ask(machines.clone(), kill).await?;
         failures.0.extend(survivors.iter().map(ToString::to_string));
         let ids = machines.into_iter().map(|machine| machine.id);
         Ok(ids.filter(|id| survivors.iter().all(|left| left.id != *id)).collect())
@@ -264,6 +276,9 @@ impl Compute for LocalCompute {
     async fn set_up(&self, settings: &Settings) -> PortResult<BTreeMap<String, String>> {
         Options::from_map(&settings.backend).map_err(PortError::Setting)?;
         self.remove_old_logs().await?;
+        // What a killed agent or caller has left, and the room that erased output took.
+        jobs::erase(&self.db, Finished::WithoutMachine).await?;
+        self.db.shrink().await?;
         // Processes of this computer have no identity but their id.
         Ok(BTreeMap::from([(AGENT_KEY_PREFIX.to_owned(), String::new())]))
     }
@@ -309,16 +324,19 @@ impl Compute for LocalCompute {
         // The agents are gone now, so no more groups can be started.
         let machines = self.look_up(&gone, &mut failures, by_groups).await;
         let gone = self.kill(machines, &mut failures).await?;
+        // Before the writes, which may need the room.
+        self.remove_folders(&gone).await;
         let now = self.clock.now();
-        let mut struck = Vec::new();
         for id in gone {
             let ended = id.clone();
             let write = self
                 .db
                 .write(move |transaction| machines::mark_terminated(transaction, &ended, now));
-            struck.extend(failures.unless(&id, write.await).map(|()| id));
+            if failures.unless(&id, write.await).is_some() {
+                let erased = jobs::erase(&self.db, Finished::On(id.clone())).await;
+                failures.unless(&id, erased);
+            }
         }
-        self.remove_folders(&struck).await;
         failures.into_result()
     }
 

@@ -1,14 +1,17 @@
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use ondeck_core::model::ids::RunId;
-use ondeck_core::ports::{Clock, Forge, ListedRunner, PortResult, WaitingRun};
+use ondeck_core::model::label::Label;
+use ondeck_core::ports::{
+    Clock, Forge, ListedRunner, OpenRun, OpenRuns, PortResult, RequestBudget, WaitingJobs,
+};
 use ondeck_processes::{Boot, Process};
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use self::jobs::{Chunk, Job, JobId, JobState};
+use self::jobs::{Chunk, Finished, Job, JobId, JobState};
 use crate::compute::machines;
 use crate::store::column;
 use crate::store::db::{Db, in_transaction};
@@ -86,6 +89,13 @@ impl LocalForge {
             .await
     }
 
+    /// Erases the command and the output of a finished job if its machine has left the run. The caller
+    /// of [`queue`](LocalForge::queue) calls this when it has read everything; otherwise the machine
+    /// erases both when it leaves the run.
+    pub async fn erase_if_released(&self, id: JobId) -> PortResult<()> {
+        jobs::erase(&self.db, Finished::This(id)).await
+    }
+
     /// Cancels a queued job at once, and asks the runner of a running one to kill it.
     pub async fn cancel(&self, id: JobId) -> PortResult<()> {
         const RUNNING: &str = "UPDATE jobs SET cancel = 1 WHERE id = ?1 AND state = 'running'";
@@ -142,11 +152,13 @@ impl Forge for LocalForge {
         self.db.write(move |transaction| transaction.execute(sql, [name]).map(drop)).await
     }
 
-    /// Also cancels queued jobs whose callers are gone.
-    async fn waiting_runs(&self, served: &BTreeSet<RunId>) -> PortResult<Vec<WaitingRun>> {
-        const SQL: &str = "SELECT label, count(*) AS jobs FROM jobs WHERE state = 'queued'
-            GROUP BY label ORDER BY label";
-        let served = served.clone();
+    /// The runs with queued jobs. Also cancels queued jobs whose callers are gone. A run of this forge
+    /// never completes, because more commands may follow.
+    async fn open_runs(&self, _turn: u64, _budget: &RequestBudget) -> PortResult<OpenRuns> {
+        // A job names its label only. If a run has asked for machines under it, the job is of that run.
+        const SQL: &str = "SELECT label, count(*) AS jobs,
+            (SELECT run FROM demands WHERE demands.label = jobs.label) AS run
+            FROM jobs WHERE state = 'queued' GROUP BY label ORDER BY label";
         let now = self.clock.now().to_string();
         self.db
             .call(move |connection| {
@@ -155,15 +167,19 @@ impl Forge for LocalForge {
                     in_transaction(connection, |tx| jobs::cancel_abandoned(tx, &now))?;
                 }
                 let mut statement = connection.prepare_cached(SQL)?;
-                let waiting = |row: &Row<'_>| {
-                    Ok(WaitingRun {
-                        run: column::parsed(row, "label", str::parse)?,
-                        jobs: row.get("jobs")?,
-                    })
+                let queued = |row: &Row<'_>| {
+                    let plain: RunId = column::parsed(row, "label", str::parse)?;
+                    let asked: Option<String> = row.get("run")?;
+                    let run = asked.and_then(|run| RunId::new(run).ok());
+                    let label = run.and_then(|run| Label::of_run(&run, plain.as_str()));
+                    Ok((label.unwrap_or_else(|| Label::from(&plain)), row.get("jobs")?))
                 };
-                let mut waiting = column::readable(statement.query_map([], waiting)?)?;
-                waiting.retain(|waiting| !served.contains(&waiting.run));
-                Ok(waiting)
+                let mut runs: BTreeMap<RunId, WaitingJobs> = BTreeMap::new();
+                for (label, count) in column::readable(statement.query_map([], queued)?)? {
+                    runs.entry(label.run.clone()).or_default().insert(label, count);
+                }
+                let open = |(run, waiting)| OpenRun { run, waiting: Some(waiting) };
+                Ok(OpenRuns { runs: runs.into_iter().map(open).collect(), is_partial: false })
             })
             .await
     }

@@ -14,6 +14,7 @@ use crate::compute::environment;
 use crate::compute::folders::Folders;
 use crate::compute::groups;
 use crate::compute::machines;
+use crate::forge::jobs::{self, Finished};
 use crate::home::Home;
 use crate::store::db::Db;
 
@@ -42,7 +43,8 @@ impl LocalHost {
         let (file, said) = (machine.join("pre-runner.sh"), machine.join("pre-runner.out"));
         fs::write(&file, script).map_err(io)?;
         let output = fs::File::create(&said).map_err(io)?;
-        let mut child = Command::new("sh")
+        let mut command = Command::new("sh");
+        command
             .arg("-e")
             .arg(&file)
             .env_clear()
@@ -56,9 +58,8 @@ impl LocalHost {
             .stdin(Stdio::null())
             .stdout(output.try_clone().map_err(io)?)
             .stderr(output)
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(io)?;
+            .kill_on_drop(true);
+        let (mut child, _awaited) = ondeck_processes::spawn(&mut command).map_err(io)?;
         let leader = Process::of_child(&child);
         if let Some(leader) = leader {
             let noted = groups::record(&self.db, &self.instance, leader).await;
@@ -78,6 +79,8 @@ impl LocalHost {
 
     async fn leave(&self) -> Result<(), String> {
         groups::kill_others(&self.db, &self.instance).await?;
+        // Before the write, which may need the room.
+        let removed = folder::remove(&self.home.machine(&self.instance));
         let (instance, now) = (self.instance.clone(), self.clock.now());
         self.db
             .write(move |transaction| {
@@ -87,7 +90,8 @@ impl LocalHost {
             })
             .await
             .map_err(|e| e.to_string())?;
-        folder::remove(&self.home.machine(&self.instance)).map_err(|e| e.to_string())
+        let erased = jobs::erase(&self.db, Finished::On(self.instance.clone())).await;
+        removed.map_err(|e| e.to_string()).and(erased.map_err(|e| e.to_string()))
     }
 }
 

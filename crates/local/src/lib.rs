@@ -27,6 +27,7 @@ pub use forge::jobs::{Chunk, Job, JobId, JobState, Stream};
 pub use home::Home;
 pub use host::LocalHost;
 pub use inputs::INPUTS;
+pub use ondeck_processes::{Process, adopt_orphans};
 pub use pool::LocalPool;
 pub use runner::LocalRunner;
 pub use store::LocalStore;

@@ -6,23 +6,29 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::model::label::Label;
 use ondeck_core::ports::{Clock, PortError, PortResult, Runner};
-use ondeck_processes::{MARKER, Process, kill_group};
+use ondeck_processes::{Awaited, MARKER, Process, kill_group};
 use rusqlite::OptionalExtension;
 use tokio::process::{Child, Command};
 
 use crate::compute::environment;
 use crate::compute::folders::Folders;
 use crate::compute::groups;
-use crate::forge::jobs::{self, JobId, JobState, NextJob, Stream, TERMINATED, TakenJob};
+use crate::forge::jobs::{self, Finished, JobId, JobState, NextJob, Stream, TERMINATED, TakenJob};
 use crate::home::Home;
 use crate::inputs;
-use crate::store::db::Db;
+use crate::store::db::{Db, in_transaction};
 
 mod output;
 
 /// How often a runner checks for jobs, and for the cancellation of its job.
 const POLL: Duration = Duration::from_millis(100);
+
+/// A runner on a busy computer checks less often: its checks take at most one part in so many of its
+/// time, but it checks at least once per [`SLOWEST_POLL`].
+const POLL_SHARE: u32 = 20;
+const SLOWEST_POLL: Duration = Duration::from_millis(500);
 
 /// The exit code of a command that could not be started, as in shells.
 const NOT_STARTED: i32 = 127;
@@ -45,6 +51,10 @@ struct RunnerState {
     name: String,
     /// The process group of the current job.
     group: Option<Process>,
+    /// Whether it takes no further job.
+    draining: bool,
+    /// Whether a job is being taken or runs.
+    has_job: bool,
 }
 
 impl LocalRunner {
@@ -87,31 +97,51 @@ impl LocalRunner {
         Ok(Duration::from_millis(u64::from(*range.start()) + u64::from(hash) % width))
     }
 
-    /// Waits for a job. Returns `None` if the runner is no longer listed.
-    async fn next_job(&self, runner: &str) -> PortResult<Option<TakenJob>> {
+    /// Waits for a job. Fails with the reason if the runner takes no more.
+    async fn next_job(&self, runner: &str) -> Result<TakenJob, String> {
+        const DRAINED: &str = "the runner takes no further job";
         loop {
-            let name = runner.to_owned();
-            let worth = self.db.call(move |conn| jobs::may_have_job(conn, &name)).await?;
-            if worth {
+            if self.state().draining {
+                return Err(DRAINED.to_owned());
+            }
+            let (name, begun) = (runner.to_owned(), self.clock.steady());
+            let worth = self.db.call(move |conn| jobs::may_have_job(conn, &name)).await;
+            if worth.map_err(|error| error.to_string())? {
                 let (name, now) = (runner.to_owned(), self.clock.now());
-                match self.db.write(move |tx| jobs::take(tx, &name, now)).await? {
-                    NextJob::Job(taken) => return Ok(Some(taken)),
-                    NextJob::RunnerRemoved => return Ok(None),
-                    NextJob::None => {}
+                if !self.may_take_job() {
+                    return Err(DRAINED.to_owned());
+                }
+                let taken = self.db.write(move |tx| jobs::take(tx, &name, now)).await;
+                match taken.map_err(|error| error.to_string())? {
+                    NextJob::Job(taken) => return Ok(taken),
+                    NextJob::RunnerRemoved => {
+                        return Err("the runner was removed from the list".to_owned());
+                    }
+                    NextJob::None => self.state().has_job = false,
                 }
             }
-            self.clock.sleep(POLL).await;
+            let took = self.clock.steady().saturating_sub(begun);
+            self.clock.sleep((took * POLL_SHARE).clamp(POLL, SLOWEST_POLL)).await;
         }
     }
 
-    fn start(&self, run: &RunId, job: &TakenJob) -> std::io::Result<Child> {
+    /// Whether it may take a job. If so, it counts as having one: from here on
+    /// [`drain`](Runner::drain) waits.
+    fn may_take_job(&self) -> bool {
+        let mut now = self.state();
+        now.has_job = !now.draining;
+        now.has_job
+    }
+
+    fn start(&self, run: &RunId, job: &TakenJob) -> std::io::Result<(Child, Awaited)> {
         let argv = job.argv.iter().map(OsStr::new);
         let mut words = self.wrapper.iter().map(OsString::as_os_str).chain(argv);
         let (Some(program), false) = (words.next(), job.argv.is_empty()) else {
             return Err(std::io::Error::other("the job has no command"));
         };
         let folders = self.folders();
-        Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(words)
             .env_clear()
             .envs(environment::handed_on())
@@ -123,15 +153,15 @@ impl LocalRunner {
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
+            .stderr(Stdio::piped());
+        ondeck_processes::spawn(&mut command)
     }
 
     /// Runs a job to completion and stores its output and exit code.
     async fn run_job(&self, run: &RunId, job: &TakenJob) -> PortResult<()> {
         tracing::info!(job = %job.id, %run, "job taken");
-        let mut child = match self.start(run, job) {
-            Ok(child) => child,
+        let (mut child, _awaited) = match self.start(run, job) {
+            Ok(started) => started,
             Err(error) => {
                 let command = job.argv.first().map_or("", String::as_str);
                 let line = format!("ondeck: cannot start {command}: {error}\n");
@@ -157,7 +187,23 @@ impl LocalRunner {
         if let Some(leader) = leader {
             groups::forget_if_gone(&self.db, &self.instance, leader).await;
         }
-        self.settle(job.id, state, exit_code).await
+        match self.settle(job.id, state, exit_code).await {
+            Err(error) if self.db.is_disk_full() => {
+                tracing::warn!(job = %job.id, "its files are removed, because its disk is full: {error}");
+                self.make_room()
+                    .await
+                    .map_err(|reason| PortError::Unavailable { service: "runner", reason })?;
+                self.settle(job.id, state, exit_code).await
+            }
+            settled => settled,
+        }
+    }
+
+    /// Ends what the jobs of this run have left running, and removes their files.
+    async fn make_room(&self) -> Result<(), String> {
+        self.kill_processes().await?;
+        let folders = self.folders();
+        tokio::task::spawn_blocking(move || folders.renew()).await.map_err(|e| e.to_string())?
     }
 
     /// Waits for the command to exit, and kills it if the job is cancelled.
@@ -201,7 +247,15 @@ impl LocalRunner {
             kill_group(leader);
         }
         let (instance, now) = (self.instance.clone(), self.clock.now());
-        self.db.write(move |tx| jobs::fail_jobs_of(tx, &instance, now)).await
+        self.db
+            .call(move |connection| {
+                // The write lock is taken only if there is something to write.
+                if !jobs::has_jobs(connection, &instance)? {
+                    return Ok(());
+                }
+                in_transaction(connection, |tx| jobs::fail_jobs_of(tx, &instance, now))
+            })
+            .await
     }
 
     async fn kill_processes(&self) -> Result<(), String> {
@@ -226,7 +280,7 @@ impl Runner for LocalRunner {
     }
 
     /// A machine has one runner at a time, so this removes one that was never deregistered.
-    async fn register(&self, run: &RunId) -> Result<(), String> {
+    async fn register(&self, label: &Label) -> Result<(), String> {
         const SQL: &str =
             "INSERT INTO runners (name, instance, label, registered_at) VALUES (?,?,?,?)";
         let name = {
@@ -237,11 +291,11 @@ impl Runner for LocalRunner {
         };
         self.clock.sleep(self.registration_time(&name).await?).await;
         let at = self.clock.now().to_string();
-        let (instance, run) = (self.instance.to_string(), run.to_string());
+        let (instance, label) = (self.instance.to_string(), label.to_string());
         self.db
             .write(move |transaction| {
                 transaction.execute("DELETE FROM runners WHERE instance = ?1", [&instance])?;
-                transaction.execute(SQL, (name, instance, run, at)).map(drop)
+                transaction.execute(SQL, (name, instance, label, at)).map(drop)
             })
             .await
             .map_err(|e| e.to_string())
@@ -251,25 +305,43 @@ impl Runner for LocalRunner {
         self.state().group.is_some()
     }
 
-    async fn work(&self, run: &RunId) -> String {
-        let runner = self.state().name.clone();
+    async fn work(&self, label: &Label) -> String {
+        let runner = {
+            let mut now = self.state();
+            (now.draining, now.has_job) = (false, false);
+            now.name.clone()
+        };
         if let Err(error) = self.abandon().await {
             return error.to_string();
         }
-        loop {
+        let why = loop {
             let worked = match self.next_job(&runner).await {
-                Ok(Some(job)) => self.run_job(run, &job).await,
-                Ok(None) => return "the runner was removed from the list".to_owned(),
-                Err(error) => Err(error),
+                Ok(job) => self.run_job(&label.run, &job).await,
+                Err(why) => break why,
             };
+            self.state().has_job = false;
             if let Err(error) = worked {
-                return error.to_string();
+                break error.to_string();
             }
+        };
+        self.state().has_job = false;
+        why
+    }
+
+    async fn drain(&self, _why: &str) {
+        self.state().draining = true;
+        while self.state().has_job {
+            self.clock.sleep(POLL).await;
         }
     }
 
     async fn stop(&self) -> Result<(), String> {
+        self.state().has_job = false;
         self.kill_processes().await?;
+        if self.db.is_disk_full() {
+            // What follows is written.
+            self.make_room().await?;
+        }
         self.abandon().await.map_err(|e| e.to_string())
     }
 
@@ -283,8 +355,9 @@ impl Runner for LocalRunner {
     }
 
     async fn clean(&self) -> Result<(), String> {
-        self.kill_processes().await?;
-        let folders = self.folders();
-        tokio::task::spawn_blocking(move || folders.renew()).await.map_err(|e| e.to_string())?
+        self.make_room().await?;
+        groups::forget_all(&self.db, &self.instance).await.map_err(|e| e.to_string())?;
+        let erased = jobs::erase(&self.db, Finished::On(self.instance.clone())).await;
+        erased.map_err(|e| format!("commands and output of the run: {e}"))
     }
 }

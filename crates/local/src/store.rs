@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,6 +13,7 @@ use ondeck_core::model::demand::{Demand, RETENTION};
 use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::{InstanceId, ResourceClass, RunId};
 use ondeck_core::model::intent::Intent;
+use ondeck_core::model::label::Label;
 use ondeck_core::model::record::{EventRow, Record, State, Unreadable};
 use ondeck_core::model::secret::Secret;
 use ondeck_core::model::signal::{AgentStatus, Report};
@@ -31,6 +32,7 @@ mod change;
 pub(crate) mod column;
 pub(crate) mod db;
 mod guard;
+pub(crate) mod room;
 mod rows;
 mod schema;
 
@@ -44,17 +46,27 @@ const EXPIRED: &str = "state <> 'terminated' AND threshold <= ?1";
 /// How often an agent checks whether the file has changed.
 const POLL: Duration = Duration::from_millis(40);
 
+/// An agent whose checks have found so many changes, less twice the checks that found none, checks
+/// less often. A large pool changes the file all the time, mostly by heartbeats, and each change makes
+/// every agent read its record. The changes of one provision or release are fewer.
+const BUSY_AFTER: u32 = 25;
+
+/// The longest time between two checks of a busy file.
+const SLOWEST_POLL: Duration = Duration::from_millis(250);
+
 /// The records in the shared file, for the control plane and for agents.
 #[derive(Debug, Clone)]
 pub struct LocalStore {
     db: Db,
     /// The file's version at the last call of `news`.
     seen: Arc<AtomicI64>,
+    /// How many checks have found a change, less twice those that have not.
+    changes: Arc<AtomicU32>,
 }
 
 impl LocalStore {
     pub fn new(db: Db) -> LocalStore {
-        LocalStore { db, seen: Arc::new(AtomicI64::new(0)) }
+        LocalStore { db, seen: Arc::default(), changes: Arc::default() }
     }
 
     /// Returns every committed transition in the order of the commits. Corrupt rows are logged and
@@ -284,25 +296,55 @@ impl Store for LocalStore {
     }
 
     async fn put_demand(&self, demand: &Demand) -> PortResult<()> {
-        const SQL: &str = "INSERT OR REPLACE INTO demands (run, body, at) VALUES (?,?,?)";
-        let (run, body) = (demand.run.to_string(), serde_json::json!(demand).to_string());
+        const SQL: &str = "INSERT OR REPLACE INTO demands (run, label, body, at) VALUES (?,?,?,?)";
+        let (run, label) = (demand.run.to_string(), demand.label().to_string());
+        let body = serde_json::json!(demand).to_string();
         let (at, forgotten) = (demand.at.to_string(), demand.at.before(RETENTION).to_string());
         self.db
             .write(move |transaction| {
                 transaction.execute("DELETE FROM demands WHERE at < ?1", [forgotten])?;
-                transaction.prepare_cached(SQL)?.execute((run, body, at)).map(drop)
+                transaction.prepare_cached(SQL)?.execute((run, label, body, at)).map(drop)
             })
             .await
     }
 
-    async fn demand(&self, run: &RunId) -> PortResult<Option<Demand>> {
-        const SQL: &str = "SELECT body FROM demands WHERE run = ?1";
-        let key = run.to_string();
-        let body: Option<String> = self
+    async fn replace_demand(&self, current: &Demand, next: &Demand) -> PortResult<bool> {
+        const READ: &str = "SELECT body FROM demands WHERE run = ?1 AND label = ?2";
+        const WRITE: &str = "UPDATE demands SET body = ?3 WHERE run = ?1 AND label = ?2";
+        let (current, next) = (current.clone(), next.clone());
+        self.db
+            .write(move |transaction| {
+                let key = (current.run.to_string(), current.label().to_string());
+                let body: Option<String> = transaction
+                    .prepare_cached(READ)?
+                    .query_row((&key.0, &key.1), column::lossy_text)
+                    .optional()?;
+                let found = body.and_then(|body| Demand::read(&current.run, &body));
+                if found.as_ref() != Some(&current) {
+                    return Ok(false);
+                }
+                let body = serde_json::json!(next).to_string();
+                transaction.prepare_cached(WRITE)?.execute((key.0, key.1, body))?;
+                Ok(true)
+            })
+            .await
+    }
+
+    async fn demands(&self, runs: &[RunId]) -> PortResult<Vec<Demand>> {
+        const SQL: &str = "SELECT body, run FROM demands
+            WHERE run IN (SELECT value FROM json_each(?1)) ORDER BY run, label";
+        let runs = serde_json::json!(runs).to_string();
+        let bodies: Vec<(String, RunId)> = self
             .db
-            .call(|conn| conn.prepare_cached(SQL)?.query_row([key], column::lossy_text).optional())
+            .call(move |connection| {
+                let mut statement = connection.prepare_cached(SQL)?;
+                let row = |row: &rusqlite::Row<'_>| {
+                    Ok((column::lossy_text(row)?, column::parsed(row, "run", str::parse)?))
+                };
+                column::readable(statement.query_map([runs], row)?)
+            })
             .await?;
-        Ok(body.and_then(|body| Demand::read(run, &body)))
+        Ok(bodies.iter().filter_map(|(body, run)| Demand::read(run, body)).collect())
     }
 }
 
@@ -394,13 +436,21 @@ impl AgentStore for LocalStore {
     /// shared memory, which is much cheaper to read than a record.
     async fn news(&self, clock: &dyn Clock, at_most: Duration) {
         let begun = clock.steady();
+        let mut changes = self.changes.load(Ordering::Relaxed);
+        if let doublings @ 1.. = changes.saturating_sub(BUSY_AFTER) {
+            let pause = POLL * (1 << doublings);
+            clock.sleep(pause.min(SLOWEST_POLL).min(at_most)).await;
+        }
         loop {
             let version = self.db.call(|c| c.query_row("PRAGMA data_version", [], |r| r.get(0)));
             // An error counts as no news; the caller's next read reports it.
             let version: i64 = version.await.unwrap_or(self.seen.load(Ordering::Relaxed));
             if self.seen.swap(version, Ordering::Relaxed) != version {
+                self.changes.store((changes + 1).min(BUSY_AFTER + 3), Ordering::Relaxed);
                 return;
             }
+            changes = changes.saturating_sub(2);
+            self.changes.store(changes, Ordering::Relaxed);
             let left = at_most.saturating_sub(clock.steady().saturating_sub(begun));
             if left.is_zero() {
                 return;
@@ -411,7 +461,8 @@ impl AgentStore for LocalStore {
 
     async fn beat(&self, id: &InstanceId, heartbeat: &Heartbeat) -> PortResult<()> {
         const SQL: &str = "INSERT OR REPLACE INTO heartbeats
-            (id, at, period_ms, protocol, registration_ms, busy) VALUES (?,?,?,?,?,?)";
+            (id, at, period_ms, protocol, registration_ms, busy, interrupted)
+            VALUES (?,?,?,?,?,?,?)";
         let millis = |span: Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
         let beat = (
             id.to_string(),
@@ -420,6 +471,7 @@ impl AgentStore for LocalStore {
             heartbeat.protocol,
             heartbeat.registration.map(millis),
             heartbeat.busy,
+            heartbeat.interrupted,
         );
         self.db
             .write(move |transaction| transaction.prepare_cached(SQL)?.execute(beat).map(drop))
@@ -429,16 +481,17 @@ impl AgentStore for LocalStore {
     async fn report(&self, id: &InstanceId, report: &Report) -> PortResult<()> {
         // A stored time that is invalid does not count.
         const SQL: &str =
-            "INSERT INTO signals (id, signal, run, detail, at, generation) VALUES (?,?,?,?,?,?)
+            "INSERT INTO signals (id, signal, run, detail, at, generation, label) VALUES (?,?,?,?,?,?,?)
              ON CONFLICT (id) DO UPDATE
              SET signal=excluded.signal, run=excluded.run, detail=excluded.detail, at=excluded.at,
-                generation=excluded.generation
+                generation=excluded.generation, label=excluded.label
              WHERE (at > excluded.at AND at <= '9999-12-31T23:59:59.999Z' AND length(at) = 24)
              IS NOT TRUE";
         let run = report.run.as_ref().map_or("", RunId::as_str).to_owned();
         let signal = report.signal.as_str();
         let (detail, at) = (report.detail.clone(), report.at.to_string());
-        let said = (id.to_string(), signal, run, detail, at, report.generation);
+        let label = Label::stored(report.run.as_ref(), report.suffix.as_ref());
+        let said = (id.to_string(), signal, run, detail, at, report.generation, label);
         self.db
             .write(move |transaction| transaction.prepare_cached(SQL)?.execute(said).map(drop))
             .await

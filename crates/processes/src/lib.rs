@@ -4,9 +4,11 @@
 
 #![cfg(target_os = "linux")]
 
+mod descendants;
 pub mod folder;
 mod process;
 mod termination;
 
+pub use descendants::{Awaited, adopt_orphans, output, spawn};
 pub use process::{Boot, Process, is_group_gone, kill_group};
-pub use termination::{FoundBy, MARKER, MachineProcesses, Survivors, kill_all};
+pub use termination::{FoundBy, MARKER, MachineProcesses, Survivors, kill_all, kill_others};

@@ -56,6 +56,13 @@ impl Process {
         i32::try_from(std::process::id()).ok().and_then(Process::of)
     }
 
+    /// Whether `/proc` is there and shows the processes of the caller's own pid namespace.
+    pub fn are_visible() -> bool {
+        let shown = fs::read_link("/proc/self").ok();
+        shown.is_some_and(|pid| pid.to_str() == Some(&std::process::id().to_string()))
+            && Process::current().is_some()
+    }
+
     /// The calling process, followed by its ancestors.
     pub(crate) fn current_and_ancestors() -> Vec<Process> {
         let mut ancestry = Vec::new();
@@ -94,6 +101,11 @@ impl Process {
         self.signal(Signal::KILL);
     }
 
+    /// Sends `SIGSTOP`, unless the process is gone. A process that reuses its pid is not signalled.
+    pub(crate) fn stop(self) {
+        self.signal(Signal::STOP);
+    }
+
     /// Sends `SIGINT`, as Ctrl-C does, unless the process is gone. A process that reuses its pid is
     /// not signalled.
     pub fn interrupt(self) {
@@ -124,13 +136,14 @@ impl Process {
 pub(crate) struct Stat {
     pub(crate) process: Process,
     state: u8,
-    parent: i32,
+    pub(crate) parent: i32,
     pub(crate) group: i32,
+    threads: u32,
 }
 
 impl Stat {
-    /// Reads state, parent, group and start time: fields 3, 4, 5 and 22. Parsing starts after the last
-    /// bracket, because the name in field 2 may contain blanks and brackets.
+    /// Reads state, parent, group, number of threads and start time: fields 3, 4, 5, 20 and 22. Parsing
+    /// starts after the last bracket, because the name in field 2 may contain blanks and brackets.
     pub(crate) fn read(pid: i32) -> Option<Stat> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let (_, fields) = stat.rsplit_once(')')?;
@@ -138,13 +151,16 @@ impl Stat {
         let state = *fields.next()?.as_bytes().first()?;
         let parent = fields.next()?.parse().ok()?;
         let group = fields.next()?.parse().ok()?;
-        let start_time = fields.nth(16)?.parse().ok()?;
+        let threads = fields.nth(14)?.parse().ok()?;
+        let start_time = fields.nth(1)?.parse().ok()?;
         let process = Process { pid, start_time, boot: Boot::This };
-        Some(Stat { process, state, parent, group })
+        Some(Stat { process, state, parent, group, threads })
     }
 
+    /// Whether it runs. A process whose first thread has exited looks like a zombie, but runs as long
+    /// as it has other threads.
     pub(crate) fn is_alive(&self) -> bool {
-        !matches!(self.state, b'Z' | b'X' | b'x')
+        !matches!(self.state, b'Z' | b'X' | b'x') || self.threads > 1
     }
 }
 
@@ -172,6 +188,7 @@ mod tests {
 
     #[test]
     fn a_process_is_identified_by_pid_and_start_time() {
+        assert!(Process::are_visible());
         let me = Process::current().unwrap();
         assert!(me.is_alive());
         assert!(!Process { start_time: me.start_time + 1, ..me }.is_alive());

@@ -1,22 +1,29 @@
 //! Finds every process of a machine and kills it.
 //!
-//! Each process of a machine carries the machine's id in its environment. Children inherit it,
-//! and it survives a change of process group or session. A process that clears its environment is
-//! found by the process group it was started in, or by its user.
+//! The agent of a machine adopts orphans, so all other processes of the machine are its descendants.
+//! If the agent is gone, they are found in `/proc`: each carries the machine's id in its environment.
+//! Children inherit it, and it survives a change of process group or session. A process that clears
+//! its environment is found by the process group it was started in, or by its user.
 
 use std::fs;
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ondeck_core::model::ids::InstanceId;
 
-use crate::process::{Process, Stat};
+use crate::descendants::{adopts_orphans, blocking, kill_below, kill_descendants};
+use crate::process::{Process, Stat, kill_group};
 
 /// The environment variable that marks a process with the id of its machine.
 pub const MARKER: &str = "ONDECK_INSTANCE_ID";
 
 /// How long processes may take to disappear once they are killed.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long the processes of a live agent may take to disappear before the agent itself is killed.
+/// The agent is stopped meanwhile, and other processes may wait for a lock that it holds.
+const STOPPED_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How many consecutive scans of `/proc` must find nothing. One is not enough: a process in the
 /// middle of `execve` shows an empty environment.
@@ -26,7 +33,8 @@ const EMPTY_SCANS: u32 = 2;
 #[derive(Debug, Clone)]
 pub struct MachineProcesses {
     pub id: InstanceId,
-    /// Processes that belong to the machine even if nothing else identifies them.
+    /// The machine's agent, and other processes that belong to the machine even if nothing else
+    /// identifies them. Their descendants belong to it too.
     pub known: Vec<Process>,
     /// Leaders, alive or dead, of the process groups that were started on the machine.
     pub groups: Vec<Process>,
@@ -84,6 +92,21 @@ impl std::fmt::Display for Survivors {
     }
 }
 
+/// Kills every process of the calling agent's machine except the agent itself until none is left.
+/// Returns the survivors if there are processes left after ten seconds.
+///
+/// If the agent adopts orphans and is the only process that starts others on its machine, only its
+/// descendants are looked at: that takes no longer on a computer with many other processes. Otherwise
+/// this is [`kill_all`].
+pub async fn kill_others(machine: MachineProcesses) -> io::Result<Option<Survivors>> {
+    if machine.found_by == FoundBy::Marker && adopts_orphans() {
+        machine.groups.iter().for_each(|leader| kill_group(*leader));
+        let pids = kill_descendants(KILL_TIMEOUT).await?;
+        return Ok((!pids.is_empty()).then_some(Survivors { id: machine.id, pids }));
+    }
+    Ok(kill_all(&[machine]).await?.pop())
+}
+
 /// Kills every process of these machines until none is left. Returns the survivors of each machine
 /// that still has processes after ten seconds, and fails if `/proc` cannot be listed. The calling
 /// process and its ancestors are never killed, even if they belong to one of the machines.
@@ -95,20 +118,45 @@ async fn kill_within(
     timeout: Duration,
     machines: &[MachineProcesses],
 ) -> io::Result<Vec<Survivors>> {
+    let machines: Arc<[MachineProcesses]> = machines.into();
+    kill_below_agents(&machines).await?;
     let since = Instant::now();
     let mut empty_scans = 0;
     while empty_scans < EMPTY_SCANS {
-        let left = find(machines)?;
+        let among = machines.clone();
+        let left = blocking(move || {
+            let left = find(&among)?;
+            left.iter().for_each(|(_, process)| process.kill());
+            Ok(left)
+        });
+        let left = left.await?;
         empty_scans = if left.is_empty() { empty_scans + 1 } else { 0 };
         if !left.is_empty() && since.elapsed() > timeout {
-            return Ok(survivors(machines, &left));
-        }
-        for (_, process) in left {
-            process.kill();
+            return Ok(survivors(&machines, &left));
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     Ok(Vec::new())
+}
+
+/// Kills the descendants of agents that are alive. Once an agent is gone, those that have cleared
+/// their environment and left their group cannot be recognised any more. The agents are stopped
+/// first, so that they start nothing else. The caller must kill them.
+async fn kill_below_agents(machines: &[MachineProcesses]) -> io::Result<()> {
+    let spared = Process::current_and_ancestors();
+    let known = machines.iter().flat_map(|machine| machine.known.iter().copied());
+    let agents: Vec<Process> = known.filter(|it| it.is_alive() && !spared.contains(it)).collect();
+    agents.iter().for_each(|agent| agent.stop());
+    let pids: Vec<i32> = agents.iter().map(|agent| agent.pid).collect();
+    let since = Instant::now();
+    let mut empty_passes = 0;
+    while !pids.is_empty() && empty_passes < EMPTY_SCANS && since.elapsed() < STOPPED_TIMEOUT {
+        let among = pids.clone();
+        let left = blocking(move || kill_below(&among)).await?;
+        empty_passes = if left.is_empty() { empty_passes + 1 } else { 0 };
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    Ok(())
 }
 
 fn survivors(machines: &[MachineProcesses], left: &[(usize, Process)]) -> Vec<Survivors> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ondeck_core::model::credentials::TokenPurpose;
 use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::model::label::Label;
 use ondeck_core::ports::{AgentStore, Clock, Host, Runner};
 
 use crate::faults::Fault;
@@ -110,8 +111,9 @@ impl Runner for AgentMachine {
         .await
     }
 
-    async fn register(&self, run: &RunId) -> Result<(), String> {
+    async fn register(&self, label: &Label) -> Result<(), String> {
         let (world, started) = (&self.ports.world, self.ports.steady());
+        let run = &label.run;
         world.machines().set_serving(&self.id, Some(run));
         if let Some(condition) = world.machines().condition(&self.id) {
             world.audit().registers(&self.id, condition);
@@ -133,6 +135,14 @@ impl Runner for AgentMachine {
         Ok(())
     }
 
+    /// Its runner is offline at once. Once it has no job, it stays so.
+    async fn drain(&self, _why: &str) {
+        self.ports.world.machines().set_online(&self.id, false);
+        while self.ports.world.machines().is_busy(&self.id) {
+            self.ports.sleep(Duration::from_millis(100)).await;
+        }
+    }
+
     fn is_busy(&self) -> bool {
         self.ports.world.machines().is_busy(&self.id)
     }
@@ -142,7 +152,7 @@ impl Runner for AgentMachine {
         account_of(&served)
     }
 
-    async fn work(&self, _run: &RunId) -> String {
+    async fn work(&self, _label: &Label) -> String {
         self.ports.world.machines().set_online(&self.id, true);
         if self.ports.injects(Fault::RunnerDies) {
             let lives = self.ports.random().u64(0..60);
@@ -153,7 +163,10 @@ impl Runner for AgentMachine {
             machines.lose_job(&self.id);
             return "it was killed".to_owned();
         }
-        std::future::pending().await
+        while self.ports.world.machines().is_online(&self.id) {
+            self.ports.sleep(Duration::from_secs(5)).await;
+        }
+        "it was drained".to_owned()
     }
 
     async fn stop(&self) -> Result<(), String> {

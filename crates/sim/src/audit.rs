@@ -1,12 +1,14 @@
 //! The auditor: checks the invariants after every event. It is written from the design and does not
 //! ask core which changes are allowed.
 
+mod deadlines;
 mod hand_over;
 mod health;
 mod invariant;
 mod limits;
 mod pool_rules;
 mod report;
+mod runs;
 mod transition;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,13 +27,15 @@ pub use self::invariant::{Invariant, Violation};
 use self::pool_rules::{BegunProvision, TicketHistory};
 use self::report::Effects;
 use self::transition::legal;
-use crate::faults::Fault;
 use crate::kernel::{Micros, Pid, timestamp};
-use crate::plan::Plan;
+use crate::plan::{Ask, Plan};
 use crate::simulated_machines::{Condition, MachineView, SimulatedMachines};
 
 /// The largest difference between two clocks.
 pub(crate) const SKEW: Duration = Duration::from_secs(10);
+
+/// The longest time after which a request arrives.
+const IN_FLIGHT: Duration = Duration::from_secs(32);
 
 /// How long an agent may take to notice that the operator has reassigned its machine by hand.
 const NOTICE_WITHIN: Duration = Duration::from_secs(60);
@@ -77,6 +81,8 @@ pub(crate) struct Audit {
     launched: BTreeMap<(Pid, RunId), Ordered>,
     /// Each machine as it was launched.
     specs: BTreeMap<InstanceId, MachineSpec>,
+    /// Since when each machine has been idle.
+    idle_since: BTreeMap<InstanceId, Timestamp>,
     /// When each record last changed.
     changed_at: BTreeMap<InstanceId, Timestamp>,
     /// The last run that registered or claimed each machine, and when.
@@ -91,8 +97,22 @@ pub(crate) struct Audit {
     last_claim: Option<Timestamp>,
     /// Whether nothing fails and lists do not lag, so that the minimum can be kept.
     is_steady: bool,
+    /// How much later lists show a write at most.
+    index_lag: Duration,
     tickets: BTreeMap<String, TicketHistory>,
     provisions: BTreeMap<Pid, BegunProvision>,
+    /// What each run has asked for.
+    asked_by_runs: BTreeMap<RunId, Vec<Ask>>,
+    /// Runs that have completed: since when, and after how many refreshes they still had machines.
+    completed: BTreeMap<RunId, (Timestamp, u32)>,
+    /// Runs whose jobs wait and whose machines are gone, and for how many refreshes.
+    unserved: BTreeMap<RunId, u32>,
+    /// Whether the deaths of machines are the only faults.
+    only_deaths: bool,
+    /// When each process of the control plane began.
+    begun: BTreeMap<Pid, Timestamp>,
+    /// The last refresh that succeeded: when it began, and when it ended.
+    last_refresh: Option<(Timestamp, Timestamp)>,
     /// The names of the settings that each refresh was given, and when it began.
     refreshes: BTreeMap<Pid, (BTreeSet<String>, Timestamp)>,
     refused_set_ups: BTreeSet<Pid>,
@@ -104,8 +124,6 @@ pub(crate) struct Audit {
     agents_spared: bool,
     /// Whether healthy machines must be spared: clocks do not make heartbeats look too old.
     is_spared: bool,
-    /// Whether requests may arrive after their callers have stopped waiting.
-    is_late: bool,
     /// Whether calls and queues work, so that what is announced is found.
     is_quiet: bool,
     /// Whether expiring a machine before its threshold violates an invariant.
@@ -118,28 +136,14 @@ pub(crate) struct Audit {
 impl Audit {
     /// Prepares for the history of a plan. If calls are chosen, their faults are not in the plan.
     pub(crate) fn expect(&mut self, plan: &Plan, by_choice: bool) {
-        // Faults that hit neither calls nor queues nor agents.
-        const ELSEWHERE: [Fault; 9] = [
-            Fault::LaunchRefused,
-            Fault::LaunchUnheard,
-            Fault::NoCapacity,
-            Fault::Busy,
-            Fault::NeverBoots,
-            Fault::SlowRegistration,
-            Fault::SetUpRefused,
-            Fault::Crash,
-            Fault::ToldToStop,
-        ];
         self.forbid_waste = plan.is_clear();
         self.grace = plan.grace();
-        self.is_late = plan.has_late_requests();
         self.agents_spared = plan.agents_spared || plan.rates.calls.is_empty();
         self.is_spared = plan.skew <= 8_000 && (plan.is_clear() || !by_choice);
-        self.is_quiet = plan.rates.calls.is_empty()
-            && plan.outages.is_empty()
-            && plan.scripts.is_empty()
-            && plan.other_faults.iter().all(|(fault, _)| ELSEWHERE.contains(fault));
+        self.is_quiet = plan.calls_work();
+        self.only_deaths = plan.only_deaths() && !by_choice;
         let settings = Settings::from_map(&plan.settings).expect("sound settings");
+        self.index_lag = Duration::from_micros(plan.index_lag);
         self.is_steady = plan.is_clear() && plan.index_lag == 0 && !by_choice;
         self.stored.push((timestamp(0), plan.settings.clone()));
         self.script.clone_from(&settings.pre_runner_script);
@@ -184,14 +188,16 @@ impl Audit {
             let how = format!("{transition} of {} was made for {at}, at {now}", after.id);
             self.violated(Invariant::LegalTransition, how);
         }
-        // Two refreshes may renew a machine at about the same time, with clocks that differ.
-        let shortest = before.and_then(|b| b.threshold).map(|threshold| threshold.before(6 * SKEW));
-        if transition == Transition::Renew && !self.is_late && after.threshold < shortest {
+        let shortens = before.is_some_and(|before| {
+            before.state == State::Idle && after.threshold < before.threshold
+        });
+        if transition == Transition::Renew && shortens {
             let how = format!("a renewal of {} shortens its time", after.id);
             self.violated(Invariant::LegalTransition, how);
         }
         self.note_written(by, transition, &after.id);
-        self.spare(transition, before, at, condition);
+        self.spare(by, transition, before, at, condition);
+        self.deadline(by, transition, before, (after, at));
         self.changed_at.insert(after.id.clone(), now);
         if transition == Transition::Claim {
             self.last_claim = Some(now);
@@ -200,7 +206,11 @@ impl Audit {
             Transition::Activate | Transition::Commit => {
                 self.running_since.insert(after.id.clone(), now);
             }
+            Transition::GiveBack => {
+                self.idle_since.insert(after.id.clone(), now);
+            }
             Transition::Release => {
+                self.idle_since.insert(after.id.clone(), now);
                 let since = self.running_since.get(&after.id).copied().unwrap_or(now);
                 self.running_before.insert(after.id.clone(), since);
             }
@@ -320,7 +330,7 @@ impl Audit {
             self.violated(Invariant::Announced, how);
         }
         let notice = machine.notice_at.map(timestamp).filter(|_| self.agents_spared);
-        if notice.is_some_and(|notice| notice + SKEW < now) {
+        if notice.is_some_and(|notice| notice + SKEW + IN_FLIGHT < now) {
             let how = format!("{} will be taken away, and is announced", ticket.instance_id);
             self.violated(Invariant::NotInterrupted, how);
         }
@@ -440,6 +450,11 @@ impl Audit {
     /// When the record of a machine last changed.
     pub(crate) fn changed_at(&self, id: &InstanceId) -> Option<Timestamp> {
         self.changed_at.get(id).copied()
+    }
+
+    /// When a run last got a machine.
+    pub(crate) fn owned_since(&self, id: &InstanceId) -> Option<Timestamp> {
+        self.owned_since.get(id).map(|(_, since)| *since)
     }
 
     /// Returns the record as it was last written.

@@ -86,6 +86,7 @@ struct Run {
     disturbances: u32,
     will_release: bool,
     stop: Option<StopSwitch>,
+    last_provision: Option<Pid>,
     told_to_stop: bool,
     /// Whether its jobs were re-run, so that refresh may provision for it.
     rerun: bool,
@@ -104,6 +105,7 @@ struct ProvisionCall {
     is_alone: bool,
     /// The disturbances of the run up to this call.
     disturbances: u32,
+    told_to_stop_at: Option<Timestamp>,
 }
 
 impl Harness {
@@ -239,6 +241,8 @@ impl Harness {
         for (job, id) in started {
             self.tally.jobs += 1;
             let takes = self.world.machines().job(job).takes;
+            let now = self.kernel.true_time();
+            self.world.audit().job_starts(&id, &self.world.machines(), now);
             self.kernel.note("the world", || format!("job {job} starts on {id}"));
             self.schedule(self.kernel.now() + takes, ScheduledAction::EndJob(job));
         }

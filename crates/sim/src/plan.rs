@@ -3,7 +3,9 @@
 
 mod ask;
 mod disruptions;
+mod minimums;
 mod settings;
+pub(crate) mod spans;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,6 +16,7 @@ use crate::policy::{CallFault, Outage, Policy, ScriptedFault, ScriptedFaultState
 
 pub use self::ask::Ask;
 pub(crate) use self::ask::contradict;
+pub(crate) use self::minimums::{Kept, kept};
 pub(crate) use self::settings::CLASS_NAMES;
 use self::settings::GRACE;
 
@@ -83,6 +86,8 @@ pub struct Plan {
     pub scripts: Vec<ScriptedFault>,
     /// Whether calls, boots and jobs take the same time instead of a random one.
     pub fixed_durations: bool,
+    /// Whether runs have more jobs than machines, and last for minutes.
+    pub long_runs: bool,
     /// The name of the process whose calls and outcome are recorded.
     pub watched: Option<String>,
     /// The capacity of the provider until faults end; `None` is unlimited.
@@ -171,6 +176,36 @@ impl Plan {
                         | Action::RefreshWith(_)
                 )
             })
+    }
+
+    /// Whether calls and queues work.
+    pub(crate) fn calls_work(&self) -> bool {
+        // Faults that hit neither calls nor queues nor agents.
+        const ELSEWHERE: [Fault; 11] = [
+            Fault::LaunchRefused,
+            Fault::LaunchUnheard,
+            Fault::NoCapacity,
+            Fault::Busy,
+            Fault::NeverBoots,
+            Fault::SlowRegistration,
+            Fault::SetUpRefused,
+            Fault::Crash,
+            Fault::ToldToStop,
+            Fault::MachineDies,
+            Fault::NeverReleased,
+        ];
+        self.rates.calls.is_empty()
+            && self.outages.is_empty()
+            && self.scripts.is_empty()
+            && self.other_faults.iter().all(|(fault, _)| ELSEWHERE.contains(fault))
+    }
+
+    /// Whether machines die, and nothing else fails.
+    pub(crate) fn only_deaths(&self) -> bool {
+        let is_other = |action: &Action| !matches!(action, Action::Kill(_));
+        let actions = self.actions.iter().filter(|(_, action)| is_other(action)).cloned();
+        let without = Plan { actions: actions.collect(), ..self.clone() };
+        without.only(Fault::MachineDies)
     }
 
     /// Whether this is the only kind of fault.
@@ -278,7 +313,7 @@ impl Plan {
     /// Keeps a minimum of idle machines, with few runs or none, for long enough that machines
     /// which are not kept expire and are launched again.
     fn keep_steady(&mut self, random: &mut fastrand::Rng) {
-        let minimum = ["large=1", "large=2", "large=2 xlarge=1"][random.usize(0..3)];
+        let minimum = minimums::TEXTS[random.usize(0..minimums::TEXTS.len())];
         self.settings.insert("min-idle".to_owned(), minimum.to_owned());
         self.settings.insert("agent-poll-waiting-sec".to_owned(), "1".to_owned());
         if random.bool() {

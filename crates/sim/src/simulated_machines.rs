@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::timestamp::Timestamp;
-use ondeck_core::ports::{ListedRunner, Machine, WaitingRun};
+use ondeck_core::ports::{ListedRunner, Machine, OpenRun, OpenRuns, WaitingJobs};
 
 use crate::kernel::{Micros, Pid, timestamp};
 
@@ -19,6 +19,8 @@ pub(crate) struct SimulatedMachines {
     terminating: Vec<InstanceId>,
     runners: Vec<Runner>,
     jobs: Vec<Job>,
+    /// The runs that have begun, and whether each has completed.
+    completed: BTreeMap<RunId, bool>,
     registrations: u32,
     changed: bool,
 }
@@ -223,6 +225,11 @@ impl SimulatedMachines {
         }
     }
 
+    /// Whether the machine's runner listens for jobs.
+    pub(crate) fn is_online(&self, id: &InstanceId) -> bool {
+        self.runners.iter().any(|runner| runner.instance == *id && runner.online)
+    }
+
     pub(crate) fn deregister(&mut self, id: &InstanceId) {
         self.runners.retain(|runner| runner.instance != *id);
     }
@@ -308,13 +315,36 @@ impl SimulatedMachines {
         self.jobs.iter().filter(waits).map(|job| job.run.clone()).collect()
     }
 
-    pub(crate) fn waiting(&self, served: &BTreeSet<RunId>) -> Vec<WaitingRun> {
-        let mut waiting: BTreeMap<RunId, u32> = BTreeMap::new();
-        for job in self.jobs.iter().filter(|job| job.state == JobState::Queued) {
-            if !served.contains(&job.run) {
-                *waiting.entry(job.run.clone()).or_default() += 1;
-            }
+    /// The runs with queued jobs.
+    /// The workflow of a run has begun, or begins again.
+    pub(crate) fn open(&mut self, run: &RunId) {
+        self.completed.insert(run.clone(), false);
+    }
+
+    /// The workflow of a run has completed. A run with a queued job is open nevertheless.
+    pub(crate) fn complete(&mut self, run: &RunId) {
+        self.completed.insert(run.clone(), true);
+    }
+
+    /// Whether a run has completed. One that the forge does not know has not.
+    pub(crate) fn has_completed(&self, run: &RunId) -> bool {
+        self.completed.get(run) == Some(&true) && self.is_done(run)
+    }
+
+    pub(crate) fn open_runs(&self) -> OpenRuns {
+        let open = self.completed.iter().filter(|(_, completed)| !**completed);
+        let mut runs: BTreeSet<RunId> = open.map(|(run, _)| run.clone()).collect();
+        let unfinished = self.jobs.iter().filter(|job| job.state != JobState::Over);
+        runs.extend(unfinished.map(|job| job.run.clone()));
+        let open = |run| OpenRun { run, waiting: None };
+        OpenRuns { runs: runs.into_iter().map(open).collect(), is_partial: false }
+    }
+
+    pub(crate) fn waiting_jobs(&self, run: &RunId) -> WaitingJobs {
+        let waits = |job: &&Job| job.state == JobState::Queued && job.run == *run;
+        match u32::try_from(self.jobs.iter().filter(waits).count()) {
+            Ok(count) if count > 0 => WaitingJobs::from([(run.into(), count)]),
+            _ => WaitingJobs::new(),
         }
-        waiting.into_iter().map(|(run, jobs)| WaitingRun { run, jobs }).collect()
     }
 }

@@ -65,6 +65,9 @@ pub struct GitHubOptions {
     /// How long a cancelled job may take to stop. It gets SIGINT first, SIGTERM after three
     /// quarters of this time, and SIGKILL at the end. The real runner gives ten seconds.
     pub cancel_grace: Duration,
+    /// How long after a job its runner gets no other. A real listener needs several round trips for
+    /// the next one.
+    pub pause_after_job: Duration,
     /// The largest page of a list, even if a request asks for more.
     pub page: usize,
     /// The runner groups besides the default one.
@@ -79,6 +82,7 @@ impl Default for GitHubOptions {
             runner_token_life: Duration::from_secs(3_600),
             session_timeout: Duration::from_secs(2),
             cancel_grace: Duration::from_secs(1),
+            pause_after_job: Duration::ZERO,
             page: 100,
             runner_groups: Vec::new(),
         }
@@ -252,7 +256,9 @@ impl GitHub {
             let id = state.new_id();
             let runner = GitHubRunner { id, ..runner };
             let key = state::secret("key", 32);
-            state.runners.insert(id, Registered { runner, key, session: None, job: None });
+            state
+                .runners
+                .insert(id, Registered { runner, key, session: None, job: None, freed: None });
             id
         })
     }

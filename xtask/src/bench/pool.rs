@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::fs;
+use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -165,6 +166,35 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.cleaner.finish();
+    }
+}
+
+/// Processes that have nothing to do with a pool. They end when this is dropped, or when this process
+/// is gone.
+pub(super) struct Others(Child);
+
+impl Others {
+    pub(super) fn start(count: usize) -> Result<Others, String> {
+        // `read` ends with the pipe that this process holds.
+        const WORK: &str = "for _ in $(seq \"$1\"); do sleep 1000 & done; echo started; read -r _
+            trap '' TERM; kill 0";
+        let mut shell = Command::new("sh");
+        shell.args(["-c", WORK, "others", &count.to_string()]).process_group(0);
+        let shell = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut shell = shell.map_err(|error| format!("sh: {error}"))?;
+        let mut said = [0; 8];
+        let stdout = shell.stdout.as_mut().ok_or("no output of sh")?;
+        stdout.read_exact(&mut said).map_err(|error| format!("sh did not start them: {error}"))?;
+        Ok(Others(shell))
+    }
+}
+
+impl Drop for Others {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        if let Err(error) = self.0.wait() {
+            log(&format!("warning: processes may be left: {error}"));
+        }
     }
 }
 

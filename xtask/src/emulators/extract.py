@@ -8,7 +8,8 @@ WANTED = re.compile(
     r"/app/installations/\{installation_id\}/access_tokens"
     r"|/(repos/\{owner\}/\{repo\}|orgs/\{org\})/installation"
     r"|/(repos/\{owner\}/\{repo\}|orgs/\{org\})/actions/runners(/[^/]+)?"
-    r"|/repos/\{owner\}/\{repo\}/actions/runs(/\{run_id\}/jobs)?"
+    r"|/repos/\{owner\}/\{repo\}/actions/runs(/\{run_id\}(/jobs|/rerun-failed-jobs)?)?"
+    r"|/repos/\{owner\}/\{repo\}/actions/jobs/\{job_id\}/rerun"
     r"|/repos/\{owner\}/\{repo\}/releases/(latest|tags/\{tag\})"
 )
 # Documentation, which makes up most of the description.

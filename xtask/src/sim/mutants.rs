@@ -27,8 +27,14 @@ const DRAW: (u64, usize) = (20_261_115, 150);
 /// What is not drawn from, with reasons.
 const CONFIG: &str = "crates/sim/mutants.toml";
 const BUILD: [&str; 5] = ["build", "--profile", "sim-mutants", "--package", "ondeck-sim"];
-/// A mutant that takes longer is endless. The judge takes half a minute on two idle processors.
-const TIME_LIMIT: Duration = Duration::from_secs(300);
+/// A mutant that takes more processor time is endless. The judge takes a minute of it.
+const CPU_SECONDS: u64 = 300;
+/// A mutant that waits forever takes none. On a busy computer the judge takes several minutes.
+const TIME_LIMIT: Duration = Duration::from_secs(1_800);
+
+/// The exit code of `timeout`. A program that is killed at the limit of processor time has none, and
+/// `timeout` ends by the same signal.
+const TIMED_OUT: i32 = 124;
 
 /// One mutant as cargo-mutants lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -164,15 +170,15 @@ fn run_judge(program: &Path, output: &Path) -> Result<Verdict, TaskError> {
     let errors = file.try_clone().map_err(with)?;
     let seconds = TIME_LIMIT.as_secs().to_string();
     let mut command = Command::new("timeout");
-    command.arg(&seconds).arg(program).arg("--judge").stdout(file).stderr(errors);
+    command.arg(&seconds).arg("prlimit").arg(format!("--cpu={CPU_SECONDS}"));
+    command.arg(program).arg("--judge").stdout(file).stderr(errors);
     let status = child::run(&mut command).map_err(with)?;
     let text = fs::read_to_string(output).map_err(with)?;
     let found = text.lines().find_map(|line| line.strip_prefix("found by "));
     Ok(match (status.code(), found) {
         (Some(0), _) => Verdict::Survived,
         (_, Some(found)) => Verdict::Found(found.to_owned()),
-        // The exit code of timeout.
-        (Some(124), None) => Verdict::Found("time limit".to_owned()),
+        (Some(TIMED_OUT) | None, None) => Verdict::Found("time limit".to_owned()),
         _ => Verdict::Found("crash of the simulation".to_owned()),
     })
 }

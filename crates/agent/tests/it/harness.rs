@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ondeck_agent::Agent;
 use ondeck_core::model::ids::{InstanceId, IntentId, ResourceClass, RunId};
+use ondeck_core::model::label::Label;
 use ondeck_core::model::record::Counts;
 use ondeck_core::model::record::{MachineSpec, Record, State};
 use ondeck_core::model::requirements::UsageClass;
@@ -38,6 +39,11 @@ impl Harness {
 
     /// Adds a machine without a record and starts its agent, which uses `clock`.
     pub(crate) fn boot(&mut self, clock: Arc<dyn Clock>) {
+        self.boot_with(MachineDefect::None, clock);
+    }
+
+    /// As [`Harness::boot`], on a machine with a defect.
+    pub(crate) fn boot_with(&mut self, defect: MachineDefect, clock: Arc<dyn Clock>) {
         let compute = self.memory.compute.clone();
         compute.insert(Machine {
             id: machine(),
@@ -45,7 +51,7 @@ impl Harness {
             intent: IntentId::new("test").unwrap(),
             launched_at: self.plane.now(),
         });
-        let (defect, labels) = (MachineDefect::None, self.labels.clone());
+        let labels = self.labels.clone();
         let machine = Arc::new(MemoryMachine::new(machine(), defect, compute, labels));
         let agent = Agent {
             id: self::machine(),
@@ -61,6 +67,16 @@ impl Harness {
     /// Adds a machine with a record in this state, which has `left` until its threshold. Waits for
     /// the first signal of its agent, and returns the record.
     pub(crate) async fn boot_in(&mut self, state: State, left: Duration) -> Record {
+        self.boot_defective(MachineDefect::None, state, left).await
+    }
+
+    /// As [`Harness::boot_in`], on a machine with a defect.
+    pub(crate) async fn boot_defective(
+        &mut self,
+        defect: MachineDefect,
+        state: State,
+        left: Duration,
+    ) -> Record {
         let now = self.plane.now();
         let record = Record {
             id: machine(),
@@ -72,10 +88,11 @@ impl Harness {
             updated_at: now,
             ticketed_at: None,
             settings_version: None,
+            suffix: None,
             counts: Counts::default(),
         };
         self.memory.store.insert(record.clone());
-        self.boot(self.plane.clock.clone());
+        self.boot_with(defect, self.plane.clock.clone());
         while self.status().await.report.is_none() {
             tokio::task::yield_now().await;
         }
@@ -107,6 +124,11 @@ pub(crate) fn machine() -> InstanceId {
 
 pub(crate) fn run(id: &str) -> RunId {
     RunId::new(id).unwrap()
+}
+
+/// The label of a run without a suffix.
+pub(crate) fn label(id: &str) -> Label {
+    Label::from(&run(id))
 }
 
 pub(crate) fn spec() -> MachineSpec {

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test and names the line")]
 
 mod deadlines;
+mod drain;
 mod harness;
 mod pause;
 mod runs;

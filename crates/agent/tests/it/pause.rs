@@ -13,7 +13,8 @@ use async_trait::async_trait;
 use ondeck_agent::Agent;
 use ondeck_core::model::credentials::{Token, TokenPurpose};
 use ondeck_core::model::heartbeat::Heartbeat;
-use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::label::Label;
 use ondeck_core::model::record::Counts;
 use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::signal::Report;
@@ -127,14 +128,16 @@ impl Runner for Ports {
     async fn prepare(&self) -> Result<(), String> {
         Ok(())
     }
-    async fn register(&self, _run: &RunId) -> Result<(), String> {
+    async fn register(&self, _label: &Label) -> Result<(), String> {
         Ok(())
     }
+    async fn drain(&self, _why: &str) {}
+
     fn is_busy(&self) -> bool {
         false
     }
 
-    async fn work(&self, _run: &RunId) -> String {
+    async fn work(&self, _label: &Label) -> String {
         pending().await
     }
     async fn stop(&self) -> Result<(), String> {
@@ -244,6 +247,7 @@ fn running() -> Record {
         updated_at: start(),
         ticketed_at: None,
         settings_version: None,
+        suffix: None,
         counts: Counts::default(),
     }
 }

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use ondeck_core::model::label::Label;
 use ondeck_core::model::record::{Counts, Record, State};
 use ondeck_core::model::signal::Signal;
 
-use crate::harness::{Harness, machine, run};
+use crate::harness::{Harness, label, machine, run};
 
 #[tokio::test]
 async fn a_lost_heartbeat_is_repeated_soon() {
@@ -36,12 +37,26 @@ async fn an_agent_leaves_its_run_and_serves_the_next_one() {
     let mut harness = Harness::with(&[]).await;
     let record = harness.boot_in(State::Running, Duration::from_secs(30 * 60)).await;
     harness.sleep(Duration::from_secs(3)).await;
-    assert_eq!(harness.labels.of(&machine()), Some(run("1")));
+    assert_eq!(harness.labels.of(&machine()), Some(label("1")));
     harness.memory.store.insert(Record { run: Some(run("2")), ..record });
     harness.sleep(Duration::from_secs(3)).await;
-    assert_eq!(harness.labels.of(&machine()), Some(run("2")));
+    assert_eq!(harness.labels.of(&machine()), Some(label("2")));
     let report = harness.status().await.report.unwrap();
-    assert!(report.says(Signal::Registered, &run("2")), "{report:?}");
+    assert!(report.says(Signal::Registered, &label("2")), "{report:?}");
+}
+
+/// The release and the claim under the other label come between two reads of the record.
+#[tokio::test]
+async fn an_agent_registers_anew_under_another_label_of_the_same_run() {
+    let mut harness = Harness::with(&[]).await;
+    let record = harness.boot_in(State::Running, Duration::from_secs(30 * 60)).await;
+    harness.sleep(Duration::from_secs(3)).await;
+    let large = Label::new(run("1"), "large".parse().ok());
+    harness.memory.store.insert(Record { suffix: large.suffix.clone(), ..record });
+    harness.sleep(Duration::from_secs(3)).await;
+    assert_eq!(harness.labels.of(&machine()), Some(large.clone()));
+    let report = harness.status().await.report.unwrap();
+    assert!(report.says(Signal::Registered, &large), "{report:?}");
 }
 
 /// The claim and its end come between two reads of the record.
@@ -74,6 +89,6 @@ async fn an_agent_that_leaves_a_run_names_the_idle_state() {
     harness.memory.store.insert(idle);
     harness.sleep(Duration::from_secs(10)).await;
     let report = harness.status().await.report.unwrap();
-    assert!(report.says(Signal::Deregistered, &run("1")), "its account is kept: {report:?}");
+    assert!(report.says(Signal::Deregistered, &label("1")), "its account is kept: {report:?}");
     assert_eq!((report.generation, report.detail.as_str()), (Some(4), "2 jobs on i-a"));
 }

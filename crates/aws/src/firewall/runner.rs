@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ondeck_core::model::ids::RunId;
+use ondeck_core::model::label::Label;
 use ondeck_core::ports::Runner;
 
 use super::MetadataFirewall;
@@ -40,16 +40,20 @@ impl Runner for FirewalledRunner {
         self.runner.prepare().await
     }
 
-    async fn register(&self, run: &RunId) -> Result<(), String> {
-        self.runner.register(run).await
+    async fn register(&self, label: &Label) -> Result<(), String> {
+        self.runner.register(label).await
+    }
+
+    async fn drain(&self, why: &str) {
+        self.runner.drain(why).await;
     }
 
     fn is_busy(&self) -> bool {
         self.runner.is_busy()
     }
 
-    async fn work(&self, run: &RunId) -> String {
-        self.runner.work(run).await
+    async fn work(&self, label: &Label) -> String {
+        self.runner.work(label).await
     }
 
     async fn stop(&self) -> Result<(), String> {

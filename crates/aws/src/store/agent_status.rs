@@ -8,6 +8,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::AttributeValue;
 use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::RunId;
+use ondeck_core::model::label::Label;
 use ondeck_core::model::signal::Report;
 use ondeck_core::ports::PortResult;
 
@@ -39,13 +40,16 @@ pub(super) fn heartbeat(beat: &Heartbeat) -> Vec<(&'static str, AttributeValue)>
     ];
     let registration = beat.registration.map(|took| ("registrationMs", number(took.as_millis())));
     attributes.extend(registration);
+    // A machine that was interrupted stays so.
+    attributes.extend(beat.interrupted.then_some(("interrupted", AttributeValue::Bool(true))));
     attributes
 }
 
-pub(super) fn signal(report: &Report) -> [(&'static str, AttributeValue); 6] {
+pub(super) fn signal(report: &Report) -> [(&'static str, AttributeValue); 7] {
     [
         ("signal", text(report.signal)),
         ("signalRun", text(report.run.as_ref().map_or("", RunId::as_str))),
+        ("signalLabel", text(Label::stored(report.run.as_ref(), report.suffix.as_ref()))),
         ("signalDetail", text(&report.detail)),
         ("signalAt", text(report.at)),
         // Overwrites that of an earlier signal in any case.

@@ -8,6 +8,7 @@ use aws_sdk_dynamodb::types::{
 };
 use ondeck_core::lifecycle::{Change, Guard, Next, RunGuard, StateGuard, Verdict};
 use ondeck_core::model::ids::RunId;
+use ondeck_core::model::label::Label;
 use ondeck_core::model::record::{EventRow, Record, State, Unreadable};
 use ondeck_core::ports::PortResult;
 
@@ -71,10 +72,11 @@ struct Effect {
 fn effect(next: &Next, change: &Change, shards: u32) -> Effect {
     let (mut attributes, threshold) = match next {
         Next::Insert(record) => (rows::attributes(record), record.threshold),
-        Next::Update { state, run, threshold, counts, keep_ticketed } => {
+        Next::Update { state, run, suffix, threshold, counts, keep_ticketed } => {
             let mut attributes = vec![
                 ("state", text(state)),
                 ("runId", text(run.as_ref().map_or("", RunId::as_str))),
+                ("label", text(Label::stored(run.as_ref(), suffix.as_ref()))),
                 ("threshold", text(threshold.map(|at| at.to_string()).unwrap_or_default())),
                 ("updatedAt", text(change.at())),
             ];
@@ -200,6 +202,7 @@ mod tests {
             updated_at: Timestamp::from_millis(0),
             ticketed_at: None,
             settings_version: None,
+            suffix: None,
         }
     }
 
@@ -211,22 +214,22 @@ mod tests {
     fn an_effect_keeps_the_lists_of_live_and_terminated_records() {
         let (now, span) = (Timestamp::from_millis(0), Duration::from_secs(1));
         let idle = Instance::<Idle>::believe(&record(State::Idle, None)).unwrap();
-        let claim = idle.claim(&"7".parse().unwrap(), now, span);
+        let claim = idle.claim(&"7".parse::<RunId>().unwrap(), now, span);
         assert_eq!(
             effect_of(claim.change()),
-            "SET #state = :state, #runId = :runId, #threshold = :threshold, \
+            "SET #state = :state, #runId = :runId, #label = :label, #threshold = :threshold, \
              #updatedAt = :updatedAt, #ticketedAt = :ticketedAt, #listKey = :listKey, \
              #listSort = :listSort"
         );
         let live = idle.into_live();
         assert_eq!(
             effect_of(live.expire(now).change()),
-            "SET #state = :state, #runId = :runId, #threshold = :threshold, \
+            "SET #state = :state, #runId = :runId, #label = :label, #threshold = :threshold, \
              #updatedAt = :updatedAt, #listKey = :listKey, #listSort = :listSort"
         );
         assert_eq!(
             effect_of(live.reap(now).change()),
-            "SET #state = :state, #runId = :runId, #threshold = :threshold, \
+            "SET #state = :state, #runId = :runId, #label = :label, #threshold = :threshold, \
              #updatedAt = :updatedAt, #ticketedAt = :ticketedAt, #listKey = :listKey, \
              #listSort = :listSort"
         );

@@ -79,6 +79,10 @@ fn translation(guard: &Guard) -> Condition {
             terms.push("#threshold <> :never AND #threshold <= :now");
             values.extend([(":never", text("")), (":now", text(now))]);
         }
+        LeaseGuard::Within(now, until) => {
+            terms.push("#threshold > :now AND #threshold <= :until");
+            values.extend([(":now", text(now)), (":until", text(until))]);
+        }
         LeaseGuard::Any => {}
     }
     if let Some(generation) = generation {
@@ -105,7 +109,7 @@ mod tests {
         let idle = StateGuard::Is(State::Idle);
         let run = RunGuard::Is(Some("7".parse().unwrap()));
         type Values = &'static [(&'static str, &'static str)];
-        let cases: [(Guard, &str, Values); 6] = [
+        let cases: [(Guard, &str, Values); 7] = [
             (Guard::Absent, "attribute_not_exists(#PK)", &[]),
             (
                 found(idle, RunGuard::Is(None), LeaseGuard::Unexpired(now), Some(4)),
@@ -128,6 +132,16 @@ mod tests {
                 "attribute_exists(#state) AND #state <> :inState \
                  AND #threshold <> :never AND #threshold <= :now",
                 &[(":inState", "terminated"), (":never", ""), (":now", NOW)],
+            ),
+            (
+                found(
+                    idle,
+                    RunGuard::Any,
+                    LeaseGuard::Within(now, Timestamp::from_millis(1)),
+                    None,
+                ),
+                "#state = :inState AND #threshold > :now AND #threshold <= :until",
+                &[(":inState", "idle"), (":now", NOW), (":until", "1970-01-01T00:00:00.001Z")],
             ),
             (
                 found(idle, RunGuard::Is(None), LeaseGuard::Any, Some(0)),

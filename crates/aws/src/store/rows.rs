@@ -3,11 +3,12 @@
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use ondeck_core::model::credentials::{Credentials, Token, TokenPurpose};
-use ondeck_core::model::demand::{Demand, RETENTION};
+use ondeck_core::model::demand::Demand;
 use ondeck_core::model::excerpt::quoted;
 use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::{ResourceClass, RunId};
 use ondeck_core::model::intent::Intent;
+use ondeck_core::model::label::Label;
 use ondeck_core::model::record::{Record, RecordRow, Unreadable};
 use ondeck_core::model::secret::Secret;
 use ondeck_core::model::signal::{AgentStatus, Report, Signal};
@@ -19,6 +20,9 @@ use super::keys::{Item, Key, List, id_of, item, number, read_number, read_text, 
 
 /// How long an intent with an outcome is kept after its deadline.
 const SETTLED_INTENTS: Duration = Duration::from_secs(30 * 24 * 3_600);
+
+/// What the attribute of a demand under a label with a suffix begins with.
+const DEMAND_UNDER_SUFFIX: &str = "value-";
 
 /// The attributes of a record, but for its key.
 pub(super) fn attributes(record: &Record) -> Vec<(&'static str, AttributeValue)> {
@@ -37,6 +41,7 @@ pub(super) fn attributes(record: &Record) -> Vec<(&'static str, AttributeValue)>
         ("updatedAt", text(row.updated_at)),
         ("ticketedAt", text(row.ticketed_at)),
         ("settingsVersion", text(row.settings_version)),
+        ("label", text(row.label)),
     ];
     attributes.extend(counts(row.generation, row.runs, row.missed_registrations));
     attributes
@@ -87,7 +92,16 @@ fn wire(item: &Item) -> Result<RecordRow, String> {
         generation: read_number(item, "generation")?,
         runs: read_number(item, "runs")?,
         missed_registrations: read_number(item, "missedRegistrations")?,
+        label: label(item)?,
     })
+}
+
+/// A version without labels does not write it.
+fn label(item: &Item) -> Result<String, String> {
+    match item.contains_key("label") {
+        true => read_text(item, "label").map(str::to_owned),
+        false => Ok(String::new()),
+    }
 }
 
 /// Reads records, in the order of their ids.
@@ -117,6 +131,7 @@ fn heartbeat(item: &Item) -> Option<Heartbeat> {
         protocol: whole("protocol")?.try_into().ok()?,
         registration: whole("registrationMs").map(Duration::from_millis),
         busy: item.get("busy")?.as_bool().copied().ok()?,
+        interrupted: item.get("interrupted").is_some_and(|it| it.as_bool() == Ok(&true)),
     })
 }
 
@@ -129,6 +144,10 @@ fn report(item: &Item) -> Option<Report> {
         };
         Some(Report {
             signal: Signal::parse(word)?,
+            suffix: Label::read_suffix(
+                run.as_ref(),
+                read_text(item, "signalLabel").unwrap_or_default(),
+            ),
             run,
             detail: read_text(item, "signalDetail").unwrap_or_default().to_owned(),
             at: Timestamp::parse(read_text(item, "signalAt").ok()?).ok()?,
@@ -232,11 +251,24 @@ pub(super) fn token(item: &Item) -> Option<Token> {
     token
 }
 
-pub(super) fn demand_item(demand: &Demand, shards: u32) -> Item {
-    let mut written = Key::demand(&demand.run).attributes();
-    written.extend(item(List::Demands.entry(demand.run.as_str(), demand.at, shards)));
-    written.extend(item([("value", text(serde_json::json!(demand))), ttl(demand.at + RETENTION)]));
-    written
+/// The attribute of a run's demand under one label. All labels of a run share an item, so that one
+/// read finds them.
+pub(super) fn demand_attribute(label: &Label) -> String {
+    match &label.suffix {
+        None => "value".to_owned(),
+        Some(suffix) => format!("{DEMAND_UNDER_SUFFIX}{suffix}"),
+    }
+}
+
+/// Reads the demands of a run, ordered by label. A corrupt one is logged and skipped.
+pub(super) fn demands(item: &Item) -> Vec<Demand> {
+    let Some(run) = id_of(item).and_then(|run| RunId::new(run).ok()) else { return Vec::new() };
+    let holds_demand = |name: &str| name == "value" || name.starts_with(DEMAND_UNDER_SUFFIX);
+    let values = item.iter().filter(|(name, _)| holds_demand(name));
+    let texts = values.filter_map(|(_, value)| value.as_s().ok());
+    let mut demands: Vec<Demand> = texts.filter_map(|text| Demand::read(&run, text)).collect();
+    demands.sort_by_key(Demand::label);
+    demands
 }
 
 #[cfg(test)]

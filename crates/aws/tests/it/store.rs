@@ -183,6 +183,7 @@ async fn records_are_written_with_the_attributes_of_the_specification() {
         ("updatedAt", text("2095-05-31T12:00:00.000Z")),
         ("ticketedAt", text("")),
         ("settingsVersion", text("")),
+        ("label", text("")),
         ("generation", AttributeValue::N("0".into())),
         ("runs", AttributeValue::N("0".into())),
         ("missedRegistrations", AttributeValue::N("0".into())),
@@ -246,7 +247,14 @@ async fn what_an_agent_writes_is_one_item_that_expires_after_it() {
 
     for (owner, wire) in [(Some(run("run-9999")), "run-9999"), (None, "")] {
         let (signal, generation) = (Signal::Deregistered, owner.as_ref().map(|_| 4));
-        let report = Report { signal, run: owner, detail: "why".into(), at: noon(), generation };
+        let report = Report {
+            signal,
+            run: owner,
+            suffix: None,
+            detail: "why".into(),
+            at: noon(),
+            generation,
+        };
         store.report(&id, &report).await.unwrap();
         status.extend(map([
             ("signal", text("UD_REMOVE_REG_OK")),
@@ -255,6 +263,7 @@ async fn what_an_agent_writes_is_one_item_that_expires_after_it() {
                 generation.map_or(AttributeValue::Null(true), |_| AttributeValue::N("4".into())),
             ),
             ("signalRun", text(wire)),
+            ("signalLabel", text("")),
             ("signalDetail", text("why")),
             ("signalAt", text("2095-05-31T12:00:00.000Z")),
         ]));

@@ -118,7 +118,7 @@ async fn what_decisions_hang_on_is_as_it_surely_is() {
     store.agent_status(&[instance("i-1")]).await.unwrap();
     store.list(RecordScope::Live).await.unwrap();
     store.open_intents().await.unwrap();
-    store.demand(&run("7")).await.unwrap();
+    store.demands(&[run("7")]).await.unwrap();
     Store::settings(&store).await.unwrap_err();
     let sure = |call: &Call| call.body.contains(r#""ConsistentRead":true"#);
     let calls = proxy.calls();

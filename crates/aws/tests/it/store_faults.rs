@@ -207,6 +207,7 @@ async fn a_report_takes_the_place_of_one_that_tells_no_time() {
     let report = Report {
         signal: Signal::Prepared,
         run: None,
+        suffix: None,
         detail: String::new(),
         at: noon(),
         generation: None,

@@ -8,15 +8,22 @@ use ondeck_core::model::failure::Failure;
 use ondeck_core::model::ids::{InstanceId, ProviderName};
 use ondeck_core::ports::{Clock, Runner};
 use ondeck_core::runtime::retry::{Retry, retry};
-use ondeck_local::{Db, Home, LocalHost, LocalRunner, LocalStore};
+use ondeck_local::{Db, Home, LocalHost, LocalRunner, LocalStore, Process};
 
 use super::runner::{ChosenRunner, MakeRunner, RunnerPlace};
 use super::{AgentRecords, home_dir};
 use crate::inputs::{Backend, Common};
 use crate::surroundings::{Entropy, WallClock};
 
-/// The directory of the local files. Nothing is created.
+/// The directory of the local files. Nothing is created. Fails with exit code 2 without `/proc`,
+/// because processes could be neither found nor told apart.
 pub(crate) fn home(common: &Common) -> Result<Home, Failure> {
+    if !Process::are_visible() {
+        return Err(Failure::invalid(
+            "the local backend needs /proc, which does not show this process",
+        )
+        .hint("mount it by: mount -t proc proc /proc; or give --backend aws"));
+    }
     Ok(Home::new(home_dir(common)?))
 }
 
@@ -25,6 +32,11 @@ pub(crate) fn home(common: &Common) -> Result<Home, Failure> {
 pub(super) async fn agent(common: &Common) -> Result<Agent, Failure> {
     let id = identity(common)?;
     let home = home(common)?;
+    // Processes of jobs could otherwise leave the machine. Without it they are found as far as they
+    // can be recognised.
+    if let Err(error) = ondeck_local::adopt_orphans() {
+        tracing::warn!("cannot adopt orphaned processes: {error}");
+    }
     // A store that is busy just now must not cost the machine its life.
     let (db, boot) = retry(&WallClock, &Entropy, Retry::SHORT, |_| async {
         let db = Db::open(&home)?;

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
-use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::label::Label;
 use ondeck_core::ports::{AgentStore, Clock, Runner};
 use ondeck_core::runtime::retry::{Retry, retry};
 
@@ -141,18 +142,24 @@ impl Runner for ChosenRunner {
         self.chosen()?.prepare().await
     }
 
-    async fn register(&self, run: &RunId) -> Result<(), String> {
+    async fn register(&self, label: &Label) -> Result<(), String> {
         self.check_forge().await?;
-        self.chosen()?.register(run).await
+        self.chosen()?.register(label).await
+    }
+
+    async fn drain(&self, why: &str) {
+        if let Ok(runner) = self.chosen() {
+            runner.drain(why).await;
+        }
     }
 
     fn is_busy(&self) -> bool {
         self.chosen().is_ok_and(|runner| runner.is_busy())
     }
 
-    async fn work(&self, run: &RunId) -> String {
+    async fn work(&self, label: &Label) -> String {
         match self.chosen() {
-            Ok(runner) => runner.work(run).await,
+            Ok(runner) => runner.work(label).await,
             Err(why) => why,
         }
     }

@@ -20,10 +20,7 @@ use crate::surroundings::stop_on_signals;
 pub(crate) async fn demo(common: &Common) -> u8 {
     match play(common).await {
         Ok(()) => 0,
-        Err(failure) => {
-            logging::error(&failure.message, &failure.hint);
-            failure.kind.exit_code()
-        }
+        Err(failure) => logging::fail(&failure),
     }
 }
 
@@ -33,7 +30,7 @@ async fn play(common: &Common) -> Result<(), Failure> {
         .prefix("ondeck-demo-")
         .tempdir()
         .map_err(|error| failed(format!("no temporary home: {error}")))?;
-    let narrator = Narrator::start();
+    let narrator = Narrator::start()?;
     let harness = DemoHarness::new(folder.path())?;
     let played = match stop.unless_raised(story::play(&harness, &narrator)).await {
         Ok(played) => played,
@@ -54,7 +51,7 @@ async fn play(common: &Common) -> Result<(), Failure> {
     if result.is_ok() {
         narrator.end();
     }
-    result
+    result.and_then(|()| narrator.written())
 }
 
 fn failed(message: impl Into<String>) -> Failure {

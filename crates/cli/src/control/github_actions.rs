@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use ondeck_core::model::failure::{Failure, FailureKind};
 use ondeck_core::model::secret::Secret;
 
+pub(crate) use self::commands::harmless;
 use self::commands::{Level, add_mask, annotation};
 pub(crate) use self::groups::Groups;
 pub(crate) use self::log::LogFormat;
@@ -29,17 +30,14 @@ pub(crate) fn mask(secret: &Secret) {
     }
 }
 
-/// Shows a command-line error as an annotation. Returns whether it did: only in a workflow step.
-pub(crate) fn show_usage_error(message: &str) -> bool {
-    if is_active() {
-        command(&annotation(Level::Error, "ondeck: invalid-input", message));
-    }
-    is_active()
-}
-
 /// Whether this process is part of a workflow step.
 pub(crate) fn is_active() -> bool {
     is_true("GITHUB_ACTIONS")
+}
+
+/// Whether this process is part of a step of ondeck's own action.
+pub(crate) fn is_own_action() -> bool {
+    is_active() && is_true("ONDECK_ACTION")
 }
 
 /// The workflow step that this process is part of.
@@ -54,6 +52,7 @@ pub(crate) struct Step {
 
 /// What a command shows in its step.
 pub(crate) struct StepReport {
+    /// Empty if the process failed before it knew its command.
     pub(crate) command: &'static str,
     pub(crate) notices: Vec<String>,
     pub(crate) outputs: Vec<(&'static str, String)>,
@@ -70,7 +69,7 @@ impl Step {
         is_active().then(|| Step {
             outputs: file("GITHUB_OUTPUT"),
             summary: file("GITHUB_STEP_SUMMARY"),
-            lenient: is_true("ONDECK_ACTION"),
+            lenient: is_own_action(),
         })
     }
 
@@ -84,32 +83,44 @@ impl Step {
         object.replace("##[", "#\\u0023[")
     }
 
-    /// Writes annotations, outputs and summary. Returns the exit code.
+    /// Writes annotations, outputs and summary. Returns the exit code. Outputs that cannot be
+    /// written fail the step, because later steps go by them; a summary is for people only.
     pub(crate) fn show(&self, report: &StepReport) -> u8 {
         let title = format!("ondeck {}", report.command);
+        let title = title.trim_end();
         for notice in &report.notices {
-            command(&annotation(Level::Notice, &title, notice));
+            command(&annotation(Level::Notice, title, notice));
         }
-        if let Some(file) = &self.outputs {
-            let result = ("result", report.json.clone());
-            let outputs = [&report.outputs[..], &[result]].concat();
-            warn_on_error("step outputs", outputs::append(file, &outputs));
+        let unwritten = self.write_outputs(report).err();
+        if let Some(file) = &self.summary
+            && let Err(error) = summary::append(file, &report.markdown)
+        {
+            tracing::warn!("the job summary cannot be written: {error}");
         }
-        if let Some(file) = &self.summary {
-            warn_on_error("the job summary", summary::append(file, &report.markdown));
+        let (warnings, errors): (Vec<&Failure>, Vec<&Failure>) =
+            report.failure.iter().chain(&unwritten).partition(|failure| self.is_tolerated(failure));
+        for warning in warnings {
+            command(&annotation(Level::Warning, title, &with_hint(warning)));
         }
-        match &report.failure {
-            None => 0,
-            Some(failure) if self.lenient && failure.kind == FailureKind::PartlyReleased => {
-                command(&annotation(Level::Warning, &title, &with_hint(failure)));
-                0
-            }
-            Some(failure) => {
-                let title = format!("{title}: {}", failure.kind.as_str());
-                command(&annotation(Level::Error, &title, &with_hint(failure)));
-                failure.kind.exit_code()
-            }
+        for error in &errors {
+            let title = format!("{title}: {}", error.kind.as_str());
+            command(&annotation(Level::Error, &title, &with_hint(error)));
         }
+        errors.first().map_or(0, |error| error.kind.exit_code())
+    }
+
+    fn write_outputs(&self, report: &StepReport) -> Result<(), Failure> {
+        let Some(file) = &self.outputs else { return Ok(()) };
+        let result = ("result", report.json.clone());
+        outputs::append(file, &[&report.outputs[..], &[result]].concat()).map_err(|error| {
+            let message = format!("step outputs cannot be written: {}: {error}", file.display());
+            Failure::new(FailureKind::Unreported, message)
+                .hint("GITHUB_OUTPUT must name a file that the step can write")
+        })
+    }
+
+    fn is_tolerated(&self, failure: &Failure) -> bool {
+        self.lenient && failure.kind == FailureKind::PartlyReleased
     }
 }
 
@@ -117,13 +128,6 @@ fn with_hint(failure: &Failure) -> String {
     match failure.hint.as_str() {
         "" => failure.message.clone(),
         hint => format!("{}\nhint: {hint}", failure.message),
-    }
-}
-
-/// A command that has done its work does not fail because its files cannot be written.
-fn warn_on_error(what: &str, written: std::io::Result<()>) {
-    if let Err(error) = written {
-        tracing::warn!("{what} cannot be written: {error}");
     }
 }
 

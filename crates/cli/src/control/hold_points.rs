@@ -106,8 +106,11 @@ impl Store for Holding<dyn Store> {
     async fn put_demand(&self, demand: &Demand) -> PortResult<()> {
         self.inner.put_demand(demand).await
     }
-    async fn demand(&self, run: &RunId) -> PortResult<Option<Demand>> {
-        self.inner.demand(run).await
+    async fn replace_demand(&self, current: &Demand, next: &Demand) -> PortResult<bool> {
+        self.inner.replace_demand(current, next).await
+    }
+    async fn demands(&self, runs: &[RunId]) -> PortResult<Vec<Demand>> {
+        self.inner.demands(runs).await
     }
     async fn put_intent(&self, intent: &Intent) -> PortResult<()> {
         self.before(if intent.is_open() { "intent" } else { "close-intent" }).await;

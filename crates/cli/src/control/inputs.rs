@@ -1,11 +1,9 @@
 //! What the control plane makes of the inputs.
 
 use std::collections::BTreeMap;
-use std::error::Error as _;
 
-use clap::error::{ContextKind, ContextValue};
-use ondeck_core::inputs::{Given, InputScope};
-use ondeck_core::model::excerpt::one_line;
+use ondeck_core::inputs::{Given, Input, InputScope};
+use ondeck_core::model::excerpt::quoted;
 use ondeck_core::model::failure::Failure;
 use ondeck_core::model::ids::RunId;
 use ondeck_core::model::secret::Secret;
@@ -14,22 +12,28 @@ use ondeck_core::modes::provision::run_from_inputs;
 use crate::control::github_actions;
 use crate::inputs::{Backend, Common, rows};
 
+/// The word of `--reset` for every setting that is not given.
+const EVERY_SETTING: &str = "all";
+
 /// The secrets among the inputs.
 pub(crate) fn secrets(given: &Given) -> impl Iterator<Item = Secret> {
     let secret = crate::inputs::rows().filter(|row| row.scope == InputScope::Secret);
     secret.filter_map(|row| given.secret(row))
 }
 
-/// The settings that refresh is to store: what was given, and the forge also when it was not given
-/// and machines come from a cloud, because they are of no use to the local forge. An empty text
-/// restores a default. Fails with the first setting that its row's parser refuses.
+/// The settings that refresh is to store: what was given, an empty text for what is to return to its
+/// default, and the forge in any case if machines come from a cloud, because they are of no use to
+/// the local forge. Fails with the first setting that its row's parser refuses, or if the names to
+/// reset are none of settings that were not given.
 pub(crate) fn settings(common: &Common) -> Result<BTreeMap<String, String>, Failure> {
+    check_reset(&common.given)?;
     let mut settings = BTreeMap::new();
-    if common.compute != Backend::Local {
-        settings.insert(rows::FORGE.name.to_owned(), rows::GITHUB.to_owned());
-    }
-    for row in crate::inputs::rows().filter(|row| row.scope == InputScope::Stored) {
-        let Some(text) = common.given.text(row) else { continue };
+    for row in stored_rows() {
+        let text = match common.given.text(row) {
+            None if is_reset(&common.given, row) => "",
+            None => continue,
+            Some(text) => text,
+        };
         if !text.is_empty() {
             (row.check)(text).map_err(|problem| {
                 Failure::invalid(format!("{} {problem}", row.name))
@@ -38,7 +42,45 @@ pub(crate) fn settings(common: &Common) -> Result<BTreeMap<String, String>, Fail
         }
         settings.insert(row.name.to_owned(), text.to_owned());
     }
+    if common.compute != Backend::Local {
+        let forge = settings.entry(rows::FORGE.name.to_owned()).or_default();
+        if forge.is_empty() {
+            rows::GITHUB.clone_into(forge);
+        }
+    }
     Ok(settings)
+}
+
+/// Whether refresh is to return a setting to its default: it was given as an empty text, or
+/// `--reset` names it, or all settings and it was not given.
+pub(crate) fn is_reset(given: &Given, row: &Input) -> bool {
+    match given.text(row) {
+        Some(text) => text.is_empty(),
+        None => names_to_reset(given).any(|name| name == row.name || name == EVERY_SETTING),
+    }
+}
+
+fn names_to_reset(given: &Given) -> impl Iterator<Item = &str> {
+    let names = given.text(&rows::RESET).unwrap_or_default();
+    names.split([' ', ',', '\n', '\r', '\t']).filter(|name| !name.is_empty())
+}
+
+fn stored_rows() -> impl Iterator<Item = &'static Input> {
+    crate::inputs::rows().filter(|row| row.scope == InputScope::Stored)
+}
+
+fn check_reset(given: &Given) -> Result<(), Failure> {
+    for name in names_to_reset(given).filter(|name| *name != EVERY_SETTING) {
+        let row = stored_rows().find(|row| row.name == name).ok_or_else(|| {
+            Failure::invalid(format!("reset names no stored setting: {}", quoted(name)))
+                .hint("ondeck refresh --help lists the settings")
+        })?;
+        if given.text(row).is_some_and(|text| !text.is_empty()) {
+            return Err(Failure::invalid(format!("reset names a setting that is given: {name}"))
+                .hint(format!("remove {name} from one of the two")));
+        }
+    }
+    Ok(())
 }
 
 /// The run that was named, or the one that this process is part of.
@@ -47,37 +89,82 @@ pub(crate) fn run_id(given: &Given) -> Result<RunId, Failure> {
     run_from_inputs(given, of_process)
 }
 
-/// Shows what is wrong with a command line as an annotation, if this process is a step of a
-/// workflow. Returns whether it did.
-pub(crate) fn show_misuse(error: &clap::Error) -> bool {
-    github_actions::show_usage_error(&misuse(error))
+/// The run to provision for. Fails in a workflow step if that is not the step's own run: a machine
+/// refuses the jobs of any other run, so none of them would start.
+pub(crate) fn run_to_provision(given: &Given) -> Result<RunId, Failure> {
+    let run = run_id(given)?;
+    match std::env::var("GITHUB_RUN_ID") {
+        Ok(own) if github_actions::is_active() && !own.is_empty() && own != run.as_str() => {
+            let message =
+                format!("run-id is not the id of this workflow run, which is {own}: {run}");
+            Err(Failure::invalid(message).hint(
+                "remove run-id; give label-suffix if a run needs several kinds of machines, and \
+                 use the label that provision prints in runs-on",
+            ))
+        }
+        _ => Ok(run),
+    }
 }
 
-/// What is wrong with a command line, without the part about the help. A wrong value is not taken
-/// from clap's message, which leaves control characters out and may be cut by an empty line in it.
-fn misuse(error: &clap::Error) -> String {
-    let text = |kind| match error.get(kind) {
-        Some(ContextValue::String(text)) => Some(one_line(text)),
-        _ => None,
-    };
-    let (value, argument) = (text(ContextKind::InvalidValue), text(ContextKind::InvalidArg));
-    if let (Some(value), Some(argument)) = (value, argument) {
-        let mut message = format!("invalid value '{value}' for '{argument}'");
-        if let Some(cause) = error.source() {
-            message += &format!(": {}", one_line(&cause));
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn common(compute: Backend, given: &[(&Input, &str)]) -> Common {
+        let mut inputs = Given::default();
+        given.iter().for_each(|(row, text)| inputs.insert(row, *text));
+        Common {
+            records: compute,
+            compute,
+            home: None,
+            json: false,
+            verbose: 0,
+            quiet: false,
+            given: inputs,
         }
-        match error.get(ContextKind::ValidValue) {
-            Some(ContextValue::Strings(valid)) if !valid.is_empty() => {
-                message += &format!(" [possible values: {}]", valid.join(", "));
-            }
-            _ => {}
+    }
+
+    #[test]
+    fn every_setting_can_be_reset_by_name_by_all_and_by_an_empty_text() {
+        for row in stored_rows() {
+            let expected = BTreeMap::from([(row.name.to_owned(), String::new())]);
+            let by_name = common(Backend::Local, &[(&rows::RESET, row.name)]);
+            assert_eq!(settings(&by_name), Ok(expected.clone()), "{}", row.name);
+            let by_text = common(Backend::Local, &[(row, "")]);
+            assert_eq!(settings(&by_text), Ok(expected), "{}", row.name);
         }
-        return message;
+        let all = settings(&common(Backend::Local, &[(&rows::RESET, "all")])).unwrap();
+        assert!(all.values().all(String::is_empty));
+        assert_eq!(all.len(), stored_rows().count());
     }
-    let mut message = error.render().to_string();
-    if let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) {
-        message = message.replacen(given, &one_line(given), 1);
+
+    #[test]
+    fn what_is_given_is_not_reset() {
+        let row = stored_rows().find(|row| row.name == "max-machines").unwrap();
+        let all = settings(&common(Backend::Local, &[(&rows::RESET, "all"), (row, "7")])).unwrap();
+        assert_eq!(all["max-machines"], "7");
+        assert!(all.iter().all(|(name, text)| name == "max-machines" || text.is_empty()));
+        for names in ["max-machines", "rescue, max-machines", "all max-machines"] {
+            let failure = settings(&common(Backend::Local, &[(&rows::RESET, names), (row, "7")]));
+            let message = failure.unwrap_err().message;
+            assert_eq!(message, "reset names a setting that is given: max-machines", "{names}");
+        }
     }
-    let message = message.trim_start_matches("error: ").split("\n\n").next().unwrap_or_default();
-    message.trim().to_owned()
+
+    #[test]
+    fn only_settings_can_be_reset() {
+        for name in ["instance-count", "github-token", "set-up-by", "nothing", "All"] {
+            let failure = settings(&common(Backend::Local, &[(&rows::RESET, name)])).unwrap_err();
+            assert_eq!(failure.message, format!("reset names no stored setting: \"{name}\""));
+        }
+    }
+
+    #[test]
+    fn machines_from_a_cloud_have_jobs_from_github_after_a_reset_too() {
+        for given in
+            [&[][..], &[(&rows::RESET, "forge")], &[(&rows::RESET, "all")], &[(&rows::FORGE, "")]]
+        {
+            assert_eq!(settings(&common(Backend::Aws, given)).unwrap()["forge"], "github");
+        }
+    }
 }

@@ -7,17 +7,18 @@ use std::time::Duration;
 use ondeck_core::inputs::times::TimeOverrides;
 use ondeck_core::model::failure::Failure;
 use ondeck_core::modes::plane::Plane;
-use ondeck_core::modes::provision::{Outcome, Request};
+use ondeck_core::modes::provision::{Outcome, Request, await_set_up, set_up_patience};
 use ondeck_core::modes::refresh as mode;
 use ondeck_core::runtime::stop::StopSignal;
 
 use crate::control::backend;
-use crate::control::inputs::{run_id, secrets, settings};
+use crate::control::github_actions;
+use crate::control::inputs::{run_id, run_to_provision, secrets, settings};
 use crate::control::progress::ProgressDisplay;
 use crate::control::report::{Report, deliver};
 use crate::inputs::Common;
 use crate::logging;
-use crate::surroundings::stop_on_signals;
+use crate::surroundings::{WallClock, stop_on_signals};
 
 /// Runs `ondeck refresh` and returns its exit code.
 pub(crate) async fn refresh(common: &Common) -> u8 {
@@ -59,11 +60,15 @@ pub(crate) async fn provision(common: &Common) -> u8 {
     let watcher = begin("provision", common);
     let stop = stop_on_signals();
     let request =
-        match run_id(&common.given).and_then(|run| Request::from_inputs(run, &common.given)) {
-            Ok(request) => request,
-            Err(failure) => return deliver("provision", Err(failure), common),
-        };
-    let opened = stop.unless_raised(open(common, &watcher)).await;
+        run_to_provision(&common.given).and_then(|run| Request::from_inputs(run, &common.given));
+    let mut request = match request {
+        Ok(request) => request,
+        Err(failure) => {
+            watcher.finish();
+            return deliver("provision", Err(failure), common);
+        }
+    };
+    let opened = stop.unless_raised(open_once_set_up(common, &mut request, &watcher)).await;
     let outcome = match opened.unwrap_or_else(|stop| Err(stop.into())) {
         // Provision handles the signal itself, because it must clean up.
         Ok(plane) => {
@@ -106,6 +111,21 @@ fn begin(mode: &'static str, common: &Common) -> ProgressDisplay {
 
 async fn open(common: &Common, watcher: &ProgressDisplay) -> Result<Plane, Failure> {
     backend::plane(common, Arc::new(watcher.clone())).await
+}
+
+/// Connects, and waits for the first refresh if there is no store to connect to. Outside of a
+/// workflow it fails at once, because a person waits for the answer, unless the patience was given.
+async fn open_once_set_up(
+    common: &Common,
+    request: &mut Request,
+    watcher: &ProgressDisplay,
+) -> Result<Plane, Failure> {
+    let is_given =
+        request.times.0.iter().any(|(input, _)| *input == "registration-token-patience-sec");
+    if !is_given && !github_actions::is_active() {
+        request.set_up_patience = Some(Duration::ZERO);
+    }
+    await_set_up(&WallClock, watcher, set_up_patience(request), || open(common, watcher)).await
 }
 
 /// Lets the store write the events that it batches. A failure costs only events, so it is a warning.

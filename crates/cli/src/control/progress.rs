@@ -1,5 +1,6 @@
 //! Shows which stage a command is in, once it takes longer than a second: a spinner on a terminal,
-//! plain lines elsewhere. On GitHub, the log is folded by stage.
+//! plain lines elsewhere. On GitHub, the log is folded by stage, and there is no spinner: an
+//! annotation behind one would not be at the beginning of its line.
 
 use std::io::{IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,8 +34,9 @@ struct Inner {
 impl ProgressDisplay {
     /// Starts the display. Must be called within the runtime.
     pub(crate) fn start(mode: &'static str, common: &Common) -> ProgressDisplay {
-        let terminal = std::io::stderr().is_terminal();
-        let bar = (terminal && !common.quiet).then(|| {
+        let is_step = github_actions::is_active();
+        let is_terminal = std::io::stderr().is_terminal();
+        let bar = (is_terminal && !is_step && !common.quiet).then(|| {
             let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})");
             let bar = ProgressBar::new_spinner();
             bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
@@ -44,7 +46,7 @@ impl ProgressDisplay {
             mode,
             quiet: common.quiet,
             bar,
-            groups: (github_actions::is_active() && !common.quiet).then(Groups::default),
+            groups: (is_step && !common.quiet).then(Groups::default),
             doing: Mutex::new((String::new(), Instant::now())),
         }));
         tokio::spawn(display.clone().show());

@@ -25,9 +25,10 @@ use ondeck_core::model::failure::Failure;
 
 use self::failure::FailureJson;
 pub(crate) use self::table::table;
-use crate::control::github_actions::{Step, StepReport};
+use crate::control::github_actions::{self, Step, StepReport};
 use crate::inputs::{Backend, Common};
 use crate::logging;
+use crate::output::unwritten;
 
 /// The outcome of a command, in every form in which it is shown.
 pub(crate) trait Report {
@@ -56,11 +57,33 @@ pub(crate) trait Report {
 }
 
 /// Shows the result of a command on stdout, stderr and, in a workflow step, on GitHub. Returns
-/// the exit code.
+/// the exit code: that of the result, or if it is a success that could not be shown, that of
+/// [`unwritten`].
 pub(crate) fn deliver(
     command: &'static str,
     result: Result<&dyn Report, Failure>,
     common: &Common,
+) -> u8 {
+    show(command, result, common.json, common.compute)
+}
+
+/// Shows a failure of a process that has not understood its command line: as JSON if `--json` is
+/// on it, and in a workflow step on GitHub. Returns the exit code. Does nothing and returns `None`
+/// if there is neither.
+pub(crate) fn report_early(failure: &Failure) -> Option<u8> {
+    let arguments = std::env::args_os().take_while(|argument| argument != "--");
+    let json = arguments.skip(1).any(|argument| {
+        argument.as_encoded_bytes().split(|byte| *byte == b'=').next() == Some(b"--json")
+    });
+    let is_shown = json || github_actions::is_active();
+    is_shown.then(|| show("", Err(failure.clone()), json, Backend::Local))
+}
+
+fn show(
+    command: &'static str,
+    result: Result<&dyn Report, Failure>,
+    as_json: bool,
+    compute: Backend,
 ) -> u8 {
     let (report, failure) = match result {
         Ok(report) => (Some(report), report.failure()),
@@ -73,23 +96,28 @@ pub(crate) fn deliver(
     };
     let step = Step::current();
     let text = match &report {
-        _ if common.json => json.clone(),
+        _ if as_json => json.clone(),
         Some(report) => report.text(),
         None => String::new(),
     };
-    if !text.is_empty() {
-        print(&match &step {
-            Some(step) if common.json => step.json(&text),
-            Some(step) => step.text(&text),
-            None => text,
-        });
+    let printed = match (&step, text.as_str()) {
+        (_, "") => Ok(()),
+        (Some(step), text) if as_json => print(&step.json(text)),
+        (Some(step), text) => print(&step.text(text)),
+        (None, text) => print(text),
+    };
+    let unprinted = printed.err().and_then(|error| unwritten("stdout", &error));
+    if let (Some(_), Some(unprinted)) = (&failure, &unprinted) {
+        // The failure of the command itself is the one to report.
+        tracing::error!("{unprinted}");
     }
+    let failure = failure.or(unprinted);
     for warning in report.iter().flat_map(|report| report.warnings()) {
         tracing::warn!("{warning}");
     }
     if let Some(step) = step {
         let markdown = match (&report, &failure) {
-            (Some(report), _) => report.markdown(common.compute),
+            (Some(report), _) => report.markdown(compute),
             (None, Some(failure)) => failure::section(command, failure),
             (None, None) => String::new(),
         };
@@ -104,20 +132,12 @@ pub(crate) fn deliver(
     }
     match failure {
         None => 0,
-        Some(failure) => {
-            logging::error(&failure.message, &failure.hint);
-            failure.kind.exit_code()
-        }
+        Some(failure) => logging::fail(&failure),
     }
 }
 
-/// Prints a line on stdout. If stdout is closed, the line is dropped.
-pub(crate) fn print(text: &str) {
-    drop(try_print(text));
-}
-
 /// Clears the screen, if stdout is a terminal. It does not go through `anstream`, which would remove
-/// it together with the colours if `NO_COLOR` is set. It is shown with the next [`try_print`].
+/// it together with the colours if `NO_COLOR` is set. It is shown with the next [`print()`].
 pub(crate) fn clear_screen() -> std::io::Result<()> {
     let mut stdout = std::io::stdout().lock();
     let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
@@ -127,8 +147,8 @@ pub(crate) fn clear_screen() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Prints a line on stdout. Fails if stdout is closed, so that endless commands can end.
-pub(crate) fn try_print(text: &str) -> std::io::Result<()> {
+/// Prints a line on stdout, and leaves none of it in a buffer.
+pub(crate) fn print(text: &str) -> std::io::Result<()> {
     let mut stdout = anstream::stdout().lock();
     writeln!(stdout, "{text}")?;
     stdout.flush()

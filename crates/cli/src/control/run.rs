@@ -1,12 +1,13 @@
 //! `ondeck run`: a job for a run on the local forge, its output as it comes, its exit code.
 
+use std::future::Future;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
 use ondeck_core::model::failure::{Failure, FailureKind};
 use ondeck_core::model::ids::RunId;
-use ondeck_core::ports::{Progress, Store};
-use ondeck_core::runtime::stop::Stop;
+use ondeck_core::ports::{PortResult, Progress, Store};
+use ondeck_core::runtime::retry::{Retry, retry};
 use ondeck_local::{JobId, JobState, Stream};
 
 use crate::control::backend::LocalFiles;
@@ -15,7 +16,8 @@ use crate::control::progress::ProgressDisplay;
 use crate::control::report::deliver;
 use crate::inputs::{Backend, Common, rows};
 use crate::logging;
-use crate::surroundings::stop_on_signals;
+use crate::output::unwritten;
+use crate::surroundings::{Entropy, WallClock, stop_on_signals};
 
 /// How often output is looked for.
 const EVERY: Duration = Duration::from_millis(50);
@@ -28,7 +30,21 @@ pub(crate) async fn run(common: &Common, job: &[String]) -> u8 {
     watcher.finish();
     match result {
         Ok(code) => code,
-        Err(failure) => deliver("run", Err(failure), common),
+        Err(NotFollowed::Unread) => FailureKind::Stopped.exit_code(),
+        Err(NotFollowed::Failed(failure)) => deliver("run", Err(failure), common),
+    }
+}
+
+/// Why a job was not followed to its end.
+enum NotFollowed {
+    /// The reader of its output has closed the pipe.
+    Unread,
+    Failed(Failure),
+}
+
+impl<E: Into<Failure>> From<E> for NotFollowed {
+    fn from(error: E) -> NotFollowed {
+        NotFollowed::Failed(error.into())
     }
 }
 
@@ -36,7 +52,7 @@ async fn follow_to_end(
     common: &Common,
     job: &[String],
     watcher: &ProgressDisplay,
-) -> Result<u8, Failure> {
+) -> Result<u8, NotFollowed> {
     let run = run_id(&common.given)?;
     // Before the job is queued, because from then on it must be withdrawn.
     let stop = stop_on_signals();
@@ -52,17 +68,24 @@ async fn follow_to_end(
     let patience = Duration::from_secs(seconds);
     let follow = Follow { local: &local, watcher, run: &run, job, patience };
     match stop.unless_raised(follow.to_end()).await {
-        Ok(Ok(code)) => Ok(code),
-        Ok(Err(failure)) => {
+        Ok(Ok(code)) => {
+            if let Err(error) = local.forge.erase_if_released(job).await {
+                tracing::warn!(
+                    "the output of the job may stay in the store until refresh: {error}"
+                );
+            }
+            Ok(code)
+        }
+        Ok(Err(not_followed)) => {
             // Its output would no longer be shown.
             if let Err(error) = local.forge.cancel(job).await {
                 tracing::warn!("the job may still be queued: {error}");
             }
-            Err(failure)
+            Err(not_followed)
         }
         Err(stop) => {
             local.forge.cancel(job).await?;
-            Err(stop.into())
+            Err(NotFollowed::Failed(stop.into()))
         }
     }
 }
@@ -76,28 +99,29 @@ struct Follow<'a> {
 }
 
 impl Follow<'_> {
-    async fn to_end(&self) -> Result<u8, Failure> {
+    async fn to_end(&self) -> Result<u8, NotFollowed> {
         let queued = Instant::now();
         self.watcher.stage(&format!("waiting for a machine of run {}", self.run));
         let mut seen = 0;
         loop {
             // The state first: output that came before the end is then sure to be seen.
-            let job = self.local.forge.job(self.job).await?.ok_or_else(|| {
+            let job = retried(|| self.local.forge.job(self.job)).await?.ok_or_else(|| {
                 Failure::new(FailureKind::Unexpected, format!("the job has vanished: {}", self.job))
             })?;
-            for chunk in self.local.forge.output(self.job, seen).await? {
+            for chunk in retried(|| self.local.forge.output(self.job, seen)).await? {
                 seen = chunk.seq;
                 self.watcher.finish();
-                // The reader has closed the pipe, so this command stops as if it were terminated.
-                show(chunk.stream, &chunk.bytes).map_err(|_| Stop::Terminated)?;
+                show(chunk.stream, &chunk.bytes)?;
             }
             match job.state {
                 JobState::Done => return Ok(exit_code(job.exit_code)),
                 JobState::Cancelled => {
-                    return Err(Failure::new(FailureKind::Unexpected, "the job was cancelled"));
+                    return Err(
+                        Failure::new(FailureKind::Unexpected, "the job was cancelled").into()
+                    );
                 }
                 JobState::Queued if queued.elapsed() > self.patience => {
-                    return self.withdraw();
+                    return Err(self.not_taken().into());
                 }
                 JobState::Running => self.watcher.stage("the job runs"),
                 JobState::Queued => {}
@@ -106,22 +130,37 @@ impl Follow<'_> {
         }
     }
 
-    fn withdraw(&self) -> Result<u8, Failure> {
+    fn not_taken(&self) -> Failure {
         let message = format!("no machine took the job in time, label: {}", self.run);
-        Err(Failure::new(FailureKind::NoCapacity, message)
-            .hint(format!("ondeck provision --run-id {} gives the run machines", self.run)))
+        Failure::new(FailureKind::NoCapacity, message)
+            .hint(format!("ondeck provision --run-id {} gives the run machines", self.run))
     }
 }
 
-fn show(stream: Stream, bytes: &[u8]) -> std::io::Result<()> {
-    match stream {
+/// Repeats a read: a full disk or a busy file for a moment is no reason to cancel the job.
+async fn retried<T, F: Future<Output = PortResult<T>>>(read: impl Fn() -> F) -> PortResult<T> {
+    retry(&WallClock, &Entropy, Retry::SHORT, |_| read()).await
+}
+
+/// Passes on a part of the job's output. Fails if it cannot be written.
+fn show(stream: Stream, bytes: &[u8]) -> Result<(), NotFollowed> {
+    let (name, written) = match stream {
         Stream::Stdout => {
             let mut stdout = std::io::stdout().lock();
-            stdout.write_all(bytes)?;
-            stdout.flush()
+            ("stdout", stdout.write_all(bytes).and_then(|()| stdout.flush()))
         }
-        Stream::Stderr => std::io::stderr().lock().write_all(bytes),
-    }
+        Stream::Stderr => ("stderr", std::io::stderr().lock().write_all(bytes)),
+    };
+    written.map_err(|error| match unwritten(name, &error) {
+        None => NotFollowed::Unread,
+        Some(failure) => {
+            let message = format!("the job was cancelled: {failure}");
+            let failure = Failure { message, ..failure };
+            NotFollowed::Failed(
+                failure.hint("redirect the output elsewhere, and run the job again"),
+            )
+        }
+    })
 }
 
 fn exit_code(code: Option<i32>) -> u8 {

@@ -61,9 +61,6 @@ pub(super) fn run(command: &str, argument: &str) -> u8 {
     };
     match result {
         Ok(()) => 0,
-        Err(failure) => {
-            logging::error(&failure.message, &failure.hint);
-            failure.kind.exit_code()
-        }
+        Err(failure) => logging::fail(&failure),
     }
 }

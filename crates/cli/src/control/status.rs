@@ -11,10 +11,12 @@ use ondeck_core::modes::plane::Plane;
 use ondeck_core::ports::RecordScope;
 
 use crate::control::backend;
+use crate::control::github_actions::Step;
 use crate::control::progress::NoProgress;
-use crate::control::report::{Report, clear_screen, deliver, try_print};
+use crate::control::report::{Report, clear_screen, deliver, print};
 use crate::inputs::{Common, rows};
 use crate::logging;
+use crate::output::unwritten;
 use crate::surroundings::stop_on_signals;
 
 /// The machines and the pool, as they were at `now`.
@@ -25,8 +27,8 @@ pub(crate) struct Snapshot {
     pub(crate) unreadable: Vec<Unreadable>,
 }
 
-/// Runs the command and returns its exit code. With `--watch` it ends on a signal, or when stdout
-/// is closed.
+/// Runs the command and returns its exit code. With `--watch` it ends on a signal, or when its reader
+/// closes the pipe.
 pub(crate) async fn status(common: &Common) -> u8 {
     logging::start(common, std::io::stderr);
     let scope = if common.given.is_set(&rows::ALL) { RecordScope::All } else { RecordScope::Live };
@@ -40,11 +42,13 @@ pub(crate) async fn status(common: &Common) -> u8 {
         return deliver("status", report, common);
     }
     let stop = stop_on_signals();
+    let step = Step::current();
     let watching = async {
         loop {
-            let snapshot = Snapshot::take(&plane, scope).await?;
-            if clear_screen().and_then(|()| try_print(&snapshot.text())).is_err() {
-                return Ok(());
+            let text = Snapshot::take(&plane, scope).await?.text();
+            let text = step.as_ref().map_or(text.clone(), |step| step.text(&text));
+            if let Err(error) = clear_screen().and_then(|()| print(&text)) {
+                return unwritten("stdout", &error).map_or(Ok(()), Err);
             }
             tokio::time::sleep(Duration::from_secs(1)).await;
         }

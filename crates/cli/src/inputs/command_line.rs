@@ -1,12 +1,15 @@
 //! From rows to flags and variables, and from a command line to what was given.
 
-use clap::builder::PossibleValuesParser;
+use std::io::Write;
+
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use ondeck_core::inputs::{Given, Input, InputDefault, InputScope, InputTable, InputValue, Mode};
 
-use super::{Common, help, rows, tables};
-use crate::control;
+use super::{Common, help, misuse, rows, tables};
+use crate::output::unwritten;
+use crate::{control, logging};
 
 /// A command line that was understood.
 #[derive(Debug)]
@@ -21,9 +24,12 @@ pub(crate) struct Invocation {
 pub(crate) const ARGUMENTS: &str = "arguments";
 
 /// Reads the command line and the variables. Prints what is wrong with them and ends the process
-/// with exit code 2; prints help and ends it with 0.
+/// with exit code 2; prints help and ends it with 0, or with 11 if it cannot be printed.
 pub(crate) fn read() -> Invocation {
-    let matches = command().try_get_matches().unwrap_or_else(|error| exit(&error));
+    let matches = match demo() {
+        Some(matches) => matches,
+        None => command().try_get_matches().unwrap_or_else(|error| end(&error)),
+    };
     let (command, matches) = matches.subcommand().expect("a command is required");
     let arguments = matches.try_get_many::<String>(ARGUMENTS).ok().flatten();
     Invocation {
@@ -33,24 +39,62 @@ pub(crate) fn read() -> Invocation {
     }
 }
 
-fn exit(error: &clap::Error) -> ! {
-    if error.use_stderr() && control::show_misuse(error) {
-        // Printing it as well could let a value of several lines pass for a workflow command.
-        std::process::exit(error.exit_code());
+/// The command line, if it is a valid one of the demo. The demo takes no variables, because its
+/// pool is not the user's.
+fn demo() -> Option<ArgMatches> {
+    let name = Mode::Demo.name();
+    std::env::args_os().find(|argument| argument == name)?;
+    let matches = command_with(Variables::Ignored).try_get_matches().ok()?;
+    (matches.subcommand_name() == Some(name)).then_some(matches)
+}
+
+/// Ends the process with help, or with what is wrong with its command line.
+fn end(error: &clap::Error) -> ! {
+    let code = if error.use_stderr() { refuse(error) } else { inform(error) };
+    std::process::exit(i32::from(code))
+}
+
+/// Prints the help or the version.
+fn inform(error: &clap::Error) -> u8 {
+    let printed = error.print().and_then(|()| std::io::stdout().flush());
+    match printed.err().and_then(|error| unwritten("stdout", &error)) {
+        None => 0,
+        Some(failure) => logging::fail(&failure),
     }
+}
+
+fn refuse(error: &clap::Error) -> u8 {
+    let failure = misuse::describe(error);
+    if let Some(code) = control::report_early(&failure) {
+        return code;
+    }
+    let text = error.render().to_string();
+    if misuse::may_be_misread(&text) {
+        return logging::fail(&failure);
+    }
+    drop(error.print());
     let complete = cfg!(all(feature = "aws", feature = "github"));
     if error.kind() == ErrorKind::UnknownArgument && !complete {
-        drop(error.print());
-        crate::logging::hint(
+        logging::hint(
             "this build lacks the options of AWS or GitHub; build it with --features aws,github",
         );
-        std::process::exit(error.exit_code());
     }
-    error.exit()
+    failure.kind.exit_code()
+}
+
+/// Whether options can be given by variables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Variables {
+    Taken,
+    Ignored,
 }
 
 /// The command line of this build.
 pub(crate) fn command() -> Command {
+    command_with(Variables::Taken)
+}
+
+fn command_with(variables: Variables) -> Command {
     let shared = |row: &&Input| row.is_of_every_mode();
     let mut command = Command::new("ondeck")
         .version(env!("CARGO_PKG_VERSION"))
@@ -65,25 +109,27 @@ pub(crate) fn command() -> Command {
                 "" => "For every command".to_owned(),
                 heading => format!("{heading}, for every command"),
             };
-            command = command.arg(argument(row, true).global(true).help_heading(heading));
+            let argument = argument(row, true, variables);
+            command = command.arg(argument.global(true).help_heading(heading));
         }
     }
     let modes = Mode::ALL.into_iter().filter(|mode| control::has(*mode));
-    command.subcommands(modes.map(subcommand)).subcommands(control::other_commands())
+    let subcommands = modes.map(|mode| subcommand(mode, variables));
+    command.subcommands(subcommands).subcommands(control::other_commands())
 }
 
 fn is_process(table: &InputTable) -> bool {
     table.rows.iter().any(|row| row.name == rows::BACKEND.name)
 }
 
-fn subcommand(mode: Mode) -> Command {
+fn subcommand(mode: Mode, variables: Variables) -> Command {
     let mut command =
         Command::new(mode.name()).about(help::about(mode)).after_help(help::examples(mode));
     for table in tables() {
         for row in table.rows.iter().filter(|row| row.is_of(mode) && !row.is_of_every_mode()) {
             // Refresh checks what it stores itself, together with what is stored already.
             let checked = !(mode == Mode::Refresh && row.scope == InputScope::Stored);
-            let argument = argument(row, checked);
+            let argument = argument(row, checked, variables);
             command = command.arg(match table.heading {
                 "" => argument,
                 heading => argument.help_heading(help::heading(heading, row, mode)),
@@ -105,7 +151,7 @@ fn subcommand(mode: Mode) -> Command {
 /// The flag and the variable of a row. The variable is not shown: it may hold a secret, and the
 /// help says once how variables are named. An empty variable counts as not given, because that is
 /// how a workflow passes on an input that it was not given.
-fn argument(row: &'static Input, checked: bool) -> Arg {
+fn argument(row: &'static Input, checked: bool, variables: Variables) -> Arg {
     let variable = row.variable();
     let empty = std::env::var_os(&variable).is_some_and(|value| value.is_empty());
     let mut argument = Arg::new(row.name)
@@ -117,14 +163,18 @@ fn argument(row: &'static Input, checked: bool) -> Arg {
     if let Some(short) = row.short {
         argument = argument.short(short);
     }
-    if row.has_variable() && !empty {
+    if row.has_variable() && !empty && variables == Variables::Taken {
         argument = argument.env(variable);
     }
     match row.value {
         InputValue::Switch => argument.action(ArgAction::SetTrue),
         InputValue::Count => argument.action(ArgAction::Count),
         InputValue::Choice(placeholder, values) => {
-            argument.value_name(placeholder).value_parser(PossibleValuesParser::new(values))
+            let empty = row.may_be_empty().then(|| PossibleValue::new("").hide(true));
+            let values = values.iter().map(|value| PossibleValue::new(*value));
+            argument
+                .value_name(placeholder)
+                .value_parser(PossibleValuesParser::new(values.chain(empty)))
         }
         InputValue::Text(placeholder) => argument
             .value_name(placeholder)

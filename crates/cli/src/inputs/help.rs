@@ -19,8 +19,9 @@ Exit codes:
   2  invalid input                   8  released, but some machines did not respond
   3  not set up: run refresh first   9  a role has other permissions than it should
   4  no capacity                    10  unexpected error; cleaned up
-  5  machines did not become ready 130  interrupted, 143 terminated; cleaned up
-  6  store, queue or compute unavailable or busy";
+  5  machines did not become ready  11  the output could not be written
+  6  store, queue or compute       130  interrupted, 143 terminated; cleaned up
+     unavailable or busy";
 
 /// What the command does, in one line.
 pub(super) fn about(mode: Mode) -> &'static str {
@@ -47,7 +48,8 @@ pub(super) fn examples(mode: Mode) -> &'static str {
         Mode::Refresh => {
             "\
 Refresh stores its settings for all runs and agents. A setting that is not given
-stays as it is; an empty value (--idle-time-sec=) restores the default.
+stays as it is; an empty value (--idle-time-sec=) or --reset idle-time-sec restores
+its default. --reset all restores the default of every setting that is not given.
 
 Examples:
   ondeck refresh

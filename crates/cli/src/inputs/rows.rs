@@ -59,6 +59,13 @@ pub(crate) const FORGE: Input =
     Input::stored("forge", "", "Where jobs come from; local is for trials")
         .valued(InputValue::Choice("FORGE", &[LOCAL, GITHUB]), None)
         .or_described("github on aws; otherwise unchanged, at first local");
+pub(crate) const RESET: Input = Input::call(
+    "reset",
+    "NAMES",
+    "Stored settings to return to their defaults, by name; all for every setting that this call \
+     does not give",
+    &[Mode::Refresh],
+);
 pub(crate) const QUEUE_TIMEOUT: Input = Input::call(
     "queue-timeout-sec",
     "SEC",
@@ -109,7 +116,17 @@ pub(crate) const SHUTDOWN_COMMAND: Input = Input::call(
 pub(crate) const COMMANDS: &[InputTable] = &[
     InputTable {
         heading: "",
-        rows: &[QUEUE_TIMEOUT, ALL, WATCH, ROLE, OTHER_POOL, KEEP, INSTANCE_ID, SHUTDOWN_COMMAND],
+        rows: &[
+            RESET,
+            QUEUE_TIMEOUT,
+            ALL,
+            WATCH,
+            ROLE,
+            OTHER_POOL,
+            KEEP,
+            INSTANCE_ID,
+            SHUTDOWN_COMMAND,
+        ],
     },
     InputTable { heading: "GitHub", rows: &[FORGE] },
 ];

@@ -1,72 +1,11 @@
 //! Colour is for terminals, and `NO_COLOR` turns it off: in log lines, errors, tables, the demo
 //! and the progress line. A pseudo-terminal stands for the terminal.
 
-use std::fs::File;
-use std::io::Read;
-use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use regex_lite::Regex;
-use rustix::process::{Pid, Signal, kill_process};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use crate::harness::{Driven, Home};
-
-/// A process whose stdout and stderr are one terminal.
-struct AtTerminal {
-    child: Child,
-    controller: File,
-    output: Vec<u8>,
-}
-
-impl AtTerminal {
-    fn start(mut command: Command) -> AtTerminal {
-        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&controller).unwrap();
-        unlockpt(&controller).unwrap();
-        let name = ptsname(&controller, Vec::new()).unwrap();
-        let path = std::ffi::OsStr::from_bytes(name.as_bytes());
-        let terminal: OwnedFd = File::options().write(true).open(path).unwrap().into();
-        command.stdin(Stdio::null()).stderr(terminal.try_clone().unwrap()).stdout(terminal);
-        let child = command.spawn().unwrap();
-        // With the command go this process's own handles of the terminal.
-        drop(command);
-        AtTerminal { child, controller: controller.into(), output: Vec::new() }
-    }
-
-    fn text(&self) -> String {
-        String::from_utf8_lossy(&self.output).into_owned()
-    }
-
-    /// Reads until these words are there so many times. Panics if the process ends before.
-    fn until_it_prints(&mut self, words: &str, times: usize) {
-        while self.text().matches(words).count() < times {
-            assert!(self.read(), "it has ended: {}", self.text());
-        }
-    }
-
-    /// Reads once. Returns whether the terminal is still open.
-    fn read(&mut self) -> bool {
-        let mut buffer = [0; 4096];
-        // The last process that has the terminal open ends the reading with an error.
-        let count = self.controller.read(&mut buffer).unwrap_or(0);
-        self.output.extend_from_slice(&buffer[..count]);
-        count > 0
-    }
-
-    fn interrupt(&self) {
-        let pid = i32::try_from(self.child.id()).unwrap();
-        kill_process(Pid::from_raw(pid).unwrap(), Signal::INT).unwrap();
-    }
-
-    /// Everything that it prints until its end.
-    fn finish(mut self) -> String {
-        while self.read() {}
-        self.child.wait().unwrap();
-        self.text()
-    }
-}
+use crate::harness::{AtTerminal, Driven, Home};
 
 /// With a terminal that shows colours.
 fn plain(mut command: Command) -> Command {

@@ -44,6 +44,7 @@ fn a_row_that_makes_no_sense_is_named_and_the_others_work() {
         let released = home.release("1").succeeded();
         names(&released, &corrupt);
         assert_eq!(released.ids(), again.ids(), "{corruption}");
+        assert_eq!(released.json()["unreadable"][0]["instanceId"], corrupt, "{corruption}");
         home.release("2").succeeded();
         assert_eq!(home.provision("3", 2).succeeded().sources(), ["warm", "warm"], "{corruption}");
     }

@@ -28,6 +28,39 @@ fn the_story_holds_and_leaves_nothing() {
 }
 
 #[test]
+fn variables_of_the_user_and_of_a_workflow_are_no_part_of_it() {
+    let home = Home::bare();
+    fs::create_dir(home.dir()).unwrap();
+    let mut command = home.command(&["demo"]);
+    let elsewhere = home.outside().join("elsewhere");
+    command.env("TMPDIR", home.dir()).env("ONDECK_HOME", &elsewhere).envs([
+        ("ONDECK_BACKEND", "moon"),
+        ("ONDECK_RECORDS", "aws"),
+        ("ONDECK_COMPUTE", "aws"),
+        ("ONDECK_FORGE", "github"),
+        ("ONDECK_POOL", "not a pool"),
+        ("ONDECK_RUN_ID", "a b"),
+        ("ONDECK_INSTANCE_COUNT", "many"),
+        ("ONDECK_RESOURCE_CLASS", "huge"),
+        ("ONDECK_MAX_MACHINES", "1"),
+        ("ONDECK_MIN_IDLE", "large=9"),
+        ("ONDECK_IDLE_TIME_SEC", "0"),
+        ("ONDECK_LOCAL_LAUNCH_FAILURE", "no"),
+        ("ONDECK_PRE_RUNNER_SCRIPT", "exit 1"),
+        ("ONDECK_ACTION", "true"),
+        ("INPUT_MODE", "release"),
+        ("GITHUB_ACTIONS", "true"),
+        ("GITHUB_RUN_ID", "no id"),
+        ("GITHUB_OUTPUT", "/nonexistent/output"),
+        ("GITHUB_STEP_SUMMARY", "/nonexistent/summary"),
+    ]);
+    let done = Background::start(&mut command).finish().succeeded();
+    assert!(done.stdout.contains("nothing is left"), "{}", done.stdout);
+    assert_nothing_is_left(&home);
+    assert!(!elsewhere.exists());
+}
+
+#[test]
 fn interrupted_in_the_middle_it_leaves_nothing_either() {
     let home = Home::bare();
     let demo = start(&home);
@@ -39,11 +72,17 @@ fn interrupted_in_the_middle_it_leaves_nothing_either() {
 }
 
 #[test]
-fn interrupted_in_a_race_it_leaves_nothing_either() {
+fn stopped_in_a_race_it_leaves_nothing_either() {
+    for which in [Signal::TERM, Signal::QUIT] {
+        stopped_in_a_race_by(which);
+    }
+}
+
+fn stopped_in_a_race_by(which: Signal) {
     let home = Home::bare();
     let demo = start(&home);
     demo.until_it_says("$ ondeck provision --run-id 106");
-    demo.signal(Signal::TERM);
+    demo.signal(which);
     demo.finish().exited(143);
     assert_nothing_is_left(&home);
 }

@@ -1,5 +1,7 @@
 //! Provision when machines are not to be had, do not get ready, or are not what the pool says.
 
+use std::process::{Command, Stdio};
+
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -10,6 +12,50 @@ const FIRST: &str = r#"mkdir "$ONDECK_HOME_DIR/first" 2>/dev/null"#;
 
 fn error(answer: &Value) -> [&str; 3] {
     ["kind", "message", "hint"].map(|part| answer["error"][part].as_str().unwrap())
+}
+
+#[test]
+fn a_release_reports_every_machine_also_one_that_cannot_be_reached() {
+    let home = Home::with(&[]);
+    let ids = home.provision("1", 3).succeeded().ids();
+    let refuse = format!(
+        "CREATE TRIGGER refuse BEFORE UPDATE ON instances WHEN OLD.id = '{}'
+         BEGIN SELECT RAISE(ABORT, 'the disk is broken'); END",
+        ids[1]
+    );
+    home.file().execute_batch(&refuse).unwrap();
+    let done = home.release("1").exited(6);
+    let answer = done.json();
+    let outcomes: Vec<(&str, &str)> = answer["instances"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| (one["instanceId"].as_str().unwrap(), one["outcome"].as_str().unwrap()))
+        .collect();
+    let mut expected = [(&*ids[0], "pooled"), (&*ids[1], "not-reached"), (&*ids[2], "pooled")];
+    expected.sort_unstable();
+    let mut found = outcomes.clone();
+    found.sort_unstable();
+    assert_eq!(found, expected, "{answer}");
+    let lost =
+        answer["instances"].as_array().unwrap().iter().find(|one| one["instanceId"] == ids[1]);
+    assert!(lost.unwrap()["reason"].as_str().unwrap().contains("the disk is broken"), "{answer}");
+    let [kind, message, hint] = error(&answer);
+    assert_eq!(kind, "unavailable");
+    assert!(
+        message.starts_with(&format!("machines could not be reached: {}: ", ids[1])),
+        "{message}"
+    );
+    assert!(hint.starts_with("retry the release"), "{hint}");
+    assert_eq!(home.standings(), ["idle", "idle", "running 1"]);
+    assert_eq!(home.tickets(), 2);
+
+    let text = home.ondeck(&["release", "--run-id", "1"]).exited(6);
+    assert!(text.stdout.contains("not-reached"), "{}", text.stdout);
+    home.file().execute_batch("DROP TRIGGER refuse").unwrap();
+    let rest = home.release("1").succeeded();
+    assert_eq!(rest.ids(), [ids[1].clone()]);
+    assert_eq!(home.standings(), ["idle"; 3]);
 }
 
 #[test]
@@ -192,4 +238,73 @@ fn a_disk_that_takes_nothing_more_is_said_and_nothing_is_lost() {
     assert_eq!(home.standings(), ["idle"]);
     let done = home.provision("2", 1).succeeded();
     assert_eq!((done.sources(), done.ids()), (vec!["warm".to_owned()], warm));
+}
+
+#[test]
+fn without_proc_the_local_backend_is_refused() {
+    let home = Home::with(&[]);
+    let namespace = |more: &[&str], hide: &str| {
+        let mut command = Command::new("unshare");
+        command
+            .args(more)
+            .args(["--mount", "sh", "-c"])
+            .arg(format!("{hide} && exec \"$0\" \"$@\""));
+        command
+    };
+    // An empty folder, and the processes of another pid namespace.
+    let ways = [
+        (&[][..], "mount -t tmpfs none /proc"),
+        (&["--user", "--map-root-user"], "mount -t tmpfs none /proc"),
+        (&["--pid", "--fork"], "true"),
+    ];
+    for (more, hide) in ways {
+        if !namespace(more, hide).arg("true").output().is_ok_and(|done| done.status.success()) {
+            eprintln!("NOT APPLICABLE without the right to mount: {more:?}");
+            continue;
+        }
+        for arguments in [
+            &["refresh"][..],
+            &["provision", "--run-id", "1"],
+            &["release", "--run-id", "1"],
+            &["status"],
+            &["run", "--run-id", "1", "--", "true"],
+            &["agent", "--instance-id", "i-1"],
+        ] {
+            let program = home.command(arguments);
+            let mut command = namespace(more, hide);
+            command.arg(program.get_program()).args(arguments).env("ONDECK_HOME", home.dir());
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
+            let done = Background::start(&mut command).finish().exited(2);
+            for part in ["the local backend needs /proc", "hint: mount it by: mount -t proc"] {
+                assert!(done.stderr.contains(part), "{arguments:?}: {}", done.stderr);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_store_that_cannot_be_opened_says_what_to_do() {
+    let home = Home::with(&[]);
+    // So few files that the program starts, and cannot open one more.
+    let limited = |files: u32| {
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(format!("ulimit -n {files} && exec \"$0\" status"));
+        command.arg(home.command(&[]).get_program()).env("ONDECK_HOME", home.dir());
+        command.output().expect("sh starts")
+    };
+    let said = (6..40).map(limited).find_map(|done| {
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        said.contains("cannot be used").then_some((done.status.code(), said))
+    });
+    let (code, said) = said.expect("one number of files is too small for the store");
+    assert_eq!(code, Some(6), "{said}");
+    assert!(said.contains("Too many open files") && said.contains("ulimit -n"), "{said}");
+
+    let other = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(other.path().join("ondeck.db")).expect("a folder in place of the file");
+    let mut command = Command::new(home.command(&[]).get_program());
+    let done = command.arg("refresh").env("ONDECK_HOME", other.path()).output().expect("it starts");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(6), "{said}");
+    assert!(said.contains("it is a folder") && said.contains("move the folder away"), "{said}");
 }

@@ -6,4 +6,5 @@ mod faults;
 pub(crate) mod harness;
 mod lifecycle;
 mod refused;
+mod runs;
 mod secrets;

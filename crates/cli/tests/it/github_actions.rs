@@ -9,7 +9,7 @@ use insta::assert_snapshot;
 use regex_lite::Regex;
 use rustix::process::Signal;
 
-use crate::harness::{Background, Done, Driven, Home, signal};
+use crate::harness::{AtTerminal, Background, Done, Driven, Home, TIMES, signal, until};
 
 /// A step of a workflow: the program, with the files that GitHub gives it.
 struct WorkflowStep<'a> {
@@ -357,7 +357,8 @@ fn output_of_a_script_becomes_neither_a_command_nor_markup() {
 fn refused_before_anything_was_done() {
     let home = Home::bare();
     let step = WorkflowStep::of(&home);
-    let done = step.run(&["provision", "--run-id", "7"]).exited(3);
+    let at_once = ["provision", "--run-id", "7", "--registration-token-patience-sec", "0"];
+    let done = step.run(&at_once).exited(3);
     assert_snapshot!(log(&done).replace(&home.dir().display().to_string(), "HOME"), @"::error title=ondeck provision%3A not-set-up::not set up: there is no store at HOME/ondeck.db%0Ahint: run ondeck refresh first");
     assert_snapshot!(step.outputs(), @"
     label=
@@ -502,19 +503,235 @@ fn missing_or_unwritable_files_change_nothing_else() {
 
     let nowhere = home.outside().join("no/such/folder/file");
     let mut denied = step.command(&["provision", "--run-id", "7"]);
-    denied.env("GITHUB_OUTPUT", &nowhere).env("GITHUB_STEP_SUMMARY", &nowhere);
-    let done = Background::start(&mut denied).finish().succeeded();
+    let done = Background::start(denied.env("GITHUB_STEP_SUMMARY", &nowhere)).finish().succeeded();
     let warnings = done.stderr.lines().filter(|line| line.starts_with("::warning"));
-    assert_snapshot!(warnings.collect::<Vec<_>>().join("\n"), @"
-    ::warning title=ondeck::step outputs cannot be written: No such file or directory (os error 2)
-    ::warning title=ondeck::the job summary cannot be written: No such file or directory (os error 2)
+    assert_snapshot!(warnings.collect::<Vec<_>>().join("\n"), @"::warning title=ondeck::the job summary cannot be written: No such file or directory (os error 2)");
+}
+
+#[test]
+fn outputs_that_cannot_be_written_fail_the_step() {
+    let home = Home::with(&[]);
+    let nowhere = home.outside().join("no/such/folder/file").display().to_string();
+    for (file, problem) in [
+        (nowhere.as_str(), "No such file or directory (os error 2)"),
+        ("/dev/full", "No space left on device (os error 28)"),
+        ("/", "Is a directory (os error 21)"),
+    ] {
+        for arguments in [
+            &["provision", "--run-id=7"][..],
+            &["refresh"],
+            &["release", "--run-id=7"],
+            &["release", "--run-id=none"],
+        ] {
+            let step = WorkflowStep::of(&home);
+            let mut command = step.command(arguments);
+            let done = Background::start(command.env("GITHUB_OUTPUT", file)).finish().exited(11);
+            let error = done.stderr.lines().last().unwrap();
+            let expected = format!(
+                "::error title=ondeck {}%3A unreported::step outputs cannot be written: {file}: \
+                 {problem}%0Ahint: GITHUB_OUTPUT must name a file that the step can write",
+                arguments[0]
+            );
+            assert_eq!(error, expected, "{arguments:?}");
+            assert!(step.summary().starts_with("### ondeck "), "{arguments:?}");
+        }
+    }
+    // The failure of the command itself decides the exit code.
+    let step = WorkflowStep::of(&home);
+    let mut command = step.command(&["provision", "--run-id=7", "--resource-class=huge"]);
+    let done = Background::start(command.env("GITHUB_OUTPUT", "/dev/full")).finish().exited(2);
+    let errors = done.stderr.lines().filter(|line| line.starts_with("::error ")).count();
+    assert_eq!(errors, 2, "{}", done.stderr);
+}
+
+#[test]
+fn machines_that_do_not_respond_do_not_excuse_lost_outputs() {
+    let home = Home::with(&["--release-timeout-sec=0.5", "--self-termination-grace-sec=60"]);
+    home.provision("7", 1).succeeded();
+    home.agents().into_values().for_each(|pid| signal(pid, Signal::STOP));
+    let mut release = WorkflowStep::of(&home).command(&["release", "--run-id", "7"]);
+    release.env("ONDECK_ACTION", "true").env("GITHUB_OUTPUT", "/dev/full");
+    Background::start(&mut release).finish().exited(11);
+}
+
+#[test]
+fn a_command_line_that_is_refused_has_a_result_and_a_summary() {
+    let home = Home::bare();
+    let refused = |arguments: &[&str], action: &str| {
+        let step = WorkflowStep::of(&home);
+        let mut command = step.command(arguments);
+        let done = Background::start(command.env("ONDECK_ACTION", action)).finish().exited(2);
+        assert_eq!(done.stdout, "");
+        (done.stderr, step)
+    };
+    let (log, step) = refused(&["provision", "--run-id=1", "--instance-count=two"], "true");
+    assert_snapshot!(log, @"::error title=ondeck%3A invalid-input::invalid value 'two' for '--instance-count <COUNT>': invalid digit found in string%0Ahint: ondeck provision --help shows what it takes");
+    assert_snapshot!(step.outputs(), @"result.status=failed");
+    assert_snapshot!(step.summary(), @"
+    ### ondeck failed: invalid input
+
+    > invalid value 'two' for '--instance-count &lt;COUNT&gt;': invalid digit found in string
+    >
+    > **hint:** ondeck provision --help shows what it takes
+
+    Exit code 2: invalid input.
     ");
+    for (arguments, action, message) in [
+        (&[""][..], "true", "no mode given%0Ahint: use one of refresh, provision, release"),
+        (&[], "true", "no mode given%0Ahint: use one of refresh, provision, release"),
+        (&["demolish"], "true", "no such mode: \"demolish\"%0Ahint: use one of refresh, prov"),
+        (&["-vv"], "", "no command given%0Ahint: use one of refresh, provision, release, run, "),
+        (&["demolish"], "", "no such command: \"demolish\"%0Ahint: use one of refresh, provis"),
+        (&["release", "--surplus"], "true", "unexpected argument '--surplus' found%0Ahint: ondeck"),
+    ] {
+        let (log, step) = refused(arguments, action);
+        let expected = format!("::error title=ondeck%3A invalid-input::{message}");
+        assert!(log.starts_with(&expected), "{arguments:?}: {log}");
+        assert_eq!(step.outputs(), "result.status=failed", "{arguments:?}");
+        assert!(step.summary().starts_with("### ondeck failed: invalid input\n"), "{arguments:?}");
+    }
+}
+
+#[test]
+fn every_mode_has_a_result_and_a_summary_for_every_failure() {
+    let home = Home::bare();
+    let settings = Home::with(&[]);
+    let sql = "UPDATE settings SET value = 'soon' WHERE name = 'idle-time-sec'";
+    settings.file().execute(sql, []).unwrap();
+    let broken = Home::bare();
+    std::fs::create_dir(broken.dir()).unwrap();
+    std::fs::write(broken.dir().join("ondeck.db"), "no database ".repeat(1000)).unwrap();
+    let at_once = "--registration-token-patience-sec=0";
+    for (home, arguments, code) in [
+        (&home, &["provision", "--run-id=1", at_once][..], 3),
+        (&home, &["provision"], 2),
+        (&home, &["provision", "--run-id=1", "--max-runtime-min=x"], 2),
+        (&home, &["release", "--run-id=1"], 3),
+        (&home, &["release"], 2),
+        (&home, &["refresh", "--min-idle=huge=1"], 2),
+        (&settings, &["provision", "--run-id=1"], 2),
+        (&settings, &["release", "--run-id=1"], 2),
+        (&broken, &["refresh"], 6),
+        (&broken, &["provision", "--run-id=1"], 6),
+        (&broken, &["release", "--run-id=1"], 6),
+    ] {
+        let step = WorkflowStep::of(home);
+        step.run(arguments).exited(code);
+        assert!(step.outputs().ends_with("result.status=failed"), "{arguments:?}");
+        let summary = step.summary();
+        assert!(summary.contains(&format!("Exit code {code}: ")), "{arguments:?}: {summary}");
+    }
+}
+
+#[test]
+fn a_release_and_a_refresh_that_are_stopped_have_a_result_and_a_summary() {
+    let home = Home::with(&[]);
+    let ids = home.provision("7", 1).succeeded().ids();
+    signal(home.agents()[&ids[0]], Signal::STOP);
+    let step = WorkflowStep::of(&home);
+    let release = Background::start(&mut step.command(&["release", "--run-id=7"]));
+    release.until_it_says("waiting for machines to deregister");
+    until("the machine is let go", || home.standings() == ["idle"]);
+    release.signal(Signal::INT);
+    release.finish().exited(130);
+    assert_eq!(step.outputs(), "result.status=failed");
+    assert!(step.summary().contains("Exit code 130: "), "{}", step.summary());
+
+    let step = WorkflowStep::of(&home);
+    let warming = ["refresh", "--local-boot-ms=60000", "--min-idle=large=2"];
+    let refresh = Background::start(&mut step.command(&warming));
+    until("machines are being warmed up", || home.standings().len() > 1);
+    refresh.signal(Signal::TERM);
+    refresh.finish().exited(143);
+    assert_eq!(step.outputs(), "result.status=failed");
+    assert!(step.summary().contains("told to terminate"), "{}", step.summary());
+}
+
+#[test]
+fn an_annotation_begins_its_line_on_a_terminal_too() {
+    let home = Home::with(&["--local-boot-ms=60000", "--validation-timeout-sec=3"]);
+    let step = WorkflowStep::of(&home);
+    let mut command = step.command(&["provision", "--run-id=7"]);
+    command.env("TERM", "xterm-256color");
+    let shown = AtTerminal::start(command).finish();
+    let error = shown.lines().find(|line| line.contains("::error "));
+    assert!(error.is_some_and(|line| line.starts_with("::error ")), "{shown:?}");
+    assert!(!shown.contains('\x1b'), "no spinner and no colour: {shown:?}");
+    assert!(shown.contains("provision: waiting for new machines to become ready ("), "{shown:?}");
+}
+
+#[test]
+fn the_first_provision_waits_for_the_first_refresh() {
+    let home = Home::bare();
+    let step = WorkflowStep::of(&home);
+    let provision = Background::start(&mut step.command(&["provision", "--run-id=7"]));
+    provision.until_it_says("waiting for the first refresh to set up the pool");
+    home.ondeck(&[&["refresh"], &TIMES[..]].concat()).succeeded();
+    provision.finish().succeeded();
+    assert_eq!(home.standings(), ["running 7"]);
+}
+
+#[test]
+fn a_provision_that_waited_for_refresh_in_vain_says_what_to_do() {
+    let home = Home::bare();
+    let step = WorkflowStep::of(&home);
+    let patience = "--registration-token-patience-sec=1.5";
+    let done = step.run(&["provision", "--run-id=7", patience]).exited(3);
+    let dir = home.dir().display().to_string();
+    let error = done.stderr.lines().last().unwrap().replace(&dir, "HOME");
+    assert_snapshot!(error, @"::error title=ondeck provision%3A not-set-up::not set up: there is no store at HOME/ondeck.db, and no refresh has run within 1.5 s%0Ahint: run ondeck refresh, or start the workflow that does, then re-run this job");
+    assert!(step.outputs().ends_with("result.status=failed"));
+
+    // A wait can be cancelled.
+    let step = WorkflowStep::of(&home);
+    let provision = Background::start(&mut step.command(&["provision", "--run-id=7"]));
+    provision.until_it_says("waiting for the first refresh");
+    provision.signal(Signal::INT);
+    provision.finish().exited(130);
+    assert!(!home.dir().exists(), "asking makes nothing");
+}
+
+#[test]
+fn a_provision_of_a_person_does_not_wait_for_refresh_unless_told_to() {
+    let home = Home::bare();
+    let done = home.provision("7", 1).exited(3);
+    assert!(!done.stderr.contains("waiting"), "{}", done.stderr);
+    let told = ["provision", "-vv", "--run-id=7", "--registration-token-patience-sec=40"];
+    let provision = home.start(&told);
+    provision.until_it_says("waiting for the first refresh");
+    home.ondeck(&[&["refresh"], &TIMES[..]].concat()).succeeded();
+    provision.finish().succeeded();
 }
 
 #[test]
 fn no_value_of_an_input_becomes_a_command() {
     let home = Home::bare();
     let value = "large\n::add-mask::a\n##[error]b";
+    let is_strange = |line: &&str| {
+        let ours = line.starts_with("::error title=ondeck");
+        !ours && (line.trim_start().starts_with("::") || line.contains("##["))
+    };
+    let command = format!("demolish\n{value}");
+    let option = format!("--demolish\n{value}");
+    for arguments in [
+        &[command.as_str()][..],
+        &["provision", &option],
+        &["provision", &command],
+        &["provision", "--json", &option],
+        &["refresh", &format!("--backend={value}")],
+        &["completions", value],
+        &["man", value],
+        &["status", &format!("--json={value}")],
+    ] {
+        let done = WorkflowStep::of(&home).run(arguments).exited(2);
+        let said = format!("{}{}", done.stdout, done.stderr);
+        assert_eq!(said.split(['\r', '\n']).find(is_strange), None, "{arguments:?}: {said}");
+        // Outside of a workflow no line begins with one either: its output may be shown in one.
+        let done = home.ondeck(arguments).exited(2);
+        let said = format!("{}{}", done.stdout, done.stderr);
+        let begins = |line: &str| line.trim_start().starts_with("::");
+        assert!(!said.split(['\r', '\n']).any(begins), "{arguments:?}: {said}");
+    }
     for input in ["run-id", "resource-class", "usage-class", "allowed-instance-types"] {
         let argument = format!("--{input}={value}");
         let done = WorkflowStep::of(&home).run(&["provision", &argument]).exited(2);
@@ -526,4 +743,29 @@ fn no_value_of_an_input_becomes_a_command() {
         assert_eq!(said.lines().find(strange), None, "{input}: {said}");
         assert!(said.contains(input), "the input is named: {said}");
     }
+}
+
+/// A machine refuses jobs of any other run than its own, so a made-up run id would block them all.
+#[test]
+fn provision_refuses_another_run_than_that_of_the_workflow() {
+    let home = Home::with(&[]);
+    let step = WorkflowStep::of(&home);
+    let run = |arguments: &[&str], own: &str| {
+        Background::start(step.command(arguments).env("GITHUB_RUN_ID", own)).finish()
+    };
+    for foreign in ["7-large", "8", "71"] {
+        let done = run(&["provision", "--run-id", foreign], "7").exited(2);
+        let said = log(&done);
+        assert!(said.contains(&format!("which is 7: {foreign}")), "{said}");
+        assert!(said.contains("label-suffix"), "{said}");
+    }
+    let own = ["provision", "--run-id", "7", "--label-suffix", "large"];
+    run(&own, "7").succeeded();
+    run(&["provision"], "7").succeeded();
+    // Another workflow may clean up, and elsewhere any id is fine.
+    let released = run(&["release", "--run-id", "7", "--json"], "9").succeeded().json();
+    assert_eq!(released["instances"].as_array().unwrap().len(), 2, "those of both labels");
+    let mut elsewhere = step.command(&["provision", "--run-id", "8"]);
+    elsewhere.env("GITHUB_RUN_ID", "7").env_remove("GITHUB_ACTIONS");
+    Background::start(&mut elsewhere).finish().succeeded();
 }

@@ -4,6 +4,7 @@
 //! reaches. When the home goes, so does every process of it, also of a test that failed.
 
 mod program;
+mod terminal;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,6 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 pub(crate) use self::program::{Background, Done, begun_by};
+pub(crate) use self::terminal::AtTerminal;
 
 /// Longer than anything here takes on a busy computer.
 const LIMIT: Duration = Duration::from_secs(40);

@@ -84,8 +84,9 @@ fn the_help_of_the_program() {
       2  invalid input                   8  released, but some machines did not respond
       3  not set up: run refresh first   9  a role has other permissions than it should
       4  no capacity                    10  unexpected error; cleaned up
-      5  machines did not become ready 130  interrupted, 143 terminated; cleaned up
-      6  store, queue or compute unavailable or busy
+      5  machines did not become ready  11  the output could not be written
+      6  store, queue or compute       130  interrupted, 143 terminated; cleaned up
+         unavailable or busy
     ");
     assert_snapshot!(shown(&["--version"]), @"ondeck 0.1.0");
 }
@@ -114,6 +115,10 @@ fn the_help_of_refresh() {
                                           a runner
           --rescue <ACTION>               Action for runs whose jobs are queued without a machine:
                                           provision, report or off [default: provision]
+          --on-interruption <ACTION>      Action for jobs whose machine was taken away by its provider:
+                                          none, or rerun, once the run has completed [default: none]
+          --reset <NAMES>                 Stored settings to return to their defaults, by name; all for
+                                          every setting that this call does not give
       -h, --help                          Print help
 
     GitHub:
@@ -187,7 +192,7 @@ fn the_help_of_refresh() {
 
     Times:
           --heartbeat-period-sec <SEC>
-              How often an agent writes a heartbeat; after three missed ones, and 3 s, its machine
+              How often an agent writes a heartbeat; after three missed ones (at least 3 s) its machine
               counts as unhealthy [default: 5]
           --claim-registration-timeout-sec <SEC>
               How long a claimed machine may take to register its runner [default: 60]
@@ -231,7 +236,8 @@ fn the_help_of_refresh() {
     (options of every command)
 
     Refresh stores its settings for all runs and agents. A setting that is not given
-    stays as it is; an empty value (--idle-time-sec=) restores the default.
+    stays as it is; an empty value (--idle-time-sec=) or --reset idle-time-sec restores
+    its default. --reset all restores the default of every setting that is not given.
 
     Examples:
       ondeck refresh
@@ -263,6 +269,9 @@ fn the_help_of_provision() {
               compute backend recommends; on aws c* m* r*]
           --capacity-fallback
               Retry when capacity is short, and buy on-demand machines if spot is exhausted
+          --label-suffix <SUFFIX>
+              Gives the machines the label RUN-SUFFIX, so that a run can have several kinds of machines
+              [default: the label is the run id]
           --machine-source <SOURCE>
               Where machines come from: the pool and then new ones, only the pool, or only new ones
               [default: any] [possible values: any, pool, new]

@@ -86,6 +86,16 @@ fn refresh_stores_nothing_of_an_invalid_call() {
         ("--resource-class-config=[1]", "resource-class-config is not a map of classes"),
         (r#"--resource-class-config={"a":{"cpu":0,"mem":1}}"#, "no cpu or no memory: a"),
         (r#"--resource-class-config={"a":{"cpu":-1,"mem":1}}"#, "invalid value: integer `-1`"),
+        (
+            r#"--resource-class-config={"a":{"cpu":1,"mem":1},"b":{"cpu":1,"mem":1},"a":{"cpu":2,"mem":2}}"#,
+            r#"resource-class-config names a key twice: "a""#,
+        ),
+        (r#"--resource-class-config={"a":{"cpu":1,"mem":1,"cpu":2}}"#, "duplicate field `cpu`"),
+        (r#"--resource-class-config={"a":{"cpu":1,"mem":1,"x":2,"x":2}}"#, r#"twice: "a.x""#),
+        ("--min-idle=large=1 large=2", r#"min-idle gives a second number for the same: "large=2""#),
+        ("--min-idle=large=1; large/on-demand=1", r#"for the same: "large=1""#),
+        ("--min-idle=Mon-Fri large/spot/c*=1\nMon-Fri large/spot/c*=3", r#""large/spot/c*=3""#),
+        ("--max-machines=large=1 large=2", r#"a second number for the same: "large=2""#),
         ("--min-idle=large", "min-idle is not of the form CLASS=COUNT: \"large\""),
         ("--min-idle=huge=1", "min-idle names an unknown class: huge"),
         ("--min-idle=large=-1", "min-idle has no count: \"large=-1\""),
@@ -161,6 +171,22 @@ fn times_that_contradict_each_other_are_refused_for_one_call() {
     refused(home.ondeck(&release), 2, "release-timeout-sec (0.04) must be more than agent-poll");
     assert_eq!(home.standings(), ["running 2"]);
     home.release("2").succeeded();
+}
+
+/// Stored by an earlier version, which took them.
+#[test]
+fn duplicates_in_the_store_keep_no_run_from_its_machines() {
+    let home = Home::with(&[]);
+    for (name, value) in [
+        ("min-idle", "large=0 large=0"),
+        ("resource-class-config", r#"{"large":{"cpu":1,"mem":1},"large":{"cpu":2,"mem":4096}}"#),
+    ] {
+        let sql = "INSERT INTO settings (name, value) VALUES (?1, ?2)";
+        home.file().execute(sql, [name, value]).unwrap();
+    }
+    home.provision("1", 1).succeeded();
+    home.release("1").succeeded();
+    home.refresh(&["--idle-time-sec=50"]);
 }
 
 /// Stored by an earlier version, which only warned.
@@ -279,7 +305,7 @@ fn a_file_in_place_of_the_home() {
 fn a_store_of_a_newer_version_or_another_program() {
     let home = Home::with(&[]);
     home.file().pragma_update(None, "user_version", 99).unwrap();
-    all_refuse(&home, "has schema version 99, and this ondeck knows 5");
+    all_refuse(&home, "has schema version 99, and this ondeck knows 6");
     home.file().pragma_update(None, "application_id", 7).unwrap();
     all_refuse(&home, "is the database of another program");
 }

@@ -101,3 +101,25 @@ fn a_job_whose_output_has_no_reader_any_more_is_cancelled() {
     assert_eq!(run.wait().unwrap().code(), Some(143));
     until("the job is over", || home.texts("SELECT state FROM jobs") == ["cancelled"]);
 }
+
+/// A command under a label waits after the label's machine was killed, and a refresh helps.
+#[test]
+fn a_run_whose_machine_was_killed_gets_another_under_the_same_label() {
+    let home = Home::with(&[]);
+    let build = ["provision", "--run-id", "7", "--label-suffix", "build", "--json"];
+    let dead = home.ondeck(&build).succeeded().ids().concat();
+    home.provision("7", 1).succeeded();
+    for pid in home.processes_of(&dead) {
+        crate::harness::signal(pid, rustix::process::Signal::KILL);
+    }
+    let job = home.start(&["run", "--run-id", "7-build", "--", "echo", "served"]);
+    until("the job is queued", || home.texts("SELECT state FROM jobs") == ["queued"]);
+    until("refresh gives the run another machine", || {
+        let refreshed = home.ondeck(&["refresh", "--json"]).succeeded().json();
+        let silent = refreshed["silent"] == serde_json::json!([dead]);
+        silent && refreshed["rescued"] == serde_json::json!(["7-build"])
+    });
+    assert_eq!(job.finish().succeeded().stdout, "served\n");
+    let again = home.ondeck(&["refresh", "--json"]).succeeded().json();
+    assert_eq!(again["rescued"], serde_json::json!([]), "no job waits");
+}

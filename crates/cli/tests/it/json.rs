@@ -73,6 +73,45 @@ fn every_output_of_the_program_matches_its_schema() {
 }
 
 #[test]
+fn a_command_line_that_is_refused_is_answered_in_json_too() {
+    let home = Home::bare();
+    for (arguments, words) in [
+        (&["provision", "--json", "--run-id=1", "--instance-count=two"][..], "instance-count"),
+        (&["--json", "provision", "--run-id=a b"], "run-id"),
+        (&["release", "--run-id", "--json"], "run-id"),
+        (&["release", "--idle-time-sec=soon", "--json"], "idle-time-sec"),
+        (&["refresh", "--json", "--backend=moon"], "backend"),
+        (&["refresh", "--json=yes"], "json"),
+        (&["refresh", "--json", "--quiet", "-v"], "quiet"),
+        (&["refresh", "--json", "--no-such-option"], "no-such-option"),
+        (&["status", "--json", "--watch"], "watch"),
+        (&["status", "--json", "surplus"], "surplus"),
+        (&["run", "--json", "--run-id=1"], "CMD"),
+        (&["run", "--json", "--run-id=1", "--queue-timeout-sec=x", "--", "true"], "queue-timeout"),
+        (&["permissions", "--json"], "TASK"),
+        (&["permissions", "check", "--json", "--role=king"], "role"),
+        (&["completions", "--json", "cmd"], "cmd"),
+        (&["demo", "--json", "--kept"], "kept"),
+        (&["agent", "--json", "--instance-id=a b"], "instance-id"),
+        (&["demolish", "--json"], "demolish"),
+        (&["", "--json"], "no command given"),
+        (&["--json"], "no command given"),
+    ] {
+        let done = home.ondeck(arguments).exited(2);
+        assert_valid("failure", &done);
+        let answer = done.json();
+        assert_eq!(answer["error"]["kind"], "invalid-input", "{arguments:?}");
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.contains(words), "{arguments:?}: {message}");
+        assert_ne!(answer["error"]["hint"], "", "{arguments:?}");
+        assert!(done.stderr.contains(message), "{arguments:?}: {}", done.stderr);
+    }
+    // What belongs to the job is not an option of ondeck.
+    let done = home.ondeck(&["run", "--run-id=a b", "--", "ls", "--json"]).exited(2);
+    assert_eq!(done.stdout, "");
+}
+
+#[test]
 fn the_schemas_refuse_what_the_program_does_not_print() {
     let failure = json!({
         "schemaVersion": 1,

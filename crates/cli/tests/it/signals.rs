@@ -40,6 +40,11 @@ fn a_terminal_that_closes_counts_as_a_terminate() {
 }
 
 #[test]
+fn a_quit_counts_as_a_terminate() {
+    stopped_while_machines_boot(Signal::QUIT, 143, "told to terminate");
+}
+
+#[test]
 fn a_terminate_after_an_interrupt_does_not_cut_the_clear_up_short() {
     let home = Home::with(&["--local-boot-ms=60000"]);
     let provision = home.start(&["provision", "-vv", "--run-id", "1", "--instance-count", "3"]);
@@ -153,14 +158,20 @@ fn an_interrupt_leaves_what_the_run_had_before() {
 }
 
 #[test]
-fn an_interrupted_release_is_finished_by_refresh() {
+fn a_release_that_is_stopped_is_finished_by_refresh() {
+    for which in [Signal::TERM, Signal::QUIT] {
+        release_stopped_by(which);
+    }
+}
+
+fn release_stopped_by(which: Signal) {
     let home = Home::with(&[]);
     let ids = home.provision("1", 1).succeeded().ids();
     let agent = home.agents()[&ids[0]];
     signal(agent, Signal::STOP);
     let release = home.start(&["release", "--run-id", "1"]);
     until("the machine is let go", || home.standings() == ["idle"]);
-    release.signal(Signal::TERM);
+    release.signal(which);
     release.finish().exited(143);
     assert_eq!(home.tickets(), 0);
     signal(agent, Signal::CONT);
@@ -169,13 +180,19 @@ fn an_interrupted_release_is_finished_by_refresh() {
 }
 
 #[test]
-fn a_run_that_is_interrupted_cancels_its_job() {
+fn a_run_that_is_stopped_cancels_its_job() {
+    for (which, code) in [(Signal::INT, 130), (Signal::QUIT, 143)] {
+        job_stopped_by(which, code);
+    }
+}
+
+fn job_stopped_by(which: Signal, code: i32) {
     let home = Home::with(&[]);
     home.provision("1", 1).succeeded();
     let job = home.start(&["run", "--run-id", "1", "--", "sh", "-c", "echo begun; sleep 1000"]);
     job.until_it_says("begun");
-    job.signal(Signal::INT);
-    job.finish().exited(130);
+    job.signal(which);
+    job.finish().exited(code);
     until("the job is cancelled", || home.texts("SELECT state FROM jobs") == ["cancelled"]);
     until("only the agent is left", || home.processes().len() == 1);
     // The machine is none the worse for it.
@@ -196,12 +213,18 @@ fn a_job_that_is_withdrawn_while_it_waits_is_never_run() {
 }
 
 #[test]
-fn an_interrupted_refresh_ends_what_it_was_warming_up() {
+fn a_refresh_that_is_stopped_ends_what_it_was_warming_up() {
+    for (which, code) in [(Signal::INT, 130), (Signal::QUIT, 143)] {
+        refresh_stopped_by(which, code);
+    }
+}
+
+fn refresh_stopped_by(which: Signal, code: i32) {
     let home = Home::with(&["--local-boot-ms=60000"]);
     let refresh = home.start(&["refresh", "--min-idle=large=2"]);
     until("two machines are being warmed up", || home.standings().len() == 2);
-    refresh.signal(Signal::INT);
-    refresh.finish().exited(130);
+    refresh.signal(which);
+    refresh.finish().exited(code);
     home.assert_empty();
     assert_eq!(home.refresh(&["--local-boot-ms=0"])["warmed"], 2);
 }

@@ -175,7 +175,7 @@ pub const TABLE: InputTable = InputTable { heading: "Times", rows: INPUTS };
 
 times! {
     heartbeat_period, "heartbeat-period-sec", Seconds, "5", positive, refresh,
-        "How often an agent writes a heartbeat; after three missed ones, and 3 s, its machine counts as unhealthy";
+        "How often an agent writes a heartbeat; after three missed ones (at least 3 s) its machine counts as unhealthy";
     claim_registration_timeout, "claim-registration-timeout-sec", Seconds, "60", positive, provision,
         "How long a claimed machine may take to register its runner";
     claim_timeout, "claim-timeout-sec", Seconds, "300", positive, provision,

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use super::guard::Guard;
 use super::{Instance, TypedState};
 use crate::model::ids::{InstanceId, RunId};
+use crate::model::label::{Label, LabelSuffix};
 use crate::model::record::{Counts, Record, State, Unreadable};
 use crate::model::settings::SettingsVersion;
 use crate::model::timestamp::Timestamp;
@@ -77,6 +78,8 @@ pub enum Next {
     Update {
         state: State,
         run: Option<RunId>,
+        /// Of the label under which the run gets the machine. `None` without a run.
+        suffix: Option<LabelSuffix>,
         threshold: Option<Timestamp>,
         /// `None` leaves what the record says.
         counts: Option<Counts>,
@@ -86,17 +89,24 @@ pub enum Next {
 }
 
 impl Next {
-    pub(super) fn update(state: State, run: Option<RunId>, threshold: Option<Timestamp>) -> Next {
-        Next::Update { state, run, threshold, counts: None, keep_ticketed: false }
+    pub(super) fn update(state: State, label: Option<Label>, threshold: Option<Timestamp>) -> Next {
+        let (run, suffix) = label.map_or((None, None), |label| (Some(label.run), label.suffix));
+        Next::Update { state, run, suffix, threshold, counts: None, keep_ticketed: false }
     }
 
-    pub(super) fn counting(self, new: Counts) -> Next {
-        match self {
-            Next::Update { state, run, threshold, keep_ticketed, .. } => {
-                Next::Update { state, run, threshold, counts: Some(new), keep_ticketed }
-            }
-            Next::Insert(record) => Next::Insert(Box::new(Record { counts: new, ..*record })),
+    pub(super) fn keeping_ticketed(mut self, keep: bool) -> Next {
+        if let Next::Update { keep_ticketed, .. } = &mut self {
+            *keep_ticketed = keep;
         }
+        self
+    }
+
+    pub(super) fn counting(mut self, new: Counts) -> Next {
+        match &mut self {
+            Next::Update { counts, .. } => *counts = Some(new),
+            Next::Insert(record) => record.counts = new,
+        }
+        self
     }
 }
 
@@ -142,21 +152,20 @@ impl Change {
         }
         match (&self.next, found) {
             (Next::Insert(record), _) => Some((**record).clone()),
-            (Next::Update { state, run, threshold, counts, keep_ticketed }, Some(found)) => {
-                Some(Record {
-                    state: *state,
-                    run: run.clone(),
-                    threshold: *threshold,
-                    counts: counts.unwrap_or(found.counts),
-                    updated_at: self.at,
-                    ticketed_at: found.ticketed_at.filter(|_| *keep_ticketed),
-                    settings_version: self
-                        .settings_version
-                        .clone()
-                        .or(found.settings_version.clone()),
-                    ..found.clone()
-                })
-            }
+            (
+                Next::Update { state, run, suffix, threshold, counts, keep_ticketed },
+                Some(found),
+            ) => Some(Record {
+                state: *state,
+                run: run.clone(),
+                suffix: suffix.clone(),
+                threshold: *threshold,
+                counts: counts.unwrap_or(found.counts),
+                updated_at: self.at,
+                ticketed_at: found.ticketed_at.filter(|_| *keep_ticketed),
+                settings_version: self.settings_version.clone().or(found.settings_version.clone()),
+                ..found.clone()
+            }),
             (Next::Update { .. }, None) => None,
         }
     }
@@ -164,13 +173,14 @@ impl Change {
     /// Whether `found` is what this change leaves. After a refused repetition this means that an
     /// earlier write, whose answer was lost, made the change.
     pub fn is_done_in(&self, found: &Record) -> bool {
-        let (state, run, threshold) = match &self.next {
-            Next::Insert(record) => (record.state, &record.run, record.threshold),
-            Next::Update { state, run, threshold, .. } => (*state, run, *threshold),
+        let (state, run, suffix, threshold) = match &self.next {
+            Next::Insert(record) => (record.state, &record.run, &record.suffix, record.threshold),
+            Next::Update { state, run, suffix, threshold, .. } => (*state, run, suffix, *threshold),
         };
         found.updated_at == self.at
             && found.state == state
             && found.run == *run
+            && found.suffix == *suffix
             && found.threshold == threshold
     }
 }

@@ -43,6 +43,8 @@ pub enum LeaseGuard {
     Unexpired(Timestamp),
     /// At this moment or earlier.
     Expired(Timestamp),
+    /// Later than the first moment, and not later than the second.
+    Within(Timestamp, Timestamp),
     Any,
 }
 
@@ -64,6 +66,9 @@ impl Guard {
                 let lease_fits = match lease {
                     LeaseGuard::Unexpired(now) => record.threshold.is_some_and(|t| t > *now),
                     LeaseGuard::Expired(now) => record.threshold.is_some_and(|t| t <= *now),
+                    LeaseGuard::Within(now, until) => {
+                        record.threshold.is_some_and(|t| t > *now && t <= *until)
+                    }
                     LeaseGuard::Any => true,
                 };
                 let generation_fits = generation.is_none_or(|it| record.counts.generation == it);

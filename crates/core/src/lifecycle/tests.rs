@@ -41,6 +41,7 @@ fn record(state: State, run: Option<&str>, threshold: Option<Timestamp>) -> Reco
         updated_at: Timestamp::from_millis(2),
         ticketed_at: Some(Timestamp::from_millis(3)),
         settings_version: None,
+        suffix: None,
     }
 }
 
@@ -168,6 +169,7 @@ fn only_what_has_no_record_is_registered() {
         updated_at: noon(),
         ticketed_at: None,
         settings_version: None,
+        suffix: None,
         ..found
     };
     assert_eq!(change.applied_to(None), Some(registered));
@@ -227,6 +229,7 @@ fn a_change_is_known_again_by_all_that_it_leaves() {
             Record { updated_at: ahead(), ..done.clone() },
             Record { state: State::Running, ..done.clone() },
             Record { run: Some(run("theirs")), ..done.clone() },
+            Record { suffix: "large".parse().ok(), ..done.clone() },
             Record { threshold: Some(ahead()), ..done.clone() },
         ] {
             assert!(!change.is_done_in(&other), "{other:?}");

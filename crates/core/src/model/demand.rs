@@ -1,5 +1,5 @@
-//! The stored request of a run. Refresh provisions it again when failed jobs are re-run, because
-//! GitHub does not re-run the job that called provision.
+//! The stored requests of a run, one for each of its labels. Refresh provisions them again when failed
+//! jobs are re-run, because GitHub does not re-run the job that called provision.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,13 +9,14 @@ use serde::{Deserialize, Serialize};
 use crate::inputs::times::{TIMES, TimeOverrides};
 use crate::model::excerpt::one_line;
 use crate::model::ids::RunId;
+use crate::model::label::Label;
 use crate::model::timestamp::Timestamp;
 use crate::modes::provision::{Origin, ProvisionOptions, Request};
 
 /// How long a demand is kept. GitHub allows to re-run jobs for 30 days.
 pub const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The request of a run, as the store keeps it.
+/// The request of a run for machines with one label, as the store keeps it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Demand {
@@ -30,6 +31,22 @@ pub struct Demand {
     /// The rescues that have failed since the last successful one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_rescues: Option<FailedRescues>,
+    /// The rescue that is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<RescueLease>,
+    /// When refresh re-ran jobs of the run whose machines were taken away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rerun_at: Option<Timestamp>,
+}
+
+/// The right of one refresh to rescue a run under one label. Refreshes take it by a conditional
+/// write, so that two of them at once rescue the run once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RescueLease {
+    /// Tells the leases of different refreshes apart.
+    pub holder: u64,
+    /// When another refresh may take the lease, because this one was killed.
+    pub until: Timestamp,
 }
 
 /// Consecutive failed rescues of a run.
@@ -66,6 +83,11 @@ impl Demand {
         }
     }
 
+    /// What the machines are labelled with.
+    pub fn label(&self) -> Label {
+        Label::new(self.run.clone(), self.options.label_suffix.clone())
+    }
+
     /// The demand to store for a request.
     pub fn of(request: &Request, at: Timestamp) -> Demand {
         let text = |(input, span): &(&'static str, Duration)| {
@@ -78,7 +100,20 @@ impl Demand {
             times: request.times.0.iter().filter_map(text).collect(),
             at,
             failed_rescues: None,
+            lease: None,
+            rerun_at: None,
         }
+    }
+
+    /// Whether a refresh is rescuing the run under this label.
+    pub fn is_being_rescued(&self, now: Timestamp) -> bool {
+        self.lease.is_some_and(|lease| now < lease.until)
+    }
+
+    /// The demand with a lease in place of an earlier one.
+    #[must_use]
+    pub fn leased(self, holder: u64, until: Timestamp) -> Demand {
+        Demand { lease: Some(RescueLease { holder, until }), ..self }
     }
 
     /// The demand after one more failed rescue.
@@ -88,8 +123,9 @@ impl Demand {
         Demand { failed_rescues: Some(FailedRescues { times, at }), ..self }
     }
 
-    /// The request of a rescue: the same again, for at most as many machines as there are jobs.
-    pub fn again(&self, jobs: u32) -> Request {
+    /// The request of a rescue: the same again, for this many machines, but for no more than the run
+    /// asked for.
+    pub fn again(&self, machines: u32) -> Request {
         // A time that this version does not know or cannot parse has its default.
         let span = |(input, text): (&String, &String)| {
             let row = TIMES.iter().find(|row| row.input == *input)?;
@@ -98,11 +134,12 @@ impl Demand {
         Request {
             run: self.run.clone(),
             options: ProvisionOptions {
-                count: self.options.count.min(jobs).max(1),
+                count: self.options.count.min(machines).max(1),
                 ..self.options.clone()
             },
             times: TimeOverrides(self.times.iter().filter_map(span).collect()),
             origin: Origin::Rescue,
+            set_up_patience: None,
         }
     }
 }
@@ -127,6 +164,7 @@ mod tests {
             options: ProvisionOptions { count: 3, ..asked },
             times: TimeOverrides(vec![("max-runtime-min", Duration::from_secs(90 * 60))]),
             origin: Origin::Run,
+            set_up_patience: None,
         };
         let demand = Demand::of(&request, Timestamp::from_millis(5_000));
         let text = serde_json::to_string(&demand).unwrap();

@@ -38,6 +38,8 @@ pub enum FailureKind {
     PartlyReleased,
     /// A role is allowed or denied something else than it should be.
     WrongPermissions,
+    /// The command did its work, but its output could not be written.
+    Unreported,
     /// A bug, or a state that no other kind covers.
     Unexpected,
     /// The process received SIGINT.
@@ -47,7 +49,7 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
-    pub const ALL: [FailureKind; 13] = [
+    pub const ALL: [FailureKind; 14] = [
         FailureKind::InvalidInput,
         FailureKind::NotSetUp,
         FailureKind::NoCapacity,
@@ -58,6 +60,7 @@ impl FailureKind {
         FailureKind::Forge,
         FailureKind::PartlyReleased,
         FailureKind::WrongPermissions,
+        FailureKind::Unreported,
         FailureKind::Unexpected,
         FailureKind::Interrupted,
         FailureKind::Stopped,
@@ -74,6 +77,7 @@ impl FailureKind {
             FailureKind::PartlyReleased => 8,
             FailureKind::WrongPermissions => 9,
             FailureKind::Unexpected => 10,
+            FailureKind::Unreported => 11,
             FailureKind::Interrupted => 130,
             FailureKind::Stopped => 143,
         }
@@ -92,6 +96,7 @@ impl FailureKind {
             FailureKind::Forge => "forge",
             FailureKind::PartlyReleased => "partly-released",
             FailureKind::WrongPermissions => "wrong-permissions",
+            FailureKind::Unreported => "unreported",
             FailureKind::Unexpected => "unexpected",
             FailureKind::Interrupted => "interrupted",
             FailureKind::Stopped => "stopped",
@@ -130,7 +135,7 @@ impl From<PortError> for Failure {
             match error {
                 PortError::NotSetUp { .. } => FailureKind::NotSetUp,
                 PortError::Setting(_) => FailureKind::InvalidInput,
-                PortError::Forge { .. } => FailureKind::Forge,
+                PortError::Forge { .. } | PortError::Limited { .. } => FailureKind::Forge,
                 PortError::Unavailable { .. } | PortError::Unusable { .. } => {
                     FailureKind::Unavailable
                 }
@@ -143,7 +148,7 @@ impl From<PortError> for Failure {
                 failure.hint("run ondeck refresh with a valid value for the setting")
             }
             PortError::Unusable { hint, .. } => failure.hint(hint),
-            PortError::Forge { hint, .. } => failure.hint(hint),
+            PortError::Forge { hint, .. } | PortError::Limited { hint, .. } => failure.hint(hint),
             PortError::Unavailable { .. } => failure.hint(
                 "retry; partial work expires on its own, or run ondeck refresh to clean up now",
             ),

@@ -53,12 +53,15 @@ pub struct Heartbeat {
     pub registration: Option<Duration>,
     /// Whether the runner has a job.
     pub busy: bool,
+    /// Whether the provider has announced that it will take the machine away.
+    pub interrupted: bool,
 }
 
 impl Heartbeat {
     /// A heartbeat of an agent of this version that has registered no runner yet.
     pub fn new(at: Timestamp, period: Duration) -> Heartbeat {
-        Heartbeat { at, period, protocol: PROTOCOL, registration: None, busy: false }
+        let (registration, busy, interrupted) = (None, false, false);
+        Heartbeat { at, period, protocol: PROTOCOL, registration, busy, interrupted }
     }
 
     pub fn compatibility(&self) -> Compatibility {

@@ -38,7 +38,12 @@ type Kind = (ResourceClass, UsageClass, Option<String>);
 
 impl Minimum {
     fn kind(&self) -> Kind {
-        (self.class.clone(), self.usage, self.types.as_ref().map(ToString::to_string))
+        let types = self.types.as_ref().map(|types| {
+            let mut patterns: Vec<&str> = types.iter().collect();
+            patterns.sort_unstable();
+            patterns.join(" ")
+        });
+        (self.class.clone(), self.usage, types)
     }
 }
 
@@ -60,6 +65,21 @@ impl MinIdle {
     pub fn iter(&self) -> impl Iterator<Item = (&ResourceClass, u32)> {
         let minimums = self.entries.iter().flat_map(|entry| &entry.minimums);
         minimums.map(|minimum| (&minimum.class, minimum.count))
+    }
+
+    /// The first minimum for machines of the same kind as an earlier one with the same window.
+    pub fn repeated(&self) -> Option<String> {
+        let minimums = self.entries.iter().flat_map(|entry| {
+            entry.minimums.iter().map(|minimum| (&entry.window, minimum.kind(), minimum))
+        });
+        let mut earlier: Vec<(&Option<Window>, Kind)> = Vec::new();
+        for (window, kind, minimum) in minimums {
+            if earlier.iter().any(|one| (one.0, &one.1) == (window, &kind)) {
+                return Some(minimum.to_string());
+            }
+            earlier.push((window, kind));
+        }
+        None
     }
 
     /// How many machine-hours the minimums ask for in the week that begins at `from`, by class.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::excerpt::quoted;
 use crate::model::ids::{InstanceId, ResourceClass, RunId};
+use crate::model::label::{Label, LabelSuffix};
 use crate::model::requirements::UsageClass;
 use crate::model::settings::SettingsVersion;
 use crate::model::timestamp::Timestamp;
@@ -101,6 +102,8 @@ pub struct Record {
     pub state: State,
     /// The owner. `Some` exactly in the owned states.
     pub run: Option<RunId>,
+    /// Of the label under which the owner asked for the machine; `None` if that is the run's id.
+    pub suffix: Option<LabelSuffix>,
     /// Until when the state may last. `None` exactly when terminated.
     pub threshold: Option<Timestamp>,
     pub spec: MachineSpec,
@@ -119,6 +122,11 @@ impl Record {
     /// Whether the threshold has passed. A terminated record is never expired.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.threshold.is_some_and(|threshold| threshold <= now)
+    }
+
+    /// What its runner registers with; `None` if no run owns it.
+    pub fn label(&self) -> Option<Label> {
+        Some(Label::new(self.run.clone()?, self.suffix.clone()))
     }
 }
 
@@ -160,6 +168,9 @@ pub struct RecordRow {
     pub runs: i64,
     #[serde(default)]
     pub missed_registrations: i64,
+    /// As [`Label::stored`] has it.
+    #[serde(default)]
+    pub label: String,
 }
 
 /// A corrupt row, and what is wrong with it.
@@ -195,6 +206,7 @@ impl From<&Record> for RecordRow {
             generation: record.counts.generation.into(),
             runs: record.counts.runs.into(),
             missed_registrations: record.counts.missed_registrations.into(),
+            label: Label::stored(record.run.as_ref(), record.suffix.as_ref()),
         }
     }
 }
@@ -228,6 +240,7 @@ fn read(row: RecordRow) -> Result<Record, String> {
     Ok(Record {
         id: InstanceId::new(row.instance_id).map_err(|e| e.to_string())?,
         state,
+        suffix: Label::read_suffix(run.as_ref(), &row.label),
         run,
         threshold,
         spec: MachineSpec {
@@ -283,6 +296,7 @@ mod tests {
             generation: 3,
             runs: 2,
             missed_registrations: 1,
+            label: String::new(),
         }
     }
 

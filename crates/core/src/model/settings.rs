@@ -1,6 +1,8 @@
 //! The settings that refresh stores for provision, release and the agents.
 
-use std::collections::BTreeMap;
+pub(crate) mod duplicates;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::inputs::times::{TIMES, TimeSpec, Times, Unit};
@@ -8,7 +10,7 @@ use crate::inputs::{Input, input_struct};
 use crate::model::ceiling::MaxMachines;
 use crate::model::credentials::Minted;
 use crate::model::excerpt::{one_line, quoted};
-use crate::model::ids::ResourceClass;
+use crate::model::ids::{InstanceId, ResourceClass, RunId};
 pub use crate::model::min_idle::MinIdle;
 use crate::model::requirements::ClassSize;
 use crate::model::timestamp::Timestamp;
@@ -68,6 +70,14 @@ input_struct! {
             "Action for runs whose jobs are queued without a machine: provision, report or off",
         )
         .or("provision");
+    on_interruption: OnInterruption, str::parse,
+        Input::stored(
+            "on-interruption",
+            "ACTION",
+            "Action for jobs whose machine was taken away by its provider: none, or rerun, once the \
+             run has completed",
+        )
+        .or("none");
     ; also {
         times: Times;
         /// What refresh knows about the credentials that agents register with; `None` where the
@@ -83,6 +93,10 @@ input_struct! {
         /// How long 95 of 100 recent registrations took at most, as refresh has seen it; `None` while
         /// it has seen too few.
         registration_p95: Option<Duration>;
+        /// The machines that were taken away from runs whose jobs may have to be re-run.
+        interrupted: BTreeMap<RunId, BTreeSet<InstanceId>>;
+        /// Where the last refresh stopped asking the forge about runs.
+        runs_marker: RunsMarker;
         /// The settings of the adapters, by the names of their inputs.
         backend: BTreeMap<String, String>;
     }
@@ -109,6 +123,39 @@ pub enum Rescue {
     Off,
 }
 
+/// What refresh does about jobs whose machine was taken away.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OnInterruption {
+    /// Leaves them failed.
+    #[default]
+    None,
+    /// Re-runs them once, after their run has completed.
+    Rerun,
+}
+
+/// Where a refresh stopped asking the forge about runs, because it may send only so many requests.
+/// The next one continues there, so that each run has its turn.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunsMarker {
+    /// How many refreshes have seen only a part of the open runs.
+    pub turn: u64,
+    /// The run that was examined last; `None` if all were.
+    pub after: Option<RunId>,
+}
+
+impl RunsMarker {
+    fn parse(text: &str) -> RunsMarker {
+        let (turn, after) = text.split_once(' ').unwrap_or((text, ""));
+        RunsMarker { turn: turn.parse().unwrap_or_default(), after: RunId::new(after).ok() }
+    }
+
+    /// The text that is stored.
+    pub(crate) fn text(&self) -> String {
+        let after = self.after.as_ref().map_or("", RunId::as_str);
+        format!("{} {after}", self.turn)
+    }
+}
+
 /// The configured resource classes and their sizes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Classes(BTreeMap<ResourceClass, ClassSize>);
@@ -132,12 +179,28 @@ pub(crate) const CEILING_SINCE: &str = "ceiling-since";
 /// The name under which refresh records how long registrations take. Not an input.
 pub(crate) const REGISTRATION_P95: &str = "registration-p95-ms";
 
+/// The name under which refresh records where it stopped asking about runs. Not an input.
+pub(crate) const RUNS_MARKER: &str = "runs-marker";
+
+/// What precedes the id of a run in the name under which refresh records the machines that were taken
+/// away from the run. Not an input.
+const INTERRUPTED_RUN: &str = "interrupted-run-";
+
+/// The change that records the machines that were taken away from a run. None removes the record.
+pub(crate) fn interrupted_machines(
+    run: &RunId,
+    machines: &BTreeSet<InstanceId>,
+) -> (String, String) {
+    let ids: Vec<&str> = machines.iter().map(InstanceId::as_str).collect();
+    (format!("{INTERRUPTED_RUN}{run}"), ids.join(" "))
+}
+
 /// The name under which refresh records the version of the settings. Not an input.
 pub(crate) const VERSION: &str = "settings-version";
 /// The names that refresh writes for the control plane. They do not count for the version, since no
 /// agent goes by them and some change with every refresh.
-const UNVERSIONED: [&str; 6] =
-    [VERSION, MINTED, SET_UP_BY, INDEX_SHARDS, REGISTRATION_P95, CEILING_SINCE];
+const UNVERSIONED: [&str; 7] =
+    [VERSION, MINTED, SET_UP_BY, INDEX_SHARDS, REGISTRATION_P95, CEILING_SINCE, RUNS_MARKER];
 
 /// The version that refresh gave to stored settings; `None` if they name none.
 pub fn version_of(map: &BTreeMap<String, String>) -> Option<SettingsVersion> {
@@ -152,7 +215,9 @@ pub struct SettingsVersion(String);
 impl SettingsVersion {
     /// The version of stored settings: a digest of their names and values.
     pub fn of(map: &BTreeMap<String, String>) -> SettingsVersion {
-        let counted = map.iter().filter(|(name, _)| !UNVERSIONED.contains(&name.as_str()));
+        let counted = map.iter().filter(|(name, _)| {
+            !UNVERSIONED.contains(&name.as_str()) && !name.starts_with(INTERRUPTED_RUN)
+        });
         // FNV-1a with 64 bits. The byte that no UTF-8 contains keeps neighbouring texts apart.
         let texts = counted.flat_map(|(name, value)| [name, value]);
         let bytes = texts.flat_map(|text| text.bytes().chain([0xff]));
@@ -205,13 +270,32 @@ impl Settings {
                 REGISTRATION_P95 => {
                     settings.registration_p95 = value.parse().ok().map(Duration::from_millis);
                 }
+                RUNS_MARKER => settings.runs_marker = RunsMarker::parse(value),
                 SET_UP_BY | AGENT_KEY_PREFIX => {}
+                _ if name.starts_with(INTERRUPTED_RUN) => {
+                    let machines = value.split(' ').filter_map(|id| InstanceId::new(id).ok());
+                    if let Ok(run) = RunId::new(&name[INTERRUPTED_RUN.len()..]) {
+                        settings.interrupted.insert(run, machines.collect());
+                    }
+                }
                 _ => {
                     settings.backend.insert(name.clone(), value.clone());
                 }
             }
         }
         Ok(settings)
+    }
+}
+
+impl std::str::FromStr for OnInterruption {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<OnInterruption, String> {
+        match text.trim() {
+            "none" => Ok(OnInterruption::None),
+            "rerun" => Ok(OnInterruption::Rerun),
+            _ => Err(format!("is none of none, rerun: {}", quoted(text))),
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::model::heartbeat::Heartbeat;
 use crate::model::ids::RunId;
+use crate::model::label::{Label, LabelSuffix};
 use crate::model::timestamp::Timestamp;
 
 /// The signals that an agent can send.
@@ -62,12 +63,17 @@ impl fmt::Display for Signal {
 /// its runner had a job of the run.
 pub const HELD: &str = "has a job";
 
+/// Why an interrupted machine is not used any more.
+pub const INTERRUPTED: &str = "its provider takes it away";
+
 /// A signal with its context. The store keeps the latest one of each instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     pub signal: Signal,
     /// The run that the signal is about.
     pub run: Option<RunId>,
+    /// Of the label that the signal is about; `None` if that is the run's id.
+    pub suffix: Option<LabelSuffix>,
     /// The reason of a failure, or the account of a finished run.
     pub detail: String,
     /// When the agent sent it, by the agent's clock.
@@ -87,29 +93,42 @@ impl Report {
         self.signal == Signal::Deregistered && answers
     }
 
-    /// The reason if this report means that the machine cannot serve `run`.
-    pub fn failure_for(&self, run: &RunId) -> Option<String> {
-        let about_run = self.run.as_ref() == Some(run);
-        let failed = match self.signal {
-            Signal::PrepareFailed | Signal::DeregisterFailed => true,
-            Signal::RegisterFailed => about_run,
-            Signal::Prepared | Signal::Registered | Signal::Deregistered => false,
-        };
-        failed.then(|| match self.detail.as_str() {
+    /// What the signal is about; `None` if that is no run.
+    pub fn label(&self) -> Option<Label> {
+        Some(Label::new(self.run.clone()?, self.suffix.clone()))
+    }
+
+    /// The reason if this report means that the machine must not be used any more.
+    pub fn why_unusable(&self) -> Option<String> {
+        let failed = matches!(self.signal, Signal::PrepareFailed | Signal::DeregisterFailed);
+        failed.then(|| self.words())
+    }
+
+    /// The reason if this report means that the machine cannot serve under `label`.
+    pub fn failure_for(&self, label: &Label) -> Option<String> {
+        let failed = self.says(Signal::RegisterFailed, label);
+        self.why_unusable().or_else(|| failed.then(|| self.words()))
+    }
+
+    fn words(&self) -> String {
+        match self.detail.as_str() {
             "" => format!("it signalled {}", self.signal),
             detail => format!("it signalled {}: {detail}", self.signal),
-        })
+        }
     }
 
     /// Whether the agent keeps `run` although its record no longer names it, because its runner has
     /// a job of the run.
     pub fn is_held_for(&self, run: &RunId) -> bool {
-        self.says(Signal::Registered, run) && self.detail == HELD
+        let about_run = self.run.as_ref() == Some(run);
+        self.signal == Signal::Registered && about_run && self.detail == HELD
     }
 
-    /// Whether this report is `signal` about `run`.
-    pub fn says(&self, signal: Signal, run: &RunId) -> bool {
-        self.signal == signal && self.run.as_ref() == Some(run)
+    /// Whether this report is `signal` about `label`. One about another label of the same run is
+    /// not.
+    pub fn says(&self, signal: Signal, label: &Label) -> bool {
+        let about_run = self.run.as_ref() == Some(&label.run);
+        self.signal == signal && about_run && self.suffix == label.suffix
     }
 }
 
@@ -132,12 +151,33 @@ pub struct AgentStatus {
 }
 
 impl AgentStatus {
+    /// Whether the provider has announced that it will take the machine away. The agent takes no
+    /// further job then.
+    pub fn is_interrupted(&self) -> bool {
+        self.heartbeat.is_some_and(|beat| beat.interrupted)
+    }
+
     /// Judges the heartbeat by the period that it announces.
     pub fn pulse(&self, now: Timestamp) -> Pulse {
         match &self.heartbeat {
             None => Pulse::Never,
             Some(beat) if beat.is_healthy(now) => Pulse::Healthy,
             Some(beat) => Pulse::Stale(now.distance(beat.at)),
+        }
+    }
+
+    /// Says how far the heartbeat is from now. One of the future tells that clocks differ.
+    pub fn age_of_heartbeat(&self, now: Timestamp) -> String {
+        match &self.heartbeat {
+            None => "it has never sent a heartbeat".to_owned(),
+            Some(beat) if beat.at > now => {
+                let ahead = now.distance(beat.at).as_secs_f64();
+                format!("its last heartbeat is {ahead:.1} s ahead of this computer's clock")
+            }
+            Some(beat) => {
+                let age = now.distance(beat.at).as_secs_f64();
+                format!("its last heartbeat is {age:.1} s old")
+            }
         }
     }
 }
@@ -148,12 +188,11 @@ impl fmt::Display for AgentStatus {
             None => f.write_str("no signal")?,
             Some(report) => write!(f, "last signal {}", report.signal)?,
         }
-        match (&self.report, &self.heartbeat) {
-            (Some(Report { run: Some(run), .. }), _) => write!(f, " for run {run}")?,
-            (_, None) => f.write_str(", no heartbeat")?,
-            _ => {}
+        match (self.report.as_ref().and_then(Report::label), &self.heartbeat) {
+            (Some(label), _) => write!(f, " for run {label}"),
+            (None, None) => f.write_str(", no heartbeat"),
+            (None, Some(_)) => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -171,6 +210,19 @@ pub enum Pulse {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_heartbeat_of_the_future_is_put_down_to_a_clock() {
+        let at = |millis: u64| Timestamp::from_millis(millis);
+        let age = |beat: u64| {
+            let beat = Heartbeat::new(at(beat), Duration::from_secs(5));
+            AgentStatus { heartbeat: Some(beat), report: None }.age_of_heartbeat(at(100_000))
+        };
+        assert_eq!(age(70_000), "its last heartbeat is 30.0 s old");
+        assert_eq!(age(130_000), "its last heartbeat is 30.0 s ahead of this computer's clock");
+        let never = AgentStatus::default().age_of_heartbeat(at(0));
+        assert_eq!(never, "it has never sent a heartbeat");
+    }
 
     #[test]
     fn pulse_counts_from_both_sides_of_now() {
@@ -207,15 +259,23 @@ mod tests {
         let says = |signal, run: Option<&RunId>| Report {
             signal,
             run: run.cloned(),
+            suffix: None,
             detail: "token expired".into(),
             at,
             generation: None,
         };
-        let failure = says(Signal::RegisterFailed, Some(&run)).failure_for(&run).unwrap();
+        let (label, large) = (Label::from(&run), Label::new(run.clone(), "large".parse().ok()));
+        let failure = says(Signal::RegisterFailed, Some(&run)).failure_for(&label).unwrap();
         assert_eq!(failure, "it signalled UD_REG_FAILED: token expired");
-        assert_eq!(says(Signal::RegisterFailed, Some(&other)).failure_for(&run), None);
-        assert!(says(Signal::PrepareFailed, None).failure_for(&run).is_some());
-        assert!(!says(Signal::Registered, Some(&other)).says(Signal::Registered, &run));
+        assert_eq!(says(Signal::RegisterFailed, Some(&other)).failure_for(&label), None);
+        assert_eq!(says(Signal::RegisterFailed, Some(&run)).failure_for(&large), None);
+        assert!(says(Signal::PrepareFailed, None).failure_for(&label).is_some());
+        assert!(!says(Signal::Registered, Some(&other)).says(Signal::Registered, &label));
+        let registered = says(Signal::Registered, Some(&run));
+        assert!(!registered.says(Signal::Registered, &large), "an agent without labels");
+        let under_suffix = Report { suffix: large.suffix.clone(), ..registered };
+        assert!(under_suffix.says(Signal::Registered, &large));
+        assert!(!under_suffix.says(Signal::Registered, &label));
     }
 
     #[test]
@@ -224,6 +284,7 @@ mod tests {
         let says = |signal, run: Option<&RunId>, generation| Report {
             signal,
             run: run.cloned(),
+            suffix: None,
             detail: String::new(),
             at: Timestamp::from_millis(0),
             generation,

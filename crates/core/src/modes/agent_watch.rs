@@ -52,8 +52,9 @@ impl<'a> AgentWatch<'a> {
         wait.delay_first_question(clock).await;
         let last = std::sync::Mutex::new(AgentStatus::default());
         let look = || async {
+            let asked = self.plane.now();
             let status = self.look(id).await?;
-            let judgement = judge(&status, self.plane.now());
+            let judgement = judge(&status, as_of(&status, asked, self.plane.now()));
             *last.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = status;
             Ok(judgement)
         };
@@ -73,5 +74,40 @@ impl<'a> AgentWatch<'a> {
         };
         let join_window = || self.plane.clock.sleep(JOIN_WINDOW);
         self.reads.ask_after(join_window, id.clone(), read).await
+    }
+}
+
+/// The moment to judge a status by that was asked for at `asked` and is there at `now`. The store read
+/// it at some time between the two. If that may have been when the agent had just sent its heartbeat,
+/// it counts as that: a slow answer must not make a heartbeat look old.
+fn as_of(status: &AgentStatus, asked: Timestamp, now: Timestamp) -> Timestamp {
+    let beat = status.heartbeat.as_ref().map(|heartbeat| heartbeat.at);
+    beat.map_or(now, |beat| beat.max(asked).min(now))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::heartbeat::{Heartbeat, PROTOCOL};
+
+    #[test]
+    fn the_time_of_an_answer_does_not_count_against_the_agent() {
+        let at = |seconds: u64| Timestamp::from_millis(seconds * 1000);
+        let status = |beat| AgentStatus {
+            heartbeat: Some(Heartbeat {
+                at: at(beat),
+                period: Duration::from_secs(5),
+                protocol: PROTOCOL,
+                registration: None,
+                busy: false,
+                interrupted: false,
+            }),
+            report: None,
+        };
+        for (beat, as_of) in [(90, 100), (100, 100), (120, 120), (140, 130)] {
+            assert_eq!(super::as_of(&status(beat), at(100), at(130)), at(as_of), "{beat}");
+        }
+        assert_eq!(super::as_of(&AgentStatus::default(), at(100), at(130)), at(130));
+        assert_eq!(super::as_of(&status(90), at(100), at(95)), at(95), "the clock was set back");
     }
 }

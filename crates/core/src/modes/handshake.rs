@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use crate::inputs::times::Times;
 use crate::lifecycle::{Idle, Instance};
 use crate::model::ids::{InstanceId, RunId};
-use crate::model::signal::{AgentStatus, Pulse, Report, Signal};
+use crate::model::signal::{AgentStatus, INTERRUPTED, Pulse, Report};
 use crate::model::ticket::Ticket;
 use crate::model::timestamp::Timestamp;
 use crate::modes::agent_watch::{AgentWatch, Watched};
@@ -23,10 +23,6 @@ use crate::runtime::poll::PollInterval;
 /// How long a ticket waits for the tickets of other machines, so that they are sent together.
 const TICKET_DELAY: Duration = Duration::from_secs(1);
 
-/// The least idle time of a machine that is given back. Its agent may still be leaving when this
-/// process ends; it has to last until the next refresh, which announces the machine.
-const LEAST_IDLE: Duration = Duration::from_secs(600);
-
 /// How a handshake ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Returned {
@@ -37,6 +33,9 @@ pub enum Returned {
     Expired(String),
     /// The agent answered, but the idle time was over and the instance was retired.
     Terminated { account: String },
+    /// Its provider takes the machine away, and the instance was expired. Carries the agent's account
+    /// of the run, which is empty if there is none.
+    Interrupted { account: String },
     /// Another process changed the instance meanwhile. Carries what was found.
     Superseded(String),
 }
@@ -102,13 +101,19 @@ impl<'a> Handshake<'a> {
         if self.away.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.all_back.notify_waiters();
         }
-        let why = match seen? {
-            Watched::Judged(Ok(account)) => return self.pool(idle, account).await,
-            Watched::Judged(Err(why)) => why,
-            Watched::TimedOut(status) => no_answer(self.times.release_timeout, &status),
+        let (why, returned) = match seen? {
+            Watched::Judged(Answer::Left { account }) => return self.pool(idle, account).await,
+            Watched::Judged(Answer::Failed(why)) => (why.clone(), Returned::Expired(why)),
+            Watched::Judged(Answer::Interrupted { account }) => {
+                (INTERRUPTED.to_owned(), Returned::Interrupted { account })
+            }
+            Watched::TimedOut(status) => {
+                let why = no_answer(self.times.release_timeout, &status);
+                (why.clone(), Returned::Expired(why))
+            }
         };
         match self.plane.apply(idle.expire(self.plane.now()).because(&*why)).await {
-            Ok(_) => Ok(Returned::Expired(why)),
+            Ok(_) => Ok(returned),
             Err(NotCommitted::Refused(refused)) => Ok(Returned::Superseded(refused.to_string())),
             Err(NotCommitted::Unreachable(error)) => Err(error),
         }
@@ -122,17 +127,20 @@ impl<'a> Handshake<'a> {
         generation: u32,
         run: &RunId,
         now: Timestamp,
-    ) -> Option<Result<String, String>> {
+    ) -> Option<Answer> {
         let report = status.report.as_ref();
-        if let Some(said) = report.and_then(|report| deregistered(report, generation, run)) {
-            return Some(said);
-        }
-        match status.pulse(now) {
-            Pulse::Stale(age) => {
-                Some(Err(format!("its last heartbeat is {:.1} s old", age.as_secs_f64())))
-            }
+        let said = report.and_then(|report| deregistered(report, generation, run));
+        let answer = said.or_else(|| match status.pulse(now) {
+            Pulse::Stale(_) => Some(Answer::Failed(status.age_of_heartbeat(now))),
             Pulse::Never | Pulse::Healthy => None,
-        }
+        })?;
+        Some(match answer {
+            Answer::Left { account } if status.is_interrupted() => Answer::Interrupted { account },
+            Answer::Failed(_) if status.is_interrupted() => {
+                Answer::Interrupted { account: String::new() }
+            }
+            answer => answer,
+        })
     }
 
     async fn pool(&self, idle: &Instance<Idle>, account: String) -> PortResult<Returned> {
@@ -166,11 +174,11 @@ impl Handshake<'_> {
     }
 }
 
-/// How long a claimed machine that is given back stays idle: the configured time, and no less than
-/// [`LEAST_IDLE`]. With a short idle time, the failure of another machine would otherwise terminate
-/// those that refresh keeps for their minimum.
+/// How long a claimed machine that is given back stays idle: the configured time, after the time
+/// that its agent may take to leave. The agent may still be leaving when this process ends, and
+/// what the failure of another machine costs must not come out of the idle time.
 pub(crate) fn idle_time_given_back(times: &Times) -> Duration {
-    times.idle_time.max(LEAST_IDLE)
+    times.release_timeout + times.idle_time
 }
 
 /// Sends tickets, then marks the records as ticketed. In this order, because a surplus ticket is
@@ -189,16 +197,23 @@ pub(crate) async fn announce(plane: &Plane, tickets: &[Ticket]) -> PortResult<()
     Ok(())
 }
 
-/// What a report says about leaving `run` for this generation of the idle state: the agent's
-/// account, or the reason of a failure. `None` if the report is about something else.
-fn deregistered(report: &Report, generation: u32, run: &RunId) -> Option<Result<String, String>> {
+/// What an agent says to a release.
+enum Answer {
+    /// It has left the run.
+    Left { account: String },
+    /// It has failed, or is gone. Carries the reason.
+    Failed(String),
+    /// Its provider takes the machine away.
+    Interrupted { account: String },
+}
+
+/// What a report says about leaving `run` for this generation of the idle state. `None` if the
+/// report is about something else.
+fn deregistered(report: &Report, generation: u32, run: &RunId) -> Option<Answer> {
     if report.is_free_in(generation, Some(run)) {
-        return Some(Ok(report.detail.clone()));
+        return Some(Answer::Left { account: report.detail.clone() });
     }
-    match report.signal {
-        Signal::PrepareFailed | Signal::DeregisterFailed => report.failure_for(run).map(Err),
-        _ => None,
-    }
+    report.why_unusable().map(Answer::Failed)
 }
 
 fn no_answer(waited: Duration, status: &AgentStatus) -> String {

@@ -14,12 +14,15 @@ mod pool_search;
 mod post_provision;
 mod request;
 mod selection;
+mod set_up;
 
 pub use outcome::{MachineSource, Milestones, Outcome, Provisioned, Timings};
 pub use pool_search::PoolSearch;
 pub use request::{
     INPUTS, MAX_COUNT, Origin, ProvisionOptions, Request, SourcePolicy, run_from_inputs,
 };
+
+pub use set_up::{await_set_up, set_up_patience};
 
 use futures_util::future::join;
 
@@ -29,6 +32,7 @@ use self::post_provision::{CleanUp, Ending};
 use crate::inputs::times::Times;
 use crate::model::demand::Demand;
 use crate::model::failure::{Failure, FailureKind};
+use crate::model::label::Label;
 use crate::model::requirements::Requirements;
 use crate::model::settings::Settings;
 use crate::modes::plane::Plane;
@@ -38,6 +42,7 @@ use crate::runtime::stop::StopSignal;
 struct Attempt<'a> {
     plane: &'a Plane,
     request: &'a Request,
+    label: Label,
     settings: Settings,
     requirements: Requirements,
     times: Times,
@@ -62,19 +67,22 @@ pub async fn provision(plane: &Plane, request: &Request, stop: &StopSignal) -> O
 
 impl<'a> Attempt<'a> {
     async fn prepare(plane: &'a Plane, request: &'a Request) -> Result<Attempt<'a>, Failure> {
-        let settings = plane.settings().await?;
+        let settings = set_up::settings(plane, request).await?;
         let requirements = request.requirements(&settings, plane.compute.default_types())?;
         let times = request.times.in_force(&settings.times)?;
         let times = ceiling::times_with_patience(times, request, &settings);
         credentials::await_valid(plane, request, &settings, &times).await?;
         let holdings = Holdings::new(plane.clock.steady());
-        Ok(Attempt { plane, request, settings, requirements, times, holdings })
+        let label = request.label();
+        Ok(Attempt { plane, request, label, settings, requirements, times, holdings })
     }
 
     async fn fulfil(&self) -> Result<(), Failure> {
         self.entering(Phase::Adoption, "looking for machines that the run already has");
-        let (adopted, ()) = join(adoption::adopt(self), self.note_demand()).await;
-        adopted?;
+        if self.request.may_adopt() {
+            let (adopted, ()) = join(adoption::adopt(self), self.note_demand()).await;
+            adopted?;
+        }
         let waits_for_others = self.missing() > 0;
 
         if self.missing() > 0 && self.request.may_claim() {
@@ -92,10 +100,10 @@ impl<'a> Attempt<'a> {
             creation::validate(self).await?;
         }
 
+        self.entering(Phase::PostProvision, "handing the machines to the run");
         if waits_for_others {
             adoption::prolong(self).await?;
         }
-        self.entering(Phase::PostProvision, "handing the machines to the run");
         post_provision::succeed(self).await
     }
 

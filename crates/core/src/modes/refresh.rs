@@ -1,9 +1,9 @@
 //! Refresh: creates missing infrastructure, then repairs what earlier runs left unfinished.
 //!
 //! ```text
-//! create infrastructure → reap → survey → orphans → intents → count machines → re-queue tickets
-//!   → settings news → prune tickets → offline runners → index shards → prune records → rescue
-//!   → keep warm
+//! create infrastructure → reap → survey → interrupted machines → orphans → intents → count machines
+//!   → re-queue tickets → settings news → prune tickets → offline runners → index shards
+//!   → prune records → runs (silent machines, completed runs, rescue) → keep warm
 //! ```
 //!
 //! Refresh is idempotent. It may run beside every other mode and beside another refresh. If the
@@ -15,6 +15,7 @@ mod credentials;
 mod index_shards;
 mod infrastructure;
 mod intents;
+mod interrupted;
 pub(crate) mod keep_warm;
 mod offline_runners;
 mod orphans;
@@ -23,7 +24,7 @@ mod prune_tickets;
 mod reap;
 mod registration_time;
 mod requeue;
-mod rescue;
+mod runs;
 mod settings_news;
 mod survey;
 
@@ -37,6 +38,7 @@ use self::infrastructure::InForce;
 use self::survey::Survey;
 use crate::model::failure::Failure;
 use crate::model::ids::{InstanceId, ResourceClass, RunId};
+use crate::model::label::Label;
 use crate::model::settings::Settings;
 use crate::modes::plane::Plane;
 use crate::runtime::stop::StopSignal;
@@ -57,6 +59,8 @@ pub struct Outcome {
     pub requeued: Vec<InstanceId>,
     /// Idle instances that were expired because their agent never signalled that it is free.
     pub unresponsive: Vec<InstanceId>,
+    /// Idle instances that were terminated because their provider takes them away.
+    pub interrupted: Vec<InstanceId>,
     /// How many overdue intents were closed because their provision did not close them.
     pub settled_intents: usize,
     /// Names of the offline runners that were removed from GitHub.
@@ -71,10 +75,17 @@ pub struct Outcome {
     pub rotated: Vec<InstanceId>,
     /// How many machine-hours a week the minimum asks for, by class.
     pub minimum_hours: BTreeMap<ResourceClass, f64>,
-    /// Runs whose jobs are queued while no machine serves them, and that were not rescued.
-    pub stranded: Vec<RunId>,
-    /// Runs whose jobs were queued without a machine and that were given machines again.
-    pub rescued: Vec<RunId>,
+    /// Running instances whose agents have stopped sending heartbeats. They are left as they are
+    /// until their threshold, because their jobs may go on.
+    pub silent: Vec<InstanceId>,
+    /// Runs that had completed without a release, and whose machines were released.
+    pub completed: Vec<RunId>,
+    /// Runs whose jobs were re-run because their machines were taken away.
+    pub rerun: Vec<RunId>,
+    /// Labels under which jobs are queued while a run lacks machines, and that were not rescued.
+    pub stranded: Vec<Label>,
+    /// Labels under which jobs were queued while a run lacked machines, and that got machines again.
+    pub rescued: Vec<Label>,
     /// For each number of `max-machines`, how many machines there are. Empty if there is none, or if
     /// they could not be counted.
     pub ceilings: Vec<CeilingUse>,
@@ -133,8 +144,8 @@ async fn carry_out(
     // The steps that launch machines watch the stop signal themselves: they have to terminate
     // what they launched before they return.
     if let Some(survey) = &survey {
-        let rescued = rescue::rescue(plane, &settings, survey, stop, &mut outcome).await;
-        keep_first(&mut failure, rescued);
+        let attended = runs::attend(plane, &settings, survey, stop, &mut outcome).await;
+        keep_first(&mut failure, attended);
     }
     let survey = survey.as_ref();
     let warmed = keep_warm::keep_warm(plane, &settings, survey, stop, &mut outcome).await;
@@ -151,10 +162,14 @@ async fn repair(
     outcome: &mut Outcome,
 ) -> (Option<Survey>, Option<Failure>) {
     let (mut taken, mut failure) = (None, None);
+    // What was taken away is noted before its record is reaped.
+    keep_first(&mut failure, runs::note_expired(plane, settings).await);
     keep_first(&mut failure, reap::reap(plane, outcome).await);
     let earlier = Earlier::read(plane, settings).await;
     match Survey::take(plane, outcome, &mut failure).await {
-        Ok(survey) => {
+        Ok(mut survey) => {
+            let retired = interrupted::retire(plane, &mut survey, outcome).await;
+            keep_first(&mut failure, retired);
             keep_first(&mut failure, orphans::terminate(plane, settings, &survey, outcome).await);
             keep_first(&mut failure, intents::settle(plane, &survey, outcome).await);
             let counted = ceiling::recount(plane, settings, earlier, &survey, outcome).await;

@@ -4,6 +4,7 @@
 //! list the run's instances → release or give back each (→ idle) → handshake → ticket
 //! ```
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -14,12 +15,14 @@ use crate::lifecycle::{Claimed, Idle, Instance, Live, Pending, Refused, Running}
 use crate::model::failure::{Failure, FailureKind};
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::lifetime::Lifetime;
-use crate::model::record::{MachineSpec, Record, State};
+use crate::model::record::{MachineSpec, Record, State, Unreadable};
+use crate::model::settings::OnInterruption;
+use crate::model::signal::{AgentStatus, INTERRUPTED, Pulse};
 use crate::model::timestamp::Timestamp;
 use crate::modes::handshake::{Handshake, Returned, idle_time_given_back};
-use crate::modes::plane::{NotCommitted, Plane, readable};
+use crate::modes::plane::{NotCommitted, Plane};
 use crate::modes::refresh::keep_warm;
-use crate::ports::PortResult;
+use crate::ports::{Listing, PortResult};
 
 /// The reason in events, for machines that never became `running`.
 const UNFINISHED: &str = "its provision did not finish";
@@ -30,6 +33,8 @@ pub struct Outcome {
     pub run: RunId,
     /// Every machine that belonged to the run when the release began.
     pub instances: Vec<Released>,
+    /// Records of the run that cannot be read. Their machines are left as they are.
+    pub unreadable: Vec<Unreadable>,
     /// How long the release took.
     pub took: Duration,
 }
@@ -59,16 +64,40 @@ pub enum Disposition {
     /// It was expired: its agent did not answer or reported a failure, or its threshold had
     /// passed. Carries the reason.
     Expired(String),
+    /// It was expired because its provider takes it away.
+    Interrupted,
     /// It was expired in this state because its provision never finished: it was `created`, or
     /// `claimed` and past its threshold.
     Unfinished(State),
     /// Another process changed it before this release could. Carries what was found.
     Superseded(String),
+    /// The store or the pool did not answer, so it is not known where the machine was left. Carries
+    /// the error.
+    NotReached(String),
 }
 
 impl Outcome {
-    /// The failure to report if machines were expired instead of pooled.
+    /// The failure to report if machines could not be reached, or else if some were expired instead
+    /// of pooled.
     pub fn failure(&self) -> Option<Failure> {
+        self.not_reached().or_else(|| self.expired())
+    }
+
+    fn not_reached(&self) -> Option<Failure> {
+        let errors = self.instances.iter().filter_map(|one| match &one.disposition {
+            Disposition::NotReached(error) => Some((one.id.as_str(), error)),
+            _ => None,
+        });
+        let (ids, errors): (Vec<&str>, Vec<&String>) = errors.unzip();
+        let first = errors.first()?;
+        let message = format!("machines could not be reached: {}: {first}", ids.join(" "));
+        Some(
+            Failure::new(FailureKind::Unavailable, message)
+                .hint("retry the release; what it cannot reach ends at its threshold"),
+        )
+    }
+
+    fn expired(&self) -> Option<Failure> {
         let expired =
             self.instances.iter().filter(|one| matches!(one.disposition, Disposition::Expired(_)));
         let ids: Vec<&str> = expired.map(|one| one.id.as_str()).collect();
@@ -84,9 +113,10 @@ impl Outcome {
     }
 }
 
-/// Releases every machine that the run owns and waits until each is pooled, terminated or expired.
+/// Releases every machine that the run owns and waits until each is pooled, terminated or expired,
+/// or the store or the pool has stopped answering for it.
 ///
-/// Returns an error if the settings cannot be read or the store stays unavailable.
+/// Fails if the settings or the list of the run's machines cannot be read.
 pub async fn release(
     plane: &Plane,
     run: &RunId,
@@ -97,23 +127,31 @@ pub async fn release(
     let times = times.in_force(&settings.times)?;
     let started = plane.now();
     let listing = plane.retried(|| plane.store.of_run(run)).await?;
-    let records = readable(listing);
+    let Listing { records, unreadable } = listing;
     plane.progress.stage(&format!("waiting for machines to deregister: {}", records.len()));
     let handshake = Handshake::new(plane, &times);
     let lifetime = Lifetime::of(&settings);
-    let releasing = Releasing { plane, run, times: &times, lifetime, handshake };
+    let taken_away = match settings.on_interruption {
+        OnInterruption::None => BTreeSet::new(),
+        OnInterruption::Rerun => taken_away(plane, &records).await?,
+    };
+    let releasing = Releasing { plane, run, times: &times, lifetime, handshake, taken_away };
     let releases = records.iter().map(|record| releasing.release(record));
-    let results = join_all(releases).await.into_iter().collect::<PortResult<Vec<_>>>()?;
-    let released = |(record, (disposition, account)): (Record, Reached)| Released {
-        used_for: (record.state == State::Running).then(|| started.since(record.updated_at)),
-        id: record.id,
-        spec: record.spec,
-        disposition,
-        account,
+    let results = join_all(releases).await;
+    let released = |(record, result): (Record, PortResult<Reached>)| {
+        let (disposition, account) = result
+            .unwrap_or_else(|error| (Disposition::NotReached(error.to_string()), String::new()));
+        Released {
+            used_for: (record.state == State::Running).then(|| started.since(record.updated_at)),
+            id: record.id,
+            spec: record.spec,
+            disposition,
+            account,
+        }
     };
     let instances = records.into_iter().zip(results).map(released).collect();
     let took = plane.clock.steady().saturating_sub(begun);
-    Ok(Outcome { run: run.clone(), instances, took })
+    Ok(Outcome { run: run.clone(), instances, unreadable, took })
 }
 
 /// Where one machine was left, and its agent's account.
@@ -125,12 +163,33 @@ struct Releasing<'a> {
     times: &'a Times,
     lifetime: Lifetime,
     handshake: Handshake<'a>,
+    /// Expired as they are, so that refresh sees whose jobs they had.
+    taken_away: BTreeSet<InstanceId>,
+}
+
+/// The running machines that were taken away by their provider and are silent.
+async fn taken_away(plane: &Plane, records: &[Record]) -> PortResult<BTreeSet<InstanceId>> {
+    let running = records.iter().filter(|record| record.state == State::Running);
+    let ids: Vec<InstanceId> = running.map(|record| record.id.clone()).collect();
+    if ids.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let status = plane.retried(|| plane.store.agent_status(&ids)).await?;
+    let now = plane.now();
+    let is_gone = |status: &AgentStatus| {
+        status.is_interrupted() && matches!(status.pulse(now), Pulse::Stale(_))
+    };
+    let gone = ids.into_iter().zip(status).filter(|(_, status)| is_gone(status));
+    Ok(gone.map(|(id, _)| id).collect())
 }
 
 impl Releasing<'_> {
     async fn release(&self, record: &Record) -> PortResult<Reached> {
         let now = self.plane.now();
         if let Some(running) = Instance::<Running>::believe(record) {
+            if self.taken_away.contains(&record.id) {
+                return self.expire_taken_away(record, &running).await;
+            }
             return self.return_to_pool(record, self.change(record, &running, now)).await;
         }
         if let Some(claimed) =
@@ -173,9 +232,22 @@ impl Releasing<'_> {
         Ok(match self.handshake.take_back(&idle, self.run).await? {
             Returned::Pooled { account } => (pooled, account),
             Returned::Terminated { account } => (Disposition::Terminated, account),
+            Returned::Interrupted { account } => (Disposition::Interrupted, account),
             Returned::Expired(why) => (Disposition::Expired(why), String::new()),
             Returned::Superseded(why) => (Disposition::Superseded(why), String::new()),
         })
+    }
+
+    async fn expire_taken_away(
+        &self,
+        record: &Record,
+        running: &Instance<Running>,
+    ) -> PortResult<Reached> {
+        match self.plane.apply(running.expire(self.plane.now()).because(INTERRUPTED)).await {
+            Ok(_) => Ok((Disposition::Interrupted, String::new())),
+            Err(NotCommitted::Refused(refused)) => self.refused(record, &refused).await,
+            Err(NotCommitted::Unreachable(error)) => Err(error),
+        }
     }
 
     /// Expires a machine whose provision was killed before it finished, and that cannot go back: it

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ports::{Clock, PortError, PortResult, Random};
+use crate::ports::{Clock, PortResult, Random};
 
 /// How often and how fast a failed call is repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,7 +124,7 @@ where
             Ok(answer) => return Ok(answer),
             Err(error) => error,
         };
-        let passing = policy.retry_all_errors || matches!(error, PortError::Unavailable { .. });
+        let passing = policy.retry_all_errors || error.is_passing();
         if !passing || !pauses.another(&error).await {
             return Err(error);
         }
@@ -174,6 +174,7 @@ mod tests {
 
     use super::*;
     use crate::model::timestamp::Timestamp;
+    use crate::ports::PortError;
     use crate::testkit::{FixedRandom, VirtualClock};
 
     fn unavailable(n: u32) -> PortError {

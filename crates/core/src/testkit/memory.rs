@@ -20,6 +20,7 @@ use crate::model::demand::Demand;
 use crate::model::heartbeat::Heartbeat;
 use crate::model::ids::{InstanceId, IntentId, RunId};
 use crate::model::intent::Intent;
+use crate::model::label::Label;
 use crate::model::record::{Record, State};
 use crate::model::settings::Settings;
 use crate::model::signal::{AgentStatus, Report};
@@ -27,8 +28,8 @@ use crate::model::ticket::Ticket;
 use crate::model::timestamp::Timestamp;
 use crate::modes::plane::{KnownSettings, Plane};
 use crate::ports::{
-    AgentStore, Clock, Forge, ListedRunner, Listing, PortError, PortResult, Progress, RecordScope,
-    Store, WaitingRun,
+    AgentStore, Clock, FailedJob, Forge, ListedRunner, Listing, OpenRun, OpenRuns, PortError,
+    PortResult, Progress, RecordScope, RequestBudget, Rerun, Store, WaitingJobs,
 };
 
 /// Every port call yields once to other tasks, as a call over a network would.
@@ -72,10 +73,12 @@ struct Tables {
     settings_refused: bool,
     machine_count: Option<MachineCount>,
     credentials: Option<Credentials>,
-    demands: BTreeMap<RunId, Demand>,
+    demands: BTreeMap<Label, Demand>,
     events: Vec<Event>,
     calls: Calls,
     failing: BTreeSet<&'static str>,
+    /// Records that cannot be written.
+    read_only: BTreeSet<InstanceId>,
 }
 
 /// The error of a service that is out of reach.
@@ -94,14 +97,21 @@ impl MemoryStore {
     }
 
     /// Fails a call of the control plane from now on: the name of a method, or for conditional
-    /// writes that of a transition.
+    /// writes that of a transition. `record of an agent` is the read that agents make.
     pub fn fail(&self, call: &'static str) {
         lock(&self.0).failing.insert(call);
     }
 
+    /// Fails every conditional write of this record from now on.
+    pub fn fail_writes_of(&self, id: &InstanceId) {
+        lock(&self.0).read_only.insert(id.clone());
+    }
+
     /// No call fails from now on.
     pub fn repair(&self) {
-        lock(&self.0).failing.clear();
+        let mut tables = lock(&self.0);
+        tables.failing.clear();
+        tables.read_only.clear();
     }
 
     fn answer(&self, call: &'static str) -> PortResult<()> {
@@ -189,6 +199,7 @@ impl Store for MemoryStore {
 
     async fn settings(&self) -> PortResult<BTreeMap<String, String>> {
         turn().await;
+        self.answer("settings")?;
         let settings = lock(&self.0).settings.clone();
         settings.ok_or_else(|| PortError::NotSetUp { what: "no settings in the store".into() })
     }
@@ -204,6 +215,9 @@ impl Store for MemoryStore {
         self.answer("write")?;
         self.answer(change.transition().as_str())?;
         let mut tables = lock(&self.0);
+        if tables.read_only.contains(change.id()) {
+            return Err(out_of_reach("store"));
+        }
         let found = tables.records.get(change.id()).cloned();
         let Some(next) = change.applied_to(found.as_ref()) else {
             return Ok(Verdict::Refused(found));
@@ -369,13 +383,26 @@ impl Store for MemoryStore {
 
     async fn put_demand(&self, demand: &Demand) -> PortResult<()> {
         turn().await;
-        lock(&self.0).demands.insert(demand.run.clone(), demand.clone());
+        lock(&self.0).demands.insert(demand.label(), demand.clone());
         Ok(())
     }
 
-    async fn demand(&self, run: &RunId) -> PortResult<Option<Demand>> {
+    async fn replace_demand(&self, current: &Demand, next: &Demand) -> PortResult<bool> {
         turn().await;
-        Ok(lock(&self.0).demands.get(run).cloned())
+        let mut tables = lock(&self.0);
+        let is_current = tables.demands.get(&current.label()) == Some(current);
+        if is_current {
+            tables.demands.insert(next.label(), next.clone());
+        }
+        Ok(is_current)
+    }
+
+    async fn demands(&self, runs: &[RunId]) -> PortResult<Vec<Demand>> {
+        turn().await;
+        self.count("demands");
+        let tables = lock(&self.0);
+        let of_these = tables.demands.values().filter(|demand| runs.contains(&demand.run));
+        Ok(of_these.cloned().collect())
     }
 }
 
@@ -383,6 +410,7 @@ impl Store for MemoryStore {
 impl AgentStore for MemoryStore {
     async fn record(&self, id: &InstanceId) -> PortResult<Option<Record>> {
         turn().await;
+        self.answer("record of an agent")?;
         Ok(lock(&self.0).records.get(id).cloned())
     }
 
@@ -423,7 +451,19 @@ impl AgentStore for MemoryStore {
 #[derive(Debug, Default)]
 pub struct MemoryForge {
     runners: Mutex<Vec<ListedRunner>>,
-    waiting: Mutex<Vec<RunId>>,
+    waiting: Mutex<Vec<Label>>,
+    /// Runs in progress whose jobs do not wait.
+    open: Mutex<BTreeSet<RunId>>,
+    completed: Mutex<BTreeSet<RunId>>,
+    /// The jobs of completed runs that did not succeed.
+    failed: Mutex<BTreeMap<RunId, Vec<FailedJob>>>,
+    reruns: Mutex<Vec<(RunId, Rerun)>>,
+    /// Whether waiting jobs are listed for one run at a time only.
+    asked_by_run: Mutex<bool>,
+    /// What was asked about runs.
+    requests: Mutex<Vec<String>>,
+    /// After how many further requests about runs there is a rate limit.
+    limited_after: Mutex<Option<u32>>,
     minted: Mutex<Vec<Credentials>>,
     busy: Mutex<BTreeSet<String>>,
     set_up_refused: Mutex<bool>,
@@ -441,9 +481,77 @@ impl MemoryForge {
         lock(&self.busy).insert(name.to_owned());
     }
 
-    /// Queues a job for a run.
-    pub fn queue_job(&self, run: RunId) {
-        lock(&self.waiting).push(run);
+    /// Queues a job for a label of a run.
+    pub fn queue_job(&self, label: impl Into<Label>) {
+        lock(&self.waiting).push(label.into());
+    }
+
+    /// Forgets the waiting jobs: they were taken or cancelled.
+    pub fn clear_jobs(&self) {
+        lock(&self.waiting).clear();
+    }
+
+    /// The run is in progress, also while none of its jobs wait.
+    pub fn open(&self, run: RunId) {
+        lock(&self.completed).remove(&run);
+        lock(&self.open).insert(run);
+    }
+
+    /// The run has completed.
+    pub fn complete(&self, run: RunId) {
+        lock(&self.open).remove(&run);
+        lock(&self.waiting).retain(|label| label.run != run);
+        lock(&self.completed).insert(run);
+    }
+
+    /// A job of the run has failed on a machine.
+    pub fn fail_job(&self, run: RunId, id: u64, instance: InstanceId) {
+        let job = FailedJob { id, instance: Some(instance) };
+        lock(&self.failed).entry(run).or_default().push(job);
+    }
+
+    /// What was re-run.
+    pub fn reruns(&self) -> Vec<(RunId, Rerun)> {
+        lock(&self.reruns).clone()
+    }
+
+    /// From now on, each run's waiting jobs have to be asked for, as at GitHub.
+    pub fn ask_by_run(&self) {
+        *lock(&self.asked_by_run) = true;
+    }
+
+    /// Limits requests about runs, after this many of them.
+    pub fn limit_after(&self, requests: Option<u32>) {
+        *lock(&self.limited_after) = requests;
+    }
+
+    /// What was asked about runs since the last call: the list, or the id of a run.
+    pub fn take_requests(&self) -> Vec<String> {
+        std::mem::take(&mut *lock(&self.requests))
+    }
+
+    /// Sends a request about runs. Returns `false` if the budget is spent.
+    fn request(&self, budget: &RequestBudget, what: &str) -> PortResult<bool> {
+        if !budget.spend() {
+            return Ok(false);
+        }
+        if let Some(left) = &mut *lock(&self.limited_after) {
+            let Some(rest) = left.checked_sub(1) else {
+                let reason = "the forge limits requests".to_owned();
+                return Err(PortError::Limited { reason, hint: String::new(), is_over: false });
+            };
+            *left = rest;
+        }
+        lock(&self.requests).push(what.to_owned());
+        Ok(true)
+    }
+
+    fn waiting_for(&self, run: &RunId) -> WaitingJobs {
+        let mut jobs = WaitingJobs::new();
+        for label in lock(&self.waiting).iter().filter(|label| label.run == *run) {
+            *jobs.entry(label.clone()).or_default() += 1;
+        }
+        jobs
     }
 
     /// Refuses to be set up from now on, or no longer.
@@ -511,13 +619,46 @@ impl Forge for MemoryForge {
         Ok(if minted.len() > 1 { minted.pop() } else { minted.first().cloned() })
     }
 
-    async fn waiting_runs(&self, served: &BTreeSet<RunId>) -> PortResult<Vec<WaitingRun>> {
+    async fn open_runs(&self, _turn: u64, budget: &RequestBudget) -> PortResult<OpenRuns> {
         turn().await;
-        let mut waiting: BTreeMap<RunId, u32> = BTreeMap::new();
-        for run in lock(&self.waiting).iter().filter(|run| !served.contains(run)) {
-            *waiting.entry(run.clone()).or_default() += 1;
+        self.request(budget, "open runs")?;
+        let mut runs = lock(&self.open).clone();
+        runs.extend(lock(&self.waiting).iter().map(|label| label.run.clone()));
+        let waiting = |run: &RunId| (!*lock(&self.asked_by_run)).then(|| self.waiting_for(run));
+        let open = |run: RunId| OpenRun { waiting: waiting(&run), run };
+        Ok(OpenRuns { runs: runs.into_iter().map(open).collect(), is_partial: false })
+    }
+
+    async fn waiting_jobs(&self, run: &RunId, budget: &RequestBudget) -> PortResult<WaitingJobs> {
+        turn().await;
+        Ok(match self.request(budget, run.as_str())? {
+            true => self.waiting_for(run),
+            false => WaitingJobs::new(),
+        })
+    }
+
+    async fn failed_jobs(
+        &self,
+        run: &RunId,
+        budget: &RequestBudget,
+    ) -> PortResult<Option<Vec<FailedJob>>> {
+        turn().await;
+        let failed = || lock(&self.failed).get(run).cloned().unwrap_or_default();
+        Ok(self.request(budget, run.as_str())?.then(failed))
+    }
+
+    async fn rerun(&self, run: &RunId, what: Rerun) -> PortResult<()> {
+        turn().await;
+        if !lock(&self.completed).contains(run) {
+            return forge_refuses();
         }
-        Ok(waiting.into_iter().map(|(run, jobs)| WaitingRun { run, jobs }).collect())
+        lock(&self.reruns).push((run.clone(), what));
+        Ok(())
+    }
+
+    async fn has_completed(&self, run: &RunId, budget: &RequestBudget) -> PortResult<bool> {
+        turn().await;
+        Ok(self.request(budget, run.as_str())? && lock(&self.completed).contains(run))
     }
 }
 

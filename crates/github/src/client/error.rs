@@ -64,7 +64,7 @@ fn missing(purpose: &Purpose<'_>, kind: TokenKind) -> (String, String) {
             format!("{} not found, or not visible to {kind}: {place}", place.noun()),
             format!("check the name; {}", purpose.needs(kind)),
         ),
-        Purpose::Runs(repository) => (
+        Purpose::Runs(repository) | Purpose::Reruns(repository) => (
             format!("repository not found, or not visible to {kind}: {repository}"),
             format!("check the name; {}", purpose.needs(kind)),
         ),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Clock, PortError, PortResult};
 
-use super::{Answer, GITHUB};
+use super::Answer;
 
 /// The longest limit that is waited for at once. Core's retry then sends the request again; it starts
 /// no attempt later than half a minute after the first.
@@ -33,7 +33,7 @@ impl Limit {
     pub(super) fn check(&self, clock: &dyn Clock) -> PortResult<()> {
         let remembered = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match remembered {
-            Some(Remembered { ends, until }) if clock.steady() < ends => Err(limited(until)),
+            Some(Remembered { ends, until }) if clock.steady() < ends => Err(limited(until, false)),
             _ => Ok(()),
         }
     }
@@ -45,12 +45,11 @@ impl Limit {
         if span > SHORT {
             let remembered = Remembered { ends: clock.steady() + span, until };
             *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(remembered);
-            return limited(until);
+            return limited(until, false);
         }
         tracing::debug!(until = %until, "GitHub limits requests; waiting");
         clock.sleep(span).await;
-        let reason = format!("it limits requests until {until}");
-        PortError::Unavailable { service: GITHUB, reason }
+        limited(until, true)
     }
 }
 
@@ -72,11 +71,12 @@ pub(crate) fn until(answer: &Answer, now: Timestamp) -> Option<Timestamp> {
     said.then(|| now + DEFAULT_WAIT)
 }
 
-fn limited(until: Timestamp) -> PortError {
-    PortError::Forge {
+fn limited(until: Timestamp, is_over: bool) -> PortError {
+    PortError::Limited {
         reason: format!("GitHub limits requests until {until}"),
         hint: "run refresh again after that time; a GitHub App has higher limits than a token"
             .to_owned(),
+        is_over,
     }
 }
 
@@ -125,7 +125,7 @@ mod tests {
         let (clock, limit) = (VirtualClock::new(), Limit::default());
         let start = clock.now();
         let error = limit.apply(&clock, start + SHORT).await;
-        assert!(matches!(error, PortError::Unavailable { .. }), "{error:?}");
+        assert!(error.is_passing(), "{error:?}");
         assert_eq!(clock.now(), start + SHORT);
         assert_eq!(limit.check(&clock), Ok(()));
 

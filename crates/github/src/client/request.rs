@@ -41,6 +41,8 @@ pub(crate) enum Purpose<'a> {
     Runners(&'a RunnerScope),
     /// The runs of a repository, and their jobs.
     Runs(&'a str),
+    /// Re-running jobs of a repository.
+    Reruns(&'a str),
     /// The installation of the GitHub App, and its token.
     Installation(&'a RunnerScope),
     /// The release of actions/runner with this version.
@@ -82,6 +84,7 @@ impl Purpose<'_> {
         match self {
             Purpose::Runners(_) => "manage",
             Purpose::Installation(_) => "use",
+            Purpose::Reruns(_) => "re-run",
             Purpose::Runs(_) | Purpose::Release(_) => "read",
         }
     }
@@ -96,6 +99,7 @@ impl Purpose<'_> {
                 ("Self-hosted runners: write", "admin:org", place.to_string())
             }
             Purpose::Runs(repository) => ("Actions: read", "repo", (*repository).to_owned()),
+            Purpose::Reruns(repository) => ("Actions: write", "repo", (*repository).to_owned()),
             Purpose::Installation(_) => {
                 return "check whether the GitHub App is suspended or has permission requests that \
                         are not accepted yet"
@@ -136,6 +140,7 @@ impl fmt::Display for Purpose<'_> {
         match self {
             Purpose::Runners(place) => write!(f, "the runners of {place}"),
             Purpose::Runs(repository) => write!(f, "the runs of {repository}"),
+            Purpose::Reruns(repository) => write!(f, "jobs of {repository}"),
             Purpose::Installation(place) => write!(f, "the installation on {place}"),
             Purpose::Release(version) => write!(f, "release {version} of actions/runner"),
         }
@@ -157,6 +162,7 @@ mod tests {
             (Purpose::Runners(&repository), "Administration: write", "repo"),
             (Purpose::Runners(&organisation), "Self-hosted runners: write", "admin:org"),
             (Purpose::Runs("acme/web"), "Actions: read", "repo"),
+            (Purpose::Reruns("acme/web"), "Actions: write", "repo"),
         ] {
             let hint = purpose.needs(TokenKind::Unknown);
             assert!(hint.contains(permission) && hint.ends_with(scope), "{hint}");

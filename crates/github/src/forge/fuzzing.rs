@@ -8,7 +8,7 @@ use ondeck_core::ports::{PortError, PortResult};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::runner_list::RunnersPage;
-use super::runs::{JobsPage, RunsPage};
+use super::runs::{JobsPage, RunStatus, RunsPage};
 use super::software::{Release, Version, offered, released};
 use super::{OnSecret, RunnerScope};
 use crate::auth::IssuedToken;
@@ -33,6 +33,7 @@ pub fn answer(status: u16, headers: &[(&str, &[u8])], body: &[u8]) {
     for purpose in [
         Purpose::Runners(&repository),
         Purpose::Runs("acme/web"),
+        Purpose::Reruns("acme/web"),
         Purpose::Installation(&repository),
         Purpose::Release("2.336.0"),
     ] {
@@ -49,6 +50,7 @@ fn read(request: &Request<'_>, answer: &Answer) {
     check_result(IssuedToken::read(request, answer, &quiet).map(drop));
     check_result(answer.read::<RunsPage>(request).map(drop));
     check_result(answer.read::<JobsPage>(request).map(drop));
+    check_result(answer.read::<RunStatus>(request).map(drop));
     check_result(answer.read::<RunnersPage>(request).map(|page| {
         page.runners.iter().for_each(|runner| drop(instance_of(&runner.name, "a1b2c3")));
     }));

@@ -40,6 +40,11 @@ impl RunnerList {
         RunnerList { pool_tag, ids: Mutex::default() }
     }
 
+    /// What the names of this pool's runners end in.
+    pub(super) fn pool_tag(&self) -> &str {
+        &self.pool_tag
+    }
+
     /// Returns every runner of this pool. May miss one if other runners are removed while the pages are
     /// read; the next call returns it.
     pub(super) async fn read(

@@ -1,28 +1,30 @@
-//! Runs that wait for machines: those with queued jobs whose labels include the run's id.
+//! Open runs, their waiting jobs, and completed runs. Each request is taken from a budget, because a
+//! workflow's own token has few of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures_util::{StreamExt, TryStreamExt, stream};
 use ondeck_core::model::ids::RunId;
-use ondeck_core::ports::{PortResult, WaitingRun};
+use ondeck_core::model::label::Label;
+use ondeck_core::ports::{
+    FailedJob, OpenRun, OpenRuns, PortResult, RequestBudget, Rerun, WaitingJobs,
+};
 use serde::Deserialize;
 
 use super::runner_list::PAGE;
 use crate::auth::Identity;
-use crate::client::{Purpose, Request};
+use crate::client::{Answer, Purpose, Request};
+use crate::names::instance_of;
 
-/// How many runs are examined, newest first.
-const RUNS: usize = 200;
 /// GitHub returns at most a thousand runs of a status.
-const PAGES: usize = 10;
-/// How many pages of jobs are read: a run may have 256 jobs of each matrix.
-const JOB_PAGES: usize = 50;
-/// How many runs are examined concurrently.
-const AT_ONCE: usize = 8;
+const PAGES: u64 = 10;
+/// The statuses of open runs. Those that wait for an approval or for another run have no jobs yet.
+const OPEN: [&str; 2] = ["queued", "in_progress"];
 
 #[derive(Deserialize)]
 pub(super) struct RunsPage {
+    #[serde(default)]
+    total_count: u64,
     workflow_runs: Vec<RunEntry>,
 }
 
@@ -38,118 +40,185 @@ pub(super) struct JobsPage {
 
 #[derive(Deserialize)]
 pub(super) struct JobEntry {
-    status: String,
-    labels: Vec<String>,
-}
-
-/// Returns the open runs of a repository that have waiting jobs and are not in `served`. If the token
-/// may not read runs, returns none and logs that once.
-pub(super) async fn waiting(
-    reader: &Identity,
-    repository: &str,
-    served: &BTreeSet<RunId>,
-    logged: &AtomicBool,
-) -> PortResult<Vec<WaitingRun>> {
-    let mut open = BTreeMap::new();
-    for status in ["queued", "in_progress"] {
-        let Some(found) = of_status(reader, repository, status, served).await? else {
-            log_once(logged, repository);
-            return Ok(Vec::new());
-        };
-        open.extend(found);
-    }
-    if open.len() > RUNS {
-        tracing::warn!(repository, "only the newest {RUNS} open runs are examined");
-    }
-    let newest = open.into_iter().rev().take(RUNS);
-    let looks = stream::iter(newest.map(|(id, run)| async move {
-        let jobs = queued_jobs(reader, repository, id, &run).await?;
-        let jobs = jobs.unwrap_or_else(|| {
-            log_once(logged, repository);
-            0
-        });
-        Ok(WaitingRun { run, jobs })
-    }));
-    let looked: Vec<WaitingRun> = looks.buffered(AT_ONCE).try_collect().await?;
-    Ok(looked.into_iter().filter(|waiting| waiting.jobs > 0).collect())
-}
-
-/// Returns the runs of a status that are not in `served`, by id; newer runs have higher ids. `None`
-/// if the token may not read them.
-async fn of_status(
-    reader: &Identity,
-    repository: &str,
-    status: &str,
-    served: &BTreeSet<RunId>,
-) -> PortResult<Option<BTreeMap<u64, RunId>>> {
-    let mut found = BTreeMap::new();
-    for number in 1..=PAGES {
-        let request =
-            Request::get(Purpose::Runs(repository), format!("repos/{repository}/actions/runs"));
-        let request = request.with("status", &status).with("per_page", &PAGE).with("page", &number);
-        let answer = reader.ask(&request).await?;
-        if matches!(answer.status, 403 | 404) {
-            return Ok(None);
-        }
-        if !answer.is_success() {
-            return Err(reader.error_for(&request, &answer));
-        }
-        let page: RunsPage = answer.read(&request)?;
-        let runs = page
-            .workflow_runs
-            .iter()
-            .filter_map(|run| Some((run.id, RunId::new(run.id.to_string()).ok()?)));
-        found.extend(runs.filter(|(_, run)| !served.contains(run)));
-        if !answer.has_next() || found.len() > RUNS {
-            break;
-        }
-    }
-    Ok(Some(found))
-}
-
-/// Counts the queued jobs of a run's latest attempt whose labels include the run's id. `None` if the
-/// token may not read them.
-async fn queued_jobs(
-    reader: &Identity,
-    repository: &str,
+    #[serde(default)]
     id: u64,
-    run: &RunId,
-) -> PortResult<Option<u32>> {
-    let mut count = 0;
-    for number in 1..=JOB_PAGES {
-        let path = format!("repos/{repository}/actions/runs/{id}/jobs");
-        let request = Request::get(Purpose::Runs(repository), path)
-            .with("filter", &"latest")
-            .with("per_page", &PAGE)
-            .with("page", &number);
-        let answer = reader.ask(&request).await?;
-        // The run was deleted after it was listed.
-        if answer.status == 404 {
-            return Ok(Some(0));
-        }
-        if answer.status == 403 {
-            return Ok(None);
-        }
-        if !answer.is_success() {
-            return Err(reader.error_for(&request, &answer));
-        }
-        let page: JobsPage = answer.read(&request)?;
-        let waits = |job: &&JobEntry| {
-            job.status == "queued" && job.labels.iter().any(|label| label == run.as_str())
-        };
-        count += u32::try_from(page.jobs.iter().filter(waits).count()).unwrap_or(u32::MAX);
-        if !answer.has_next() {
-            break;
-        }
-    }
-    Ok(Some(count))
+    status: String,
+    #[serde(default)]
+    conclusion: Option<String>,
+    labels: Vec<String>,
+    #[serde(default)]
+    runner_name: Option<String>,
 }
 
-fn log_once(logged: &AtomicBool, repository: &str) {
-    if !logged.swap(true, Ordering::Relaxed) {
-        tracing::info!(
-            repository,
-            "cannot read runs, so none are rescued; the token needs actions: read"
-        );
+#[derive(Deserialize)]
+pub(super) struct RunStatus {
+    status: Option<String>,
+}
+
+/// Reads the runs of one repository.
+pub(super) struct RunReader<'a> {
+    pub(super) reader: &'a Identity,
+    pub(super) repository: &'a str,
+    pub(super) budget: &'a RequestBudget,
+    /// Set once it has been logged that runs cannot be read.
+    pub(super) logged: &'a AtomicBool,
+}
+
+impl RunReader<'_> {
+    /// The newest page of each status, and one further page, which `turn` chooses. None if the token
+    /// may not read runs, which is logged once.
+    pub(super) async fn open(&self, turn: u64) -> PortResult<OpenRuns> {
+        let (mut found, mut is_partial) = (BTreeMap::new(), false);
+        for status in OPEN {
+            let Some(first) = self.page(status, 1).await? else { break };
+            let pages = first.total_count.div_ceil(self.page_size(&first)).min(PAGES);
+            let mut entries = first.workflow_runs;
+            if pages > 1 {
+                let further = self.page(status, 2 + turn % (pages - 1)).await?;
+                entries.extend(further.into_iter().flat_map(|page| page.workflow_runs));
+                is_partial |= pages > 2;
+            }
+            let runs = entries.iter().filter_map(|entry| RunId::new(entry.id.to_string()).ok());
+            found.extend(runs.map(|run| (run.clone(), OpenRun { run, waiting: None })));
+        }
+        Ok(OpenRuns { runs: found.into_values().collect(), is_partial })
     }
+
+    /// How many runs a page holds, which a server may limit further. Only meaningful for the first
+    /// page of several.
+    fn page_size(&self, first: &RunsPage) -> u64 {
+        u64::try_from(first.workflow_runs.len()).unwrap_or(u64::MAX).max(1)
+    }
+
+    async fn page(&self, status: &str, number: u64) -> PortResult<Option<RunsPage>> {
+        let request =
+            self.get("").with("status", &status).with("per_page", &PAGE).with("page", &number);
+        let Some(answer) = self.ask(&request).await? else { return Ok(None) };
+        if answer.status == 404 {
+            self.log_once();
+            return Ok(None);
+        }
+        Ok(Some(answer.read(&request)?))
+    }
+
+    /// Counts the queued jobs of a run's latest attempt by the label of the run that they ask for.
+    pub(super) async fn waiting_jobs(&self, run: &RunId) -> PortResult<WaitingJobs> {
+        let mut waiting = WaitingJobs::new();
+        for job in self.jobs(run).await?.0.iter().filter(|job| job.status == "queued") {
+            let mut labels = job.labels.iter();
+            if let Some(label) = labels.find_map(|label| Label::of_run(run, label)) {
+                *waiting.entry(label).or_default() += 1;
+            }
+        }
+        Ok(waiting)
+    }
+
+    /// The jobs of a run's latest attempt that failed or were cancelled. `None` if not all jobs could
+    /// be read.
+    pub(super) async fn failed_jobs(
+        &self,
+        run: &RunId,
+        pool_tag: &str,
+    ) -> PortResult<Option<Vec<FailedJob>>> {
+        let (jobs, is_complete) = self.jobs(run).await?;
+        let failed = jobs.iter().filter(|job| {
+            let conclusion = job.conclusion.as_deref().unwrap_or_default();
+            matches!(conclusion, "failure" | "cancelled" | "timed_out")
+        });
+        let failed = failed.map(|job| {
+            let runner = job.runner_name.as_deref().unwrap_or_default();
+            FailedJob { id: job.id, instance: instance_of(runner, pool_tag).map(|(id, _)| id) }
+        });
+        Ok(is_complete.then(|| failed.collect()))
+    }
+
+    /// The jobs of a run's latest attempt, and whether these are all.
+    async fn jobs(&self, run: &RunId) -> PortResult<(Vec<JobEntry>, bool)> {
+        let mut jobs = Vec::new();
+        if !is_of_github(run) {
+            return Ok((jobs, true));
+        }
+        for number in 1_u64.. {
+            let request = self
+                .get(&format!("/{run}/jobs"))
+                .with("filter", &"latest")
+                .with("per_page", &PAGE)
+                .with("page", &number);
+            let Some(answer) = self.ask(&request).await? else { return Ok((jobs, false)) };
+            // The run may have been deleted after it was listed.
+            if answer.status == 404 {
+                break;
+            }
+            let page: JobsPage = answer.read(&request)?;
+            jobs.extend(page.jobs);
+            if !answer.has_next() {
+                break;
+            }
+        }
+        Ok((jobs, true))
+    }
+
+    /// Runs jobs of a completed run again.
+    pub(super) async fn rerun(&self, run: &RunId, what: Rerun) -> PortResult<()> {
+        let path = match what {
+            Rerun::Job(job) => format!("jobs/{job}/rerun"),
+            Rerun::FailedJobs => format!("runs/{run}/rerun-failed-jobs"),
+        };
+        let path = format!("repos/{}/actions/{path}", self.repository);
+        let request = Request::post(Purpose::Reruns(self.repository), path);
+        let answer = self.reader.ask(&request).await?;
+        match answer.is_success() {
+            true => Ok(()),
+            false => Err(self.reader.error_for(&request, &answer)),
+        }
+    }
+
+    /// Whether a run has completed. A run of another repository is unknown here and has not.
+    pub(super) async fn has_completed(&self, run: &RunId) -> PortResult<bool> {
+        if !is_of_github(run) {
+            return Ok(false);
+        }
+        let request = self.get(&format!("/{run}"));
+        let answer = self.ask(&request).await?.filter(|answer| answer.status != 404);
+        let Some(answer) = answer else { return Ok(false) };
+        let run: RunStatus = answer.read(&request)?;
+        Ok(run.status.as_deref() == Some("completed"))
+    }
+
+    fn get(&self, path: &str) -> Request<'_> {
+        let path = format!("repos/{}/actions/runs{path}", self.repository);
+        Request::get(Purpose::Runs(self.repository), path)
+    }
+
+    /// Sends a request if the budget allows it and the token may read runs. Returns successful
+    /// answers and 404.
+    async fn ask(&self, request: &Request<'_>) -> PortResult<Option<Answer>> {
+        if !self.budget.spend() {
+            return Ok(None);
+        }
+        let answer = self.reader.ask(request).await?;
+        match answer.status {
+            403 => {
+                self.log_once();
+                Ok(None)
+            }
+            404 => Ok(Some(answer)),
+            _ if answer.is_success() => Ok(Some(answer)),
+            _ => Err(self.reader.error_for(request, &answer)),
+        }
+    }
+
+    fn log_once(&self) {
+        if !self.logged.swap(true, Ordering::Relaxed) {
+            tracing::info!(
+                repository = self.repository,
+                "cannot read runs, so none are rescued; the token needs actions: read"
+            );
+        }
+    }
+}
+
+/// Whether this can be a run of GitHub, whose ids are numbers. It becomes part of a path.
+fn is_of_github(run: &RunId) -> bool {
+    run.as_str().chars().all(|c| c.is_ascii_digit())
 }

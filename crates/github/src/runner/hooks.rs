@@ -7,7 +7,8 @@ use std::fs::File;
 use std::io::Read;
 use std::time::Duration;
 
-use ondeck_core::model::ids::RunId;
+use ondeck_core::model::excerpt::one_line;
+use ondeck_core::model::label::Label;
 use ondeck_core::model::timestamp::Timestamp;
 use tokio::process::Command;
 
@@ -19,12 +20,16 @@ const HOOKS: [(&str, &str, &str); 2] = [
     ("ACTIONS_RUNNER_HOOK_JOB_COMPLETED", "completed", include_str!("hooks/completed.sh")),
 ];
 
+/// The file that says why the machine takes no further job.
+const END: &str = "end";
+
 /// How many bytes of the notes are read.
 const LONGEST: u64 = 1024 * 1024;
 
-/// Writes the hooks for a run. `operator_env` is the operator's `.env` of the runner. Hooks that it
-/// names are called by ours.
-pub(crate) fn write(layout: &Layout, run: &RunId, operator_env: &str) -> Result<(), String> {
+/// Writes the hooks for a run, which compare the run of each job with that of the label.
+/// `operator_env` is the operator's `.env` of the runner. Hooks that it names are called by ours.
+pub(crate) fn write(layout: &Layout, label: &Label, operator_env: &str) -> Result<(), String> {
+    let run = &label.run;
     write_file(&layout.hooks.join("run"), format!("{run}\n").as_bytes(), 0o644, None)?;
     for (variable, name, script) in HOOKS {
         write_file(&layout.hooks.join(format!("{name}.sh")), script.as_bytes(), 0o755, None)?;
@@ -38,6 +43,22 @@ pub(crate) fn write(layout: &Layout, run: &RunId, operator_env: &str) -> Result<
         }
     }
     Ok(())
+}
+
+/// Makes the hooks say in each job's log that the machine takes no further job, and why.
+pub(crate) fn announce_end(layout: &Layout, why: &str) -> Result<(), String> {
+    let path = layout.hooks.join(END);
+    if path.exists() {
+        return Ok(());
+    }
+    write_file(&path, format!("{}\n", one_line(&why)).as_bytes(), 0o644, None)
+}
+
+/// Takes back what [`announce_end`] said.
+pub(crate) fn withdraw_end(layout: &Layout) -> Result<(), String> {
+    let path = layout.hooks.join(END);
+    let failed = |e| format!("cannot remove {}: {e}", path.display());
+    ondeck_processes::folder::remove_file(&path).map_err(failed)
 }
 
 /// Sets the variables that make a listener call the hooks.

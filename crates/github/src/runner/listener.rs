@@ -6,12 +6,11 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ondeck_core::model::signal::output_tail;
 use ondeck_core::ports::Clock;
-use ondeck_processes::{Process, kill_group};
+use ondeck_processes::{Awaited, Process, kill_group};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
@@ -22,7 +21,7 @@ use super::program::{self, OutputTail, drain, read_lines, timeout};
 pub(crate) struct Listener {
     leader: Process,
     state: watch::Receiver<ListenerState>,
-    busy: Arc<AtomicBool>,
+    busy: watch::Receiver<bool>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,15 +48,15 @@ impl Listener {
         record: impl FnOnce(Process) -> Result<(), String>,
     ) -> Result<Listener, String> {
         command.env("ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE", "1");
-        let child = program::spawn(&mut command)?;
-        let leader = Process::of_child(&child).ok_or("the listener exited at once")?;
+        let started = program::spawn(&mut command)?;
+        let leader = Process::of_child(&started.0).ok_or("the listener exited at once")?;
         if let Err(why) = record(leader) {
             kill_group(leader);
             return Err(why);
         }
         let (states, state) = watch::channel(ListenerState::Starting);
-        let busy = Arc::new(AtomicBool::new(false));
-        tokio::spawn(supervise(clock, child, states, busy.clone()));
+        let (busy_states, busy) = watch::channel(false);
+        tokio::spawn(supervise(clock, started, states, busy_states));
         Ok(Listener { leader, state, busy })
     }
 
@@ -79,7 +78,22 @@ impl Listener {
 
     /// Whether it has a job, by its own words.
     pub(crate) fn is_busy(&self) -> bool {
-        self.busy.load(Ordering::Relaxed) && !self.has_exited()
+        *self.busy.borrow() && !self.has_exited()
+    }
+
+    /// Waits until it has no job, or has exited.
+    pub(crate) async fn without_job(&self) {
+        let mut busy = self.busy.clone();
+        // An error means that its output has ended, and so has the listener.
+        tokio::select! {
+            _ = busy.wait_for(|busy| !busy) => {}
+            _ = self.exited() => {}
+        }
+    }
+
+    /// Whether both are the same process.
+    pub(crate) fn is(&self, other: &Listener) -> bool {
+        self.leader == other.leader
     }
 
     pub(crate) fn has_exited(&self) -> bool {
@@ -89,7 +103,7 @@ impl Listener {
     /// Sends `SIGINT`, which makes it cancel its job and close its session, and waits for its exit: up
     /// to `busy` if a job runs, else up to `idle`. The caller must kill what is left then.
     pub(crate) async fn interrupt(&self, clock: &dyn Clock, busy: Duration, idle: Duration) {
-        let timeout_span = if self.busy.load(Ordering::Relaxed) { busy } else { idle };
+        let timeout_span = if *self.busy.borrow() { busy } else { idle };
         self.leader.interrupt();
         if timeout(clock, timeout_span, self.exited()).await.is_none() {
             tracing::warn!("the listener did not exit within {} s", timeout_span.as_secs_f32());
@@ -116,9 +130,9 @@ impl Listener {
 /// Reads a listener's output until it exits. The state becomes `Exited` only after all output is read.
 async fn supervise(
     clock: Arc<dyn Clock>,
-    mut child: Child,
+    (mut child, _awaited): (Child, Awaited),
     states: watch::Sender<ListenerState>,
-    busy: Arc<AtomicBool>,
+    busy: watch::Sender<bool>,
 ) {
     let said = OutputTail::default();
     let states = Arc::new(states);
@@ -135,7 +149,7 @@ async fn supervise(
 }
 
 /// Updates the state from a line of output, which is the only place where the listener reports it.
-fn read_line(line: &str, states: &watch::Sender<ListenerState>, busy: &AtomicBool) {
+fn read_line(line: &str, states: &watch::Sender<ListenerState>, busy: &watch::Sender<bool>) {
     if line.is_empty() {
         return;
     }
@@ -148,9 +162,9 @@ fn read_line(line: &str, states: &watch::Sender<ListenerState>, busy: &AtomicBoo
             starting
         });
     } else if line.contains(": Running job: ") {
-        busy.store(true, Ordering::Relaxed);
+        busy.send_replace(true);
     } else if line.contains(" completed with result: ") {
-        busy.store(false, Ordering::Relaxed);
+        busy.send_replace(false);
     }
     tracing::info!("runner: {line}");
 }

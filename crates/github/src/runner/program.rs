@@ -9,7 +9,7 @@ use std::time::Duration;
 use ondeck_core::model::secret::Secret;
 use ondeck_core::model::signal::output_tail;
 use ondeck_core::ports::Clock;
-use ondeck_processes::{Process, kill_group};
+use ondeck_processes::{Awaited, Process, kill_group};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
@@ -98,7 +98,7 @@ pub(crate) async fn run_redacted(
     secrets: &[&Secret],
 ) -> Result<ProgramOutput, String> {
     let program = command.as_std().get_program().to_string_lossy().into_owned();
-    let mut child = spawn(&mut command)?;
+    let (mut child, _awaited) = spawn(&mut command)?;
     let group = Process::of_child(&child);
     let (stdout, stderr) = (OutputTail::default(), OutputTail::default());
     let readers = read_lines(&mut child, &stdout, &stderr, &Arc::new(|_: &str| {}));
@@ -126,16 +126,16 @@ fn redact(words: String, secrets: &[&Secret]) -> String {
     shown.fold(words, |words, secret| words.replace(secret, "***"))
 }
 
-/// Starts a program in its own process group, with piped output and without input.
-pub(crate) fn spawn(command: &mut Command) -> Result<Child, String> {
-    let spawned = command
+/// Starts a program in its own process group, with piped output and without input. Keep the second
+/// part of the answer as long as the program is waited for.
+pub(crate) fn spawn(command: &mut Command) -> Result<(Child, Awaited), String> {
+    command
         .process_group(0)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn();
-    spawned.map_err(|error| {
+        .kill_on_drop(true);
+    ondeck_processes::spawn(command).map_err(|error| {
         let program = command.as_std().get_program().to_string_lossy();
         format!("cannot start {program}: {error}")
     })

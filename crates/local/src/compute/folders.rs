@@ -65,13 +65,9 @@ impl Folders {
             Err(error) => return Err(failed(&error.to_string())),
         }
         // `cp -a` preserves links, times, sparse files and attributes, and every Linux has it.
-        let copied = Command::new("cp")
-            .arg("-a")
-            .arg(self.prepared.join("."))
-            .arg(&self.home)
-            .stdin(Stdio::null())
-            .output()
-            .map_err(|e| failed(&e.to_string()))?;
+        let mut copy = Command::new("cp");
+        copy.arg("-a").arg(self.prepared.join(".")).arg(&self.home).stdin(Stdio::null());
+        let copied = ondeck_processes::output(&mut copy).map_err(|e| failed(&e.to_string()))?;
         if copied.status.success() {
             return Ok(());
         }

@@ -6,11 +6,11 @@
 
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::ports::PortResult;
-use ondeck_processes::{Boot, MachineProcesses, Process, is_group_gone, kill_all, kill_group};
+use ondeck_processes::{Boot, MachineProcesses, Process, is_group_gone, kill_group};
 use rusqlite::Connection;
 
 use crate::store::column;
-use crate::store::db::Db;
+use crate::store::db::{Db, in_transaction};
 
 /// Records a group by its leader. If that fails, the group is killed, because it could not be found
 /// later.
@@ -52,18 +52,27 @@ pub(crate) fn of(connection: &Connection, instance: &InstanceId) -> rusqlite::Re
     column::readable(connection.prepare_cached(sql)?.query_map([instance.as_str()], leader)?)
 }
 
-/// Kills every process of a machine except the calling one, and removes the rows of its groups. Only
-/// the machine's agent may call this, because it is the only process that starts groups. Fails if a
-/// process survives.
+/// Kills every process of a machine except the calling one. Only the machine's agent may call this,
+/// because it is the only process that starts groups. Fails if a process survives. Writes nothing, so
+/// that it works on a full disk.
 pub(crate) async fn kill_others(db: &Db, instance: &InstanceId) -> Result<(), String> {
-    const SQL: &str = "DELETE FROM process_groups WHERE instance = ?1";
     let id = instance.clone();
     let groups = db.call(move |conn| of(conn, &id)).await.map_err(|e| e.to_string())?;
     let machine = MachineProcesses { groups, ..MachineProcesses::of(instance) };
-    if let Some(survivors) = kill_all(&[machine]).await.map_err(|e| e.to_string())?.first() {
-        return Err(survivors.to_string());
-    }
-    let id = instance.to_string();
-    let dropped = db.write(move |transaction| transaction.execute(SQL, [id]).map(drop)).await;
-    dropped.map_err(|e| e.to_string())
+    let survivors = ondeck_processes::kill_others(machine).await.map_err(|e| e.to_string())?;
+    survivors.map_or(Ok(()), |survivors| Err(survivors.to_string()))
+}
+
+/// Removes the rows of a machine's groups, which must be gone.
+pub(crate) async fn forget_all(db: &Db, instance: &InstanceId) -> PortResult<()> {
+    const SQL: &str = "DELETE FROM process_groups WHERE instance = ?1";
+    let id = instance.clone();
+    db.call(move |connection| {
+        // Writers block each other, and all machines of a run end their run at once.
+        if of(connection, &id)?.is_empty() {
+            return Ok(());
+        }
+        in_transaction(connection, |tx| tx.execute(SQL, [id.as_str()]).map(drop))
+    })
+    .await
 }

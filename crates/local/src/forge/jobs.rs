@@ -4,9 +4,12 @@ use std::fmt;
 
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::timestamp::Timestamp;
+use ondeck_core::ports::PortResult;
+use ondeck_processes::Process;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use crate::store::column;
+use crate::store::db::Db;
 
 /// The id of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -187,7 +190,8 @@ pub(crate) fn cancel_queued(
     transaction.prepare_cached(SQL)?.execute((id.0, at)).map(drop)
 }
 
-/// Assigns the oldest queued job with the runner's label to it.
+/// Assigns the oldest queued job with the runner's label to it, unless the record of its machine is
+/// past its threshold or terminated. Records may also be elsewhere; then the agent alone decides.
 pub(crate) fn take(
     transaction: &Transaction<'_>,
     runner: &str,
@@ -205,6 +209,8 @@ pub(crate) fn take(
     const TAKE: &str = "UPDATE jobs
         SET state = 'running', runner = ?1, instance = ?2, started_at = ?4
         WHERE id = (SELECT id FROM jobs WHERE state = 'queued' AND label = ?3 ORDER BY id LIMIT 1)
+        AND NOT EXISTS (SELECT 1 FROM instances
+            WHERE instances.id = ?2 AND (threshold <= ?4 OR instances.state = 'terminated'))
         RETURNING id, argv";
     let taken = transaction
         .prepare_cached(TAKE)?
@@ -217,6 +223,69 @@ pub(crate) fn take(
         })
         .optional()?;
     Ok(taken.map_or(NextJob::None, NextJob::Job))
+}
+
+/// Which finished jobs are to be erased.
+#[derive(Debug, Clone)]
+pub(crate) enum Finished {
+    /// Those that ran on this machine.
+    On(InstanceId),
+    /// Those of runs that have no machine.
+    WithoutMachine,
+    /// This one, if its run has no runner on the job's machine.
+    This(JobId),
+}
+
+impl Finished {
+    /// The condition on a row of `jobs`, and its parameter.
+    fn condition(&self) -> (&'static str, String) {
+        match self {
+            Finished::On(instance) => ("instance = ?1", instance.to_string()),
+            Finished::WithoutMachine => (
+                "?1 = '' AND NOT EXISTS (SELECT 1 FROM runners
+                    JOIN machines ON machines.id = runners.instance
+                    WHERE runners.label = jobs.label AND machines.ended_at = '')",
+                String::new(),
+            ),
+            Finished::This(id) => (
+                "id = CAST(?1 AS INTEGER) AND NOT EXISTS (SELECT 1 FROM runners
+                    WHERE runners.instance = jobs.instance AND runners.label = jobs.label)",
+                id.to_string(),
+            ),
+        }
+    }
+}
+
+/// Erases the commands and the output of finished jobs, so that jobs of other runs cannot read them.
+/// What became of the jobs stays. A job whose caller may still read its output is left to the caller.
+pub(crate) async fn erase(db: &Db, which: Finished) -> PortResult<()> {
+    /// Large transactions would keep other processes waiting.
+    const SLICE: &str = "DELETE FROM job_output WHERE job = ?1 AND seq IN
+        (SELECT seq FROM job_output WHERE job = ?1 ORDER BY seq LIMIT 64)";
+    const COMMAND: &str = "UPDATE jobs SET argv = '[]' WHERE id = ?1";
+    let found = db.call(move |connection| erasable(connection, &which)).await?;
+    for id in &found {
+        let id = id.0;
+        while db.write(move |tx| tx.prepare_cached(SLICE)?.execute([id])).await? > 0 {}
+        db.write(move |tx| tx.prepare_cached(COMMAND)?.execute([id]).map(drop)).await?;
+    }
+    if found.is_empty() { Ok(()) } else { db.empty_log().await }
+}
+
+fn erasable(connection: &Connection, which: &Finished) -> rusqlite::Result<Vec<JobId>> {
+    let (condition, value) = which.condition();
+    let sql = format!(
+        "SELECT id, pid, start_time, boot FROM jobs WHERE finished_at <> '' AND {condition}
+         AND (argv <> '[]' OR EXISTS (SELECT 1 FROM job_output WHERE job = jobs.id))"
+    );
+    let job = |row: &Row<'_>| Ok((JobId(row.get("id")?), column::process(row)?));
+    let mut found = column::readable(connection.prepare_cached(&sql)?.query_map([value], job)?)?;
+    let caller_reads = |caller: &Option<Process>| {
+        let of_this_process = matches!(which, Finished::This(_));
+        !of_this_process && caller.is_some_and(Process::is_alive)
+    };
+    found.retain(|(_, caller)| !caller_reads(caller));
+    Ok(found.into_iter().map(|(id, _)| id).collect())
 }
 
 /// Appends a chunk to a job's output.
@@ -245,6 +314,13 @@ pub(crate) fn finish(
     let values = (id.0, state.as_str(), exit_code, now.to_string());
     transaction.prepare_cached(SQL)?.execute(values)?;
     Ok(())
+}
+
+/// Whether a job runs on a machine.
+pub(crate) fn has_jobs(connection: &Connection, instance: &InstanceId) -> rusqlite::Result<bool> {
+    const SQL: &str =
+        "SELECT EXISTS (SELECT 1 FROM jobs WHERE instance = ?1 AND state = 'running')";
+    connection.prepare_cached(SQL)?.query_row([instance.as_str()], |row| row.get(0))
 }
 
 /// Records the jobs that run on a machine as failed, because the machine is gone.

@@ -21,6 +21,9 @@ const LIMIT: usize = 256 * 1024 * 1024;
 /// Stored in place of the rest.
 const FULL: &[u8] = b"\nondeck: the output exceeds 256 MiB, and the rest is not stored\n";
 
+/// Stored when the command has exited, if some of its output could not be stored.
+const DISK_FULL: &[u8] = b"\nondeck: the disk is full, and some of the output is not stored\n";
+
 /// How long to wait for more output after the command has exited. A background process may hold the
 /// pipe open for ever. The time it takes to store output does not count, because the store may be
 /// busy while the end of the output is still in the pipe.
@@ -65,9 +68,15 @@ async fn copy_output(
 ) {
     let mut buffer = vec![0; PIECE];
     let mut room = LIMIT;
+    let mut is_lost = false;
     loop {
         let stored = match from.read(&mut buffer).await {
-            Ok(0) => return,
+            Ok(0) => break,
+            // The room that is left is for the end of the job.
+            Ok(_) if db.is_disk_full() => {
+                is_lost = true;
+                Ok(())
+            }
             // The limit is reached: reading goes on so that the command does not block.
             Ok(_) if room == 0 => Ok(()),
             Ok(n) => {
@@ -80,13 +89,16 @@ async fn copy_output(
             }
             Err(error) => {
                 tracing::warn!(job = %id, "cannot read its output: {error}");
-                return;
+                break;
             }
         };
         if let Err(error) = stored {
             // Reading goes on, because the command would block on a full pipe.
             tracing::warn!(job = %id, "some of its output is lost: {error}");
         }
+    }
+    if is_lost && let Err(error) = store(&db, id, Stream::Stderr, DISK_FULL.to_vec()).await {
+        tracing::warn!(job = %id, "cannot say that some of its output is lost: {error}");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use ondeck_core::lifecycle::{Change, Next, Verdict};
 use ondeck_core::model::ids::RunId;
+use ondeck_core::model::label::Label;
 use ondeck_core::model::record::{Counts, Record, RecordRow, State};
 use rusqlite::types::Value;
 use rusqlite::{Transaction, params, params_from_iter};
@@ -36,7 +37,7 @@ pub(super) fn apply(transaction: &Transaction<'_>, change: &Change) -> rusqlite:
 
 fn insert(transaction: &Transaction<'_>, record: &Record) -> rusqlite::Result<usize> {
     let sql = format!(
-        "INSERT INTO instances ({}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
+        "INSERT INTO instances ({}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
         rows::COLUMNS
     );
     let row = RecordRow::from(record);
@@ -57,17 +58,19 @@ fn insert(transaction: &Transaction<'_>, record: &Record) -> rusqlite::Result<us
         row.generation,
         row.runs,
         row.missed_registrations,
+        row.label,
     ])
 }
 
 fn update(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<usize> {
-    let Next::Update { state, run, threshold, counts, keep_ticketed } = change.next() else {
+    let Next::Update { state, run, suffix, threshold, counts, keep_ticketed } = change.next()
+    else {
         return Ok(0);
     };
     let ticketed = if *keep_ticketed { "ticketed_at" } else { "''" };
     let guard = condition(change.guard());
     let sql = format!(
-        "UPDATE instances SET state = ?, run = ?, threshold = ?, updated_at = ?, \
+        "UPDATE instances SET state = ?, run = ?, label = ?, threshold = ?, updated_at = ?, \
          ticketed_at = {ticketed}, settings_version = coalesce(?, settings_version), \
          generation = coalesce(?, generation), runs = coalesce(?, runs), \
          missed_registrations = coalesce(?, missed_registrations) \
@@ -79,6 +82,7 @@ fn update(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<us
     let mut values = vec![
         text(state.as_str()),
         text(run.as_ref().map_or("", RunId::as_str)),
+        Value::from(Label::stored(run.as_ref(), suffix.as_ref())),
         Value::from(threshold.map(|at| at.to_string()).unwrap_or_default()),
         Value::from(change.at().to_string()),
         Value::from(change.settings_version().map(|version| version.as_str().to_owned())),

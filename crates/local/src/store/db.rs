@@ -10,6 +10,7 @@ use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use rustix::fs::{CWD, FileType, Mode, chmod, mknodat};
 use tokio::sync::oneshot;
 
+use super::room;
 use super::schema::{self, FileContent};
 use crate::error::{SERVICE, from_sqlite, unusable};
 use crate::home::Home;
@@ -46,7 +47,7 @@ impl Db {
     }
 
     /// Opens the store, and creates it if it does not exist. Any number of processes may do this at
-    /// once.
+    /// once. Fills up the reserve.
     pub fn create(home: &Home) -> PortResult<Db> {
         let file = home.database();
         folder::make_private(home.dir()).map_err(|e| unusable(home.dir(), &e.to_string()))?;
@@ -61,12 +62,14 @@ impl Db {
             // An empty file may have existed before, readable for all users.
             let private = chmod(&file, PRIVATE);
             private.map_err(|e| unusable(&file, &e.to_string()))?;
+            shrinkable(&connection).map_err(|e| from_sqlite(&file, &e))?;
             write_ahead(&connection).map_err(|e| from_sqlite(&file, &e))?;
             let made = in_transaction(&mut connection, schema::create);
             if let Some(problem) = made.map_err(|e| from_sqlite(&file, &e))? {
                 return Err(problem.error_for(&file));
             }
         }
+        room::fill_up(home.dir());
         Db::start(connection, file)
     }
 
@@ -85,13 +88,46 @@ impl Db {
         answered.await.map_err(|_| closed())?.map_err(|e| from_sqlite(&self.file, &e))
     }
 
-    /// Runs a task in a write transaction. The transaction takes the write lock at its start, because
-    /// one that starts as a reader may be refused the lock later.
+    /// Whether the disk of the store is as good as full.
+    pub(crate) fn is_disk_full(&self) -> bool {
+        self.file.parent().is_some_and(room::is_low)
+    }
+
+    /// Runs a task in a write transaction. On a full disk it uses the reserve. The transaction takes the
+    /// write lock at its start, because one that starts as a reader may be refused the lock later.
     pub async fn write<T: Send + 'static>(
         &self,
         task: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> PortResult<T> {
         self.call(move |connection| in_transaction(connection, task)).await
+    }
+
+    /// Copies SQLite's log to the file and empties it, because it contains what was deleted from the
+    /// file. Does nothing if other processes do not let it.
+    pub(crate) async fn empty_log(&self) -> PortResult<()> {
+        self.call(|connection| {
+            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+        })
+        .await
+    }
+
+    /// Makes the file shorter if much of it is unused. Other processes can write in between.
+    pub(crate) async fn shrink(&self) -> PortResult<()> {
+        /// Fewer unused pages, a megabyte of them, will be used again.
+        const WORTH: i64 = 256;
+        const UNUSED: &str = "PRAGMA freelist_count";
+        const SLICE: &str = "PRAGMA incremental_vacuum(1000)";
+        let mut before = i64::MAX;
+        loop {
+            let unused = self.call(|c| c.query_row(UNUSED, [], |row| row.get::<_, i64>(0))).await?;
+            // A file that cannot be shrunk stays as it is.
+            if unused < WORTH || unused >= before {
+                // Only then does the file become shorter.
+                return if before < i64::MAX { self.empty_log().await } else { Ok(()) };
+            }
+            before = unused;
+            self.call(|connection| connection.execute_batch(SLICE)).await?;
+        }
     }
 
     pub fn file(&self) -> &Path {
@@ -133,18 +169,27 @@ fn make_private(file: &Path) {
 }
 
 fn connect(file: &Path, flags: OpenFlags) -> PortResult<Connection> {
+    // SQLite writes files next to this one when it opens it.
+    file.parent().into_iter().for_each(room::give);
     let open = || {
         let mut connection =
             Connection::open_with_flags(file, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
         let mut busy = BusyWait::new();
         connection.busy_handler(Some(move |nth| busy.wait(nth)))?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
+        // What is deleted must not be readable in the file: commands and output may contain secrets.
+        connection.pragma_update(None, "secure_delete", true)?;
         // SQLite opens a write-protected file for reading and says so only at the first write.
         let read_only = connection.is_readonly("main")?;
         Ok((connection, read_only))
     };
     let (connection, read_only) = open().map_err(|e| from_sqlite(file, &e))?;
     if read_only { Err(unusable(file, "it is write-protected")) } else { Ok(connection) }
+}
+
+/// Lets [`Db::shrink`] return pages to the file system. SQLite ignores this once there are tables.
+fn shrinkable(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")
 }
 
 /// Switches to WAL mode, in which readers and the writer do not block each other. SQLite does not call
@@ -168,7 +213,10 @@ pub(crate) fn in_transaction<T>(
     connection: &mut Connection,
     task: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
 ) -> rusqlite::Result<T> {
+    let dir = connection.path().and_then(|file| Path::new(file).parent()).map(Path::to_owned);
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Not before the lock is there: other processes would need the same room.
+    dir.as_deref().into_iter().for_each(room::give);
     let answer = task(&transaction)?;
     transaction.commit()?;
     Ok(answer)
@@ -185,7 +233,9 @@ impl BusyWait {
     }
 
     /// Pauses before attempt `nth`. Returns `false` once [`BUSY_TIMEOUT`] has passed. Writes take a
-    /// fraction of a millisecond, so the pauses are short, and random to keep processes out of step.
+    /// fraction of a millisecond, so the first pauses are short. They grow, because the attempts of
+    /// hundreds of waiting processes would leave no time for the write they wait for, and are random
+    /// to keep processes out of step.
     #[expect(
         clippy::disallowed_methods,
         reason = "SQLite calls this on the store's own thread, which has nothing else to do"
@@ -197,7 +247,8 @@ impl BusyWait {
         if self.since.elapsed() > BUSY_TIMEOUT {
             return false;
         }
-        std::thread::sleep(Duration::from_micros(fastrand::u64(200..=2_000)));
+        let longest = 1_000 << nth.clamp(1, 6);
+        std::thread::sleep(Duration::from_micros(fastrand::u64(200..=longest)));
         true
     }
 }

@@ -45,6 +45,10 @@ pub(crate) fn condition(guard: &Guard) -> Condition {
             terms.push("threshold <> '' AND threshold <= ?");
             values.push(now.to_string().into());
         }
+        LeaseGuard::Within(now, until) => {
+            terms.push("threshold > ? AND threshold <= ?");
+            values.extend([now.to_string().into(), until.to_string().into()]);
+        }
         LeaseGuard::Any => {}
     }
     if let Some(generation) = generation {
@@ -88,5 +92,19 @@ mod tests {
         };
         assert_eq!(condition(&reap).sql, "state <> ? AND threshold <> '' AND threshold <= ?");
         assert_eq!(condition(&Guard::Absent).sql, "FALSE");
+        let renewal = Guard::Found {
+            state: StateGuard::Is(State::Idle),
+            run: RunGuard::Any,
+            lease: LeaseGuard::Within(now, Timestamp::from_millis(1)),
+            generation: None,
+        };
+        let texts = ["idle", "1970-01-01T00:00:00.000Z", "1970-01-01T00:00:00.001Z"];
+        assert_eq!(
+            condition(&renewal),
+            Condition {
+                sql: "state = ? AND threshold > ? AND threshold <= ?".into(),
+                values: texts.map(|text| text.to_owned().into()).into(),
+            }
+        );
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::RunId;
+use ondeck_core::model::label::Label;
 use ondeck_core::model::record::{Record, RecordRow, Unreadable};
 use ondeck_core::model::signal::{AgentStatus, Report, Signal};
 use ondeck_core::model::timestamp::Timestamp;
@@ -15,7 +16,7 @@ use rusqlite::{Connection, OptionalExtension, Params};
 /// The columns of `instances`, in the order that [`record`] expects.
 pub(crate) const COLUMNS: &str = "id, state, run, threshold, resource_class, instance_type, \
      usage_class, cpu, mem, created_at, updated_at, ticketed_at, settings_version, \
-     generation, runs, missed_registrations";
+     generation, runs, missed_registrations, label";
 
 /// Returns the records that satisfy a condition, ordered by id, and the corrupt rows among them.
 pub(crate) fn listing(
@@ -70,6 +71,7 @@ fn wire(row: &rusqlite::Row<'_>) -> Result<RecordRow, String> {
         generation: number(row, 13)?,
         runs: number(row, 14)?,
         missed_registrations: number(row, 15)?,
+        label: text(row, 16)?,
     })
 }
 
@@ -104,7 +106,8 @@ pub(crate) fn agent_status(
     ids: &str,
 ) -> rusqlite::Result<Vec<AgentStatus>> {
     const SQL: &str = "SELECT s.signal, s.run, s.detail, s.at,
-            h.at, h.period_ms, h.protocol, h.registration_ms, h.busy, s.generation
+            h.at, h.period_ms, h.protocol, h.registration_ms, h.busy, s.generation, s.label,
+            h.interrupted
          FROM json_each(?1) AS wanted
          LEFT JOIN heartbeats AS h ON h.id = wanted.value
          LEFT JOIN signals AS s ON s.id = wanted.value
@@ -125,6 +128,7 @@ fn heartbeat(row: &rusqlite::Row<'_>) -> Option<Heartbeat> {
         protocol: number(row, 6).ok()?.try_into().ok()?,
         registration: millis(7),
         busy: number(row, 8).ok()? != 0,
+        interrupted: number(row, 11).is_ok_and(|it| it != 0),
     })
 }
 
@@ -136,6 +140,7 @@ fn report(row: &rusqlite::Row<'_>) -> Option<Report> {
         let run = if run.is_empty() { None } else { Some(RunId::new(run.as_str()).ok()?) };
         Some(Report {
             signal: Signal::parse(&word)?,
+            suffix: Label::read_suffix(run.as_ref(), &text(row, 10).ok()?),
             run,
             detail: text(row, 2).ok()?,
             at: Timestamp::parse(&text(row, 3).ok()?).ok()?,

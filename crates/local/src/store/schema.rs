@@ -10,7 +10,7 @@ use crate::error::SERVICE;
 /// "ONDK", in SQLite's header field that identifies the application.
 const APPLICATION: i32 = 0x4F4E_444B;
 /// Incremented whenever the tables change.
-const VERSION: i32 = 5;
+const VERSION: i32 = 6;
 
 /// Times are RFC 3339 with milliseconds, so that text order is time order, or `''` for none. Columns
 /// are not strictly typed, because a row that was corrupted by hand must not keep others from being
@@ -20,16 +20,17 @@ CREATE TABLE instances (
     id TEXT PRIMARY KEY NOT NULL, state TEXT, run TEXT, threshold TEXT, resource_class TEXT,
     instance_type TEXT, usage_class TEXT, cpu INTEGER, mem INTEGER, created_at TEXT,
     updated_at TEXT, ticketed_at TEXT, settings_version TEXT, generation INTEGER, runs INTEGER,
-    missed_registrations INTEGER
+    missed_registrations INTEGER, label TEXT
 ) WITHOUT ROWID;
 CREATE INDEX instances_of_run ON instances (run) WHERE run <> '';
 CREATE INDEX instances_by_threshold ON instances (threshold) WHERE state <> 'terminated';
 CREATE TABLE heartbeats (
     id TEXT PRIMARY KEY NOT NULL, at TEXT, period_ms INTEGER, protocol INTEGER,
-    registration_ms INTEGER, busy INTEGER
+    registration_ms INTEGER, busy INTEGER, interrupted INTEGER
 ) WITHOUT ROWID;
 CREATE TABLE signals (
-    id TEXT PRIMARY KEY NOT NULL, signal TEXT, run TEXT, detail TEXT, at TEXT, generation INTEGER
+    id TEXT PRIMARY KEY NOT NULL, signal TEXT, run TEXT, detail TEXT, at TEXT, generation INTEGER,
+    label TEXT
 ) WITHOUT ROWID;
 CREATE TABLE settings (name TEXT PRIMARY KEY NOT NULL, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE intents (
@@ -42,8 +43,10 @@ CREATE TABLE credentials (
     id INTEGER PRIMARY KEY CHECK (id = 1), registration TEXT NOT NULL, removal TEXT NOT NULL,
     expires_at TEXT NOT NULL
 );
-CREATE TABLE demands (run TEXT PRIMARY KEY NOT NULL, body TEXT NOT NULL, at TEXT NOT NULL)
-    WITHOUT ROWID;
+CREATE TABLE demands (
+    run TEXT NOT NULL, label TEXT NOT NULL, body TEXT NOT NULL, at TEXT NOT NULL,
+    PRIMARY KEY (run, label)
+) WITHOUT ROWID;
 CREATE INDEX demands_by_age ON demands (at);
 CREATE TABLE events (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, instance TEXT, at TEXT, transition TEXT,

@@ -15,7 +15,7 @@ use ondeck_local::{
 
 use crate::harness::{
     self, LocalHarness, RealClock, SECRET, UNMARKED, child_arguments, eventually, instance,
-    is_running, processes_of, run, spawn, telling, unique,
+    is_running, label, processes_of, run, spawn, telling, unique,
 };
 
 /// An agent that does nothing until the test is over.
@@ -162,11 +162,11 @@ async fn terminate_finds_processes_without_the_marker() {
     let clock = Arc::new(RealClock);
     let runner = LocalRunner::new(harness.db.clone(), harness.home.clone(), clock, id);
     runner.prepare().await.unwrap();
-    runner.register(&run("7")).await.unwrap();
+    runner.register(&label("7")).await.unwrap();
     let forge = harness.forge();
     let argv = ["sh", "-c", UNMARKED].map(str::to_owned);
     let job = forge.queue(&run("7"), &argv).await.unwrap();
-    let label = run("7");
+    let label = label("7");
     let over = eventually("the job's end", || async {
         forge.job(job).await.unwrap().filter(|job| job.state.is_over())
     });
@@ -374,7 +374,7 @@ async fn a_machine_whose_agent_died_is_terminated_with_all_its_processes() {
     let forge = harness.forge();
     let runner =
         LocalRunner::new(harness.db.clone(), harness.home.clone(), Arc::new(RealClock), id.clone());
-    runner.register(&run("7")).await.unwrap();
+    runner.register(&label("7")).await.unwrap();
     let job = forge.queue(&run("7"), &["true".into()]).await.unwrap();
     harness.sql(&format!("UPDATE jobs SET state = 'running', instance = '{id}'"));
 
@@ -502,10 +502,10 @@ async fn launcher_with_a_secret() {
     let clock = Arc::new(RealClock);
     let runner = LocalRunner::new(db.clone(), home.clone(), clock.clone(), id);
     runner.prepare().await.unwrap();
-    runner.register(&run("7")).await.unwrap();
+    runner.register(&label("7")).await.unwrap();
     let forge = LocalForge::new(db, clock);
     let job = forge.queue(&run("7"), &["env".into()]).await.unwrap();
-    let label = run("7");
+    let label = label("7");
     let over = eventually("the job's end", || async {
         forge.job(job).await.unwrap().filter(|job| job.state.is_over())
     });

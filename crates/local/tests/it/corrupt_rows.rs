@@ -54,7 +54,7 @@ fn value() -> impl Strategy<Value = Value> {
     ]
 }
 
-const COLUMNS: [&str; 15] = [
+const COLUMNS: [&str; 16] = [
     "state",
     "run",
     "threshold",
@@ -70,6 +70,7 @@ const COLUMNS: [&str; 15] = [
     "generation",
     "runs",
     "missed_registrations",
+    "label",
 ];
 
 fn record(n: usize, state: State) -> Record {
@@ -90,6 +91,7 @@ fn record(n: usize, state: State) -> Record {
         updated_at: at,
         ticketed_at: None,
         settings_version: None,
+        suffix: None,
         counts: Counts::default(),
     }
 }
@@ -119,8 +121,9 @@ fn insert(harness: &LocalHarness, record: &Record) {
         row.generation.to_string(),
         row.runs.to_string(),
         row.missed_registrations.to_string(),
+        row.label,
     ];
-    let sql = "INSERT INTO instances VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
+    let sql = "INSERT INTO instances VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
     file(harness).execute(sql, rusqlite::params_from_iter(texts)).unwrap();
 }
 
@@ -214,8 +217,14 @@ fn what_is_written_is_read_back_unchanged() {
     check(64, &input, async |harness, (signal, text, other, count, at, until)| {
         let store = harness.store();
         let id = instance("i-1");
-        let report =
-            Report { signal, run: Some(run("7")), detail: text.clone(), at, generation: None };
+        let report = Report {
+            signal,
+            run: Some(run("7")),
+            suffix: None,
+            detail: text.clone(),
+            at,
+            generation: None,
+        };
         store.report(&id, &report).await.unwrap();
         let beat = Heartbeat::new(until, Duration::from_secs(5));
         store.beat(&id, &beat).await.unwrap();
@@ -272,6 +281,7 @@ fn corrupt_notes_count_as_none() {
         let report = Report {
             signal: Signal::Prepared,
             run: None,
+            suffix: None,
             detail: String::new(),
             at,
             generation: None,
@@ -308,8 +318,8 @@ fn corrupt_notes_count_as_none() {
         }
         let intents = store.open_intents().await.unwrap();
         assert!(intents.iter().any(|intent| intent.id.as_str() == "a-2"), "{intents:?}");
-        let read = store.demand(&run("7")).await.unwrap();
-        assert!(table == "demands" || read == Some(demand));
+        let read = store.demands(&[run("7")]).await.unwrap();
+        assert!(table == "demands" || read == [demand]);
     });
 }
 
@@ -325,7 +335,7 @@ async fn bytes_in_place_of_a_text_block_no_call() {
          INSERT INTO tickets (class, body, visible_at) VALUES ('large', x'00ff', '');
          INSERT INTO events (instance) VALUES (x'00ff');",
     );
-    assert_eq!(store.demand(&run("7")).await, Ok(None));
+    assert_eq!(store.demands(&[run("7")]).await, Ok(Vec::new()));
     assert_eq!(store.events().await, Ok(Vec::new()));
     let pool = LocalPool::new(harness.db.clone(), Arc::new(RealClock));
     let large = "large".parse().unwrap();
@@ -346,5 +356,7 @@ fn demand(run: &RunId) -> Demand {
         times: Default::default(),
         at: Timestamp::from_millis(9_000_000_000),
         failed_rescues: None,
+        lease: None,
+        rerun_at: None,
     }
 }

@@ -148,7 +148,7 @@ fn corrupt(harness: &LocalHarness) {
         format!(
             "INSERT INTO instances VALUES ({id}, {state}, '', '2025-05-31T12:00:00.000Z', 'large',
             'c6i.large', 'spot', {cpu}, 4096, '2025-05-31T11:00:00.000Z',
-            '2025-05-31T11:00:00.000Z', '', '', 1, 1, 0);"
+            '2025-05-31T11:00:00.000Z', '', '', 1, 1, 0, '');"
         )
     };
     harness.sql(&row("'i-1'", "'idle'", "2"));
@@ -206,14 +206,20 @@ async fn an_unknown_signal_counts_as_none() {
     let store = LocalStore::new(harness.db.clone());
     let beat = Heartbeat::new(Timestamp::from_millis(1), Duration::from_secs(5));
     store.beat(&instance("i-1"), &beat).await.unwrap();
-    harness.sql("INSERT INTO signals VALUES ('i-1', 'UD_WHAT', '', '', 'never', NULL)");
+    harness.sql("INSERT INTO signals VALUES ('i-1', 'UD_WHAT', '', '', 'never', NULL, '')");
     let id = instance("i-1");
     let status = store.agent_status(std::slice::from_ref(&id)).await.unwrap();
     assert!(status[0].heartbeat.is_some() && status[0].report.is_none());
 
     let at = Timestamp::from_millis(1);
-    let report =
-        Report { signal: Signal::Prepared, run: None, detail: String::new(), at, generation: None };
+    let report = Report {
+        signal: Signal::Prepared,
+        run: None,
+        suffix: None,
+        detail: String::new(),
+        at,
+        generation: None,
+    };
     for corrupt in ["'never'", "NULL", "x'00ff'", "7"] {
         harness.sql(&format!("UPDATE signals SET signal = 'UD_WHAT', at = {corrupt}"));
         store.report(&id, &report).await.unwrap();

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
 use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::model::label::Label;
 use ondeck_core::model::settings::Settings;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Clock, Compute, Launched, Order, PortError, PortResult, Store};
@@ -106,6 +107,11 @@ pub(crate) fn unique(name: &str) -> InstanceId {
 
 pub(crate) fn run(name: &str) -> RunId {
     RunId::new(name).unwrap()
+}
+
+/// The label of a run without a suffix.
+pub(crate) fn label(name: &str) -> Label {
+    Label::from(&run(name))
 }
 
 /// Counts the processes that carry a machine's marker.

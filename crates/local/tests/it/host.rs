@@ -4,7 +4,7 @@ use ondeck_core::ports::{Forge, Host, Runner};
 use ondeck_local::{JobState, LocalHost, LocalRunner};
 
 use crate::harness::{
-    LocalHarness, RealClock, UNMARKED, eventually, is_running, processes_of, run, unique,
+    LocalHarness, RealClock, UNMARKED, eventually, is_running, label, processes_of, run, unique,
 };
 
 #[tokio::test]
@@ -54,11 +54,11 @@ async fn termination_leaves_no_files_and_no_processes() {
     let clock = std::sync::Arc::new(RealClock);
     let runner = LocalRunner::new(harness.db.clone(), harness.home.clone(), clock, id.clone());
     runner.prepare().await.unwrap();
-    runner.register(&run("7")).await.unwrap();
+    runner.register(&label("7")).await.unwrap();
     let forge = harness.forge();
     let argv = ["sleep".to_owned(), "60".to_owned()];
     let job = forge.queue(&run("7"), &argv).await.unwrap();
-    let label = run("7");
+    let label = label("7");
     tokio::select! {
         why = runner.work(&label) => panic!("the runner died: {why}"),
         () = eventually("the job", || async { (processes_of(&id) == 1).then_some(()) }) => {}

@@ -1,14 +1,13 @@
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ondeck_core::model::ids::RunId;
-use ondeck_core::ports::{Clock, Forge, Host, Runner, Store};
+use ondeck_core::ports::{Clock, Forge, Host, RequestBudget, Runner, Store};
 use ondeck_local::{Db, Job, JobId, JobState, LocalForge, LocalHost, LocalRunner, Stream};
 
 use crate::harness::{
-    LocalHarness, RealClock, UNMARKED, child_arguments, eventually, is_running, processes_of, run,
-    spawn, unique,
+    LocalHarness, RealClock, UNMARKED, child_arguments, eventually, is_running, label,
+    processes_of, run, spawn, unique,
 };
 
 fn runner(harness: &LocalHarness, name: &str) -> LocalRunner {
@@ -35,8 +34,8 @@ async fn text(forge: &LocalForge, id: JobId, stream: Stream) -> String {
 }
 
 /// Runs `work` until another future completes, as an agent does.
-async fn working<T>(runner: &LocalRunner, label: &str, until: impl Future<Output = T>) -> T {
-    let label = run(label);
+async fn working<T>(runner: &LocalRunner, run: &str, until: impl Future<Output = T>) -> T {
+    let label = label(run);
     tokio::select! {
         why = runner.work(&label) => panic!("the runner died: {why}"),
         done = until => done,
@@ -45,8 +44,8 @@ async fn working<T>(runner: &LocalRunner, label: &str, until: impl Future<Output
 
 /// The runs with waiting jobs.
 async fn waiting(forge: &LocalForge) -> Vec<RunId> {
-    let waiting = forge.waiting_runs(&BTreeSet::new()).await.unwrap();
-    waiting.into_iter().map(|waiting| waiting.run).collect()
+    let open = forge.open_runs(0, &RequestBudget::new(0)).await.unwrap();
+    open.runs.into_iter().map(|open| open.run).collect()
 }
 
 #[tokio::test]
@@ -55,7 +54,7 @@ async fn jobs_are_assigned_by_label() {
     let forge = harness.forge();
     let runner = runner(&harness, "labels");
     runner.prepare().await.unwrap();
-    runner.register(&run("7")).await.unwrap();
+    runner.register(&label("7")).await.unwrap();
     let other = queue(&forge, "8", &["true"]).await;
     let similar = queue(&forge, "77", &["true"]).await;
     let first = queue(&forge, "7", &["true"]).await;
@@ -80,7 +79,7 @@ async fn exit_codes_and_output_are_kept() {
     let forge = harness.forge();
     let runner = runner(&harness, "codes");
     runner.prepare().await.unwrap();
-    runner.register(&run("7")).await.unwrap();
+    runner.register(&label("7")).await.unwrap();
     let say = "echo $ONDECK_RUN_ID $ONDECK_INSTANCE_ID; pwd >&2; exit 3";
     let said = queue(&forge, "7", &["sh", "-c", say]).await;
     let killed = queue(&forge, "7", &["sh", "-c", "kill -9 $$"]).await;
@@ -113,7 +112,7 @@ async fn stop_kills_the_job_with_its_children_and_records_its_end() {
     let forge = harness.forge();
     let runner = runner(&harness, "stop");
     runner.prepare().await.unwrap();
-    runner.register(&run("7")).await.unwrap();
+    runner.register(&label("7")).await.unwrap();
     let script = "echo begun; setsid sleep 61 & sleep 62 & wait";
     let job = queue(&forge, "7", &["sh", "-c", script]).await;
     let id = unique("stop");
@@ -135,7 +134,7 @@ async fn a_job_can_be_cancelled_before_and_while_it_runs() {
     let forge = harness.forge();
     let runner = runner(&harness, "cancel");
     runner.prepare().await.unwrap();
-    runner.register(&run("7")).await.unwrap();
+    runner.register(&label("7")).await.unwrap();
     let queued = queue(&forge, "7", &["true"]).await;
     forge.cancel(queued).await.unwrap();
     let running = queue(&forge, "7", &["sleep", "60"]).await;
@@ -160,7 +159,7 @@ async fn clean_leaves_neither_files_nor_processes() {
     let forge = harness.forge();
     let runner = runner(&harness, "clean");
     runner.prepare().await.unwrap();
-    runner.register(&run("7")).await.unwrap();
+    runner.register(&label("7")).await.unwrap();
     let script = "mkdir -p deep/er && touch deep/er/file $TMPDIR/t $HOME/.h && chmod 500 deep/er \
                   && setsid sleep 61 >/dev/null 2>&1 &";
     let job = queue(&forge, "7", &["sh", "-c", script]).await;
@@ -198,7 +197,7 @@ async fn every_run_finds_the_home_that_the_script_has_prepared() {
     let job = "cat \"$HOME/t/config\"; LC_ALL=C ls -A \"$HOME\"
                echo other > \"$HOME/t/config\"; touch \"$HOME/more\"; rm \"$HOME/t\"";
     for round in ["1", "2", "3"] {
-        runner.register(&run(round)).await.unwrap();
+        runner.register(&label(round)).await.unwrap();
         let job = queue(&forge, round, &["sh", "-c", job]).await;
         working(&runner, round, over(&forge, job)).await;
         assert_eq!(text(&forge, job, Stream::Stderr).await, "", "run {round}");
@@ -214,7 +213,7 @@ async fn clean_finds_processes_without_the_marker() {
     let forge = harness.forge();
     let runner = runner(&harness, "unmarked");
     runner.prepare().await.unwrap();
-    runner.register(&run("7")).await.unwrap();
+    runner.register(&label("7")).await.unwrap();
     let first = queue(&forge, "7", &["sh", "-c", UNMARKED]).await;
     let second = queue(&forge, "7", &["sh", "-c", UNMARKED]).await;
     working(&runner, "7", async { (over(&forge, first).await, over(&forge, second).await) }).await;
@@ -258,7 +257,7 @@ async fn a_job_whose_caller_was_killed_is_cancelled_at_the_next_listing() {
     let forge = harness.forge();
     let runner = runner(&harness, "orphan");
     runner.prepare().await.unwrap();
-    runner.register(&run("7")).await.unwrap();
+    runner.register(&label("7")).await.unwrap();
 
     let refreshed = orphan(&harness, "7").await;
     assert_eq!(waiting(&forge).await, []);
@@ -282,7 +281,7 @@ async fn a_group_is_recorded_as_long_as_one_of_its_processes_runs() {
     let forge = harness.forge();
     let runner = runner(&harness, "noted");
     runner.prepare().await.unwrap();
-    runner.register(&run("7")).await.unwrap();
+    runner.register(&label("7")).await.unwrap();
     let noted = || {
         let sql = "SELECT count(*) FROM process_groups";
         harness.db.call(move |conn| conn.query_row(sql, [], |row| row.get::<_, u32>(0)))
@@ -302,16 +301,16 @@ async fn a_runner_that_was_removed_from_the_list_stops() {
     let forge = harness.forge();
     let runner = runner(&harness, "removed");
     runner.prepare().await.unwrap();
-    runner.register(&run("7")).await.unwrap();
-    runner.register(&run("8")).await.unwrap();
+    runner.register(&label("7")).await.unwrap();
+    runner.register(&label("8")).await.unwrap();
     let name = format!("{}-2", unique("removed"));
     let listed = forge.runners().await.unwrap();
     assert_eq!(listed.len(), 1, "one runner at a time");
     assert_eq!((listed[0].name.as_str(), listed[0].online), (name.as_str(), false));
     forge.remove_runner(&name).await.unwrap();
     forge.remove_runner(&name).await.unwrap();
-    assert!(runner.work(&run("8")).await.contains("removed"));
-    runner.register(&run("8")).await.unwrap();
+    assert!(runner.work(&label("8")).await.contains("removed"));
+    runner.register(&label("8")).await.unwrap();
     runner.deregister().await.unwrap();
     runner.deregister().await.unwrap();
     assert_eq!(forge.runners().await.unwrap(), []);
@@ -323,7 +322,7 @@ async fn a_restarted_runner_records_its_interrupted_job_as_failed() {
     let forge = harness.forge();
     let runner = runner(&harness, "again");
     runner.prepare().await.unwrap();
-    runner.register(&run("7")).await.unwrap();
+    runner.register(&label("7")).await.unwrap();
     let left = queue(&forge, "7", &["sleep", "60"]).await;
     let id = unique("again");
     working(&runner, "7", async {
@@ -337,4 +336,61 @@ async fn a_restarted_runner_records_its_interrupted_job_as_failed() {
     })
     .await;
     assert_eq!(processes_of(&id), 0);
+}
+
+#[tokio::test]
+async fn a_drained_runner_finishes_its_job_and_takes_no_other() {
+    let harness = LocalHarness::new();
+    let forge = harness.forge();
+    let runner = runner(&harness, "drained");
+    runner.prepare().await.unwrap();
+    runner.register(&label("7")).await.unwrap();
+    let script = "until [ -e go ]; do sleep 0.05; done; exit 3";
+    let first = queue(&forge, "7", &["sh", "-c", script]).await;
+    let second = queue(&forge, "7", &["true"]).await;
+    let go = harness.home.machine(&unique("drained")).join("work/go");
+    let label = label("7");
+    let drained = async {
+        eventually("the first job", || async { runner.is_busy().then_some(()) }).await;
+        let finish = async {
+            tokio::task::yield_now().await;
+            std::fs::write(&go, "").unwrap();
+        };
+        tokio::join!(runner.drain("past its threshold"), finish);
+    };
+    let (why, ()) = tokio::join!(runner.work(&label), drained);
+    assert_eq!(why, "the runner takes no further job");
+    assert_eq!(over(&forge, first).await.exit_code, Some(3));
+    assert_eq!(forge.job(second).await.unwrap().unwrap().state, JobState::Queued);
+
+    working(&runner, "7", over(&forge, second)).await;
+    assert_eq!(forge.job(second).await.unwrap().unwrap().state, JobState::Done);
+}
+
+/// The agent of such a machine may have been stopped, so that its runner was not drained.
+#[tokio::test]
+async fn a_machine_past_its_threshold_is_given_no_job() {
+    let harness = LocalHarness::new();
+    let forge = harness.forge();
+    let runner = runner(&harness, "expired");
+    runner.prepare().await.unwrap();
+    runner.register(&label("7")).await.unwrap();
+    let job = queue(&forge, "7", &["true"]).await;
+    let set = |state: &str, threshold: &str| {
+        harness.sql(&format!(
+            "INSERT OR REPLACE INTO instances (id, state, run, threshold)
+             VALUES ('{}', '{state}', '7', '{threshold}')",
+            unique("expired")
+        ));
+    };
+    let is_queued = async || forge.job(job).await.unwrap().unwrap().state == JobState::Queued;
+    for (state, threshold) in [("running", "2025-05-31T12:00:00.000Z"), ("terminated", "")] {
+        set(state, threshold);
+        let soon = Duration::from_millis(500);
+        drop(tokio::time::timeout(soon, working(&runner, "7", std::future::pending::<()>())).await);
+        assert!(is_queued().await, "{state}");
+    }
+    set("running", "2125-05-31T12:00:00.000Z");
+    working(&runner, "7", over(&forge, job)).await;
+    assert!(!is_queued().await);
 }

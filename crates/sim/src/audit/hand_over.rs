@@ -142,7 +142,7 @@ impl Audit {
     }
 
     /// How old a heartbeat may be by the true time.
-    fn tolerance(&self) -> Duration {
+    pub(super) fn tolerance(&self) -> Duration {
         let periods = self.settings.iter().map(|(_, settings)| settings.times.heartbeat_period);
         let period = periods.max().unwrap_or_default();
         period.min(Duration::from_secs(60)) * 3 + SKEW + SLACK

@@ -5,8 +5,9 @@ use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::timestamp::Timestamp;
 use std::time::Duration;
 
+use super::deadlines::IsOver;
 use super::{Audit, Invariant};
-use crate::kernel::timestamp;
+use crate::kernel::{Pid, timestamp};
 use crate::simulated_machines::Condition;
 
 /// A machine that misses its registration this often in a row may be retired.
@@ -17,6 +18,7 @@ impl Audit {
     /// own, must not be expired before its threshold.
     pub(super) fn spare(
         &mut self,
+        by: Pid,
         transition: Transition,
         before: Option<&Record>,
         at: Timestamp,
@@ -24,7 +26,16 @@ impl Audit {
     ) {
         let Some(before) = before.filter(|_| transition == Transition::Expire) else { return };
         let early = before.threshold.is_some_and(|t| t > at + Duration::from_secs(1));
-        if !early {
+        let began = self.began(by).unwrap_or(at);
+        // Refresh replaces idle machines that have reached a limit of their lifetime.
+        let is_replaced = before.state == State::Idle
+            && self.is_refresh(by)
+            && self.is_over(before, began, at) != IsOver::No;
+        // The release of a run ends what a rescue is still creating for it.
+        let is_released = before.state == State::Created
+            && !self.is_refresh(by)
+            && !self.provisions.contains_key(&by);
+        if !early || is_replaced || is_released {
             return;
         }
         let how = format!("{} was expired before its time, {}", before.id, before.state);

@@ -71,10 +71,29 @@ pub enum Invariant {
     MinimumKept,
     /// No launch exceeds the ceiling on machines.
     Ceiling,
+    /// The count of the ceiling is never less than the machines that exist.
+    Counted,
+    /// Each change gives a machine the time that the settings and the call say.
+    Deadline,
+    /// A machine that has reached a limit of its lifetime is replaced, and no other.
+    Lifetime,
+    /// An idle agent goes by the settings that the last refresh has stored or left.
+    SettingsReach,
+    /// A provision that is told to stop ends before GitHub ends it.
+    StopsSoon,
+    /// A provision that has ended hides no ticket from others.
+    PutBack,
     /// A machine that the provider will take away gets no further run.
     NotInterrupted,
-    /// Without faults, a refresh gives machines to a run whose jobs wait.
+    /// Without faults, a refresh gives machines to a run whose jobs wait. If machines die, it does so
+    /// within two refreshes.
     Rescued,
+    /// A refresh takes no machine from its job.
+    JobKept,
+    /// A run that has completed has no machine after two refreshes.
+    CompletedHoldsNothing,
+    /// A machine whose time is up takes no job.
+    NoJobWhenExpired,
     /// A machine registers a runner only after it was prepared.
     Prepared,
     /// What a mode or an agent reports is true.
@@ -114,8 +133,17 @@ impl Invariant {
             Invariant::FoundInPool => "found in the pool",
             Invariant::MinimumKept => "minimum is kept",
             Invariant::Ceiling => "ceiling holds",
+            Invariant::Counted => "count is not short",
+            Invariant::Deadline => "deadline is right",
+            Invariant::Lifetime => "lifetimes hold",
+            Invariant::SettingsReach => "settings reach idle agents",
+            Invariant::StopsSoon => "stops soon",
+            Invariant::PutBack => "tickets are put back",
             Invariant::NotInterrupted => "interrupted is not reused",
             Invariant::Rescued => "rescued",
+            Invariant::JobKept => "jobs keep their machines",
+            Invariant::CompletedHoldsNothing => "completed holds nothing",
+            Invariant::NoJobWhenExpired => "expired takes no job",
             Invariant::Prepared => "prepared first",
             Invariant::TrueReport => "report is true",
             Invariant::Contradiction => "contradictions are refused",

@@ -1,20 +1,24 @@
 //! The minimum of idle machines, and the ceiling on all machines.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ondeck_core::model::ceiling::MachineCount;
 use ondeck_core::model::ids::ResourceClass;
 use ondeck_core::model::record::{Record, State};
-use ondeck_core::model::requirements::UsageClass;
-use ondeck_core::model::settings::Settings;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Machine, Order};
 
+use super::deadlines::{IsOver, LEAST_KEPT};
 use super::{Audit, Invariant, SKEW};
 use crate::kernel::Pid;
-use crate::plan::Ask;
+use crate::plan::{Kept, kept, spans};
+
+/// How long a provision may take until it has launched its machines.
+const UNCOUNTED: Duration = Duration::from_secs(120);
 
 /// How the runs are called for which refresh launches machines to keep.
-const KEPT_FOR: &str = "keep-warm-";
+pub(super) const KEPT_FOR: &str = "keep-warm-";
 
 /// The numbers of a text such as `large=2 xlarge=1`, in which a number without a class is for the
 /// whole pool.
@@ -29,13 +33,12 @@ fn numbers(text: &str) -> Vec<(Option<&str>, usize)> {
         .collect()
 }
 
-impl Audit {
-    /// When a process began.
-    fn began(&self, by: Pid) -> Option<Timestamp> {
-        let refresh = self.refreshes.get(&by).map(|(_, began)| *began);
-        refresh.or_else(|| self.provisions.get(&by).map(|provision| provision.began))
-    }
+/// Whether a ceiling limits how many machines of a class there are.
+pub(super) fn has_ceiling_for(text: &str, class: &str) -> bool {
+    numbers(text).into_iter().any(|(of, _)| of.is_none_or(|of| of == class))
+}
 
+impl Audit {
     /// Machines were launched, and `machines` exist at the provider now. Their number must be
     /// within one of the ceilings that have been in force since the process began.
     pub(crate) fn within_ceiling(&mut self, by: Pid, launched: &[Machine], machines: &[Machine]) {
@@ -62,29 +65,33 @@ impl Audit {
     }
 
     /// All texts of a setting that have been in force since then.
-    fn texts_since(&self, name: &str, time: Timestamp) -> Vec<String> {
-        let first = self.stored.iter().rposition(|(from, _)| *from <= time).unwrap_or_default();
-        let texts = self.stored[first..].iter();
-        texts.map(|(_, all)| all.get(name).cloned().unwrap_or_default()).collect()
+    pub(crate) fn texts_since(&self, name: &str, time: Timestamp) -> Vec<String> {
+        let stored = self.stored_since(time).into_iter();
+        stored.map(|all| all.get(name).cloned().unwrap_or_default()).collect()
     }
 
-    /// Refresh launches machines to keep: not more than are missing.
+    /// Refresh launches machines to keep: not more than are missing, or have to be replaced.
     pub(super) fn launches_to_keep(&mut self, by: Pid, order: &Order, now: Timestamp) {
         let Some(began) = self.began(by).filter(|_| self.is_steady) else { return };
         if !order.run.as_str().starts_with(KEPT_FOR) || self.refreshes.len() > 1 {
             return;
         }
-        let class = &order.requirements.class;
-        let idle = self.idle(class, began, now).len();
-        let minima = self.texts_since("min-idle", began);
-        let of_class = |text: &String| {
-            let numbers = numbers(text);
-            let found = numbers.iter().find(|(name, _)| *name == Some(class.as_str()));
-            found.map_or(0, |(_, minimum)| *minimum)
+        let ordered = &order.requirements;
+        let (class, types) = (ordered.class.as_str(), ordered.types.to_string());
+        // Clocks differ at the ends of a window.
+        let (from, to) = (began.before(SKEW), now + SKEW);
+        let texts = self.texts_since("min-idle", began);
+        let rows = texts.iter().flat_map(|text| kept(text));
+        let of_kind = rows.filter(|kept| kept.is_kind(class, ordered.usage, &types));
+        let allowed = of_kind.filter(|kept| kept.holds_sometimes(from, to));
+        let Some(most) = allowed.max_by_key(|kept| kept.count) else {
+            let how = format!("{class} {types} machines are launched, for no minimum: {texts:?}");
+            return self.violated(Invariant::MinimumKept, how);
         };
-        let minimum = minima.iter().map(of_class).max().unwrap_or(0);
-        if idle + order.count as usize > minimum {
-            let how = format!("{} are launched beside {idle}, for {minimum}", order.count);
+        let idle = self.idle(most, began, now);
+        let idle = idle.into_iter().filter(|it| self.is_over(it, began, now) == IsOver::No).count();
+        if idle + order.count as usize > most.count {
+            let how = format!("{} are launched beside {idle}, for {}", order.count, most.count);
             self.violated(Invariant::MinimumKept, how);
         }
     }
@@ -100,45 +107,109 @@ impl Audit {
         if claimed || others || self.has_ceiling_since(began) {
             return;
         }
-        let Some(settings) = self.settings_since(began).first().map(|s| (*s).clone()) else {
-            return;
-        };
-        let texts = self.texts_since("min-idle", began);
-        let (Some(text), 1) = (texts.first(), texts.len()) else { return };
-        for (class, minimum) in numbers(text) {
-            let Some(class) = class.and_then(|class| ResourceClass::new(class).ok()) else {
-                continue;
+        let stored = self.stored_since(began);
+        let (Some(settings), 1) = (stored.first(), stored.len()) else { return };
+        let idle_time = spans::span(settings, "idle-time-sec").unwrap_or_default();
+        let text = settings.get("min-idle").cloned().unwrap_or_default();
+        let (from, to) = (began.before(SKEW), now + SKEW);
+        for kept in kept(&text).iter().filter(|kept| kept.holds_throughout(from, to)) {
+            let stays = |record: &&Record| {
+                let left = record.threshold.map_or(Duration::ZERO, |until| until.since(now));
+                left + SKEW >= idle_time.max(LEAST_KEPT) / 2
             };
-            let kept =
-                self.idle(&class, began, now).into_iter().filter(|it| is_kept(it, &settings, now));
-            let kept = kept.count();
-            if kept < minimum {
-                let how = format!("{kept} of {minimum} {class} machines will stay");
-                self.violated(Invariant::MinimumKept, how);
+            let staying = self.idle(kept, began, now).into_iter().filter(stays).count();
+            let coming = self.coming(kept, began);
+            if staying + coming < kept.count {
+                let how = format!("{staying} and {coming} machines stay of {kept:?}");
+                return self.violated(Invariant::MinimumKept, how);
             }
         }
     }
 
-    /// The announced machines that count for a minimum of this class: on demand, of any recommended
-    /// type, and large enough.
-    fn idle(&self, class: &ResourceClass, began: Timestamp, now: Timestamp) -> Vec<&Record> {
-        let any = Ask::of(1);
+    /// The announced machines that count for a minimum.
+    fn idle(&self, kept: &Kept, began: Timestamp, now: Timestamp) -> Vec<&Record> {
         let is_idle = |record: &&Record| {
-            record.state == State::Idle
-                && record.spec.resource_class == *class
-                && record.spec.usage_class == UsageClass::OnDemand
-                && any.allows(&record.spec.instance_type)
-                && self.was_large_enough(record, began)
+            self.suits(kept, record, began)
                 && !record.is_expired(now + SKEW)
                 && self.has_ticket(record, now)
         };
         self.records.values().filter(is_idle).collect()
     }
-}
 
-/// Whether less than half of the time of an idle machine is over.
-fn is_kept(record: &Record, settings: &Settings, now: Timestamp) -> bool {
-    let left = record.threshold.map_or(Duration::ZERO, |threshold| threshold.since(now));
-    let idle_time = settings.times.idle_time;
-    left + SKEW >= idle_time / 2
+    /// How many machines that count for a minimum were still leaving their runs while the refresh
+    /// looked.
+    fn coming(&self, kept: &Kept, began: Timestamp) -> usize {
+        let just_left = |record: &&Record| {
+            let changed = self.changed_at.get(&record.id).copied();
+            let leaving = self.leaving_within() + SKEW;
+            record.ticketed_at.is_none()
+                && self.suits(kept, record, began)
+                && changed.is_some_and(|changed| changed + leaving > began)
+        };
+        self.records.values().filter(just_left).count()
+    }
+
+    /// How long a machine may take to leave its run.
+    fn leaving_within(&self) -> Duration {
+        let stored = self.stored.iter();
+        let timeouts =
+            stored.filter_map(|(_, settings)| spans::span(settings, "release-timeout-sec"));
+        timeouts.max().unwrap_or_default()
+    }
+
+    fn suits(&self, kept: &Kept, record: &Record, began: Timestamp) -> bool {
+        record.state == State::Idle
+            && self.fits(&kept.ask(), &record.spec, began, false)
+            && self.was_large_enough(record, began)
+    }
+
+    /// Checks how many machine-hours a refresh says that its minimum costs.
+    pub(super) fn says_what_it_costs(
+        &mut self,
+        began: Timestamp,
+        said: &BTreeMap<ResourceClass, f64>,
+    ) {
+        let texts = self.texts_since("min-idle", began);
+        let says = |text: &String| {
+            let mut hours: BTreeMap<&str, f64> = BTreeMap::new();
+            for kept in kept(text) {
+                *hours.entry(kept.class).or_default() += kept.machine_hours();
+            }
+            hours.len() == said.len()
+                && said.iter().all(|(class, said)| {
+                    hours.get(class.as_str()).is_some_and(|hours| (hours - said).abs() < 0.01)
+                })
+        };
+        if !texts.iter().any(says) {
+            let how = format!("a refresh says that {texts:?} costs {said:?}");
+            self.violated(Invariant::TrueReport, how);
+        }
+    }
+
+    /// Machines were launched, and `machines` exist. The count that the ceiling goes by must not be
+    /// less, for the pool or for a class that has a ceiling.
+    pub(crate) fn counts(&mut self, by: Pid, counted: &MachineCount, machines: &[Machine]) {
+        let Some(began) = self.began(by) else { return };
+        // A provision that began before there was a ceiling launches without being counted.
+        let first = machines.iter().map(|machine| machine.launched_at).min();
+        let earliest = first.map_or(began, |first| first.min(began)).before(UNCOUNTED);
+        let ceilings = self.texts_since("max-machines", earliest);
+        let is_short = |ceiling: &String| {
+            numbers(ceiling).into_iter().any(|(class, _)| {
+                let of_class = |machine: &&Machine| {
+                    class.is_none_or(|class| machine.spec.resource_class.as_str() == class)
+                };
+                let known = class.and_then(|class| ResourceClass::new(class).ok());
+                let counted = match known {
+                    None => counted.total,
+                    Some(class) => counted.classes.get(&class).copied().unwrap_or_default(),
+                };
+                machines.iter().filter(of_class).count() > counted as usize
+            })
+        };
+        if !ceilings.iter().any(String::is_empty) && ceilings.iter().all(is_short) {
+            let how = format!("{counted:?}, and {} machines exist", machines.len());
+            self.violated(Invariant::Counted, how);
+        }
+    }
 }

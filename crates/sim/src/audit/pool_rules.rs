@@ -34,8 +34,30 @@ pub(super) struct BegunProvision {
 }
 
 impl Audit {
-    pub(crate) fn provision_begins(&mut self, by: Pid, ask: &Ask, began: Timestamp) {
+    pub(crate) fn provision_begins(&mut self, by: Pid, run: &RunId, ask: &Ask, began: Timestamp) {
+        self.begun.insert(by, began);
+        self.asked_by_runs.entry(run.clone()).or_default().push(ask.clone());
         self.provisions.insert(by, BegunProvision { ask: ask.clone(), began });
+    }
+
+    pub(crate) fn release_begins(&mut self, by: Pid, began: Timestamp) {
+        self.begun.insert(by, began);
+    }
+
+    /// When a process of the control plane began.
+    pub(super) fn began(&self, by: Pid) -> Option<Timestamp> {
+        self.begun.get(&by).copied()
+    }
+
+    /// Whether the process is a refresh that has not exited.
+    pub(super) fn is_refresh(&self, by: Pid) -> bool {
+        self.refreshes.contains_key(&by)
+    }
+
+    /// All settings, as they were stored, that have been in force since then.
+    pub(super) fn stored_since(&self, time: Timestamp) -> Vec<&BTreeMap<String, String>> {
+        let first = self.stored.iter().rposition(|(from, _)| *from <= time).unwrap_or_default();
+        self.stored[first..].iter().map(|(_, settings)| settings).collect()
     }
 
     pub(crate) fn refresh_begins(
@@ -44,6 +66,7 @@ impl Audit {
         given: &BTreeMap<String, String>,
         began: Timestamp,
     ) {
+        self.begun.insert(by, began);
         let names: BTreeSet<String> = given.keys().cloned().collect();
         self.refreshes.insert(by, (names, began));
     }
@@ -134,6 +157,11 @@ impl Audit {
             let history = self.tickets.entry(message.body.clone()).or_default();
             history.received.push((by, now));
         }
+    }
+
+    /// The process that received a ticket last.
+    pub(super) fn last_receiver(&self, body: &str) -> Option<Pid> {
+        self.tickets.get(body)?.received.last().map(|(by, _)| *by)
     }
 
     /// The last of identical tickets was deleted.

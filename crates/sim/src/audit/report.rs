@@ -6,14 +6,22 @@ use std::time::Duration;
 use ondeck_core::lifecycle::Transition;
 use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::{InstanceId, IntentId};
+use ondeck_core::model::record::{Record, State};
+use ondeck_core::model::ticket::Ticket;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::release::{Disposition, Released};
 use ondeck_core::modes::{provision, refresh, release};
 
-use super::{Audit, Invariant, SKEW};
+use super::deadlines::IsOver;
+use super::{Audit, Invariant, SKEW, is_about};
 use crate::agent_machine::account_of;
-use crate::kernel::Pid;
+use crate::kernel::{Pid, timestamp};
+use crate::plan::{CLASS_NAMES, spans};
 use crate::simulated_machines::SimulatedMachines;
+
+/// How long an idle agent may take to read its record and the settings again, and to send the next
+/// heartbeat.
+const LEARNS_WITHIN: Duration = Duration::from_secs(45);
 
 /// Times are reported in milliseconds.
 const ROUNDING: Duration = Duration::from_millis(5);
@@ -74,16 +82,19 @@ impl Audit {
         self.effects.entry(by).or_default()
     }
 
-    /// A provision of this length reports an outcome.
+    /// A provision reports an outcome.
     pub(crate) fn provision_reports(
         &mut self,
         by: Pid,
         outcome: &provision::Outcome,
-        lasted: Duration,
+        (began, now): (Timestamp, Timestamp),
     ) {
+        let lasted = now.since(began);
         self.effects.remove(&by);
-        // Another process may have done it first.
-        let is_live = |id: &&InstanceId| self.records.get(id).is_some_and(|r| r.state.is_live());
+        // Another process may have done it first. An expired machine terminates itself.
+        let is_live = |id: &&InstanceId| {
+            self.records.get(id).is_some_and(|r| r.state.is_live() && !r.is_expired(now + SKEW))
+        };
         let is_owned = |id: &&InstanceId| {
             self.records.get(id).is_some_and(|record| record.run.as_ref() == Some(&outcome.run))
         };
@@ -131,9 +142,14 @@ impl Audit {
             let Released { id, disposition, used_for, .. } = one;
             let is_true = match disposition {
                 Disposition::Pooled | Disposition::GivenBack => effects.sent.contains(id),
-                Disposition::Terminated => effects.has(Transition::Reap, id),
-                Disposition::Unfinished(_) => effects.has(Transition::Expire, id),
-                Disposition::Expired(_) | Disposition::Superseded(_) => true,
+                // A refresh may have reaped it first, since its time was over.
+                Disposition::Terminated => self.records.get(id).is_none_or(|r| !r.state.is_live()),
+                Disposition::Unfinished(_) | Disposition::Interrupted => {
+                    effects.has(Transition::Expire, id)
+                }
+                Disposition::Expired(_)
+                | Disposition::Superseded(_)
+                | Disposition::NotReached(_) => true,
             };
             if !is_true {
                 self.untrue(format!("{id} is not {disposition:?}"));
@@ -156,8 +172,14 @@ impl Audit {
     }
 
     /// A refresh reports an outcome. Without faults, it must report all that it reaped.
-    pub(crate) fn refresh_reports(&mut self, by: Pid, outcome: &refresh::Outcome) {
+    pub(crate) fn refresh_reports(
+        &mut self,
+        by: Pid,
+        outcome: &refresh::Outcome,
+        began: Timestamp,
+    ) {
         let effects = self.effects.remove(&by).unwrap_or_default();
+        self.says_what_it_costs(began, &outcome.minimum_hours);
         // If the answer to a write is lost, the same write of another process may be taken for it.
         let is_quiet = self.is_quiet;
         let written = |transition, ids: &[InstanceId]| {
@@ -167,10 +189,17 @@ impl Audit {
         let alive = outcome.orphans.iter().find(|id| !effects.terminated.contains(id)).cloned();
         let wrong = written(Transition::Reap, &outcome.reaped)
             .or_else(|| written(Transition::Expire, &outcome.unresponsive))
+            .or_else(|| written(Transition::Renew, &outcome.renewed))
+            .or_else(|| written(Transition::Reap, &outcome.rotated))
             .or(unsent)
             .or(alive);
         if let Some(id) = wrong {
             self.untrue(format!("a refresh did not do this with {id}: {outcome:?}"));
+        }
+        let gives = [Transition::Activate, Transition::Commit, Transition::Renew];
+        let gave = effects.written.iter().any(|(made, _)| gives.contains(made));
+        if self.is_quiet && !outcome.rescued.is_empty() && !gave {
+            self.untrue(format!("a refresh gave no machine to {:?}", outcome.rescued));
         }
         let reaps = effects.written.iter().filter(|(made, _)| *made == Transition::Reap);
         let reaped = reaps.count();
@@ -180,7 +209,10 @@ impl Audit {
             || outcome.pruned_tickets > effects.deleted_tickets
             || outcome.pruned_records > effects.forgotten_records
             || outcome.warmed > effects.launched
-            || self.forbid_waste && outcome.reaped.len() != reaped
+            // A rescue that fails reaps what it has launched, and says why it failed.
+            || self.forbid_waste
+                && outcome.warnings.is_empty()
+                && outcome.reaped.len() + outcome.rotated.len() != reaped
         {
             self.untrue(format!("a refresh did {effects:?}, and reports {outcome:?}"));
         }
@@ -201,9 +233,104 @@ impl Audit {
         let took = took.filter(|_| self.is_quiet);
         // The agent may have read the settings before.
         let wrong = took.is_some_and(|(took, said)| said + ROUNDING < took || said > took + SKEW);
+        self.goes_by_settings(id, heartbeat.period, timestamp(condition.troubled_until), now);
         if heartbeat.at != now || heartbeat.busy != busy || wrong {
             let truth = (now, busy, condition.registration_took);
             self.untrue(format!("{id} sends {heartbeat:?}, and the truth is {truth:?}"));
+        }
+    }
+
+    /// An agent sends heartbeats with this period. If its machine was idle when the last refresh began
+    /// and has been since, the period must be that of settings which were in force since then.
+    fn goes_by_settings(
+        &mut self,
+        id: &InstanceId,
+        period: Duration,
+        troubled_until: Timestamp,
+        now: Timestamp,
+    ) {
+        let Some((began, ended)) = self.last_refresh.filter(|_| self.is_quiet) else { return };
+        let Some(record) = self.records.get(id).filter(|it| it.state == State::Idle) else {
+            return;
+        };
+        let settled = began.before(self.index_lag + SKEW * 2);
+        let announced = record.ticketed_at.is_some_and(|at| at < settled);
+        let changed = self.idle_since.get(id).is_none_or(|since| *since < settled);
+        if !announced || !changed || troubled_until > began || ended + LEARNS_WITHIN > now {
+            return;
+        }
+        let in_force: Vec<Duration> = self
+            .stored_since(began)
+            .into_iter()
+            .filter_map(|settings| spans::span(settings, "heartbeat-period-sec"))
+            .collect();
+        if !in_force.contains(&period) {
+            let how = format!("{id} sends a heartbeat every {period:?}, not {in_force:?}");
+            self.violated(Invariant::SettingsReach, how);
+        }
+    }
+
+    /// A refresh has ended. It must have replaced machines that have reached a limit of their lifetime,
+    /// of each class one or a tenth of the idle ones, and no others.
+    pub(crate) fn refresh_rotates(
+        &mut self,
+        outcome: &refresh::Outcome,
+        (began, now): (Timestamp, Timestamp),
+    ) {
+        let succeeded = outcome.failure.is_none();
+        for id in &outcome.rotated {
+            let record = self.records.get(id).cloned();
+            if record.is_some_and(|record| self.is_over(&record, began, now) == IsOver::No) {
+                self.violated(Invariant::Lifetime, format!("{id} has reached no limit"));
+            }
+        }
+        for class in CLASS_NAMES {
+            let of_class = |id: &&InstanceId| {
+                self.specs.get(id).is_some_and(|spec| spec.resource_class.as_str() == class)
+            };
+            let rotated = outcome.rotated.iter().filter(of_class).count();
+            let is_idle = |record: &&Record| {
+                record.spec.resource_class.as_str() == class && record.state == State::Idle
+            };
+            // Runs may have claimed some of those that were idle at first.
+            let claimed = self.last_claim.is_some_and(|claim| claim + SKEW > began);
+            let idle = self.records.values().filter(is_idle).count() + rotated;
+            if rotated > (idle / 10).max(1) && !claimed {
+                let how = format!("{rotated} {class} machines were replaced at once");
+                self.violated(Invariant::Lifetime, how);
+            }
+            // Another refresh at the same time may have replaced the one that this one chose.
+            let ended = self.last_refresh.map(|(_, ended)| ended);
+            let alone = self.refreshes.len() == 1 && ended.is_none_or(|ended| ended < began);
+            let undisturbed = self.is_steady && alone && succeeded && outcome.warnings.is_empty();
+            let long_ago = |record: &&Record| {
+                let changed = self.changed_at.get(&record.id).copied();
+                changed.is_none_or(|changed| changed + SKEW < began)
+                    && record.ticketed_at.is_some()
+                    && !record.is_expired(now + SKEW)
+                    && self.is_over(record, began, began) == IsOver::Yes
+            };
+            let idle = self.records.values().filter(is_idle);
+            let missed = idle.filter(long_ago).map(|record| record.id.clone()).next();
+            if let Some(id) = missed.filter(|_| undisturbed && rotated == 0) {
+                self.violated(Invariant::Lifetime, format!("{id} was not replaced"));
+            }
+        }
+        if succeeded {
+            self.last_refresh = Some((began, now));
+        }
+    }
+
+    /// A provision has ended; these tickets are hidden. None of them may be hidden by it.
+    pub(crate) fn hides_nothing(&mut self, by: Pid, hidden: &[String]) {
+        let hides = |body: &&String| {
+            let ticket = Ticket::from_json(body).ok();
+            let record = ticket.as_ref().and_then(|it| self.records.get(&it.instance_id));
+            let leads = ticket.as_ref().zip(record).is_some_and(|(it, of)| is_about(it, of));
+            leads && self.last_receiver(body) == Some(by)
+        };
+        if let Some(body) = hidden.iter().find(hides).cloned() {
+            self.violated(Invariant::PutBack, body);
         }
     }
 

@@ -1,3 +1,6 @@
+mod limits;
+mod runs;
+
 use ondeck_core::model::ids::ResourceClass;
 use ondeck_core::model::record::Counts;
 use ondeck_core::model::record::MachineSpec;
@@ -39,6 +42,7 @@ fn record(state: State, owner: &str, threshold: Option<u64>) -> Record {
         updated_at: at(0),
         ticketed_at: None,
         settings_version: None,
+        suffix: None,
         counts: Counts::default(),
     }
 }
@@ -139,7 +143,7 @@ fn only_the_rows_of_the_table_are_legal() {
 #[test]
 fn a_renewal_does_not_shorten_the_time_of_a_machine() {
     let idle = record(State::Idle, "", Some(90));
-    for (threshold, violated) in [(95, None), (35, None), (25, Some(Invariant::LegalTransition))] {
+    for (threshold, violated) in [(95, None), (90, None), (89, Some(Invariant::LegalTransition))] {
         let renewed = Record { threshold: Some(at(threshold)), ..idle.clone() };
         let found = after(|audit| {
             audit.wrote(Pid(1), Transition::Renew, Some(&idle), &renewed, (at(2), at(2)), None);
@@ -336,6 +340,7 @@ fn answered(before: impl FnOnce(&mut Audit)) -> Option<Invariant> {
             failure: None,
             terminated: Vec::new(),
             returned: Vec::new(),
+            kept: Vec::new(),
             clean_up_failures: Vec::new(),
         };
         audit.succeeded(HandOver {

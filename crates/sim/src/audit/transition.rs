@@ -56,21 +56,25 @@ pub(super) fn legal(
         return Err(format!("threshold {:?} to {:?}, at {at}", before.threshold, after.threshold));
     }
     // A run of refresh that has only warmed the machine up does not count once it is released.
-    let warmed_up = transition == Transition::Release
-        && before.run.as_ref().is_some_and(|run| run.as_str().starts_with("keep-warm-"));
-    let uncounted = u32::from(warmed_up);
-    let counts = Counts { runs: before.counts.runs - uncounted, ..before.counts };
-    counted(transition, &counts, &after.counts)
+    let warmed_up = before.run.as_ref().is_some_and(|run| run.as_str().starts_with("keep-warm-"));
+    counted(transition, &before.counts, &after.counts, warmed_up)
 }
 
 /// Checks the counts of a machine: idle states, runs, and registrations that it missed in a row.
-fn counted(transition: Transition, before: &Counts, after: &Counts) -> Result<(), String> {
+fn counted(
+    transition: Transition,
+    before: &Counts,
+    after: &Counts,
+    warmed_up: bool,
+) -> Result<(), String> {
     let grows = |transitions: &[Transition]| u32::from(transitions.contains(&transition));
     let generation = before.generation + grows(&[Transition::Release, Transition::GiveBack]);
-    // A refresh that only warmed the machine up does not count as a run when it releases it.
+    let unused = before.runs.checked_sub(1);
     let runs = match transition {
-        Transition::Release => after.runs,
-        _ => before.runs + grows(&[Transition::Activate, Transition::Commit]),
+        Transition::Release if warmed_up => Some(after.runs) == unused,
+        // A provision that fails after its commits takes them back, and they do not count either.
+        Transition::Release => after.runs == before.runs || Some(after.runs) == unused,
+        _ => after.runs == before.runs + grows(&[Transition::Activate, Transition::Commit]),
     };
     let missed = before.missed_registrations;
     let missed = match transition {
@@ -78,7 +82,7 @@ fn counted(transition: Transition, before: &Counts, after: &Counts) -> Result<()
         Transition::GiveBack => [missed, missed + 1].contains(&after.missed_registrations),
         _ => after.missed_registrations == missed,
     };
-    if (after.generation, after.runs) != (generation, runs) || !missed {
+    if after.generation != generation || !runs || !missed {
         return Err(format!("{before:?} to {after:?}"));
     }
     Ok(())

@@ -40,6 +40,10 @@ impl Harness {
                 {
                     run.told_to_stop = true;
                     run.disturbances += 1;
+                    if let Some(call) = run.last_provision.and_then(|pid| self.calls.get_mut(&pid))
+                    {
+                        call.told_to_stop_at.get_or_insert(self.kernel.true_time());
+                    }
                     switch.raise(Stop::Interrupted);
                     self.kernel.count(Fault::ToldToStop);
                     self.poll_all();
@@ -52,6 +56,7 @@ impl Harness {
                 known.disturbances += 1;
                 let takes = self.random_in(3..60) * SECOND;
                 self.world.machines().queue(&run_id(&run), takes, now);
+                self.open(&run);
             }
             Action::Kill(nth) => {
                 if let Some(id) = self.nth(nth) {

@@ -7,14 +7,17 @@ use ondeck_core::model::failure::FailureKind;
 use ondeck_core::model::record::State;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::provision::{self, MachineSource, SourcePolicy};
-use ondeck_core::modes::release;
+use ondeck_core::modes::{refresh, release};
 
-use super::{Harness, PROBE, ScheduledAction, run_id};
+use super::{Harness, PROBE, ProvisionCall, ScheduledAction, run_id};
 use crate::audit::{HandOver, Invariant, SKEW};
 use crate::faults::Fault;
 use crate::kernel::Pid;
 use crate::plan::SECOND;
 use crate::process::{Exit, ProcessKind};
+
+/// How long GitHub waits after it has told a step to stop, before it ends it.
+const STOPS_WITHIN: Duration = Duration::from_millis(7_500);
 
 impl Harness {
     pub(super) fn exited(&mut self, pid: Pid, kind: &ProcessKind, exit: Exit) {
@@ -29,10 +32,11 @@ impl Harness {
             }
             (ProcessKind::Release(run), Exit::Released(result, began, disturbances)) => {
                 self.tally.released += 1;
+                self.complete(run);
                 if let Ok(outcome) = &*result {
                     let lasted = self.kernel.true_time().since(began);
                     self.world.audit().release_reports(pid, outcome, (began, lasted));
-                    self.released(run, outcome, disturbances);
+                    self.released(run, outcome, (began, disturbances));
                 }
                 self.kernel
                     .note(&name, || format!("{:?}", result.map(|outcome| outcome.instances)));
@@ -40,7 +44,10 @@ impl Harness {
             (_, Exit::Refreshed(result, began)) => {
                 self.tally.refreshed += 1;
                 if let Ok(outcome) = &*result {
-                    self.world.audit().refresh_reports(pid, outcome);
+                    let now = self.kernel.true_time();
+                    self.world.audit().refresh_reports(pid, outcome, began);
+                    self.world.audit().refresh_rotates(outcome, (began, now));
+                    self.attended(outcome, (began, now));
                     self.world.audit().refresh_keeps(pid, self.kernel.true_time());
                     let only_set_up = self.plan.only(Fault::SetUpRefused) && !outcome.set_up;
                     if outcome.failure.is_none() || only_set_up {
@@ -91,13 +98,26 @@ impl Harness {
         }
     }
 
+    /// Checks what a refresh has done about runs.
+    fn attended(&self, outcome: &refresh::Outcome, (began, now): (Timestamp, Timestamp)) {
+        let machines = self.world.machines();
+        let waiting = machines.waiting_since(began);
+        self.world.audit().refresh_attends(outcome, (began, now), &waiting, &machines);
+    }
+
     /// Checks that a successful refresh left no run without a machine whose jobs were waiting when
     /// it began. Without faults only, because a rescue may fail.
     fn must_be_rescued(&self, began: Timestamp) {
-        if !self.plan.is_clear() || self.world.audit().has_ceiling_since(began) {
+        // Another refresh may be at work for the run.
+        let others = self.processes.values().any(|process| process.kind == ProcessKind::Refresh);
+        if others || !self.plan.is_clear() || self.world.audit().has_ceiling_since(began) {
             return;
         }
         let now = self.kernel.true_time();
+        let rescues = |text: &String| text.is_empty() || text == "provision";
+        if !self.world.audit().texts_since("rescue", began).iter().all(rescues) {
+            return;
+        }
         let waiting = self.world.machines().waiting_since(began);
         for run in waiting {
             let can_be = self.runs.get(run.as_str()).is_some_and(|known| known.may_launch);
@@ -114,7 +134,14 @@ impl Harness {
         let undisturbed = call.is_alone && known.disturbances == call.disturbances;
         let alone = call.is_first && undisturbed;
         let now = self.kernel.true_time();
-        self.world.audit().provision_reports(pid, outcome, now.since(call.began));
+        self.world.audit().provision_reports(pid, outcome, (call.began, now));
+        if self.plan.calls_work() {
+            self.must_stop_soon(&call, now);
+            // One that is stopped leaves its tickets to the end of their hold.
+            if call.told_to_stop_at.is_none() {
+                self.must_put_back(pid);
+            }
+        }
         let late = self.plan.has_late_requests();
         let Some(failure) = &outcome.failure else {
             self.tally.provisioned += 1;
@@ -136,12 +163,16 @@ impl Harness {
                 self.world.audit().succeeded(hand_over);
                 self.world.audit().handed_over(hand_over, &machines);
             }
-            for _ in 0..outcome.requested {
-                let takes = self.random_in(3..60) * SECOND;
+            let (jobs, seconds, ends) = match self.plan.long_runs {
+                true => (outcome.requested * 4, 40..100, 350..450),
+                false => (outcome.requested, 3..60, 90..150),
+            };
+            for _ in 0..jobs {
+                let takes = self.random_in(seconds.clone()) * SECOND;
                 self.world.machines().queue(&run_id(run), takes, self.kernel.now());
             }
             // A workflow ends even if its jobs fail.
-            self.schedule_within(90..150, ScheduledAction::Release(run.to_owned()));
+            self.schedule_within(ends, ScheduledAction::Release(run.to_owned()));
             return;
         };
         self.tally.refused += 1;
@@ -167,20 +198,43 @@ impl Harness {
         self.schedule_release(run, 1..10);
     }
 
-    /// Checks a release that succeeded: the run has no machine any more, unless another process
-    /// has given it one meanwhile.
-    fn released(&mut self, run: &str, outcome: &release::Outcome, disturbances: u32) {
+    /// Checks that a provision which was told to stop did so within the time that GitHub gives.
+    fn must_stop_soon(&self, call: &ProvisionCall, now: Timestamp) {
+        let took = call.told_to_stop_at.map(|told| now.since(told));
+        if let Some(took) = took.filter(|took| *took > STOPS_WITHIN) {
+            let how = format!("it took {took:?}");
+            self.world.audit().violated(Invariant::StopsSoon, how);
+        }
+    }
+
+    /// Checks that a provision which has ended hides no ticket.
+    fn must_put_back(&self, pid: Pid) {
+        let hidden = self.world.pool.hidden();
+        self.world.audit().hides_nothing(pid, &hidden);
+    }
+
+    /// Checks a release that reached every machine: the run has none any more, unless another
+    /// process has given it one meanwhile.
+    fn released(
+        &mut self,
+        run: &str,
+        outcome: &release::Outcome,
+        (began, disturbances): (Timestamp, u32),
+    ) {
         let known = self.runs.entry(run.to_owned()).or_default();
         let undisturbed = known.disturbances == disturbances && known.at_work == 0 && !known.rerun;
         if !undisturbed || self.plan.has_late_requests() {
             return;
         }
         // A clock that is ahead expires machines a little later than now.
-        let held = self.world.audit().held_by(&run_id(run), self.kernel.true_time() + SKEW);
-        let superseded = |one: &release::Released| {
-            matches!(one.disposition, release::Disposition::Superseded(_))
+        let mut held = self.world.audit().held_by(&run_id(run), self.kernel.true_time() + SKEW);
+        // A rescue may have given it one since.
+        held.retain(|id| self.world.audit().owned_since(id).is_none_or(|since| since < began));
+        let is_excused = |one: &release::Released| {
+            use release::Disposition::{NotReached, Superseded};
+            matches!(one.disposition, Superseded(_) | NotReached(_))
         };
-        if !held.is_empty() && !outcome.instances.iter().any(superseded) {
+        if !held.is_empty() && !outcome.instances.iter().any(is_excused) {
             let how = format!("run {run} was released, and still has {held:?}");
             self.world.audit().violated(Invariant::AllOrNothing, how);
         }

@@ -90,7 +90,11 @@ impl Harness {
                 self.runs.entry(run.clone()).or_default().disturbances += 1;
                 self.schedule_release(&run, 5..60);
             }
-            ProcessKind::Release(_) | ProcessKind::Refresh => self.kernel.count(Fault::Crash),
+            ProcessKind::Release(run) => {
+                self.kernel.count(Fault::Crash);
+                self.complete(&run);
+            }
+            ProcessKind::Refresh => self.kernel.count(Fault::Crash),
         }
     }
 
@@ -100,7 +104,7 @@ impl Harness {
             return;
         }
         if self.injects(Fault::NeverReleased) {
-            return;
+            return self.complete(run);
         }
         self.runs.entry(run.to_owned()).or_default().will_release = true;
         self.schedule_within(seconds, ScheduledAction::Release(run.to_owned()));

@@ -80,6 +80,7 @@ impl Harness {
         known.disturbances += 1;
         known.provisions += 1;
         known.stop = Some(switch);
+        known.last_provision = Some(ports.pid);
         known.may_launch = ask.source != SourcePolicy::Pool && !is_contradictory;
         let call = ProvisionCall {
             ask: ask.clone(),
@@ -88,10 +89,12 @@ impl Harness {
             // Another process of the run may still be at work.
             is_alone: known.at_work == 0,
             disturbances: known.disturbances,
+            told_to_stop_at: None,
         };
         known.at_work += 1;
         self.calls.insert(ports.pid, call);
-        self.world.audit().provision_begins(ports.pid, ask, began);
+        self.open(run);
+        self.world.audit().provision_begins(ports.pid, &run_id(run), ask, began);
         let mut request = Request::of_run(run_id(run));
         (request.options, request.times) = (ask.options(), ask.times());
         let work =
@@ -99,16 +102,36 @@ impl Harness {
         self.start(ports.pid, Process::new(ProcessKind::Provision(run.to_owned()), work));
     }
 
+    /// The workflow of a run begins, or begins again.
+    pub(super) fn open(&self, run: &str) {
+        self.world.machines().open(&run_id(run));
+        self.world.audit().run_opens(&run_id(run));
+    }
+
+    /// The workflow of a run is over, unless a process of it is at work.
+    pub(super) fn complete(&self, run: &str) {
+        if self.runs.get(run).is_some_and(|known| known.at_work > 0) {
+            return;
+        }
+        self.world.machines().complete(&run_id(run));
+        if self.world.machines().has_completed(&run_id(run)) {
+            self.world.audit().run_completes(&run_id(run), self.kernel.true_time());
+        }
+    }
+
     pub(crate) fn release(&mut self, run: &str) {
         let (ports, plane) = self.mode(&format!("release {run}"));
         let known = self.runs.entry(run.to_owned()).or_default();
         known.releases += 1;
         known.disturbances += 1;
+        // A provision that is at work may give the run a machine after the release has looked.
+        let is_alone = known.at_work == 0;
         known.at_work += 1;
-        let disturbances = known.disturbances;
+        let disturbances = if is_alone { known.disturbances } else { 0 };
         self.world.machines().cancel(Some(&run_id(run)));
         let id = run_id(run);
         let began = self.kernel.true_time();
+        self.world.audit().release_begins(ports.pid, began);
         let work = async move {
             let result = release(&plane, &id, &TimeOverrides::default()).await;
             Exit::Released(Box::new(result), began, disturbances)

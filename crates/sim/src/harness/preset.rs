@@ -36,6 +36,7 @@ impl Harness {
             updated_at: now,
             ticketed_at: Some(now),
             settings_version: None,
+            suffix: None,
             counts: Counts::default(),
         };
         let machine = Machine {

@@ -91,6 +91,7 @@ impl Ask {
             usage: self.usage,
             types: self.types.map(|types| types.parse().expect("sound patterns")),
             capacity_fallback: self.fallback,
+            label_suffix: None,
             machine_source: self.source,
         }
     }

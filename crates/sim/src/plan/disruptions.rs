@@ -58,7 +58,7 @@ impl Plan {
     /// be lost.
     pub(super) fn add_one_kind_of_fault(&mut self, random: &mut fastrand::Rng) {
         self.agents_spared = true;
-        let rates: &[(Fault, u32)] = match random.u8(0..8) {
+        let rates: &[(Fault, u32)] = match random.u8(0..10) {
             0 => &[(Fault::LaunchRefused, 600)],
             1 => &[(Fault::LaunchUnheard, 500)],
             2 => &[(Fault::NoCapacity, 500), (Fault::Busy, 500)],
@@ -66,12 +66,27 @@ impl Plan {
             4 => &[(Fault::SetUpRefused, 500)],
             5 => &[(Fault::NeverBoots, 400)],
             6 => &[(Fault::Crash, 500)],
+            7 => &[(Fault::NeverReleased, 500)],
+            8 => {
+                self.add_deaths(random);
+                &[(Fault::MachineDies, 0)]
+            }
             _ => {
                 self.add_stops(random);
                 &[(Fault::ToldToStop, 0)]
             }
         };
         self.other_faults.extend(rates);
+    }
+
+    /// Lets machines die while jobs wait for them.
+    fn add_deaths(&mut self, random: &mut fastrand::Rng) {
+        self.long_runs = true;
+        self.settings.insert("max-runtime-min".to_owned(), "8".to_owned());
+        for _ in 0..random.u32(2..9) {
+            let at = random.u64(60..self.faults_end_at / SECOND) * SECOND;
+            self.actions.push((at, Action::Kill(random.usize(0..40))));
+        }
     }
 
     /// Tells provisions to stop within the seconds in which they claim and launch.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::minimums::TEXTS;
+
 /// The setting of the grace, in seconds.
 pub(super) const GRACE: &str = "self-termination-grace-sec";
 
@@ -15,6 +17,8 @@ pub(super) type Given = Vec<(&'static str, &'static str)>;
 pub(super) const CLASSES: &str = r#"{"large":{"cpu":2,"mem":4096},"xlarge":{"cpu":4,"mem":8192}}"#;
 /// The same, with larger machines, so that idle ones of before are too small.
 const LARGER_CLASSES: &str = r#"{"large":{"cpu":4,"mem":8192},"xlarge":{"cpu":8,"mem":16384}}"#;
+/// The same, with more memory only.
+const MORE_MEMORY: &str = r#"{"large":{"cpu":2,"mem":8192},"xlarge":{"cpu":4,"mem":16384}}"#;
 /// The same, and a class more.
 const MORE_CLASSES: &str =
     r#"{"large":{"cpu":2,"mem":4096},"xlarge":{"cpu":4,"mem":8192},"huge":{"cpu":8,"mem":8192}}"#;
@@ -40,7 +44,16 @@ pub(super) fn drawn(random: &mut fastrand::Rng) -> BTreeMap<String, String> {
     set("retention-min", "10");
     set("resource-class-config", CLASSES);
     if random.u8(0..6) == 0 {
-        set("min-idle", "large=1");
+        set("min-idle", TEXTS[random.usize(0..TEXTS.len())]);
+    }
+    if random.u8(0..6) == 0 {
+        set("max-runs-per-machine", ["1", "2", "3"][random.usize(0..3)]);
+    }
+    if random.u8(0..8) == 0 {
+        set("max-machine-age-min", ["3", "8"][random.usize(0..2)]);
+    }
+    if random.u8(0..10) == 0 {
+        set("rescue", ["off", "report"][random.usize(0..2)]);
     }
     if random.bool() {
         set("pre-runner-script", SCRIPT);
@@ -56,12 +69,16 @@ pub(super) fn drawn(random: &mut fastrand::Rng) -> BTreeMap<String, String> {
 /// that only they, and not clocks, may be a few seconds off.
 pub(super) fn change(exact_clocks: bool, random: &mut fastrand::Rng) -> Given {
     let periods = if exact_clocks { &["1", "5", "20"][..] } else { &["5", "20"] };
-    let choices: [(&'static str, &[&'static str]); 10] = [
+    let choices: [(&'static str, &[&'static str]); 14] = [
         ("max-machines", &["", "8", "6 large=4"]),
         ("heartbeat-period-sec", periods),
         ("idle-time-sec", &["20", "90", "200"]),
-        ("min-idle", &["", "large=1", "large=2 xlarge=1"]),
-        ("resource-class-config", &[CLASSES, LARGER_CLASSES, MORE_CLASSES]),
+        ("min-idle", &[""]),
+        ("min-idle", &TEXTS),
+        ("max-runs-per-machine", &["", "1", "3"]),
+        ("max-machine-age-min", &["", "3", "8"]),
+        ("rescue", &["", "provision", "report", "off"]),
+        ("resource-class-config", &[CLASSES, LARGER_CLASSES, MORE_MEMORY, MORE_CLASSES]),
         ("claim-registration-timeout-sec", &["10", "30", "60"]),
         ("max-runtime-min", &["3", "8"]),
         ("pickup-patience-sec", &["0", "1", "3"]),
@@ -78,7 +95,7 @@ pub(super) fn change(exact_clocks: bool, random: &mut fastrand::Rng) -> Given {
     if random.u8(0..8) == 0 {
         given.push(contradictory[random.usize(0..3)]);
     }
-    for _ in 0..random.u32(1..3) {
+    for _ in 0..random.u32(1..5) {
         let (name, values) = choices[random.usize(0..choices.len())];
         given.push((name, values[random.usize(0..values.len())]));
     }

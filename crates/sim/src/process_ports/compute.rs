@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use ondeck_core::model::ids::{InstanceId, InvalidId, ProviderName};
 use ondeck_core::model::requirements::TypePatterns;
 use ondeck_core::model::settings::Settings;
-use ondeck_core::ports::{Compute, Launched, Machine, Order, PortError, PortResult};
+use ondeck_core::ports::{Compute, Launched, Machine, Order, PortError, PortResult, Store};
 use ondeck_core::testkit::PartialLaunch;
 
 use super::{ProcessPorts, SetUpService, listed, lost};
@@ -105,6 +105,10 @@ impl Compute for ProcessPorts {
             let existing = at_once(world.compute.machines()).unwrap_or_default();
             world.audit().launched(pid, &order, &launched.machines, now);
             world.audit().within_ceiling(pid, &news, &existing);
+            let counted = at_once(Store::machine_count(&world.store)).ok().flatten();
+            if let Some(counted) = counted.filter(|_| !news.is_empty()) {
+                world.audit().counts(pid, &counted, &existing);
+            }
             match refusal {
                 None => Ok(launched),
                 Some(_) => Err(lost("compute")),

@@ -1,12 +1,14 @@
 //! The forge, as a simulated process reaches it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use ondeck_core::model::credentials::Credentials;
 use ondeck_core::model::ids::RunId;
 use ondeck_core::model::settings::Settings;
-use ondeck_core::ports::{Forge, ListedRunner, PortError, PortResult, WaitingRun};
+use ondeck_core::ports::{
+    Forge, ListedRunner, OpenRuns, PortError, PortResult, RequestBudget, WaitingJobs,
+};
 
 use super::{ProcessPorts, SetUpService};
 use crate::world::{TARGET, credentials};
@@ -51,9 +53,30 @@ impl Forge for ProcessPorts {
         self.call("forge", "remove runner", move || shown, remove).await
     }
 
-    async fn waiting_runs(&self, served: &BTreeSet<RunId>) -> PortResult<Vec<WaitingRun>> {
-        let (served, world) = (served.clone(), self.world.clone());
-        let ask = move || Ok(world.machines().waiting(&served));
-        self.call("forge", "waiting runs", String::new, ask).await
+    async fn open_runs(&self, _turn: u64, budget: &RequestBudget) -> PortResult<OpenRuns> {
+        if !budget.spend() {
+            return Ok(OpenRuns::default());
+        }
+        let world = self.world.clone();
+        let ask = move || Ok(world.machines().open_runs());
+        self.call("forge", "open runs", String::new, ask).await
+    }
+
+    async fn waiting_jobs(&self, run: &RunId, budget: &RequestBudget) -> PortResult<WaitingJobs> {
+        if !budget.spend() {
+            return Ok(WaitingJobs::new());
+        }
+        let (run, shown, world) = (run.clone(), run.clone(), self.world.clone());
+        let ask = move || Ok(world.machines().waiting_jobs(&run));
+        self.call("forge", "waiting jobs", move || shown.to_string(), ask).await
+    }
+
+    async fn has_completed(&self, run: &RunId, budget: &RequestBudget) -> PortResult<bool> {
+        if !budget.spend() {
+            return Ok(false);
+        }
+        let (run, shown, world) = (run.clone(), run.clone(), self.world.clone());
+        let ask = move || Ok(world.machines().has_completed(&run));
+        self.call("forge", "has completed", move || shown.to_string(), ask).await
     }
 }

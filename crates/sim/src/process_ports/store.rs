@@ -63,11 +63,13 @@ impl Store for ProcessPorts {
         let (policy, by) = (self.policy.clone(), self.pid);
         let write = move |w: &World| {
             let before = w.store.select(|record| record.id == *change.id()).pop();
+            let has_job = w.machines().is_busy(change.id());
             let verdict = at_once(w.store.write(&change))?;
             if let Verdict::Agreed(after) = &verdict {
                 let when = (change.at(), w.kernel.true_time());
                 let condition = w.machines().condition(&after.id).cloned();
                 let (transition, before) = (change.transition(), before.as_ref());
+                w.audit().takes_from_job(by, transition, before, (has_job, when.1));
                 w.audit().wrote(by, transition, before, after, when, condition.as_ref());
                 w.kernel.record_changed(&after.id);
                 let number = w.index().record_writes(&after.id);
@@ -234,9 +236,15 @@ impl Store for ProcessPorts {
         self.ask("store", "put demand", String::new, put).await
     }
 
-    async fn demand(&self, run: &RunId) -> PortResult<Option<Demand>> {
-        let (run, shown) = (run.clone(), run.clone());
-        let ask = move |w: &World| at_once(w.store.demand(&run));
-        self.ask("store", "demand", move || shown.to_string(), ask).await
+    async fn replace_demand(&self, current: &Demand, next: &Demand) -> PortResult<bool> {
+        let (current, next) = (current.clone(), next.clone());
+        let replace = move |w: &World| at_once(w.store.replace_demand(&current, &next));
+        self.ask("store", "replace demand", String::new, replace).await
+    }
+
+    async fn demands(&self, runs: &[RunId]) -> PortResult<Vec<Demand>> {
+        let (runs, shown) = (runs.to_vec(), runs.to_vec());
+        let ask = move |w: &World| at_once(w.store.demands(&runs));
+        self.ask("store", "demands", move || format!("{shown:?}"), ask).await
     }
 }

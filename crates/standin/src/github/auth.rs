@@ -22,6 +22,8 @@ pub enum Permission {
     Administration,
     /// Read access to a repository's Actions: its runs and their jobs.
     ActionsRead,
+    /// Write access to a repository's Actions, which includes read access.
+    ActionsWrite,
     /// Write access to an organisation's self-hosted runners.
     OrganisationRunners,
     /// Read access to a repository's metadata, which every other permission includes.
@@ -29,9 +31,10 @@ pub enum Permission {
 }
 
 impl Permission {
-    const ALL: [Permission; 4] = [
+    const ALL: [Permission; 5] = [
         Permission::Administration,
         Permission::ActionsRead,
+        Permission::ActionsWrite,
         Permission::OrganisationRunners,
         Permission::Metadata,
     ];
@@ -40,6 +43,7 @@ impl Permission {
         match self {
             Permission::Administration => "administration",
             Permission::ActionsRead => "actions",
+            Permission::ActionsWrite => "actions",
             Permission::OrganisationRunners => "organization_self_hosted_runners",
             Permission::Metadata => "metadata",
         }
@@ -47,7 +51,9 @@ impl Permission {
 
     fn level(self) -> &'static str {
         match self {
-            Permission::Administration | Permission::OrganisationRunners => "write",
+            Permission::Administration
+            | Permission::OrganisationRunners
+            | Permission::ActionsWrite => "write",
             Permission::ActionsRead | Permission::Metadata => "read",
         }
     }
@@ -183,7 +189,11 @@ impl Caller {
             Caller::Known(token) => token,
         };
         let Some(permissions) = token.at(target) else { return Err(answers::not_found().into()) };
-        if permissions.contains(&permission) {
+        let includes = |granted: &Permission| {
+            *granted == permission
+                || (*granted == Permission::ActionsWrite && permission == Permission::ActionsRead)
+        };
+        if permissions.iter().any(includes) {
             return Ok(());
         }
         let kind = if token.is_integration { "integration" } else { "personal access token" };

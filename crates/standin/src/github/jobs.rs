@@ -186,6 +186,50 @@ pub(super) fn list_runs(state: &State, ask: &ApiRequest, repository: &str) -> An
     answers::page(ask, "workflow_runs", entries.collect(), state.options.page)
 }
 
+/// What a request runs again.
+#[derive(Clone, Copy)]
+pub(super) enum Again<'a> {
+    /// The job with this id.
+    Job(&'a str),
+    /// The jobs of the run with this id that did not succeed.
+    Failed(&'a str),
+}
+
+/// Answers `POST /repos/{owner}/{repo}/actions/jobs/{job_id}/rerun` and
+/// `POST /repos/{owner}/{repo}/actions/runs/{run_id}/rerun-failed-jobs`: queues jobs again in a new
+/// attempt. Refuses a run that has not completed.
+pub(super) fn rerun(state: &mut State, repository: &str, again: Again<'_>) -> Answer {
+    let in_repository = |job: &Job| job.repository.eq_ignore_ascii_case(repository);
+    let (run, chosen) = match again {
+        Again::Failed(run) => (run.to_owned(), None),
+        Again::Job(id) => {
+            let id = id.parse().ok().map(JobId);
+            let found = id.and_then(|id| state.jobs.get(&id)).filter(|it| in_repository(&it.job));
+            let Some(work) = found else { return answers::not_found() };
+            (work.job.run_id.clone(), id)
+        }
+    };
+    let Some(known) = state.runs.iter().find(|known| known.is(repository, &run)) else {
+        return answers::not_found();
+    };
+    if !matches!(known.state(state), RunState::Completed(_)) {
+        return answers::refusal(403, "This workflow is already running");
+    }
+    state.run_again(repository, &run, |job| match chosen {
+        Some(id) => job.id == id,
+        None => matches!(job.conclusion, Some(Conclusion::Failure | Conclusion::Cancelled)),
+    });
+    answers::found(201, &json!({}))
+}
+
+/// Answers `GET /repos/{owner}/{repo}/actions/runs/{run_id}`.
+pub(super) fn show_run(state: &State, ask: &ApiRequest, repository: &str, id: &str) -> Answer {
+    match state.runs.iter().find(|run| run.is(repository, id)) {
+        Some(run) => answers::found(200, &run_entry(run, run.state(state), ask)),
+        None => answers::not_found(),
+    }
+}
+
 /// Answers `GET /repos/{owner}/{repo}/actions/runs/{run_id}/jobs`, one page per request.
 pub(super) fn list_jobs(state: &State, ask: &ApiRequest, repository: &str, id: &str) -> Answer {
     let Some(run) = state.runs.iter().find(|run| run.is(repository, id)) else {

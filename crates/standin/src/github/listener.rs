@@ -127,7 +127,9 @@ fn enlist(state: &mut State, registration: Registration, target: &Target) -> Ans
         version,
         name,
     };
-    state.runners.insert(id, Registered { runner, key: key.clone(), session: None, job: None });
+    state
+        .runners
+        .insert(id, Registered { runner, key: key.clone(), session: None, job: None, freed: None });
     let registered = crate::github::protocol::Registered { id, key, replaced: known.is_some() };
     answers::found(201, &json!(registered))
 }
@@ -225,8 +227,10 @@ async fn message(shared: &Arc<Shared>, ask: &ApiRequest, id: &str) -> Answer {
                 return answers::found(200, &json!(message));
             }
         }
-        let more = tokio::time::timeout_at(deadline, news.changed()).await;
-        if !matches!(more, Ok(Ok(()))) {
+        // The end of a pause after a job is no news.
+        let wake = deadline.min(tokio::time::Instant::now() + Duration::from_secs(1));
+        let more = tokio::time::timeout_at(wake, news.changed()).await;
+        if tokio::time::Instant::now() >= deadline || matches!(more, Ok(Err(_))) {
             return answers::found(200, &json!(Message::Nothing));
         }
     }
@@ -252,6 +256,9 @@ fn next(state: &mut State, ask: &ApiRequest, session: &str) -> Option<Message> {
         let work = state.jobs.get_mut(&id)?;
         let cancelled = std::mem::take(&mut work.cancelled);
         return Some(if cancelled { Message::Cancel { job: id.0 } } else { Message::Nothing });
+    }
+    if registered.freed.is_some_and(|at| at.elapsed() < state.options.pause_after_job) {
+        return Some(Message::Nothing);
     }
     let Some(id) = state.next_job(runner) else { return Some(Message::Nothing) };
     let now = state.now();

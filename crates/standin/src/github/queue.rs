@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::GitHub;
 use super::jobs::{Conclusion, Job, JobId, JobState, RunState, latest};
-use super::state::Work;
+use super::state::{State, Work};
 
 impl GitHub {
     /// Queues a job that runs a bash script on a runner with these labels. Creates the run
@@ -32,6 +32,16 @@ impl GitHub {
             state.jobs.insert(id, Work { job, script: script.to_owned(), cancelled: false });
             id
         })
+    }
+
+    /// Completes a job without a runner program, as if a runner of this name had taken it.
+    pub fn conclude(&self, id: JobId, conclusion: Conclusion, runner: Option<&str>) {
+        self.shared.change(|state| {
+            if let Some(work) = state.jobs.get_mut(&id) {
+                work.job.runner_name = runner.map(str::to_owned);
+            }
+            state.finish(id, conclusion);
+        });
     }
 
     /// Sets the state of a run, which then does not depend on its jobs. Creates the run
@@ -94,37 +104,48 @@ impl GitHub {
     /// Does what "Re-run failed jobs" does: queues the jobs that did not succeed again, in the
     /// run's next attempt. Returns the new jobs.
     pub fn rerun_failed(&self, repository: &str, run: &str) -> Vec<JobId> {
-        let jobs = self.jobs(repository, run);
-        self.shared.change(|state| {
-            let again = state.run(repository, run);
-            again.attempt += 1;
-            again.pinned = None;
-            let (run_attempt, now) = (again.attempt, state.now());
-            let bad = |job: &Job| {
-                matches!(job.conclusion, Some(Conclusion::Failure | Conclusion::Cancelled))
+        let bad =
+            |job: &Job| matches!(job.conclusion, Some(Conclusion::Failure | Conclusion::Cancelled));
+        self.shared.change(|state| state.run_again(repository, run, bad))
+    }
+}
+
+impl State {
+    /// Queues these jobs of a run again, in its next attempt. Returns the new jobs.
+    pub(super) fn run_again(
+        &mut self,
+        repository: &str,
+        run: &str,
+        chosen: impl Fn(&Job) -> bool,
+    ) -> Vec<JobId> {
+        let of = |job: &Job| job.run_id == run && job.repository.eq_ignore_ascii_case(repository);
+        let jobs: Vec<Job> =
+            self.jobs.values().map(|work| work.job.clone()).filter(|job| of(job)).collect();
+        let again = self.run(repository, run);
+        again.attempt += 1;
+        again.pinned = None;
+        let (run_attempt, now) = (again.attempt, self.now());
+        let mut queued = Vec::new();
+        for job in latest(jobs.iter()).into_iter().filter(|job| chosen(job)) {
+            let id = JobId(self.new_id());
+            let script = self.jobs.get(&job.id).map(|it| it.script.clone());
+            let job = Job {
+                id,
+                run_attempt,
+                state: JobState::Queued,
+                conclusion: None,
+                runner_name: None,
+                runner_id: None,
+                log: String::new(),
+                created: now,
+                started: None,
+                completed: None,
+                ..job.clone()
             };
-            let mut queued = Vec::new();
-            for job in latest(jobs.iter()).into_iter().filter(|job| bad(job)) {
-                let id = JobId(state.new_id());
-                let script = state.jobs.get(&job.id).map(|it| it.script.clone());
-                let job = Job {
-                    id,
-                    run_attempt,
-                    state: JobState::Queued,
-                    conclusion: None,
-                    runner_name: None,
-                    runner_id: None,
-                    log: String::new(),
-                    created: now,
-                    started: None,
-                    completed: None,
-                    ..job.clone()
-                };
-                let script = script.unwrap_or_default();
-                state.jobs.insert(id, Work { job, script, cancelled: false });
-                queued.push(id);
-            }
-            queued
-        })
+            let script = script.unwrap_or_default();
+            self.jobs.insert(id, Work { job, script, cancelled: false });
+            queued.push(id);
+        }
+        queued
     }
 }

@@ -149,6 +149,9 @@ fn of_target(state: &mut State, ask: &ApiRequest, target: &Target, rest: &[&str]
             };
         }
         ["actions", "runners", ..] => runners,
+        ["actions", "runs" | "jobs", ..] if is_repository && ask.method.as_str() == "POST" => {
+            Permission::ActionsWrite
+        }
         ["actions", "runs", ..] if is_repository => Permission::ActionsRead,
         _ => Permission::Metadata,
     };
@@ -167,6 +170,13 @@ fn of_target(state: &mut State, ask: &ApiRequest, target: &Target, rest: &[&str]
         ("GET", ["actions", "runners", id]) => runners::show(state, target, id),
         ("DELETE", ["actions", "runners", id]) => runners::delete(state, target, id),
         ("GET", ["actions", "runs"]) => jobs::list_runs(state, ask, target.name()),
+        ("POST", ["actions", "jobs", id, "rerun"]) => {
+            jobs::rerun(state, target.name(), jobs::Again::Job(id))
+        }
+        ("POST", ["actions", "runs", id, "rerun-failed-jobs"]) => {
+            jobs::rerun(state, target.name(), jobs::Again::Failed(id))
+        }
+        ("GET", ["actions", "runs", id]) => jobs::show_run(state, ask, target.name(), id),
         ("GET", ["actions", "runs", id, "jobs"]) => jobs::list_jobs(state, ask, target.name(), id),
         _ => answers::not_found(),
     }

@@ -1,7 +1,7 @@
 //! The state of the stand-in's GitHub.
 
 use std::collections::{BTreeMap, HashMap};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 
@@ -64,6 +64,8 @@ pub(super) struct Registered {
     pub(super) key: String,
     pub(super) session: Option<Session>,
     pub(super) job: Option<JobId>,
+    /// When it had its last job.
+    pub(super) freed: Option<Instant>,
 }
 
 /// The session of a listener.
@@ -175,6 +177,7 @@ impl State {
         work.job.completed = Some(now);
         for registered in self.runners.values_mut().filter(|it| it.job == Some(id)) {
             registered.job = None;
+            registered.freed = Some(Instant::now());
             registered.runner.busy = false;
         }
         let runner = work.job.runner_id;

@@ -2,6 +2,7 @@
 
 use aws_sdk_dynamodb::primitives::Blob;
 use ondeck_core::model::ids::{InstanceId, IntentId};
+use ondeck_core::model::label::LabelSuffix;
 use ondeck_core::model::record::State;
 use ondeck_core::model::requirements::UsageClass;
 use ondeck_core::model::settings::SettingsVersion;
@@ -45,6 +46,10 @@ fn run() -> impl Strategy<Value = RunId> {
     "[a-z0-9]{1,20}".prop_map(|name| RunId::new(name).unwrap())
 }
 
+fn suffix() -> impl Strategy<Value = Option<LabelSuffix>> {
+    proptest::option::of("[a-z0-9-]{1,32}".prop_map(|text| LabelSuffix::new(text).unwrap()))
+}
+
 fn instance(n: usize) -> InstanceId {
     InstanceId::new(format!("i-{n}")).unwrap()
 }
@@ -52,11 +57,12 @@ fn instance(n: usize) -> InstanceId {
 fn any_record() -> impl Strategy<Value = Record> {
     let when = (time(), time(), time(), proptest::option::of(time()));
     let what = (any_text(), any::<u32>(), any::<u32>(), any::<bool>());
-    (proptest::sample::select(&State::ALL[..]), run(), when, what).prop_map(
-        |(state, run, (threshold, created_at, updated_at, ticketed_at), what)| Record {
+    (proptest::sample::select(&State::ALL[..]), (run(), suffix()), when, what).prop_map(
+        |(state, (run, suffix), (threshold, created_at, updated_at, ticketed_at), what)| Record {
             id: instance(0),
             state,
             run: Some(run).filter(|_| state.is_owned()),
+            suffix: suffix.filter(|_| state.is_owned()),
             threshold: Some(threshold).filter(|_| state.is_live()),
             spec: ondeck_core::model::record::MachineSpec {
                 resource_class: "large".parse().unwrap(),
@@ -87,14 +93,18 @@ fn written(record: &Record) -> Item {
 fn any_report() -> impl Strategy<Value = Report> {
     let signal = proptest::sample::select(&Signal::ALL[..]);
     let generation = proptest::option::of(any::<u32>());
-    (signal, proptest::option::of(run()), any_text(), time(), generation).prop_map(
-        |(signal, run, detail, at, generation)| Report { signal, run, detail, at, generation },
+    let about = proptest::option::of((run(), suffix()));
+    (signal, about, any_text(), time(), generation).prop_map(
+        |(signal, about, detail, at, generation)| {
+            let (run, suffix) = about.map_or((None, None), |(run, suffix)| (Some(run), suffix));
+            Report { signal, run, suffix, detail, at, generation }
+        },
     )
 }
 
 /// What is done to an item: an attribute is put there, or goes.
 fn corruptions() -> impl Strategy<Value = Vec<(String, Option<AttributeValue>)>> {
-    const NAMES: [&str; 19] = [
+    const NAMES: [&str; 21] = [
         "PK",
         "instanceId",
         "state",
@@ -108,9 +118,11 @@ fn corruptions() -> impl Strategy<Value = Vec<(String, Option<AttributeValue>)>>
         "createdAt",
         "updatedAt",
         "ticketedAt",
+        "label",
         "heartbeatAt",
         "signal",
         "signalRun",
+        "signalLabel",
         "signalAt",
         "signalGeneration",
         "more",
@@ -165,11 +177,19 @@ proptest! {
         let names: Vec<&str> = attributes(&record).into_iter().map(|(name, _)| name).collect();
         let name = names[at.index(names.len())];
         let mut item = written(&record);
+        let gone = gone && name != "label";
         let other = (!gone).then_some(AttributeValue::Bool(true));
         corrupt(&mut item, vec![(name.to_owned(), other)]);
         let error = super::record(&item).unwrap_err();
         prop_assert_eq!(error.id.as_str(), "i-0");
         prop_assert!(error.problem.starts_with(&format!("{name} is ")), "{}", error);
+    }
+
+    #[test]
+    fn an_item_without_a_label_is_of_a_version_that_has_none(record in any_record()) {
+        let mut item = written(&record);
+        item.remove("label");
+        prop_assert_eq!(super::record(&item), Ok(Record { suffix: None, ..record }));
     }
 
     #[test]
@@ -183,6 +203,7 @@ proptest! {
         let beat = ondeck_core::model::heartbeat::Heartbeat {
             registration: took.map(Duration::from_millis),
             busy: period % 2 == 0,
+            interrupted: period % 3 == 0,
             ..beat
         };
         item.extend(heartbeat(&beat).into_iter().map(|(name, value)| (name.to_owned(), value)));
@@ -193,10 +214,10 @@ proptest! {
             corruptions.iter().any(|(name, _)| names.contains(&name.as_str()))
         };
         let read = agent_status(&item);
-        if !touched(&["heartbeatAt", "heartbeatPeriodMs", "protocol", "registrationMs", "busy"]) {
+        if !touched(&["heartbeatAt", "heartbeatPeriodMs", "protocol", "registrationMs", "busy", "interrupted"]) {
             prop_assert_eq!(read.heartbeat, expected.heartbeat);
         }
-        if !touched(&["signal", "signalRun", "signalAt", "signalGeneration"]) {
+        if !touched(&["signal", "signalRun", "signalLabel", "signalAt", "signalGeneration"]) {
             prop_assert_eq!(read.report, expected.report);
         }
     }

@@ -7,6 +7,7 @@ use ondeck_core::ports::{Forge, PortError};
 
 use super::Records;
 use crate::backend::{FORGE, GITHUB};
+use crate::control::inputs::is_reset;
 use crate::inputs::{Backend, Common, rows};
 
 /// The forge that refresh calls.
@@ -24,14 +25,18 @@ pub(super) async fn of_refresh(
         .hint("build it on Linux with --features local, or give --forge github"))
 }
 
-/// Whether jobs come from GitHub: as given now, or as stored. With machines from a cloud, GitHub is
-/// the default each time, because they cannot reach the jobs in a file of another computer.
+/// Whether jobs come from GitHub: as given now, or as stored unless that is reset. With machines from
+/// a cloud, GitHub is the default each time, because they cannot reach the jobs in a file of another
+/// computer.
 async fn is_github(common: &Common, records: &Records) -> Result<bool, Failure> {
-    if let Some(forge) = common.given.text(&rows::FORGE) {
+    if let Some(forge) = common.given.text(&rows::FORGE).filter(|forge| !forge.is_empty()) {
         return Ok(forge == GITHUB);
     }
     if common.compute != Backend::Local {
         return Ok(true);
+    }
+    if is_reset(&common.given, &rows::FORGE) {
+        return Ok(false);
     }
     match records.store.settings().await {
         Ok(settings) => Ok(settings.get(FORGE).is_some_and(|forge| forge == GITHUB)),

@@ -1,8 +1,9 @@
-use std::collections::BTreeSet;
-
 use async_trait::async_trait;
 use ondeck_core::model::ids::RunId;
-use ondeck_core::ports::{Forge, ListedRunner, PortError, PortResult, WaitingRun};
+use ondeck_core::ports::{
+    FailedJob, Forge, ListedRunner, OpenRuns, PortError, PortResult, RequestBudget, Rerun,
+    WaitingJobs,
+};
 
 /// The forge of every mode but refresh. Each call fails.
 #[derive(Debug)]
@@ -22,7 +23,27 @@ impl Forge for NoForge {
         refused()
     }
 
-    async fn waiting_runs(&self, _served: &BTreeSet<RunId>) -> PortResult<Vec<WaitingRun>> {
+    async fn open_runs(&self, _turn: u64, _budget: &RequestBudget) -> PortResult<OpenRuns> {
+        refused()
+    }
+
+    async fn waiting_jobs(&self, _run: &RunId, _budget: &RequestBudget) -> PortResult<WaitingJobs> {
+        refused()
+    }
+
+    async fn failed_jobs(
+        &self,
+        _run: &RunId,
+        _budget: &RequestBudget,
+    ) -> PortResult<Option<Vec<FailedJob>>> {
+        refused()
+    }
+
+    async fn rerun(&self, _run: &RunId, _what: Rerun) -> PortResult<()> {
+        refused()
+    }
+
+    async fn has_completed(&self, _run: &RunId, _budget: &RequestBudget) -> PortResult<bool> {
         refused()
     }
 }

@@ -64,7 +64,7 @@ pub(super) async fn play(harness: &DemoHarness, narrator: &Narrator) -> Result<(
 
 impl Story<'_> {
     async fn an_empty_pool(&mut self) -> Result<(), Failure> {
-        self.narrator.chapter("There is no pool yet. Refresh creates one.");
+        self.narrator.chapter("There is no pool yet. Refresh creates one.")?;
         self.narrator.command(&["refresh", "--local-boot-ms=1500", "--idle-time-sec=40", "..."]);
         let done = self.harness.ondeck(&SETTINGS).await?;
         self.expect(&done, 0, "refresh")?;
@@ -74,14 +74,14 @@ impl Story<'_> {
 
     async fn a_cold_provision(&mut self) -> Result<u64, Failure> {
         self.narrator
-            .chapter("Run 101 requests two machines. The pool is empty, so both are launched.");
+            .chapter("Run 101 requests two machines. The pool is empty, so both are launched.")?;
         let done = self.provision("101", 2).await?;
         self.hold(sources(&done) == [("cold", 2)].into(), "two machines, both cold")?;
         Ok(total_ms(&done))
     }
 
     async fn jobs_find_their_machines(&mut self) -> Result<(), Failure> {
-        self.narrator.chapter("Jobs run only on machines with the label of their run.");
+        self.narrator.chapter("Jobs run only on machines with the label of their run.")?;
         let hello = "echo \"run $ONDECK_RUN_ID on $ONDECK_INSTANCE_ID\"";
         let early = ["run", "--run-id", "102", "--", "sh", "-c", hello];
         self.narrator.command(&early);
@@ -112,7 +112,7 @@ impl Story<'_> {
     }
 
     async fn a_warm_provision(&mut self, cold: u64) -> Result<(), Failure> {
-        self.narrator.chapter("Run 103 requests two machines. Both are warm.");
+        self.narrator.chapter("Run 103 requests two machines. Both are warm.")?;
         let done = self.provision("103", 2).await?;
         self.hold(sources(&done) == [("warm", 2)].into(), "two machines, both from the pool")?;
         let warm = total_ms(&done).max(1);
@@ -123,7 +123,7 @@ impl Story<'_> {
     }
 
     async fn a_race(&mut self) -> Result<(), Failure> {
-        self.narrator.chapter("Runs 105 and 106 compete for the last idle machine.");
+        self.narrator.chapter("Runs 105 and 106 compete for the last idle machine.")?;
         let done = self.provision("104", 1).await?;
         self.expect(&done, 0, "provision")?;
         self.narrator.command(&["provision", "--run-id", "105", "&"]);
@@ -150,7 +150,7 @@ impl Story<'_> {
     async fn a_machine_dies(&mut self) -> Result<(), Failure> {
         self.narrator.chapter(
             "An idle machine dies. The next claim notices, terminates it and takes another.",
-        );
+        )?;
         let status = self.status().await?;
         let victim = oldest_in_pool(&status)?;
         kill(self.harness, &victim).await?;
@@ -167,7 +167,7 @@ impl Story<'_> {
     }
 
     async fn a_provision_is_killed(&mut self) -> Result<(), Failure> {
-        self.narrator.chapter("A provision is killed half-way, as in a cancelled workflow.");
+        self.narrator.chapter("A provision is killed half-way, as in a cancelled workflow.")?;
         let arguments = ["provision", "--run-id", "108", "--instance-count", "4"];
         self.narrator.command(&arguments);
         let mut provision = self.harness.start(&arguments)?;
@@ -206,7 +206,7 @@ impl Story<'_> {
     }
 
     async fn one_expires_and_is_reaped(&mut self) -> Result<(), Failure> {
-        self.narrator.chapter("An idle machine exceeds its idle time. Refresh terminates it.");
+        self.narrator.chapter("An idle machine exceeds its idle time. Refresh terminates it.")?;
         let done = self.provision("109", 1).await?;
         let id = ids(&done);
         self.release("109", &["--idle-time-sec", "1"]).await?;
@@ -228,7 +228,7 @@ impl Story<'_> {
     async fn one_terminates_itself(&mut self) -> Result<(), Failure> {
         self.narrator.chapter(
             "Another one exceeds its idle time, and no refresh runs. It terminates itself.",
-        );
+        )?;
         let done = self.provision("110", 1).await?;
         let id = ids(&done);
         self.release("110", &["--idle-time-sec", "0.5"]).await?;
@@ -242,7 +242,7 @@ impl Story<'_> {
     }
 
     async fn a_last_refresh(&mut self) -> Result<(), Failure> {
-        self.narrator.chapter("A last refresh marks that machine as terminated.");
+        self.narrator.chapter("A last refresh marks that machine as terminated.")?;
         self.narrator.command(&["refresh"]);
         let done = self.harness.ondeck(&["refresh"]).await?;
         self.expect(&done, 0, "refresh")?;
@@ -250,11 +250,11 @@ impl Story<'_> {
     }
 
     async fn closing(&mut self) -> Result<(), Failure> {
-        self.narrator.chapter("Summary of the runs.");
+        self.narrator.chapter("Summary of the runs.")?;
         let header = ["run", "requested", "warm", "cold", "ready after"];
         self.narrator
             .say(&crate::control::report::table(&header, std::mem::take(&mut self.summary.rows)));
-        self.narrator.chapter("Audit of the event log, the store and the process list.");
+        self.narrator.chapter("Audit of the event log, the store and the process list.")?;
         let mut sound = true;
         for finding in audit::audit(self.harness).await? {
             match finding.problem {

@@ -59,6 +59,7 @@ enum ErrorKind {
     Forge,
     PartlyReleased,
     WrongPermissions,
+    Unreported,
     Unexpected,
     Interrupted,
     Stopped,
@@ -77,6 +78,7 @@ impl From<FailureKind> for ErrorKind {
             FailureKind::Forge => ErrorKind::Forge,
             FailureKind::PartlyReleased => ErrorKind::PartlyReleased,
             FailureKind::WrongPermissions => ErrorKind::WrongPermissions,
+            FailureKind::Unreported => ErrorKind::Unreported,
             FailureKind::Unexpected => ErrorKind::Unexpected,
             FailureKind::Interrupted => ErrorKind::Interrupted,
             FailureKind::Stopped => ErrorKind::Stopped,
@@ -84,10 +86,13 @@ impl From<FailureKind> for ErrorKind {
     }
 }
 
-/// The whole job summary of a command that failed before it had an outcome.
+/// The whole job summary of a command that failed before it had an outcome. The command is empty if
+/// the process failed before it knew one.
 pub(super) fn section(command: &str, failure: &Failure) -> String {
     let (meaning, reason) = (meaning(failure.kind), reason(failure));
-    format!("### ondeck {command} failed: {meaning}\n\n{reason}\n{}", exit_code(failure))
+    let subject = format!("ondeck {command}");
+    let subject = subject.trim_end();
+    format!("### {subject} failed: {meaning}\n\n{reason}\n{}", exit_code(failure))
 }
 
 /// The message and the hint, as a quotation.
@@ -116,6 +121,7 @@ pub(super) fn meaning(kind: FailureKind) -> &'static str {
         FailureKind::Forge => "GitHub refused the request or the token is invalid",
         FailureKind::PartlyReleased => "released, but some machines did not respond",
         FailureKind::WrongPermissions => "a role has other permissions than it should",
+        FailureKind::Unreported => "the output could not be written",
         FailureKind::Unexpected => "unexpected error",
         FailureKind::Interrupted => "interrupted and cleaned up",
         FailureKind::Stopped => "terminated and cleaned up",
@@ -154,6 +160,7 @@ mod tests {
         ### ondeck refresh failed: GitHub refused the request or the token is invalid / Exit code 7: GitHub refused the request or the token is invalid.
         ### ondeck refresh failed: released, but some machines did not respond / Exit code 8: released, but some machines did not respond.
         ### ondeck refresh failed: a role has other permissions than it should / Exit code 9: a role has other permissions than it should.
+        ### ondeck refresh failed: the output could not be written / Exit code 11: the output could not be written.
         ### ondeck refresh failed: unexpected error / Exit code 10: unexpected error.
         ### ondeck refresh failed: interrupted and cleaned up / Exit code 130: interrupted and cleaned up.
         ### ondeck refresh failed: terminated and cleaned up / Exit code 143: terminated and cleaned up.

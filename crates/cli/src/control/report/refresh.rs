@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use ondeck_core::model::failure::Failure;
 use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::model::label::Label;
 use ondeck_core::modes::refresh::{CeilingUse, Outcome};
 use serde::Serialize;
 
@@ -33,6 +34,8 @@ pub(super) struct RefreshJson {
     requeued: Vec<String>,
     /// Idle machines expired because their heartbeat stopped.
     unresponsive: Vec<String>,
+    /// Idle machines terminated because their provider takes them away.
+    interrupted: Vec<String>,
     /// How many abandoned launches were closed.
     intents_settled: usize,
     /// Offline runners removed from GitHub's list, by name.
@@ -47,9 +50,15 @@ pub(super) struct RefreshJson {
     rotated: Vec<String>,
     /// How many machine-hours a week `min-idle` asks for, by class.
     min_idle_machine_hours_per_week: BTreeMap<String, f64>,
-    /// Runs with waiting jobs and no machine, which were not rescued.
+    /// Running machines whose agents have stopped sending heartbeats. They stay until their threshold.
+    silent: Vec<String>,
+    /// Runs that had completed without a release, and whose machines were released.
+    completed: Vec<String>,
+    /// Runs whose jobs were re-run because their machines were taken away.
+    rerun: Vec<String>,
+    /// Labels of runs with waiting jobs and too few machines, which were not rescued.
     stranded: Vec<String>,
-    /// Runs with waiting jobs and no machine, which got new machines.
+    /// Labels of runs with waiting jobs and too few machines, which got new machines.
     rescued: Vec<String>,
     /// For each number of `max-machines`, how many machines there are. Empty if there is none, or if
     /// the machines could not be counted.
@@ -87,7 +96,7 @@ impl From<&CeilingUse> for CeilingJson {
 impl From<&Outcome> for RefreshJson {
     fn from(outcome: &Outcome) -> RefreshJson {
         let ids = |ids: &[InstanceId]| ids.iter().map(ToString::to_string).collect();
-        let runs = |runs: &[RunId]| runs.iter().map(ToString::to_string).collect();
+        let labels = |labels: &[Label]| labels.iter().map(ToString::to_string).collect();
         let failure = outcome.failure.as_ref();
         RefreshJson {
             schema_version: SchemaVersion,
@@ -98,6 +107,7 @@ impl From<&Outcome> for RefreshJson {
             orphans_terminated: ids(&outcome.orphans),
             requeued: ids(&outcome.requeued),
             unresponsive: ids(&outcome.unresponsive),
+            interrupted: ids(&outcome.interrupted),
             intents_settled: outcome.settled_intents,
             offline_runners_removed: outcome.offline_runners.clone(),
             records_pruned: outcome.pruned_records,
@@ -109,8 +119,11 @@ impl From<&Outcome> for RefreshJson {
                 .iter()
                 .map(|(class, hours)| (class.to_string(), *hours))
                 .collect(),
-            stranded: runs(&outcome.stranded),
-            rescued: runs(&outcome.rescued),
+            silent: ids(&outcome.silent),
+            completed: outcome.completed.iter().map(ToString::to_string).collect(),
+            rerun: outcome.rerun.iter().map(ToString::to_string).collect(),
+            stranded: labels(&outcome.stranded),
+            rescued: labels(&outcome.rescued),
             ceilings: outcome.ceilings.iter().map(CeilingJson::from).collect(),
             warnings: outcome.warnings.clone(),
             error: failure.map(ErrorJson::from),
@@ -142,7 +155,15 @@ impl Report for Outcome {
 
     fn notices(&self) -> Vec<String> {
         let rescued = self.rescued.iter();
-        rescued.map(|run| format!("run had waiting jobs and no machines, rescued: {run}")).collect()
+        let rescued =
+            rescued.map(|run| format!("run had waiting jobs and too few machines, rescued: {run}"));
+        let completed = self.completed.iter();
+        let completed =
+            completed.map(|run| format!("run completed without a release, released: {run}"));
+        let rerun = self.rerun.iter();
+        let rerun =
+            rerun.map(|run| format!("jobs lost their machines and were re-run, run: {run}"));
+        rescued.chain(completed).chain(rerun).collect()
     }
 
     fn markdown(&self, _backend: Backend) -> String {
@@ -171,8 +192,8 @@ fn markdown(outcome: &Outcome) -> String {
     }
     if !outcome.stranded.is_empty() {
         let runs = counted(outcome.stranded.len(), "run has", "runs have");
-        let which = names(outcome.stranded.iter().map(RunId::as_str));
-        text += &format!("\n**{runs} waiting jobs and no machines:** {which}\n");
+        let which = labels(&outcome.stranded);
+        text += &format!("\n**{runs} waiting jobs and too few machines:** {which}\n");
     }
     if !outcome.warnings.is_empty() {
         let shown = outcome.warnings.iter().take(ROWS);
@@ -198,7 +219,8 @@ fn room(ceiling: &CeilingUse) -> String {
 fn actions(outcome: &Outcome) -> Vec<(&'static str, usize, String)> {
     let ids = |ids: &[InstanceId]| names(ids.iter().map(InstanceId::as_str));
     let runners = names(outcome.offline_runners.iter().map(String::as_str));
-    let rescued = names(outcome.rescued.iter().map(RunId::as_str));
+    let completed = names(outcome.completed.iter().map(RunId::as_str));
+    let rerun = names(outcome.rerun.iter().map(RunId::as_str));
     let actions = [
         ("expired machines terminated", outcome.reaped.len(), ids(&outcome.reaped)),
         ("orphaned machines terminated", outcome.orphans.len(), ids(&outcome.orphans)),
@@ -208,11 +230,19 @@ fn actions(outcome: &Outcome) -> Vec<(&'static str, usize, String)> {
             outcome.unresponsive.len(),
             ids(&outcome.unresponsive),
         ),
+        (
+            "idle machines taken away by their provider",
+            outcome.interrupted.len(),
+            ids(&outcome.interrupted),
+        ),
         ("void tickets deleted", outcome.pruned_tickets, String::new()),
         ("abandoned launches closed", outcome.settled_intents, String::new()),
         ("offline runners removed", outcome.offline_runners.len(), runners),
         ("old records deleted", outcome.pruned_records, String::new()),
-        ("runs rescued", outcome.rescued.len(), rescued),
+        ("running machines without heartbeat", outcome.silent.len(), ids(&outcome.silent)),
+        ("completed runs released", outcome.completed.len(), completed),
+        ("runs with re-run jobs", outcome.rerun.len(), rerun),
+        ("runs rescued", outcome.rescued.len(), labels(&outcome.rescued)),
         ("machines launched to keep the pool warm", outcome.warmed, String::new()),
         ("idle machines kept for longer", outcome.renewed.len(), ids(&outcome.renewed)),
         (
@@ -235,6 +265,11 @@ fn minimum_cost(outcome: &Outcome) -> Option<String> {
 /// With two decimals at most.
 fn rounded(hours: f64) -> String {
     format!("{hours:.2}").trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+fn labels(labels: &[Label]) -> String {
+    let texts: Vec<String> = labels.iter().map(ToString::to_string).collect();
+    names(texts.iter().map(String::as_str))
 }
 
 /// The first ten names, as code.
@@ -270,6 +305,7 @@ mod tests {
             orphans: ids(&["i-a"]),
             requeued: ids(&["i-b", "i-c"]),
             unresponsive: ids(&["i-d"]),
+            interrupted: ids(&["i-s"]),
             settled_intents: 1,
             offline_runners: vec!["i-e_1".to_owned(), "odd|name".to_owned()],
             pruned_records: 40,
@@ -280,8 +316,11 @@ mod tests {
                 (ResourceClass::new("large").unwrap(), 200.0),
                 (ResourceClass::new("xlarge").unwrap(), 1.0 / 3.0),
             ]),
-            stranded: vec![run("17")],
-            rescued: vec![run("18"), run("19")],
+            silent: ids(&["i-q"]),
+            completed: vec![run("16")],
+            rerun: vec![run("15")],
+            stranded: vec![Label::from(&run("17"))],
+            rescued: vec![Label::from(&run("18")), Label::new(run("19"), "large".parse().ok())],
             ceilings: vec![
                 CeilingUse { class: None, machines: 98, max: 100 },
                 CeilingUse { class: Some("large".parse().unwrap()), machines: 20, max: 20 },
@@ -298,11 +337,15 @@ mod tests {
         | orphaned machines terminated | 1 | `i-a` |
         | idle machines re-queued | 2 | `i-b` `i-c` |
         | idle machines without heartbeat expired | 1 | `i-d` |
+        | idle machines taken away by their provider | 1 | `i-s` |
         | void tickets deleted | 3 |  |
         | abandoned launches closed | 1 |  |
         | offline runners removed | 2 | `i-e_1` odd&#124;name |
         | old records deleted | 40 |  |
-        | runs rescued | 2 | `18` `19` |
+        | running machines without heartbeat | 1 | `i-q` |
+        | completed runs released | 1 | `16` |
+        | runs with re-run jobs | 1 | `15` |
+        | runs rescued | 2 | `18` `19-large` |
         | machines launched to keep the pool warm | 2 |  |
         | idle machines kept for longer | 1 | `i-f` |
         | machines at the end of their lifetime replaced | 2 | `i-g` `i-h` |
@@ -311,7 +354,7 @@ mod tests {
 
         the pool has 98 of 100 machines; class large has 20 of 20 machines.
 
-        **1 run has waiting jobs and no machines:** `17`
+        **1 run has waiting jobs and too few machines:** `17`
 
         2 warnings:
         - jobs wait for a run that has no machine: 17

@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use ondeck_core::model::failure::Failure;
+use ondeck_core::model::record::Unreadable;
+use ondeck_core::model::signal::INTERRUPTED;
 use ondeck_core::modes::release::{Disposition, Outcome, Released};
 use serde::Serialize;
 
 use super::cost::{self, Dollars};
 use super::failure::{ErrorJson, reason};
 use super::markdown::{ROWS, cell, code, first_rows, machine_type, machines, plain, span};
-use super::wire::{PurchaseOption, ResultStatus, SchemaVersion, millis, to_json};
+use super::wire::{PurchaseOption, ResultStatus, SchemaVersion, UnreadableJson, millis, to_json};
 use super::{Report, table};
 use crate::inputs::Backend;
 
@@ -24,6 +26,8 @@ pub(super) struct ReleaseJson {
     run_id: String,
     /// The machines that the run had.
     instances: Vec<ReleasedJson>,
+    /// Records of the run that cannot be read. Their machines are left as they are.
+    unreadable: Vec<UnreadableJson>,
     timings: ReleaseTimingsJson,
     /// Only after a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,8 +41,9 @@ pub(super) struct ReleaseJson {
 struct ReleasedJson {
     instance_id: String,
     /// `pooled`: it waits in the pool. `terminated`: it has no idle time left. `expired`: it
-    /// failed or did not respond, and will be terminated. `superseded`: it no longer belonged to
-    /// the run.
+    /// failed or did not respond, and will be terminated. `interrupted`: its provider takes it away,
+    /// as it does with spot machines. `superseded`: it no longer belonged to the run. `not-reached`:
+    /// the store or the queue did not answer for it, so it may still belong to the run.
     outcome: MachineOutcome,
     instance_type: String,
     /// The machine's purchase option.
@@ -61,7 +66,9 @@ enum MachineOutcome {
     Pooled,
     Terminated,
     Expired,
+    Interrupted,
     Superseded,
+    NotReached,
 }
 
 #[derive(Debug, Serialize)]
@@ -78,7 +85,9 @@ impl MachineOutcome {
             MachineOutcome::Pooled => "pooled",
             MachineOutcome::Terminated => "terminated",
             MachineOutcome::Expired => "expired",
+            MachineOutcome::Interrupted => "interrupted",
             MachineOutcome::Superseded => "superseded",
+            MachineOutcome::NotReached => "not-reached",
         }
     }
 }
@@ -93,7 +102,9 @@ fn machine_outcome(disposition: &Disposition) -> (MachineOutcome, String) {
         }
         Disposition::Terminated => (MachineOutcome::Terminated, "no idle time left".to_owned()),
         Disposition::Expired(why) => (MachineOutcome::Expired, why.clone()),
+        Disposition::Interrupted => (MachineOutcome::Interrupted, INTERRUPTED.to_owned()),
         Disposition::Superseded(why) => (MachineOutcome::Superseded, why.clone()),
+        Disposition::NotReached(error) => (MachineOutcome::NotReached, error.clone()),
         Disposition::Unfinished(state) => {
             (MachineOutcome::Expired, format!("left {state} by an unfinished provision"))
         }
@@ -109,6 +120,7 @@ impl From<&Outcome> for ReleaseJson {
             status: failure.into(),
             run_id: outcome.run.to_string(),
             instances: outcome.instances.iter().map(ReleasedJson::from).collect(),
+            unreadable: outcome.unreadable.iter().map(UnreadableJson::from).collect(),
             timings: ReleaseTimingsJson { total_ms: millis(outcome.took) },
             error: failure.map(ErrorJson::from),
         }
@@ -137,7 +149,7 @@ impl Report for Outcome {
     }
 
     fn text(&self) -> String {
-        if self.instances.is_empty() {
+        if self.instances.is_empty() && self.unreadable.is_empty() {
             return format!("run {} has no machines", self.run);
         }
         let rows = self.instances.iter().map(|one| {
@@ -152,6 +164,10 @@ impl Report for Outcome {
         Outcome::failure(self)
     }
 
+    fn warnings(&self) -> Vec<String> {
+        self.unreadable.iter().map(|row| format!("{row}; skipped")).collect()
+    }
+
     fn markdown(&self, backend: Backend) -> String {
         markdown(self, backend)
     }
@@ -159,11 +175,11 @@ impl Report for Outcome {
 
 fn markdown(outcome: &Outcome, backend: Backend) -> String {
     let run = code(outcome.run.as_str());
-    if outcome.instances.is_empty() {
+    if outcome.instances.is_empty() && outcome.unreadable.is_empty() {
         return format!("### ondeck released nothing: run {run} has no machines\n");
     }
     let mut text = format!(
-        "### ondeck released {} of run {run} in {}: {}\n\n",
+        "### ondeck released {} of run {run} in {}{}\n\n",
         machines(outcome.instances.len()),
         span(outcome.took),
         counts(&outcome.instances),
@@ -173,11 +189,12 @@ fn markdown(outcome: &Outcome, backend: Backend) -> String {
         text.push('\n');
     }
     text += &each_machine(&outcome.instances);
+    text += &unreadable(&outcome.unreadable);
     text += &estimate(&outcome.instances, backend);
     text
 }
 
-/// `2 pooled, 1 expired`.
+/// `: 2 pooled, 1 expired`; empty for no machine.
 fn counts(instances: &[Released]) -> String {
     let outcomes: Vec<MachineOutcome> =
         instances.iter().map(|one| machine_outcome(&one.disposition).0).collect();
@@ -186,14 +203,17 @@ fn counts(instances: &[Released]) -> String {
         MachineOutcome::Pooled,
         MachineOutcome::Terminated,
         MachineOutcome::Expired,
+        MachineOutcome::Interrupted,
         MachineOutcome::Superseded,
+        MachineOutcome::NotReached,
     ] {
         let count = outcomes.iter().filter(|one| **one == outcome).count();
         if count > 0 {
             counts.push(format!("{count} {}", outcome.as_str()));
         }
     }
-    counts.join(", ")
+    let separator = if counts.is_empty() { "" } else { ": " };
+    format!("{separator}{}", counts.join(", "))
 }
 
 fn each_machine(instances: &[Released]) -> String {
@@ -210,6 +230,14 @@ fn each_machine(instances: &[Released]) -> String {
         ]
     });
     first_rows(&header, rows.collect(), ROWS)
+}
+
+fn unreadable(rows: &[Unreadable]) -> String {
+    let lines = rows.iter().map(|row| format!("- {}\n", plain(&row.to_string())));
+    match rows.is_empty() {
+        true => String::new(),
+        false => format!("\nLeft as they are:\n{}", lines.collect::<String>()),
+    }
 }
 
 fn estimate(instances: &[Released], backend: Backend) -> String {

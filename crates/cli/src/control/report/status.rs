@@ -9,7 +9,7 @@ use ondeck_core::model::signal::AgentStatus;
 use ondeck_core::model::timestamp::Timestamp;
 use serde::Serialize;
 
-use super::wire::{PurchaseOption, SchemaVersion, millis, to_json};
+use super::wire::{PurchaseOption, SchemaVersion, UnreadableJson, millis, to_json};
 use super::{Report, table};
 use crate::control::status::Snapshot;
 
@@ -73,23 +73,10 @@ enum StateJson {
     Terminated,
 }
 
-/// A record that cannot be read.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct UnreadableJson {
-    instance_id: String,
-    /// What is wrong with it.
-    problem: String,
-}
-
 impl From<&Snapshot> for StatusJson {
     fn from(snapshot: &Snapshot) -> StatusJson {
         let instances = snapshot.instances.iter();
-        let unreadable = snapshot.unreadable.iter().map(|row| UnreadableJson {
-            instance_id: row.id.clone(),
-            problem: row.problem.clone(),
-        });
+        let unreadable = snapshot.unreadable.iter().map(UnreadableJson::from);
         StatusJson {
             schema_version: SchemaVersion,
             instances: instances.map(|(r, s)| instance(r, s, snapshot.now)).collect(),

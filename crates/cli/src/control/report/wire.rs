@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use ondeck_core::model::failure::Failure;
+use ondeck_core::model::record::Unreadable;
 use ondeck_core::model::requirements::UsageClass;
 use serde::{Serialize, Serializer};
 
@@ -70,5 +71,21 @@ impl From<UsageClass> for PurchaseOption {
             UsageClass::Spot => PurchaseOption::Spot,
             UsageClass::OnDemand => PurchaseOption::OnDemand,
         }
+    }
+}
+
+/// A record that cannot be read.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct UnreadableJson {
+    instance_id: String,
+    /// What is wrong with it.
+    problem: String,
+}
+
+impl From<&Unreadable> for UnreadableJson {
+    fn from(row: &Unreadable) -> UnreadableJson {
+        UnreadableJson { instance_id: row.id.clone(), problem: row.problem.clone() }
     }
 }

@@ -2,7 +2,7 @@
 //! loopback. What act cannot do is to run a job on a machine of the pool; there the runner's
 //! stand-in does, and act's own job waits for it, as its `make test`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 
@@ -13,9 +13,10 @@ use crate::aws::harness::AwsHarness;
 use crate::github::harness::{JOBS_TOKEN, REPOSITORY, TOKEN, github, own_user};
 use crate::harness::{Background, Done, within};
 
-/// Asks for the job on a machine, for every make target, and waits for it.
+/// Asks for the job on a machine, for every make target, and waits for it. The name of the file says
+/// which target it was.
 const MAKEFILE: &str = "all test test-unit test-integration publish:\n\
-    \t@touch $$BRIDGE/asked-$$$$ && for n in $$(seq 600); do \\\n\
+    \t@touch $$BRIDGE/asked-$$$$-$@ && for n in $$(seq 600); do \\\n\
     \t  test -e $$BRIDGE/done-$$$$ && exit 0; sleep 0.1; \\\n\
     \tdone; exit 1\n";
 
@@ -50,6 +51,17 @@ impl Team {
 
     /// Sets a workflow off, and runs the jobs that are for machines of the pool.
     fn play(&self, workflow: &str, event: &str, run: &str) -> Played {
+        self.play_with(workflow, event, run, &|_| run.to_owned())
+    }
+
+    /// The same, where `label` tells what a make target's job runs on.
+    fn play_with(
+        &self,
+        workflow: &str,
+        event: &str,
+        run: &str,
+        label: &dyn Fn(&str) -> String,
+    ) -> Played {
         let (bridge, user) = (self.bridge.display().to_string(), own_user());
         let account = self.aws.account();
         let mut env: Vec<(&str, &str)> =
@@ -69,10 +81,13 @@ impl Team {
         let mut command = self.act.command(workflow, None, &env, &secrets);
         command.args(["--var", "ONDECK_ROLE=arn:aws:iam::123456789012:role/ondeck"]);
         command.args(["--var", "ONDECK_APP_ID=12345"]);
+        for target in ["all", "test"] {
+            command.args(["--platform", &format!("{}=-self-hosted", label(target))]);
+        }
         let mut act = Background::start(&mut command);
         let mut jobs: BTreeMap<String, JobId> = BTreeMap::new();
         let ended = within(super::LIMIT, || {
-            self.serve(run, &mut jobs);
+            self.serve(run, label, &mut jobs);
             act.has_ended()
         });
         assert!(ended, "the workflow does not end, with jobs {jobs:?}");
@@ -84,13 +99,14 @@ impl Team {
     }
 
     /// Queues a job for each that asks for one, and says which are done.
-    fn serve(&self, run: &str, jobs: &mut BTreeMap<String, JobId>) {
+    fn serve(&self, run: &str, label: &dyn Fn(&str) -> String, jobs: &mut BTreeMap<String, JobId>) {
         for entry in fs::read_dir(&self.bridge).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
-            let Some(asker) = name.strip_prefix("asked-") else { continue };
+            let asked = name.strip_prefix("asked-").and_then(|asked| asked.split_once('-'));
+            let Some((asker, target)) = asked else { continue };
             let job = *jobs.entry(format!("{run}-{asker}")).or_insert_with(|| {
                 let script = "echo tests of $GITHUB_RUN_ID";
-                self.github.queue_job(REPOSITORY, run, &[run], script)
+                self.github.queue_job(REPOSITORY, run, &[&label(target)], script)
             });
             if self.github.job(job).unwrap().state == JobState::Completed {
                 fs::write(self.bridge.join(format!("done-{asker}")), "").unwrap();
@@ -153,6 +169,31 @@ fn matrix_and_spot() {
     says(&spot, "2 warm, 0 cold, 0 adopted");
     assert_eq!(spot.machines.len(), 2, "nothing is published but for a tag");
     assert!(spot.machines.iter().all(|id| on_demand.contains(id)), "by the fallback");
+    team.assert_tidy();
+}
+
+/// One run has machines of two sizes, and each job runs on the size that its label names.
+#[test]
+fn sizes() {
+    let team = Team::new();
+    team.play(&Team::example("quickstart.yml"), "workflow_dispatch", "55");
+    let label = |target: &str| match target {
+        "all" => "56-build".to_owned(),
+        _ => "56-test".to_owned(),
+    };
+    let played = team.play_with(&Team::example("sizes.yml"), "push", "56", &label);
+    says(&played, "0 warm, 1 cold, 0 adopted");
+    says(&played, "0 warm, 3 cold, 0 adopted");
+    says(&played, "run 56 released");
+    assert_eq!(played.machines.len(), 1 + 3);
+    let jobs = team.github.jobs(REPOSITORY, "56");
+    let machines_of = |label: &str| -> BTreeSet<String> {
+        let of_label = jobs.iter().filter(|job| job.labels == [label]);
+        of_label.map(|job| team.machine_of(job.id, "56")).collect()
+    };
+    let (build, test) = (machines_of("56-build"), machines_of("56-test"));
+    assert_eq!(build.len(), 1);
+    assert!(!test.is_empty() && build.is_disjoint(&test), "{build:?} {test:?}");
     team.assert_tidy();
 }
 

@@ -1,5 +1,7 @@
 //! What can go wrong on AWS, and what is said and left then.
 
+use std::time::Duration;
+
 use ondeck_standin::{AwsFault, AwsFaultRule, Capacity, Service};
 
 use super::harness::AwsHarness;
@@ -12,6 +14,59 @@ fn before_refresh_nothing_is_set_up() {
         let done = harness.ondeck(mode).exited(3);
         assert!(done.stderr.contains("run ondeck refresh first"), "{done:?}");
     }
+}
+
+#[test]
+fn the_first_provision_of_a_workflow_waits_for_the_first_refresh() {
+    let harness = AwsHarness::bare();
+    let provision = |patience: &str| {
+        let mut command = harness.command(&["provision", "--run-id=1", patience]);
+        Background::start(command.env("GITHUB_ACTIONS", "true"))
+    };
+    let done = provision("--registration-token-patience-sec=1").finish().exited(3);
+    assert!(done.stderr.contains("and no refresh has run within 1 s"), "{done:?}");
+    let waiting = provision("--registration-token-patience-sec=60");
+    waiting.until_it_says("waiting for the first refresh to set up the pool");
+    harness.set_up(&[]);
+    waiting.finish().succeeded();
+    assert_eq!(harness.standings(), ["running 1"]);
+}
+
+#[test]
+fn a_release_reports_the_machine_whose_record_cannot_be_written() {
+    let harness = AwsHarness::with(&[]);
+    let ids = harness.provision("1", 3).succeeded().ids();
+    let rule = AwsFaultRule::new(AwsFault::Status(500)).service(Service::DynamoDb);
+    let rule = rule.operation("UpdateItem").body_contains(&ids[1]);
+    harness.control.inject(rule);
+    let answer = harness.release("1").exited(6).json();
+    for one in answer["instances"].as_array().unwrap() {
+        let expected = if one["instanceId"] == ids[1] { "not-reached" } else { "pooled" };
+        assert_eq!(one["outcome"], expected, "{answer}");
+    }
+    assert_eq!(answer["instances"].as_array().unwrap().len(), 3, "{answer}");
+    assert_eq!(harness.standings(), ["idle", "idle", "running 1"]);
+    harness.control.clear_faults();
+    assert_eq!(harness.release("1").ids(), [ids[1].clone()], "the one that is left");
+}
+
+#[test]
+fn a_key_pair_that_was_taken_back_is_gone_from_new_machines() {
+    let harness = AwsHarness::with(&[]);
+    let (operation, no_delay) = ("CreateLaunchTemplateVersion", AwsFault::Delay(Duration::ZERO));
+    let rule = AwsFaultRule::new(no_delay).service(Service::Ec2).operation(operation);
+    let with_key = harness.control.inject(rule.body_contains("operators"));
+    // How many versions there are after the first, and how many of them have the key pair.
+    let versions = || (harness.control.count(Service::Ec2, operation), with_key.matched());
+    harness.refresh(&["--key-name=operators"]);
+    harness.refresh(&[]);
+    assert_eq!(versions(), (1, 1), "what is not given stays");
+    harness.refresh(&["--reset=key-name"]);
+    assert_eq!(versions(), (2, 1));
+    // Without an image there would be no machines: refused, and nothing is changed.
+    let done = harness.ondeck(&["refresh", "--reset=ami"]).exited(2);
+    assert!(done.stderr.contains("ami"), "{done:?}");
+    harness.provision("1", 1).succeeded();
 }
 
 #[test]

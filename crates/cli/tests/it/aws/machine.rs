@@ -23,6 +23,33 @@ fn a_spot_machine_that_will_be_taken_away_is_given_to_no_run() {
     assert!(!done.ids().contains(machine));
 }
 
+/// A machine in the pool is terminated by the next refresh, one that a run has is reported by the
+/// run's release.
+#[test]
+fn a_rebalance_recommendation_takes_machines_out_of_the_pool() {
+    let harness = AwsHarness::with(&[]);
+    let [machine] = &harness.warm_up(1)[..] else { panic!("one machine") };
+    harness.gateway.ec2().recommend_rebalance(machine);
+    until("the agent has said so", || harness.status()["instances"][0]["signal"] == "UD_FAILED");
+    let refreshed = harness.refresh(&[]);
+    assert_eq!(refreshed["interrupted"], serde_json::json!([machine]));
+    harness.until_machines(0);
+
+    let [machine] = &harness.provision("2", 1).succeeded().ids()[..] else { panic!("one machine") };
+    harness.gateway.ec2().recommend_rebalance(machine);
+    let interrupted = || {
+        let again = harness.provision("2", 1).succeeded();
+        again.sources() == ["cold"]
+    };
+    until("the run's next provision does not adopt it", interrupted);
+    let released = harness.release("2").succeeded().json();
+    let of_machine = |one: &&Value| one["instanceId"] == machine.as_str();
+    let instances = released["instances"].as_array().unwrap();
+    let reported = instances.iter().find(of_machine).unwrap();
+    assert_eq!(reported["outcome"], "interrupted", "{released}");
+    assert_eq!(reported["reason"], "its provider takes it away");
+}
+
 #[test]
 fn a_machine_terminates_itself_by_shutting_down_and_asks_nothing_of_ec2() {
     let harness = AwsHarness::with(&["--idle-time-sec=1"]);

@@ -221,13 +221,18 @@ fn a_policy_that_allows_too_much_or_too_little_is_reported() {
     let narrowed = check(&harness, "provision", "provision", &[]).exited(9);
     let wrong: Vec<&str> =
         narrowed.stdout.lines().filter(|line| line.ends_with("  WRONG")).collect();
-    let lost = ["a claim", "the set of a run's machines", "the places of a launch"];
+    let lost = [
+        "a claim",
+        "the set of a run's machines",
+        "what the run asks for",
+        "the places of a launch",
+    ];
     assert_eq!(wrong.len(), lost.len(), "{wrong:#?}");
     for (line, what) in wrong.iter().zip(lost) {
         assert!(line.contains(what) && line.contains("denied: AccessDeniedException"), "{line}");
     }
     let summary = narrowed.stdout.lines().last().unwrap();
-    assert!(summary.starts_with("provision: ") && summary.contains(", 3 wrong, "), "{summary}");
+    assert!(summary.starts_with("provision: ") && summary.contains(", 4 wrong, "), "{summary}");
 }
 
 #[test]

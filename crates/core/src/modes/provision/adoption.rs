@@ -1,5 +1,5 @@
-//! Adoption: the machines that the run already owns count. This makes provision idempotent: a second
-//! attempt of the same run gets the machines of the first.
+//! Adoption: the machines that the run already owns under the same label count. This makes provision
+//! idempotent: a second attempt of the same run gets the machines of the first.
 
 use futures_util::future::join_all;
 
@@ -12,8 +12,8 @@ use crate::model::signal::{AgentStatus, Pulse, Signal};
 use crate::modes::plane::{NotCommitted, readable};
 use crate::ports::PortResult;
 
-/// Adopts the run's `running` machines that match the request, have a fresh heartbeat and are
-/// registered. Each may then be used for as long as a machine that was handed over just now: one
+/// Adopts the run's `running` machines that have the label of the request, match it, have a fresh
+/// heartbeat and are registered, but for those that their provider takes away. Each may then be used for as long as a machine that was handed over just now: one
 /// that has less time left is renewed, and is not adopted if that is refused.
 ///
 /// Machines that are still `created` or `claimed` for the run are left alone: another provision of
@@ -26,6 +26,7 @@ pub(super) async fn adopt(attempt: &Attempt<'_>) -> Result<(), Failure> {
     let candidates: Vec<Instance<Running>> = readable(listing)
         .iter()
         .filter(|record| !record.is_expired(now))
+        .filter(|record| record.label().as_ref() == Some(&attempt.label))
         .filter(|record| fits(attempt, record))
         .filter_map(Instance::believe)
         .collect();
@@ -96,8 +97,9 @@ fn fits(attempt: &Attempt<'_>, record: &Record) -> bool {
 
 fn is_at_work(attempt: &Attempt<'_>, status: &AgentStatus) -> bool {
     let pulse = status.pulse(attempt.plane.now());
-    let registered = |report: &crate::model::signal::Report| {
-        report.says(Signal::Registered, &attempt.request.run)
-    };
-    pulse == Pulse::Healthy && status.report.as_ref().is_some_and(registered)
+    let registered =
+        |report: &crate::model::signal::Report| report.says(Signal::Registered, &attempt.label);
+    pulse == Pulse::Healthy
+        && !status.is_interrupted()
+        && status.report.as_ref().is_some_and(registered)
 }

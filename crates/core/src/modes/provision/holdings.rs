@@ -112,6 +112,11 @@ impl Holdings {
         }
     }
 
+    /// The run keeps the machine, so a clean-up leaves it alone.
+    pub(super) fn kept(&self, id: &InstanceId) {
+        self.inner().touched.remove(id);
+    }
+
     /// Must be called before the tickets are deleted, because the flow may be dropped before that.
     pub(super) fn about_to_delete(&self, tickets: &[Receipt]) {
         self.inner().spent.extend_from_slice(tickets);

@@ -29,6 +29,8 @@ pub struct Outcome {
     pub terminated: Vec<InstanceId>,
     /// After a failure, the machines that went back into the pool.
     pub returned: Vec<InstanceId>,
+    /// After a failed rescue, the machines that the run keeps because their runners may have jobs.
+    pub kept: Vec<InstanceId>,
     /// Messages about what could not be cleaned up.
     pub clean_up_failures: Vec<String>,
 }
@@ -154,6 +156,7 @@ impl Outcome {
             failure: Some(failure),
             terminated: Vec::new(),
             returned: Vec::new(),
+            kept: Vec::new(),
             clean_up_failures: Vec::new(),
         }
     }
@@ -184,6 +187,7 @@ impl Attempt<'_> {
             failure,
             terminated: clean_up.terminated,
             returned: clean_up.returned,
+            kept: clean_up.kept,
             clean_up_failures: clean_up.failures,
         }
     }

@@ -2,6 +2,7 @@
 //! what becomes of the machines that the attempt has touched.
 
 mod dump;
+mod keep;
 mod rollback;
 mod success;
 mod touched;
@@ -16,6 +17,7 @@ use futures_util::future::{Either, select};
 
 use super::Attempt;
 use super::outcome::Phase;
+use super::request::Origin;
 use crate::model::failure::FailureKind;
 use crate::model::ids::InstanceId;
 use crate::modes::plane::listed;
@@ -59,8 +61,9 @@ impl Ending {
                 | Phase::Validation
                 | Phase::PostProvision,
             ) => Ending::RollBack,
-            // A commit was refused: the run was released meanwhile, or a threshold has passed. The
-            // records tell which machines the run still has.
+            // A commit, or the renewal of an adopted machine, was refused: the run was released
+            // meanwhile, or a threshold has passed. The records tell which machines the run still
+            // has.
             (FailureKind::Unexpected, Phase::PostProvision) => Ending::RollBack,
             // For example, a machine that was launched just now has a record already.
             (
@@ -68,7 +71,12 @@ impl Ending {
                 Phase::Adoption | Phase::Selection | Phase::Creation | Phase::Validation,
             ) => Ending::Dump,
             // No provision fails with these.
-            (FailureKind::PartlyReleased | FailureKind::WrongPermissions, _) => Ending::Dump,
+            (
+                FailureKind::PartlyReleased
+                | FailureKind::WrongPermissions
+                | FailureKind::Unreported,
+                _,
+            ) => Ending::Dump,
         }
     }
 }
@@ -78,6 +86,7 @@ impl Ending {
 pub(super) struct CleanUp {
     pub(super) terminated: Vec<InstanceId>,
     pub(super) returned: Vec<InstanceId>,
+    pub(super) kept: Vec<InstanceId>,
     /// Messages about what could not be undone.
     pub(super) failures: Vec<String>,
     /// Machines that are idle again and whose agents have not answered yet.
@@ -90,6 +99,9 @@ pub(super) struct CleanUp {
 pub(super) async fn clean_up(attempt: &Attempt<'_>, ending: Ending, stop: &StopSignal) -> CleanUp {
     let done = Progress::default();
     let work = async {
+        if attempt.request.origin == Origin::Rescue {
+            keep::keep_serving(attempt, &done).await;
+        }
         match ending {
             Ending::RollBack => rollback::roll_back(attempt, &done).await,
             Ending::Dump => dump::dump(attempt, &done).await,
@@ -154,6 +166,10 @@ impl Progress {
         self.inner().returned.push(id.clone());
     }
 
+    fn kept(&self, id: &InstanceId) {
+        self.inner().kept.push(id.clone());
+    }
+
     fn failed(&self, why: impl Into<String>) {
         self.inner().failures.push(why.into());
     }
@@ -182,7 +198,8 @@ mod tests {
                     FailureKind::Unexpected if phase == PostProvision => Ending::RollBack,
                     FailureKind::Unexpected
                     | FailureKind::PartlyReleased
-                    | FailureKind::WrongPermissions => Ending::Dump,
+                    | FailureKind::WrongPermissions
+                    | FailureKind::Unreported => Ending::Dump,
                     _ => Ending::RollBack,
                 };
                 assert_eq!(Ending::of(kind, phase), ending, "{kind:?} in {phase:?}");

@@ -1,5 +1,7 @@
 //! The request that provision serves, and the inputs that state it.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::inputs::times::TimeOverrides;
@@ -7,6 +9,7 @@ use crate::inputs::{Given, Input, InputValue, Mode, RUN_ID, input_struct};
 use crate::model::excerpt::quoted;
 use crate::model::failure::Failure;
 use crate::model::ids::{ResourceClass, RunId};
+use crate::model::label::{Label, LabelSuffix};
 use crate::model::requirements::{Requirements, TypePatterns, UsageClass};
 use crate::model::settings::Settings;
 
@@ -16,12 +19,14 @@ pub const MAX_COUNT: u32 = 1000;
 /// What one call of provision is asked for.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// The run, whose id becomes the label of the machines.
+    /// The run that the machines are for.
     pub run: RunId,
     pub options: ProvisionOptions,
     /// Times that hold for this call only.
     pub times: TimeOverrides,
     pub origin: Origin,
+    /// How long to wait for the first refresh; `None` for as long as for a registration token.
+    pub set_up_patience: Option<Duration>,
 }
 
 /// Who asks provision for machines.
@@ -74,6 +79,14 @@ input_struct! {
             &[Mode::Provision],
         )
         .or("false");
+    label_suffix: Option<LabelSuffix> = None, |text| parse(text).map(Some),
+        Input::call(
+            "label-suffix",
+            "SUFFIX",
+            "Gives the machines the label RUN-SUFFIX, so that a run can have several kinds of machines",
+            &[Mode::Provision],
+        )
+        .or_described("the label is the run id");
     machine_source: SourcePolicy, parse,
         Input::call(
             "machine-source",
@@ -128,6 +141,7 @@ impl Request {
             options: ProvisionOptions::default(),
             times: TimeOverrides::default(),
             origin: Origin::Run,
+            set_up_patience: None,
         }
     }
 
@@ -140,6 +154,16 @@ impl Request {
         }
         request.times = TimeOverrides::from_inputs(given).map_err(Failure::invalid)?;
         Ok(request)
+    }
+
+    /// What the machines are labelled with.
+    pub fn label(&self) -> Label {
+        Label::new(self.run.clone(), self.options.label_suffix.clone())
+    }
+
+    /// Whether machines that the run already has count. A rescue asks for those that it lacks.
+    pub(super) fn may_adopt(&self) -> bool {
+        self.origin != Origin::Rescue
     }
 
     /// Whether idle machines may be claimed.

@@ -1,9 +1,6 @@
-use std::collections::BTreeSet;
-
 use async_trait::async_trait;
 
-use crate::model::ids::RunId;
-use crate::ports::{Forge, ListedRunner, PortResult, WaitingRun};
+use crate::ports::{Forge, ListedRunner, PortResult};
 
 /// The forge of a refresh that was given none it can use. It lists nothing, so no runner is removed
 /// and no run is rescued.
@@ -23,9 +20,5 @@ impl Forge for AbsentForge {
 
     async fn remove_runner(&self, _name: &str) -> PortResult<()> {
         Ok(())
-    }
-
-    async fn waiting_runs(&self, _served: &BTreeSet<RunId>) -> PortResult<Vec<WaitingRun>> {
-        Ok(Vec::new())
     }
 }

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use super::{ceiling, credentials, keep_first};
 use crate::model::credentials::Credentials;
 use crate::model::failure::Failure;
-use crate::model::settings::{SET_UP_BY, Settings, SettingsVersion, VERSION};
+use crate::model::settings::{SET_UP_BY, Settings, SettingsVersion, VERSION, duplicates};
 use crate::modes::plane::Plane;
 use crate::ports::{PortError, PortResult};
 
@@ -105,6 +105,9 @@ fn check(settings: &Settings, given: &SettingsMap) -> Result<(), Failure> {
         }
     }
     ceiling::check(settings)?;
+    if let Some(problem) = duplicates::first(given) {
+        return Err(Failure::invalid(problem).hint("state each class and each minimum once"));
+    }
     settings.times.refuse_contradictions(|input| given.contains_key(input))
 }
 

@@ -70,12 +70,16 @@ pub(super) async fn keep_warm(
     let due = due(&census);
     let mut has_launched = false;
     for (index, share) in shares.iter().enumerate() {
-        let replaced: Vec<&IdleMachine> = machines(&census, share, &due);
+        let mut replaced: Vec<&IdleMachine> = machines(&census, share, &due);
         let mut missing = share.missing();
-        // A launch takes a while, and another refresh may have launched the others meanwhile.
+        // A launch takes a while, and another refresh may have launched the others meanwhile, or
+        // replaced the same machines.
         if missing > 0 && has_launched {
             let now = missing_now(plane, settings, &minimums, index);
             missing = missing.min(stop.unless_raised(now).await??);
+        }
+        if !replaced.is_empty() && has_launched {
+            replaced = stop.unless_raised(still_idle(plane, replaced)).await??;
         }
         let count = missing + u32::try_from(replaced.len()).unwrap_or(u32::MAX);
         has_launched |= count > 0;
@@ -168,6 +172,22 @@ fn machines<'a>(census: &'a Census, share: &Share, due: &[usize]) -> Vec<&'a Idl
     due.map(|index| &census.available[*index]).collect()
 }
 
+/// Those of the machines that are still idle.
+async fn still_idle<'a>(
+    plane: &Plane,
+    machines: Vec<&'a IdleMachine>,
+) -> Result<Vec<&'a IdleMachine>, Failure> {
+    let ids: Vec<InstanceId> = machines.iter().map(|it| it.idle.id().clone()).collect();
+    let records = readable(plane.retried(|| plane.store.records(&ids)).await?);
+    let now = plane.now();
+    let is_idle = |machine: &&IdleMachine| {
+        let same = |record: &&Record| record.id == *machine.idle.id() && !record.is_expired(now);
+        let found = records.iter().find(same).and_then(Instance::<Idle>::believe);
+        found.is_some_and(|found| found.counts().generation == machine.idle.counts().generation)
+    };
+    Ok(machines.into_iter().filter(is_idle).collect())
+}
+
 /// Terminates machines that have reached a limit, unless a run has claimed them meanwhile.
 async fn retire(plane: &Plane, machines: &[&IdleMachine], outcome: &mut Outcome) -> PortResult<()> {
     for machine in machines {
@@ -236,6 +256,7 @@ async fn warm_up(
         // Long enough to be released, and short enough to expire soon if this process dies first.
         times: TimeOverrides(vec![("max-runtime-min", settings.times.release_timeout * 2)]),
         origin: Origin::KeepWarm,
+        set_up_patience: None,
     };
     let provisioned = provision(plane, &request, stop).await;
     if let Some(failure) = provisioned.failure {

@@ -17,7 +17,7 @@ pub(super) async fn remove(
             Ok(()) => {}
             // GitHub refuses, for example, while it still waits for the job of a machine that was
             // taken away. The other runners are removed nevertheless; the next refresh retries.
-            Err(PortError::Forge { reason, .. }) => {
+            Err(PortError::Forge { reason, .. } | PortError::Limited { reason, .. }) => {
                 outcome.warnings.push(reason);
                 continue;
             }

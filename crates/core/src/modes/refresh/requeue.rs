@@ -7,7 +7,8 @@ use super::Outcome;
 use super::survey::Survey;
 use crate::lifecycle::{Idle, Instance};
 use crate::model::failure::Failure;
-use crate::model::ids::{InstanceId, RunId};
+use crate::model::ids::InstanceId;
+use crate::model::label::Label;
 use crate::model::record::Record;
 use crate::model::settings::Settings;
 use crate::model::signal::{AgentStatus, Pulse, Report, Signal};
@@ -36,8 +37,8 @@ pub(super) async fn requeue(
     let status = plane.retried(|| plane.store.agent_status(&ids)).await?;
     let mut tickets: Vec<Ticket> = Vec::new();
     for ((record, idle), status) in unannounced.iter().zip(status) {
-        if let Some(run) = held_for(&status, now) {
-            keep(plane, settings, idle, &run).await?;
+        if let Some(label) = held_for(&status, now) {
+            keep(plane, settings, idle, &label).await?;
             continue;
         }
         let free = |report: &Report| report.is_free_in(record.counts.generation, None);
@@ -58,11 +59,11 @@ pub(super) async fn requeue(
     Ok(())
 }
 
-/// The run whose job is on the machine although the run has given it back.
-fn held_for(status: &AgentStatus, now: Timestamp) -> Option<RunId> {
+/// The label of the run whose job is on the machine although the run has given it back.
+fn held_for(status: &AgentStatus, now: Timestamp) -> Option<Label> {
     let report = status.report.as_ref()?;
-    let run = report.run.as_ref().filter(|run| report.is_held_for(run))?;
-    (status.pulse(now) == Pulse::Healthy).then(|| run.clone())
+    let label = report.label().filter(|label| report.is_held_for(&label.run))?;
+    (status.pulse(now) == Pulse::Healthy).then_some(label)
 }
 
 /// Gives the machine to the run again. A refusal means that another process was faster.
@@ -70,11 +71,11 @@ async fn keep(
     plane: &Plane,
     settings: &Settings,
     idle: &Instance<Idle>,
-    run: &RunId,
+    label: &Label,
 ) -> Result<(), Failure> {
     let why = "its runner has a job of the run";
     let times = &settings.times;
-    let claim = idle.claim(run, plane.now(), times.claim_timeout).because(why);
+    let claim = idle.claim(label, plane.now(), times.claim_timeout).because(why);
     let claimed = match plane.apply(claim).await {
         Ok(claimed) => claimed,
         Err(NotCommitted::Refused(_)) => return Ok(()),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::lifecycle::{Created, Idle, Instance, Pending, Running, TypedState, Verdict};
 use crate::model::ids::{InstanceId, ResourceClass, RunId};
+use crate::model::label::Label;
 use crate::model::record::{Counts, MachineSpec, Record, State};
 use crate::model::requirements::UsageClass;
 use crate::model::timestamp::Timestamp;
@@ -55,6 +56,11 @@ impl DesiredRecord {
         DesiredRecord { state, run: run.clone(), threshold }
     }
 
+    /// The label that [`arrange`] gives an owned record.
+    fn label(&self) -> Label {
+        Label::new(self.run.clone(), "arranged".parse().ok())
+    }
+
     /// The generation that [`arrange`] brings about.
     pub(super) fn generation(&self) -> u32 {
         u32::from(matches!(self.state, State::Idle | State::Claimed))
@@ -66,6 +72,7 @@ impl DesiredRecord {
             id: id.clone(),
             state: self.state,
             run: Some(self.run.clone()).filter(|_| self.state.is_owned()),
+            suffix: self.label().suffix.filter(|_| self.state.is_owned()),
             threshold: Some(self.threshold).filter(|_| self.state.is_live()),
             spec: spec(),
             counts: Counts { generation: self.generation(), ..Counts::default() },
@@ -91,14 +98,14 @@ pub(super) async fn arrange<S: Store + AgentStore>(
 ) -> Record {
     let at = morning();
     let last = desired.threshold.since(at);
-    let created = |first| Instance::<Created>::register(id, &spec(), &desired.run, at, first);
+    let created = |first| Instance::<Created>::register(id, &spec(), desired.label(), at, first);
     match desired.state {
         State::Created => drop(make(store, created(last)).await),
         State::Running => drop(running(store, created(ms(1)), last).await),
         State::Idle => drop(idle(store, created(ms(1)), last).await),
         State::Claimed => {
             let idle = idle(store, created(ms(1)), ms(1)).await;
-            drop(make(store, idle.claim(&desired.run, at, last)).await);
+            drop(make(store, idle.claim(desired.label(), at, last)).await);
         }
         State::Terminated => {
             let created = make(store, created(ms(1))).await;

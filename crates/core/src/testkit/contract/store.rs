@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 
 use super::arrange::{DesiredRecord, agreed, arrange, instance, morning, ms, noon, run, spec};
 use super::ceiling::machine_count;
-use super::transitions::{every_transition, the_note_of_the_ticket};
+use super::transitions::{every_transition, the_label, the_note_of_the_ticket};
 use crate::lifecycle::{Created, Idle, Instance, Live};
 use crate::model::credentials::{Credentials, TokenPurpose};
 use crate::model::demand::{Demand, FailedRescues};
@@ -40,6 +40,7 @@ pub async fn store_suite<S: Store + AgentStore>(store: &S, status_of_removed: St
     credentials(store).await;
     demands(store).await;
     the_note_of_the_ticket(store).await;
+    the_label(store).await;
     settings_versions(store).await;
     every_transition(store).await;
 }
@@ -149,21 +150,58 @@ async fn demands<S: Store + AgentStore>(store: &S) {
         capacity_fallback: true,
         ..ProvisionOptions::default()
     };
-    let demand = |run: &RunId, count| Demand {
+    let demand = |run: &RunId, suffix: Option<&str>, count| Demand {
         run: run.clone(),
-        options: ProvisionOptions { count, ..asked.clone() },
+        options: ProvisionOptions {
+            count,
+            label_suffix: suffix.map(|it| it.parse().expect("a sound suffix")),
+            ..asked.clone()
+        },
         times: BTreeMap::from([("max-runtime-min".to_owned(), "90".to_owned())]),
         at: noon(),
         failed_rescues: Some(FailedRescues { times: 2, at: noon() }),
+        lease: None,
+        rerun_at: None,
     };
-    let (one, other) = (run("asked"), run("asked-not"));
+    let (one, other, none) = (run("asked"), run("asked-too"), run("asked-not"));
     for count in [1, 3] {
-        store.put_demand(&demand(&one, count)).await.expect("a demand can be written");
-        assert_eq!(store.demand(&one).await, Ok(Some(demand(&one, count))), "the last one counts");
-        assert_eq!(store.demand(&other).await, Ok(None), "no demand stored");
+        store.put_demand(&demand(&one, None, count)).await.expect("a demand can be written");
+        let found = store.demands(std::slice::from_ref(&one)).await;
+        assert_eq!(found, Ok(vec![demand(&one, None, count)]), "the last one counts");
+        let found = store.demands(std::slice::from_ref(&none)).await;
+        assert_eq!(found, Ok(Vec::new()), "no demand stored");
     }
     store.forget(noon() + ms(60_000)).await.expect("the store forgets");
-    assert_eq!(store.demand(&one).await, Ok(Some(demand(&one, 3))), "jobs are run again later");
+    let found = store.demands(std::slice::from_ref(&one)).await;
+    assert_eq!(found, Ok(vec![demand(&one, None, 3)]), "jobs are run again later");
+
+    let labelled = [
+        demand(&one, None, 3),
+        demand(&one, Some("8xlarge"), 1),
+        demand(&one, Some("large"), 7),
+        demand(&other, Some("large"), 2),
+    ];
+    for demand in labelled.iter().skip(1).rev() {
+        store.put_demand(demand).await.expect("a demand can be written");
+    }
+    let found = store.demands(&[other.clone(), none, one.clone(), one.clone()]).await;
+    assert_eq!(found, Ok(labelled.to_vec()), "one of each label, ordered, none twice");
+    let fewer = demand(&one, Some("large"), 4);
+    store.put_demand(&fewer).await.expect("a demand can be written");
+    let found = store.demands(std::slice::from_ref(&one)).await;
+    let expected = vec![labelled[0].clone(), labelled[1].clone(), fewer];
+    assert_eq!(found, Ok(expected), "a label replaces its own demand only");
+    assert_eq!(store.demands(&[]).await, Ok(Vec::new()), "of no run");
+
+    let current = demand(&other, Some("large"), 2);
+    let leased = |holder| current.clone().leased(holder, noon() + ms(1_000));
+    assert_eq!(store.replace_demand(&current, &leased(1)).await, Ok(true));
+    assert_eq!(store.replace_demand(&current, &leased(2)).await, Ok(false), "it was replaced");
+    assert_eq!(store.demands(&[other]).await, Ok(vec![leased(1)]));
+    assert_eq!(store.replace_demand(&leased(1), &current).await, Ok(true));
+    let unknown = demand(&run("asked-never"), None, 1);
+    assert_eq!(store.replace_demand(&unknown, &unknown).await, Ok(false), "there is none");
+    assert_eq!(store.demands(std::slice::from_ref(&unknown.run)).await, Ok(Vec::new()));
 }
 
 fn ids(listing: &Listing) -> Vec<String> {
@@ -208,7 +246,14 @@ async fn listings<S: Store + AgentStore>(store: &S) {
 }
 
 fn report(signal: Signal, run: Option<&RunId>, detail: &str) -> Report {
-    Report { signal, run: run.cloned(), detail: detail.to_owned(), at: morning(), generation: None }
+    Report {
+        signal,
+        run: run.cloned(),
+        suffix: None,
+        detail: detail.to_owned(),
+        at: morning(),
+        generation: None,
+    }
 }
 
 async fn status<S: Store + AgentStore>(store: &S) {
@@ -220,13 +265,16 @@ async fn status<S: Store + AgentStore>(store: &S) {
         protocol: 7,
         registration: Some(ms(2_345)),
         busy: true,
+        interrupted: true,
         ..beat(noon())
     };
     for (id, beat) in [(&both, beat(morning())), (&both, telling), (&beating, beat(morning()))] {
         store.beat(id, &beat).await.expect("a beat is written");
     }
     let first = Report { generation: Some(7), ..report(Signal::Prepared, None, "") };
+    let suffix = Some("large".parse().expect("a sound suffix"));
     let last = report(Signal::RegisterFailed, Some(&run("7")), "no \"token\"\nat all");
+    let last = Report { suffix, ..last };
     store.report(&both, &first).await.expect("a signal is written");
     store.report(&both, &last).await.expect("a signal is written");
     store.report(&talking, &first).await.expect("a signal is written");

@@ -1,8 +1,9 @@
 //! Every transition, against every state, owner, lease and generation that it may meet.
 
-use super::arrange::{DesiredRecord, arrange, instance, morning, ms, noon, run, spec};
+use super::arrange::{DesiredRecord, arrange, instance, make, morning, ms, noon, run, spec};
 use crate::lifecycle::{Change, Claimed, Created, Idle, Instance, Live, Running, Verdict};
 use crate::model::ids::{InstanceId, RunId};
+use crate::model::label::Label;
 use crate::model::record::{Counts, Record, State};
 use crate::ports::{AgentStore, Store};
 
@@ -40,7 +41,8 @@ fn desired_records() -> Vec<(Option<DesiredRecord>, u32)> {
     let mut desired_records = vec![(None, 0)];
     for state in State::ALL {
         for owner in ["this", "other"] {
-            for threshold in [noon().before(ms(1)), noon(), noon() + ms(1)] {
+            // The last is beyond what a renewal gives.
+            for threshold in [noon().before(ms(1)), noon(), noon() + ms(1), noon() + ms(60_001)] {
                 let desired = DesiredRecord::new(state, &run(owner), threshold);
                 let generation = desired.generation();
                 for believed in [generation, generation + 1] {
@@ -82,6 +84,35 @@ fn changes(id: &InstanceId, generation: u32) -> Vec<Change> {
         changes.push(live.reap(now).change().clone());
     }
     changes
+}
+
+/// The label stays as long as the run has the machine, and the next run gets another.
+pub(super) async fn the_label<S: Store + AgentStore>(store: &S) {
+    let id = instance("i-label");
+    let label = |suffix: &str| Label::new(run("this"), suffix.parse().ok());
+    let until = noon() + ms(1);
+    let shown = async || {
+        let record = store.record(&id).await.expect("the store answers").expect("registered");
+        (record.state, record.label().map(|label| label.to_string()))
+    };
+    let created = Instance::<Created>::register(&id, &spec(), label("large"), noon(), ms(1));
+    let created = make(store, created).await;
+    assert_eq!(shown().await, (State::Created, Some("this-large".to_owned())));
+    let running = make(store, created.activate(morning(), until.since(morning()))).await;
+    assert_eq!(shown().await, (State::Running, Some("this-large".to_owned())));
+    let running = make(store, running.renew(morning(), until)).await;
+    assert_eq!(shown().await, (State::Running, Some("this-large".to_owned())));
+    let idle = make(store, running.release(morning(), until.since(morning()))).await;
+    assert_eq!(shown().await, (State::Idle, None));
+    let claimed = make(store, idle.claim(label("8xlarge"), morning(), ms(9))).await;
+    assert_eq!(shown().await, (State::Claimed, Some("this-8xlarge".to_owned())));
+    make(store, claimed.give_back(morning(), ms(9))).await;
+    let record = store.record(&id).await.expect("the store answers").expect("registered");
+    let idle = Instance::<Idle>::believe(&record).expect("idle");
+    let claimed = make(store, idle.claim(&run("this"), morning(), ms(9))).await;
+    assert_eq!(shown().await, (State::Claimed, Some("this".to_owned())));
+    make(store, claimed.expire(morning())).await;
+    assert_eq!(shown().await, (State::Claimed, Some("this".to_owned())));
 }
 
 /// A record stays marked as ticketed when it is expired, and loses the mark with every other change.

@@ -7,20 +7,33 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use super::{MemoryCompute, lock};
-use crate::model::ids::{InstanceId, RunId};
+use crate::model::ids::InstanceId;
+use crate::model::label::Label;
 use crate::ports::{Host, Runner};
 
-/// The runs that machines are registered for at the moment. Clones share the same map.
+/// The labels that machines are registered with at the moment, and which of them listen for jobs.
+/// Clones share the same map.
 #[derive(Debug, Clone, Default)]
-pub struct RegisteredLabels(Arc<Mutex<BTreeMap<InstanceId, RunId>>>);
+pub struct RegisteredLabels(Arc<Mutex<BTreeMap<InstanceId, (Label, bool)>>>);
 
 impl RegisteredLabels {
-    /// The run that a machine is registered for, if any.
-    pub fn of(&self, machine: &InstanceId) -> Option<RunId> {
-        lock(&self.0).get(machine).cloned()
+    /// The label that a machine is registered with, if any.
+    pub fn of(&self, machine: &InstanceId) -> Option<Label> {
+        lock(&self.0).get(machine).map(|(label, _)| label.clone())
     }
 
-    /// Whether no machine is registered for any run.
+    /// Whether the machine's runner would take a job.
+    pub fn is_listening(&self, machine: &InstanceId) -> bool {
+        lock(&self.0).get(machine).is_some_and(|(_, listens)| *listens)
+    }
+
+    fn listens(&self, machine: &InstanceId, listens: bool) {
+        if let Some(registered) = lock(&self.0).get_mut(machine) {
+            registered.1 = listens;
+        }
+    }
+
+    /// Whether no machine is registered.
     pub fn is_empty(&self) -> bool {
         lock(&self.0).is_empty()
     }
@@ -50,6 +63,8 @@ pub enum MachineDefect {
     Interrupted,
     /// The provider announces it while the runner registers.
     InterruptedRegistering,
+    /// The provider announces it this long after the machine has started.
+    InterruptedAfter(Duration),
 }
 
 /// The host and the runner of one machine of a [`MemoryCompute`]. Every call returns at once, apart
@@ -61,6 +76,7 @@ pub struct MemoryMachine {
     compute: Arc<MemoryCompute>,
     labels: RegisteredLabels,
     registering: Notify,
+    drained: Notify,
     busy: AtomicBool,
 }
 
@@ -72,8 +88,9 @@ impl MemoryMachine {
         compute: Arc<MemoryCompute>,
         labels: RegisteredLabels,
     ) -> MemoryMachine {
-        let (registering, busy) = (Notify::new(), AtomicBool::new(false));
-        MemoryMachine { id, defect, compute, labels, registering, busy }
+        let (registering, drained) = (Notify::new(), Notify::new());
+        let busy = AtomicBool::new(false);
+        MemoryMachine { id, defect, compute, labels, registering, drained, busy }
     }
 }
 
@@ -83,7 +100,7 @@ impl Runner for MemoryMachine {
         Ok(())
     }
 
-    async fn register(&self, run: &RunId) -> Result<(), String> {
+    async fn register(&self, label: &Label) -> Result<(), String> {
         match self.defect {
             MachineDefect::NeverRegisters => std::future::pending().await,
             MachineDefect::CannotRegister => Err("the token has expired".into()),
@@ -102,7 +119,7 @@ impl Runner for MemoryMachine {
                 }
                 self.registering.notify_one();
                 tokio::task::yield_now().await;
-                lock(&self.labels.0).insert(self.id.clone(), run.clone());
+                lock(&self.labels.0).insert(self.id.clone(), (label.clone(), true));
                 Ok(())
             }
         }
@@ -112,11 +129,22 @@ impl Runner for MemoryMachine {
         self.busy.load(Ordering::Relaxed)
     }
 
-    async fn work(&self, _run: &RunId) -> String {
-        std::future::pending().await
+    async fn work(&self, _label: &Label) -> String {
+        self.labels.listens(&self.id, true);
+        self.drained.notified().await;
+        "it was drained".to_owned()
+    }
+
+    async fn drain(&self, _why: &str) {
+        self.labels.listens(&self.id, false);
+        while self.is_busy() {
+            self.compute.clock().sleep(Duration::from_millis(100)).await;
+        }
+        self.drained.notify_waiters();
     }
 
     async fn stop(&self) -> Result<(), String> {
+        self.labels.listens(&self.id, false);
         self.busy.store(false, Ordering::Relaxed);
         Ok(())
     }
@@ -152,6 +180,10 @@ impl Host for MemoryMachine {
             MachineDefect::Interrupted => "spot interruption".into(),
             MachineDefect::InterruptedRegistering => {
                 self.registering.notified().await;
+                "spot interruption".into()
+            }
+            MachineDefect::InterruptedAfter(span) => {
+                self.compute.clock().sleep(span).await;
                 "spot interruption".into()
             }
             _ => std::future::pending().await,

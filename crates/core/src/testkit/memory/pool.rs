@@ -96,6 +96,15 @@ impl MemoryPool {
         queue.is_some_and(|queue| queue.iter().any(|message| message.body == body))
     }
 
+    /// The messages that receivers hide at the moment.
+    pub fn hidden(&self) -> Vec<String> {
+        let now = self.clock.now();
+        let queues = lock(&self.queues);
+        let messages = queues.queues.values().flatten();
+        let hidden = messages.filter(|it| it.visible_at > now && it.receipt.is_some());
+        hidden.map(|message| message.body.clone()).collect()
+    }
+
     /// The messages that these receipts would delete, each with the number of equal messages that
     /// would stay.
     pub fn would_delete(

@@ -15,7 +15,7 @@ use ondeck_core::modes::release::release;
 use ondeck_core::runtime::stop::StopSignal;
 use ondeck_core::testkit::PartialLaunch;
 
-use super::harness::{Harness, large, request, run};
+use super::harness::{Harness, label, large, request, run};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -336,10 +336,10 @@ async fn a_rescue_waits_for_room_without_backing_off() {
     served(&harness, "1", 1).await;
     harness.release("1").await;
     served(&harness, "2", 1).await;
-    harness.memory.forge.queue_job(run("1"));
+    harness.memory.forge.queue_job(&run("1"));
     let started = harness.plane.clock.steady();
     let outcome = harness.refresh().await;
-    assert_eq!((outcome.stranded, outcome.rescued), (vec![run("1")], vec![]));
+    assert_eq!((outcome.stranded, outcome.rescued), (vec![label("1")], vec![]));
     let warnings = outcome.warnings.join("\n");
     assert!(warnings.contains("the pool has 1 of 1 machines, 1 more is needed"), "{warnings}");
     assert!(harness.plane.clock.steady() - started < 20 * SECOND, "refresh does not wait for room");

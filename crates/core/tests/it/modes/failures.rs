@@ -13,7 +13,7 @@ use ondeck_core::ports::PortError;
 use ondeck_core::runtime::stop::{Stop, StopSignal};
 use ondeck_core::testkit::{MachineDefect, PartialLaunch};
 
-use super::harness::{Harness, id, names, request, run, spec};
+use super::harness::{Harness, id, label, names, request, run, spec};
 
 /// Every kind of error that a launch can fail with, and the kind of the run's failure.
 fn launch_errors() -> Vec<(PortError, FailureKind)> {
@@ -405,13 +405,13 @@ async fn a_rescue_that_fails_backs_off_and_costs_no_idle_machine() {
         harness.memory.compute.fail_launches_after(0, error);
         assert!(harness.provision(&request("1", 3)).await.failure.is_some(), "{case}");
         for _ in 0..3 {
-            harness.memory.forge.queue_job(run("1"));
+            harness.memory.forge.queue_job(&run("1"));
         }
         let mut reported = 0;
         for _ in 0..24 {
             harness.sleep(Duration::from_secs(300)).await;
             let outcome = harness.refresh().await;
-            reported += usize::from(outcome.stranded == [run("1")]);
+            reported += usize::from(outcome.stranded == [label("1")]);
         }
         assert_eq!(reported, 24, "{case}");
         let events = harness.memory.store.events();

@@ -10,6 +10,7 @@ use ondeck_core::inputs::times::TimeOverrides;
 use ondeck_core::lifecycle::{Idle, Instance, Running};
 use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::{InstanceId, IntentId, ResourceClass, RunId};
+use ondeck_core::model::label::Label;
 use ondeck_core::model::record::Counts;
 use ondeck_core::model::record::{MachineSpec, Record, State};
 use ondeck_core::model::requirements::UsageClass;
@@ -43,6 +44,11 @@ pub(crate) fn run(text: &str) -> RunId {
     RunId::new(text).unwrap()
 }
 
+/// The label of a run without a suffix.
+pub(crate) fn label(text: &str) -> Label {
+    Label::from(&run(text))
+}
+
 pub(crate) fn large() -> ResourceClass {
     ResourceClass::new("large").unwrap()
 }
@@ -71,6 +77,13 @@ impl Harness {
 
     /// Refreshed with the given settings.
     pub(crate) async fn with(given: &[(&str, &str)]) -> Harness {
+        let harness = Harness::without_refresh();
+        harness.refresh_with(given).await;
+        harness
+    }
+
+    /// One that refresh has never seen.
+    pub(crate) fn without_refresh() -> Harness {
         let (plane, memory) = testkit::plane();
         let (defects, labels) = (Defects::default(), RegisteredLabels::default());
         let agents = AgentDriver {
@@ -81,9 +94,24 @@ impl Harness {
             labels: labels.clone(),
         };
         let driver = tokio::spawn(agents.drive());
-        let harness = Harness { plane, memory, labels, defects, driver };
-        harness.refresh_with(given).await;
-        harness
+        Harness { plane, memory, labels, defects, driver }
+    }
+
+    /// Refreshed with the given settings, and with agents that seldom poll, so that hours pass
+    /// quickly.
+    pub(crate) async fn patient(given: &[(&str, &str)]) -> Harness {
+        let seldom = [
+            ("agent-poll-waiting-sec", "20"),
+            ("agent-poll-running-sec", "20"),
+            ("heartbeat-period-sec", "30"),
+        ];
+        Harness::with(&[&seldom[..], given].concat()).await
+    }
+
+    /// The machines whose record is idle.
+    pub(crate) fn idle_machines(&self) -> BTreeSet<String> {
+        let idle = self.memory.store.select(|record| record.state == State::Idle);
+        idle.iter().map(|record| record.id.to_string()).collect()
     }
 
     /// Gives a machine a defect before it exists. The ids of launched machines are known in
@@ -132,6 +160,7 @@ impl Harness {
             updated_at: now,
             ticketed_at: Some(now),
             settings_version: None,
+            suffix: None,
             counts: Counts::default(),
         };
         self.memory.store.insert(record.clone());
@@ -186,8 +215,14 @@ impl Harness {
     /// Writes a signal and a heartbeat in the name of an agent.
     pub(crate) async fn signal_as_agent(&self, name: &str, signal: Signal, of: &str) {
         let at = self.plane.now();
-        let report =
-            Report { signal, run: Some(run(of)), detail: String::new(), at, generation: None };
+        let report = Report {
+            signal,
+            run: Some(run(of)),
+            suffix: None,
+            detail: String::new(),
+            at,
+            generation: None,
+        };
         AgentStore::report(&*self.memory.store, &id(name), &report).await.unwrap();
         let beat = Heartbeat::new(at, Duration::from_secs(5));
         AgentStore::beat(&*self.memory.store, &id(name), &beat).await.unwrap();

@@ -12,7 +12,7 @@ use ondeck_core::modes::provision::{MachineSource, Request, SourcePolicy};
 use ondeck_core::ports::AgentStore;
 use ondeck_core::testkit::MachineDefect;
 
-use super::harness::{Harness, id, names, request, run, spec};
+use super::harness::{Harness, id, label, names, request, run, spec};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const SLOW: MachineDefect = MachineDefect::RegistersAfter(Duration::from_secs(30));
@@ -133,7 +133,7 @@ async fn a_loser_that_has_taken_a_job_is_kept_for_the_run() {
     harness.idle("i-quick", "c6i.large").await;
     let outcome = harness.provision(&from_pool("1", 1)).await;
     assert_eq!(names(&outcome.instances), ["i-quick".to_owned()].into());
-    assert_eq!(harness.labels.of(&id("i-busy")), Some(run("1")));
+    assert_eq!(harness.labels.of(&id("i-busy")), Some(label("1")));
     assert_eq!(harness.state("i-busy"), State::Running);
     assert_eq!(harness.record("i-busy").unwrap().run, Some(run("1")));
     harness.release("1").await;
@@ -156,7 +156,7 @@ async fn refresh_keeps_a_machine_with_a_job_for_the_run_that_gave_it_back() {
     // As a provision that was killed after it had given the machine back.
     harness.plane.apply(claimed.give_back(harness.plane.now(), HOUR)).await.unwrap();
     harness.sleep(Duration::from_secs(150)).await;
-    assert_eq!(harness.labels.of(&id("i-busy")), Some(run("1")), "the job goes on");
+    assert_eq!(harness.labels.of(&id("i-busy")), Some(label("1")), "the job goes on");
     harness.refresh().await;
     let kept = harness.record("i-busy").unwrap();
     assert_eq!((kept.state, kept.run), (State::Running, Some(run("1"))));

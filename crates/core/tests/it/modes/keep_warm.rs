@@ -1,11 +1,10 @@
 //! The minimum of idle machines: they are kept, not launched again and again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ondeck_core::lifecycle::{Idle, Instance};
 use ondeck_core::model::ids::InstanceId;
-use ondeck_core::model::record::State;
 use ondeck_core::model::requirements::UsageClass;
 use ondeck_core::model::ticket::Ticket;
 use ondeck_core::modes::provision::MachineSource;
@@ -23,18 +22,6 @@ async fn refresh_for(harness: &Harness, span: Duration) {
         harness.sleep(5 * MINUTE).await;
         harness.refresh().await;
     }
-}
-
-/// Agents that seldom poll, so that hours pass quickly.
-async fn patient(given: &[(&str, &str)]) -> Harness {
-    let seldom = [("agent-poll-waiting-sec", "20"), ("heartbeat-period-sec", "30")];
-    let running = [("agent-poll-running-sec", "20")];
-    Harness::with(&[&seldom[..], &running, given].concat()).await
-}
-
-fn idle(harness: &Harness) -> BTreeSet<String> {
-    let idle = harness.memory.store.select(|record| record.state == State::Idle);
-    idle.iter().map(|record| record.id.to_string()).collect()
 }
 
 fn launched(harness: &Harness) -> u32 {
@@ -58,15 +45,20 @@ async fn most_tickets(harness: &Harness) -> usize {
 async fn a_minimum_is_kept_without_launching_again() {
     // Refresh comes every five minutes, so machines that only last that long are kept as well.
     for idle_time in ["300", "0", "900", "3600"] {
-        let harness = patient(&[("min-idle", "large=3"), ("idle-time-sec", idle_time)]).await;
-        let first = idle(&harness);
+        let harness =
+            Harness::patient(&[("min-idle", "large=3"), ("idle-time-sec", idle_time)]).await;
+        let first = harness.idle_machines();
         assert_eq!(first.len(), 3, "{idle_time}");
         for _ in 0..20 {
             refresh_for(&harness, 5 * MINUTE).await;
             assert!(most_tickets(&harness).await <= 2, "{idle_time}");
             assert!(harness.depth().await <= 9, "expired tickets are deleted: {idle_time}");
         }
-        assert_eq!((idle(&harness), launched(&harness)), (first.clone(), 3), "{idle_time}");
+        assert_eq!(
+            (harness.idle_machines(), launched(&harness)),
+            (first.clone(), 3),
+            "{idle_time}"
+        );
         assert!(harness.memory.compute.terminated().is_empty(), "{idle_time}");
         let outcome = harness.provision(&request("1", 3)).await;
         assert_eq!(outcome.count(MachineSource::Warm), 3, "{idle_time}");
@@ -76,8 +68,8 @@ async fn a_minimum_is_kept_without_launching_again() {
 
 #[tokio::test]
 async fn a_machine_that_a_run_returns_counts_again() {
-    let harness = patient(&[("min-idle", "large=2")]).await;
-    let first = idle(&harness);
+    let harness = Harness::patient(&[("min-idle", "large=2")]).await;
+    let first = harness.idle_machines();
     for n in 0..10 {
         let run = format!("run-{n}");
         assert_eq!(harness.provision(&request(&run, 2)).await.count(MachineSource::Warm), 2);
@@ -86,13 +78,14 @@ async fn a_machine_that_a_run_returns_counts_again() {
         harness.sleep(4 * MINUTE).await;
         harness.refresh().await;
     }
-    assert_eq!((idle(&harness), launched(&harness)), (first, 2));
+    assert_eq!((harness.idle_machines(), launched(&harness)), (first, 2));
 }
 
 #[tokio::test]
 async fn a_renewal_lasts_for_the_longer_of_idle_time_and_half_an_hour() {
     for (idle_time, minutes) in [("60", 30), ("1800", 30), ("7200", 120)] {
-        let harness = patient(&[("min-idle", "large=1"), ("idle-time-sec", idle_time)]).await;
+        let harness =
+            Harness::patient(&[("min-idle", "large=1"), ("idle-time-sec", idle_time)]).await;
         let threshold = || harness.record("i-0001").unwrap().threshold.unwrap();
         let given = threshold().since(harness.plane.now());
         assert!(given <= minutes * MINUTE && given > (minutes - 1) * MINUTE, "{idle_time}");
@@ -106,17 +99,17 @@ async fn a_renewal_lasts_for_the_longer_of_idle_time_and_half_an_hour() {
 
 #[tokio::test]
 async fn machines_beyond_the_minimum_expire() {
-    let harness = patient(&[]).await;
+    let harness = Harness::patient(&[]).await;
     harness.provision(&request("1", 4)).await;
     harness.release("1").await;
     harness.refresh_with(&[("min-idle", "large=1")]).await;
     refresh_for(&harness, 30 * MINUTE).await;
-    assert_eq!((idle(&harness).len(), launched(&harness)), (1, 4));
+    assert_eq!((harness.idle_machines().len(), launched(&harness)), (1, 4));
 }
 
 #[tokio::test]
 async fn a_dead_machine_is_neither_counted_nor_renewed() {
-    let harness = patient(&[]).await;
+    let harness = Harness::patient(&[]).await;
     harness.make_defective("i-dead", MachineDefect::NeverBoots);
     let dead = harness.put_idle("i-dead", spec("c6i.large"), 10 * MINUTE).await;
     let outcome = harness.refresh_with(&[("min-idle", "large=1")]).await;
@@ -127,7 +120,7 @@ async fn a_dead_machine_is_neither_counted_nor_renewed() {
 #[tokio::test]
 async fn a_minimum_is_kept_for_each_kind_of_machine() {
     let given = "large/spot=2 large/spot/m7i.*=1 large=1";
-    let harness = patient(&[("min-idle", given)]).await;
+    let harness = Harness::patient(&[("min-idle", given)]).await;
     let mut ordered = harness.memory.compute.ordered();
     ordered.sort();
     let expected = [(UsageClass::Spot, 1), (UsageClass::Spot, 2), (UsageClass::OnDemand, 1)];
@@ -136,18 +129,26 @@ async fn a_minimum_is_kept_for_each_kind_of_machine() {
         harness.memory.store.select(|record| record.spec.instance_type.starts_with("m7i"));
     assert_eq!(of_type.len(), 1);
     refresh_for(&harness, 90 * MINUTE).await;
-    assert_eq!((idle(&harness).len(), launched(&harness)), (4, 4), "each counts for one of them");
+    assert_eq!(
+        (harness.idle_machines().len(), launched(&harness)),
+        (4, 4),
+        "each counts for one of them"
+    );
 }
 
 /// The clock of these tests begins on Sunday, 2025-06-15, at 15:06:40 UTC.
 #[tokio::test]
 async fn a_minimum_ends_with_its_window() {
-    let harness = patient(&[("min-idle", "Sun 17:00-18:00 Europe/Berlin large=2")]).await;
-    assert_eq!(idle(&harness).len(), 2, "it is 17:06 in Berlin");
+    let harness = Harness::patient(&[("min-idle", "Sun 17:00-18:00 Europe/Berlin large=2")]).await;
+    assert_eq!(harness.idle_machines().len(), 2, "it is 17:06 in Berlin");
     refresh_for(&harness, 50 * MINUTE).await;
-    assert_eq!((idle(&harness).len(), launched(&harness)), (2, 2));
+    assert_eq!((harness.idle_machines().len(), launched(&harness)), (2, 2));
     refresh_for(&harness, 40 * MINUTE).await;
-    assert_eq!((idle(&harness).len(), launched(&harness)), (0, 2), "they were not renewed");
+    assert_eq!(
+        (harness.idle_machines().len(), launched(&harness)),
+        (0, 2),
+        "they were not renewed"
+    );
     let outcome =
         harness.refresh_with(&[("min-idle", "Sun 17:00-18:00 Europe/London large=2")]).await;
     assert_eq!(outcome.warmed, 2, "it is 17:36 in London");
@@ -158,7 +159,7 @@ async fn a_minimum_ends_with_its_window() {
 #[tokio::test]
 async fn a_run_that_holds_a_ticket_is_not_refused_because_of_a_renewal() {
     for delay in (0..60).step_by(3) {
-        let harness = patient(&[("min-idle", "large=4")]).await;
+        let harness = Harness::patient(&[("min-idle", "large=4")]).await;
         harness.sleep(16 * MINUTE).await;
         let asked = request("1", 4);
         let (refreshed, provisioned) = tokio::join!(
@@ -180,7 +181,7 @@ async fn a_run_that_holds_a_ticket_is_not_refused_because_of_a_renewal() {
 /// A refresh that is killed after it has renewed a machine leaves it without a note of its ticket.
 #[tokio::test]
 async fn a_machine_whose_new_ticket_was_not_sent_is_announced_by_the_next_refresh() {
-    let harness = patient(&[("min-idle", "large=1")]).await;
+    let harness = Harness::patient(&[("min-idle", "large=1")]).await;
     harness.sleep(16 * MINUTE).await;
     let record = harness.record("i-0001").unwrap();
     let believed = Instance::<Idle>::believe(&record);

@@ -3,29 +3,19 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use ondeck_core::lifecycle::{Instance, Running};
 use ondeck_core::model::record::State;
 use ondeck_core::modes::provision::{MachineSource, Request};
 use ondeck_core::modes::release::Disposition;
+use ondeck_core::testkit::MachineDefect;
 
 use super::harness::{Harness, id, request};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Agents that seldom poll, so that hours pass quickly.
-async fn patient(given: &[(&str, &str)]) -> Harness {
-    let seldom = [("agent-poll-waiting-sec", "20"), ("heartbeat-period-sec", "30")];
-    let running = [("agent-poll-running-sec", "20")];
-    Harness::with(&[&seldom[..], &running, given].concat()).await
-}
-
-fn idle(harness: &Harness) -> BTreeSet<String> {
-    let idle = harness.memory.store.select(|record| record.state == State::Idle);
-    idle.iter().map(|record| record.id.to_string()).collect()
-}
-
 #[tokio::test]
 async fn a_machine_that_is_too_old_does_not_return_to_the_pool() {
-    let harness = patient(&[("max-machine-age-min", "20")]).await;
+    let harness = Harness::patient(&[("max-machine-age-min", "20")]).await;
     harness.provision(&request("1", 1)).await;
     harness.sleep(10 * MINUTE).await;
     assert_eq!(harness.release("1").await.instances[0].disposition, Disposition::Pooled);
@@ -40,7 +30,7 @@ async fn a_machine_that_is_too_old_does_not_return_to_the_pool() {
 
 #[tokio::test]
 async fn a_machine_that_has_served_enough_runs_does_not_return_to_the_pool() {
-    let harness = patient(&[("max-runs-per-machine", "3")]).await;
+    let harness = Harness::patient(&[("max-runs-per-machine", "3")]).await;
     for (run, expected) in [
         ("1", Disposition::Pooled),
         ("2", Disposition::Pooled),
@@ -56,13 +46,13 @@ async fn a_machine_that_has_served_enough_runs_does_not_return_to_the_pool() {
 /// To be warmed up is not to be used.
 #[tokio::test]
 async fn a_machine_that_refresh_has_warmed_up_has_served_no_run_yet() {
-    let harness = patient(&[("max-runs-per-machine", "1"), ("min-idle", "large=2")]).await;
-    let first = idle(&harness);
+    let harness = Harness::patient(&[("max-runs-per-machine", "1"), ("min-idle", "large=2")]).await;
+    let first = harness.idle_machines();
     for _ in 0..12 {
         harness.sleep(5 * MINUTE).await;
         harness.refresh().await;
     }
-    assert_eq!(idle(&harness), first, "nothing was replaced");
+    assert_eq!(harness.idle_machines(), first, "nothing was replaced");
     assert_eq!(harness.provision(&request("1", 1)).await.count(MachineSource::Warm), 1);
     let released = harness.release("1").await;
     assert_eq!(released.instances[0].disposition, Disposition::Terminated);
@@ -70,8 +60,9 @@ async fn a_machine_that_refresh_has_warmed_up_has_served_no_run_yet() {
 
 #[tokio::test]
 async fn old_machines_are_replaced_one_by_one_and_never_below_the_minimum() {
-    let harness = patient(&[("max-machine-age-min", "120"), ("min-idle", "large=4")]).await;
-    let first = idle(&harness);
+    let harness =
+        Harness::patient(&[("max-machine-age-min", "120"), ("min-idle", "large=4")]).await;
+    let first = harness.idle_machines();
     let mut most = 0;
     for _ in 0..40 {
         harness.sleep(5 * MINUTE).await;
@@ -87,13 +78,13 @@ async fn old_machines_are_replaced_one_by_one_and_never_below_the_minimum() {
         let ends = event.transition == "reap";
         assert!(!ends || now_idle.len() >= 4, "its replacement is idle before: {event:?}");
     }
-    assert!(idle(&harness).is_disjoint(&first), "all were replaced");
+    assert!(harness.idle_machines().is_disjoint(&first), "all were replaced");
     assert_eq!(harness.memory.compute.terminated().len(), 4, "each once");
 }
 
 #[tokio::test]
 async fn a_tenth_of_many_idle_machines_is_replaced_at_once() {
-    let harness = patient(&[("idle-time-sec", "86400")]).await;
+    let harness = Harness::patient(&[("idle-time-sec", "86400")]).await;
     harness.provision(&request("1", 30)).await;
     harness.release("1").await;
     harness.sleep(60 * MINUTE).await;
@@ -108,15 +99,15 @@ async fn a_tenth_of_many_idle_machines_is_replaced_at_once() {
 
 #[tokio::test]
 async fn an_old_machine_stays_if_it_cannot_be_replaced() {
-    let harness = patient(&[("max-machine-age-min", "60"), ("min-idle", "large=2")]).await;
-    let first = idle(&harness);
+    let harness = Harness::patient(&[("max-machine-age-min", "60"), ("min-idle", "large=2")]).await;
+    let first = harness.idle_machines();
     harness.memory.compute.set_capacity(2);
     for _ in 0..24 {
         harness.sleep(5 * MINUTE).await;
         let outcome = harness.refresh().await;
         assert_eq!(outcome.rotated, []);
     }
-    assert_eq!(idle(&harness), first);
+    assert_eq!(harness.idle_machines(), first);
 }
 
 fn asking(run: &str, count: u32, max_runtime: Duration) -> Request {
@@ -127,7 +118,7 @@ fn asking(run: &str, count: u32, max_runtime: Duration) -> Request {
 
 #[tokio::test]
 async fn an_adopted_machine_has_the_time_that_is_asked_for() {
-    let harness = patient(&[]).await;
+    let harness = Harness::patient(&[]).await;
     harness.provision(&asking("1", 2, 10 * MINUTE)).await;
     harness.sleep(10 * MINUTE - Duration::from_secs(2)).await;
     let outcome = harness.provision(&asking("1", 2, 45 * MINUTE)).await;
@@ -143,10 +134,10 @@ async fn an_adopted_machine_has_the_time_that_is_asked_for() {
 
 #[tokio::test]
 async fn an_adopted_machine_has_that_time_also_after_the_run_has_waited_for_others() {
-    let harness = patient(&[]).await;
+    let harness = Harness::patient(&[]).await;
     harness.provision(&asking("1", 1, 10 * MINUTE)).await;
     harness.sleep(5 * MINUTE).await;
-    harness.make_defective("i-0002", ondeck_core::testkit::MachineDefect::NeverRegisters);
+    harness.make_defective("i-0002", MachineDefect::NeverRegisters);
     let asked = asking("1", 2, 10 * MINUTE);
     let (outcome, ()) = tokio::join!(harness.provision(&asked), async {
         while harness.alive().len() < 2 {
@@ -164,13 +155,13 @@ async fn an_adopted_machine_has_that_time_also_after_the_run_has_waited_for_othe
 
 #[tokio::test]
 async fn a_machine_that_cannot_be_renewed_is_replaced() {
-    let harness = patient(&[]).await;
+    let harness = Harness::patient(&[]).await;
     harness.provision(&asking("1", 1, MINUTE)).await;
     // It is released while the second provision looks at it.
     let asked = asking("1", 1, 10 * MINUTE);
     for turns in 0..12 {
         let run = format!("run-{turns}");
-        let harness = patient(&[]).await;
+        let harness = Harness::patient(&[]).await;
         harness.provision(&asking(&run, 1, MINUTE)).await;
         let asked = Request { run: run.parse().unwrap(), ..asked.clone() };
         let (provisioned, _) = tokio::join!(harness.provision(&asked), async {
@@ -189,4 +180,27 @@ async fn a_machine_that_cannot_be_renewed_is_replaced() {
             assert!(released || left > 9 * MINUTE, "{turns} turns: {record:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_run_that_is_released_while_it_waits_gives_back_what_it_has_claimed() {
+    let harness = Harness::new().await;
+    harness.idle("i-adopted", "c6i.large").await;
+    assert_eq!(harness.provision(&request("1", 1)).await.failure, None);
+    let slow = MachineDefect::RegistersAfter(Duration::from_secs(20));
+    harness.make_defective("i-claimed", slow);
+    harness.idle("i-claimed", "c6i.large").await;
+    let asked = request("1", 2);
+    let release = async {
+        harness.plane.clock.sleep(Duration::from_secs(2)).await;
+        let released = Instance::<Running>::believe(&harness.record("i-adopted").unwrap()).unwrap();
+        let change = released.release(harness.plane.now(), Duration::from_secs(600));
+        harness.plane.apply(change).await.unwrap();
+    };
+    let (outcome, ()) = tokio::join!(harness.provision(&asked), release);
+    let failure = outcome.failure.expect("an adopted machine was lost");
+    assert!(failure.to_string().contains("i-adopted"), "{failure}");
+    assert_eq!(outcome.returned, [id("i-claimed")]);
+    assert_eq!(harness.state("i-claimed"), State::Idle);
+    assert_eq!(harness.alive().len(), 2, "no machine was terminated");
 }

@@ -31,6 +31,67 @@ async fn a_cold_run_is_launched_validated_and_activated() {
 }
 
 #[tokio::test]
+async fn before_the_first_refresh_it_waits_for_one() {
+    let harness = Harness::without_refresh();
+    let waiting = request("1", 1);
+    let refresh = async {
+        harness.sleep(Duration::from_secs(45)).await;
+        harness.refresh().await;
+    };
+    let (outcome, ()) = tokio::join!(harness.provision(&waiting), refresh);
+    assert_eq!((outcome.failure, outcome.instances.len()), (None, 1));
+}
+
+#[tokio::test]
+async fn without_a_refresh_it_fails_when_its_patience_is_over() {
+    for (given, patience, seconds) in [
+        (None, None, 60),
+        (Some(7), None, 7),
+        (Some(0), None, 0),
+        (Some(7), Some(20), 20),
+        (None, Some(0), 0),
+    ] {
+        let harness = Harness::without_refresh();
+        let mut request = request("1", 1);
+        let given =
+            given.map(|span| ("registration-token-patience-sec", Duration::from_secs(span)));
+        request.times.0.extend(given);
+        request.set_up_patience = patience.map(Duration::from_secs);
+        let before = harness.plane.now();
+        let failure = harness.provision(&request).await.failure.unwrap();
+        let waited = harness.plane.now().since(before);
+        assert_eq!(waited, Duration::from_secs(seconds), "{given:?} {patience:?}");
+        assert_eq!(failure.kind, FailureKind::NotSetUp);
+        assert!(failure.hint.contains("run ondeck refresh"), "{failure:?}");
+        let words = format!("no refresh has run within {seconds} s");
+        assert_eq!(failure.message.contains(&words), seconds > 0, "{failure}");
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_is_down_is_not_waited_for_as_if_it_were_not_set_up() {
+    let harness = Harness::without_refresh();
+    harness.memory.store.fail("settings");
+    let before = harness.plane.now();
+    let failure = harness.provision(&request("1", 1)).await.failure.unwrap();
+    assert_eq!(failure.kind, FailureKind::Unavailable);
+    assert!(harness.plane.now().since(before) < Duration::from_secs(30));
+}
+
+#[tokio::test]
+async fn a_wait_for_the_first_refresh_can_be_stopped() {
+    let harness = Harness::without_refresh();
+    let (switch, stop) = StopSignal::new();
+    let waiting = request("1", 1);
+    let interrupt = async {
+        harness.sleep(Duration::from_secs(5)).await;
+        switch.raise(Stop::Interrupted);
+    };
+    let (outcome, ()) = tokio::join!(provision(&harness.plane, &waiting, &stop), interrupt);
+    assert_eq!(outcome.failure.unwrap().kind, FailureKind::Interrupted);
+}
+
+#[tokio::test]
 async fn a_second_attempt_adopts_what_the_first_one_got() {
     let harness = Harness::new().await;
     let first = harness.provision(&request("1", 2)).await;

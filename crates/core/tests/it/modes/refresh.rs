@@ -18,7 +18,7 @@ use ondeck_core::runtime::stop::{Stop, StopSignal};
 
 use ondeck_core::testkit::MachineDefect;
 
-use super::harness::{Harness, believe_running, id, listed, request, run, spec};
+use super::harness::{Harness, believe_running, id, label, listed, request, run, spec};
 
 #[tokio::test]
 async fn every_live_state_past_its_threshold_is_reaped() {
@@ -108,7 +108,7 @@ async fn a_record_that_the_list_lacks_keeps_its_machine_its_runner_and_its_run()
     let served = harness.provision(&request("1", 1)).await.instances[0].id.clone();
     harness.idle("i-idle", "c6i.large").await;
     harness.memory.forge.list(listed("i-idle-1", "i-idle", false));
-    harness.memory.forge.queue_job(run("1"));
+    harness.memory.forge.queue_job(&run("1"));
     for unlisted in [&id("i-idle"), &served] {
         harness.memory.store.unlist(unlisted);
     }
@@ -290,10 +290,10 @@ async fn refreshes_side_by_side_keep_each_others_settings() {
 async fn runs_whose_jobs_wait_without_a_machine_are_reported() {
     let harness = Harness::new().await;
     harness.provision(&request("1", 1)).await;
-    harness.memory.forge.queue_job(run("1"));
-    harness.memory.forge.queue_job(run("2"));
+    harness.memory.forge.queue_job(&run("1"));
+    harness.memory.forge.queue_job(&run("2"));
     let outcome = harness.refresh().await;
-    assert_eq!(outcome.stranded, [run("2")], "it never asked, so its request is unknown");
+    assert_eq!(outcome.stranded, [label("2")], "it never asked, so its request is unknown");
     assert_eq!(outcome.warnings, ["jobs wait for a run that has not asked for machines: 2"]);
     assert_eq!(harness.alive().len(), 1);
 }
@@ -306,7 +306,7 @@ async fn stranded(harness: &Harness, count: u32) {
     harness.refresh().await;
     assert_eq!(harness.alive().len(), 0, "what it had is gone");
     for _ in 0..3 {
-        harness.memory.forge.queue_job(run("1"));
+        harness.memory.forge.queue_job(&run("1"));
     }
 }
 
@@ -316,7 +316,7 @@ async fn jobs_that_are_run_again_are_given_machines_again() {
         let harness = Harness::new().await;
         stranded(&harness, asked).await;
         let outcome = harness.refresh().await;
-        assert_eq!((outcome.rescued, outcome.stranded), (vec![run("1")], vec![]));
+        assert_eq!((outcome.rescued, outcome.stranded), (vec![label("1")], vec![]));
         assert_eq!(harness.alive().len(), given, "no more than asked for, nor than jobs");
         assert!(harness.refresh().await.rescued.is_empty(), "it has machines now");
     }
@@ -325,7 +325,7 @@ async fn jobs_that_are_run_again_are_given_machines_again() {
 #[tokio::test]
 async fn rescue_can_be_left_to_people_or_be_off() {
     for (how, stranded_runs, warnings) in [
-        ("report", vec![run("1")], vec!["jobs wait for a run that has no machine: 1".to_owned()]),
+        ("report", vec![label("1")], vec!["jobs wait for a run that has no machine: 1".to_owned()]),
         ("off", vec![], vec![]),
     ] {
         let harness = Harness::with(&[("rescue", how)]).await;
@@ -342,7 +342,7 @@ async fn a_run_that_cannot_be_rescued_is_reported_and_delays_no_other_run() {
     stranded(&harness, 2).await;
     harness.memory.compute.set_capacity(0);
     let outcome = harness.refresh().await;
-    assert_eq!(outcome.stranded, [run("1")]);
+    assert_eq!(outcome.stranded, [label("1")]);
     assert!(outcome.warnings[0].starts_with("run 1 cannot be rescued: "), "{outcome:?}");
     assert!(outcome.rescued.is_empty());
 }
@@ -351,9 +351,9 @@ async fn a_run_that_cannot_be_rescued_is_reported_and_delays_no_other_run() {
 async fn a_rescue_forgets_nothing_of_what_the_run_asked_for() {
     let harness = Harness::new().await;
     stranded(&harness, 5).await;
-    assert_eq!(harness.refresh().await.rescued, [run("1")]);
-    let demand = harness.memory.store.demand(&run("1")).await.unwrap().unwrap();
-    assert_eq!(demand.options.count, 5, "though three jobs waited this time");
+    assert_eq!(harness.refresh().await.rescued, [label("1")]);
+    let demands = harness.memory.store.demands(&[run("1")]).await.unwrap();
+    assert_eq!(demands[0].options.count, 5, "though three jobs waited this time");
 }
 
 #[tokio::test]
@@ -369,7 +369,7 @@ async fn a_run_that_cannot_be_rescued_costs_less_and_less() {
     for _ in 0..288 {
         harness.sleep(Duration::from_secs(300)).await;
         let outcome = harness.refresh().await;
-        reported += usize::from(outcome.stranded == [run("1")] && outcome.warnings.len() == 1);
+        reported += usize::from(outcome.stranded == [label("1")] && outcome.warnings.len() == 1);
     }
     assert_eq!(reported, 288, "it is never passed over in silence");
     let launched = harness.memory.compute.terminated().len() - before;
@@ -427,7 +427,7 @@ async fn a_refresh_that_cannot_renew_them_does_not_wait_for_itself() {
     harness.memory.forge.set_credentials(vec![expired]);
     let before = harness.plane.now();
     let outcome = harness.refresh_with(&[("min-idle", "large=1")]).await;
-    assert_eq!((outcome.stranded, outcome.warmed), (vec![run("1")], 0));
+    assert_eq!((outcome.stranded, outcome.warmed), (vec![label("1")], 0));
     let warned = |words: &str| outcome.warnings.iter().any(|warning| warning.contains(words));
     assert!(
         warned("run 1 cannot be rescued: the registration token expired"),

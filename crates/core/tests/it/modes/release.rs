@@ -49,6 +49,70 @@ async fn a_machine_that_does_not_answer_is_expired_and_never_announced() {
 }
 
 #[tokio::test]
+async fn one_that_cannot_be_reached_is_reported_and_the_others_are_released() {
+    let harness = Harness::new().await;
+    let provisioned = harness.provision(&request("1", 3)).await;
+    let lost = provisioned.instances[1].id.clone();
+    harness.memory.store.fail_writes_of(&lost);
+    let released = harness.release("1").await;
+    assert_eq!(released.instances.len(), 3);
+    for one in &released.instances {
+        match &one.disposition {
+            Disposition::NotReached(error) => {
+                assert_eq!((&one.id, error.as_str()), (&lost, "store is out of reach: it is down"));
+            }
+            other => assert_eq!((other, one.id == lost), (&Disposition::Pooled, false)),
+        }
+    }
+    let failure = released.failure().unwrap();
+    assert_eq!(failure.kind.exit_code(), 6);
+    assert_eq!(
+        failure.message,
+        format!("machines could not be reached: {lost}: store is out of reach: it is down")
+    );
+    assert_eq!((harness.state(lost.as_str()), harness.visible().await), (State::Running, 2));
+    harness.memory.store.repair();
+    let again = harness.release("1").await;
+    assert_eq!((again.failure(), again.instances.len()), (None, 1));
+    assert_eq!(harness.visible().await, 3);
+}
+
+#[tokio::test]
+async fn a_pool_that_cannot_be_reached_hides_no_machine_from_the_report() {
+    for (call, state) in [("send", State::Idle), ("agent_status", State::Idle)] {
+        let harness = Harness::new().await;
+        harness.provision(&request("1", 2)).await;
+        match call {
+            "send" => harness.memory.pool.fail(call),
+            _ => harness.memory.store.fail(call),
+        }
+        let released = harness.release("1").await;
+        assert_eq!(released.instances.len(), 2, "{call}");
+        for one in &released.instances {
+            assert!(matches!(one.disposition, Disposition::NotReached(_)), "{call}: {one:?}");
+            assert_eq!(harness.state(one.id.as_str()), state, "{call}");
+        }
+        assert_eq!(released.failure().unwrap().kind.exit_code(), 6, "{call}");
+        harness.memory.store.repair();
+        harness.memory.pool.repair();
+        let refreshed = harness.refresh().await;
+        assert_eq!(refreshed.requeued.len(), 2, "{call}: refresh announces them");
+    }
+}
+
+#[tokio::test]
+async fn one_that_was_not_reached_counts_for_more_than_one_that_did_not_answer() {
+    let harness = Harness::new().await;
+    let provisioned = harness.provision(&request("1", 2)).await;
+    harness.memory.compute.kill(&provisioned.instances[0].id);
+    harness.memory.store.fail_writes_of(&provisioned.instances[1].id);
+    let released = harness.release("1").await;
+    assert_eq!(released.failure().unwrap().kind.exit_code(), 6);
+    let found = released.instances.iter().find(|one| one.id == provisioned.instances[0].id);
+    assert!(matches!(found.unwrap().disposition, Disposition::Expired(_)), "{released:?}");
+}
+
+#[tokio::test]
 async fn a_machine_that_beats_and_does_not_answer_is_waited_for_and_then_expired() {
     let harness = Harness::new().await;
     // Refresh would refuse it, because no machine would notice its release in time.

@@ -10,7 +10,7 @@ use ondeck_core::modes::provision::MachineSource;
 use ondeck_core::ports::Pool;
 use ondeck_core::testkit::{Calls, MachineDefect};
 
-use super::harness::{Harness, id, large, names, request, run, spec};
+use super::harness::{Harness, id, label, large, names, request, run, spec};
 
 #[tokio::test]
 async fn a_warm_run_gets_what_the_pool_has() {
@@ -25,7 +25,7 @@ async fn a_warm_run_gets_what_the_pool_has() {
     for instance in &outcome.instances {
         let record = harness.record(instance.id.as_str()).unwrap();
         assert_eq!((record.state, record.run), (State::Running, Some(run("1"))));
-        assert_eq!(harness.labels.of(&instance.id), Some(run("1")));
+        assert_eq!(harness.labels.of(&instance.id), Some(label("1")));
     }
 }
 
@@ -386,4 +386,20 @@ async fn nothing_is_claimed_for_an_unknown_class() {
     assert_eq!(failure.kind, FailureKind::InvalidInput);
     assert_eq!(failure.message, "resource class not configured: huge");
     assert!(failure.hint.starts_with("configured classes are large, xlarge"));
+}
+
+#[tokio::test]
+async fn machines_that_the_run_does_not_want_do_not_end_its_search() {
+    let harness = Harness::new().await;
+    // The newest is tried first, and the others are met again each time.
+    harness.idle("i-unsuitable", "t3.large").await;
+    harness.idle("i-healthy", "c6i.large").await;
+    for n in 0..7 {
+        let broken = format!("i-broken-{n}");
+        harness.make_defective(&broken, MachineDefect::CannotRegister);
+        harness.idle(&broken, "c6i.large").await;
+    }
+    let outcome = harness.provision(&request("1", 1)).await;
+    assert_eq!(names(&outcome.instances), ["i-healthy".to_owned()].into(), "{:?}", outcome.failure);
+    assert_eq!(harness.state("i-unsuitable"), State::Idle);
 }

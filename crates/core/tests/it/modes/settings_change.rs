@@ -205,7 +205,7 @@ async fn a_forge_that_is_not_that_of_the_settings_in_force_is_not_gone_by() {
     harness.refresh().await;
     harness.memory.forge.move_to("elsewhere");
     harness.memory.forge.refuse_to_mint(true);
-    harness.memory.forge.queue_job(run("1"));
+    harness.memory.forge.queue_job(&run("1"));
     let outcome = refresh_given(&harness, &[("forge", "github")]).await;
     assert_eq!(outcome.failure.unwrap().kind, FailureKind::Forge);
     assert_eq!((outcome.rescued, outcome.stranded), (vec![], vec![]));

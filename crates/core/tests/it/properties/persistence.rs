@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ondeck_core::inputs::times::TIMES;
 use ondeck_core::model::credentials::{Credentials, Minted};
-use ondeck_core::model::demand::{Demand, FailedRescues};
+use ondeck_core::model::demand::{Demand, FailedRescues, RescueLease};
 use ondeck_core::model::ids::{IntentId, RunId};
 use ondeck_core::model::secret::Secret;
 use ondeck_core::model::settings::Settings;
@@ -12,7 +12,8 @@ use ondeck_core::modes::provision::ProvisionOptions;
 use proptest::prelude::*;
 
 use super::strategies::{
-    assert_readable, class, config, corrupted, json, ms, patterns, run_id, text, time, usage,
+    assert_readable, class, config, corrupted, json, ms, patterns, run_id, suffix, text, time,
+    usage,
 };
 
 fn demand() -> impl Strategy<Value = Demand> {
@@ -21,16 +22,26 @@ fn demand() -> impl Strategy<Value = Demand> {
     let times = prop::collection::vec(prop_oneof![4 => known, 1 => (text(), text())], 0..5);
     let failed_rescues = proptest::option::of((any::<u32>(), time()))
         .prop_map(|vain| vain.map(|(times, at)| FailedRescues { times, at }));
-    let asked = (run_id(), any::<u32>(), class(), usage(), proptest::option::of(patterns()));
+    let run = (run_id(), suffix());
+    let asked = (run, any::<u32>(), class(), usage(), proptest::option::of(patterns()));
     (asked, times, any::<bool>(), time(), failed_rescues).prop_map(
-        |((run, count, class, usage, types), times, capacity_fallback, at, failed_rescues)| {
+        |(
+            ((run, label_suffix), count, class, usage, types),
+            times,
+            capacity_fallback,
+            at,
+            failed_rescues,
+        )| {
             let asked = ProvisionOptions { class, usage, types, ..ProvisionOptions::default() };
             Demand {
                 run,
-                options: ProvisionOptions { count, capacity_fallback, ..asked },
+                options: ProvisionOptions { count, capacity_fallback, label_suffix, ..asked },
                 times: times.into_iter().collect(),
                 at,
                 failed_rescues,
+                rerun_at: failed_rescues.map(|it| it.at),
+                lease: failed_rescues
+                    .map(|it| RescueLease { holder: u64::from(it.times), until: it.at }),
             }
         },
     )

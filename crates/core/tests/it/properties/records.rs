@@ -17,6 +17,7 @@ fn row() -> impl Strategy<Value = RecordRow> {
         nearly(&["c6i.large"]),
         nearly(&["spot", "on-demand"]),
         nearly(&["", "00000000deadbeef"]),
+        nearly(&["", "7-large", "run-9999-8xlarge", "8-large"]),
     );
     let size = prop_oneof![8 => 1_i64..200_000, 1 => any::<i64>()];
     let count = prop_oneof![8 => 0_i64..9, 1 => any::<i64>()];
@@ -39,6 +40,7 @@ fn row() -> impl Strategy<Value = RecordRow> {
         generation: rest.5.0,
         runs: rest.5.1,
         missed_registrations: rest.5.2,
+        label: texts.8,
     })
 }
 
@@ -64,6 +66,7 @@ proptest! {
         match Record::try_from(row) {
             Ok(record) => {
                 prop_assert_eq!(record.run.is_some(), record.state.is_owned());
+                prop_assert!(record.suffix.is_none() || record.run.is_some());
                 prop_assert_eq!(record.threshold.is_some(), record.state != State::Terminated);
                 prop_assert_eq!(Record::try_from(RecordRow::from(&record)), Ok(record));
             }

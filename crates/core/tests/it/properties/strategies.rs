@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ondeck_core::model::ids::{InstanceId, ResourceClass, RunId};
+use ondeck_core::model::label::LabelSuffix;
 use ondeck_core::model::record::Counts;
 use ondeck_core::model::record::{MachineSpec, Record, State};
 use ondeck_core::model::requirements::{TypePatterns, UsageClass};
@@ -122,12 +123,17 @@ pub(crate) fn spec() -> impl Strategy<Value = MachineSpec> {
     )
 }
 
+pub(crate) fn suffix() -> impl Strategy<Value = Option<LabelSuffix>> {
+    proptest::option::of("[a-z0-9-]{1,32}".prop_map(|text| LabelSuffix::new(text).unwrap()))
+}
+
 /// A record that makes sense, in any state.
 pub(crate) fn record() -> impl Strategy<Value = Record> {
-    let what = (instance_id(), proptest::sample::select(&State::ALL[..]), run_id(), spec());
+    let state = proptest::sample::select(&State::ALL[..]);
+    let what = (instance_id(), state, (run_id(), suffix()), spec());
     let when = (time(), time(), time(), proptest::option::of(time()));
     (what, when).prop_map(
-        |((id, state, run, spec), (threshold, created_at, updated_at, ticket))| Record {
+        |((id, state, (run, suffix), spec), (threshold, created_at, updated_at, ticket))| Record {
             id,
             state,
             run: Some(run).filter(|_| state.is_owned()),
@@ -137,6 +143,7 @@ pub(crate) fn record() -> impl Strategy<Value = Record> {
             updated_at,
             ticketed_at: ticket,
             settings_version: None,
+            suffix: suffix.filter(|_| state.is_owned()),
             counts: Counts::default(),
         },
     )

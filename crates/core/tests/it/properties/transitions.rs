@@ -27,6 +27,8 @@ enum Owner {
 enum Lease {
     Unexpired,
     Expired,
+    /// Unexpired, and not longer than the change would make it.
+    Extended,
     Any,
 }
 
@@ -39,6 +41,9 @@ fn needs(transition: Transition, believed: &Record) -> Option<Needs> {
         Transition::Release => mine(State::Running),
         Transition::Claim => {
             Needs { from: Some(State::Idle), owner: Some(Owner::Unowned), lease: Lease::Unexpired }
+        }
+        Transition::Renew if believed.state == State::Idle => {
+            Needs { lease: Lease::Extended, ..mine(believed.state) }
         }
         Transition::Renew => mine(believed.state),
         Transition::Expire => {
@@ -71,6 +76,7 @@ fn admitted(
         && match needs.lease {
             Lease::Unexpired => threshold > now,
             Lease::Expired => threshold <= now,
+            Lease::Extended => threshold > now && threshold <= now + ms(LAST),
             Lease::Any => true,
         }
         && (transition == Transition::Reap || same_generation)
@@ -121,13 +127,14 @@ fn changes(believed: &Record, run: &ondeck_core::model::ids::RunId, now: Timesta
 
 /// Records of the same machine, so few that they are often alike in one thing or all.
 fn standing() -> impl Strategy<Value = Record> {
-    let few = (0_usize..5, 0_u64..4, prop_oneof![Just("a"), Just("b")], 0_u32..2);
+    let few = (0_usize..5, 0_usize..6, prop_oneof![Just("a"), Just("b")], 0_u32..2);
     (few, record()).prop_map(|((state, threshold, run, generation), mut record)| {
         record.counts.generation = generation;
         record.id = ondeck_core::model::ids::InstanceId::new("i-1").unwrap();
         record.state = State::ALL[state];
         record.run = record.state.is_owned().then(|| run.parse().unwrap());
-        let threshold = Timestamp::from_millis(threshold);
+        // The last two are around what a renewal gives.
+        let threshold = Timestamp::from_millis([0, 1, 2, 3, LAST + 2, LAST + 3][threshold]);
         record.threshold = record.state.is_live().then_some(threshold);
         record
     })

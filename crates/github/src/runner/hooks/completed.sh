@@ -5,6 +5,11 @@ here=${0%/*}
 printf '%s %s %s %s %s\n' completed "$(date +%s%3N)" "${GITHUB_RUN_ID:--}" \
     "${GITHUB_RUN_ATTEMPT:--}" "${GITHUB_JOB:--}" >>"$here/../notes/jobs" || :
 
+if [ -r "$here/end" ]; then
+    IFS= read -r why <"$here/end"
+    echo "::warning title=this machine takes no further job::$why"
+fi
+
 if [ -r "$here/operator-completed" ]; then
     IFS= read -r hook <"$here/operator-completed"
     case $hook in

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use ondeck_core::model::ids::InstanceId;
-use ondeck_core::ports::Forge;
+use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::ports::{Forge, RequestBudget, Rerun};
 use ondeck_github::{Auth, GitHubForge, GitHubOptions, RunnerScope, VERSION_SETTING, runner_name};
 use ondeck_standin::emulators::Emulators;
 use ondeck_standin::{GitHubRunner, Permission};
 
-use super::harness::{ForgeHarness, POOL_TAG, settings};
+use super::harness::{ForgeHarness, POOL_TAG, TOKEN, settings};
 use super::keys::Keys;
 
 #[tokio::test]
@@ -17,6 +17,7 @@ async fn every_request_conforms_to_githubs_description() {
     let keys = Keys::generate();
     let all =
         [Permission::Administration, Permission::ActionsRead, Permission::OrganisationRunners];
+    harness.github.allow(TOKEN, "acme/web", &[Permission::ActionsWrite]);
     harness.github.add_app("12345", &keys.public, "acme", &all);
     harness.github.publish_runner("2.335.0", "old");
     harness.github.publish_runner("2.336.0", "new");
@@ -35,7 +36,7 @@ async fn every_request_conforms_to_githubs_description() {
         .into_iter()
         .map(|request| request.path.split('/').map(placeholder).collect::<Vec<_>>().join("/"))
         .collect();
-    assert_eq!(paths.len(), 16, "{paths:?}");
+    assert_eq!(paths.len(), 19, "{paths:?}");
     harness.github.assert_requests_valid();
 }
 
@@ -52,7 +53,14 @@ async fn everything(harness: &ForgeHarness, forge: &GitHubForge) {
     forge.remove_runner(&one).await.unwrap();
     assert_eq!(forge.runners().await.unwrap().len(), 1);
     forge.remove_runner(&other).await.unwrap();
-    assert_eq!(forge.waiting_runs(&BTreeSet::new()).await.unwrap().len(), 1);
+    let (run, budget) = (RunId::new("7").unwrap(), RequestBudget::new(100));
+    assert_eq!(forge.open_runs(0, &budget).await.unwrap().runs.len(), 1);
+    assert_eq!(forge.waiting_jobs(&run, &budget).await.unwrap().len(), 1);
+    assert!(!forge.has_completed(&run, &budget).await.unwrap());
+    assert_eq!(forge.failed_jobs(&run, &budget).await.unwrap(), Some(Vec::new()));
+    for what in [Rerun::Job(1), Rerun::FailedJobs] {
+        assert!(forge.rerun(&run, what).await.is_err(), "it has not completed");
+    }
 }
 
 fn placeholder(part: &str) -> &str {

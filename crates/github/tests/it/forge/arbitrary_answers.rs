@@ -1,12 +1,12 @@
 //! Property tests: for arbitrary answers the forge does not panic, and its errors are one line, name
 //! what was requested and do not contain the token.
 
-use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::sync::OnceLock;
 
+use ondeck_core::model::ids::RunId;
 use ondeck_core::model::secret::Secret;
-use ondeck_core::ports::{Forge, PortResult};
+use ondeck_core::ports::{Forge, PortResult, RequestBudget, Rerun};
 use ondeck_github::{Auth, GitHubForge, GitHubOptions};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -168,7 +168,12 @@ async fn errors_of(forge: &GitHubForge) -> Vec<(String, &'static [&'static str])
     note(shown(forge.mint().await), PLACE);
     note(shown(forge.runners().await), PLACE);
     note(shown(forge.remove_runner("i-1-1-a1b2c3").await), &["acme/web", "i-1-1-a1b2c3"]);
-    note(shown(forge.waiting_runs(&BTreeSet::new()).await), PLACE);
+    let (run, budget) = (RunId::new("7").unwrap(), RequestBudget::new(100));
+    note(shown(forge.open_runs(0, &budget).await), PLACE);
+    note(shown(forge.waiting_jobs(&run, &budget).await), PLACE);
+    note(shown(forge.has_completed(&run, &budget).await), PLACE);
+    note(shown(forge.failed_jobs(&run, &budget).await), PLACE);
+    note(shown(forge.rerun(&run, Rerun::FailedJobs).await), PLACE);
     errors
 }
 

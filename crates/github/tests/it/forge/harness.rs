@@ -111,6 +111,15 @@ pub(crate) fn refusal<T: std::fmt::Debug>(answer: PortResult<T>) -> (String, Str
     }
 }
 
+/// Reason and hint of a rate limit that is over or not. Panics for any other result.
+#[track_caller]
+pub(crate) fn limit<T: std::fmt::Debug>(answer: PortResult<T>, over: bool) -> (String, String) {
+    match answer {
+        Err(PortError::Limited { reason, hint, is_over }) if is_over == over => (reason, hint),
+        other => panic!("not limited: {other:?}"),
+    }
+}
+
 /// Reason of an error that may pass. Panics for any other result.
 #[track_caller]
 pub(crate) fn transient<T: std::fmt::Debug>(answer: PortResult<T>) -> String {

@@ -1,14 +1,13 @@
 //! Waiting for GitHub's rate limits, and failing on long ones.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ondeck_core::model::secret::Secret;
-use ondeck_core::ports::Forge;
+use ondeck_core::ports::{Forge, RequestBudget};
 use ondeck_github::GitHubOptions;
 use ondeck_standin::{GitHubFault, GitHubFaultRule, Occurrence, Permission};
 
-use super::harness::{ForgeHarness, refusal, transient};
+use super::harness::{ForgeHarness, limit};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -26,8 +25,8 @@ async fn a_short_limit_is_waited_for_and_the_request_retried() {
         let harness = ForgeHarness::new();
         let forge = harness.forge();
         harness.github.inject(GitHubFaultRule::new(fault).occurrence(Occurrence::First(2)));
-        let reason = transient(forge.mint().await);
-        assert!(reason.starts_with("it limits requests until "), "{fault:?}: {reason}");
+        let reason = limit(forge.mint().await, true).0;
+        assert!(reason.starts_with("GitHub limits requests until "), "{fault:?}: {reason}");
         assert_eq!(harness.github.requests().len(), 1, "{fault:?}: the client repeats nothing");
         let slept = harness.clock.slept();
         // The limit ends at a whole second, and some time has passed since it was read.
@@ -49,15 +48,15 @@ async fn a_long_limit_fails_and_blocks_requests_until_then() {
         let harness = ForgeHarness::new();
         let forge = harness.forge();
         harness.github.inject(GitHubFaultRule::new(fault).occurrence(Occurrence::First(1)));
-        let first = refusal(harness.retried(|| forge.mint()).await);
+        let first = limit(harness.retried(|| forge.mint()).await, false);
         assert!(first.0.starts_with("GitHub limits requests until 2"), "{fault:?}: {first:?}");
         assert!(first.1.contains("run refresh again"), "{first:?}");
         assert!(harness.clock.slept().is_empty(), "{fault:?}");
-        assert_eq!(refusal(forge.runners().await), first);
+        assert_eq!(limit(forge.runners().await, false), first);
         assert_eq!(harness.github.requests().len(), 1, "{fault:?}: the second was not sent");
 
         harness.clock.advance(500 * SECOND);
-        refusal(forge.runners().await);
+        limit(forge.runners().await, false);
         harness.clock.advance(101 * SECOND);
         forge.runners().await.unwrap();
     }
@@ -71,8 +70,8 @@ async fn each_token_has_its_own_limits() {
     let forge = harness.forge_with(GitHubOptions { jobs_token, ..harness.options() });
     let [fault, ..] = limits(600 * SECOND);
     harness.github.inject(GitHubFaultRule::new(fault).on("GET", "/repos/acme/web/actions/runs"));
-    let none = BTreeSet::new();
-    refusal(forge.waiting_runs(&none).await);
+    let budget = RequestBudget::new(9);
+    limit(forge.open_runs(0, &budget).await, false);
     forge.mint().await.unwrap();
-    refusal(forge.waiting_runs(&none).await);
+    limit(forge.open_runs(0, &budget).await, false);
 }

@@ -1,11 +1,10 @@
 //! Secrets do not appear in logs, errors or `Debug` output.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Arc, Mutex};
 
 use ondeck_core::model::secret::Secret;
-use ondeck_core::ports::{Forge, PortResult};
+use ondeck_core::ports::{Forge, PortResult, RequestBudget};
 use ondeck_github::{Auth, GitHubForge, GitHubOptions};
 use ondeck_standin::{GitHubFault, GitHubFaultRule, Occurrence, Permission};
 use tracing::subscriber::DefaultGuard;
@@ -71,7 +70,7 @@ async fn everything(forge: &GitHubForge) -> String {
     said += &text(&forge.mint().await);
     said += &text(&forge.runners().await);
     said += &text(&forge.remove_runner("i-1-1-a1b2c3").await);
-    said += &text(&forge.waiting_runs(&BTreeSet::new()).await);
+    said += &text(&forge.open_runs(0, &RequestBudget::new(9)).await);
     said
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use ondeck_core::ports::Runner;
 use ondeck_github::{PACKAGES_SETTING, VERSION_SETTING};
 
-use crate::runner::harness::{RunnerHarness, run};
+use crate::runner::harness::{RunnerHarness, label};
 use crate::runner::server::{Answer, Server};
 
 /// Names of temporary files of downloads that still exist.
@@ -25,7 +25,7 @@ async fn a_runner_on_the_image_is_used() {
     harness.set(PACKAGES_SETTING, &server.packages("2.336.0")).await;
     let runner = harness.runner();
     runner.prepare().await.unwrap();
-    runner.register(&run("4711")).await.unwrap();
+    runner.register(&label("4711")).await.unwrap();
     assert_eq!(server.requests(), 0);
     assert!(harness.image.join(".runner").exists());
     runner.stop().await.unwrap();
@@ -40,7 +40,7 @@ async fn a_version_that_the_image_lacks_is_downloaded_once() {
     let runner = harness.runner();
     runner.prepare().await.unwrap();
     assert_eq!(server.requests(), 1);
-    runner.register(&run("4711")).await.unwrap();
+    runner.register(&label("4711")).await.unwrap();
     assert!(harness.folder.join("actions-runner/.runner").exists());
     runner.stop().await.unwrap();
     harness.runner().prepare().await.unwrap();
@@ -90,7 +90,7 @@ async fn permanent_download_errors_are_reported_and_leave_no_files() {
         assert_eq!(server.requests(), 1, "{problem}");
         assert_eq!(files_left(&harness.folder), [""; 0], "{problem}");
         assert!(!harness.folder.join("actions-runner").exists());
-        let error = runner.register(&run("4711")).await.unwrap_err();
+        let error = runner.register(&label("4711")).await.unwrap_err();
         assert_eq!(error, "the runner was not prepared");
     }
 }

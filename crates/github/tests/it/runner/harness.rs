@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use async_trait::async_trait;
 use ondeck_core::model::credentials::Credentials;
 use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::model::label::Label;
 use ondeck_core::model::secret::Secret;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Clock, Store};
@@ -162,8 +163,8 @@ impl RunnerHarness {
     }
 
     /// Queues a job of a run. Returns the path of the file that will hold its result.
-    pub(crate) fn queue(&self, run: &RunId, number: u32, script: &str) -> PathBuf {
-        let path = self.github.join(format!("jobs/{run}.{number}.sh"));
+    pub(crate) fn queue(&self, label: &Label, number: u32, script: &str) -> PathBuf {
+        let path = self.github.join(format!("jobs/{}.{number}.sh", label.run));
         let hidden = path.with_extension("new");
         fs::write(&hidden, script).unwrap();
         fs::rename(&hidden, &path).unwrap();
@@ -204,8 +205,9 @@ pub(crate) fn kill_now(machine: MachineProcesses) {
     std::thread::spawn(kill).join().unwrap().unwrap();
 }
 
-pub(crate) fn run(name: &str) -> RunId {
-    RunId::new(name).unwrap()
+/// The label of a run without a suffix.
+pub(crate) fn label(run: &str) -> Label {
+    Label::from(&RunId::new(run).unwrap())
 }
 
 /// Waits until the path exists. Panics after a minute.

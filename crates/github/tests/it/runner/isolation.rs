@@ -4,16 +4,16 @@ use std::process::Command;
 use ondeck_core::ports::Runner;
 use ondeck_standin::emulators::Emulators;
 
-use crate::runner::harness::{RunnerHarness, appears, run};
+use crate::runner::harness::{RunnerHarness, appears, label};
 
 #[tokio::test]
 async fn a_job_of_another_run_is_refused() {
     let harness = RunnerHarness::with_image("2.336.0").await;
     let runner = harness.runner();
     runner.prepare().await.unwrap();
-    runner.register(&run("4711")).await.unwrap();
+    runner.register(&label("4711")).await.unwrap();
     let ran = harness.github.join("ran");
-    let done = harness.queue(&run("666"), 1, &format!("touch {}", ran.display()));
+    let done = harness.queue(&label("666"), 1, &format!("touch {}", ran.display()));
     appears(&done).await;
     assert_eq!(fs::read_to_string(&done).unwrap(), "Failed\n");
     assert!(!ran.exists());
@@ -23,7 +23,7 @@ async fn a_job_of_another_run_is_refused() {
         "{said}"
     );
     assert_eq!(runner.account().await, "1 refused");
-    appears(&harness.queue(&run("4711"), 2, "true")).await;
+    appears(&harness.queue(&label("4711"), 2, "true")).await;
     let account = runner.account().await;
     assert!(account.starts_with("1 job, ") && account.ends_with(", 1 refused"), "{account}");
     runner.stop().await.unwrap();
@@ -48,7 +48,7 @@ async fn the_operators_hooks_are_called_too() {
     let runner = harness.runner();
     runner.prepare().await.unwrap();
     for (n, name) in [(1, "1"), (2, "2")] {
-        let run = run(name);
+        let run = label(name);
         runner.register(&run).await.unwrap();
         let environment = fs::read_to_string(harness.root().join(".env")).unwrap();
         assert_eq!(environment, "TOOLS=/opt/tools\nLANG=C.UTF-8\n");
@@ -62,8 +62,8 @@ async fn the_operators_hooks_are_called_too() {
     }
     // A failing hook fails the job, even if it is the operator's.
     fs::write(&started, "echo no; exit 3\n").unwrap();
-    runner.register(&run("3")).await.unwrap();
-    let done = harness.queue(&run("3"), 3, "echo the job");
+    runner.register(&label("3")).await.unwrap();
+    let done = harness.queue(&label("3"), 3, "echo the job");
     appears(&done).await;
     assert_eq!(fs::read_to_string(&done).unwrap(), "Failed\n");
     runner.stop().await.unwrap();
@@ -74,8 +74,8 @@ async fn jobs_see_nothing_of_the_agents_environment() {
     let harness = RunnerHarness::with_image("2.336.0").await;
     let runner = harness.runner();
     runner.prepare().await.unwrap();
-    runner.register(&run("1")).await.unwrap();
-    let done = harness.queue(&run("1"), 1, "env | cut -d= -f1 | sort");
+    runner.register(&label("1")).await.unwrap();
+    let done = harness.queue(&label("1"), 1, "env | cut -d= -f1 | sort");
     appears(&done).await;
     let said = fs::read_to_string(done.with_extension("log")).unwrap();
     // Cargo and nextest set many variables for this process, which plays the agent.
@@ -115,8 +115,8 @@ async fn the_wrapper_starts_the_runner_and_so_its_jobs() {
     let wrapper = ["env", "STARTED_BY=wrapper"].map(std::ffi::OsString::from);
     let runner = harness.runner().with_wrapper(wrapper.to_vec());
     runner.prepare().await.unwrap();
-    runner.register(&run("1")).await.unwrap();
-    let done = harness.queue(&run("1"), 1, "echo \"$STARTED_BY\"");
+    runner.register(&label("1")).await.unwrap();
+    let done = harness.queue(&label("1"), 1, "echo \"$STARTED_BY\"");
     appears(&done).await;
     assert_eq!(fs::read_to_string(done.with_extension("log")).unwrap(), "wrapper\n");
     runner.stop().await.unwrap();

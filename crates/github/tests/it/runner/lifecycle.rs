@@ -6,7 +6,7 @@ use ondeck_core::ports::Runner;
 use ondeck_github::Timeouts;
 use ondeck_processes::Process;
 
-use crate::runner::harness::{RunnerHarness, appears, holds, run};
+use crate::runner::harness::{RunnerHarness, appears, holds, label};
 
 #[tokio::test]
 async fn successive_runs_use_the_same_machine() {
@@ -14,7 +14,7 @@ async fn successive_runs_use_the_same_machine() {
     let runner = harness.runner();
     runner.prepare().await.unwrap();
     for (n, name) in [(1, "4711"), (2, "4712")] {
-        let run = run(name);
+        let run = label(name);
         runner.register(&run).await.unwrap();
         let listed = format!("{}-{n}-a1b2c3", harness.id);
         assert_eq!(harness.list(), [listed.as_str()]);
@@ -41,7 +41,7 @@ async fn what_a_job_leaves_is_removed_before_the_next_run() {
     let harness = RunnerHarness::with_image("2.336.0").await;
     let runner = harness.runner();
     runner.prepare().await.unwrap();
-    let first = run("1");
+    let first = label("1");
     runner.register(&first).await.unwrap();
     let pids = harness.github.join("pids");
     let script = format!(
@@ -81,7 +81,7 @@ async fn a_failed_cleanup_is_reported() {
     fs::set_permissions(&docker, fs::Permissions::from_mode(0o755)).unwrap();
     let runner = harness.runner().with_docker(&docker);
     runner.prepare().await.unwrap();
-    runner.register(&run("1")).await.unwrap();
+    runner.register(&label("1")).await.unwrap();
     runner.stop().await.unwrap();
     runner.deregister().await.unwrap();
     fs::write(&docker, "#!/bin/sh\nexit 1\n").unwrap();
@@ -107,12 +107,12 @@ async fn only_containers_of_the_run_are_removed() {
     fs::write(&there, "operators\n").unwrap();
     let runner = harness.runner().with_docker(&docker);
     runner.prepare().await.unwrap();
-    runner.register(&run("1")).await.unwrap();
+    runner.register(&label("1")).await.unwrap();
     fs::write(&there, "operators\nruns\n").unwrap();
     // A restarted agent still knows which containers were there before.
     let runner = harness.runner().with_docker(&docker);
     runner.prepare().await.unwrap();
-    runner.register(&run("1")).await.unwrap();
+    runner.register(&label("1")).await.unwrap();
     runner.stop().await.unwrap();
     runner.deregister().await.unwrap();
     runner.clean().await.unwrap();
@@ -131,7 +131,7 @@ async fn a_running_job_is_stopped() {
         }
         let runner = harness.runner().with_timeouts(timeouts);
         runner.prepare().await.unwrap();
-        let run = run("1");
+        let run = label("1");
         runner.register(&run).await.unwrap();
         let pid = harness.github.join("pid");
         let done = harness.queue(
@@ -156,7 +156,7 @@ async fn a_listener_that_exits_is_restarted() {
     let harness = RunnerHarness::with_image("2.336.0").await;
     let runner = harness.runner();
     runner.prepare().await.unwrap();
-    let run = run("1");
+    let run = label("1");
     runner.register(&run).await.unwrap();
     harness.inject("crash", "");
     let why = runner.work(&run).await;
@@ -176,7 +176,7 @@ async fn a_dropped_work_future_leaves_the_listener_running() {
     let harness = RunnerHarness::with_image("2.336.0").await;
     let runner = harness.runner();
     runner.prepare().await.unwrap();
-    let run = run("1");
+    let run = label("1");
     runner.register(&run).await.unwrap();
     let soon = Duration::from_millis(50);
     tokio::time::timeout(soon, runner.work(&run)).await.unwrap_err();
@@ -190,16 +190,16 @@ async fn a_restarted_agent_cleans_up_after_the_first() {
     let harness = RunnerHarness::with_image("2.336.0").await;
     let first = harness.runner();
     first.prepare().await.unwrap();
-    first.register(&run("1")).await.unwrap();
+    first.register(&label("1")).await.unwrap();
     let pid = harness.github.join("pid");
     let script = format!("echo $$ >{0}.new; mv {0}.new {0}; sleep 300", pid.display());
-    let done = harness.queue(&run("1"), 1, &script);
+    let done = harness.queue(&label("1"), 1, &script);
     appears(&pid).await;
     let job = Process::of(fs::read_to_string(&pid).unwrap().trim().parse().unwrap()).unwrap();
     let second = harness.runner();
     second.prepare().await.unwrap();
     assert!(!job.is_alive() && !done.exists());
-    second.register(&run("1")).await.unwrap();
+    second.register(&label("1")).await.unwrap();
     assert_eq!(harness.list(), [format!("{}-2-a1b2c3", harness.id)]);
     assert!(harness.log().contains(&format!("remove {}-1-a1b2c3", harness.id)));
     second.stop().await.unwrap();
@@ -211,7 +211,7 @@ async fn a_cancelled_registration_leaves_no_runner() {
     harness.inject("wait", "");
     let runner = harness.runner();
     runner.prepare().await.unwrap();
-    let (run, half_way) = (run("1"), harness.github.join("waiting"));
+    let (run, half_way) = (label("1"), harness.github.join("waiting"));
     tokio::select! {
         registered = runner.register(&run) => panic!("{registered:?}"),
         () = appears(&half_way) => {}

@@ -4,7 +4,7 @@ use std::time::Duration;
 use ondeck_core::ports::{Runner, Store};
 use ondeck_github::{GROUP_SETTING, Timeouts, URL_SETTING};
 
-use crate::runner::harness::{RunnerHarness, URL, run};
+use crate::runner::harness::{RunnerHarness, URL, label};
 
 #[tokio::test]
 async fn config_gets_its_arguments() {
@@ -12,7 +12,7 @@ async fn config_gets_its_arguments() {
     harness.set(GROUP_SETTING, "builders").await;
     let runner = harness.runner();
     runner.prepare().await.unwrap();
-    runner.register(&run("4711")).await.unwrap();
+    runner.register(&label("4711")).await.unwrap();
     let said = format!(
         "configure --unattended --url {URL} --name {}-1-a1b2c3 --labels 4711 --no-default-labels \
          --replace --work _work --disableupdate --runnergroup builders\n",
@@ -41,7 +41,7 @@ async fn each_exit_of_the_listener_has_its_reason() {
     ] {
         harness.inject("exit", &code.to_string());
         harness.inject("words", words);
-        let error = runner.register(&run("1")).await.unwrap_err();
+        let error = runner.register(&label("1")).await.unwrap_err();
         assert_eq!(error, reason);
         runner.stop().await.unwrap();
         runner.deregister().await.unwrap();
@@ -63,7 +63,7 @@ async fn a_hanging_program_times_out() {
         *bound = Duration::from_millis(500);
         let runner = harness.runner().with_timeouts(timeouts);
         runner.prepare().await.unwrap();
-        let error = runner.register(&run("1")).await.unwrap_err();
+        let error = runner.register(&label("1")).await.unwrap_err();
         assert!(error.starts_with(start), "{error}");
         assert!(fault != "hang" || error.contains("took more than 0.5 s"), "{error}");
         runner.stop().await.unwrap();
@@ -77,13 +77,13 @@ async fn without_a_valid_token_config_is_not_called() {
     let harness = RunnerHarness::with_image("2.336.0").await;
     let runner = harness.runner();
     runner.prepare().await.unwrap();
-    runner.register(&run("1")).await.unwrap();
+    runner.register(&label("1")).await.unwrap();
     runner.stop().await.unwrap();
     let at = harness.expire().await;
     let error = runner.deregister().await.unwrap_err();
     assert_eq!(error, format!("the removal token expired at {at}: run ondeck refresh"));
     assert!(harness.root().join(".runner").exists(), "the runner is still registered");
-    let error = runner.register(&run("1")).await.unwrap_err();
+    let error = runner.register(&label("1")).await.unwrap_err();
     let expired = format!("the registration token expired at {at}: run ondeck refresh");
     assert_eq!(error, expired);
 
@@ -92,7 +92,7 @@ async fn without_a_valid_token_config_is_not_called() {
     harness.store.put_settings(&[("x".to_owned(), "y".to_owned())].into()).await.unwrap();
     let runner = harness.runner();
     runner.prepare().await.unwrap();
-    let error = runner.register(&run("1")).await.unwrap_err();
+    let error = runner.register(&label("1")).await.unwrap_err();
     assert_eq!(error, "the address to register with is not set: run ondeck refresh");
     runner.deregister().await.unwrap();
 }
@@ -102,7 +102,7 @@ async fn a_failed_removal_keeps_the_registration() {
     let harness = RunnerHarness::with_image("2.336.0").await;
     let runner = harness.runner();
     runner.prepare().await.unwrap();
-    runner.register(&run("1")).await.unwrap();
+    runner.register(&label("1")).await.unwrap();
     runner.stop().await.unwrap();
     fs::write(harness.github.join("removal-token"), "another").unwrap();
     let error = runner.deregister().await.unwrap_err();
@@ -119,7 +119,7 @@ async fn the_removal_of_a_busy_runner_is_retried() {
     let harness = RunnerHarness::with_image("2.336.0").await;
     let runner = harness.runner();
     runner.prepare().await.unwrap();
-    runner.register(&run("1")).await.unwrap();
+    runner.register(&label("1")).await.unwrap();
     runner.stop().await.unwrap();
     harness.inject("busy", "");
     runner.deregister().await.unwrap();
@@ -129,7 +129,7 @@ async fn the_removal_of_a_busy_runner_is_retried() {
     let impatient = Timeouts { idle: Duration::ZERO, ..Timeouts::default() };
     let runner = harness.runner().with_timeouts(impatient);
     runner.prepare().await.unwrap();
-    runner.register(&run("2")).await.unwrap();
+    runner.register(&label("2")).await.unwrap();
     runner.stop().await.unwrap();
     harness.inject("busy", "");
     let error = runner.deregister().await.unwrap_err();
@@ -141,7 +141,7 @@ async fn a_job_cannot_redirect_the_removal_token() {
     let harness = RunnerHarness::with_image("2.336.0").await;
     let runner = harness.runner();
     runner.prepare().await.unwrap();
-    runner.register(&run("1")).await.unwrap();
+    runner.register(&label("1")).await.unwrap();
     fs::write(harness.root().join(".runner"), "other\nhttps://evil.invalid\n").unwrap();
     fs::remove_file(harness.root().join(".credentials")).unwrap();
     runner.stop().await.unwrap();

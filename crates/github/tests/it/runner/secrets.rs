@@ -2,7 +2,7 @@ use std::fs;
 
 use ondeck_core::ports::Runner;
 
-use crate::runner::harness::{REGISTRATION, REMOVAL, RunnerHarness, appears, contents, run};
+use crate::runner::harness::{REGISTRATION, REMOVAL, RunnerHarness, appears, contents, label};
 
 /// The command lines of all processes.
 fn command_lines() -> Vec<String> {
@@ -21,7 +21,7 @@ async fn no_process_shows_the_token_while_it_registers() {
     harness.inject("wait", "");
     let runner = harness.runner();
     runner.prepare().await.unwrap();
-    let run = run("1");
+    let run = label("1");
     let look = async {
         appears(&harness.github.join("waiting")).await;
         let lines = command_lines();
@@ -42,12 +42,12 @@ async fn no_token_is_in_files_or_reasons() {
     let harness = RunnerHarness::with_image("2.336.0").await;
     let runner = harness.runner();
     runner.prepare().await.unwrap();
-    runner.register(&run("1")).await.unwrap();
-    appears(&harness.queue(&run("1"), 1, "env")).await;
+    runner.register(&label("1")).await.unwrap();
+    appears(&harness.queue(&label("1"), 1, "env")).await;
     runner.stop().await.unwrap();
     runner.deregister().await.unwrap();
     fs::write(harness.github.join("registration-token"), "another").unwrap();
-    let error = runner.register(&run("2")).await.unwrap_err();
+    let error = runner.register(&label("2")).await.unwrap_err();
     assert!(error.contains("the token was ***") && !error.contains(REGISTRATION), "{error}");
     let jobs = harness.github.join("jobs");
     for folder in [&harness.folder, &harness.image, &jobs] {
@@ -67,7 +67,7 @@ async fn no_part_of_a_token_is_in_a_reason() {
     fs::write(harness.github.join("registration-token"), "another").unwrap();
     // Reasons are cut at the front; here the cut is in the middle of the token.
     harness.inject("talk", &"x".repeat(490));
-    let error = runner.register(&run("1")).await.unwrap_err();
+    let error = runner.register(&label("1")).await.unwrap_err();
     let tail = &REGISTRATION[REGISTRATION.len() - 5..];
     assert!(error.contains("xxx") && !error.contains(tail), "{error}");
 }

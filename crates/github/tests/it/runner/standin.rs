@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ondeck_core::model::credentials::Credentials;
 use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::label::Label;
 use ondeck_core::model::secret::Secret;
 use ondeck_core::ports::{Clock, Runner, Store};
 use ondeck_core::testkit::MemoryStore;
@@ -13,7 +14,7 @@ use ondeck_github::{
 use ondeck_processes::Process;
 use ondeck_standin::{Conclusion, GitHub, GitHubOptions, Job, JobId, RunnerFault, runner_package};
 
-use crate::runner::harness::{RealClock, appears, run};
+use crate::runner::harness::{RealClock, appears, label};
 
 const REPOSITORY: &str = "acme/web";
 const VERSION: &str = "2.336.0";
@@ -29,9 +30,13 @@ struct StandinHarness {
 
 impl StandinHarness {
     async fn new() -> StandinHarness {
+        StandinHarness::with(GitHubOptions::default()).await
+    }
+
+    async fn with(options: GitHubOptions) -> StandinHarness {
         let dir = tempfile::tempdir().unwrap();
         let name = dir.path().file_name().unwrap().to_string_lossy().replace('.', "");
-        let github = Arc::new(GitHub::start(GitHubOptions::default()));
+        let github = Arc::new(GitHub::start(options));
         let sha256 = github.publish_runner(VERSION, runner_package(VERSION));
         let path = format!("actions/runner/releases/download/v{VERSION}");
         let package = |platform: &str| {
@@ -92,7 +97,7 @@ async fn successive_runs_use_the_same_machine() {
     let runner = harness.runner();
     runner.prepare().await.unwrap();
     for name in ["4711", "4712"] {
-        runner.register(&run(name)).await.unwrap();
+        runner.register(&label(name)).await.unwrap();
         assert_eq!(harness.online(), [[name]], "register returns when the runner is online");
         let foreign = harness.github.queue_job(REPOSITORY, "666", &[name], "echo I am in");
         let foreign = harness.done(foreign);
@@ -114,7 +119,7 @@ async fn a_running_job_is_cancelled() {
     let harness = StandinHarness::new().await;
     let runner = harness.runner();
     runner.prepare().await.unwrap();
-    runner.register(&run("1")).await.unwrap();
+    runner.register(&label("1")).await.unwrap();
     let pid = harness.dir.path().join("pid");
     let script = format!("echo $$ >{0}.new; mv {0}.new {0}; sleep 300", pid.display());
     let job = harness.github.queue_job(REPOSITORY, "1", &["1"], &script);
@@ -151,13 +156,13 @@ async fn each_fault_has_its_reason_and_leaves_no_runner() {
         (RunnerFault::RegistrationHangs, "config.sh failed: "),
     ] {
         harness.github.inject_runner_fault("*", fault);
-        let error = runner.register(&run("1")).await.unwrap_err();
+        let error = runner.register(&label("1")).await.unwrap_err();
         assert!(error.starts_with(reason), "{fault:?}: {error}");
         harness.github.clear_faults();
         leave(&runner).await;
         assert!(harness.github.runners().is_empty(), "{fault:?}");
     }
-    runner.register(&run("1")).await.unwrap();
+    runner.register(&label("1")).await.unwrap();
     assert_eq!(leave(&runner).await, "");
 }
 
@@ -166,13 +171,13 @@ async fn a_crashed_listener_is_restarted() {
     let harness = StandinHarness::new().await;
     let runner = harness.runner();
     runner.prepare().await.unwrap();
-    runner.register(&run("1")).await.unwrap();
+    runner.register(&label("1")).await.unwrap();
     harness.github.inject_runner_fault("*", RunnerFault::Crash);
-    let why = runner.work(&run("1")).await;
+    let why = runner.work(&label("1")).await;
     assert!(why.starts_with("the listener was killed by signal 6"), "{why}");
     harness.github.clear_faults();
     let job = harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
-    let run = run("1");
+    let run = label("1");
     let github = harness.github.clone();
     let waiting = tokio::task::spawn_blocking(move || github.wait_for_job(job, SOON));
     let working = async {
@@ -184,5 +189,92 @@ async fn a_crashed_listener_is_restarted() {
         done = waiting => assert_eq!(done.unwrap().conclusion, Some(Conclusion::Success)),
         () = working => {}
     }
+    leave(&runner).await;
+}
+
+/// The second job is queued while the first one runs, and waits for another machine.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drained_runner_finishes_its_job_and_takes_no_other() {
+    let pause_after_job = Duration::from_secs(5);
+    let options = GitHubOptions { pause_after_job, ..GitHubOptions::default() };
+    let harness = StandinHarness::with(options).await;
+    let runner = harness.runner();
+    runner.prepare().await.unwrap();
+    runner.register(&label("1")).await.unwrap();
+    let (begun, go) = (harness.dir.path().join("begun"), harness.dir.path().join("go"));
+    let script = format!(
+        "touch {}; until [ -e {} ]; do sleep 0.1; done; echo finished",
+        begun.display(),
+        go.display()
+    );
+    let first = harness.github.queue_job(REPOSITORY, "1", &["1"], &script);
+    let second = harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
+    appears(&begun).await;
+    let drained = runner.drain("EC2 will terminate this spot machine at noon");
+    let finish = async {
+        appears(&harness.dir.path().join("ondeck/hooks/end")).await;
+        assert!(runner.is_busy(), "the job goes on");
+        std::fs::write(&go, "").unwrap();
+    };
+    tokio::join!(drained, finish);
+    let first = harness.done(first);
+    assert_eq!(first.conclusion, Some(Conclusion::Success), "{}", first.log);
+    assert!(first.log.contains("finished"), "{}", first.log);
+    let said = "this machine takes no further job::EC2 will terminate this spot machine at noon";
+    assert!(first.log.contains(said), "{}", first.log);
+    assert!(!runner.is_busy());
+    assert_eq!(harness.online(), Vec::<Vec<String>>::new());
+    assert_eq!(harness.github.job(second).unwrap().conclusion, None);
+
+    // A machine that gets more time listens again, and says no more that it does not.
+    let run = label("1");
+    let again = async {
+        loop {
+            runner.work(&run).await;
+        }
+    };
+    let github = harness.github.clone();
+    let waiting = tokio::task::spawn_blocking(move || github.wait_for_job(second, SOON));
+    tokio::select! {
+        done = waiting => {
+            let done = done.unwrap();
+            assert_eq!(done.conclusion, Some(Conclusion::Success));
+            assert!(!done.log.contains("takes no further job"), "{}", done.log);
+        }
+        () = again => {}
+    }
+    leave(&runner).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_runner_that_is_drained_closes_its_session() {
+    let harness = StandinHarness::new().await;
+    let runner = harness.runner();
+    runner.prepare().await.unwrap();
+    runner.register(&label("1")).await.unwrap();
+    runner.drain("past its threshold").await;
+    assert_eq!(harness.online(), Vec::<Vec<String>>::new());
+    runner.drain("past its threshold").await;
+    let job = harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
+    leave(&runner).await;
+    assert_eq!(harness.github.job(job).unwrap().conclusion, None);
+}
+
+/// The hook compares the run of a job with that of the label, not with the label.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_label_with_a_suffix_takes_the_jobs_of_its_run() {
+    let harness = StandinHarness::new().await;
+    let runner = harness.runner();
+    runner.prepare().await.unwrap();
+    let large = Label { suffix: "large".parse().ok(), ..label("4711") };
+    runner.register(&large).await.unwrap();
+    assert_eq!(harness.online(), [["4711-large"]]);
+    let own = harness.github.queue_job(REPOSITORY, "4711", &["4711-large"], "echo in");
+    let own = harness.done(own);
+    assert_eq!(own.conclusion, Some(Conclusion::Success), "{}", own.log);
+    let foreign = harness.github.queue_job(REPOSITORY, "666", &["4711-large"], "echo in");
+    let foreign = harness.done(foreign);
+    assert_eq!(foreign.conclusion, Some(Conclusion::Failure));
+    assert!(foreign.log.contains("was given to run 4711"), "{}", foreign.log);
     leave(&runner).await;
 }

@@ -6,7 +6,7 @@ use ondeck_core::model::ids::InstanceId;
 use ondeck_core::ports::Runner;
 use ondeck_processes::{FoundBy, MachineProcesses, Process};
 
-use crate::runner::harness::{RunnerHarness, appears, kill_now, run};
+use crate::runner::harness::{RunnerHarness, appears, kill_now, label};
 
 /// An unused user name. The user that a test creates with it is deleted on drop.
 struct TemporaryUser(String);
@@ -70,8 +70,8 @@ async fn a_user_is_created_and_cannot_affect_the_next_run() {
         tmp = tmp.display(),
         pid = pid.display(),
     );
-    runner.register(&run("1")).await.unwrap();
-    let done = harness.queue(&run("1"), 1, &script);
+    runner.register(&label("1")).await.unwrap();
+    let done = harness.queue(&label("1"), 1, &script);
     appears(&done).await;
     let said = fs::read_to_string(done.with_extension("log")).unwrap();
     assert_eq!(said, format!("{}\n", user.0));
@@ -92,8 +92,8 @@ async fn a_user_is_created_and_cannot_affect_the_next_run() {
     let account = harness.folder.join("state/registrations");
     assert_eq!(fs::metadata(account).unwrap().uid(), 0);
     // The next run works too.
-    runner.register(&run("2")).await.unwrap();
-    let done = harness.queue(&run("2"), 2, "test -O ~ && test -w \"$TMPDIR\" && echo mine");
+    runner.register(&label("2")).await.unwrap();
+    let done = harness.queue(&label("2"), 2, "test -O ~ && test -w \"$TMPDIR\" && echo mine");
     appears(&done).await;
     assert_eq!(fs::read_to_string(done.with_extension("log")).unwrap(), "mine\n");
     runner.stop().await.unwrap();
@@ -113,12 +113,12 @@ async fn a_runner_in_the_users_home_is_copied_out_of_it() {
     assert!(given.unwrap().success());
     let runner = harness.runner_with(Some(&user.0), vec![image.clone()]);
     runner.prepare().await.unwrap();
-    runner.register(&run("1")).await.unwrap();
+    runner.register(&label("1")).await.unwrap();
     assert!(harness.folder.join("actions-runner/.runner").exists());
     assert!(!image.join(".runner").exists());
     let script = format!("echo x >{0}/left; echo evil >>{0}/.bashrc", home.display());
     fs::write(home.join(".keep"), "").unwrap();
-    appears(&harness.queue(&run("1"), 1, &script)).await;
+    appears(&harness.queue(&label("1"), 1, &script)).await;
     assert!(home.join("left").exists());
     runner.stop().await.unwrap();
     runner.deregister().await.unwrap();
@@ -164,7 +164,7 @@ async fn jobs_are_in_the_groups_that_the_operator_names_and_in_no_other() {
         harness.set("runner-groups", setting).await;
         let runner = harness.runner_as(Some(&user.0));
         runner.prepare().await.unwrap();
-        let run = run(&number.to_string());
+        let run = label(&number.to_string());
         runner.register(&run).await.unwrap();
         let script = format!("id -Gn; sg {} -c 'echo taken up' </dev/null 2>/dev/null", docker.0);
         let done = harness.queue(&run, number, &script);

@@ -261,6 +261,7 @@ mod tests {
             failure: None,
             terminated: Vec::new(),
             returned: Vec::new(),
+            kept: Vec::new(),
             clean_up_failures: Vec::new(),
         }
     }
@@ -305,6 +306,7 @@ mod tests {
             )),
             terminated: vec![id("i-2"), id("i-3")],
             returned: vec![id("i-1")],
+            kept: Vec::new(),
             clean_up_failures: vec!["i-4 was expired: no answer".to_owned()],
             ..outcome(0)
         };

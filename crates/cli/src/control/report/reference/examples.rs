@@ -132,6 +132,7 @@ fn provisioned() -> Outcome {
         failure: None,
         terminated: Vec::new(),
         returned: Vec::new(),
+        kept: Vec::new(),
         clean_up_failures: Vec::new(),
     }
 }
@@ -162,6 +163,7 @@ fn released() -> release::Outcome {
             machine("i-05d35621a67a63d93", release::Disposition::Pooled),
             machine("i-0f2d05043267dce69", release::Disposition::Terminated),
         ],
+        unreadable: Vec::new(),
         took: Duration::from_millis(412),
     }
 }
@@ -186,6 +188,7 @@ fn snapshot() -> Snapshot {
         updated_at: at("2026-01-31T12:00:00.000Z"),
         ticketed_at: None,
         settings_version: None,
+        suffix: None,
         counts: Counts::default(),
     };
     let beat = Heartbeat::new(at("2026-01-31T12:04:58.800Z"), Duration::from_secs(5));

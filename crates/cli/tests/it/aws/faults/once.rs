@@ -30,7 +30,7 @@ const FOLLOWED: [Kind; 1] = [(Ec2, "ModifyLaunchTemplate", "")];
 
 const COLD: [Kind; 9] = [
     (DynamoDb, "Query", ""),
-    (DynamoDb, "PutItem", "DEMAND#"),
+    (DynamoDb, "UpdateItem", "DEMAND#"),
     (DynamoDb, "PutItem", "INTENT#"),
     (Ec2, "CreateFleet", ""),
     (DynamoDb, "UpdateItem", "RUN#"),

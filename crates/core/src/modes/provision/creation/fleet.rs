@@ -146,7 +146,7 @@ async fn register(attempt: &Attempt<'_>, machine: &Machine) -> Result<(), Failur
     let change = Instance::register(
         &machine.id,
         &machine.spec,
-        &attempt.request.run,
+        &attempt.label,
         plane.now(),
         attempt.times.created_timeout,
     );

@@ -5,7 +5,7 @@ use futures_util::future::try_join_all;
 
 use crate::lifecycle::{Created, Instance};
 use crate::model::failure::{Failure, FailureKind};
-use crate::model::signal::{AgentStatus, Pulse, Signal};
+use crate::model::signal::{AgentStatus, INTERRUPTED, Pulse, Signal};
 use crate::model::timestamp::Timestamp;
 use crate::modes::agent_watch::{AgentWatch, Watched};
 use crate::modes::provision::Attempt;
@@ -57,17 +57,21 @@ fn judge(
     now: Timestamp,
 ) -> Option<Result<Timestamp, String>> {
     let pulse = status.pulse(now);
-    if let Some(why) = status.report.as_ref().and_then(|r| r.failure_for(&attempt.request.run)) {
+    if let Some(why) = status.report.as_ref().and_then(|r| r.failure_for(&attempt.label)) {
         return Some(Err(why));
+    }
+    if status.is_interrupted() {
+        return Some(Err(INTERRUPTED.to_owned()));
     }
     match pulse {
         Pulse::Never => None,
-        Pulse::Stale(age) => {
-            Some(Err(format!("its heartbeat stopped {:.1} s ago", age.as_secs_f64())))
+        Pulse::Stale(_) => {
+            let age = status.age_of_heartbeat(now);
+            Some(Err(format!("its heartbeat stopped, or the clocks differ: {age}")))
         }
         Pulse::Healthy => {
             let report = status.report.as_ref()?;
-            report.says(Signal::Registered, &attempt.request.run).then_some(Ok(report.at))
+            report.says(Signal::Registered, &attempt.label).then_some(Ok(report.at))
         }
     }
 }

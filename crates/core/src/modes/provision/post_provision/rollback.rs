@@ -13,6 +13,7 @@ use futures_util::future::{join, join_all};
 use crate::lifecycle::{Claimed, Created, Idle, Instance, Pending, Running};
 use crate::model::ids::InstanceId;
 use crate::model::record::Record;
+use crate::model::signal::INTERRUPTED;
 use crate::modes::handshake::{Handshake, Returned, idle_time_given_back};
 use crate::modes::plane::NotCommitted;
 use crate::modes::provision::Attempt;
@@ -115,7 +116,7 @@ impl Undo<'_> {
             return Some(claimed.give_back(now, idle_time_given_back(times)).because(WHY));
         }
         let running = Instance::<Running>::believe(record)?;
-        Some(running.release(now, times.idle_time).because(WHY))
+        Some(running.release_unused(now, times.idle_time).because(WHY))
     }
 
     async fn hand_over(&self, idle: &Instance<Idle>) {
@@ -127,6 +128,9 @@ impl Undo<'_> {
         match returned {
             Ok(Some(Returned::Pooled { .. } | Returned::Superseded(_))) => self.done.returned(id),
             Ok(Some(Returned::Terminated { .. })) => self.done.terminated([id.clone()]),
+            Ok(Some(Returned::Interrupted { .. })) => {
+                self.done.failed(format!("{id} was expired: {INTERRUPTED}"));
+            }
             Ok(Some(Returned::Expired(why))) => {
                 self.done.failed(format!("{id} was expired: {why}"));
             }

@@ -109,7 +109,8 @@ async fn with_record(
 ) -> PortResult<Option<Instance<Created>>> {
     let (plane, request) = (attempt.plane, attempt.request);
     let timeout = attempt.times.created_timeout;
-    let change = Instance::register(&machine.id, &machine.spec, &request.run, plane.now(), timeout);
+    let change =
+        Instance::register(&machine.id, &machine.spec, &attempt.label, plane.now(), timeout);
     match plane.apply(change.because("launched, but never registered")).await {
         Ok(created) => Ok(Some(created)),
         Err(NotCommitted::Refused(refused)) => {

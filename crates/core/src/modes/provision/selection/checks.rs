@@ -3,7 +3,7 @@
 use crate::lifecycle::{Claimed, Instance};
 use crate::model::failure::Failure;
 use crate::model::heartbeat::{Compatibility, Heartbeat};
-use crate::model::signal::{AgentStatus, Pulse, Signal};
+use crate::model::signal::{AgentStatus, INTERRUPTED, Pulse, Signal};
 use crate::model::timestamp::Timestamp;
 use crate::modes::agent_watch::{AgentWatch, Watched};
 use crate::modes::provision::Attempt;
@@ -42,10 +42,8 @@ pub(super) async fn pass(
 /// Returns `None` while nothing is decided.
 fn judge(attempt: &Attempt<'_>, status: &AgentStatus, now: Timestamp) -> Option<Checked> {
     match status.pulse(now) {
-        Pulse::Never => return Some(Checked::Failed("it has never sent a heartbeat".to_owned())),
-        Pulse::Stale(age) => {
-            let why = format!("its last heartbeat is {:.1} s old", age.as_secs_f64());
-            return Some(Checked::Failed(why));
+        Pulse::Never | Pulse::Stale(_) => {
+            return Some(Checked::Failed(status.age_of_heartbeat(now)));
         }
         Pulse::Healthy => {}
     }
@@ -56,9 +54,13 @@ fn judge(attempt: &Attempt<'_>, status: &AgentStatus, now: Timestamp) -> Option<
         }
         Some(Compatibility::Understood) | None => {}
     }
-    let report = status.report.as_ref()?;
-    if let Some(why) = report.failure_for(&attempt.request.run) {
+    let report = status.report.as_ref();
+    if let Some(why) = report.and_then(|report| report.failure_for(&attempt.label)) {
         return Some(Checked::Failed(why));
     }
-    report.says(Signal::Registered, &attempt.request.run).then_some(Checked::Ready(report.at))
+    if status.is_interrupted() {
+        return Some(Checked::Failed(INTERRUPTED.to_owned()));
+    }
+    let report = report?;
+    report.says(Signal::Registered, &attempt.label).then_some(Checked::Ready(report.at))
 }

@@ -74,9 +74,12 @@ impl Workers<'_> {
             return self.settle(&first, checked?).await;
         }
         self.attempt.holdings.searching(|search| search.hedges += 1);
-        self.pickup.ask_again().await;
+        let take_another = async {
+            self.pickup.ask_again().await;
+            self.take().await
+        };
         // The second claim is never dropped half-way: the machine would stay claimed.
-        let (checked, second) = match select(checks.as_mut(), pin!(self.take())).await {
+        let (checked, second) = match select(checks.as_mut(), pin!(take_another)).await {
             Either::Left((checked, take)) => (Some(checked?), take.await?),
             Either::Right((second, _)) => (None, second?),
         };
@@ -183,8 +186,7 @@ impl Workers<'_> {
     async fn claim(&self, candidate: &Candidate) -> Result<Option<Instance<Claimed>>, Failure> {
         let (plane, attempt) = (self.attempt.plane, self.attempt);
         attempt.holdings.about_to_touch(candidate.idle.id());
-        let change =
-            candidate.idle.claim(&attempt.request.run, plane.now(), attempt.times.claim_timeout);
+        let change = candidate.idle.claim(&attempt.label, plane.now(), attempt.times.claim_timeout);
         match self.pickup.holding(candidate, plane.apply(change)).await {
             Ok(claimed) => Ok(Some(claimed)),
             Err(NotCommitted::Refused(refused)) => {

@@ -37,12 +37,13 @@ impl Hedging {
     /// Returns when a worker that has just claimed a machine may claim another one. Does not return
     /// while that is not allowed, so the caller must drop it when the first machine is decided.
     pub(super) async fn allowed(&self, clock: &dyn Clock) {
-        clock.sleep(self.delay).await;
+        // Workers that claimed at about the same time become late at about the same time, and have
+        // to be counted before the first of them decides. So they count a little before.
+        let part = self.delay / 16;
+        clock.sleep(self.delay - part).await;
         let _late = self.is_late();
         loop {
-            // Workers that claimed at about the same time become late at about the same time, and
-            // have to be counted before the first of them decides.
-            clock.sleep(self.delay / 16).await;
+            clock.sleep(part).await;
             if self.take() {
                 return;
             }

@@ -38,7 +38,7 @@ const BATCH: usize = 10;
 /// How long a ticket waits for others before they are deleted together.
 const DELETE_WINDOW: Duration = Duration::from_millis(25);
 
-/// After meeting the same instance in this many passes, the pool counts as exhausted for this run.
+/// After this many encounters with the same instance, the pool counts as exhausted for this run.
 /// This bounds the number of passes when claims keep failing.
 const MAX_ENCOUNTERS: u32 = 5;
 
@@ -82,13 +82,16 @@ struct Inner {
     exhausted: bool,
 }
 
-/// In how many passes an instance was met. Several tickets of it in one pass count once.
+/// How often an instance was met. A machine that was handed to workers counts once in each pass. One
+/// that was only received, and that the run does not want or need, says nothing about the others, so
+/// it does not count.
 #[derive(Debug)]
 struct Encounters {
-    passes: u32,
-    last_pass: u32,
-    /// When a ticket of it was received last, in steady time.
-    last_at: Duration,
+    count: u32,
+    /// The last pass in which it was handed to a worker.
+    handed_out: Option<u32>,
+    /// The last pass in which a ticket of it was received, and when, in steady time.
+    received: (u32, Duration),
 }
 
 impl Inner {
@@ -100,23 +103,36 @@ impl Inner {
     }
 
     fn has_come_round_too_often(&self) -> bool {
-        self.encounters.values().any(|met| met.passes >= MAX_ENCOUNTERS)
+        self.encounters.values().any(|met| met.count >= MAX_ENCOUNTERS)
     }
 
     /// Notes that a ticket of the instance was received at `now`. Returns whether it is the first of
-    /// this attempt. A pass that lasts longer than `hold` receives tickets again, so after that time
-    /// another ticket counts like one of another pass.
+    /// this attempt. A pass that lasts longer than `hold` receives tickets again. That counts, since
+    /// such a pass might never end.
     fn meet(&mut self, id: &InstanceId, now: Duration, hold: Duration) -> bool {
-        let pass = self.pass;
+        let received = (self.pass, now);
         let Some(met) = self.encounters.get_mut(id) else {
-            let first = Encounters { passes: 1, last_pass: pass, last_at: now };
+            let first = Encounters { count: 0, handed_out: None, received };
             self.encounters.insert(id.clone(), first);
             return true;
         };
-        if met.last_pass != pass || met.last_at + hold <= now {
-            (met.passes, met.last_pass, met.last_at) = (met.passes + 1, pass, now);
+        let (pass, at) = met.received;
+        if pass != self.pass {
+            met.received = received;
+        } else if at + hold <= now {
+            met.received = received;
+            met.count += 1;
         }
         false
+    }
+
+    /// Notes that the instance is handed to a worker.
+    fn hand_out(&mut self, id: &InstanceId) {
+        if let Some(met) = self.encounters.get_mut(id)
+            && met.handed_out.replace(self.pass) != Some(self.pass)
+        {
+            met.count += 1;
+        }
     }
 }
 
@@ -154,6 +170,7 @@ impl<'a> Pickup<'a> {
         // A worker that gets no candidate stops, so it no longer counts either.
         inner.unserved = inner.unserved.saturating_sub(1);
         if let Some(candidate) = &candidate {
+            inner.hand_out(candidate.idle.id());
             self.duplicates().hand_out(&candidate.announced);
         }
         if inner.unserved == 0 {
@@ -403,7 +420,8 @@ mod tests {
         let settings = Settings::default();
         let requirements = request.requirements(&settings, TypePatterns::any()).unwrap();
         let (times, holdings) = (Times::default(), Holdings::new(plane.clock.steady()));
-        Attempt { plane, request, settings, requirements, times, holdings }
+        let label = request.label();
+        Attempt { plane, request, label, settings, requirements, times, holdings }
     }
 
     #[tokio::test]

@@ -1,0 +1,74 @@
+//! What runs asked for. One item holds the demands of all labels of a run.
+
+use std::collections::HashSet;
+
+use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
+use ondeck_core::model::demand::{Demand, RETENTION};
+use ondeck_core::model::ids::RunId;
+use ondeck_core::ports::PortResult;
+
+use super::keys::{Key, List, names_in, text, ttl};
+use super::rows;
+use super::table::Table;
+
+/// Sets the demand of one label and leaves those of the run's other labels as they are.
+pub(super) async fn put(table: &Table, demand: &Demand, shards: u32) -> PortResult<()> {
+    const EFFECT: &str =
+        "SET #demand = :demand, #listKey = :listKey, #listSort = :listSort, #ttl = :ttl";
+    let mut names = names_in(&[EFFECT]);
+    names.insert("#demand".to_owned(), rows::demand_attribute(&demand.label()));
+    let mut update = table
+        .client
+        .update_item()
+        .table_name(&table.name)
+        .set_key(Some(Key::demand(&demand.run).attributes()))
+        .set_expression_attribute_names(Some(names))
+        .update_expression(EFFECT)
+        .expression_attribute_values(":demand", text(serde_json::json!(demand)));
+    let entry = List::Demands.entry(demand.run.as_str(), demand.at, shards);
+    for (name, value) in entry.into_iter().chain([ttl(demand.at + RETENTION)]) {
+        update = update.expression_attribute_values(format!(":{name}"), value);
+    }
+    table.call("UpdateItem", update.send()).await.map(drop)
+}
+
+/// Sets the demand of one label if it still is `current`. The text is compared with the one that was
+/// read, because another version may write the same demand as another text.
+pub(super) async fn replace(table: &Table, current: &Demand, next: &Demand) -> PortResult<bool> {
+    const EFFECT: &str = "SET #demand = :next";
+    const CONDITION: &str = "#demand = :current";
+    let (key, attribute) = (Key::demand(&current.run), rows::demand_attribute(&current.label()));
+    let items = table.get_all(std::slice::from_ref(&key)).await?;
+    let stored = items.first().and_then(|item| item.get(&attribute)?.as_s().ok());
+    let Some(stored) = stored
+        .filter(|stored| Demand::read(&current.run, stored).is_some_and(|found| found == *current))
+    else {
+        return Ok(false);
+    };
+    let update = table
+        .client
+        .update_item()
+        .table_name(&table.name)
+        .set_key(Some(key.attributes()))
+        .update_expression(EFFECT)
+        .condition_expression(CONDITION)
+        .expression_attribute_names("#demand", attribute)
+        .expression_attribute_values(":next", text(serde_json::json!(next)))
+        .expression_attribute_values(":current", text(stored));
+    match table.ask(update.send()).await {
+        Ok(_) => Ok(true),
+        Err(error) => match error.as_service_error() {
+            Some(UpdateItemError::ConditionalCheckFailedException(_)) => Ok(false),
+            _ => Err(table.port_error("UpdateItem", &error)),
+        },
+    }
+}
+
+pub(super) async fn of_runs(table: &Table, runs: &[RunId]) -> PortResult<Vec<Demand>> {
+    let unique: HashSet<&RunId> = runs.iter().collect();
+    let keys: Vec<Key> = unique.into_iter().map(Key::demand).collect();
+    let mut demands: Vec<Demand> =
+        table.get_all(&keys).await?.iter().flat_map(rows::demands).collect();
+    demands.sort_by_key(Demand::label);
+    Ok(demands)
+}

@@ -1,0 +1,130 @@
+//! The machines that runs own, and which of them can take jobs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::inputs::times::Times;
+use crate::model::demand::Demand;
+use crate::model::heartbeat::LONGEST_PERIOD;
+use crate::model::ids::{InstanceId, RunId};
+use crate::model::label::Label;
+use crate::model::record::{Record, State};
+use crate::model::signal::{AgentStatus, Pulse, Signal};
+use crate::model::timestamp::Timestamp;
+use crate::modes::plane::Plane;
+use crate::ports::PortResult;
+
+/// How long a running machine that has never sent a heartbeat counts as alive.
+const WITHOUT_HEARTBEAT: Duration = LONGEST_PERIOD.saturating_mul(3);
+
+/// The machines of runs that are not expired, each with what its agent has written.
+pub(super) struct Machines {
+    seen: Vec<(Record, AgentStatus)>,
+    labels: BTreeMap<Label, Serving>,
+}
+
+/// The machines under one label that can take jobs, now or soon.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Serving {
+    pub(super) live: u32,
+    /// Those that have no job.
+    pub(super) free: u32,
+}
+
+impl Serving {
+    /// Whether there are fewer machines than the run has asked for.
+    pub(super) fn lacks(self, demand: &Demand) -> bool {
+        self.live < demand.options.count
+    }
+
+    /// How many machines to add for `jobs` waiting jobs: no more than the run has asked for, and none
+    /// for jobs that free machines are about to take.
+    pub(super) fn missing(self, demand: &Demand, jobs: u32) -> u32 {
+        let lacking = demand.options.count.saturating_sub(self.live);
+        lacking.min(jobs.saturating_sub(self.free))
+    }
+}
+
+impl Machines {
+    /// Reads the agent status of the machines that belong to runs.
+    pub(super) async fn look(
+        plane: &Plane,
+        times: &Times,
+        records: &[Record],
+    ) -> PortResult<Machines> {
+        let asked_at = plane.now();
+        let owned = records.iter().filter(|it| it.run.is_some() && !it.is_expired(asked_at));
+        let owned: Vec<Record> = owned.cloned().collect();
+        let ids: Vec<InstanceId> = owned.iter().map(|record| record.id.clone()).collect();
+        let status = match ids.as_slice() {
+            [] => Vec::new(),
+            ids => plane.retried(|| plane.store.agent_status(ids)).await?,
+        };
+        let now = plane.now();
+        let mut machines = Machines { seen: Vec::new(), labels: BTreeMap::new() };
+        for (record, status) in owned.into_iter().zip(status) {
+            let label =
+                record.label().filter(|label| can_serve(&record, &status, label, times, now));
+            if let Some(label) = label {
+                let serving = machines.labels.entry(label).or_default();
+                serving.live += 1;
+                serving.free += u32::from(!status.heartbeat.is_some_and(|beat| beat.busy));
+            }
+            machines.seen.push((record, status));
+        }
+        Ok(machines)
+    }
+
+    /// The runs that own a machine.
+    pub(super) fn owners(&self) -> BTreeSet<&RunId> {
+        self.seen.iter().filter_map(|(record, _)| record.run.as_ref()).collect()
+    }
+
+    /// The running machines that their providers have announced to take away.
+    pub(super) fn interrupted(&self) -> impl Iterator<Item = &Record> {
+        let running = self.seen.iter().filter(|(record, _)| record.state == State::Running);
+        running.filter(|(_, status)| status.is_interrupted()).map(|(record, _)| record)
+    }
+
+    pub(super) fn serving(&self, label: &Label) -> Serving {
+        self.labels.get(label).copied().unwrap_or_default()
+    }
+
+    /// The running machines whose heartbeat has stopped, with its age.
+    pub(super) fn silent(&self, now: Timestamp) -> impl Iterator<Item = (&Record, Duration)> {
+        let running = self.seen.iter().filter(|(record, _)| record.state == State::Running);
+        running.filter_map(move |(record, status)| Some((record, silence(record, status, now)?)))
+    }
+}
+
+/// How long the agent has been silent; `None` if it is not. Each is judged by the period that its own
+/// heartbeat announces.
+fn silence(record: &Record, status: &AgentStatus, now: Timestamp) -> Option<Duration> {
+    match status.pulse(now) {
+        Pulse::Healthy => None,
+        Pulse::Stale(age) => Some(age),
+        Pulse::Never => Some(now.since(record.updated_at)).filter(|age| *age > WITHOUT_HEARTBEAT),
+    }
+}
+
+/// Whether the machine takes jobs of the label, or is about to. One that its provider takes away takes
+/// no further job.
+fn can_serve(
+    record: &Record,
+    status: &AgentStatus,
+    label: &Label,
+    times: &Times,
+    now: Timestamp,
+) -> bool {
+    let pulse = status.pulse(now);
+    let is_silent = match record.state {
+        State::Running => silence(record, status, now).is_some(),
+        // Its provision is under way, and waits for its first heartbeat.
+        _ => matches!(pulse, Pulse::Stale(_)),
+    };
+    let report = status.report.as_ref();
+    let is_registered = report.is_some_and(|report| report.says(Signal::Registered, label));
+    let has_time =
+        record.state != State::Running || now.since(record.updated_at) < times.created_timeout;
+    !is_silent && !status.is_interrupted() && (is_registered || has_time)
+}

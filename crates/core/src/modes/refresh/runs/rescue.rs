@@ -1,0 +1,170 @@
+//! Rescue: provisions again for runs whose jobs are queued while they lack machines. This happens when
+//! a machine dies or is taken away, and with "Re-run failed jobs": the job that calls provision is not
+//! among the failed ones, and GitHub leaves the others queued for a day without telling the user.
+
+use super::machines::Machines;
+use crate::model::demand::Demand;
+use crate::model::failure::{Failure, FailureKind};
+use crate::model::label::Label;
+use crate::model::settings::{Rescue, Settings};
+use crate::modes::plane::{Plane, readable};
+use crate::modes::provision::{self, provision};
+use crate::modes::refresh::Outcome;
+use crate::ports::{PortResult, WaitingJobs};
+use crate::runtime::stop::StopSignal;
+
+/// Rescues runs, or reports them, as the `rescue` setting says.
+pub(super) struct Rescuer<'a> {
+    pub(super) plane: &'a Plane,
+    pub(super) settings: &'a Settings,
+    pub(super) stop: &'a StopSignal,
+}
+
+impl Rescuer<'_> {
+    /// Rescues a run under each label that jobs wait for. Fails as [`Rescuer::rescue`] does.
+    pub(super) async fn rescue_all(
+        &self,
+        demands: Vec<Demand>,
+        waiting: &WaitingJobs,
+        outcome: &mut Outcome,
+    ) -> Result<(), Failure> {
+        for demand in demands {
+            if let Some(jobs) = waiting.get(&demand.label()) {
+                self.rescue(demand, *jobs, outcome).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Provisions for one label what is missing of what the run asked for at first. A failed rescue
+    /// is a warning; the error is that the store did not answer, or that `stop` was raised.
+    async fn rescue(
+        &self,
+        demand: Demand,
+        jobs: u32,
+        outcome: &mut Outcome,
+    ) -> Result<(), Failure> {
+        let (plane, label) = (self.plane, demand.label());
+        // The list may lag, and a provision may have finished since it was read.
+        if self.missing(&demand, jobs).await? == 0 {
+            return Ok(());
+        }
+        if self.settings.rescue == Rescue::Report {
+            outcome.warnings.push(format!("jobs wait for a run that has no machine: {label}"));
+            outcome.stranded.push(label);
+            return Ok(());
+        }
+        let failed = demand.failed_rescues.filter(|failed| plane.now() < failed.not_before());
+        if let Some(failed) = failed {
+            let (times, next) = (failed.times, failed.not_before());
+            let problem =
+                format!("run {label} was not rescued in {times} attempts, next attempt at {next}");
+            outcome.warnings.push(problem);
+            outcome.stranded.push(label);
+            return Ok(());
+        }
+        let Some(leased) = self.take_lease(&demand).await? else {
+            tracing::info!(%label, "another refresh rescues the run");
+            return Ok(());
+        };
+        // The refresh that had the lease before may have rescued the run.
+        let missing = self.missing(&demand, jobs).await?;
+        if missing == 0 {
+            self.give_back(&leased, demand).await;
+            return Ok(());
+        }
+        plane.progress.stage(&format!("rescuing run {label}: {jobs} jobs wait for a machine"));
+        tracing::warn!(%label, jobs, missing, "jobs wait without a machine; provisioning again");
+        let provisioned = provision(plane, &demand.again(missing), self.stop).await;
+        self.conclude(label, demand, &leased, provisioned, outcome).await
+    }
+
+    /// Gives the lease back with the result of the rescue, and reports it.
+    async fn conclude(
+        &self,
+        label: Label,
+        demand: Demand,
+        leased: &Demand,
+        provisioned: provision::Outcome,
+        outcome: &mut Outcome,
+    ) -> Result<(), Failure> {
+        let Some(failure) = provisioned.failure else {
+            self.give_back(leased, Demand { failed_rescues: None, ..demand }).await;
+            outcome.rescued.push(label);
+            return Ok(());
+        };
+        if matches!(failure.kind, FailureKind::Interrupted | FailureKind::Stopped) {
+            self.give_back(leased, demand).await;
+            return Err(failure);
+        }
+        // Each attempt claims idle machines and returns them, or launches new ones. Only a request
+        // that is refused as it stands reaches no machine: it is tried again as soon as the operator
+        // has corrected the settings.
+        let refused_as_it_stands =
+            failure.kind == FailureKind::InvalidInput && !provisioned.search.asked;
+        // Nor does one for which there is no room, unless it found idle machines.
+        let no_room = failure.kind == FailureKind::AtCeiling && provisioned.search.claimed == 0;
+        let next = match refused_as_it_stands || no_room {
+            true => demand,
+            false => demand.failed_again(self.plane.now()),
+        };
+        self.give_back(leased, next).await;
+        if provisioned.kept.is_empty() {
+            outcome.warnings.push(format!("run {label} cannot be rescued: {failure}"));
+            outcome.stranded.push(label);
+        } else {
+            let kept = provisioned.kept.len();
+            let asked = provisioned.requested;
+            let problem = format!("run {label} was given {kept} of {asked} machines: {failure}");
+            outcome.warnings.push(problem);
+            outcome.rescued.push(label);
+        }
+        Ok(())
+    }
+
+    /// How many machines the run lacks under the label of the demand, read consistently.
+    async fn missing(&self, demand: &Demand, jobs: u32) -> Result<u32, Failure> {
+        let plane = self.plane;
+        let look = async {
+            let listing = plane.retried(|| plane.store.of_run(&demand.run)).await?;
+            Machines::look(plane, &self.settings.times, &readable(listing)).await
+        };
+        let machines = self.stop.unless_raised(look).await??;
+        Ok(machines.serving(&demand.label()).missing(demand, jobs))
+    }
+
+    /// The demand with a lease of this refresh; `None` if another refresh has one, or if the run has
+    /// stored another request meanwhile. The lease outlasts a rescue, and no longer holds when this
+    /// process was killed before it gave the lease back.
+    async fn take_lease(&self, demand: &Demand) -> PortResult<Option<Demand>> {
+        let (plane, times) = (self.plane, &self.settings.times);
+        let now = plane.now();
+        if demand.is_being_rescued(now) {
+            return Ok(None);
+        }
+        let until = now + times.created_timeout + times.claim_timeout;
+        let leased = demand.clone().leased(plane.random.number(), until);
+        let taken = self.replace(demand, &leased).await?;
+        Ok(taken.then_some(leased))
+    }
+
+    /// Stores the demand without a lease. The lease ends by itself if that fails.
+    async fn give_back(&self, leased: &Demand, next: Demand) {
+        let next = Demand { lease: None, ..next };
+        if let Err(error) = self.replace(leased, &next).await {
+            tracing::warn!(label = %next.label(), "the result of its rescue was not stored: {error}");
+        }
+    }
+
+    /// Replaces a stored demand. If the answer to a write was lost, its repetition is refused, and the
+    /// demand that is found tells that it was made.
+    async fn replace(&self, current: &Demand, next: &Demand) -> PortResult<bool> {
+        let store = &self.plane.store;
+        if self.plane.retried(|| store.replace_demand(current, next)).await? {
+            return Ok(true);
+        }
+        let runs = std::slice::from_ref(&next.run);
+        let found = self.plane.retried(|| store.demands(runs)).await?;
+        Ok(found.contains(next))
+    }
+}

@@ -1,0 +1,144 @@
+//! Machines that their provider takes away.
+
+use std::time::Duration;
+
+use ondeck_core::model::record::State;
+use ondeck_core::modes::provision::MachineSource;
+use ondeck_core::modes::release::Disposition;
+use ondeck_core::ports::Rerun;
+use ondeck_core::testkit::MachineDefect;
+
+use super::harness::{Harness, id, names, request, run};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test]
+async fn refresh_terminates_an_idle_machine_that_is_taken_away() {
+    let harness = Harness::new().await;
+    harness.make_defective("i-spot", MachineDefect::InterruptedAfter(10 * SECOND));
+    harness.idle("i-spot", "c6i.large").await;
+    harness.idle("i-fine", "c6i.large").await;
+    assert_eq!(harness.refresh().await.interrupted, []);
+    harness.sleep(11 * SECOND).await;
+    assert_eq!(harness.refresh().await.interrupted, [id("i-spot")]);
+    assert_eq!(
+        (harness.state("i-spot"), harness.state("i-fine")),
+        (State::Terminated, State::Idle)
+    );
+    assert_eq!(harness.alive(), ["i-fine"]);
+    assert_eq!(harness.refresh().await.interrupted, []);
+}
+
+#[tokio::test]
+async fn a_claim_of_a_machine_that_is_taken_away_is_undone_within_a_poll() {
+    let harness = Harness::new().await;
+    harness.make_defective("i-spot", MachineDefect::InterruptedAfter(10 * SECOND));
+    harness.idle("i-spot", "c6i.large").await;
+    harness.sleep(11 * SECOND).await;
+    harness.idle("i-fine", "c6i.large").await;
+    let outcome = harness.provision(&request("1", 1)).await;
+    assert_eq!(outcome.count(MachineSource::Warm), 1, "{outcome:?}");
+    assert!(names(&outcome.instances).contains("i-fine"));
+    assert!(outcome.timings.selection < SECOND, "{:?}", outcome.timings);
+}
+
+#[tokio::test]
+async fn a_run_does_not_adopt_a_machine_that_is_taken_away() {
+    let harness = Harness::new().await;
+    harness.make_defective("i-0001", MachineDefect::InterruptedAfter(60 * SECOND));
+    harness.provision(&request("1", 2)).await;
+    harness.sleep(61 * SECOND).await;
+    let again = harness.provision(&request("1", 2)).await;
+    assert_eq!((again.count(MachineSource::Adopted), again.count(MachineSource::Cold)), (1, 1));
+    assert!(!names(&again.instances).contains("i-0001"));
+}
+
+#[tokio::test]
+async fn release_says_which_machine_was_taken_away_and_does_not_fail() {
+    for gone in [false, true] {
+        let harness = Harness::new().await;
+        harness.make_defective("i-0001", MachineDefect::InterruptedAfter(60 * SECOND));
+        harness.provision(&request("1", 2)).await;
+        harness.sleep(61 * SECOND).await;
+        let refreshed = harness.refresh().await;
+        assert_eq!(refreshed.interrupted, [], "the run's release reports it");
+        if gone {
+            harness.memory.compute.kill(&id("i-0001"));
+            harness.sleep(120 * SECOND).await;
+        }
+        let released = harness.release("1").await;
+        assert_eq!(released.failure(), None);
+        let disposition = |name: &str| {
+            let of_it = released.instances.iter().find(|one| one.id == id(name));
+            of_it.map(|one| one.disposition.clone())
+        };
+        assert_eq!(disposition("i-0001"), Some(Disposition::Interrupted), "gone: {gone}");
+        assert_eq!(disposition("i-0002"), Some(Disposition::Pooled));
+        let next = harness.provision(&request("2", 2)).await;
+        assert!(!names(&next.instances).contains("i-0001"));
+    }
+}
+
+/// A run of two machines, the first of which was taken away with a job on it.
+async fn interrupted(given: &[(&str, &str)]) -> Harness {
+    let harness = Harness::with(given).await;
+    harness.make_defective("i-0001", MachineDefect::InterruptedAfter(60 * SECOND));
+    harness.provision(&request("1", 2)).await;
+    harness.memory.forge.open(run("1"));
+    harness.sleep(61 * SECOND).await;
+    harness.memory.compute.kill(&id("i-0001"));
+    harness.sleep(60 * SECOND).await;
+    harness.memory.forge.fail_job(run("1"), 71, id("i-0001"));
+    harness
+}
+
+#[tokio::test]
+async fn a_job_whose_machine_was_taken_away_is_re_run_once_after_its_run() {
+    for (released, seen_before) in [(true, true), (true, false), (false, true), (false, false)] {
+        let case = format!("released {released}, seen before {seen_before}");
+        let harness = interrupted(&[("on-interruption", "rerun")]).await;
+        if seen_before {
+            assert!(harness.refresh().await.rerun.is_empty(), "{case}: the run goes on");
+        }
+        if released {
+            let release = harness.release("1").await;
+            let of_it = release.instances.iter().find(|one| one.id == id("i-0001"));
+            assert_eq!(of_it.unwrap().disposition, Disposition::Interrupted, "{case}");
+            assert!(harness.refresh().await.rerun.is_empty(), "{case}: its last job is not over");
+        }
+        harness.memory.forge.complete(run("1"));
+        let (one, other) = tokio::join!(harness.refresh(), harness.refresh());
+        let reruns = [one.rerun, other.rerun].concat();
+        assert_eq!(reruns, [run("1")], "{case}");
+        assert_eq!(harness.memory.forge.reruns(), [(run("1"), Rerun::Job(71))], "{case}");
+        // It fails once more, and is not re-run again.
+        harness.refresh().await;
+        harness.sleep(400 * SECOND).await;
+        assert!(harness.refresh().await.rerun.is_empty(), "{case}");
+        assert_eq!(harness.memory.forge.reruns().len(), 1, "{case}");
+    }
+}
+
+#[tokio::test]
+async fn only_jobs_that_failed_on_an_interrupted_machine_are_re_run() {
+    let harness = interrupted(&[("on-interruption", "rerun")]).await;
+    harness.memory.forge.fail_job(run("1"), 72, id("i-0002"));
+    harness.refresh().await;
+    harness.memory.forge.complete(run("1"));
+    harness.refresh().await;
+    assert_eq!(harness.memory.forge.reruns(), [(run("1"), Rerun::Job(71))]);
+
+    let harness = interrupted(&[("on-interruption", "rerun")]).await;
+    harness.memory.forge.fail_job(run("1"), 73, id("i-0001"));
+    harness.refresh().await;
+    harness.memory.forge.complete(run("1"));
+    harness.refresh().await;
+    let several = [(run("1"), Rerun::FailedJobs)];
+    assert_eq!(harness.memory.forge.reruns(), several, "the forge admits one request");
+
+    let harness = interrupted(&[]).await;
+    harness.refresh().await;
+    harness.memory.forge.complete(run("1"));
+    assert!(harness.refresh().await.rerun.is_empty());
+    assert!(harness.memory.forge.reruns().is_empty(), "by default nothing is re-run");
+}

@@ -1,0 +1,324 @@
+//! What refresh does for runs: machines that died, waiting jobs, completed runs, and how many
+//! requests that costs.
+
+use std::time::Duration;
+
+use ondeck_core::model::ids::RunId;
+use ondeck_core::model::label::Label;
+use ondeck_core::model::record::State;
+use ondeck_core::modes::provision::Request;
+use ondeck_core::modes::refresh;
+use ondeck_core::ports::Store;
+use ondeck_core::runtime::stop::{Stop, StopSignal};
+use ondeck_core::testkit::MachineDefect;
+
+use super::harness::{Harness, id, label, request, run};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A run with this many machines.
+async fn served(harness: &Harness, run_id: &str, count: u32) {
+    let outcome = harness.provision(&request(run_id, count)).await;
+    assert_eq!(outcome.failure, None);
+}
+
+fn under(suffix: &str, run_id: &str, count: u32) -> Request {
+    let mut request = request(run_id, count);
+    request.options.label_suffix = Some(suffix.parse().unwrap());
+    request
+}
+
+fn running(harness: &Harness, run_id: &str) -> usize {
+    let of_run = |record: &ondeck_core::model::record::Record| {
+        record.state == State::Running && record.run == Some(run(run_id))
+    };
+    harness.memory.store.select(of_run).len()
+}
+
+#[tokio::test]
+async fn a_run_whose_machine_died_gets_another() {
+    for (machines, dead, jobs, given) in [(1, 1, 1, 1), (3, 2, 5, 2), (3, 2, 1, 0), (3, 3, 2, 2)] {
+        let case = format!("{dead} of {machines} dead, {jobs} jobs");
+        let harness = Harness::new().await;
+        served(&harness, "1", machines).await;
+        for n in 1..=dead {
+            harness.memory.compute.kill(&id(&format!("i-{n:04}")));
+        }
+        for _ in 0..jobs {
+            harness.memory.forge.queue_job(&run("1"));
+        }
+        let at_once = harness.refresh().await;
+        assert!(at_once.silent.is_empty() && at_once.rescued.is_empty(), "{case}: still fresh");
+        harness.sleep(MINUTE).await;
+        let outcome = harness.refresh().await;
+        assert_eq!(outcome.silent.len(), dead, "{case}");
+        let warned = |it: &&String| it.contains("of run 1 has sent no heartbeat for");
+        assert_eq!(outcome.warnings.iter().filter(warned).count(), dead, "{case}");
+        let rescued = if given > 0 { vec![label("1")] } else { vec![] };
+        assert_eq!((outcome.rescued, outcome.stranded), (rescued, vec![]), "{case}");
+        assert_eq!(harness.alive().len(), machines as usize - dead + given, "{case}");
+        assert_eq!(harness.state("i-0001"), State::Running, "it may come back with its job");
+        assert!(harness.refresh().await.rescued.is_empty(), "{case}: it has what it asked for");
+    }
+}
+
+#[tokio::test]
+async fn a_silent_machine_without_waiting_jobs_is_only_reported() {
+    for rescue in ["provision", "report", "off"] {
+        let harness = Harness::with(&[("rescue", rescue)]).await;
+        served(&harness, "1", 2).await;
+        harness.memory.compute.kill(&id("i-0002"));
+        harness.memory.forge.open(run("1"));
+        harness.sleep(MINUTE).await;
+        let outcome = harness.refresh().await;
+        assert_eq!((outcome.silent, outcome.rescued), (vec![id("i-0002")], vec![]), "{rescue}");
+        assert_eq!(harness.alive(), ["i-0001"]);
+    }
+}
+
+/// A machine with a longer heartbeat period is silent later.
+#[tokio::test]
+async fn silence_is_judged_by_the_own_period_of_a_machine() {
+    let harness = Harness::with(&[("heartbeat-period-sec", "30")]).await;
+    served(&harness, "1", 1).await;
+    harness.memory.compute.kill(&id("i-0001"));
+    harness.refresh_with(&[("heartbeat-period-sec", "1")]).await;
+    harness.sleep(MINUTE).await;
+    assert!(harness.refresh().await.silent.is_empty());
+    harness.sleep(MINUTE).await;
+    assert_eq!(harness.refresh().await.silent, [id("i-0001")]);
+}
+
+#[tokio::test]
+async fn a_run_gets_another_machine_for_one_that_its_provider_takes_away() {
+    let harness = Harness::new().await;
+    harness.make_defective("i-0001", MachineDefect::InterruptedAfter(MINUTE));
+    served(&harness, "1", 1).await;
+    harness.sleep(MINUTE + SECOND).await;
+    harness.memory.forge.queue_job(&run("1"));
+    assert_eq!(harness.refresh().await.rescued, [label("1")]);
+    assert_eq!(running(&harness, "1"), 2);
+}
+
+#[tokio::test]
+async fn each_label_is_rescued_on_its_own() {
+    let harness = Harness::new().await;
+    harness.provision(&under("build", "1", 1)).await;
+    harness.provision(&under("tests", "1", 2)).await;
+    harness.memory.compute.kill(&id("i-0001"));
+    harness.sleep(MINUTE).await;
+    let (build, tests) = (under("build", "1", 1).label(), under("tests", "1", 1).label());
+    for label in [&build, &tests, &tests] {
+        harness.memory.forge.queue_job(label);
+    }
+    assert_eq!(harness.refresh().await.rescued, vec![build.clone()]);
+    let labels: Vec<Label> =
+        harness.alive().iter().filter_map(|name| harness.labels.of(&id(name))).collect();
+    assert_eq!(labels.iter().filter(|label| **label == build).count(), 1, "{labels:?}");
+    assert_eq!(labels.len(), 3);
+}
+
+/// Of the machines that a rescue adds, those with jobs stay when another one fails, and the rest goes.
+#[tokio::test]
+async fn a_rescue_that_fails_keeps_the_machines_that_have_jobs() {
+    for warm in [false, true] {
+        let harness = Harness::new().await;
+        served(&harness, "1", 3).await;
+        harness.memory.compute.kill(&id("i-0001"));
+        harness.memory.compute.kill(&id("i-0002"));
+        harness.memory.compute.kill(&id("i-0003"));
+        harness.sleep(MINUTE).await;
+        let takes_job = MachineDefect::TakesJobAfter(Duration::ZERO);
+        let (busy, fails) = match warm {
+            true => ("i-warm", "i-0004"),
+            false => ("i-0004", "i-0005"),
+        };
+        harness.make_defective(busy, takes_job);
+        harness.make_defective(fails, MachineDefect::CannotRegister);
+        if warm {
+            harness.idle("i-warm", "c6i.large").await;
+            harness.idle("i-free", "c6i.large").await;
+        }
+        harness.memory.compute.set_capacity(if warm { 4 } else { 2 });
+        for _ in 0..(if warm { 3 } else { 2 }) {
+            harness.memory.forge.queue_job(&run("1"));
+        }
+        let outcome = harness.refresh().await;
+        if warm {
+            // Its agent does not leave; the next refresh gives the machine to the run again.
+            assert_eq!(outcome.stranded, [label("1")], "{outcome:?}");
+            assert_eq!(harness.labels.of(&id(busy)), Some(label("1")), "it did not leave its job");
+            harness.refresh().await;
+        } else {
+            assert_eq!(outcome.rescued, [label("1")], "{outcome:?}");
+            let partly = |it: &String| it.starts_with("run 1 was given 1 of ");
+            assert!(outcome.warnings.iter().any(partly), "{:?}", outcome.warnings);
+        }
+        assert_eq!(harness.state(busy), State::Running, "{busy}");
+        assert_eq!(harness.record(busy).unwrap().run, Some(run("1")));
+        assert_eq!(harness.labels.of(&id(busy)), Some(label("1")));
+        assert!(harness.alive().contains(&busy.to_owned()));
+        assert!(!harness.alive().contains(&fails.to_owned()));
+        if warm {
+            assert_eq!(harness.state("i-free"), State::Idle, "it had no job");
+        }
+        harness.assert_never_shared();
+    }
+}
+
+#[tokio::test]
+async fn two_refreshes_at_once_rescue_a_run_once() {
+    let harness = Harness::new().await;
+    served(&harness, "1", 2).await;
+    harness.memory.compute.kill(&id("i-0001"));
+    harness.memory.compute.kill(&id("i-0002"));
+    harness.sleep(MINUTE).await;
+    for _ in 0..4 {
+        harness.memory.forge.queue_job(&run("1"));
+    }
+    let (one, other) = tokio::join!(harness.refresh(), harness.refresh());
+    assert_eq!(one.rescued.len() + other.rescued.len(), 1, "{one:?} {other:?}");
+    assert_eq!(harness.alive().len(), 2);
+    let demand = harness.memory.store.demands(&[run("1")]).await.unwrap().remove(0);
+    assert_eq!((demand.lease, demand.failed_rescues), (None, None), "the lease was given back");
+}
+
+#[tokio::test]
+async fn the_lease_of_a_killed_refresh_ends() {
+    let harness = Harness::new().await;
+    served(&harness, "1", 1).await;
+    harness.memory.compute.kill(&id("i-0001"));
+    harness.sleep(MINUTE).await;
+    harness.memory.forge.queue_job(&run("1"));
+    let demand = harness.memory.store.demands(&[run("1")]).await.unwrap().remove(0);
+    let leased = demand.clone().leased(7, harness.plane.now() + 2 * MINUTE);
+    assert!(harness.memory.store.replace_demand(&demand, &leased).await.unwrap());
+    assert!(harness.refresh().await.rescued.is_empty(), "another refresh is at it");
+    harness.sleep(2 * MINUTE).await;
+    assert_eq!(harness.refresh().await.rescued, [label("1")]);
+}
+
+#[tokio::test]
+async fn only_runs_that_lack_machines_are_asked_about() {
+    let harness = Harness::new().await;
+    let forge = &harness.memory.forge;
+    forge.ask_by_run();
+    served(&harness, "1", 1).await;
+    served(&harness, "2", 1).await;
+    for other in ["1", "2", "3", "4"] {
+        forge.queue_job(&run(other));
+    }
+    forge.take_requests();
+    harness.refresh().await;
+    assert_eq!(forge.take_requests(), ["open runs"], "two have machines, two never asked");
+    harness.memory.compute.kill(&id("i-0002"));
+    harness.sleep(MINUTE).await;
+    harness.refresh().await;
+    assert_eq!(forge.take_requests(), ["open runs", "2"]);
+}
+
+#[tokio::test]
+async fn requests_are_bounded_and_each_run_has_its_turn() {
+    let harness = Harness::patient(&[("max-runtime-min", "600")]).await;
+    let forge = &harness.memory.forge;
+    forge.ask_by_run();
+    let runs: Vec<String> = (10..35).map(|n| n.to_string()).collect();
+    for run_id in &runs {
+        served(&harness, run_id, 1).await;
+    }
+    for name in harness.alive() {
+        harness.memory.compute.kill(&id(&name));
+    }
+    harness.sleep(10 * MINUTE).await;
+    for run_id in &runs {
+        forge.queue_job(&RunId::new(run_id.as_str()).unwrap());
+    }
+    forge.take_requests();
+    let mut rescued = Vec::new();
+    for _ in 0..3 {
+        rescued.extend(harness.refresh().await.rescued);
+        let requests = forge.take_requests();
+        assert!(requests.len() <= 10, "{requests:?}");
+    }
+    rescued.sort();
+    let all: Vec<Label> = runs.iter().map(|run_id| label(run_id)).collect();
+    assert_eq!(rescued, all, "25 runs, nine in each refresh");
+}
+
+#[tokio::test]
+async fn a_rate_limit_is_a_warning_and_the_next_refresh_goes_on() {
+    for after in [0, 1, 3] {
+        let harness = Harness::patient(&[]).await;
+        let forge = &harness.memory.forge;
+        forge.ask_by_run();
+        for run_id in ["1", "2", "3", "4"] {
+            served(&harness, run_id, 1).await;
+        }
+        for name in harness.alive() {
+            harness.memory.compute.kill(&id(&name));
+        }
+        harness.sleep(5 * MINUTE).await;
+        for run_id in ["1", "2", "3", "4"] {
+            forge.queue_job(&run(run_id));
+        }
+        forge.limit_after(Some(after));
+        let outcome = harness.refresh().await;
+        let limited = |it: &&String| it.starts_with("not all runs were examined: ");
+        assert_eq!(outcome.warnings.iter().filter(limited).count(), 1, "{:?}", outcome.warnings);
+        assert_eq!(outcome.rescued.len(), after.saturating_sub(1) as usize, "after {after}");
+        forge.limit_after(None);
+        let rest = harness.refresh().await.rescued;
+        assert_eq!(rest.len(), 4 - after.saturating_sub(1) as usize, "after {after}");
+    }
+}
+
+#[tokio::test]
+async fn the_machines_of_a_completed_run_are_released() {
+    for rescue in ["provision", "off"] {
+        let harness = Harness::with(&[("rescue", rescue)]).await;
+        served(&harness, "1", 2).await;
+        served(&harness, "2", 1).await;
+        harness.memory.forge.open(run("2"));
+        let open = harness.refresh().await;
+        assert!(open.completed.is_empty(), "the forge does not know run 1");
+        harness.memory.forge.complete(run("1"));
+        let outcome = harness.refresh().await;
+        assert_eq!(outcome.completed, [run("1")], "{rescue}");
+        assert_eq!((running(&harness, "1"), running(&harness, "2")), (0, 1));
+        assert_eq!(harness.idle_machines().len(), 2, "by the handshake, back into the pool");
+        assert_eq!(harness.depth().await, 2);
+        assert!(harness.refresh().await.completed.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn machines_that_refresh_warms_up_belong_to_no_completed_run() {
+    let harness = Harness::with(&[("min-idle", "large=1")]).await;
+    harness.memory.forge.take_requests();
+    harness.refresh().await;
+    assert!(harness.memory.forge.take_requests().iter().all(|request| request == "open runs"));
+}
+
+#[tokio::test]
+async fn a_stopped_refresh_gives_its_lease_back() {
+    let harness = Harness::new().await;
+    served(&harness, "1", 1).await;
+    harness.memory.compute.kill(&id("i-0001"));
+    harness.sleep(MINUTE).await;
+    harness.memory.forge.queue_job(&run("1"));
+    harness.make_defective("i-0002", MachineDefect::NeverRegisters);
+    let (stopper, stop) = StopSignal::new();
+    let given = Default::default();
+    let refreshing = refresh::refresh(&harness.plane, &given, &stop);
+    let interrupt = async {
+        while harness.record("i-0002").is_none() {
+            tokio::task::yield_now().await;
+        }
+        stopper.raise(Stop::Interrupted);
+    };
+    let (outcome, ()) = tokio::join!(refreshing, interrupt);
+    assert!(outcome.is_err() || outcome.unwrap().failure.is_some());
+    let demand = harness.memory.store.demands(&[run("1")]).await.unwrap().remove(0);
+    assert_eq!(demand.lease, None);
+}

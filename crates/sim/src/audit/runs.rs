@@ -1,0 +1,139 @@
+//! Runs: whose jobs wait, who has completed, and which machines have jobs.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use ondeck_core::lifecycle::Transition;
+use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::model::record::{Record, State};
+use ondeck_core::model::timestamp::Timestamp;
+use ondeck_core::modes::refresh;
+
+use super::{Audit, Invariant, SKEW};
+use crate::kernel::{Pid, timestamp};
+use crate::simulated_machines::SimulatedMachines;
+
+/// How long an agent may take to notice that its time is up, besides the skew of its clock.
+const NOTICES_WITHIN: Duration = Duration::from_secs(5);
+
+/// How many refreshes a run may have to wait for.
+const REFRESHES: u32 = 2;
+
+impl Audit {
+    /// A run is open: it has begun, or its jobs are run again.
+    pub(crate) fn run_opens(&mut self, run: &RunId) {
+        self.completed.remove(run);
+    }
+
+    /// A run has completed, with or without a release.
+    pub(crate) fn run_completes(&mut self, run: &RunId, now: Timestamp) {
+        self.completed.entry(run.clone()).or_insert((now, 0));
+    }
+
+    /// A change is written to a machine, which has a job or not. A refresh must not take a machine
+    /// from its job before the threshold.
+    pub(crate) fn takes_from_job(
+        &mut self,
+        by: Pid,
+        transition: Transition,
+        before: Option<&Record>,
+        (has_job, now): (bool, Timestamp),
+    ) {
+        let takes = matches!(
+            transition,
+            Transition::Release | Transition::GiveBack | Transition::Expire | Transition::Reap
+        );
+        let Some(before) = before.filter(|_| takes && has_job && self.is_refresh(by)) else {
+            return;
+        };
+        let has_time = before.threshold.is_some_and(|threshold| threshold > now + SKEW);
+        let is_troubled = self.touched_by_hand.contains(&before.id);
+        if before.state == State::Running && has_time && !is_troubled && self.is_quiet {
+            let how = format!("a refresh makes {transition} of {}, which has a job", before.id);
+            self.violated(Invariant::JobKept, how);
+        }
+    }
+
+    /// A job starts on a machine, which must not be past its threshold for longer than its agent
+    /// takes to notice.
+    pub(crate) fn job_starts(
+        &mut self,
+        id: &InstanceId,
+        machines: &SimulatedMachines,
+        now: Timestamp,
+    ) {
+        let healthy = machines.condition(id).is_some_and(|it| timestamp(it.troubled_until) < now);
+        let Some(record) = self.records.get(id).filter(|_| healthy && self.is_quiet) else {
+            return;
+        };
+        let changed = self.changed_at.get(id).copied().unwrap_or(now);
+        let over = record.threshold.map_or(changed, |threshold| threshold.max(changed));
+        let is_over = record.threshold.is_none_or(|threshold| threshold < now);
+        if is_over && over + SKEW + NOTICES_WITHIN < now {
+            let how = format!("{id} takes a job, and its time was up at {over}");
+            self.violated(Invariant::NoJobWhenExpired, how);
+        }
+    }
+
+    /// A refresh has succeeded. A run that had completed before the one before it holds nothing, and
+    /// one whose jobs had been waiting since then has a machine.
+    pub(crate) fn refresh_attends(
+        &mut self,
+        outcome: &refresh::Outcome,
+        (began, now): (Timestamp, Timestamp),
+        waiting: &BTreeSet<RunId>,
+        machines: &SimulatedMachines,
+    ) {
+        // Another refresh may be at work for a run, and a warning says what could not be done. One
+        // for each silent machine does not.
+        let all_done = outcome.warnings.len() == outcome.silent.len();
+        let alone = self.refreshes.len() == 1 && all_done;
+        if !self.is_quiet || !alone || outcome.failure.is_some() {
+            return;
+        }
+        let shown = began.before(self.index_lag + SKEW);
+        let long_ago = |id: &InstanceId| self.changed_at.get(id).is_none_or(|at| *at < shown);
+        let holds = |run: &RunId| self.held_by(run, now + SKEW).into_iter().any(|id| long_ago(&id));
+        let holding: BTreeSet<RunId> =
+            self.completed.keys().filter(|run| holds(run)).cloned().collect();
+        for (run, (at, refreshes)) in &mut self.completed {
+            *refreshes = if *at < shown && holding.contains(run) { *refreshes + 1 } else { 0 };
+        }
+        let kept = self.completed.iter().find(|(_, (_, refreshes))| *refreshes >= REFRESHES);
+        if let Some(run) = kept.map(|(run, _)| run.clone()) {
+            let how = format!("run {run} has completed, and still has machines");
+            return self.violated(Invariant::CompletedHoldsNothing, how);
+        }
+        let gone = |id: &InstanceId| {
+            let silent = |at| timestamp(at) + self.tolerance() < shown;
+            machines.removed_at(id).is_some_and(silent)
+        };
+        let unserved = |run: &&RunId| {
+            let held = self.held_by(run, now);
+            self.may_be_rescued(run, began) && held.iter().all(gone)
+        };
+        let unserved: Vec<RunId> = waiting.iter().filter(unserved).cloned().collect();
+        self.unserved.retain(|run, _| unserved.contains(run));
+        for run in unserved {
+            let refreshes = self.unserved.entry(run.clone()).or_default();
+            *refreshes += 1;
+            if *refreshes >= REFRESHES {
+                let how = format!("the jobs of run {run} wait, and its machines are gone");
+                return self.violated(Invariant::Rescued, how);
+            }
+        }
+    }
+
+    /// Whether refresh may and can give the run another machine.
+    fn may_be_rescued(&self, run: &RunId, began: Timestamp) -> bool {
+        use ondeck_core::modes::provision::SourcePolicy;
+        let rescues = |text: &String| text.is_empty() || text == "provision";
+        let asks = self.asked_by_runs.get(run).into_iter().flatten();
+        self.only_deaths
+            && !self.has_ceiling_since(began)
+            && self.texts_since("rescue", began).iter().all(rescues)
+            && asks.last().is_some_and(|ask| {
+                ask.source != SourcePolicy::Pool && !self.is_contradictory(ask, began)
+            })
+    }
+}

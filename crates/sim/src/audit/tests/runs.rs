@@ -1,0 +1,129 @@
+//! Runs whose jobs wait, runs that have completed, and machines with jobs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ondeck_core::modes::refresh;
+
+use super::*;
+use crate::kernel::timestamp;
+
+/// A moment of the simulation.
+fn second(second: u64) -> Timestamp {
+    timestamp(second * 1_000_000)
+}
+
+fn held(state: State, until: u64) -> Record {
+    Record { threshold: Some(second(until)), ..record(state, "a", None) }
+}
+
+/// Refreshes of ten seconds each begin at these moments. Returns what they violate.
+fn attended(
+    begins: &[u64],
+    waiting: &[&str],
+    before: impl FnOnce(&mut Audit, &mut SimulatedMachines),
+) -> Option<Invariant> {
+    after(|audit| {
+        audit.is_quiet = true;
+        audit.stored.push((second(0), BTreeMap::new()));
+        let mut machines = SimulatedMachines::default();
+        before(audit, &mut machines);
+        let waiting: BTreeSet<RunId> = waiting.iter().map(|name| run(name)).collect();
+        for (pid, begin) in begins.iter().enumerate() {
+            audit.refresh_begins(Pid(pid), &BTreeMap::new(), second(*begin));
+            let when = (second(*begin), second(begin + 10));
+            audit.refresh_attends(&refresh::Outcome::default(), when, &waiting, &machines);
+            audit.refreshes.remove(&Pid(pid));
+        }
+    })
+}
+
+#[test]
+fn a_completed_run_has_no_machine_after_two_refreshes() {
+    let completed = |audit: &mut Audit| {
+        audit.existing(&held(State::Running, 9_000));
+        audit.run_completes(&run("a"), second(10));
+    };
+    let violated = Some(Invariant::CompletedHoldsNothing);
+    assert_eq!(attended(&[100], &[], |audit, _| completed(audit)), None, "one has looked");
+    assert_eq!(attended(&[100, 200], &[], |audit, _| completed(audit)), violated);
+    assert_eq!(attended(&[5, 100], &[], |audit, _| completed(audit)), None, "one came too early");
+    let opened = |audit: &mut Audit, _: &mut SimulatedMachines| {
+        completed(audit);
+        audit.run_opens(&run("a"));
+    };
+    assert_eq!(attended(&[100, 200], &[], opened), None, "its jobs are run again");
+    let expired = |audit: &mut Audit, _: &mut SimulatedMachines| {
+        completed(audit);
+        audit.existing(&held(State::Running, 90));
+    };
+    assert_eq!(attended(&[100, 200], &[], expired), None, "its time is up");
+}
+
+#[test]
+fn a_run_whose_machines_died_has_another_after_two_refreshes() {
+    let died = |at: u64| {
+        move |audit: &mut Audit, machines: &mut SimulatedMachines| {
+            audit.only_deaths = true;
+            audit.asked_by_runs.insert(run("a"), vec![Ask::of(1)]);
+            audit.settings.push((second(0), Settings::default()));
+            audit.existing(&held(State::Running, 9_000));
+            machines.remove(&id(), at * 1_000_000);
+        }
+    };
+    let violated = Some(Invariant::Rescued);
+    assert_eq!(attended(&[100, 200], &["a"], died(10)), violated);
+    assert_eq!(attended(&[100], &["a"], died(10)), None, "one has looked");
+    assert_eq!(attended(&[100, 200], &[], died(10)), None, "no job waits");
+    assert_eq!(attended(&[100, 200], &["a"], died(95)), None, "its heartbeat was fresh at first");
+    let alive = |audit: &mut Audit, machines: &mut SimulatedMachines| {
+        died(10)(audit, machines);
+        let name = InstanceId::new("i-2").unwrap();
+        audit.existing(&Record { id: name, ..held(State::Running, 9_000) });
+    };
+    assert_eq!(attended(&[100, 200], &["a"], alive), None, "another machine serves it");
+}
+
+#[test]
+fn a_refresh_takes_no_machine_from_its_job() {
+    let taken = |transition, has_job, until, by_refresh: bool| {
+        after(|audit| {
+            audit.is_quiet = true;
+            match by_refresh {
+                true => audit.refresh_begins(Pid(1), &BTreeMap::new(), second(0)),
+                false => audit.release_begins(Pid(1), second(0)),
+            }
+            let running = held(State::Running, until);
+            audit.takes_from_job(Pid(1), transition, Some(&running), (has_job, second(100)));
+        })
+    };
+    for transition in [Transition::Release, Transition::Expire, Transition::Reap] {
+        let violated = Some(Invariant::JobKept);
+        assert_eq!(taken(transition, true, 500, true), violated, "{transition}");
+        assert_eq!(taken(transition, false, 500, true), None, "{transition} without a job");
+        assert_eq!(taken(transition, true, 90, true), None, "{transition} when its time is up");
+        assert_eq!(taken(transition, true, 500, false), None, "{transition} by its release");
+    }
+    assert_eq!(taken(Transition::Renew, true, 500, true), None);
+}
+
+#[test]
+fn a_machine_whose_time_is_up_takes_no_job() {
+    let starts = |until: u64, now: u64| {
+        after(|audit| {
+            audit.is_quiet = true;
+            audit.existing(&held(State::Running, until));
+            audit.changed_at.insert(id(), second(1));
+            let mut machines = SimulatedMachines::default();
+            machines.launched(&[Machine {
+                id: id(),
+                spec: record(State::Running, "a", None).spec,
+                intent: IntentId::new("x").unwrap(),
+                launched_at: second(0),
+            }]);
+            audit.job_starts(&id(), &machines, second(now));
+        })
+    };
+    assert_eq!(starts(100, 99), None);
+    assert_eq!(starts(100, 110), None, "its clock may be behind");
+    assert_eq!(starts(100, 120), Some(Invariant::NoJobWhenExpired));
+}
