@@ -1,6 +1,7 @@
 //! Implementations of the ports in memory. They keep the contracts and are no mocks.
 
 mod compute;
+mod forge;
 mod machine;
 mod pool;
 
@@ -10,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use async_trait::async_trait;
 
 pub use self::compute::{MemoryCompute, PartialLaunch};
+pub use self::forge::MemoryForge;
 pub use self::machine::{MachineDefect, MemoryMachine, RegisteredLabels};
 pub use self::pool::MemoryPool;
 use super::{SeededRandom, VirtualClock};
@@ -22,14 +24,12 @@ use crate::model::ids::{InstanceId, IntentId, RunId};
 use crate::model::intent::Intent;
 use crate::model::label::Label;
 use crate::model::record::{Record, State};
-use crate::model::settings::Settings;
 use crate::model::signal::{AgentStatus, Report};
 use crate::model::ticket::Ticket;
 use crate::model::timestamp::Timestamp;
 use crate::modes::plane::{KnownSettings, Plane};
 use crate::ports::{
-    AgentStore, Clock, FailedJob, Forge, ListedRunner, Listing, OpenRun, OpenRuns, PortError,
-    PortResult, Progress, RecordScope, RequestBudget, Rerun, Store, WaitingJobs,
+    AgentStore, Clock, Listing, PortError, PortResult, Progress, RecordScope, Store,
 };
 
 /// Every port call yields once to other tasks, as a call over a network would.
@@ -444,221 +444,6 @@ impl AgentStore for MemoryStore {
             *said = Some(report.clone());
         }
         Ok(())
-    }
-}
-
-/// A list of runners in memory.
-#[derive(Debug, Default)]
-pub struct MemoryForge {
-    runners: Mutex<Vec<ListedRunner>>,
-    waiting: Mutex<Vec<Label>>,
-    /// Runs in progress whose jobs do not wait.
-    open: Mutex<BTreeSet<RunId>>,
-    completed: Mutex<BTreeSet<RunId>>,
-    /// The jobs of completed runs that did not succeed.
-    failed: Mutex<BTreeMap<RunId, Vec<FailedJob>>>,
-    reruns: Mutex<Vec<(RunId, Rerun)>>,
-    /// Whether waiting jobs are listed for one run at a time only.
-    asked_by_run: Mutex<bool>,
-    /// What was asked about runs.
-    requests: Mutex<Vec<String>>,
-    /// After how many further requests about runs there is a rate limit.
-    limited_after: Mutex<Option<u32>>,
-    minted: Mutex<Vec<Credentials>>,
-    busy: Mutex<BTreeSet<String>>,
-    set_up_refused: Mutex<bool>,
-    mint_refused: Mutex<bool>,
-    target: Mutex<Option<String>>,
-}
-
-impl MemoryForge {
-    pub fn list(&self, runner: ListedRunner) {
-        lock(&self.runners).push(runner);
-    }
-
-    /// Refuses to remove this runner from now on, because it is busy.
-    pub fn keep_busy(&self, name: &str) {
-        lock(&self.busy).insert(name.to_owned());
-    }
-
-    /// Queues a job for a label of a run.
-    pub fn queue_job(&self, label: impl Into<Label>) {
-        lock(&self.waiting).push(label.into());
-    }
-
-    /// Forgets the waiting jobs: they were taken or cancelled.
-    pub fn clear_jobs(&self) {
-        lock(&self.waiting).clear();
-    }
-
-    /// The run is in progress, also while none of its jobs wait.
-    pub fn open(&self, run: RunId) {
-        lock(&self.completed).remove(&run);
-        lock(&self.open).insert(run);
-    }
-
-    /// The run has completed.
-    pub fn complete(&self, run: RunId) {
-        lock(&self.open).remove(&run);
-        lock(&self.waiting).retain(|label| label.run != run);
-        lock(&self.completed).insert(run);
-    }
-
-    /// A job of the run has failed on a machine.
-    pub fn fail_job(&self, run: RunId, id: u64, instance: InstanceId) {
-        let job = FailedJob { id, instance: Some(instance) };
-        lock(&self.failed).entry(run).or_default().push(job);
-    }
-
-    /// What was re-run.
-    pub fn reruns(&self) -> Vec<(RunId, Rerun)> {
-        lock(&self.reruns).clone()
-    }
-
-    /// From now on, each run's waiting jobs have to be asked for, as at GitHub.
-    pub fn ask_by_run(&self) {
-        *lock(&self.asked_by_run) = true;
-    }
-
-    /// Limits requests about runs, after this many of them.
-    pub fn limit_after(&self, requests: Option<u32>) {
-        *lock(&self.limited_after) = requests;
-    }
-
-    /// What was asked about runs since the last call: the list, or the id of a run.
-    pub fn take_requests(&self) -> Vec<String> {
-        std::mem::take(&mut *lock(&self.requests))
-    }
-
-    /// Sends a request about runs. Returns `false` if the budget is spent.
-    fn request(&self, budget: &RequestBudget, what: &str) -> PortResult<bool> {
-        if !budget.spend() {
-            return Ok(false);
-        }
-        if let Some(left) = &mut *lock(&self.limited_after) {
-            let Some(rest) = left.checked_sub(1) else {
-                let reason = "the forge limits requests".to_owned();
-                return Err(PortError::Limited { reason, hint: String::new(), is_over: false });
-            };
-            *left = rest;
-        }
-        lock(&self.requests).push(what.to_owned());
-        Ok(true)
-    }
-
-    fn waiting_for(&self, run: &RunId) -> WaitingJobs {
-        let mut jobs = WaitingJobs::new();
-        for label in lock(&self.waiting).iter().filter(|label| label.run == *run) {
-            *jobs.entry(label.clone()).or_default() += 1;
-        }
-        jobs
-    }
-
-    /// Refuses to be set up from now on, or no longer.
-    pub fn refuse_set_up(&self, refuse: bool) {
-        *lock(&self.set_up_refused) = refuse;
-    }
-
-    /// Refuses to mint credentials from now on, or no longer.
-    pub fn refuse_to_mint(&self, refuse: bool) {
-        *lock(&self.mint_refused) = refuse;
-    }
-
-    /// From now on, is another forge, on which runners register with this target.
-    pub fn move_to(&self, target: &str) {
-        *lock(&self.target) = Some(target.to_owned());
-    }
-
-    /// Requires credentials from now on, and mints these, the last one first.
-    pub fn set_credentials(&self, credentials: Vec<Credentials>) {
-        *lock(&self.minted) = credentials;
-    }
-}
-
-fn forge_refuses<T>() -> PortResult<T> {
-    let (reason, hint) = ("the forge refuses".to_owned(), "give a token".to_owned());
-    Err(PortError::Forge { reason, hint })
-}
-
-#[async_trait]
-impl Forge for MemoryForge {
-    async fn set_up(&self, _settings: &Settings) -> PortResult<BTreeMap<String, String>> {
-        turn().await;
-        if *lock(&self.set_up_refused) {
-            return forge_refuses();
-        }
-        Ok(BTreeMap::new())
-    }
-
-    async fn runners(&self) -> PortResult<Vec<ListedRunner>> {
-        turn().await;
-        Ok(lock(&self.runners).clone())
-    }
-
-    async fn remove_runner(&self, name: &str) -> PortResult<()> {
-        turn().await;
-        if lock(&self.busy).contains(name) {
-            let reason = format!("the runner is busy and stays on the list: {name}");
-            return Err(PortError::Forge { reason, hint: String::new() });
-        }
-        lock(&self.runners).retain(|runner| runner.name != name);
-        Ok(())
-    }
-
-    fn target(&self) -> Option<String> {
-        let moved = lock(&self.target).clone();
-        moved.or_else(|| lock(&self.minted).first().map(|_| "memory".to_owned()))
-    }
-
-    async fn mint(&self) -> PortResult<Option<Credentials>> {
-        turn().await;
-        if *lock(&self.mint_refused) {
-            return forge_refuses();
-        }
-        let mut minted = lock(&self.minted);
-        Ok(if minted.len() > 1 { minted.pop() } else { minted.first().cloned() })
-    }
-
-    async fn open_runs(&self, _turn: u64, budget: &RequestBudget) -> PortResult<OpenRuns> {
-        turn().await;
-        self.request(budget, "open runs")?;
-        let mut runs = lock(&self.open).clone();
-        runs.extend(lock(&self.waiting).iter().map(|label| label.run.clone()));
-        let waiting = |run: &RunId| (!*lock(&self.asked_by_run)).then(|| self.waiting_for(run));
-        let open = |run: RunId| OpenRun { waiting: waiting(&run), run };
-        Ok(OpenRuns { runs: runs.into_iter().map(open).collect(), is_partial: false })
-    }
-
-    async fn waiting_jobs(&self, run: &RunId, budget: &RequestBudget) -> PortResult<WaitingJobs> {
-        turn().await;
-        Ok(match self.request(budget, run.as_str())? {
-            true => self.waiting_for(run),
-            false => WaitingJobs::new(),
-        })
-    }
-
-    async fn failed_jobs(
-        &self,
-        run: &RunId,
-        budget: &RequestBudget,
-    ) -> PortResult<Option<Vec<FailedJob>>> {
-        turn().await;
-        let failed = || lock(&self.failed).get(run).cloned().unwrap_or_default();
-        Ok(self.request(budget, run.as_str())?.then(failed))
-    }
-
-    async fn rerun(&self, run: &RunId, what: Rerun) -> PortResult<()> {
-        turn().await;
-        if !lock(&self.completed).contains(run) {
-            return forge_refuses();
-        }
-        lock(&self.reruns).push((run.clone(), what));
-        Ok(())
-    }
-
-    async fn has_completed(&self, run: &RunId, budget: &RequestBudget) -> PortResult<bool> {
-        turn().await;
-        Ok(self.request(budget, run.as_str())? && lock(&self.completed).contains(run))
     }
 }
 
