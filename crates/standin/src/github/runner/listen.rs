@@ -96,14 +96,14 @@ struct Working {
 
 impl Listener {
     /// Opens a session, which makes the runner online. Fails with the listener's exit code. Like the
-    /// real one it is silent while GitHub has an error, and pauses before it tries again.
+    /// real one it pauses before it tries again, and is silent after the statuses 502 to 504.
     async fn open(&self) -> Result<String, ListenerExit> {
         let opening = Opening { runner: self.settings.agent_id, version: self.version.clone() };
         let pause = session_pause(&self.place.root);
         print_line("");
         print_success("Connected to GitHub");
         print_line("");
-        let mut conflicts = 0;
+        let (mut conflicts, mut complained) = (0, false);
         loop {
             let asked = self.server.ask("POST", "/sessions", &opening).await;
             let status = asked.as_ref().map_or(StatusCode::INTERNAL_SERVER_ERROR, |it| it.status);
@@ -126,11 +126,22 @@ impl Listener {
                     pause
                 }
                 (StatusCode::UNAUTHORIZED, _) => return Err(registration_deleted()),
-                (StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE, _) => pause * 11 / 30,
+                (
+                    StatusCode::BAD_GATEWAY
+                    | StatusCode::SERVICE_UNAVAILABLE
+                    | StatusCode::GATEWAY_TIMEOUT,
+                    _,
+                ) => pause * 11 / 30,
                 (status, _) if status.is_server_error() => pause,
                 (_, Ok(reply)) => return Err(failed(&ServerError::new(reply.message()))),
                 (_, Err(error)) => return Err(failed(&error)),
             };
+            if patience == pause && !complained {
+                let problem = status.canonical_reason().unwrap_or_default();
+                let line = format!("Runner connect error: Error: {problem}.");
+                print_error(&timestamped(&format!("{line} Retrying until reconnected.")));
+                complained = true;
+            }
             tokio::time::sleep(patience).await;
         }
     }
