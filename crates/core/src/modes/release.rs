@@ -17,7 +17,7 @@ use crate::model::ids::{InstanceId, RunId};
 use crate::model::lifetime::Lifetime;
 use crate::model::record::{MachineSpec, Record, State, Unreadable};
 use crate::model::settings::OnInterruption;
-use crate::model::signal::{AgentStatus, INTERRUPTED, Pulse};
+use crate::model::signal::INTERRUPTED;
 use crate::model::timestamp::Timestamp;
 use crate::modes::handshake::{Handshake, Returned, idle_time_given_back};
 use crate::modes::plane::{NotCommitted, Plane};
@@ -167,7 +167,8 @@ struct Releasing<'a> {
     taken_away: BTreeSet<InstanceId>,
 }
 
-/// The running machines that were taken away by their provider and are silent.
+/// The running machines that their provider takes away, or has taken away already. A handshake would
+/// remove the run from the record, and refresh could not tell whose jobs it had.
 async fn taken_away(plane: &Plane, records: &[Record]) -> PortResult<BTreeSet<InstanceId>> {
     let running = records.iter().filter(|record| record.state == State::Running);
     let ids: Vec<InstanceId> = running.map(|record| record.id.clone()).collect();
@@ -175,11 +176,7 @@ async fn taken_away(plane: &Plane, records: &[Record]) -> PortResult<BTreeSet<In
         return Ok(BTreeSet::new());
     }
     let status = plane.retried(|| plane.store.agent_status(&ids)).await?;
-    let now = plane.now();
-    let is_gone = |status: &AgentStatus| {
-        status.is_interrupted() && matches!(status.pulse(now), Pulse::Stale(_))
-    };
-    let gone = ids.into_iter().zip(status).filter(|(_, status)| is_gone(status));
+    let gone = ids.into_iter().zip(status).filter(|(_, status)| status.is_interrupted());
     Ok(gone.map(|(id, _)| id).collect())
 }
 

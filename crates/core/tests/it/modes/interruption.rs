@@ -79,24 +79,34 @@ async fn release_says_which_machine_was_taken_away_and_does_not_fail() {
     }
 }
 
-/// A run of two machines, the first of which was taken away with a job on it.
-async fn interrupted(given: &[(&str, &str)]) -> Harness {
+/// A run of two machines, the first of which was taken away with a job on it; `gone` says whether its
+/// heartbeat has stopped since.
+async fn interrupted(given: &[(&str, &str)], gone: bool) -> Harness {
     let harness = Harness::with(given).await;
     harness.make_defective("i-0001", MachineDefect::InterruptedAfter(60 * SECOND));
     harness.provision(&request("1", 2)).await;
     harness.memory.forge.open(run("1"));
     harness.sleep(61 * SECOND).await;
-    harness.memory.compute.kill(&id("i-0001"));
-    harness.sleep(60 * SECOND).await;
+    if gone {
+        harness.memory.compute.kill(&id("i-0001"));
+        harness.sleep(60 * SECOND).await;
+    }
     harness.memory.forge.fail_job(run("1"), 71, id("i-0001"));
     harness
 }
 
 #[tokio::test]
 async fn a_job_whose_machine_was_taken_away_is_re_run_once_after_its_run() {
-    for (released, seen_before) in [(true, true), (true, false), (false, true), (false, false)] {
-        let case = format!("released {released}, seen before {seen_before}");
-        let harness = interrupted(&[("on-interruption", "rerun")]).await;
+    for (released, seen_before, gone) in [
+        (true, true, true),
+        (true, true, false),
+        (true, false, true),
+        (true, false, false),
+        (false, true, true),
+        (false, false, true),
+    ] {
+        let case = format!("released {released}, seen before {seen_before}, gone {gone}");
+        let harness = interrupted(&[("on-interruption", "rerun")], gone).await;
         if seen_before {
             assert!(harness.refresh().await.rerun.is_empty(), "{case}: the run goes on");
         }
@@ -121,14 +131,14 @@ async fn a_job_whose_machine_was_taken_away_is_re_run_once_after_its_run() {
 
 #[tokio::test]
 async fn only_jobs_that_failed_on_an_interrupted_machine_are_re_run() {
-    let harness = interrupted(&[("on-interruption", "rerun")]).await;
+    let harness = interrupted(&[("on-interruption", "rerun")], true).await;
     harness.memory.forge.fail_job(run("1"), 72, id("i-0002"));
     harness.refresh().await;
     harness.memory.forge.complete(run("1"));
     harness.refresh().await;
     assert_eq!(harness.memory.forge.reruns(), [(run("1"), Rerun::Job(71))]);
 
-    let harness = interrupted(&[("on-interruption", "rerun")]).await;
+    let harness = interrupted(&[("on-interruption", "rerun")], true).await;
     harness.memory.forge.fail_job(run("1"), 73, id("i-0001"));
     harness.refresh().await;
     harness.memory.forge.complete(run("1"));
@@ -136,7 +146,7 @@ async fn only_jobs_that_failed_on_an_interrupted_machine_are_re_run() {
     let several = [(run("1"), Rerun::FailedJobs)];
     assert_eq!(harness.memory.forge.reruns(), several, "the forge admits one request");
 
-    let harness = interrupted(&[]).await;
+    let harness = interrupted(&[], true).await;
     harness.refresh().await;
     harness.memory.forge.complete(run("1"));
     assert!(harness.refresh().await.rerun.is_empty());
