@@ -8,7 +8,7 @@ use crate::aws::gateway::GatewayOptions;
 use crate::aws::imds::Metadata;
 use crate::aws::params::Params;
 
-use super::catalogue::TypeSpec;
+use super::catalogue::{Architecture, TypeSpec};
 use super::templates::Template;
 
 /// How many machines can exist at a time. Terminated machines do not count; `None` is no limit.
@@ -108,6 +108,8 @@ pub struct Machine {
     pub log: PathBuf,
     /// The size in GiB of each volume of the launch, by device, without the image's own volume.
     pub volumes: BTreeMap<String, usize>,
+    /// Whether the launch encrypts the image's own volume.
+    pub root_is_encrypted: bool,
 }
 
 /// A machine, with the state that only EC2 uses.
@@ -125,6 +127,8 @@ pub(crate) struct Instance {
     /// Its metadata service, which lives as long as the machine, not as long as its command.
     pub(crate) metadata: Option<Metadata>,
     pub(crate) ended: Option<SystemTime>,
+    /// Whether listings do not contain it yet.
+    pub(crate) unlisted: bool,
 }
 
 impl Instance {
@@ -182,6 +186,10 @@ pub(crate) struct State {
     pub(crate) capacity: Capacity,
     /// How many more fleets are throttled.
     pub(crate) throttled_fleets: usize,
+    /// Images that are not for x86-64; `None` for one that was deregistered.
+    pub(crate) images: BTreeMap<String, Option<Architecture>>,
+    /// Whether listings lag behind launches.
+    pub(crate) listing_lags: bool,
 }
 
 impl State {
@@ -192,7 +200,14 @@ impl State {
             given: HashMap::new(),
             capacity,
             throttled_fleets: 0,
+            images: BTreeMap::new(),
+            listing_lags: false,
         }
+    }
+
+    /// The architecture of an image; `None` if it does not exist.
+    pub(crate) fn architecture(&self, image: &str) -> Option<Architecture> {
+        self.images.get(image).copied().unwrap_or(Some(Architecture::X86_64))
     }
 
     pub(crate) fn find(&self, id: &str) -> Option<&Instance> {
@@ -253,6 +268,11 @@ impl Surroundings {
             Some(subnet) if !self.subnets.is_empty() => self.subnets.get(subnet).cloned(),
             _ => Some(format!("{}a", self.region)),
         }
+    }
+
+    /// The zone of a subnet that the options name; `None` for any other.
+    pub(crate) fn known_zone(&self, subnet: Option<&str>) -> Option<&str> {
+        subnet.and_then(|subnet| self.subnets.get(subnet)).map(String::as_str)
     }
 }
 
