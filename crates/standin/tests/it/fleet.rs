@@ -184,6 +184,20 @@ fn more_overrides(request: &str, count: usize) -> String {
 }
 
 #[tokio::test]
+async fn a_quota_limits_each_purchase_option() {
+    let capacity = Capacity { vcpus: Some(8), ..Capacity::default() };
+    let gateway = Gateway::start(GatewayOptions { capacity, ..options() });
+    let (ec2, template) = with_template(&gateway).await;
+    for (kind, code) in
+        [("on-demand", "VcpuLimitExceeded"), ("spot", "MaxSpotInstanceCountExceeded")]
+    {
+        let answer = ec2.ask(&fleet(&template, 3, kind)).await;
+        assert_eq!(answer.launched().len(), 2, "of four vCPUs each: {answer:?}");
+        assert_eq!(answer.all("errorCode"), [code; 2]);
+    }
+}
+
+#[tokio::test]
 async fn types_must_run_the_image() {
     let gateway = gateway();
     let (ec2, template) = with_template(&gateway).await;

@@ -37,11 +37,17 @@ pub(crate) fn create(
         outcome.errors.extend(pools.drain(..).map(|pool| Failure::throttled(&pool, lifecycle)));
     }
     for (lifecycle, wanted, at_least) in request.shares() {
-        let launched = if pools.is_empty() { 0 } else { wanted.min(state.room(lifecycle)) };
+        let room = state.room(lifecycle);
+        let quota = pools.first().map_or(0, |pool| state.quota(lifecycle, pool.spec.vcpus));
+        let launched = wanted.min(room).min(quota);
         // If the minimum cannot be met, EC2 launches nothing.
         let launched = if launched < at_least { 0 } else { launched };
         if launched < wanted {
-            outcome.errors.extend(pools.iter().map(|pool| Failure::capacity(pool, lifecycle)));
+            let failure = |pool| match quota < room {
+                true => Failure::quota(pool, lifecycle, state.capacity.vcpus.unwrap_or_default()),
+                false => Failure::capacity(pool, lifecycle),
+            };
+            outcome.errors.extend(pools.iter().map(failure));
         }
         for number in 0..launched {
             let Some(pool) = pools.get(number % pools.len().max(1)) else { break };
@@ -235,6 +241,24 @@ impl Failure {
                        ec2:RunInstances because it exceeded its request rate limit.";
         let message = message.to_owned();
         Failure { at: pool.at, lifecycle, code: "RequestLimitExceeded", message }
+    }
+
+    fn quota(pool: &Pool, lifecycle: Lifecycle, limit: usize) -> Failure {
+        let (code, message) = match lifecycle {
+            Lifecycle::Spot => {
+                ("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded".to_owned())
+            }
+            Lifecycle::OnDemand => (
+                "VcpuLimitExceeded",
+                format!(
+                    "You have requested more vCPU capacity than your current vCPU limit of {limit} \
+                     allows for the instance bucket that the specified instance type belongs to. \
+                     Please visit http://aws.amazon.com/contact-us/ec2-request to request an \
+                     adjustment to this limit."
+                ),
+            ),
+        };
+        Failure { at: pool.at, lifecycle, code, message }
     }
 
     fn capacity(pool: &Pool, lifecycle: Lifecycle) -> Failure {

@@ -11,8 +11,12 @@ use crate::aws::params::Params;
 use super::catalogue::{Architecture, TypeSpec};
 use super::templates::Template;
 
+/// The account's quota for the vCPUs of each purchase option, unless a test sets another. AWS raises
+/// its low default for accounts that are in use; this is a common value then.
+const VCPU_QUOTA: usize = 1_152;
+
 /// How many machines can exist at a time. Terminated machines do not count; `None` is no limit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capacity {
     /// The limit for all machines together.
     pub total: Option<usize>,
@@ -20,6 +24,14 @@ pub struct Capacity {
     pub spot: Option<usize>,
     /// The limit for on-demand machines.
     pub on_demand: Option<usize>,
+    /// The account's quota for the vCPUs of on-demand machines, and for those of spot machines.
+    pub vcpus: Option<usize>,
+}
+
+impl Default for Capacity {
+    fn default() -> Capacity {
+        Capacity { total: None, spot: None, on_demand: None, vcpus: Some(VCPU_QUOTA) }
+    }
 }
 
 /// Purchase option of a machine.
@@ -228,7 +240,17 @@ impl State {
         });
     }
 
-    /// How many more machines of a purchase option can be launched.
+    /// How many more machines with so many vCPUs the account's quota for a purchase option allows.
+    pub(crate) fn quota(&self, lifecycle: Lifecycle, vcpus: usize) -> usize {
+        let counts = |instance: &&Instance| {
+            instance.machine.state.is_up() && instance.machine.lifecycle == lifecycle
+        };
+        let used: usize = self.instances.iter().filter(counts).map(|it| it.spec.vcpus).sum();
+        let left = |limit: usize| limit.saturating_sub(used) / vcpus.max(1);
+        self.capacity.vcpus.map_or(usize::MAX, left)
+    }
+
+    /// How many more machines of a purchase option EC2 has.
     pub(crate) fn room(&self, lifecycle: Lifecycle) -> usize {
         let up = || self.instances.iter().filter(|instance| instance.machine.state.is_up());
         let left = |limit: Option<usize>, used: usize| {
