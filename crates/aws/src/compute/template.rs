@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use super::options::{AMI, MachineOptions};
 use super::{managed_by, pool_tag, tagged, user_data};
 use crate::ec2::{
-    Ec2, Failed, ImagesAnswer, Params, Query, TemplateAnswer, Version, VersionAnswer,
+    Ec2, Failed, Image, ImagesAnswer, Params, Query, TemplateAnswer, Version, VersionAnswer,
     VersionsAnswer,
 };
 use crate::error::EC2;
@@ -47,11 +47,11 @@ struct Standing {
 
 impl<'a> Template<'a> {
     pub(super) fn new(ec2: &'a Ec2, names: &'a Names, options: &'a MachineOptions) -> Template<'a> {
-        let script =
-            user_data::render(names, ec2.region(), options.agent.as_ref(), options.firewall);
+        let script = user_data::render(names, ec2.region(), options);
         let data = data(names, options, &script);
-        // The device of a larger volume is the image's, which its id stands for.
+        // The device of the root volume is the image's, which its id stands for.
         let content = data.clone().maybe("VolumeSize", options.volume_gb);
+        let content = content.set("RootIsEncrypted", !options.has_alias());
         let description = format!("ondeck {}", digest(content.iter()));
         Template { ec2, names, options, data, description }
     }
@@ -192,37 +192,46 @@ impl<'a> Template<'a> {
         Ok(answer.is_some())
     }
 
-    /// The content with the volume, whose device only the image knows.
+    /// The content with the root volume, whose device only the image knows. Of an image that EC2 looks
+    /// up at each launch nothing is known. Fails if there is no agent for the image.
+    ///
+    /// A volume that is made of an unencrypted snapshot is encrypted with the account's key for EBS:
+    /// Amazon EBS User Guide, "Amazon EBS encryption".
     async fn complete_data(&self) -> PortResult<Params> {
         let data = self.data.clone();
-        let Some(size) = self.options.volume_gb else { return Ok(data) };
-        let device = self.root_device().await?;
+        if self.options.has_alias() {
+            return Ok(data);
+        }
+        let image = self.image().await?;
+        self.options
+            .agents
+            .check_image(&image.architecture)
+            .map_err(|problem| self.invalid_image(&problem))?;
         let ebs = Params::new()
-            .set("VolumeSize", size)
-            .set("VolumeType", "gp3")
+            .maybe("VolumeSize", self.options.volume_gb)
+            .maybe("VolumeType", self.options.volume_gb.map(|_| "gp3"))
             .set("Encrypted", true)
             .set("DeleteOnTermination", true);
-        let mapping = Params::new().set("DeviceName", device).within("Ebs", ebs);
+        let mapping = Params::new().set("DeviceName", image.root_device_name).within("Ebs", ebs);
         Ok(data.each("BlockDeviceMapping", [mapping]))
     }
 
-    async fn root_device(&self) -> PortResult<String> {
-        let ami = &self.options.ami;
-        let query = Query::new("DescribeImages", Params::new().list("ImageId", [ami]));
-        let unknown = || {
-            let problem = format!("is not an image that can be seen from here: {}", quoted(ami));
-            PortError::Setting(InvalidSetting { name: AMI.to_owned(), problem })
-        };
+    async fn image(&self) -> PortResult<Image> {
+        let query =
+            Query::new("DescribeImages", Params::new().list("ImageId", [&self.options.ami]));
+        let unknown = || self.invalid_image("is not an image that can be seen from here");
         match self.ec2.call::<ImagesAnswer>(&query).await {
-            Ok(answer) => match answer.images.item.into_iter().next() {
-                Some(image) => Ok(image.root_device_name),
-                None => Err(unknown()),
-            },
+            Ok(answer) => answer.images.item.into_iter().next().ok_or_else(unknown),
             Err(Failed::Refused(refusal)) if refusal.code.starts_with("InvalidAMIID") => {
                 Err(unknown())
             }
             Err(failed) => Err(failed.into()),
         }
+    }
+
+    fn invalid_image(&self, problem: &str) -> PortError {
+        let problem = format!("{problem}: {}", quoted(&self.options.ami));
+        PortError::Setting(InvalidSetting { name: AMI.to_owned(), problem })
     }
 }
 
