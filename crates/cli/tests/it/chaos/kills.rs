@@ -18,13 +18,14 @@ const WORKERS: usize = 3;
 /// The settings that all runs share. Unclaimed machines are gone within seconds, and there
 /// are few enough of them that some launches are refused. Tickets come twice, because otherwise
 /// hardly two runs would ever want the same machine.
-const SETTINGS: [&str; 9] = [
+const SETTINGS: [&str; 10] = [
     "--local-duplicate-tickets=true",
     "--local-boot-ms=200",
     "--local-capacity=32",
     "--claim-registration-timeout-sec=3",
     "--validation-timeout-sec=8",
     "--idle-time-sec=4",
+    "--release-timeout-sec=5",
     "--self-termination-grace-sec=2",
     "--boot-deadline-sec=5",
     "--ticket-hold-sec=2",
@@ -72,10 +73,8 @@ fn after_kills_at_any_moment_no_machine_was_shared_and_nothing_is_left() {
     });
     say(&format!("killed with: {:?}", test.states_left.lock().unwrap()));
     let home = &test.home;
-    // Machines that a killed provision had claimed are in the pool again, and stay there for ten
-    // minutes. Their age ends them sooner.
     until("every deadline has passed, and refresh has seen it", || {
-        home.refresh(&["--max-machine-age-min=0.01"]);
+        home.refresh(&[]);
         home.processes().is_empty() && home.records().is_empty() && home.number(OPEN_INTENTS) == 0
     });
     home.refresh(&[]);
