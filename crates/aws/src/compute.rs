@@ -24,7 +24,7 @@ use ondeck_core::ports::{Compute, Launched, Machine, Order, PortError, PortResul
 pub use self::options::{DEFAULT_RUNNER_USER, RUNNER_USER_SETTING};
 use self::options::{LaunchOptions, MachineOptions};
 use self::recent_launches::RecentLaunches;
-use self::template::{Template, VERSION_SETTING};
+use self::template::{KnownImage, Template, VERSION_SETTING};
 use crate::cloud::{Account, Cloud};
 use crate::ec2::{Ec2, Params};
 use crate::names::{MANAGED_BY, Names, POOL_TAG};
@@ -50,6 +50,7 @@ pub struct Ec2Compute {
     recent: Arc<RecentLaunches>,
     account: Arc<OnceLock<Account>>,
     region: String,
+    known_image: Arc<KnownImage>,
 }
 
 impl Ec2Compute {
@@ -61,6 +62,7 @@ impl Ec2Compute {
             recent: Arc::default(),
             account: cloud.account.clone(),
             region: cloud.region().to_owned(),
+            known_image: Arc::default(),
         }
     }
 }
@@ -80,7 +82,7 @@ impl Compute for Ec2Compute {
                  volume is encrypted only if the image or the account says so"
             );
         }
-        let template = Template::new(&self.ec2, &self.names, &options);
+        let template = Template::new(&self.ec2, &self.names, &options, &self.known_image);
         let version = template.bring_about(template_version(settings)).await?;
         // IAM knows a machine by its ARN, and lets its agent write under that name only.
         let prefix = self.account.get().map(|account| account.instance_arn_prefix(&self.region));

@@ -6,6 +6,8 @@
 //! The settings name the version that belongs to them, and launches use that one. A refresh that
 //! adds a version and fails before it stores its settings has changed no launch.
 
+use std::sync::{Mutex, PoisonError};
+
 use aws_smithy_types::base64;
 use ondeck_core::model::excerpt::quoted;
 use ondeck_core::model::settings::InvalidSetting;
@@ -28,8 +30,13 @@ pub(super) const VERSION_SETTING: &str = "launch-template-version";
 /// How often to start over if another refresh has created or deleted the template meanwhile.
 const ROUNDS: usize = 3;
 
+/// The image that EC2 has described, with its id. Set-up is repeated as a whole, and the fewer calls
+/// it has to make in a row, the sooner it succeeds where some of them fail.
+pub(super) type KnownImage = Mutex<Option<(String, Image)>>;
+
 pub(super) struct Template<'a> {
     ec2: &'a Ec2,
+    known_image: &'a KnownImage,
     names: &'a Names,
     options: &'a MachineOptions,
     data: Params,
@@ -46,14 +53,19 @@ struct Standing {
 }
 
 impl<'a> Template<'a> {
-    pub(super) fn new(ec2: &'a Ec2, names: &'a Names, options: &'a MachineOptions) -> Template<'a> {
+    pub(super) fn new(
+        ec2: &'a Ec2,
+        names: &'a Names,
+        options: &'a MachineOptions,
+        known_image: &'a KnownImage,
+    ) -> Template<'a> {
         let script = user_data::render(names, ec2.region(), options);
         let data = data(names, options, &script);
         // The device of the root volume is the image's, which its id stands for.
         let content = data.clone().maybe("VolumeSize", options.volume_gb);
         let content = content.set("RootIsEncrypted", !options.has_alias());
         let description = format!("ondeck {}", digest(content.iter()));
-        Template { ec2, names, options, data, description }
+        Template { ec2, known_image, names, options, data, description }
     }
 
     /// Returns the number of a version with this content, which is created if there is none. Costs
@@ -217,6 +229,16 @@ impl<'a> Template<'a> {
     }
 
     async fn image(&self) -> PortResult<Image> {
+        let known = || self.known_image.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, image)) = known().as_ref().filter(|(id, _)| *id == self.options.ami) {
+            return Ok(image.clone());
+        }
+        let image = self.described_image().await?;
+        *known() = Some((self.options.ami.clone(), image.clone()));
+        Ok(image)
+    }
+
+    async fn described_image(&self) -> PortResult<Image> {
         let query =
             Query::new("DescribeImages", Params::new().list("ImageId", [&self.options.ami]));
         let unknown = || self.invalid_image("is not an image that can be seen from here");
