@@ -66,7 +66,8 @@ fn follow_or_stop(attempt: Attempt<'_>, redirects: Redirects) -> Action {
     if allowed { attempt.follow() } else { attempt.stop() }
 }
 
-fn is_loopback(url: &Url) -> bool {
+/// Whether an address is on this computer, without TLS.
+pub(crate) fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     let loopback = host.parse::<IpAddr>().map_or(host == "localhost", |ip| ip.is_loopback());
     loopback && url.scheme() == "http"

@@ -67,7 +67,8 @@ pub const RUNNER_GROUP: Input = Input::stored(
     "runner-group",
     "NAME",
     "Runner group that an organisation's runners join; empty for the default group",
-);
+)
+.checked(runner_group);
 pub const RUNNER_VERSION: Input = Input::stored(
     "actions-runner-version",
     "VERSION",
@@ -97,6 +98,15 @@ pub const RUNNER_GROUPS: Input = Input::stored(
 )
 .or_described("none")
 .checked(|text| group_names(text).map(drop));
+
+/// Fails if the runner would not understand the name of a group: it takes a value that begins with a
+/// dash for an option.
+fn runner_group(name: &str) -> Result<(), String> {
+    if name.trim().starts_with('-') {
+        return Err(format!("begins with a dash, which actions/runner ignores: {}", quoted(name)));
+    }
+    Ok(())
+}
 
 /// The names in a list of groups, separated by blanks or commas. Fails if one is not a name.
 pub(crate) fn group_names(text: &str) -> Result<Vec<&str>, String> {
@@ -131,6 +141,17 @@ pub const INPUTS: InputTable = InputTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_runner_group_does_not_begin_with_a_dash() {
+        for name in ["", "builders", "a-b", "big machines"] {
+            assert_eq!(runner_group(name), Ok(()), "{name}");
+        }
+        for name in ["-x", " --ephemeral"] {
+            let error = runner_group(name).unwrap_err();
+            assert!(error.starts_with("begins with a dash"), "{error}");
+        }
+    }
 
     #[test]
     fn groups_are_names() {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -17,22 +17,22 @@ use ondeck_core::ports::{AgentStore, Clock, PortResult, Runner};
 use ondeck_core::runtime::retry::{Retry, retry};
 use ondeck_processes::{MachineProcesses, kill_others};
 
+use self::connection::Stage;
 use self::docker::Docker;
 use self::fetch::FastRandom;
 use self::install::{Installation, Installer};
 use self::layout::Layout;
-use self::listener::{Listener, ListenerExit};
-use self::program::timeout;
-use self::registration::{Registrar, RegistrationRequest};
+use self::listener::{Listener, Need};
+use self::registration::Registrar;
 use self::user::User;
 use crate::inputs::group_names;
-use crate::names::runner_name;
-use crate::packages::URL_SETTING;
 
+mod connection;
 mod diagnostics;
 mod docker;
 mod environment;
 mod fetch;
+mod globalization;
 mod hooks;
 mod install;
 mod layout;
@@ -68,6 +68,14 @@ pub struct GitHubRunner {
 struct RunnerState {
     prepared: Option<Arc<Prepared>>,
     listener: Option<Listener>,
+    /// What the runner needs before a listener can be started again.
+    need: Option<Need>,
+    /// Whether [`Runner::drain`] was called after the last call of `register` or `work`.
+    drained: bool,
+    /// The version that GitHub has served last, and when, in steady time.
+    served: Option<(String, Duration)>,
+    /// What has happened to the runner in this run, for its account.
+    remarks: Vec<String>,
 }
 
 /// The result of `prepare`.
@@ -75,8 +83,6 @@ struct RunnerState {
 struct Prepared {
     user: User,
     software: Installation,
-    /// Whether GitHub is known to serve this version of the software.
-    served: AtomicBool,
 }
 
 impl GitHubRunner {
@@ -222,53 +228,23 @@ impl GitHubRunner {
         hooks::withdraw_end(&self.layout)?;
         command.arg("run").current_dir(root).env("ONDECK_RUN_ID", label.run.as_str());
         let record = |leader| self.layout.record_group(leader);
-        let listener = Listener::start(self.clock.clone(), command, record)?;
+        let clock = self.clock.clone();
+        let listener = Listener::start(clock, command, self.timeouts.job_start, record)?;
         self.state().listener = Some(listener.clone());
         Ok(listener)
     }
 
-    /// Starts the listener and waits until it can take jobs. Fails with its last output if it exits,
-    /// is refused by GitHub or does not get ready in time.
-    async fn listen(&self, prepared: &Prepared, label: &Label) -> Result<(), String> {
-        let listener = self.start_listener(prepared, label)?;
-        let within = self.timeouts.listen;
-        let Installation { version, on_image, .. } = &prepared.software;
-        match timeout(&*self.clock, within, listener.listening()).await {
-            Some(Ok(())) => match self.refusal(prepared, &listener).await {
-                None => return Ok(()),
-                Some(exit) => Err(exit.reason(version, *on_image)),
-            },
-            Some(Err(exit)) => Err(exit.reason(version, *on_image)),
-            None => {
-                let words = listener.kill(&*self.clock).await;
-                let after = within.as_secs_f32();
-                Err(format!("the runner does not listen for jobs after {after} s: {words}"))
-            }
-        }
-        .inspect_err(|_| self.state().listener = None)
-    }
-
-    /// Returns how the listener exited if GitHub refused its version. With a deprecated version the
-    /// listener reports that it is listening, and exits when it first asks for a job. Once a version
-    /// has been served, later runs skip this wait.
-    async fn refusal(&self, prepared: &Prepared, listener: &Listener) -> Option<ListenerExit> {
-        if prepared.served.load(Ordering::Relaxed) {
-            return None;
-        }
-        let exit = timeout(&*self.clock, self.timeouts.refuse, listener.exited()).await;
-        prepared.served.store(exit.is_none(), Ordering::Relaxed);
-        exit
-    }
-
     /// The listener that `register` started, or a new one if that has exited.
     async fn listener(&self, label: &Label) -> Result<Listener, String> {
-        if let Some(listener) = self.state().listener.clone() {
-            return Ok(listener);
+        let earlier = self.state().listener.clone();
+        match earlier {
+            Some(listener) if listener.is_listening() => return Ok(listener),
+            Some(listener) => drop(listener.end(self.timeouts.stop_idle).await),
+            None => {}
         }
-        let prepared = self.prepared()?;
         // A job may have outlived its listener and would go on unsupervised.
-        self.kill_processes(&prepared.user).await?;
-        self.start_listener(&prepared, label)
+        self.kill_processes(&self.prepared()?.user).await?;
+        self.connect(label).await
     }
 
     /// Removes the files of a run, and moves the runner's diagnostics to the archive.
@@ -290,6 +266,16 @@ impl GitHubRunner {
     }
 }
 
+/// Fails if the runner could not execute scripts in this folder: it does not quote their paths.
+fn check_path(path: &Path) -> Result<(), String> {
+    let is_special = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '\\');
+    if path.to_string_lossy().contains(is_special) {
+        let path = path.display();
+        return Err(format!("actions/runner cannot work in a path with blanks or quotes: {path}"));
+    }
+    Ok(())
+}
+
 /// State files that exist while a run is on the machine.
 const BEGAN: &str = "began";
 const DOCKER: &str = "docker";
@@ -307,6 +293,7 @@ impl Runner for GitHubRunner {
         let (clock, name) = (&*self.clock, self.options.user.as_deref());
         let user = User::find_or_create(clock, name, &self.layout.home).await?;
         let user = User { wrapper: self.wrapper.clone(), ..user };
+        user.check_access_above(&self.options.folder)?;
         self.kill_processes(&user).await?;
         if self.began().is_none() {
             self.layout.renew(&user)?;
@@ -315,6 +302,7 @@ impl Runner for GitHubRunner {
         let groups = settings.get(GROUPS_SETTING).map_or("", String::as_str);
         let groups = group_names(groups).map_err(|why| format!("{GROUPS_SETTING} {why}"))?;
         user.set_groups(clock, &groups).await?;
+        let refused = self.refused()?;
         let installer = Installer {
             clock,
             id: &self.options.id,
@@ -322,17 +310,18 @@ impl Runner for GitHubRunner {
             layout: &self.layout,
             image: &self.options.image,
             timeouts: &self.timeouts,
+            refused: &refused,
         };
         let software = installer.find(&settings).await?;
         let Installation { root, version, .. } = &software;
+        [root, &self.layout.hooks].into_iter().try_for_each(|path| check_path(path))?;
         tracing::info!(
             version,
             user = user.name,
             "actions/runner is prepared in {}",
             root.display()
         );
-        self.state().prepared =
-            Some(Arc::new(Prepared { user, software, served: AtomicBool::new(false) }));
+        self.state().prepared = Some(Arc::new(Prepared { user, software }));
         Ok(())
     }
 
@@ -340,27 +329,13 @@ impl Runner for GitHubRunner {
     /// deprecated versions, which never get a job.
     async fn register(&self, label: &Label) -> Result<(), String> {
         let prepared = self.prepared()?;
-        self.kill_processes(&prepared.user).await?;
-        let settings = self.settings().await?;
-        let url = settings
-            .get(URL_SETTING)
-            .ok_or("the address to register with is not set: run ondeck refresh")?;
-        let token = self.token(TokenPurpose::Registration).await?;
-        let registrar = self.registrar(&prepared);
-        self.forget_earlier(&registrar).await?;
-        prepared.software.clear()?;
-        hooks::write(&self.layout, label, &prepared.software.operator_env)?;
-        let count = self.layout.next_count()?;
-        let request = RegistrationRequest {
-            url,
-            name: &runner_name(&self.options.id, count, &self.options.pool_tag),
-            label: &label.to_string(),
-            group: settings.get(GROUP_SETTING).map(|it| it.trim()).filter(|it| !it.is_empty()),
-        };
-        let add = registrar.add(&request, &token, self.timeouts.configure);
-        let (began, added) = tokio::join!(self.begin(), add);
-        began.and(added)?;
-        self.listen(&prepared, label).await
+        {
+            let mut state = self.state();
+            (state.listener, state.need, state.drained) = (None, None, false);
+            state.remarks.clear();
+        }
+        self.enlist(&prepared, label, Stage::BeginningOfRun).await?;
+        self.connect(label).await.map(drop)
     }
 
     /// A listener with a job is interrupted as soon as it says that the job is completed: it has
@@ -370,11 +345,16 @@ impl Runner for GitHubRunner {
         if let Err(error) = hooks::announce_end(&self.layout, why) {
             tracing::warn!("jobs are not told why they are the last: {error}");
         }
-        let Some(listener) = self.state().listener.clone() else { return };
+        let listener = {
+            let mut state = self.state();
+            state.drained = true;
+            state.listener.clone()
+        };
+        let Some(listener) = listener else { return };
         listener.without_job().await;
         if !listener.has_exited() {
             let idle = self.timeouts.stop_idle;
-            listener.interrupt(&*self.clock, idle, idle).await;
+            listener.interrupt(idle, idle).await;
         }
         let mut state = self.state();
         if listener.has_exited() && state.listener.as_ref().is_some_and(|it| it.is(&listener)) {
@@ -383,27 +363,32 @@ impl Runner for GitHubRunner {
     }
 
     fn is_busy(&self) -> bool {
-        self.state().listener.as_ref().is_some_and(Listener::is_busy)
+        let listener = self.state().listener.clone();
+        listener.as_ref().is_some_and(Listener::is_busy)
     }
 
     async fn work(&self, label: &Label) -> String {
+        self.state().drained = false;
         let listener = match self.listener(label).await {
             Ok(listener) => listener,
             Err(why) => return why,
         };
         let exit = listener.exited().await;
-        let mut now = self.state();
-        now.listener = None;
-        let software = now.prepared.as_ref().map(|prepared| &prepared.software);
-        software.map_or_else(String::new, |it| exit.reason(&it.version, it.on_image))
+        self.prepared().map_or_else(|why| why, |prepared| self.note_exit(&prepared, &exit))
     }
 
     async fn stop(&self) -> Result<(), String> {
         let Ok(prepared) = self.prepared() else { return Ok(()) };
         let listener = self.state().listener.take();
-        if let Some(listener) = listener.filter(|listener| !listener.has_exited()) {
-            let Timeouts { stop_busy, stop_idle, .. } = self.timeouts;
-            listener.interrupt(&*self.clock, stop_busy, stop_idle).await;
+        if let Some(listener) = listener {
+            if !listener.has_exited() {
+                let Timeouts { stop_busy, stop_idle, .. } = self.timeouts;
+                listener.interrupt(stop_busy, stop_idle).await;
+            }
+            // It may have exited for a reason of its own that no call of `work` has seen.
+            if listener.has_exited() {
+                self.note_exit(&prepared, &listener.exited().await);
+            }
         }
         self.kill_processes(&prepared.user).await
     }
@@ -421,17 +406,23 @@ impl Runner for GitHubRunner {
     }
 
     async fn account(&self) -> String {
-        hooks::account(&self.layout, self.clock.now())
+        let jobs = hooks::account(&self.layout, self.clock.now());
+        let remarks = self.state().remarks.clone();
+        let parts = std::iter::once(jobs).chain(remarks).filter(|part| !part.is_empty());
+        parts.collect::<Vec<_>>().join("; ")
     }
 
+    /// Also fails if GitHub refuses the version of the software.
     async fn clean(&self) -> Result<(), String> {
         let prepared = self.prepared()?;
+        self.state().remarks.clear();
         self.kill_processes(&prepared.user).await?;
         let before = self.layout.load(DOCKER)?;
         let before = before.and_then(|text| serde_json::from_str(&text).ok()).flatten();
         self.docker().remove_since(&*self.clock, before).await?;
         self.clear_folders(&prepared).await?;
         self.layout.discard(DOCKER)?;
-        self.layout.discard(BEGAN)
+        self.layout.discard(BEGAN)?;
+        self.check_version(&prepared)
     }
 }

@@ -89,6 +89,18 @@ impl Process {
         Stat::read(self.pid).is_some_and(|stat| stat.process == self && stat.is_alive())
     }
 
+    /// Whether it has a child of this name, as `/proc/PID/comm` shows it, that still runs.
+    pub fn has_child(self, name: &str) -> bool {
+        let Ok(entries) = fs::read_dir("/proc") else { return false };
+        let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let is_child = |pid: &i32| {
+            Stat::read(*pid).is_some_and(|stat| stat.parent == self.pid && stat.is_alive())
+        };
+        let comm = |pid: i32| fs::read_to_string(format!("/proc/{pid}/comm")).ok();
+        self.is_alive()
+            && pids.filter(is_child).any(|pid| comm(pid).is_some_and(|it| it.trim_end() == name))
+    }
+
     /// Whether a process group with this pid would still be the group that this process led. The
     /// kernel does not reuse a pid while a group has that id, so if another process has the pid now,
     /// the group is gone.

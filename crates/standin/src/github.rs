@@ -62,6 +62,8 @@ pub struct GitHubOptions {
     pub runner_token_life: Duration,
     /// How long a runner stays online after its listener's connection is closed without a goodbye.
     pub session_timeout: Duration,
+    /// How long GitHub takes to open a session.
+    pub session_delay: Duration,
     /// How long a cancelled job may take to stop. It gets SIGINT first, SIGTERM after three
     /// quarters of this time, and SIGKILL at the end. The real runner gives ten seconds.
     pub cancel_grace: Duration,
@@ -81,6 +83,7 @@ impl Default for GitHubOptions {
             port: 0,
             runner_token_life: Duration::from_secs(3_600),
             session_timeout: Duration::from_secs(2),
+            session_delay: Duration::ZERO,
             cancel_grace: Duration::from_secs(1),
             pause_after_job: Duration::ZERO,
             page: 100,
@@ -266,6 +269,11 @@ impl GitHub {
     /// Removes a runner from the list, even if it is busy.
     pub fn remove_runner(&self, name: &str) {
         self.shared.change(|state| state.runners.retain(|_, it| it.runner.name != name));
+    }
+
+    /// Refuses jobs to a version of the runner from now on.
+    pub fn deprecate(&self, version: &str) {
+        self.shared.change(|state| state.deprecated.insert(version.to_owned()));
     }
 
     /// Blocks until a runner's listener has requested `count` sessions, granted or not. Returns

@@ -17,12 +17,20 @@ pub(super) struct Addresses {
 
 impl Addresses {
     /// Parses the addresses, and derives the API's from the server's if `api` is `None`. Fails if an
-    /// address is invalid.
+    /// address is invalid, or if the server has a port: actions/runner asks the default port all the
+    /// same. On loopback a port is accepted, because the runner of our stand-in keeps it.
     pub(super) fn new(server: &str, api: Option<&str>, releases: &str) -> Result<Self, Failure> {
         let server = address("server", server)?;
         if server.path() != "/" {
             return Err(Failure::invalid(format!("GitHub's server has a path: {server}"))
                 .hint("write only https:// and the name of the server"));
+        }
+        if let Some(port) = server.port()
+            && !http::is_loopback(&server)
+        {
+            return Err(Failure::invalid(format!("GitHub's server has a port: {port}")).hint(
+                "use the address without a port: actions/runner drops it when it registers",
+            ));
         }
         let api = match api {
             Some(api) => address("API", api)?,
@@ -71,14 +79,15 @@ mod tests {
             ("https://github.com/", "https://api.github.com/", true),
             ("https://octo.ghe.com", "https://api.octo.ghe.com/", true),
             ("https://ghe.example.com", "https://ghe.example.com/api/v3", false),
-            ("https://ghe.example.com:8443/", "https://ghe.example.com:8443/api/v3", false),
+            ("https://ghe.example.com:443", "https://ghe.example.com/api/v3", false),
             ("http://127.0.0.1:4000", "http://127.0.0.1:4000/api/v3", false),
             ("https://notghe.com", "https://notghe.com/api/v3", false),
         ] {
             let addresses = Addresses::new(server, None, RELEASES).unwrap();
             assert_eq!(addresses.api.as_str(), api);
             assert_eq!(addresses.hosted, hosted, "{server}");
-            assert_eq!(addresses.server, server.trim_end_matches('/'));
+            let server = server.trim_end_matches('/').trim_end_matches(":443");
+            assert_eq!(addresses.server, server);
         }
         let given =
             Addresses::new("https://github.com", Some("https://proxy.example.com/gh"), RELEASES);
@@ -91,6 +100,7 @@ mod tests {
             ("github.com", None, RELEASES, "GitHub's server is not an address"),
             ("http://ghe.example.com", None, RELEASES, "neither https"),
             ("https://github.com/acme", None, RELEASES, "has a path"),
+            ("https://ghe.example.com:8443", None, RELEASES, "GitHub's server has a port: 8443"),
             ("https://github.com?x", None, RELEASES, "has a query"),
             ("https://github.com", Some("api"), RELEASES, "GitHub's API is not an address"),
             ("https://github.com", None, "ftp://x", "runner releases is neither https"),

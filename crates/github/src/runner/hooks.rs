@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::path::Path;
 use std::time::Duration;
 
 use ondeck_core::model::excerpt::one_line;
@@ -20,6 +21,9 @@ const HOOKS: [(&str, &str, &str); 2] = [
     ("ACTIONS_RUNNER_HOOK_JOB_COMPLETED", "completed", include_str!("hooks/completed.sh")),
 ];
 
+/// Runs the operator's hook. Both of our hooks end with it.
+const OPERATOR: &str = include_str!("hooks/operator.sh");
+
 /// The file that says why the machine takes no further job.
 const END: &str = "end";
 
@@ -27,9 +31,18 @@ const END: &str = "end";
 const LONGEST: u64 = 1024 * 1024;
 
 /// Writes the hooks for a run, which compare the run of each job with that of the label.
-/// `operator_env` is the operator's `.env` of the runner. Hooks that it names are called by ours.
-pub(crate) fn write(layout: &Layout, label: &Label, operator_env: &str) -> Result<(), String> {
+/// `root` has the runner's software. `operator_env` is the operator's `.env` of the runner. Hooks that
+/// it names are called by ours.
+pub(crate) fn write(
+    layout: &Layout,
+    label: &Label,
+    root: &Path,
+    operator_env: &str,
+) -> Result<(), String> {
     let run = &label.run;
+    let software = format!("{}\n", root.display());
+    write_file(&layout.hooks.join("software"), software.as_bytes(), 0o644, None)?;
+    write_file(&layout.hooks.join("operator.sh"), OPERATOR.as_bytes(), 0o644, None)?;
     write_file(&layout.hooks.join("run"), format!("{run}\n").as_bytes(), 0o644, None)?;
     for (variable, name, script) in HOOKS {
         write_file(&layout.hooks.join(format!("{name}.sh")), script.as_bytes(), 0o755, None)?;

@@ -13,8 +13,9 @@ use ondeck_processes::folder;
 use tokio::process::Command;
 
 use super::layout::Layout;
+use super::program::ProgramOutput;
 use super::user::User;
-use super::{Timeouts, environment, fetch, program, registration};
+use super::{Timeouts, environment, fetch, globalization, program, registration};
 use crate::packages::{PACKAGES_SETTING, Package, Packages, VERSION_SETTING};
 
 /// Files that the runner writes next to its software. They are not part of the software.
@@ -41,11 +42,14 @@ pub(crate) struct Installer<'a> {
     pub(crate) layout: &'a Layout,
     pub(crate) image: &'a [PathBuf],
     pub(crate) timeouts: &'a Timeouts,
+    /// Versions that GitHub has refused, which are not used.
+    pub(crate) refused: &'a BTreeSet<String>,
 }
 
 impl Installer<'_> {
     /// Returns the version that the settings ask for, and downloads it if it is not on the machine.
-    /// Fails if it is not there and cannot be downloaded.
+    /// Fails if it is not there and cannot be downloaded, if GitHub has refused it, or if it does not
+    /// start.
     pub(crate) async fn find(
         &self,
         settings: &BTreeMap<String, String>,
@@ -54,6 +58,7 @@ impl Installer<'_> {
         for root in self.image.iter().filter(|root| is_runner(root)) {
             if let Some(version) = self.version_there(root).await
                 && wanted.is_met_on_image(&version)
+                && !self.refused.contains(&version)
             {
                 return self.take_over(root, version).await;
             }
@@ -61,12 +66,20 @@ impl Installer<'_> {
         if is_runner(&self.layout.package)
             && let Some(version) = self.version_there(&self.layout.package).await
             && wanted.is_met_by(&version)
+            && !self.refused.contains(&version)
         {
             return self.finalize(&self.layout.package, version, false);
         }
         let (version, package) = wanted.package()?;
+        if self.refused.contains(version) {
+            return Err(wanted.no_other(version));
+        }
         tracing::info!(version, url = package.url, "downloading actions/runner");
         fetch::fetch(self.clock, self.layout, package, self.timeouts).await?;
+        if is_runner(&self.layout.package) {
+            let failed = |why| format!("actions/runner {version} does not start: {why}");
+            self.version(&self.layout.package).await.map_err(failed)?;
+        }
         self.finalize(&self.layout.package, version.to_owned(), false)
     }
 
@@ -81,22 +94,33 @@ impl Installer<'_> {
         }
     }
 
+    /// Asks the software in `root` for its version, which also shows that it can be run. Software that
+    /// lacks libicu is set to do without it.
     async fn version(&self, root: &Path) -> Result<String, String> {
-        const WITHIN: Duration = Duration::from_secs(60);
         if !self.is_replaceable(root) {
             // Even `--version` writes a log, so the permissions must be right before.
             self.protect(root)?;
         }
-        let mut command = self.user.command(root.join("bin/Runner.Listener"));
-        environment::apply(&mut command, self.user, self.layout, self.id);
-        command.arg("--version").current_dir(root);
-        let output = program::run(self.clock, command, WITHIN).await?;
+        let mut output = self.ask_version(root).await?;
+        if !output.is_success() && globalization::is_missing(&output.all()) {
+            tracing::info!("libicu is missing; {} is set to do without it", root.display());
+            globalization::do_without(root)?;
+            output = self.ask_version(root).await?;
+        }
         if let Some(problem) = output.problem() {
             return Err(problem);
         }
         let said = output.stdout();
         let version = said.lines().map(str::trim).rfind(|line| is_version(line));
         version.map(str::to_owned).ok_or_else(|| format!("not a version: {said:?}"))
+    }
+
+    async fn ask_version(&self, root: &Path) -> Result<ProgramOutput, String> {
+        const WITHIN: Duration = Duration::from_secs(60);
+        let mut command = self.user.command(root.join("bin/Runner.Listener"));
+        environment::apply(&mut command, self.user, self.layout, self.id);
+        command.arg("--version").current_dir(root);
+        program::run(self.clock, command, WITHIN).await
     }
 
     /// Whether the runner's user could replace the software, because the user owns the folder above.
@@ -290,6 +314,14 @@ impl WantedVersion {
         self.version.as_deref().or(known).is_none_or(|wanted| wanted == version)
     }
 
+    /// Says what to do if GitHub refuses the only version that is known.
+    fn no_other(&self, refused: &str) -> String {
+        if self.version.as_deref() == Some(refused) {
+            return "set actions-runner-version to latest".to_owned();
+        }
+        "no newer one is known: run ondeck refresh, or set actions-runner-version".to_owned()
+    }
+
     fn package(&self) -> Result<(&str, &Package), String> {
         const HINT: &str = "run ondeck refresh";
         let Some(packages) = &self.packages else {
@@ -353,6 +385,16 @@ mod tests {
         }
         let error = wanted("", "{").unwrap_err();
         assert!(error.starts_with("cannot parse actions-runner-packages"), "{error}");
+    }
+
+    #[test]
+    fn a_refused_version_has_a_remedy() {
+        for (setting, remedy) in [
+            ("2.336.0", "set actions-runner-version to latest"),
+            ("latest", "no newer one is known: run ondeck refresh, or set actions-runner-version"),
+        ] {
+            assert_eq!(wanted(setting, BOTH).unwrap().no_other("2.336.0"), remedy);
+        }
     }
 
     #[test]

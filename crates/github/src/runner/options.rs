@@ -26,17 +26,21 @@ pub struct Timeouts {
     /// One attempt at downloading the package.
     pub download: Duration,
     pub unpack: Duration,
-    /// `config.sh`, which registers the runner.
+    /// The command that registers the runner.
     pub configure: Duration,
-    /// From the start of the listener until it can take jobs.
+    /// From the start of the listener until it can take jobs, at the first attempt. Each further
+    /// attempt may take twice as long as the one before.
     pub listen: Duration,
     /// How long to wait for GitHub to refuse a version that has not been served before.
     pub refuse: Duration,
+    /// From the listener's announcement of a job to the start of its worker. The listener retries
+    /// some requests in between.
+    pub job_start: Duration,
     /// From `SIGINT` to the listener's exit while a job runs.
     pub stop_busy: Duration,
     /// From `SIGINT` to the listener's exit without a job.
     pub stop_idle: Duration,
-    /// `config.sh remove`, which deregisters the runner.
+    /// The command that deregisters the runner.
     pub remove: Duration,
     /// How long GitHub may still call a runner busy after its last job.
     pub idle: Duration,
@@ -50,10 +54,12 @@ impl Default for Timeouts {
             download: Duration::from_secs(300),
             unpack: Duration::from_secs(300),
             configure: Duration::from_secs(90),
-            listen: Duration::from_secs(60),
+            // A listener that fails to get a session pauses for 11 to 30 s.
+            listen: Duration::from_secs(5),
             refuse: Duration::from_secs(2),
-            // The runner gives a step ten seconds, then kills it and reports to GitHub.
-            stop_busy: Duration::from_secs(20),
+            job_start: Duration::from_secs(90),
+            // The runner gives a step 15 s to end, then reports to GitHub. Its own service allows 30 s.
+            stop_busy: Duration::from_secs(30),
             stop_idle: Duration::from_secs(5),
             remove: Duration::from_secs(60),
             idle: Duration::from_secs(30),

@@ -1,4 +1,5 @@
-//! Registers and deregisters the runner by `config.sh`.
+//! Registers and deregisters the runner by the commands of `Runner.Listener` that `config.sh` would
+//! call. The script itself also checks for libraries that the runner can do without.
 
 use std::fs;
 use std::io::{self, Read};
@@ -31,11 +32,11 @@ pub(crate) const FILES: [&str; 5] = [
     ".credentials_rsaparams",
 ];
 
-/// The variable that passes a token to `config.sh`, for registration and removal. Arguments would be
+/// The variable that passes a token to the runner, for registration and removal. Arguments would be
 /// readable for every user of the machine.
 const TOKEN: &str = "ACTIONS_RUNNER_INPUT_TOKEN";
 
-/// How the removal of a busy runner is retried. `config.sh` itself tries three times.
+/// How the removal of a busy runner is retried. The runner itself tries three times.
 const BUSY: Retry = Retry {
     attempts: u32::MAX,
     first_pause: Duration::from_secs(1),
@@ -47,7 +48,7 @@ const BUSY: Retry = Retry {
 /// How many bytes of a registration file are read.
 const LARGEST: u64 = 1024 * 1024;
 
-/// The arguments of `config.sh`.
+/// The arguments of a registration.
 #[derive(Debug)]
 pub(crate) struct RegistrationRequest<'a> {
     pub(crate) url: &'a str,
@@ -66,7 +67,7 @@ pub(crate) struct Registrar<'a> {
 
 impl Registrar<'_> {
     /// Registers the runner, and saves its registration files for [`Registrar::remove`]. Fails with the
-    /// end of the output of `config.sh`.
+    /// end of the runner's output.
     pub(crate) async fn add(
         &self,
         request: &RegistrationRequest<'_>,
@@ -74,7 +75,7 @@ impl Registrar<'_> {
         within: Duration,
     ) -> Result<(), String> {
         self.write_environment()?;
-        let mut command = self.command("config.sh", &token.secret);
+        let mut command = self.command("configure", &token.secret);
         command
             .args(["--unattended", "--url", request.url, "--name", request.name])
             .args(["--labels", request.label, "--no-default-labels", "--replace"])
@@ -88,7 +89,7 @@ impl Registrar<'_> {
             Err(why) => Some(why),
         };
         if let Some(problem) = problem {
-            return Err(format!("config.sh failed: {problem}"));
+            return Err(format!("the registration failed: {problem}"));
         }
         self.save_files()
     }
@@ -121,12 +122,13 @@ impl Registrar<'_> {
     async fn remove_once(&self, token: &Token, within: Duration) -> Result<(), RemovalError> {
         self.restore_files()?;
         self.write_environment()?;
-        let mut command = self.command("config.sh", &token.secret);
-        command.arg("remove");
+        let command = self.command("remove", &token.secret);
         let output = self.run(command, token, within).await?;
-        if !output.is_success() && !is_unknown_runner(&output.all()) {
-            let said = output.all();
-            let why = format!("config.sh remove failed: {}", output_tail(&said));
+        let said = output.all();
+        let is_gone =
+            if output.is_success() { !is_skipped(&said) } else { is_unknown_runner(&said) };
+        if !is_gone {
+            let why = format!("the removal failed: {}", output_tail(&said));
             return Err(RemovalError { why, busy: is_busy(&said) });
         }
         Ok(self.forget()?)
@@ -150,10 +152,10 @@ impl Registrar<'_> {
         Ok(())
     }
 
-    fn command(&self, program: &str, token: &Secret) -> Command {
-        let mut command = self.user.command(self.software.root.join(program));
+    fn command(&self, what: &str, token: &Secret) -> Command {
+        let mut command = self.user.command(self.software.root.join("bin/Runner.Listener"));
         environment::apply(&mut command, self.user, self.layout, self.id);
-        command.current_dir(&self.software.root).env(TOKEN, token.expose());
+        command.arg(what).current_dir(&self.software.root).env(TOKEN, token.expose());
         command
     }
 
@@ -170,7 +172,7 @@ impl Registrar<'_> {
     fn write_environment(&self) -> Result<(), String> {
         let mut lines = hooks::without_hooks(&self.software.operator_env);
         if !lines.lines().any(|line| line.starts_with("LANG=")) {
-            // Without the line, config.sh would try to add it to a file that it may not write.
+            // Without the line, jobs would have the locale of the listener, which may have none.
             lines.push_str(&format!("LANG={}\n", environment::LANG));
         }
         write_file(&self.software.root.join(".env"), lines.as_bytes(), 0o644, None)
@@ -180,7 +182,7 @@ impl Registrar<'_> {
         self.layout.state.join("registration")
     }
 
-    /// Copies the registration files to where jobs cannot change them. `config.sh remove` sends the
+    /// Copies the registration files to where jobs cannot change them. The runner sends the
     /// removal token to the address in these files.
     fn save_files(&self) -> Result<(), String> {
         let copies = self.copies();
@@ -234,12 +236,24 @@ impl From<String> for RemovalError {
     }
 }
 
+/// Whether GitHub refused a removal because the runner has a job. Servers with the old flow report an
+/// exception without a status; others report status 422, which has had two names in .NET.
 fn is_busy(said: &str) -> bool {
-    said.contains("code: UnprocessableEntity ") && said.contains("running a job")
+    let has_job = said.contains("running a job");
+    let is_refusal = ["code: UnprocessableEntity ", "code: UnprocessableContent ", ": 422 ("]
+        .iter()
+        .any(|status| said.contains(status));
+    has_job && (is_refusal || !said.contains("Http response code: "))
 }
 
-/// Whether a removal failed because GitHub does not know the runner. An invalid token gives the same
-/// status, but for the request that exchanges it and not for the deletion.
+/// Whether the runner did not ask GitHub at all. It says so, and exits with 0.
+fn is_skipped(said: &str) -> bool {
+    said.contains("because config files are missing")
+}
+
+/// Whether a removal failed because GitHub does not know the runner. Runners that exchange their token
+/// first fail at that request if it is invalid. Others send it with the deletion, and GitHub may then
+/// answer an invalid one in the same way; refresh removes a runner that stays in the list.
 fn is_unknown_runner(said: &str) -> bool {
     let is_deletion = |line: &str| line.to_ascii_lowercase().contains("from 'delete ");
     said.lines().any(|line| line.contains("code: NotFound ") && is_deletion(line))
@@ -248,6 +262,27 @@ fn is_unknown_runner(said: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_busy_runner_is_recognised() {
+        let refused = |name: &str| {
+            format!(
+                "Http response code: {name} from 'Delete https://api.github.com/x/1'\n\
+                 {{\"message\":\"Bad request - Runner \\\"i-1\\\" is still running a job\"}}\n"
+            )
+        };
+        let status = "Response status code does not indicate success: 422 (Unprocessable Content).";
+        for (said, busy) in [
+            (refused("UnprocessableEntity"), true),
+            (refused("UnprocessableContent"), true),
+            (format!("{}{status}", refused("Unheard")), true),
+            (refused("Forbidden"), false),
+            ("Runner i-1-1 is currently running a job and cannot be deleted.".to_owned(), true),
+            (status.to_owned(), false),
+        ] {
+            assert_eq!(is_busy(&said), busy, "{said}");
+        }
+    }
 
     #[test]
     fn only_a_failed_deletion_means_an_unknown_runner() {

@@ -140,6 +140,27 @@ impl User {
         if self.dedicated { FoundBy::User(self.uid) } else { FoundBy::Marker }
     }
 
+    /// Fails if this user cannot list one of the folders above `path`, as actions/runner must.
+    pub(crate) fn check_access_above(&self, path: &Path) -> Result<(), String> {
+        use std::os::unix::fs::MetadataExt;
+        for folder in path.ancestors().skip(1).filter(|_| self.dedicated) {
+            let found = fs::metadata(folder)
+                .map_err(|e| format!("cannot look at {}: {e}", folder.display()))?;
+            let needed = match (found.uid() == self.uid, found.gid() == self.gid) {
+                (true, _) => 0o500,
+                (false, true) => 0o050,
+                (false, false) => 0o005,
+            };
+            if found.mode() & needed != needed {
+                let (name, folder) = (&self.name, folder.display());
+                return Err(format!(
+                    "the user {name} cannot list a folder above the runner: {folder}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Whether this user owns a folder, and so may rename its entries.
     pub(crate) fn owns(&self, folder: &Path) -> io::Result<bool> {
         use std::os::unix::fs::MetadataExt;

@@ -5,6 +5,7 @@ mod downloads;
 mod harness;
 mod isolation;
 mod lifecycle;
+mod recovery;
 mod registration;
 mod secrets;
 mod server;

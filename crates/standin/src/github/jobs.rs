@@ -101,8 +101,10 @@ pub struct Job {
     pub runner_name: Option<String>,
     /// The number of that runner.
     pub runner_id: Option<u64>,
-    /// The output so far.
+    /// The output so far. Empty if its worker was killed.
     pub log: String,
+    /// The annotations that the listener made.
+    pub annotations: Vec<String>,
     pub created: SystemTime,
     /// When a runner has taken it.
     pub started: Option<SystemTime>,

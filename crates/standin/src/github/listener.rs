@@ -174,7 +174,8 @@ async fn open(shared: &Arc<Shared>, ask: &ApiRequest) -> Answer {
     };
     match fault {
         Some(RunnerFault::NeverConnects) => std::future::pending().await,
-        Some(RunnerFault::Retryable) => return answers::server_error(500),
+        Some(RunnerFault::Retryable) => return answers::refusal(400, "Bad request"),
+        Some(RunnerFault::SessionUnavailable) => return answers::server_error(503),
         Some(RunnerFault::Deleted) => {
             return answers::unknown_caller("the runner registration has been deleted");
         }
@@ -183,6 +184,7 @@ async fn open(shared: &Arc<Shared>, ask: &ApiRequest) -> Answer {
         _ => {}
     }
     let id = secret("session", 16);
+    tokio::time::sleep(shared.look(|state| state.options.session_delay)).await;
     shared.change(|state| {
         if let Some(registered) = state.runners.get_mut(&runner) {
             let connection = ask.connection;
@@ -216,11 +218,15 @@ async fn message(shared: &Arc<Shared>, ask: &ApiRequest, id: &str) -> Answer {
             format!("Runner version v{version} is deprecated and cannot receive messages.");
         return answers::refusal(403, &message);
     }
+    let key = ask.credentials().map(|(_, key)| key.to_owned()).unwrap_or_default();
     let mut news = shared.news.subscribe();
     let deadline = tokio::time::Instant::now() + PATIENCE;
     loop {
         match shared.quietly(|state| next(state, ask, id)) {
-            None => return answers::unknown_caller("there is no such session"),
+            None if shared.look(|state| state.runners.values().any(|it| it.key == key)) => {
+                return answers::refusal(410, "The session has expired.");
+            }
+            None => return answers::unknown_caller("the runner registration has been deleted"),
             Some(Message::Nothing) => {}
             Some(message) => {
                 shared.tell();
@@ -241,7 +247,9 @@ async fn message(shared: &Arc<Shared>, ask: &ApiRequest, id: &str) -> Answer {
 fn unserved(state: &State, session: &str) -> Option<String> {
     let runner = &state.runners.values().find(|it| it.is_in(session))?.runner;
     let fault = state.runner_fault(&runner.name, &Target::of(&runner.scope));
-    (fault == Some(RunnerFault::Deprecated)).then(|| runner.version.clone())
+    let is_deprecated =
+        fault == Some(RunnerFault::Deprecated) || state.deprecated.contains(&runner.version);
+    is_deprecated.then(|| runner.version.clone())
 }
 
 /// The next message for a listener; `None` if the session does not exist.
@@ -274,6 +282,10 @@ fn next(state: &mut State, ask: &ApiRequest, session: &str) -> Option<Message> {
     if fault == Some(RunnerFault::CrashOnJob) {
         return Some(Message::Crash);
     }
+    let begins = fault != Some(RunnerFault::JobNeverBegins);
+    if !begins {
+        state.finish(id, Conclusion::Failure);
+    }
     let run_number = state.run(&job.repository, &job.run_id).number;
     Some(Message::Job(Box::new(Order {
         job: id.0,
@@ -283,6 +295,7 @@ fn next(state: &mut State, ask: &ApiRequest, session: &str) -> Option<Message> {
         run_attempt: job.run_attempt,
         run_number,
         script,
+        begins,
         server_url: ask.root.clone(),
         api_url: format!("{}/api/v3", ask.root),
         cancel_grace: state.options.cancel_grace,
@@ -297,6 +310,10 @@ fn progress(shared: &Arc<Shared>, ask: &ApiRequest, id: &str) -> Answer {
         let Some(work) = state.jobs.get_mut(&id) else { return answers::not_found() };
         if work.job.state != JobState::Completed {
             work.job.log += &progress.log;
+            if let Some(annotation) = progress.annotation {
+                work.job.log.clear();
+                work.job.annotations.push(annotation);
+            }
         }
         if let Some(conclusion) = progress.conclusion.as_deref().and_then(Conclusion::of) {
             state.finish(id, conclusion);

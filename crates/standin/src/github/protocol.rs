@@ -82,6 +82,9 @@ pub(crate) struct Order {
     pub(crate) script: String,
     pub(crate) server_url: String,
     pub(crate) api_url: String,
+    /// Whether it begins. A job may also end before its worker starts, for which the real listener
+    /// prints no line.
+    pub(crate) begins: bool,
     /// How long the job may take to stop after it is cancelled.
     pub(crate) cancel_grace: std::time::Duration,
 }
@@ -91,4 +94,8 @@ pub(crate) struct Order {
 pub(crate) struct Progress {
     pub(crate) log: String,
     pub(crate) conclusion: Option<String>,
+    /// What a worker that did not end in good order had written to its stdout and stderr. Its log is
+    /// lost then.
+    #[serde(default)]
+    pub(crate) annotation: Option<String>,
 }

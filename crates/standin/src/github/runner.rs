@@ -9,6 +9,7 @@ mod package;
 mod server;
 mod settings;
 mod terminal;
+mod worker;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -36,11 +37,15 @@ enum ListenerExit {
     Deprecated = 7,
 }
 
-/// Runs `Runner.Listener`: `configure`, `remove`, `run` or `--version`. Returns its exit code.
+/// Runs `Runner.Listener`: `configure`, `remove`, `run` or `--version`; or, under the name
+/// `Runner.Worker`, the job that its listener passes to it. Returns its exit code.
 #[doc(hidden)]
 pub fn run_listener() -> ExitCode {
     let root = root();
     load_environment(&root);
+    if worker::is_this_process() {
+        return worker::run(&root);
+    }
     if let Err(problem) = look_above(&root) {
         print_error(&format!("An error occurred: {problem}"));
         return ExitCode::from(ListenerExit::Terminated as u8);

@@ -5,11 +5,14 @@
 pub enum RunnerFault {
     /// GitHub does not support its version any more. The listener exits with 7 after it connects.
     Deprecated,
-    /// Another session of the runner does not end. The listener exits with 5.
+    /// Another session of the runner does not end. The listener exits with 5, after eight pauses.
     SessionConflict,
-    /// A temporary error. The listener exits with 2, and `run.sh` restarts it.
+    /// An answer that the listener does not expect. It exits with 2, and `run.sh` restarts it.
     Retryable,
-    /// The runner is not registered any more. The listener exits with 1.
+    /// GitHub answers 503 to a request for a session. The listener tries again after a pause, without
+    /// a word.
+    SessionUnavailable,
+    /// The runner is not registered any more when its listener starts. The listener exits with 1.
     Deleted,
     /// GitHub refuses its token like an expired one. `config.sh` exits with 1.
     RegistrationRefused,
@@ -21,4 +24,6 @@ pub enum RunnerFault {
     Crash,
     /// The listener crashes when it gets a job.
     CrashOnJob,
+    /// The listener announces a job that ends before it begins, and does not say that it has ended.
+    JobNeverBegins,
 }

@@ -1,6 +1,6 @@
 //! The state of the stand-in's GitHub.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
@@ -32,6 +32,8 @@ pub(super) struct State {
     pub(super) files: HashMap<String, Served>,
     pub(super) releases: Vec<Release>,
     pub(super) runner_faults: Vec<(String, RunnerFault)>,
+    /// Versions of the runner that get no job.
+    pub(super) deprecated: BTreeSet<String>,
     /// How many sessions a listener has requested, by the name of its runner.
     pub(super) attempts: HashMap<String, usize>,
     pub(super) requests: Vec<GitHubRequest>,
@@ -116,6 +118,7 @@ impl State {
             files: HashMap::new(),
             releases: Vec::new(),
             runner_faults: Vec::new(),
+            deprecated: BTreeSet::new(),
             attempts: HashMap::new(),
             requests: Vec::new(),
             used: HashMap::new(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ondeck_standin::{Conclusion, RunnerFault};
 
-use super::harness::{GitHubHarness, LIMIT, REPOSITORY};
+use super::harness::{GitHubHarness, LIMIT, REPOSITORY, RUNNER};
 use crate::harness::{Driven, until};
 
 /// Provision fails with the reason that the machine gave, in this many words of it.
@@ -47,6 +47,37 @@ fn a_listener_that_falls_over_is_started_again() {
 }
 
 #[test]
+fn a_runner_that_is_deleted_comes_back_and_release_says_so() {
+    let harness = GitHubHarness::local(&[]);
+    harness.provision("1", 1).succeeded();
+    let deleted = harness.github.runners().remove(0).name;
+    harness.github.remove_runner(&deleted);
+    let done = harness.done(harness.queue("1", "echo again"));
+    assert_ne!(done.runner_name, Some(deleted));
+    let released = harness.release("1").succeeded().json();
+    let machine = &released["instances"][0];
+    assert_eq!(machine["outcome"], "pooled", "{released}");
+    let report = machine["agentReport"].as_str().unwrap();
+    assert!(report.contains("registered anew: the runner was deleted"), "{released}");
+}
+
+#[test]
+fn a_machine_whose_version_is_refused_does_not_return_to_the_pool() {
+    let harness = GitHubHarness::local(&[]);
+    harness.provision("1", 1).succeeded();
+    harness.release("1").succeeded();
+    harness.github.deprecate(RUNNER);
+    let given = harness.provision("2", 1).succeeded().json();
+    assert_eq!(given["instances"][0]["source"], "warm", "{given}");
+    harness.until_runners("the listener is turned away", |all| all.iter().all(|it| !it.online));
+    let released = harness.release("2").exited(8).json();
+    let machine = &released["instances"][0];
+    assert_eq!(machine["outcome"], "expired", "{released}");
+    let reason = machine["reason"].as_str().unwrap();
+    assert!(reason.contains("GitHub refuses its version of actions/runner: 2.336.0"), "{released}");
+}
+
+#[test]
 fn a_job_of_another_run_is_refused_by_the_machine() {
     let harness = GitHubHarness::local(&[]);
     harness.provision("1", 1).succeeded();
@@ -56,7 +87,7 @@ fn a_job_of_another_run_is_refused_by_the_machine() {
     let refused = harness.github.wait_for_job(stranger, LIMIT);
     assert_eq!(refused.conclusion, Some(Conclusion::Failure), "{refused:?}");
     assert!(!refused.log.contains("got it"), "{}", refused.log);
-    assert!(refused.log.contains("666"), "it says whose: {}", refused.log);
+    assert!(refused.annotations.concat().contains("666"), "it says whose: {refused:?}");
     harness.done(harness.queue("1", "echo mine"));
     let released = harness.release("1").succeeded().json();
     assert_eq!(released["instances"][0]["outcome"], "pooled", "{released}");

@@ -10,10 +10,4 @@ if [ -r "$here/end" ]; then
     echo "::warning title=this machine takes no further job::$why"
 fi
 
-if [ -r "$here/operator-completed" ]; then
-    IFS= read -r hook <"$here/operator-completed"
-    case $hook in
-    *.ps1) exec pwsh -command ". '$hook'" ;;
-    *) exec bash -e "$hook" ;;
-    esac
-fi
+exec sh "$here/operator.sh" completed

@@ -15,23 +15,18 @@ note() {
 
 if [ "${GITHUB_RUN_ID:-}" != "$run" ]; then
     note refused
-    echo "::error title=not this run's machine::this machine was given to run $run and takes" \
-        "no job of another: ${GITHUB_RUN_ID:-unknown}"
-    echo "hint: use runs-on: \${{ github.run_id }}"
-    # Steps with `if: always()` would run in spite of the error, so the worker is killed. The pause
-    # lets the message above be sent first.
+    why="this machine was given to run $run and takes no job of another: ${GITHUB_RUN_ID:-unknown}"
+    hint="hint: use runs-on: \${{ github.run_id }}"
+    # Steps with `if: always()` would run in spite of the error, so the worker is killed. It uploads
+    # no log then, and the listener shows what the worker has written to its own stderr.
     if IFS= read -r parent <"/proc/$PPID/comm" && [ "$parent" = Runner.Worker ]; then
-        sleep 3
+        printf '%s\n%s\n' "$why" "$hint" >"/proc/$PPID/fd/2" || :
         kill -s KILL "$PPID"
     fi
+    echo "::error title=not this run's machine::$why"
+    echo "$hint"
     exit 1
 fi
 
 note started
-if [ -r "$here/operator-started" ]; then
-    IFS= read -r hook <"$here/operator-started"
-    case $hook in
-    *.ps1) exec pwsh -command ". '$hook'" ;;
-    *) exec bash -e "$hook" ;;
-    esac
-fi
+exec sh "$here/operator.sh" started

@@ -72,7 +72,7 @@ fn the_registration_address_follows_from_server_and_scope() {
         ("https://github.com", &repository, "https://github.com/acme/web"),
         ("https://github.com/", &organisation, "https://github.com/acme"),
         ("https://octo.ghe.com", &repository, "https://octo.ghe.com/acme/web"),
-        ("https://ghe.example.com:8443", &organisation, "https://ghe.example.com:8443/acme"),
+        ("https://ghe.example.com", &organisation, "https://ghe.example.com/acme"),
     ] {
         let options = GitHubOptions { scope: scope.clone(), ..options(server) };
         assert_eq!(harness.forge_with(options).target().unwrap(), target);

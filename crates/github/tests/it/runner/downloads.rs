@@ -4,7 +4,7 @@ use std::path::Path;
 use ondeck_core::ports::Runner;
 use ondeck_github::{PACKAGES_SETTING, VERSION_SETTING};
 
-use crate::runner::harness::{RunnerHarness, label};
+use crate::runner::harness::{RunnerHarness, appears, label};
 use crate::runner::server::{Answer, Server};
 
 /// Names of temporary files of downloads that still exist.
@@ -113,4 +113,49 @@ async fn without_image_and_package_prepare_fails() {
     let harness = RunnerHarness::new().await;
     let error = harness.runner().prepare().await.unwrap_err();
     assert_eq!(error, "no runner on the image, and no package is known: run ondeck refresh");
+}
+
+/// `config.sh` would refuse to start, and the listener aborts unless it is set to do without libicu.
+#[tokio::test]
+async fn a_machine_without_libicu_is_used() {
+    for on_image in [true, false] {
+        let harness = RunnerHarness::new().await;
+        let server = Server::start(harness.package("2.336.0"), &[]);
+        harness.set(PACKAGES_SETTING, &server.packages("2.336.0")).await;
+        if on_image {
+            harness.lay_out(&harness.image, "2.336.0");
+        }
+        harness.inject("no-icu", "");
+        let runner = harness.runner();
+        runner.prepare().await.unwrap();
+        runner.register(&label("1")).await.unwrap();
+        assert_eq!(server.requests() == 0, on_image);
+        let package = harness.folder.join("actions-runner");
+        let root = if on_image { &harness.image } else { &package };
+        for program in ["Listener", "Worker"] {
+            let path = root.join(format!("bin/Runner.{program}.runtimeconfig.json"));
+            let text = fs::read_to_string(path).unwrap();
+            assert!(text.contains("System.GC.Server"), "the other settings stay: {text}");
+        }
+        let done = harness.queue(&label("1"), 1, "env | grep -i globalization || echo none");
+        appears(&done).await;
+        let said = fs::read_to_string(done.with_extension("log")).unwrap();
+        assert_eq!(said, "none\n", "jobs see nothing of it");
+        runner.stop().await.unwrap();
+        runner.deregister().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_runner_that_does_not_start_is_reported_by_prepare() {
+    let harness = RunnerHarness::new().await;
+    let server = Server::start(harness.package("2.336.0"), &[]);
+    harness.set(PACKAGES_SETTING, &server.packages("2.336.0")).await;
+    harness.inject("no-start", "");
+    let error = harness.runner().prepare().await.unwrap_err();
+    assert!(
+        error.starts_with("actions/runner 2.336.0 does not start: exit status: 127"),
+        "{error}"
+    );
+    assert!(error.contains("libssl.so"), "{error}");
 }

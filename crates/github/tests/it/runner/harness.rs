@@ -136,12 +136,14 @@ impl RunnerHarness {
     /// Puts the scripts that stand in for the runner software into a folder.
     pub(crate) fn lay_out(&self, root: &Path, version: &str) {
         fs::create_dir_all(root.join("bin")).unwrap();
-        let listener = include_str!("listener.sh");
-        let listener = listener.replace("@GITHUB@", &self.github.display().to_string());
+        let script = |text: &str| text.replace("@GITHUB@", &self.github.display().to_string());
+        let settings = r#"{"runtimeOptions":{"configProperties":{"System.GC.Server":false}}}"#;
         for (name, text) in [
-            ("config.sh", include_str!("config.sh")),
-            ("bin/Runner.Listener", &listener),
-            ("bin/version", &format!("{version}\n")),
+            ("config.sh", script(include_str!("config.sh"))),
+            ("bin/Runner.Listener", script(include_str!("listener.sh"))),
+            ("bin/Runner.Listener.runtimeconfig.json", settings.to_owned()),
+            ("bin/Runner.Worker.runtimeconfig.json", settings.to_owned()),
+            ("bin/version", format!("{version}\n")),
         ] {
             fs::write(root.join(name), text).unwrap();
             let mode = fs::Permissions::from_mode(0o755);

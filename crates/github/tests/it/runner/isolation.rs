@@ -1,4 +1,5 @@
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use ondeck_core::ports::Runner;
@@ -69,6 +70,46 @@ async fn the_operators_hooks_are_called_too() {
     runner.stop().await.unwrap();
 }
 
+/// The runner also takes hooks in JavaScript, and no others.
+#[tokio::test]
+async fn an_operators_hook_is_run_by_its_kind() {
+    let harness = RunnerHarness::with_image("2.336.0").await;
+    let node = harness.image.join("externals/node20/bin/node");
+    fs::create_dir_all(node.parent().unwrap()).unwrap();
+    fs::write(&node, "#!/bin/sh\necho node runs \"${1##*/}\"\n").unwrap();
+    fs::set_permissions(&node, fs::Permissions::from_mode(0o755)).unwrap();
+    for (name, result, said) in [
+        ("hook.js", "Succeeded\n", "node runs hook.js\nthe job\n"),
+        ("hook.py", "Failed\n", "the operator's hook does not end in .sh, .ps1 or .js: "),
+    ] {
+        let hook = harness.folder.with_file_name(name);
+        fs::write(&hook, "").unwrap();
+        let line = format!("ACTIONS_RUNNER_HOOK_JOB_STARTED={}\n", hook.display());
+        fs::write(harness.image.join(".env"), line).unwrap();
+        fs::remove_dir_all(&harness.folder).ok();
+        let runner = harness.runner();
+        runner.prepare().await.unwrap();
+        let run = label(&name.replace('.', "-"));
+        runner.register(&run).await.unwrap();
+        let done = harness.queue(&run, 1, "echo the job");
+        appears(&done).await;
+        assert_eq!(fs::read_to_string(&done).unwrap(), result);
+        let log = fs::read_to_string(done.with_extension("log")).unwrap();
+        assert!(log.contains(said), "{log}");
+        runner.stop().await.unwrap();
+        runner.deregister().await.unwrap();
+    }
+}
+
+/// The runner does not quote the paths of hooks and scripts, so every job would fail without a reason.
+#[tokio::test]
+async fn a_folder_with_a_blank_is_refused() {
+    let mut harness = RunnerHarness::with_image("2.336.0").await;
+    harness.folder = harness.folder.with_file_name("on deck");
+    let error = harness.runner().prepare().await.unwrap_err();
+    assert!(error.starts_with("actions/runner cannot work in a path with blanks"), "{error}");
+}
+
 #[tokio::test]
 async fn jobs_see_nothing_of_the_agents_environment() {
     let harness = RunnerHarness::with_image("2.336.0").await;
@@ -102,7 +143,7 @@ async fn jobs_see_nothing_of_the_agents_environment() {
 fn the_hooks_pass_shellcheck() {
     let hooks = concat!(env!("CARGO_MANIFEST_DIR"), "/src/runner/hooks");
     let mut command = Command::new(Emulators::running().shellcheck);
-    for name in ["started.sh", "completed.sh"] {
+    for name in ["started.sh", "completed.sh", "operator.sh"] {
         command.arg(format!("{hooks}/{name}"));
     }
     let checked = command.output().unwrap();

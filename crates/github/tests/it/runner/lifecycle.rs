@@ -1,5 +1,6 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use ondeck_core::ports::Runner;
@@ -149,6 +150,20 @@ async fn a_running_job_is_stopped() {
         let account = runner.account().await;
         assert!(account.starts_with("1 job, "), "{account}");
     }
+}
+
+/// A shell without job control starts programs in the background with `SIGINT` ignored, and bash does
+/// not handle a signal that it was started to ignore, like the real listener.
+#[test]
+fn a_listener_gets_sigint_from_an_agent_that_ignores_it() {
+    let ended = Command::new("sh")
+        .args(["-c", "trap '' INT; exec \"$@\"", "sh"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "runner::lifecycle::successive_runs_use_the_same_machine"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ended.stdout);
+    assert!(ended.status.success() && said.contains("1 passed"), "{said}");
 }
 
 #[tokio::test]

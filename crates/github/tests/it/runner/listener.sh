@@ -17,6 +17,20 @@ done
 
 fault() { [ -e "$github/faults/$1" ]; }
 
+say() { echo "$(date -u '+%F %TZ'): $*"; }
+
+# Without libicu, .NET aborts, unless the program is set to do without it.
+invariant='"System.Globalization.Invariant": true'
+if fault no-icu && ! grep -qF "$invariant" "$root/bin/Runner.Listener.runtimeconfig.json"; then
+    echo "Process terminated. Couldn't find a valid ICU package installed on the system." \
+        "Please install libicu using your package manager and try again." >&2
+    exit 134
+fi
+if fault no-start; then
+    echo "error while loading shared libraries: libssl.so: cannot open shared object file" >&2
+    exit 127
+fi
+
 configure() {
     local name labels url
     echo "configure $*" >>"$github/log"
@@ -53,6 +67,12 @@ configure() {
 
 remove() {
     local name url
+    if [ ! -e "$root/.runner" ] || [ ! -e "$root/.credentials" ]; then
+        echo "Cannot connect to server, because config files are missing. Skipping removing" \
+            "runner from the server."
+        rm -f "$root"/.runner "$root"/.credentials*
+        return
+    fi
     { read -r name; read -r url; } <"$root/.runner"
     echo "remove $name at $url" >>"$github/log"
     if [ "$ACTIONS_RUNNER_INPUT_TOKEN" != "$(cat "$github/removal-token")" ]; then
@@ -60,8 +80,10 @@ remove() {
         exit 1
     fi
     if fault busy; then
+        status=$(cat "$github/faults/busy")
         rm "$github/faults/busy"
-        echo "Http response code: UnprocessableEntity from 'Delete $url/actions/runners/1'" >&2
+        # The old flow has an exception instead.
+        [ -z "$status" ] || echo "Http response code: $status from 'Delete $url/1'" >&2
         echo "{\"message\":\"Runner $name is currently running a job and cannot be deleted.\"}" >&2
         echo "Failed: Removing runner from the server" >&2
         exit 1
@@ -80,24 +102,32 @@ job() {
     GITHUB_RUN_ID=$(basename "$script" | cut -d. -f1)
     mkdir -p "$root/_work/repo" "$RUNNER_TEMP"
     cd "$root/_work/repo" || exit 1
-    echo "$(date -u): Running job: build"
+    say "Running job: build"
     if bash -e "$ACTIONS_RUNNER_HOOK_JOB_STARTED" >"$script.log" 2>&1; then
         bash "$script" >>"$script.log" 2>&1 || result=Failed
     else
         result=Failed
     fi
     bash -e "$ACTIONS_RUNNER_HOOK_JOB_COMPLETED" >>"$script.log" 2>&1
-    echo "$(date -u): Job build completed with result: $result"
+    say "Job build completed with result: $result"
     echo "$result" >"$script.done"
 }
 
 run() {
     mkdir -p "$root/_diag"
     echo "a log" >"$root/_diag/Runner_$$.log"
-    fault silent && sleep 300
+    if [ ! -e "$root/.runner" ]; then
+        echo "An error occurred: Not configured. Run config.(sh/cmd) to configure the runner." >&2
+        exit 1
+    fi
+    trap 'echo Exiting...; exit 0' INT
+    if fault silent; then
+        sleep 300 &
+        wait
+    fi
     if fault exit; then
         # GitHub refuses a deprecated version only when it asks for a job.
-        [ "$(cat "$github/faults/exit")" = 7 ] && echo "$(date -u): Listening for Jobs"
+        [ "$(cat "$github/faults/exit")" = 7 ] && say "Listening for Jobs"
         cat "$github/faults/words" >&2
         exit "$(cat "$github/faults/exit")"
     fi
@@ -106,7 +136,7 @@ run() {
     echo
     echo "√ Connected to GitHub"
     echo "Current runner version: '$(cat "$root/bin/version")'"
-    echo "$(date -u): Listening for Jobs"
+    say "Listening for Jobs"
     while :; do
         fault crash && rm "$github/faults/crash" && exit 2
         for script in "$github"/jobs/*.sh; do

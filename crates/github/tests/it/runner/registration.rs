@@ -27,8 +27,6 @@ async fn each_exit_of_the_listener_has_its_reason() {
     let harness = RunnerHarness::with_image("2.320.0").await;
     let runner = harness.runner();
     runner.prepare().await.unwrap();
-    let deprecated = "this version of actions/runner is deprecated: 2.320.0; \
-                      set actions-runner-version to a newer one, or update the image";
     for (code, words, reason) in [
         (0, "", "the listener ended"),
         (1, "Failed to create session.", "the listener gave up: Failed to create session."),
@@ -36,8 +34,6 @@ async fn each_exit_of_the_listener_has_its_reason() {
         (3, "", "the listener ended to be updated"),
         (4, "", "the listener ended to be updated"),
         (5, "conflict", "another listener has this runner's session: conflict"),
-        (7, "too old", deprecated),
-        (1, "Runner version v2.320.0 is deprecated and cannot receive messages.", deprecated),
     ] {
         harness.inject("exit", &code.to_string());
         harness.inject("words", words);
@@ -51,10 +47,32 @@ async fn each_exit_of_the_listener_has_its_reason() {
 }
 
 #[tokio::test]
+async fn a_refused_version_that_cannot_be_replaced_is_not_for_the_pool() {
+    for (code, words) in
+        [("7", ""), ("1", "Runner version v2.320.0 is deprecated and cannot receive messages.")]
+    {
+        let harness = RunnerHarness::with_image("2.320.0").await;
+        let runner = harness.runner();
+        runner.prepare().await.unwrap();
+        harness.inject("exit", code);
+        harness.inject("words", words);
+        let error = runner.register(&label("1")).await.unwrap_err();
+        let reason = "this version of actions/runner is deprecated: 2.320.0; no runner on the \
+                      image, and no package is known: run ondeck refresh";
+        assert_eq!(error, reason);
+        runner.stop().await.unwrap();
+        runner.deregister().await.unwrap();
+        let error = runner.clean().await.unwrap_err();
+        assert_eq!(error, "GitHub refuses its version of actions/runner: 2.320.0");
+        assert_eq!(harness.list(), [""; 0]);
+    }
+}
+
+#[tokio::test]
 async fn a_hanging_program_times_out() {
     for (fault, start) in [
-        ("hang", "config.sh failed: "),
-        ("silent", "the runner does not listen for jobs after 0.5 s: "),
+        ("hang", "the registration failed: "),
+        ("silent", "the runner does not listen for jobs after 7.5 s: "),
     ] {
         let harness = RunnerHarness::with_image("2.336.0").await;
         harness.inject(fault, "");
@@ -106,7 +124,7 @@ async fn a_failed_removal_keeps_the_registration() {
     runner.stop().await.unwrap();
     fs::write(harness.github.join("removal-token"), "another").unwrap();
     let error = runner.deregister().await.unwrap_err();
-    assert!(error.starts_with("config.sh remove failed: Http response code: NotFound"), "{error}");
+    assert!(error.starts_with("the removal failed: Http response code: NotFound"), "{error}");
     assert!(harness.root().join(".runner").exists());
     harness.inject("unknown", "");
     fs::write(harness.github.join("removal-token"), crate::runner::harness::REMOVAL).unwrap();
@@ -121,7 +139,7 @@ async fn the_removal_of_a_busy_runner_is_retried() {
     runner.prepare().await.unwrap();
     runner.register(&label("1")).await.unwrap();
     runner.stop().await.unwrap();
-    harness.inject("busy", "");
+    harness.inject("busy", "UnprocessableEntity");
     runner.deregister().await.unwrap();
     assert_eq!(harness.list(), [""; 0]);
     assert_eq!(harness.log().matches("remove ").count(), 2);
@@ -134,6 +152,36 @@ async fn the_removal_of_a_busy_runner_is_retried() {
     harness.inject("busy", "");
     let error = runner.deregister().await.unwrap_err();
     assert!(error.contains("is currently running a job"), "{error}");
+}
+
+/// The second name of the status is that of .NET 9. Without a status it is the old flow.
+#[tokio::test]
+async fn each_refusal_of_a_busy_runner_is_recognised() {
+    for status in ["UnprocessableContent", ""] {
+        let harness = RunnerHarness::with_image("2.336.0").await;
+        let runner = harness.runner();
+        runner.prepare().await.unwrap();
+        runner.register(&label("1")).await.unwrap();
+        runner.stop().await.unwrap();
+        harness.inject("busy", status);
+        runner.deregister().await.unwrap();
+        assert_eq!(harness.log().matches("remove ").count(), 2, "{status}");
+    }
+}
+
+/// The runner then asks nobody, and exits with 0.
+#[tokio::test]
+async fn a_removal_without_credentials_has_failed() {
+    let harness = RunnerHarness::with_image("2.336.0").await;
+    let runner = harness.runner();
+    runner.prepare().await.unwrap();
+    runner.register(&label("1")).await.unwrap();
+    runner.stop().await.unwrap();
+    for folder in [harness.root(), &harness.folder.join("state/registration")] {
+        fs::remove_file(folder.join(".credentials")).unwrap();
+    }
+    let error = runner.deregister().await.unwrap_err();
+    assert!(error.contains("because config files are missing"), "{error}");
 }
 
 #[tokio::test]

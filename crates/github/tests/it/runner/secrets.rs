@@ -26,7 +26,7 @@ async fn no_process_shows_the_token_while_it_registers() {
         appears(&harness.github.join("waiting")).await;
         let lines = command_lines();
         let configuring = |line: &String| line.contains("configure --unattended");
-        assert!(lines.iter().any(configuring), "config.sh is running");
+        assert!(lines.iter().any(configuring), "it is registering");
         for line in lines {
             assert!(!line.contains(REGISTRATION) && !line.contains(REMOVAL), "{line}");
         }

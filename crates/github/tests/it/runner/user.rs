@@ -150,6 +150,19 @@ impl Drop for TemporaryGroup {
 }
 
 #[tokio::test]
+async fn a_folder_that_the_user_cannot_list_is_named() {
+    let Some(user) = TemporaryUser::new("l") else { return };
+    let mut harness = RunnerHarness::with_image("2.336.0").await;
+    let closed = harness.folder.with_file_name("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+    harness.folder = closed.join("ondeck");
+    let error = harness.runner_as(Some(&user.0)).prepare().await.unwrap_err();
+    let said = format!("the user {} cannot list a folder above the runner: ", user.0);
+    assert_eq!(error, format!("{said}{}", closed.display()));
+}
+
+#[tokio::test]
 async fn jobs_are_in_the_groups_that_the_operator_names_and_in_no_other() {
     let Some(user) = TemporaryUser::new("d") else { return };
     let [docker, other] = ["docker", "other"].map(TemporaryGroup::new);

@@ -1,5 +1,6 @@
 //! Executes one job: hooks, script, log and cleanup.
 
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -17,7 +18,6 @@ use crate::processes::kill_marked;
 
 use super::server::Server;
 use super::settings::{self, Credentials, Settings};
-use super::terminal::{print_line, timestamped};
 
 /// How long to read output after the script has exited. Other processes may keep the
 /// pipe open for ever.
@@ -50,14 +50,15 @@ impl Place {
 
 /// The result of a hook or script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
-    Succeeded,
-    Failed,
-    Canceled,
+#[repr(u8)]
+pub(super) enum Outcome {
+    Succeeded = 0,
+    Failed = 2,
+    Canceled = 3,
 }
 
 impl Outcome {
-    fn conclusion(self) -> &'static str {
+    pub(super) fn conclusion(self) -> &'static str {
         match self {
             Outcome::Succeeded => "success",
             Outcome::Failed => "failure",
@@ -67,8 +68,7 @@ impl Outcome {
 }
 
 /// Executes a job and reports its progress and conclusion.
-pub(super) async fn work(place: Place, order: Order, stopping: watch::Receiver<bool>) {
-    print_line(&timestamped(&format!("Running job: {}", order.name)));
+pub(super) async fn work(place: Place, order: Order, stopping: watch::Receiver<bool>) -> Outcome {
     let mut job = Work { place, order, stopping, environment: Vec::new() };
     let outcome = match job.prepare() {
         Ok(()) => job.steps().await,
@@ -79,9 +79,14 @@ pub(super) async fn work(place: Place, order: Order, stopping: watch::Receiver<b
     };
     job.clean();
     let conclusion = Some(outcome.conclusion().to_owned());
-    job.tell(&Progress { log: String::new(), conclusion }).await;
-    let line = format!("Job {} completed with result: {outcome:?}", job.order.name);
-    print_line(&timestamped(&line));
+    let progress = Progress { conclusion, ..Progress::default() };
+    tell(&job.place, job.order.job, &progress).await;
+    outcome
+}
+
+/// Reports the progress of a job. If GitHub does not answer, it gives up the job on its own.
+pub(super) async fn tell(place: &Place, job: u64, progress: &Progress) {
+    place.server.ask("POST", &format!("/jobs/{job}"), progress).await.ok();
 }
 
 struct Work {
@@ -98,7 +103,7 @@ impl Work {
         if outcome == Outcome::Succeeded {
             let script = self.temporary().join("script.sh");
             outcome = match std::fs::write(&script, &self.order.script) {
-                Ok(()) => self.script(&script).await,
+                Ok(()) => self.script(&[script.as_os_str()]).await,
                 Err(_) => Outcome::Failed,
             };
         }
@@ -116,11 +121,13 @@ impl Work {
             self.log("##[error]File doesn't exist\n").await;
             return Outcome::Failed;
         }
-        self.script(Path::new(&path)).await
+        // As the real runner, without quotes.
+        let words: Vec<&OsStr> = path.split_whitespace().map(OsStr::new).collect();
+        self.script(&words).await
     }
 
-    /// Runs a script until it exits or the job is stopped.
-    async fn script(&mut self, script: &Path) -> Outcome {
+    /// Runs a script, given with its arguments, until it exits or the job is stopped.
+    async fn script(&mut self, script: &[&OsStr]) -> Outcome {
         let (mut child, mut output) = match self.spawn(script) {
             Ok(spawned) => spawned,
             Err(error) => {
@@ -166,11 +173,11 @@ impl Work {
         }
     }
 
-    fn spawn(&self, script: &Path) -> io::Result<(Child, Receiver)> {
+    fn spawn(&self, script: &[&OsStr]) -> io::Result<(Child, Receiver)> {
         let (reader, writer) = io::pipe()?;
         let child = Command::new("bash")
             .arg("-e")
-            .arg(script)
+            .args(script)
             .current_dir(self.workspace())
             .env_clear()
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
@@ -277,18 +284,13 @@ impl Work {
     }
 
     async fn log(&self, text: &str) {
-        self.tell(&Progress { log: text.to_owned(), conclusion: None }).await;
-    }
-
-    async fn tell(&self, progress: &Progress) {
-        let path = format!("/jobs/{}", self.order.job);
-        // If GitHub does not answer, it gives up the job on its own.
-        self.place.server.ask("POST", &path, progress).await.ok();
+        let progress = Progress { log: text.to_owned(), ..Progress::default() };
+        tell(&self.place, self.order.job, &progress).await;
     }
 }
 
 /// Waits until the job is to be stopped, or the listener is gone.
-async fn stopped(stopping: &mut watch::Receiver<bool>) {
+pub(super) async fn stopped(stopping: &mut watch::Receiver<bool>) {
     stopping.wait_for(|stop| *stop).await.ok();
 }
 

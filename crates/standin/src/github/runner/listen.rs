@@ -11,14 +11,15 @@ use tokio::time::Instant;
 
 use crate::github::protocol::{Message, Opened, Opening, Order};
 
-use super::job::{self, Place};
+use super::job::Place;
+use super::package::SESSION_PAUSE;
 use super::server::{Server, ServerError};
 use super::settings::{self, Credentials, Settings};
 use super::terminal::{print_error, print_line, print_success, timestamped};
-use super::{ListenerExit, version};
+use super::{ListenerExit, version, worker};
 
-/// How long to wait for another listener's session to end. The real runner waits four minutes.
-const CONFLICT: Duration = Duration::from_millis(500);
+/// How many times to try again while another session of the runner is open.
+const CONFLICTS: u32 = 8;
 /// How long to wait for a GitHub that does not answer. The real runner never gives up, but
 /// would outlive the test.
 const SILENCE: Duration = Duration::from_secs(20);
@@ -94,44 +95,54 @@ struct Working {
 }
 
 impl Listener {
-    /// Opens a session, which makes the runner online. Fails with the listener's exit code.
+    /// Opens a session, which makes the runner online. Fails with the listener's exit code. Like the
+    /// real one it pauses before it tries again, and is silent after the statuses 502 to 504.
     async fn open(&self) -> Result<String, ListenerExit> {
-        let begun = Instant::now();
         let opening = Opening { runner: self.settings.agent_id, version: self.version.clone() };
-        let mut complained = false;
+        let pause = session_pause(&self.place.root);
+        print_line("");
+        print_success("Connected to GitHub");
+        print_line("");
+        let (mut conflicts, mut complained) = (0, false);
         loop {
-            let (patience, problem) = match self.server.ask("POST", "/sessions", &opening).await {
-                Err(error) => (SILENCE, error.to_string()),
-                Ok(reply) => match reply.status {
-                    StatusCode::OK => {
-                        let opened: Opened = reply.read().map_err(|error| failed(&error))?;
-                        print_line("");
-                        print_success("Connected to GitHub");
-                        print_line("");
-                        return Ok(opened.session);
+            let asked = self.server.ask("POST", "/sessions", &opening).await;
+            let status = asked.as_ref().map_or(StatusCode::INTERNAL_SERVER_ERROR, |it| it.status);
+            let patience = match (status, asked) {
+                (StatusCode::OK, Ok(reply)) => {
+                    let opened: Opened = reply.read().map_err(|error| failed(&error))?;
+                    return Ok(opened.session);
+                }
+                (StatusCode::CONFLICT, Ok(reply)) => {
+                    print_error(&reply.message());
+                    conflicts += 1;
+                    if conflicts > CONFLICTS {
+                        let seconds = (pause * CONFLICTS).as_secs_f32();
+                        print_error(&format!(
+                            "Stop retry on SessionConflictException after retried for {seconds} \
+                             seconds."
+                        ));
+                        return Err(ListenerExit::SessionConflict);
                     }
-                    StatusCode::CONFLICT => (CONFLICT, reply.message()),
-                    StatusCode::UNAUTHORIZED => return Err(registration_deleted()),
-                    _ => return Err(failed(&ServerError::new(reply.message()))),
-                },
+                    pause
+                }
+                (StatusCode::UNAUTHORIZED, _) => return Err(registration_deleted()),
+                (
+                    StatusCode::BAD_GATEWAY
+                    | StatusCode::SERVICE_UNAVAILABLE
+                    | StatusCode::GATEWAY_TIMEOUT,
+                    _,
+                ) => pause * 11 / 30,
+                (status, _) if status.is_server_error() => pause,
+                (_, Ok(reply)) => return Err(failed(&ServerError::new(reply.message()))),
+                (_, Err(error)) => return Err(failed(&error)),
             };
-            if !complained {
-                let line = format!("Runner connect error: {problem}. Retrying until reconnected.");
-                print_error(&timestamped(&line));
+            if patience == pause && !complained {
+                let problem = status.canonical_reason().unwrap_or_default();
+                let line = format!("Runner connect error: Error: {problem}.");
+                print_error(&timestamped(&format!("{line} Retrying until reconnected.")));
                 complained = true;
             }
-            if begun.elapsed() >= patience {
-                return Err(if patience == CONFLICT {
-                    print_error(&format!(
-                        "Stop retry on SessionConflictException after retried for {} seconds.",
-                        patience.as_secs_f32()
-                    ));
-                    ListenerExit::SessionConflict
-                } else {
-                    ListenerExit::Terminated
-                });
-            }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(patience).await;
         }
     }
 
@@ -163,7 +174,7 @@ impl Listener {
                 return ListenerExit::Deprecated;
             }
             if reply.status == StatusCode::UNAUTHORIZED {
-                return self.session_ended(working).await;
+                return self.deleted(working).await;
             }
             match reply.read() {
                 Ok(Message::Nothing) => {}
@@ -180,9 +191,14 @@ impl Listener {
     }
 
     fn begin(&self, order: Order) -> Working {
+        print_line(&timestamped(&format!("Running job: {}", order.name)));
         let (stop, stopping) = watch::channel(false);
         let job = order.job;
-        let task = tokio::spawn(job::work(self.place.clone(), order, stopping));
+        let task = if order.begins {
+            tokio::spawn(worker::supervise(self.place.clone(), order, stopping))
+        } else {
+            tokio::spawn(async {})
+        };
         Working { job, stop, task }
     }
 
@@ -200,18 +216,30 @@ impl Listener {
         }
     }
 
-    /// Handles the end of the session at GitHub's side. That is normal for an ephemeral runner
-    /// after its job; otherwise the registration was deleted.
-    async fn session_ended(&self, working: &mut Option<Working>) -> ListenerExit {
-        if !self.settings.ephemeral {
-            return registration_deleted();
+    /// Handles the deletion of the runner at GitHub's side: forgets its registration. That is normal
+    /// for an ephemeral runner after its job; another one cancels a job first.
+    async fn deleted(&self, working: &mut Option<Working>) -> ListenerExit {
+        if let Some(working) = working.take() {
+            if !self.settings.ephemeral {
+                working.stop.send_replace(true);
+            }
+            working.task.await.ok();
         }
-        let Some(working) = working.take() else { return registration_deleted() };
-        working.task.await.ok();
+        if !self.settings.ephemeral {
+            print_error(
+                "The runner no longer exists on the server. Cleaning up local configuration.",
+            );
+        }
         settings::forget_credentials(&self.place.root);
         settings::forget_settings(&self.place.root);
         ListenerExit::Done
     }
+}
+
+/// The pause before another attempt to get a session, as the package has it.
+fn session_pause(root: &Path) -> Duration {
+    let text = std::fs::read_to_string(root.join("bin").join(SESSION_PAUSE)).unwrap_or_default();
+    text.trim().parse().map_or(Duration::from_secs(30), Duration::from_secs_f64)
 }
 
 fn registration_deleted() -> ListenerExit {

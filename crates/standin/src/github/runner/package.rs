@@ -1,13 +1,15 @@
 //! The runner's package, as GitHub offers it for download.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::LISTENER_VARIABLE;
+use super::{LISTENER_VARIABLE, worker};
 
+/// The file with [`RunnerPackage::session_pause`], in seconds.
+pub(super) const SESSION_PAUSE: &str = "session-pause";
 /// The file name of the listener's program.
 const LISTENER: &str = "ondeck-runner-standin";
 const SCRIPTS: [(&str, &str); 4] = [
@@ -24,6 +26,9 @@ pub struct RunnerPackage {
     pub version: String,
     /// How long `run.sh` waits before it restarts a listener that has exited with 2.
     pub restart_pause: Duration,
+    /// How long the listener waits before it asks for a session again. The real one waits for 30 s,
+    /// or for 11 s after the status 502, 503 or 504.
+    pub session_pause: Duration,
 }
 
 /// Builds a package of this version as a `tar.gz`, with the defaults of the real one.
@@ -31,7 +36,12 @@ pub struct RunnerPackage {
 /// # Panics
 /// If the listener was not built, or there is no `tar`.
 pub fn runner_package(version: &str) -> Vec<u8> {
-    RunnerPackage { version: version.to_owned(), restart_pause: Duration::from_secs(5) }.build()
+    RunnerPackage {
+        version: version.to_owned(),
+        restart_pause: Duration::from_secs(5),
+        session_pause: Duration::from_secs(30),
+    }
+    .build()
 }
 
 impl RunnerPackage {
@@ -67,7 +77,11 @@ impl RunnerPackage {
         let pause = format!("#!/bin/bash\nsleep {}\n", self.restart_pause.as_secs_f64());
         write_program(&folder.join("restart-pause.sh"), &pause);
         fs::write(bin.join("version"), &self.version).expect("a file can be written");
+        let pause = self.session_pause.as_secs_f64().to_string();
+        fs::write(bin.join(SESSION_PAUSE), pause).expect("a file can be written");
         fs::copy(listener(), bin.join("Runner.Listener")).expect("a program can be copied");
+        let worker = bin.join(worker::NAME);
+        symlink("Runner.Listener", worker).expect("a link can be made");
     }
 }
 

@@ -38,6 +38,7 @@ impl RunnerHarness {
         let package = RunnerPackage {
             version: "2.336.0".to_owned(),
             restart_pause: Duration::from_millis(50),
+            session_pause: Duration::from_millis(50),
         };
         package.lay_out(harness.folder.path());
         harness
@@ -337,6 +338,100 @@ fn a_listener_that_may_try_again_is_started_again() {
     harness.wait_online();
     running.signal(Signal::INT);
     assert_eq!(running.end().0, Some(0));
+}
+
+#[test]
+fn a_runner_that_is_deleted_forgets_its_registration() {
+    let harness = RunnerHarness::registered();
+    let mut listener = harness.command("bin/Runner.Listener");
+    listener.arg("run");
+    let listening = harness.start(listener);
+    harness.wait_online();
+    let job = harness.github.queue_job(REPOSITORY, "4711", &["4711"], "sleep 600");
+    harness.github.wait_until(job, SOON, |job| job.state == JobState::InProgress);
+    harness.github.remove_runner("i-1-1");
+    let (code, said) = listening.end();
+    assert_eq!(code, Some(0));
+    assert!(said.contains("The runner no longer exists on the server. Cleaning up"), "{said}");
+    assert_eq!(harness.github.wait_for_job(job, SOON).conclusion, Some(Conclusion::Cancelled));
+    for name in [".runner", ".credentials"] {
+        assert!(!harness.path(name).exists(), "{name}");
+    }
+    let mut listener = harness.command("bin/Runner.Listener");
+    listener.arg("run");
+    let (code, said) = harness.start(listener).end();
+    assert_eq!(code, Some(1));
+    assert!(said.contains("Not configured."), "{said}");
+}
+
+#[test]
+fn a_session_that_fails_is_asked_for_again_without_a_word() {
+    let harness = RunnerHarness::registered();
+    harness.github.inject_runner_fault("i-1-1", RunnerFault::SessionUnavailable);
+    let mut listener = harness.command("bin/Runner.Listener");
+    listener.arg("run");
+    let listening = harness.start(listener);
+    assert!(harness.github.wait_for_attempts("i-1-1", 2, SOON));
+    harness.github.clear_faults();
+    harness.wait_online();
+    listening.signal(Signal::INT);
+    let (code, said) = listening.end();
+    assert_eq!(code, Some(0));
+    assert!(!said.contains("error"), "{said}");
+}
+
+#[test]
+fn a_version_is_refused_once_it_is_deprecated() {
+    let harness = RunnerHarness::registered();
+    harness.github.deprecate("2.336.0");
+    let mut listener = harness.command("bin/Runner.Listener");
+    listener.arg("run");
+    let (code, said) = harness.start(listener).end();
+    assert_eq!(code, Some(7));
+    assert!(said.contains("Listening for Jobs"), "{said}");
+}
+
+/// The real runner does not quote the path either.
+#[test]
+fn a_hook_in_a_path_with_a_blank_fails_every_job() {
+    let mut harness = RunnerHarness::registered();
+    std::fs::create_dir(harness.path("a blank")).unwrap();
+    let hook = harness.script("a blank/hook.sh", "true");
+    harness.set("ACTIONS_RUNNER_HOOK_JOB_STARTED", &hook);
+    let _listening = harness.run();
+    let job = harness.github.queue_job(REPOSITORY, "4711", &["4711"], "true");
+    assert_eq!(harness.github.wait_for_job(job, SOON).conclusion, Some(Conclusion::Failure));
+}
+
+/// A job that kills its worker has no log, and an annotation with the worker's own output.
+#[test]
+fn a_worker_that_is_killed_leaves_an_annotation() {
+    let harness = RunnerHarness::registered();
+    let _listening = harness.run();
+    let script = "echo a log; echo 'the reason' >/proc/$PPID/fd/2; kill -9 $PPID; sleep 600";
+    let job = harness.github.queue_job(REPOSITORY, "4711", &["4711"], script);
+    let job = harness.github.wait_for_job(job, SOON);
+    assert_eq!(job.conclusion, Some(Conclusion::Failure));
+    assert_eq!(job.annotations, ["the reason\n"]);
+    assert_eq!(job.log, "");
+    let next = harness.github.queue_job(REPOSITORY, "4711", &["4711"], "echo next");
+    assert_eq!(harness.github.wait_for_job(next, SOON).conclusion, Some(Conclusion::Success));
+}
+
+#[test]
+fn a_job_that_never_begins_is_announced_only() {
+    let harness = RunnerHarness::registered();
+    harness.github.inject_runner_fault("i-1-1", RunnerFault::JobNeverBegins);
+    let listening = harness.run();
+    let job = harness.github.queue_job(REPOSITORY, "4711", &["4711"], "true");
+    assert_eq!(harness.github.wait_for_job(job, SOON).conclusion, Some(Conclusion::Failure));
+    harness.github.clear_faults();
+    let next = harness.github.queue_job(REPOSITORY, "4711", &["4711"], "true");
+    assert_eq!(harness.github.wait_for_job(next, SOON).conclusion, Some(Conclusion::Success));
+    listening.signal(Signal::INT);
+    let (_, said) = listening.end();
+    assert_eq!(said.matches("Running job: ").count(), 2, "{said}");
+    assert_eq!(said.matches(" completed with result: ").count(), 1, "{said}");
 }
 
 #[test]

@@ -1,0 +1,202 @@
+//! What the agent does if GitHub deletes the runner, refuses its version, or gives it no session.
+
+use std::time::{Duration, Instant};
+
+use ondeck_core::ports::Runner;
+use ondeck_github::Timeouts;
+use ondeck_standin::{Conclusion, GitHubOptions, RunnerFault};
+
+use crate::runner::harness::{appears, holds, label};
+use crate::runner::standin::{REPOSITORY, SOON, StandinHarness, VERSION, leave};
+
+/// The version that follows [`VERSION`].
+const NEWER: &str = "2.337.0";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_runner_registers_anew() {
+    let harness = StandinHarness::new().await;
+    let runner = harness.runner();
+    runner.prepare().await.unwrap();
+    let run = label("1");
+    runner.register(&run).await.unwrap();
+    harness.github.remove_runner(&harness.name(1));
+    let why = runner.work(&run).await;
+    assert!(why.contains("The runner no longer exists on the server."), "{why}");
+    let job = harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
+    let done = harness.work_until_done(&runner, &run, job).await;
+    assert_eq!(done.conclusion, Some(Conclusion::Success), "{done:?}");
+    assert_eq!(done.runner_name, Some(harness.name(2)), "the name tells the machine");
+    assert_eq!(harness.online(), [["1"]]);
+    let account = leave(&runner).await;
+    let said = "; registered anew: the runner was deleted from GitHub's list";
+    assert!(account.starts_with("1 job, ") && account.ends_with(said), "{account}");
+    assert!(harness.github.runners().is_empty());
+
+    runner.register(&label("2")).await.unwrap();
+    assert_eq!(leave(&runner).await, "", "the next run has its own account");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_that_is_refused_at_a_registration_is_replaced() {
+    let harness = StandinHarness::new().await;
+    let runner = harness.runner();
+    runner.prepare().await.unwrap();
+    harness.github.deprecate(VERSION);
+    harness.offer(NEWER).await;
+    runner.register(&label("1")).await.unwrap();
+    let versions: Vec<_> = harness.github.runners().into_iter().map(|it| it.version).collect();
+    assert_eq!(versions, [NEWER], "the first registration is removed");
+    let account = leave(&runner).await;
+    assert!(account.contains("refused version 2.336.0"), "{account}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_that_is_refused_in_mid_run_is_replaced() {
+    let harness = StandinHarness::new().await;
+    let runner = harness.runner();
+    runner.prepare().await.unwrap();
+    runner.register(&label("1")).await.unwrap();
+    leave(&runner).await;
+    harness.github.deprecate(VERSION);
+    // The version was served a moment ago, so the registration does not wait for a refusal.
+    runner.register(&label("2")).await.unwrap();
+    let why = runner.work(&label("2")).await;
+    assert_eq!(why, "this version of actions/runner is deprecated: 2.336.0");
+    let why = runner.work(&label("2")).await;
+    assert!(why.ends_with("run ondeck refresh, or set actions-runner-version"), "{why}");
+    harness.offer(NEWER).await;
+    let job = harness.github.queue_job(REPOSITORY, "2", &["2"], "true");
+    let done = harness.work_until_done(&runner, &label("2"), job).await;
+    assert_eq!(done.conclusion, Some(Conclusion::Success), "{done:?}");
+    leave(&runner).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_whose_version_is_refused_is_not_for_the_pool() {
+    let harness = StandinHarness::new().await;
+    let runner = harness.runner();
+    runner.prepare().await.unwrap();
+    harness.github.deprecate(VERSION);
+    let error = runner.register(&label("1")).await.unwrap_err();
+    let reason = "this version of actions/runner is deprecated: 2.336.0; no newer one is known: \
+                  run ondeck refresh, or set actions-runner-version";
+    assert_eq!(error, reason);
+    runner.stop().await.unwrap();
+    runner.deregister().await.unwrap();
+    assert!(harness.github.runners().is_empty());
+    let error = runner.clean().await.unwrap_err();
+    assert_eq!(error, "GitHub refuses its version of actions/runner: 2.336.0");
+    let error = harness.runner().prepare().await.unwrap_err();
+    assert!(error.starts_with("no newer one is known"), "after a restart of the agent: {error}");
+}
+
+/// The run ends before the agent has seen why the listener exited.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_at_the_end_of_a_run_is_noticed() {
+    let harness = StandinHarness::new().await;
+    let runner = harness.runner();
+    runner.prepare().await.unwrap();
+    runner.register(&label("1")).await.unwrap();
+    leave(&runner).await;
+    harness.github.deprecate(VERSION);
+    runner.register(&label("2")).await.unwrap();
+    holds("the listener's exit", || harness.online().is_empty()).await;
+    runner.stop().await.unwrap();
+    runner.deregister().await.unwrap();
+    let error = runner.clean().await.unwrap_err();
+    assert_eq!(error, "GitHub refuses its version of actions/runner: 2.336.0");
+}
+
+/// The runner itself would wait for 11 s after a 503.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listener_without_a_session_is_started_again() {
+    let harness = StandinHarness::new().await;
+    let timeouts = Timeouts { listen: Duration::from_secs(1), ..Timeouts::default() };
+    let runner = harness.runner().with_timeouts(timeouts);
+    runner.prepare().await.unwrap();
+    harness.github.inject_runner_fault("*", RunnerFault::SessionUnavailable);
+    let (github, name) = (harness.github.clone(), harness.name(1));
+    let hiccup = tokio::task::spawn_blocking(move || {
+        assert!(github.wait_for_attempts(&name, 2, SOON), "it was started twice");
+        github.clear_faults();
+        Instant::now()
+    });
+    let run = label("1");
+    let (registered, over) = tokio::join!(runner.register(&run), hiccup);
+    registered.unwrap();
+    assert!(over.unwrap().elapsed() < Duration::from_secs(11), "it did not wait for the runner");
+    assert_eq!(harness.online(), [["1"]]);
+    leave(&runner).await;
+}
+
+/// Sessions always take longer than the agent waits at first.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_session_gets_the_time_that_it_needs() {
+    let session_delay = Duration::from_millis(1200);
+    let options = GitHubOptions { session_delay, ..GitHubOptions::default() };
+    let harness = StandinHarness::with(options).await;
+    let timeouts = Timeouts { listen: Duration::from_millis(500), ..Timeouts::default() };
+    let runner = harness.runner().with_timeouts(timeouts);
+    runner.prepare().await.unwrap();
+    runner.register(&label("1")).await.unwrap();
+    assert_eq!(harness.online(), [["1"]]);
+    leave(&runner).await;
+    assert!(harness.github.runners().is_empty());
+}
+
+/// GitHub keeps the session of a listener that has died, and refuses another to the same runner.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_conflict_is_left_by_another_name() {
+    let session_timeout = Duration::from_secs(600);
+    let options = GitHubOptions { session_timeout, ..GitHubOptions::default() };
+    let harness = StandinHarness::with(options).await;
+    let runner = harness.runner();
+    runner.prepare().await.unwrap();
+    let run = label("1");
+    runner.register(&run).await.unwrap();
+    harness.github.inject_runner_fault("*", RunnerFault::Crash);
+    runner.work(&run).await;
+    harness.github.clear_faults();
+    let job = harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
+    let since = Instant::now();
+    let done = harness.work_until_done(&runner, &run, job).await;
+    assert_eq!(done.conclusion, Some(Conclusion::Success), "{done:?}");
+    assert_eq!(done.runner_name, Some(harness.name(2)));
+    assert!(since.elapsed() < Duration::from_secs(30), "the runner would have waited so long");
+    assert_eq!(harness.github.runners().len(), 1, "the first registration is removed");
+    let account = leave(&runner).await;
+    assert!(account.ends_with("GitHub kept an earlier session of the runner open"), "{account}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_never_begins_does_not_keep_the_runner_busy() {
+    let harness = StandinHarness::new().await;
+    let timeouts = Timeouts { job_start: Duration::from_secs(2), ..Timeouts::default() };
+    let runner = harness.runner().with_timeouts(timeouts);
+    runner.prepare().await.unwrap();
+    runner.register(&label("1")).await.unwrap();
+    harness.github.inject_runner_fault("*", RunnerFault::JobNeverBegins);
+    harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
+    holds("the job is announced", || runner.is_busy()).await;
+    runner.drain("the pool is closed").await;
+    assert!(!runner.is_busy());
+    leave(&runner).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_runner_is_busy_as_long_as_its_worker_runs() {
+    let harness = StandinHarness::new().await;
+    let timeouts = Timeouts { job_start: Duration::ZERO, ..Timeouts::default() };
+    let runner = harness.runner().with_timeouts(timeouts);
+    runner.prepare().await.unwrap();
+    runner.register(&label("1")).await.unwrap();
+    let (begun, go) = (harness.dir.path().join("begun"), harness.dir.path().join("go"));
+    let script =
+        format!("touch {}; until [ -e {} ]; do sleep 0.05; done", begun.display(), go.display());
+    harness.github.queue_job(REPOSITORY, "1", &["1"], &script);
+    appears(&begun).await;
+    assert!(runner.is_busy());
+    std::fs::write(&go, "").unwrap();
+    holds("the end of the job", || !runner.is_busy()).await;
+    leave(&runner).await;
+}
