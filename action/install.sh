@@ -2,13 +2,11 @@
 # Gets the ondeck program for a step of the Action: from the runner's tool cache, from a release,
 # or from source. Says where it is, and where machines get their agent, as outputs of the step.
 #
-# Inputs arrive as variables only: MODE, VERSION, DOWNLOAD_URL, SHA256, FROM_SOURCE, AGENT_URL and
-# AGENT_SHA256, as they were given.
+# Inputs arrive as variables only: MODE, VERSION, DOWNLOAD_URL, SHA256, FROM_SOURCE, AGENT_URL,
+# AGENT_SHA256, AGENT_URL_ARM64 and AGENT_SHA256_ARM64, as they were given.
 set -euo pipefail
 
 readonly RELEASES=https://github.com/ondeck-ci/ondeck/releases/download
-# The agent runs on the machines of the pool, not on the runner of this step.
-readonly AGENT_TARGET=x86_64-unknown-linux-musl
 
 main() {
   case ${MODE:-} in
@@ -123,16 +121,23 @@ download() {
 }
 
 # Refresh tells machines where to get the agent: from the same release, unless the workflow names
-# another place.
+# another place. The agent runs on the machines of the pool, whose architecture is that of their image
+# and not that of the runner of this step.
 offer_agent() {
-  [ "$MODE" = refresh ] && [ -z "${AGENT_URL:-}${AGENT_SHA256:-}" ] || return 0
-  local asset=ondeck-agent-$version-$AGENT_TARGET digest
+  local given=${AGENT_URL:-}${AGENT_SHA256:-}${AGENT_URL_ARM64:-}${AGENT_SHA256_ARM64:-}
+  [ "$MODE" = refresh ] && [ -z "$given" ] || return 0
+  offer_agent_for x86_64 ''
+  offer_agent_for aarch64 -arm64
+}
+
+offer_agent_for() {
+  local asset=ondeck-agent-$version-$1-unknown-linux-musl suffix=$2 digest
   digest=$(published "$folder/SHA256SUMS" "$asset")
   [ -n "$digest" ] ||
     fail invalid-input "no agent for machines" "not among the files of release $version: $asset" \
       "give agent-url and agent-sha256, or agent-url: image where the agent is on the image"
-  output agent-url "$page/v$version/$asset"
-  output agent-sha256 "$digest"
+  output "agent-url$suffix" "$page/v$version/$asset"
+  output "agent-sha256$suffix" "$digest"
 }
 
 build() {

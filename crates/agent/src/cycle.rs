@@ -56,7 +56,7 @@ impl Agent {
     /// machine was given to before, as far as the record tells: of a running machine it does not.
     async fn await_run(&self, memory: &Memory) -> (Label, Option<u32>) {
         loop {
-            if let Ok(Some(record)) = self.read_record(memory).await {
+            if let Ok(Some(record)) = self.look_at_record(memory).await {
                 self.follow_settings(memory, &record).await;
                 if let Some(label) = served_label(&record) {
                     let is_claimed = record.state == State::Claimed;
@@ -64,7 +64,7 @@ impl Agent {
                 }
                 self.answer_missed_claim(memory, &record).await;
             }
-            self.store.news(&*self.clock, memory.times().agent_poll_waiting).await;
+            self.await_news(memory, memory.times().agent_poll_waiting).await;
         }
     }
 
@@ -149,7 +149,7 @@ impl Agent {
     async fn finish_job(&self, memory: &Memory, label: &Label, runs: Option<u32>) {
         let mut told = false;
         while self.runner.is_busy() {
-            let record = match self.read_record(memory).await {
+            let record = match self.look_at_record(memory).await {
                 Ok(Some(record)) => record,
                 // Without a record the deadline decides, and while it cannot be read, the job goes on.
                 Ok(None) => return,
@@ -171,7 +171,7 @@ impl Agent {
                 self.signal(memory, Signal::Registered, Some(label), HELD).await;
                 told = true;
             }
-            self.store.news(&*self.clock, memory.times().agent_poll_running).await;
+            self.await_news(memory, memory.times().agent_poll_running).await;
         }
     }
 
@@ -179,13 +179,13 @@ impl Agent {
     /// record names no run. While the record cannot be read, the run goes on.
     async fn await_end_of(&self, memory: &Memory, label: &Label) {
         loop {
-            if let Ok(record) = self.read_record(memory).await
+            if let Ok(record) = self.look_at_record(memory).await
                 && record.as_ref().and_then(served_label).as_ref() != Some(label)
             {
                 memory.set_idle_generation(record.map(|record| record.counts.generation));
                 return;
             }
-            self.store.news(&*self.clock, memory.times().agent_poll_running).await;
+            self.await_news(memory, memory.times().agent_poll_running).await;
         }
     }
 

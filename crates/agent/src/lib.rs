@@ -7,6 +7,7 @@
 mod cycle;
 mod deadline;
 mod memory;
+mod refusals;
 mod store_calls;
 
 use std::pin::pin;
@@ -84,7 +85,14 @@ impl Agent {
 
             // A few lost heartbeats make a machine unhealthy, so a lost one is retried soon. Another
             // period that is set meanwhile holds from the next heartbeat on, which announces it.
-            let next = if sent { period } else { period / HEARTBEAT_RETRY_DIVISOR };
+            // A refused one is not, because the next one is refused too.
+            let next = if sent {
+                period
+            } else if memory.with_refusals(|refusals| refusals.heartbeat_is_refused()) {
+                memory.period_while_refused()
+            } else {
+                period / HEARTBEAT_RETRY_DIVISOR
+            };
             self.clock.sleep(next.min(self.time_left(memory))).await;
         }
     }
@@ -152,10 +160,9 @@ impl Agent {
             ..Heartbeat::new(self.clock.now(), period)
         };
         let beat = self.store.beat(&self.id, &heartbeat).await;
-        if let Err(error) = &beat {
-            tracing::warn!("heartbeat not sent: {error}");
-        }
-        drop(self.read_record(memory).await);
+        memory.with_refusals(|refusals| refusals.beat(&beat));
+        self.log_failure(memory, "heartbeat not sent", &beat);
+        drop(self.look_at_record(memory).await);
         beat.is_ok()
     }
 

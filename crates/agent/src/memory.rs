@@ -10,6 +10,7 @@ use ondeck_core::model::settings::{Settings, SettingsVersion};
 use ondeck_core::model::timestamp::Timestamp;
 
 use crate::deadline::LastRecord;
+use crate::refusals::Refusals;
 
 /// The heartbeat period until the settings are known: short enough for any setting.
 const HEARTBEAT_PERIOD_UNTIL_KNOWN: Duration = Duration::from_millis(100);
@@ -28,6 +29,7 @@ struct Inner {
     registration: Option<Duration>,
     last_report_at: Timestamp,
     idle_generation: Option<u32>,
+    refusals: Refusals,
 }
 
 impl Memory {
@@ -42,6 +44,7 @@ impl Memory {
             registration: None,
             last_report_at: Timestamp::from_millis(0),
             idle_generation: None,
+            refusals: Refusals::default(),
         }))
     }
 
@@ -96,6 +99,19 @@ impl Memory {
             Some(settings) => settings.times.clone(),
             None => Times { heartbeat_period: HEARTBEAT_PERIOD_UNTIL_KNOWN, ..Times::default() },
         }
+    }
+
+    /// The pause after a refused heartbeat. Until the settings are known, it is that of the defaults:
+    /// refused heartbeats need not be frequent.
+    pub(crate) fn period_while_refused(&self) -> Duration {
+        let inner = self.inner();
+        let times = inner.settings.as_ref().map(|settings| settings.times.clone());
+        times.unwrap_or_default().heartbeat_period
+    }
+
+    /// Reads or changes what is known about refusals.
+    pub(crate) fn with_refusals<T>(&self, change: impl FnOnce(&mut Refusals) -> T) -> T {
+        change(&mut self.inner().refusals)
     }
 
     pub(crate) fn pre_runner_script(&self) -> String {

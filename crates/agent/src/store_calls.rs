@@ -1,15 +1,26 @@
 //! The agent's calls of the store: it writes signals, and reads its record and the settings. Errors
 //! of the store are logged and never stop the agent.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use ondeck_core::model::label::Label;
 use ondeck_core::model::record::Record;
 use ondeck_core::model::settings::Settings;
 use ondeck_core::model::signal::{Report, Signal, output_tail};
-use ondeck_core::ports::PortResult;
+use ondeck_core::ports::{PortError, PortResult};
 use ondeck_core::runtime::retry::{Retry, retry};
 
 use crate::Agent;
 use crate::memory::Memory;
+use crate::refusals::is_refusal;
+
+/// How long an agent that starts waits for a store that refuses it before it reports that. New
+/// credentials and policies may take some seconds to be in force.
+const REFUSED_AT_START: Duration = Duration::from_secs(30);
+
+/// A clock may count milliseconds, and would not move for less.
+const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
 impl Agent {
     /// Writes a signal, and retries until the store has it.
@@ -29,11 +40,11 @@ impl Agent {
         };
         let (run, suffix) = label.cloned().map_or((None, None), |it| (Some(it.run), it.suffix));
         let report = Report { signal, run, suffix, detail, at, generation };
-        let written = retry(&*self.clock, &*self.random, Retry::PATIENT, |attempt| {
-            if attempt > 0 {
-                tracing::warn!(%signal, attempt, "signal not written yet");
-            }
-            self.store.report(&self.id, &report)
+        let report = &report;
+        let written = retry(&*self.clock, &*self.random, Retry::PATIENT, |_| async move {
+            let written = self.store.report(&self.id, report).await;
+            self.log_failure(memory, "signal not written yet", &written);
+            written
         })
         .await;
         let label = label.map(Label::to_string).unwrap_or_default();
@@ -44,43 +55,108 @@ impl Agent {
     }
 
     /// Reads the settings for the first time, and retries until the store answers: without them the
-    /// machine would be prepared wrongly. Fails if the settings are invalid.
+    /// machine would be prepared wrongly. Fails if the settings are invalid, or if the store refuses
+    /// the agent for longer than [`REFUSED_AT_START`].
     pub(crate) async fn load_settings(&self, memory: &Memory) -> Result<(), String> {
-        let map = retry(&*self.clock, &*self.random, Retry::PATIENT, |attempt| {
-            if attempt > 0 {
-                tracing::warn!(attempt, "settings not read yet");
+        let begun = self.clock.steady();
+        let read = retry(&*self.clock, &*self.random, Retry::PATIENT, |_| async move {
+            let answer = self.look_at_settings(memory).await;
+            let waited = self.clock.steady().saturating_sub(begun);
+            match answer {
+                Err(refusal) if is_refusal(&refusal) && waited >= REFUSED_AT_START => {
+                    Ok(Err(refusal))
+                }
+                answer => answer.map(Ok),
             }
-            self.store.settings()
-        })
-        .await
-        .map_err(|error| error.to_string())?;
+        });
+        let map = read.await.and_then(|read| read).map_err(|error| error.to_string())?;
         memory.set_settings(Settings::from_map(&map).map_err(|error| error.to_string())?);
         Ok(())
     }
 
+    /// Reads the machine's record once and remembers it. Fails if the store does not answer, and
+    /// without asking it if it has refused that and it is too early to ask again.
+    pub(crate) async fn look_at_record(&self, memory: &Memory) -> PortResult<Option<Record>> {
+        match memory.with_refusals(|refusals| refusals.standing(self.clock.steady())) {
+            Some(refusal) => Err(refusal),
+            None => self.read_record(memory).await,
+        }
+    }
+
+    /// Waits until the record may have changed, at most for `poll`; while the store refuses the agent,
+    /// for longer.
+    pub(crate) async fn await_news(&self, memory: &Memory, poll: Duration) {
+        let now = self.clock.steady();
+        match memory.with_refusals(|refusals| refusals.until_next_look(now)) {
+            // In steps, because a heartbeat that is taken again ends the pause.
+            Some(left) => self.clock.sleep(left.min(poll).max(SHORTEST_WAIT)).await,
+            None => self.store.news(&*self.clock, poll).await,
+        }
+    }
+
     /// Reads the machine's record once and remembers it. Fails if the store does not answer.
     pub(crate) async fn read_record(&self, memory: &Memory) -> PortResult<Option<Record>> {
-        let record = self.store.record(&self.id).await.inspect_err(|error| {
-            tracing::warn!("own record not read: {error}");
-        })?;
+        let record = self.store.record(&self.id).await;
+        self.note_look(memory, "own record not read", &record);
+        let record = record?;
         memory.remember_record(record.as_ref(), self.clock.steady());
         Ok(record)
+    }
+
+    async fn look_at_settings(&self, memory: &Memory) -> PortResult<BTreeMap<String, String>> {
+        if let Some(refusal) = memory.with_refusals(|it| it.standing(self.clock.steady())) {
+            return Err(refusal);
+        }
+        let map = self.store.settings().await;
+        self.note_look(memory, "settings not read", &map);
+        map
+    }
+
+    fn note_look<T>(&self, memory: &Memory, what: &'static str, answer: &PortResult<T>) {
+        let now = self.clock.steady();
+        memory.with_refusals(|refusals| refusals.looked(answer, now, &*self.random));
+        self.log_failure(memory, what, answer);
+    }
+
+    /// Logs that a kind of call fails, when the reason changes and once a minute, and that it succeeds
+    /// again.
+    pub(crate) fn log_failure<T>(
+        &self,
+        memory: &Memory,
+        what: &'static str,
+        answer: &PortResult<T>,
+    ) {
+        let now = self.clock.steady();
+        match answer {
+            Ok(_) => {
+                if memory.with_refusals(|refusals| refusals.has_recovered(what)) {
+                    tracing::info!("no longer: {what}");
+                }
+            }
+            Err(error) => {
+                if memory.with_refusals(|refusals| refusals.is_to_be_said(what, error, now)) {
+                    tracing::warn!("{what}: {error}{}", hint_of(error));
+                }
+            }
+        }
     }
 
     /// Reads the settings once, and returns whether the store answered. If it did not or the
     /// settings are invalid, the last known ones stay in force.
     pub(crate) async fn reload_settings(&self, memory: &Memory) -> bool {
-        let map = match self.store.settings().await {
-            Ok(map) => map,
-            Err(error) => {
-                tracing::warn!("settings not read: {error}");
-                return false;
-            }
-        };
+        let Ok(map) = self.look_at_settings(memory).await else { return false };
         match Settings::from_map(&map) {
             Ok(settings) => memory.set_settings(settings),
             Err(error) => tracing::warn!("settings invalid: {error}"),
         }
         true
+    }
+}
+
+/// What an operator can do about an error, in words that follow it.
+fn hint_of(error: &PortError) -> String {
+    match error {
+        PortError::Unusable { hint, .. } => format!("; hint: {hint}"),
+        _ => String::new(),
     }
 }

@@ -21,9 +21,10 @@ use ondeck_core::model::requirements::TypePatterns;
 use ondeck_core::model::settings::{AGENT_KEY_PREFIX, Settings};
 use ondeck_core::ports::{Compute, Launched, Machine, Order, PortError, PortResult};
 
-use self::options::MachineOptions;
+pub use self::options::{DEFAULT_RUNNER_USER, RUNNER_USER_SETTING};
+use self::options::{LaunchOptions, MachineOptions};
 use self::recent_launches::RecentLaunches;
-use self::template::{Template, VERSION_SETTING};
+use self::template::{KnownImage, Template, VERSION_SETTING};
 use crate::cloud::{Account, Cloud};
 use crate::ec2::{Ec2, Params};
 use crate::names::{MANAGED_BY, Names, POOL_TAG};
@@ -49,6 +50,7 @@ pub struct Ec2Compute {
     recent: Arc<RecentLaunches>,
     account: Arc<OnceLock<Account>>,
     region: String,
+    known_image: Arc<KnownImage>,
 }
 
 impl Ec2Compute {
@@ -60,6 +62,7 @@ impl Ec2Compute {
             recent: Arc::default(),
             account: cloud.account.clone(),
             region: cloud.region().to_owned(),
+            known_image: Arc::default(),
         }
     }
 }
@@ -68,11 +71,18 @@ impl Ec2Compute {
 impl Compute for Ec2Compute {
     async fn set_up(&self, settings: &Settings) -> PortResult<BTreeMap<String, String>> {
         let options = MachineOptions::read(&settings.backend).map_err(PortError::Setting)?;
-        options::subnets(&settings.backend).map_err(PortError::Setting)?;
+        LaunchOptions::read(&settings.backend).map_err(PortError::Setting)?;
         if options.profile.is_none() {
             tracing::warn!("machines have no permissions: iam-instance-profile is not set");
         }
-        let template = Template::new(&self.ec2, &self.names, &options);
+        if options.has_alias() {
+            tracing::warn!(
+                ami = options.ami,
+                "the image is looked up at each launch: its architecture is not checked, and its root \
+                 volume is encrypted only if the image or the account says so"
+            );
+        }
+        let template = Template::new(&self.ec2, &self.names, &options, &self.known_image);
         let version = template.bring_about(template_version(settings)).await?;
         // IAM knows a machine by its ARN, and lets its agent write under that name only.
         let prefix = self.account.get().map(|account| account.instance_arn_prefix(&self.region));
@@ -93,10 +103,10 @@ impl Compute for Ec2Compute {
     }
 
     async fn launch(&self, order: &Order, settings: &Settings) -> PortResult<Launched> {
-        let subnets = options::subnets(&settings.backend)
+        let options = LaunchOptions::read(&settings.backend)
             .map_err(|missing| PortError::NotSetUp { what: missing.to_string() })?;
         let version = template_version(settings);
-        let launched = fleet::launch(&self.ec2, &self.names, version, &subnets, order).await?;
+        let launched = fleet::launch(&self.ec2, &self.names, version, &options, order).await?;
         self.recent.note(&launched.machines, Instant::now());
         Ok(launched)
     }

@@ -40,7 +40,7 @@ use crate::skew::Skew;
 use crate::wire::Wire;
 
 pub(crate) use answers::{
-    Done, FleetAnswer, FleetError, FleetInstances, ImagesAnswer, Instance, InstancesAnswer,
+    Done, FleetAnswer, FleetError, FleetInstances, Image, ImagesAnswer, Instance, InstancesAnswer,
     TemplateAnswer, Version, VersionAnswer, VersionsAnswer, problem,
 };
 pub(crate) use endpoint::of_service as endpoint_of;

@@ -23,7 +23,8 @@ pub(crate) const AMI: Input = Input::stored(
 pub(crate) const SUBNET_IDS: Input = Input::stored(
     "subnet-ids",
     "SUBNET ...",
-    "Subnets to launch machines in, at most four; one in each availability zone is best",
+    "Subnets to launch machines in, no more than one in each availability zone; a launch tries four \
+     of them, and different launches try different ones",
 );
 pub(crate) const SECURITY_GROUP_IDS: Input =
     Input::stored("security-group-ids", "GROUP ...", "Security groups of the machines");
@@ -36,22 +37,73 @@ pub(crate) const IAM_INSTANCE_PROFILE: Input = Input::stored(
 pub(crate) const AGENT_URL: Input = Input::stored(
     "agent-url",
     "URL",
-    "Where machines download the agent: https://, or s3:// if the image has the AWS CLI; empty if \
-     the agent is on the image",
+    "Where x86-64 machines download the agent: https://, or s3:// if the image has the AWS CLI; \
+     empty if the agent is on the image",
 )
 .in_action(ActionInput::Adapted {
-    help: "Where machines download the agent: https://, or s3:// if the image has the AWS CLI; \
-           image if the agent is on the image [default: that of the release, for x86-64]",
+    help: "Where x86-64 machines download the agent: https://, or s3:// if the image has the AWS CLI; \
+           image if the agent is on the image [default: that of the release]",
     default: None,
     step_output: true,
 });
 pub(crate) const AGENT_SHA256: Input =
-    Input::stored("agent-sha256", "HEX", "SHA-256 digest that the downloaded agent must have")
+    Input::stored("agent-sha256", "HEX", "SHA-256 digest that the x86-64 agent must have")
         .in_action(ActionInput::Adapted {
-            help: "SHA-256 digest that the downloaded agent must have [default: the release's]",
+            help: "SHA-256 digest that the x86-64 agent must have [default: the release's]",
             default: None,
             step_output: true,
         });
+pub(crate) const AGENT_URL_ARM64: Input = Input::stored(
+    "agent-url-arm64",
+    "URL",
+    "Where arm64 machines download the agent, as agent-url",
+)
+.in_action(ActionInput::Adapted {
+    help: "Where arm64 machines download the agent, as agent-url [default: that of the \
+                   release, unless agent-url is given]",
+    default: None,
+    step_output: true,
+});
+pub(crate) const AGENT_SHA256_ARM64: Input =
+    Input::stored("agent-sha256-arm64", "HEX", "SHA-256 digest that the arm64 agent must have")
+        .in_action(ActionInput::Adapted {
+            help: "SHA-256 digest that the arm64 agent must have [default: the release's]",
+            default: None,
+            step_output: true,
+        });
+pub(crate) const ON_DEMAND_PRICE_PROTECTION: Input = Input::stored(
+    "on-demand-price-protection-percent",
+    "PERCENT",
+    "How far the price of an on-demand machine may exceed that of the cheapest C, M or R type that \
+     fits; 999999 for no limit. For spot machines EC2 sets a limit of its own",
+)
+.or(DEFAULT_PRICE_PROTECTION)
+.checked(|text| percent(text).map(drop));
+/// The default of [`ON_DEMAND_PRICE_PROTECTION`]. EC2's own is 20, which leaves few types.
+pub(crate) const DEFAULT_PRICE_PROTECTION: &str = "100";
+pub(crate) const INSTANCE_GENERATIONS: Input = Input::stored(
+    "instance-generations",
+    "",
+    "Generations of instance types to accept: current, or any for previous ones too",
+)
+.valued(InputValue::Choice("CURRENT|ANY", &[CURRENT, ANY]), None)
+.or(CURRENT);
+/// The default of [`INSTANCE_GENERATIONS`].
+pub(crate) const CURRENT: &str = "current";
+/// The value of [`INSTANCE_GENERATIONS`] that accepts previous generations.
+pub(crate) const ANY: &str = "any";
+pub(crate) const HTTP_PROXY: Input = Input::stored(
+    "http-proxy",
+    "URL",
+    "Proxy for http requests of the machines: user data, agent, pre-runner script, runner and jobs",
+);
+pub(crate) const HTTPS_PROXY: Input =
+    Input::stored("https-proxy", "URL", "Proxy for https requests of the machines, as http-proxy");
+pub(crate) const NO_PROXY: Input = Input::stored(
+    "no-proxy",
+    "HOST,...",
+    "Hosts that machines reach without a proxy, beside themselves and the metadata service",
+);
 pub(crate) const VOLUME_SIZE_GB: Input = Input::stored(
     "volume-size-gb",
     "GB",
@@ -84,11 +136,25 @@ pub const INPUTS: InputTable = InputTable {
         IAM_INSTANCE_PROFILE,
         AGENT_URL,
         AGENT_SHA256,
+        AGENT_URL_ARM64,
+        AGENT_SHA256_ARM64,
+        ON_DEMAND_PRICE_PROTECTION,
+        INSTANCE_GENERATIONS,
         VOLUME_SIZE_GB,
         KEY_NAME,
         METADATA_FIREWALL,
+        HTTP_PROXY,
+        HTTPS_PROXY,
+        NO_PROXY,
         POOL,
         REGION,
         ENDPOINT_URL,
     ],
 };
+
+/// Reads a percentage in the range that EC2 takes. Fails with what is wrong with the text.
+pub(crate) fn percent(text: &str) -> Result<u32, String> {
+    const MOST: u32 = 999_999;
+    let number = text.parse().ok().filter(|number| *number <= MOST);
+    number.ok_or_else(|| format!("is not from 0 to {MOST}"))
+}

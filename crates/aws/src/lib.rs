@@ -22,7 +22,7 @@ mod store;
 mod wire;
 
 pub use cloud::{Cloud, Options, VARIABLES};
-pub use compute::Ec2Compute;
+pub use compute::{DEFAULT_RUNNER_USER, Ec2Compute, RUNNER_USER_SETTING};
 pub use firewall::{FirewalledRunner, MetadataFirewall, reachable_metadata};
 pub use host::{Ec2Host, shut_down};
 pub use imds::Imds;

@@ -14,7 +14,7 @@ mod units;
 mod xml;
 
 pub use call::Service;
-pub use ec2::{Capacity, Ec2, Lifecycle, Machine, MachineState};
+pub use ec2::{Architecture, Capacity, Ec2, Lifecycle, Machine, MachineState};
 pub use faults::{AwsFault, AwsFaultRule};
 pub use gateway::{Denial, Endpoint, Gateway, GatewayOptions, IamDecision, LogEntry};
 pub use iam::{PolicyPool, Role};

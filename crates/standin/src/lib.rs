@@ -47,9 +47,9 @@ mod sync;
 mod timestamps;
 
 pub use aws::{
-    AwsFault, AwsFaultRule, Capacity, Consumption, Denial, Ec2, Endpoint, Gateway, GatewayOptions,
-    IamDecision, Lifecycle, LogEntry, Machine, MachineCommand, MachineState, PartitionKey,
-    PolicyPool, Role, Service, Units, Violation,
+    Architecture, AwsFault, AwsFaultRule, Capacity, Consumption, Denial, Ec2, Endpoint, Gateway,
+    GatewayOptions, IamDecision, Lifecycle, LogEntry, Machine, MachineCommand, MachineState,
+    PartitionKey, PolicyPool, Role, Service, Units, Violation,
 };
 pub use github::{
     APP_PRIVATE_KEY, APP_PUBLIC_KEY, Conclusion, GitHub, GitHubFault, GitHubFaultRule,

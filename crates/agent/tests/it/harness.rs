@@ -15,7 +15,7 @@ use ondeck_core::model::requirements::UsageClass;
 use ondeck_core::model::signal::AgentStatus;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::plane::Plane;
-use ondeck_core::ports::{Clock, Machine};
+use ondeck_core::ports::{AgentStore, Clock, Machine};
 use ondeck_core::testkit::{
     self, MachineDefect, MemoryMachine, MemoryPorts, RegisteredLabels, SeededRandom,
 };
@@ -44,18 +44,36 @@ impl Harness {
 
     /// As [`Harness::boot`], on a machine with a defect.
     pub(crate) fn boot_with(&mut self, defect: MachineDefect, clock: Arc<dyn Clock>) {
-        let compute = self.memory.compute.clone();
-        compute.insert(Machine {
+        self.add_machine();
+        self.start_agent(defect, clock, self.memory.store.clone());
+    }
+
+    /// As [`Harness::boot`], with an agent that uses `store`.
+    pub(crate) fn boot_on(&mut self, store: Arc<dyn AgentStore>) {
+        self.add_machine();
+        self.start_agent(MachineDefect::None, self.plane.clock.clone(), store);
+    }
+
+    fn add_machine(&self) {
+        self.memory.compute.insert(Machine {
             id: machine(),
             spec: spec(),
             intent: IntentId::new("test").unwrap(),
             launched_at: self.plane.now(),
         });
-        let labels = self.labels.clone();
+    }
+
+    fn start_agent(
+        &mut self,
+        defect: MachineDefect,
+        clock: Arc<dyn Clock>,
+        store: Arc<dyn AgentStore>,
+    ) {
+        let (compute, labels) = (self.memory.compute.clone(), self.labels.clone());
         let machine = Arc::new(MemoryMachine::new(machine(), defect, compute, labels));
         let agent = Agent {
             id: self::machine(),
-            store: self.memory.store.clone(),
+            store,
             runner: machine.clone(),
             host: machine,
             clock,
@@ -77,6 +95,16 @@ impl Harness {
         state: State,
         left: Duration,
     ) -> Record {
+        let record = self.insert_record(state, left);
+        self.boot_with(defect, self.plane.clock.clone());
+        while self.status().await.report.is_none() {
+            tokio::task::yield_now().await;
+        }
+        record
+    }
+
+    /// Writes a record of the machine in this state, which has `left` until its threshold.
+    pub(crate) fn insert_record(&self, state: State, left: Duration) -> Record {
         let now = self.plane.now();
         let record = Record {
             id: machine(),
@@ -92,10 +120,6 @@ impl Harness {
             counts: Counts::default(),
         };
         self.memory.store.insert(record.clone());
-        self.boot_with(defect, self.plane.clock.clone());
-        while self.status().await.report.is_none() {
-            tokio::task::yield_now().await;
-        }
         record
     }
 

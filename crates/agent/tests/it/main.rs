@@ -6,4 +6,5 @@ mod deadlines;
 mod drain;
 mod harness;
 mod pause;
+mod refused;
 mod runs;

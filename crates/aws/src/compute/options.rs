@@ -1,5 +1,9 @@
 //! The settings for machines on EC2.
 
+mod agents;
+mod launch;
+mod proxies;
+
 use std::collections::BTreeMap;
 
 use ondeck_core::model::excerpt::quoted;
@@ -7,20 +11,36 @@ use ondeck_core::model::settings::InvalidSetting;
 
 use crate::inputs;
 
+#[cfg(test)]
+pub(super) use agents::AgentSource;
+pub(super) use agents::Agents;
+pub(super) use launch::LaunchOptions;
+pub(super) use proxies::Proxies;
+
 pub(super) const AMI: &str = inputs::AMI.name;
 pub(super) const SUBNETS: &str = inputs::SUBNET_IDS.name;
 pub(super) const SECURITY_GROUPS: &str = inputs::SECURITY_GROUP_IDS.name;
 pub(super) const PROFILE: &str = inputs::IAM_INSTANCE_PROFILE.name;
-pub(super) const AGENT_URL: &str = inputs::AGENT_URL.name;
-pub(super) const AGENT_SHA256: &str = inputs::AGENT_SHA256.name;
+const AGENT_URL: &str = inputs::AGENT_URL.name;
+const AGENT_SHA256: &str = inputs::AGENT_SHA256.name;
+const AGENT_URL_ARM64: &str = inputs::AGENT_URL_ARM64.name;
+const AGENT_SHA256_ARM64: &str = inputs::AGENT_SHA256_ARM64.name;
+const HTTP_PROXY: &str = inputs::HTTP_PROXY.name;
+const HTTPS_PROXY: &str = inputs::HTTPS_PROXY.name;
+const NO_PROXY: &str = inputs::NO_PROXY.name;
+pub(super) const PRICE_PROTECTION: &str = inputs::ON_DEMAND_PRICE_PROTECTION.name;
+pub(super) const GENERATIONS: &str = inputs::INSTANCE_GENERATIONS.name;
 pub(super) const VOLUME_SIZE: &str = inputs::VOLUME_SIZE_GB.name;
 pub(super) const KEY_NAME: &str = inputs::KEY_NAME.name;
-pub(super) const FIREWALL: &str = inputs::METADATA_FIREWALL.name;
+const FIREWALL: &str = inputs::METADATA_FIREWALL.name;
+
+/// The name of the forge's setting for the user that jobs run as.
+pub const RUNNER_USER_SETTING: &str = "runner-user";
+/// The user that jobs run as on EC2, unless the setting names another.
+pub const DEFAULT_RUNNER_USER: &str = "runner";
 
 /// The largest gp3 volume.
 const MAX_VOLUME_GB: u32 = 65_536;
-/// The most subnets of one order. Each is an override with requirements, of which EC2 takes four.
-const MAX_SUBNETS: usize = 4;
 /// The prefix of an image whose id EC2 looks up at each launch.
 const ALIAS: &str = "resolve:ssm:";
 
@@ -30,23 +50,24 @@ pub(super) struct MachineOptions {
     pub(super) ami: String,
     pub(super) security_groups: Vec<String>,
     pub(super) profile: Option<String>,
-    pub(super) agent: Option<AgentSource>,
+    pub(super) agents: Agents,
+    pub(super) proxies: Proxies,
+    /// The user that jobs run as.
+    pub(super) runner_user: String,
     pub(super) volume_gb: Option<u32>,
     pub(super) key_name: Option<String>,
     /// Whether machines keep jobs from the metadata service.
     pub(super) firewall: bool,
 }
 
-/// Where machines download the agent if it is not on the image.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct AgentSource {
-    pub(super) url: String,
-    pub(super) sha256: String,
-}
-
 type Settings = BTreeMap<String, String>;
 
 impl MachineOptions {
+    /// Whether EC2 looks the image up at each launch, so that nothing is known of it.
+    pub(super) fn has_alias(&self) -> bool {
+        self.ami.starts_with(ALIAS)
+    }
+
     pub(super) fn read(settings: &Settings) -> Result<MachineOptions, InvalidSetting> {
         let ami = given(settings, AMI).ok_or_else(|| invalid(AMI, "is not set"))?;
         if !is_id(ami, "ami-") && !ami.strip_prefix(ALIAS).is_some_and(is_word) {
@@ -63,43 +84,13 @@ impl MachineOptions {
             ami: ami.to_owned(),
             security_groups: ids(settings, SECURITY_GROUPS, "sg-")?,
             profile: word(settings, PROFILE)?,
-            agent: AgentSource::read(settings)?,
+            agents: Agents::read(settings)?,
+            proxies: Proxies::read(settings)?,
+            runner_user: runner_user(settings)?,
             volume_gb,
             key_name: given(settings, KEY_NAME).map(str::to_owned),
             firewall: firewall(settings)?,
         })
-    }
-}
-
-impl AgentSource {
-    fn read(settings: &Settings) -> Result<Option<AgentSource>, InvalidSetting> {
-        let Some(url) = word(settings, AGENT_URL)? else { return Ok(None) };
-        if !url.starts_with("https://") && !url.starts_with("s3://") {
-            let problem = format!("is neither https:// nor s3://: {}", quoted(&url));
-            return Err(invalid(AGENT_URL, problem));
-        }
-        let sha256 = given(settings, AGENT_SHA256).ok_or_else(|| {
-            invalid(AGENT_SHA256, "is not set, and agent-url needs it to check what it gets")
-        })?;
-        if sha256.len() != 64 || !sha256.chars().all(|c| c.is_ascii_hexdigit()) {
-            let problem = format!("is not 64 hexadecimal digits: {}", quoted(sha256));
-            return Err(invalid(AGENT_SHA256, problem));
-        }
-        Ok(Some(AgentSource { url, sha256: sha256.to_ascii_lowercase() }))
-    }
-}
-
-/// The subnets to launch machines in: at least one, and no more than one order can name.
-pub(super) fn subnets(settings: &Settings) -> Result<Vec<String>, InvalidSetting> {
-    let subnets = ids(settings, SUBNETS, "subnet-")?;
-    match subnets.len() {
-        0 => Err(invalid(SUBNETS, "is not set")),
-        1..=MAX_SUBNETS => Ok(subnets),
-        count => {
-            let problem =
-                format!("holds more subnets than EC2 takes, which is {MAX_SUBNETS}: {count}");
-            Err(invalid(SUBNETS, problem))
-        }
     }
 }
 
@@ -146,6 +137,15 @@ fn volume(text: &str) -> Result<u32, InvalidSetting> {
     }
 }
 
+fn runner_user(settings: &Settings) -> Result<String, InvalidSetting> {
+    let user = word(settings, RUNNER_USER_SETTING)?;
+    let user = user.unwrap_or_else(|| DEFAULT_RUNNER_USER.to_owned());
+    if user.starts_with('-') {
+        return Err(invalid(RUNNER_USER_SETTING, format!("starts with -: {}", quoted(&user))));
+    }
+    Ok(user)
+}
+
 fn firewall(settings: &Settings) -> Result<bool, InvalidSetting> {
     match given(settings, FIREWALL) {
         None | Some(inputs::ON) => Ok(true),
@@ -181,14 +181,15 @@ mod tests {
 
     #[test]
     fn settings_are_read() {
-        let sha = "AB".repeat(32);
+        let (sha, arm_sha) = ("AB".repeat(32), "cd".repeat(32));
         let all = settings(&[
             (AMI, " ami-0123456789abcdef0 "),
-            (SUBNETS, "subnet-1, subnet-2\nsubnet-1"),
             (SECURITY_GROUPS, "sg-1"),
             (PROFILE, "arn:aws:iam::123456789012:instance-profile/ondeck"),
             (AGENT_URL, "s3://bucket/ondeck"),
             (AGENT_SHA256, &sha),
+            (AGENT_URL_ARM64, "https://x/arm"),
+            (AGENT_SHA256_ARM64, &arm_sha),
             (VOLUME_SIZE, "40"),
             (KEY_NAME, "my key"),
             (FIREWALL, "off"),
@@ -197,13 +198,16 @@ mod tests {
         let options = MachineOptions::read(&all).unwrap();
         assert_eq!(options.ami, "ami-0123456789abcdef0");
         assert_eq!(options.security_groups, ["sg-1"]);
-        let agent = options.agent.unwrap();
+        let agent = options.agents.x86_64.unwrap();
         assert_eq!((agent.url.as_str(), agent.sha256), ("s3://bucket/ondeck", "ab".repeat(32)));
         assert_eq!((options.volume_gb, options.key_name.as_deref()), (Some(40), Some("my key")));
         assert!(!options.firewall);
-        assert_eq!(subnets(&all).unwrap(), ["subnet-1", "subnet-2"]);
+        let agent = options.agents.arm64.unwrap();
+        assert_eq!((agent.url.as_str(), agent.sha256), ("https://x/arm", "cd".repeat(32)));
         let least = MachineOptions::read(&settings(&[(AMI, "resolve:ssm:/img/latest")])).unwrap();
-        assert_eq!((least.agent, least.profile, least.volume_gb), (None, None, None));
+        assert_eq!((least.profile.as_ref(), least.volume_gb), (None, None));
+        assert_eq!((least.agents, least.proxies), (Agents::default(), Proxies::default()));
+        assert_eq!(least.runner_user, "runner");
         assert!(
             least.firewall,
             "jobs reach the metadata service only where an operator permits it"
@@ -223,9 +227,19 @@ mod tests {
             (vec![(AMI, "ami-1"), (SECURITY_GROUPS, "default")], SECURITY_GROUPS, "sg-"),
             (vec![(AMI, "ami-1"), (FIREWALL, "no")], FIREWALL, "is neither on nor off: \"no\""),
             (vec![(AMI, "ami-1"), (PROFILE, "a b")], PROFILE, "do not belong"),
+            (
+                vec![(AMI, "ami-1"), (RUNNER_USER_SETTING, "-x")],
+                RUNNER_USER_SETTING,
+                "starts with -",
+            ),
             (vec![(AMI, "ami-1"), (AGENT_URL, "http://x/y")], AGENT_URL, "neither https://"),
             (vec![(AMI, "ami-1"), (AGENT_URL, "https://x/'$(id)'")], AGENT_URL, "do not belong"),
             (vec![(AMI, "ami-1"), (AGENT_URL, "https://x")], AGENT_SHA256, "is not set"),
+            (
+                vec![(AMI, "ami-1"), (AGENT_URL_ARM64, "https://x")],
+                AGENT_SHA256_ARM64,
+                "is not set, and agent-url-arm64 needs it",
+            ),
             (
                 vec![(AMI, "ami-1"), (AGENT_URL, "https://x"), (AGENT_SHA256, &short)],
                 AGENT_SHA256,
@@ -236,14 +250,5 @@ mod tests {
             assert_eq!(error.name, name, "{error}");
             assert!(error.problem.contains(problem), "{error}");
         }
-        assert_eq!(subnets(&settings(&[])).unwrap_err().to_string(), "subnet-ids is not set");
-        assert!(subnets(&settings(&[(SUBNETS, "subnet-1 vpc-2")])).is_err());
-        let four = "subnet-1 subnet-2 subnet-3 subnet-4";
-        assert_eq!(subnets(&settings(&[(SUBNETS, four)])).unwrap().len(), 4);
-        let five = format!("{four} subnet-5");
-        assert_eq!(
-            subnets(&settings(&[(SUBNETS, &five)])).unwrap_err().to_string(),
-            "subnet-ids holds more subnets than EC2 takes, which is 4: 5"
-        );
     }
 }

@@ -6,6 +6,8 @@
 //! The settings name the version that belongs to them, and launches use that one. A refresh that
 //! adds a version and fails before it stores its settings has changed no launch.
 
+use std::sync::{Mutex, PoisonError};
+
 use aws_smithy_types::base64;
 use ondeck_core::model::excerpt::quoted;
 use ondeck_core::model::settings::InvalidSetting;
@@ -15,7 +17,7 @@ use sha2::{Digest, Sha256};
 use super::options::{AMI, MachineOptions};
 use super::{managed_by, pool_tag, tagged, user_data};
 use crate::ec2::{
-    Ec2, Failed, ImagesAnswer, Params, Query, TemplateAnswer, Version, VersionAnswer,
+    Ec2, Failed, Image, ImagesAnswer, Params, Query, TemplateAnswer, Version, VersionAnswer,
     VersionsAnswer,
 };
 use crate::error::EC2;
@@ -28,8 +30,13 @@ pub(super) const VERSION_SETTING: &str = "launch-template-version";
 /// How often to start over if another refresh has created or deleted the template meanwhile.
 const ROUNDS: usize = 3;
 
+/// The image that EC2 has described, with its id. Set-up is repeated as a whole, and the fewer calls
+/// it has to make in a row, the sooner it succeeds where some of them fail.
+pub(super) type KnownImage = Mutex<Option<(String, Image)>>;
+
 pub(super) struct Template<'a> {
     ec2: &'a Ec2,
+    known_image: &'a KnownImage,
     names: &'a Names,
     options: &'a MachineOptions,
     data: Params,
@@ -46,14 +53,19 @@ struct Standing {
 }
 
 impl<'a> Template<'a> {
-    pub(super) fn new(ec2: &'a Ec2, names: &'a Names, options: &'a MachineOptions) -> Template<'a> {
-        let script =
-            user_data::render(names, ec2.region(), options.agent.as_ref(), options.firewall);
+    pub(super) fn new(
+        ec2: &'a Ec2,
+        names: &'a Names,
+        options: &'a MachineOptions,
+        known_image: &'a KnownImage,
+    ) -> Template<'a> {
+        let script = user_data::render(names, ec2.region(), options);
         let data = data(names, options, &script);
-        // The device of a larger volume is the image's, which its id stands for.
+        // The device of the root volume is the image's, which its id stands for.
         let content = data.clone().maybe("VolumeSize", options.volume_gb);
+        let content = content.set("RootIsEncrypted", !options.has_alias());
         let description = format!("ondeck {}", digest(content.iter()));
-        Template { ec2, names, options, data, description }
+        Template { ec2, known_image, names, options, data, description }
     }
 
     /// Returns the number of a version with this content, which is created if there is none. Costs
@@ -192,37 +204,56 @@ impl<'a> Template<'a> {
         Ok(answer.is_some())
     }
 
-    /// The content with the volume, whose device only the image knows.
+    /// The content with the root volume, whose device only the image knows. Of an image that EC2 looks
+    /// up at each launch nothing is known. Fails if there is no agent for the image.
+    ///
+    /// A volume that is made of an unencrypted snapshot is encrypted with the account's key for EBS:
+    /// Amazon EBS User Guide, "Amazon EBS encryption".
     async fn complete_data(&self) -> PortResult<Params> {
         let data = self.data.clone();
-        let Some(size) = self.options.volume_gb else { return Ok(data) };
-        let device = self.root_device().await?;
+        if self.options.has_alias() {
+            return Ok(data);
+        }
+        let image = self.image().await?;
+        self.options
+            .agents
+            .check_image(&image.architecture)
+            .map_err(|problem| self.invalid_image(&problem))?;
         let ebs = Params::new()
-            .set("VolumeSize", size)
-            .set("VolumeType", "gp3")
+            .maybe("VolumeSize", self.options.volume_gb)
+            .maybe("VolumeType", self.options.volume_gb.map(|_| "gp3"))
             .set("Encrypted", true)
             .set("DeleteOnTermination", true);
-        let mapping = Params::new().set("DeviceName", device).within("Ebs", ebs);
+        let mapping = Params::new().set("DeviceName", image.root_device_name).within("Ebs", ebs);
         Ok(data.each("BlockDeviceMapping", [mapping]))
     }
 
-    async fn root_device(&self) -> PortResult<String> {
-        let ami = &self.options.ami;
-        let query = Query::new("DescribeImages", Params::new().list("ImageId", [ami]));
-        let unknown = || {
-            let problem = format!("is not an image that can be seen from here: {}", quoted(ami));
-            PortError::Setting(InvalidSetting { name: AMI.to_owned(), problem })
-        };
+    async fn image(&self) -> PortResult<Image> {
+        let known = || self.known_image.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, image)) = known().as_ref().filter(|(id, _)| *id == self.options.ami) {
+            return Ok(image.clone());
+        }
+        let image = self.described_image().await?;
+        *known() = Some((self.options.ami.clone(), image.clone()));
+        Ok(image)
+    }
+
+    async fn described_image(&self) -> PortResult<Image> {
+        let query =
+            Query::new("DescribeImages", Params::new().list("ImageId", [&self.options.ami]));
+        let unknown = || self.invalid_image("is not an image that can be seen from here");
         match self.ec2.call::<ImagesAnswer>(&query).await {
-            Ok(answer) => match answer.images.item.into_iter().next() {
-                Some(image) => Ok(image.root_device_name),
-                None => Err(unknown()),
-            },
+            Ok(answer) => answer.images.item.into_iter().next().ok_or_else(unknown),
             Err(Failed::Refused(refusal)) if refusal.code.starts_with("InvalidAMIID") => {
                 Err(unknown())
             }
             Err(failed) => Err(failed.into()),
         }
+    }
+
+    fn invalid_image(&self, problem: &str) -> PortError {
+        let problem = format!("{problem}: {}", quoted(&self.options.ami));
+        PortError::Setting(InvalidSetting { name: AMI.to_owned(), problem })
     }
 }
 

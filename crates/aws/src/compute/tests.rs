@@ -55,18 +55,21 @@ fn no_template() -> Reply {
 }
 
 fn image() -> Reply {
-    let body = "<DescribeImagesResponse><imagesSet><item><imageId>ami-1</imageId>\
-                <rootDeviceName>/dev/xvda</rootDeviceName></item></imagesSet>\
-                </DescribeImagesResponse>";
-    Reply::Say(200, body.to_owned())
+    image_for("x86_64")
+}
+
+fn image_for(architecture: &str) -> Reply {
+    let body = format!(
+        "<DescribeImagesResponse><imagesSet><item><imageId>ami-1</imageId>\
+         <architecture>{architecture}</architecture>\
+         <rootDeviceName>/dev/xvda</rootDeviceName></item></imagesSet></DescribeImagesResponse>"
+    );
+    Reply::Say(200, body)
 }
 
 /// Sets up where there is nothing, and gives what the new version describes itself as.
 async fn described(settings: &Settings) -> String {
-    let mut replies = vec![no_template(), template("CreateLaunchTemplate", 1)];
-    if settings.backend.contains_key("volume-size-gb") {
-        replies.insert(1, image());
-    }
+    let replies = [no_template(), image(), template("CreateLaunchTemplate", 1)];
     let server = Loopback::replying(replies).await;
     compute(&server).set_up(settings).await.unwrap();
     models::check(&server.asked());
@@ -88,6 +91,7 @@ async fn each_setting_makes_another_version() {
     let sha = "a".repeat(64);
     let other = "b".repeat(64);
     let url = ("agent-url", "https://example.com/ondeck");
+    let arm64_url = ("agent-url-arm64", "https://example.com/arm64");
     let mut seen = BTreeSet::new();
     for more in [
         vec![],
@@ -101,6 +105,8 @@ async fn each_setting_makes_another_version() {
         vec![("volume-size-gb", "41")],
         vec![url, ("agent-sha256", &sha)],
         vec![url, ("agent-sha256", &other)],
+        vec![url, ("agent-sha256", &sha), arm64_url, ("agent-sha256-arm64", &sha)],
+        vec![("https-proxy", "http://proxy:3128")],
     ] {
         assert!(seen.insert(described(&settings(&more)).await), "{more:?}");
     }
@@ -133,9 +139,9 @@ async fn a_change_adds_a_version_and_leaves_the_default_as_it_is() {
     let mut tokens = Vec::new();
     for latest in [7, 7, 9] {
         let found = versions(&[version(4, "ondeck old", true), version(latest, "by hand", false)]);
-        let server = Loopback::replying([found, added(8)]).await;
+        let server = Loopback::replying([found, image(), added(8)]).await;
         assert_eq!(set_up(&server, &settings(&[])).await, "8");
-        let [_, add] = server.asked().try_into().unwrap();
+        let [_, _, add] = server.asked().try_into().unwrap();
         assert_eq!(add.param("VersionDescription"), wanted);
         tokens.push(add.param("ClientToken"));
     }
@@ -167,13 +173,13 @@ async fn a_deleted_version_is_created_again() {
     let found = || versions(&[version(4, "ondeck old", true), version(7, "by hand", false)]);
     let code = "InvalidLaunchTemplateId.VersionNotFound";
     let gone = || Reply::Say(400, error(code, "Could not find the specified version 8."));
-    let server = Loopback::replying([found(), added(8)]).await;
+    let server = Loopback::replying([found(), image(), added(8)]).await;
     assert_eq!(set_up(&server, &settings(&[])).await, "8");
-    let first = server.asked()[1].param("ClientToken");
+    let first = server.asked()[2].param("ClientToken");
     // The token of the first time would be answered with the version of the first time.
-    let server = Loopback::replying([gone(), found(), added(9)]).await;
+    let server = Loopback::replying([gone(), found(), image(), added(9)]).await;
     assert_eq!(set_up(&server, &of_version("8")).await, "9");
-    let second = server.asked()[2].param("ClientToken");
+    let second = server.asked()[3].param("ClientToken");
     assert_ne!(first, second);
     assert_eq!(second.len(), 64);
 }
@@ -206,17 +212,20 @@ async fn concurrent_refreshes_agree_on_one_version() {
     let taken = error("InvalidLaunchTemplateName.AlreadyExistsException", "In use.");
     let server = Loopback::replying([
         no_template(),
+        image(),
         Reply::Say(400, taken.clone()),
         versions(&[version(1, &wanted, true)]),
     ])
     .await;
     compute(&server).set_up(&settings(&[])).await.unwrap();
-    assert_eq!(server.asked().len(), 3);
+    assert_eq!(server.asked().len(), 4);
     let fickle = [no_template(), Reply::Say(400, taken)];
-    let server = Loopback::replying(std::iter::repeat_n(fickle, 3).flatten()).await;
+    let mut replies: Vec<Reply> = std::iter::repeat_n(fickle, 3).flatten().collect();
+    replies.insert(1, image());
+    let server = Loopback::replying(replies).await;
     let failed = compute(&server).set_up(&settings(&[])).await.unwrap_err();
     assert!(matches!(failed, PortError::Unavailable { .. }), "{failed}");
-    assert_eq!(server.asked().len(), 6, "there is an end to it");
+    assert_eq!(server.asked().len(), 7, "there is an end to it, and the image is asked for once");
 }
 
 #[tokio::test]
@@ -237,11 +246,50 @@ async fn a_larger_volume_asks_the_image_for_its_device() {
 }
 
 #[tokio::test]
+async fn the_root_volume_is_encrypted_where_the_image_is_known() {
+    let server =
+        Loopback::replying([no_template(), image(), template("CreateLaunchTemplate", 1)]).await;
+    compute(&server).set_up(&settings(&[])).await.unwrap();
+    models::check(&server.asked());
+    let (created, volume) = (&server.asked()[2], "LaunchTemplateData.BlockDeviceMapping.1");
+    assert_eq!(created.param(&format!("{volume}.DeviceName")), "/dev/xvda");
+    assert_eq!(created.param(&format!("{volume}.Ebs.Encrypted")), "true");
+    assert_eq!(created.param(&format!("{volume}.Ebs.VolumeSize")), "", "that of the image");
+    assert_eq!(created.param(&format!("{volume}.Ebs.VolumeType")), "", "that of the image");
+
+    let replies = [no_template(), template("CreateLaunchTemplate", 1)];
+    let server = Loopback::replying(replies).await;
+    compute(&server).set_up(&settings(&[("ami", "resolve:ssm:/images/ci")])).await.unwrap();
+    assert_eq!(server.asked()[1].param(&format!("{volume}.DeviceName")), "");
+}
+
+#[tokio::test]
+async fn an_image_without_an_agent_of_its_architecture_is_refused() {
+    let sha = "a".repeat(64);
+    let x86 = [("agent-url", "https://example.com/ondeck"), ("agent-sha256", sha.as_str())];
+    let server = Loopback::replying([no_template(), image_for("arm64")]).await;
+    let failed = compute(&server).set_up(&settings(&x86)).await.unwrap_err();
+    assert!(matches!(&failed, PortError::Setting(setting) if setting.name == "ami"), "{failed}");
+    let said = failed.to_string();
+    assert!(said.contains("set agent-url-arm64 and agent-sha256-arm64"), "{said}");
+
+    let arm =
+        [("agent-url-arm64", "https://example.com/arm"), ("agent-sha256-arm64", sha.as_str())];
+    let both = settings(&[x86, arm].concat());
+    for architecture in ["x86_64", "arm64"] {
+        let created = template("CreateLaunchTemplate", 1);
+        let server = Loopback::replying([no_template(), image_for(architecture), created]).await;
+        compute(&server).set_up(&both).await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn the_launch_template_restricts_machines() {
     let more = [("security-group-ids", "sg-1"), ("iam-instance-profile", "ondeck")];
-    let server = Loopback::replying([no_template(), template("CreateLaunchTemplate", 1)]).await;
+    let server =
+        Loopback::replying([no_template(), image(), template("CreateLaunchTemplate", 1)]).await;
     compute(&server).set_up(&settings(&more)).await.unwrap();
-    let created = &server.asked()[1];
+    let created = &server.asked()[2];
     let shown: String = created
         .params()
         .iter()

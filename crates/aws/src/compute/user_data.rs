@@ -1,7 +1,7 @@
 //! The script that a machine runs at its first start: it gets the agent, checks it, and runs it as a
 //! service.
 
-use super::options::AgentSource;
+use super::options::MachineOptions;
 use super::pool_tag;
 use crate::inputs;
 use crate::names::Names;
@@ -11,21 +11,24 @@ const SCRIPT: &str = include_str!("user_data.sh");
 const VALUES: &str = "# (values)\n";
 
 /// The script for a pool. It contains no secret, because every job on the machine can read it.
-pub(super) fn render(
-    names: &Names,
-    region: &str,
-    agent: Option<&AgentSource>,
-    firewall: bool,
-) -> String {
-    let (url, sha256) = agent.map_or(("", ""), |agent| (agent.url.as_str(), agent.sha256.as_str()));
+pub(super) fn render(names: &Names, region: &str, options: &MachineOptions) -> String {
+    let agents = &options.agents;
+    let [(url_x86_64, sha256_x86_64), (url_arm64, sha256_arm64)] = [&agents.x86_64, &agents.arm64]
+        .map(|source| source.as_ref().map_or(("", ""), |it| (&it.url, &it.sha256)));
     let (_, pool) = pool_tag(names);
-    let firewall = if firewall { inputs::ON } else { inputs::OFF };
+    let firewall = if options.firewall { inputs::ON } else { inputs::OFF };
+    let proxies: Vec<String> =
+        options.proxies.variables().map(|(name, value)| format!("{name}={value}")).collect();
     let values = [
         ("pool", pool.as_str()),
         ("region", region),
-        ("url", url),
-        ("sha256", sha256),
+        ("url_x86_64", url_x86_64),
+        ("sha256_x86_64", sha256_x86_64),
+        ("url_arm64", url_arm64),
+        ("sha256_arm64", sha256_arm64),
         ("firewall", firewall),
+        ("user", &options.runner_user),
+        ("proxies", &proxies.join(" ")),
     ];
     let lines: String =
         values.iter().map(|(name, value)| format!("{name}={}\n", quoted(value))).collect();

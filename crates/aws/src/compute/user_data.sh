@@ -8,6 +8,10 @@ umask 022
 
 agent=/usr/local/bin/ondeck
 
+# Assignments without spaces, for everything that this script starts.
+# shellcheck disable=SC2086,SC2163
+[ -z "$proxies" ] || export $proxies
+
 say() {
     echo "ondeck: $*"
     echo "ondeck: $*" >/dev/console 2>/dev/null || :
@@ -30,6 +34,12 @@ fail() {
     exit 1
 }
 
+case $(uname -m) in
+x86_64 | amd64) arch=x86-64 suffix='' url=$url_x86_64 sha256=$sha256_x86_64 ;;
+aarch64 | arm64) arch=arm64 suffix=-arm64 url=$url_arm64 sha256=$sha256_arm64 ;;
+*) fail "there is no agent for this processor: $(uname -m)" ;;
+esac
+
 right() {
     [ -f "$1" ] && { [ -z "$sha256" ] || echo "$sha256  $1" | sha256sum -c - >/dev/null 2>&1; }
 }
@@ -43,7 +53,7 @@ fetch() {
 }
 
 if ! right "$agent"; then
-    [ -n "$url" ] || fail "no agent at $agent, and no agent-url to get one from"
+    [ -n "$url" ] || fail "no agent at $agent, and no agent-url$suffix to get one from for $arch"
     case $url in
     s3://*)
         command -v aws >/dev/null ||
@@ -69,6 +79,9 @@ if ! right "$agent"; then
     rm "$new"
 fi
 [ -x "$agent" ] || chmod 755 "$agent"
+# One that does not run here would be started 30 times before the machine ends, without a reason.
+runs=$(timeout 20 "$agent" --version 2>&1) || fail "the agent does not run on $arch: $agent: $runs"
+say "agent: $runs"
 
 # The agent keeps jobs from the metadata service by a rule of nftables. If it cannot be installed
 # here, the agent reports what is missing.
@@ -85,6 +98,11 @@ if [ "$firewall" = on ] && ! command -v nft >/dev/null; then
     fi
 fi
 
+# The operator's script may name the user that jobs run as. If it cannot be created here, the agent
+# tries again and reports why.
+id -u "$user" >/dev/null 2>&1 || useradd -m -s /bin/bash -- "$user" ||
+    say "the user could not be created: $user"
+
 mkdir -p /etc/ondeck
 cat >/etc/ondeck/agent.env <<END
 ONDECK_POOL=$pool
@@ -92,6 +110,8 @@ ONDECK_AWS_REGION=$region
 ONDECK_HOME=/var/lib/ondeck
 ONDECK_METADATA_FIREWALL=$firewall
 END
+# shellcheck disable=SC2086
+[ -z "$proxies" ] || printf '%s\n' $proxies >>/etc/ondeck/agent.env
 
 # An agent that keeps failing cannot end its machine; then StartLimitAction does. The processes of
 # jobs belong to this service too: one that is killed for lack of memory must not stop the others,

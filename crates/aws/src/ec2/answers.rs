@@ -205,6 +205,7 @@ pub(crate) struct ImagesAnswer {
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Image {
     pub(crate) root_device_name: String,
+    pub(crate) architecture: String,
 }
 
 impl<T> Default for Set<T> {

@@ -12,9 +12,22 @@ use ondeck_core::model::signal::output_tail;
 use sha2::{Digest as _, Sha256};
 use tokio::process::Command;
 
-/// The variables that a script inherits from the agent. Others may be secrets that the image gives to
-/// the agent.
-const HANDED_ON: [&str; 6] = ["PATH", "HOME", "USER", "LANG", "TZ", "SHELL"];
+/// The variables that a script inherits from the agent, proxies among them. Others may be secrets that
+/// the image gives to the agent.
+const HANDED_ON: [&str; 12] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LANG",
+    "TZ",
+    "SHELL",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+];
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Script<'a> {

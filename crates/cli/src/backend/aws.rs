@@ -28,9 +28,6 @@ const IDENTITY: Retry = Retry {
     retry_all_errors: true,
 };
 
-/// The user that jobs run as on EC2, unless the settings name another.
-const RUNNER_USER: &str = "runner";
-
 /// Assembles the agent of this EC2 instance. If that fails, it shuts the machine down, unless the
 /// command line is to blame: then this may be the computer of the person who typed it. Where a
 /// service started the agent, the service gives up after a while, and that ends the machine.
@@ -78,7 +75,7 @@ async fn make_agent(common: &Common, shutdown_command: &str) -> Result<Agent, Fa
         id: id.clone(),
         label,
         folder: folder.clone(),
-        user: Some(RUNNER_USER),
+        user: Some(ondeck_aws::DEFAULT_RUNNER_USER),
         wrapper: wrapper.clone(),
     };
     // On a machine of its own the local forge's file is the machine's own, too.

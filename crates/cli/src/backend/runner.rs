@@ -183,3 +183,11 @@ impl Runner for ChosenRunner {
         self.chosen()?.clean().await
     }
 }
+
+#[cfg(all(test, feature = "aws", feature = "github", target_os = "linux"))]
+mod tests {
+    #[test]
+    fn user_data_creates_the_user_that_the_runner_uses() {
+        assert_eq!(ondeck_aws::RUNNER_USER_SETTING, ondeck_github::inputs::RUNNER_USER.name);
+    }
+}

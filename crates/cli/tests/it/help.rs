@@ -157,22 +157,47 @@ fn the_help_of_refresh() {
               [default: none]
 
     AWS backend:
-          --ami <AMI>                       Image that machines boot: its id, or resolve:ssm:PARAMETER
-                                            to look the id up at every launch
-          --subnet-ids <SUBNET ...>         Subnets to launch machines in, at most four; one in each
-                                            availability zone is best
-          --security-group-ids <GROUP ...>  Security groups of the machines
-          --iam-instance-profile <PROFILE>  Instance profile of the machines, by name or ARN; it must
-                                            allow them to use the table and to terminate themselves
-          --agent-url <URL>                 Where machines download the agent: https://, or s3:// if the
-                                            image has the AWS CLI; empty if the agent is on the image
-          --agent-sha256 <HEX>              SHA-256 digest that the downloaded agent must have
-          --volume-size-gb <GB>             Size of each machine's root volume; empty for the size of
-                                            the image
-          --key-name <NAME>                 EC2 key pair for ssh to the machines; empty for none
-          --metadata-firewall <ON|OFF>      Keep jobs from the instance metadata service, and so from
-                                            the role of their machine; needs nftables and cgroup v2 on
-                                            the image [default: on] [possible values: on, off]
+          --ami <AMI>
+              Image that machines boot: its id, or resolve:ssm:PARAMETER to look the id up at every
+              launch
+          --subnet-ids <SUBNET ...>
+              Subnets to launch machines in, no more than one in each availability zone; a launch tries
+              four of them, and different launches try different ones
+          --security-group-ids <GROUP ...>
+              Security groups of the machines
+          --iam-instance-profile <PROFILE>
+              Instance profile of the machines, by name or ARN; it must allow them to use the table and
+              to terminate themselves
+          --agent-url <URL>
+              Where x86-64 machines download the agent: https://, or s3:// if the image has the AWS CLI;
+              empty if the agent is on the image
+          --agent-sha256 <HEX>
+              SHA-256 digest that the x86-64 agent must have
+          --agent-url-arm64 <URL>
+              Where arm64 machines download the agent, as agent-url
+          --agent-sha256-arm64 <HEX>
+              SHA-256 digest that the arm64 agent must have
+          --on-demand-price-protection-percent <PERCENT>
+              How far the price of an on-demand machine may exceed that of the cheapest C, M or R type
+              that fits; 999999 for no limit. For spot machines EC2 sets a limit of its own [default:
+              100]
+          --instance-generations <CURRENT|ANY>
+              Generations of instance types to accept: current, or any for previous ones too [default:
+              current] [possible values: current, any]
+          --volume-size-gb <GB>
+              Size of each machine's root volume; empty for the size of the image
+          --key-name <NAME>
+              EC2 key pair for ssh to the machines; empty for none
+          --metadata-firewall <ON|OFF>
+              Keep jobs from the instance metadata service, and so from the role of their machine; needs
+              nftables and cgroup v2 on the image [default: on] [possible values: on, off]
+          --http-proxy <URL>
+              Proxy for http requests of the machines: user data, agent, pre-runner script, runner and
+              jobs
+          --https-proxy <URL>
+              Proxy for https requests of the machines, as http-proxy
+          --no-proxy <HOST,...>
+              Hosts that machines reach without a proxy, beside themselves and the metadata service
 
     Local backend:
           --local-capacity <COUNT>

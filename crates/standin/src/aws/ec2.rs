@@ -28,6 +28,7 @@ use crate::http::Answer;
 use refusal::Refusal;
 use state::Given;
 
+pub use catalogue::Architecture;
 pub use state::{Capacity, Lifecycle, Machine, MachineState};
 pub(crate) use state::{Instance, State, Surroundings};
 pub(crate) use templates::{Template, Version};
@@ -55,8 +56,10 @@ pub(crate) fn find_template<'a>(state: &'a State, params: &Params) -> Option<&'a
 
 /// The first instance type that fits requirements; `None` if none does or they are invalid.
 pub(crate) fn first_fitting_type(requirements: &Params) -> Option<String> {
-    let fitting = catalogue::Requirements::read(requirements).ok()?.matching();
-    fitting.into_iter().next().map(|spec| spec.name)
+    let requirements = catalogue::Requirements::read(requirements).ok()?;
+    let images = [Architecture::X86_64, Architecture::Arm64].into_iter();
+    let mut fitting = images.flat_map(|image| requirements.matching(image, Lifecycle::Spot));
+    fitting.next().map(|spec| spec.name)
 }
 
 /// The answer to an action, with the machines that it launched and those that it terminates.
@@ -130,6 +133,27 @@ impl Ec2 {
     /// fast. The calls succeed, and their answers list the error.
     pub fn throttle_fleets(&self, count: usize) {
         self.state().throttled_fleets = count;
+    }
+
+    /// Makes an image exist with this architecture. Images that no test mentions exist for x86-64.
+    pub fn register_image(&self, id: &str, architecture: Architecture) {
+        self.state().images.insert(id.to_owned(), Some(architecture));
+    }
+
+    /// Deregisters an image, as its owner would.
+    pub fn deregister_image(&self, id: &str) {
+        self.state().images.insert(id.to_owned(), None);
+    }
+
+    /// Lets listings lag behind launches: machines that are launched from now on are not in them,
+    /// until this is called with `false`. EC2 is eventually consistent for some seconds; documented
+    /// in the EC2 Developer Guide, "Eventual consistency in the Amazon EC2 API".
+    pub fn lag_listings(&self, lag: bool) {
+        let mut state = self.state();
+        state.listing_lags = lag;
+        if !lag {
+            state.instances.iter_mut().for_each(|instance| instance.unlisted = false);
+        }
     }
 
     /// Kills the process group of a machine's command. The machine keeps running, as if its agent
@@ -227,7 +251,7 @@ impl Ec2 {
         }
         match action {
             "CreateFleet" => fleet::create(state, around, params),
-            "DescribeImages" => images::describe(params).map(Done::answer),
+            "DescribeImages" => images::describe(state, params).map(Done::answer),
             "DescribeInstances" => instances::describe(state, around, params).map(Done::answer),
             "TerminateInstances" => terminate::terminate(state, params),
             "CreateLaunchTemplate" => templates::create(state, params).map(Done::answer),

@@ -1,7 +1,8 @@
 //! CreateFleet and TerminateInstances behave as the API's documentation says.
 
 use ondeck_standin::{
-    AwsFault, AwsFaultRule, Capacity, Gateway, GatewayOptions, Lifecycle, MachineState, Occurrence,
+    Architecture, AwsFault, AwsFaultRule, Capacity, Gateway, GatewayOptions, Lifecycle,
+    MachineState, Occurrence,
 };
 
 use crate::harness::{Ec2, SOON, fleet, gateway, options, unique};
@@ -159,6 +160,8 @@ async fn what_ec2_refuses_is_refused() {
         (valid.replace("ondeck:pool", "on/deck"), "InvalidParameterValue"),
         (format!("{valid}&ClientToken={}", "x".repeat(65)), "InvalidParameterValue"),
         (format!("{valid}&DryRun=true"), "DryRunOperation"),
+        (valid.replace("subnet-0b", "subnet-0a"), "InvalidFleetConfig"),
+        (valid.clone() + &more_overrides(&valid, 3), "InvalidParameterValue"),
     ];
     for (query, code) in cases {
         let answer = ec2.ask(&query).await;
@@ -166,6 +169,50 @@ async fn what_ec2_refuses_is_refused() {
         assert!(answer.status >= 400);
     }
     assert!(gateway.ec2().machines().is_empty());
+}
+
+/// The overrides from the third to the fifth or so, like the first of a request but for the subnet.
+fn more_overrides(request: &str, count: usize) -> String {
+    let first = "LaunchTemplateConfigs.1.Overrides.1.";
+    let pairs = request.split('&').filter(|pair| pair.starts_with(first));
+    let pairs: Vec<&str> = pairs.collect();
+    let one = |n: usize| {
+        let next = format!("LaunchTemplateConfigs.1.Overrides.{}.", n + 3);
+        pairs.iter().map(|pair| format!("&{}", pair.replace(first, &next))).collect::<String>()
+    };
+    (0..count).map(one).collect()
+}
+
+#[tokio::test]
+async fn a_quota_limits_each_purchase_option() {
+    let capacity = Capacity { vcpus: Some(8), ..Capacity::default() };
+    let gateway = Gateway::start(GatewayOptions { capacity, ..options() });
+    let (ec2, template) = with_template(&gateway).await;
+    for (kind, code) in
+        [("on-demand", "VcpuLimitExceeded"), ("spot", "MaxSpotInstanceCountExceeded")]
+    {
+        let answer = ec2.ask(&fleet(&template, 3, kind)).await;
+        assert_eq!(answer.launched().len(), 2, "of four vCPUs each: {answer:?}");
+        assert_eq!(answer.all("errorCode"), [code; 2]);
+    }
+}
+
+#[tokio::test]
+async fn types_must_run_the_image() {
+    let gateway = gateway();
+    let (ec2, template) = with_template(&gateway).await;
+    let image = "ami-12345678";
+    let query = fleet(&template, 1, "spot");
+    gateway.ec2().register_image(image, Architecture::Arm64);
+    let refused = ec2.ask(&query).await;
+    assert_eq!(refused.code(), Some("InvalidParameterValue"));
+    assert!(refused.first("Message").unwrap().contains("find any instance pools that match"));
+    let graviton = ec2.ask(&query.replace("c6i.*", "c*")).await;
+    assert_eq!(graviton.first("instanceType"), Some("c7g.xlarge"));
+    gateway.ec2().deregister_image(image);
+    let gone = ec2.ask(&query).await;
+    assert_eq!(gone.all("errorCode"), ["InvalidAMIID.NotFound"; 2]);
+    assert!(gone.launched().is_empty());
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ondeck_standin::{Gateway, GatewayOptions, MachineState};
+use ondeck_standin::{Architecture, Gateway, GatewayOptions, MachineState};
 
 use crate::harness::{Ec2, SOON, fleet, options, unique};
 
@@ -103,5 +103,30 @@ async fn images_are_described_by_their_id() {
     ] {
         assert_eq!(ec2.ask(query).await.code(), Some(code), "{query}");
     }
+    gateway.ec2().register_image("ami-89abcdef", Architecture::Arm64);
+    assert_eq!(ec2.ask(both).await.all("architecture"), ["x86_64", "arm64"]);
+    gateway.ec2().deregister_image("ami-89abcdef");
+    assert_eq!(ec2.ask(both).await.code(), Some("InvalidAMIID.NotFound"));
     gateway.assert_requests_valid();
+}
+
+#[tokio::test]
+async fn a_listing_may_lag_behind_launches() {
+    let gateway = Gateway::start(options());
+    let ec2 = Ec2::at(&gateway.endpoint("control"));
+    let name = unique("template");
+    ec2.template(&name).await;
+    let listed = async |query: &str| {
+        let answer = ec2.ask(&format!("Action=DescribeInstances{query}")).await;
+        (answer.code().map(str::to_owned), answer.all("instanceId").len())
+    };
+    ec2.ask(&fleet(&name, 1, "spot")).await;
+    gateway.ec2().lag_listings(true);
+    let late = ec2.ask(&fleet(&name, 2, "spot")).await.launched();
+    assert_eq!(listed("").await, (None, 1));
+    let by_id = format!("&InstanceId.1={}", late[0]);
+    assert_eq!(listed(&by_id).await, (Some("InvalidInstanceID.NotFound".to_owned()), 0));
+    gateway.ec2().lag_listings(false);
+    assert_eq!(listed("").await, (None, 3));
+    assert_eq!(listed(&by_id).await, (None, 1));
 }

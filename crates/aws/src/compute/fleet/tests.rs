@@ -1,5 +1,5 @@
 use ondeck_core::model::ids::{IntentId, ResourceClass, RunId};
-use ondeck_core::model::requirements::ClassSize;
+use ondeck_core::model::requirements::{ClassSize, Requirements};
 
 use super::*;
 
@@ -78,8 +78,14 @@ fn a_partial_fleet_is_both_machines_and_reasons() {
     assert_eq!(
         launched.shortfalls,
         [
-            format!("UnfulfillableCapacity: {none} (c6i.large in us-east-1a, and 2 more)"),
-            "VcpuLimitExceeded: More than your limit of 8. (subnet-1)".to_owned(),
+            format!(
+                "UnfulfillableCapacity: {none} (c6i.large in us-east-1a, and 2 more): allow more \
+                 types by allowed-instance-types or on-demand-price-protection-percent, or more \
+                 zones by subnet-ids"
+            ),
+            "VcpuLimitExceeded: More than your limit of 8. (subnet-1): raise the quota \"Running \
+             On-Demand instances\" of EC2 in Service Quotas, or limit machines by max-machines"
+                .to_owned(),
         ]
     );
 }
@@ -91,7 +97,10 @@ fn an_empty_answer_is_a_shortfall() {
     assert!(launched.machines.is_empty());
     assert_eq!(
         launched.shortfalls,
-        ["InsufficientInstanceCapacity: None left. (c6i.large in us-east-1a)"]
+        [
+            "InsufficientInstanceCapacity: None left. (c6i.large in us-east-1a): allow more types by \
+          allowed-instance-types, or more zones by subnet-ids"
+        ]
     );
     let launched = read(3, "").unwrap();
     assert_eq!(launched.shortfalls, ["CreateFleet: launched 0 of 3 and gave no reason"]);
@@ -165,7 +174,8 @@ fn an_error_instead_of_an_answer_may_still_be_a_shortfall() {
     };
     for code in CAPACITY {
         let launched = refusal(if code.starts_with("Insufficient") { 500 } else { 400 }, code);
-        assert_eq!(launched.unwrap().shortfalls, [format!("{code}: As it says.")]);
+        let [shortfall] = launched.unwrap().shortfalls.try_into().unwrap();
+        assert!(shortfall.starts_with(&format!("{code}: As it says.: ")), "{shortfall}");
     }
     let mismatch = refusal(400, "IdempotentParameterMismatch").unwrap_err();
     assert!(matches!(&mismatch, PortError::Unusable { hint, .. } if hint.contains("before")));
@@ -207,7 +217,13 @@ fn requirements_that_nothing_meets_are_a_shortfall() {
     let unmatched = "We couldn't find any instance pools that match your instance requirements. \
                      Change your instance requirements, and try again.";
     let launched = refused(&names(), refusal(code, unmatched)).unwrap();
-    assert_eq!(launched.shortfalls, [format!("{code}: {unmatched}")]);
+    assert_eq!(
+        launched.shortfalls,
+        [format!(
+            "{code}: {unmatched}: no type that runs the image of ami fits resource-class-config, \
+             allowed-instance-types, instance-generations and on-demand-price-protection-percent"
+        )]
+    );
     assert!(launched.machines.is_empty() && launched.passing.is_empty());
     let other = refused(&names(), refusal(code, "Value (x) for parameter y is invalid."));
     assert!(matches!(other, Err(PortError::Unusable { .. })), "nothing else of that code is");
@@ -215,16 +231,29 @@ fn requirements_that_nothing_meets_are_a_shortfall() {
 
 #[test]
 fn an_order_says_exactly_what_is_wanted() {
-    let subnets = ["subnet-1".to_owned(), "subnet-2".to_owned()];
-    let shown = |order: &Order| -> String {
-        let params = params(&names(), Some(3), &subnets, order);
+    let options = |generations: &str| {
+        let settings = [
+            ("subnet-ids", "subnet-1 subnet-2"),
+            ("on-demand-price-protection-percent", "70"),
+            ("instance-generations", generations),
+        ];
+        let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        LaunchOptions::read(&settings.into()).unwrap()
+    };
+    let shown = |order: &Order, generations: &str| -> String {
+        let params = request::params(&names(), Some(3), &options(generations), order);
         params.iter().map(|(name, value)| format!("{name}={value}\n")).collect()
     };
-    insta::assert_snapshot!("spot_order", shown(&order(3)));
+    insta::assert_snapshot!("spot_order", shown(&order(3), "current"));
     let mut order = order(1);
     order.requirements.usage = UsageClass::OnDemand;
-    let text = shown(&order);
+    let text = shown(&order, "current");
     assert!(text.contains("OnDemandOptions.AllocationStrategy=lowest-price\n"), "{text}");
     assert!(text.contains("DefaultTargetCapacityType=on-demand\n"), "{text}");
     assert!(!text.contains("SpotOptions"), "{text}");
+    assert!(text.contains(".OnDemandMaxPricePercentageOverLowestPrice=70\n"), "{text}");
+    assert!(text.contains(".InstanceGeneration.1=current\n"), "{text}");
+    assert!(!shown(&order, "any").contains("InstanceGeneration"), "previous ones too");
+    order.requirements.types = "c* t3.*".parse().unwrap();
+    assert!(shown(&order, "current").contains(".BurstablePerformance=included\n"));
 }

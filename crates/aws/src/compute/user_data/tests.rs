@@ -7,6 +7,7 @@ use ondeck_standin::emulators::Emulators;
 use tempfile::TempDir;
 
 use super::*;
+use crate::compute::options::{AgentSource, Agents};
 
 /// What user data may hold, before it is encoded.
 const LIMIT: usize = 16 * 1024;
@@ -19,13 +20,28 @@ fn names() -> Names {
 const AGENT: &str = "#!/bin/sh\n";
 const AGENT_SHA256: &str = "a8076d3d28d21e02012b20eaf7dbf75409a6277134439025f282e368e3305abf";
 
+/// A program that does not run here, and its digest.
+const MISTAKEN: &str = "#!/bin/sh\nexit 126\n";
+const MISTAKEN_SHA256: &str = "8b088b86905f0074ee6696c52d8d81dbb0d3a0fbb8b3dec8ce2df2e32f82aa22";
+
 fn source(url: &str, sha256: &str) -> AgentSource {
     AgentSource { url: url.to_owned(), sha256: sha256.to_owned() }
 }
 
+/// The script for machines whose agent is at the same place for both architectures.
+fn rendered(region: &str, agent: Option<AgentSource>, firewall: bool) -> String {
+    with_agents(region, Agents { x86_64: agent.clone(), arm64: agent }, firewall, &[])
+}
+
+fn with_agents(region: &str, agents: Agents, firewall: bool, more: &[(&str, &str)]) -> String {
+    let settings = [("ami", "ami-1")].iter().chain(more);
+    let settings = settings.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let options = MachineOptions::read(&settings.collect()).unwrap();
+    render(&names(), region, &MachineOptions { agents, firewall, ..options })
+}
+
 fn with_agent() -> String {
-    let source = source("https://example.com/ondeck", AGENT_SHA256);
-    render(&names(), "us-east-1", Some(&source), true)
+    rendered("us-east-1", Some(source("https://example.com/ondeck", AGENT_SHA256)), true)
 }
 
 #[test]
@@ -35,8 +51,8 @@ fn the_script_is_as_it_was_reviewed() {
 
 #[test]
 fn the_script_is_small_and_sound() {
-    let s3 = render(&names(), "us-east-1", Some(&source("s3://bucket/ondeck", AGENT_SHA256)), true);
-    for script in [with_agent(), render(&names(), "us-east-1", None, true), s3] {
+    let s3 = rendered("us-east-1", Some(source("s3://bucket/ondeck", AGENT_SHA256)), true);
+    for script in [with_agent(), rendered("us-east-1", None, true), s3] {
         assert!(script.len() < LIMIT / 2, "{}", script.len());
         assert!(!script.contains(VALUES), "{script}");
         let dir = TempDir::new().unwrap();
@@ -54,9 +70,9 @@ fn the_script_is_small_and_sound() {
 #[test]
 fn no_value_escapes_its_quotes() {
     let agent = source("https://x/'; touch /tmp/owned; '", "$(id)");
-    let script = render(&names(), "us-east-1", Some(&agent), true);
-    assert!(script.contains(r"url='https://x/'\''; touch /tmp/owned; '\'''"), "{script}");
-    assert!(script.contains("sha256='$(id)'"), "{script}");
+    let script = rendered("us-east-1", Some(agent), true);
+    assert!(script.contains(r"url_x86_64='https://x/'\''; touch /tmp/owned; '\'''"), "{script}");
+    assert!(script.contains("sha256_x86_64='$(id)'"), "{script}");
 }
 
 /// A machine made of a folder: the script's paths lead there, and so do the programs it calls.
@@ -72,7 +88,7 @@ impl Machine {
         let machine = Machine { dir: TempDir::new().unwrap(), path };
         fs::create_dir_all(machine.path("etc/systemd/system")).unwrap();
         fs::create_dir_all(machine.path("bin")).unwrap();
-        for program in ["systemctl", "shutdown", "sleep", "sync", "aws", "nft"] {
+        for program in ["systemctl", "shutdown", "sleep", "sync", "aws", "nft", "id", "useradd"] {
             machine.program(program, "");
         }
         machine
@@ -105,9 +121,19 @@ impl Machine {
     fn with_the_least(self) -> Machine {
         let least = self.path("least");
         fs::create_dir(&least).unwrap();
-        for program in
-            ["cat", "chmod", "cp", "mkdir", "mktemp", "mv", "rm", "sh", "sha256sum", "timeout"]
-        {
+        for program in [
+            "cat",
+            "chmod",
+            "cp",
+            "mkdir",
+            "mktemp",
+            "mv",
+            "rm",
+            "sh",
+            "sha256sum",
+            "timeout",
+            "uname",
+        ] {
             let found = std::env::split_paths(&self.path).map(|folder| folder.join(program));
             let found = found.into_iter().find(|path| path.exists()).unwrap();
             std::os::unix::fs::symlink(found, least.join(program)).unwrap();
@@ -191,7 +217,7 @@ fn nftables_is_installed_where_the_image_lacks_it() {
     let without_nft = || Machine::new().serving(AGENT).with_the_least().without("nft");
     let off = {
         let source = source("https://example.com/ondeck", AGENT_SHA256);
-        render(&names(), "us-east-1", Some(&source), false)
+        rendered("us-east-1", Some(source), false)
     };
     let apt = "apt-get -qq update\napt-get -qq -o DPkg::Lock::Timeout=60 install --yes \
                --no-install-recommends nftables\n";
@@ -251,7 +277,7 @@ fn an_agent_that_is_running_is_replaced() {
 #[test]
 fn an_agent_on_the_image_is_used_as_it_is() {
     for (on_image, script) in
-        [(AGENT, with_agent()), ("any", render(&names(), "eu-west-1", None, true))]
+        [(AGENT, with_agent()), ("#!/bin/sh\n# any\n", rendered("eu-west-1", None, true))]
     {
         let machine = Machine::new();
         machine.program("curl", "exit 1");
@@ -272,14 +298,28 @@ fn a_machine_that_cannot_be_used_says_why_and_ends() {
     broken.program("systemctl", "[ \"$1\" != enable ]");
     let from_s3 = Machine::new();
     from_s3.program("aws", "exit 1");
-    let s3 = render(&names(), "us-east-1", Some(&source("s3://bucket/x", AGENT_SHA256)), true);
+    let s3 = rendered("us-east-1", Some(source("s3://bucket/x", AGENT_SHA256)), true);
+    let foreign = Machine::new().serving(AGENT);
+    foreign.program("uname", "echo riscv64");
+    let only_x86 = Machine::new().serving(AGENT);
+    only_x86.program("uname", "echo aarch64");
+    let agent = Some(source("https://example.com/ondeck", AGENT_SHA256));
+    let only_x86_agent = with_agents("us-east-1", Agents { x86_64: agent, arm64: None }, true, &[]);
+    // A program for another processor cannot be started, which ends with status 126.
+    let mistaken = Machine::new().serving(MISTAKEN);
+    mistaken.program("uname", "echo x86_64");
+    let mistaken_agent = source("https://example.com/ondeck", MISTAKEN_SHA256);
+    let mistaken_agent = rendered("us-east-1", Some(mistaken_agent), true);
     let frozen = Machine::new().serving(AGENT);
     frozen.program("systemctl", "[ \"$1\" != restart ]");
     for (machine, script, why) in [
         (Machine::new().serving("something else"), with_agent(), "not the one that was asked for"),
         (unreachable, with_agent(), "could not be fetched: https://example.com/ondeck"),
         (from_s3, s3, "could not be fetched: s3://bucket/x"),
-        (Machine::new(), render(&names(), "us-east-1", None, true), "no agent-url to get one from"),
+        (Machine::new(), rendered("us-east-1", None, true), "no agent-url to get one from"),
+        (foreign, with_agent(), "there is no agent for this processor: riscv64"),
+        (only_x86, only_x86_agent, "no agent-url-arm64 to get one from for arm64"),
+        (mistaken, mistaken_agent, "the agent does not run on x86-64"),
         (broken, with_agent(), "the agent's service does not start"),
         (frozen, with_agent(), "the agent's service does not start"),
     ] {
@@ -299,8 +339,74 @@ fn a_machine_that_cannot_be_used_says_why_and_ends() {
 }
 
 #[test]
+fn each_architecture_gets_its_agent() {
+    let agents = Agents {
+        x86_64: Some(source("https://example.com/x86-64", AGENT_SHA256)),
+        arm64: Some(source("https://example.com/arm64", AGENT_SHA256)),
+    };
+    let script = with_agents("us-east-1", agents, true, &[]);
+    for (name, url) in [("x86_64", "x86-64"), ("aarch64", "arm64"), ("arm64", "arm64")] {
+        let machine = Machine::new().serving(AGENT);
+        machine.program("uname", &format!("echo {name}"));
+        let output = machine.start(&script);
+        assert!(output.status.success(), "{output:?}");
+        let calls = machine.read("calls");
+        assert!(calls.contains(&format!(" https://example.com/{url}\n")), "{calls}");
+    }
+}
+
+#[test]
+fn the_user_of_jobs_exists_before_the_agent_runs_the_script() {
+    let create = |user: &str| format!("id -u {user}\nuseradd -m -s /bin/bash -- {user}\n");
+    for (settings, status, expected) in [
+        (&[][..], "exit 1", create("runner")),
+        (&[("runner-user", "ci")], "exit 1", create("ci")),
+        (&[], "exit 0", "id -u runner\n".to_owned()),
+    ] {
+        let machine = Machine::new();
+        machine.program("id", status);
+        // One that fails does not stop the agent, which reports it.
+        machine.program("useradd", "exit 4");
+        fs::create_dir_all(machine.path("usr")).unwrap();
+        fs::write(machine.path("usr/ondeck"), AGENT).unwrap();
+        let output = machine.start(&with_agents("us-east-1", Agents::default(), true, settings));
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(machine.read("calls"), format!("{expected}{STARTED}"));
+    }
+}
+
+#[test]
+fn proxies_are_used_from_the_first_download_on() {
+    let proxies = [("https-proxy", "http://proxy:3128"), ("no-proxy", ".amazonaws.com,*.local")];
+    let agent = Some(source("https://example.com/ondeck", AGENT_SHA256));
+    let script = with_agents("us-east-1", Agents { x86_64: agent, arm64: None }, true, &proxies);
+    let machine = Machine::new().serving(AGENT);
+    machine.program("uname", "echo x86_64");
+    let served = machine.path("served").display().to_string();
+    let note = format!(
+        "echo \"$https_proxy $no_proxy ${{http_proxy-none}}\" >{}/seen; \
+         while [ \"$1\" != --output ]; do shift; done; cp {served} \"$2\"",
+        machine.path("").display()
+    );
+    machine.program("curl", &note);
+    let output = machine.start(&script);
+    assert!(output.status.success(), "{output:?}");
+    let none = "169.254.169.254,fd00:ec2::254,localhost,127.0.0.1,::1,.amazonaws.com,*.local";
+    assert_eq!(machine.read("seen"), format!("http://proxy:3128 {none} none\n"));
+    let env = machine.read("etc/ondeck/agent.env");
+    let (_, added) = env.split_once("ONDECK_METADATA_FIREWALL=on\n").unwrap();
+    assert_eq!(
+        added,
+        format!(
+            "https_proxy=http://proxy:3128\nHTTPS_PROXY=http://proxy:3128\nno_proxy={none}\n\
+             NO_PROXY={none}\n"
+        )
+    );
+}
+
+#[test]
 fn an_image_that_cannot_read_s3_says_so_at_once() {
-    let s3 = render(&names(), "us-east-1", Some(&source("s3://bucket/x", AGENT_SHA256)), true);
+    let s3 = rendered("us-east-1", Some(source("s3://bucket/x", AGENT_SHA256)), true);
     let machine = Machine::new().with_the_least().without("aws");
     let output = machine.start(&s3);
     assert!(!output.status.success());

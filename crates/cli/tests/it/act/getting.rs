@@ -137,11 +137,11 @@ fn machines_get_the_agent_of_the_same_release() {
     let outputs = harness.home.outside().join("outputs");
     installed(&harness, &[("MODE", "refresh")]).succeeded();
     let said = fs::read_to_string(&outputs).unwrap();
-    let agent = format!("{}/v{VERSION}/ondeck-agent-{VERSION}-x86_64-", harness.page.url());
-    assert!(
-        said.contains(&format!("agent-url={agent}unknown-linux-musl\nagent-sha256=")),
-        "{said}"
-    );
+    for (suffix, target) in [("", "x86_64"), ("-arm64", "aarch64")] {
+        let agent = format!("{}/v{VERSION}/ondeck-agent-{VERSION}-{target}", harness.page.url());
+        let line = format!("agent-url{suffix}={agent}-unknown-linux-musl\nagent-sha256{suffix}=");
+        assert!(said.contains(&line), "{said}");
+    }
     for (mode, url) in
         [("provision", ""), ("refresh", "https://example.com/agent"), ("refresh", "image")]
     {

@@ -78,7 +78,8 @@ jobs:
     let env = [("NOTES", notes.as_str())];
     harness.run(workflow, None, &env, &[]).succeeded();
     let given = fs::read_to_string(&notes).unwrap();
-    assert!(given.starts_with("called with refresh --agent-url= --agent-sha256=\n"), "{given}");
+    let emptied = "--agent-url= --agent-sha256= --agent-url-arm64= --agent-sha256-arm64=";
+    assert!(given.starts_with(&format!("called with refresh {emptied}\n")), "{given}");
     harness.run(&workflow.replace("agent-url: image", ""), None, &env, &[]).succeeded();
     let given = fs::read_to_string(&notes).unwrap();
     assert!(given.starts_with("called with refresh\n"), "{given}");

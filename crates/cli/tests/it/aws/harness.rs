@@ -103,6 +103,9 @@ impl AwsHarness {
         for (id, zone) in [("0123456789abcdef0", "a"), ("0fedcba9876543210", "b")] {
             options.subnets.insert(format!("subnet-{id}"), format!("us-east-1{zone}"));
         }
+        for zone in ["c", "d", "e", "f"] {
+            options.subnets.insert(format!("subnet-0{zone}"), format!("us-east-1{zone}"));
+        }
         let gateway = Gateway::start(options);
         let number = POOLS.fetch_add(1, Ordering::Relaxed);
         let pool = format!("test/p{}-{number}", std::process::id());

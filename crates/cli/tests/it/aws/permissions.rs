@@ -23,7 +23,7 @@ const WITHOUT_HARMLESS_FORM: [&str; 5] = [
 ];
 
 /// A copy of the project's policies, changed by `edit`, which gets the name and the text of each.
-fn policies(folder: &Path, edit: impl Fn(&str, Value) -> Value) {
+pub(super) fn policies(folder: &Path, edit: impl Fn(&str, Value) -> Value) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies");
     for role in Role::ALL {
         let file = format!("{role}.json");

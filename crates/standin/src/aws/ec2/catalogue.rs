@@ -3,6 +3,12 @@
 use crate::aws::params::Params;
 
 use super::refusal::Refusal;
+use super::state::Lifecycle;
+
+/// How far above the cheapest type on-demand machines may cost, in percent, if a request says
+/// nothing. Documented in the API reference, InstanceRequirementsRequest:
+/// OnDemandMaxPricePercentageOverLowestPrice.
+const ON_DEMAND_PROTECTION: usize = 20;
 
 /// An instance type and its attributes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,47 +20,87 @@ pub(crate) struct TypeSpec {
     family: &'static Family,
 }
 
+impl TypeSpec {
+    /// The on-demand price of an hour, in millionths of a dollar.
+    fn price(&self) -> usize {
+        self.vcpus * self.family.price_per_vcpu
+    }
+
+    /// The architecture of the images that it can run.
+    pub(crate) fn architecture(&self) -> Architecture {
+        self.family.architecture
+    }
+}
+
+/// The architecture of a processor or an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Architecture {
+    X86_64,
+    Arm64,
+}
+
+impl Architecture {
+    /// The name in answers of DescribeImages.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Architecture::X86_64 => "x86_64",
+            Architecture::Arm64 => "arm64",
+        }
+    }
+}
+
 #[derive(Debug, PartialEq, Eq)]
 struct Family {
     name: &'static str,
     gib_per_vcpu: usize,
-    threads_per_core: usize,
+    /// In millionths of a dollar.
+    price_per_vcpu: usize,
     manufacturer: &'static str,
+    architecture: Architecture,
     burstable: bool,
     current: bool,
 }
 
-const fn family(
-    name: &'static str,
-    gib_per_vcpu: usize,
-    manufacturer: &'static str,
-    current: bool,
-) -> Family {
-    let threads_per_core = if manufacturer.len() == "amazon-web-services".len() { 1 } else { 2 };
-    Family { name, gib_per_vcpu, threads_per_core, manufacturer, burstable: false, current }
+const fn intel(name: &'static str, gib_per_vcpu: usize, price_per_vcpu: usize) -> Family {
+    Family {
+        name,
+        gib_per_vcpu,
+        price_per_vcpu,
+        manufacturer: "intel",
+        architecture: Architecture::X86_64,
+        burstable: false,
+        current: true,
+    }
 }
 
-/// The families in order of price, which is the order in which they are chosen.
-static FAMILIES: [Family; 12] = [
+const fn amd(name: &'static str, gib_per_vcpu: usize, price_per_vcpu: usize) -> Family {
+    Family { manufacturer: "amd", ..intel(name, gib_per_vcpu, price_per_vcpu) }
+}
+
+const fn graviton(name: &'static str, gib_per_vcpu: usize, price_per_vcpu: usize) -> Family {
     Family {
-        name: "t3",
-        gib_per_vcpu: 4,
-        threads_per_core: 2,
-        manufacturer: "intel",
-        burstable: true,
-        current: true,
-    },
-    family("c6a", 2, "amd", true),
-    family("c6i", 2, "intel", true),
-    family("c5", 2, "intel", true),
-    family("c7g", 2, "amazon-web-services", true),
-    family("m6a", 4, "amd", true),
-    family("m6i", 4, "intel", true),
-    family("m5", 4, "intel", true),
-    family("m4", 4, "intel", false),
-    family("m7g", 4, "amazon-web-services", true),
-    family("r6i", 8, "intel", true),
-    family("r7g", 8, "amazon-web-services", true),
+        manufacturer: "amazon-web-services",
+        architecture: Architecture::Arm64,
+        ..intel(name, gib_per_vcpu, price_per_vcpu)
+    }
+}
+
+/// Some families, with their on-demand prices for Linux in us-east-1.
+static FAMILIES: [Family; 14] = [
+    Family { burstable: true, ..intel("t3", 4, 41_600) },
+    Family { burstable: true, ..graviton("t4g", 4, 33_600) },
+    amd("c6a", 2, 38_250),
+    intel("c6i", 2, 42_500),
+    intel("c5", 2, 42_500),
+    graviton("c7g", 2, 36_250),
+    amd("m6a", 4, 43_200),
+    intel("m6i", 4, 48_000),
+    intel("m5", 4, 48_000),
+    Family { current: false, ..intel("m4", 4, 50_000) },
+    graviton("m7g", 4, 40_800),
+    intel("r6i", 8, 63_000),
+    graviton("r7g", 8, 53_550),
+    intel("r7iz", 8, 93_000),
 ];
 
 const SIZES: [(&str, usize); 6] = [
@@ -66,14 +112,14 @@ const SIZES: [(&str, usize); 6] = [
     ("16xlarge", 64),
 ];
 
-/// All instance types, the cheapest first.
+/// All instance types.
 pub(crate) fn all() -> impl Iterator<Item = TypeSpec> {
     FAMILIES.iter().flat_map(|family| {
         SIZES.iter().map(|(size, vcpus)| TypeSpec {
             name: format!("{}.{size}", family.name),
             vcpus: *vcpus,
             memory_mib: vcpus * family.gib_per_vcpu * 1_024,
-            threads_per_core: family.threads_per_core,
+            threads_per_core: if family.architecture == Architecture::Arm64 { 1 } else { 2 },
             family,
         })
     })
@@ -94,6 +140,8 @@ pub(crate) struct Requirements {
     manufacturers: Vec<String>,
     generations: Vec<String>,
     burstable: String,
+    /// How far above the cheapest type on-demand machines may cost, in percent.
+    on_demand_protection: usize,
 }
 
 impl Requirements {
@@ -122,6 +170,9 @@ impl Requirements {
             manufacturers: texts("CpuManufacturer"),
             generations: texts("InstanceGeneration"),
             burstable: params.text("BurstablePerformance").unwrap_or("excluded").to_owned(),
+            on_demand_protection: params
+                .number("OnDemandMaxPricePercentageOverLowestPrice")
+                .unwrap_or(ON_DEMAND_PROTECTION),
         };
         if !requirements.allowed.is_empty() && !requirements.excluded.is_empty() {
             return Err(Refusal::new(
@@ -132,10 +183,21 @@ impl Requirements {
         Ok(requirements)
     }
 
-    /// The instance types that meet the requirements, the cheapest first.
-    pub(crate) fn matching(&self) -> Vec<TypeSpec> {
-        let mut specs: Vec<TypeSpec> = all().filter(|spec| self.admits(spec)).collect();
-        specs.sort_by_key(|spec| (spec.vcpus, spec.memory_mib));
+    /// The instance types that meet the requirements and run the image, the cheapest first.
+    ///
+    /// The image decides about the architecture, documented in the API reference,
+    /// InstanceRequirementsRequest: CpuManufacturers. For spot machines EC2 sets a limit of its own,
+    /// which is wide; it is left out here.
+    pub(crate) fn matching(&self, image: Architecture, lifecycle: Lifecycle) -> Vec<TypeSpec> {
+        let runs_image = |spec: &TypeSpec| spec.architecture() == image && self.admits(spec);
+        let mut specs: Vec<TypeSpec> = all().filter(runs_image).collect();
+        specs.sort_by_key(TypeSpec::price);
+        if lifecycle == Lifecycle::OnDemand
+            && let Some(lowest) = reference_price(&specs)
+        {
+            let limit = lowest.saturating_mul(100 + self.on_demand_protection) / 100;
+            specs.retain(|spec| spec.price() <= limit);
+        }
         specs
     }
 
@@ -159,6 +221,17 @@ impl Requirements {
     }
 }
 
+/// The price that the price of others is compared with: the lowest of a current generation of the
+/// families C, M and R; without any, of a current generation; and without any, of all.
+///
+/// Documented in the API reference, InstanceRequirementsRequest.
+fn reference_price(specs: &[TypeSpec]) -> Option<usize> {
+    let main = |spec: &&TypeSpec| spec.family.current && spec.name.starts_with(['c', 'm', 'r']);
+    let current = |spec: &&TypeSpec| spec.family.current;
+    let found = specs.iter().find(main).or_else(|| specs.iter().find(current)).or(specs.first());
+    found.map(TypeSpec::price)
+}
+
 /// Whether a text matches a pattern, in which `*` matches any text and `?` one character.
 pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     match pattern.chars().next() {
@@ -178,9 +251,13 @@ pub(crate) fn matches(pattern: &str, text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn names(query: &str) -> Vec<String> {
+    fn names_for(query: &str, image: Architecture, lifecycle: Lifecycle) -> Vec<String> {
         let requirements = Requirements::read(&Params::parse(query.as_bytes())).unwrap();
-        requirements.matching().into_iter().map(|spec| spec.name).collect()
+        requirements.matching(image, lifecycle).into_iter().map(|spec| spec.name).collect()
+    }
+
+    fn names(query: &str) -> Vec<String> {
+        names_for(query, Architecture::X86_64, Lifecycle::Spot)
     }
 
     #[test]
@@ -194,6 +271,25 @@ mod tests {
         assert_eq!(names(&format!("{exact}&BurstablePerformance=required")), ["t3.xlarge"]);
         assert_eq!(names(&format!("{exact}&InstanceGeneration.1=previous")), ["m4.xlarge"]);
         assert!(names("VCpuCount.Min=3&VCpuCount.Max=3&MemoryMiB.Min=1").is_empty());
+    }
+
+    #[test]
+    fn on_demand_types_are_limited_by_price_and_the_architecture_is_the_images() {
+        let large = "VCpuCount.Min=2&VCpuCount.Max=2&MemoryMiB.Min=1&InstanceGeneration.1=current";
+        let protected = |percent: &str| {
+            let query = format!("{large}&OnDemandMaxPricePercentageOverLowestPrice={percent}");
+            names_for(&query, Architecture::X86_64, Lifecycle::OnDemand)
+        };
+        let by_default = names_for(large, Architecture::X86_64, Lifecycle::OnDemand);
+        assert_eq!(by_default, ["c6a.large", "c6i.large", "c5.large", "m6a.large"]);
+        assert_eq!(protected("20"), by_default);
+        assert_eq!(protected("100").last().unwrap(), "r6i.large");
+        assert_eq!(protected("999999").last().unwrap(), "r7iz.large");
+        assert_eq!(names(large).last().unwrap(), "r7iz.large", "spot has another limit");
+        let arm = names_for(large, Architecture::Arm64, Lifecycle::Spot);
+        assert_eq!(arm, ["c7g.large", "m7g.large", "r7g.large"]);
+        let burstable = format!("{large}&BurstablePerformance=included&AllowedInstanceType.1=t*");
+        assert_eq!(names_for(&burstable, Architecture::Arm64, Lifecycle::OnDemand), ["t4g.large"]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 mod request;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
 use crate::aws::params::Params;
@@ -10,6 +10,7 @@ use crate::aws::xml::Xml;
 
 use super::Done;
 use super::catalogue::TypeSpec;
+use super::images::ROOT_DEVICE;
 use super::refusal::Refusal;
 use super::state::{Instance, Lifecycle, Machine, MachineState, State, Surroundings, new_id};
 use super::tags;
@@ -23,6 +24,10 @@ pub(crate) fn create(
     params: &Params,
 ) -> Result<Done, Refusal> {
     let request = Request::read(state, params)?;
+    if has_duplicate_pools(&request, around) {
+        let message = "The fleet configuration contains duplicate instance pools.";
+        return Err(Refusal::new("InvalidFleetConfig", message));
+    }
     let fleet = new_id("fleet");
     let mut outcome = Outcome::default();
     let mut pools = pools(&request, around, &mut outcome);
@@ -32,15 +37,22 @@ pub(crate) fn create(
         outcome.errors.extend(pools.drain(..).map(|pool| Failure::throttled(&pool, lifecycle)));
     }
     for (lifecycle, wanted, at_least) in request.shares() {
-        let launched = if pools.is_empty() { 0 } else { wanted.min(state.room(lifecycle)) };
+        let room = state.room(lifecycle);
+        let quota = pools.first().map_or(0, |pool| state.quota(lifecycle, pool.spec.vcpus));
+        let launched = wanted.min(room).min(quota);
         // If the minimum cannot be met, EC2 launches nothing.
         let launched = if launched < at_least { 0 } else { launched };
         if launched < wanted {
-            outcome.errors.extend(pools.iter().map(|pool| Failure::capacity(pool, lifecycle)));
+            let failure = |pool| match quota < room {
+                true => Failure::quota(pool, lifecycle, state.capacity.vcpus.unwrap_or_default()),
+                false => Failure::capacity(pool, lifecycle),
+            };
+            outcome.errors.extend(pools.iter().map(failure));
         }
         for number in 0..launched {
             let Some(pool) = pools.get(number % pools.len().max(1)) else { break };
-            let instance = instance(&request, around, &fleet, lifecycle, pool);
+            let mut instance = instance(&request, around, &fleet, lifecycle, pool);
+            instance.unlisted = state.listing_lags;
             outcome.add(pool.at, &instance.machine);
             state.instances.push(instance);
         }
@@ -55,6 +67,15 @@ struct Pool {
     at: usize,
     zone: String,
     spec: TypeSpec,
+}
+
+/// Whether two overrides with requirements are in the same zone. Seen in
+/// github-aws-runners/terraform-aws-github-runner#5297.
+fn has_duplicate_pools(request: &Request, around: &Surroundings) -> bool {
+    let mut zones = BTreeSet::new();
+    let zone = |it: &Override| around.known_zone(it.subnet.as_deref());
+    let asking = request.overrides.iter().filter(|it| !it.typed);
+    !asking.filter_map(zone).all(|zone| zones.insert(zone))
 }
 
 /// The pools of all valid overrides. The others are added to the outcome as errors.
@@ -72,7 +93,28 @@ fn pools(request: &Request, around: &Surroundings, outcome: &mut Outcome) -> Vec
             });
             continue;
         };
+        let (image, architecture) = &it.image;
+        let Some(architecture) = architecture else {
+            outcome.errors.push(Failure {
+                at,
+                lifecycle,
+                code: "InvalidAMIID.NotFound",
+                message: format!("The image id '[{image}]' does not exist"),
+            });
+            continue;
+        };
         match it.types.first() {
+            Some(spec) if spec.architecture() != *architecture => outcome.errors.push(Failure {
+                at,
+                lifecycle,
+                code: "InvalidParameterValue",
+                message: format!(
+                    "The architecture '{}' of the specified instance type does not match the \
+                     architecture '{}' of the specified AMI.",
+                    spec.architecture().name(),
+                    architecture.name()
+                ),
+            }),
             Some(spec) => pools.push(Pool { at, zone, spec: spec.clone() }),
             None => outcome.errors.push(Failure {
                 at,
@@ -120,6 +162,7 @@ fn instance(
             metadata: None,
             log: std::path::PathBuf::new(),
             volumes: volumes(&data),
+            root_is_encrypted: root_is_encrypted(&data),
         },
         spec: spec.clone(),
         image: data.text("ImageId").unwrap_or("ami-00000000").to_owned(),
@@ -130,6 +173,7 @@ fn instance(
         rebalance: None,
         metadata: None,
         ended: None,
+        unlisted: false,
     }
 }
 
@@ -139,6 +183,15 @@ fn volumes(data: &Params) -> BTreeMap<String, usize> {
         Some((device.to_owned(), mapping.number("Ebs.VolumeSize")?))
     };
     data.list("BlockDeviceMapping").into_iter().filter_map(volume).collect()
+}
+
+/// Whether the launch encrypts the image's own volume. The images of the stand-in and the account do
+/// not.
+fn root_is_encrypted(data: &Params) -> bool {
+    data.list("BlockDeviceMapping").into_iter().any(|mapping| {
+        mapping.text("DeviceName") == Some(ROOT_DEVICE)
+            && mapping.text("Ebs.Encrypted") == Some("true")
+    })
 }
 
 #[derive(Debug, Default)]
@@ -188,6 +241,24 @@ impl Failure {
                        ec2:RunInstances because it exceeded its request rate limit.";
         let message = message.to_owned();
         Failure { at: pool.at, lifecycle, code: "RequestLimitExceeded", message }
+    }
+
+    fn quota(pool: &Pool, lifecycle: Lifecycle, limit: usize) -> Failure {
+        let (code, message) = match lifecycle {
+            Lifecycle::Spot => {
+                ("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded".to_owned())
+            }
+            Lifecycle::OnDemand => (
+                "VcpuLimitExceeded",
+                format!(
+                    "You have requested more vCPU capacity than your current vCPU limit of {limit} \
+                     allows for the instance bucket that the specified instance type belongs to. \
+                     Please visit http://aws.amazon.com/contact-us/ec2-request to request an \
+                     adjustment to this limit."
+                ),
+            ),
+        };
+        Failure { at: pool.at, lifecycle, code, message }
     }
 
     fn capacity(pool: &Pool, lifecycle: Lifecycle) -> Failure {

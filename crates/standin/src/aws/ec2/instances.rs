@@ -17,6 +17,10 @@ pub(crate) fn describe(
 ) -> Result<String, Refusal> {
     let ids = params.texts("InstanceId");
     all_known(state, &ids)?;
+    if let Some(id) = ids.iter().find(|id| state.find(id).is_some_and(|it| it.unlisted)) {
+        let message = format!("The instance ID '{id}' does not exist");
+        return Err(Refusal::new("InvalidInstanceID.NotFound", message));
+    }
     let size = page_size(around, params, 5..=1_000)?;
     if size.is_some() && !ids.is_empty() {
         return Err(Refusal::new(
@@ -28,6 +32,7 @@ pub(crate) fn describe(
     let found: Vec<&Instance> = state
         .instances
         .iter()
+        .filter(|instance| !instance.unlisted)
         .filter(|instance| ids.is_empty() || ids.contains(&&*instance.machine.id))
         .filter(|instance| filters.iter().all(|filter| filter.admits(instance)))
         .collect();

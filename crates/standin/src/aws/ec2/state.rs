@@ -8,11 +8,15 @@ use crate::aws::gateway::GatewayOptions;
 use crate::aws::imds::Metadata;
 use crate::aws::params::Params;
 
-use super::catalogue::TypeSpec;
+use super::catalogue::{Architecture, TypeSpec};
 use super::templates::Template;
 
+/// The account's quota for the vCPUs of each purchase option, unless a test sets another. AWS raises
+/// its low default for accounts that are in use; this is a common value then.
+const VCPU_QUOTA: usize = 1_152;
+
 /// How many machines can exist at a time. Terminated machines do not count; `None` is no limit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capacity {
     /// The limit for all machines together.
     pub total: Option<usize>,
@@ -20,6 +24,14 @@ pub struct Capacity {
     pub spot: Option<usize>,
     /// The limit for on-demand machines.
     pub on_demand: Option<usize>,
+    /// The account's quota for the vCPUs of on-demand machines, and for those of spot machines.
+    pub vcpus: Option<usize>,
+}
+
+impl Default for Capacity {
+    fn default() -> Capacity {
+        Capacity { total: None, spot: None, on_demand: None, vcpus: Some(VCPU_QUOTA) }
+    }
 }
 
 /// Purchase option of a machine.
@@ -108,6 +120,8 @@ pub struct Machine {
     pub log: PathBuf,
     /// The size in GiB of each volume of the launch, by device, without the image's own volume.
     pub volumes: BTreeMap<String, usize>,
+    /// Whether the launch encrypts the image's own volume.
+    pub root_is_encrypted: bool,
 }
 
 /// A machine, with the state that only EC2 uses.
@@ -125,6 +139,8 @@ pub(crate) struct Instance {
     /// Its metadata service, which lives as long as the machine, not as long as its command.
     pub(crate) metadata: Option<Metadata>,
     pub(crate) ended: Option<SystemTime>,
+    /// Whether listings do not contain it yet.
+    pub(crate) unlisted: bool,
 }
 
 impl Instance {
@@ -182,6 +198,10 @@ pub(crate) struct State {
     pub(crate) capacity: Capacity,
     /// How many more fleets are throttled.
     pub(crate) throttled_fleets: usize,
+    /// Images that are not for x86-64; `None` for one that was deregistered.
+    pub(crate) images: BTreeMap<String, Option<Architecture>>,
+    /// Whether listings lag behind launches.
+    pub(crate) listing_lags: bool,
 }
 
 impl State {
@@ -192,7 +212,14 @@ impl State {
             given: HashMap::new(),
             capacity,
             throttled_fleets: 0,
+            images: BTreeMap::new(),
+            listing_lags: false,
         }
+    }
+
+    /// The architecture of an image; `None` if it does not exist.
+    pub(crate) fn architecture(&self, image: &str) -> Option<Architecture> {
+        self.images.get(image).copied().unwrap_or(Some(Architecture::X86_64))
     }
 
     pub(crate) fn find(&self, id: &str) -> Option<&Instance> {
@@ -213,7 +240,17 @@ impl State {
         });
     }
 
-    /// How many more machines of a purchase option can be launched.
+    /// How many more machines with so many vCPUs the account's quota for a purchase option allows.
+    pub(crate) fn quota(&self, lifecycle: Lifecycle, vcpus: usize) -> usize {
+        let counts = |instance: &&Instance| {
+            instance.machine.state.is_up() && instance.machine.lifecycle == lifecycle
+        };
+        let used: usize = self.instances.iter().filter(counts).map(|it| it.spec.vcpus).sum();
+        let left = |limit: usize| limit.saturating_sub(used) / vcpus.max(1);
+        self.capacity.vcpus.map_or(usize::MAX, left)
+    }
+
+    /// How many more machines of a purchase option EC2 has.
     pub(crate) fn room(&self, lifecycle: Lifecycle) -> usize {
         let up = || self.instances.iter().filter(|instance| instance.machine.state.is_up());
         let left = |limit: Option<usize>, used: usize| {
@@ -253,6 +290,11 @@ impl Surroundings {
             Some(subnet) if !self.subnets.is_empty() => self.subnets.get(subnet).cloned(),
             _ => Some(format!("{}a", self.region)),
         }
+    }
+
+    /// The zone of a subnet that the options name; `None` for any other.
+    pub(crate) fn known_zone(&self, subnet: Option<&str>) -> Option<&str> {
+        subnet.and_then(|subnet| self.subnets.get(subnet)).map(String::as_str)
     }
 }
 

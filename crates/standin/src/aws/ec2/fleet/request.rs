@@ -1,6 +1,6 @@
 //! Parses and validates a CreateFleet request.
 
-use crate::aws::ec2::catalogue::{self, Requirements, TypeSpec};
+use crate::aws::ec2::catalogue::{self, Architecture, Requirements, TypeSpec};
 use crate::aws::ec2::refusal::Refusal;
 use crate::aws::ec2::state::{Lifecycle, State};
 use crate::aws::ec2::tags::{self, Tags};
@@ -29,7 +29,13 @@ pub(super) struct Override {
     pub(super) types: Vec<TypeSpec>,
     /// Whether the request names the instance type.
     pub(super) typed: bool,
+    /// The image's id, and its architecture unless it does not exist.
+    pub(super) image: (String, Option<Architecture>),
 }
+
+/// The most requirements of one request. EC2's documentation does not name it; its error does, as
+/// quoted in osbuild/osbuild-composer#3946.
+const MOST_REQUIREMENTS: usize = 4;
 
 impl Request {
     pub(super) fn read(state: &State, params: &Params) -> Result<Request, Refusal> {
@@ -50,12 +56,22 @@ impl Request {
         if configs.is_empty() {
             return Err(Refusal::missing("LaunchTemplateConfigs"));
         }
+        let asking = configs.iter().flat_map(|config| config.list("Overrides"));
+        let asking = asking.filter(|it| it.at("InstanceRequirements").is_some()).count();
+        if asking > MOST_REQUIREMENTS {
+            let message = format!(
+                "Your request contains more than the maximum allowed number of \
+                 InstanceRequirements ({MOST_REQUIREMENTS})"
+            );
+            return Err(Refusal::new("InvalidParameterValue", message));
+        }
+        let default = default_lifecycle(params)?;
         let mut overrides = Vec::new();
         for config in configs {
-            overrides.extend(read_config(state, config, &instance_tags)?);
+            overrides.extend(read_config(state, config, &instance_tags, default)?);
         }
         // EC2 looks for matching types before it launches any machine.
-        if overrides.iter().all(|it| it.types.is_empty()) {
+        if overrides.iter().all(|it| it.types.is_empty() && it.image.1.is_some()) {
             return Err(Refusal::new(
                 "InvalidParameterValue",
                 "We couldn't find any instance pools that match your instance requirements. \
@@ -65,7 +81,7 @@ impl Request {
         let mut request = Request {
             overrides,
             instance_tags,
-            default: Lifecycle::OnDemand,
+            default,
             spot: 0,
             on_demand: 0,
             spot_at_least: params.number("SpotOptions.MinTargetCapacity").unwrap_or(0),
@@ -83,11 +99,6 @@ impl Request {
         if total == 0 {
             return Err(Refusal::invalid("TotalTargetCapacity", "0"));
         }
-        self.default = match params.text(&of("DefaultTargetCapacityType")) {
-            Some("spot") => Lifecycle::Spot,
-            None | Some("on-demand") => Lifecycle::OnDemand,
-            Some(other) => return Err(Refusal::invalid("DefaultTargetCapacityType", other)),
-        };
         let spot = params.number(&of("SpotTargetCapacity"));
         let on_demand = params.number(&of("OnDemandTargetCapacity"));
         let named = spot.unwrap_or(0) + on_demand.unwrap_or(0);
@@ -116,10 +127,19 @@ impl Request {
     }
 }
 
+fn default_lifecycle(params: &Params) -> Result<Lifecycle, Refusal> {
+    match params.text("TargetCapacitySpecification.DefaultTargetCapacityType") {
+        Some("spot") => Ok(Lifecycle::Spot),
+        None | Some("on-demand") => Ok(Lifecycle::OnDemand),
+        Some(other) => Err(Refusal::invalid("DefaultTargetCapacityType", other)),
+    }
+}
+
 fn read_config(
     state: &State,
     config: &Params,
     instance_tags: &Tags,
+    lifecycle: Lifecycle,
 ) -> Result<Vec<Override>, Refusal> {
     let none = Params::default();
     let specification = config.at("LaunchTemplateSpecification").unwrap_or(&none);
@@ -132,19 +152,21 @@ fn read_config(
         tags::check_for_metadata(instance_tags)?;
         tags::check_for_metadata(&tags::of(&version.data, "instance")?)?;
     }
-    if version.data.text("ImageId").is_none() {
-        return Err(Refusal::missing("ImageId"));
-    }
+    let image = version.data.text("ImageId").ok_or_else(|| Refusal::missing("ImageId"))?;
+    let image = (image.to_owned(), state.architecture(image));
+    let read = |params| read_override(template, version, &image, lifecycle, params);
     let overrides = config.list("Overrides");
     if overrides.is_empty() {
-        return Ok(vec![read_override(template, version, &none)?]);
+        return Ok(vec![read(&none)?]);
     }
-    overrides.into_iter().map(|it| read_override(template, version, it)).collect()
+    overrides.into_iter().map(read).collect()
 }
 
 fn read_override(
     template: &Template,
     version: &Version,
+    image: &(String, Option<Architecture>),
+    lifecycle: Lifecycle,
     params: &Params,
 ) -> Result<Override, Refusal> {
     let named = params.text("InstanceType");
@@ -156,7 +178,10 @@ fn read_override(
                 "You can't specify both InstanceType and InstanceRequirements",
             ));
         }
-        (None, Some(requirements)) => Requirements::read(requirements)?.matching(),
+        (None, Some(requirements)) => {
+            let requirements = Requirements::read(requirements)?;
+            image.1.map(|it| requirements.matching(it, lifecycle)).unwrap_or_default()
+        }
         (named, None) => {
             let name = named.or_else(|| version.data.text("InstanceType"));
             let name = name.ok_or_else(|| Refusal::missing("InstanceType"))?;
@@ -169,5 +194,6 @@ fn read_override(
         subnet: params.text("SubnetId").map(str::to_owned),
         types,
         typed: named.is_some(),
+        image: image.clone(),
     })
 }
