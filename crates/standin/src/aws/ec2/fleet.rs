@@ -243,6 +243,7 @@ impl Failure {
         Failure { at: pool.at, lifecycle, code: "RequestLimitExceeded", message }
     }
 
+    /// The words are those that users report, for example in scrapoxy/scrapoxy#202.
     fn quota(pool: &Pool, lifecycle: Lifecycle, limit: usize) -> Failure {
         let (code, message) = match lifecycle {
             Lifecycle::Spot => {
