@@ -103,12 +103,9 @@ impl Db {
     }
 
     /// Copies SQLite's log to the file and empties it, because it contains what was deleted from the
-    /// file. Does nothing if other processes do not let it.
+    /// file. Gives up once other processes have kept it from that for [`BUSY_TIMEOUT`].
     pub(crate) async fn empty_log(&self) -> PortResult<()> {
-        self.call(|connection| {
-            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
-        })
-        .await
+        self.call(|connection| empty_log(connection)).await
     }
 
     /// Makes the file shorter if much of it is unused. Other processes can write in between.
@@ -117,11 +114,15 @@ impl Db {
         const WORTH: i64 = 256;
         const UNUSED: &str = "PRAGMA freelist_count";
         const SLICE: &str = "PRAGMA incremental_vacuum(1000)";
+        /// A file that cannot be shrunk stays as it is. One slice may have no effect, because another
+        /// process deletes at the same time.
+        const FUTILE: u32 = 5;
         let mut before = i64::MAX;
+        let mut futile = 0;
         loop {
             let unused = self.call(|c| c.query_row(UNUSED, [], |row| row.get::<_, i64>(0))).await?;
-            // A file that cannot be shrunk stays as it is.
-            if unused < WORTH || unused >= before {
+            futile = if unused < before { 0 } else { futile + 1 };
+            if unused < WORTH || futile == FUTILE {
                 // Only then does the file become shorter.
                 return if before < i64::MAX { self.empty_log().await } else { Ok(()) };
             }
@@ -205,6 +206,20 @@ fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
+/// Empties the log. SQLite does not call the busy handler while another process copies the log, which
+/// each process does when it finds the log long, so this function waits itself.
+fn empty_log(connection: &Connection) -> rusqlite::Result<()> {
+    const EMPTY: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
+    let mut busy = BusyWait::new();
+    for nth in 0.. {
+        let kept_from_it = connection.query_row(EMPTY, [], |row| row.get::<_, bool>(0))?;
+        if !kept_from_it || !busy.wait(nth) {
+            break;
+        }
+    }
+    Ok(())
+}
+
 fn is_busy(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy)
 }
@@ -259,4 +274,42 @@ fn not_set_up(file: &Path) -> PortError {
 
 fn closed() -> PortError {
     PortError::Unavailable { service: SERVICE, reason: "its thread gave no answer".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[tokio::test]
+    async fn the_log_is_emptied_while_other_processes_copy_it() {
+        const WRITE: &str = "CREATE TABLE IF NOT EXISTS filler (bytes);
+            INSERT INTO filler VALUES (zeroblob(100000));";
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::new(dir.path().to_owned());
+        let db = Db::create(&home).unwrap();
+        let stop = AtomicBool::new(false);
+        let copy = || {
+            let connection = Connection::open(home.database()).unwrap();
+            while !stop.load(Ordering::Relaxed) {
+                connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())).unwrap();
+            }
+        };
+        let log = home.dir().join("ondeck.db-wal");
+        let mut lengths = Vec::new();
+        std::thread::scope(|scope| {
+            scope.spawn(copy);
+            scope.spawn(copy);
+            for _ in 0..30 {
+                let mut writer =
+                    connect(&home.database(), OpenFlags::SQLITE_OPEN_READ_WRITE).unwrap();
+                in_transaction(&mut writer, |tx| tx.execute_batch(WRITE)).unwrap();
+                empty_log(&writer).unwrap();
+                lengths.push(std::fs::metadata(&log).unwrap().len());
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(lengths, [0; 30]);
+        drop(db);
+    }
 }
