@@ -77,6 +77,8 @@ pub(crate) struct Audit {
     lost_by_hand: BTreeMap<(InstanceId, RunId), Timestamp>,
     /// The idle states, by instance and threshold, for which a ticket was sent.
     sent: BTreeSet<(InstanceId, Timestamp)>,
+    /// The same, by when the record first said so.
+    marked: BTreeMap<(InstanceId, Timestamp), Timestamp>,
     intents: BTreeSet<IntentId>,
     launched: BTreeMap<(Pid, RunId), Ordered>,
     /// Each machine as it was launched.
@@ -126,6 +128,8 @@ pub(crate) struct Audit {
     is_spared: bool,
     /// Whether calls and queues work, so that what is announced is found.
     is_quiet: bool,
+    /// When agents looked at their records in vain, because the store refuses them.
+    refused_looks: BTreeMap<Pid, Vec<Timestamp>>,
     /// Whether expiring a machine before its threshold violates an invariant.
     forbid_waste: bool,
     /// The grace that the plan sets: how old a machine without a record must be to be an orphan.
@@ -223,6 +227,9 @@ impl Audit {
             _ => {}
         }
         self.records.insert(after.id.clone(), after.clone());
+        if transition == Transition::Claim {
+            self.hedges(by, &after.id, now);
+        }
     }
 
     /// A record existed before the history began.
@@ -301,7 +308,10 @@ impl Audit {
     }
 
     /// Idle machines were marked as announced.
-    pub(crate) fn marked_ticketed(&mut self, tickets: &[Ticket]) {
+    pub(crate) fn marked_ticketed(&mut self, tickets: &[Ticket], now: Timestamp) {
+        for ticket in tickets {
+            self.marked.entry((ticket.instance_id.clone(), ticket.threshold)).or_insert(now);
+        }
         let sent = |t: &&Ticket| self.sent.contains(&(t.instance_id.clone(), t.threshold));
         if let Some(ticket) = tickets.iter().find(|ticket| !sent(ticket)) {
             let how = format!("{} counts as announced without a ticket", ticket.instance_id);

@@ -46,6 +46,8 @@ pub enum Fault {
     Hang,
     /// An agent's heartbeats do not arrive for a while.
     HeartbeatsStop,
+    /// The store refuses an agent.
+    AgentDenied,
     /// A clock is up to ten seconds ahead.
     Skew,
     /// A machine disappears without notice.
@@ -76,7 +78,7 @@ pub enum Fault {
 
 impl Fault {
     /// All faults, each of them once.
-    pub const ALL: [Fault; 32] = [
+    pub const ALL: [Fault; 33] = [
         Fault::Crash,
         Fault::AgentCrash,
         Fault::Throttled,
@@ -96,6 +98,7 @@ impl Fault {
         Fault::NeverBoots,
         Fault::Hang,
         Fault::HeartbeatsStop,
+        Fault::AgentDenied,
         Fault::Skew,
         Fault::MachineDies,
         Fault::SpotNotice,
@@ -133,6 +136,7 @@ impl Fault {
             Fault::NeverBoots => "never boots",
             Fault::Hang => "agent hangs",
             Fault::HeartbeatsStop => "no heartbeats",
+            Fault::AgentDenied => "agent refused",
             Fault::Skew => "clock skew",
             Fault::MachineDies => "machine dies",
             Fault::SpotNotice => "spot notice",

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::model::label::LabelSuffix;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::runtime::stop::StopSwitch;
 
@@ -92,6 +93,8 @@ struct Run {
     rerun: bool,
     /// Whether its last request allows to launch machines.
     may_launch: bool,
+    /// The label suffix that it asked for last.
+    suffix: Option<LabelSuffix>,
 }
 
 /// One call of provision.

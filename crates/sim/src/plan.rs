@@ -47,6 +47,8 @@ pub enum Action {
     Hang(usize, u64),
     /// The heartbeats of a machine, selected like that, do not arrive for this many microseconds.
     StopHeartbeats(usize, u64),
+    /// The store refuses the agent of a machine, selected like that, for this many microseconds.
+    Deny(usize, u64),
     /// The operator edits the record of a running machine so that it belongs to another run.
     Reassign(usize),
 }
@@ -154,6 +156,7 @@ impl Plan {
                 plan.settings.insert(GRACE.to_owned(), "12".to_owned());
             }
         }
+        plan.add_suffixes();
         plan.actions.sort_by_key(|(at, _)| *at);
         plan
     }
@@ -266,6 +269,17 @@ impl Plan {
             let ask = Ask::drawn(random.u32(1..4), random);
             let action = Action::Provision { run: run.to_string(), ask };
             self.actions.push((at, action));
+        }
+    }
+
+    /// Gives a third of the calls of provision a label suffix, so that some runs have several labels.
+    fn add_suffixes(&mut self) {
+        for (at, action) in &mut self.actions {
+            if let Action::Provision { run, ask } = action {
+                let drawn = digest(&[&self.seed, run, at, &"suffix"]);
+                ask.suffix = [Some("big"), Some("small-2"), None, None, None, None]
+                    [usize::try_from(drawn % 6).unwrap_or_default()];
+            }
         }
     }
 

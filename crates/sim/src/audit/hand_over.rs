@@ -130,7 +130,8 @@ impl Audit {
             return Some(format!("whose last heartbeat was at {beat:?}"));
         }
         let registered = condition.registered.as_ref();
-        if registered.is_none_or(|(run, at)| *run != outcome.run || timestamp(*at) < owned) {
+        let label = hand_over.ask.label(outcome.run.clone());
+        if registered.is_none_or(|(under, at)| *under != label || timestamp(*at) < owned) {
             return Some(format!("which registered last: {registered:?}"));
         }
         let notice = condition.notice_at.map(timestamp);

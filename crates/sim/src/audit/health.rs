@@ -3,12 +3,13 @@
 use ondeck_core::lifecycle::Transition;
 use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::timestamp::Timestamp;
+use ondeck_core::modes::refresh;
 use std::time::Duration;
 
 use super::deadlines::IsOver;
-use super::{Audit, Invariant};
+use super::{Audit, Invariant, SKEW};
 use crate::kernel::{Pid, timestamp};
-use crate::simulated_machines::Condition;
+use crate::simulated_machines::{Condition, SimulatedMachines};
 
 /// A machine that misses its registration this often in a row may be retired.
 const MISSED_REGISTRATIONS: u32 = 2;
@@ -45,6 +46,53 @@ impl Audit {
             self.violated(invariant, how);
         } else if self.is_spared && self.is_healthy(before, condition) {
             self.violated(Invariant::Spared, how);
+        }
+    }
+
+    /// The store has refused an agent that looked at its record. It backs off from half a second to half
+    /// a minute, and looks once more before it terminates its machine: some fifteen times in two minutes,
+    /// where an agent that is not refused looks hundreds of times.
+    pub(crate) fn look_refused(&mut self, agent: Pid, now: Timestamp) {
+        const SPAN: Duration = Duration::from_secs(120);
+        const MOST: usize = 24;
+        let looks = self.refused_looks.entry(agent).or_default();
+        looks.retain(|at| *at + SPAN > now);
+        looks.push(now);
+        if looks.len() > MOST {
+            let how = format!("an agent that is refused has looked {} times", looks.len());
+            self.violated(Invariant::BacksOff, how);
+        }
+    }
+
+    /// A refresh that has succeeded began at `began`. It must name the running machines whose
+    /// heartbeats had stopped long before.
+    pub(crate) fn refresh_sees_silence(
+        &mut self,
+        outcome: &refresh::Outcome,
+        (began, now): (Timestamp, Timestamp),
+        machines: &SimulatedMachines,
+    ) {
+        if !self.is_quiet || outcome.failure.is_some() || self.index_lag > Duration::ZERO {
+            return;
+        }
+        let is_silent = |record: &&Record| {
+            let id = &record.id;
+            let since = self.changed_at.get(id).copied().unwrap_or(record.updated_at);
+            let beat = machines.condition(id).and_then(|it| it.last_beat);
+            let beat = beat.or_else(|| machines.removed_at(id)).map(timestamp);
+            let long_ago = |time: Timestamp| time + self.tolerance() < began;
+            record.state == State::Running
+                && !record.is_expired(now + SKEW)
+                && long_ago(since)
+                && beat.is_some_and(long_ago)
+        };
+        let missed = self.records.values().filter(is_silent).map(|record| record.id.clone());
+        let missed = missed.filter(|id| !outcome.silent.contains(id)).next();
+        if let Some(id) = missed {
+            self.violated(
+                Invariant::TrueReport,
+                format!("a refresh does not say that {id} is silent"),
+            );
         }
     }
 

@@ -83,6 +83,14 @@ pub enum Invariant {
     StopsSoon,
     /// A provision that has ended hides no ticket from others.
     PutBack,
+    /// A provision has few machines claimed beyond those that it wants, and none too early.
+    FewHedges,
+    /// An agent that the store refuses asks less and less often.
+    BacksOff,
+    /// No more than two tickets announce a machine.
+    FewTickets,
+    /// A provision waits for room below the ceiling for as long as it was told to.
+    WaitsForRoom,
     /// A machine that the provider will take away gets no further run.
     NotInterrupted,
     /// Without faults, a refresh gives machines to a run whose jobs wait. If machines die, it does so
@@ -139,6 +147,10 @@ impl Invariant {
             Invariant::SettingsReach => "settings reach idle agents",
             Invariant::StopsSoon => "stops soon",
             Invariant::PutBack => "tickets are put back",
+            Invariant::FewHedges => "few hedges",
+            Invariant::BacksOff => "refused agents back off",
+            Invariant::FewTickets => "few tickets",
+            Invariant::WaitsForRoom => "waits for room",
             Invariant::NotInterrupted => "interrupted is not reused",
             Invariant::Rescued => "rescued",
             Invariant::JobKept => "jobs keep their machines",

@@ -1,18 +1,19 @@
 //! The minimum of idle machines, and the ceiling on all machines.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ondeck_core::model::ceiling::MachineCount;
 use ondeck_core::model::ids::ResourceClass;
 use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::timestamp::Timestamp;
+use ondeck_core::modes::refresh;
 use ondeck_core::ports::{Machine, Order};
 
 use super::deadlines::{IsOver, LEAST_KEPT};
 use super::{Audit, Invariant, SKEW};
 use crate::kernel::Pid;
-use crate::plan::{Kept, kept, spans};
+use crate::plan::{Ask, Kept, kept, spans};
 
 /// How long a provision may take until it has launched its machines.
 const UNCOUNTED: Duration = Duration::from_secs(120);
@@ -56,6 +57,28 @@ impl Audit {
         if !ceilings.iter().any(keeps) {
             let how = format!("{} machines exist, and {ceilings:?} may", machines.len());
             self.violated(Invariant::Ceiling, how);
+        }
+    }
+
+    /// A provision was refused by the ceiling after it had lasted so long. It must have waited for room
+    /// as long as the least of the patiences that it may have read, unless it asked for more than a
+    /// ceiling would ever allow.
+    pub(crate) fn waits_for_room(&mut self, ask: &Ask, began: Timestamp, lasted: Duration) {
+        let stored = self.stored_since(began);
+        let could_fit = stored.iter().all(|settings| {
+            let ceiling = settings.get("max-machines").map_or("", String::as_str);
+            numbers(ceiling)
+                .into_iter()
+                .filter(|(class, _)| class.is_none_or(|class| class == ask.class))
+                .all(|(_, max)| max >= ask.count as usize)
+        });
+        let patience = stored
+            .iter()
+            .map(|settings| spans::span(settings, "ceiling-patience-sec").unwrap_or_default());
+        let least = patience.min().unwrap_or_default();
+        if could_fit && lasted < least {
+            let how = format!("a provision gave up after {lasted:?} of {least:?}");
+            self.violated(Invariant::WaitsForRoom, how);
         }
     }
 
@@ -182,6 +205,30 @@ impl Audit {
         };
         if !texts.iter().any(says) {
             let how = format!("a refresh says that {texts:?} costs {said:?}");
+            self.violated(Invariant::TrueReport, how);
+        }
+    }
+
+    /// A refresh that has succeeded must say how many machines each ceiling allows.
+    pub(super) fn says_what_is_used(&mut self, began: Timestamp, outcome: &refresh::Outcome) {
+        if outcome.failure.is_some() {
+            return;
+        }
+        let says = |ceiling: &String| {
+            let said: BTreeSet<(Option<String>, usize)> = outcome
+                .ceilings
+                .iter()
+                .map(|it| (it.class.as_ref().map(|of| of.as_str().to_owned()), it.max as usize))
+                .collect();
+            let is: BTreeSet<(Option<String>, usize)> = numbers(ceiling)
+                .into_iter()
+                .map(|(class, max)| (class.map(str::to_owned), max))
+                .collect();
+            said == is
+        };
+        let ceilings = self.texts_since("max-machines", began);
+        if !ceilings.iter().any(says) {
+            let how = format!("a refresh says {:?} of {ceilings:?}", outcome.ceilings);
             self.violated(Invariant::TrueReport, how);
         }
     }

@@ -1,9 +1,11 @@
 //! The rules of the pool: what is launched although a machine is idle, the minimum, the ceiling.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use ondeck_core::model::ids::{InstanceId, RunId};
-use ondeck_core::model::record::Record;
+use ondeck_core::model::label::Label;
+use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::settings::Settings;
 use ondeck_core::model::ticket::Ticket;
 use ondeck_core::model::timestamp::Timestamp;
@@ -16,7 +18,7 @@ use crate::plan::{Ask, contradict};
 use crate::simulated_machines::Condition;
 
 /// A ticket stays hidden at most this long after it was received.
-const LONGEST_HOLD: std::time::Duration = std::time::Duration::from_secs(60);
+const LONGEST_HOLD: Duration = Duration::from_secs(60);
 
 /// What the auditor knows about the tickets with one text.
 #[derive(Debug, Default, Clone)]
@@ -31,13 +33,16 @@ pub(super) struct TicketHistory {
 pub(super) struct BegunProvision {
     pub(super) ask: Ask,
     pub(super) began: Timestamp,
+    /// The machines that it has claimed and not committed, and since when.
+    claims: BTreeMap<InstanceId, Timestamp>,
 }
 
 impl Audit {
     pub(crate) fn provision_begins(&mut self, by: Pid, run: &RunId, ask: &Ask, began: Timestamp) {
         self.begun.insert(by, began);
         self.asked_by_runs.entry(run.clone()).or_default().push(ask.clone());
-        self.provisions.insert(by, BegunProvision { ask: ask.clone(), began });
+        self.provisions
+            .insert(by, BegunProvision { ask: ask.clone(), began, claims: BTreeMap::new() });
     }
 
     pub(crate) fn release_begins(&mut self, by: Pid, began: Timestamp) {
@@ -101,6 +106,19 @@ impl Audit {
                 format!("{name} was stored, and its set-up failed"),
             );
         }
+        /// Fewer registrations say little about the next ones.
+        const FEWEST: usize = 5;
+        let began = self.began(by);
+        let is_listed = |record: &&Record| {
+            let changed = self.changed_at.get(&record.id).copied();
+            record.state.is_live() || changed >= began
+        };
+        let live = self.records.values().filter(is_listed).count();
+        if changes.contains_key("registration-p95-ms") && live < FEWEST && self.index_lag.is_zero()
+        {
+            let how = format!("a usual time was taken from {live} machines");
+            self.violated(Invariant::TrueReport, how);
+        }
         let is_news = self.stored.last().is_none_or(|(_, last)| last != all);
         if is_news {
             self.stored.push((timestamp(now), all.clone()));
@@ -133,7 +151,13 @@ impl Audit {
     }
 
     /// A machine registers a runner. It must have been prepared, with the operator's script.
-    pub(crate) fn registers(&mut self, id: &InstanceId, condition: &Condition) {
+    /// It registers under a label that its run has asked for.
+    pub(crate) fn registers(&mut self, id: &InstanceId, label: &Label, condition: &Condition) {
+        let asks = self.asked_by_runs.get(&label.run);
+        if asks.is_some_and(|asks| asks.iter().all(|ask| ask.label_suffix() != label.suffix)) {
+            let how = format!("{id} registers as {label}, which its run has not asked for");
+            self.violated(Invariant::Label, how);
+        }
         if !condition.is_prepared || condition.script != self.script {
             self.violated(Invariant::Prepared, format!("{id} registers unprepared"));
         }
@@ -149,6 +173,51 @@ impl Audit {
     pub(super) fn note_sent(&mut self, ticket: &Ticket, now: Timestamp) {
         let history = self.tickets.entry(ticket.to_json()).or_default();
         history.sent_at.get_or_insert(now);
+    }
+
+    /// A provision claims a machine. It may have a quarter more machines claimed than it asks for, and
+    /// those only after the first of them has been slow for a while.
+    pub(super) fn hedges(&mut self, by: Pid, claimed: &InstanceId, now: Timestamp) {
+        /// The least delay is a second.
+        const SLOW: Duration = Duration::from_millis(990);
+        let Some(provision) = self.provisions.get_mut(&by) else { return };
+        let records = &self.records;
+        // What is no longer claimed has become ready, was given back, or was given up.
+        provision
+            .claims
+            .retain(|id, _| records.get(id).is_some_and(|record| record.state == State::Claimed));
+        let wanted = provision.ask.count as usize;
+        let first = provision.claims.values().min().copied();
+        provision.claims.insert(claimed.clone(), now);
+        let have = provision.claims.len();
+        let early = have > wanted && first.is_some_and(|first| now.since(first) < SLOW);
+        if early || have > wanted + wanted.div_ceil(4) {
+            let how = format!("a provision of {wanted} has {have} claimed since {first:?}");
+            self.violated(Invariant::FewHedges, how);
+        }
+    }
+
+    /// A process has sent tickets, and these are the texts of all tickets. If calls and queues work, no
+    /// more than two different ones may announce the present idle state of one machine: that of its
+    /// renewal, and the one before. A ticket that is there is not sent again, except by a process that
+    /// could not know of it.
+    pub(crate) fn few_tickets(&mut self, by: Pid, sent: &[Ticket], all: &[String], now: Timestamp) {
+        let Some(began) = self.began(by).filter(|_| self.is_quiet) else { return };
+        let all: Vec<Ticket> = all.iter().filter_map(|body| Ticket::from_json(body).ok()).collect();
+        for ticket in sent {
+            let Some(record) = self.records.get(&ticket.instance_id) else { continue };
+            let own = all.iter().filter(|it| it.instance_id == ticket.instance_id);
+            let alive: Vec<&Ticket> =
+                own.filter(|it| is_about(it, record) && it.threshold > now).collect();
+            let different: BTreeSet<Timestamp> = alive.iter().map(|it| it.threshold).collect();
+            let equal = alive.iter().filter(|it| **it == ticket).count();
+            let marked = self.marked.get(&(record.id.clone(), ticket.threshold));
+            let known = marked.is_some_and(|at| *at + self.index_lag + SKEW < began);
+            if different.len() > 2 || equal > 1 && known {
+                let how = format!("{} is announced by {alive:?}", record.id);
+                return self.violated(Invariant::FewTickets, how);
+            }
+        }
     }
 
     /// A process received tickets.
@@ -179,7 +248,9 @@ impl Audit {
     /// A process orders machines although it may look for idle ones. None of these may have been
     /// there for it: announced before it began, and received by no other process since.
     pub(super) fn look_in_pool_first(&mut self, by: Pid, order: &Order, now: Timestamp) {
-        let Some(BegunProvision { ask, began }) = self.provisions.get(&by).cloned() else { return };
+        let Some(BegunProvision { ask, began, .. }) = self.provisions.get(&by).cloned() else {
+            return;
+        };
         if !self.is_quiet || ask.source == SourcePolicy::New {
             return;
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ondeck_core::lifecycle::Transition;
+use ondeck_core::lifecycle::{Change, Transition};
 use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::{InstanceId, IntentId};
 use ondeck_core::model::record::{Record, State};
@@ -80,6 +80,15 @@ impl Audit {
 
     fn of(&mut self, by: Pid) -> &mut Effects {
         self.effects.entry(by).or_default()
+    }
+
+    /// A change was written. One that gives up, returns or renews a machine must say why.
+    pub(crate) fn says_why(&mut self, change: &Change) {
+        use Transition::{Expire, GiveBack, Reap, Renew};
+        let must = [Expire, GiveBack, Reap, Renew].contains(&change.transition());
+        if must && change.why().is_empty() {
+            self.untrue(format!("{} of {} has no reason", change.transition(), change.id()));
+        }
     }
 
     /// A provision reports an outcome.
@@ -180,6 +189,7 @@ impl Audit {
     ) {
         let effects = self.effects.remove(&by).unwrap_or_default();
         self.says_what_it_costs(began, &outcome.minimum_hours);
+        self.says_what_is_used(began, outcome);
         // If the answer to a write is lost, the same write of another process may be taken for it.
         let is_quiet = self.is_quiet;
         let written = |transition, ids: &[InstanceId]| {

@@ -177,7 +177,7 @@ fn the_last_ticket_of_an_idle_machine_is_kept() {
     assert_eq!(deleted(&record(State::Claimed, "a", Some(60)), &current, 0), None, "claimed");
     let overdue = record(State::Idle, "", Some(5));
     assert_eq!(deleted(&overdue, &ticket(5), 0), None, "past it by some clock");
-    assert_eq!(after(|audit| audit.marked_ticketed(&[current])), Some(Invariant::Reachable));
+    assert_eq!(after(|audit| audit.marked_ticketed(&[current], at(2))), Some(Invariant::Reachable));
 }
 
 #[test]

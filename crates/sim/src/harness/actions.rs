@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::label::Label;
 use ondeck_core::model::record::State;
 use ondeck_core::runtime::stop::Stop;
 
@@ -54,8 +55,9 @@ impl Harness {
                 known.rerun = true;
                 known.will_release = false;
                 known.disturbances += 1;
+                let label = Label::new(run_id(&run), known.suffix.clone());
                 let takes = self.random_in(3..60) * SECOND;
-                self.world.machines().queue(&run_id(&run), takes, now);
+                self.world.machines().queue(&label, takes, now);
                 self.open(&run);
             }
             Action::Kill(nth) => {
@@ -78,6 +80,13 @@ impl Harness {
                 if let Some(id) = self.nth(nth) {
                     self.kernel.count(Fault::HeartbeatsStop);
                     self.world.machines().stop_heartbeats(&id, now + span);
+                    self.world.machines().trouble(&id, now + span + TROUBLE);
+                }
+            }
+            Action::Deny(nth, span) => {
+                if let Some(id) = self.nth(nth) {
+                    self.kernel.count(Fault::AgentDenied);
+                    self.world.machines().deny(&id, now + span);
                     self.world.machines().trouble(&id, now + span + TROUBLE);
                 }
             }
@@ -113,7 +122,7 @@ impl Harness {
             return;
         }
         self.kernel.count(Fault::Reassigned);
-        record.run = Some(run_id("by-hand"));
+        (record.run, record.suffix) = (Some(run_id("by-hand")), None);
         record.updated_at = self.kernel.true_time();
         self.world.store.insert(record.clone());
         self.world.audit().reassigned_by_hand(&record, self.kernel.true_time());

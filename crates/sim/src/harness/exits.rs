@@ -103,6 +103,7 @@ impl Harness {
         let machines = self.world.machines();
         let waiting = machines.waiting_since(began);
         self.world.audit().refresh_attends(outcome, (began, now), &waiting, &machines);
+        self.world.audit().refresh_sees_silence(outcome, (began, now), &machines);
     }
 
     /// Checks that a successful refresh left no run without a machine whose jobs were waiting when
@@ -169,7 +170,8 @@ impl Harness {
             };
             for _ in 0..jobs {
                 let takes = self.random_in(seconds.clone()) * SECOND;
-                self.world.machines().queue(&run_id(run), takes, self.kernel.now());
+                let label = call.ask.label(run_id(run));
+                self.world.machines().queue(&label, takes, self.kernel.now());
             }
             // A workflow ends even if its jobs fail.
             self.schedule_within(ends, ScheduledAction::Release(run.to_owned()));
@@ -184,6 +186,10 @@ impl Harness {
         }
         let at_ceiling = failure.kind == FailureKind::AtCeiling
             && self.world.audit().has_ceiling_since(call.began);
+        if at_ceiling {
+            let lasted = now.since(call.began);
+            self.world.audit().waits_for_room(&call.ask, call.began, lasted);
+        }
         let must_succeed =
             (run == PROBE || self.plan.is_clear()) && !is_contradictory && !at_ceiling;
         if must_succeed && call.ask.source != SourcePolicy::Pool {

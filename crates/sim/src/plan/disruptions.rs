@@ -52,6 +52,12 @@ impl Plan {
         }
         self.agents_spared = digest(&[&self.seed, &"spared"]).is_multiple_of(2);
         self.add_disruptions(random);
+        let denied = digest(&[&self.seed, &"denied"]);
+        if denied.is_multiple_of(5) {
+            let (at, span) = (60 + denied % 200, 90 + denied % 240);
+            let nth = usize::try_from(denied % 7).unwrap_or_default();
+            self.actions.push((at * SECOND, Action::Deny(nth, span * SECOND)));
+        }
     }
 
     /// Adds faults of one kind, none of which is a machine's own failure. So no idle machine may

@@ -10,10 +10,19 @@ use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::record::Record;
 use ondeck_core::model::signal::{Report, Signal};
-use ondeck_core::ports::{AgentStore, Clock, PortResult, Store};
+use ondeck_core::ports::{AgentStore, Clock, PortError, PortResult, Store};
 
 use super::{ProcessPorts, lost};
 use crate::world::{World, at_once};
+
+/// The answer to an agent whose role does not permit the call.
+fn denied() -> PortError {
+    PortError::Unusable {
+        service: "store",
+        reason: "access denied".to_owned(),
+        hint: "give the machine its role".to_owned(),
+    }
+}
 
 #[async_trait]
 impl AgentStore for ProcessPorts {
@@ -23,6 +32,10 @@ impl AgentStore for ProcessPorts {
         self.read_version.store(version, Ordering::Relaxed);
         self.world.audit().asks(agent, self.world.kernel.now());
         let ask = move |w: &World| {
+            if w.machines().is_denied(&id, w.kernel.now()) {
+                w.audit().look_refused(agent, w.kernel.true_time());
+                return Err(denied());
+            }
             let record = at_once(w.store.record(&id))?;
             if let Some(arrives) = w.kernel.answer_at() {
                 w.audit().answered(agent, record.as_ref(), (w.kernel.now(), arrives));
@@ -54,6 +67,9 @@ impl AgentStore for ProcessPorts {
         self.world.audit().beats(&id, &heartbeat, &self.world.machines(), self.now());
         let beat = move |w: &World| {
             let now = w.kernel.now();
+            if w.machines().is_denied(&id, now) {
+                return Err(denied());
+            }
             if w.machines().has_stopped_heartbeats(&id, now) {
                 return Err(lost("store"));
             }
@@ -68,6 +84,9 @@ impl AgentStore for ProcessPorts {
     async fn report(&self, id: &InstanceId, report: &Report) -> PortResult<()> {
         let (id, report, shown) = (id.clone(), report.clone(), report.clone());
         let write = move |w: &World| {
+            if w.machines().is_denied(&id, w.kernel.now()) {
+                return Err(denied());
+            }
             let broken = matches!(report.signal, Signal::PrepareFailed | Signal::DeregisterFailed);
             if let Some(machine) = w.machines().machine_mut(&id) {
                 machine.condition.is_broken |= broken;

@@ -89,7 +89,9 @@ impl Pool for ProcessPorts {
                 let machine = w.machines().view(&ticket.instance_id);
                 w.audit().announced(ticket, machine.as_ref(), w.kernel.true_time());
             }
-            at_once(w.pool.send(&tickets, delay))
+            let sent = at_once(w.pool.send(&tickets, delay));
+            w.audit().few_tickets(by, &tickets, &w.pool.bodies(), w.kernel.true_time());
+            sent
         };
         self.ask("pool", "send", move || named(&shown), send).await
     }

@@ -69,6 +69,7 @@ impl Store for ProcessPorts {
                 let when = (change.at(), w.kernel.true_time());
                 let condition = w.machines().condition(&after.id).cloned();
                 let (transition, before) = (change.transition(), before.as_ref());
+                w.audit().says_why(&change);
                 w.audit().takes_from_job(by, transition, before, (has_job, when.1));
                 w.audit().wrote(by, transition, before, after, when, condition.as_ref());
                 w.kernel.record_changed(&after.id);
@@ -122,7 +123,7 @@ impl Store for ProcessPorts {
     async fn mark_ticketed(&self, tickets: &[Ticket], at: Timestamp) -> PortResult<()> {
         let (tickets, shown) = (tickets.to_vec(), tickets.to_vec());
         let mark = move |w: &World| {
-            w.audit().marked_ticketed(&tickets);
+            w.audit().marked_ticketed(&tickets, w.kernel.true_time());
             at_once(w.store.mark_ticketed(&tickets, at))
         };
         self.ask("store", "mark ticketed", move || named(&shown), mark).await

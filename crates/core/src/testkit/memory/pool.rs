@@ -105,6 +105,12 @@ impl MemoryPool {
         hidden.map(|message| message.body.clone()).collect()
     }
 
+    /// The texts of all messages, hidden ones included.
+    pub fn bodies(&self) -> Vec<String> {
+        let queues = lock(&self.queues);
+        queues.queues.values().flatten().map(|message| message.body.clone()).collect()
+    }
+
     /// The messages that these receipts would delete, each with the number of equal messages that
     /// would stay.
     pub fn would_delete(
