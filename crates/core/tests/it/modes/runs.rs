@@ -167,6 +167,69 @@ async fn a_rescue_that_fails_keeps_the_machines_that_have_jobs() {
     }
 }
 
+/// A run whose three machines are dead, and a job waits for each.
+async fn bereft() -> Harness {
+    let harness = Harness::new().await;
+    served(&harness, "1", 3).await;
+    for name in ["i-0001", "i-0002", "i-0003"] {
+        harness.memory.compute.kill(&id(name));
+        harness.memory.forge.queue_job(&run("1"));
+    }
+    harness.sleep(MINUTE).await;
+    harness
+}
+
+/// A refresh whose failure, if any, does not matter.
+async fn refresh_anyhow(harness: &Harness) -> refresh::Outcome {
+    refresh::refresh(&harness.plane, &Default::default(), &StopSignal::never()).await.unwrap()
+}
+
+/// If the store does not say which machines have jobs, a rescue that fails undoes nothing.
+#[tokio::test]
+async fn a_rescue_that_cannot_see_jobs_leaves_its_machines_alone() {
+    let harness = bereft().await;
+    harness.make_defective("i-0004", MachineDefect::TakesJobAfter(Duration::ZERO));
+    harness.make_defective("i-0005", MachineDefect::NeverRegisters);
+    let store_fails = async {
+        while harness.labels.of(&id("i-0004")).is_none() {
+            tokio::task::yield_now().await;
+        }
+        harness.memory.store.fail("agent_status");
+    };
+    let (outcome, ()) = tokio::join!(refresh_anyhow(&harness), store_fails);
+    assert_eq!(outcome.stranded, [label("1")], "{outcome:?}");
+    for name in ["i-0004", "i-0005", "i-0006"] {
+        assert_eq!(harness.state(name), State::Created, "{name}");
+        assert_eq!(harness.record(name).unwrap().run, Some(run("1")), "{name}");
+    }
+    assert_eq!(harness.alive(), ["i-0004", "i-0005", "i-0006"]);
+    assert_eq!(harness.labels.of(&id("i-0004")), Some(label("1")), "it has its job");
+}
+
+/// The write that keeps a machine is made, and its answer lost: the machine stays with its job.
+#[tokio::test]
+async fn a_machine_is_kept_although_the_answer_is_lost() {
+    for (transition, busy) in [("activate", "i-0004"), ("commit", "i-warm")] {
+        let harness = bereft().await;
+        harness.make_defective(busy, MachineDefect::TakesJobAfter(Duration::ZERO));
+        if transition == "commit" {
+            harness.make_defective("i-0004", MachineDefect::NeverRegisters);
+            harness.make_defective("i-0005", MachineDefect::NeverRegisters);
+            harness.idle("i-warm", "c6i.large").await;
+        } else {
+            harness.make_defective("i-0005", MachineDefect::CannotRegister);
+            harness.make_defective("i-0006", MachineDefect::CannotRegister);
+        }
+        harness.memory.store.lose_answers(transition, 1_000);
+        let outcome = refresh_anyhow(&harness).await;
+        assert!(outcome.failure.is_none(), "{transition}: {outcome:?}");
+        assert_eq!(harness.state(busy), State::Running, "{transition}");
+        assert_eq!(harness.record(busy).unwrap().run, Some(run("1")), "{transition}");
+        assert_eq!(harness.labels.of(&id(busy)), Some(label("1")), "{transition}: it has its job");
+        assert!(harness.alive().contains(&busy.to_owned()), "{transition}");
+    }
+}
+
 #[tokio::test]
 async fn two_refreshes_at_once_rescue_a_run_once() {
     let harness = Harness::new().await;
