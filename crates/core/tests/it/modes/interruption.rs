@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use ondeck_core::model::failure::FailureKind;
 use ondeck_core::model::record::State;
 use ondeck_core::modes::provision::MachineSource;
-use ondeck_core::modes::release::Disposition;
+use ondeck_core::modes::release::{self, Disposition};
 use ondeck_core::ports::Rerun;
 use ondeck_core::testkit::MachineDefect;
 
@@ -151,4 +152,18 @@ async fn only_jobs_that_failed_on_an_interrupted_machine_are_re_run() {
     harness.memory.forge.complete(run("1"));
     assert!(harness.refresh().await.rerun.is_empty());
     assert!(harness.memory.forge.reruns().is_empty(), "by default nothing is re-run");
+}
+
+#[tokio::test]
+async fn a_release_that_cannot_see_interruptions_reports_every_machine() {
+    let harness = interrupted(&[("on-interruption", "rerun")], false).await;
+    harness.memory.store.fail("agent_status");
+    let released = harness.release("1").await;
+    let not_reached = |one: &release::Released| {
+        matches!(one.disposition, Disposition::NotReached(_))
+            && harness.state(one.id.as_str()) == State::Running
+    };
+    assert_eq!(released.instances.len(), 2);
+    assert!(released.instances.iter().all(not_reached), "{released:?}");
+    assert_eq!(released.failure().unwrap().kind, FailureKind::Unavailable);
 }
