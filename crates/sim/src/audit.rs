@@ -27,6 +27,7 @@ pub use self::invariant::{Invariant, Violation};
 use self::pool_rules::{BegunProvision, TicketHistory};
 use self::report::Effects;
 use self::transition::legal;
+use crate::faults::Fault;
 use crate::kernel::{Micros, Pid, timestamp};
 use crate::plan::{Ask, Plan};
 use crate::simulated_machines::{Condition, MachineView, SimulatedMachines};
@@ -107,8 +108,14 @@ pub(crate) struct Audit {
     completed: BTreeMap<RunId, (Timestamp, u32)>,
     /// Runs whose jobs wait and whose machines are gone, and for how many refreshes.
     unserved: BTreeMap<RunId, u32>,
-    /// Whether the deaths of machines are the only faults.
+    /// Whether machines that die or are taken away are the only faults.
     only_deaths: bool,
+    /// Whether calls work as in a quiet history, though machines may be taken away.
+    judges_runs: bool,
+    /// Whether each agent that is up is seen to be.
+    agents_beat: bool,
+    /// The provisions that have not reported, with their runs.
+    provisions_at_work: BTreeMap<Pid, RunId>,
     /// When each process of the control plane began.
     begun: BTreeMap<Pid, Timestamp>,
     /// The last refresh that succeeded: when it began, and when it ended.
@@ -141,6 +148,8 @@ impl Audit {
         self.agents_spared = plan.agents_spared || plan.rates.calls.is_empty();
         self.is_spared = plan.skew <= 8_000 && (plan.is_clear() || !by_choice);
         self.is_quiet = plan.calls_work();
+        self.judges_runs = plan.without(Fault::SpotNotice).calls_work();
+        self.agents_beat = plan.agents_beat() && !by_choice;
         self.only_deaths = plan.only_deaths() && !by_choice;
         let settings = Settings::from_map(&plan.settings).expect("sound settings");
         self.index_lag = Duration::from_micros(plan.index_lag);

@@ -135,6 +135,9 @@ impl Plan {
                 plan.add_one_kind_of_fault(&mut random);
             }
             6 => plan.keep_steady(&mut random),
+            11 if digest(&[&seed, &"rescues"]).is_multiple_of(2) => {
+                plan.add_failing_rescues(&mut random);
+            }
             _ => plan.add_faults(&mut random),
         }
         if plan.is_clear() && digest(&[&seed, &"tokens"]).is_multiple_of(2) {
@@ -200,12 +203,27 @@ impl Plan {
             && self.other_faults.iter().all(|(fault, _)| ELSEWHERE.contains(fault))
     }
 
-    /// Whether machines die, and nothing else fails.
+    /// Whether machines die or are taken away, and nothing else fails.
     pub(crate) fn only_deaths(&self) -> bool {
         let is_other = |action: &Action| !matches!(action, Action::Kill(_));
         let actions = self.actions.iter().filter(|(_, action)| is_other(action)).cloned();
-        let without = Plan { actions: actions.collect(), ..self.clone() };
+        let without = Plan { actions: actions.collect(), ..self.without(Fault::SpotNotice) };
         without.only(Fault::MachineDies)
+    }
+
+    /// The plan without one kind of fault.
+    pub(crate) fn without(&self, fault: Fault) -> Plan {
+        let others = self.other_faults.iter().filter(|(other, _)| *other != fault);
+        Plan { other_faults: others.copied().collect(), ..self.clone() }
+    }
+
+    /// Whether heartbeats arrive, and clocks agree on their age.
+    pub(crate) fn agents_beat(&self) -> bool {
+        let keeps_one_from_beating = |action: &Action| {
+            matches!(action, Action::Hang(..) | Action::StopHeartbeats(..) | Action::Reassign(_))
+        };
+        let hindered = self.actions.iter().any(|(_, action)| keeps_one_from_beating(action));
+        self.calls_work() && self.skew == 0 && !hindered
     }
 
     /// Whether this is the only kind of fault.

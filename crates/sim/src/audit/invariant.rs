@@ -88,6 +88,8 @@ pub enum Invariant {
     /// Without faults, a refresh gives machines to a run whose jobs wait. If machines die, it does so
     /// within two refreshes.
     Rescued,
+    /// Rescues give a run no more machines than it has asked for.
+    RescuedOnce,
     /// A refresh takes no machine from its job.
     JobKept,
     /// A run that has completed has no machine after two refreshes.
@@ -141,6 +143,7 @@ impl Invariant {
             Invariant::PutBack => "tickets are put back",
             Invariant::NotInterrupted => "interrupted is not reused",
             Invariant::Rescued => "rescued",
+            Invariant::RescuedOnce => "rescued once",
             Invariant::JobKept => "jobs keep their machines",
             Invariant::CompletedHoldsNothing => "completed holds nothing",
             Invariant::NoJobWhenExpired => "expired takes no job",

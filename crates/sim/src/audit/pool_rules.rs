@@ -38,6 +38,7 @@ impl Audit {
         self.begun.insert(by, began);
         self.asked_by_runs.entry(run.clone()).or_default().push(ask.clone());
         self.provisions.insert(by, BegunProvision { ask: ask.clone(), began });
+        self.provisions_at_work.insert(by, run.clone());
     }
 
     pub(crate) fn release_begins(&mut self, by: Pid, began: Timestamp) {

@@ -31,7 +31,8 @@ impl Audit {
     }
 
     /// A change is written to a machine, which has a job or not. A refresh must not take a machine
-    /// from its job before the threshold.
+    /// from its job before the threshold. To give back a claimed one does not take it: the agent stays
+    /// until the job is over.
     pub(crate) fn takes_from_job(
         &mut self,
         by: Pid,
@@ -48,9 +49,46 @@ impl Audit {
         };
         let has_time = before.threshold.is_some_and(|threshold| threshold > now + SKEW);
         let is_troubled = self.touched_by_hand.contains(&before.id);
-        if before.state == State::Running && has_time && !is_troubled && self.is_quiet {
+        let is_kept = match before.state {
+            State::Running => true,
+            // A rescue that fails gives up machines whose agents are silent.
+            State::Created | State::Claimed => {
+                self.agents_beat && transition != Transition::GiveBack
+            }
+            State::Idle | State::Terminated => false,
+        };
+        if is_kept && has_time && !is_troubled && self.is_quiet {
             let how = format!("a refresh makes {transition} of {}, which has a job", before.id);
             self.violated(Invariant::JobKept, how);
+        }
+    }
+
+    /// A refresh has given a machine to a run, which then has no more than it asked for. Machines that
+    /// are gone do not count, nor does what the run's own provision adds meanwhile.
+    pub(crate) fn rescue_gives(
+        &mut self,
+        by: Pid,
+        transition: Transition,
+        after: &Record,
+        machines: &SimulatedMachines,
+        now: Timestamp,
+    ) {
+        let gives = matches!(transition, Transition::Activate | Transition::Commit);
+        let Some(run) = after.run.as_ref().filter(|_| gives && self.is_refresh(by)) else { return };
+        let provisions = self.provisions_at_work.values().any(|at_work| at_work == run);
+        let asked = self.asked_by_runs.get(run).into_iter().flatten().map(|ask| ask.count).max();
+        let Some(asked) = asked.filter(|_| self.agents_beat && self.is_quiet && !provisions) else {
+            return;
+        };
+        let serves = |id: &InstanceId| {
+            let running = self.records.get(id).is_some_and(|it| it.state == State::Running);
+            running && machines.condition(id).is_some()
+        };
+        let held = self.held_by(run, now).iter().filter(|id| serves(id)).count();
+        if held > usize::try_from(asked).unwrap_or(usize::MAX) {
+            let how =
+                format!("run {run} has asked for {asked} machines, and a refresh makes it {held}");
+            self.violated(Invariant::RescuedOnce, how);
         }
     }
 
@@ -88,7 +126,7 @@ impl Audit {
         // for each silent machine does not.
         let all_done = outcome.warnings.len() == outcome.silent.len();
         let alone = self.refreshes.len() == 1 && all_done;
-        if !self.is_quiet || !alone || outcome.failure.is_some() {
+        if !self.judges_runs || !alone || outcome.failure.is_some() {
             return;
         }
         let shown = began.before(self.index_lag + SKEW);
@@ -106,7 +144,9 @@ impl Audit {
         }
         let gone = |id: &InstanceId| {
             let silent = |at| timestamp(at) + self.tolerance() < shown;
-            machines.removed_at(id).is_some_and(silent)
+            // It takes no further job.
+            let notice = machines.condition(id).and_then(|condition| condition.notice_at);
+            machines.removed_at(id).or(notice).is_some_and(silent)
         };
         let unserved = |run: &&RunId| {
             let held = self.held_by(run, now);
