@@ -92,6 +92,8 @@ struct Run {
     rerun: bool,
     /// Whether its last request allows to launch machines.
     may_launch: bool,
+    /// That of its last request.
+    suffix: Option<&'static str>,
 }
 
 /// One call of provision.

@@ -135,6 +135,13 @@ impl Plan {
                 plan.add_one_kind_of_fault(&mut random);
             }
             6 => plan.keep_steady(&mut random),
+            8..=10 if digest(&[&seed, &"labels"]).is_multiple_of(2) => {
+                match seed % 12 {
+                    10 => plan.add_failing_rescues(&mut random),
+                    _ => plan.add_faults(&mut random),
+                }
+                plan.add_labels(&mut random);
+            }
             11 if digest(&[&seed, &"rescues"]).is_multiple_of(2) => {
                 plan.add_failing_rescues(&mut random);
             }
@@ -296,6 +303,21 @@ impl Plan {
             let action = Action::Provision { run: run.to_string(), ask };
             self.actions.push((at, action));
         }
+    }
+
+    /// Lets some runs ask twice, under two labels, at about the same time.
+    fn add_labels(&mut self, random: &mut fastrand::Rng) {
+        let mut others = Vec::new();
+        for (at, action) in &mut self.actions {
+            let Action::Provision { run, ask } = action else { continue };
+            if random.bool() {
+                ask.suffix = Some("build");
+                let tests = Ask { suffix: Some("tests"), ..Ask::drawn(random.u32(1..3), random) };
+                let other = Action::Provision { run: run.clone(), ask: tests };
+                others.push((*at + random.u64(0..20 * SECOND), other));
+            }
+        }
+        self.actions.extend(others);
     }
 
     /// Lets failed jobs of runs that were released run again, without a provision.

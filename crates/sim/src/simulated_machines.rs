@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::model::label::Label;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{ListedRunner, Machine, OpenRun, OpenRuns, WaitingJobs};
 
@@ -29,8 +30,8 @@ pub(crate) struct SimulatedMachines {
 #[derive(Debug, Default, Clone)]
 pub(crate) struct SimulatedMachine {
     pub(crate) agent: Option<Pid>,
-    /// The run that its agent serves, from before it registers until it has deregistered.
-    pub(crate) serving: Option<RunId>,
+    /// The label that its agent serves, from before it registers until it has deregistered.
+    pub(crate) serving: Option<Label>,
     pub(crate) job: Option<usize>,
     pub(crate) restarts: u32,
     /// When the provider announces that it will take the machine away, if it does.
@@ -44,8 +45,8 @@ pub(crate) struct SimulatedMachine {
 pub(crate) struct Condition {
     /// When a heartbeat last reached the store.
     pub(crate) last_beat: Option<Micros>,
-    /// The last registration of a runner: for which run, and when.
-    pub(crate) registered: Option<(RunId, Micros)>,
+    /// The last registration of a runner: with which label, and when.
+    pub(crate) registered: Option<(Label, Micros)>,
     /// Whether a run has worked on it since it was cleaned.
     pub(crate) is_dirty: bool,
     /// Until when a failure of its own may have consequences.
@@ -76,13 +77,13 @@ impl std::fmt::Debug for Condition {
 struct Runner {
     name: String,
     instance: InstanceId,
-    run: RunId,
+    label: Label,
     online: bool,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct Job {
-    pub(crate) run: RunId,
+    pub(crate) label: Label,
     pub(crate) takes: Micros,
     pub(crate) queued_at: Micros,
     pub(crate) state: JobState,
@@ -95,14 +96,14 @@ pub(crate) enum JobState {
     Over,
 }
 
-/// The runs for which a machine works, as the auditor sees them.
+/// The labels for which a machine works, as the auditor sees them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MachineView {
-    /// The run in the label of its listening runner.
-    pub(crate) label: Option<RunId>,
-    pub(crate) serving: Option<RunId>,
-    /// The run of the job on it.
-    pub(crate) job: Option<RunId>,
+    /// That of its listening runner.
+    pub(crate) label: Option<Label>,
+    pub(crate) serving: Option<Label>,
+    /// That of the job on it.
+    pub(crate) job: Option<Label>,
     pub(crate) is_dirty: bool,
     pub(crate) notice_at: Option<Micros>,
 }
@@ -174,9 +175,9 @@ impl SimulatedMachines {
         let machine = self.machines.get(id)?;
         let label = self.runners.iter().find(|r| r.instance == *id && r.online);
         Some(MachineView {
-            label: label.map(|runner| runner.run.clone()),
+            label: label.map(|runner| runner.label.clone()),
             serving: machine.serving.clone(),
-            job: machine.job.map(|job| self.jobs[job].run.clone()),
+            job: machine.job.map(|job| self.jobs[job].label.clone()),
             is_dirty: machine.condition.is_dirty,
             notice_at: machine.condition.notice_at,
         })
@@ -197,25 +198,25 @@ impl SimulatedMachines {
         self.machines.get(id).is_some_and(|machine| now < machine.heartbeats_stopped_until)
     }
 
-    pub(crate) fn set_serving(&mut self, id: &InstanceId, run: Option<&RunId>) {
+    pub(crate) fn set_serving(&mut self, id: &InstanceId, label: Option<&Label>) {
         self.changed = true;
         if let Some(machine) = self.machines.get_mut(id) {
-            machine.serving = run.cloned();
-            machine.condition.is_dirty |= run.is_some();
+            machine.serving = label.cloned();
+            machine.condition.is_dirty |= label.is_some();
         }
     }
 
     /// Lists a runner, in place of an earlier one of the same machine. It listens for jobs if the
-    /// machine's agent still serves that run.
-    pub(crate) fn register(&mut self, id: &InstanceId, run: &RunId, now: Micros) {
+    /// machine's agent still serves that label.
+    pub(crate) fn register(&mut self, id: &InstanceId, label: &Label, now: Micros) {
         self.changed = true;
         let Some(machine) = self.machines.get_mut(id) else { return };
-        machine.condition.registered = Some((run.clone(), now));
-        let online = machine.serving.as_ref() == Some(run);
+        machine.condition.registered = Some((label.clone(), now));
+        let online = machine.serving.as_ref() == Some(label);
         self.runners.retain(|runner| runner.instance != *id);
         self.registrations += 1;
         let name = format!("{id}-{}", self.registrations);
-        self.runners.push(Runner { name, instance: id.clone(), run: run.clone(), online });
+        self.runners.push(Runner { name, instance: id.clone(), label: label.clone(), online });
     }
 
     pub(crate) fn set_online(&mut self, id: &InstanceId, online: bool) {
@@ -247,8 +248,8 @@ impl SimulatedMachines {
         self.runners.iter().map(listed).collect()
     }
 
-    pub(crate) fn queue(&mut self, run: &RunId, takes: Micros, now: Micros) {
-        self.jobs.push(Job { run: run.clone(), takes, queued_at: now, state: JobState::Queued });
+    pub(crate) fn queue(&mut self, label: impl Into<Label>, takes: Micros, now: Micros) {
+        self.jobs.push(Job { label: label.into(), takes, queued_at: now, state: JobState::Queued });
     }
 
     /// Starts queued jobs on listening runners. Returns them with their machines.
@@ -261,7 +262,7 @@ impl SimulatedMachines {
             let free = |runner: &&Runner| {
                 let machine = self.machines.get(&runner.instance);
                 runner.online
-                    && runner.run == self.jobs[at].run
+                    && runner.label == self.jobs[at].label
                     && machine.is_some_and(|machine| machine.job.is_none())
             };
             let Some(runner) = self.runners.iter().find(free) else { continue };
@@ -299,23 +300,22 @@ impl SimulatedMachines {
     /// Cancels the queued jobs of a run, or of all runs.
     pub(crate) fn cancel(&mut self, run: Option<&RunId>) {
         for job in self.jobs.iter_mut().filter(|job| job.state == JobState::Queued) {
-            if run.is_none_or(|run| job.run == *run) {
+            if run.is_none_or(|run| job.label.run == *run) {
                 job.state = JobState::Over;
             }
         }
     }
 
     pub(crate) fn is_done(&self, run: &RunId) -> bool {
-        self.jobs.iter().filter(|job| job.run == *run).all(|job| job.state == JobState::Over)
+        self.jobs.iter().filter(|job| job.label.run == *run).all(|job| job.state == JobState::Over)
     }
 
-    /// The runs with jobs that have been queued since before `time`.
-    pub(crate) fn waiting_since(&self, time: Timestamp) -> BTreeSet<RunId> {
+    /// The labels with jobs that have been queued since before `time`.
+    pub(crate) fn waiting_since(&self, time: Timestamp) -> BTreeSet<Label> {
         let waits = |job: &&Job| job.state == JobState::Queued && timestamp(job.queued_at) < time;
-        self.jobs.iter().filter(waits).map(|job| job.run.clone()).collect()
+        self.jobs.iter().filter(waits).map(|job| job.label.clone()).collect()
     }
 
-    /// The runs with queued jobs.
     /// The workflow of a run has begun, or begins again.
     pub(crate) fn open(&mut self, run: &RunId) {
         self.completed.insert(run.clone(), false);
@@ -335,16 +335,17 @@ impl SimulatedMachines {
         let open = self.completed.iter().filter(|(_, completed)| !**completed);
         let mut runs: BTreeSet<RunId> = open.map(|(run, _)| run.clone()).collect();
         let unfinished = self.jobs.iter().filter(|job| job.state != JobState::Over);
-        runs.extend(unfinished.map(|job| job.run.clone()));
+        runs.extend(unfinished.map(|job| job.label.run.clone()));
         let open = |run| OpenRun { run, waiting: None };
         OpenRuns { runs: runs.into_iter().map(open).collect(), is_partial: false }
     }
 
     pub(crate) fn waiting_jobs(&self, run: &RunId) -> WaitingJobs {
-        let waits = |job: &&Job| job.state == JobState::Queued && job.run == *run;
-        match u32::try_from(self.jobs.iter().filter(waits).count()) {
-            Ok(count) if count > 0 => WaitingJobs::from([(run.into(), count)]),
-            _ => WaitingJobs::new(),
+        let mut waiting = WaitingJobs::new();
+        let waits = |job: &&Job| job.state == JobState::Queued && job.label.run == *run;
+        for job in self.jobs.iter().filter(waits) {
+            *waiting.entry(job.label.clone()).or_default() += 1;
         }
+        waiting
     }
 }

@@ -130,7 +130,8 @@ impl Audit {
             return Some(format!("whose last heartbeat was at {beat:?}"));
         }
         let registered = condition.registered.as_ref();
-        if registered.is_none_or(|(run, at)| *run != outcome.run || timestamp(*at) < owned) {
+        let asked = hand_over.ask.label(&outcome.run);
+        if registered.is_none_or(|(label, at)| *label != asked || timestamp(*at) < owned) {
             return Some(format!("which registered last: {registered:?}"));
         }
         let notice = condition.notice_at.map(timestamp);

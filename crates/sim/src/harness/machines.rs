@@ -114,7 +114,7 @@ impl Harness {
         let run = {
             let mut machines = self.world.machines();
             machines.end_job(job);
-            machines.job(job).run.to_string()
+            machines.job(job).label.run.to_string()
         };
         if self.world.machines().is_done(&run_id(&run)) {
             self.schedule_release(&run, 1..5);

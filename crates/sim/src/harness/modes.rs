@@ -82,6 +82,7 @@ impl Harness {
         known.stop = Some(switch);
         known.last_provision = Some(ports.pid);
         known.may_launch = ask.source != SourcePolicy::Pool && !is_contradictory;
+        known.suffix = ask.suffix;
         let call = ProvisionCall {
             ask: ask.clone(),
             began,

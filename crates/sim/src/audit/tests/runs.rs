@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ondeck_core::model::label::Label;
 use ondeck_core::modes::refresh;
 
 use super::*;
@@ -27,7 +28,7 @@ fn attended(
         audit.stored.push((second(0), BTreeMap::new()));
         let mut machines = SimulatedMachines::default();
         before(audit, &mut machines);
-        let waiting: BTreeSet<RunId> = waiting.iter().map(|name| run(name)).collect();
+        let waiting: BTreeSet<Label> = waiting.iter().map(|name| (&run(name)).into()).collect();
         for (pid, begin) in begins.iter().enumerate() {
             audit.refresh_begins(Pid(pid), &BTreeMap::new(), second(*begin));
             let when = (second(*begin), second(begin + 10));
@@ -182,4 +183,38 @@ fn a_machine_whose_time_is_up_takes_no_job() {
     assert_eq!(starts(100, 99), None);
     assert_eq!(starts(100, 110), None, "its clock may be behind");
     assert_eq!(starts(100, 120), Some(Invariant::NoJobWhenExpired));
+}
+
+#[test]
+fn a_machine_works_under_the_label_of_its_record() {
+    let works = |suffix: Option<&str>| {
+        after(|audit| {
+            let build = Some("build".parse().unwrap());
+            audit.existing(&Record { suffix: build, ..held(State::Running, 500) });
+            audit.changed = true;
+            let mut machines = SimulatedMachines::default();
+            machines.launched(&[machine(&id())]);
+            let label = Label::new(run("a"), suffix.map(|suffix| suffix.parse().unwrap()));
+            machines.set_serving(&id(), Some(&label));
+            machines.register(&id(), &label, 0);
+            audit.compare(&mut machines, second(10));
+        })
+    };
+    assert_eq!(works(Some("build")), None);
+    for other in [None, Some("tests")] {
+        assert_eq!(works(other), Some(Invariant::Label), "{other:?}");
+    }
+}
+
+#[test]
+fn a_refresh_may_launch_what_the_run_asked_for_under_all_labels() {
+    let asked = |asks: &[(Option<&'static str>, u32)]| {
+        let mut audit = Audit::default();
+        let ask = |(suffix, count): &(_, u32)| Ask { suffix: *suffix, ..Ask::of(*count) };
+        audit.asked_by_runs.insert(run("a"), asks.iter().map(ask).collect());
+        audit.asked_under_all_labels(&run("a"))
+    };
+    assert_eq!(asked(&[(None, 2)]), None);
+    assert_eq!(asked(&[(Some("build"), 2), (Some("build"), 1)]), None, "one label");
+    assert_eq!(asked(&[(Some("build"), 2), (Some("tests"), 3), (Some("build"), 1)]), Some(5));
 }
