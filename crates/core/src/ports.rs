@@ -341,6 +341,18 @@ pub struct OpenRun {
     pub waiting: Option<WaitingJobs>,
 }
 
+/// How far a run is, as the forge tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunStatus {
+    /// It has not completed.
+    Open,
+    Completed,
+    /// The forge does not know it: it was deleted, or it is of another repository.
+    Unknown,
+    /// The forge may not tell, or the budget is spent.
+    Untold,
+}
+
 /// A job of a completed run that did not succeed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedJob {
@@ -420,10 +432,9 @@ pub trait Forge: Send + Sync {
     async fn waiting_jobs(&self, _run: &RunId, _budget: &RequestBudget) -> PortResult<WaitingJobs> {
         Ok(WaitingJobs::new())
     }
-    /// Whether the run has completed. `false` also if the forge does not know the run, may not tell,
-    /// or the budget is spent.
-    async fn has_completed(&self, _run: &RunId, _budget: &RequestBudget) -> PortResult<bool> {
-        Ok(false)
+    /// How far the run is.
+    async fn run_status(&self, _run: &RunId, _budget: &RequestBudget) -> PortResult<RunStatus> {
+        Ok(RunStatus::Untold)
     }
     /// The jobs of a run's latest attempt that did not succeed. `None` if the budget does not suffice
     /// to list them all, or the forge may not tell.

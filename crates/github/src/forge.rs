@@ -21,7 +21,7 @@ use ondeck_core::model::secret::Secret;
 use ondeck_core::model::settings::{InvalidSetting, Settings};
 use ondeck_core::ports::{
     Clock, FailedJob, Forge, ListedRunner, OpenRuns, PortError, PortResult, RequestBudget, Rerun,
-    WaitingJobs,
+    RunStatus, WaitingJobs,
 };
 
 use crate::auth::{Auth, Identity, IssuedToken};
@@ -119,8 +119,8 @@ pub struct GitHubForge {
     releases: Arc<Identity>,
     list: RunnerList,
     on_secret: OnSecret,
-    /// Set once it has been logged that runs cannot be read.
-    logged: AtomicBool,
+    /// Set, and logged, when a request shows that the token may not read runs.
+    cannot_read_runs: AtomicBool,
 }
 
 impl GitHubForge {
@@ -165,7 +165,7 @@ impl GitHubForge {
             Arc::new(Identity::anonymous(client(&addresses.releases)?))
         };
         let target = format!("{}/{scope}", addresses.server);
-        let (list, logged) = (RunnerList::new(pool_tag), AtomicBool::new(false));
+        let (list, cannot_read_runs) = (RunnerList::new(pool_tag), AtomicBool::new(false));
         let hosted = addresses.hosted;
         Ok(GitHubForge {
             scope,
@@ -176,14 +176,15 @@ impl GitHubForge {
             releases,
             list,
             on_secret,
-            logged,
+            cannot_read_runs,
         })
     }
 
     /// Reads runs; `None` if there is no repository to read them from.
     fn run_reader<'a>(&'a self, budget: &'a RequestBudget) -> Option<RunReader<'a>> {
         let (reader, repository) = self.reader.as_ref()?;
-        Some(RunReader { reader, repository, budget, logged: &self.logged })
+        let cannot_read = &self.cannot_read_runs;
+        Some(RunReader { reader, repository, budget, cannot_read })
     }
 
     async fn make_token(&self, kind: &str) -> PortResult<IssuedToken> {
@@ -267,10 +268,10 @@ impl Forge for GitHubForge {
         }
     }
 
-    async fn has_completed(&self, run: &RunId, budget: &RequestBudget) -> PortResult<bool> {
+    async fn run_status(&self, run: &RunId, budget: &RequestBudget) -> PortResult<RunStatus> {
         match self.run_reader(budget) {
-            Some(reader) => reader.has_completed(run).await,
-            None => Ok(false),
+            Some(reader) => reader.status(run).await,
+            None => Ok(RunStatus::Untold),
         }
     }
 }

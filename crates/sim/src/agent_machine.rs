@@ -113,12 +113,11 @@ impl Runner for AgentMachine {
 
     async fn register(&self, label: &Label) -> Result<(), String> {
         let (world, started) = (&self.ports.world, self.ports.steady());
-        let run = &label.run;
-        world.machines().set_serving(&self.id, Some(run));
+        world.machines().set_serving(&self.id, Some(label));
         if let Some(condition) = world.machines().condition(&self.id) {
             world.audit().registers(&self.id, label, condition);
         }
-        *self.served.lock().unwrap_or_else(PoisonError::into_inner) = Some(run.clone());
+        *self.served.lock().unwrap_or_else(PoisonError::into_inner) = Some(label.run.clone());
         let (id, label) = (self.id.clone(), label.clone());
         if !world.kernel.is_by_choice() {
             self.take_time_to_register().await;

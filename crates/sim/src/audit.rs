@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use ondeck_core::lifecycle::Transition;
 use ondeck_core::model::ids::{InstanceId, IntentId, RunId};
+use ondeck_core::model::label::Label;
 use ondeck_core::model::record::{MachineSpec, Record, State};
 use ondeck_core::model::settings::Settings;
 use ondeck_core::model::ticket::Ticket;
@@ -27,6 +28,7 @@ pub use self::invariant::{Invariant, Violation};
 use self::pool_rules::{BegunProvision, TicketHistory};
 use self::report::Effects;
 use self::transition::legal;
+use crate::faults::Fault;
 use crate::kernel::{Micros, Pid, timestamp};
 use crate::plan::{Ask, Plan};
 use crate::simulated_machines::{Condition, MachineView, SimulatedMachines};
@@ -107,10 +109,16 @@ pub(crate) struct Audit {
     asked_by_runs: BTreeMap<RunId, Vec<Ask>>,
     /// Runs that have completed: since when, and after how many refreshes they still had machines.
     completed: BTreeMap<RunId, (Timestamp, u32)>,
-    /// Runs whose jobs wait and whose machines are gone, and for how many refreshes.
-    unserved: BTreeMap<RunId, u32>,
-    /// Whether the deaths of machines are the only faults.
+    /// Labels whose jobs wait and whose machines are gone, and for how many refreshes.
+    unserved: BTreeMap<Label, u32>,
+    /// Whether machines that die or are taken away are the only faults.
     only_deaths: bool,
+    /// Whether calls work as in a quiet history, though machines may be taken away.
+    judges_runs: bool,
+    /// Whether each agent that is up is seen to be.
+    agents_beat: bool,
+    /// The provisions that have not reported, with their runs.
+    provisions_at_work: BTreeMap<Pid, RunId>,
     /// When each process of the control plane began.
     begun: BTreeMap<Pid, Timestamp>,
     /// The last refresh that succeeded: when it began, and when it ended.
@@ -145,6 +153,8 @@ impl Audit {
         self.agents_spared = plan.agents_spared || plan.rates.calls.is_empty();
         self.is_spared = plan.skew <= 8_000 && (plan.is_clear() || !by_choice);
         self.is_quiet = plan.calls_work();
+        self.judges_runs = plan.without(Fault::SpotNotice).calls_work();
+        self.agents_beat = plan.agents_beat() && !by_choice;
         self.only_deaths = plan.only_deaths() && !by_choice;
         let settings = Settings::from_map(&plan.settings).expect("sound settings");
         self.index_lag = Duration::from_micros(plan.index_lag);
@@ -291,10 +301,15 @@ impl Audit {
             let how = format!("no intent was recorded for {}, of run {}", order.intent, order.run);
             self.violated(Invariant::IntentFirst, how);
         }
+        // A refresh rescues a run under one label after the other.
+        let of_all_labels = match self.is_refresh(by) {
+            true => self.asked_under_all_labels(&order.run),
+            false => None,
+        };
         let ordered = self.launched.entry((by, order.run.clone())).or_default();
         // The first order is for all machines of the run, later ones for those still missing.
         if ordered.intents.is_empty() {
-            ordered.wanted = order.count as usize;
+            ordered.wanted = of_all_labels.unwrap_or(order.count as usize);
         }
         let asked = ordered.launched.len() + order.count as usize;
         let too_many = ordered.intents.insert(order.intent.clone()) && asked > ordered.wanted;
@@ -408,15 +423,15 @@ impl Audit {
         }
     }
 
-    /// Compares the owner of each live machine with the run that its job, runner
-    /// and agent belong to.
+    /// Compares the label of each live machine that has an owner with that of its job, its runner and
+    /// its agent.
     pub(crate) fn compare(&mut self, machines: &mut SimulatedMachines, now: Timestamp) {
         self.overdue(machines, now);
         if !std::mem::take(&mut self.changed) & !machines.take_changed() {
             return;
         }
         for id in machines.alive() {
-            let Some(owner) = self.records.get(&id).and_then(|record| record.run.clone()) else {
+            let Some(owner) = self.records.get(&id).and_then(Record::label) else {
                 continue;
             };
             let Some(view) = machines.view(&id) else { continue };
@@ -455,6 +470,14 @@ impl Audit {
             record.run.as_ref() == Some(run) && record.state.is_live() && !record.is_expired(now)
         };
         self.records.values().filter(held).map(|record| record.id.clone()).collect()
+    }
+
+    /// Those of them that have this label.
+    pub(crate) fn held_under(&self, label: &Label, now: Timestamp) -> Vec<InstanceId> {
+        let has_label = |id: &InstanceId| {
+            self.records.get(id).and_then(Record::label).is_some_and(|it| it == *label)
+        };
+        self.held_by(&label.run, now).into_iter().filter(has_label).collect()
     }
 
     /// When the record of a machine last changed.

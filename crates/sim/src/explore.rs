@@ -456,7 +456,7 @@ mod tests {
                 harness.add_idle("i-0901", 1);
                 run_until_done(harness);
                 let id = ondeck_core::model::ids::InstanceId::new("i-0901").expect("a sound id");
-                harness.world.machines().set_serving(&id, Some(&run_id("9")));
+                harness.world.machines().set_serving(&id, Some(&(&run_id("9")).into()));
                 harness.provision("1", &Ask::of(1));
             },
         };

@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ondeck_core::model::ids::{InstanceId, RunId};
-use ondeck_core::model::label::LabelSuffix;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::runtime::stop::StopSwitch;
 
@@ -93,8 +92,8 @@ struct Run {
     rerun: bool,
     /// Whether its last request allows to launch machines.
     may_launch: bool,
-    /// The label suffix that it asked for last.
-    suffix: Option<LabelSuffix>,
+    /// That of its last request.
+    suffix: Option<&'static str>,
 }
 
 /// One call of provision.

@@ -137,6 +137,16 @@ impl Plan {
                 plan.add_one_kind_of_fault(&mut random);
             }
             6 => plan.keep_steady(&mut random),
+            8..=10 if digest(&[&seed, &"labels"]).is_multiple_of(2) => {
+                match seed % 12 {
+                    10 => plan.add_failing_rescues(&mut random),
+                    _ => plan.add_faults(&mut random),
+                }
+                plan.add_labels(&mut random);
+            }
+            11 if digest(&[&seed, &"rescues"]).is_multiple_of(2) => {
+                plan.add_failing_rescues(&mut random);
+            }
             _ => plan.add_faults(&mut random),
         }
         if plan.is_clear() && digest(&[&seed, &"tokens"]).is_multiple_of(2) {
@@ -156,7 +166,6 @@ impl Plan {
                 plan.settings.insert(GRACE.to_owned(), "12".to_owned());
             }
         }
-        plan.add_suffixes();
         plan.actions.sort_by_key(|(at, _)| *at);
         plan
     }
@@ -203,12 +212,27 @@ impl Plan {
             && self.other_faults.iter().all(|(fault, _)| ELSEWHERE.contains(fault))
     }
 
-    /// Whether machines die, and nothing else fails.
+    /// Whether machines die or are taken away, and nothing else fails.
     pub(crate) fn only_deaths(&self) -> bool {
         let is_other = |action: &Action| !matches!(action, Action::Kill(_));
         let actions = self.actions.iter().filter(|(_, action)| is_other(action)).cloned();
-        let without = Plan { actions: actions.collect(), ..self.clone() };
+        let without = Plan { actions: actions.collect(), ..self.without(Fault::SpotNotice) };
         without.only(Fault::MachineDies)
+    }
+
+    /// The plan without one kind of fault.
+    pub(crate) fn without(&self, fault: Fault) -> Plan {
+        let others = self.other_faults.iter().filter(|(other, _)| *other != fault);
+        Plan { other_faults: others.copied().collect(), ..self.clone() }
+    }
+
+    /// Whether heartbeats arrive, and clocks agree on their age.
+    pub(crate) fn agents_beat(&self) -> bool {
+        let keeps_one_from_beating = |action: &Action| {
+            matches!(action, Action::Hang(..) | Action::StopHeartbeats(..) | Action::Reassign(_))
+        };
+        let hindered = self.actions.iter().any(|(_, action)| keeps_one_from_beating(action));
+        self.calls_work() && self.skew == 0 && !hindered
     }
 
     /// Whether this is the only kind of fault.
@@ -272,17 +296,6 @@ impl Plan {
         }
     }
 
-    /// Gives a third of the calls of provision a label suffix, so that some runs have several labels.
-    fn add_suffixes(&mut self) {
-        for (at, action) in &mut self.actions {
-            if let Action::Provision { run, ask } = action {
-                let drawn = digest(&[&self.seed, run, at, &"suffix"]);
-                ask.suffix = [Some("big"), Some("small-2"), None, None, None, None]
-                    [usize::try_from(drawn % 6).unwrap_or_default()];
-            }
-        }
-    }
-
     /// Adds many runs within a few minutes, so that some provision while others release.
     fn add_rush(&mut self, random: &mut fastrand::Rng) {
         self.settings.insert("idle-time-sec".to_owned(), "200".to_owned());
@@ -292,6 +305,21 @@ impl Plan {
             let action = Action::Provision { run: run.to_string(), ask };
             self.actions.push((at, action));
         }
+    }
+
+    /// Lets some runs ask twice, under two labels, at about the same time.
+    fn add_labels(&mut self, random: &mut fastrand::Rng) {
+        let mut others = Vec::new();
+        for (at, action) in &mut self.actions {
+            let Action::Provision { run, ask } = action else { continue };
+            if random.bool() {
+                ask.suffix = Some("build");
+                let tests = Ask { suffix: Some("tests"), ..Ask::drawn(random.u32(1..3), random) };
+                let other = Action::Provision { run: run.clone(), ask: tests };
+                others.push((*at + random.u64(0..20 * SECOND), other));
+            }
+        }
+        self.actions.extend(others);
     }
 
     /// Lets failed jobs of runs that were released run again, without a provision.

@@ -30,8 +30,8 @@ pub(crate) struct SimulatedMachines {
 #[derive(Debug, Default, Clone)]
 pub(crate) struct SimulatedMachine {
     pub(crate) agent: Option<Pid>,
-    /// The run that its agent serves, from before it registers until it has deregistered.
-    pub(crate) serving: Option<RunId>,
+    /// The label that its agent serves, from before it registers until it has deregistered.
+    pub(crate) serving: Option<Label>,
     pub(crate) job: Option<usize>,
     pub(crate) restarts: u32,
     /// When the provider announces that it will take the machine away, if it does.
@@ -46,7 +46,7 @@ pub(crate) struct SimulatedMachine {
 pub(crate) struct Condition {
     /// When a heartbeat last reached the store.
     pub(crate) last_beat: Option<Micros>,
-    /// The last registration of a runner: for which run, and when.
+    /// The last registration of a runner: with which label, and when.
     pub(crate) registered: Option<(Label, Micros)>,
     /// Whether a run has worked on it since it was cleaned.
     pub(crate) is_dirty: bool,
@@ -97,14 +97,14 @@ pub(crate) enum JobState {
     Over,
 }
 
-/// The runs for which a machine works, as the auditor sees them.
+/// The labels for which a machine works, as the auditor sees them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MachineView {
-    /// The run in the label of its listening runner.
-    pub(crate) label: Option<RunId>,
-    pub(crate) serving: Option<RunId>,
-    /// The run of the job on it.
-    pub(crate) job: Option<RunId>,
+    /// That of its listening runner.
+    pub(crate) label: Option<Label>,
+    pub(crate) serving: Option<Label>,
+    /// That of the job on it.
+    pub(crate) job: Option<Label>,
     pub(crate) is_dirty: bool,
     pub(crate) notice_at: Option<Micros>,
 }
@@ -176,9 +176,9 @@ impl SimulatedMachines {
         let machine = self.machines.get(id)?;
         let label = self.runners.iter().find(|r| r.instance == *id && r.online);
         Some(MachineView {
-            label: label.map(|runner| runner.label.run.clone()),
+            label: label.map(|runner| runner.label.clone()),
             serving: machine.serving.clone(),
-            job: machine.job.map(|job| self.jobs[job].label.run.clone()),
+            job: machine.job.map(|job| self.jobs[job].label.clone()),
             is_dirty: machine.condition.is_dirty,
             notice_at: machine.condition.notice_at,
         })
@@ -210,21 +210,21 @@ impl SimulatedMachines {
         self.machines.get(id).is_some_and(|machine| now < machine.heartbeats_stopped_until)
     }
 
-    pub(crate) fn set_serving(&mut self, id: &InstanceId, run: Option<&RunId>) {
+    pub(crate) fn set_serving(&mut self, id: &InstanceId, label: Option<&Label>) {
         self.changed = true;
         if let Some(machine) = self.machines.get_mut(id) {
-            machine.serving = run.cloned();
-            machine.condition.is_dirty |= run.is_some();
+            machine.serving = label.cloned();
+            machine.condition.is_dirty |= label.is_some();
         }
     }
 
     /// Lists a runner, in place of an earlier one of the same machine. It listens for jobs if the
-    /// machine's agent still serves that run.
+    /// machine's agent still serves that label.
     pub(crate) fn register(&mut self, id: &InstanceId, label: &Label, now: Micros) {
         self.changed = true;
         let Some(machine) = self.machines.get_mut(id) else { return };
         machine.condition.registered = Some((label.clone(), now));
-        let online = machine.serving.as_ref() == Some(&label.run);
+        let online = machine.serving.as_ref() == Some(label);
         self.runners.retain(|runner| runner.instance != *id);
         self.registrations += 1;
         let name = format!("{id}-{}", self.registrations);
@@ -260,13 +260,8 @@ impl SimulatedMachines {
         self.runners.iter().map(listed).collect()
     }
 
-    pub(crate) fn queue(&mut self, label: &Label, takes: Micros, now: Micros) {
-        self.jobs.push(Job {
-            label: label.clone(),
-            takes,
-            queued_at: now,
-            state: JobState::Queued,
-        });
+    pub(crate) fn queue(&mut self, label: impl Into<Label>, takes: Micros, now: Micros) {
+        self.jobs.push(Job { label: label.into(), takes, queued_at: now, state: JobState::Queued });
     }
 
     /// Starts queued jobs on listening runners. Returns them with their machines.
@@ -327,10 +322,10 @@ impl SimulatedMachines {
         self.jobs.iter().filter(|job| job.label.run == *run).all(|job| job.state == JobState::Over)
     }
 
-    /// The runs with jobs that have been queued since before `time`.
-    pub(crate) fn waiting_since(&self, time: Timestamp) -> BTreeSet<RunId> {
+    /// The labels with jobs that have been queued since before `time`.
+    pub(crate) fn waiting_since(&self, time: Timestamp) -> BTreeSet<Label> {
         let waits = |job: &&Job| job.state == JobState::Queued && timestamp(job.queued_at) < time;
-        self.jobs.iter().filter(waits).map(|job| job.label.run.clone()).collect()
+        self.jobs.iter().filter(waits).map(|job| job.label.clone()).collect()
     }
 
     /// The workflow of a run has begun, or begins again.
@@ -358,8 +353,8 @@ impl SimulatedMachines {
     }
 
     pub(crate) fn waiting_jobs(&self, run: &RunId) -> WaitingJobs {
-        let waits = |job: &&Job| job.state == JobState::Queued && job.label.run == *run;
         let mut waiting = WaitingJobs::new();
+        let waits = |job: &&Job| job.state == JobState::Queued && job.label.run == *run;
         for job in self.jobs.iter().filter(waits) {
             *waiting.entry(job.label.clone()).or_default() += 1;
         }

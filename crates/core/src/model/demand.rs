@@ -34,9 +34,18 @@ pub struct Demand {
     /// The rescue that is under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<RescueLease>,
-    /// When refresh re-ran jobs of the run whose machines were taken away.
+    /// The refresh that re-runs jobs of the run whose machines were taken away, or has done so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rerun_at: Option<Timestamp>,
+    pub rerun: Option<JobsRerun>,
+}
+
+/// The right of one refresh to re-run jobs of a run, which there is once. Refreshes take it by a
+/// conditional write before they ask the forge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobsRerun {
+    /// Tells the writes of different refreshes apart.
+    pub by: u64,
+    pub at: Timestamp,
 }
 
 /// The right of one refresh to rescue a run under one label. Refreshes take it by a conditional
@@ -101,7 +110,7 @@ impl Demand {
             at,
             failed_rescues: None,
             lease: None,
-            rerun_at: None,
+            rerun: None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 pub(crate) mod duplicates;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::inputs::times::{TIMES, TimeSpec, Times, Unit};
@@ -94,7 +94,7 @@ input_struct! {
         /// it has seen too few.
         registration_p95: Option<Duration>;
         /// The machines that were taken away from runs whose jobs may have to be re-run.
-        interrupted: BTreeMap<RunId, BTreeSet<InstanceId>>;
+        interrupted: BTreeMap<InstanceId, Interruption>;
         /// Where the last refresh stopped asking the forge about runs.
         runs_marker: RunsMarker;
         /// The settings of the adapters, by the names of their inputs.
@@ -182,17 +182,37 @@ pub(crate) const REGISTRATION_P95: &str = "registration-p95-ms";
 /// The name under which refresh records where it stopped asking about runs. Not an input.
 pub(crate) const RUNS_MARKER: &str = "runs-marker";
 
-/// What precedes the id of a run in the name under which refresh records the machines that were taken
-/// away from the run. Not an input.
-const INTERRUPTED_RUN: &str = "interrupted-run-";
+/// What precedes the id of a machine in the name under which refresh records that it was taken away
+/// from a run. Each machine has a name of its own, so that two refreshes at once lose no record of
+/// each other. Not an input.
+const INTERRUPTED_MACHINE: &str = "interrupted-machine-";
 
-/// The change that records the machines that were taken away from a run. None removes the record.
-pub(crate) fn interrupted_machines(
-    run: &RunId,
-    machines: &BTreeSet<InstanceId>,
-) -> (String, String) {
-    let ids: Vec<&str> = machines.iter().map(InstanceId::as_str).collect();
-    (format!("{INTERRUPTED_RUN}{run}"), ids.join(" "))
+/// Refresh has seen that a machine was taken away from a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interruption {
+    pub run: RunId,
+    /// When refresh saw it first.
+    pub at: Timestamp,
+}
+
+impl Interruption {
+    /// The change that records this about a machine.
+    pub(crate) fn note(&self, machine: &InstanceId) -> (String, String) {
+        (format!("{INTERRUPTED_MACHINE}{machine}"), format!("{} {}", self.run, self.at))
+    }
+
+    /// The change that removes what is recorded about a machine.
+    pub(crate) fn forget(machine: &InstanceId) -> (String, String) {
+        (format!("{INTERRUPTED_MACHINE}{machine}"), String::new())
+    }
+
+    /// Reads a stored setting; `None` if it is none of these, or malformed.
+    fn read(name: &str, value: &str) -> Option<(InstanceId, Interruption)> {
+        let machine = InstanceId::new(name.strip_prefix(INTERRUPTED_MACHINE)?).ok()?;
+        let (run, at) = value.split_once(' ')?;
+        let (run, at) = (RunId::new(run).ok()?, Timestamp::parse(at).ok()?);
+        Some((machine, Interruption { run, at }))
+    }
 }
 
 /// The name under which refresh records the version of the settings. Not an input.
@@ -216,7 +236,7 @@ impl SettingsVersion {
     /// The version of stored settings: a digest of their names and values.
     pub fn of(map: &BTreeMap<String, String>) -> SettingsVersion {
         let counted = map.iter().filter(|(name, _)| {
-            !UNVERSIONED.contains(&name.as_str()) && !name.starts_with(INTERRUPTED_RUN)
+            !UNVERSIONED.contains(&name.as_str()) && !name.starts_with(INTERRUPTED_MACHINE)
         });
         // FNV-1a with 64 bits. The byte that no UTF-8 contains keeps neighbouring texts apart.
         let texts = counted.flat_map(|(name, value)| [name, value]);
@@ -272,11 +292,8 @@ impl Settings {
                 }
                 RUNS_MARKER => settings.runs_marker = RunsMarker::parse(value),
                 SET_UP_BY | AGENT_KEY_PREFIX => {}
-                _ if name.starts_with(INTERRUPTED_RUN) => {
-                    let machines = value.split(' ').filter_map(|id| InstanceId::new(id).ok());
-                    if let Ok(run) = RunId::new(&name[INTERRUPTED_RUN.len()..]) {
-                        settings.interrupted.insert(run, machines.collect());
-                    }
+                _ if name.starts_with(INTERRUPTED_MACHINE) => {
+                    settings.interrupted.extend(Interruption::read(name, value));
                 }
                 _ => {
                     settings.backend.insert(name.clone(), value.clone());
@@ -419,6 +436,31 @@ mod tests {
         assert_eq!(version(&unversioned), base);
         let read = Settings::from_map(&map(&[(VERSION, base.as_str())])).unwrap();
         assert_eq!(read.version, Some(base));
+    }
+
+    #[test]
+    fn an_interruption_is_read_as_it_was_noted_and_changes_no_version() {
+        let machine = InstanceId::new("i-1").unwrap();
+        let run = RunId::new("7").unwrap();
+        let noted = Interruption { run, at: Timestamp::from_millis(5_000) };
+        let other = InstanceId::new("i-2").unwrap();
+        let map = BTreeMap::from([noted.note(&machine), noted.note(&other)]);
+        assert_eq!(
+            map.len(),
+            2,
+            "a write about one machine of a run leaves the other's note alone"
+        );
+        let settings = Settings::from_map(&map).unwrap();
+        let both = [&machine, &other].map(|machine| (machine.clone(), noted.clone()));
+        assert_eq!(settings.interrupted, BTreeMap::from(both));
+        assert!(settings.backend.is_empty());
+        assert_eq!(SettingsVersion::of(&map), SettingsVersion::of(&BTreeMap::new()));
+        let (name, value) = Interruption::forget(&machine);
+        assert_eq!((&name, value.as_str()), (&noted.note(&machine).0, ""));
+        for malformed in ["", "7", "7 soon", "a b c"] {
+            let map = BTreeMap::from([(name.clone(), malformed.to_owned())]);
+            assert!(Settings::from_map(&map).unwrap().interrupted.is_empty(), "{malformed}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use crate::lifecycle::{Instance, LiveState, Pending, Refused, Terminated, TypedState, Verdict};
+use crate::model::demand::Demand;
 use crate::model::failure::Failure;
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::record::Record;
@@ -87,7 +88,7 @@ impl Plane {
     }
 
     /// Calls a port and repeats the call by [`Retry::SHORT`] while the error is a passing one.
-    /// Not for conditional writes: use [`Plane::apply`].
+    /// Not for conditional writes: use [`Plane::apply`] and [`Plane::replace_demand`].
     pub async fn retried<T, F>(&self, mut call: impl FnMut() -> F) -> PortResult<T>
     where
         F: Future<Output = PortResult<T>>,
@@ -129,6 +130,19 @@ impl Plane {
                 Err(NotCommitted::Refused(refused))
             }
         }
+    }
+
+    /// Replaces a stored demand if it still is `current`. Returns whether that was done.
+    ///
+    /// If the answer to a write is lost, the write is repeated and refused, and the demand that is
+    /// found tells whether it was made. So `next` must differ from what any other process may write.
+    pub async fn replace_demand(&self, current: &Demand, next: &Demand) -> PortResult<bool> {
+        if self.retried(|| self.store.replace_demand(current, next)).await? {
+            return Ok(true);
+        }
+        let runs = std::slice::from_ref(&next.run);
+        let found = self.retried(|| self.store.demands(runs)).await?;
+        Ok(found.contains(next))
     }
 
     /// Expires and reaps an instance, and terminates its machine if this call won the reap. The

@@ -22,7 +22,7 @@ use crate::model::timestamp::Timestamp;
 use crate::modes::handshake::{Handshake, Returned, idle_time_given_back};
 use crate::modes::plane::{NotCommitted, Plane};
 use crate::modes::refresh::keep_warm;
-use crate::ports::{Listing, PortResult};
+use crate::ports::{Listing, PortError, PortResult};
 
 /// The reason in events, for machines that never became `running`.
 const UNFINISHED: &str = "its provision did not finish";
@@ -132,8 +132,8 @@ pub async fn release(
     let handshake = Handshake::new(plane, &times);
     let lifetime = Lifetime::of(&settings);
     let taken_away = match settings.on_interruption {
-        OnInterruption::None => BTreeSet::new(),
-        OnInterruption::Rerun => taken_away(plane, &records).await?,
+        OnInterruption::None => Ok(BTreeSet::new()),
+        OnInterruption::Rerun => taken_away(plane, &records).await,
     };
     let releasing = Releasing { plane, run, times: &times, lifetime, handshake, taken_away };
     let releases = records.iter().map(|record| releasing.release(record));
@@ -163,8 +163,9 @@ struct Releasing<'a> {
     times: &'a Times,
     lifetime: Lifetime,
     handshake: Handshake<'a>,
-    /// Expired as they are, so that refresh sees whose jobs they had.
-    taken_away: BTreeSet<InstanceId>,
+    /// Expired as they are, so that refresh sees whose jobs they had. If they are not known, no running
+    /// machine is released: its agent could not be asked either.
+    taken_away: PortResult<BTreeSet<InstanceId>>,
 }
 
 /// The running machines that their provider takes away, or has taken away already. A handshake would
@@ -184,7 +185,7 @@ impl Releasing<'_> {
     async fn release(&self, record: &Record) -> PortResult<Reached> {
         let now = self.plane.now();
         if let Some(running) = Instance::<Running>::believe(record) {
-            if self.taken_away.contains(&record.id) {
+            if self.taken_away.as_ref().map_err(PortError::clone)?.contains(&record.id) {
                 return self.expire_taken_away(record, &running).await;
             }
             return self.return_to_pool(record, self.change(record, &running, now)).await;

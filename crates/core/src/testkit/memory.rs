@@ -77,6 +77,8 @@ struct Tables {
     events: Vec<Event>,
     calls: Calls,
     failing: BTreeSet<&'static str>,
+    /// How many answers of a call are lost, after it has had its effect.
+    lost_answers: BTreeMap<&'static str, u32>,
     /// Records that cannot be written.
     read_only: BTreeSet<InstanceId>,
 }
@@ -107,10 +109,17 @@ impl MemoryStore {
         lock(&self.0).read_only.insert(id.clone());
     }
 
+    /// Loses the next `count` answers of a conditional write: the name of a transition, or
+    /// `replace_demand`. The write is made.
+    pub fn lose_answers(&self, call: &'static str, count: u32) {
+        lock(&self.0).lost_answers.insert(call, count);
+    }
+
     /// No call fails from now on.
     pub fn repair(&self) {
         let mut tables = lock(&self.0);
         tables.failing.clear();
+        tables.lost_answers.clear();
         tables.read_only.clear();
     }
 
@@ -118,6 +127,38 @@ impl MemoryStore {
         match lock(&self.0).failing.contains(call) {
             true => Err(out_of_reach("store")),
             false => Ok(()),
+        }
+    }
+
+    fn change(&self, change: &Change) -> PortResult<Verdict> {
+        let mut tables = lock(&self.0);
+        if tables.read_only.contains(change.id()) {
+            return Err(out_of_reach("store"));
+        }
+        let found = tables.records.get(change.id()).cloned();
+        let Some(next) = change.applied_to(found.as_ref()) else {
+            return Ok(Verdict::Refused(found));
+        };
+        tables.events.push(Event {
+            id: next.id.clone(),
+            transition: change.transition().as_str(),
+            from: found.map(|record| record.state),
+            to: next.state,
+            run: next.run.clone(),
+            why: change.why().to_owned(),
+            at: change.at(),
+        });
+        tables.records.insert(next.id.clone(), next.clone());
+        Ok(Verdict::Agreed(next))
+    }
+
+    fn deliver<T>(&self, call: &'static str, answer: T) -> PortResult<T> {
+        match lock(&self.0).lost_answers.get_mut(call).filter(|count| **count > 0) {
+            Some(count) => {
+                *count -= 1;
+                Err(out_of_reach("store"))
+            }
+            None => Ok(answer),
         }
     }
 
@@ -214,25 +255,8 @@ impl Store for MemoryStore {
         self.count("write");
         self.answer("write")?;
         self.answer(change.transition().as_str())?;
-        let mut tables = lock(&self.0);
-        if tables.read_only.contains(change.id()) {
-            return Err(out_of_reach("store"));
-        }
-        let found = tables.records.get(change.id()).cloned();
-        let Some(next) = change.applied_to(found.as_ref()) else {
-            return Ok(Verdict::Refused(found));
-        };
-        tables.events.push(Event {
-            id: next.id.clone(),
-            transition: change.transition().as_str(),
-            from: found.map(|record| record.state),
-            to: next.state,
-            run: next.run.clone(),
-            why: change.why().to_owned(),
-            at: change.at(),
-        });
-        tables.records.insert(next.id.clone(), next.clone());
-        Ok(Verdict::Agreed(next))
+        let verdict = self.change(change)?;
+        self.deliver(change.transition().as_str(), verdict)
     }
 
     async fn of_run(&self, run: &RunId) -> PortResult<Listing> {
@@ -394,7 +418,8 @@ impl Store for MemoryStore {
         if is_current {
             tables.demands.insert(next.label(), next.clone());
         }
-        Ok(is_current)
+        drop(tables);
+        self.deliver("replace_demand", is_current)
     }
 
     async fn demands(&self, runs: &[RunId]) -> PortResult<Vec<Demand>> {

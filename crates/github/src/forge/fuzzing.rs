@@ -8,7 +8,7 @@ use ondeck_core::ports::{PortError, PortResult};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::runner_list::RunnersPage;
-use super::runs::{JobsPage, RunStatus, RunsPage};
+use super::runs::{JobsPage, RunsPage, StatusEntry};
 use super::software::{Release, Version, offered, released};
 use super::{OnSecret, RunnerScope};
 use crate::auth::IssuedToken;
@@ -50,7 +50,7 @@ fn read(request: &Request<'_>, answer: &Answer) {
     check_result(IssuedToken::read(request, answer, &quiet).map(drop));
     check_result(answer.read::<RunsPage>(request).map(drop));
     check_result(answer.read::<JobsPage>(request).map(drop));
-    check_result(answer.read::<RunStatus>(request).map(drop));
+    check_result(answer.read::<StatusEntry>(request).map(drop));
     check_result(answer.read::<RunnersPage>(request).map(|page| {
         page.runners.iter().for_each(|runner| drop(instance_of(&runner.name, "a1b2c3")));
     }));

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ondeck_core::model::ids::RunId;
 use ondeck_core::model::label::Label;
 use ondeck_core::ports::{
-    FailedJob, OpenRun, OpenRuns, PortResult, RequestBudget, Rerun, WaitingJobs,
+    FailedJob, OpenRun, OpenRuns, PortResult, RequestBudget, Rerun, RunStatus, WaitingJobs,
 };
 use serde::Deserialize;
 
@@ -51,7 +51,7 @@ pub(super) struct JobEntry {
 }
 
 #[derive(Deserialize)]
-pub(super) struct RunStatus {
+pub(super) struct StatusEntry {
     status: Option<String>,
 }
 
@@ -60,8 +60,8 @@ pub(super) struct RunReader<'a> {
     pub(super) reader: &'a Identity,
     pub(super) repository: &'a str,
     pub(super) budget: &'a RequestBudget,
-    /// Set once it has been logged that runs cannot be read.
-    pub(super) logged: &'a AtomicBool,
+    /// Set, and logged, when a request shows that the token may not read runs.
+    pub(super) cannot_read: &'a AtomicBool,
 }
 
 impl RunReader<'_> {
@@ -173,16 +173,25 @@ impl RunReader<'_> {
         }
     }
 
-    /// Whether a run has completed. A run of another repository is unknown here and has not.
-    pub(super) async fn has_completed(&self, run: &RunId) -> PortResult<bool> {
+    /// How far a run is. GitHub also answers 404 if the token may not read the repository; that is no
+    /// answer about the run.
+    pub(super) async fn status(&self, run: &RunId) -> PortResult<RunStatus> {
         if !is_of_github(run) {
-            return Ok(false);
+            return Ok(RunStatus::Unknown);
         }
         let request = self.get(&format!("/{run}"));
-        let answer = self.ask(&request).await?.filter(|answer| answer.status != 404);
-        let Some(answer) = answer else { return Ok(false) };
-        let run: RunStatus = answer.read(&request)?;
-        Ok(run.status.as_deref() == Some("completed"))
+        let Some(answer) = self.ask(&request).await? else { return Ok(RunStatus::Untold) };
+        if answer.status == 404 {
+            return Ok(match self.cannot_read.load(Ordering::Relaxed) {
+                true => RunStatus::Untold,
+                false => RunStatus::Unknown,
+            });
+        }
+        let found: StatusEntry = answer.read(&request)?;
+        Ok(match found.status.as_deref() {
+            Some("completed") => RunStatus::Completed,
+            _ => RunStatus::Open,
+        })
     }
 
     fn get(&self, path: &str) -> Request<'_> {
@@ -209,7 +218,7 @@ impl RunReader<'_> {
     }
 
     fn log_once(&self) {
-        if !self.logged.swap(true, Ordering::Relaxed) {
+        if !self.cannot_read.swap(true, Ordering::Relaxed) {
             tracing::info!(
                 repository = self.repository,
                 "cannot read runs, so none are rescued; the token needs actions: read"

@@ -357,6 +357,6 @@ fn demand(run: &RunId) -> Demand {
         at: Timestamp::from_millis(9_000_000_000),
         failed_rescues: None,
         lease: None,
-        rerun_at: None,
+        rerun: None,
     }
 }

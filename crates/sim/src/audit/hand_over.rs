@@ -130,8 +130,8 @@ impl Audit {
             return Some(format!("whose last heartbeat was at {beat:?}"));
         }
         let registered = condition.registered.as_ref();
-        let label = hand_over.ask.label(outcome.run.clone());
-        if registered.is_none_or(|(under, at)| *under != label || timestamp(*at) < owned) {
+        let asked = hand_over.ask.label(&outcome.run);
+        if registered.is_none_or(|(label, at)| *label != asked || timestamp(*at) < owned) {
             return Some(format!("which registered last: {registered:?}"));
         }
         let notice = condition.notice_at.map(timestamp);

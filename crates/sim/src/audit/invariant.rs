@@ -96,6 +96,8 @@ pub enum Invariant {
     /// Without faults, a refresh gives machines to a run whose jobs wait. If machines die, it does so
     /// within two refreshes.
     Rescued,
+    /// Rescues give a run no more machines than it has asked for.
+    RescuedOnce,
     /// A refresh takes no machine from its job.
     JobKept,
     /// A run that has completed has no machine after two refreshes.
@@ -153,6 +155,7 @@ impl Invariant {
             Invariant::WaitsForRoom => "waits for room",
             Invariant::NotInterrupted => "interrupted is not reused",
             Invariant::Rescued => "rescued",
+            Invariant::RescuedOnce => "rescued once",
             Invariant::JobKept => "jobs keep their machines",
             Invariant::CompletedHoldsNothing => "completed holds nothing",
             Invariant::NoJobWhenExpired => "expired takes no job",

@@ -43,6 +43,7 @@ impl Audit {
         self.asked_by_runs.entry(run.clone()).or_default().push(ask.clone());
         self.provisions
             .insert(by, BegunProvision { ask: ask.clone(), began, claims: BTreeMap::new() });
+        self.provisions_at_work.insert(by, run.clone());
     }
 
     pub(crate) fn release_begins(&mut self, by: Pid, began: Timestamp) {
@@ -154,7 +155,7 @@ impl Audit {
     /// It registers under a label that its run has asked for.
     pub(crate) fn registers(&mut self, id: &InstanceId, label: &Label, condition: &Condition) {
         let asks = self.asked_by_runs.get(&label.run);
-        if asks.is_some_and(|asks| asks.iter().all(|ask| ask.label_suffix() != label.suffix)) {
+        if asks.is_some_and(|asks| asks.iter().all(|ask| ask.label(&label.run) != *label)) {
             let how = format!("{id} registers as {label}, which its run has not asked for");
             self.violated(Invariant::Label, how);
         }

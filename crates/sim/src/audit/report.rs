@@ -100,6 +100,7 @@ impl Audit {
     ) {
         let lasted = now.since(began);
         self.effects.remove(&by);
+        self.provisions_at_work.remove(&by);
         // Another process may have done it first. An expired machine terminates itself.
         let is_live = |id: &&InstanceId| {
             self.records.get(id).is_some_and(|r| r.state.is_live() && !r.is_expired(now + SKEW))

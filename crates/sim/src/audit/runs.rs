@@ -1,16 +1,18 @@
 //! Runs: whose jobs wait, who has completed, and which machines have jobs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ondeck_core::lifecycle::Transition;
 use ondeck_core::model::ids::{InstanceId, RunId};
+use ondeck_core::model::label::Label;
 use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::refresh;
 
 use super::{Audit, Invariant, SKEW};
 use crate::kernel::{Pid, timestamp};
+use crate::plan::Ask;
 use crate::simulated_machines::SimulatedMachines;
 
 /// How long an agent may take to notice that its time is up, besides the skew of its clock.
@@ -31,7 +33,8 @@ impl Audit {
     }
 
     /// A change is written to a machine, which has a job or not. A refresh must not take a machine
-    /// from its job before the threshold.
+    /// from its job before the threshold. To give back a claimed one does not take it: the agent stays
+    /// until the job is over.
     pub(crate) fn takes_from_job(
         &mut self,
         by: Pid,
@@ -48,9 +51,47 @@ impl Audit {
         };
         let has_time = before.threshold.is_some_and(|threshold| threshold > now + SKEW);
         let is_troubled = self.touched_by_hand.contains(&before.id);
-        if before.state == State::Running && has_time && !is_troubled && self.is_quiet {
+        let is_kept = match before.state {
+            State::Running => true,
+            // A rescue that fails gives up machines whose agents are silent.
+            State::Created | State::Claimed => {
+                self.agents_beat && transition != Transition::GiveBack
+            }
+            State::Idle | State::Terminated => false,
+        };
+        if is_kept && has_time && !is_troubled && self.is_quiet {
             let how = format!("a refresh makes {transition} of {}, which has a job", before.id);
             self.violated(Invariant::JobKept, how);
+        }
+    }
+
+    /// A refresh has given a machine to a run, which then has no more than it asked for. Machines that
+    /// are gone do not count, nor does what the run's own provision adds meanwhile.
+    pub(crate) fn rescue_gives(
+        &mut self,
+        by: Pid,
+        transition: Transition,
+        after: &Record,
+        machines: &SimulatedMachines,
+        now: Timestamp,
+    ) {
+        let gives = matches!(transition, Transition::Activate | Transition::Commit);
+        let Some(label) = after.label().filter(|_| gives && self.is_refresh(by)) else { return };
+        let provisions = self.provisions_at_work.values().any(|at_work| *at_work == label.run);
+        let asked = self.asked_under(&label).map(|ask| ask.count).max();
+        let Some(asked) = asked.filter(|_| self.agents_beat && self.is_quiet && !provisions) else {
+            return;
+        };
+        let serves = |id: &InstanceId| {
+            let running = self.records.get(id).is_some_and(|it| it.state == State::Running);
+            running && machines.condition(id).is_some()
+        };
+        let held = self.held_under(&label, now).iter().filter(|id| serves(id)).count();
+        if held > usize::try_from(asked).unwrap_or(usize::MAX) {
+            let how = format!(
+                "run {label} has asked for {asked} machines, and a refresh makes it {held}"
+            );
+            self.violated(Invariant::RescuedOnce, how);
         }
     }
 
@@ -81,14 +122,14 @@ impl Audit {
         &mut self,
         outcome: &refresh::Outcome,
         (began, now): (Timestamp, Timestamp),
-        waiting: &BTreeSet<RunId>,
+        waiting: &BTreeSet<Label>,
         machines: &SimulatedMachines,
     ) {
         // Another refresh may be at work for a run, and a warning says what could not be done. One
         // for each silent machine does not.
         let all_done = outcome.warnings.len() == outcome.silent.len();
         let alone = self.refreshes.len() == 1 && all_done;
-        if !self.is_quiet || !alone || outcome.failure.is_some() {
+        if !self.judges_runs || !alone || outcome.failure.is_some() {
             return;
         }
         let shown = began.before(self.index_lag + SKEW);
@@ -106,33 +147,52 @@ impl Audit {
         }
         let gone = |id: &InstanceId| {
             let silent = |at| timestamp(at) + self.tolerance() < shown;
-            machines.removed_at(id).is_some_and(silent)
+            // It takes no further job.
+            let notice = machines.condition(id).and_then(|condition| condition.notice_at);
+            machines.removed_at(id).or(notice).is_some_and(silent)
         };
-        let unserved = |run: &&RunId| {
-            let held = self.held_by(run, now);
-            self.may_be_rescued(run, began) && held.iter().all(gone)
+        let unserved = |label: &&Label| {
+            let held = self.held_under(label, now);
+            self.may_be_rescued(label, began) && held.iter().all(gone)
         };
-        let unserved: Vec<RunId> = waiting.iter().filter(unserved).cloned().collect();
-        self.unserved.retain(|run, _| unserved.contains(run));
-        for run in unserved {
-            let refreshes = self.unserved.entry(run.clone()).or_default();
+        let unserved: Vec<Label> = waiting.iter().filter(unserved).cloned().collect();
+        self.unserved.retain(|label, _| unserved.contains(label));
+        for label in unserved {
+            let refreshes = self.unserved.entry(label.clone()).or_default();
             *refreshes += 1;
             if *refreshes >= REFRESHES {
-                let how = format!("the jobs of run {run} wait, and its machines are gone");
+                let how = format!("the jobs of run {label} wait, and its machines are gone");
                 return self.violated(Invariant::Rescued, how);
             }
         }
     }
 
-    /// Whether refresh may and can give the run another machine.
-    fn may_be_rescued(&self, run: &RunId, began: Timestamp) -> bool {
+    /// What a run has asked for under one of its labels.
+    fn asked_under(&self, label: &Label) -> impl DoubleEndedIterator<Item = &Ask> {
+        let asks = self.asked_by_runs.get(&label.run).into_iter().flatten();
+        asks.filter(move |ask| ask.label(&label.run) == *label)
+    }
+
+    /// How many machines a run has asked for, if it has asked under several labels.
+    pub(super) fn asked_under_all_labels(&self, run: &RunId) -> Option<usize> {
+        let mut most: BTreeMap<Option<&str>, u32> = BTreeMap::new();
+        for ask in self.asked_by_runs.get(run).into_iter().flatten() {
+            let count = most.entry(ask.suffix).or_default();
+            *count = ask.count.max(*count);
+        }
+        let all = most.values().sum::<u32>();
+        (most.len() > 1).then(|| usize::try_from(all).unwrap_or(usize::MAX))
+    }
+
+    /// Whether refresh may and can give the run another machine under this label.
+    fn may_be_rescued(&self, label: &Label, began: Timestamp) -> bool {
         use ondeck_core::modes::provision::SourcePolicy;
         let rescues = |text: &String| text.is_empty() || text == "provision";
-        let asks = self.asked_by_runs.get(run).into_iter().flatten();
+        let asked = self.asked_under(label).next_back();
         self.only_deaths
             && !self.has_ceiling_since(began)
             && self.texts_since("rescue", began).iter().all(rescues)
-            && asks.last().is_some_and(|ask| {
+            && asked.is_some_and(|ask| {
                 ask.source != SourcePolicy::Pool && !self.is_contradictory(ask, began)
             })
     }

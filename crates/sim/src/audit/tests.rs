@@ -193,9 +193,9 @@ fn only_a_free_machine_is_announced() {
         MachineView { label: None, serving: None, job: None, is_dirty: false, notice_at: None };
     assert_eq!(announced(free.clone(), 0), None);
     for busy in [
-        MachineView { label: Some(run("a")), ..free.clone() },
-        MachineView { serving: Some(run("a")), ..free.clone() },
-        MachineView { job: Some(run("a")), ..free.clone() },
+        MachineView { label: Some((&run("a")).into()), ..free.clone() },
+        MachineView { serving: Some((&run("a")).into()), ..free.clone() },
+        MachineView { job: Some((&run("a")).into()), ..free.clone() },
         MachineView { is_dirty: true, ..free.clone() },
     ] {
         assert_eq!(announced(busy.clone(), 0), Some(Invariant::Announced), "{busy:?}");

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use ondeck_core::model::ids::InstanceId;
-use ondeck_core::model::label::Label;
 use ondeck_core::model::record::State;
 use ondeck_core::runtime::stop::Stop;
 
@@ -11,7 +10,7 @@ use super::{Harness, ScheduledAction, run_id};
 use crate::agent_machine::TROUBLE;
 use crate::faults::Fault;
 use crate::kernel::Pid;
-use crate::plan::{Action, SECOND};
+use crate::plan::{Action, Ask, SECOND};
 
 impl Harness {
     pub(super) fn perform(&mut self, action: ScheduledAction) {
@@ -55,9 +54,9 @@ impl Harness {
                 known.rerun = true;
                 known.will_release = false;
                 known.disturbances += 1;
-                let label = Label::new(run_id(&run), known.suffix.clone());
+                let label = Ask { suffix: known.suffix, ..Ask::of(1) }.label(&run_id(&run));
                 let takes = self.random_in(3..60) * SECOND;
-                self.world.machines().queue(&label, takes, now);
+                self.world.machines().queue(label, takes, now);
                 self.open(&run);
             }
             Action::Kill(nth) => {
@@ -117,7 +116,8 @@ impl Harness {
             record.state == State::Running && left.is_some_and(|left| left.as_secs() > 100)
         });
         let Some(mut record) = running.get(nth % running.len().max(1)).cloned() else { return };
-        let serves = self.world.machines().view(&record.id).is_some_and(|v| v.label == record.run);
+        let serves =
+            self.world.machines().view(&record.id).is_some_and(|v| v.label == record.label());
         if !serves {
             return;
         }

@@ -120,10 +120,11 @@ impl Harness {
             return;
         }
         let waiting = self.world.machines().waiting_since(began);
-        for run in waiting {
-            let can_be = self.runs.get(run.as_str()).is_some_and(|known| known.may_launch);
-            if can_be && self.world.audit().held_by(&run, now).is_empty() {
-                let how = format!("the jobs of run {run} wait, and no machine serves it");
+        for label in waiting {
+            let run = label.run.as_str();
+            let can_be = self.runs.get(run).is_some_and(|known| known.may_launch);
+            if can_be && self.world.audit().held_under(&label, now).is_empty() {
+                let how = format!("the jobs of run {label} wait, and no machine serves it");
                 self.world.audit().violated(Invariant::Rescued, how);
             }
         }
@@ -170,8 +171,8 @@ impl Harness {
             };
             for _ in 0..jobs {
                 let takes = self.random_in(seconds.clone()) * SECOND;
-                let label = call.ask.label(run_id(run));
-                self.world.machines().queue(&label, takes, self.kernel.now());
+                let label = call.ask.label(&run_id(run));
+                self.world.machines().queue(label, takes, self.kernel.now());
             }
             // A workflow ends even if its jobs fail.
             self.schedule_within(ends, ScheduledAction::Release(run.to_owned()));

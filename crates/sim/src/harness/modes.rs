@@ -81,8 +81,8 @@ impl Harness {
         known.provisions += 1;
         known.stop = Some(switch);
         known.last_provision = Some(ports.pid);
-        known.suffix = ask.label_suffix();
         known.may_launch = ask.source != SourcePolicy::Pool && !is_contradictory;
+        known.suffix = ask.suffix;
         let call = ProvisionCall {
             ask: ask.clone(),
             began,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ondeck_core::inputs::times::{TIMES, TimeOverrides, Times};
 use ondeck_core::model::ids::{ResourceClass, RunId};
-use ondeck_core::model::label::{Label, LabelSuffix};
+use ondeck_core::model::label::Label;
 use ondeck_core::model::requirements::UsageClass;
 use ondeck_core::modes::provision::{ProvisionOptions, SourcePolicy};
 
@@ -18,7 +18,7 @@ pub struct Ask {
     pub types: Option<&'static str>,
     pub fallback: bool,
     pub source: SourcePolicy,
-    /// What follows the run's id in the label of its machines.
+    /// What follows the run's id in the label of the machines.
     pub suffix: Option<&'static str>,
     /// Times that hold for this call only, by input and in the unit of the input.
     pub times: Vec<(&'static str, &'static str)>,
@@ -95,18 +95,14 @@ impl Ask {
             usage: self.usage,
             types: self.types.map(|types| types.parse().expect("sound patterns")),
             capacity_fallback: self.fallback,
-            label_suffix: self.label_suffix(),
+            label_suffix: self.suffix.map(|suffix| suffix.parse().expect("a sound suffix")),
             machine_source: self.source,
         }
     }
 
-    /// The label of the machines of a run that asks for this.
-    pub(crate) fn label(&self, run: RunId) -> Label {
-        Label::new(run, self.label_suffix())
-    }
-
-    pub(crate) fn label_suffix(&self) -> Option<LabelSuffix> {
-        self.suffix.map(|suffix| LabelSuffix::new(suffix).expect("a sound suffix"))
+    /// The label of the machines that a run asks for.
+    pub(crate) fn label(&self, run: &RunId) -> Label {
+        Label::new(run.clone(), self.options().label_suffix)
     }
 
     pub(crate) fn times(&self) -> TimeOverrides {

@@ -95,6 +95,28 @@ impl Plan {
         }
     }
 
+    /// Lets machines die while jobs wait for them, or be taken away, so that refreshes rescue their
+    /// runs: two at once in some histories. In others, a part of what a rescue launches is not there
+    /// in time, while jobs start on the rest.
+    pub(super) fn add_failing_rescues(&mut self, random: &mut fastrand::Rng) {
+        self.agents_spared = true;
+        self.add_deaths(random);
+        self.other_faults.push((Fault::MachineDies, 0));
+        match random.u8(0..4) {
+            0 => self.other_faults.push((Fault::NeverBoots, 250)),
+            1 => self.other_faults.push((Fault::SlowRegistration, 300)),
+            2 => self.other_faults.push((Fault::SpotNotice, 500)),
+            _ => self.refresh_twice(),
+        }
+    }
+
+    /// Starts a second refresh with each.
+    fn refresh_twice(&mut self) {
+        let again = self.actions.iter().filter(|(_, action)| *action == Action::Refresh).cloned();
+        let again: Vec<(u64, Action)> = again.collect();
+        self.actions.extend(again);
+    }
+
     /// Tells provisions to stop within the seconds in which they claim and launch.
     fn add_stops(&mut self, random: &mut fastrand::Rng) {
         let begins: Vec<(u64, String)> = self
@@ -157,12 +179,7 @@ impl Plan {
                 self.no_refresh_for_hours = true;
                 self.actions.retain(|(_, action)| *action != Action::Refresh);
             }
-            1 => {
-                let again =
-                    self.actions.iter().filter(|(_, action)| *action == Action::Refresh).cloned();
-                let again: Vec<(u64, Action)> = again.collect();
-                self.actions.extend(again);
-            }
+            1 => self.refresh_twice(),
             _ => {}
         }
     }

@@ -7,7 +7,7 @@ use ondeck_core::model::credentials::Credentials;
 use ondeck_core::model::ids::RunId;
 use ondeck_core::model::settings::Settings;
 use ondeck_core::ports::{
-    Forge, ListedRunner, OpenRuns, PortError, PortResult, RequestBudget, WaitingJobs,
+    Forge, ListedRunner, OpenRuns, PortError, PortResult, RequestBudget, RunStatus, WaitingJobs,
 };
 
 use super::{ProcessPorts, SetUpService};
@@ -71,12 +71,15 @@ impl Forge for ProcessPorts {
         self.call("forge", "waiting jobs", move || shown.to_string(), ask).await
     }
 
-    async fn has_completed(&self, run: &RunId, budget: &RequestBudget) -> PortResult<bool> {
+    async fn run_status(&self, run: &RunId, budget: &RequestBudget) -> PortResult<RunStatus> {
         if !budget.spend() {
-            return Ok(false);
+            return Ok(RunStatus::Untold);
         }
         let (run, shown, world) = (run.clone(), run.clone(), self.world.clone());
-        let ask = move || Ok(world.machines().has_completed(&run));
-        self.call("forge", "has completed", move || shown.to_string(), ask).await
+        let ask = move || match world.machines().has_completed(&run) {
+            true => Ok(RunStatus::Completed),
+            false => Ok(RunStatus::Open),
+        };
+        self.call("forge", "run status", move || shown.to_string(), ask).await
     }
 }

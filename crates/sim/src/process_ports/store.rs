@@ -72,6 +72,9 @@ impl Store for ProcessPorts {
                 w.audit().says_why(&change);
                 w.audit().takes_from_job(by, transition, before, (has_job, when.1));
                 w.audit().wrote(by, transition, before, after, when, condition.as_ref());
+                let machines = w.machines();
+                w.audit().rescue_gives(by, transition, after, &machines, when.1);
+                drop(machines);
                 w.kernel.record_changed(&after.id);
                 let number = w.index().record_writes(&after.id);
                 let shown_at = shown_at(&policy, w, after.id.as_str(), number);

@@ -2,7 +2,7 @@ use async_trait::async_trait;
 use ondeck_core::model::ids::RunId;
 use ondeck_core::ports::{
     FailedJob, Forge, ListedRunner, OpenRuns, PortError, PortResult, RequestBudget, Rerun,
-    WaitingJobs,
+    RunStatus, WaitingJobs,
 };
 
 /// The forge of every mode but refresh. Each call fails.
@@ -43,7 +43,7 @@ impl Forge for NoForge {
         refused()
     }
 
-    async fn has_completed(&self, _run: &RunId, _budget: &RequestBudget) -> PortResult<bool> {
+    async fn run_status(&self, _run: &RunId, _budget: &RequestBudget) -> PortResult<RunStatus> {
         refused()
     }
 }

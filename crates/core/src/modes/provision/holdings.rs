@@ -23,6 +23,8 @@ struct Inner {
     /// Every instance that a write of this attempt may have reached, answered or not, with the
     /// number of writes: two tickets may lead two workers to the same instance.
     touched: BTreeMap<InstanceId, u32>,
+    /// Machines that a clean-up does not touch.
+    left_alone: BTreeSet<InstanceId>,
     /// Tickets that are no longer needed and may still be in their queue.
     spent: Vec<Receipt>,
     /// The intents that have no outcome in the store yet.
@@ -63,6 +65,7 @@ impl Holdings {
             claimed: Vec::new(),
             created: Vec::new(),
             touched: BTreeMap::new(),
+            left_alone: BTreeSet::new(),
             spent: Vec::new(),
             intents: Vec::new(),
             answered: BTreeSet::new(),
@@ -115,6 +118,18 @@ impl Holdings {
     /// The run keeps the machine, so a clean-up leaves it alone.
     pub(super) fn kept(&self, id: &InstanceId) {
         self.inner().touched.remove(id);
+    }
+
+    /// It is not known whether the run keeps the machine, so a clean-up leaves it alone.
+    pub(super) fn left_alone(&self, id: &InstanceId) {
+        let mut inner = self.inner();
+        inner.touched.remove(id);
+        inner.left_alone.insert(id.clone());
+    }
+
+    /// Whether a clean-up must not touch the machine, also if it finds it at the provider.
+    pub(super) fn is_left_alone(&self, id: &InstanceId) -> bool {
+        self.inner().left_alone.contains(id)
     }
 
     /// Must be called before the tickets are deleted, because the flow may be dropped before that.

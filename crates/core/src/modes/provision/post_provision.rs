@@ -99,8 +99,9 @@ pub(super) struct CleanUp {
 pub(super) async fn clean_up(attempt: &Attempt<'_>, ending: Ending, stop: &StopSignal) -> CleanUp {
     let done = Progress::default();
     let work = async {
-        if attempt.request.origin == Origin::Rescue {
-            keep::keep_serving(attempt, &done).await;
+        let is_rescue = attempt.request.origin == Origin::Rescue;
+        if is_rescue && !keep::keep_serving(attempt, &done).await {
+            return touched::drop_spent_tickets(attempt).await;
         }
         match ending {
             Ending::RollBack => rollback::roll_back(attempt, &done).await,

@@ -6,27 +6,28 @@
 //! those that own machines and are not on the list. What it has no request left for comes first next
 //! time.
 
+mod completed;
 mod interruptions;
 mod machines;
 mod rescue;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures_util::future::join_all;
-
+use self::completed::Attended;
 pub(super) use self::interruptions::note_expired;
 use self::machines::Machines;
 use self::rescue::Rescuer;
 use super::survey::Survey;
-use super::{Outcome, keep_warm};
-use crate::inputs::times::TimeOverrides;
+use super::{Outcome, keep_first, keep_warm};
 use crate::model::demand::Demand;
-use crate::model::failure::Failure;
+use crate::model::failure::{Failure, FailureKind};
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::settings::{RUNS_MARKER, Rescue, RunsMarker, Settings};
 use crate::modes::plane::Plane;
-use crate::modes::release;
-use crate::ports::{OpenRun, OpenRuns, PortError, PortResult, RequestBudget, WaitingJobs};
+use crate::ports::{
+    OpenRun, OpenRuns, PortError, PortResult, RequestBudget, RunStatus, WaitingJobs,
+};
+use crate::runtime::retry::{Retry, retry};
 use crate::runtime::stop::StopSignal;
 
 /// How many requests about runs one refresh may send. Refresh runs twelve times an hour, and a
@@ -34,8 +35,8 @@ use crate::runtime::stop::StopSignal;
 const REQUESTS: u32 = 10;
 
 /// Looks after the runs that own machines or wait for some. A run that cannot be helped is a warning,
-/// and so is a rate limit of the forge. Fails if the store or the forge does not answer, or if `stop`
-/// is raised.
+/// and so is a rate limit of the forge, or a run about which the forge fails. Fails if the store does
+/// not answer or the forge does not list runs, or if `stop` is raised.
 pub(super) async fn attend(
     plane: &Plane,
     settings: &Settings,
@@ -72,9 +73,11 @@ pub(super) async fn attend(
     }
     let after = settings.runs_marker.after.as_ref();
     let rescuer = Rescuer { plane, settings, stop };
-    let last = work_through(&rescuer, in_turn(tasks, after), &budget, outcome).await?;
+    let tasks = Turn::of(in_turn(tasks, after), budget.left());
+    let (last, failure) = work_through(&rescuer, tasks, &budget, outcome).await?;
     let turn = if open.is_partial { turn.wrapping_add(1) } else { turn };
-    store_marker(plane, settings, RunsMarker { turn, after: last }).await
+    let stored = store_marker(plane, settings, RunsMarker { turn, after: last }).await;
+    failure.map_or(stored, Err)
 }
 
 fn report_silent(plane: &Plane, machines: &Machines, outcome: &mut Outcome) {
@@ -147,96 +150,183 @@ fn in_turn(mut tasks: BTreeMap<RunId, Task>, last: Option<&RunId>) -> Vec<(RunId
 }
 
 impl Task {
-    fn needs_request(&self) -> bool {
+    /// How many requests it may take; for waiting jobs, the first page.
+    fn requests(&self) -> u32 {
         match self {
-            Task::MayHaveCompleted | Task::WasInterrupted(_) | Task::LacksMachines(_, None) => true,
-            Task::NeverAsked | Task::LacksMachines(_, Some(_)) => false,
+            Task::NeverAsked | Task::LacksMachines(_, Some(_)) => 0,
+            Task::MayHaveCompleted | Task::LacksMachines(_, None) => 1,
+            // Its status, its jobs, and the re-run.
+            Task::WasInterrupted(_) => 3,
+        }
+    }
+
+    /// Whether the run has to be released if it has completed.
+    fn may_have_completed(&self) -> bool {
+        matches!(self, Task::MayHaveCompleted | Task::WasInterrupted(_))
+    }
+}
+
+/// The tasks of one refresh, in turn, and which of them were examined.
+struct Turn {
+    /// Those that the budget suffices for.
+    tasks: Vec<(RunId, Task)>,
+    /// The runs of all tasks that take requests.
+    order: Vec<RunId>,
+    examined: BTreeSet<RunId>,
+}
+
+impl Turn {
+    fn of(tasks: Vec<(RunId, Task)>, budget: u32) -> Turn {
+        let mut turn = Turn { tasks: Vec::new(), order: Vec::new(), examined: BTreeSet::new() };
+        let mut left = Some(budget);
+        for (run, task) in tasks {
+            if task.requests() > 0 {
+                turn.order.push(run.clone());
+                left = left.and_then(|left| left.checked_sub(task.requests()));
+                if left.is_none() {
+                    continue;
+                }
+            }
+            turn.tasks.push((run, task));
+        }
+        turn
+    }
+
+    /// The run after which the next refresh continues, if this one continued after `last`; `None` if
+    /// all were examined.
+    fn last_examined(&self, last: Option<&RunId>) -> Option<RunId> {
+        let examined = self.order.iter().take_while(|run| self.examined.contains(*run));
+        let examined: Vec<&RunId> = examined.collect();
+        match examined.len() == self.order.len() {
+            true => None,
+            false => examined.last().copied().or(last).cloned(),
         }
     }
 }
 
-/// Carries out the tasks that the budget suffices for. Returns the run after which the next refresh
-/// continues; `None` if all were examined.
+/// Carries out the tasks that the budget suffices for: releases first, because the answers that they
+/// go by are soon out of date, then re-runs, then rescues, which take minutes. Returns the run after
+/// which the next refresh continues, and the first failure of a store that did not answer for one of
+/// the runs. Fails if the store does not answer at all, or if `stop` is raised.
 async fn work_through(
     rescuer: &Rescuer<'_>,
-    tasks: Vec<(RunId, Task)>,
+    mut turn: Turn,
     budget: &RequestBudget,
     outcome: &mut Outcome,
-) -> Result<Option<RunId>, Failure> {
+) -> Result<(Option<RunId>, Option<Failure>), Failure> {
     let Rescuer { plane, settings, stop } = rescuer;
-    let mut last = settings.runs_marker.after.clone();
-    let (mut completed, mut skipped, mut limited) = (Vec::new(), false, false);
-    for (run, task) in tasks {
-        let needs_request = task.needs_request();
-        if needs_request && (limited || budget.left() == 0) {
-            skipped = true;
+    let tasks = std::mem::take(&mut turn.tasks);
+    let asked = tasks.iter().filter(|(_, task)| task.may_have_completed());
+    let asked: Vec<&RunId> = asked.map(|(run, _)| run).collect();
+    let attended = completed::attend(plane, &asked, budget, outcome);
+    let Attended { status, failed, mut limited, mut failure } =
+        stop.unless_raised(attended).await??;
+    turn.examined.extend(status.keys().cloned().chain(failed));
+    for (run, task) in &tasks {
+        let (Task::WasInterrupted(machines), Some(status)) = (task, status.get(run)) else {
             continue;
-        }
+        };
+        let followed = async {
+            match status {
+                RunStatus::Completed if limited => Ok(()),
+                RunStatus::Completed => {
+                    interruptions::rerun(plane, run, machines, budget, outcome).await
+                }
+                RunStatus::Unknown => interruptions::forget(plane, machines).await,
+                RunStatus::Open | RunStatus::Untold => Ok(()),
+            }
+        };
+        let followed = stop.unless_raised(followed).await?;
+        limited |= matches!(Asked::of(run, followed, outcome), Asked::Limited);
+    }
+    for (run, task) in tasks {
+        let takes_request = task.requests() > 0;
         match task {
+            Task::MayHaveCompleted | Task::WasInterrupted(_) => continue,
             Task::NeverAsked => {
                 let problem = format!("jobs wait for a run that has not asked for machines: {run}");
                 outcome.warnings.push(problem);
                 outcome.stranded.push((&run).into());
             }
-            Task::MayHaveCompleted => {
-                let asked = plane.retried(|| plane.forge.has_completed(&run, budget));
-                match unless_limited(stop.unless_raised(asked).await?, outcome)? {
-                    Some(true) => completed.push(run.clone()),
-                    Some(false) => {}
-                    None => limited = true,
-                }
-            }
-            Task::WasInterrupted(machines) => {
-                let asked = plane.retried(|| plane.forge.has_completed(&run, budget));
-                match unless_limited(stop.unless_raised(asked).await?, outcome)? {
-                    Some(true) => {
-                        completed.push(run.clone());
-                        let rerun = interruptions::rerun(plane, &run, &machines, budget, outcome);
-                        let rerun = stop.unless_raised(rerun).await?;
-                        limited |= unless_limited(rerun, outcome)?.is_none();
-                    }
-                    Some(false) => {}
-                    None => limited = true,
-                }
-            }
+            Task::LacksMachines(_, None) if limited || budget.left() == 0 => continue,
             Task::LacksMachines(demands, known) => {
                 let asked = async {
                     match known {
                         Some(waiting) => Ok(waiting),
-                        None => plane.retried(|| plane.forge.waiting_jobs(&run, budget)).await,
+                        None => about_run(plane, || plane.forge.waiting_jobs(&run, budget)).await,
                     }
                 };
-                match unless_limited(stop.unless_raised(asked).await?, outcome)? {
-                    Some(waiting) => rescuer.rescue_all(demands, &waiting, outcome).await?,
-                    None => limited = true,
+                let asked = stop.unless_raised(asked).await?;
+                match Asked::of(&run, asked, outcome) {
+                    Asked::Answered(waiting) => {
+                        let rescued = rescuer.rescue_all(demands, &waiting, outcome).await;
+                        keep_first(&mut failure, unless_stopped(rescued)?);
+                    }
+                    Asked::Failed => {}
+                    Asked::Limited => {
+                        limited = true;
+                        continue;
+                    }
                 }
             }
         }
-        skipped |= limited;
-        if needs_request && !skipped {
-            last = Some(run);
+        if takes_request {
+            turn.examined.insert(run);
         }
     }
-    stop.unless_raised(release(plane, &completed, outcome)).await??;
-    Ok(last.filter(|_| skipped))
+    Ok((turn.last_examined(settings.runs_marker.after.as_ref()), failure))
 }
 
-/// Releases the machines of runs that have completed and never called release.
-async fn release(plane: &Plane, runs: &[RunId], outcome: &mut Outcome) -> Result<(), Failure> {
-    let times = TimeOverrides::default();
-    let releases = join_all(runs.iter().map(|run| release::release(plane, run, &times))).await;
-    for (run, released) in runs.iter().zip(releases) {
-        let released = released?;
-        if released.instances.is_empty() {
-            continue;
+/// Makes the stop signal an error of its own.
+fn unless_stopped(result: Result<(), Failure>) -> Result<Result<(), Failure>, Failure> {
+    match result {
+        Err(stopped) if matches!(stopped.kind, FailureKind::Interrupted | FailureKind::Stopped) => {
+            Err(stopped)
         }
-        tracing::warn!(%run, "the run has completed without a release; its machines were released");
-        if let Some(failure) = released.failure() {
-            outcome.warnings.push(format!("run {run} has completed without a release: {failure}"));
-        }
-        outcome.completed.push(run.clone());
+        result => Ok(result),
     }
-    Ok(())
+}
+
+/// Asks the forge about one run. Few requests are left for each, so only one is repeated.
+async fn about_run<T, F>(plane: &Plane, mut ask: impl FnMut() -> F) -> PortResult<T>
+where
+    F: Future<Output = PortResult<T>>,
+{
+    const TWICE: Retry = Retry { attempts: 2, ..Retry::PART };
+    retry(&*plane.clock, &*plane.random, TWICE, |_| ask()).await
+}
+
+/// What a question about one run led to.
+enum Asked<T> {
+    Answered(T),
+    /// It failed, and there is a warning.
+    Failed,
+    /// The forge limits requests, and there is a warning.
+    Limited,
+}
+
+impl<T> Asked<T> {
+    fn of(run: &RunId, answer: PortResult<T>, outcome: &mut Outcome) -> Asked<T> {
+        match answer {
+            Ok(answer) => Asked::Answered(answer),
+            Err(PortError::Limited { reason, .. }) => {
+                outcome.warnings.push(not_all(&reason));
+                Asked::Limited
+            }
+            Err(error) => {
+                outcome.warnings.push(not_examined(run, &error));
+                Asked::Failed
+            }
+        }
+    }
+}
+
+fn not_all(reason: &str) -> String {
+    format!("not all runs were examined: {reason}")
+}
+
+fn not_examined(run: &RunId, error: &PortError) -> String {
+    format!("run {run} was not examined: {error}")
 }
 
 /// Makes a rate limit of the forge a warning and `None`.
@@ -244,7 +334,7 @@ fn unless_limited<T>(answer: PortResult<T>, outcome: &mut Outcome) -> PortResult
     match answer {
         Ok(answer) => Ok(Some(answer)),
         Err(PortError::Limited { reason, .. }) => {
-            outcome.warnings.push(format!("not all runs were examined: {reason}"));
+            outcome.warnings.push(not_all(&reason));
             Ok(None)
         }
         Err(error) => Err(error),
@@ -266,6 +356,36 @@ async fn store_marker(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_next_refresh_continues_after_what_was_examined() {
+        let run = |text: &str| RunId::new(text).unwrap();
+        let tasks = || {
+            let interrupted = Task::WasInterrupted(BTreeSet::new());
+            vec![
+                (run("1"), Task::MayHaveCompleted),
+                (run("2"), Task::NeverAsked),
+                (run("3"), interrupted),
+                (run("4"), Task::MayHaveCompleted),
+            ]
+        };
+        for (budget, taken) in [(9, "1 2 3 4"), (5, "1 2 3 4"), (4, "1 2 3"), (3, "1 2"), (0, "2")]
+        {
+            let turn = Turn::of(tasks(), budget);
+            let runs: Vec<&str> = turn.tasks.iter().map(|(run, _)| run.as_str()).collect();
+            assert_eq!(runs.join(" "), taken, "{budget} requests");
+        }
+        for (examined, last) in [
+            (&["1", "3", "4"][..], None),
+            (&["1", "3"], Some("3")),
+            (&["1", "4"], Some("1")),
+            (&["3", "4"], Some("0")),
+        ] {
+            let mut turn = Turn::of(tasks(), 9);
+            turn.examined.extend(examined.iter().map(|text| run(text)));
+            assert_eq!(turn.last_examined(Some(&run("0"))), last.map(run), "{examined:?}");
+        }
+    }
 
     #[test]
     fn the_runs_after_the_last_one_come_first() {

@@ -161,7 +161,7 @@ async fn demands<S: Store + AgentStore>(store: &S) {
         at: noon(),
         failed_rescues: Some(FailedRescues { times: 2, at: noon() }),
         lease: None,
-        rerun_at: None,
+        rerun: None,
     };
     let (one, other, none) = (run("asked"), run("asked-too"), run("asked-not"));
     for count in [1, 3] {

@@ -10,7 +10,7 @@ use crate::model::label::Label;
 use crate::model::settings::Settings;
 use crate::ports::{
     FailedJob, Forge, ListedRunner, OpenRun, OpenRuns, PortError, PortResult, RequestBudget, Rerun,
-    WaitingJobs,
+    RunStatus, WaitingJobs,
 };
 
 /// A list of runners in memory.
@@ -21,6 +21,10 @@ pub struct MemoryForge {
     /// Runs in progress whose jobs do not wait.
     open: Mutex<BTreeSet<RunId>>,
     completed: Mutex<BTreeSet<RunId>>,
+    deleted: Mutex<BTreeSet<RunId>>,
+    answers_held: Mutex<bool>,
+    /// Runs about which each request fails.
+    unreadable: Mutex<BTreeSet<RunId>>,
     /// The jobs of completed runs that did not succeed.
     failed: Mutex<BTreeMap<RunId, Vec<FailedJob>>>,
     reruns: Mutex<Vec<(RunId, Rerun)>>,
@@ -70,6 +74,24 @@ impl MemoryForge {
         lock(&self.completed).insert(run);
     }
 
+    /// The run is deleted.
+    pub fn delete(&self, run: RunId) {
+        lock(&self.open).remove(&run);
+        lock(&self.completed).remove(&run);
+        lock(&self.waiting).retain(|label| label.run != run);
+        lock(&self.deleted).insert(run);
+    }
+
+    /// Keeps answers about how far runs are from arriving, from now on or no longer.
+    pub fn hold_answers(&self, hold: bool) {
+        *lock(&self.answers_held) = hold;
+    }
+
+    /// Fails every request about this run from now on, as a server with an error does.
+    pub fn fail_requests_of(&self, run: RunId) {
+        lock(&self.unreadable).insert(run);
+    }
+
     /// A job of the run has failed on a machine.
     pub fn fail_job(&self, run: RunId, id: u64, instance: InstanceId) {
         let job = FailedJob { id, instance: Some(instance) };
@@ -109,6 +131,10 @@ impl MemoryForge {
             *left = rest;
         }
         lock(&self.requests).push(what.to_owned());
+        if lock(&self.unreadable).iter().any(|run| run.as_str() == what) {
+            let reason = "internal error".to_owned();
+            return Err(PortError::Unavailable { service: "forge", reason });
+        }
         Ok(true)
     }
 
@@ -222,8 +248,18 @@ impl Forge for MemoryForge {
         Ok(())
     }
 
-    async fn has_completed(&self, run: &RunId, budget: &RequestBudget) -> PortResult<bool> {
+    async fn run_status(&self, run: &RunId, budget: &RequestBudget) -> PortResult<RunStatus> {
         turn().await;
-        Ok(self.request(budget, run.as_str())? && lock(&self.completed).contains(run))
+        let is_in = |runs: &Mutex<BTreeSet<RunId>>| lock(runs).contains(run);
+        let status = match self.request(budget, run.as_str())? {
+            false => RunStatus::Untold,
+            true if is_in(&self.completed) => RunStatus::Completed,
+            true if is_in(&self.deleted) => RunStatus::Unknown,
+            true => RunStatus::Open,
+        };
+        while *lock(&self.answers_held) {
+            turn().await;
+        }
+        Ok(status)
     }
 }

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use ondeck_core::model::demand::{Demand, JobsRerun};
+use ondeck_core::model::failure::FailureKind;
 use ondeck_core::model::record::State;
 use ondeck_core::modes::provision::MachineSource;
-use ondeck_core::modes::release::Disposition;
-use ondeck_core::ports::Rerun;
+use ondeck_core::modes::release::{self, Disposition};
+use ondeck_core::ports::{Rerun, Store};
 use ondeck_core::testkit::MachineDefect;
 
 use super::harness::{Harness, id, names, request, run};
@@ -151,4 +153,93 @@ async fn only_jobs_that_failed_on_an_interrupted_machine_are_re_run() {
     harness.memory.forge.complete(run("1"));
     assert!(harness.refresh().await.rerun.is_empty());
     assert!(harness.memory.forge.reruns().is_empty(), "by default nothing is re-run");
+}
+
+/// Otherwise a machine of the run that is left takes the job, and is then released from under it.
+#[tokio::test]
+async fn a_run_is_released_before_its_jobs_are_re_run() {
+    let harness = interrupted(&[("on-interruption", "rerun")], true).await;
+    harness.refresh().await;
+    harness.memory.forge.complete(run("1"));
+    let seen = async {
+        while harness.memory.forge.reruns().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        harness.state("i-0002")
+    };
+    let (outcome, seen) = tokio::join!(harness.refresh(), seen);
+    assert_eq!((outcome.rerun, outcome.completed), (vec![run("1")], vec![run("1")]));
+    assert_eq!(seen, State::Idle);
+}
+
+/// The machines that refresh has noted as taken away.
+async fn noted(harness: &Harness) -> Vec<String> {
+    let settings = harness.plane.settings().await.unwrap();
+    settings.interrupted.keys().map(ToString::to_string).collect()
+}
+
+#[tokio::test]
+async fn a_note_stays_no_longer_than_it_can_be_of_use() {
+    for end in ["deleted", "off", "old"] {
+        let harness = interrupted(&[("on-interruption", "rerun")], true).await;
+        harness.refresh().await;
+        harness.release("1").await;
+        harness.refresh().await;
+        assert_eq!(noted(&harness).await, ["i-0001"], "{end}: the run goes on");
+        match end {
+            "deleted" => harness.memory.forge.delete(run("1")),
+            "off" => drop(harness.refresh_with(&[("on-interruption", "")]).await),
+            _ => harness.sleep(Duration::from_secs(31 * 24 * 3600)).await,
+        }
+        let outcome = harness.refresh().await;
+        assert_eq!(noted(&harness).await, [""; 0], "{end}");
+        assert!(outcome.rerun.is_empty() && outcome.warnings.is_empty(), "{end}: {outcome:?}");
+        harness.memory.forge.take_requests();
+        harness.refresh().await;
+        assert!(!harness.memory.forge.take_requests().contains(&"1".to_owned()), "{end}");
+    }
+}
+
+#[tokio::test]
+async fn a_re_run_is_not_lost_with_the_answer_of_the_store() {
+    let harness = interrupted(&[("on-interruption", "rerun")], true).await;
+    harness.refresh().await;
+    harness.memory.forge.complete(run("1"));
+    harness.memory.store.lose_answers("replace_demand", 1);
+    assert_eq!(harness.refresh().await.rerun, [run("1")]);
+    assert_eq!(harness.memory.forge.reruns().len(), 1);
+}
+
+/// An earlier refresh was killed after it had taken the right to re-run the jobs.
+#[tokio::test]
+async fn jobs_that_stay_failed_are_reported() {
+    let harness = interrupted(&[("on-interruption", "rerun")], true).await;
+    harness.refresh().await;
+    harness.memory.forge.complete(run("1"));
+    let demand = harness.memory.store.demands(&[run("1")]).await.unwrap().remove(0);
+    let rerun = Some(JobsRerun { by: 7, at: harness.plane.now() });
+    let taken = Demand { rerun, ..demand.clone() };
+    assert!(harness.memory.store.replace_demand(&demand, &taken).await.unwrap());
+    let stay = |it: &&String| it.starts_with("1 jobs of run 1 stay failed: ");
+    let at_once = harness.refresh().await;
+    assert_eq!(at_once.warnings.iter().filter(stay).count(), 0, "it may be about to re-run them");
+    harness.sleep(300 * SECOND).await;
+    let later = harness.refresh().await;
+    assert_eq!(later.warnings.iter().filter(stay).count(), 1, "{:?}", later.warnings);
+    assert!(harness.memory.forge.reruns().is_empty());
+    assert_eq!(noted(&harness).await, [""; 0], "it is reported once");
+}
+
+#[tokio::test]
+async fn a_release_that_cannot_see_interruptions_reports_every_machine() {
+    let harness = interrupted(&[("on-interruption", "rerun")], false).await;
+    harness.memory.store.fail("agent_status");
+    let released = harness.release("1").await;
+    let not_reached = |one: &release::Released| {
+        matches!(one.disposition, Disposition::NotReached(_))
+            && harness.state(one.id.as_str()) == State::Running
+    };
+    assert_eq!(released.instances.len(), 2);
+    assert!(released.instances.iter().all(not_reached), "{released:?}");
+    assert_eq!(released.failure().unwrap().kind, FailureKind::Unavailable);
 }

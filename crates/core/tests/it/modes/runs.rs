@@ -167,6 +167,92 @@ async fn a_rescue_that_fails_keeps_the_machines_that_have_jobs() {
     }
 }
 
+/// A run whose three machines are dead, and a job waits for each.
+async fn bereft() -> Harness {
+    let harness = Harness::new().await;
+    served(&harness, "1", 3).await;
+    for name in ["i-0001", "i-0002", "i-0003"] {
+        harness.memory.compute.kill(&id(name));
+        harness.memory.forge.queue_job(&run("1"));
+    }
+    harness.sleep(MINUTE).await;
+    harness
+}
+
+/// A refresh whose failure, if any, does not matter.
+async fn refresh_anyhow(harness: &Harness) -> refresh::Outcome {
+    refresh::refresh(&harness.plane, &Default::default(), &StopSignal::never()).await.unwrap()
+}
+
+/// If the store does not say which machines have jobs, a rescue that fails undoes nothing.
+#[tokio::test]
+async fn a_rescue_that_cannot_see_jobs_leaves_its_machines_alone() {
+    let harness = bereft().await;
+    harness.make_defective("i-0004", MachineDefect::TakesJobAfter(Duration::ZERO));
+    harness.make_defective("i-0005", MachineDefect::NeverRegisters);
+    let store_fails = async {
+        while harness.labels.of(&id("i-0004")).is_none() {
+            tokio::task::yield_now().await;
+        }
+        harness.memory.store.fail("agent_status");
+    };
+    let (outcome, ()) = tokio::join!(refresh_anyhow(&harness), store_fails);
+    assert_eq!(outcome.stranded, [label("1")], "{outcome:?}");
+    for name in ["i-0004", "i-0005", "i-0006"] {
+        assert_eq!(harness.state(name), State::Created, "{name}");
+        assert_eq!(harness.record(name).unwrap().run, Some(run("1")), "{name}");
+    }
+    assert_eq!(harness.alive(), ["i-0004", "i-0005", "i-0006"]);
+    assert_eq!(harness.labels.of(&id("i-0004")), Some(label("1")), "it has its job");
+}
+
+/// The write that keeps a machine is made, and its answer lost: the machine stays with its job.
+#[tokio::test]
+async fn a_machine_is_kept_although_the_answer_is_lost() {
+    for (transition, busy) in [("activate", "i-0004"), ("commit", "i-warm")] {
+        let harness = bereft().await;
+        harness.make_defective(busy, MachineDefect::TakesJobAfter(Duration::ZERO));
+        if transition == "commit" {
+            harness.make_defective("i-0004", MachineDefect::NeverRegisters);
+            harness.make_defective("i-0005", MachineDefect::NeverRegisters);
+            harness.idle("i-warm", "c6i.large").await;
+        } else {
+            harness.make_defective("i-0005", MachineDefect::CannotRegister);
+            harness.make_defective("i-0006", MachineDefect::CannotRegister);
+        }
+        harness.memory.store.lose_answers(transition, 1_000);
+        let outcome = refresh_anyhow(&harness).await;
+        assert!(outcome.failure.is_none(), "{transition}: {outcome:?}");
+        assert_eq!(harness.state(busy), State::Running, "{transition}");
+        assert_eq!(harness.record(busy).unwrap().run, Some(run("1")), "{transition}");
+        assert_eq!(harness.labels.of(&id(busy)), Some(label("1")), "{transition}: it has its job");
+        assert!(harness.alive().contains(&busy.to_owned()), "{transition}");
+    }
+}
+
+#[tokio::test]
+async fn a_lease_lasts_as_long_as_the_times_of_the_run() {
+    let harness = Harness::new().await;
+    let mut long = request("1", 1);
+    let hour = Duration::from_secs(3600);
+    long.times.0.push(("created-timeout-sec", hour));
+    assert_eq!(harness.provision(&long).await.failure, None);
+    harness.memory.compute.kill(&id("i-0001"));
+    harness.sleep(MINUTE).await;
+    harness.memory.forge.queue_job(&run("1"));
+    let lease = async {
+        loop {
+            let demand = harness.memory.store.demands(&[run("1")]).await.unwrap().remove(0);
+            if let Some(lease) = demand.lease {
+                return lease.until.since(harness.plane.now());
+            }
+        }
+    };
+    let (outcome, lease) = tokio::join!(harness.refresh(), lease);
+    assert_eq!(outcome.rescued, [label("1")]);
+    assert!(lease > hour, "{lease:?}");
+}
+
 #[tokio::test]
 async fn two_refreshes_at_once_rescue_a_run_once() {
     let harness = Harness::new().await;
@@ -290,6 +376,92 @@ async fn the_machines_of_a_completed_run_are_released() {
         assert_eq!(harness.depth().await, 2);
         assert!(harness.refresh().await.completed.is_empty());
     }
+}
+
+/// A rescue takes minutes, in which a completed run may be re-run and use its machines again.
+#[tokio::test]
+async fn completed_runs_are_released_before_others_are_rescued() {
+    // The rescue launches a machine, because the released one is terminated.
+    let harness = Harness::with(&[("idle-time-sec", "0")]).await;
+    served(&harness, "1", 1).await;
+    served(&harness, "2", 1).await;
+    harness.memory.compute.kill(&id("i-0001"));
+    harness.sleep(MINUTE).await;
+    harness.memory.forge.queue_job(&run("1"));
+    harness.memory.forge.complete(run("2"));
+    let launched = async {
+        while harness.record("i-0003").is_none() {
+            tokio::task::yield_now().await;
+        }
+        running(&harness, "2")
+    };
+    let (outcome, left) = tokio::join!(harness.refresh(), launched);
+    assert_eq!((outcome.completed, outcome.rescued), (vec![run("2")], vec![label("1")]));
+    assert_eq!(left, 0);
+}
+
+#[tokio::test]
+async fn a_run_that_provisions_again_meanwhile_keeps_its_machines() {
+    let harness = Harness::new().await;
+    served(&harness, "1", 2).await;
+    let forge = &harness.memory.forge;
+    forge.complete(run("1"));
+    forge.take_requests();
+    forge.hold_answers(true);
+    let again = async {
+        while !forge.take_requests().contains(&"1".to_owned()) {
+            tokio::task::yield_now().await;
+        }
+        forge.open(run("1"));
+        let adopted = harness.provision(&request("1", 2)).await;
+        forge.hold_answers(false);
+        adopted
+    };
+    let (outcome, adopted) = tokio::join!(harness.refresh(), again);
+    assert_eq!((adopted.failure, adopted.instances.len()), (None, 2));
+    assert_eq!((outcome.completed, running(&harness, "1")), (vec![], 2));
+    assert_eq!(harness.labels.of(&id("i-0001")), Some(label("1")));
+    forge.complete(run("1"));
+    assert_eq!(harness.refresh().await.completed, [run("1")], "the next one releases it");
+}
+
+/// Neither the others nor their turn are lost because the forge fails about one run.
+#[tokio::test]
+async fn a_run_that_the_forge_fails_about_stands_in_no_ones_way() {
+    let harness = Harness::new().await;
+    served(&harness, "1", 1).await;
+    served(&harness, "2", 1).await;
+    harness.memory.forge.complete(run("2"));
+    harness.memory.forge.fail_requests_of(run("1"));
+    let outcome = harness.refresh().await;
+    assert_eq!(outcome.completed, [run("2")]);
+    let warned = |it: &String| it.starts_with("run 1 was not examined: ");
+    assert!(outcome.warnings.iter().any(warned), "{:?}", outcome.warnings);
+
+    let harness = Harness::patient(&[("max-runtime-min", "600")]).await;
+    let forge = &harness.memory.forge;
+    forge.ask_by_run();
+    let runs: Vec<String> = (10..25).map(|n| n.to_string()).collect();
+    for run_id in &runs {
+        served(&harness, run_id, 1).await;
+    }
+    for name in harness.alive() {
+        harness.memory.compute.kill(&id(&name));
+    }
+    harness.sleep(10 * MINUTE).await;
+    for run_id in &runs {
+        forge.queue_job(&RunId::new(run_id.as_str()).unwrap());
+    }
+    forge.fail_requests_of(run("10"));
+    let mut rescued = Vec::new();
+    for _ in 0..2 {
+        forge.take_requests();
+        rescued.extend(harness.refresh().await.rescued);
+        assert!(forge.take_requests().len() <= 10);
+    }
+    rescued.sort();
+    let others: Vec<Label> = runs[1..].iter().map(|run_id| label(run_id)).collect();
+    assert_eq!(rescued, others);
 }
 
 #[tokio::test]

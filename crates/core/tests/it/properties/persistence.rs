@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ondeck_core::inputs::times::TIMES;
 use ondeck_core::model::credentials::{Credentials, Minted};
-use ondeck_core::model::demand::{Demand, FailedRescues, RescueLease};
+use ondeck_core::model::demand::{Demand, FailedRescues, JobsRerun, RescueLease};
 use ondeck_core::model::ids::{IntentId, RunId};
 use ondeck_core::model::secret::Secret;
 use ondeck_core::model::settings::Settings;
@@ -39,7 +39,7 @@ fn demand() -> impl Strategy<Value = Demand> {
                 times: times.into_iter().collect(),
                 at,
                 failed_rescues,
-                rerun_at: failed_rescues.map(|it| it.at),
+                rerun: failed_rescues.map(|it| JobsRerun { by: u64::from(it.times), at: it.at }),
                 lease: failed_rescues
                     .map(|it| RescueLease { holder: u64::from(it.times), until: it.at }),
             }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use ondeck_core::model::ids::{InstanceId, RunId};
-use ondeck_core::ports::{Forge, RequestBudget, Rerun};
+use ondeck_core::ports::{Forge, RequestBudget, Rerun, RunStatus};
 use ondeck_github::{Auth, GitHubForge, GitHubOptions, RunnerScope, VERSION_SETTING, runner_name};
 use ondeck_standin::emulators::Emulators;
 use ondeck_standin::{GitHubRunner, Permission};
@@ -56,7 +56,7 @@ async fn everything(harness: &ForgeHarness, forge: &GitHubForge) {
     let (run, budget) = (RunId::new("7").unwrap(), RequestBudget::new(100));
     assert_eq!(forge.open_runs(0, &budget).await.unwrap().runs.len(), 1);
     assert_eq!(forge.waiting_jobs(&run, &budget).await.unwrap().len(), 1);
-    assert!(!forge.has_completed(&run, &budget).await.unwrap());
+    assert_ne!(forge.run_status(&run, &budget).await.unwrap(), RunStatus::Completed);
     assert_eq!(forge.failed_jobs(&run, &budget).await.unwrap(), Some(Vec::new()));
     for what in [Rerun::Job(1), Rerun::FailedJobs] {
         assert!(forge.rerun(&run, what).await.is_err(), "it has not completed");

@@ -171,7 +171,7 @@ async fn errors_of(forge: &GitHubForge) -> Vec<(String, &'static [&'static str])
     let (run, budget) = (RunId::new("7").unwrap(), RequestBudget::new(100));
     note(shown(forge.open_runs(0, &budget).await), PLACE);
     note(shown(forge.waiting_jobs(&run, &budget).await), PLACE);
-    note(shown(forge.has_completed(&run, &budget).await), PLACE);
+    note(shown(forge.run_status(&run, &budget).await), PLACE);
     note(shown(forge.failed_jobs(&run, &budget).await), PLACE);
     note(shown(forge.rerun(&run, Rerun::FailedJobs).await), PLACE);
     errors

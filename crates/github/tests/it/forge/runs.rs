@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::label::Label;
 use ondeck_core::model::secret::Secret;
-use ondeck_core::ports::{FailedJob, Forge, OpenRuns, RequestBudget, Rerun, WaitingJobs};
+use ondeck_core::ports::{
+    FailedJob, Forge, OpenRuns, RequestBudget, Rerun, RunStatus, WaitingJobs,
+};
 use ondeck_github::{GitHubOptions, runner_name};
 use ondeck_standin::{Conclusion, JobId, Permission, RunState};
 
@@ -71,10 +73,10 @@ async fn jobs_of_a_re_run_are_found() {
     harness.github.cancel_run("acme/web", "7");
     let forge = harness.forge();
     assert!(forge.open_runs(0, &many()).await.unwrap().runs.is_empty());
-    assert_eq!(forge.has_completed(&run("7"), &many()).await, Ok(true));
+    assert_eq!(forge.run_status(&run("7"), &many()).await, Ok(RunStatus::Completed));
     harness.github.rerun_failed("acme/web", "7");
     assert_eq!(ids(&forge.open_runs(0, &many()).await.unwrap()), ["7"]);
-    assert_eq!(forge.has_completed(&run("7"), &many()).await, Ok(false));
+    assert_eq!(forge.run_status(&run("7"), &many()).await, Ok(RunStatus::Open));
     assert_eq!(waiting(&forge, "7").await, counts(&[("7", 1)]));
     let jobs =
         harness.github.requests().into_iter().filter(|request| request.path.ends_with("/jobs"));
@@ -94,14 +96,15 @@ async fn a_run_has_completed_only_if_github_says_so() {
         ("6", RunState::Completed(Conclusion::Failure), true),
     ] {
         harness.github.add_run("acme/web", id, state);
-        let found = harness.forge().has_completed(&run(id), &many()).await;
-        assert_eq!(found, Ok(completed), "{id}");
+        let found = harness.forge().run_status(&run(id), &many()).await;
+        let status = if completed { RunStatus::Completed } else { RunStatus::Open };
+        assert_eq!(found, Ok(status), "{id}");
     }
     harness.github.add_run("acme/other", "8", RunState::Completed(Conclusion::Success));
-    assert_eq!(harness.forge().has_completed(&run("8"), &many()).await, Ok(false));
+    assert_eq!(harness.forge().run_status(&run("8"), &many()).await, Ok(RunStatus::Unknown));
     harness.github.forget_requests();
     for other in ["local-1", "7-large", "ondeck-warm-1"] {
-        assert_eq!(harness.forge().has_completed(&run(other), &many()).await, Ok(false));
+        assert_eq!(harness.forge().run_status(&run(other), &many()).await, Ok(RunStatus::Unknown));
         assert_eq!(waiting(&harness.forge(), other).await, counts(&[]));
     }
     assert!(harness.github.requests().is_empty(), "these are no ids of GitHub");
@@ -156,7 +159,7 @@ async fn no_request_is_sent_without_a_budget() {
         let label = Label::from(&run("7"));
         assert_eq!(found.get(&label).copied().unwrap_or(0), budget * 2, "what it has found");
         forge.open_runs(0, &left).await.unwrap();
-        assert!(!forge.has_completed(&run("7"), &left).await.unwrap());
+        assert_eq!(forge.run_status(&run("7"), &left).await, Ok(RunStatus::Untold));
         assert_eq!(harness.github.requests().len(), budget as usize);
         assert_eq!(left.left(), 0);
     }
@@ -175,7 +178,8 @@ async fn without_permission_no_runs_are_found_and_that_is_logged_once() {
         for _ in 0..2 {
             assert_eq!(forge.open_runs(0, &many()).await, Ok(OpenRuns::default()), "{token}");
             assert_eq!(forge.waiting_jobs(&run("7"), &many()).await, Ok(WaitingJobs::new()));
-            assert_eq!(forge.has_completed(&run("7"), &many()).await, Ok(false), "{token}");
+            let status = forge.run_status(&run("7"), &many()).await;
+            assert_eq!(status, Ok(RunStatus::Untold), "{token}: it may be there");
         }
         let text = log.text();
         assert_eq!(text.matches("the token needs actions: read").count(), 1, "{text}");

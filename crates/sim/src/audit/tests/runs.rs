@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ondeck_core::model::label::Label;
 use ondeck_core::modes::refresh;
 
 use super::*;
@@ -23,11 +24,11 @@ fn attended(
     before: impl FnOnce(&mut Audit, &mut SimulatedMachines),
 ) -> Option<Invariant> {
     after(|audit| {
-        audit.is_quiet = true;
+        audit.judges_runs = true;
         audit.stored.push((second(0), BTreeMap::new()));
         let mut machines = SimulatedMachines::default();
         before(audit, &mut machines);
-        let waiting: BTreeSet<RunId> = waiting.iter().map(|name| run(name)).collect();
+        let waiting: BTreeSet<Label> = waiting.iter().map(|name| (&run(name)).into()).collect();
         for (pid, begin) in begins.iter().enumerate() {
             audit.refresh_begins(Pid(pid), &BTreeMap::new(), second(*begin));
             let when = (second(*begin), second(begin + 10));
@@ -81,20 +82,81 @@ fn a_run_whose_machines_died_has_another_after_two_refreshes() {
         audit.existing(&Record { id: name, ..held(State::Running, 9_000) });
     };
     assert_eq!(attended(&[100, 200], &["a"], alive), None, "another machine serves it");
+    let noticed = |at: u64| {
+        move |audit: &mut Audit, machines: &mut SimulatedMachines| {
+            died(10)(audit, machines);
+            let name = InstanceId::new("i-2").unwrap();
+            audit.existing(&Record { id: name.clone(), ..held(State::Running, 9_000) });
+            machines.launched(&[machine(&name)]);
+            machines.machine_mut(&name).unwrap().condition.notice_at = Some(at * 1_000_000);
+        }
+    };
+    assert_eq!(attended(&[100, 200], &["a"], noticed(10)), violated, "it takes no further job");
+    assert_eq!(attended(&[100, 200], &["a"], noticed(95)), None, "it served at first");
+}
+
+fn machine(id: &InstanceId) -> Machine {
+    Machine {
+        id: id.clone(),
+        spec: record(State::Running, "a", None).spec,
+        intent: IntentId::new("x").unwrap(),
+        launched_at: second(0),
+    }
+}
+
+#[test]
+fn rescues_give_no_more_than_the_run_asked_for() {
+    let given = |asked: u32, before: fn(&mut Audit, &mut SimulatedMachines)| {
+        after(|audit| {
+            (audit.is_quiet, audit.agents_beat) = (true, true);
+            audit.asked_by_runs.insert(run("a"), vec![Ask::of(asked)]);
+            audit.refresh_begins(Pid(1), &BTreeMap::new(), second(0));
+            let mut machines = SimulatedMachines::default();
+            for name in ["i-2", "i-3"] {
+                let id = InstanceId::new(name).unwrap();
+                audit.existing(&Record { id: id.clone(), ..held(State::Running, 9_000) });
+                machines.launched(&[machine(&id)]);
+            }
+            before(audit, &mut machines);
+            let last = audit.records[&InstanceId::new("i-3").unwrap()].clone();
+            let when = second(100);
+            audit.rescue_gives(Pid(1), Transition::Activate, &last, &machines, when);
+        })
+    };
+    assert_eq!(given(2, |_, _| ()), None);
+    assert_eq!(given(1, |_, _| ()), Some(Invariant::RescuedOnce));
+    let gone = |_: &mut Audit, machines: &mut SimulatedMachines| {
+        machines.remove(&InstanceId::new("i-2").unwrap(), 50_000_000);
+    };
+    assert_eq!(given(1, gone), None, "one replaces the other");
+    let provisions = |audit: &mut Audit, _: &mut SimulatedMachines| {
+        audit.provision_begins(Pid(2), &run("a"), &Ask::of(1), second(90));
+    };
+    assert_eq!(given(1, provisions), None, "its own provision is at work");
 }
 
 #[test]
 fn a_refresh_takes_no_machine_from_its_job() {
-    let taken = |transition, has_job, until, by_refresh: bool| {
+    let taken_from = |state, transition, has_job, until, by_refresh: bool| {
         after(|audit| {
-            audit.is_quiet = true;
+            (audit.is_quiet, audit.agents_beat) = (true, true);
             match by_refresh {
                 true => audit.refresh_begins(Pid(1), &BTreeMap::new(), second(0)),
                 false => audit.release_begins(Pid(1), second(0)),
             }
-            let running = held(State::Running, until);
-            audit.takes_from_job(Pid(1), transition, Some(&running), (has_job, second(100)));
+            let before = held(state, until);
+            audit.takes_from_job(Pid(1), transition, Some(&before), (has_job, second(100)));
         })
+    };
+    // A rescue that fails.
+    for state in [State::Created, State::Claimed] {
+        let taken = |transition, has_job| taken_from(state, transition, has_job, 500, true);
+        assert_eq!(taken(Transition::Expire, true), Some(Invariant::JobKept), "{state}");
+        assert_eq!(taken(Transition::Expire, false), None, "{state} without a job");
+        assert_eq!(taken(Transition::GiveBack, true), None, "{state}: its agent stays");
+    }
+    let taken = |transition, has_job, until, by_refresh| {
+        taken_from(State::Running, transition, has_job, until, by_refresh)
     };
     for transition in [Transition::Release, Transition::Expire, Transition::Reap] {
         let violated = Some(Invariant::JobKept);
@@ -114,16 +176,45 @@ fn a_machine_whose_time_is_up_takes_no_job() {
             audit.existing(&held(State::Running, until));
             audit.changed_at.insert(id(), second(1));
             let mut machines = SimulatedMachines::default();
-            machines.launched(&[Machine {
-                id: id(),
-                spec: record(State::Running, "a", None).spec,
-                intent: IntentId::new("x").unwrap(),
-                launched_at: second(0),
-            }]);
+            machines.launched(&[machine(&id())]);
             audit.job_starts(&id(), &machines, second(now));
         })
     };
     assert_eq!(starts(100, 99), None);
     assert_eq!(starts(100, 110), None, "its clock may be behind");
     assert_eq!(starts(100, 120), Some(Invariant::NoJobWhenExpired));
+}
+
+#[test]
+fn a_machine_works_under_the_label_of_its_record() {
+    let works = |suffix: Option<&str>| {
+        after(|audit| {
+            let build = Some("build".parse().unwrap());
+            audit.existing(&Record { suffix: build, ..held(State::Running, 500) });
+            audit.changed = true;
+            let mut machines = SimulatedMachines::default();
+            machines.launched(&[machine(&id())]);
+            let label = Label::new(run("a"), suffix.map(|suffix| suffix.parse().unwrap()));
+            machines.set_serving(&id(), Some(&label));
+            machines.register(&id(), &label, 0);
+            audit.compare(&mut machines, second(10));
+        })
+    };
+    assert_eq!(works(Some("build")), None);
+    for other in [None, Some("tests")] {
+        assert_eq!(works(other), Some(Invariant::Label), "{other:?}");
+    }
+}
+
+#[test]
+fn a_refresh_may_launch_what_the_run_asked_for_under_all_labels() {
+    let asked = |asks: &[(Option<&'static str>, u32)]| {
+        let mut audit = Audit::default();
+        let ask = |(suffix, count): &(_, u32)| Ask { suffix: *suffix, ..Ask::of(*count) };
+        audit.asked_by_runs.insert(run("a"), asks.iter().map(ask).collect());
+        audit.asked_under_all_labels(&run("a"))
+    };
+    assert_eq!(asked(&[(None, 2)]), None);
+    assert_eq!(asked(&[(Some("build"), 2), (Some("build"), 1)]), None, "one label");
+    assert_eq!(asked(&[(Some("build"), 2), (Some("tests"), 3), (Some("build"), 1)]), Some(5));
 }

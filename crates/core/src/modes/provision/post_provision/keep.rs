@@ -18,15 +18,22 @@ use super::touched::recorded;
 /// The reason in events and logs.
 const WHY: &str = "its runner may have a job of the run";
 
-/// Leaves the machines to the run that serve it already: those that are running, claimed ones whose runner has a job, and new
-/// ones whose agent is up and has not failed. The others are left to the clean-up: a claimed machine
-/// returns by a handshake, which does not interrupt a job, and a new one without an agent has none.
-pub(super) async fn keep_serving(attempt: &Attempt<'_>, done: &Progress) {
+/// Leaves the machines to the run that serve it already: those that are running, claimed ones whose
+/// runner has a job, and new ones whose agent is up and has not failed. The others are left to the
+/// clean-up: a claimed machine returns by a handshake, which does not interrupt a job, and a new one
+/// without an agent has none.
+///
+/// A machine that may have a job is never left to the clean-up: if the store does not answer, it ends
+/// at its threshold, or a later refresh finds it. Returns whether the clean-up may go on; `false` if it
+/// is not known which machines these are.
+pub(super) async fn keep_serving(attempt: &Attempt<'_>, done: &Progress) -> bool {
     let changes = match serving(attempt).await {
         Ok(changes) => changes,
         Err(error) => {
-            done.failed(format!("machines with jobs may not have been kept: {error}"));
-            return;
+            done.failed(format!(
+                "nothing was undone, because it is not known which machines have jobs: {error}"
+            ));
+            return false;
         }
     };
     for id in changes.running {
@@ -41,12 +48,15 @@ pub(super) async fn keep_serving(attempt: &Attempt<'_>, done: &Progress) {
             }
             // The run was released meanwhile, or the threshold of the machine has passed.
             Err(NotCommitted::Refused(_)) => {}
+            // It may be running by now.
             Err(NotCommitted::Unreachable(error)) => {
-                done.failed(format!("{id} was not kept for the run: {error}"));
+                attempt.holdings.left_alone(&id);
+                done.failed(format!("{id} may have a job and is left to its threshold: {error}"));
             }
         }
     });
     join_all(writes).await;
+    true
 }
 
 /// What serves the run.

@@ -55,7 +55,10 @@ pub(super) async fn undo_launches(
         return;
     }
     let launched = match launched_under(attempt, &open).await {
-        Ok(launched) => launched.into_iter().filter(|m| !seen.contains(&m.id)).collect::<Vec<_>>(),
+        Ok(launched) => {
+            let others = |id: &InstanceId| seen.contains(id) || attempt.holdings.is_left_alone(id);
+            launched.into_iter().filter(|m| !others(&m.id)).collect::<Vec<_>>()
+        }
         Err(error) => {
             done.failed(format!(
                 "machines of the last launch may run until their deadline: {error}"

@@ -2,11 +2,14 @@
 //! The forge refuses it earlier. The machines are gone by then, so refresh notes them beforehand.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
+use super::about_run;
+use crate::model::demand::{JobsRerun, RETENTION};
 use crate::model::failure::Failure;
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::record::{Record, State};
-use crate::model::settings::{OnInterruption, Settings, interrupted_machines};
+use crate::model::settings::{Interruption, OnInterruption, Settings};
 use crate::modes::plane::{Plane, readable};
 use crate::modes::refresh::Outcome;
 use crate::ports::{FailedJob, PortResult, RequestBudget, Rerun};
@@ -14,14 +17,20 @@ use crate::ports::{FailedJob, PortResult, RequestBudget, Rerun};
 /// The machines that were taken away, by the run that had them.
 type Interrupted = BTreeMap<RunId, BTreeSet<InstanceId>>;
 
-/// Notes the machines among the expired ones that were taken away from runs. Does nothing unless their
-/// jobs are to be re-run. Fails if the store does not answer.
+/// How many notes are written together. A store writes them at once, and may limit their number.
+const TOGETHER: usize = 50;
+
+/// How long a refresh may take to re-run jobs after it has taken the right to.
+const UNDER_WAY: Duration = Duration::from_secs(120);
+
+/// Notes the machines among the expired ones that were taken away from runs. If jobs are not to be
+/// re-run, removes the notes of before. Fails if the store does not answer.
 pub(in crate::modes::refresh) async fn note_expired(
     plane: &Plane,
     settings: &Settings,
 ) -> Result<(), Failure> {
     if settings.on_interruption == OnInterruption::None {
-        return Ok(());
+        return Ok(forget(plane, settings.interrupted.keys()).await?);
     }
     let expired = readable(plane.retried(|| plane.store.expired(plane.now())).await?);
     let expired: Vec<Record> =
@@ -36,8 +45,8 @@ pub(in crate::modes::refresh) async fn note_expired(
     note(plane, settings, taken.map(|(record, _)| record)).await.map(drop)
 }
 
-/// Adds these machines to what is noted, and returns all that is. Returns nothing unless jobs are to be
-/// re-run.
+/// Notes these machines, removes notes that are too old for a re-run, and returns what is noted then.
+/// Returns nothing unless jobs are to be re-run.
 pub(super) async fn note<'a>(
     plane: &Plane,
     settings: &Settings,
@@ -46,20 +55,28 @@ pub(super) async fn note<'a>(
     if settings.on_interruption == OnInterruption::None {
         return Ok(Interrupted::new());
     }
+    let now = plane.now();
     let stored = plane.settings().await?.interrupted;
-    let mut all = stored.clone();
+    let is_old = |noted: &Interruption| now.since(noted.at) > RETENTION;
+    let (old, mut all): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        stored.into_iter().partition(|(_, noted)| is_old(noted));
+    let mut news = Vec::new();
     for record in taken {
-        if let Some(run) = &record.run {
-            all.entry(run.clone()).or_default().insert(record.id.clone());
+        if let Some(run) = &record.run
+            && !all.contains_key(&record.id)
+        {
+            let noted = Interruption { run: run.clone(), at: now };
+            news.push(noted.note(&record.id));
+            all.insert(record.id.clone(), noted);
         }
     }
-    let news = all.iter().filter(|(run, machines)| stored.get(*run) != Some(*machines));
-    let news: BTreeMap<String, String> =
-        news.map(|(run, machines)| interrupted_machines(run, machines)).collect();
-    if !news.is_empty() {
-        plane.retried(|| plane.store.put_settings(&news)).await?;
+    put(plane, news).await?;
+    forget(plane, old.keys().filter(|machine| !all.contains_key(machine))).await?;
+    let mut by_run = Interrupted::new();
+    for (machine, noted) in all {
+        by_run.entry(noted.run).or_default().insert(machine);
     }
-    Ok(all)
+    Ok(by_run)
 }
 
 /// Re-runs the jobs of a completed run that failed on one of these machines, and forgets the machines.
@@ -73,48 +90,86 @@ pub(super) async fn rerun(
     budget: &RequestBudget,
     outcome: &mut Outcome,
 ) -> PortResult<()> {
-    let Some(failed) = plane.retried(|| plane.forge.failed_jobs(run, budget)).await? else {
+    let Some(failed) = about_run(plane, || plane.forge.failed_jobs(run, budget)).await? else {
         return Ok(());
     };
     let cut_off = |job: &&FailedJob| job.instance.as_ref().is_some_and(|id| machines.contains(id));
     let cut_off: Vec<u64> = failed.iter().filter(cut_off).map(|job| job.id).collect();
     let what = match cut_off.as_slice() {
-        [] => return forget(plane, run).await,
+        [] => return forget(plane, machines).await,
         [job] => Rerun::Job(*job),
         _ => Rerun::FailedJobs,
     };
     if !budget.spend() {
         return Ok(());
     }
+    let jobs = cut_off.len();
     // Written first: if this process is killed, the jobs stay failed instead of being re-run twice.
-    if remember(plane, run).await? {
-        match plane.forge.rerun(run, what).await {
+    match take_right(plane, run).await? {
+        Right::Taken => match plane.forge.rerun(run, what).await {
             Ok(()) => {
-                tracing::warn!(%run, jobs = cut_off.len(), "re-run: their machines were taken away");
+                tracing::warn!(%run, jobs, "re-run: their machines were taken away");
                 outcome.rerun.push(run.clone());
             }
             Err(error) => {
-                let jobs = cut_off.len();
                 let problem = format!("{jobs} jobs of run {run} could not be re-run: {error}");
                 outcome.warnings.push(problem);
             }
+        },
+        Right::OfAnother => {
+            tracing::info!(%run, "another refresh re-runs its jobs");
+            return Ok(());
+        }
+        Right::Spent(why) => {
+            let problem = format!("{jobs} jobs of run {run} stay failed: {why}");
+            outcome.warnings.push(problem);
         }
     }
-    forget(plane, run).await
+    forget(plane, machines).await
 }
 
-/// Notes on a demand of the run that its jobs are re-run. Returns `false` if they were before, or if
-/// another refresh has done so at the same time.
-async fn remember(plane: &Plane, run: &RunId) -> PortResult<bool> {
+/// The right to re-run jobs of a run.
+enum Right {
+    /// This refresh has it.
+    Taken,
+    /// Another refresh has it, and may be about to use it.
+    OfAnother,
+    /// There is none. Carries the reason.
+    Spent(&'static str),
+}
+
+/// Notes on a demand of the run that this refresh re-runs its jobs.
+async fn take_right(plane: &Plane, run: &RunId) -> PortResult<Right> {
+    let now = plane.now();
     let demands = plane.retried(|| plane.store.demands(std::slice::from_ref(run))).await?;
-    let again = demands.iter().any(|demand| demand.rerun_at.is_some());
-    let Some(demand) = demands.first().filter(|_| !again) else { return Ok(false) };
+    match demands.iter().find_map(|demand| demand.rerun) {
+        Some(earlier) if now.since(earlier.at) < UNDER_WAY => return Ok(Right::OfAnother),
+        Some(_) => return Ok(Right::Spent("jobs of the run are re-run once, and were before")),
+        None => {}
+    }
+    let Some(demand) = demands.first() else {
+        return Ok(Right::Spent("what the run asked for is no longer stored"));
+    };
     let mut next = demand.clone();
-    next.rerun_at = Some(plane.now());
-    plane.store.replace_demand(demand, &next).await
+    next.rerun = Some(JobsRerun { by: plane.random.number(), at: now });
+    Ok(match plane.replace_demand(demand, &next).await? {
+        true => Right::Taken,
+        false => Right::OfAnother,
+    })
 }
 
-async fn forget(plane: &Plane, run: &RunId) -> PortResult<()> {
-    let change = BTreeMap::from([interrupted_machines(run, &BTreeSet::new())]);
-    plane.retried(|| plane.store.put_settings(&change)).await
+/// Removes the notes about these machines.
+pub(super) async fn forget(
+    plane: &Plane,
+    machines: impl IntoIterator<Item = &InstanceId>,
+) -> PortResult<()> {
+    put(plane, machines.into_iter().map(Interruption::forget).collect()).await
+}
+
+async fn put(plane: &Plane, notes: Vec<(String, String)>) -> PortResult<()> {
+    for part in notes.chunks(TOGETHER) {
+        let change: BTreeMap<String, String> = part.iter().cloned().collect();
+        plane.retried(|| plane.store.put_settings(&change)).await?;
+    }
+    Ok(())
 }

@@ -3,6 +3,7 @@
 //! among the failed ones, and GitHub leaves the others queued for a day without telling the user.
 
 use super::machines::Machines;
+use crate::inputs::times::Times;
 use crate::model::demand::Demand;
 use crate::model::failure::{Failure, FailureKind};
 use crate::model::label::Label;
@@ -137,34 +138,25 @@ impl Rescuer<'_> {
     /// stored another request meanwhile. The lease outlasts a rescue, and no longer holds when this
     /// process was killed before it gave the lease back.
     async fn take_lease(&self, demand: &Demand) -> PortResult<Option<Demand>> {
-        let (plane, times) = (self.plane, &self.settings.times);
+        let (plane, stored) = (self.plane, &self.settings.times);
         let now = plane.now();
         if demand.is_being_rescued(now) {
             return Ok(None);
         }
-        let until = now + times.created_timeout + times.claim_timeout;
+        // The rescue goes by the times of the run's own call, which may be longer.
+        let own = demand.again(1).times.over(stored.clone());
+        let longest = |times: &Times| times.created_timeout + times.claim_timeout;
+        let until = now + longest(stored).max(longest(&own));
         let leased = demand.clone().leased(plane.random.number(), until);
-        let taken = self.replace(demand, &leased).await?;
+        let taken = plane.replace_demand(demand, &leased).await?;
         Ok(taken.then_some(leased))
     }
 
     /// Stores the demand without a lease. The lease ends by itself if that fails.
     async fn give_back(&self, leased: &Demand, next: Demand) {
         let next = Demand { lease: None, ..next };
-        if let Err(error) = self.replace(leased, &next).await {
+        if let Err(error) = self.plane.replace_demand(leased, &next).await {
             tracing::warn!(label = %next.label(), "the result of its rescue was not stored: {error}");
         }
-    }
-
-    /// Replaces a stored demand. If the answer to a write was lost, its repetition is refused, and the
-    /// demand that is found tells that it was made.
-    async fn replace(&self, current: &Demand, next: &Demand) -> PortResult<bool> {
-        let store = &self.plane.store;
-        if self.plane.retried(|| store.replace_demand(current, next)).await? {
-            return Ok(true);
-        }
-        let runs = std::slice::from_ref(&next.run);
-        let found = self.plane.retried(|| store.demands(runs)).await?;
-        Ok(found.contains(next))
     }
 }
