@@ -2,6 +2,7 @@
 
 use std::process::{Command, Stdio};
 
+use ondeck_standin::not_applicable;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -259,7 +260,7 @@ fn without_proc_the_local_backend_is_refused() {
     ];
     for (more, hide) in ways {
         if !namespace(more, hide).arg("true").output().is_ok_and(|done| done.status.success()) {
-            eprintln!("NOT APPLICABLE without the right to mount: {more:?}");
+            not_applicable(&format!("the right to mount: unshare {more:?}, then {hide}"));
             continue;
         }
         for arguments in [
