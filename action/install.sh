@@ -197,34 +197,49 @@ digest_of() {
 }
 
 output() {
-  echo "$1=$2" >>"$GITHUB_OUTPUT" || {
-    echo "::error title=ondeck cannot say where it is::step outputs cannot be written%0Ahint:" \
-      "GITHUB_OUTPUT must name a file that the step can write"
+  write_output "$1" "$2" || {
+    report_unwritable_outputs
     exit 1
   }
+}
+
+write_output() {
+  echo "$1=$2" >>"${GITHUB_OUTPUT:-}"
+}
+
+report_unwritable_outputs() {
+  report "ondeck cannot say where it is" "step outputs cannot be written: ${GITHUB_OUTPUT:-}" \
+    "GITHUB_OUTPUT must name a file that the step can write"
 }
 
 say() {
   echo "$1"
 }
 
-# What goes wrong is said once, where people look: as an annotation of the step and in the job
-# summary. The output `result` has the form that the program gives it.
+# Reports the failure first, so that outputs that cannot be written do not hide it. The output
+# `result` has the form that the program gives it.
 fail() {
-  local kind=$1 title=$2 message=$3 hint=$4 text
+  local kind=$1 title=$2 message=$3 hint=$4
+  report "$title" "$message" "$hint"
+  write_output result "{\"schemaVersion\":1,\"status\":\"failed\",\"error\":{\"kind\":\"$kind\",\"message\":\"$(
+    in_json "$message"
+  )\",\"hint\":\"$(in_json "$hint")\"}}" || report_unwritable_outputs
+  exit 1
+}
+
+# Says what went wrong where people look: as an annotation of the step and in the job summary.
+report() {
+  local title=$1 message=$2 hint=$3 text
   text="$message"$'\n'"hint: $hint"
   text=${text//'%'/%25}
   text=${text//$'\r'/%0D}
   text=${text//$'\n'/%0A}
   echo "::error title=$title::$text"
-  output result "{\"schemaVersion\":1,\"status\":\"failed\",\"error\":{\"kind\":\"$kind\",\"message\":\"$(
-    in_json "$message"
-  )\",\"hint\":\"$(in_json "$hint")\"}}"
   if [ -n "${GITHUB_STEP_SUMMARY:-}" ]; then
     printf '### ondeck failed: %s\n\n> %s\n>\n> **hint:** %s\n' "$title" "$(in_html "$message")" \
-      "$(in_html "$hint")" >>"$GITHUB_STEP_SUMMARY" || echo "the job summary cannot be written"
+      "$(in_html "$hint")" >>"$GITHUB_STEP_SUMMARY" ||
+      echo "::warning title=ondeck::the job summary cannot be written"
   fi
-  exit 1
 }
 
 in_json() {

@@ -1,7 +1,8 @@
 //! `cargo xtask bench`: measures provision and release on the local backend with default settings,
 //! as a user sees them: whole processes, one command after the other.
 //!
-//! It sets no limits. Figures depend on the computer, so compare only those of one run.
+//! Figures depend on the computer, so compare only those of one run. One of them has a limit, that
+//! also a slow computer must keep: a release of 400 machines takes at most 3 s.
 
 mod agents;
 mod figures;
@@ -23,16 +24,19 @@ const WARM_ONE: usize = 2;
 /// this; a longer delay would only make the benchmark longer.
 const BOOT_MS: u32 = 2_000;
 
-/// Builds, measures and prints the figures. Returns 0 unless a step failed.
+/// Builds, measures and prints the figures. Returns 0 unless a step failed or a limit was exceeded.
 pub(crate) fn run(root: &Path) -> u8 {
     let exit_code = build().run(root);
     if exit_code != 0 {
         return exit_code;
     }
     match measure() {
-        Ok(report) => {
+        Ok(Measured { report, releases }) => {
             print(&report);
-            0
+            check_limit(&releases).map_or(0, |exceeded| {
+                log(&format!("error: {exceeded}"));
+                1
+            })
         }
         Err(error) => {
             log(&format!("error: {error}"));
@@ -45,8 +49,31 @@ fn build() -> Step {
     Step::new("build", "build --release --package ondeck")
 }
 
+/// The figures, and those among them that have a limit.
+struct Measured {
+    report: String,
+    /// The longest that a release took, by the number of machines.
+    releases: Vec<(usize, Duration)>,
+}
+
+/// The most that a release of [`RELEASE_LIMIT_COUNT`] machines may take.
+const RELEASE_LIMIT: Duration = Duration::from_secs(3);
+const RELEASE_LIMIT_COUNT: usize = 400;
+
+/// Says which limit was exceeded, if one was.
+fn check_limit(releases: &[(usize, Duration)]) -> Option<String> {
+    let measured = releases.iter().find(|(count, _)| *count == RELEASE_LIMIT_COUNT);
+    let Some((count, worst)) = measured else {
+        return Some(format!("a release of {RELEASE_LIMIT_COUNT} was not measured"));
+    };
+    (*worst > RELEASE_LIMIT).then(|| {
+        let (worst, limit) = (worst.as_millis(), RELEASE_LIMIT.as_millis());
+        format!("a release of {count} took {worst} ms, more than its limit of {limit} ms")
+    })
+}
+
 /// Measures everything, in the order of the report.
-fn measure() -> Result<String, String> {
+fn measure() -> Result<Measured, String> {
     let pool = Pool::open()?;
     pool.refresh(&[])?;
     let mut series = vec![cold(&pool, "cold, 10 machines, booting in 0 ms", 5)?];
@@ -78,9 +105,11 @@ fn measure() -> Result<String, String> {
     notes.extend([dead_candidate(warm_one)?, slow_registrations()?]);
     let releases = large_releases()?;
     notes.extend([growth(&releases), beside_other_processes()?]);
+    let longest = releases.iter().map(|series| series.worst(|spent| spent.process));
+    let longest = RELEASED.into_iter().zip(longest).collect();
     series.extend(releases);
     notes.push(format!("whole benchmark: {:.0} s", pool.age().as_secs_f64()));
-    Ok(figures::report(&series, &notes))
+    Ok(Measured { report: figures::report(&series, &notes), releases: longest })
 }
 
 /// Measures a claim whose first candidate died a moment ago, so that its heartbeat still looks fresh.
@@ -323,4 +352,21 @@ fn times(cold: &Series, warm: &Series) -> String {
     };
     let (process, inside) = (ratio(|spent| spent.process), ratio(|spent| spent.inside));
     format!("{} / {}: {process:.1}, inside {inside:.1}", cold.name, warm.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_of_400_has_a_limit() {
+        let check = |millis| {
+            let four_hundred = (RELEASED[2], Duration::from_millis(millis));
+            check_limit(&[(50, Duration::from_secs(9)), four_hundred])
+        };
+        assert_eq!(check(3_000), None);
+        let exceeded = "a release of 400 took 3001 ms, more than its limit of 3000 ms";
+        assert_eq!(check(3_001).as_deref(), Some(exceeded));
+        assert!(check_limit(&[]).is_some(), "not measured");
+    }
 }

@@ -297,7 +297,7 @@ mod tests {
     async fn processes_of_a_user_are_found_without_marker_and_group() {
         const OTHER_USER: u32 = 54_321;
         if !rustix::process::geteuid().is_root() {
-            eprintln!("NOT APPLICABLE without root: processes of another user");
+            ondeck_standin::not_applicable("root: processes of another user");
             return;
         }
         let ids = [format!("--reuid={OTHER_USER}"), format!("--regid={OTHER_USER}")];

@@ -37,6 +37,7 @@
 //! assert_eq!(github.wait_for_job(job, Duration::from_secs(20)).log, "hello\n");
 //! ```
 
+mod applicable;
 mod aws;
 pub mod emulators;
 mod github;
@@ -46,6 +47,7 @@ mod processes;
 mod sync;
 mod timestamps;
 
+pub use applicable::not_applicable;
 pub use aws::{
     Architecture, AwsFault, AwsFaultRule, Capacity, Consumption, Denial, Ec2, Endpoint, Gateway,
     GatewayOptions, IamDecision, Lifecycle, LogEntry, Machine, MachineCommand, MachineState,

@@ -26,7 +26,7 @@ impl Series {
         sorted.get(sorted.len() / 2).copied().unwrap_or_default()
     }
 
-    fn worst(&self, of: fn(&Spent) -> Duration) -> Duration {
+    pub(super) fn worst(&self, of: fn(&Spent) -> Duration) -> Duration {
         self.sorted(of).last().copied().unwrap_or_default()
     }
 

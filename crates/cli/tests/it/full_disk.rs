@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use ondeck_standin::not_applicable;
+
 use crate::harness::{ondeck, say};
 
 /// Sets up a pool on a small file system. `ondeck` is the program, and each call prints its name and
@@ -56,7 +58,7 @@ fn play(size: &str, script: &str) -> Option<String> {
         say(&format!("{said}{stderr}"));
         return Some(said);
     }
-    say("NOT APPLICABLE without the right to mount a file system");
+    not_applicable("the right to mount a file system");
     None
 }
 

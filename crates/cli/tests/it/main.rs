@@ -8,6 +8,7 @@ mod aws;
 mod cancel;
 mod ceiling;
 mod chaos;
+mod clock;
 mod colour;
 mod corrupt;
 mod crash;

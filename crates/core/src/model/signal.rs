@@ -166,17 +166,18 @@ impl AgentStatus {
         }
     }
 
-    /// Says how far the heartbeat is from now. One of the future tells that clocks differ.
-    pub fn age_of_heartbeat(&self, now: Timestamp) -> String {
+    /// Says what is wrong with a heartbeat that is not healthy. One of the past may be that of a dead
+    /// agent or of an agent whose clock is behind; the two cannot be told apart.
+    pub fn why_unhealthy(&self, now: Timestamp) -> String {
         match &self.heartbeat {
             None => "it has never sent a heartbeat".to_owned(),
-            Some(beat) if beat.at > now => {
-                let ahead = now.distance(beat.at).as_secs_f64();
-                format!("its last heartbeat is {ahead:.1} s ahead of this computer's clock")
-            }
             Some(beat) => {
-                let age = now.distance(beat.at).as_secs_f64();
-                format!("its last heartbeat is {age:.1} s old")
+                let span = now.distance(beat.at).as_secs_f64();
+                let (why, age) = match beat.at > now {
+                    true => ("the clocks differ", "ahead of this computer's clock"),
+                    false => ("its heartbeat stopped, or the clocks differ", "old"),
+                };
+                format!("{why}: its last heartbeat is {span:.1} s {age}")
             }
         }
     }
@@ -212,15 +213,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_heartbeat_of_the_future_is_put_down_to_a_clock() {
+    fn a_heartbeat_far_from_now_is_put_down_to_a_clock() {
         let at = |millis: u64| Timestamp::from_millis(millis);
-        let age = |beat: u64| {
+        let why = |beat: u64| {
             let beat = Heartbeat::new(at(beat), Duration::from_secs(5));
-            AgentStatus { heartbeat: Some(beat), report: None }.age_of_heartbeat(at(100_000))
+            AgentStatus { heartbeat: Some(beat), report: None }.why_unhealthy(at(100_000))
         };
-        assert_eq!(age(70_000), "its last heartbeat is 30.0 s old");
-        assert_eq!(age(130_000), "its last heartbeat is 30.0 s ahead of this computer's clock");
-        let never = AgentStatus::default().age_of_heartbeat(at(0));
+        assert_eq!(
+            why(70_000),
+            "its heartbeat stopped, or the clocks differ: its last heartbeat is 30.0 s old"
+        );
+        assert_eq!(
+            why(130_000),
+            "the clocks differ: its last heartbeat is 30.0 s ahead of this computer's clock"
+        );
+        let never = AgentStatus::default().why_unhealthy(at(0));
         assert_eq!(never, "it has never sent a heartbeat");
     }
 

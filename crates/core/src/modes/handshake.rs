@@ -131,7 +131,7 @@ impl<'a> Handshake<'a> {
         let report = status.report.as_ref();
         let said = report.and_then(|report| deregistered(report, generation, run));
         let answer = said.or_else(|| match status.pulse(now) {
-            Pulse::Stale(_) => Some(Answer::Failed(status.age_of_heartbeat(now))),
+            Pulse::Stale(_) => Some(Answer::Failed(status.why_unhealthy(now))),
             Pulse::Never | Pulse::Healthy => None,
         })?;
         Some(match answer {

@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use serde_json::{Value, json};
+
 use super::harness::ActHarness;
 use super::page::VERSION;
 use crate::harness::{Background, Done};
@@ -47,25 +49,36 @@ fn it_is_downloaded_once() {
 #[test]
 fn what_goes_wrong_is_said_where_people_look() {
     let harness = ActHarness::with_program(ECHO);
-    let step = |with: &str| {
+    let step = |n: usize, with: &str| {
+        let with: String = with.lines().map(|line| format!("          {line}\n")).collect();
         format!(
-            "      - uses: ondeck-ci/ondeck@v0\n        continue-on-error: true\n        with:\n{}",
-            with.lines().map(|line| format!("          {}\n", line.trim())).collect::<String>()
+            "      - id: step-{n}
+        uses: ondeck-ci/ondeck@v0
+        continue-on-error: true
+        with:
+{with}      - env:
+          RESULT: ${{{{ steps.step-{n}.outputs.result }}}}
+        run: echo \"$RESULT\" >>\"$RESULTS\"
+"
         )
     };
-    let steps: String = [
+    let faulty = [
+        // No mode.
+        "version: 1.0.0",
         "mode: demolish",
         "mode: release\nversion: 9.9.9",
         "mode: release\nversion: ../../1.0.0",
         "mode: release\ndownload-url: http://example.com/ondeck",
         "mode: release\ndownload-url: http://127.0.0.1:1",
         "mode: release\nsha256: 0000000000000000000000000000000000000000000000000000000000000000",
-    ]
-    .map(step)
-    .concat();
+    ];
+    let steps: String = faulty.iter().enumerate().map(|(n, with)| step(n, with)).collect();
+    let results = harness.home.outside().join("results");
+    let steps = steps.replace("$RESULTS", &results.display().to_string());
     let workflow =
         format!("on: push\njobs:\n  one:\n    runs-on: ubuntu-latest\n    steps:\n{steps}");
     let said = [
+        "title=no mode::no mode given%0Ahint: mode is refresh, provision or release",
         "title=no such mode::no such mode: demolish%0Ahint: mode is refresh, provision or release",
         "title=no such version::no such file, so probably no such version: ",
         "title=no such version::not a version of ondeck: ../../1.0.0%0Ahint: a version is like 1.2.3",
@@ -78,8 +91,100 @@ fn what_goes_wrong_is_said_where_people_look() {
         assert!(done.stdout.contains(words), "{words}\n{}", done.stdout);
     }
     assert!(!done.stdout.contains("called with"), "{}", done.stdout);
+    let results = fs::read_to_string(&results).unwrap();
+    let results: Vec<Value> =
+        results.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    // The workflow may have been run more than once.
+    for results in results.chunks(faulty.len()) {
+        let errors: Vec<&Value> = results.iter().map(|result| &result["error"]).collect();
+        assert!(results.iter().all(|result| result["status"] == "failed"), "{results:?}");
+        assert!(results.iter().all(|result| result["schemaVersion"] == 1), "{results:?}");
+        let kinds: Vec<&str> = errors.iter().map(|error| error["kind"].as_str().unwrap()).collect();
+        let invalid = "invalid-input";
+        let expected = [invalid, invalid, invalid, invalid, invalid, "unavailable", invalid];
+        assert_eq!(kinds, expected);
+        assert_eq!(errors[0]["message"], "no mode given");
+        assert_eq!(errors[0]["hint"], "mode is refresh, provision or release");
+    }
     // Nothing that was not checked has been kept.
     assert_eq!(left(&harness), ["ARCH.lock"]);
+}
+
+#[test]
+fn every_failure_has_a_summary_and_a_result() {
+    let harness = ActHarness::with_program(ECHO);
+    let [outputs, summary] = ["outputs", "summary"].map(|it| harness.home.outside().join(it));
+    let shown = summary.display().to_string();
+    for (env, title, message, hint) in [
+        (&[("MODE", "")][..], "no mode", "no mode given", "mode is refresh, provision or release"),
+        (&[], "no mode", "no mode given", "mode is refresh, provision or release"),
+        (
+            &[("MODE", "\"<b>\\\n&")],
+            "no such mode",
+            "no such mode: \"<b>\\ &",
+            "mode is refresh, provision or release",
+        ),
+        (
+            &[("MODE", "release"), ("VERSION", "latest")],
+            "no such version",
+            "not a version of ondeck: latest",
+            "a version is like 1.2.3",
+        ),
+    ] {
+        let env = [env, &[("GITHUB_STEP_SUMMARY", shown.as_str())]].concat();
+        installed(&harness, &env).exited(1);
+        let result = fs::read_to_string(&outputs).unwrap();
+        let result: Value = serde_json::from_str(result.strip_prefix("result=").unwrap()).unwrap();
+        let error = json!({ "kind": "invalid-input", "message": message, "hint": hint });
+        assert_eq!(result, json!({ "schemaVersion": 1, "status": "failed", "error": error }));
+        let message = message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        assert_eq!(
+            fs::read_to_string(&summary).unwrap(),
+            format!("### ondeck failed: {title}\n\n> {message}\n>\n> **hint:** {hint}\n")
+        );
+        fs::remove_file(&outputs).unwrap();
+        fs::remove_file(&summary).unwrap();
+    }
+}
+
+#[test]
+fn outputs_that_cannot_be_written_fail_the_step_and_hide_no_other_failure() {
+    let harness = ActHarness::with_program(ECHO);
+    let summary = harness.home.outside().join("summary");
+    let shown = summary.display().to_string();
+    let nowhere = harness.home.outside().join("no/such/folder/file").display().to_string();
+    for file in ["", nowhere.as_str(), "/dev/full", "/"] {
+        for (mode, own) in [("release", None), ("", Some("no mode"))] {
+            let env =
+                [("MODE", mode), ("GITHUB_OUTPUT", file), ("GITHUB_STEP_SUMMARY", shown.as_str())];
+            let done = installed(&harness, &env).exited(1);
+            let unwritable = "ondeck cannot say where it is";
+            let titles: Vec<&str> = own.into_iter().chain([unwritable]).collect();
+            let annotations = done.stdout.lines().filter_map(|line| {
+                line.strip_prefix("::error title=")?.split_once("::").map(|(title, _)| title)
+            });
+            assert_eq!(annotations.collect::<Vec<_>>(), titles, "{file}: {done:?}");
+            let why =
+                format!("::step outputs cannot be written: {file}%0Ahint: GITHUB_OUTPUT must");
+            assert!(done.stdout.contains(&why), "{done:?}");
+            let summary_text = fs::read_to_string(&summary).unwrap();
+            let headings =
+                summary_text.lines().filter_map(|line| line.strip_prefix("### ondeck failed: "));
+            assert_eq!(headings.collect::<Vec<_>>(), titles, "{file}: {summary_text}");
+            fs::remove_file(&summary).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_summary_that_cannot_be_written_is_a_warning() {
+    let harness = ActHarness::with_program(ECHO);
+    let done = installed(&harness, &[("GITHUB_STEP_SUMMARY", "/dev/full")]).exited(1);
+    for words in ["::error title=no mode::", "::warning title=ondeck::the job summary cannot be"] {
+        assert!(done.stdout.contains(words), "{done:?}");
+    }
+    let result = fs::read_to_string(harness.home.outside().join("outputs")).unwrap();
+    assert!(result.starts_with("result={\"schemaVersion\":1,\"status\":\"failed\","), "{result}");
 }
 
 #[test]

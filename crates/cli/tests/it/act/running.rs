@@ -164,6 +164,37 @@ fn a_run_gets_its_machines_and_gives_them_back() {
 }
 
 #[test]
+fn reset_takes_settings_back() {
+    let harness = ActHarness::new();
+    let refresh = |with: &[&str]| {
+        let with: String = with.iter().map(|line| format!("          {line}\n")).collect();
+        let workflow = format!(
+            "on: push
+jobs:
+  refresh:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: ondeck-ci/ondeck@v0
+        with:
+          mode: refresh
+{with}"
+        );
+        harness.run(&workflow, None, &[("ONDECK_BACKEND", "local")], &[]).succeeded();
+        let names = "('pre-runner-script', 'key-name', 'idle-time-sec')";
+        let sql = format!("SELECT name FROM settings WHERE name IN {names} ORDER BY name");
+        harness.home.texts(&sql)
+    };
+    let all = ["idle-time-sec", "key-name", "pre-runner-script"];
+    let given = ["pre-runner-script: exit 3", "key-name: ops", "idle-time-sec: 60"];
+    assert_eq!(refresh(&given), all);
+    harness.home.provision("1", 1).exited(5);
+    assert_eq!(refresh(&[]), all, "an input that is left away changes nothing");
+    assert_eq!(refresh(&["reset: pre-runner-script, key-name"]), ["idle-time-sec"]);
+    harness.home.provision("1", 1).succeeded();
+    assert_eq!(refresh(&["reset: all", "key-name: ops"]), ["key-name"]);
+}
+
+#[test]
 fn a_cancelled_step_is_the_program_itself_and_it_clears_up() {
     let harness = ActHarness::new();
     harness.home.ondeck(&["refresh", "--local-boot-ms=60000"]).succeeded();

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use ondeck_standin::MachineCommand;
+use ondeck_standin::{MachineCommand, not_applicable};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::harness::AwsHarness;
@@ -89,7 +89,6 @@ impl Place {
 
 impl Ec2Network {
     /// Returns `None`, and says why, on a computer where it cannot be laid out.
-    #[expect(clippy::print_stderr, reason = "a skipped test must be visible")]
     pub(crate) fn lay_out() -> Option<Ec2Network> {
         let mut holder = Command::new("unshare")
             .args(["--mount", "--net", "--", "sh", "-c", LAY_OUT])
@@ -106,7 +105,7 @@ impl Ec2Network {
         }
         let why = holder.wait_with_output().unwrap().stderr;
         let why = String::from_utf8_lossy(&why);
-        eprintln!("NOT APPLICABLE without namespaces, cgroup v2, iproute2 and nftables: {why}");
+        not_applicable(&format!("namespaces, cgroup v2, iproute2 and nftables: {why}"));
         None
     }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use ondeck_core::audit::InstanceWrite;
 use ondeck_core::model::ids::InstanceId;
+use ondeck_standin::not_applicable;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
@@ -64,7 +65,10 @@ impl LocalTarget {
         let disk = SmallDisk::mount();
         let home = match &disk {
             Some(disk) => Home::at(disk.path().join("home")),
-            None => Home::bare(),
+            None => {
+                not_applicable("the right to mount: a disk that fills up");
+                Home::bare()
+            }
         };
         let target = LocalTarget { home, disk };
         target.ondeck(&[&["refresh"], &harness::TIMES[..]].concat()).succeeded();

@@ -48,7 +48,12 @@ impl GitHubHarness<Home> {
 impl GitHubHarness<AwsHarness> {
     /// On the aws backend, set up.
     pub(crate) fn aws(inputs: &[&str]) -> GitHubHarness<AwsHarness> {
-        let harness = GitHubHarness { pool: AwsHarness::bare(), github: github() };
+        GitHubHarness::aws_with(github(), inputs)
+    }
+
+    /// On the aws backend, set up, with another GitHub.
+    pub(crate) fn aws_with(github: GitHub, inputs: &[&str]) -> GitHubHarness<AwsHarness> {
+        let harness = GitHubHarness { pool: AwsHarness::bare(), github };
         let given = [&["refresh"], &TIMES[..], &LAUNCH[..], inputs].concat();
         harness.ondeck(&given).succeeded();
         harness
@@ -97,7 +102,13 @@ impl<P: Driven> Driven for GitHubHarness<P> {
 
 /// GitHub, with a runner to offer and two tokens that it knows.
 pub(crate) fn github() -> GitHub {
+    github_that_pauses(Duration::ZERO)
+}
+
+/// Such a GitHub, whose runners get no job for so long after another one.
+pub(crate) fn github_that_pauses(pause_after_job: Duration) -> GitHub {
     let github = GitHub::start(GitHubOptions {
+        pause_after_job,
         runner_groups: vec!["ondeck".to_owned()],
         ..GitHubOptions::on(&Emulators::running())
     });

@@ -1,13 +1,18 @@
 //! What refresh does for runs: machines that died, runs that never call release, rate limits.
 
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
-use ondeck_standin::{Conclusion, GitHubFault, GitHubFaultRule, JobState, Permission, RunState};
-use serde_json::json;
+use ondeck_standin::{
+    AwsFault, AwsFaultRule, Conclusion, GitHubFault, GitHubFaultRule, JobState, Permission,
+    RunState, Service,
+};
+use serde_json::{Value, json};
 
-use super::harness::{GitHubHarness, JOBS_TOKEN, LIMIT, REPOSITORY};
+use super::harness::{GitHubHarness, JOBS_TOKEN, LIMIT, REPOSITORY, github_that_pauses};
 use crate::aws::harness::AwsHarness;
-use crate::harness::{Driven, Home, until};
+use crate::harness::{Background, Driven, Home, until};
 
 /// Kills the agent and its processes as `kill -9` does.
 fn kill_local(harness: &GitHubHarness<Home>, machine: &str) {
@@ -164,4 +169,143 @@ fn a_job_whose_machine_was_taken_away_is_re_run_on_aws() {
     harness.refresh(&[]);
     assert_eq!(harness.github.jobs(REPOSITORY, "75").len(), 2, "once: {released}");
     harness.github.assert_requests_valid();
+}
+
+/// The script of a job that runs until there is such a file.
+fn until_there_is(file: &Path) -> String {
+    format!("until test -e '{}'; do sleep 0.1; done", file.display())
+}
+
+/// A spot machine with a job is given notice. It completes the job and takes no other one, and the run
+/// gets a machine in its place.
+#[test]
+fn a_busy_machine_that_is_interrupted_takes_no_further_job_on_aws() {
+    // A real listener needs several round trips to get another job.
+    let github = github_that_pauses(Duration::from_secs(5));
+    let harness = GitHubHarness::aws_with(github, &[]);
+    // Its release is a job of the run, too.
+    harness.github.add_run(REPOSITORY, "76", RunState::InProgress);
+    let machine = harness.provision("76", 1).succeeded().ids().concat();
+    let is_of_machine = |runner: &str| runner.starts_with(&format!("{machine}-"));
+    let folder = tempfile::tempdir().unwrap();
+    let [first_may_end, second_may_end] = ["first", "second"].map(|it| folder.path().join(it));
+    let first = harness.queue("76", &until_there_is(&first_may_end));
+    harness.github.wait_until(first, LIMIT, |job| job.state == JobState::InProgress);
+    let second = harness.queue("76", &until_there_is(&second_may_end));
+    // Longer than the test takes.
+    harness.pool.gateway.ec2().interrupt(&machine, Duration::from_secs(600));
+    let mut rescued = Value::Null;
+    until("a refresh rescues the run", || {
+        rescued = harness.refresh(&[])["rescued"].clone();
+        rescued != json!([])
+    });
+    assert_eq!(rescued, json!(["76"]));
+    let taken = harness.github.wait_until(second, LIMIT, |job| job.state == JobState::InProgress);
+    assert!(!taken.runner_name.as_deref().is_some_and(is_of_machine), "{taken:?}");
+
+    // The other machine is busy now, so that only this one could take the third job.
+    let third = harness.queue("76", "echo served");
+    fs::write(&first_may_end, "").unwrap();
+    let log = harness.done(first).log;
+    let warning = "::warning title=this machine takes no further job::EC2 will terminate this spot";
+    assert!(log.contains(warning), "{log}");
+    harness.until_runners("offline", |runners| {
+        !runners.iter().any(|runner| is_of_machine(&runner.name) && runner.online)
+    });
+    assert_eq!(harness.github.job(third).unwrap().state, JobState::Queued);
+    fs::write(&second_may_end, "").unwrap();
+    for job in [second, third] {
+        let runner = harness.done(job).runner_name.unwrap();
+        assert!(!is_of_machine(&runner), "{runner}");
+    }
+    assert_eq!(harness.refresh(&[])["rescued"], json!([]), "once");
+    release_names_the_interrupted(&harness, "76", &machine);
+    harness.github.assert_requests_valid();
+}
+
+/// Releases a run in a step of a workflow. The text, the JSON and the summary say that one of its two
+/// machines was interrupted.
+fn release_names_the_interrupted(harness: &GitHubHarness<AwsHarness>, run: &str, machine: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let [outputs, summary] = ["outputs", "summary"].map(|it| folder.path().join(it));
+    let mut release = harness.command(&["release", "--run-id", run]);
+    release.env("GITHUB_ACTIONS", "true").env("GITHUB_OUTPUT", &outputs);
+    let done = Background::start(release.env("GITHUB_STEP_SUMMARY", &summary)).finish().succeeded();
+    let why = "its provider takes it away";
+    let row = done.stdout.lines().find(|line| line.contains(machine)).unwrap_or_default();
+    assert!(row.contains("interrupted") && row.contains(why), "{}", done.stdout);
+
+    let outputs = fs::read_to_string(outputs).unwrap();
+    let result = outputs.lines().find_map(|line| line.strip_prefix("result=")).unwrap();
+    let result: Value = serde_json::from_str(result).unwrap();
+    let one = |outcome: &str| {
+        let all = result["instances"].as_array().unwrap();
+        let mut found = all.iter().filter(|one| one["outcome"] == outcome);
+        (found.next().cloned().unwrap_or_default(), found.count())
+    };
+    let (interrupted, more) = one("interrupted");
+    assert_eq!((&interrupted["instanceId"], more), (&json!(machine), 0), "{result}");
+    assert_eq!(interrupted["reason"], why, "{result}");
+    assert_eq!(one("pooled").0["resourceClass"], "large", "{result}");
+
+    let summary = fs::read_to_string(summary).unwrap();
+    assert!(summary.starts_with("### ondeck released 2 machines of run "), "{summary}");
+    assert!(summary.lines().next().unwrap().ends_with(": 1 pooled, 1 interrupted"), "{summary}");
+    let row = summary.lines().find(|line| line.contains(machine)).unwrap_or_default();
+    assert!(row.contains("| **interrupted** | its provider takes it away |"), "{summary}");
+}
+
+/// Two refreshes find the same run without a machine. GitHub answers both late, so that both have
+/// read what the run asked for before either begins to rescue it.
+fn a_run_that_two_refreshes_find<P: Driven>(
+    harness: &GitHubHarness<P>,
+    runs: &[&str],
+    kill: impl Fn(&str),
+    launched: impl Fn() -> usize,
+) {
+    for run in runs {
+        let machine = harness.provision(run, 1).succeeded().ids().concat();
+        harness.github.add_run(REPOSITORY, run, RunState::InProgress);
+        kill(&machine);
+    }
+    until("all of them are silent", || {
+        harness.refresh(&[])["silent"].as_array().unwrap().len() == runs.len()
+    });
+    assert_eq!(launched(), runs.len());
+    let late = GitHubFaultRule::new(GitHubFault::Delay(Duration::from_secs(2)));
+    harness.github.inject(late.on("GET", "/repos/acme/web/actions/runs/*/jobs"));
+    for (n, run) in runs.iter().enumerate() {
+        let job = harness.queue(run, "echo served");
+        let both = [0; 2].map(|_| harness.start(&["refresh", "--json"]));
+        let reports = both.map(|refresh| refresh.finish().succeeded().json());
+        let mut rescued = reports.each_ref().map(|report| report["rescued"].to_string());
+        rescued.sort();
+        assert_eq!(rescued, [format!("[\"{run}\"]"), "[]".to_owned()], "{reports:?}");
+        assert_eq!(launched(), runs.len() + n + 1, "{reports:?}");
+        harness.done(job);
+    }
+    harness.github.assert_requests_valid();
+}
+
+#[test]
+fn a_run_that_two_refreshes_find_is_rescued_once_on_the_local_backend() {
+    let harness = GitHubHarness::local(&[]);
+    let launched = || harness.pool.number("SELECT count(*) FROM machines");
+    // One that comes later by a few milliseconds finds the other's machine, so there are several tries.
+    let runs = ["81", "82", "83", "84"];
+    let kill = |machine: &str| kill_local(&harness, machine);
+    a_run_that_two_refreshes_find(&harness, &runs, kill, launched);
+}
+
+#[test]
+fn a_run_that_two_refreshes_find_is_rescued_once_on_aws() {
+    let harness: GitHubHarness<AwsHarness> = GitHubHarness::aws(&[]);
+    // Both also read the stored demand before either replaces it.
+    let late = AwsFaultRule::new(AwsFault::Delay(Duration::from_secs(1)));
+    let late = late.service(Service::DynamoDb).operation("UpdateItem").body_contains("#demand");
+    let late = harness.pool.control.inject(late);
+    let ec2 = harness.pool.gateway.ec2().clone();
+    let kill = |machine: &str| ec2.terminate(machine);
+    a_run_that_two_refreshes_find(&harness, &["81", "82"], kill, || ec2.machines().len());
+    assert!(late.fired() > 0);
 }

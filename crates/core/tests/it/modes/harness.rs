@@ -15,6 +15,7 @@ use ondeck_core::model::record::Counts;
 use ondeck_core::model::record::{MachineSpec, Record, State};
 use ondeck_core::model::requirements::UsageClass;
 use ondeck_core::model::signal::{AgentStatus, Report, Signal};
+use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::plane::Plane;
 use ondeck_core::modes::provision::{self, Request, provision};
 use ondeck_core::modes::refresh;
@@ -225,6 +226,13 @@ impl Harness {
         };
         AgentStore::report(&*self.memory.store, &id(name), &report).await.unwrap();
         let beat = Heartbeat::new(at, Duration::from_secs(5));
+        AgentStore::beat(&*self.memory.store, &id(name), &beat).await.unwrap();
+    }
+
+    /// Writes a heartbeat in the name of an agent whose clock is this many milliseconds ahead.
+    pub(crate) async fn beat_by_another_clock(&self, name: &str, ahead: i64) {
+        let at = self.plane.now().millis().saturating_add_signed(ahead);
+        let beat = Heartbeat::new(Timestamp::from_millis(at), Duration::from_secs(5));
         AgentStore::beat(&*self.memory.store, &id(name), &beat).await.unwrap();
     }
 

@@ -175,6 +175,31 @@ async fn a_machine_that_dies_between_heartbeat_and_registration_is_noticed() {
     assert!(harness.alive().is_empty());
 }
 
+/// The sign says in which direction the machine's clock is 30 s off.
+#[tokio::test]
+async fn a_new_machine_whose_clock_differs_fails_with_a_word_about_clocks() {
+    for (offset, words) in [
+        (30_000, "become ready: the clocks differ: its last heartbeat is "),
+        (-30_000, "become ready: its heartbeat stopped, or the clocks differ: its last "),
+    ] {
+        let harness = Harness::new().await;
+        harness.make_defective("i-0001", MachineDefect::NeverBoots);
+        let request = request("1", 1);
+        let beat = async {
+            while harness.record("i-0001").is_none() {
+                tokio::task::yield_now().await;
+            }
+            harness.beat_by_another_clock("i-0001", offset).await;
+        };
+        let (outcome, ()) = tokio::join!(harness.provision(&request), beat);
+        let failure = outcome.failure.unwrap();
+        assert_eq!(failure.kind, FailureKind::NotReady);
+        assert!(failure.message.contains(words), "{failure}");
+        assert!(failure.hint.contains("compare its clock"), "{failure:?}");
+        assert!(outcome.timings.total < Duration::from_secs(30), "long before the timeout");
+    }
+}
+
 #[tokio::test]
 async fn a_machine_that_cannot_be_given_back_is_expired_and_said_to_be() {
     let harness = Harness::new().await;

@@ -306,6 +306,26 @@ async fn a_stale_heartbeat_fails_the_check_at_once() {
 }
 
 #[tokio::test]
+async fn an_idle_machine_whose_clock_differs_is_discarded_with_a_word_about_clocks() {
+    for (offset, words) in [
+        (30_000, "the clocks differ: its last heartbeat is "),
+        (-30_000, "its heartbeat stopped, or the clocks differ: its last heartbeat is "),
+    ] {
+        let harness = Harness::new().await;
+        harness.idle("i-a", "c6i.large").await;
+        harness.memory.compute.kill(&id("i-a"));
+        // Its agent ends at its next turn, and writes nothing after that.
+        harness.sleep(Duration::from_secs(1)).await;
+        harness.beat_by_another_clock("i-a", offset).await;
+        let outcome = harness.provision(&request("1", 1)).await;
+        assert_eq!(outcome.count(MachineSource::Cold), 1);
+        let events = harness.memory.store.events();
+        let why = &events.iter().find(|event| event.transition == "reap").unwrap().why;
+        assert!(why.starts_with(words), "{why}");
+    }
+}
+
+#[tokio::test]
 async fn a_machine_that_beats_but_does_not_register_goes_back_after_the_timeout() {
     let harness = Harness::new().await;
     harness.make_defective("i-mute", MachineDefect::NeverRegisters);

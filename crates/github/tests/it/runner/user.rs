@@ -5,6 +5,7 @@ use std::process::Command;
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::ports::Runner;
 use ondeck_processes::{FoundBy, MachineProcesses, Process};
+use ondeck_standin::not_applicable;
 
 use crate::runner::harness::{RunnerHarness, appears, kill_now, label};
 
@@ -13,12 +14,11 @@ struct TemporaryUser(String);
 
 impl TemporaryUser {
     /// Returns `None`, and says so, without root.
-    #[expect(clippy::print_stderr, reason = "a skipped test must be visible")]
     fn new(purpose: &str) -> Option<TemporaryUser> {
         if rustix::process::geteuid().is_root() {
             return Some(TemporaryUser(format!("ondeck-{purpose}-{}", std::process::id())));
         }
-        eprintln!("NOT APPLICABLE without root: a runner with a user of its own ({purpose})");
+        not_applicable(&format!("root: a runner with a user of its own ({purpose})"));
         None
     }
 

@@ -32,21 +32,27 @@ async fn ready(
     let plane = attempt.plane;
     let judge = |status: &AgentStatus, now: Timestamp| judge(attempt, status, now);
     let timeout = attempt.times.validation_timeout;
-    let why = match watch.wait(created.id(), timeout, judge).await? {
+    let (why, hint) = match watch.wait(created.id(), timeout, judge).await? {
         Watched::Judged(Ok(registered)) => {
             let (registered, ready) = (plane.steady_at(registered), plane.clock.steady());
             attempt.holdings.validated(created.id(), registered, ready);
             return Ok(());
         }
-        Watched::Judged(Err(why)) => why,
+        Watched::Judged(Err(problem)) => problem,
         Watched::TimedOut(status) => {
-            format!("not ready within {} s: {status}", timeout.as_secs_f64())
+            (format!("not ready within {} s: {status}", timeout.as_secs_f64()), READ_LOG)
         }
     };
     let message = format!("machine {} did not become ready: {why}", created.id());
-    Err(Failure::new(FailureKind::NotReady, message)
-        .hint("read the machine's log and check the pre-runner script"))
+    Err(Failure::new(FailureKind::NotReady, message).hint(hint))
 }
+
+const READ_LOG: &str = "read the machine's log and check the pre-runner script";
+const COMPARE_CLOCKS: &str =
+    "read the machine's log, and compare its clock with that of this computer";
+
+/// Why a machine failed, and what to do about it.
+type Problem = (String, &'static str);
 
 /// Returns when the machine registered, or why it failed; `None` while neither is known. Unlike a
 /// claimed machine, a new one may take long until its first heartbeat. One whose heartbeat stopped
@@ -55,20 +61,17 @@ fn judge(
     attempt: &Attempt<'_>,
     status: &AgentStatus,
     now: Timestamp,
-) -> Option<Result<Timestamp, String>> {
+) -> Option<Result<Timestamp, Problem>> {
     let pulse = status.pulse(now);
     if let Some(why) = status.report.as_ref().and_then(|r| r.failure_for(&attempt.label)) {
-        return Some(Err(why));
+        return Some(Err((why, READ_LOG)));
     }
     if status.is_interrupted() {
-        return Some(Err(INTERRUPTED.to_owned()));
+        return Some(Err((INTERRUPTED.to_owned(), READ_LOG)));
     }
     match pulse {
         Pulse::Never => None,
-        Pulse::Stale(_) => {
-            let age = status.age_of_heartbeat(now);
-            Some(Err(format!("its heartbeat stopped, or the clocks differ: {age}")))
-        }
+        Pulse::Stale(_) => Some(Err((status.why_unhealthy(now), COMPARE_CLOCKS))),
         Pulse::Healthy => {
             let report = status.report.as_ref()?;
             report.says(Signal::Registered, &attempt.label).then_some(Ok(report.at))

@@ -43,7 +43,7 @@ pub(super) async fn pass(
 fn judge(attempt: &Attempt<'_>, status: &AgentStatus, now: Timestamp) -> Option<Checked> {
     match status.pulse(now) {
         Pulse::Never | Pulse::Stale(_) => {
-            return Some(Checked::Failed(status.age_of_heartbeat(now)));
+            return Some(Checked::Failed(status.why_unhealthy(now)));
         }
         Pulse::Healthy => {}
     }
