@@ -28,6 +28,7 @@ use self::user::User;
 use crate::inputs::group_names;
 
 mod connection;
+mod dependencies;
 mod diagnostics;
 mod docker;
 mod environment;

@@ -146,7 +146,7 @@ fn the_help_of_refresh() {
               Runner group that an organisation's runners join; empty for the default group
           --actions-runner-version <VERSION>
               Version of actions/runner: a number, or latest for GitHub's newest; with latest, a runner
-              on the image is used until GitHub refuses it [default: latest]
+              on the image is used unless it is older [default: latest]
           --actions-runner-api-url <URL>
               GitHub API that lists the releases of actions/runner [default: https://api.github.com]
           --runner-user <USER>
@@ -220,7 +220,7 @@ fn the_help_of_refresh() {
               How often an agent writes a heartbeat; after three missed ones (at least 3 s) its machine
               counts as unhealthy [default: 5]
           --claim-registration-timeout-sec <SEC>
-              How long a claimed machine may take to register its runner [default: 60]
+              How long a claimed machine may take to register its runner [default: 90]
           --claim-timeout-sec <SEC>
               How long a machine may stay claimed [default: 300]
           --created-timeout-sec <SEC>
@@ -305,7 +305,7 @@ fn the_help_of_provision() {
 
     Times (for this call; otherwise as refresh stored them):
           --claim-registration-timeout-sec <SEC>
-              How long a claimed machine may take to register its runner [default: 60]
+              How long a claimed machine may take to register its runner [default: 90]
           --claim-timeout-sec <SEC>
               How long a machine may stay claimed [default: 300]
           --created-timeout-sec <SEC>

@@ -176,7 +176,7 @@ pub const TABLE: InputTable = InputTable { heading: "Times", rows: INPUTS };
 times! {
     heartbeat_period, "heartbeat-period-sec", Seconds, "5", positive, refresh,
         "How often an agent writes a heartbeat; after three missed ones (at least 3 s) its machine counts as unhealthy";
-    claim_registration_timeout, "claim-registration-timeout-sec", Seconds, "60", positive, provision,
+    claim_registration_timeout, "claim-registration-timeout-sec", Seconds, "90", positive, provision,
         "How long a claimed machine may take to register its runner";
     claim_timeout, "claim-timeout-sec", Seconds, "300", positive, provision,
         "How long a machine may stay claimed";
@@ -361,12 +361,12 @@ mod tests {
             [
                 "created-timeout-sec (600) must be more than validation-timeout-sec (600), or new \
                  machines would expire while their run waits for them",
-                "claim-timeout-sec (300) must be more than claim-registration-timeout-sec (60) plus \
+                "claim-timeout-sec (300) must be more than claim-registration-timeout-sec (90) plus \
                  validation-timeout-sec (600), or claimed machines would expire while their run \
                  waits for new ones",
             ]
         );
-        let hint = "give --claim-timeout-sec more than 660 seconds, or a lower \
+        let hint = "give --claim-timeout-sec more than 690 seconds, or a lower \
                     --claim-registration-timeout-sec or --validation-timeout-sec";
         assert_eq!(two[1].hint, hint);
     }
@@ -415,7 +415,7 @@ mod tests {
         let times = Times::default();
         let secs = Duration::from_secs;
         assert_eq!(times.heartbeat_period, secs(5));
-        assert_eq!(times.claim_registration_timeout, secs(60));
+        assert_eq!(times.claim_registration_timeout, secs(90));
         assert_eq!(times.claim_timeout, secs(300));
         assert_eq!(times.created_timeout, secs(600));
         assert_eq!(times.validation_timeout, secs(180));
