@@ -369,6 +369,11 @@ impl Runner for GitHubRunner {
         listener.as_ref().is_some_and(Listener::is_busy)
     }
 
+    async fn revive(&self, label: &Label) -> Result<(), String> {
+        self.state().drained = false;
+        self.listener(label).await.map(drop)
+    }
+
     async fn work(&self, label: &Label) -> String {
         self.state().drained = false;
         let listener = match self.listener(label).await {
