@@ -7,7 +7,7 @@ use ondeck_core::model::settings::{InvalidSetting, Settings};
 use ondeck_core::ports::{PortError, PortResult};
 use serde::Deserialize;
 
-use super::GitHubForge;
+use super::{GitHubForge, deprecation};
 use crate::client::{Purpose, Request};
 use crate::http;
 use crate::packages::{PACKAGES_SETTING, Package, Packages, VERSION_SETTING};
@@ -49,12 +49,17 @@ pub(super) struct OfferedPackage {
 }
 
 /// Returns the packages of the version that the settings ask for. If the settings name a version and
-/// already contain its packages, GitHub is not asked, because published packages do not change.
+/// already contain its packages, GitHub is not asked for them, because published packages do not
+/// change. Fails if GitHub does not let a version that the settings name register any more.
 pub(super) async fn look_up(forge: &GitHubForge, settings: &Settings) -> PortResult<Packages> {
     let wanted = match settings.backend.get(VERSION_SETTING).map(|text| text.trim()) {
         None | Some("latest") => None,
         Some(text) => Some(wanted_version(text, forge.hosted)?),
     };
+    forge.note(match wanted {
+        Some(version) => deprecation::check(forge, version).await?,
+        None => None,
+    });
     if let (Some(version), Some(kept)) = (wanted, settings.backend.get(PACKAGES_SETTING))
         && let Ok(kept) = serde_json::from_str::<Packages>(kept)
         && kept.version == version.to_string()
@@ -175,7 +180,7 @@ fn version_in(file: &str, platform: &str) -> Option<Version> {
     rest.strip_prefix('-')?.strip_suffix(".tar.gz")?.parse().ok()
 }
 
-fn setting(problem: String) -> PortError {
+pub(super) fn setting(problem: String) -> PortError {
     PortError::Setting(InvalidSetting { name: VERSION_SETTING.to_owned(), problem })
 }
 
