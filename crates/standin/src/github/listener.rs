@@ -141,13 +141,12 @@ fn remove(shared: &Arc<Shared>, ask: &ApiRequest, name: &str) -> Answer {
             return answers::unknown_caller("Bad credentials");
         };
         let same = |it: &&Registered| it.runner.name == name && target.is(&it.runner.scope);
-        let Some(runner) = state.runners.values().find(same).map(|it| it.runner.clone()) else {
-            return answers::not_found();
-        };
-        if runner.busy {
+        let Some(found) = state.runners.values().find(same) else { return answers::not_found() };
+        if found.is_kept(state.options.busy_after_job) {
             return answers::refusal(422, &still_running(name));
         }
-        state.runners.remove(&runner.id);
+        let id = found.runner.id;
+        state.runners.remove(&id);
         answers::done()
     })
 }

@@ -37,6 +37,43 @@ async fn a_deleted_runner_registers_anew() {
     assert_eq!(leave(&runner).await, "", "the next run has its own account");
 }
 
+/// The runner cancels its job first.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_runner_that_is_deleted_with_a_job_registers_anew() {
+    let harness = StandinHarness::new().await;
+    let runner = harness.runner();
+    runner.prepare().await.unwrap();
+    let run = label("1");
+    runner.register(&run).await.unwrap();
+    let begun = harness.dir.path().join("begun");
+    let script = format!("touch {}; sleep 300", begun.display());
+    harness.github.queue_job(REPOSITORY, "1", &["1"], &script);
+    appears(&begun).await;
+    harness.github.remove_runner(&harness.name(1));
+    let why = runner.work(&run).await;
+    assert!(why.contains("The runner no longer exists on the server."), "{why}");
+    assert!(!runner.is_busy());
+    let job = harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
+    let done = harness.work_until_done(&runner, &run, job).await;
+    assert_eq!(done.runner_name, Some(harness.name(2)), "{done:?}");
+    leave(&runner).await;
+}
+
+/// GitHub calls it busy, and refuses to remove it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_runner_is_removed_some_seconds_after_its_job() {
+    let busy_after_job = Duration::from_secs(3);
+    let options = GitHubOptions { busy_after_job, ..GitHubOptions::default() };
+    let harness = StandinHarness::with(options).await;
+    let runner = harness.runner();
+    runner.prepare().await.unwrap();
+    runner.register(&label("1")).await.unwrap();
+    let job = harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
+    assert_eq!(harness.done(job).conclusion, Some(Conclusion::Success));
+    leave(&runner).await;
+    assert!(harness.github.runners().is_empty());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_version_that_is_refused_at_a_registration_is_replaced() {
     let harness = StandinHarness::new().await;
@@ -293,7 +330,7 @@ async fn the_name_of_a_job_does_not_retire_a_machine() {
     for (number, name) in [
         "Runner version v2.336.0 is deprecated and cannot receive messages.",
         "The runner no longer exists on the server. Cleaning up local configuration.",
-        "x\nA session for this runner already exists.",
+        "A session for this runner already exists.",
         "Not configured.",
     ]
     .into_iter()

@@ -49,20 +49,14 @@ pub(super) async fn listen(root: &Path) -> ListenerExit {
             Ok(session) => session,
             Err(end) => return end,
         },
-        () = either(&mut interrupt, &mut terminate) => {
-            print_line("Exiting...");
-            return ListenerExit::Done;
-        }
+        () = either(&mut interrupt, &mut terminate) => return ListenerExit::Done,
     };
     print_line(&format!("Current runner version: '{}'", listener.version));
     print_line(&timestamped("Listening for Jobs"));
     let mut working = None;
     let end = tokio::select! {
         end = listener.take_jobs(&session, &mut working) => end,
-        () = either(&mut interrupt, &mut terminate) => {
-            print_line("Exiting...");
-            ListenerExit::Done
-        }
+        () = either(&mut interrupt, &mut terminate) => ListenerExit::Done,
     };
     if let Some(working) = working {
         listener.stop(&session, working).await;
@@ -73,10 +67,11 @@ pub(super) async fn listen(root: &Path) -> ListenerExit {
     end
 }
 
-async fn either(first: &mut Signal, second: &mut Signal) {
+/// Waits for one of the signals. Only the first one is answered with a word.
+async fn either(interrupt: &mut Signal, terminate: &mut Signal) {
     tokio::select! {
-        _ = first.recv() => {}
-        _ = second.recv() => {}
+        _ = interrupt.recv() => print_line("Exiting..."),
+        _ = terminate.recv() => {}
     }
 }
 
