@@ -190,17 +190,30 @@ impl Agent {
     }
 
     /// Restarts the runner whenever it dies, because the run still relies on it; but not as long as it
-    /// must take no job.
+    /// must take no job. Signals that it takes none if it cannot be restarted, so that refresh gives
+    /// the run another machine, and again when it does.
     async fn keep_working(&self, memory: &Memory, label: &Label) -> Infallible {
-        let mut deaths = 0;
+        let (mut deaths, mut reported) = (0, None);
         loop {
             if self.takes_no_job(memory).is_some() {
                 self.clock.sleep(memory.times().agent_poll_running).await;
                 continue;
             }
-            let why = self.runner.work(label).await;
+            let revived = self.runner.revive(label).await;
+            if revived.is_ok() && reported.take().is_some() {
+                self.signal(memory, Signal::Registered, Some(label), "").await;
+            }
+            let is_revived = revived.is_ok();
+            let why = match revived {
+                Ok(()) => self.runner.work(label).await,
+                Err(why) => why,
+            };
             if self.takes_no_job(memory).is_some() {
                 continue;
+            }
+            if !is_revived && reported.as_ref() != Some(&why) {
+                self.signal(memory, Signal::RegisterFailed, Some(label), &why).await;
+                reported = Some(why.clone());
             }
             tracing::warn!(%label, "the runner died and is started again: {why}");
             self.clock.sleep(Retry::PATIENT.pause(deaths, &*self.random)).await;

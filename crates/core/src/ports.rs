@@ -410,6 +410,11 @@ pub trait Forge: Send + Sync {
     async fn set_up(&self, _settings: &Settings) -> PortResult<BTreeMap<String, String>> {
         Ok(BTreeMap::new())
     }
+    /// What the operator should know after the last call of `set_up`, such as a deadline. Refresh
+    /// reports it as a warning.
+    fn notice(&self) -> Option<String> {
+        None
+    }
     /// Where runners register; `None` if the forge asks for no credentials.
     fn target(&self) -> Option<String> {
         None
@@ -460,6 +465,12 @@ pub trait Runner: Send + Sync {
     /// Registers with this label only. The future may be dropped at any point; `stop` and
     /// `deregister` then undo what it did.
     async fn register(&self, label: &Label) -> Result<(), String>;
+    /// Makes a runner that has died ready to take jobs of the run with this label again. Fails with
+    /// the reason if it cannot take any; a later call may succeed. Does nothing if the runner is
+    /// ready. The future may be dropped at any point, as that of `register`.
+    async fn revive(&self, _label: &Label) -> Result<(), String> {
+        Ok(())
+    }
     /// Takes jobs of the run with this label until the future is dropped. If the runner dies before
     /// that, returns why.
     async fn work(&self, label: &Label) -> String;

@@ -1,6 +1,7 @@
 //! The port `Forge` on GitHub.
 
 mod address;
+mod deprecation;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod runner_list;
@@ -9,8 +10,8 @@ mod software;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use ondeck_core::model::credentials::Credentials;
@@ -121,6 +122,9 @@ pub struct GitHubForge {
     on_secret: OnSecret,
     /// Set, and logged, when a request shows that the token may not read runs.
     cannot_read_runs: AtomicBool,
+    clock: Arc<dyn Clock>,
+    /// What the last set-up has to say to the operator.
+    notice: Mutex<Option<String>>,
 }
 
 impl GitHubForge {
@@ -143,7 +147,7 @@ impl GitHubForge {
             options.api_url.as_deref(),
             &options.runner_api_url,
         )?;
-        let client = move |url| Client::new(url, clock.clone());
+        let client = |url| Client::new(url, clock.clone());
         let api = &addresses.api;
         let manager = Identity::new(client(api)?, &auth, &scope, on_secret.clone())?;
         let manager = Arc::new(manager);
@@ -177,7 +181,14 @@ impl GitHubForge {
             list,
             on_secret,
             cannot_read_runs,
+            clock,
+            notice: Mutex::default(),
         })
+    }
+
+    /// Replaces what [`Forge::notice`] returns.
+    fn note(&self, notice: Option<String>) {
+        *self.notice.lock().unwrap_or_else(PoisonError::into_inner) = notice;
     }
 
     /// Reads runs; `None` if there is no repository to read them from.
@@ -212,6 +223,10 @@ impl Forge for GitHubForge {
             (URL_SETTING.to_owned(), self.target.clone()),
             (PACKAGES_SETTING.to_owned(), packages),
         ]))
+    }
+
+    fn notice(&self) -> Option<String> {
+        self.notice.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn target(&self) -> Option<String> {

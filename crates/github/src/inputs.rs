@@ -73,7 +73,7 @@ pub const RUNNER_VERSION: Input = Input::stored(
     "actions-runner-version",
     "VERSION",
     "Version of actions/runner: a number, or latest for GitHub's newest; with latest, a runner on \
-     the image is used until GitHub refuses it",
+     the image is used unless it is older",
 )
 .or_described("latest");
 pub const RUNNER_API_URL: Input = Input::call(

@@ -15,6 +15,8 @@ mod packages;
 mod pool_tag;
 #[cfg(target_os = "linux")]
 mod runner;
+#[cfg(any(feature = "control", target_os = "linux"))]
+mod version;
 
 #[cfg(feature = "control")]
 pub use auth::Auth;

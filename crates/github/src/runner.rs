@@ -28,6 +28,7 @@ use self::user::User;
 use crate::inputs::group_names;
 
 mod connection;
+mod dependencies;
 mod diagnostics;
 mod docker;
 mod environment;
@@ -205,8 +206,8 @@ impl GitHubRunner {
         self.layout.state.join(BEGAN).metadata().and_then(|found| found.modified()).ok()
     }
 
-    /// Removes the registration that an earlier process of this agent left. A failure is only logged,
-    /// because refresh removes offline runners and GitHub expires them.
+    /// Removes the present registration, without waiting for the end of its job. One that GitHub does
+    /// not remove yet is set aside until the runner is deregistered.
     async fn forget_earlier(&self, registrar: &Registrar<'_>) -> Result<(), String> {
         if registrar.is_registered() {
             let removed = match self.token(TokenPurpose::Removal).await {
@@ -214,7 +215,8 @@ impl GitHubRunner {
                 Err(why) => Err(why),
             };
             if let Err(why) = removed {
-                tracing::warn!("cannot remove an earlier registration: {why}");
+                tracing::warn!("an earlier registration is removed later: {why}");
+                registrar.set_aside()?;
             }
         }
         registrar.forget()
@@ -367,6 +369,11 @@ impl Runner for GitHubRunner {
         listener.as_ref().is_some_and(Listener::is_busy)
     }
 
+    async fn revive(&self, label: &Label) -> Result<(), String> {
+        self.state().drained = false;
+        self.listener(label).await.map(drop)
+    }
+
     async fn work(&self, label: &Label) -> String {
         self.state().drained = false;
         let listener = match self.listener(label).await {
@@ -396,13 +403,13 @@ impl Runner for GitHubRunner {
     async fn deregister(&self) -> Result<(), String> {
         let Ok(prepared) = self.prepared() else { return Ok(()) };
         let registrar = self.registrar(&prepared);
-        if !registrar.is_registered() {
-            return Ok(());
+        while registrar.is_registered() || registrar.take_back()? {
+            // Read only now, when no process of a job is left on the machine.
+            let token = self.token(TokenPurpose::Removal).await?;
+            let Timeouts { remove, idle, .. } = self.timeouts;
+            registrar.remove(&token, remove, idle).await?;
         }
-        // Read only now, when no process of a job is left on the machine.
-        let token = self.token(TokenPurpose::Removal).await?;
-        let Timeouts { remove, idle, .. } = self.timeouts;
-        registrar.remove(&token, remove, idle).await
+        Ok(())
     }
 
     async fn account(&self) -> String {

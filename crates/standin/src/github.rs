@@ -21,7 +21,7 @@ mod state;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use jsonwebtoken::DecodingKey;
@@ -70,6 +70,8 @@ pub struct GitHubOptions {
     /// How long after a job its runner gets no other. A real listener needs several round trips for
     /// the next one.
     pub pause_after_job: Duration,
+    /// How long GitHub calls a runner busy after its job has ended, and does not remove it.
+    pub busy_after_job: Duration,
     /// The largest page of a list, even if a request asks for more.
     pub page: usize,
     /// The runner groups besides the default one.
@@ -86,6 +88,7 @@ impl Default for GitHubOptions {
             session_delay: Duration::ZERO,
             cancel_grace: Duration::from_secs(1),
             pause_after_job: Duration::ZERO,
+            busy_after_job: Duration::ZERO,
             page: 100,
             runner_groups: Vec::new(),
         }
@@ -274,6 +277,18 @@ impl GitHub {
     /// Refuses jobs to a version of the runner from now on.
     pub fn deprecate(&self, version: &str) {
         self.shared.change(|state| state.deprecated.insert(version.to_owned()));
+    }
+
+    /// Announces until when a version of the runner may register and get jobs. Nothing is refused
+    /// after that.
+    pub fn announce_end(
+        &self,
+        version: &str,
+        registration: Option<SystemTime>,
+        jobs: Option<SystemTime>,
+    ) {
+        self.shared
+            .change(|state| state.deadlines.insert(version.to_owned(), (registration, jobs)));
     }
 
     /// Blocks until a runner's listener has requested `count` sessions, granted or not. Returns

@@ -5,6 +5,7 @@ use std::time::Duration;
 use ondeck_core::model::label::Label;
 use ondeck_core::model::record::{Counts, Record, State};
 use ondeck_core::model::signal::Signal;
+use ondeck_core::testkit::MachineDefect;
 
 use crate::harness::{Harness, label, machine, run};
 
@@ -43,6 +44,26 @@ async fn an_agent_leaves_its_run_and_serves_the_next_one() {
     assert_eq!(harness.labels.of(&machine()), Some(label("2")));
     let report = harness.status().await.report.unwrap();
     assert!(report.says(Signal::Registered, &label("2")), "{report:?}");
+}
+
+/// Its jobs would wait without a word until the run's time is up.
+#[tokio::test]
+async fn a_runner_that_cannot_be_restarted_is_reported() {
+    let mut harness = Harness::with(&[]).await;
+    let minute = Duration::from_secs(60);
+    let defect = MachineDefect::DiesAfter(minute, 3 * minute);
+    harness.boot_defective(defect, State::Running, 30 * minute).await;
+    harness.sleep(minute / 2).await;
+    let report = harness.status().await.report.unwrap();
+    assert!(report.says(Signal::Registered, &label("1")), "{report:?}");
+    harness.sleep(minute).await;
+    let report = harness.status().await.report.unwrap();
+    let failure = report.failure_for(&label("1")).unwrap();
+    assert!(failure.ends_with("UD_REG_FAILED: its version is refused"), "{failure}");
+    harness.sleep(4 * minute).await;
+    let report = harness.status().await.report.unwrap();
+    assert!(report.says(Signal::Registered, &label("1")), "it works again: {report:?}");
+    assert!(harness.labels.is_listening(&machine()));
 }
 
 /// The release and the claim under the other label come between two reads of the record.

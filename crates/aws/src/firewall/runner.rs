@@ -52,6 +52,10 @@ impl Runner for FirewalledRunner {
         self.runner.is_busy()
     }
 
+    async fn revive(&self, label: &Label) -> Result<(), String> {
+        self.runner.revive(label).await
+    }
+
     async fn work(&self, label: &Label) -> String {
         self.runner.work(label).await
     }

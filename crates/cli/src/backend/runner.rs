@@ -157,6 +157,10 @@ impl Runner for ChosenRunner {
         self.chosen().is_ok_and(|runner| runner.is_busy())
     }
 
+    async fn revive(&self, label: &Label) -> Result<(), String> {
+        self.chosen()?.revive(label).await
+    }
+
     async fn work(&self, label: &Label) -> String {
         match self.chosen() {
             Ok(runner) => runner.work(label).await,

@@ -146,7 +146,7 @@ fn the_help_of_refresh() {
               Runner group that an organisation's runners join; empty for the default group
           --actions-runner-version <VERSION>
               Version of actions/runner: a number, or latest for GitHub's newest; with latest, a runner
-              on the image is used until GitHub refuses it [default: latest]
+              on the image is used unless it is older [default: latest]
           --actions-runner-api-url <URL>
               GitHub API that lists the releases of actions/runner [default: https://api.github.com]
           --runner-user <USER>

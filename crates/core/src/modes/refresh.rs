@@ -130,6 +130,7 @@ async fn carry_out(
     let mut outcome = Outcome { set_up: failure.is_none(), ..Outcome::default() };
     outcome.minimum_hours = settings.min_idle.machine_hours_a_week(plane.now());
     outcome.warnings = settings.times.contradictions().iter().map(ToString::to_string).collect();
+    outcome.warnings.extend(plane.forge.notice());
     // The list of another forge says nothing about the machines of these settings.
     let plane = &match has_forge {
         true => plane.clone(),

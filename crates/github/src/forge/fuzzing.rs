@@ -9,11 +9,12 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::runner_list::RunnersPage;
 use super::runs::{JobsPage, RunsPage, StatusEntry};
-use super::software::{Release, Version, offered, released};
+use super::software::{Release, offered, released};
 use super::{OnSecret, RunnerScope};
 use crate::auth::IssuedToken;
 use crate::client::{Answer, Purpose, Request, TokenKind, error_for, until};
 use crate::names::instance_of;
+use crate::version::Version;
 
 /// The token that was sent. No error may contain it, even if the answer does.
 pub const TOKEN: &str = "ghp_fuzzedToken0123456789";

@@ -1,27 +1,23 @@
 //! Chooses the version of actions/runner for the machines, and looks up its packages and digests.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
 
 use ondeck_core::model::excerpt::{one_line, quoted};
 use ondeck_core::model::settings::{InvalidSetting, Settings};
 use ondeck_core::ports::{PortError, PortResult};
 use serde::Deserialize;
 
-use super::GitHubForge;
+use super::{GitHubForge, deprecation};
 use crate::client::{Purpose, Request};
 use crate::http;
 use crate::packages::{PACKAGES_SETTING, Package, Packages, VERSION_SETTING};
+use crate::version::Version;
 
 /// The oldest version that GitHub lets register. Enterprise Servers have minimums of their own.
 const OLDEST: Version = Version(2, 329, 0);
 
 /// The architectures that machines can have. actions/runner exists for others too.
 const ARCHITECTURES: [&str; 2] = ["x64", "arm64"];
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Version(pub(super) u32, pub(super) u32, pub(super) u32);
 
 #[derive(Deserialize)]
 pub(super) struct Download {
@@ -53,12 +49,17 @@ pub(super) struct OfferedPackage {
 }
 
 /// Returns the packages of the version that the settings ask for. If the settings name a version and
-/// already contain its packages, GitHub is not asked, because published packages do not change.
+/// already contain its packages, GitHub is not asked for them, because published packages do not
+/// change. Fails if GitHub does not let a version that the settings name register any more.
 pub(super) async fn look_up(forge: &GitHubForge, settings: &Settings) -> PortResult<Packages> {
     let wanted = match settings.backend.get(VERSION_SETTING).map(|text| text.trim()) {
         None | Some("latest") => None,
-        Some(text) => Some(Version::wanted(text, forge.hosted)?),
+        Some(text) => Some(wanted_version(text, forge.hosted)?),
     };
+    forge.note(match wanted {
+        Some(version) => deprecation::check(forge, version).await?,
+        None => None,
+    });
     if let (Some(version), Some(kept)) = (wanted, settings.backend.get(PACKAGES_SETTING))
         && let Ok(kept) = serde_json::from_str::<Packages>(kept)
         && kept.version == version.to_string()
@@ -160,40 +161,17 @@ impl OfferedPackage {
     }
 }
 
-impl Version {
-    /// Parses a version from the settings. Fails if it is malformed, or older than [`OLDEST`] on a
-    /// server that GitHub operates.
-    fn wanted(text: &str, hosted: bool) -> PortResult<Version> {
-        let version: Version = text.parse().map_err(|()| {
-            setting(format!("is neither latest nor a version such as 2.336.0: {}", quoted(text)))
-        })?;
-        if hosted && version < OLDEST {
-            let problem = format!("is older than GitHub lets register, which is {OLDEST}: {text}");
-            return Err(setting(problem));
-        }
-        Ok(version)
+/// Parses a version from the settings. Fails if it is malformed, or older than [`OLDEST`] on a server
+/// that GitHub operates.
+fn wanted_version(text: &str, hosted: bool) -> PortResult<Version> {
+    let version: Version = text.parse().map_err(|()| {
+        setting(format!("is neither latest nor a version such as 2.336.0: {}", quoted(text)))
+    })?;
+    if hosted && version < OLDEST {
+        let problem = format!("is older than GitHub lets register, which is {OLDEST}: {text}");
+        return Err(setting(problem));
     }
-}
-
-impl FromStr for Version {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Version, ()> {
-        let part = |text: &str| {
-            let digits = !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
-            if digits { text.parse::<u32>().map_err(|_| ()) } else { Err(()) }
-        };
-        match text.split('.').collect::<Vec<_>>()[..] {
-            [major, minor, patch] => Ok(Version(part(major)?, part(minor)?, part(patch)?)),
-            _ => Err(()),
-        }
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.0, self.1, self.2)
-    }
+    Ok(version)
 }
 
 /// Extracts the version from a name such as `actions-runner-linux-x64-2.336.0.tar.gz`.
@@ -202,7 +180,7 @@ fn version_in(file: &str, platform: &str) -> Option<Version> {
     rest.strip_prefix('-')?.strip_suffix(".tar.gz")?.parse().ok()
 }
 
-fn setting(problem: String) -> PortError {
+pub(super) fn setting(problem: String) -> PortError {
     PortError::Setting(InvalidSetting { name: VERSION_SETTING.to_owned(), problem })
 }
 
@@ -223,7 +201,7 @@ mod tests {
     #[test]
     fn versions_are_three_numbers_that_github_accepts() {
         for good in ["2.329.0", "2.336.0", "2.1000.3", "3.0.0"] {
-            assert_eq!(Version::wanted(good, true).unwrap().to_string(), good);
+            assert_eq!(wanted_version(good, true).unwrap().to_string(), good);
         }
         for (bad, problem) in [
             ("2.328.9", "is older"),
@@ -236,11 +214,11 @@ mod tests {
             ("newest", "is neither"),
             ("2.336.0/../x", "is neither"),
         ] {
-            let error = Version::wanted(bad, true).unwrap_err().to_string();
+            let error = wanted_version(bad, true).unwrap_err().to_string();
             let named = error.starts_with("actions-runner-version ") && error.contains(problem);
             assert!(named, "{error}");
         }
-        assert_eq!(Version::wanted("2.319.1", false).unwrap(), Version(2, 319, 1));
+        assert_eq!(wanted_version("2.319.1", false).unwrap(), Version(2, 319, 1));
     }
 
     #[test]

@@ -17,8 +17,12 @@ use super::{GROUP_SETTING, GitHubRunner, Prepared, hooks};
 use crate::names::runner_name;
 use crate::packages::URL_SETTING;
 
-/// How many times a listener is started before the runner counts as not able to listen.
+/// How many listeners may be ended for not listening in time before the runner counts as not able to
+/// listen.
 const ATTEMPTS: u32 = 4;
+
+/// How many times the runner is registered anew or updated until one listener listens.
+const REPAIRS: u32 = 3;
 
 /// How long a version that GitHub has served is not checked again.
 const SERVED: Duration = Duration::from_secs(3600);
@@ -71,18 +75,18 @@ impl GitHubRunner {
     ///
     /// A listener that failed to get a session pauses for 11 to 30 s. One that does not listen in time
     /// is therefore ended and started again, each time with twice the patience. If the runner must be
-    /// registered anew or updated, that is done in between. Fails if the listener exits for another
-    /// reason, or does not listen after [`ATTEMPTS`] attempts.
+    /// registered anew or updated, that is done in between, up to [`REPAIRS`] times. Fails if the
+    /// listener exits for another reason, or [`ATTEMPTS`] of them do not listen in time.
     pub(super) async fn connect(&self, label: &Label) -> Result<Listener, String> {
-        let (mut waited, mut problem) = (Duration::ZERO, String::new());
-        for attempt in 0..ATTEMPTS {
+        let (mut late, mut repairs, mut waited) = (0, 0, Duration::ZERO);
+        loop {
             self.meet_need(label).await?;
             if self.state().drained {
                 return Err("the runner takes no further job".to_owned());
             }
             let prepared = self.prepared()?;
             let listener = self.start_listener(&prepared, label)?;
-            let patience = self.timeouts.listen * 2_u32.pow(attempt);
+            let patience = self.timeouts.patience(late);
             let exit = match timeout(&*self.clock, patience, listener.started()).await {
                 Some(Start::Listening) => match self.refusal(&prepared, &listener).await {
                     None => return Ok(listener),
@@ -99,18 +103,22 @@ impl GitHubRunner {
                     let words = listener.end(self.timeouts.stop_idle).await;
                     self.state().listener = None;
                     let after = waited.as_secs_f32();
-                    problem =
+                    let problem =
                         format!("the runner does not listen for jobs after {after} s: {words}");
                     tracing::warn!("{problem}");
+                    late += 1;
+                    if late == ATTEMPTS {
+                        return Err(problem);
+                    }
                     continue;
                 }
             };
-            problem = self.note_exit(&prepared, &exit);
-            if self.state().need.is_none() {
+            let problem = self.note_exit(&prepared, &exit);
+            if self.state().need.is_none() || repairs == REPAIRS {
                 return Err(problem);
             }
+            repairs += 1;
         }
-        Err(problem)
     }
 
     /// Remembers what the runner needs after its listener has exited, and a version that GitHub has
@@ -212,5 +220,22 @@ impl GitHubRunner {
             self.state().served = Some((version.clone(), now));
         }
         exit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ondeck_core::inputs::times::Times;
+
+    use super::*;
+    use crate::runner::Timeouts;
+
+    /// The rest is for the commands that register the runner, which take about a second each.
+    #[test]
+    fn a_claim_waits_until_the_last_listener_is_late() {
+        let timeouts = Timeouts::default();
+        let all: Duration = (0..ATTEMPTS).map(|late| timeouts.patience(late)).sum();
+        assert_eq!(all, Duration::from_secs(5 + 10 + 20 + 40));
+        assert!(all + Duration::from_secs(10) < Times::default().claim_registration_timeout);
     }
 }

@@ -1,5 +1,6 @@
 //! Provides the runner software: from the image, from an earlier download, or by downloading it.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
@@ -15,8 +16,11 @@ use tokio::process::Command;
 use super::layout::Layout;
 use super::program::ProgramOutput;
 use super::user::User;
-use super::{Timeouts, environment, fetch, globalization, program, registration};
+use super::{
+    Timeouts, dependencies, diagnostics, environment, fetch, globalization, program, registration,
+};
 use crate::packages::{PACKAGES_SETTING, Package, Packages, VERSION_SETTING};
+use crate::version::Version;
 
 /// Files that the runner writes next to its software. They are not part of the software.
 const WRITTEN: [&str; 8] =
@@ -28,7 +32,6 @@ pub(crate) struct Installation {
     /// The folder that contains `config.sh`.
     pub(crate) root: PathBuf,
     pub(crate) version: String,
-    pub(crate) on_image: bool,
     /// The lines of the `.env` file that the operator put on the image.
     pub(crate) operator_env: String,
     /// The entries of `root` that belong to the software.
@@ -47,40 +50,62 @@ pub(crate) struct Installer<'a> {
 }
 
 impl Installer<'_> {
-    /// Returns the version that the settings ask for, and downloads it if it is not on the machine.
-    /// Fails if it is not there and cannot be downloaded, if GitHub has refused it, or if it does not
-    /// start.
+    /// Returns the version that the settings ask for, and downloads it if it is not on the machine. If
+    /// the settings ask for the latest one and it cannot be had, returns the newest version on the
+    /// machine, with a warning. A version that GitHub has refused is never returned. Fails if none is
+    /// left, or a version that the settings name cannot be had.
     pub(crate) async fn find(
         &self,
         settings: &BTreeMap<String, String>,
     ) -> Result<Installation, String> {
         let wanted = WantedVersion::from_settings(settings)?;
-        for root in self.image.iter().filter(|root| is_runner(root)) {
-            if let Some(version) = self.version_there(root).await
-                && wanted.is_met_on_image(&version)
-                && !self.refused.contains(&version)
-            {
+        let mut older = Vec::new();
+        let ours = [&self.layout.package];
+        for root in self.image.iter().chain(ours).filter(|root| is_runner(root)) {
+            let Some(version) = self.version_there(root).await else { continue };
+            if self.refused.contains(&version) {
+                continue;
+            }
+            if wanted.is_met_by(&version) {
                 return self.take_over(root, version).await;
             }
+            older.push((root, version));
         }
-        if is_runner(&self.layout.package)
-            && let Some(version) = self.version_there(&self.layout.package).await
-            && wanted.is_met_by(&version)
-            && !self.refused.contains(&version)
-        {
-            return self.finalize(&self.layout.package, version, false);
+        let why = match self.download(&wanted).await {
+            Ok(found) => return Ok(found),
+            Err(why) => why,
+        };
+        if wanted.version.is_none() {
+            older.sort_by_key(|(_, version)| Reverse(version.parse::<Version>().ok()));
+            for (root, version) in older {
+                // A download that does not start has replaced an earlier one.
+                let is_there = *root != self.layout.package
+                    || self.version_there(root).await.as_ref() == Some(&version);
+                if is_there {
+                    tracing::warn!(version, "using an older actions/runner: {why}");
+                    return self.take_over(root, version).await;
+                }
+            }
         }
+        Err(why)
+    }
+
+    /// Downloads the version that the settings ask for. Fails if GitHub has refused it, or it does not
+    /// start.
+    async fn download(&self, wanted: &WantedVersion) -> Result<Installation, String> {
         let (version, package) = wanted.package()?;
         if self.refused.contains(version) {
             return Err(wanted.no_other(version));
         }
         tracing::info!(version, url = package.url, "downloading actions/runner");
+        let ours = &self.layout.package;
+        diagnostics::archive(&ours.join("_diag"), &self.layout.diagnostics)?;
         fetch::fetch(self.clock, self.layout, package, self.timeouts).await?;
-        if is_runner(&self.layout.package) {
+        if is_runner(ours) {
             let failed = |why| format!("actions/runner {version} does not start: {why}");
-            self.version(&self.layout.package).await.map_err(failed)?;
+            self.version(ours).await.map_err(failed)?;
         }
-        self.finalize(&self.layout.package, version.to_owned(), false)
+        self.finalize(ours, version.to_owned())
     }
 
     /// Returns the version of the software in `root`. `None`, with a warning, if it cannot be run.
@@ -95,7 +120,7 @@ impl Installer<'_> {
     }
 
     /// Asks the software in `root` for its version, which also shows that it can be run. Software that
-    /// lacks libicu is set to do without it.
+    /// lacks libicu is set to do without it. Other libraries are installed, if that can be done.
     async fn version(&self, root: &Path) -> Result<String, String> {
         if !self.is_replaceable(root) {
             // Even `--version` writes a log, so the permissions must be right before.
@@ -106,6 +131,18 @@ impl Installer<'_> {
             tracing::info!("libicu is missing; {} is set to do without it", root.display());
             globalization::do_without(root)?;
             output = self.ask_version(root).await?;
+        }
+        if !output.is_success()
+            && let Some(library) = dependencies::missing(&output.all())
+        {
+            self.install_dependencies(root, &library).await?;
+            output = self.ask_version(root).await?;
+            if let Some(library) = dependencies::missing(&output.all()) {
+                return Err(dependencies::lacks(
+                    &library,
+                    "its installdependencies.sh did not help",
+                ));
+            }
         }
         if let Some(problem) = output.problem() {
             return Err(problem);
@@ -123,23 +160,49 @@ impl Installer<'_> {
         program::run(self.clock, command, WITHIN).await
     }
 
+    /// Runs the software's own script that installs the libraries it needs, once on each machine. Fails
+    /// if the script has run before, cannot run, or fails.
+    async fn install_dependencies(&self, root: &Path, library: &str) -> Result<(), String> {
+        let lacks = |why: &str| dependencies::lacks(library, why);
+        if self.layout.load(DEPENDENCIES)?.is_some() {
+            return Err(lacks("its installdependencies.sh has run before"));
+        }
+        // A job could replace a script that the runner's user owns, and it is run as root.
+        let script = root.join("bin/installdependencies.sh");
+        if !rustix::process::geteuid().is_root() || self.is_replaceable(root) || !script.is_file() {
+            return Err(lacks("install it on the image"));
+        }
+        self.layout.save(DEPENDENCIES, library)?;
+        tracing::info!(library, "a library is missing; running {}", script.display());
+        let mut command = Command::new(script);
+        environment::apply_minimal(&mut command);
+        command.current_dir(root).env("DEBIAN_FRONTEND", "noninteractive");
+        let output = program::run(self.clock, command, self.timeouts.dependencies).await;
+        let problem = output.map_or_else(Some, |output| output.problem());
+        match problem {
+            Some(why) => Err(lacks(&format!("its installdependencies.sh failed: {why}"))),
+            None => Ok(()),
+        }
+    }
+
     /// Whether the runner's user could replace the software, because the user owns the folder above.
     fn is_replaceable(&self, root: &Path) -> bool {
         let owns = |above: &Path| self.user.owns(above).unwrap_or(true);
         self.user.dedicated && root.parent().is_none_or(owns)
     }
 
-    /// Uses the software on the image in place. If jobs could replace it there, uses a copy instead.
+    /// Uses the software in place. If jobs could replace it there, uses a copy instead.
     async fn take_over(&self, root: &Path, version: String) -> Result<Installation, String> {
-        if !self.is_replaceable(root) {
-            return self.finalize(root, version, true);
-        }
         let ours = &self.layout.package;
+        if root == ours || !self.is_replaceable(root) {
+            return self.finalize(root, version);
+        }
         let there = is_runner(ours) && self.version_there(ours).await.as_ref() == Some(&version);
         if !there {
+            diagnostics::archive(&ours.join("_diag"), &self.layout.diagnostics)?;
             self.copy(root).await?;
         }
-        self.finalize(ours, version, true)
+        self.finalize(ours, version)
     }
 
     /// Copies the software into the agent's folder, by hard links if it is on the same file system.
@@ -162,21 +225,19 @@ impl Installer<'_> {
 
     /// Describes the software in `root` and protects it. Which entries belong to it is recorded the
     /// first time, before any job can have added some. Fails if `root` holds no runner.
-    fn finalize(
-        &self,
-        root: &Path,
-        version: String,
-        on_image: bool,
-    ) -> Result<Installation, String> {
+    fn finalize(&self, root: &Path, version: String) -> Result<Installation, String> {
         if !is_runner(root) {
             return Err(format!("the package contains no runner: {}", root.display()));
         }
         let line = format!("{version} {}", root.display());
         let (names, operator_env) = match self.known(&line)? {
             Some(known) => known,
-            None => self.learn(root, &line)?,
+            None => {
+                self.clear_earlier(root)?;
+                self.learn(root, &line)?
+            }
         };
-        let found = Installation { root: root.to_owned(), version, on_image, operator_env, names };
+        let found = Installation { root: root.to_owned(), version, operator_env, names };
         self.protect(root)?;
         Ok(found)
     }
@@ -189,6 +250,24 @@ impl Installer<'_> {
         }
         let names = lines.map(str::to_owned).collect();
         Ok(Some((names, self.layout.load(OPERATORS)?.unwrap_or_default())))
+    }
+
+    /// Removes what runs have left in the folder of other software that was used before. It is the
+    /// last moment at which the entries of that software are known.
+    fn clear_earlier(&self, root: &Path) -> Result<(), String> {
+        let Some(saved) = self.layout.load(SOFTWARE)? else { return Ok(()) };
+        let mut lines = saved.lines();
+        let Some((version, earlier)) = lines.next().and_then(|line| line.split_once(' ')) else {
+            return Ok(());
+        };
+        let earlier = Path::new(earlier);
+        if earlier == root || !is_runner(earlier) {
+            return Ok(());
+        }
+        diagnostics::archive(&earlier.join("_diag"), &self.layout.diagnostics)?;
+        let names = lines.map(str::to_owned).collect();
+        let (root, version) = (earlier.to_owned(), version.to_owned());
+        Installation { root, version, operator_env: String::new(), names }.clear()
     }
 
     fn learn(&self, root: &Path, line: &str) -> Result<(BTreeSet<String>, String), String> {
@@ -238,6 +317,8 @@ impl Installer<'_> {
 }
 
 const SOFTWARE: &str = "software";
+/// The state file that exists once the software's script for libraries has run.
+const DEPENDENCIES: &str = "dependencies";
 const OPERATORS: &str = "operator_env-env";
 
 impl Installation {
@@ -283,8 +364,7 @@ fn is_runner(root: &Path) -> bool {
 }
 
 fn is_version(text: &str) -> bool {
-    let parts: Vec<&str> = text.split('.').collect();
-    parts.len() == 3 && parts.iter().all(|part| part.parse::<u32>().is_ok())
+    text.parse::<Version>().is_ok()
 }
 
 /// The version that the settings ask for, and the packages that refresh looked up.
@@ -303,15 +383,17 @@ impl WantedVersion {
         Ok(WantedVersion { version, packages: packages.transpose().map_err(unreadable)? })
     }
 
-    /// Whether a version on the image is used. Any is, unless the settings name one.
-    fn is_met_on_image(&self, version: &str) -> bool {
-        self.version.as_deref().is_none_or(|wanted| wanted == version)
-    }
-
-    /// Whether an earlier download is used: only if the same version would be downloaded now.
+    /// Whether this version needs no download: it is the one that the settings name, or, if they name
+    /// none, not older than the one that would be downloaded.
     fn is_met_by(&self, version: &str) -> bool {
-        let known = self.packages.as_ref().map(|packages| packages.version.as_str());
-        self.version.as_deref().or(known).is_none_or(|wanted| wanted == version)
+        if let Some(wanted) = &self.version {
+            return wanted == version;
+        }
+        let Some(packages) = &self.packages else { return true };
+        match (version.parse::<Version>(), packages.version.parse::<Version>()) {
+            (Ok(found), Ok(offered)) => found >= offered,
+            _ => version == packages.version,
+        }
     }
 
     /// Says what to do if GitHub refuses the only version that is known.
@@ -358,17 +440,20 @@ mod tests {
 
     #[test]
     fn a_version_is_used_if_it_is_wanted() {
-        for (setting, packages, version, on_image, ours) in [
-            ("", "", "2.300.0", true, true),
-            ("latest", BOTH, "2.300.0", true, false),
-            ("latest", BOTH, "2.336.0", true, true),
-            ("2.336.0", BOTH, "2.300.0", false, false),
-            ("v2.300.0", BOTH, "2.300.0", true, true),
-            (" 2.336.0 ", "", "2.336.0", true, true),
+        for (setting, packages, version, is_met) in [
+            ("", "", "2.300.0", true),
+            ("latest", BOTH, "2.300.0", false),
+            ("latest", BOTH, "2.99.9", false),
+            ("latest", BOTH, "2.336.0", true),
+            ("latest", BOTH, "2.336.1", true),
+            ("latest", BOTH, "2.1000.0", true),
+            ("2.336.0", BOTH, "2.300.0", false),
+            ("2.336.0", BOTH, "2.337.0", false),
+            ("v2.300.0", BOTH, "2.300.0", true),
+            (" 2.336.0 ", "", "2.336.0", true),
         ] {
             let wanted = wanted(setting, packages).unwrap();
-            assert_eq!(wanted.is_met_on_image(version), on_image, "{setting} {version}");
-            assert_eq!(wanted.is_met_by(version), ours, "{setting} {version}");
+            assert_eq!(wanted.is_met_by(version), is_met, "{setting} {version}");
         }
     }
 

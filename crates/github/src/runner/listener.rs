@@ -73,6 +73,9 @@ pub(crate) struct ListenerExit {
     code: Option<i32>,
     signal: Option<i32>,
     words: String,
+    /// The end of its standard error. The names of jobs are on its standard output only, so nothing
+    /// here is chosen by a workflow.
+    errors: String,
 }
 
 impl Listener {
@@ -209,17 +212,18 @@ async fn supervise(
     states: watch::Sender<ListenerState>,
     jobs: watch::Sender<Option<Duration>>,
 ) {
-    let said = OutputTail::default();
+    let (said, errors) = (OutputTail::default(), OutputTail::default());
     let senders = Arc::new((states, jobs));
     let each = {
         let (senders, clock) = (senders.clone(), clock.clone());
         Arc::new(move |line: &str| read_line(line, clock.steady(), &senders.0, &senders.1))
     };
-    let readers = read_lines(&mut child, &said, &said, &each);
+    let readers = read_lines(&mut child, &[&said], &[&said, &errors], &each);
     let waited = child.wait().await;
     drain(&*clock, readers).await;
     let exit = waited
-        .map_or_else(|_| ListenerExit::unknown(), |status| ListenerExit::of(status, &said.text()));
+        .map(|status| ListenerExit::of(status, &said.text(), errors.text()))
+        .unwrap_or_else(|_| ListenerExit::unknown());
     senders.0.send_replace(ListenerState::Exited(exit));
 }
 
@@ -270,17 +274,19 @@ fn after_time(line: &str) -> Option<&str> {
 }
 
 impl ListenerExit {
-    fn of(status: ExitStatus, said: &str) -> ListenerExit {
-        ListenerExit { code: status.code(), signal: status.signal(), words: output_tail(said) }
+    fn of(status: ExitStatus, said: &str, errors: String) -> ListenerExit {
+        let words = output_tail(said);
+        ListenerExit { code: status.code(), signal: status.signal(), words, errors }
     }
 
     fn unknown() -> ListenerExit {
-        ListenerExit { code: None, signal: None, words: String::new() }
+        ListenerExit { code: None, signal: None, words: String::new(), errors: String::new() }
     }
 
-    /// What the runner needs before it can listen again. `None` if it can be started as it is.
+    /// What the runner needs before it can listen again. `None` if it can be started as it is. Only
+    /// the exit code and the runner's own errors decide.
     pub(crate) fn need(&self) -> Option<Need> {
-        let says = |words: &str| self.words.contains(words);
+        let says = |words: &str| self.errors.contains(words);
         // Versions before 2.333 have no exit code for being deprecated.
         if self.code == Some(7) || says("deprecated and cannot receive messages") {
             Some(Need::Version)
@@ -297,7 +303,7 @@ impl ListenerExit {
 
     /// The reason, for people.
     pub(crate) fn reason(&self, version: &str) -> String {
-        let ListenerExit { code, signal, words } = self;
+        let ListenerExit { code, signal, words, .. } = self;
         if self.need() == Some(Need::Version) {
             return format!("this version of actions/runner is deprecated: {version}");
         }
@@ -323,7 +329,8 @@ mod tests {
     use super::*;
 
     fn exit(code: i32, words: &str) -> ListenerExit {
-        ListenerExit { code: Some(code), signal: None, words: words.to_owned() }
+        let words = words.to_owned();
+        ListenerExit { code: Some(code), signal: None, words: words.clone(), errors: words }
     }
 
     #[test]
@@ -369,6 +376,8 @@ mod tests {
             (7, "", Some(Need::Version)),
         ] {
             assert_eq!(exit(code, words).need(), need, "{code} {words}");
+            let of_a_job = ListenerExit { errors: String::new(), ..exit(0, words) };
+            assert_eq!(of_a_job.need(), None, "the name of a job: {words}");
         }
     }
 

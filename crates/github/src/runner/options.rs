@@ -26,6 +26,8 @@ pub struct Timeouts {
     /// One attempt at downloading the package.
     pub download: Duration,
     pub unpack: Duration,
+    /// The script of the package that installs missing libraries.
+    pub dependencies: Duration,
     /// The command that registers the runner.
     pub configure: Duration,
     /// From the start of the listener until it can take jobs, at the first attempt. Each further
@@ -48,11 +50,20 @@ pub struct Timeouts {
     pub docker: Duration,
 }
 
+impl Timeouts {
+    /// How long a listener may take to listen after `late` earlier ones took too long.
+    pub(crate) fn patience(&self, late: u32) -> Duration {
+        self.listen * 2_u32.pow(late)
+    }
+}
+
 impl Default for Timeouts {
     fn default() -> Timeouts {
         Timeouts {
             download: Duration::from_secs(300),
             unpack: Duration::from_secs(300),
+            // A new machine has 180 s to become ready, by default.
+            dependencies: Duration::from_secs(120),
             configure: Duration::from_secs(90),
             // A listener that fails to get a session pauses for 11 to 30 s.
             listen: Duration::from_secs(5),
@@ -65,5 +76,17 @@ impl Default for Timeouts {
             idle: Duration::from_secs(30),
             docker: Duration::from_secs(60),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Stopping a step takes the runner 15.6 s with a server that answers at once, and it reports the
+    /// result after that.
+    #[test]
+    fn a_busy_runner_gets_the_time_that_its_own_service_gives_it() {
+        assert!(Timeouts::default().stop_busy >= Duration::from_secs(30));
     }
 }

@@ -101,7 +101,7 @@ pub(crate) async fn run_redacted(
     let (mut child, _awaited) = spawn(&mut command)?;
     let group = Process::of_child(&child);
     let (stdout, stderr) = (OutputTail::default(), OutputTail::default());
-    let readers = read_lines(&mut child, &stdout, &stderr, &Arc::new(|_: &str| {}));
+    let readers = read_lines(&mut child, &[&stdout], &[&stderr], &Arc::new(|_: &str| {}));
     let waited = timeout(clock, within, child.wait()).await;
     if waited.is_none()
         && let Some(group) = group
@@ -141,15 +141,18 @@ pub(crate) fn spawn(command: &mut Command) -> Result<(Child, Awaited), String> {
     })
 }
 
-/// Reads a child's output in the background: keeps its end and passes each line to `each`.
+/// Reads a child's output in the background: keeps the end of each stream in all of its tails, and
+/// passes each line to `each`.
 pub(crate) fn read_lines(
     child: &mut Child,
-    stdout: &OutputTail,
-    stderr: &OutputTail,
+    stdout: &[&OutputTail],
+    stderr: &[&OutputTail],
     each: &Arc<impl Fn(&str) + Send + Sync + 'static>,
 ) -> Vec<JoinHandle<()>> {
-    let out = child.stdout.take().map(|it| tokio::spawn(follow(it, stdout.clone(), each.clone())));
-    let err = child.stderr.take().map(|it| tokio::spawn(follow(it, stderr.clone(), each.clone())));
+    let tails = |of: &[&OutputTail]| of.iter().copied().cloned().collect::<Vec<_>>();
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let out = out.map(|it| tokio::spawn(follow(it, tails(stdout), each.clone())));
+    let err = err.map(|it| tokio::spawn(follow(it, tails(stderr), each.clone())));
     out.into_iter().chain(err).collect()
 }
 
@@ -183,13 +186,13 @@ pub(crate) async fn timeout<T>(
 
 async fn follow(
     mut from: impl AsyncRead + Unpin,
-    tail: OutputTail,
+    tails: Vec<OutputTail>,
     each: Arc<impl Fn(&str) + Send + Sync>,
 ) {
     let mut chunk = [0; 4096];
     let mut line = Vec::new();
     while let Ok(read @ 1..) = from.read(&mut chunk).await {
-        tail.add(&chunk[..read]);
+        tails.iter().for_each(|tail| tail.add(&chunk[..read]));
         for byte in &chunk[..read] {
             if *byte == b'\n' || line.len() >= LONGEST_LINE {
                 each(String::from_utf8_lossy(&line).trim());

@@ -45,6 +45,9 @@ const BUSY: Retry = Retry {
     retry_all_errors: false,
 };
 
+/// The beginning of the names of folders with registrations that are set aside.
+const SET_ASIDE: &str = "registration-";
+
 /// How many bytes of a registration file are read.
 const LARGEST: u64 = 1024 * 1024;
 
@@ -132,6 +135,33 @@ impl Registrar<'_> {
             return Err(RemovalError { why, busy: is_busy(&said) });
         }
         Ok(self.forget()?)
+    }
+
+    /// Keeps the saved registration for [`Registrar::take_back`], because the runner could not be
+    /// removed yet and another one is about to be registered.
+    pub(crate) fn set_aside(&self) -> Result<(), String> {
+        let copies = self.copies();
+        if !copies.join(FILES[0]).exists() {
+            return Ok(());
+        }
+        let number = self.layout.next_count()?;
+        let place = self.layout.state.join(format!("{SET_ASIDE}{number}"));
+        fs::rename(&copies, &place).map_err(|e| format!("cannot make {}: {e}", place.display()))
+    }
+
+    /// Makes a registration that was set aside the saved one. Returns whether there was one. There
+    /// must be no other saved one.
+    pub(crate) fn take_back(&self) -> Result<bool, String> {
+        let failed = |e: io::Error| format!("cannot read {}: {e}", self.layout.state.display());
+        for entry in fs::read_dir(&self.layout.state).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            if entry.file_name().to_string_lossy().starts_with(SET_ASIDE) {
+                folder::remove(&self.copies()).map_err(failed)?;
+                fs::rename(entry.path(), self.copies()).map_err(failed)?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Whether registration files exist on this machine.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 
 use crate::github::protocol::{
     Exchange, Exchanged, Message, Opened, Opening, Order, Progress, Registration,
@@ -140,13 +141,12 @@ fn remove(shared: &Arc<Shared>, ask: &ApiRequest, name: &str) -> Answer {
             return answers::unknown_caller("Bad credentials");
         };
         let same = |it: &&Registered| it.runner.name == name && target.is(&it.runner.scope);
-        let Some(runner) = state.runners.values().find(same).map(|it| it.runner.clone()) else {
-            return answers::not_found();
-        };
-        if runner.busy {
+        let Some(found) = state.runners.values().find(same) else { return answers::not_found() };
+        if found.is_kept(state.options.busy_after_job) {
             return answers::refusal(422, &still_running(name));
         }
-        state.runners.remove(&runner.id);
+        let id = found.runner.id;
+        state.runners.remove(&id);
         answers::done()
     })
 }
@@ -176,6 +176,7 @@ async fn open(shared: &Arc<Shared>, ask: &ApiRequest) -> Answer {
         Some(RunnerFault::NeverConnects) => std::future::pending().await,
         Some(RunnerFault::Retryable) => return answers::refusal(400, "Bad request"),
         Some(RunnerFault::SessionUnavailable) => return answers::server_error(503),
+        Some(RunnerFault::SessionError) => return answers::server_error(500),
         Some(RunnerFault::Deleted) => {
             return answers::unknown_caller("the runner registration has been deleted");
         }
@@ -183,16 +184,31 @@ async fn open(shared: &Arc<Shared>, ask: &ApiRequest) -> Answer {
         _ if in_session => return conflict(),
         _ => {}
     }
-    let id = secret("session", 16);
-    tokio::time::sleep(shared.look(|state| state.options.session_delay)).await;
-    shared.change(|state| {
-        if let Some(registered) = state.runners.get_mut(&runner) {
-            let connection = ask.connection;
-            registered.session = Some(Session { id: id.clone(), connection });
-            registered.runner.online = true;
-            registered.runner.version = version;
+    let (to_caller, answer) = oneshot::channel();
+    let (shared, connection) = (shared.clone(), ask.connection);
+    // A caller that gives up meanwhile does not keep GitHub from opening the session.
+    tokio::spawn(async move {
+        tokio::time::sleep(shared.look(|state| state.options.session_delay)).await;
+        let opened = shared.change(|state| begin(state, runner, connection, version));
+        if to_caller.send(opened).is_err() {
+            gone(&shared, connection);
         }
     });
+    answer.await.unwrap_or_else(|_| answers::server_error(500))
+}
+
+/// Opens a session, unless another one was opened meanwhile.
+fn begin(state: &mut State, runner: u64, connection: Connection, version: String) -> Answer {
+    let Some(registered) = state.runners.get_mut(&runner) else {
+        return answers::unknown_caller("the runner registration has been deleted");
+    };
+    if registered.session.is_some() {
+        return conflict();
+    }
+    let id = secret("session", 16);
+    registered.session = Some(Session { id: id.clone(), connection });
+    registered.runner.online = true;
+    registered.runner.version = version;
     answers::found(200, &json!(Opened { session: id }))
 }
 

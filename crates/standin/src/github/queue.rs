@@ -10,6 +10,18 @@ impl GitHub {
     /// Queues a job that runs a bash script on a runner with these labels. Creates the run
     /// if it is new.
     pub fn queue_job(&self, repository: &str, run: &str, labels: &[&str], script: &str) -> JobId {
+        self.queue_named_job(repository, run, None, labels, script)
+    }
+
+    /// Like [`queue_job`](GitHub::queue_job), with the name of the job.
+    pub fn queue_named_job(
+        &self,
+        repository: &str,
+        run: &str,
+        name: Option<&str>,
+        labels: &[&str],
+        script: &str,
+    ) -> JobId {
         self.shared.change(|state| {
             let run_attempt = state.run(repository, run).attempt;
             let id = JobId(state.new_id());
@@ -18,7 +30,7 @@ impl GitHub {
                 repository: repository.to_owned(),
                 run_id: run.to_owned(),
                 run_attempt,
-                name: format!("job-{}", id.0),
+                name: name.map_or_else(|| format!("job-{}", id.0), str::to_owned),
                 labels: labels.iter().map(|label| (*label).to_owned()).collect(),
                 state: JobState::Queued,
                 conclusion: None,

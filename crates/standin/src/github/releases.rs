@@ -51,6 +51,28 @@ pub(super) fn downloads(state: &State, ask: &ApiRequest) -> Answer {
     answers::found(200, &Value::Array(entries.collect()))
 }
 
+/// Answers `GET …/actions/runners/deprecations/{version}`. Without an announcement, a version that was
+/// published has no deadlines, and GitHub does not know any other.
+pub(super) fn deadlines(state: &State, version: &str) -> Answer {
+    let is_published = state.releases.iter().any(|release| release.tag == format!("v{version}"));
+    let announced = state.deadlines.get(version).copied();
+    let Some((registration, jobs)) = announced.or(is_published.then_some((None, None))) else {
+        return answers::not_found();
+    };
+    let body = json!({
+        "runner_version": version,
+        "registration_deprecates_at": registration.map(iso),
+        "runtime_deprecates_at": jobs.map(iso),
+    });
+    answers::found(200, &body)
+}
+
+/// Whether the request is one that GitHub has announced, but not described yet.
+pub(super) fn is_undescribed(ask: &ApiRequest) -> bool {
+    let is_asked = |part: &[String]| part == ["actions", "runners", "deprecations"];
+    ask.method.as_str() == "GET" && ask.segments.windows(3).any(is_asked)
+}
+
 /// Answers with a served file or a redirect; `None` if there is neither at the path.
 pub(super) fn download(state: &State, ask: &ApiRequest) -> Option<Answer> {
     Some(match state.files.get(&ask.path)? {

@@ -12,6 +12,9 @@ pub enum RunnerFault {
     /// GitHub answers 503 to a request for a session. The listener tries again after a pause, without
     /// a word.
     SessionUnavailable,
+    /// GitHub answers 500 to a request for a session. The listener says so, and tries again after its
+    /// longest pause.
+    SessionError,
     /// The runner is not registered any more when its listener starts. The listener exits with 1.
     Deleted,
     /// GitHub refuses its token like an expired one. `config.sh` exits with 1.

@@ -8,7 +8,7 @@ use crate::timestamps::iso_millis;
 use super::answers;
 use super::auth::Target;
 use super::request::ApiRequest;
-use super::state::{Purpose, State};
+use super::state::{Purpose, Registered, State};
 
 /// The labels that every runner gets, unless it is configured without them.
 pub(super) const DEFAULT_LABELS: [&str; 3] = ["self-hosted", "Linux", "X64"];
@@ -69,19 +69,19 @@ pub(super) fn list(state: &State, ask: &ApiRequest, target: &Target) -> Answer {
 /// Answers `GET …/actions/runners/{id}` with the runner.
 pub(super) fn show(state: &State, target: &Target, id: &str) -> Answer {
     match find(state, target, id) {
-        Some(runner) => answers::found(200, &entry(runner)),
+        Some(found) => answers::found(200, &entry(&found.runner)),
         None => answers::not_found(),
     }
 }
 
 /// Answers `DELETE …/actions/runners/{id}`. Refuses to remove a busy runner.
 pub(super) fn delete(state: &mut State, target: &Target, id: &str) -> Answer {
-    let Some(runner) = find(state, target, id) else { return answers::not_found() };
-    if runner.busy {
-        let message = format!("Bad request - {}", still_running(&runner.name));
+    let Some(found) = find(state, target, id) else { return answers::not_found() };
+    if found.is_kept(state.options.busy_after_job) {
+        let message = format!("Bad request - {}", still_running(&found.runner.name));
         return answers::refusal(422, &message);
     }
-    let id = runner.id;
+    let id = found.runner.id;
     state.runners.remove(&id);
     answers::done()
 }
@@ -91,9 +91,9 @@ pub(super) fn still_running(name: &str) -> String {
     format!("Runner \"{name}\" is still running a job\"")
 }
 
-fn find<'a>(state: &'a State, target: &Target, id: &str) -> Option<&'a GitHubRunner> {
+fn find<'a>(state: &'a State, target: &Target, id: &str) -> Option<&'a Registered> {
     let registered = state.runners.get(&id.parse().ok()?)?;
-    target.is(&registered.runner.scope).then_some(&registered.runner)
+    target.is(&registered.runner.scope).then_some(registered)
 }
 
 fn entry(runner: &GitHubRunner) -> Value {

@@ -90,11 +90,12 @@ async fn perform(shared: &Arc<Shared>, ask: &ApiRequest) -> Answer {
     if let Some(file) = shared.look(|state| releases::download(state, ask)) {
         return file;
     }
-    if let Some(description) = &shared.description {
+    let description = shared.description.as_ref().filter(|_| !releases::is_undescribed(ask));
+    if let Some(description) = description {
         locked(&shared.violations).extend(description.check(ask));
     }
     let answer = shared.change(|state| route(state, ask));
-    if let Some(description) = &shared.description {
+    if let Some(description) = description {
         locked(&shared.violations).extend(description.check_answer(ask, &answer));
     }
     answer
@@ -167,6 +168,9 @@ fn of_target(state: &mut State, ask: &ApiRequest, target: &Target, rest: &[&str]
         }
         ("GET", ["actions", "runners"]) => runners::list(state, ask, target),
         ("GET", ["actions", "runners", "downloads"]) => releases::downloads(state, ask),
+        ("GET", ["actions", "runners", "deprecations", version]) => {
+            releases::deadlines(state, version)
+        }
         ("GET", ["actions", "runners", id]) => runners::show(state, target, id),
         ("DELETE", ["actions", "runners", id]) => runners::delete(state, target, id),
         ("GET", ["actions", "runs"]) => jobs::list_runs(state, ask, target.name()),

@@ -34,6 +34,8 @@ pub(super) struct State {
     pub(super) runner_faults: Vec<(String, RunnerFault)>,
     /// Versions of the runner that get no job.
     pub(super) deprecated: BTreeSet<String>,
+    /// Until when versions of the runner may register and get jobs.
+    pub(super) deadlines: HashMap<String, (Option<SystemTime>, Option<SystemTime>)>,
     /// How many sessions a listener has requested, by the name of its runner.
     pub(super) attempts: HashMap<String, usize>,
     pub(super) requests: Vec<GitHubRequest>,
@@ -119,6 +121,7 @@ impl State {
             releases: Vec::new(),
             runner_faults: Vec::new(),
             deprecated: BTreeSet::new(),
+            deadlines: HashMap::new(),
             attempts: HashMap::new(),
             requests: Vec::new(),
             used: HashMap::new(),
@@ -224,6 +227,11 @@ impl State {
 }
 
 impl Registered {
+    /// Whether GitHub refuses to remove the runner because of a job that it has, or had lately.
+    pub(super) fn is_kept(&self, busy_after_job: Duration) -> bool {
+        self.runner.busy || self.freed.is_some_and(|at| at.elapsed() < busy_after_job)
+    }
+
     pub(super) fn is_in(&self, session: &str) -> bool {
         self.session.as_ref().is_some_and(|own| own.id == session)
     }

@@ -39,9 +39,15 @@ pub struct MemoryForge {
     set_up_refused: Mutex<bool>,
     mint_refused: Mutex<bool>,
     target: Mutex<Option<String>>,
+    notice: Mutex<Option<String>>,
 }
 
 impl MemoryForge {
+    /// Sets what it has to say to the operator.
+    pub fn give_notice(&self, notice: &str) {
+        *lock(&self.notice) = Some(notice.to_owned());
+    }
+
     pub fn list(&self, runner: ListedRunner) {
         lock(&self.runners).push(runner);
     }
@@ -195,6 +201,10 @@ impl Forge for MemoryForge {
         }
         lock(&self.runners).retain(|runner| runner.name != name);
         Ok(())
+    }
+
+    fn notice(&self) -> Option<String> {
+        lock(&self.notice).clone()
     }
 
     fn target(&self) -> Option<String> {

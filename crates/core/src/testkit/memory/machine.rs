@@ -53,6 +53,8 @@ pub enum MachineDefect {
     /// Registers after this time, and has a job from then on until it is stopped.
     TakesJobAfter(Duration),
     CannotRegister,
+    /// Its runner dies after the first of these times, and cannot be restarted for the second.
+    DiesAfter(Duration, Duration),
     /// The pre-runner script fails.
     ScriptFails,
     /// Cleaning up after a run fails.
@@ -78,6 +80,8 @@ pub struct MemoryMachine {
     registering: Notify,
     drained: Notify,
     busy: AtomicBool,
+    /// When its runner died, in steady time.
+    died_at: Mutex<Option<Duration>>,
 }
 
 impl MemoryMachine {
@@ -90,7 +94,8 @@ impl MemoryMachine {
     ) -> MemoryMachine {
         let (registering, drained) = (Notify::new(), Notify::new());
         let busy = AtomicBool::new(false);
-        MemoryMachine { id, defect, compute, labels, registering, drained, busy }
+        let died_at = Mutex::new(None);
+        MemoryMachine { id, defect, compute, labels, registering, drained, busy, died_at }
     }
 }
 
@@ -129,8 +134,23 @@ impl Runner for MemoryMachine {
         self.busy.load(Ordering::Relaxed)
     }
 
+    async fn revive(&self, _label: &Label) -> Result<(), String> {
+        let MachineDefect::DiesAfter(_, lasts) = self.defect else { return Ok(()) };
+        let died_at = *lock(&self.died_at);
+        let is_dead = died_at.is_some_and(|at| self.compute.clock().steady() < at + lasts);
+        if is_dead { Err("its version is refused".to_owned()) } else { Ok(()) }
+    }
+
     async fn work(&self, _label: &Label) -> String {
         self.labels.listens(&self.id, true);
+        if let MachineDefect::DiesAfter(lives, _) = self.defect
+            && lock(&self.died_at).is_none()
+        {
+            self.compute.clock().sleep(lives).await;
+            self.labels.listens(&self.id, false);
+            *lock(&self.died_at) = Some(self.compute.clock().steady());
+            return "it died".to_owned();
+        }
         self.drained.notified().await;
         "it was drained".to_owned()
     }

@@ -21,6 +21,13 @@ use ondeck_core::testkit::MachineDefect;
 use super::harness::{Harness, believe_running, id, label, listed, request, run, spec};
 
 #[tokio::test]
+async fn a_notice_of_the_forge_is_a_warning() {
+    let harness = Harness::new().await;
+    harness.memory.forge.give_notice("the version is served until noon");
+    assert_eq!(harness.refresh().await.warnings, ["the version is served until noon"]);
+}
+
+#[tokio::test]
 async fn every_live_state_past_its_threshold_is_reaped() {
     let harness = Harness::new().await;
     let now = harness.plane.now();

@@ -101,6 +101,22 @@ async fn a_run_gets_another_machine_for_one_that_its_provider_takes_away() {
     assert_eq!(running(&harness, "1"), 2);
 }
 
+/// It sends heartbeats all the time.
+#[tokio::test]
+async fn a_run_gets_another_machine_for_one_whose_runner_cannot_be_restarted() {
+    for (lasts, is_rescued) in [(10 * MINUTE, true), (SECOND, false)] {
+        let harness = Harness::new().await;
+        harness.make_defective("i-0001", MachineDefect::DiesAfter(MINUTE, lasts));
+        served(&harness, "1", 1).await;
+        harness.memory.forge.queue_job(&run("1"));
+        assert_eq!(harness.refresh().await.rescued, [], "it works");
+        harness.sleep(2 * MINUTE).await;
+        let outcome = harness.refresh().await;
+        assert_eq!(outcome.rescued == [label("1")], is_rescued, "{:?}", outcome.rescued);
+        assert_eq!(running(&harness, "1"), if is_rescued { 2 } else { 1 });
+    }
+}
+
 #[tokio::test]
 async fn each_label_is_rescued_on_its_own() {
     let harness = Harness::new().await;

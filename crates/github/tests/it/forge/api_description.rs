@@ -36,7 +36,7 @@ async fn every_request_conforms_to_githubs_description() {
         .into_iter()
         .map(|request| request.path.split('/').map(placeholder).collect::<Vec<_>>().join("/"))
         .collect();
-    assert_eq!(paths.len(), 19, "{paths:?}");
+    assert_eq!(paths.len(), 21, "{paths:?}");
     harness.github.assert_requests_valid();
 }
 

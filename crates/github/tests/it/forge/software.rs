@@ -1,15 +1,19 @@
 //! Choosing the packages of actions/runner.
 
+use std::time::{Duration, SystemTime};
+
 use ondeck_core::model::settings::Settings;
 use ondeck_core::ports::{Forge, PortError, PortResult};
 use ondeck_github::{
     GitHubForge, GitHubOptions, PACKAGES_SETTING, Packages, URL_SETTING, VERSION_SETTING,
 };
+use ondeck_standin::{GitHubFault, GitHubFaultRule};
 
 use super::harness::{ForgeHarness, options, refusal, settings};
 use super::scripted::{Scripted, answer};
 
 const RELEASES: &str = "/repos/actions/runner/releases/tags/*";
+const DEADLINES: &str = "/repos/acme/web/actions/runners/deprecations/*";
 const DOWNLOADS: &str = "/repos/acme/web/actions/runners/downloads";
 
 async fn packages(forge: &GitHubForge, settings: &Settings) -> PortResult<Packages> {
@@ -47,12 +51,13 @@ async fn another_version_is_looked_up_in_the_releases_once() {
     let found = packages(&forge, &settings(&[wanted])).await.unwrap();
     assert_eq!((found.version.as_str(), &found.packages["linux-x64"].sha256), ("2.335.0", &old));
     let asked = harness.github.requests().len();
-    assert_eq!((asked, harness.github.count("GET", RELEASES)), (2, 1));
+    assert_eq!((asked, harness.github.count("GET", RELEASES)), (3, 1));
 
     let text = serde_json::to_string(&found).unwrap();
     let kept = settings(&[wanted, (PACKAGES_SETTING, &text)]);
     assert_eq!(packages(&forge, &kept).await.unwrap(), found);
-    assert_eq!(harness.github.requests().len(), asked, "published packages do not change");
+    assert_eq!(harness.github.count("GET", DEADLINES), 2, "deadlines do change");
+    assert_eq!(harness.github.requests().len(), asked + 1, "published packages do not");
 
     for other in [
         settings(&[(PACKAGES_SETTING, &text)]),
@@ -62,6 +67,62 @@ async fn another_version_is_looked_up_in_the_releases_once() {
         assert_eq!(packages(&forge, &other).await.unwrap().version, "2.336.0");
     }
     assert_eq!(harness.github.count("GET", DOWNLOADS), 4);
+}
+
+/// The packages are known already.
+#[tokio::test]
+async fn the_deadline_of_a_version_is_told_in_time() {
+    let harness = ForgeHarness::new();
+    harness.github.publish_runner("2.335.0", "old");
+    harness.github.publish_runner("2.336.0", "new");
+    let wanted = (VERSION_SETTING, "2.335.0");
+    let found = packages(&harness.forge(), &settings(&[wanted])).await.unwrap();
+    let text = serde_json::to_string(&found).unwrap();
+    let kept = settings(&[wanted, (PACKAGES_SETTING, &text)]);
+    let day = Duration::from_secs(24 * 3600);
+    let now = SystemTime::now();
+    let forge = harness.forge();
+    for (registration, jobs, said) in [
+        (None, None, None),
+        (None, Some(now + 20 * day), None),
+        (None, Some(now + 13 * day), Some("serves until ")),
+        (Some(now + 13 * day), None, Some("serves until ")),
+        (Some(now + day), Some(now - day), Some("gives no jobs since ")),
+    ] {
+        harness.github.announce_end("2.335.0", registration, jobs);
+        packages(&forge, &kept).await.unwrap();
+        let notice = forge.notice();
+        assert_eq!(notice.is_some(), said.is_some(), "{notice:?}");
+        assert!(notice.unwrap_or_default().contains(said.unwrap_or_default()));
+    }
+    harness.github.announce_end("2.335.0", Some(now - day), None);
+    let error = forge.set_up(&kept).await.unwrap_err();
+    assert!(matches!(error, PortError::Setting(_)), "{error:?}");
+    let said = "actions-runner-version names a version that GitHub has not let register since ";
+    assert!(error.to_string().starts_with(said), "{error}");
+
+    let latest = settings(&[(PACKAGES_SETTING, &text)]);
+    packages(&forge, &latest).await.unwrap();
+    assert_eq!(forge.notice(), None, "the newest version has no deadline");
+}
+
+#[tokio::test]
+async fn a_github_that_does_not_tell_deadlines_is_no_failure() {
+    for fault in [
+        GitHubFault::Status(500),
+        GitHubFault::Reset,
+        GitHubFault::NotJson,
+        GitHubFault::LostAnswer,
+        GitHubFault::CutBody,
+    ] {
+        let harness = ForgeHarness::new();
+        harness.github.publish_runner("2.335.0", "old");
+        harness.github.publish_runner("2.336.0", "new");
+        harness.github.inject(GitHubFaultRule::new(fault).on("GET", DEADLINES));
+        let forge = harness.forge();
+        let found = packages(&forge, &settings(&[(VERSION_SETTING, "2.335.0")])).await.unwrap();
+        assert_eq!((found.version.as_str(), forge.notice()), ("2.335.0", None), "{fault:?}");
+    }
 }
 
 #[tokio::test]

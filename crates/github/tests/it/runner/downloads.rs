@@ -1,8 +1,9 @@
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use ondeck_core::ports::Runner;
-use ondeck_github::{PACKAGES_SETTING, VERSION_SETTING};
+use ondeck_github::{PACKAGES_SETTING, Timeouts, VERSION_SETTING};
 
 use crate::runner::harness::{RunnerHarness, appears, label};
 use crate::runner::server::{Answer, Server};
@@ -18,17 +19,52 @@ fn files_left(folder: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_runner_on_the_image_is_used() {
-    let harness = RunnerHarness::with_image("2.330.0").await;
-    harness.set(VERSION_SETTING, "latest").await;
-    let server = Server::start(harness.package("2.336.0"), &[]);
+async fn a_runner_on_the_image_is_used_unless_it_is_older_than_the_latest() {
+    for (version, is_used) in
+        [("2.336.0", true), ("2.1000.0", true), ("2.335.9", false), ("2.99.0", false)]
+    {
+        let harness = RunnerHarness::with_image(version).await;
+        harness.set(VERSION_SETTING, "latest").await;
+        let server = Server::start(harness.package("2.336.0"), &[]);
+        harness.set(PACKAGES_SETTING, &server.packages("2.336.0")).await;
+        let runner = harness.runner();
+        runner.prepare().await.unwrap();
+        runner.register(&label("4711")).await.unwrap();
+        assert_eq!(server.requests() == 0, is_used, "{version}");
+        assert_eq!(harness.image.join(".runner").exists(), is_used, "{version}");
+        runner.stop().await.unwrap();
+    }
+}
+
+/// GitHub serves a version for 30 days after a newer one has come out.
+#[tokio::test]
+async fn an_older_runner_on_the_image_is_used_if_the_download_fails() {
+    let harness = RunnerHarness::with_image("2.335.0").await;
+    let server = Server::start(harness.package("2.336.0"), &[Answer::Status(404)]);
     harness.set(PACKAGES_SETTING, &server.packages("2.336.0")).await;
     let runner = harness.runner();
     runner.prepare().await.unwrap();
     runner.register(&label("4711")).await.unwrap();
-    assert_eq!(server.requests(), 0);
+    assert_eq!(server.requests(), 1);
     assert!(harness.image.join(".runner").exists());
     runner.stop().await.unwrap();
+    runner.deregister().await.unwrap();
+    runner.clean().await.unwrap();
+
+    harness.inject("exit", "7");
+    harness.inject("words", "");
+    let missing = Server::start(harness.package("2.336.0"), &[Answer::Status(404); 3]);
+    harness.set(PACKAGES_SETTING, &missing.packages("2.336.0")).await;
+    let runner = harness.runner();
+    runner.prepare().await.unwrap();
+    let error = runner.register(&label("4712")).await.unwrap_err();
+    assert!(error.contains("is deprecated: 2.335.0; ") && error.contains("404"), "{error}");
+
+    let pinned = RunnerHarness::with_image("2.335.0").await;
+    pinned.set(VERSION_SETTING, "2.336.0").await;
+    pinned.set(PACKAGES_SETTING, &missing.packages("2.336.0")).await;
+    let error = pinned.runner().prepare().await.unwrap_err();
+    assert!(error.contains("answered 404"), "{error}");
 }
 
 #[tokio::test]
@@ -153,9 +189,56 @@ async fn a_runner_that_does_not_start_is_reported_by_prepare() {
     harness.set(PACKAGES_SETTING, &server.packages("2.336.0")).await;
     harness.inject("no-start", "");
     let error = harness.runner().prepare().await.unwrap_err();
-    assert!(
-        error.starts_with("actions/runner 2.336.0 does not start: exit status: 127"),
-        "{error}"
-    );
-    assert!(error.contains("libssl.so"), "{error}");
+    let start = "actions/runner 2.336.0 does not start: a library is missing: libssl.so (";
+    assert!(error.starts_with(start), "{error}");
+}
+
+#[tokio::test]
+async fn missing_libraries_are_installed_once() {
+    if !rustix::process::geteuid().is_root() {
+        return not_applicable("installation of libraries");
+    }
+    const STARTS: &str = "rm \"$github/faults/no-start\"";
+    for (on_image, script, problem) in [
+        (true, STARTS, ""),
+        (false, STARTS, ""),
+        (true, "true", "a library is missing: libssl.so (its installdependencies.sh did not help)"),
+        (false, "echo no network; exit 1", "installdependencies.sh failed: exit status: 1: no net"),
+        (false, "sleep 300", "took more than 0.5 s"),
+    ] {
+        let harness = RunnerHarness::new().await;
+        harness.inject("dependencies", script);
+        let package = harness.package("2.336.0");
+        let server = Server::start(package, &[]);
+        if on_image {
+            harness.lay_out(&harness.image, "2.336.0");
+        }
+        if !on_image || !problem.is_empty() {
+            harness.set(PACKAGES_SETTING, &server.packages("2.336.0")).await;
+        }
+        harness.inject("no-start", "");
+        let timeouts = Timeouts { dependencies: Duration::from_millis(500), ..Timeouts::default() };
+        let is_slow = problem.contains("0.5");
+        let runner = harness.runner();
+        let runner = if is_slow { runner.with_timeouts(timeouts) } else { runner };
+        let prepared = runner.prepare().await;
+        if problem.is_empty() {
+            prepared.unwrap();
+        } else {
+            let error = prepared.unwrap_err();
+            let again = harness.runner().prepare().await.unwrap_err();
+            let once =
+                "a library is missing: libssl.so (its installdependencies.sh has run before)";
+            assert!(again.contains(once), "{again}");
+            // The image's own runner is reported in the log, and the download is tried next.
+            let expected = if on_image { once } else { problem };
+            assert!(error.contains(expected), "{error}");
+        }
+        assert_eq!(harness.log().matches("installdependencies").count(), 1, "{script}");
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "a skipped test must be visible")]
+fn not_applicable(what: &str) {
+    eprintln!("NOT APPLICABLE without root: {what}");
 }

@@ -141,6 +141,7 @@ impl RunnerHarness {
         for (name, text) in [
             ("config.sh", script(include_str!("config.sh"))),
             ("bin/Runner.Listener", script(include_str!("listener.sh"))),
+            ("bin/installdependencies.sh", script(include_str!("installdependencies.sh"))),
             ("bin/Runner.Listener.runtimeconfig.json", settings.to_owned()),
             ("bin/Runner.Worker.runtimeconfig.json", settings.to_owned()),
             ("bin/version", format!("{version}\n")),

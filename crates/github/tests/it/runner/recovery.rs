@@ -1,10 +1,11 @@
 //! What the agent does if GitHub deletes the runner, refuses its version, or gives it no session.
 
+use std::fs;
 use std::time::{Duration, Instant};
 
 use ondeck_core::ports::Runner;
 use ondeck_github::Timeouts;
-use ondeck_standin::{Conclusion, GitHubOptions, RunnerFault};
+use ondeck_standin::{Conclusion, GitHubOptions, RunnerFault, RunnerPackage};
 
 use crate::runner::harness::{appears, holds, label};
 use crate::runner::standin::{REPOSITORY, SOON, StandinHarness, VERSION, leave};
@@ -34,6 +35,43 @@ async fn a_deleted_runner_registers_anew() {
 
     runner.register(&label("2")).await.unwrap();
     assert_eq!(leave(&runner).await, "", "the next run has its own account");
+}
+
+/// The runner cancels its job first.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_runner_that_is_deleted_with_a_job_registers_anew() {
+    let harness = StandinHarness::new().await;
+    let runner = harness.runner();
+    runner.prepare().await.unwrap();
+    let run = label("1");
+    runner.register(&run).await.unwrap();
+    let begun = harness.dir.path().join("begun");
+    let script = format!("touch {}; sleep 300", begun.display());
+    harness.github.queue_job(REPOSITORY, "1", &["1"], &script);
+    appears(&begun).await;
+    harness.github.remove_runner(&harness.name(1));
+    let why = runner.work(&run).await;
+    assert!(why.contains("The runner no longer exists on the server."), "{why}");
+    assert!(!runner.is_busy());
+    let job = harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
+    let done = harness.work_until_done(&runner, &run, job).await;
+    assert_eq!(done.runner_name, Some(harness.name(2)), "{done:?}");
+    leave(&runner).await;
+}
+
+/// GitHub calls it busy, and refuses to remove it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_runner_is_removed_some_seconds_after_its_job() {
+    let busy_after_job = Duration::from_secs(3);
+    let options = GitHubOptions { busy_after_job, ..GitHubOptions::default() };
+    let harness = StandinHarness::with(options).await;
+    let runner = harness.runner();
+    runner.prepare().await.unwrap();
+    runner.register(&label("1")).await.unwrap();
+    let job = harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
+    assert_eq!(harness.done(job).conclusion, Some(Conclusion::Success));
+    leave(&runner).await;
+    assert!(harness.github.runners().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -90,6 +128,34 @@ async fn a_machine_whose_version_is_refused_is_not_for_the_pool() {
     assert!(error.starts_with("no newer one is known"), "after a restart of the agent: {error}");
 }
 
+/// The refused runner is on the image, and the new one elsewhere.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_update_leaves_no_files_of_the_run_behind() {
+    let harness = StandinHarness::new().await;
+    let image = harness.dir.path().join("image/actions-runner");
+    RunnerPackage { version: VERSION.to_owned(), ..RunnerPackage::default() }.lay_out(&image);
+    let runner = harness.runner_with_image(vec![image.clone()]);
+    runner.prepare().await.unwrap();
+    runner.register(&label("1")).await.unwrap();
+    let job = harness.github.queue_job(REPOSITORY, "1", &["1"], "echo secret >left");
+    assert_eq!(harness.done(job).conclusion, Some(Conclusion::Success));
+    assert!(image.join("_work").exists() && image.join(".runner").exists(), "it is used");
+    harness.offer(NEWER).await;
+    harness.github.deprecate(VERSION);
+    runner.work(&label("1")).await;
+    let job = harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
+    let done = harness.work_until_done(&runner, &label("1"), job).await;
+    assert_eq!(done.conclusion, Some(Conclusion::Success), "{done:?}");
+    leave(&runner).await;
+    let mut left: Vec<_> =
+        fs::read_dir(&image).unwrap().map(|it| it.unwrap().file_name()).collect();
+    left.sort();
+    let software =
+        ["bin", "config.sh", "env.sh", "restart-pause.sh", "run-helper.sh.template", "run.sh"];
+    assert_eq!(left, software);
+    assert!(harness.github.runners().is_empty());
+}
+
 /// The run ends before the agent has seen why the listener exited.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_at_the_end_of_a_run_is_noticed() {
@@ -125,6 +191,69 @@ async fn a_listener_without_a_session_is_started_again() {
     let (registered, over) = tokio::join!(runner.register(&run), hiccup);
     registered.unwrap();
     assert!(over.unwrap().elapsed() < Duration::from_secs(11), "it did not wait for the runner");
+    assert_eq!(harness.online(), [["1"]]);
+    leave(&runner).await;
+}
+
+/// The runner complains, and would wait for 30 s.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_error_at_the_session_costs_seconds() {
+    let harness = StandinHarness::new().await;
+    let timeouts = Timeouts { listen: Duration::from_secs(1), ..Timeouts::default() };
+    let runner = harness.runner().with_timeouts(timeouts);
+    runner.prepare().await.unwrap();
+    harness.github.inject_runner_fault("*", RunnerFault::SessionError);
+    let (github, name) = (harness.github.clone(), harness.name(1));
+    let hiccup = tokio::task::spawn_blocking(move || {
+        assert!(github.wait_for_attempts(&name, 2, SOON), "it was started twice");
+        github.clear_faults();
+        Instant::now()
+    });
+    let run = label("1");
+    let (registered, over) = tokio::join!(runner.register(&run), hiccup);
+    registered.unwrap();
+    assert!(over.unwrap().elapsed() < Duration::from_secs(30), "it did not wait for the runner");
+    leave(&runner).await;
+}
+
+/// GitHub opens the sessions that the agent has given up too, and then refuses another one.
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_that_always_take_12_s_end_in_a_listening_runner() {
+    let options = GitHubOptions {
+        session_delay: Duration::from_secs(12),
+        session_timeout: Duration::from_secs(600),
+        ..GitHubOptions::default()
+    };
+    let harness = StandinHarness::with(options).await;
+    let runner = harness.runner();
+    runner.prepare().await.unwrap();
+    runner.register(&label("1")).await.unwrap();
+    assert_eq!(harness.online().last().unwrap(), &["1"]);
+    let job = harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
+    let done = harness.work_until_done(&runner, &label("1"), job).await;
+    assert_eq!(done.conclusion, Some(Conclusion::Success), "{done:?}");
+    let account = leave(&runner).await;
+    assert!(account.ends_with("GitHub kept an earlier session of the runner open"), "{account}");
+    assert!(harness.github.runners().is_empty());
+}
+
+/// Each name meets a conflict until the last repair.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conflict_of_the_last_attempt_is_left_too() {
+    let harness = StandinHarness::new().await;
+    let timeouts = Timeouts { listen: Duration::from_secs(1), ..Timeouts::default() };
+    let runner = harness.runner().with_timeouts(timeouts);
+    runner.prepare().await.unwrap();
+    harness.github.inject_runner_fault(&harness.name(1), RunnerFault::SessionUnavailable);
+    let (github, name) = (harness.github.clone(), harness.name(1));
+    let conflict = tokio::task::spawn_blocking(move || {
+        assert!(github.wait_for_attempts(&name, 3, SOON), "three were late");
+        github.inject_runner_fault(&name, RunnerFault::SessionConflict);
+    });
+    let run = label("1");
+    let (registered, conflicted) = tokio::join!(runner.register(&run), conflict);
+    conflicted.unwrap();
+    registered.unwrap();
     assert_eq!(harness.online(), [["1"]]);
     leave(&runner).await;
 }
@@ -166,6 +295,58 @@ async fn a_session_conflict_is_left_by_another_name() {
     assert_eq!(harness.github.runners().len(), 1, "the first registration is removed");
     let account = leave(&runner).await;
     assert!(account.ends_with("GitHub kept an earlier session of the runner open"), "{account}");
+}
+
+/// GitHub does not remove a runner that it calls busy.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_runner_that_cannot_be_removed_at_a_conflict_is_removed_at_the_end() {
+    let session_timeout = Duration::from_secs(600);
+    let options = GitHubOptions { session_timeout, ..GitHubOptions::default() };
+    let harness = StandinHarness::with(options).await;
+    let runner = harness.runner();
+    runner.prepare().await.unwrap();
+    let run = label("1");
+    runner.register(&run).await.unwrap();
+    harness.github.inject_runner_fault("*", RunnerFault::CrashOnJob);
+    let lost = harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
+    runner.work(&run).await;
+    harness.github.clear_faults();
+    let job = harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
+    let done = harness.work_until_done(&runner, &run, job).await;
+    assert_eq!(done.conclusion, Some(Conclusion::Success), "{done:?}");
+    let names: Vec<_> = harness.github.runners().into_iter().map(|it| it.name).collect();
+    assert_eq!(names.first(), Some(&harness.name(1)), "it is busy");
+    harness.github.conclude(lost, Conclusion::Failure, None);
+    leave(&runner).await;
+    assert!(harness.github.runners().is_empty());
+}
+
+/// The name of a job is no word of the runner about itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_name_of_a_job_does_not_retire_a_machine() {
+    let harness = StandinHarness::new().await;
+    let runner = harness.runner();
+    runner.prepare().await.unwrap();
+    for (number, name) in [
+        "Runner version v2.336.0 is deprecated and cannot receive messages.",
+        "The runner no longer exists on the server. Cleaning up local configuration.",
+        "A session for this runner already exists.",
+        "Not configured.",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let run = label(&number.to_string());
+        runner.register(&run).await.unwrap();
+        let id = run.run.as_str();
+        let job = harness.github.queue_named_job(REPOSITORY, id, Some(name), &[id], "true");
+        assert_eq!(harness.done(job).conclusion, Some(Conclusion::Success), "{name}");
+        tokio::join!(runner.work(&run), runner.drain("it is to listen again"));
+        let job = harness.github.queue_job(REPOSITORY, id, &[id], "true");
+        let done = harness.work_until_done(&runner, &run, job).await;
+        assert_eq!(done.runner_name, Some(harness.name(number as u32 + 1)), "{name}");
+        leave(&runner).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

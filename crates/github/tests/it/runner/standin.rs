@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -95,11 +96,16 @@ impl StandinHarness {
     }
 
     pub(crate) fn runner(&self) -> GitHubRunner {
+        self.runner_with_image(Vec::new())
+    }
+
+    /// A machine whose image may have a runner in these folders.
+    pub(crate) fn runner_with_image(&self, image: Vec<PathBuf>) -> GitHubRunner {
         let options = RunnerOptions {
             id: self.id.clone(),
             pool_tag: "a1b2c3".to_owned(),
             folder: self.dir.path().join("ondeck"),
-            image: Vec::new(),
+            image,
             user: None,
         };
         GitHubRunner::new(options, self.store.clone(), Arc::new(RealClock))

@@ -13,7 +13,7 @@ use crate::github::protocol::{Message, Opened, Opening, Order};
 
 use super::job::Place;
 use super::package::SESSION_PAUSE;
-use super::server::{Server, ServerError};
+use super::server::{Reply, Server, ServerError};
 use super::settings::{self, Credentials, Settings};
 use super::terminal::{print_error, print_line, print_success, timestamped};
 use super::{ListenerExit, version, worker};
@@ -49,20 +49,14 @@ pub(super) async fn listen(root: &Path) -> ListenerExit {
             Ok(session) => session,
             Err(end) => return end,
         },
-        () = either(&mut interrupt, &mut terminate) => {
-            print_line("Exiting...");
-            return ListenerExit::Done;
-        }
+        () = either(&mut interrupt, &mut terminate) => return ListenerExit::Done,
     };
     print_line(&format!("Current runner version: '{}'", listener.version));
     print_line(&timestamped("Listening for Jobs"));
     let mut working = None;
     let end = tokio::select! {
         end = listener.take_jobs(&session, &mut working) => end,
-        () = either(&mut interrupt, &mut terminate) => {
-            print_line("Exiting...");
-            ListenerExit::Done
-        }
+        () = either(&mut interrupt, &mut terminate) => ListenerExit::Done,
     };
     if let Some(working) = working {
         listener.stop(&session, working).await;
@@ -73,10 +67,11 @@ pub(super) async fn listen(root: &Path) -> ListenerExit {
     end
 }
 
-async fn either(first: &mut Signal, second: &mut Signal) {
+/// Waits for one of the signals. Only the first one is answered with a word.
+async fn either(interrupt: &mut Signal, terminate: &mut Signal) {
     tokio::select! {
-        _ = first.recv() => {}
-        _ = second.recv() => {}
+        _ = interrupt.recv() => print_line("Exiting..."),
+        _ = terminate.recv() => {}
     }
 }
 
@@ -96,7 +91,8 @@ struct Working {
 
 impl Listener {
     /// Opens a session, which makes the runner online. Fails with the listener's exit code. Like the
-    /// real one it pauses before it tries again, and is silent after the statuses 502 to 504.
+    /// real one it pauses before it tries again. After the statuses 502 to 504 it does so three times
+    /// without a word.
     async fn open(&self) -> Result<String, ListenerExit> {
         let opening = Opening { runner: self.settings.agent_id, version: self.version.clone() };
         let pause = session_pause(&self.place.root);
@@ -105,9 +101,9 @@ impl Listener {
         print_line("");
         let (mut conflicts, mut complained) = (0, false);
         loop {
-            let asked = self.server.ask("POST", "/sessions", &opening).await;
+            let asked = self.ask_for_session(&opening, pause).await;
             let status = asked.as_ref().map_or(StatusCode::INTERNAL_SERVER_ERROR, |it| it.status);
-            let patience = match (status, asked) {
+            match (status, asked) {
                 (StatusCode::OK, Ok(reply)) => {
                     let opened: Opened = reply.read().map_err(|error| failed(&error))?;
                     return Ok(opened.session);
@@ -123,27 +119,37 @@ impl Listener {
                         ));
                         return Err(ListenerExit::SessionConflict);
                     }
-                    pause
                 }
                 (StatusCode::UNAUTHORIZED, _) => return Err(registration_deleted()),
-                (
-                    StatusCode::BAD_GATEWAY
-                    | StatusCode::SERVICE_UNAVAILABLE
-                    | StatusCode::GATEWAY_TIMEOUT,
-                    _,
-                ) => pause * 11 / 30,
-                (status, _) if status.is_server_error() => pause,
+                (status, _) if status.is_server_error() => {}
                 (_, Ok(reply)) => return Err(failed(&ServerError::new(reply.message()))),
                 (_, Err(error)) => return Err(failed(&error)),
-            };
-            if patience == pause && !complained {
+            }
+            if !complained {
                 let problem = status.canonical_reason().unwrap_or_default();
                 let line = format!("Runner connect error: Error: {problem}.");
                 print_error(&timestamped(&format!("{line} Retrying until reconnected.")));
                 complained = true;
             }
-            tokio::time::sleep(patience).await;
+            tokio::time::sleep(pause).await;
         }
+    }
+
+    /// Asks for a session. Statuses 502 to 504 are answered by three more attempts, with pauses of
+    /// 11, 13 and 17 s where `pause` is 30 s.
+    async fn ask_for_session(
+        &self,
+        opening: &Opening,
+        pause: Duration,
+    ) -> Result<Reply, ServerError> {
+        for seconds in [11, 13, 17] {
+            let reply = self.server.ask("POST", "/sessions", opening).await?;
+            if !matches!(reply.status.as_u16(), 502..=504) {
+                return Ok(reply);
+            }
+            tokio::time::sleep(pause * seconds / 30).await;
+        }
+        self.server.ask("POST", "/sessions", opening).await
     }
 
     /// Executes messages until the session ends. Returns the listener's exit code.

@@ -108,7 +108,7 @@ fn silence(record: &Record, status: &AgentStatus, now: Timestamp) -> Option<Dura
 }
 
 /// Whether the machine takes jobs of the label, or is about to. One that its provider takes away takes
-/// no further job.
+/// no further job. A running one whose agent cannot restart its runner takes none until it can.
 fn can_serve(
     record: &Record,
     status: &AgentStatus,
@@ -126,5 +126,7 @@ fn can_serve(
     let is_registered = report.is_some_and(|report| report.says(Signal::Registered, label));
     let has_time =
         record.state != State::Running || now.since(record.updated_at) < times.created_timeout;
-    !is_silent && !status.is_interrupted() && (is_registered || has_time)
+    let has_failed = record.state == State::Running
+        && report.is_some_and(|report| report.failure_for(label).is_some());
+    !is_silent && !status.is_interrupted() && !has_failed && (is_registered || has_time)
 }
