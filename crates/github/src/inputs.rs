@@ -99,6 +99,19 @@ pub const RUNNER_GROUPS: Input = Input::stored(
 .or_described("none")
 .checked(|text| group_names(text).map(drop));
 
+pub const KEEP_DOCKER_CACHE: Input = Input::stored(
+    "keep-docker-cache",
+    "",
+    "Keep the Docker images, tags and build cache of a run for later runs; a run can then leave a \
+     false image to another",
+)
+.valued(InputValue::Choice("TRUE|FALSE", &[TRUE, FALSE]), None)
+.or(FALSE);
+/// The value of [`KEEP_DOCKER_CACHE`] that keeps the cache.
+pub(crate) const TRUE: &str = "true";
+/// The default of [`KEEP_DOCKER_CACHE`].
+const FALSE: &str = "false";
+
 /// Fails if the runner would not understand the name of a group: it takes a value that begins with a
 /// dash for an option.
 fn runner_group(name: &str) -> Result<(), String> {
@@ -135,6 +148,7 @@ pub const INPUTS: InputTable = InputTable {
         RUNNER_API_URL,
         RUNNER_USER,
         RUNNER_GROUPS,
+        KEEP_DOCKER_CACHE,
     ],
 };
 

@@ -49,6 +49,8 @@ pub(super) struct RunnerPlace {
     pub(super) user: Option<&'static str>,
     /// Words in front of each command of the runner; see `GitHubRunner::with_wrapper`.
     pub(super) wrapper: Vec<std::ffi::OsString>,
+    /// The folder of the cgroup that the wrapper moves commands to; see `GitHubRunner::with_cgroup`.
+    pub(super) cgroup: Option<std::path::PathBuf>,
 }
 
 /// In a build without the local backend: always fails.
@@ -92,7 +94,7 @@ impl ChosenRunner {
             "/home/ubuntu/actions-runner",
             "/home/ec2-user/actions-runner",
         ];
-        let RunnerPlace { id, label, folder, user: usual, wrapper } = &self.place;
+        let RunnerPlace { id, label, folder, user: usual, wrapper, cgroup } = &self.place;
         let options = RunnerOptions {
             id: id.clone(),
             pool_tag: ondeck_github::pool_tag(label),
@@ -101,7 +103,7 @@ impl ChosenRunner {
             user: settings.get(RUNNER_USER.name).map(String::as_str).or(*usual).map(str::to_owned),
         };
         let runner = GitHubRunner::new(options, self.store.clone(), self.clock.clone());
-        Ok(Arc::new(runner.with_wrapper(wrapper.clone())))
+        Ok(Arc::new(runner.with_wrapper(wrapper.clone()).with_cgroup(cgroup.clone())))
     }
 
     #[cfg(not(all(feature = "github", target_os = "linux")))]
