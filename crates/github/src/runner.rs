@@ -29,6 +29,7 @@ use crate::inputs::group_names;
 mod cleaning;
 mod connection;
 mod diagnostics;
+mod disk;
 mod docker;
 mod environment;
 mod fetch;

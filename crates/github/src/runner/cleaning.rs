@@ -13,8 +13,8 @@ use ondeck_processes::{MachineProcesses, Process, descendants_of, kill_others};
 
 use super::docker::{Extent, Inventory};
 use super::user::User;
-use super::{GitHubRunner, Prepared, diagnostics, leftover_files};
-use crate::inputs::{KEEP_DOCKER_CACHE, TRUE};
+use super::{GitHubRunner, Prepared, diagnostics, disk, leftover_files};
+use crate::inputs::{KEEP_DOCKER_CACHE, MIN_FREE_DISK, MIN_FREE_DISK_PERCENT, TRUE, percent};
 
 /// The state file that exists while a run is on the machine.
 const BEGAN: &str = "began";
@@ -24,6 +24,27 @@ const DOCKER: &str = "docker";
 const DOCKER_BASELINE: &str = "docker-baseline";
 /// Exists from the beginning of the first run.
 const SERVED: &str = "served";
+
+/// The operator's choices about what may stay on a machine.
+#[derive(Debug, PartialEq, Eq)]
+struct CleaningSettings {
+    docker: Extent,
+    /// In percent.
+    min_free_disk: u8,
+}
+
+impl CleaningSettings {
+    /// Fails if a setting cannot be parsed.
+    fn from_map(map: &BTreeMap<String, String>) -> Result<CleaningSettings, String> {
+        let keeps = map.get(KEEP_DOCKER_CACHE.name).is_some_and(|value| value == TRUE);
+        let name = MIN_FREE_DISK.name;
+        let least = map.get(name).map_or(MIN_FREE_DISK_PERCENT, String::as_str);
+        Ok(CleaningSettings {
+            docker: if keeps { Extent::KeepCache } else { Extent::Everything },
+            min_free_disk: percent(least).map_err(|why| format!("{name} {why}"))?,
+        })
+    }
+}
 
 impl GitHubRunner {
     /// Kills every process that runs left on this machine, including those that an earlier process of
@@ -113,23 +134,69 @@ impl GitHubRunner {
     pub(super) async fn remove_traces(&self, prepared: &Arc<Prepared>) -> Result<(), String> {
         self.kill_processes(&prepared.user).await?;
         if prepared.user.dedicated {
-            // The stricter cleaning needs no setting.
-            let settings = self.settings().await.unwrap_or_else(|why| {
-                tracing::warn!("cleaning by default settings: {why}");
-                BTreeMap::new()
-            });
+            let settings = self.cleaning_settings().await?;
             self.restore_docker(&settings).await?;
+            self.clear_folders(prepared).await?;
+            self.make_room(&settings).await?;
         } else {
             self.clean_shared_docker().await?;
+            self.clear_folders(prepared).await?;
         }
-        self.clear_folders(prepared).await?;
         self.layout.discard(DOCKER)?;
         self.layout.discard(BEGAN)
     }
 
-    async fn restore_docker(&self, settings: &BTreeMap<String, String>) -> Result<(), String> {
-        let keeps = settings.get(KEEP_DOCKER_CACHE.name).is_some_and(|value| value == TRUE);
-        let extent = if keeps { Extent::KeepCache } else { Extent::Everything };
+    /// The settings, or their defaults if the store does not answer: the machine is then cleaned more
+    /// strictly than the operator asks for, and the store will not learn that it is clean.
+    async fn cleaning_settings(&self) -> Result<CleaningSettings, String> {
+        let settings = self.settings().await.unwrap_or_else(|why| {
+            tracing::warn!("cleaning by default settings: {why}");
+            BTreeMap::new()
+        });
+        CleaningSettings::from_map(&settings)
+    }
+
+    /// Fails if the disk is too full for another run, also without the docker images and the build
+    /// cache that earlier runs left.
+    async fn make_room(&self, settings: &CleaningSettings) -> Result<(), String> {
+        let (docker, clock) = (self.docker(), &*self.clock);
+        let mut places = vec![self.options.folder.clone(), "/tmp".into(), "/var/tmp".into()];
+        if settings.min_free_disk == 0 {
+            return Ok(());
+        }
+        let before = self.docker_baseline()?;
+        if before.is_some() {
+            places.push(docker.root(clock).await?);
+        }
+        let measure = || disk::shortage(&places, settings.min_free_disk);
+        let mut remedies = Vec::new();
+        // All that is there without the setting came with the machine.
+        if let Some(before) = before
+            && settings.docker == Extent::KeepCache
+            && measure()?.is_some()
+        {
+            let images = docker.oldest_images(clock, &before).await?;
+            remedies.push(None);
+            remedies.extend(images.into_iter().map(Some));
+        }
+        let mut remedies = remedies.into_iter();
+        let retired = |shortage: disk::Shortage| {
+            format!("{shortage}, and {} is {}", MIN_FREE_DISK.name, settings.min_free_disk)
+        };
+        while let Some(remedy) = disk::next_remedy(measure()?, &mut remedies).map_err(retired)? {
+            let applied = match remedy {
+                None => docker.empty_cache(clock).await,
+                Some(id) => docker.remove_image(clock, &id).await,
+            };
+            if let Err(why) = applied {
+                tracing::warn!("cannot make room on the disk: {why}");
+            }
+        }
+        Ok(())
+    }
+
+    async fn restore_docker(&self, settings: &CleaningSettings) -> Result<(), String> {
+        let extent = settings.docker;
         let (docker, clock) = (self.docker(), &*self.clock);
         if let Some(before) = self.docker_baseline()? {
             return docker.restore(clock, &before, extent).await;
@@ -143,7 +210,7 @@ impl GitHubRunner {
         }
         let empty = Inventory::default();
         docker.restore(clock, &empty, extent).await?;
-        if !keeps {
+        if extent.has_images() {
             self.save_inventory(DOCKER_BASELINE, Some(&empty))?;
         }
         Ok(())

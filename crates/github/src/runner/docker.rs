@@ -134,6 +134,30 @@ impl Docker {
         })
     }
 
+    /// The images that are not in `before`, the one that was tagged first in front.
+    pub(crate) async fn oldest_images(
+        &self,
+        clock: &dyn Clock,
+        before: &Inventory,
+    ) -> Result<Vec<String>, String> {
+        const INSPECT: [&str; 4] =
+            ["image", "inspect", "--format", "{{json .Metadata.LastTagTime}} {{.Id}}"];
+        let images = self.inventory(clock, Extent::Everything).await?.images;
+        let new: Vec<&str> = images.difference(&before.images).map(String::as_str).collect();
+        let mut dated = Vec::new();
+        for some in new.chunks(AT_ONCE) {
+            let said = self.ask(clock, &INSPECT, some).await?;
+            dated.extend(said.lines().map(str::to_owned));
+        }
+        dated.sort();
+        let id = |line: String| line.rsplit(' ').next().unwrap_or_default().to_owned();
+        Ok(dated.into_iter().map(id).collect())
+    }
+
+    pub(crate) async fn remove_image(&self, clock: &dyn Clock, id: &str) -> Result<(), String> {
+        self.ask(clock, Kind::Image.removal(), &[id]).await.map(drop)
+    }
+
     /// The folder that docker keeps everything in.
     pub(crate) async fn root(&self, clock: &dyn Clock) -> Result<PathBuf, String> {
         let said = self.ask(clock, &["info", "--format", "{{.DockerRootDir}}"], &[]).await?;

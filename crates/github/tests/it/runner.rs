@@ -2,6 +2,7 @@
 //! faults; `standin` uses the stand-in's runner and its GitHub.
 
 mod daemon;
+mod disk;
 mod docker;
 mod downloads;
 mod harness;

@@ -36,6 +36,11 @@ impl Daemon {
         None
     }
 
+    /// The folder that it keeps everything in.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
     /// The program that talks to this daemon.
     pub(crate) fn client(&self) -> PathBuf {
         self.dir.path().join("docker")

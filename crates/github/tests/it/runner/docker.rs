@@ -10,21 +10,21 @@ use crate::runner::harness::{RunnerHarness, label};
 use crate::runner::user::TemporaryUser;
 
 /// A machine with a daemon that is not running yet.
-struct DockerHarness {
-    runner: RunnerHarness,
-    daemon: Daemon,
+pub(crate) struct DockerHarness {
+    pub(crate) runner: RunnerHarness,
+    pub(crate) daemon: Daemon,
     user: TemporaryUser,
 }
 
 impl DockerHarness {
     /// `None` where no daemon can be started.
-    async fn new(purpose: &str) -> Option<DockerHarness> {
+    pub(crate) async fn new(purpose: &str) -> Option<DockerHarness> {
         let (daemon, user) = (Daemon::new()?, TemporaryUser::new(purpose)?);
         Some(DockerHarness { runner: RunnerHarness::with_image("2.336.0").await, daemon, user })
     }
 
     /// A new agent on the machine, prepared.
-    async fn agent(&self) -> GitHubRunner {
+    pub(crate) async fn agent(&self) -> GitHubRunner {
         let timeouts = Timeouts { docker_patience: Duration::from_secs(5), ..Timeouts::default() };
         let runner = self.runner.runner_as(Some(&self.user.0)).with_timeouts(timeouts);
         let runner = runner.with_docker(self.daemon.client());
@@ -33,7 +33,7 @@ impl DockerHarness {
     }
 
     /// The daemon, running, with an image.
-    async fn start(&mut self) -> &Daemon {
+    pub(crate) async fn start(&mut self) -> &Daemon {
         self.daemon.start().await;
         self.daemon.import("base", "base:1");
         &self.daemon
@@ -41,7 +41,11 @@ impl DockerHarness {
 }
 
 /// Serves a run in which `script` is executed beside the job. Returns the result of cleaning.
-async fn serve(agent: &GitHubRunner, run: &str, during: impl FnOnce()) -> Result<(), String> {
+pub(crate) async fn serve(
+    agent: &GitHubRunner,
+    run: &str,
+    during: impl FnOnce(),
+) -> Result<(), String> {
     agent.register(&label(run)).await.unwrap();
     during();
     agent.stop().await.unwrap();
