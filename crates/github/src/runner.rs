@@ -42,6 +42,7 @@ mod listener;
 mod options;
 mod program;
 mod registration;
+mod traces;
 mod user;
 
 pub use options::{RunnerOptions, Timeouts};
@@ -60,6 +61,7 @@ pub struct GitHubRunner {
     docker: OsString,
     wrapper: Vec<OsString>,
     cgroup: Option<PathBuf>,
+    own_machine: Option<PathBuf>,
     layout: Layout,
     state: Mutex<RunnerState>,
 }
@@ -104,6 +106,7 @@ impl GitHubRunner {
             docker: "docker".into(),
             wrapper: Vec::new(),
             cgroup: None,
+            own_machine: None,
             layout,
             state: Mutex::default(),
         }
@@ -133,6 +136,13 @@ impl GitHubRunner {
     #[must_use]
     pub fn with_cgroup(self, folder: Option<PathBuf>) -> GitHubRunner {
         GitHubRunner { cgroup: folder, ..self }
+    }
+
+    /// Declares that the computer below `root` belongs to the pool alone. Between two runs everything
+    /// on it is then restored: docker with its images, and the files of all users.
+    #[must_use]
+    pub fn with_own_machine(self, root: impl Into<PathBuf>) -> GitHubRunner {
+        GitHubRunner { own_machine: Some(root.into()), ..self }
     }
 
     fn state(&self) -> MutexGuard<'_, RunnerState> {

@@ -78,6 +78,7 @@ async fn make_agent(common: &Common, shutdown_command: &str) -> Result<Agent, Fa
         user: Some(ondeck_aws::DEFAULT_RUNNER_USER),
         wrapper: wrapper.clone(),
         cgroup,
+        own_machine: common.given.text_or_default(&rows::OWN_MACHINE) == Some(rows::TRUE),
     };
     // On a machine of its own the local forge's file is the machine's own, too.
     #[cfg(feature = "local")]

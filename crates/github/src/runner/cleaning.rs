@@ -1,25 +1,31 @@
 //! What happens on the machine between two runs.
 //!
-//! A machine that has a user for its runner belongs to the pool alone. What docker held before its
-//! first run is recorded once and restored after each run, so that nothing which one run slipped
-//! past the cleaning is taken for the operator's later. On a computer with other users, only what
-//! appeared during a run is removed.
+//! A machine may belong to the pool alone. What was on it before its first run is then recorded once
+//! and restored after each run, so that nothing which one run slipped past the cleaning is taken for
+//! the operator's later. On a computer with other users, only what appeared during a run is removed.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use ondeck_processes::{MachineProcesses, Process, descendants_of, kill_others};
 
 use super::docker::{Extent, Inventory};
+use super::traces::{Baseline, Machine};
 use super::user::User;
 use super::{GitHubRunner, Prepared, diagnostics, disk, leftover_files};
-use crate::inputs::{KEEP_DOCKER_CACHE, MIN_FREE_DISK, MIN_FREE_DISK_PERCENT, TRUE, percent};
+use crate::inputs::{
+    CLEAN_IGNORE, KEEP_DOCKER_CACHE, MIN_FREE_DISK, MIN_FREE_DISK_PERCENT, TRUE, absolute_paths,
+    percent,
+};
 
 /// The state file that exists while a run is on the machine.
 const BEGAN: &str = "began";
 /// What docker held when the run began. Only on a computer with other users.
 const DOCKER: &str = "docker";
+/// What was on the machine before the first run. Its time is compared with those of files.
+const BASELINE: &str = "baseline";
 /// What docker held before the first run.
 const DOCKER_BASELINE: &str = "docker-baseline";
 /// Exists from the beginning of the first run.
@@ -31,6 +37,14 @@ struct CleaningSettings {
     docker: Extent,
     /// In percent.
     min_free_disk: u8,
+    /// Paths that runs may change.
+    ignored: Vec<PathBuf>,
+}
+
+impl Default for CleaningSettings {
+    fn default() -> CleaningSettings {
+        CleaningSettings { docker: Extent::Everything, min_free_disk: 0, ignored: Vec::new() }
+    }
 }
 
 impl CleaningSettings {
@@ -39,9 +53,12 @@ impl CleaningSettings {
         let keeps = map.get(KEEP_DOCKER_CACHE.name).is_some_and(|value| value == TRUE);
         let name = MIN_FREE_DISK.name;
         let least = map.get(name).map_or(MIN_FREE_DISK_PERCENT, String::as_str);
+        let ignored = map.get(CLEAN_IGNORE.name).map_or("", String::as_str);
         Ok(CleaningSettings {
             docker: if keeps { Extent::KeepCache } else { Extent::Everything },
             min_free_disk: percent(least).map_err(|why| format!("{name} {why}"))?,
+            ignored: absolute_paths(ignored)
+                .map_err(|why| format!("{} {why}", CLEAN_IGNORE.name))?,
         })
     }
 }
@@ -76,11 +93,19 @@ impl GitHubRunner {
         left.map_or(Ok(()), |survivors| Err(survivors.to_string()))
     }
 
-    /// Records what docker holds, unless that has been done or a run has been on the machine. Docker
-    /// may start later than the agent, so this is repeated until the first run.
+    /// Records what is on the machine, unless that has been done or a run has been on it. Docker may
+    /// start later than the agent, and services may still be starting, so this is repeated until the
+    /// first run.
     pub(super) async fn take_baseline(&self, prepared: &Prepared) -> Result<(), String> {
-        let is_late = || Ok::<_, String>(self.layout.load(SERVED)?.is_some());
-        if !prepared.user.dedicated || self.docker_baseline()?.is_some() || is_late()? {
+        if self.own_machine.is_none() || self.layout.load(SERVED)?.is_some() {
+            return Ok(());
+        }
+        if let Some(machine) = self.machine(prepared, &CleaningSettings::default()) {
+            let found = machine.baseline()?;
+            let text = serde_json::to_string(&found).map_err(|e| e.to_string())?;
+            self.layout.save(BASELINE, &text)?;
+        }
+        if self.docker_baseline()?.is_some() {
             return Ok(());
         }
         match self.docker().inventory(&*self.clock, Extent::Everything).await {
@@ -110,7 +135,7 @@ impl GitHubRunner {
     /// the same run.
     pub(super) async fn begin(&self) -> Result<(), String> {
         let prepared = self.prepared()?;
-        if prepared.user.dedicated {
+        if self.own_machine.is_some() {
             self.take_baseline(&prepared).await?;
         } else if self.layout.load(DOCKER)?.is_none() {
             let there = self.docker().inventory(&*self.clock, Extent::Shared).await;
@@ -133,11 +158,12 @@ impl GitHubRunner {
     /// the machine must not serve another run.
     pub(super) async fn remove_traces(&self, prepared: &Arc<Prepared>) -> Result<(), String> {
         self.kill_processes(&prepared.user).await?;
-        if prepared.user.dedicated {
+        if let Some(root) = &self.own_machine {
             let settings = self.cleaning_settings().await?;
             self.restore_docker(&settings).await?;
             self.clear_folders(prepared).await?;
-            self.make_room(&settings).await?;
+            self.prove_clean(prepared, &settings).await?;
+            self.make_room(root, &settings).await?;
         } else {
             self.clean_shared_docker().await?;
             self.clear_folders(prepared).await?;
@@ -156,11 +182,50 @@ impl GitHubRunner {
         CleaningSettings::from_map(&settings)
     }
 
+    /// The machine as far as it is looked at for traces: if jobs have a user of their own, since files
+    /// of the agent's user cannot be told from theirs.
+    fn machine(&self, prepared: &Prepared, settings: &CleaningSettings) -> Option<Machine> {
+        let root = self.own_machine.clone()?;
+        let Prepared { user, software } = prepared;
+        prepared.user.dedicated.then(|| Machine {
+            root,
+            home: user.home.clone(),
+            cleaned_elsewhere: vec![self.options.folder.clone()],
+            software: software.root.clone(),
+            ignored: settings.ignored.clone(),
+        })
+    }
+
+    /// Removes the traces of runs from the whole machine. Fails if one cannot be removed.
+    async fn prove_clean(
+        &self,
+        prepared: &Prepared,
+        settings: &CleaningSettings,
+    ) -> Result<(), String> {
+        let Some(mut machine) = self.machine(prepared, settings) else { return Ok(()) };
+        if self.docker_baseline()?.is_some() {
+            machine.ignored.push(self.docker().root(&*self.clock).await?);
+        }
+        let text = self.layout.load(BASELINE)?;
+        let text = text.ok_or("what was on the machine before the first run is not known")?;
+        let before: Baseline =
+            serde_json::from_str(&text).map_err(|e| format!("cannot read {BASELINE}: {e}"))?;
+        let found = self.layout.state.join(BASELINE).metadata().and_then(|it| it.modified());
+        let since = found.map_err(|e| format!("cannot read {BASELINE}: {e}"))?;
+        let remove = move || {
+            let started = Instant::now();
+            machine.remove_traces(&before, since)?;
+            tracing::debug!(took = ?started.elapsed(), "no trace of a run is left");
+            Ok(())
+        };
+        tokio::task::spawn_blocking(remove).await.map_err(|e| e.to_string())?
+    }
+
     /// Fails if the disk is too full for another run, also without the docker images and the build
     /// cache that earlier runs left.
-    async fn make_room(&self, settings: &CleaningSettings) -> Result<(), String> {
+    async fn make_room(&self, root: &Path, settings: &CleaningSettings) -> Result<(), String> {
         let (docker, clock) = (self.docker(), &*self.clock);
-        let mut places = vec![self.options.folder.clone(), "/tmp".into(), "/var/tmp".into()];
+        let mut places = vec![self.options.folder.clone(), root.join("tmp"), root.join("var/tmp")];
         if settings.min_free_disk == 0 {
             return Ok(());
         }
@@ -229,17 +294,49 @@ impl GitHubRunner {
     async fn clear_folders(&self, prepared: &Arc<Prepared>) -> Result<(), String> {
         let (prepared, layout) = (prepared.clone(), self.layout.clone());
         let (folder, began) = (self.options.folder.clone(), self.began());
+        let own_machine = self.own_machine.is_some();
         let clear = move || {
             let Prepared { user, software, .. } = &*prepared;
             diagnostics::archive(&software.root.join("_diag"), &layout.diagnostics)?;
             software.clear()?;
             if let Some(began) = began
                 && user.dedicated
+                && !own_machine
             {
                 leftover_files::remove(user, &folder, began)?;
             }
             layout.renew(user)
         };
         tokio::task::spawn_blocking(clear).await.map_err(|e| e.to_string())?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_have_defaults_and_errors_name_them() {
+        let read = |pairs: &[(&str, &str)]| {
+            let pairs = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            CleaningSettings::from_map(&pairs.collect())
+        };
+        let strict = CleaningSettings { min_free_disk: 10, ..CleaningSettings::default() };
+        assert_eq!(read(&[]), Ok(strict));
+        let chosen = CleaningSettings {
+            docker: Extent::KeepCache,
+            min_free_disk: 25,
+            ignored: vec!["/etc/motd".into()],
+        };
+        let given = [
+            ("keep-docker-cache", "true"),
+            ("min-free-disk-percent", "25"),
+            ("clean-ignore", "/etc/motd"),
+        ];
+        assert_eq!(read(&given), Ok(chosen));
+        for (name, value) in [("min-free-disk-percent", "many"), ("clean-ignore", "motd")] {
+            let error = read(&[(name, value)]).unwrap_err();
+            assert!(error.starts_with(name), "{error}");
+        }
     }
 }

@@ -53,7 +53,7 @@ async fn a_machine_with_a_full_disk_is_retired() {
     let harness = RunnerHarness::with_image("2.336.0").await;
     mount(&harness.folder, "size=20m,nr_inodes=1000,mode=755");
     harness.set("min-free-disk-percent", "10").await;
-    let agent = harness.runner_as(Some(&user.0));
+    let agent = harness.runner_as(Some(&user.0)).with_own_machine(harness.machine());
     agent.prepare().await.unwrap();
     let folder = harness.folder.display().to_string();
     let limit = "and min-free-disk-percent is 10";

@@ -27,7 +27,8 @@ impl DockerHarness {
     pub(crate) async fn agent(&self) -> GitHubRunner {
         let timeouts = Timeouts { docker_patience: Duration::from_secs(5), ..Timeouts::default() };
         let runner = self.runner.runner_as(Some(&self.user.0)).with_timeouts(timeouts);
-        let runner = runner.with_docker(self.daemon.client());
+        let runner =
+            runner.with_docker(self.daemon.client()).with_own_machine(self.runner.machine());
         runner.prepare().await.unwrap();
         runner
     }

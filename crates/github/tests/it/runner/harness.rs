@@ -161,6 +161,15 @@ impl RunnerHarness {
         packed.unwrap().stdout
     }
 
+    /// An empty folder that plays the root of a machine which belongs to the pool alone.
+    pub(crate) fn machine(&self) -> PathBuf {
+        let root = self.dir.path().join("machine");
+        for place in ["tmp", "var/tmp", "etc"] {
+            fs::create_dir_all(root.join(place)).unwrap();
+        }
+        root
+    }
+
     /// Makes `listener.sh` fail in this way from now on.
     pub(crate) fn inject(&self, name: &str, text: &str) {
         fs::write(self.github.join("faults").join(name), text).unwrap();

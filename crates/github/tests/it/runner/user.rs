@@ -286,3 +286,37 @@ async fn processes_of_a_job_that_became_root_are_killed() {
     assert_eq!(alive, [cgroup.is_none(), false]);
     runner.deregister().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_machine_of_the_pool_alone_is_clean_or_retired() {
+    let Some(user) = TemporaryUser::new("own") else { return };
+    let harness = RunnerHarness::with_image("2.336.0").await;
+    let root = harness.machine();
+    harness.set("clean-ignore", "/etc/motd").await;
+    let agent = || harness.runner_as(Some(&user.0)).with_own_machine(&root);
+    let mut runner = agent();
+    runner.prepare().await.unwrap();
+    fs::write(root.join("etc/late"), "of a service that starts with the machine").unwrap();
+    // A file of another user, as a container leaves it, and one that the operator ignores.
+    let traces = ["tmp/left", "etc/motd"].map(|path| root.join(path));
+    for run in ["1", "2", "3"] {
+        runner.register(&label(run)).await.unwrap();
+        traces.iter().for_each(|path| fs::write(path, run).unwrap());
+        runner.stop().await.unwrap();
+        runner.deregister().await.unwrap();
+        runner.clean().await.unwrap();
+        assert_eq!(traces.each_ref().map(|path| path.exists()), [false, true]);
+        // A restarted agent goes by the same moment.
+        runner = agent();
+        runner.prepare().await.unwrap();
+    }
+    runner.register(&label("4")).await.unwrap();
+    let sudoers = root.join("etc/sudoers");
+    fs::write(&sudoers, "evil").unwrap();
+    runner.stop().await.unwrap();
+    runner.deregister().await.unwrap();
+    let error = runner.clean().await.unwrap_err();
+    assert_eq!(error, format!("a run has changed {}", sudoers.display()));
+    let baseline = fs::metadata(harness.folder.join("state/baseline")).unwrap();
+    assert_eq!((baseline.uid(), baseline.mode() & 0o777), (0, 0o600));
+}
