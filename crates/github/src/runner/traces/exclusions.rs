@@ -1,5 +1,6 @@
 //! What changes on a machine without a run.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// Paths below the root that the system itself changes, each with the reason. A `*` at the end of a
@@ -71,26 +72,43 @@ impl Exclusions {
         path.ancestors().any(|path| self.name(path))
     }
 
-    /// Whether exactly this path is excluded.
-    pub(super) fn name(&self, path: &Path) -> bool {
+    fn name(&self, path: &Path) -> bool {
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return false };
-        let name = name.to_string_lossy();
-        self.paths.iter().any(|excluded| excluded == path)
-            || self
-                .beginnings
-                .iter()
-                .any(|(of, beginning)| of == folder && name.starts_with(beginning.as_str()))
+        self.of(folder).contain(name)
     }
 
-    /// Whether a folder has excluded entries, so that its own time says nothing.
-    pub(super) fn are_in(&self, folder: &Path) -> bool {
-        self.paths.iter().any(|path| path.parent() == Some(folder))
-            || self.beginnings.iter().any(|(of, _)| of == folder)
+    /// The exclusions directly in a folder. Most folders have none, and then their entries need not
+    /// be compared.
+    pub(super) fn of(&self, folder: &Path) -> ExcludedNames<'_> {
+        let named = self.paths.iter().filter(|path| path.parent() == Some(folder));
+        let beginnings = self.beginnings.iter().filter(|(of, _)| of == folder);
+        ExcludedNames {
+            names: named.filter_map(|path| path.file_name()).collect(),
+            beginnings: beginnings.map(|(_, beginning)| beginning.as_str()).collect(),
+        }
     }
 
     /// Whether an excluded path is somewhere below a folder.
     pub(super) fn reach_into(&self, folder: &Path) -> bool {
         self.paths.iter().any(|path| path.starts_with(folder))
             || self.beginnings.iter().any(|(of, _)| of.starts_with(folder))
+    }
+}
+
+/// What is excluded in one folder.
+#[derive(Debug)]
+pub(super) struct ExcludedNames<'a> {
+    names: Vec<&'a OsStr>,
+    beginnings: Vec<&'a str>,
+}
+
+impl ExcludedNames<'_> {
+    pub(super) fn contain(&self, name: &OsStr) -> bool {
+        self.names.contains(&name)
+            || self.beginnings.iter().any(|beginning| name.to_string_lossy().starts_with(beginning))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.names.is_empty() && self.beginnings.is_empty()
     }
 }

@@ -71,12 +71,15 @@ impl<'a> FileWalk<'a> {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             entries => entries.map_err(|e| (folder.to_owned(), e))?,
         };
+        let excluded = self.excluded.of(folder);
+        let has_seen = self.seen.iter().any(|seen| seen.parent() == Some(folder));
         for entry in entries {
-            let path = entry.map_err(|e| (folder.to_owned(), e))?.path();
+            let entry = entry.map_err(|e| (folder.to_owned(), e))?;
             if self.traces.len() >= ENOUGH {
                 return Ok(());
             }
-            if self.seen.contains(&path) || self.excluded.name(&path) {
+            let path = entry.path();
+            if excluded.contain(&entry.file_name()) || has_seen && self.seen.contains(&path) {
                 continue;
             }
             if let Some(found) = look_at(&path)?
@@ -116,14 +119,13 @@ impl<'a> FileWalk<'a> {
 
     /// Whether a folder changes with entries that are cleaned or ignored.
     fn has_own_times(&self, path: &Path) -> bool {
-        self.excluded.are_in(path) || self.seen.iter().any(|seen| seen.parent() == Some(path))
+        !self.excluded.of(path).is_empty()
+            || self.seen.iter().any(|seen| seen.parent() == Some(path))
     }
 
     /// Removes what is new, but nothing of a file system that is mounted there.
     fn remove(&mut self, path: &Path, found: &Metadata) -> Result<(), (PathBuf, io::Error)> {
-        let kept = |other: &&Path| other.starts_with(path);
-        let mounted = self.mounts.iter().map(Path::new).any(|mount| kept(&mount));
-        if mounted {
+        if self.mounts.iter().any(|mount| Path::new(mount).starts_with(path)) {
             self.traces.push(path.to_owned());
             return Ok(());
         }
