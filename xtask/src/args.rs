@@ -41,7 +41,8 @@ Tasks:
 
 Missing tools are built or downloaded once into .tools, at pinned versions. The emulators need
 Java 17, npm and Python 3.10; if they are missing, apt-get installs them when run as root. The same
-goes for nftables and iproute2, without which the tests of the metadata firewall are skipped.
+goes for nftables and iproute2, without which the tests of the metadata firewall are skipped, and
+for docker.io and busybox-static, without which those with a Docker daemon are skipped.
 A task runs all of its steps. Its exit code is that of the first step that failed.
 ";
 

@@ -12,6 +12,7 @@ mod runner;
 
 use std::ffi::OsString;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use self::cgroup::Cgroup;
@@ -54,6 +55,11 @@ impl MetadataFirewall {
     /// The words that, in front of a command, start it in the cgroup of jobs.
     pub fn job_wrapper(&self) -> Vec<OsString> {
         self.jobs.wrapper()
+    }
+
+    /// The folder of the cgroup of jobs.
+    pub fn job_cgroup(&self) -> PathBuf {
+        self.jobs.folder()
     }
 
     /// Loads the rule, in place of one that an earlier agent loaded for its own cgroup. Fails if nft

@@ -1,5 +1,7 @@
 //! The inputs of the GitHub forge and of the runner that agents start for it.
 
+use std::path::PathBuf;
+
 use ondeck_core::inputs::{ActionInput, Input, InputTable, InputValue, Mode};
 use ondeck_core::model::excerpt::quoted;
 
@@ -99,6 +101,57 @@ pub const RUNNER_GROUPS: Input = Input::stored(
 .or_described("none")
 .checked(|text| group_names(text).map(drop));
 
+pub const KEEP_DOCKER_CACHE: Input = Input::stored(
+    "keep-docker-cache",
+    "",
+    "Keep the Docker images, tags and build cache of a run for later runs; a run can then leave a \
+     false image to another",
+)
+.valued(InputValue::Choice("TRUE|FALSE", &[TRUE, FALSE]), None)
+.or(FALSE);
+/// The value of [`KEEP_DOCKER_CACHE`] that keeps the cache.
+pub(crate) const TRUE: &str = "true";
+/// The default of [`KEEP_DOCKER_CACHE`].
+const FALSE: &str = "false";
+
+pub const MIN_FREE_DISK: Input = Input::stored(
+    "min-free-disk-percent",
+    "PERCENT",
+    "Free space and inodes that a machine must have after a run to be used again; 0 for any",
+)
+.or(MIN_FREE_DISK_PERCENT)
+.checked(|text| percent(text).map(drop));
+/// The default of [`MIN_FREE_DISK`].
+pub(crate) const MIN_FREE_DISK_PERCENT: &str = "10";
+pub const CLEAN_IGNORE: Input = Input::stored(
+    "clean-ignore",
+    "PATH ...",
+    "Files and folders that may change during a run, beside those that each system changes by itself",
+)
+.or_described("none")
+.checked(|text| absolute_paths(text).map(drop));
+
+/// Reads a percentage below 100.
+pub(crate) fn percent(text: &str) -> Result<u8, String> {
+    let number = text.trim().parse::<u8>().ok().filter(|number| *number < 100);
+    number.ok_or_else(|| format!("is not a percentage below 100: {}", quoted(text)))
+}
+
+/// The paths in a list, separated by blanks, commas or lines. Fails if one is not absolute.
+pub(crate) fn absolute_paths(text: &str) -> Result<Vec<PathBuf>, String> {
+    let names = text.split([' ', ',', '\n', '\t', '\r']).filter(|name| !name.is_empty());
+    let path = |name: &str| {
+        let fits = name.starts_with('/') && !name.split('/').any(|part| part == "..");
+        let fits = fits && !name.trim_matches('/').is_empty();
+        if fits {
+            Ok(name.into())
+        } else {
+            Err(format!("names no absolute path: {}", quoted(name)))
+        }
+    };
+    names.map(path).collect()
+}
+
 /// Fails if the runner would not understand the name of a group: it takes a value that begins with a
 /// dash for an option.
 fn runner_group(name: &str) -> Result<(), String> {
@@ -135,6 +188,9 @@ pub const INPUTS: InputTable = InputTable {
         RUNNER_API_URL,
         RUNNER_USER,
         RUNNER_GROUPS,
+        KEEP_DOCKER_CACHE,
+        MIN_FREE_DISK,
+        CLEAN_IGNORE,
     ],
 };
 
@@ -160,6 +216,21 @@ mod tests {
         for bad in ["docker;id", "-G", "a:b", "$(id)"] {
             let error = group_names(bad).unwrap_err();
             assert!(error.starts_with("holds something else than names of groups: "), "{error}");
+        }
+    }
+
+    #[test]
+    fn percentages_and_paths_are_checked() {
+        assert_eq!((percent("10"), percent(" 0 ")), (Ok(10), Ok(0)));
+        for bad in ["", "100", "-1", "ten", "5.5"] {
+            let error = percent(bad).unwrap_err();
+            assert!(error.starts_with("is not a percentage below 100: "), "{error}");
+        }
+        let paths = ["/etc/motd", "/opt/cache"].map(PathBuf::from).to_vec();
+        assert_eq!(absolute_paths("/etc/motd,\n /opt/cache"), Ok(paths));
+        for bad in ["etc", "/etc/../root", "/", "//"] {
+            let error = absolute_paths(bad).unwrap_err();
+            assert!(error.starts_with("names no absolute path: "), "{error}");
         }
     }
 }

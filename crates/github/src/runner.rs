@@ -6,16 +6,15 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use ondeck_core::model::credentials::{Token, TokenPurpose};
 use ondeck_core::model::label::Label;
 use ondeck_core::ports::{AgentStore, Clock, PortResult, Runner};
 use ondeck_core::runtime::retry::{Retry, retry};
-use ondeck_processes::{MachineProcesses, kill_others};
 
 use self::connection::Stage;
 use self::docker::Docker;
@@ -27,9 +26,11 @@ use self::registration::Registrar;
 use self::user::User;
 use crate::inputs::group_names;
 
+mod cleaning;
 mod connection;
 mod dependencies;
 mod diagnostics;
+mod disk;
 mod docker;
 mod environment;
 mod fetch;
@@ -42,6 +43,7 @@ mod listener;
 mod options;
 mod program;
 mod registration;
+mod traces;
 mod user;
 
 pub use options::{RunnerOptions, Timeouts};
@@ -59,6 +61,8 @@ pub struct GitHubRunner {
     timeouts: Timeouts,
     docker: OsString,
     wrapper: Vec<OsString>,
+    cgroup: Option<PathBuf>,
+    own_machine: Option<PathBuf>,
     layout: Layout,
     state: Mutex<RunnerState>,
 }
@@ -102,6 +106,8 @@ impl GitHubRunner {
             timeouts: Timeouts::default(),
             docker: "docker".into(),
             wrapper: Vec::new(),
+            cgroup: None,
+            own_machine: None,
             layout,
             state: Mutex::default(),
         }
@@ -126,6 +132,20 @@ impl GitHubRunner {
         GitHubRunner { wrapper, ..self }
     }
 
+    /// Names the folder of the cgroup that the wrapper moves each command to. All processes in it
+    /// belong to a run.
+    #[must_use]
+    pub fn with_cgroup(self, folder: Option<PathBuf>) -> GitHubRunner {
+        GitHubRunner { cgroup: folder, ..self }
+    }
+
+    /// Declares that the computer below `root` belongs to the pool alone. Between two runs everything
+    /// on it is then restored: docker with its images, and the files of all users.
+    #[must_use]
+    pub fn with_own_machine(self, root: impl Into<PathBuf>) -> GitHubRunner {
+        GitHubRunner { own_machine: Some(root.into()), ..self }
+    }
+
     fn state(&self) -> MutexGuard<'_, RunnerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -135,7 +155,8 @@ impl GitHubRunner {
     }
 
     fn docker(&self) -> Docker {
-        Docker { program: self.docker.clone(), within: self.timeouts.docker }
+        let Timeouts { docker: within, docker_patience: patience, .. } = self.timeouts;
+        Docker { program: self.docker.clone(), within, patience }
     }
 
     fn registrar<'a>(&'a self, prepared: &'a Prepared) -> Registrar<'a> {
@@ -172,38 +193,6 @@ impl GitHubRunner {
         F: Future<Output = PortResult<T>>,
     {
         retry(&*self.clock, &FastRandom, Retry::SHORT, |_| call()).await
-    }
-
-    /// Kills every process that runs left on this machine, including those that an earlier process of
-    /// this agent started. Fails if one survives.
-    async fn kill_processes(&self, user: &User) -> Result<(), String> {
-        let group = self.layout.group()?;
-        let machine = MachineProcesses {
-            groups: group.into_iter().collect(),
-            found_by: user.found_by(),
-            ..MachineProcesses::of(&self.options.id)
-        };
-        let left = kill_others(machine).await.map_err(|e| format!("leftover processes: {e}"))?;
-        left.map_or(Ok(()), |survivors| Err(survivors.to_string()))
-    }
-
-    /// Records the start of a run and docker's inventory at that time, unless an earlier process of
-    /// this agent has already done so for the same run.
-    async fn begin(&self) -> Result<(), String> {
-        if self.layout.load(DOCKER)?.is_none() {
-            let there = self.docker().inventory(&*self.clock).await;
-            let text = serde_json::to_string(&there).map_err(|e| e.to_string())?;
-            self.layout.save(DOCKER, &text)?;
-        }
-        if self.layout.load(BEGAN)?.is_none() {
-            self.layout.save(BEGAN, "")?;
-        }
-        Ok(())
-    }
-
-    /// When the run started, by the file system's clock, because it is compared with file times.
-    fn began(&self) -> Option<SystemTime> {
-        self.layout.state.join(BEGAN).metadata().and_then(|found| found.modified()).ok()
     }
 
     /// Removes the present registration, without waiting for the end of its job. One that GitHub does
@@ -248,24 +237,6 @@ impl GitHubRunner {
         self.kill_processes(&self.prepared()?.user).await?;
         self.connect(label).await
     }
-
-    /// Removes the files of a run, and moves the runner's diagnostics to the archive.
-    async fn clear_folders(&self, prepared: &Arc<Prepared>) -> Result<(), String> {
-        let (prepared, layout) = (prepared.clone(), self.layout.clone());
-        let (folder, began) = (self.options.folder.clone(), self.began());
-        let clear = move || {
-            let Prepared { user, software, .. } = &*prepared;
-            diagnostics::archive(&software.root.join("_diag"), &layout.diagnostics)?;
-            software.clear()?;
-            if let Some(began) = began
-                && user.dedicated
-            {
-                leftover_files::remove(user, &folder, began)?;
-            }
-            layout.renew(user)
-        };
-        tokio::task::spawn_blocking(clear).await.map_err(|e| e.to_string())?
-    }
 }
 
 /// Fails if the runner could not execute scripts in this folder: it does not quote their paths.
@@ -277,10 +248,6 @@ fn check_path(path: &Path) -> Result<(), String> {
     }
     Ok(())
 }
-
-/// State files that exist while a run is on the machine.
-const BEGAN: &str = "began";
-const DOCKER: &str = "docker";
 
 impl fmt::Debug for GitHubRunner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -323,7 +290,9 @@ impl Runner for GitHubRunner {
             "actions/runner is prepared in {}",
             root.display()
         );
-        self.state().prepared = Some(Arc::new(Prepared { user, software }));
+        let prepared = Arc::new(Prepared { user, software });
+        self.take_baseline(&prepared).await?;
+        self.state().prepared = Some(prepared);
         Ok(())
     }
 
@@ -387,6 +356,8 @@ impl Runner for GitHubRunner {
     async fn stop(&self) -> Result<(), String> {
         let Ok(prepared) = self.prepared() else { return Ok(()) };
         let listener = self.state().listener.take();
+        // Once the listener has exited, its descendants cannot be told from other processes.
+        let descendants = self.listeners_descendants().await?;
         if let Some(listener) = listener {
             if !listener.has_exited() {
                 let Timeouts { stop_busy, stop_idle, .. } = self.timeouts;
@@ -397,7 +368,7 @@ impl Runner for GitHubRunner {
                 self.note_exit(&prepared, &listener.exited().await);
             }
         }
-        self.kill_processes(&prepared.user).await
+        self.kill_with(&prepared.user, descendants).await
     }
 
     async fn deregister(&self) -> Result<(), String> {
@@ -423,13 +394,7 @@ impl Runner for GitHubRunner {
     async fn clean(&self) -> Result<(), String> {
         let prepared = self.prepared()?;
         self.state().remarks.clear();
-        self.kill_processes(&prepared.user).await?;
-        let before = self.layout.load(DOCKER)?;
-        let before = before.and_then(|text| serde_json::from_str(&text).ok()).flatten();
-        self.docker().remove_since(&*self.clock, before).await?;
-        self.clear_folders(&prepared).await?;
-        self.layout.discard(DOCKER)?;
-        self.layout.discard(BEGAN)?;
+        self.remove_traces(&prepared).await?;
         self.check_version(&prepared)
     }
 }

@@ -135,6 +135,12 @@ pub(crate) fn kill_below(roots: &[i32]) -> io::Result<Vec<i32>> {
     Ok(found.into_iter().map(|process| process.pid).collect())
 }
 
+/// The live descendants of a process, without itself. None if it is gone.
+pub async fn descendants_of(process: Process) -> io::Result<Vec<Process>> {
+    blocking(move || if process.is_alive() { descendants(&[process.pid]) } else { Ok(Vec::new()) })
+        .await
+}
+
 /// Runs a task outside of the runtime's threads, which heartbeats need.
 pub(crate) async fn blocking<T: Send + 'static>(
     task: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -193,8 +199,10 @@ fn children_of(pid: i32) -> io::Result<Vec<i32>> {
     Ok(children)
 }
 
-fn is_gone(error: &io::Error) -> bool {
-    error.kind() == ErrorKind::NotFound || error.raw_os_error() == Some(Errno::SRCH.raw_os_error())
+/// Whether a file of `/proc` or of a cgroup vanished, also after it was opened.
+pub(crate) fn is_gone(error: &io::Error) -> bool {
+    let gone = [Errno::SRCH, Errno::NODEV].map(|errno| Some(errno.raw_os_error()));
+    error.kind() == ErrorKind::NotFound || gone.contains(&error.raw_os_error())
 }
 
 /// The same by looking at every process.

@@ -9,6 +9,6 @@ pub mod folder;
 mod process;
 mod termination;
 
-pub use descendants::{Awaited, adopt_orphans, output, spawn};
+pub use descendants::{Awaited, adopt_orphans, descendants_of, output, spawn};
 pub use process::{Boot, Process, is_group_gone, kill_group};
 pub use termination::{FoundBy, MARKER, MachineProcesses, Survivors, kill_all, kill_others};

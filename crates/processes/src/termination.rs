@@ -5,14 +5,16 @@
 //! Children inherit it, and it survives a change of process group or session. A process that clears
 //! its environment is found by the process group it was started in, or by its user.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ondeck_core::model::ids::InstanceId;
 
-use crate::descendants::{adopts_orphans, blocking, kill_below, kill_descendants};
+use crate::descendants::{adopts_orphans, blocking, is_gone, kill_below, kill_descendants};
 use crate::process::{Process, Stat, kill_group};
 
 /// The environment variable that marks a process with the id of its machine.
@@ -40,6 +42,8 @@ pub struct MachineProcesses {
     pub groups: Vec<Process>,
     /// How all other processes are recognised.
     pub found_by: FoundBy,
+    /// The folder of a cgroup of version 2 that holds nothing else, with the cgroups below it.
+    pub cgroup: Option<PathBuf>,
 }
 
 /// What identifies the processes of a machine.
@@ -60,14 +64,27 @@ impl MachineProcesses {
             known: Vec::new(),
             groups: Vec::new(),
             found_by: FoundBy::Marker,
+            cgroup: None,
         }
+    }
+
+    /// The processes in its cgroup and in those below.
+    fn in_cgroup(&self) -> io::Result<BTreeSet<i32>> {
+        let mut found = BTreeSet::new();
+        if let Some(folder) = &self.cgroup {
+            add_members(folder, &mut found)?;
+        }
+        Ok(found)
     }
 
     fn marker(&self) -> Option<Vec<u8>> {
         (self.found_by == FoundBy::Marker).then(|| format!("{MARKER}={}", self.id).into_bytes())
     }
 
-    fn includes(&self, stat: &Stat) -> bool {
+    fn includes(&self, stat: &Stat, in_cgroup: &BTreeSet<i32>) -> bool {
+        if in_cgroup.contains(&stat.process.pid) {
+            return true;
+        }
         let started_in =
             |leader: &Process| leader.pid == stat.group && leader.identifies_its_group();
         let by_user = match self.found_by {
@@ -172,6 +189,8 @@ fn survivors(machines: &[MachineProcesses], left: &[(usize, Process)]) -> Vec<Su
 /// regardless of the number of machines.
 fn find(machines: &[MachineProcesses]) -> io::Result<Vec<(usize, Process)>> {
     let markers: Vec<Option<Vec<u8>>> = machines.iter().map(MachineProcesses::marker).collect();
+    let in_cgroups =
+        machines.iter().map(MachineProcesses::in_cgroup).collect::<io::Result<Vec<_>>>()?;
     let spared = Process::current_and_ancestors();
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
@@ -183,12 +202,32 @@ fn find(machines: &[MachineProcesses]) -> io::Result<Vec<(usize, Process)>> {
         if spared.contains(&stat.process) {
             continue;
         }
-        let known = machines.iter().position(|machine| machine.includes(&stat));
+        let mut each = machines.iter().zip(&in_cgroups);
+        let known = each.position(|(machine, in_cgroup)| machine.includes(&stat, in_cgroup));
         if let Some(n) = known.or_else(|| marked(&stat, &markers)) {
             found.push((n, stat.process));
         }
     }
     Ok(found)
+}
+
+/// Adds the members of a cgroup and of those below it. One that is gone has none.
+fn add_members(cgroup: &Path, to: &mut BTreeSet<i32>) -> io::Result<()> {
+    let mut read = || {
+        let members = fs::read_to_string(cgroup.join("cgroup.procs"))?;
+        to.extend(members.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
+        for entry in fs::read_dir(cgroup)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                add_members(&entry.path(), to)?;
+            }
+        }
+        Ok(())
+    };
+    match read() {
+        Err(error) if is_gone(&error) => Ok(()),
+        done => done,
+    }
 }
 
 /// Returns the index of the marker that a process carries. `/proc/PID/environ` is addressed by pid,
@@ -316,5 +355,70 @@ mod tests {
         assert_eq!(kill_all(&[machine]).await.unwrap(), []);
         assert!(!process.is_alive());
         child.wait().unwrap();
+    }
+
+    /// A cgroup of version 2, removed on drop.
+    struct TemporaryCgroup(PathBuf);
+
+    impl TemporaryCgroup {
+        /// `None`, with a word, where none can be made.
+        fn new() -> Option<TemporaryCgroup> {
+            let mounts = fs::read_to_string("/proc/mounts").unwrap();
+            let is_v2 = |line: &&str| line.split(' ').nth(2) == Some("cgroup2");
+            let mounted = mounts.lines().find(is_v2).and_then(|line| line.split(' ').nth(1));
+            let name = format!("ondeck-test-{}", std::process::id());
+            let folder = mounted.map(|mounted| Path::new(mounted).join(name));
+            let made = folder.filter(|folder| fs::create_dir(folder).is_ok());
+            if made.is_none() {
+                eprintln!("NOT APPLICABLE without root and cgroup v2: processes in a cgroup");
+            }
+            made.map(TemporaryCgroup)
+        }
+    }
+
+    impl Drop for TemporaryCgroup {
+        fn drop(&mut self) {
+            for folder in [self.0.join("below"), self.0.clone()] {
+                // The kernel lets go of the processes a little after they are gone.
+                let since = Instant::now();
+                while folder.exists()
+                    && fs::remove_dir(&folder).is_err()
+                    && since.elapsed() < Duration::from_secs(5)
+                {
+                    std::thread::yield_now();
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn processes_in_a_cgroup_are_found_without_marker_user_and_group() {
+        let Some(cgroup) = TemporaryCgroup::new() else { return };
+        fs::create_dir(cgroup.0.join("below")).unwrap();
+        let mut started = Vec::new();
+        for folder in [cgroup.0.clone(), cgroup.0.join("below")] {
+            let mut command = Command::new("sleep");
+            let mut child = command.arg("60").env_clear().process_group(0).spawn().unwrap();
+            let process = Process::of(child.id().try_into().unwrap()).unwrap();
+            fs::write(folder.join("cgroup.procs"), child.id().to_string()).unwrap();
+            started.push((process, std::thread::spawn(move || child.wait())));
+        }
+        let outside = sleeper();
+        let id = InstanceId::new("i-cgroup").unwrap();
+        assert_eq!(kill_all(&[MachineProcesses::of(&id)]).await.unwrap(), []);
+        assert!(started.iter().all(|(process, _)| process.is_alive()));
+        let machine =
+            MachineProcesses { cgroup: Some(cgroup.0.clone()), ..MachineProcesses::of(&id) };
+        assert_eq!(kill_all(std::slice::from_ref(&machine)).await.unwrap(), []);
+        for (process, waiter) in started {
+            waiter.join().unwrap().unwrap();
+            assert!(!process.is_alive());
+        }
+        let (mut child, process) = outside;
+        assert!(process.is_alive());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let gone = MachineProcesses { cgroup: Some(cgroup.0.join("gone")), ..machine };
+        assert_eq!(kill_all(&[gone]).await.unwrap(), []);
     }
 }

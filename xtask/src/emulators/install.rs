@@ -51,6 +51,7 @@ pub(super) fn install(root: &Path, _lock: &File) -> Result<Installed, TaskError>
     let tools = root.join(tool::DIRECTORY);
     let java = program::java()?;
     program::firewall_tools();
+    program::docker_tools();
     let venv = tools.join("python");
     let python = venv.join("bin").join("python");
     if !starts(&python) {

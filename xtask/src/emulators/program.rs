@@ -54,6 +54,28 @@ pub(super) fn firewall_tools() {
     }
 }
 
+/// Installs what the tests with a Docker daemon need, if that is possible. Without it these tests do
+/// not apply, and say so.
+pub(super) fn docker_tools() {
+    let find_docker = || answers(Path::new("dockerd"), &["--version"]);
+    let find_busybox = || {
+        let busybox = PathBuf::from("/bin/busybox");
+        busybox.exists().then_some(busybox)
+    };
+    // Only root can start a daemon.
+    if !may_install() {
+        return;
+    }
+    for program in [
+        Program { name: "dockerd", packages: &["docker.io"], find: find_docker },
+        Program { name: "busybox", packages: &["busybox-static"], find: find_busybox },
+    ] {
+        if program.get().is_err() {
+            log(&format!("tests with a Docker daemon are skipped without {}", program.name));
+        }
+    }
+}
+
 impl Program {
     fn get(&self) -> Result<PathBuf, TaskError> {
         if let Some(found) = (self.find)() {

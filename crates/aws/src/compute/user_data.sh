@@ -109,6 +109,7 @@ ONDECK_POOL=$pool
 ONDECK_AWS_REGION=$region
 ONDECK_HOME=/var/lib/ondeck
 ONDECK_METADATA_FIREWALL=$firewall
+ONDECK_OWN_MACHINE=true
 END
 # shellcheck disable=SC2086
 [ -z "$proxies" ] || printf '%s\n' $proxies >>/etc/ondeck/agent.env

@@ -59,7 +59,7 @@ impl Cgroup {
         self.path.split('/').filter(|part| !part.is_empty()).count()
     }
 
-    fn folder(&self) -> PathBuf {
+    pub(super) fn folder(&self) -> PathBuf {
         Path::new(MOUNTED).join(&self.path)
     }
 

@@ -46,9 +46,9 @@ pub(super) async fn agent(common: &Common) -> Result<Agent, Failure> {
 async fn make_agent(common: &Common, shutdown_command: &str) -> Result<Agent, Failure> {
     // Comes first, because it concerns connections that are opened later.
     let firewall = firewall(common).await;
-    let wrapper = match &firewall {
-        Some(Ok(firewall)) => firewall.job_wrapper(),
-        Some(Err(_)) | None => Vec::new(),
+    let (wrapper, cgroup) = match &firewall {
+        Some(Ok(firewall)) => (firewall.job_wrapper(), Some(firewall.job_cgroup())),
+        Some(Err(_)) | None => (Vec::new(), None),
     };
     let told = super::instance_id(common)?;
     let imds = Imds::new();
@@ -77,6 +77,8 @@ async fn make_agent(common: &Common, shutdown_command: &str) -> Result<Agent, Fa
         folder: folder.clone(),
         user: Some(ondeck_aws::DEFAULT_RUNNER_USER),
         wrapper: wrapper.clone(),
+        cgroup,
+        own_machine: common.given.text_or_default(&rows::OWN_MACHINE) == Some(rows::TRUE),
     };
     // On a machine of its own the local forge's file is the machine's own, too.
     #[cfg(feature = "local")]

@@ -53,6 +53,8 @@ pub(super) async fn agent(common: &Common) -> Result<Agent, Failure> {
         folder: home.machine(&id),
         user: None,
         wrapper: Vec::new(),
+        cgroup: None,
+        own_machine: false,
     };
     let local = local_runner(Some(db.clone()), home.clone(), id.clone(), clock.clone(), Vec::new());
     Ok(Agent {

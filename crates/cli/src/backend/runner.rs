@@ -49,6 +49,10 @@ pub(super) struct RunnerPlace {
     pub(super) user: Option<&'static str>,
     /// Words in front of each command of the runner; see `GitHubRunner::with_wrapper`.
     pub(super) wrapper: Vec<std::ffi::OsString>,
+    /// The folder of the cgroup that the wrapper moves commands to; see `GitHubRunner::with_cgroup`.
+    pub(super) cgroup: Option<std::path::PathBuf>,
+    /// Whether the computer belongs to the pool alone.
+    pub(super) own_machine: bool,
 }
 
 /// In a build without the local backend: always fails.
@@ -92,7 +96,8 @@ impl ChosenRunner {
             "/home/ubuntu/actions-runner",
             "/home/ec2-user/actions-runner",
         ];
-        let RunnerPlace { id, label, folder, user: usual, wrapper } = &self.place;
+        let RunnerPlace { id, label, folder, user: usual, wrapper, cgroup, own_machine } =
+            &self.place;
         let options = RunnerOptions {
             id: id.clone(),
             pool_tag: ondeck_github::pool_tag(label),
@@ -101,7 +106,8 @@ impl ChosenRunner {
             user: settings.get(RUNNER_USER.name).map(String::as_str).or(*usual).map(str::to_owned),
         };
         let runner = GitHubRunner::new(options, self.store.clone(), self.clock.clone());
-        Ok(Arc::new(runner.with_wrapper(wrapper.clone())))
+        let runner = runner.with_wrapper(wrapper.clone()).with_cgroup(cgroup.clone());
+        Ok(Arc::new(if *own_machine { runner.with_own_machine("/") } else { runner }))
     }
 
     #[cfg(not(all(feature = "github", target_os = "linux")))]

@@ -104,6 +104,19 @@ pub(crate) const INSTANCE_ID: Input =
     Input::call("instance-id", "ID", "Id of this machine", &[Mode::Agent, Mode::Permissions])
         .or_described("on EC2, as the instance metadata says")
         .checked(|text| text.parse::<InstanceId>().map(drop).map_err(|error| error.to_string()));
+/// User data sets it. An agent that is started in another way may share its computer.
+pub(crate) const OWN_MACHINE: Input = Input::call(
+    "own-machine",
+    "",
+    "Whether this computer belongs to the pool alone; the agent then removes everything that a run \
+     leaves on it, also files of other users and Docker images",
+    &[Mode::Agent],
+)
+.valued(InputValue::Choice("TRUE|FALSE", &[TRUE, FALSE]), None)
+.or(FALSE);
+/// The value of [`OWN_MACHINE`] for a computer without other users.
+pub(crate) const TRUE: &str = "true";
+const FALSE: &str = "false";
 pub(crate) const SHUTDOWN_COMMAND: Input = Input::call(
     "shutdown-command",
     "COMMAND",
@@ -125,6 +138,7 @@ pub(crate) const COMMANDS: &[InputTable] = &[
             OTHER_POOL,
             KEEP,
             INSTANCE_ID,
+            OWN_MACHINE,
             SHUTDOWN_COMMAND,
         ],
     },

@@ -155,6 +155,15 @@ fn the_help_of_refresh() {
           --runner-groups <GROUP ...>
               Supplementary groups of the user that jobs run as; docker makes jobs root on their machine
               [default: none]
+          --keep-docker-cache <TRUE|FALSE>
+              Keep the Docker images, tags and build cache of a run for later runs; a run can then leave
+              a false image to another [default: false] [possible values: true, false]
+          --min-free-disk-percent <PERCENT>
+              Free space and inodes that a machine must have after a run to be used again; 0 for any
+              [default: 10]
+          --clean-ignore <PATH ...>
+              Files and folders that may change during a run, beside those that each system changes by
+              itself [default: none]
 
     AWS backend:
           --ami <AMI>
@@ -447,6 +456,10 @@ fn the_help_of_the_other_commands() {
     Options:
           --instance-id <ID>            Id of this machine [default: on EC2, as the instance metadata
                                         says]
+          --own-machine <TRUE|FALSE>    Whether this computer belongs to the pool alone; the agent then
+                                        removes everything that a run leaves on it, also files of other
+                                        users and Docker images [default: false] [possible values: true,
+                                        false]
           --shutdown-command <COMMAND>  Command that shuts this machine down if EC2 cannot be asked to
                                         terminate it [default: shutdown -h now]
       -h, --help                        Print help

@@ -232,10 +232,10 @@ mod tests {
 
     /// The rest is for the commands that register the runner, which take about a second each.
     #[test]
-    fn a_claim_waits_until_the_last_listener_is_late() {
+    fn a_new_machine_waits_until_the_last_listener_is_late() {
         let timeouts = Timeouts::default();
         let all: Duration = (0..ATTEMPTS).map(|late| timeouts.patience(late)).sum();
         assert_eq!(all, Duration::from_secs(5 + 10 + 20 + 40));
-        assert!(all + Duration::from_secs(10) < Times::default().claim_registration_timeout);
+        assert!(all + Duration::from_secs(10) < Times::default().validation_timeout);
     }
 }

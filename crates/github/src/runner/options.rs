@@ -48,6 +48,8 @@ pub struct Timeouts {
     pub idle: Duration,
     /// One call of docker.
     pub docker: Duration,
+    /// How long docker may refuse to be restored after a run while nothing changes.
+    pub docker_patience: Duration,
 }
 
 impl Timeouts {
@@ -75,6 +77,7 @@ impl Default for Timeouts {
             remove: Duration::from_secs(60),
             idle: Duration::from_secs(30),
             docker: Duration::from_secs(60),
+            docker_patience: Duration::from_secs(20),
         }
     }
 }

@@ -45,6 +45,14 @@ impl ProgramOutput {
         self.stdout.clone()
     }
 
+    /// Its standard output. Fails if the beginning was not kept.
+    pub(crate) fn whole_stdout(&self) -> Result<String, String> {
+        if self.stdout.len() >= TAIL {
+            return Err(format!("it printed more than {TAIL} bytes"));
+        }
+        Ok(self.stdout.clone())
+    }
+
     /// Standard output followed by standard error.
     pub(crate) fn all(&self) -> String {
         format!("{}\n{}", self.stdout, self.stderr)

@@ -1,6 +1,9 @@
 //! The runner as the agent drives it. Most tests replace actions/runner by scripts that can inject
 //! faults; `standin` uses the stand-in's runner and its GitHub.
 
+mod daemon;
+mod disk;
+mod docker;
 mod downloads;
 mod harness;
 mod isolation;

@@ -173,7 +173,8 @@ fn the_agent_is_fetched_checked_and_started() {
     assert_eq!(
         env,
         "ONDECK_POOL=acme/web\nONDECK_AWS_REGION=us-east-1\nONDECK_HOME=/var/lib/ondeck\n\
-         ONDECK_METADATA_FIREWALL=on\n"
+         ONDECK_METADATA_FIREWALL=on\n\
+         ONDECK_OWN_MACHINE=true\n"
     );
     let unit = machine.read("etc/systemd/system/ondeck-agent.service");
     assert!(unit.contains("usr/ondeck agent --backend aws\nRestart=always\n"), "{unit}");
@@ -394,7 +395,7 @@ fn proxies_are_used_from_the_first_download_on() {
     let none = "169.254.169.254,fd00:ec2::254,localhost,127.0.0.1,::1,.amazonaws.com,*.local";
     assert_eq!(machine.read("seen"), format!("http://proxy:3128 {none} none\n"));
     let env = machine.read("etc/ondeck/agent.env");
-    let (_, added) = env.split_once("ONDECK_METADATA_FIREWALL=on\n").unwrap();
+    let (_, added) = env.split_once("ONDECK_OWN_MACHINE=true\n").unwrap();
     assert_eq!(
         added,
         format!(

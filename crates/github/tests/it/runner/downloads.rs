@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ondeck_core::ports::Runner;
 use ondeck_github::{PACKAGES_SETTING, Timeouts, VERSION_SETTING};
+use ondeck_standin::not_applicable;
 
 use crate::runner::harness::{RunnerHarness, appears, label};
 use crate::runner::server::{Answer, Server};
@@ -196,7 +197,7 @@ async fn a_runner_that_does_not_start_is_reported_by_prepare() {
 #[tokio::test]
 async fn missing_libraries_are_installed_once() {
     if !rustix::process::geteuid().is_root() {
-        return not_applicable("installation of libraries");
+        return not_applicable("root: installation of libraries");
     }
     const STARTS: &str = "rm \"$github/faults/no-start\"";
     for (on_image, script, problem) in [
@@ -236,9 +237,4 @@ async fn missing_libraries_are_installed_once() {
         }
         assert_eq!(harness.log().matches("installdependencies").count(), 1, "{script}");
     }
-}
-
-#[expect(clippy::print_stderr, reason = "a skipped test must be visible")]
-fn not_applicable(what: &str) {
-    eprintln!("NOT APPLICABLE without root: {what}");
 }

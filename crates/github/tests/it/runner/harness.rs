@@ -78,6 +78,8 @@ impl RunnerHarness {
         let world_writable = fs::Permissions::from_mode(0o666);
         fs::set_permissions(harness.github.join("log"), world_writable).unwrap();
         harness.set(URL_SETTING, URL).await;
+        // The disk of the computer that runs the tests may be full.
+        harness.set("min-free-disk-percent", "0").await;
         harness.mint(Duration::from_secs(3600)).await;
         harness
     }
@@ -158,6 +160,15 @@ impl RunnerHarness {
         self.lay_out(&root, version);
         let packed = Command::new("tar").arg("-czf-").arg("-C").arg(&root).arg(".").output();
         packed.unwrap().stdout
+    }
+
+    /// An empty folder that plays the root of a machine which belongs to the pool alone.
+    pub(crate) fn machine(&self) -> PathBuf {
+        let root = self.dir.path().join("machine");
+        for place in ["tmp", "var/tmp", "etc"] {
+            fs::create_dir_all(root.join(place)).unwrap();
+        }
+        root
     }
 
     /// Makes `listener.sh` fail in this way from now on.

@@ -80,14 +80,15 @@ async fn a_failed_cleanup_is_reported() {
     let docker = harness.folder.with_file_name("docker");
     fs::write(&docker, "#!/bin/sh\necho one\n").unwrap();
     fs::set_permissions(&docker, fs::Permissions::from_mode(0o755)).unwrap();
-    let runner = harness.runner().with_docker(&docker);
+    let timeouts = Timeouts { docker_patience: Duration::ZERO, ..Timeouts::default() };
+    let runner = harness.runner().with_docker(&docker).with_timeouts(timeouts);
     runner.prepare().await.unwrap();
     runner.register(&label("1")).await.unwrap();
     runner.stop().await.unwrap();
     runner.deregister().await.unwrap();
     fs::write(&docker, "#!/bin/sh\nexit 1\n").unwrap();
     let error = runner.clean().await.unwrap_err();
-    assert_eq!(error, "docker has stopped answering");
+    assert_eq!(error, "docker has stopped answering: exit status: 1");
 }
 
 #[tokio::test]
@@ -98,7 +99,7 @@ async fn only_containers_of_the_run_are_removed() {
     let script = format!(
         "#!/bin/sh
          case $* in
-         *rm*) echo \"$*\" >>{there}.removed ;;
+         *rm*) echo \"$*\" >>{there}.removed; echo operators >{there} ;;
          *) cat {there} ;;
          esac",
         there = there.display()

@@ -1,6 +1,9 @@
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::ports::Runner;
@@ -10,11 +13,11 @@ use ondeck_standin::not_applicable;
 use crate::runner::harness::{RunnerHarness, appears, kill_now, label};
 
 /// An unused user name. The user that a test creates with it is deleted on drop.
-struct TemporaryUser(String);
+pub(crate) struct TemporaryUser(pub(crate) String);
 
 impl TemporaryUser {
     /// Returns `None`, and says so, without root.
-    fn new(purpose: &str) -> Option<TemporaryUser> {
+    pub(crate) fn new(purpose: &str) -> Option<TemporaryUser> {
         if rustix::process::geteuid().is_root() {
             return Some(TemporaryUser(format!("ondeck-{purpose}-{}", std::process::id())));
         }
@@ -40,6 +43,35 @@ impl Drop for TemporaryUser {
             });
         }
         Command::new("userdel").args(["-f", &self.0]).output().unwrap();
+    }
+}
+
+/// A cgroup of version 2 for jobs, removed on drop.
+struct Cgroup(PathBuf);
+
+impl Cgroup {
+    /// `None`, with a word, without cgroup v2.
+    fn new() -> Option<Cgroup> {
+        let mounts = fs::read_to_string("/proc/mounts").unwrap();
+        let is_v2 = |line: &&str| line.split(' ').nth(2) == Some("cgroup2");
+        let mounted = mounts.lines().find(is_v2).and_then(|line| line.split(' ').nth(1));
+        let name = format!("ondeck-test-{}", std::process::id());
+        let made = mounted.map(|mounted| Path::new(mounted).join(name));
+        let made = made.filter(|folder| fs::create_dir(folder).is_ok());
+        if made.is_none() {
+            not_applicable("cgroup v2: orphans of a job that became root");
+        }
+        made.map(Cgroup)
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        // The kernel lets go of the processes a little after they are gone.
+        let since = Instant::now();
+        while fs::remove_dir(&self.0).is_err() && since.elapsed() < Duration::from_secs(5) {
+            std::thread::yield_now();
+        }
     }
 }
 
@@ -208,4 +240,82 @@ async fn a_user_that_cannot_be_created_is_named() {
     let harness = RunnerHarness::with_image("2.336.0").await;
     let error = harness.runner_as(Some("not a name")).prepare().await.unwrap_err();
     assert!(error.starts_with("cannot create the user not a name: "), "{error}");
+}
+
+/// A job that becomes root as `sudo` does: with all of its user ids.
+#[tokio::test]
+async fn processes_of_a_job_that_became_root_are_killed() {
+    let Some(user) = TemporaryUser::new("root") else { return };
+    let harness = RunnerHarness::with_image("2.336.0").await;
+    let become_root = harness.folder.with_file_name("become-root");
+    fs::copy("/usr/bin/setpriv", &become_root).unwrap();
+    fs::set_permissions(&become_root, fs::Permissions::from_mode(0o4755)).unwrap();
+    let cgroup = Cgroup::new();
+    let mut runner = harness.runner_as(Some(&user.0));
+    if let Some(Cgroup(folder)) = &cgroup {
+        let script = "echo 0 >\"$0\" && exec \"$@\"";
+        let members = folder.join("cgroup.procs").into_os_string();
+        let words: [OsString; 4] = ["/bin/sh".into(), "-c".into(), script.into(), members];
+        runner = runner.with_wrapper(words.to_vec()).with_cgroup(Some(folder.clone()));
+    }
+    runner.prepare().await.unwrap();
+    runner.register(&label("1")).await.unwrap();
+    let pid = |name: &str| harness.github.join(name);
+    let root = format!("{} --reuid=0 --regid=0 --clear-groups env -i", become_root.display());
+    let sleep = |name| {
+        let path = pid(name).display().to_string();
+        format!(
+            "sh -c 'echo $$ >{path}.new; mv {path}.new {path}; exec sleep 300' </dev/null >/dev/null 2>&1"
+        )
+    };
+    // The first loses its parent, the second keeps it for as long as the job runs.
+    let script = format!("{root} setsid -f {}\n{root} setsid {}", sleep("orphan"), sleep("child"));
+    harness.queue(&label("1"), 1, &script);
+    let mut left = Vec::new();
+    for name in ["orphan", "child"] {
+        appears(&pid(name)).await;
+        let number = fs::read_to_string(pid(name)).unwrap().trim().parse().unwrap();
+        assert_eq!(fs::metadata(format!("/proc/{number}")).unwrap().uid(), 0, "{name}");
+        left.push(Process::of(number).unwrap());
+    }
+    assert!(left.iter().all(|process| process.is_alive()));
+    runner.stop().await.unwrap();
+    let alive: Vec<bool> = left.iter().map(|process| process.is_alive()).collect();
+    left.iter().for_each(|process| process.kill());
+    assert_eq!(alive, [cgroup.is_none(), false]);
+    runner.deregister().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_machine_of_the_pool_alone_is_clean_or_retired() {
+    let Some(user) = TemporaryUser::new("own") else { return };
+    let harness = RunnerHarness::with_image("2.336.0").await;
+    let root = harness.machine();
+    harness.set("clean-ignore", "/etc/motd").await;
+    let agent = || harness.runner_as(Some(&user.0)).with_own_machine(&root);
+    let mut runner = agent();
+    runner.prepare().await.unwrap();
+    fs::write(root.join("etc/late"), "of a service that starts with the machine").unwrap();
+    // A file of another user, as a container leaves it, and one that the operator ignores.
+    let traces = ["tmp/left", "etc/motd"].map(|path| root.join(path));
+    for run in ["1", "2", "3"] {
+        runner.register(&label(run)).await.unwrap();
+        traces.iter().for_each(|path| fs::write(path, run).unwrap());
+        runner.stop().await.unwrap();
+        runner.deregister().await.unwrap();
+        runner.clean().await.unwrap();
+        assert_eq!(traces.each_ref().map(|path| path.exists()), [false, true]);
+        // A restarted agent goes by the same moment.
+        runner = agent();
+        runner.prepare().await.unwrap();
+    }
+    runner.register(&label("4")).await.unwrap();
+    let sudoers = root.join("etc/sudoers");
+    fs::write(&sudoers, "evil").unwrap();
+    runner.stop().await.unwrap();
+    runner.deregister().await.unwrap();
+    let error = runner.clean().await.unwrap_err();
+    assert_eq!(error, format!("a run has changed {}", sudoers.display()));
+    let baseline = fs::metadata(harness.folder.join("state/baseline")).unwrap();
+    assert_eq!((baseline.uid(), baseline.mode() & 0o777), (0, 0o600));
 }
