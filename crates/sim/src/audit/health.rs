@@ -86,8 +86,8 @@ impl Audit {
                 && long_ago(since)
                 && beat.is_some_and(long_ago)
         };
-        let missed = self.records.values().filter(is_silent).map(|record| record.id.clone());
-        let missed = missed.filter(|id| !outcome.silent.contains(id)).next();
+        let mut silent = self.records.values().filter(is_silent).map(|record| record.id.clone());
+        let missed = silent.find(|id| !outcome.silent.contains(id));
         if let Some(id) = missed {
             self.violated(
                 Invariant::TrueReport,
