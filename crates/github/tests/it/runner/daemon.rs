@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use ondeck_processes::folder;
 use ondeck_standin::not_applicable;
 
 use crate::runner::harness::holds;
@@ -120,9 +121,9 @@ impl Daemon {
             running.kill().unwrap();
             running.wait().unwrap();
         }
-        for name in ["pid", "socket"] {
-            // It may have ended before it made them.
-            fs::remove_file(self.dir.path().join(name)).ok();
+        for name in ["pid", "socket", "exec"] {
+            // The next daemon would take one of its own processes for the containerd of this one.
+            folder::remove_any(&self.dir.path().join(name)).unwrap();
         }
     }
 
