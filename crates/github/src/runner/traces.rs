@@ -1,6 +1,6 @@
 //! Shows that a run left nothing on a machine that belongs to the pool alone.
 //!
-//! What a machine looked like before its first run is known by one moment: whatever was changed after
+//! What a machine looked like before its first run is known by one moment: what was changed after
 //! it is a trace of a run. The kernel sets the time of a file's last change itself, so a job without
 //! root's rights cannot forge it. Traces in folders that every user may write to are removed. A trace
 //! elsewhere cannot be undone, so it retires the machine.

@@ -52,7 +52,7 @@ pub(crate) enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
     Remove(Kind, BTreeSet<String>),
-    /// Lets a tag name this image, whatever it named before.
+    /// Lets a tag name this image instead of the one before.
     Tag {
         tag: String,
         image: String,

@@ -14,7 +14,7 @@ use super::exclusions::Exclusions;
 /// What happens to what was made or changed in a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rule {
-    /// Removes what is new, whoever owns it, and reports what was changed.
+    /// Removes what is new, of any owner, and reports what was changed.
     Remove,
     /// Removes what is new. What was there may change.
     RemoveNew,

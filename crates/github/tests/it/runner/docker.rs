@@ -99,7 +99,7 @@ async fn docker_is_what_it_was_after_each_run() {
     .unwrap();
     assert_eq!(daemon.everything(), before);
     assert_eq!(daemon.docker("run --rm --network none node:20 /busybox cat /mark"), "node");
-    // What appears between two runs is nobody's, and an agent that was restarted knows that.
+    // What appears between two runs belongs to no run, and an agent that was restarted knows that.
     daemon.shell(OBJECTS);
     daemon.import("later", "node:20");
     let agent = harness.agent().await;
