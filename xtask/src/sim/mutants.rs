@@ -1,9 +1,10 @@
 //! Measures the simulation: draws mutants of core and agent, and lets the simulation alone judge
-//! each of them.
+//! each of them. Most mutants are in one build, and the others are built alone.
 //!
 //! Results are kept in a file with a digest of the sources, so that an interrupted measure
 //! continues where it was.
 
+mod combined;
 mod judged;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use combined::{Combined, Place, Position, VARIABLE};
 use judged::{Judged, Verdict, summary};
 
 use super::source_copy::{SourceCopy, digest_of};
@@ -43,6 +45,8 @@ struct Mutant {
     name: String,
     /// The change as a patch.
     diff: String,
+    /// The change as a place in a function; `None` if it is in no function.
+    place: Option<Place>,
 }
 
 /// Judges the drawn mutants that have no result yet, up to `at_most` of them, and prints the table
@@ -67,6 +71,13 @@ fn judge_all(root: &Path, mutants: &[Mutant], at_most: usize) -> Result<Vec<Judg
     let kept = folder.join(format!("results-{digest}.tsv"));
     let mut results: BTreeMap<String, Judged> = read(&kept);
     let mut left = at_most;
+    // One build of many takes longer than a build of a few.
+    const WORTH_ONE_BUILD: usize = 10;
+    let missing = mutants.iter().filter(|mutant| !results.contains_key(&mutant.name)).count();
+    let combined = match missing.min(at_most) >= WORTH_ONE_BUILD {
+        true => Some(Combined::build(&SourceCopy::of(root, &folder.join("combined"))?, mutants)?),
+        false => None,
+    };
     for mutant in mutants {
         if left == 0 {
             break;
@@ -75,7 +86,7 @@ fn judge_all(root: &Path, mutants: &[Mutant], at_most: usize) -> Result<Vec<Judg
             continue;
         }
         left -= 1;
-        let judged = judge(root, &folder, mutant)?;
+        let judged = judge(root, &folder, mutant, combined.as_ref())?;
         log(&judged.line());
         results.insert(mutant.name.clone(), judged);
         let lines: Vec<String> = results.values().map(Judged::line).collect();
@@ -113,7 +124,8 @@ fn listed(root: &Path) -> Result<Vec<Mutant>, TaskError> {
     let entry = |entry: &serde_json::Value| {
         let text = |key: &str| entry.get(key)?.as_str().map(str::to_owned);
         let (name, file, diff) = (text("name")?, text("file")?, text("diff")?);
-        Some(Mutant { name, diff: as_patch(&file, &diff) })
+        let place = place_in(entry, &file);
+        Some(Mutant { name, diff: as_patch(&file, &diff), place })
     };
     let entries = json.as_array().map(Vec::as_slice).unwrap_or_default();
     let mutants: Vec<Mutant> = entries.iter().filter_map(entry).collect();
@@ -121,6 +133,24 @@ fn listed(root: &Path) -> Result<Vec<Mutant>, TaskError> {
         true => Ok(mutants),
         false => Err(TaskError::new("the list of mutants has other fields than expected", hint)),
     }
+}
+
+/// Reads where a mutant is; `None` if it is in no function.
+fn place_in(entry: &serde_json::Value, file: &str) -> Option<Place> {
+    let position = |at: &serde_json::Value| -> Option<Position> {
+        let number = |key: &str| usize::try_from(at.get(key)?.as_u64()?).ok();
+        Some((number("line")?, number("column")?))
+    };
+    let span = |of: &serde_json::Value| {
+        let span = of.get("span")?;
+        Some(position(span.get("start")?)?..position(span.get("end")?)?)
+    };
+    Some(Place {
+        file: file.to_owned(),
+        function: span(entry.get("function")?)?,
+        replaced: span(entry)?,
+        replacement: entry.get("replacement")?.as_str()?.to_owned(),
+    })
 }
 
 /// Replaces the first two lines of a diff, which name the mutation instead of a file.
@@ -145,26 +175,42 @@ fn shuffle<T>(items: &mut [T], seed: u64) {
     }
 }
 
-/// Builds the simulation with a mutant and runs its judge.
-fn judge(root: &Path, folder: &Path, mutant: &Mutant) -> Result<Judged, TaskError> {
+/// Runs the judge of the simulation with a mutant, and builds it first if it is in no build yet.
+fn judge(
+    root: &Path,
+    folder: &Path,
+    mutant: &Mutant,
+    combined: Option<&Combined>,
+) -> Result<Judged, TaskError> {
     let started = Instant::now();
-    let copy = SourceCopy::of(root, folder)?;
-    let patch: PathBuf = folder.join("mutant.patch");
-    fs::write(&patch, &mutant.diff).map_err(|error| TaskError::with(&patch, error))?;
-    copy.apply(&patch)?;
-    let verdict = match copy.build_quietly(&BUILD) {
-        Err(_) => Verdict::NotBuilt,
-        Ok(()) => {
-            let program = copy.program("sim-mutants");
-            let output = folder.join("output.txt");
-            run_judge(&program, &output)?
-        }
+    let output = folder.join("output.txt");
+    let within = combined.and_then(|it| Some((&it.program, *it.numbers.get(&mutant.name)?)));
+    let verdict = match within {
+        Some((program, number)) => run_judge(program, Some(number), &output)?,
+        None => judge_alone(root, folder, mutant, &output)?,
     };
     let seconds = started.elapsed().as_secs();
     Ok(Judged { name: mutant.name.clone(), verdict, seconds })
 }
 
-fn run_judge(program: &Path, output: &Path) -> Result<Verdict, TaskError> {
+fn judge_alone(
+    root: &Path,
+    folder: &Path,
+    mutant: &Mutant,
+    output: &Path,
+) -> Result<Verdict, TaskError> {
+    let copy = SourceCopy::of(root, folder)?;
+    let patch: PathBuf = folder.join("mutant.patch");
+    fs::write(&patch, &mutant.diff).map_err(|error| TaskError::with(&patch, error))?;
+    copy.apply(&patch)?;
+    match copy.build_quietly(&BUILD) {
+        Err(_) => Ok(Verdict::NotBuilt),
+        Ok(()) => run_judge(&copy.program("sim-mutants"), None, output),
+    }
+}
+
+/// Runs the judge, with the mutant of this number if the program contains several.
+fn run_judge(program: &Path, number: Option<u32>, output: &Path) -> Result<Verdict, TaskError> {
     let with = |error| TaskError::with(output, error);
     let file = fs::File::create(output).map_err(with)?;
     let errors = file.try_clone().map_err(with)?;
@@ -172,6 +218,9 @@ fn run_judge(program: &Path, output: &Path) -> Result<Verdict, TaskError> {
     let mut command = Command::new("timeout");
     command.arg(&seconds).arg("prlimit").arg(format!("--cpu={CPU_SECONDS}"));
     command.arg(program).arg("--judge").stdout(file).stderr(errors);
+    if let Some(number) = number {
+        command.env(VARIABLE, number.to_string());
+    }
     let status = child::run(&mut command).map_err(with)?;
     let text = fs::read_to_string(output).map_err(with)?;
     let found = text.lines().find_map(|line| line.strip_prefix("found by "));

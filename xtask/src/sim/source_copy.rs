@@ -18,6 +18,8 @@ use crate::step::{cargo, exit_code_of};
 const VIOLATED: u8 = 1;
 
 pub(super) struct SourceCopy {
+    /// What was copied.
+    origin: PathBuf,
     sources: PathBuf,
     /// The target directory of the copy.
     target: PathBuf,
@@ -42,7 +44,7 @@ impl SourceCopy {
             }
         }
         let (target, output) = (planted.join("target"), planted.join("output.txt"));
-        Ok(SourceCopy { sources, target, output })
+        Ok(SourceCopy { origin: root.to_owned(), sources, target, output })
     }
 
     /// Applies a patch. Fails if the sources have changed so that it does not apply.
@@ -51,6 +53,24 @@ impl SourceCopy {
             let hint = "the sources have changed; update the patch";
             TaskError::new(format!("{} does not apply: {why}", patch.display()), hint)
         })
+    }
+
+    /// The text of a file as it was copied.
+    pub(super) fn original(&self, name: &str) -> Result<String, TaskError> {
+        let path = self.origin.join(name);
+        fs::read_to_string(&path).map_err(|error| TaskError::with(&path, error))
+    }
+
+    /// The text of a file of the copy.
+    pub(super) fn present(&self, name: &str) -> Result<String, TaskError> {
+        let path = self.sources.join(name);
+        fs::read_to_string(&path).map_err(|error| TaskError::with(&path, error))
+    }
+
+    /// Gives a file of the copy another text.
+    pub(super) fn replace(&self, name: &str, text: &str) -> Result<(), TaskError> {
+        let path = self.sources.join(name);
+        fs::write(&path, text).map_err(|error| TaskError::with(&path, error))
     }
 
     /// The program that was built with this profile.
