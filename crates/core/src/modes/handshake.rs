@@ -9,13 +9,14 @@ use futures_util::future::{Either, select};
 use tokio::sync::Notify;
 
 use crate::inputs::times::Times;
-use crate::lifecycle::{Idle, Instance};
+use crate::lifecycle::{Idle, Instance, Running};
 use crate::model::ids::{InstanceId, RunId};
+use crate::model::label::Label;
 use crate::model::signal::{AgentStatus, INTERRUPTED, Pulse, Report};
 use crate::model::ticket::Ticket;
 use crate::model::timestamp::Timestamp;
 use crate::modes::agent_watch::{AgentWatch, Watched};
-use crate::modes::plane::{NotCommitted, Plane};
+use crate::modes::plane::{NotCommitted, Plane, Reaped};
 use crate::ports::PortResult;
 use crate::runtime::batcher::Batcher;
 use crate::runtime::poll::PollInterval;
@@ -147,8 +148,7 @@ impl<'a> Handshake<'a> {
         let ticket = idle.ticket();
         self.wait_for_others(&ticket).await;
         if ticket.threshold <= self.plane.now() {
-            self.plane.retire(idle, "its idle time is up").await?;
-            return Ok(Returned::Terminated { account });
+            return self.end(idle, account).await;
         }
         let announce = |tickets: Vec<Ticket>| async move {
             announce(self.plane, &tickets).await?;
@@ -156,6 +156,19 @@ impl<'a> Handshake<'a> {
         };
         self.tickets.ask(ticket, announce).await?;
         Ok(Returned::Pooled { account })
+    }
+
+    /// Terminates a machine whose idle time is up, unless refresh has renewed it meanwhile to keep it
+    /// warm: then refresh announces it.
+    async fn end(&self, idle: &Instance<Idle>, account: String) -> PortResult<Returned> {
+        match self.plane.reap(idle, "its idle time is up").await? {
+            Reaped::Here => self.plane.terminate(std::slice::from_ref(idle.id())).await?,
+            Reaped::NotHere(Some(found)) => {
+                return Ok(Returned::Superseded(format!("it is {} again", found.state)));
+            }
+            Reaped::NotHere(None) => {}
+        }
+        Ok(Returned::Terminated { account })
     }
 }
 
@@ -179,6 +192,20 @@ impl Handshake<'_> {
 /// what the failure of another machine costs must not come out of the idle time.
 pub(crate) fn idle_time_given_back(times: &Times) -> Duration {
     times.release_timeout + times.idle_time
+}
+
+/// Gives an idle machine to the run again under its label, because its runner has taken one of the run's
+/// jobs.
+pub(crate) async fn keep_for_job(
+    plane: &Plane,
+    times: &Times,
+    idle: &Instance<Idle>,
+    label: &Label,
+) -> Result<Instance<Running>, NotCommitted> {
+    let why = "its runner has a job of the run";
+    let claim = idle.claim(label, plane.now(), times.claim_timeout);
+    let claimed = plane.apply(claim.because(why)).await?;
+    plane.apply(claimed.commit(plane.now(), times.max_runtime).because(why)).await
 }
 
 /// Sends tickets, then marks the records as ticketed. In this order, because a surplus ticket is

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use crate::lifecycle::{Instance, LiveState, Pending, Refused, Terminated, TypedState, Verdict};
+use crate::lifecycle::{Instance, LiveState, Pending, Refused, TypedState, Verdict};
 use crate::model::demand::Demand;
 use crate::model::failure::Failure;
 use crate::model::ids::{InstanceId, RunId};
@@ -145,38 +145,25 @@ impl Plane {
         Ok(found.contains(next))
     }
 
-    /// Expires and reaps an instance, and terminates its machine if this call won the reap. The
-    /// store comes first: a crash in between leaves a machine that no run can claim and that
-    /// refresh or the machine's own deadline terminates.
-    pub async fn retire<S: LiveState>(&self, instance: &Instance<S>, why: &str) -> PortResult<()> {
-        match self.expire_and_reap(instance, why).await? {
-            Some(_) => self.terminate(std::slice::from_ref(instance.id())).await,
-            None => Ok(()),
-        }
-    }
-
-    /// Retires several instances with one terminate call. Returns those that failed, with the
-    /// error.
-    pub async fn retire_all<S: LiveState>(
-        &self,
-        instances: &[Instance<S>],
-        why: &str,
-    ) -> Vec<(InstanceId, PortError)> {
-        let mut failed = Vec::new();
+    /// Expires and reaps instances, and terminates the machines whose reap this call has won, all in one
+    /// call. The store comes first: a crash in between leaves machines that no run can claim and that
+    /// refresh or their own deadlines terminate.
+    pub async fn retire_all<S: LiveState>(&self, instances: &[Instance<S>], why: &str) -> Retired {
+        let mut retired = Retired::default();
         let mut won = Vec::new();
         let reaped =
             join_all(instances.iter().map(|instance| self.expire_and_reap(instance, why))).await;
         for (instance, reaped) in instances.iter().zip(reaped) {
             match reaped {
-                Ok(Some(_)) => won.push(instance.id().clone()),
-                Ok(None) => {}
-                Err(error) => failed.push((instance.id().clone(), error)),
+                Ok(Reaped::Here) => won.push(instance.id().clone()),
+                Ok(Reaped::NotHere(found)) => retired.alive.extend(found.map(|record| *record)),
+                Err(error) => retired.failed.push((instance.id().clone(), error)),
             }
         }
         if let Err(error) = self.terminate(&won).await {
-            failed.extend(won.into_iter().map(|id| (id, error.clone())));
+            retired.failed.extend(won.into_iter().map(|id| (id, error.clone())));
         }
-        failed
+        retired
     }
 
     /// Terminates machines. Does nothing if `ids` is empty.
@@ -189,23 +176,65 @@ impl Plane {
         Ok(())
     }
 
-    /// Expires and reaps an instance. Returns `None` if another process owns it by now or has
-    /// reaped it already.
+    /// Expires and reaps an instance. The caller terminates the machine if it was reaped here.
     pub async fn expire_and_reap<S: LiveState>(
         &self,
         instance: &Instance<S>,
         why: &str,
-    ) -> PortResult<Option<Instance<Terminated>>> {
-        let expired = match self.apply(instance.expire(self.now()).because(why)).await {
-            Ok(expired) => expired,
-            Err(NotCommitted::Refused(_)) => return Ok(None),
-            Err(NotCommitted::Unreachable(error)) => return Err(error),
-        };
-        match self.apply(expired.reap(self.now()).because(why)).await {
-            Ok(terminated) => Ok(Some(terminated)),
-            Err(NotCommitted::Refused(_)) => Ok(None),
-            Err(NotCommitted::Unreachable(error)) => Err(error),
+    ) -> PortResult<Reaped> {
+        match self.apply(instance.expire(self.now()).because(why)).await {
+            Ok(expired) => self.reap(&expired, why).await,
+            Err(refused) => Reaped::elsewhere(refused, self.now()),
         }
+    }
+
+    /// Reaps an instance if it is past its threshold by now.
+    pub async fn reap<S: LiveState>(
+        &self,
+        instance: &Instance<S>,
+        why: &str,
+    ) -> PortResult<Reaped> {
+        match self.apply(instance.reap(self.now()).because(why)).await {
+            Ok(_) => Ok(Reaped::Here),
+            Err(refused) => Reaped::elsewhere(refused, self.now()),
+        }
+    }
+}
+
+/// What became of an instance that was to be retired.
+#[derive(Debug)]
+pub enum Reaped {
+    /// This call has reaped it, and must terminate the machine.
+    Here,
+    /// It was changed meanwhile. Carries its record if it is alive.
+    NotHere(Option<Box<Record>>),
+}
+
+impl Reaped {
+    fn elsewhere(why: NotCommitted, now: Timestamp) -> PortResult<Reaped> {
+        let is_alive = |found: &Record| found.state.is_live() && !found.is_expired(now);
+        match why {
+            NotCommitted::Refused(refused) => {
+                Ok(Reaped::NotHere(refused.found.filter(is_alive).map(Box::new)))
+            }
+            NotCommitted::Unreachable(error) => Err(error),
+        }
+    }
+}
+
+/// What [`Plane::retire_all`] could not retire.
+#[derive(Debug, Default)]
+pub struct Retired {
+    pub failed: Vec<(InstanceId, PortError)>,
+    /// Machines that were changed meanwhile and live on.
+    pub alive: Vec<Record>,
+}
+
+impl Retired {
+    /// Whether the machine is terminated, as far as this process can tell.
+    pub fn ended(&self, id: &InstanceId) -> bool {
+        let failed = self.failed.iter().any(|(failed, _)| failed == id);
+        !failed && !self.alive.iter().any(|record| record.id == *id)
     }
 }
 

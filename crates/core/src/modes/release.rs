@@ -14,12 +14,13 @@ use crate::inputs::times::Times;
 use crate::lifecycle::{Claimed, Idle, Instance, Live, Pending, Refused, Running};
 use crate::model::failure::{Failure, FailureKind};
 use crate::model::ids::{InstanceId, RunId};
+use crate::model::label::Label;
 use crate::model::lifetime::Lifetime;
 use crate::model::record::{MachineSpec, Record, State, Unreadable};
 use crate::model::settings::OnInterruption;
 use crate::model::signal::INTERRUPTED;
 use crate::model::timestamp::Timestamp;
-use crate::modes::handshake::{Handshake, Returned, idle_time_given_back};
+use crate::modes::handshake::{Handshake, Returned, idle_time_given_back, keep_for_job};
 use crate::modes::plane::{NotCommitted, Plane};
 use crate::modes::refresh::keep_warm;
 use crate::ports::{Listing, PortError, PortResult};
@@ -223,17 +224,42 @@ impl Releasing<'_> {
             Err(NotCommitted::Refused(refused)) => return self.refused(record, &refused).await,
             Err(NotCommitted::Unreachable(error)) => return Err(error),
         };
-        let pooled = match record.state {
-            State::Claimed => Disposition::GivenBack,
-            _ => Disposition::Pooled,
+        let (pooled, returned) = match (record.state, record.label()) {
+            (State::Claimed, Some(label)) => {
+                match self.handshake.take_back_unless_busy(&idle, self.run).await? {
+                    Some(returned) => (Disposition::GivenBack, returned),
+                    None => return self.end_job(record, &idle, &label).await,
+                }
+            }
+            _ => (Disposition::Pooled, self.handshake.take_back(&idle, self.run).await?),
         };
-        Ok(match self.handshake.take_back(&idle, self.run).await? {
+        Ok(match returned {
             Returned::Pooled { account } => (pooled, account),
             Returned::Terminated { account } => (Disposition::Terminated, account),
             Returned::Interrupted { account } => (Disposition::Interrupted, account),
             Returned::Expired(why) => (Disposition::Expired(why), String::new()),
             Returned::Superseded(why) => (Disposition::Superseded(why), String::new()),
         })
+    }
+
+    /// Releases a machine that was claimed for the run, and whose runner has one of its jobs: it has
+    /// served the run like any other, and the agent waits for the job until it is told that the run is
+    /// over.
+    async fn end_job(
+        &self,
+        record: &Record,
+        idle: &Instance<Idle>,
+        label: &Label,
+    ) -> PortResult<Reached> {
+        let running = match keep_for_job(self.plane, self.times, idle, label).await {
+            Ok(running) => running,
+            // Refresh may have done it already.
+            Err(NotCommitted::Refused(refused)) => return self.refused(record, &refused).await,
+            Err(NotCommitted::Unreachable(error)) => return Err(error),
+        };
+        let (counts, threshold) = (running.counts(), running.threshold());
+        let record = Record { state: State::Running, counts, threshold, ..record.clone() };
+        Box::pin(self.release(&record)).await
     }
 
     async fn expire_taken_away(
@@ -268,7 +294,7 @@ impl Releasing<'_> {
     async fn refused(&self, record: &Record, refused: &Refused) -> PortResult<Reached> {
         let why = refused.to_string();
         let disposition = match refused.found.as_ref().filter(|found| self.owns(found)) {
-            Some(found) if found.state != record.state => {
+            Some(found) if is_later(found, record) => {
                 return Box::pin(self.release(found)).await;
             }
             Some(_) => Disposition::Expired(why),
@@ -280,4 +306,9 @@ impl Releasing<'_> {
     fn owns(&self, record: &Record) -> bool {
         record.run.as_ref() == Some(self.run)
     }
+}
+
+/// Whether a machine has gone on from this record.
+fn is_later(found: &Record, record: &Record) -> bool {
+    found.state != record.state || found.counts.generation != record.counts.generation
 }

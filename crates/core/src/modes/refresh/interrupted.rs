@@ -25,11 +25,11 @@ pub(super) async fn retire(
     let status = plane.retried(|| plane.store.agent_status(&ids)).await?;
     let interrupted = idle.into_iter().zip(status).filter(|(_, status)| status.is_interrupted());
     let interrupted: Vec<Instance<Idle>> = interrupted.map(|(idle, _)| idle).collect();
-    let failed = plane.retire_all(&interrupted, INTERRUPTED).await;
+    let retired = plane.retire_all(&interrupted, INTERRUPTED).await;
     outcome.interrupted = interrupted.iter().map(|idle| idle.id().clone()).collect();
-    outcome.interrupted.retain(|id| !failed.iter().any(|(failed, _)| failed == id));
+    outcome.interrupted.retain(|id| retired.ended(id));
     survey.live.retain(|record| !outcome.interrupted.contains(&record.id));
-    match failed.into_iter().next() {
+    match retired.failed.into_iter().next() {
         Some((_, error)) => Err(error.into()),
         None => Ok(()),
     }

@@ -24,7 +24,7 @@ use crate::model::record::Record;
 use crate::model::settings::Settings;
 use crate::model::ticket::Ticket;
 use crate::modes::handshake::announce;
-use crate::modes::plane::{NotCommitted, Plane, readable};
+use crate::modes::plane::{NotCommitted, Plane, Reaped, readable};
 use crate::modes::provision::{Origin, ProvisionOptions, Request, provision};
 use crate::modes::release::release;
 use crate::ports::{PortResult, RecordScope};
@@ -192,7 +192,7 @@ async fn still_idle<'a>(
 async fn retire(plane: &Plane, machines: &[&IdleMachine], outcome: &mut Outcome) -> PortResult<()> {
     for machine in machines {
         let why = "it has reached the limit of its lifetime";
-        if plane.expire_and_reap(&machine.idle, why).await?.is_some() {
+        if let Reaped::Here = plane.expire_and_reap(&machine.idle, why).await? {
             let id: &InstanceId = machine.idle.id();
             plane.terminate(std::slice::from_ref(id)).await?;
             outcome.rotated.push(id.clone());

@@ -14,7 +14,7 @@ use crate::model::settings::Settings;
 use crate::model::signal::{AgentStatus, Pulse, Report, Signal};
 use crate::model::ticket::Ticket;
 use crate::model::timestamp::Timestamp;
-use crate::modes::handshake::announce;
+use crate::modes::handshake::{announce, keep_for_job};
 use crate::modes::plane::{NotCommitted, Plane};
 
 pub(super) async fn requeue(
@@ -73,15 +73,7 @@ async fn keep(
     idle: &Instance<Idle>,
     label: &Label,
 ) -> Result<(), Failure> {
-    let why = "its runner has a job of the run";
-    let times = &settings.times;
-    let claim = idle.claim(label, plane.now(), times.claim_timeout).because(why);
-    let claimed = match plane.apply(claim).await {
-        Ok(claimed) => claimed,
-        Err(NotCommitted::Refused(_)) => return Ok(()),
-        Err(NotCommitted::Unreachable(error)) => return Err(error.into()),
-    };
-    match plane.apply(claimed.commit(plane.now(), times.max_runtime).because(why)).await {
+    match keep_for_job(plane, &settings.times, idle, label).await {
         Ok(_) | Err(NotCommitted::Refused(_)) => Ok(()),
         Err(NotCommitted::Unreachable(error)) => Err(error.into()),
     }

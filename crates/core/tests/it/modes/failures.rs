@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ondeck_core::inputs::times::TimeOverrides;
 use ondeck_core::model::failure::FailureKind;
-use ondeck_core::model::record::{Record, State};
+use ondeck_core::model::record::{Counts, Record, State};
 use ondeck_core::model::settings::InvalidSetting;
 use ondeck_core::modes::provision::{MachineSource, Outcome, Request, provision};
 use ondeck_core::modes::release::{Disposition, release};
@@ -272,6 +272,32 @@ async fn a_cancelled_run_returns_what_was_claimed_at_any_moment() {
         harness.sleep(Duration::from_secs(1)).await;
         assert_reusable(&harness, &["i-a", "i-b"], &case).await;
     }
+}
+
+/// The write that makes a new machine running was on its way when the run was cancelled, and arrives
+/// after the clean-up has read the records.
+#[tokio::test]
+async fn a_machine_whose_activation_arrives_during_the_clean_up_goes_to_the_pool() {
+    let harness = Harness::new().await;
+    harness.make_defective("i-0002", MachineDefect::NeverRegisters);
+    let (switch, stop) = StopSignal::new();
+    let request = request("1", 2);
+    let reads = || harness.memory.store.calls().get("of_run").copied().unwrap_or_default();
+    let (outcome, ()) = tokio::join!(provision(&harness.plane, &request, &stop), async {
+        harness.sleep(Duration::from_secs(60)).await;
+        let before = reads();
+        switch.raise(Stop::Interrupted);
+        while reads() == before {
+            tokio::task::yield_now().await;
+        }
+        let created = harness.record("i-0001").unwrap();
+        let counts = Counts { runs: 1, ..created.counts };
+        harness.memory.store.insert(Record { state: State::Running, counts, ..created });
+    });
+    assert_eq!(outcome.failure.as_ref().unwrap().kind, FailureKind::Interrupted);
+    assert_eq!((outcome.terminated, outcome.returned), (vec![id("i-0002")], vec![id("i-0001")]));
+    assert_eq!(harness.alive(), ["i-0001"]);
+    assert_reusable(&harness, &["i-0001"], "after the clean-up").await;
 }
 
 /// Agents that poll too seldom to answer within the five seconds.

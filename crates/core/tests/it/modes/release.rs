@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ondeck_core::inputs::times::TimeOverrides;
+use ondeck_core::lifecycle::{Idle, Instance};
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::ticket::Ticket;
@@ -13,6 +14,8 @@ use ondeck_core::testkit::{Calls, MachineDefect};
 
 use super::harness::{Harness, believe_running, id, large, request, run};
 use ondeck_core::ports::Pool;
+
+const HOUR: Duration = Duration::from_secs(3_600);
 
 #[tokio::test]
 async fn released_machines_are_announced_after_deregistration() {
@@ -258,6 +261,55 @@ async fn an_idle_time_of_zero_ends_the_machines() {
     );
     assert!(harness.alive().is_empty());
     assert_eq!(harness.depth().await, 0);
+}
+
+/// Refresh renews the machine after it became idle, and before its agent has answered.
+#[tokio::test]
+async fn a_machine_that_refresh_keeps_warm_is_not_ended_although_its_idle_time_was_up() {
+    let times = [("idle-time-sec", "2"), ("agent-poll-running-sec", "10")];
+    let harness = Harness::with(&times).await;
+    let outcome = harness.provision(&request("1", 1)).await;
+    let machine = outcome.instances[0].id.clone();
+    let (released, ()) = tokio::join!(harness.release("1"), async {
+        while harness.state(machine.as_str()) != State::Idle {
+            tokio::task::yield_now().await;
+        }
+        let record = harness.record(machine.as_str()).unwrap();
+        let now = harness.plane.now();
+        let renewal = Instance::<Idle>::believe(&record).unwrap().renew(now, now + HOUR);
+        harness.plane.apply(renewal).await.unwrap();
+    });
+    let Disposition::Superseded(why) = &released.instances[0].disposition else {
+        panic!("{released:?}")
+    };
+    assert_eq!(why, "it is idle again");
+    assert_eq!(released.failure(), None);
+    assert_eq!(harness.alive(), [machine.as_str()]);
+    assert_eq!(harness.refresh().await.requeued, [machine]);
+    assert_eq!(harness.provision(&request("2", 1)).await.count(MachineSource::Warm), 1);
+}
+
+/// A second provision of the run may have claimed it when one of the run's jobs was waiting.
+#[tokio::test]
+async fn a_claimed_machine_with_a_job_is_released_like_a_running_one() {
+    let harness = Harness::new().await;
+    harness.make_defective("i-busy", MachineDefect::TakesJobAfter(Duration::from_secs(1)));
+    harness.idle("i-busy", "c6i.large").await;
+    let record = harness.record("i-busy").unwrap();
+    let idle = Instance::<Idle>::believe(&record).unwrap();
+    let claim = idle.claim(&run("1"), harness.plane.now(), HOUR);
+    harness.plane.apply(claim).await.unwrap();
+    while !harness.status("i-busy").await.heartbeat.unwrap().busy {
+        harness.sleep(Duration::from_secs(1)).await;
+    }
+    let released = harness.release("1").await;
+    assert_eq!(released.failure(), None);
+    assert_eq!(released.instances[0].disposition, Disposition::Pooled);
+    assert!(released.took < Duration::from_secs(20), "{:?}", released.took);
+    assert!(harness.labels.is_empty(), "its job is over");
+    let after = harness.record("i-busy").unwrap();
+    assert_eq!((after.state, after.counts.runs), (State::Idle, record.counts.runs + 1));
+    assert_eq!(harness.provision(&request("2", 1)).await.count(MachineSource::Warm), 1);
 }
 
 #[tokio::test]

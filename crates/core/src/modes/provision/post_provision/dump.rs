@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use crate::lifecycle::{Instance, Live};
 use crate::model::ids::InstanceId;
+use crate::model::record::Record;
 use crate::modes::provision::Attempt;
 use crate::ports::PortResult;
 
@@ -34,11 +35,18 @@ async fn end_recorded(attempt: &Attempt<'_>, done: &Progress) -> PortResult<BTre
     let plane = attempt.plane;
     let records = recorded(attempt, &touched).await?;
     let ours: Vec<Instance<Live>> = records.iter().filter_map(Instance::believe).collect();
-    let failed = plane.retire_all(&ours, "dumped").await;
-    done.not_terminated(&failed);
-    let kept: BTreeSet<&InstanceId> = failed.iter().map(|(id, _)| id).collect();
+    let mut retired = plane.retire_all(&ours, "dumped").await;
+    // A write that was on its way may have changed them.
+    let is_ours = |record: &Record| record.run.as_ref() == Some(&attempt.request.run);
+    let changed = retired.alive.extract_if(.., |record| is_ours(record));
+    let changed: Vec<Instance<Live>> =
+        changed.filter_map(|record| Instance::believe(&record)).collect();
+    let again = plane.retire_all(&changed, "dumped").await;
+    retired.failed.extend(again.failed);
+    retired.alive.extend(again.alive);
+    done.not_terminated(&retired.failed);
     let dumped: Vec<InstanceId> =
-        ours.iter().map(Instance::id).filter(|id| !kept.contains(id)).cloned().collect();
+        ours.iter().map(Instance::id).filter(|id| retired.ended(id)).cloned().collect();
     done.terminated(dumped.iter().cloned());
     if let Err(error) = plane.retried(|| plane.store.remove(&dumped)).await {
         done.failed(format!("records of terminated machines were not deleted: {error}"));

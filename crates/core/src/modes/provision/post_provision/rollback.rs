@@ -77,13 +77,17 @@ impl Undo<'_> {
         join(returns, self.terminate_created(records)).await;
     }
 
+    /// One that an activation on its way has made running meanwhile goes to the pool instead.
     async fn terminate_created(&self, records: &[Record]) {
         let created: Vec<Instance<Created>> =
             records.iter().filter_map(Instance::believe).collect();
-        let failed = self.attempt.plane.retire_all(&created, WHY).await;
-        let kept = |id: &InstanceId| failed.iter().any(|(failed, _)| failed == id);
-        self.done.terminated(created.iter().map(Instance::id).filter(|id| !kept(id)).cloned());
-        self.done.not_terminated(&failed);
+        let retired = self.attempt.plane.retire_all(&created, WHY).await;
+        let ended = created.iter().map(Instance::id).filter(|id| retired.ended(id));
+        self.done.terminated(ended.cloned());
+        self.done.not_terminated(&retired.failed);
+        let run = Some(&self.attempt.request.run);
+        let ours = retired.alive.iter().filter(|record| record.run.as_ref() == run);
+        join_all(ours.map(|record| self.give_back(record))).await;
     }
 
     /// Returns one machine to the pool, if it is claimed or, by a commit of this attempt, running.

@@ -75,9 +75,9 @@ pub(super) async fn undo_launches(
             Err(error) => failed.push((machine.id.clone(), error)),
         }
     }
-    failed.extend(plane.retire_all(&created, "launched for a run that could not be served").await);
-    let ended = created.iter().map(Instance::id).filter(|id| !failed.iter().any(|(f, _)| f == *id));
-    done.terminated(ended.cloned());
+    let retired = plane.retire_all(&created, "launched for a run that could not be served").await;
+    done.terminated(created.iter().map(Instance::id).filter(|id| retired.ended(id)).cloned());
+    failed.extend(retired.failed);
     done.not_terminated(&failed);
     if failed.is_empty() {
         let answered = open.into_iter().filter(|intent| attempt.holdings.is_answered(intent));

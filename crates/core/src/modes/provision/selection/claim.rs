@@ -13,7 +13,7 @@ use super::returns::{Reason, Returns, Unused};
 use crate::lifecycle::{Claimed, Instance};
 use crate::model::failure::Failure;
 use crate::modes::agent_watch::AgentWatch;
-use crate::modes::plane::NotCommitted;
+use crate::modes::plane::{NotCommitted, Reaped};
 use crate::modes::provision::Attempt;
 use crate::modes::provision::holdings::Moments;
 
@@ -211,7 +211,7 @@ impl Workers<'_> {
         let (plane, id) = (self.attempt.plane, claimed.id());
         self.attempt.holdings.searching(|search| search.unhealthy += 1);
         tracing::warn!(instance = %id, "discarded: {why}");
-        if plane.expire_and_reap(claimed, why).await?.is_some()
+        if let Reaped::Here = plane.expire_and_reap(claimed, why).await?
             && let Err(error) = plane.terminate(std::slice::from_ref(id)).await
         {
             // Its record is terminated, so no run can claim it. Refresh or its deadline terminates

@@ -10,10 +10,8 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use crate::inputs::times::Times;
-use crate::lifecycle::{Claimed, Idle, Instance};
-use crate::model::failure::{Failure, FailureKind};
-use crate::modes::handshake::{Handshake, idle_time_given_back};
-use crate::modes::plane::NotCommitted;
+use crate::lifecycle::{Claimed, Instance};
+use crate::modes::handshake::{Handshake, idle_time_given_back, keep_for_job};
 use crate::modes::provision::Attempt;
 
 /// How long a provision that has all its claims waits for agents that still leave.
@@ -100,31 +98,14 @@ async fn give_back(
         }
     };
     match handshake.take_back_unless_busy(&idle, &attempt.request.run).await {
+        // The run then has one machine more than it asked for.
         Ok(None) => {
-            if let Err(error) = keep(attempt, &idle).await {
+            attempt.holdings.about_to_touch(idle.id());
+            if let Err(error) = keep_for_job(plane, times, &idle, &attempt.label).await {
                 tracing::warn!(instance = %idle.id(), "has a job and was not kept: {error}");
             }
         }
         Ok(Some(returned)) => tracing::info!(instance = %idle.id(), "given back: {returned:?}"),
         Err(error) => tracing::warn!(instance = %idle.id(), "not in the pool yet: {error}"),
     }
-}
-
-/// Takes a machine back for the run, because its runner has taken one of the run's jobs. The run then
-/// has one machine more than it asked for.
-async fn keep(attempt: &Attempt<'_>, idle: &Instance<Idle>) -> Result<(), Failure> {
-    let (plane, times) = (attempt.plane, &attempt.times);
-    let refused = |error| match error {
-        NotCommitted::Refused(refused) => {
-            Failure::new(FailureKind::Unexpected, refused.to_string())
-        }
-        NotCommitted::Unreachable(error) => error.into(),
-    };
-    attempt.holdings.about_to_touch(idle.id());
-    let claim = idle.claim(&attempt.label, plane.now(), times.claim_timeout);
-    let claimed = plane.apply(claim.because("its runner has a job of the run")).await;
-    let claimed = claimed.map_err(refused)?;
-    let commit = claimed.commit(plane.now(), times.max_runtime);
-    plane.apply(commit.because("its runner has a job of the run")).await.map_err(refused)?;
-    Ok(())
 }
