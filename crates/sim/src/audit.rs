@@ -91,6 +91,9 @@ pub(crate) struct Audit {
     changed_at: BTreeMap<InstanceId, Timestamp>,
     /// The last run that registered or claimed each machine, and when.
     owned_since: BTreeMap<InstanceId, (RunId, Timestamp)>,
+    /// Machines that a run had given back and took again, because their runners have its jobs. It has
+    /// them besides those that it asked for.
+    kept_for_jobs: BTreeSet<InstanceId>,
     /// Machines that the operator has ever reassigned by hand.
     touched_by_hand: BTreeSet<InstanceId>,
     /// All settings that have been in force, each with the time from which it was.
@@ -123,6 +126,8 @@ pub(crate) struct Audit {
     begun: BTreeMap<Pid, Timestamp>,
     /// The last refresh that succeeded: when it began, and when it ended.
     last_refresh: Option<(Timestamp, Timestamp)>,
+    /// When a refresh last ended, successful or not.
+    refresh_ended: Option<Timestamp>,
     /// The names of the settings that each refresh was given, and when it began.
     refreshes: BTreeMap<Pid, (BTreeSet<String>, Timestamp)>,
     refused_set_ups: BTreeSet<Pid>,

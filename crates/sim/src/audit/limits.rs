@@ -122,6 +122,7 @@ impl Audit {
     /// A refresh without faults has ended. As many machines as the minimum says must be idle, and
     /// have at least half of their time left, unless a run has claimed one meanwhile.
     pub(crate) fn refresh_keeps(&mut self, by: Pid, now: Timestamp) {
+        self.refresh_ended = Some(now);
         let Some((_, began)) = self.refreshes.remove(&by).filter(|_| self.is_steady) else {
             return;
         };

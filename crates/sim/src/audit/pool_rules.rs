@@ -200,12 +200,12 @@ impl Audit {
 
     /// A process has sent tickets, and these are the texts of all tickets. If calls and queues work, no
     /// more than two different ones may announce the present idle state of one machine: that of its
-    /// renewal, and the one before, unless two refreshes run at the same time. A ticket that is there is not sent again, except by a process that
-    /// could not know of it.
+    /// renewal, and the one before, unless two refreshes run at the same time. A ticket that is there
+    /// is not sent again, except by a process that could not know of it.
     pub(crate) fn few_tickets(&mut self, by: Pid, sent: &[Ticket], all: &[String], now: Timestamp) {
         let Some(began) = self.began(by).filter(|_| self.is_quiet) else { return };
         // Two refreshes at the same time may both renew a machine.
-        let ended = self.last_refresh.map(|(_, ended)| ended);
+        let ended = self.refresh_ended;
         let is_alone = self.refreshes.len() <= 1 && ended.is_none_or(|ended| ended < began);
         let all: Vec<Ticket> = all.iter().filter_map(|body| Ticket::from_json(body).ok()).collect();
         for ticket in sent {

@@ -311,7 +311,7 @@ impl Audit {
                 self.violated(Invariant::Lifetime, how);
             }
             // Another refresh at the same time may have replaced the one that this one chose.
-            let ended = self.last_refresh.map(|(_, ended)| ended);
+            let ended = self.refresh_ended;
             let alone = self.refreshes.len() == 1 && ended.is_none_or(|ended| ended < began);
             let undisturbed = self.is_steady && alone && succeeded && outcome.warnings.is_empty();
             let long_ago = |record: &&Record| {

@@ -65,8 +65,21 @@ impl Audit {
         }
     }
 
+    /// A change was written to a machine, whose agent had said or not that its runner has a job of the
+    /// run that gave it back.
+    pub(crate) fn keeps_for_job(&mut self, transition: Transition, id: &InstanceId, is_held: bool) {
+        match transition {
+            Transition::Claim if is_held => _ = self.kept_for_jobs.insert(id.clone()),
+            Transition::Claim | Transition::Release | Transition::GiveBack => {
+                self.kept_for_jobs.remove(id);
+            }
+            _ => {}
+        }
+    }
+
     /// A refresh has given a machine to a run, which then has no more than it asked for. Machines that
-    /// are gone do not count, nor does what the run's own provision adds meanwhile.
+    /// are gone do not count, nor do those that are kept for a job, nor what the run's own provision
+    /// adds meanwhile.
     pub(crate) fn rescue_gives(
         &mut self,
         by: Pid,
@@ -84,7 +97,7 @@ impl Audit {
         };
         let serves = |id: &InstanceId| {
             let running = self.records.get(id).is_some_and(|it| it.state == State::Running);
-            running && machines.condition(id).is_some()
+            running && machines.condition(id).is_some() && !self.kept_for_jobs.contains(id)
         };
         let held = self.held_under(&label, now).iter().filter(|id| serves(id)).count();
         if held > usize::try_from(asked).unwrap_or(usize::MAX) {

@@ -11,6 +11,7 @@ use ondeck_core::model::credentials::Credentials;
 use ondeck_core::model::demand::Demand;
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::intent::Intent;
+use ondeck_core::model::record::Record;
 use ondeck_core::model::signal::AgentStatus;
 use ondeck_core::model::ticket::Ticket;
 use ondeck_core::model::timestamp::Timestamp;
@@ -21,6 +22,13 @@ use crate::faults::Fault;
 use crate::kernel::Micros;
 use crate::policy::Policy;
 use crate::world::{World, at_once};
+
+/// Whether the machine's agent has said that its runner has a job of the run that the record names.
+fn is_held(world: &World, record: &Record) -> bool {
+    let status = at_once(world.store.agent_status(std::slice::from_ref(&record.id)));
+    let report = status.ok().and_then(|mut status| status.pop()?.report);
+    report.zip(record.run.as_ref()).is_some_and(|(report, run)| report.is_held_for(run))
+}
 
 /// When the store's index shows a write that is made now.
 fn shown_at(policy: &Policy, world: &World, item: &str, write: u64) -> Micros {
@@ -71,6 +79,7 @@ impl Store for ProcessPorts {
                 let (transition, before) = (change.transition(), before.as_ref());
                 w.audit().says_why(&change);
                 w.audit().takes_from_job(by, transition, before, (has_job, when.1));
+                w.audit().keeps_for_job(transition, &after.id, is_held(w, after));
                 w.audit().wrote(by, transition, before, after, when, condition.as_ref());
                 let machines = w.machines();
                 w.audit().rescue_gives(by, transition, after, &machines, when.1);

@@ -133,6 +133,16 @@ fn rescues_give_no_more_than_the_run_asked_for() {
         audit.provision_begins(Pid(2), &run("a"), &Ask::of(1), second(90));
     };
     assert_eq!(given(1, provisions), None, "its own provision is at work");
+    let kept = |audit: &mut Audit, _: &mut SimulatedMachines| {
+        audit.keeps_for_job(Transition::Claim, &InstanceId::new("i-2").unwrap(), true);
+    };
+    assert_eq!(given(1, kept), None, "one of them is kept for a job");
+    let kept_before = |audit: &mut Audit, _: &mut SimulatedMachines| {
+        for transition in [Transition::Claim, Transition::Release] {
+            audit.keeps_for_job(transition, &InstanceId::new("i-2").unwrap(), true);
+        }
+    };
+    assert_eq!(given(1, kept_before), Some(Invariant::RescuedOnce));
 }
 
 #[test]
