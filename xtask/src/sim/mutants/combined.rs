@@ -132,17 +132,20 @@ fn combine(text: &str, switch: &str, places: &[(u32, &Place)]) -> (String, BTree
             continue;
         }
         before = start;
-        let mut arms = String::new();
+        let (mut arms, mut all) = (String::new(), Vec::new());
         for (number, place) in mutants {
             let at = offset(text, place.replaced.start) - start;
             let to = offset(text, place.replaced.end) - start;
             let mutated = format!("{}{}{}", &function[..at], place.replacement, &function[to..]);
             arms += &format!("/*BEGIN {number}*/\n{number} => {}\n/*END*/\n", &mutated[body..]);
             numbers.insert(number);
+            all.push(number.to_string());
         }
+        let all = all.join(" ");
         let (head, original) = function.split_at(body);
         let chosen = format!(
-            "{head}{{ match {switch}::mutant_switch::active() {{\n{arms}_ => {original}\n}} }}"
+            "{head}{{ match {switch}::mutant_switch::active() {{\n\
+             {arms}/*BEGIN {all}*/\n_ => {original}\n/*END*/\n}} }}"
         );
         combined.replace_range(start..end, &chosen);
     }
@@ -220,17 +223,22 @@ fn character(rest: &str) -> usize {
     }
 }
 
-/// The mutants in whose bodies the compiler's errors are.
+/// The mutants in whose bodies the compiler's errors are. If one is in the original body, as with a
+/// function that returns `impl Trait`, all mutants of the function are to blame.
 fn blamed(copy: &SourceCopy, output: &str) -> Result<BTreeSet<u32>, TaskError> {
     let mut numbers = BTreeSet::new();
     for (file, line) in output.lines().filter_map(error_in) {
-        let text = copy.present(file)?;
-        let before = text.lines().take(line).collect::<Vec<_>>().join("\n");
-        let begun = before.rfind("/*BEGIN ").filter(|at| !before[*at..].contains("/*END*/"));
-        let number = begun.and_then(|at| before[at + 8..].split_once("*/")?.0.parse::<u32>().ok());
-        numbers.extend(number);
+        numbers.extend(contained_at(&copy.present(file)?, line));
     }
     Ok(numbers)
+}
+
+/// The mutants to whose bodies a line belongs.
+fn contained_at(text: &str, line: usize) -> Vec<u32> {
+    let before = text.lines().take(line).collect::<Vec<_>>().join("\n");
+    let begun = before.rfind("/*BEGIN ").filter(|at| !before[*at..].contains("/*END*/"));
+    let named = begun.and_then(|at| Some(before[at + 8..].split_once("*/")?.0));
+    named.into_iter().flat_map(str::split_whitespace).flat_map(str::parse).collect()
 }
 
 /// The file and line of a line that reports an error.
@@ -281,14 +289,25 @@ impl Thing {
             "fn small(a: u32) -> bool { match crate::mutant_switch::active() {\n\
              /*BEGIN 1*/\n1 => {\n    a == 3 // not {\n}\n/*END*/\n\
              /*BEGIN 2*/\n2 => {\n    true // not {\n}\n/*END*/\n\
-             _ => {\n    a < 3 // not {\n}\n} }\n"
+             /*BEGIN 1 2*/\n_ => {\n    a < 3 // not {\n}\n/*END*/\n} }\n"
         ));
         let (_, method) = combined.split_once("async fn text<'a>(&'a self) -> &'a str ").unwrap();
         assert!(
             method.starts_with("{ match crate::mutant_switch::active() {\n/*BEGIN 3*/\n3 => {")
         );
-        assert!(method.contains("        \"\"\n    }\n/*END*/\n_ => {\n"), "{method}");
+        assert!(method.contains("        \"\"\n    }\n/*END*/\n/*BEGIN 3*/\n_ => {\n"), "{method}");
         assert!(combined.ends_with("    const fn number() -> u32 {\n        7\n    }\n}\n"));
+    }
+
+    #[test]
+    fn an_error_in_the_original_body_is_due_to_all_mutants_of_the_function() {
+        let text = "fn a() {\n/*BEGIN 1*/\n1 => 7\n/*END*/\n/*BEGIN 2*/\n2 => 8\n/*END*/\n\
+                    /*BEGIN 1 2*/\n_ => 9\n/*END*/\n}\n";
+        assert_eq!(contained_at(text, 3), [1]);
+        assert_eq!(contained_at(text, 6), [2]);
+        assert_eq!(contained_at(text, 9), [1, 2]);
+        assert_eq!(contained_at(text, 1), [0_u32; 0]);
+        assert_eq!(contained_at(text, 11), [0_u32; 0]);
     }
 
     #[test]
