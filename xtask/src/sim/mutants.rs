@@ -185,7 +185,9 @@ fn judge(
     let started = Instant::now();
     let output = folder.join("output.txt");
     let within = combined.and_then(|it| Some((&it.program, *it.numbers.get(&mutant.name)?)));
+    let is_broken = combined.is_some_and(|it| it.broken.contains(&mutant.name));
     let verdict = match within {
+        _ if is_broken => Verdict::NotBuilt,
         Some((program, number)) => run_judge(program, Some(number), &output)?,
         None => judge_alone(root, folder, mutant, &output)?,
     };

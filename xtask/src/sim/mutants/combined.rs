@@ -49,6 +49,8 @@ pub(super) struct Combined {
     pub(super) program: PathBuf,
     /// The numbers of the mutants that it contains, by name.
     pub(super) numbers: BTreeMap<String, u32>,
+    /// The names of the mutants whose own bodies do not compile.
+    pub(super) broken: BTreeSet<String>,
 }
 
 impl Combined {
@@ -56,7 +58,7 @@ impl Combined {
     /// built alone. Fails if the sources cannot be written or nothing can be built.
     pub(super) fn build(copy: &SourceCopy, mutants: &[Mutant]) -> Result<Combined, TaskError> {
         let numbered: Vec<(u32, &Mutant)> = (1..).zip(mutants).collect();
-        let mut left_out = BTreeSet::new();
+        let (mut left_out, mut broken) = (BTreeSet::new(), BTreeSet::new());
         for _ in 0..ROUNDS {
             let contained = write(copy, &numbered, &left_out)?;
             let checked = copy.build_quietly(&[
@@ -74,14 +76,21 @@ impl Combined {
                 let named = |(number, mutant): &(u32, &Mutant)| (mutant.name.clone(), *number);
                 let within = numbered.iter().filter(|(number, _)| contained.contains(number));
                 let numbers: BTreeMap<String, u32> = within.map(named).collect();
-                log(&format!("{} mutants are in one build", numbers.len()));
-                return Ok(Combined { program: copy.program(PROFILE), numbers });
+                let is_broken = |(number, _): &&(u32, &Mutant)| broken.contains(number);
+                let broken: BTreeSet<String> =
+                    numbered.iter().filter(is_broken).map(|it| it.1.name.clone()).collect();
+                let (within, broken_ones) = (numbers.len(), broken.len());
+                log(&format!("{within} mutants are in one build, {broken_ones} do not compile"));
+                return Ok(Combined { program: copy.program(PROFILE), numbers, broken });
             };
             let to_blame = blamed(copy, &output)?;
             if to_blame.is_empty() {
                 return Err(TaskError::new(output, "no mutant is the reason for these errors"));
             }
-            left_out.extend(to_blame);
+            for numbers in to_blame {
+                broken.extend((numbers.len() == 1).then(|| numbers[0]));
+                left_out.extend(numbers);
+            }
         }
         Err(TaskError::new("the mutants do not compile together", "see their errors"))
     }
@@ -114,7 +123,8 @@ fn write(
 }
 
 /// Puts the mutants into the text of a file. Returns the numbers of those that it contains: not those
-/// of constant functions, of functions inside others, and of no function.
+/// of constant functions, of functions whose type is hidden, of functions inside others, and of no
+/// function.
 fn combine(text: &str, switch: &str, places: &[(u32, &Place)]) -> (String, BTreeSet<u32>) {
     let mut functions: BTreeMap<(usize, usize), Vec<(u32, &Place)>> = BTreeMap::new();
     for (number, place) in places {
@@ -127,12 +137,16 @@ fn combine(text: &str, switch: &str, places: &[(u32, &Place)]) -> (String, BTree
     for ((start, end), mutants) in functions.into_iter().rev() {
         let function = &text[start..end];
         let Some(body) = body_of(function).filter(|_| end <= before) else { continue };
-        let is_const = function[..body].split_whitespace().any(|word| word == "const");
-        if is_const {
+        let head = &function[..body];
+        let is_const = head.split_whitespace().any(|word| word == "const");
+        // Each body would have a type of its own.
+        let hides_type = head.rsplit_once("->").is_some_and(|(_, kind)| kind.contains("impl "));
+        if is_const || hides_type {
             continue;
         }
         before = start;
-        let (mut arms, mut all) = (String::new(), Vec::new());
+        // Zero is the original.
+        let (mut arms, mut all) = (String::new(), vec!["0".to_owned()]);
         for (number, place) in mutants {
             let at = offset(text, place.replaced.start) - start;
             let to = offset(text, place.replaced.end) - start;
@@ -223,14 +237,15 @@ fn character(rest: &str) -> usize {
     }
 }
 
-/// The mutants in whose bodies the compiler's errors are. If one is in the original body, as with a
-/// function that returns `impl Trait`, all mutants of the function are to blame.
-fn blamed(copy: &SourceCopy, output: &str) -> Result<BTreeSet<u32>, TaskError> {
-    let mut numbers = BTreeSet::new();
+/// The mutants to blame for each of the compiler's errors. For an error in the original body, these
+/// are zero and all mutants of the function.
+fn blamed(copy: &SourceCopy, output: &str) -> Result<Vec<Vec<u32>>, TaskError> {
+    let mut to_blame = Vec::new();
     for (file, line) in output.lines().filter_map(error_in) {
-        numbers.extend(contained_at(&copy.present(file)?, line));
+        to_blame.push(contained_at(&copy.present(file)?, line));
     }
-    Ok(numbers)
+    to_blame.retain(|numbers: &Vec<u32>| !numbers.is_empty());
+    Ok(to_blame)
 }
 
 /// The mutants to whose bodies a line belongs.
@@ -267,6 +282,10 @@ impl Thing {
     const fn number() -> u32 {
         7
     }
+
+    fn all(&self) -> impl Iterator<Item = u32> {
+        self.numbers()
+    }
 }
 ";
 
@@ -282,30 +301,35 @@ impl Thing {
         let always = place(small, (2, 5)..(2, 10), "true");
         let other = place((6, 5)..(9, 6), (8, 9)..(8, 25), "\"\"");
         let constant = place((11, 5)..(13, 6), (12, 9)..(12, 10), "0");
-        let places = [(1, &equal), (2, &always), (3, &other), (4, &constant)];
+        let hidden = place((15, 5)..(17, 6), (16, 9)..(16, 23), "empty()");
+        let places = [(1, &equal), (2, &always), (3, &other), (4, &constant), (5, &hidden)];
         let (combined, numbers) = combine(SOURCE, "crate", &places);
         assert_eq!(numbers, BTreeSet::from([1, 2, 3]));
         assert!(combined.starts_with(
             "fn small(a: u32) -> bool { match crate::mutant_switch::active() {\n\
              /*BEGIN 1*/\n1 => {\n    a == 3 // not {\n}\n/*END*/\n\
              /*BEGIN 2*/\n2 => {\n    true // not {\n}\n/*END*/\n\
-             /*BEGIN 1 2*/\n_ => {\n    a < 3 // not {\n}\n/*END*/\n} }\n"
+             /*BEGIN 0 1 2*/\n_ => {\n    a < 3 // not {\n}\n/*END*/\n} }\n"
         ));
         let (_, method) = combined.split_once("async fn text<'a>(&'a self) -> &'a str ").unwrap();
         assert!(
             method.starts_with("{ match crate::mutant_switch::active() {\n/*BEGIN 3*/\n3 => {")
         );
-        assert!(method.contains("        \"\"\n    }\n/*END*/\n/*BEGIN 3*/\n_ => {\n"), "{method}");
-        assert!(combined.ends_with("    const fn number() -> u32 {\n        7\n    }\n}\n"));
+        assert!(
+            method.contains("        \"\"\n    }\n/*END*/\n/*BEGIN 0 3*/\n_ => {\n"),
+            "{method}"
+        );
+        assert!(combined.contains("    const fn number() -> u32 {\n        7\n    }\n"));
+        assert!(combined.ends_with(" {\n        self.numbers()\n    }\n}\n"));
     }
 
     #[test]
     fn an_error_in_the_original_body_is_due_to_all_mutants_of_the_function() {
         let text = "fn a() {\n/*BEGIN 1*/\n1 => 7\n/*END*/\n/*BEGIN 2*/\n2 => 8\n/*END*/\n\
-                    /*BEGIN 1 2*/\n_ => 9\n/*END*/\n}\n";
+                    /*BEGIN 0 1 2*/\n_ => 9\n/*END*/\n}\n";
         assert_eq!(contained_at(text, 3), [1]);
         assert_eq!(contained_at(text, 6), [2]);
-        assert_eq!(contained_at(text, 9), [1, 2]);
+        assert_eq!(contained_at(text, 9), [0, 1, 2]);
         assert_eq!(contained_at(text, 1), [0_u32; 0]);
         assert_eq!(contained_at(text, 11), [0_u32; 0]);
     }
