@@ -23,6 +23,7 @@ impl Scenario {
     /// Returns all scenarios of the sweep.
     pub fn all() -> Vec<Scenario> {
         let mut all = provisions();
+        all.push(race());
         all.extend(releases());
         all.push(refresh());
         all.push(agent());
@@ -87,6 +88,22 @@ fn provisions() -> Vec<Scenario> {
             },
         },
     ]
+}
+
+/// Two runs find tickets of one machine at the same moment, and each makes its calls when the other
+/// does. So the writes of the one differ from those of the other by nothing but the run.
+fn race() -> Scenario {
+    let actions = vec![provision(10, "1", 1), provision(80, "2", 1), provision(80, "3", 1)];
+    let two_tickets = ScriptedFault {
+        process: "release 1".to_owned(),
+        selector: CallSelector::First("send"),
+        fault: CallFault::Repeat,
+    };
+    Scenario {
+        name: "provision-race",
+        outcome: ProcessOutcome::Succeeded,
+        plan: Plan { scripts: vec![two_tickets], ..plan("provision 2#4", actions) },
+    }
 }
 
 fn releases() -> Vec<Scenario> {
@@ -224,6 +241,7 @@ mod tests {
             ("provision-never-ready", &["write give-back", "send", "write reap", "terminate"]),
             ("provision-stopped", &["write claim", "write give-back", "write reap", "terminate"]),
             ("provision-stopped-in-rollback", &["write give-back", "write reap", "send"]),
+            ("provision-race", &["receive", "write claim i-0001"]),
             ("release", &["write release", "send", "mark ticketed"]),
             ("release-silent-agent", &["write release", "send", "write expire"]),
             ("release-leftovers", &["write give-back i-0001", "send", "write expire i-0002"]),
