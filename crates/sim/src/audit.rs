@@ -23,6 +23,7 @@ use ondeck_core::model::ticket::Ticket;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Machine, Order};
 
+pub(crate) use self::deadlines::is_orphan;
 pub(crate) use self::hand_over::HandOver;
 pub use self::invariant::{Invariant, Violation};
 use self::pool_rules::{BegunProvision, TicketHistory};
@@ -126,6 +127,8 @@ pub(crate) struct Audit {
     begun: BTreeMap<Pid, Timestamp>,
     /// The last refresh that succeeded: when it began, and when it ended.
     last_refresh: Option<(Timestamp, Timestamp)>,
+    /// Machines whose launchers began when there was no ceiling, and when they were launched.
+    launched_unaware: BTreeMap<InstanceId, Timestamp>,
     /// When a refresh last ended, successful or not.
     refresh_ended: Option<Timestamp>,
     /// The names of the settings that each refresh was given, and when it began.
@@ -386,16 +389,20 @@ impl Audit {
     /// The control plane terminates a live machine of this age.
     pub(crate) fn terminated(&mut self, id: &InstanceId, age: Duration) {
         let Some(record) = self.records.get(id) else {
-            // The grace, measured by a clock that is ahead.
-            if age < self.grace.saturating_sub(SKEW) {
-                let how =
-                    format!("{id} was terminated {age:?} after its launch, before its record");
-                self.violated(Invariant::StoreFirst, how);
-            }
+            self.abandoned(id, age);
             return;
         };
         if record.state.is_live() {
             let how = format!("{id} was terminated while its record was {}", record.state);
+            self.violated(Invariant::StoreFirst, how);
+        }
+    }
+
+    /// A machine was given up this long after its launch, before its provision had registered it.
+    pub(crate) fn abandoned(&mut self, id: &InstanceId, age: Duration) {
+        // The grace, measured by a clock that is ahead.
+        if age < self.grace.saturating_sub(SKEW) {
+            let how = format!("{id} was given up {age:?} after its launch, before its record");
             self.violated(Invariant::StoreFirst, how);
         }
     }

@@ -18,7 +18,7 @@ mod intents;
 mod interrupted;
 pub(crate) mod keep_warm;
 mod offline_runners;
-mod orphans;
+pub(crate) mod orphans;
 mod prune_records;
 mod prune_tickets;
 mod reap;

@@ -24,6 +24,11 @@ pub(super) enum IsOver {
     Yes,
 }
 
+/// Whether refresh has taken the machine for an orphan, which expires at once.
+pub(crate) fn is_orphan(record: &Record) -> bool {
+    record.run.as_ref().is_some_and(|run| run.as_str() == "orphan")
+}
+
 impl Audit {
     /// A change was written. Its deadline must be what the settings and the call say.
     pub(super) fn deadline(
@@ -93,6 +98,7 @@ impl Audit {
                 false => Duration::ZERO,
             };
             match transition {
+                Transition::Register if is_orphan(after) => allowed.push(Duration::ZERO),
                 Transition::Register => allowed.push(time(ask, "created-timeout-sec") + waits),
                 Transition::Claim => allowed.push(time(ask, "claim-timeout-sec") + waits),
                 Transition::Activate | Transition::Commit if warms_up => {

@@ -41,19 +41,30 @@ pub(super) fn has_ceiling_for(text: &str, class: &str) -> bool {
 
 impl Audit {
     /// Machines were launched, and `machines` exist at the provider now. Their number must be
-    /// within one of the ceilings that have been in force since the process began.
+    /// within one of the ceilings that have been in force since the process began. A machine whose
+    /// launcher does not know of the ceiling counts from the next refresh on.
     pub(crate) fn within_ceiling(&mut self, by: Pid, launched: &[Machine], machines: &[Machine]) {
         let Some(began) = self.began(by).filter(|_| !launched.is_empty()) else { return };
+        let ceilings = self.texts_since("max-machines", began);
+        if ceilings.iter().any(String::is_empty) {
+            let unaware = launched.iter().map(|machine| (machine.id.clone(), machine.launched_at));
+            self.launched_unaware.extend(unaware);
+        }
+        let refreshed = self.last_refresh.map(|(began, _)| began.before(self.index_lag + SKEW));
+        let is_known = |machine: &Machine| {
+            let launched = self.launched_unaware.get(&machine.id);
+            launched.is_none_or(|launched| refreshed.is_some_and(|began| *launched < began))
+        };
         let keeps = |ceiling: &String| {
             numbers(ceiling).into_iter().all(|(class, max)| {
                 let counts = |machine: &&Machine| {
-                    class.is_none_or(|class| machine.spec.resource_class.as_str() == class)
+                    let is_of = |class| machine.spec.resource_class.as_str() == class;
+                    class.is_none_or(is_of) && is_known(machine)
                 };
                 let exceeds = machines.iter().filter(counts).count() > max;
                 !(exceeds && launched.iter().any(|machine| counts(&machine)))
             })
         };
-        let ceilings = self.texts_since("max-machines", began);
         if !ceilings.iter().any(keeps) {
             let how = format!("{} machines exist, and {ceilings:?} may", machines.len());
             self.violated(Invariant::Ceiling, how);

@@ -1,9 +1,10 @@
 //! The store, as a simulated process of the control plane reaches it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use ondeck_core::lifecycle::{Change, Verdict};
+use ondeck_core::lifecycle::{Change, Transition, Verdict};
 use ondeck_core::model::ceiling::{
     Limits, MachineCount, Reservation, ReservationVerdict, Settlement,
 };
@@ -18,6 +19,7 @@ use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Listing, PortResult, RecordScope, Store};
 
 use super::{ProcessPorts, listed, named};
+use crate::audit::is_orphan;
 use crate::faults::Fault;
 use crate::kernel::Micros;
 use crate::policy::Policy;
@@ -79,6 +81,11 @@ impl Store for ProcessPorts {
                 let (transition, before) = (change.transition(), before.as_ref());
                 w.audit().says_why(&change);
                 w.audit().takes_from_job(by, transition, before, (has_job, when.1));
+                if transition == Transition::Register && is_orphan(after) {
+                    let launched = w.compute.machine(after.id.as_str());
+                    let age = launched.map_or(Duration::MAX, |it| when.1.since(it.launched_at));
+                    w.audit().abandoned(&after.id, age);
+                }
                 w.audit().keeps_for_job(transition, &after.id, is_held(w, after));
                 w.audit().wrote(by, transition, before, after, when, condition.as_ref());
                 let machines = w.machines();

@@ -55,6 +55,11 @@ impl Survey {
         Ok(Survey { taken_at, has_machines, machines, runners, live: listing.records, known })
     }
 
+    /// The machines without a live record.
+    pub(super) fn orphans(&self) -> impl Iterator<Item = &Machine> {
+        self.machines.iter().filter(|machine| !self.knows(&machine.id))
+    }
+
     /// Whether the instance has a live record, or one that cannot be read and may be live.
     pub(super) fn knows(&self, instance: &InstanceId) -> bool {
         self.known.contains(instance.as_str())

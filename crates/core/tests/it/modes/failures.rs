@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use ondeck_core::inputs::times::TimeOverrides;
 use ondeck_core::model::failure::FailureKind;
+use ondeck_core::model::ids::IntentId;
 use ondeck_core::model::record::{Counts, Record, State};
 use ondeck_core::model::settings::InvalidSetting;
 use ondeck_core::modes::provision::{MachineSource, Outcome, Request, provision};
 use ondeck_core::modes::release::{Disposition, release};
-use ondeck_core::ports::PortError;
+use ondeck_core::ports::{Machine, PortError};
 use ondeck_core::runtime::stop::{Stop, StopSignal};
 use ondeck_core::testkit::{MachineDefect, PartialLaunch};
 
@@ -413,6 +414,29 @@ async fn a_contradiction_is_dumped() {
     assert_eq!(outcome.clean_up_failures, Vec::<String>::new());
     assert!(harness.record("i-a").is_none(), "its record is deleted");
     assert_eq!(harness.record("i-0001"), Some(owned), "and that of the other run is left alone");
+}
+
+/// Refresh has taken the new machine for an orphan, because the provision was held up for longer than
+/// the grace.
+#[tokio::test]
+async fn a_machine_that_refresh_has_given_up_is_not_registered_and_costs_no_warm_machine() {
+    let harness = Harness::new().await;
+    let machine = Machine {
+        id: id("i-0001"),
+        spec: spec("c6i.large"),
+        intent: IntentId::new("x").unwrap(),
+        launched_at: harness.plane.now(),
+    };
+    harness.memory.compute.insert(machine);
+    harness.sleep(Duration::from_secs(61)).await;
+    assert_eq!(harness.refresh().await.orphans, [id("i-0001")]);
+    let given_up = harness.record("i-0001").unwrap();
+    assert_eq!((given_up.state, given_up.run), (State::Terminated, None));
+    harness.idle("i-b", "c6i.large").await;
+    let outcome = harness.provision(&request("1", 2)).await;
+    assert_eq!(outcome.failure.unwrap().kind, FailureKind::NotReady);
+    assert_eq!((outcome.terminated, outcome.returned), (vec![], vec![id("i-b")]));
+    assert_reusable(&harness, &["i-b"], "after the failure").await;
 }
 
 /// Two hours of refreshes while the launches of a rescue fail. Idle machines are claimed and returned

@@ -13,6 +13,7 @@ use crate::model::intent::Intent;
 use crate::model::requirements::{Requirements, UsageClass};
 use crate::modes::plane::NotCommitted;
 use crate::modes::provision::{Attempt, ceiling};
+use crate::modes::refresh::orphans::is_abandoned;
 use crate::ports::{Launched, Machine, Order, PortError, PortResult};
 
 /// The result of one launch: how many machines, and why there are not more.
@@ -156,7 +157,9 @@ async fn register(attempt: &Attempt<'_>, machine: &Machine) -> Result<(), Failur
             Ok(())
         }
         Err(NotCommitted::Refused(refused)) => {
-            Err(Failure::new(FailureKind::Unexpected, refused.to_string()))
+            let is_abandoned = refused.found.as_ref().is_some_and(is_abandoned);
+            let kind = if is_abandoned { FailureKind::NotReady } else { FailureKind::Unexpected };
+            Err(Failure::new(kind, refused.to_string()))
         }
         Err(NotCommitted::Unreachable(error)) => Err(error.into()),
     }
