@@ -1,6 +1,7 @@
 //! The auditor: checks the invariants after every event. It is written from the design and does not
 //! ask core which changes are allowed.
 
+mod care;
 mod deadlines;
 mod hand_over;
 mod health;
@@ -133,7 +134,15 @@ pub(crate) struct Audit {
     refresh_ended: Option<Timestamp>,
     /// The names of the settings that each refresh was given, and when it began.
     refreshes: BTreeMap<Pid, (BTreeSet<String>, Timestamp)>,
+    /// Whether a refresh must refuse the settings that it was given.
+    unsound: BTreeMap<Pid, bool>,
     refused_set_ups: BTreeSet<Pid>,
+    /// When the credentials of agents were last stored, and when they expire.
+    minted: Option<(Timestamp, Timestamp)>,
+    /// What each provision has given back.
+    given_back: BTreeSet<(Pid, InstanceId)>,
+    /// Whether every call is answered.
+    calls_are_answered: bool,
     /// The refreshes that have stored settings that they were given.
     stored_given: BTreeSet<Pid>,
     /// The script that every machine must run before it registers.
@@ -161,6 +170,8 @@ impl Audit {
         self.agents_spared = plan.agents_spared || plan.rates.calls.is_empty();
         self.is_spared = plan.skew <= 8_000 && (plan.is_clear() || !by_choice);
         self.is_quiet = plan.calls_work();
+        let calls_fail = !(plan.rates.calls.is_empty() && plan.outages.is_empty());
+        self.calls_are_answered = !calls_fail && plan.scripts.is_empty() && !by_choice;
         self.judges_runs = plan.without(Fault::SpotNotice).calls_work();
         self.agents_beat = plan.agents_beat() && !by_choice;
         self.only_deaths = plan.only_deaths() && !by_choice;
@@ -230,6 +241,7 @@ impl Audit {
             }
             Transition::GiveBack => {
                 self.idle_since.insert(after.id.clone(), now);
+                self.given_back.insert((by, after.id.clone()));
             }
             Transition::Release => {
                 self.idle_since.insert(after.id.clone(), now);

@@ -17,8 +17,8 @@ use crate::policy::{CallFault, Outage, Policy, ScriptedFault, ScriptedFaultState
 pub use self::ask::Ask;
 pub(crate) use self::ask::contradict;
 pub(crate) use self::minimums::{Kept, kept};
-pub(crate) use self::settings::CLASS_NAMES;
 use self::settings::GRACE;
+pub(crate) use self::settings::{CLASS_NAMES, is_unsound};
 
 /// One second of virtual time, in microseconds.
 pub(crate) const SECOND: Micros = 1_000_000;

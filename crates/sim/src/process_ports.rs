@@ -7,6 +7,7 @@ mod forge;
 mod pool;
 mod store;
 
+pub(crate) use self::store::registered;
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

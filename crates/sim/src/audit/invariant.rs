@@ -91,6 +91,10 @@ pub enum Invariant {
     FewTickets,
     /// A provision waits for room below the ceiling for as long as it was told to.
     WaitsForRoom,
+    /// A refresh asks for credentials only if those that are stored will not do.
+    FewCredentials,
+    /// A mode does not wait for an agent that has said that it failed.
+    Believed,
     /// A machine that the provider will take away gets no further run.
     NotInterrupted,
     /// Without faults, a refresh gives machines to a run whose jobs wait. If machines die, it does so
@@ -153,6 +157,8 @@ impl Invariant {
             Invariant::BacksOff => "refused agents back off",
             Invariant::FewTickets => "few tickets",
             Invariant::WaitsForRoom => "waits for room",
+            Invariant::FewCredentials => "few credentials",
+            Invariant::Believed => "failures are believed",
             Invariant::NotInterrupted => "interrupted is not reused",
             Invariant::Rescued => "rescued",
             Invariant::RescuedOnce => "rescued once",

@@ -14,7 +14,7 @@ use ondeck_core::ports::{Order, ReceivedMessage};
 
 use super::{Audit, Invariant, SKEW, is_about};
 use crate::kernel::{Micros, Pid, timestamp};
-use crate::plan::{Ask, contradict};
+use crate::plan::{Ask, contradict, is_unsound};
 use crate::simulated_machines::Condition;
 
 /// A ticket stays hidden at most this long after it was received.
@@ -73,6 +73,8 @@ impl Audit {
         began: Timestamp,
     ) {
         self.begun.insert(by, began);
+        let is_unsound = given.iter().any(|(name, value)| is_unsound(name, value));
+        self.unsound.insert(by, is_unsound);
         let names: BTreeSet<String> = given.keys().cloned().collect();
         self.refreshes.insert(by, (names, began));
     }

@@ -126,6 +126,9 @@ impl Audit {
         if outcome.failure.is_none() && outcome.search.claimed < warm {
             return self.untrue(format!("{warm} machines were warm: {:?}", outcome.search));
         }
+        if outcome.search.tickets < outcome.search.claimed {
+            return self.untrue(format!("more was claimed than found: {:?}", outcome.search));
+        }
         for given in &outcome.instances {
             let it = &given.milestones;
             let found = it.found.unwrap_or(it.owned);

@@ -1,3 +1,4 @@
+mod care;
 mod limits;
 mod runs;
 

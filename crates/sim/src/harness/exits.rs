@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ondeck_core::lifecycle::{Idle, Instance};
 use ondeck_core::model::failure::FailureKind;
+use ondeck_core::model::ids::InstanceId;
 use ondeck_core::model::record::State;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::provision::{self, MachineSource, SourcePolicy};
@@ -15,6 +16,7 @@ use crate::faults::Fault;
 use crate::kernel::Pid;
 use crate::plan::SECOND;
 use crate::process::{Exit, ProcessKind};
+use crate::process_ports::registered;
 
 /// How long GitHub waits after it has told a step to stop, before it ends it.
 const STOPS_WITHIN: Duration = Duration::from_millis(7_500);
@@ -43,6 +45,17 @@ impl Harness {
             }
             (_, Exit::Refreshed(result, began)) => {
                 self.tally.refreshed += 1;
+                let failure = match &*result {
+                    Ok(outcome) => outcome.failure.as_ref(),
+                    Err(failure) => Some(failure),
+                };
+                let is_refused = failure.is_some_and(|it| it.kind == FailureKind::InvalidInput);
+                self.world.audit().judges_settings(pid, is_refused, failure.is_none());
+                if failure.is_none() {
+                    let registered = registered(&self.world).into_iter().map(|(id, _)| id);
+                    let registered: Vec<InstanceId> = registered.collect();
+                    self.world.audit().knows_usual_time(began, &registered);
+                }
                 if let Ok(outcome) = &*result {
                     let now = self.kernel.true_time();
                     self.world.audit().refresh_reports(pid, outcome, began);

@@ -65,6 +65,30 @@ pub(super) fn drawn(random: &mut fastrand::Rng) -> BTreeMap<String, String> {
     settings
 }
 
+/// Times that contradict the others, whichever these are, so that a refresh must refuse them.
+const CONTRADICTORY: [(&str, &str); 3] = [
+    ("validation-timeout-sec", "300"),
+    ("claim-timeout-sec", "100"),
+    ("heartbeat-period-sec", "90"),
+];
+/// Values that mean nothing, so that a refresh must refuse them.
+const MALFORMED: [(&str, &str); 9] = [
+    ("min-idle", "large/m$=1"),
+    ("min-idle", "Mon 22:00-01:75 Asia/Tokyo large=1"),
+    ("min-idle", "large=many"),
+    ("idle-time-sec", "-1"),
+    ("heartbeat-period-sec", "0"),
+    ("resource-class-config", "{"),
+    ("max-machines", "large"),
+    ("max-runs-per-machine", "few"),
+    ("rescue", "perhaps"),
+];
+
+/// Whether a refresh must refuse a setting.
+pub(crate) fn is_unsound(name: &str, value: &str) -> bool {
+    CONTRADICTORY.contains(&(name, value)) || MALFORMED.contains(&(name, value))
+}
+
 /// Draws what a refresh in mid-history changes. With `exact_clocks`, heartbeats may be so frequent
 /// that only they, and not clocks, may be a few seconds off.
 pub(super) fn change(exact_clocks: bool, random: &mut fastrand::Rng) -> Given {
@@ -85,19 +109,16 @@ pub(super) fn change(exact_clocks: bool, random: &mut fastrand::Rng) -> Given {
         ("ticket-hold-sec", &["10", "30"]),
         ("agent-poll-running-sec", &["0.5", "1.5"]),
     ];
-    // Times that contradict the others, so that the refresh must refuse them.
-    let contradictory = [
-        ("validation-timeout-sec", "300"),
-        ("claim-timeout-sec", "100"),
-        ("heartbeat-period-sec", "90"),
-    ];
     let mut given = Given::new();
     if random.u8(0..8) == 0 {
-        given.push(contradictory[random.usize(0..3)]);
+        given.push(CONTRADICTORY[random.usize(0..3)]);
     }
     for _ in 0..random.u32(1..5) {
         let (name, values) = choices[random.usize(0..choices.len())];
         given.push((name, values[random.usize(0..values.len())]));
+    }
+    if random.u8(0..8) == 0 {
+        given.push(MALFORMED[random.usize(0..MALFORMED.len())]);
     }
     given
 }

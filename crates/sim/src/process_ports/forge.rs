@@ -33,7 +33,12 @@ impl Forge for ProcessPorts {
 
     async fn mint(&self) -> PortResult<Option<Credentials>> {
         let (world, life) = (self.world.clone(), self.policy.token_life);
-        let mint = move || Ok(Some(credentials(world.kernel.true_time() + life)));
+        let by = self.pid;
+        let mint = move || {
+            let now = world.kernel.true_time();
+            world.audit().mints(by, now);
+            Ok(Some(credentials(now + life)))
+        };
         self.call("forge", "mint", String::new, mint).await
     }
 

@@ -25,11 +25,23 @@ use crate::kernel::Micros;
 use crate::policy::Policy;
 use crate::world::{World, at_once};
 
+/// What the store knows of a machine's agent.
+fn status_of(world: &World, id: &InstanceId) -> AgentStatus {
+    let status = at_once(world.store.agent_status(std::slice::from_ref(id)));
+    status.ok().and_then(|mut status| status.pop()).unwrap_or_default()
+}
+
 /// Whether the machine's agent has said that its runner has a job of the run that the record names.
-fn is_held(world: &World, record: &Record) -> bool {
-    let status = at_once(world.store.agent_status(std::slice::from_ref(&record.id)));
-    let report = status.ok().and_then(|mut status| status.pop()?.report);
-    report.zip(record.run.as_ref()).is_some_and(|(report, run)| report.is_held_for(run))
+fn is_held(status: &AgentStatus, record: &Record) -> bool {
+    let report = status.report.as_ref().zip(record.run.as_ref());
+    report.is_some_and(|(report, run)| report.is_held_for(run))
+}
+
+/// The live machines that have registered, with the time that it took.
+pub(crate) fn registered(world: &World) -> Vec<(InstanceId, Duration)> {
+    let live = world.store.select(|record| record.state.is_live());
+    let took = |id: &InstanceId| status_of(world, id).heartbeat?.registration;
+    live.into_iter().filter_map(|record| Some((record.id.clone(), took(&record.id)?))).collect()
 }
 
 /// When the store's index shows a write that is made now.
@@ -57,6 +69,11 @@ impl Store for ProcessPorts {
         let by = self.pid;
         let put = move |w: &World| {
             let stored = at_once(w.store.put_settings(&changes));
+            let usual = changes.get("registration-p95-ms").and_then(|text| text.parse().ok());
+            if let Some(usual) = usual.map(Duration::from_millis) {
+                let took = registered(w).into_iter().map(|(_, took)| took).collect();
+                w.audit().stores_usual_time(usual, took);
+            }
             let settings = at_once(Store::settings(&w.store));
             w.audit().stored_settings(by, &changes, &settings.unwrap_or_default(), w.kernel.now());
             stored
@@ -80,13 +97,18 @@ impl Store for ProcessPorts {
                 let condition = w.machines().condition(&after.id).cloned();
                 let (transition, before) = (change.transition(), before.as_ref());
                 w.audit().says_why(&change);
+                let status = status_of(w, &after.id);
+                if transition == Transition::Claim {
+                    w.audit().claims(by, after, &status, when.1);
+                }
+                w.audit().gives_up(by, transition, before, (&status, has_job), when.1);
                 w.audit().takes_from_job(by, transition, before, (has_job, when.1));
                 if transition == Transition::Register && is_orphan(after) {
                     let launched = w.compute.machine(after.id.as_str());
                     let age = launched.map_or(Duration::MAX, |it| when.1.since(it.launched_at));
                     w.audit().abandoned(&after.id, age);
                 }
-                w.audit().keeps_for_job(transition, &after.id, is_held(w, after));
+                w.audit().keeps_for_job(transition, &after.id, is_held(&status, after));
                 w.audit().wrote(by, transition, before, after, when, condition.as_ref());
                 let machines = w.machines();
                 w.audit().rescue_gives(by, transition, after, &machines, when.1);
@@ -243,6 +265,7 @@ impl Store for ProcessPorts {
         let by = self.pid;
         let put = move |w: &World| {
             let stored = at_once(w.store.put_credentials(&credentials, &changes));
+            w.audit().stored_credentials(w.kernel.true_time(), credentials.expires_at);
             let settings = at_once(Store::settings(&w.store));
             w.audit().stored_settings(by, &changes, &settings.unwrap_or_default(), w.kernel.now());
             stored

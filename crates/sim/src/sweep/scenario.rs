@@ -113,7 +113,24 @@ fn releases() -> Vec<Scenario> {
         selector: CallSelector::First("write register"),
         fault: CallFault::DieAfter,
     };
+    // The second provision of run 2 has claimed the second idle machine, which takes a waiting job, and
+    // waits for a machine that never boots.
+    let with_job = Plan {
+        long_runs: true,
+        never_boot: [3].into(),
+        ..plan(
+            "release 2#6",
+            vec![
+                provision(10, "1", 2),
+                (55 * SECOND, Action::Release { run: "1".to_owned() }),
+                provision(80, "2", 1),
+                provision(85, "2", 3),
+                (95 * SECOND, Action::Release { run: "2".to_owned() }),
+            ],
+        )
+    };
     vec![
+        Scenario { name: "release-job", outcome: ProcessOutcome::Succeeded, plan: with_job },
         Scenario {
             name: "release",
             outcome: ProcessOutcome::Succeeded,
@@ -242,6 +259,10 @@ mod tests {
             ("provision-stopped", &["write claim", "write give-back", "write reap", "terminate"]),
             ("provision-stopped-in-rollback", &["write give-back", "write reap", "send"]),
             ("provision-race", &["receive", "write claim i-0001"]),
+            (
+                "release-job",
+                &["write give-back i-0001", "write claim i-0001", "write release i-0001", "send"],
+            ),
             ("release", &["write release", "send", "mark ticketed"]),
             ("release-silent-agent", &["write release", "send", "write expire"]),
             ("release-leftovers", &["write give-back i-0001", "send", "write expire i-0002"]),

@@ -1,0 +1,143 @@
+//! Settings, credentials, reports of agents and the usual time of a registration.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ondeck_core::lifecycle::Transition;
+use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::record::{Record, State};
+use ondeck_core::model::settings::Settings;
+use ondeck_core::model::signal::{AgentStatus, HELD, Report, Signal};
+
+use super::at as second;
+use super::*;
+
+fn reports(signal: Signal, detail: &str, at: u64) -> AgentStatus {
+    let report = Report {
+        signal,
+        run: Some(run("a")),
+        suffix: None,
+        detail: detail.to_owned(),
+        at: second(at),
+        generation: None,
+    };
+    AgentStatus { heartbeat: None, report: Some(report) }
+}
+
+fn idle(until: u64) -> Record {
+    let record = record(State::Idle, "a", None);
+    Record { run: None, threshold: Some(second(until)), updated_at: second(0), ..record }
+}
+
+#[test]
+fn sound_settings_are_accepted_and_others_refused() {
+    for (given, is_refused, all_done, found) in [
+        (("idle-time-sec", "0"), true, false, Some(Invariant::Contradiction)),
+        (("idle-time-sec", "0"), false, true, None),
+        (("idle-time-sec", "-1"), true, false, None),
+        (("idle-time-sec", "-1"), false, true, Some(Invariant::Contradiction)),
+        (("idle-time-sec", "-1"), false, false, None),
+        (("heartbeat-period-sec", "90"), false, true, Some(Invariant::Contradiction)),
+    ] {
+        let given = BTreeMap::from([(given.0.to_owned(), given.1.to_owned())]);
+        let judged = after(|audit| {
+            audit.refresh_begins(Pid(1), &given, second(0));
+            audit.judges_settings(Pid(1), is_refused, all_done);
+        });
+        assert_eq!(judged, found, "{given:?}, refused: {is_refused}");
+    }
+}
+
+#[test]
+fn credentials_are_renewed_when_they_are_old() {
+    let asked_at = |at: u64, expires: u64| {
+        after(|audit| {
+            audit.calls_are_answered = true;
+            audit.settings_in_force(second(0), Settings::default());
+            audit.stored_credentials(second(100), second(expires));
+            audit.refresh_begins(Pid(1), &BTreeMap::new(), second(at));
+            audit.mints(Pid(1), second(at + 1));
+        })
+    };
+    assert_eq!(asked_at(300, 9_000), Some(Invariant::FewCredentials));
+    assert_eq!(asked_at(2_000, 9_000), None, "after half an hour");
+    assert_eq!(asked_at(300, 330), None, "they expire soon");
+    assert_eq!(asked_at(105, 9_000), None, "the refresh may have looked before");
+}
+
+#[test]
+fn a_provision_does_not_claim_again_what_it_has_given_back() {
+    let claimed = |by: usize, status: &AgentStatus| {
+        after(|audit| {
+            audit.is_quiet = true;
+            audit.stored.push((second(0), BTreeMap::new()));
+            audit.provision_begins(Pid(1), &run("a"), &Ask::of(1), second(0));
+            audit.provision_begins(Pid(2), &run("b"), &Ask::of(1), second(0));
+            audit.given_back.insert((Pid(1), idle(500).id));
+            audit.claims(Pid(by), &idle(500), status, second(50));
+        })
+    };
+    assert_eq!(claimed(1, &AgentStatus::default()), Some(Invariant::FewHedges));
+    assert_eq!(claimed(2, &AgentStatus::default()), None, "another may");
+    assert_eq!(claimed(1, &reports(Signal::Registered, HELD, 40)), None, "it has a job");
+}
+
+#[test]
+fn a_mode_does_not_wait_for_an_agent_that_has_failed() {
+    let given_up = |status: &AgentStatus, at: u64| {
+        after(|audit| {
+            audit.calls_are_answered = true;
+            let before = Some(idle(900));
+            let seen = (status, false);
+            audit.gives_up(Pid(1), Transition::Expire, before.as_ref(), seen, second(at));
+        })
+    };
+    let failed = reports(Signal::DeregisterFailed, "", 40);
+    assert_eq!(given_up(&failed, 90), Some(Invariant::Believed));
+    assert_eq!(given_up(&failed, 60), None);
+    assert_eq!(given_up(&reports(Signal::Registered, "", 40), 90), None);
+}
+
+#[test]
+fn a_refresh_keeps_an_idle_machine_that_has_a_job() {
+    let given_up = |detail: &str, has_job| {
+        after(|audit| {
+            audit.agents_beat = true;
+            audit.refresh_begins(Pid(1), &BTreeMap::new(), second(0));
+            let (before, status) = (Some(idle(900)), reports(Signal::Registered, detail, 40));
+            let seen = (&status, has_job);
+            audit.gives_up(Pid(1), Transition::Expire, before.as_ref(), seen, second(90));
+        })
+    };
+    assert_eq!(given_up(HELD, true), Some(Invariant::JobKept));
+    assert_eq!(given_up(HELD, false), None, "the job is over");
+    assert_eq!(given_up("", true), None);
+}
+
+#[test]
+fn the_usual_time_is_that_of_most_machines() {
+    let took = [1, 2, 3, 4, 5].map(Duration::from_secs).to_vec();
+    let stored = |seconds, took: &[Duration]| {
+        after(|audit| audit.stores_usual_time(Duration::from_secs(seconds), took.to_vec()))
+    };
+    assert_eq!(stored(5, &took), None);
+    assert_eq!(stored(1, &took), Some(Invariant::TrueReport));
+    assert_eq!(stored(1, &took[..4]), None, "most of them may have changed");
+}
+
+#[test]
+fn with_machines_enough_the_usual_time_is_known() {
+    let known = |machines: usize, stored: bool| {
+        after(|audit| {
+            let ids = (0..machines).map(|n| InstanceId::new(format!("i-{n}")).unwrap());
+            let ids: Vec<InstanceId> = ids.collect();
+            audit.changed_at.extend(ids.iter().map(|id| (id.clone(), second(0))));
+            let all = stored.then(|| ("registration-p95-ms".to_owned(), "900".to_owned()));
+            audit.stored.push((second(0), all.into_iter().collect()));
+            audit.knows_usual_time(second(100), &ids);
+        })
+    };
+    assert_eq!(known(7, false), Some(Invariant::TrueReport));
+    assert_eq!(known(7, true), None);
+    assert_eq!(known(4, false), None);
+}
