@@ -311,8 +311,8 @@ fn is_skipped(said: &str) -> bool {
 
 /// Whether a removal failed because GitHub does not know the runner. The present runner sends its token
 /// with the deletion, and GitHub may then answer an invalid one in the same way: the runner stays in
-/// the list, offline, and refresh removes it. Older runners exchange their token first, and fail at
-/// that request if it is invalid.
+/// the list, offline, until refresh finds its machine gone. Older runners exchange their token first,
+/// and fail at that request if it is invalid.
 fn is_unknown_runner(said: &str) -> bool {
     let is_deletion = |line: &str| line.to_ascii_lowercase().contains("from 'delete ");
     said.lines().any(|line| line.contains("code: NotFound ") && is_deletion(line))
