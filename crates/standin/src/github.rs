@@ -317,6 +317,21 @@ impl GitHub {
         self.shared.wait(at_most, |state| (asked(state) >= count).then_some(())).is_some()
     }
 
+    /// How many sessions all listeners have requested, granted or not.
+    pub fn session_attempts(&self) -> usize {
+        self.shared.look(|state| state.attempts.values().sum())
+    }
+
+    /// Adds a label to a runner, as an administrator may by the REST API.
+    pub fn add_label(&self, runner: &str, label: &str) {
+        self.shared.change(|state| {
+            let mut found = state.runners.values_mut().filter(|it| it.runner.name == runner);
+            if let Some(found) = found.next() {
+                found.runner.labels.push(label.to_owned());
+            }
+        });
+    }
+
     /// Blocks until the list of runners satisfies a condition, and returns it; `None` if that
     /// takes longer than `at_most`.
     pub fn wait_for_runners(

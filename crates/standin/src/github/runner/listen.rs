@@ -235,13 +235,17 @@ impl Listener {
         }
     }
 
-    /// Updates itself, which `--disableupdate` does not prevent. Returns whether that has worked: it
-    /// does not if the files belong to another user. The real one starts a script that replaces its
-    /// folder `bin`; this one only puts the new folder beside it.
+    /// Updates itself, which `--disableupdate` does not prevent. Returns whether that has worked. The
+    /// real one puts a new folder `bin` beside its own, replaces its scripts, and starts one of them,
+    /// which exchanges the folders. If the scripts belong to another user, the update ends there. This
+    /// one does not exchange the folders.
     async fn update(&self, version: &str, working: &mut Option<Working>) -> bool {
         print_line("Runner update in progress, do not shutdown runner.");
         print_line(&format!("Downloading {version} runner"));
-        let made = std::fs::create_dir(self.place.root.join(format!("bin.{version}")));
+        let root = &self.place.root;
+        let made = std::fs::create_dir_all(root.join(format!("bin.{version}"))).and_then(|()| {
+            std::fs::File::options().write(true).open(root.join("run.sh")).map(drop)
+        });
         if made.is_ok() {
             print_line("Waiting for current job finish running.");
             if let Some(working) = working.take() {

@@ -578,7 +578,9 @@ fn a_listener_updates_itself_although_it_was_told_not_to() {
     let offline = |runners: &[GitHubRunner]| !runners[0].online;
     harness.github.wait_for_runners(SOON, offline).unwrap();
 
-    // The folder exists, so that it cannot be made, as in a folder of another user.
+    // A script cannot be replaced, as if it belonged to another user.
+    std::fs::remove_file(harness.path("run.sh")).unwrap();
+    std::fs::create_dir(harness.path("run.sh")).unwrap();
     let listening = listen();
     let job = harness.github.queue_job(REPOSITORY, "4711", &["4711"], "true");
     assert_eq!(harness.github.wait_for_job(job, SOON).conclusion, Some(Conclusion::Success));
