@@ -22,6 +22,9 @@ Tasks:
   bench aws               count the calls of AWS that each mode makes, and the units of DynamoDB by
                           partition key, between ondeck and the emulators; takes three minutes
                           after the build
+  bench claims            make 1,000 warm claims on emulated AWS with registrations that take as long
+                          as GitHub's, and fail if a healthy machine is lost; takes a quarter of an
+                          hour after the build
   policies                compare the stand-in's answers for policies/ with another implementation
                           of IAM, and lint the policies; needs npm and PyPI
   sim [ARGS]              run the simulation: seeded histories of the whole system, checked against
@@ -59,6 +62,7 @@ pub(crate) enum Task {
     Fuzz { target: Option<String>, seconds: u32 },
     Bench,
     BenchAws,
+    BenchClaims,
     Sim { args: Vec<String> },
     PlantedBug { name: String },
     PlantedBugs,
@@ -119,7 +123,8 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Task, Inva
         },
         "bench" => match args.next() {
             None => Task::Bench,
-            Some(backend) if backend == "aws" => Task::BenchAws,
+            Some(what) if what == "aws" => Task::BenchAws,
+            Some(what) if what == "claims" => Task::BenchClaims,
             Some(other) => return Err(InvalidArgs::Unexpected(other)),
         },
         "sim" => match args.next() {
@@ -218,6 +223,7 @@ mod tests {
             ("cloud --port 4566", Task::Cloud { port: Some(4566) }),
             ("bench", Task::Bench),
             ("bench aws", Task::BenchAws),
+            ("bench claims", Task::BenchClaims),
             ("sim", Task::Sim { args: vec![] }),
             ("sim --seed 7", Task::Sim { args: ["--seed", "7"].map(str::to_owned).to_vec() }),
             ("sim --planted-bug no-grace", Task::PlantedBug { name: "no-grace".to_owned() }),

@@ -54,6 +54,14 @@ pub(crate) fn bench_aws() -> Vec<String> {
     line.split(' ').map(str::to_owned).collect()
 }
 
+/// Not optimised either: claims mostly wait for registrations.
+pub(crate) fn bench_claims() -> Vec<String> {
+    let build = "cargo build --quiet --package ondeck-standin --bins";
+    let line =
+        "cargo bench --package ondeck --features aws,github --bench aws --profile dev -- claims";
+    ["sh", "-c", &format!("{build} && {line}")].map(str::to_owned).into()
+}
+
 /// `.cargo/mutants.toml` lists the files to mutate and the tests to run. The package is named
 /// because the workspace's default member is another one.
 pub(crate) fn mutants(more: &[String]) -> Step {

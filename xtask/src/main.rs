@@ -61,6 +61,9 @@ fn main() -> ExitCode {
             return ExitCode::from(fuzz::run(&root, target.as_deref(), seconds));
         }
         Task::Bench => return ExitCode::from(bench::run(&root)),
+        Task::BenchClaims => {
+            return ExitCode::from(emulators::run(&root, &commands::bench_claims()));
+        }
         Task::BenchAws => return ExitCode::from(emulators::run(&root, &commands::bench_aws())),
         Task::Sim { args } => return ExitCode::from(sim::run(&root, &args)),
         Task::PlantedBug { name } => return ExitCode::from(sim::find(&root, &name)),

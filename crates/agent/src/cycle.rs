@@ -46,6 +46,7 @@ impl Agent {
         self.load_settings(memory).await.map_err(|why| format!("settings: {why}"))?;
         let script = memory.pre_runner_script();
         if !script.trim().is_empty() {
+            self.runner.make_user().await?;
             let failed = |why| format!("the pre-runner script failed: {why}");
             self.host.run_script(&script).await.map_err(failed)?;
         }

@@ -460,6 +460,11 @@ pub trait Forge: Send + Sync {
 /// The runner program on a machine, as the agent drives it. Errors are texts for people.
 #[async_trait]
 pub trait Runner: Send + Sync {
+    /// Creates the user that jobs run as, if there is to be one of its own and it does not exist. The
+    /// agent calls it before the operator's script, which may refer to the user.
+    async fn make_user(&self) -> Result<(), String> {
+        Ok(())
+    }
     /// Installs the software. The other methods may be called after it has succeeded.
     async fn prepare(&self) -> Result<(), String>;
     /// Registers with this label only. The future may be dropped at any point; `stop` and

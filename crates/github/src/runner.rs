@@ -257,11 +257,19 @@ impl fmt::Debug for GitHubRunner {
 
 #[async_trait]
 impl Runner for GitHubRunner {
+    async fn make_user(&self) -> Result<(), String> {
+        self.layout.make()?;
+        let (clock, name) = (&*self.clock, self.options.user.as_deref());
+        let made = User::find_or_create(clock, name, &self.layout.home).await;
+        made.map(drop).map_err(|why| format!("the runner is not ready: {why}"))
+    }
+
     async fn prepare(&self) -> Result<(), String> {
         self.layout.make()?;
         let (clock, name) = (&*self.clock, self.options.user.as_deref());
         let user = User::find_or_create(clock, name, &self.layout.home).await?;
         let user = User { wrapper: self.wrapper.clone(), ..user };
+        user.open_folders(&self.options.pool_folders)?;
         user.check_access_above(&self.options.folder)?;
         self.kill_processes(&user).await?;
         if self.began().is_none() {

@@ -3,6 +3,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::fs;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -78,7 +79,8 @@ impl LocalCompute {
         if let Some(logs) = log.parent() {
             folder::make_private(logs)?;
         }
-        let log = fs::File::options().create(true).append(true).open(log)?;
+        // A job's user may list the home, see `RunnerOptions::pool_folders`.
+        let log = fs::File::options().create(true).append(true).mode(0o600).open(log)?;
         let child = tokio::process::Command::new(&self.agent.program)
             .args(&self.agent.args)
             .arg("--home")

@@ -25,7 +25,7 @@ impl Home {
     }
 
     /// The folder with the directories of all machines.
-    pub(crate) fn machines(&self) -> PathBuf {
+    pub fn machines(&self) -> PathBuf {
         self.0.join("machines")
     }
 

@@ -1,5 +1,6 @@
 use std::fmt;
 use std::fs;
+use std::io::Write;
 use std::process::Stdio;
 use std::sync::Arc;
 
@@ -41,8 +42,10 @@ impl LocalHost {
         folders.make_for_script()?;
         let io = |e: std::io::Error| format!("cannot run the script: {e}");
         let (file, said) = (machine.join("pre-runner.sh"), machine.join("pre-runner.out"));
-        fs::write(&file, script).map_err(io)?;
-        let output = fs::File::create(&said).map_err(io)?;
+        folder::make_private_file(&file)
+            .and_then(|mut it| it.write_all(script.as_bytes()))
+            .map_err(io)?;
+        let output = folder::make_private_file(&said).map_err(io)?;
         let mut command = Command::new("sh");
         command
             .arg("-e")

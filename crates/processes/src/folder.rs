@@ -2,13 +2,21 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 /// Creates a directory and its missing parents with mode 0700, because jobs and their output may
 /// hold secrets.
 pub fn make_private(folder: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+/// Creates an empty file with mode 0600, or empties the one that exists.
+pub fn make_private_file(path: &Path) -> io::Result<fs::File> {
+    let file =
+        fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.set_permissions(fs::Permissions::from_mode(0o600))?;
+    Ok(file)
 }
 
 /// Removes a directory with its content. Succeeds if the directory does not exist.

@@ -3,9 +3,12 @@
 mod answers;
 mod apps;
 mod auth;
+mod budget;
 mod description;
 mod faults;
 mod jobs;
+mod labels;
+mod latency;
 mod listener;
 mod protocol;
 mod queue;
@@ -34,8 +37,10 @@ use crate::injection::ActiveFault;
 use crate::sync::locked;
 
 pub use auth::Permission;
+pub use budget::RequestLimits;
 pub use faults::{GitHubFault, GitHubFaultRule};
 pub use jobs::{Conclusion, Job, JobId, JobState, RunState};
+pub use latency::RegistrationTimes;
 pub use runner::{LISTENER_VARIABLE, RunnerPackage, run_listener, runner_package};
 pub use runner_faults::RunnerFault;
 pub use runners::GitHubRunner;
@@ -64,6 +69,9 @@ pub struct GitHubOptions {
     pub session_timeout: Duration,
     /// How long GitHub takes to open a session.
     pub session_delay: Duration,
+    /// How long registrations and sessions take, besides [`session_delay`](GitHubOptions::session_delay).
+    /// Without it they take no time.
+    pub registration_times: Option<RegistrationTimes>,
     /// How long a cancelled job may take to stop. It gets SIGINT first, SIGTERM after three
     /// quarters of this time, and SIGKILL at the end. The real runner gives ten seconds.
     pub cancel_grace: Duration,
@@ -76,6 +84,8 @@ pub struct GitHubOptions {
     pub page: usize,
     /// The runner groups besides the default one.
     pub runner_groups: Vec<String>,
+    /// The rate limits of the REST API.
+    pub limits: RequestLimits,
 }
 
 impl Default for GitHubOptions {
@@ -86,11 +96,13 @@ impl Default for GitHubOptions {
             runner_token_life: Duration::from_secs(3_600),
             session_timeout: Duration::from_secs(2),
             session_delay: Duration::ZERO,
+            registration_times: None,
             cancel_grace: Duration::from_secs(1),
             pause_after_job: Duration::ZERO,
             busy_after_job: Duration::ZERO,
             page: 100,
             runner_groups: Vec::new(),
+            limits: RequestLimits::default(),
         }
     }
 }
@@ -102,8 +114,8 @@ impl GitHubOptions {
     }
 }
 
-/// A finished request. The runner double's own requests are not logged, except the token
-/// exchange of its registration.
+/// A finished request. The runner double's own requests are not logged, except the token exchange of
+/// its registration and its removal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GitHubRequest {
     /// The method, such as `GET`.
@@ -279,6 +291,13 @@ impl GitHub {
         self.shared.change(|state| state.deprecated.insert(version.to_owned()));
     }
 
+    /// Tells the listener of a runner to update itself to a version, with its next message. The real
+    /// listener obeys even if it was configured not to update itself.
+    pub fn tell_to_update(&self, runner: &str, version: &str) {
+        let update = (runner.to_owned(), version.to_owned());
+        self.shared.change(|state| state.updates.insert(update.0, update.1));
+    }
+
     /// Announces until when a version of the runner may register and get jobs. Nothing is refused
     /// after that.
     pub fn announce_end(
@@ -296,6 +315,21 @@ impl GitHub {
     pub fn wait_for_attempts(&self, runner: &str, count: usize, at_most: Duration) -> bool {
         let asked = |state: &State| state.attempts.get(runner).copied().unwrap_or_default();
         self.shared.wait(at_most, |state| (asked(state) >= count).then_some(())).is_some()
+    }
+
+    /// How many sessions all listeners have requested, granted or not.
+    pub fn session_attempts(&self) -> usize {
+        self.shared.look(|state| state.attempts.values().sum())
+    }
+
+    /// Adds a label to a runner, as an administrator may by the REST API.
+    pub fn add_label(&self, runner: &str, label: &str) {
+        self.shared.change(|state| {
+            let mut found = state.runners.values_mut().filter(|it| it.runner.name == runner);
+            if let Some(found) = found.next() {
+                found.runner.labels.push(label.to_owned());
+            }
+        });
     }
 
     /// Blocks until the list of runners satisfies a condition, and returns it; `None` if that

@@ -15,6 +15,16 @@ pub enum Occurrence {
     Nth(usize),
     /// Every nth call: n, 2n, 3n and so on.
     Every(usize),
+    /// Runs of calls in a row. Each call that is not in one begins one with this probability. The same
+    /// seed chooses the same calls.
+    Bursts {
+        /// The probability that a burst begins, from 0 to 1.
+        probability: f64,
+        /// How many calls a burst has.
+        length: usize,
+        /// The seed of the random choices.
+        seed: u64,
+    },
     /// Each call with this probability. The same seed chooses the same calls.
     Chance {
         /// The probability of each call, from 0 to 1.
@@ -36,6 +46,8 @@ struct Active<R> {
     matched: AtomicUsize,
     fired: AtomicUsize,
     lifted: AtomicBool,
+    /// How many calls are left of a burst.
+    left: AtomicUsize,
     random: Mutex<fastrand::Rng>,
 }
 
@@ -47,13 +59,17 @@ impl<R> Clone for ActiveFault<R> {
 
 impl<R> ActiveFault<R> {
     pub(crate) fn of(rule: R, occurrence: Occurrence) -> ActiveFault<R> {
-        let seed = if let Occurrence::Chance { seed, .. } = occurrence { seed } else { 0 };
+        let seed = match occurrence {
+            Occurrence::Chance { seed, .. } | Occurrence::Bursts { seed, .. } => seed,
+            _ => 0,
+        };
         ActiveFault(Arc::new(Active {
             rule,
             occurrence,
             matched: AtomicUsize::new(0),
             fired: AtomicUsize::new(0),
             lifted: AtomicBool::new(false),
+            left: AtomicUsize::new(0),
             random: Mutex::new(fastrand::Rng::with_seed(seed)),
         }))
     }
@@ -90,6 +106,13 @@ impl<R> ActiveFault<R> {
             Occurrence::First(count) => number <= count,
             Occurrence::Nth(nth) => number == nth,
             Occurrence::Every(nth) => nth > 0 && number.is_multiple_of(nth),
+            Occurrence::Bursts { probability, length, .. } => {
+                let mut random = locked(&active.random);
+                let left = active.left.load(Ordering::SeqCst);
+                let left = if left == 0 && random.f64() < probability { length } else { left };
+                active.left.store(left.saturating_sub(1), Ordering::SeqCst);
+                left > 0
+            }
             Occurrence::Chance { probability, .. } => {
                 let mut random = locked(&active.random);
                 random.f64() < probability
@@ -99,5 +122,26 @@ impl<R> ActiveFault<R> {
             active.fired.fetch_add(1, Ordering::SeqCst);
         }
         fires
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bursts_have_their_length() {
+        let occurrence = Occurrence::Bursts { probability: 0.2, length: 3, seed: 7 };
+        let rule = ActiveFault::of((), occurrence);
+        let fired: Vec<bool> = (0..200).map(|_| rule.fires(|()| true)).collect();
+        let runs: Vec<usize> =
+            fired.chunk_by(|a, b| a == b).filter(|run| run[0]).map(<[bool]>::len).collect();
+        assert!(
+            runs.len() > 5 && runs[..runs.len() - 1].iter().all(|run| run % 3 == 0),
+            "{runs:?}"
+        );
+        assert!(fired.iter().any(|fired| !fired));
+        let again = ActiveFault::of((), occurrence);
+        assert_eq!((0..200).map(|_| again.fires(|()| true)).collect::<Vec<_>>(), fired);
     }
 }

@@ -33,6 +33,10 @@ impl FirewalledRunner {
 
 #[async_trait]
 impl Runner for FirewalledRunner {
+    async fn make_user(&self) -> Result<(), String> {
+        self.runner.make_user().await
+    }
+
     /// Loads the rule even if it is loaded already: the operator's script, which has run by now, may
     /// have installed nftables or flushed all rules.
     async fn prepare(&self) -> Result<(), String> {

@@ -7,9 +7,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on should say where")]
 
+mod claims;
 mod units;
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -24,8 +26,9 @@ use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Compute, Order, Pool, Random, Store};
 use ondeck_standin::emulators::Emulators;
 use ondeck_standin::{
-    Capacity, Endpoint, Gateway, GatewayOptions, MachineCommand, PolicyPool, Role,
+    Capacity, Endpoint, Gateway, GatewayOptions, GitHub, MachineCommand, PolicyPool, Role,
 };
+use serde_json::Value;
 
 use units::{MeasuredUnits, Workload};
 
@@ -51,6 +54,9 @@ const LIMITS: [(&str, usize, Option<usize>); 5] = [
 ];
 
 fn main() {
+    if std::env::args().any(|argument| argument == "claims") {
+        std::process::exit(claims::run());
+    }
     let mut figures = Figures::default();
     modes(&mut figures);
     for idle in [false, true] {
@@ -147,6 +153,7 @@ struct BenchHarness {
     agents: Endpoint,
     pool: String,
     home: tempfile::TempDir,
+    forge: Vec<(&'static str, String)>,
 }
 
 impl BenchHarness {
@@ -177,7 +184,14 @@ impl BenchHarness {
         // The adapters in this process use the access key of the environment.
         gateway.grant("test", &policy_pool, &[Role::Refresh]);
         let (control, agents) = (gateway.endpoint("control"), gateway.endpoint("agents"));
-        BenchHarness { control, agents, gateway, pool, home }
+        let forge = vec![("ONDECK_FORGE", "local".to_owned())];
+        BenchHarness { control, agents, gateway, pool, home, forge }
+    }
+
+    /// Machines that boot at once and take their jobs from this GitHub.
+    fn with_jobs_of(github: &GitHub) -> BenchHarness {
+        let harness = BenchHarness::new(Duration::ZERO, true);
+        BenchHarness { forge: claims::variables(github), ..harness }
     }
 
     fn refresh(&self) {
@@ -187,23 +201,26 @@ impl BenchHarness {
             "--subnet-ids=subnet-0a subnet-0b",
             "--iam-instance-profile=ondeck-machine",
             // Long enough for a benchmark on a busy computer; costs nothing.
-            "--idle-time-sec=900",
+            "--idle-time-sec=3600",
         ]);
     }
 
-    fn ondeck(&self, arguments: &[&str]) {
+    /// Runs it. Returns what it printed, if that is JSON.
+    fn ondeck(&self, arguments: &[impl AsRef<OsStr>]) -> Value {
+        let mode = arguments[0].as_ref().to_string_lossy();
         let done = Command::new(env!("CARGO_BIN_EXE_ondeck"))
             .args(arguments)
             .env("ONDECK_BACKEND", "aws")
-            .env("ONDECK_FORGE", "local")
+            .envs(self.forge.iter().map(|(name, value)| (name, value)))
             .env("ONDECK_POOL", &self.pool)
             .env("ONDECK_HOME", self.home.path())
             .env("AWS_ENDPOINT_URL", self.control.url())
-            .env("AWS_ACCESS_KEY_ID", Role::of_command(arguments[0]).name())
+            .env("AWS_ACCESS_KEY_ID", Role::of_command(&mode).name())
             .stdin(Stdio::null())
             .output()
             .unwrap();
-        assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+        assert!(done.status.success(), "{mode}: {}", String::from_utf8_lossy(&done.stderr));
+        serde_json::from_slice(&done.stdout).unwrap_or_default()
     }
 
     /// Runs it, with calls counted from here on.

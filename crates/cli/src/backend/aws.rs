@@ -75,6 +75,7 @@ async fn make_agent(common: &Common, shutdown_command: &str) -> Result<Agent, Fa
         id: id.clone(),
         label,
         folder: folder.clone(),
+        pool_folders: Vec::new(),
         user: Some(ondeck_aws::DEFAULT_RUNNER_USER),
         wrapper: wrapper.clone(),
         cgroup,

@@ -51,6 +51,7 @@ pub(super) async fn agent(common: &Common) -> Result<Agent, Failure> {
         id: id.clone(),
         label,
         folder: home.machine(&id),
+        pool_folders: vec![home.dir().to_owned(), home.machines()],
         user: None,
         wrapper: Vec::new(),
         cgroup: None,

@@ -45,6 +45,8 @@ pub(super) struct RunnerPlace {
     /// Names the set of records that the machine belongs to, as the control plane does.
     pub(super) label: String,
     pub(super) folder: std::path::PathBuf,
+    /// Folders above `folder` that belong to the pool; see `RunnerOptions::pool_folders`.
+    pub(super) pool_folders: Vec<std::path::PathBuf>,
     /// The user that jobs run as unless the settings name another; `None` for the agent's own.
     pub(super) user: Option<&'static str>,
     /// Words in front of each command of the runner; see `GitHubRunner::with_wrapper`.
@@ -96,12 +98,21 @@ impl ChosenRunner {
             "/home/ubuntu/actions-runner",
             "/home/ec2-user/actions-runner",
         ];
-        let RunnerPlace { id, label, folder, user: usual, wrapper, cgroup, own_machine } =
-            &self.place;
+        let RunnerPlace {
+            id,
+            label,
+            folder,
+            pool_folders,
+            user: usual,
+            wrapper,
+            cgroup,
+            own_machine,
+        } = &self.place;
         let options = RunnerOptions {
             id: id.clone(),
             pool_tag: ondeck_github::pool_tag(label),
             folder: folder.clone(),
+            pool_folders: pool_folders.clone(),
             image: IMAGE.iter().map(Into::into).collect(),
             user: settings.get(RUNNER_USER.name).map(String::as_str).or(*usual).map(str::to_owned),
         };
@@ -113,6 +124,16 @@ impl ChosenRunner {
     #[cfg(not(all(feature = "github", target_os = "linux")))]
     fn github(&self, _settings: &BTreeMap<String, String>) -> Result<Arc<dyn Runner>, String> {
         Err("jobs come from GitHub, whose runner this build of the agent does not have".to_owned())
+    }
+
+    /// The runner, chosen now if that has not been done.
+    async fn chosen_now(&self) -> Result<&Arc<dyn Runner>, String> {
+        if self.chosen.get().is_none() {
+            let chosen = self.choose().await?;
+            // A concurrent call has chosen by the same settings.
+            self.chosen.get_or_init(|| chosen);
+        }
+        self.chosen()
     }
 
     fn chosen(&self) -> Result<&Arc<dyn Runner>, String> {
@@ -139,13 +160,12 @@ fn is_github(settings: &BTreeMap<String, String>) -> bool {
 
 #[async_trait]
 impl Runner for ChosenRunner {
+    async fn make_user(&self) -> Result<(), String> {
+        self.chosen_now().await?.make_user().await
+    }
+
     async fn prepare(&self) -> Result<(), String> {
-        if self.chosen.get().is_none() {
-            let chosen = self.choose().await?;
-            // A concurrent call has chosen by the same settings.
-            self.chosen.get_or_init(|| chosen);
-        }
-        self.chosen()?.prepare().await
+        self.chosen_now().await?.prepare().await
     }
 
     async fn register(&self, label: &Label) -> Result<(), String> {

@@ -6,5 +6,6 @@ mod faults;
 pub(crate) mod harness;
 mod lifecycle;
 mod refused;
+mod runner_user;
 mod runs;
 mod secrets;

@@ -13,6 +13,10 @@ pub struct RunnerOptions {
     pub pool_tag: String,
     /// The agent's own folder, for the unpacked runner and for state that survives a restart.
     pub folder: PathBuf,
+    /// Folders above `folder` that belong to the pool, and whose files are private. They are made
+    /// listable for all users if jobs run as another user than the agent, because actions/runner must
+    /// be able to list every folder above it.
+    pub pool_folders: Vec<PathBuf>,
     /// Folders where the image may have a runner.
     pub image: Vec<PathBuf>,
     /// The user to run it as, which needs root. Without one it runs as the agent's own user, and then

@@ -36,12 +36,13 @@ pub(crate) const FILES: [&str; 5] = [
 /// readable for every user of the machine.
 const TOKEN: &str = "ACTIONS_RUNNER_INPUT_TOKEN";
 
-/// How the removal of a busy runner is retried. The runner itself tries three times.
-const BUSY: Retry = Retry {
+/// How a command is retried that failed by an error which may pass. The runner itself sends each
+/// request three times, within a few seconds; server errors may come in longer bursts.
+const PASSING: Retry = Retry {
     attempts: u32::MAX,
     first_pause: Duration::from_secs(1),
     longest_pause: Duration::from_secs(5),
-    within: Duration::ZERO,
+    within: Duration::from_secs(30),
     retry_all_errors: false,
 };
 
@@ -69,14 +70,24 @@ pub(crate) struct Registrar<'a> {
 }
 
 impl Registrar<'_> {
-    /// Registers the runner, and saves its registration files for [`Registrar::remove`]. Fails with the
-    /// end of the runner's output.
+    /// Registers the runner, and saves its registration files for [`Registrar::remove`]. Retries server
+    /// errors. Fails with the end of the runner's output.
     pub(crate) async fn add(
         &self,
         request: &RegistrationRequest<'_>,
         token: &Token,
         within: Duration,
     ) -> Result<(), String> {
+        self.insist(PASSING, || self.add_once(request, token, within)).await?;
+        self.save_files()
+    }
+
+    async fn add_once(
+        &self,
+        request: &RegistrationRequest<'_>,
+        token: &Token,
+        within: Duration,
+    ) -> Result<(), CommandError> {
         self.write_environment()?;
         let mut command = self.command("configure", &token.secret);
         command
@@ -86,53 +97,63 @@ impl Registrar<'_> {
         if let Some(group) = request.group {
             command.args(["--runnergroup", group]);
         }
-        let output = self.run(command, token, within).await;
-        let problem = match output {
-            Ok(output) => output.problem(),
-            Err(why) => Some(why),
-        };
-        if let Some(problem) = problem {
-            return Err(format!("the registration failed: {problem}"));
+        let failed = |problem: String| format!("the registration failed: {problem}");
+        let output = self.run(command, token, within).await.map_err(failed)?;
+        match output.problem() {
+            None => Ok(()),
+            Some(problem) => {
+                Err(CommandError { why: failed(problem), passes: is_server_error(&output.all()) })
+            }
         }
-        self.save_files()
     }
 
     /// Deregisters the runner. Succeeds if GitHub does not know it. GitHub calls a runner busy for some
-    /// seconds after its last job and refuses to remove it; only that is retried, for up to
-    /// `busy_timeout`.
+    /// seconds after its last job and refuses to remove it; that and server errors are retried, for up
+    /// to `busy_timeout`.
     pub(crate) async fn remove(
         &self,
         token: &Token,
         within: Duration,
         busy_timeout: Duration,
     ) -> Result<(), String> {
-        let policy = Retry { within: busy_timeout, ..BUSY };
-        let removed = retry(self.clock, &FastRandom, policy, |_| async {
-            match self.remove_once(token, within).await {
-                Err(RemovalError { why, busy: true }) => {
+        let policy = Retry { within: busy_timeout, ..PASSING };
+        self.insist(policy, || self.remove_once(token, within)).await
+    }
+
+    /// Repeats a command as long as its error may pass and the policy allows.
+    async fn insist<F>(&self, policy: Retry, once: impl Fn() -> F) -> Result<(), String>
+    where
+        F: Future<Output = Result<(), CommandError>>,
+    {
+        let done = retry(self.clock, &FastRandom, policy, |_| async {
+            match once().await {
+                Err(CommandError { why, passes: true }) => {
                     Err(PortError::Unavailable { service: GITHUB, reason: why })
                 }
-                removed => Ok(removed.map_err(|error| error.why)),
+                done => Ok(done.map_err(|error| error.why)),
             }
         });
-        match removed.await {
-            Ok(removed) => removed,
+        match done.await {
+            Ok(done) => done,
             Err(PortError::Unavailable { reason, .. }) => Err(reason),
             Err(error) => Err(error.to_string()),
         }
     }
 
-    async fn remove_once(&self, token: &Token, within: Duration) -> Result<(), RemovalError> {
+    async fn remove_once(&self, token: &Token, within: Duration) -> Result<(), CommandError> {
         self.restore_files()?;
         self.write_environment()?;
         let command = self.command("remove", &token.secret);
         let output = self.run(command, token, within).await?;
         let said = output.all();
-        let is_gone =
-            if output.is_success() { !is_skipped(&said) } else { is_unknown_runner(&said) };
+        let is_unknown = !output.is_success() && is_unknown_runner(&said);
+        let is_gone = is_unknown || (output.is_success() && !is_skipped(&said));
         if !is_gone {
             let why = format!("the removal failed: {}", output_tail(&said));
-            return Err(RemovalError { why, busy: is_busy(&said) });
+            return Err(CommandError { why, passes: is_busy(&said) || is_server_error(&said) });
+        }
+        if is_unknown {
+            tracing::warn!("GitHub does not know the runner, or not the token to remove it");
         }
         Ok(self.forget()?)
     }
@@ -254,16 +275,23 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(content))
 }
 
-/// Why a removal failed, and whether the reason is that GitHub calls the runner busy.
-struct RemovalError {
+/// Why a command of the runner failed, and whether the reason may pass.
+struct CommandError {
     why: String,
-    busy: bool,
+    passes: bool,
 }
 
-impl From<String> for RemovalError {
-    fn from(why: String) -> RemovalError {
-        RemovalError { why, busy: false }
+impl From<String> for CommandError {
+    fn from(why: String) -> CommandError {
+        CommandError { why, passes: false }
     }
+}
+
+/// Whether the last attempt of a command got a server error, or exceeded a rate limit.
+fn is_server_error(said: &str) -> bool {
+    const STATUS: &str = "Response status code does not indicate success: ";
+    let last = said.lines().rev().find_map(|line| line.split_once(STATUS));
+    last.is_some_and(|(_, status)| status.starts_with('5') || status.starts_with("429"))
 }
 
 /// Whether GitHub refused a removal because the runner has a job. Servers with the old flow report an
@@ -281,9 +309,10 @@ fn is_skipped(said: &str) -> bool {
     said.contains("because config files are missing")
 }
 
-/// Whether a removal failed because GitHub does not know the runner. Runners that exchange their token
-/// first fail at that request if it is invalid. Others send it with the deletion, and GitHub may then
-/// answer an invalid one in the same way; refresh removes a runner that stays in the list.
+/// Whether a removal failed because GitHub does not know the runner. The present runner sends its token
+/// with the deletion, and GitHub may then answer an invalid one in the same way: the runner stays in
+/// the list, offline, until refresh finds its machine gone. Older runners exchange their token first,
+/// and fail at that request if it is invalid.
 fn is_unknown_runner(said: &str) -> bool {
     let is_deletion = |line: &str| line.to_ascii_lowercase().contains("from 'delete ");
     said.lines().any(|line| line.contains("code: NotFound ") && is_deletion(line))
@@ -311,6 +340,24 @@ mod tests {
             (status.to_owned(), false),
         ] {
             assert_eq!(is_busy(&said), busy, "{said}");
+        }
+    }
+
+    #[test]
+    fn the_last_status_decides_whether_an_error_may_pass() {
+        let status = |status: &str| {
+            format!("x\nResponse status code does not indicate success: {status}.\ny\n")
+        };
+        for (said, passes) in [
+            (status("502 (Bad Gateway)"), true),
+            (status("503 (Service Unavailable)"), true),
+            (status("429 (Too Many Requests)"), true),
+            (status("404 (Not Found)"), false),
+            (status("401 (Unauthorized)"), false),
+            (format!("{}{}", status("502 (Bad Gateway)"), status("404 (Not Found)")), false),
+            ("Http response code: BadGateway from 'POST x'".to_owned(), false),
+        ] {
+            assert_eq!(is_server_error(&said), passes, "{said}");
         }
     }
 

@@ -140,6 +140,19 @@ impl User {
         if self.dedicated { FoundBy::User(self.uid) } else { FoundBy::Marker }
     }
 
+    /// Makes folders listable for all users, if this is not the agent's own user.
+    pub(crate) fn open_folders(&self, folders: &[PathBuf]) -> Result<(), String> {
+        use std::os::unix::fs::PermissionsExt;
+        for folder in folders.iter().filter(|_| self.dedicated) {
+            let opened = fs::metadata(folder).and_then(|found| {
+                let mode = found.permissions().mode() | 0o055;
+                fs::set_permissions(folder, fs::Permissions::from_mode(mode))
+            });
+            opened.map_err(|e| format!("cannot open {} to the runner: {e}", folder.display()))?;
+        }
+        Ok(())
+    }
+
     /// Fails if this user cannot list one of the folders above `path`, as actions/runner must.
     pub(crate) fn check_access_above(&self, path: &Path) -> Result<(), String> {
         use std::os::unix::fs::MetadataExt;

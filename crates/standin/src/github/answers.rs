@@ -85,7 +85,6 @@ pub(super) fn primary_limit(reset: SystemTime) -> Answer {
     let reset = reset.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let answer = refusal(403, "API rate limit exceeded for user ID 1.");
     let answer = header(answer, HeaderName::from_static("x-ratelimit-remaining"), "0");
-    let answer = header(answer, HeaderName::from_static("x-ratelimit-used"), "5000");
     header(answer, HeaderName::from_static("x-ratelimit-reset"), &reset.to_string())
 }
 

@@ -16,9 +16,10 @@ use crate::sync::locked;
 use super::answers;
 use super::auth::{Target, is_bearer};
 use super::jobs::{Conclusion, JobId, JobState};
+use super::latency::Draws;
 use super::request::ApiRequest;
 use super::runner_faults::RunnerFault;
-use super::runners::{GitHubRunner, still_running};
+use super::runners::GitHubRunner;
 use super::state::{Purpose, Registered, Session, State, secret};
 use super::{GitHubViolation, Shared};
 
@@ -33,7 +34,6 @@ pub(super) async fn answer(shared: &Arc<Shared>, ask: &ApiRequest) -> Answer {
     match (ask.method.as_str(), segments.as_slice()) {
         ("POST", ["actions", "runner-registration"]) => exchange(shared, ask).await,
         ("POST", ["_standin", "runners"]) => register(shared, ask).await,
-        ("DELETE", ["_standin", "runners", name]) => remove(shared, ask, name),
         ("POST", ["_standin", "sessions"]) => open(shared, ask).await,
         ("DELETE", ["_standin", "sessions", id]) => close(shared, id),
         ("GET", ["_standin", "sessions", id, "message"]) => message(shared, ask, id).await,
@@ -49,9 +49,7 @@ async fn exchange(shared: &Arc<Shared>, ask: &ApiRequest) -> Answer {
         return answers::not_found();
     };
     if !unknown.is_empty() {
-        let request = format!("config.sh ({runner_event})");
-        let problem = format!("no such flag: {}", unknown.join(", "));
-        locked(&shared.violations).push(GitHubViolation { request, problem });
+        report_flags(shared, &runner_event, &unknown.join(", "));
     }
     let Some(target) = target_of(&url) else { return answers::not_found() };
     let fault = shared.look(|state| state.runner_fault("", &target));
@@ -81,6 +79,13 @@ async fn exchange(shared: &Arc<Shared>, ask: &ApiRequest) -> Answer {
     })
 }
 
+/// Records flags of `config.sh` that the runner does not know.
+pub(super) fn report_flags(shared: &Shared, event: &str, flags: &str) {
+    let request = format!("config.sh ({event})");
+    let problem = format!("no such flag: {flags}");
+    locked(&shared.violations).push(GitHubViolation { request, problem });
+}
+
 /// The target in a URL like `http://127.0.0.1:1234/acme/web`, or `…/acme` for an organisation.
 fn target_of(url: &str) -> Option<Target> {
     let (_, rest) = url.split_once("://")?;
@@ -99,6 +104,7 @@ async fn register(shared: &Arc<Shared>, ask: &ApiRequest) -> Answer {
     if fault == Some(RunnerFault::RegistrationRefused) {
         return answers::not_found();
     }
+    pause(shared, Draws::registration).await;
     shared.change(|state| enlist(state, registration, &target))
 }
 
@@ -135,20 +141,10 @@ fn enlist(state: &mut State, registration: Registration, target: &Target) -> Ans
     answers::found(201, &json!(registered))
 }
 
-fn remove(shared: &Arc<Shared>, ask: &ApiRequest, name: &str) -> Answer {
-    shared.change(|state| {
-        let Some(target) = exchanged(state, ask) else {
-            return answers::unknown_caller("Bad credentials");
-        };
-        let same = |it: &&Registered| it.runner.name == name && target.is(&it.runner.scope);
-        let Some(found) = state.runners.values().find(same) else { return answers::not_found() };
-        if found.is_kept(state.options.busy_after_job) {
-            return answers::refusal(422, &still_running(name));
-        }
-        let id = found.runner.id;
-        state.runners.remove(&id);
-        answers::done()
-    })
+/// Waits for as long as the distribution of registration times says, if there is one.
+async fn pause(shared: &Shared, draw: fn(&mut Draws) -> Duration) {
+    let drawn = shared.quietly(|state| state.draws.as_mut().map(draw));
+    tokio::time::sleep(drawn.unwrap_or_default()).await;
 }
 
 /// The target of the request's exchanged token; `None` if it is invalid.
@@ -189,6 +185,7 @@ async fn open(shared: &Arc<Shared>, ask: &ApiRequest) -> Answer {
     // A caller that gives up meanwhile does not keep GitHub from opening the session.
     tokio::spawn(async move {
         tokio::time::sleep(shared.look(|state| state.options.session_delay)).await;
+        pause(&shared, Draws::session).await;
         let opened = shared.change(|state| begin(state, runner, connection, version));
         if to_caller.send(opened).is_err() {
             gone(&shared, connection);
@@ -276,10 +273,16 @@ fn next(state: &mut State, ask: &ApiRequest, session: &str) -> Option<Message> {
     if fault == Some(RunnerFault::Crash) {
         return Some(Message::Crash);
     }
+    if let Some(version) = state.updates.remove(&runner.name) {
+        return Some(Message::Refresh { version });
+    }
     if let Some(id) = registered.job {
         let work = state.jobs.get_mut(&id)?;
         let cancelled = std::mem::take(&mut work.cancelled);
         return Some(if cancelled { Message::Cancel { job: id.0 } } else { Message::Nothing });
+    }
+    if ask.parameter("status") == Some("Busy") {
+        return Some(Message::Nothing);
     }
     if registered.freed.is_some_and(|at| at.elapsed() < state.options.pause_after_job) {
         return Some(Message::Nothing);

@@ -1,7 +1,10 @@
-//! The protocol between the stand-in's GitHub and its runner double. The real protocol is not
-//! public; only the token exchange is the same as GitHub's.
+//! The protocol between the stand-in's GitHub and its runner double. Only the token exchange and the
+//! removal of a runner are the same as GitHub's.
 
 use serde::{Deserialize, Serialize};
+
+/// The header in which a runner that removes itself names flags that it does not know.
+pub(crate) const UNKNOWN_FLAGS: &str = "x-standin-unknown-flags";
 
 /// The body of `POST /api/v3/actions/runner-registration`, sent with the token of `config.sh`.
 #[derive(Debug, Serialize, Deserialize)]
@@ -65,6 +68,10 @@ pub(crate) enum Message {
     /// Cancel the job that is running.
     Cancel {
         job: u64,
+    },
+    /// Update to this version.
+    Refresh {
+        version: String,
     },
     /// Exit at once, as if the listener had crashed.
     Crash,

@@ -69,6 +69,11 @@ impl ApiRequest {
         self.header(AUTHORIZATION)?.split_once(' ')
     }
 
+    /// The token of a runner that registers or removes itself.
+    pub(super) fn remote_auth(&self) -> Option<&str> {
+        self.credentials().filter(|(scheme, _)| *scheme == "RemoteAuth").map(|(_, secret)| secret)
+    }
+
     pub(super) fn has_user_agent(&self) -> bool {
         self.header(USER_AGENT).is_some_and(|agent| !agent.is_empty())
     }

@@ -6,6 +6,7 @@ mod configure;
 mod job;
 mod listen;
 mod package;
+mod pauses;
 mod server;
 mod settings;
 mod terminal;
@@ -33,6 +34,7 @@ enum ListenerExit {
     Done = 0,
     Terminated = 1,
     Retryable = 2,
+    Updating = 3,
     SessionConflict = 5,
     Deprecated = 7,
 }

@@ -59,19 +59,36 @@ pub(super) fn issue(state: &mut State, target: &Target, purpose: Purpose) -> Ans
 /// Answers `GET …/actions/runners`, one page per request.
 pub(super) fn list(state: &State, ask: &ApiRequest, target: &Target) -> Answer {
     let wanted = ask.parameter("name");
-    let entries =
-        state.runners.values().map(|it| &it.runner).filter(|runner| {
-            target.is(&runner.scope) && wanted.is_none_or(|name| runner.name == name)
-        });
-    answers::page(ask, "runners", entries.map(entry).collect(), state.options.page)
+    let is_wanted = |it: &&Registered| {
+        target.is(&it.runner.scope) && wanted.is_none_or(|name| it.runner.name == name)
+    };
+    let entries = state.runners.values().filter(is_wanted).map(|it| entry(state, it));
+    answers::page(ask, "runners", entries.collect(), state.options.page)
 }
 
 /// Answers `GET …/actions/runners/{id}` with the runner.
 pub(super) fn show(state: &State, target: &Target, id: &str) -> Answer {
     match find(state, target, id) {
-        Some(found) => answers::found(200, &entry(&found.runner)),
+        Some(found) => answers::found(200, &entry(state, found)),
         None => answers::not_found(),
     }
+}
+
+/// Answers `DELETE …/actions/runners/{id}` to a runner that removes itself. Its token is not exchanged
+/// before, and an invalid one gets the same answer as a runner that does not exist.
+pub(super) fn delete_by_runner(
+    state: &mut State,
+    target: &Target,
+    id: &str,
+    secret: &str,
+) -> Answer {
+    let pass = state.runner_tokens.get(secret);
+    let is_valid = pass.is_some_and(|pass| {
+        state.now() < pass.expires
+            && target.is(pass.target.name())
+            && pass.purpose != Purpose::Exchanged
+    });
+    if is_valid { delete(state, target, id) } else { answers::not_found() }
 }
 
 /// Answers `DELETE …/actions/runners/{id}`. Refuses to remove a busy runner.
@@ -91,26 +108,35 @@ pub(super) fn still_running(name: &str) -> String {
     format!("Runner \"{name}\" is still running a job\"")
 }
 
-fn find<'a>(state: &'a State, target: &Target, id: &str) -> Option<&'a Registered> {
+pub(super) fn find<'a>(state: &'a State, target: &Target, id: &str) -> Option<&'a Registered> {
     let registered = state.runners.get(&id.parse().ok()?)?;
     target.is(&registered.runner.scope).then_some(registered)
 }
 
-fn entry(runner: &GitHubRunner) -> Value {
-    let labels = runner.labels.iter().enumerate().map(|(index, label)| {
-        let is_default = DEFAULT_LABELS.contains(&label.as_str());
-        let kind = if is_default { "read-only" } else { "custom" };
+/// The labels of a runner in GitHub's format.
+pub(super) fn listed_labels(runner: &GitHubRunner) -> Vec<Value> {
+    let entry = |(index, label): (usize, &String)| {
+        let kind = if is_default(label) { "read-only" } else { "custom" };
         json!({ "id": index + 1, "name": label, "type": kind })
-    });
+    };
+    runner.labels.iter().enumerate().map(entry).collect()
+}
+
+pub(super) fn is_default(label: &str) -> bool {
+    DEFAULT_LABELS.iter().any(|default| default.eq_ignore_ascii_case(label))
+}
+
+fn entry(state: &State, registered: &Registered) -> Value {
+    let runner = &registered.runner;
     json!({
         "id": runner.id,
         "runner_group_id": 1,
         "name": runner.name,
         "os": "Linux",
         "status": if runner.online { "online" } else { "offline" },
-        "busy": runner.busy,
+        "busy": registered.is_kept(state.options.busy_after_job),
         "ephemeral": runner.ephemeral,
         "version": runner.version,
-        "labels": labels.collect::<Vec<_>>(),
+        "labels": listed_labels(runner),
     })
 }

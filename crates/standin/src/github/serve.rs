@@ -11,11 +11,13 @@ use crate::http::{Answer, Connection, Cut, Handler, Outcome};
 use crate::sync::locked;
 
 use super::auth::{Caller, Permission, Target};
+use super::budget::{Exceeded, Remaining};
 use super::faults::{GitHubFault, plan};
+use super::protocol::UNKNOWN_FLAGS;
 use super::request::ApiRequest;
 use super::state::{Purpose, State};
 use super::{GitHubRequest, Shared};
-use super::{answers, apps, jobs, listener, releases, runners};
+use super::{answers, apps, jobs, labels, listener, releases, runners};
 
 /// The supported versions of the REST API.
 const VERSIONS: [&str; 2] = ["2022-11-28", "2026-03-10"];
@@ -35,10 +37,14 @@ impl Handler for Serving {
             tokio::time::sleep(delay).await;
         }
         let outcome = match fault {
-            None | Some(GitHubFault::Delay(_)) => Outcome::Answered(perform(shared, &ask).await),
-            Some(GitHubFault::CutBody) => Outcome::Halved(perform(shared, &ask).await),
+            None | Some(GitHubFault::Delay(_)) => {
+                Outcome::Answered(perform(shared, &ask, caller.as_deref()).await)
+            }
+            Some(GitHubFault::CutBody) => {
+                Outcome::Halved(perform(shared, &ask, caller.as_deref()).await)
+            }
             Some(GitHubFault::LostAnswer) => {
-                perform(shared, &ask).await;
+                perform(shared, &ask, caller.as_deref()).await;
                 Outcome::Cut(Cut::Closed)
             }
             Some(GitHubFault::Reset) => Outcome::Cut(Cut::Reset),
@@ -83,13 +89,20 @@ fn caller_name(state: &State, ask: &ApiRequest) -> Option<String> {
     app.ok().map(|app| format!("app {}", app.id))
 }
 
-async fn perform(shared: &Arc<Shared>, ask: &ApiRequest) -> Answer {
+async fn perform(shared: &Arc<Shared>, ask: &ApiRequest, caller: Option<&str>) -> Answer {
+    if let Some(flags) = ask.header(UNKNOWN_FLAGS) {
+        listener::report_flags(shared, "remove", flags);
+    }
     if ask.is_private() || ask.path == "/actions/runner-registration" {
         return listener::answer(shared, ask).await;
     }
     if let Some(file) = shared.look(|state| releases::download(state, ask)) {
         return file;
     }
+    let _counted = match Counted::begin(shared, ask, caller) {
+        Ok(counted) => counted,
+        Err(refusal) => return *refusal,
+    };
     let description = shared.description.as_ref().filter(|_| !releases::is_undescribed(ask));
     if let Some(description) = description {
         locked(&shared.violations).extend(description.check(ask));
@@ -130,6 +143,11 @@ fn route(state: &mut State, ask: &ApiRequest) -> Answer {
 }
 
 fn of_target(state: &mut State, ask: &ApiRequest, target: &Target, rest: &[&str]) -> Answer {
+    if let (Some(secret), ["actions", "runners", id]) = (ask.remote_auth(), rest)
+        && ask.method == "DELETE"
+    {
+        return runners::delete_by_runner(state, target, id, secret);
+    }
     let caller = Caller::of(state, ask.credentials());
     let is_repository = matches!(target, Target::Repository(_));
     let runners =
@@ -173,6 +191,10 @@ fn of_target(state: &mut State, ask: &ApiRequest, target: &Target, rest: &[&str]
         }
         ("GET", ["actions", "runners", id]) => runners::show(state, target, id),
         ("DELETE", ["actions", "runners", id]) => runners::delete(state, target, id),
+        (_, ["actions", "runners", id, "labels"]) => labels::answer(state, ask, target, id, None),
+        ("DELETE", ["actions", "runners", id, "labels", name]) => {
+            labels::answer(state, ask, target, id, Some(name))
+        }
         ("GET", ["actions", "runs"]) => jobs::list_runs(state, ask, target.name()),
         ("POST", ["actions", "jobs", id, "rerun"]) => {
             jobs::rerun(state, target.name(), jobs::Again::Job(id))
@@ -189,14 +211,9 @@ fn of_target(state: &mut State, ask: &ApiRequest, target: &Target, rest: &[&str]
 impl Shared {
     /// Adds the headers that GitHub sends with every answer, including the caller's rate limit.
     fn signed(&self, mut answer: Answer, caller: Option<&str>) -> Answer {
-        let name = caller.unwrap_or("anonymous");
-        let limit: u64 = if caller.is_some() { 5_000 } else { 60 };
-        let (used, now) = self.look(|state| {
-            let used = state.used.get(name).copied().unwrap_or_default();
-            (used, state.now())
-        });
-        let seconds = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-        let reset = (seconds / 3_600 + 1) * 3_600;
+        let Remaining { limit, used, reset } =
+            self.look(|state| state.budgets.remaining(&state.options.limits, caller, state.now()));
+        let reset = reset.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let id = format!("{:04X}:{:06X}", fastrand::u16(..), fastrand::u32(..));
         for (name, value) in [
             ("x-github-request-id", id),
@@ -212,6 +229,41 @@ impl Shared {
             }
         }
         answer
+    }
+}
+
+/// Counts a request among those of its caller that run, until it is dropped.
+struct Counted<'a> {
+    shared: &'a Shared,
+    caller: Option<&'a str>,
+}
+
+impl<'a> Counted<'a> {
+    /// Fails with GitHub's answer if the caller has exceeded a rate limit. Runners that remove
+    /// themselves have none.
+    fn begin(
+        shared: &'a Shared,
+        ask: &ApiRequest,
+        caller: Option<&'a str>,
+    ) -> Result<Option<Counted<'a>>, Box<Answer>> {
+        if ask.remote_auth().is_some() {
+            return Ok(None);
+        }
+        let begun = shared.quietly(|state| {
+            let (limits, now) = (state.options.limits, state.now());
+            state.budgets.begin(&limits, caller, &ask.method, now)
+        });
+        match begun {
+            Ok(()) => Ok(Some(Counted { shared, caller })),
+            Err(Exceeded::Primary(reset)) => Err(answers::primary_limit(reset).into()),
+            Err(Exceeded::Secondary(span)) => Err(answers::secondary_limit(span).into()),
+        }
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.shared.quietly(|state| state.budgets.end(self.caller));
     }
 }
 
@@ -231,8 +283,6 @@ impl<'a> Noting<'a> {
         if ask.is_private() {
             return Noting { shared, entry: None };
         }
-        let name = token.clone().unwrap_or_else(|| "anonymous".to_owned());
-        shared.quietly(|state| *state.used.entry(name).or_default() += 1);
         let method = ask.method.to_string();
         let query = ask.query.clone();
         let path = ask.path.clone();

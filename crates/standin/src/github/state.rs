@@ -8,7 +8,9 @@ use bytes::Bytes;
 use crate::http::Connection;
 
 use super::auth::{App, Target, Token};
+use super::budget::Budgets;
 use super::jobs::{Conclusion, Job, JobId, JobState, Run};
+use super::latency::Draws;
 use super::runner_faults::RunnerFault;
 use super::runners::GitHubRunner;
 use super::{GitHubOptions, GitHubRequest};
@@ -39,8 +41,11 @@ pub(super) struct State {
     /// How many sessions a listener has requested, by the name of its runner.
     pub(super) attempts: HashMap<String, usize>,
     pub(super) requests: Vec<GitHubRequest>,
-    /// How many requests each caller has made.
-    pub(super) used: HashMap<String, u64>,
+    pub(super) budgets: Budgets,
+    /// Chooses how long registrations and sessions take.
+    pub(super) draws: Option<Draws>,
+    /// The versions that listeners are to update themselves to, by the name of their runner.
+    pub(super) updates: HashMap<String, String>,
     last_id: u64,
 }
 
@@ -108,6 +113,7 @@ pub(super) struct Release {
 impl State {
     pub(super) fn new(options: GitHubOptions) -> State {
         State {
+            draws: options.registration_times.as_ref().map(Draws::of),
             options,
             ahead: Duration::ZERO,
             behind: Duration::ZERO,
@@ -124,7 +130,8 @@ impl State {
             deadlines: HashMap::new(),
             attempts: HashMap::new(),
             requests: Vec::new(),
-            used: HashMap::new(),
+            budgets: Budgets::default(),
+            updates: HashMap::new(),
             last_id: 0,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ondeck_standin::{Conclusion, RunnerFault};
+use ondeck_standin::{Conclusion, GitHubFault, GitHubFaultRule, RunnerFault};
 
 use super::harness::{GitHubHarness, LIMIT, REPOSITORY, RUNNER};
 use crate::harness::{Driven, until};
@@ -121,13 +121,36 @@ fn without_a_refresh_for_an_hour_provision_says_which_is_missing() {
 fn machines_that_cannot_deregister_are_not_pooled() {
     let harness = GitHubHarness::local(&[]);
     harness.provision("1", 1).succeeded();
-    harness.github.advance(Duration::from_secs(3_700));
+    let limit = GitHubFault::SecondaryLimit { retry_after: Duration::from_secs(600) };
+    let rule = GitHubFaultRule::new(limit).on("DELETE", "/repos/*/*/actions/runners/*");
+    let refused = harness.github.inject(rule);
     let done = harness.release("1").exited(8);
+    refused.stop();
     let released = done.json();
     assert_eq!(released["instances"][0]["outcome"], "expired", "{released}");
     until("the machine and its runner are gone", || {
         harness.refresh(&[]);
         harness.standings().is_empty() && harness.github.runners().is_empty()
+    });
+}
+
+/// GitHub answers an expired token as if it did not know the runner, which then stays in its list.
+#[test]
+fn a_runner_that_is_left_in_the_list_is_removed_by_refresh() {
+    let harness = GitHubHarness::local(&[]);
+    let machines = harness.provision("1", 1).succeeded().ids();
+    harness.github.advance(Duration::from_secs(3_700));
+    let released = harness.release("1").succeeded().json();
+    assert_eq!(released["instances"][0]["outcome"], "pooled", "{released}");
+    harness.until_runners("offline", |runners| runners.iter().all(|runner| !runner.online));
+    assert_eq!(harness.github.runners().len(), 1);
+    harness.renew();
+    harness.refresh(&[]);
+    assert_eq!(harness.provision("2", 1).succeeded().ids(), machines, "the machine is not lost");
+    harness.ondeck(&["release", "--run-id=2", "--idle-time-sec=0"]).succeeded();
+    until("the runner is gone with its machine", || {
+        harness.refresh(&[]);
+        harness.github.runners().is_empty()
     });
 }
 

@@ -34,6 +34,20 @@ async fn transient_faults_are_retried_by_core_alone() {
 }
 
 #[tokio::test]
+async fn bursts_of_server_errors_are_outlasted() {
+    let harness = ForgeHarness::new();
+    let forge = harness.forge();
+    let bursts = Occurrence::Bursts { probability: 0.1, length: 4, seed: 1 };
+    let rule = GitHubFaultRule::new(GitHubFault::Status(502)).occurrence(bursts);
+    let rule = harness.github.inject(rule);
+    for _ in 0..20 {
+        harness.retried(|| forge.mint()).await.unwrap();
+        harness.retried(|| forge.runners()).await.unwrap();
+    }
+    assert!(rule.fired() >= 8, "{}", rule.fired());
+}
+
+#[tokio::test]
 async fn a_slow_answer_is_waited_for() {
     let harness = ForgeHarness::new();
     harness.github.inject(GitHubFaultRule::new(GitHubFault::Delay(Duration::from_millis(300))));

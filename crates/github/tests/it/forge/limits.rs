@@ -5,7 +5,7 @@ use std::time::Duration;
 use ondeck_core::model::secret::Secret;
 use ondeck_core::ports::{Forge, RequestBudget};
 use ondeck_github::GitHubOptions;
-use ondeck_standin::{GitHubFault, GitHubFaultRule, Occurrence, Permission};
+use ondeck_standin::{GitHubFault, GitHubFaultRule, Occurrence, Permission, RequestLimits};
 
 use super::harness::{ForgeHarness, limit};
 
@@ -74,4 +74,29 @@ async fn each_token_has_its_own_limits() {
     limit(forge.open_runs(0, &budget).await, false);
     forge.mint().await.unwrap();
     limit(forge.open_runs(0, &budget).await, false);
+}
+
+/// After the first refusal no request is sent until the limit ends, because GitHub may block clients
+/// that go on.
+#[tokio::test]
+async fn an_exhausted_budget_is_not_exceeded() {
+    for (limits, wait) in [
+        (RequestLimits { requests: 5, ..RequestLimits::default() }, 3_600 * SECOND),
+        (RequestLimits { points: 5, ..RequestLimits::default() }, 60 * SECOND),
+    ] {
+        let harness = ForgeHarness::with(ondeck_standin::GitHubOptions {
+            limits,
+            ..ondeck_standin::GitHubOptions::default()
+        });
+        let forge = harness.forge();
+        for _ in 0..5 {
+            forge.runners().await.unwrap();
+        }
+        let refused = limit(harness.retried(|| forge.runners()).await, false);
+        assert!(refused.0.starts_with("GitHub limits requests until 2"), "{refused:?}");
+        assert_eq!(limit(harness.retried(|| forge.mint()).await, false), refused);
+        assert_eq!(harness.github.requests().len(), 6, "{limits:?}: one was refused");
+        harness.advance(wait + SECOND);
+        forge.runners().await.unwrap();
+    }
 }

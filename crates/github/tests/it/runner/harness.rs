@@ -128,6 +128,7 @@ impl RunnerHarness {
             id: self.id.clone(),
             pool_tag: "a1b2c3".to_owned(),
             folder: self.folder.clone(),
+            pool_folders: Vec::new(),
             image,
             user: user.map(str::to_owned),
         };

@@ -65,6 +65,20 @@ configure() {
     echo "√ Runner successfully added"
 }
 
+# Reports an answer of GitHub as the real runner does, after each attempt.
+report() {
+    echo "Http response code: $2 from '$1' (Request Id: 1)" >&2
+    echo "$3" >&2
+}
+
+# Reports the last answer of GitHub to a removal, and exits.
+refuse() {
+    report "$1" "$2" "$4"
+    echo "Failed: Removing runner from the server" >&2
+    echo "Response status code does not indicate success: $3." >&2
+    exit 1
+}
+
 remove() {
     local name url
     if [ ! -e "$root/.runner" ] || [ ! -e "$root/.credentials" ]; then
@@ -75,22 +89,37 @@ remove() {
     fi
     { read -r name; read -r url; } <"$root/.runner"
     echo "remove $name at $url" >>"$github/log"
+    local delete="Delete $url/actions/runners/1" status
+    # Older versions exchange the token before they delete the runner.
+    fault exchange && delete="POST $url/runner-registration"
     if [ "$ACTIONS_RUNNER_INPUT_TOKEN" != "$(cat "$github/removal-token")" ]; then
-        echo "Http response code: NotFound from 'POST $url/runner-registration'" >&2
-        exit 1
+        refuse "$delete" NotFound "404 (Not Found)" '{"message":"Not Found"}'
     fi
     if fault busy; then
         status=$(cat "$github/faults/busy")
         rm "$github/faults/busy"
-        # The old flow has an exception instead.
-        [ -z "$status" ] || echo "Http response code: $status from 'Delete $url/1'" >&2
-        echo "{\"message\":\"Runner $name is currently running a job and cannot be deleted.\"}" >&2
-        echo "Failed: Removing runner from the server" >&2
-        exit 1
+        local words="Bad request - Runner \\\"$name\\\" is still running a job\\\""
+        case $status in
+        "")
+            # The old flow has an exception instead.
+            echo "Failed: Removing runner from the server" >&2
+            echo "Runner $name is currently running a job and cannot be deleted." >&2
+            exit 1
+            ;;
+        UnprocessableContent) status="422 (Unprocessable Content)" ;;
+        *) status="422 (Unprocessable Entity)" ;;
+        esac
+        # It has tried three times.
+        local name_of_status=${status#422 (}
+        name_of_status=${name_of_status//[ )]/}
+        for _ in 1 2; do report "$delete" "$name_of_status" "{\"message\":\"$words\"}"; done
+        refuse "$delete" "$name_of_status" "$status" "{\"message\":\"$words\"}"
+    fi
+    if fault refused; then
+        refuse "$delete" Forbidden "403 (Forbidden)" '{"message":"Forbidden"}'
     fi
     if fault unknown; then
-        echo "Http response code: NotFound from 'Delete $url/actions/runners/1' (Request Id: 1)" >&2
-        exit 1
+        refuse "$delete" NotFound "404 (Not Found)" '{"message":"Not Found"}'
     fi
     rm -f "$github/list/$name" "$root"/.runner "$root"/.credentials*
     echo "√ Runner removed successfully"

@@ -3,12 +3,17 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use ondeck_core::ports::Runner;
-use ondeck_github::Timeouts;
-use ondeck_standin::{Conclusion, GitHubOptions, RunnerFault, RunnerPackage};
+use ondeck_github::{GitHubRunner, Timeouts};
+use ondeck_standin::{
+    Conclusion, GitHubFault, GitHubFaultRule, GitHubOptions, Occurrence, RegistrationTimes,
+    RunnerFault, RunnerPackage,
+};
 
 use crate::runner::harness::{appears, holds, label};
 use crate::runner::standin::{REPOSITORY, SOON, StandinHarness, VERSION, leave};
+use crate::runner::user::TemporaryUser;
 
 /// The version that follows [`VERSION`].
 const NEWER: &str = "2.337.0";
@@ -59,10 +64,10 @@ async fn a_runner_that_is_deleted_with_a_job_registers_anew() {
     leave(&runner).await;
 }
 
-/// GitHub calls it busy, and refuses to remove it.
+/// GitHub calls it busy, and refuses to remove it for longer than the runner itself tries.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_runner_is_removed_some_seconds_after_its_job() {
-    let busy_after_job = Duration::from_secs(3);
+    let busy_after_job = Duration::from_secs(8);
     let options = GitHubOptions { busy_after_job, ..GitHubOptions::default() };
     let harness = StandinHarness::with(options).await;
     let runner = harness.runner();
@@ -379,5 +384,182 @@ async fn a_runner_is_busy_as_long_as_its_worker_runs() {
     assert!(runner.is_busy());
     std::fs::write(&go, "").unwrap();
     holds("the end of the job", || !runner.is_busy()).await;
+    leave(&runner).await;
+}
+
+/// Registrations and sessions take as long as GitHub's, a fifth of it each, as does the patience of the
+/// agent. Several of them take longer than it waits at first.
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_registrations_succeed_on_every_machine() {
+    const SCALE: f64 = 0.2;
+    let registration_times = Some(RegistrationTimes { seed: 3, scale: SCALE });
+    let options = GitHubOptions { registration_times, ..GitHubOptions::default() };
+    let harness = StandinHarness::with(options).await;
+    let timeouts = Timeouts { listen: Duration::from_secs(1), ..Timeouts::default() };
+    let runners: Vec<_> =
+        (0..8).map(|number| harness.machine(number).with_timeouts(timeouts)).collect();
+    let serve = async |runner: &GitHubRunner| {
+        runner.prepare().await.unwrap();
+        runner.register(&label("1")).await.unwrap();
+    };
+    join_all(runners.iter().map(serve)).await;
+    assert_eq!(harness.online().len(), runners.len());
+    let attempts = harness.github.session_attempts();
+    assert!(attempts > runners.len(), "no session took longer than the patience: {attempts}");
+    for runner in &runners {
+        leave(runner).await;
+    }
+    assert!(harness.github.runners().is_empty());
+}
+
+/// A burst is longer than the three attempts of the runner itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_burst_of_server_errors_costs_no_machine() {
+    let harness = StandinHarness::quick().await;
+    let runner = harness.runner();
+    runner.prepare().await.unwrap();
+    let burst = |method: &str, path: &str, length| {
+        let rule = GitHubFaultRule::new(GitHubFault::Status(502)).on(method, path);
+        harness.github.inject(rule.occurrence(Occurrence::First(length)))
+    };
+    let faults = [
+        burst("POST", "/actions/runner-registration", 4),
+        burst("POST", "/_standin/runners", 4),
+        burst("POST", "/_standin/sessions", 4),
+        burst("DELETE", "/repos/acme/web/actions/runners/*", 4),
+    ];
+    runner.register(&label("1")).await.unwrap();
+    assert_eq!(harness.online(), [["1"]]);
+    leave(&runner).await;
+    assert!(harness.github.runners().is_empty());
+    assert_eq!(faults.map(|fault| fault.fired()), [4; 4]);
+}
+
+/// The runner reports an error at the first poll that fails, and exits after ten.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listener_that_gives_up_polling_is_started_again() {
+    let harness = StandinHarness::quick().await;
+    let runner = harness.runner();
+    runner.prepare().await.unwrap();
+    let run = label("1");
+    runner.register(&run).await.unwrap();
+    let rule = GitHubFaultRule::new(GitHubFault::Status(502));
+    let polls = harness.github.inject(rule.on("GET", "/_standin/sessions/*/message"));
+    // It waits for a message at this moment.
+    let wake = harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
+    harness.done(wake);
+    let why = runner.work(&run).await;
+    assert!(why.starts_with("the listener met an error that may pass: "), "{why}");
+    polls.stop();
+    let job = harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
+    let done = harness.work_until_done(&runner, &run, job).await;
+    assert_eq!(done.runner_name, Some(harness.name(1)), "{done:?}");
+    leave(&runner).await;
+}
+
+/// The listener says that the job was cancelled, but GitHub has its result, and the account counts it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_ends_with_the_listener_keeps_its_result() {
+    let package = RunnerPackage { closing_pause: SOON, ..RunnerPackage::default() };
+    let harness = StandinHarness::with_package(package).await;
+    let runner = harness.runner();
+    runner.prepare().await.unwrap();
+    runner.register(&label("1")).await.unwrap();
+    let job = harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
+    let done = harness.done(job);
+    assert!(runner.is_busy(), "the listener has not said yet that the job is over");
+    let account = leave(&runner).await;
+    assert_eq!(done.conclusion, Some(Conclusion::Success));
+    assert_eq!(harness.github.job(job).unwrap().conclusion, Some(Conclusion::Success));
+    assert!(account.starts_with("1 job, "), "{account}");
+    assert!(!account.contains("cancel"), "{account}");
+    assert!(harness.github.runners().is_empty());
+}
+
+/// GitHub answers an invalid token as a runner that does not exist. The machine is not at fault.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_removal_token_costs_no_machine() {
+    let harness = StandinHarness::new().await;
+    let runner = harness.runner();
+    runner.prepare().await.unwrap();
+    runner.register(&label("1")).await.unwrap();
+    harness.set_removal_token("AREVOKED").await;
+    leave(&runner).await;
+    let listed = harness.github.runners();
+    assert_eq!(listed.len(), 1);
+    assert_eq!((listed[0].name.as_str(), listed[0].online), (&*harness.name(1), false));
+
+    // The next run has the machine, and one that is gone from the list is no error either.
+    runner.register(&label("2")).await.unwrap();
+    assert_eq!(harness.online(), [["2"]]);
+    runner.stop().await.unwrap();
+    harness.github.remove_runner(&harness.name(2));
+    runner.deregister().await.unwrap();
+    runner.clean().await.unwrap();
+    assert_eq!(harness.github.runners().len(), 1);
+}
+
+/// `--disableupdate` does not keep a listener from updating itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listener_that_ends_to_be_updated_is_started_again() {
+    let harness = StandinHarness::new().await;
+    let runner = harness.runner();
+    runner.prepare().await.unwrap();
+    let run = label("1");
+    runner.register(&run).await.unwrap();
+    harness.github.tell_to_update(&harness.name(1), NEWER);
+    let why = runner.work(&run).await;
+    assert!(why.starts_with("the listener ended to be updated: "), "{why}");
+    let job = harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
+    let done = harness.work_until_done(&runner, &run, job).await;
+    assert_eq!(done.runner_name, Some(harness.name(1)), "{done:?}");
+    leave(&runner).await;
+}
+
+/// The files of the software belong to root.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_of_its_own_cannot_update_the_runner() {
+    let Some(user) = TemporaryUser::new("u") else { return };
+    let harness = StandinHarness::new().await;
+    let runner = harness.runner_as(&user.0);
+    runner.prepare().await.unwrap();
+    let run = label("1");
+    runner.register(&run).await.unwrap();
+    harness.github.tell_to_update(&harness.name(1), NEWER);
+    let job = harness.github.queue_job(REPOSITORY, "1", &["1"], "true");
+    assert_eq!(harness.done(job).conclusion, Some(Conclusion::Success));
+    assert_eq!(harness.online(), [["1"]], "the listener has gone on");
+    leave(&runner).await;
+    let root = harness.dir.path().join("ondeck/actions-runner");
+    let left = walk(&root);
+    assert!(!left.iter().any(|name| name.starts_with("bin.")), "{left:?}");
+}
+
+/// The names of the entries of a folder and of the folders in it.
+fn walk(folder: &std::path::Path) -> Vec<String> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        names.push(entry.file_name().to_string_lossy().into_owned());
+        if entry.file_type().unwrap().is_dir() && !names.last().unwrap().starts_with("bin") {
+            names.extend(walk(&entry.path()));
+        }
+    }
+    names
+}
+
+/// An administrator may give a runner any label, and it takes jobs that wait for it at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_label_that_is_added_over_rest_brings_no_job_of_another_run() {
+    let harness = StandinHarness::new().await;
+    let runner = harness.runner();
+    runner.prepare().await.unwrap();
+    runner.register(&label("1")).await.unwrap();
+    let foreign = harness.github.queue_job(REPOSITORY, "2", &["2"], "echo I am in");
+    harness.github.add_label(&harness.name(1), "2");
+    let foreign = harness.done(foreign);
+    assert_eq!(foreign.conclusion, Some(Conclusion::Failure), "{foreign:?}");
+    let refused = "was given to run 1 and takes no job of another: 2";
+    assert!(foreign.annotations.concat().contains(refused), "{foreign:?}");
     leave(&runner).await;
 }

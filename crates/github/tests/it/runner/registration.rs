@@ -122,11 +122,19 @@ async fn a_failed_removal_keeps_the_registration() {
     runner.prepare().await.unwrap();
     runner.register(&label("1")).await.unwrap();
     runner.stop().await.unwrap();
-    fs::write(harness.github.join("removal-token"), "another").unwrap();
+    harness.inject("refused", "");
     let error = runner.deregister().await.unwrap_err();
-    assert!(error.starts_with("the removal failed: Http response code: NotFound"), "{error}");
+    assert!(error.starts_with("the removal failed: ") && error.contains("Forbidden"), "{error}");
+    assert!(harness.root().join(".runner").exists());
+    fs::write(harness.github.join("removal-token"), "another").unwrap();
+    harness.inject("exchange", "");
+    let error = runner.deregister().await.unwrap_err();
+    assert!(error.contains("NotFound from 'POST "), "{error}");
     assert!(harness.root().join(".runner").exists());
     harness.inject("unknown", "");
+    for fault in ["refused", "exchange"] {
+        fs::remove_file(harness.github.join("faults").join(fault)).unwrap();
+    }
     fs::write(harness.github.join("removal-token"), crate::runner::harness::REMOVAL).unwrap();
     runner.deregister().await.unwrap();
     assert!(!harness.root().join(".runner").exists(), "GitHub did not know it any more");

@@ -3,16 +3,20 @@
 use std::path::Path;
 
 use hyper::StatusCode;
+use serde::Serialize;
 
-use crate::github::protocol::{Exchange, Exchanged, Registered, Registration};
+use crate::github::protocol::{Exchange, Exchanged, Registered, Registration, UNKNOWN_FLAGS};
 
 use super::command::Command;
+use super::pauses::Pauses;
 use super::server::{Reply, Server, ServerError};
 use super::settings::{self, CredentialData, Credentials, Settings};
 use super::terminal::{print_error, print_line, print_section, print_success};
 use super::version;
 
 const DEFAULT_LABELS: [&str; 3] = ["self-hosted", "Linux", "X64"];
+/// How often a request is sent.
+const ATTEMPTS: u32 = 3;
 
 /// Registers the runner in this folder. Fails if it is configured already or GitHub refuses.
 pub(super) async fn configure(root: &Path, command: &Command) -> Result<(), ServerError> {
@@ -25,14 +29,15 @@ pub(super) async fn configure(root: &Path, command: &Command) -> Result<(), Serv
     }
     print_section("Authentication");
     let url = needed(command, "url")?.trim_end_matches('/').to_owned();
-    let exchanged = exchange(&url, command, "register").await?;
+    let exchanged = exchange(root, &url, command).await?;
     print_line("");
     print_success("Connected to GitHub");
 
     print_section("Runner Registration");
     let registration = registration(root, command)?;
     let server = Server::new(&exchanged.url, format!("Bearer {}", exchanged.token));
-    let reply = server.ask("POST", "/runners", &registration).await?;
+    let request = Request { method: "POST", word: "Post", path: "/runners".to_owned() };
+    let reply = request.send(&server, &registration, Pauses::of(root)).await?;
     if reply.status == StatusCode::CONFLICT {
         print_line("A runner exists with the same name");
     }
@@ -109,7 +114,7 @@ pub(super) async fn unconfigure(root: &Path, command: &Command) -> Result<(), Se
     print_section("Runner removal");
     match &configured {
         Some(settings) if has_credentials => {
-            if let Err(error) = deregister(settings, command).await {
+            if let Err(error) = deregister(root, settings, command).await {
                 print_error("Failed: Removing runner from the server");
                 return Err(error);
             }
@@ -135,50 +140,108 @@ pub(super) async fn unconfigure(root: &Path, command: &Command) -> Result<(), Se
     Ok(())
 }
 
-async fn deregister(settings: &Settings, command: &Command) -> Result<(), ServerError> {
-    let exchanged = exchange(&settings.git_hub_url, command, "remove").await?;
-    let server = Server::new(&exchanged.url, format!("Bearer {}", exchanged.token));
-    let path = format!("/runners/{}", settings.agent_name);
-    let reply = server.ask("DELETE", &path, &()).await?;
-    if !reply.status.is_success() {
-        return Err(refused(&reply, "Delete", &format!("{}{path}", exchanged.url)));
+async fn deregister(
+    root: &Path,
+    settings: &Settings,
+    command: &Command,
+) -> Result<(), ServerError> {
+    let (host, name) = split(&settings.git_hub_url);
+    let scope = if name.contains('/') { "repos" } else { "orgs" };
+    let request = Request {
+        method: "DELETE",
+        word: "Delete",
+        path: format!("/api/v3/{scope}/{name}/actions/runners/{}", settings.agent_id),
+    };
+    let mut server = Server::new(&host, remote_auth(command)?);
+    let unknown = command.unknown();
+    if !unknown.is_empty() {
+        server = server.with_header(UNKNOWN_FLAGS, unknown.join(", "));
     }
+    request.send(&server, &(), Pauses::of(root)).await?;
     print_line("");
     print_success("Runner removed successfully");
     Ok(())
 }
 
-/// Exchanges the token of the command line for one to register or remove with.
-async fn exchange(url: &str, command: &Command, event: &str) -> Result<Exchanged, ServerError> {
-    let host = url.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
-    let path = "/api/v3/actions/runner-registration";
-    let token = needed(command, "token")?;
-    let server = Server::new(&host, format!("RemoteAuth {token}"));
+/// Exchanges the token of the command line for one to register with. The real runner drops the port of
+/// the address here and for the removal; this one keeps it, so that several servers can run at once.
+async fn exchange(root: &Path, url: &str, command: &Command) -> Result<Exchanged, ServerError> {
+    let request = Request {
+        method: "POST",
+        word: "POST",
+        path: "/api/v3/actions/runner-registration".to_owned(),
+    };
+    let server = Server::new(&split(url).0, remote_auth(command)?);
     let body = Exchange {
         url: url.to_owned(),
-        runner_event: event.to_owned(),
+        runner_event: "register".to_owned(),
         unknown: command.unknown(),
     };
-    let reply = server.ask("POST", path, &body).await?;
-    if reply.status.is_success() {
-        return reply.read();
-    }
-    Err(refused(&reply, "POST", &format!("{host}{path}")))
+    request.send(&server, &body, Pauses::of(root)).await?.read()
 }
 
-/// The real runner's message for a refused request, with method, URL and answer.
-fn refused(reply: &Reply, method: &str, url: &str) -> ServerError {
-    let reason = reply.status.canonical_reason().unwrap_or_default();
-    print_error(&format!(
-        "Http response code: {} from '{method} {url}' (Request Id: {})",
-        reason.replace(' ', ""),
-        reply.id
-    ));
-    print_error(&reply.text);
-    ServerError::new(format!(
-        "Response status code does not indicate success: {} ({reason}).",
-        reply.status.as_u16()
-    ))
+fn remote_auth(command: &Command) -> Result<String, ServerError> {
+    Ok(format!("RemoteAuth {}", needed(command, "token")?))
+}
+
+/// The server of an address, and the repository or organisation.
+fn split(url: &str) -> (String, String) {
+    let parts: Vec<&str> = url.splitn(4, '/').collect();
+    (parts[..parts.len().min(3)].join("/"), parts.get(3).copied().unwrap_or_default().to_owned())
+}
+
+/// A request of `config.sh`.
+struct Request {
+    method: &'static str,
+    /// The method in the runner's own messages.
+    word: &'static str,
+    path: String,
+}
+
+impl Request {
+    /// Sends the request up to [`ATTEMPTS`] times, but not again after the status 404. Prints each
+    /// refusal.
+    async fn send(
+        &self,
+        server: &Server,
+        body: &impl Serialize,
+        pauses: Pauses,
+    ) -> Result<Reply, ServerError> {
+        let mut attempt = 1;
+        loop {
+            let (status, error) = match server.ask(self.method, &self.path, body).await {
+                Ok(reply) if reply.status.is_success() => return Ok(reply),
+                // The real runner asks for the name and the group before it registers.
+                Ok(reply) if matches!(reply.status.as_u16(), 400 | 409) => return Ok(reply),
+                Ok(reply) => (Some(reply.status), self.refused(server, &reply)),
+                Err(error) => (None, error),
+            };
+            if status == Some(StatusCode::NOT_FOUND) || attempt == ATTEMPTS {
+                return Err(error);
+            }
+            let longest = if attempt == 1 { 2.0 } else { 5.0 };
+            tokio::time::sleep(pauses.between(1.0..longest)).await;
+            attempt += 1;
+        }
+    }
+
+    /// The real runner's messages for a refused request, with method, URL and answer.
+    fn refused(&self, server: &Server, reply: &Reply) -> ServerError {
+        let reason = reply.status.canonical_reason().unwrap_or_default();
+        print_error(&format!(
+            "Http response code: {} from '{} {}{}' (Request Id: {})",
+            reason.replace(' ', ""),
+            self.word,
+            server.root(),
+            self.path,
+            reply.id
+        ));
+        print_error(&reply.text);
+        ServerError::new(format!(
+            "Response status code does not indicate success: {} ({reason}).",
+            reply.status.as_u16()
+        ))
+    }
 }
 
 /// A required value. Fails if it is missing; the real runner would prompt for it.

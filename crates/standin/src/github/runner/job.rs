@@ -67,8 +67,18 @@ impl Outcome {
     }
 }
 
+/// Whether a job is to be stopped, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stop {
+    No,
+    /// GitHub has cancelled it, or deleted its runner.
+    Cancelled,
+    /// The listener was told to end. The real runner lets the job fail then.
+    Shutdown,
+}
+
 /// Executes a job and reports its progress and conclusion.
-pub(super) async fn work(place: Place, order: Order, stopping: watch::Receiver<bool>) -> Outcome {
+pub(super) async fn work(place: Place, order: Order, stopping: watch::Receiver<Stop>) -> Outcome {
     let mut job = Work { place, order, stopping, environment: Vec::new() };
     let outcome = match job.prepare() {
         Ok(()) => job.steps().await,
@@ -78,6 +88,8 @@ pub(super) async fn work(place: Place, order: Order, stopping: watch::Receiver<b
         }
     };
     job.clean();
+    let is_shutdown = *job.stopping.borrow() == Stop::Shutdown;
+    let outcome = if is_shutdown { Outcome::Failed } else { outcome };
     let conclusion = Some(outcome.conclusion().to_owned());
     let progress = Progress { conclusion, ..Progress::default() };
     tell(&job.place, job.order.job, &progress).await;
@@ -92,12 +104,13 @@ pub(super) async fn tell(place: &Place, job: u64, progress: &Progress) {
 struct Work {
     place: Place,
     order: Order,
-    stopping: watch::Receiver<bool>,
+    stopping: watch::Receiver<Stop>,
     environment: Vec<(String, String)>,
 }
 
 impl Work {
-    /// Runs the hooks and the script. A failed hook fails the job. The last hook always runs.
+    /// Runs the hooks and the script. A failed hook fails the job. The last hook runs unless the job is
+    /// stopped.
     async fn steps(&mut self) -> Outcome {
         let mut outcome = self.hook(STARTED).await;
         if outcome == Outcome::Succeeded {
@@ -106,6 +119,9 @@ impl Work {
                 Ok(()) => self.script(&[script.as_os_str()]).await,
                 Err(_) => Outcome::Failed,
             };
+        }
+        if *self.stopping.borrow() != Stop::No {
+            return outcome;
         }
         let last = self.hook(COMPLETED).await;
         if outcome == Outcome::Succeeded { last } else { outcome }
@@ -290,8 +306,8 @@ impl Work {
 }
 
 /// Waits until the job is to be stopped, or the listener is gone.
-pub(super) async fn stopped(stopping: &mut watch::Receiver<bool>) {
-    stopping.wait_for(|stop| *stop).await.ok();
+pub(super) async fn stopped(stopping: &mut watch::Receiver<Stop>) {
+    stopping.wait_for(|stop| *stop != Stop::No).await.ok();
 }
 
 fn text(path: &Path) -> String {

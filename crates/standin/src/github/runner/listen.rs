@@ -7,12 +7,11 @@ use hyper::StatusCode;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 
 use crate::github::protocol::{Message, Opened, Opening, Order};
 
-use super::job::Place;
-use super::package::SESSION_PAUSE;
+use super::job::{Place, Stop};
+use super::pauses::Pauses;
 use super::server::{Reply, Server, ServerError};
 use super::settings::{self, Credentials, Settings};
 use super::terminal::{print_error, print_line, print_success, timestamped};
@@ -20,10 +19,13 @@ use super::{ListenerExit, version, worker};
 
 /// How many times to try again while another session of the runner is open.
 const CONFLICTS: u32 = 8;
-/// How long to wait for a GitHub that does not answer. The real runner never gives up, but
-/// would outlive the test.
-const SILENCE: Duration = Duration::from_secs(20);
-/// The time between two attempts.
+/// How often one message is asked for before that counts as an error.
+const POLLS: u32 = 5;
+/// After how many errors in a row the pause between them is longer.
+const PATIENT: u32 = 5;
+/// After how many errors in a row the listener exits.
+const ERRORS: u32 = 10;
+/// The time between two polls of a listener that stops its job.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Takes jobs until a signal or GitHub ends the listener. Returns its exit code.
@@ -42,6 +44,7 @@ pub(super) async fn listen(root: &Path) -> ListenerExit {
         server: Server::new(&settings.server_url, key),
         place: Place::of(root, &settings),
         version: version(root),
+        pauses: Pauses::of(root),
         settings,
     };
     let session = tokio::select! {
@@ -80,12 +83,14 @@ struct Listener {
     settings: Settings,
     place: Place,
     version: String,
+    pauses: Pauses,
 }
 
 /// The current or last job.
 struct Working {
     job: u64,
-    stop: watch::Sender<bool>,
+    /// Closed when the job is over and the listener has said so.
+    stop: watch::Sender<Stop>,
     task: JoinHandle<()>,
 }
 
@@ -95,7 +100,7 @@ impl Listener {
     /// without a word.
     async fn open(&self) -> Result<String, ListenerExit> {
         let opening = Opening { runner: self.settings.agent_id, version: self.version.clone() };
-        let pause = session_pause(&self.place.root);
+        let pause = self.pauses.session;
         print_line("");
         print_success("Connected to GitHub");
         print_line("");
@@ -155,24 +160,36 @@ impl Listener {
     /// Executes messages until the session ends. Returns the listener's exit code.
     async fn take_jobs(&self, session: &str, working: &mut Option<Working>) -> ListenerExit {
         let path = format!("/sessions/{session}/message");
-        let mut silent_since: Option<Instant> = None;
+        let path_with_job = format!("{path}?status=Busy");
+        let mut errors = 0;
         loop {
-            let reply = match self.server.ask("GET", &path, &()).await {
+            let busy = working.as_ref().filter(|working| !working.stop.is_closed());
+            let polled = match busy {
+                None => self.poll(&path).await,
+                // A listener gets no other job until it has reported the end of this one.
+                Some(working) => tokio::select! {
+                    polled = self.poll(&path_with_job) => polled,
+                    () = working.stop.closed() => continue,
+                },
+            };
+            let reply = match polled {
                 Ok(reply) => reply,
                 Err(error) => {
-                    let since = *silent_since.get_or_insert_with(|| {
+                    errors += 1;
+                    if errors == 1 {
                         let line = format!("Runner connect error: {error}.");
                         print_error(&timestamped(&format!("{line} Retrying until reconnected.")));
-                        Instant::now()
-                    });
-                    if since.elapsed() > SILENCE {
-                        return ListenerExit::Terminated;
                     }
-                    tokio::time::sleep(PAUSE).await;
+                    // A test may have removed the folder while this listener waits.
+                    if errors > ERRORS || !self.place.root.exists() {
+                        return failed(&error);
+                    }
+                    let seconds = if errors <= PATIENT { 15.0..30.0 } else { 30.0..60.0 };
+                    tokio::time::sleep(self.pauses.between(seconds)).await;
                     continue;
                 }
             };
-            if silent_since.take().is_some() {
+            if std::mem::take(&mut errors) > 0 {
                 print_line(&timestamped("Runner reconnected."));
             }
             if reply.status == StatusCode::FORBIDDEN {
@@ -187,7 +204,12 @@ impl Listener {
                 Ok(Message::Job(order)) => *working = Some(self.begin(*order)),
                 Ok(Message::Cancel { job }) => {
                     if let Some(working) = working.as_ref().filter(|working| working.job == job) {
-                        working.stop.send_replace(true);
+                        working.stop.send_replace(Stop::Cancelled);
+                    }
+                }
+                Ok(Message::Refresh { version }) => {
+                    if self.update(&version, working).await {
+                        return ListenerExit::Updating;
                     }
                 }
                 Ok(Message::Crash) => std::process::abort(),
@@ -196,12 +218,54 @@ impl Listener {
         }
     }
 
+    /// Asks for a message up to [`POLLS`] times. Fails if there is no answer, or a server error.
+    async fn poll(&self, path: &str) -> Result<Reply, ServerError> {
+        let mut attempt = 1;
+        loop {
+            let error = match self.server.ask("GET", path, &()).await {
+                Ok(reply) if !reply.status.is_server_error() => return Ok(reply),
+                Ok(reply) => ServerError::new(reply.message()),
+                Err(error) => error,
+            };
+            if attempt == POLLS || !self.place.root.exists() {
+                return Err(error);
+            }
+            tokio::time::sleep(self.pauses.between(5.0..15.0)).await;
+            attempt += 1;
+        }
+    }
+
+    /// Updates itself, which `--disableupdate` does not prevent. Returns whether that has worked. The
+    /// real one puts a new folder `bin` beside its own, replaces its scripts, and starts one of them,
+    /// which exchanges the folders. If the scripts belong to another user, the update ends there. This
+    /// one does not exchange the folders.
+    async fn update(&self, version: &str, working: &mut Option<Working>) -> bool {
+        print_line("Runner update in progress, do not shutdown runner.");
+        print_line(&format!("Downloading {version} runner"));
+        let root = &self.place.root;
+        let made = std::fs::create_dir_all(root.join(format!("bin.{version}"))).and_then(|()| {
+            std::fs::File::options().write(true).open(root.join("run.sh")).map(drop)
+        });
+        if made.is_ok() {
+            print_line("Waiting for current job finish running.");
+            if let Some(working) = working.take() {
+                working.task.await.ok();
+            }
+            print_line("Generate and execute update script.");
+            print_line(
+                "Runner will exit shortly for update, should be back online within 10 seconds.",
+            );
+        }
+        print_line("Runner update process finished.");
+        made.is_ok()
+    }
+
     fn begin(&self, order: Order) -> Working {
         print_line(&timestamped(&format!("Running job: {}", order.name)));
-        let (stop, stopping) = watch::channel(false);
+        let (stop, stopping) = watch::channel(Stop::No);
         let job = order.job;
         let task = if order.begins {
-            tokio::spawn(worker::supervise(self.place.clone(), order, stopping))
+            tokio::spawn(worker::supervise(self.place.clone(), order, stopping, self.pauses))
         } else {
             tokio::spawn(async {})
         };
@@ -211,7 +275,7 @@ impl Listener {
     /// Stops a job. Keeps asking for messages meanwhile, or GitHub would
     /// consider the listener gone.
     async fn stop(&self, session: &str, mut working: Working) {
-        working.stop.send_replace(true);
+        working.stop.send_replace(Stop::Shutdown);
         let path = format!("/sessions/{session}/message");
         loop {
             tokio::select! {
@@ -227,7 +291,7 @@ impl Listener {
     async fn deleted(&self, working: &mut Option<Working>) -> ListenerExit {
         if let Some(working) = working.take() {
             if !self.settings.ephemeral {
-                working.stop.send_replace(true);
+                working.stop.send_replace(Stop::Cancelled);
             }
             working.task.await.ok();
         }
@@ -240,12 +304,6 @@ impl Listener {
         settings::forget_settings(&self.place.root);
         ListenerExit::Done
     }
-}
-
-/// The pause before another attempt to get a session, as the package has it.
-fn session_pause(root: &Path) -> Duration {
-    let text = std::fs::read_to_string(root.join("bin").join(SESSION_PAUSE)).unwrap_or_default();
-    text.trim().parse().map_or(Duration::from_secs(30), Duration::from_secs_f64)
 }
 
 fn registration_deleted() -> ListenerExit {

@@ -10,6 +10,8 @@ use super::{LISTENER_VARIABLE, worker};
 
 /// The file with [`RunnerPackage::session_pause`], in seconds.
 pub(super) const SESSION_PAUSE: &str = "session-pause";
+/// The file with [`RunnerPackage::closing_pause`], in seconds.
+pub(super) const CLOSING_PAUSE: &str = "closing-pause";
 /// The file name of the listener's program.
 const LISTENER: &str = "ondeck-runner-standin";
 const SCRIPTS: [(&str, &str); 4] = [
@@ -27,8 +29,12 @@ pub struct RunnerPackage {
     /// How long `run.sh` waits before it restarts a listener that has exited with 2.
     pub restart_pause: Duration,
     /// How long the listener waits before it asks for a session again. The real one waits for 30 s,
-    /// or for 11 s after the status 502, 503 or 504.
+    /// or for 11 s after the status 502, 503 or 504. All its other pauses before it tries something
+    /// again are in proportion.
     pub session_pause: Duration,
+    /// How long after the end of a job the listener says so. If it gets a signal meanwhile, it says
+    /// that the job was cancelled, whatever its result.
+    pub closing_pause: Duration,
 }
 
 /// Builds a package of this version as a `tar.gz`, with the defaults of the real one.
@@ -46,6 +52,7 @@ impl Default for RunnerPackage {
             version: "2.336.0".to_owned(),
             restart_pause: Duration::from_secs(5),
             session_pause: Duration::from_secs(30),
+            closing_pause: Duration::from_millis(40),
         }
     }
 }
@@ -83,8 +90,12 @@ impl RunnerPackage {
         let pause = format!("#!/bin/bash\nsleep {}\n", self.restart_pause.as_secs_f64());
         write_program(&folder.join("restart-pause.sh"), &pause);
         fs::write(bin.join("version"), &self.version).expect("a file can be written");
-        let pause = self.session_pause.as_secs_f64().to_string();
-        fs::write(bin.join(SESSION_PAUSE), pause).expect("a file can be written");
+        for (name, pause) in
+            [(SESSION_PAUSE, self.session_pause), (CLOSING_PAUSE, self.closing_pause)]
+        {
+            let seconds = pause.as_secs_f64().to_string();
+            fs::write(bin.join(name), seconds).expect("a file can be written");
+        }
         fs::copy(listener(), bin.join("Runner.Listener")).expect("a program can be copied");
         let worker = bin.join(worker::NAME);
         symlink("Runner.Listener", worker).expect("a link can be made");

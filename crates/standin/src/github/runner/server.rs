@@ -40,6 +40,7 @@ pub(super) struct Server {
     http: Client<HttpConnector, Full<Bytes>>,
     root: String,
     authorization: String,
+    header: Option<(&'static str, String)>,
 }
 
 /// GitHub's answer to a request.
@@ -52,7 +53,16 @@ pub(super) struct Reply {
 impl Server {
     pub(super) fn new(root: &str, authorization: String) -> Server {
         let http = Client::builder(TokioExecutor::new()).build_http();
-        Server { http, root: root.trim_end_matches('/').to_owned(), authorization }
+        Server { http, root: root.trim_end_matches('/').to_owned(), authorization, header: None }
+    }
+
+    /// Sends this header with each request.
+    pub(super) fn with_header(self, name: &'static str, value: String) -> Server {
+        Server { header: Some((name, value)), ..self }
+    }
+
+    pub(super) fn root(&self) -> &str {
+        &self.root
     }
 
     /// Sends a request and waits for the answer without a time limit.
@@ -64,13 +74,15 @@ impl Server {
     ) -> Result<Reply, ServerError> {
         let failed = |error: &dyn fmt::Display| ServerError::new(error.to_string());
         let body = serde_json::to_vec(body).map_err(|error| failed(&error))?;
-        let request = Request::builder()
+        let mut request = Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.root))
             .header("user-agent", "GitHubActionsRunner-linux-x64")
-            .header(AUTHORIZATION, &self.authorization)
-            .body(Full::new(Bytes::from(body)))
-            .map_err(|error| failed(&error))?;
+            .header(AUTHORIZATION, &self.authorization);
+        if let Some((name, value)) = &self.header {
+            request = request.header(*name, value);
+        }
+        let request = request.body(Full::new(Bytes::from(body))).map_err(|error| failed(&error))?;
         let reply = self.http.request(request).await.map_err(|error| failed(&error))?;
         let (head, body) = reply.into_parts();
         let body = body.collect().await.map_err(|error| failed(&error))?.to_bytes();

@@ -15,12 +15,15 @@ use tokio::sync::watch;
 
 use crate::github::protocol::{Order, Progress};
 
-use super::job::{self, Outcome, Place, stopped};
+use super::job::{self, Outcome, Place, Stop, stopped};
+use super::pauses::Pauses;
 use super::settings::Settings;
 use super::terminal::{print_error, print_line, timestamped};
 
 /// The name by which the program is a worker.
 pub(super) const NAME: &str = "Runner.Worker";
+/// The line by which a listener that ends stops its worker.
+const SHUTDOWN: &str = "shutdown";
 /// The exit code of a worker is this, and a number for the result.
 const RESULTS: u8 = 100;
 
@@ -29,7 +32,7 @@ pub(super) fn is_this_process() -> bool {
     std::env::args_os().next().is_some_and(|called| Path::new(&called).ends_with(NAME))
 }
 
-/// Executes the job that comes as the first line of stdin. A second line cancels it. Returns the exit
+/// Executes the job that comes as the first line of stdin. A second line stops it. Returns the exit
 /// code.
 pub(super) fn run(root: &Path) -> ExitCode {
     let runtime = match Builder::new_current_thread().enable_all().build() {
@@ -58,10 +61,10 @@ async fn work(root: &Path) -> io::Result<Option<Outcome>> {
     let order = lines.next_line().await?.unwrap_or_default();
     let order: Order = serde_json::from_str(&order)?;
     let settings = Settings::read(root).ok_or_else(|| io::Error::other("not configured"))?;
-    let (stop, stopping) = watch::channel(false);
+    let (stop, stopping) = watch::channel(Stop::No);
     let told = async {
-        while let Ok(Some(_)) = lines.next_line().await {
-            stop.send_replace(true);
+        while let Ok(Some(line)) = lines.next_line().await {
+            stop.send_replace(if line == SHUTDOWN { Stop::Shutdown } else { Stop::Cancelled });
         }
     };
     tokio::select! {
@@ -70,10 +73,16 @@ async fn work(root: &Path) -> io::Result<Option<Outcome>> {
     }
 }
 
-/// Lets a worker execute a job, and prints the listener's lines about it.
-pub(super) async fn supervise(place: Place, order: Order, stopping: watch::Receiver<bool>) {
+/// Lets a worker execute a job, and prints the listener's line about its end. A listener that is told to
+/// end just before that line calls the job cancelled, whatever GitHub was told.
+pub(super) async fn supervise(
+    place: Place,
+    order: Order,
+    mut stopping: watch::Receiver<Stop>,
+    pauses: Pauses,
+) {
     let (name, id) = (order.name.clone(), order.job);
-    let result = match execute(&place, &order, stopping).await {
+    let result = match execute(&place, &order, stopping.clone()).await {
         Ok((status, said)) => match Outcome::of(status) {
             Some(outcome) => outcome,
             None => {
@@ -86,6 +95,10 @@ pub(super) async fn supervise(place: Place, order: Order, stopping: watch::Recei
             Outcome::Failed
         }
     };
+    // It comes later, but not after a signal.
+    tokio::time::timeout(pauses.closing, stopped(&mut stopping)).await.ok();
+    let is_stopped = *stopping.borrow() == Stop::Shutdown;
+    let result = if is_stopped { Outcome::Canceled } else { result };
     print_line(&timestamped(&format!("Job {name} completed with result: {result:?}")));
 }
 
@@ -101,7 +114,7 @@ fn crashed(said: &str) -> Progress {
 async fn execute(
     place: &Place,
     order: &Order,
-    mut stopping: watch::Receiver<bool>,
+    mut stopping: watch::Receiver<Stop>,
 ) -> io::Result<(ExitStatus, String)> {
     let mut child = Command::new(place.root.join("bin").join(NAME))
         .stdin(Stdio::piped())
@@ -115,7 +128,9 @@ async fn execute(
         status = child.wait() => status?,
         () = stopped(&mut stopping) => {
             // It may have ended meanwhile.
-            stdin.write_all(b"cancel\n").await.ok();
+            let is_shutdown = *stopping.borrow() == Stop::Shutdown;
+            let line = if is_shutdown { SHUTDOWN } else { "cancel" };
+            stdin.write_all(format!("{line}\n").as_bytes()).await.ok();
             child.wait().await?
         }
     };

@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use ondeck_standin::{GitHubFault, GitHubFaultRule, GitHubRunner, Occurrence};
+use ondeck_standin::{
+    GitHub, GitHubFault, GitHubFaultRule, GitHubOptions, GitHubRunner, Occurrence, Permission,
+    RequestLimits,
+};
 
 use super::{Caller, REPOSITORY, RUNNERS, TOKEN, github};
 
@@ -25,6 +28,41 @@ async fn limits_say_how_long_to_wait() {
         assert_eq!((rule.matched(), rule.fired()), (2, 1));
         github.clear_faults();
     }
+}
+
+#[tokio::test]
+async fn a_caller_that_exceeds_a_rate_limit_is_refused_until_it_resets() {
+    let limits = RequestLimits { requests: 12, points: 11, ..RequestLimits::default() };
+    let github = GitHub::start(GitHubOptions { limits, ..GitHubOptions::default() });
+    github.allow(TOKEN, REPOSITORY, &[Permission::Administration]);
+    let caller = Caller::new(&github, TOKEN);
+    let ask = async |what: &str, status: u16| {
+        let answer = caller.ask(what).await;
+        assert_eq!(answer.status, status, "{what}: {answer:?}");
+        answer
+    };
+    let (list, mint) = (format!("GET {RUNNERS}"), format!("POST {RUNNERS}/registration-token"));
+    for _ in 0..2 {
+        ask(&mint, 201).await;
+    }
+    let refused = ask(&mint, 403).await;
+    assert!(refused.message().starts_with("You have exceeded a secondary rate limit"));
+    let wait: u64 = refused.header("retry-after").parse().unwrap();
+    assert!((50..=60).contains(&wait), "{wait}");
+    assert_eq!(refused.header("x-ratelimit-remaining"), "10", "what is refused does not count");
+    assert_eq!(ask(&list, 200).await.header("x-ratelimit-remaining"), "9");
+    github.advance(Duration::from_secs(wait));
+    for left in (0..9).rev() {
+        let answer = ask(&list, 200).await;
+        assert_eq!(answer.header("x-ratelimit-remaining"), left.to_string());
+        assert_eq!(answer.header("x-ratelimit-limit"), "12");
+    }
+    let refused = ask(&list, 403).await;
+    assert!(refused.message().starts_with("API rate limit exceeded"), "{refused:?}");
+    assert_eq!((refused.header("x-ratelimit-remaining"), refused.header("retry-after")), ("0", ""));
+    assert!(refused.header("x-ratelimit-reset").parse::<u64>().is_ok());
+    github.advance(Duration::from_secs(3_600));
+    ask(&list, 200).await;
 }
 
 #[tokio::test]

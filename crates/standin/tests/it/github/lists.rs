@@ -1,9 +1,13 @@
 //! Runners, runs and jobs, page by page.
 
-use ondeck_standin::{Conclusion, GitHubRunner, RunState};
+use std::time::Duration;
+
+use ondeck_standin::{Conclusion, GitHub, GitHubOptions, GitHubRunner, Permission, RunState};
 use serde_json::Value;
 
+use super::runner::RunnerHarness;
 use super::{Answer, Caller, REPOSITORY, RUNNERS, TOKEN, github};
+use crate::harness::SOON;
 
 fn names(answer: &Answer, list: &str, field: &str) -> Vec<String> {
     let body = answer.json();
@@ -61,6 +65,53 @@ async fn runners_are_shown_and_removed_unless_they_are_busy() {
     assert_eq!(caller.ask(&format!("DELETE {RUNNERS}/{idle}")).await.status, 404);
     assert_eq!(caller.ask(&format!("GET {RUNNERS}/{idle}")).await.status, 404);
     assert_eq!(github.runners().len(), 1);
+}
+
+#[tokio::test]
+async fn a_runner_is_listed_as_busy_for_a_while_after_its_job() {
+    let busy_after_job = Duration::from_secs(600);
+    let options = GitHubOptions { busy_after_job, ..GitHubOptions::default() };
+    let github = GitHub::start(options);
+    github.allow(TOKEN, REPOSITORY, &[Permission::Administration]);
+    let harness = RunnerHarness::on(github);
+    harness.register();
+    let running = harness.run();
+    let job = harness.github.queue_job(REPOSITORY, "4711", &["4711"], "true");
+    harness.github.wait_for_job(job, SOON);
+    let caller = Caller::new(&harness.github, TOKEN);
+    let listed = caller.ask(&format!("GET {RUNNERS}")).await.json();
+    assert_eq!(listed["runners"][0]["busy"], true, "{listed}");
+    let id = &listed["runners"][0]["id"];
+    assert_eq!(caller.ask(&format!("DELETE {RUNNERS}/{id}")).await.status, 422);
+    drop(running);
+}
+
+#[tokio::test]
+async fn labels_are_read_added_replaced_and_removed() {
+    let github = github();
+    let labels = ["self-hosted", "a"].map(str::to_owned).into();
+    let runner = GitHubRunner { labels, ..GitHubRunner::new(REPOSITORY, "one") };
+    let id = github.add_runner(runner);
+    let caller = Caller::new(&github, TOKEN);
+    for (request, body, expected) in [
+        ("GET labels", "", "self-hosted a"),
+        ("POST labels", r#"{"labels":["b","A"]}"#, "self-hosted a b"),
+        ("DELETE labels/a", "", "self-hosted b"),
+        ("PUT labels", r#"{"labels":["c","d"]}"#, "self-hosted c d"),
+        ("DELETE labels", "", "self-hosted"),
+    ] {
+        let (method, path) = request.split_once(' ').unwrap();
+        let answer =
+            caller.try_ask(&format!("{method} {RUNNERS}/{id}/{path}"), body).await.unwrap();
+        assert_eq!(answer.status, 200, "{request}: {answer:?}");
+        assert_eq!(names(&answer, "labels", "name").join(" "), expected, "{request}");
+        assert_eq!(github.runners()[0].labels.join(" "), expected, "{request}");
+    }
+    for (path, status) in [("labels/self-hosted", 422), ("labels/none", 404)] {
+        let answer = caller.ask(&format!("DELETE {RUNNERS}/{id}/{path}")).await;
+        assert_eq!(answer.status, status, "{path}");
+    }
+    assert_eq!(caller.ask(&format!("GET {RUNNERS}/999/labels")).await.status, 404);
 }
 
 #[tokio::test]

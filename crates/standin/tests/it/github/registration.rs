@@ -3,7 +3,9 @@
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use ondeck_standin::{GitHubRunner, RunnerFault, runner_package};
+use ondeck_standin::{
+    GitHubFault, GitHubFaultRule, GitHubRunner, Occurrence, RunnerFault, runner_package,
+};
 
 use super::REPOSITORY;
 use super::runner::RunnerHarness;
@@ -184,4 +186,51 @@ fn a_registration_can_be_refused_or_never_answered() {
     harness.github.clear_faults();
     assert_eq!(told(&harness.config(&["--token", &token, "--labels", "1"])).0, Some(0));
     assert!(harness.github.wait_for_runners(SOON, asked).is_some());
+}
+
+/// The real runner sends each request three times, but not again after 404.
+#[test]
+fn a_request_that_fails_is_sent_three_times() {
+    let harness = RunnerHarness::new();
+    let token = harness.github.registration_token(REPOSITORY);
+    let register = ["--token", &token, "--labels", "1"];
+    let broken = GitHubFaultRule::new(GitHubFault::Status(502));
+    for path in ["/actions/runner-registration", "/_standin/runners"] {
+        let rule = broken.clone().on("POST", path);
+        let failing = harness.github.inject(rule.clone());
+        let (code, said) = told(&harness.config(&register));
+        assert_eq!((code, failing.fired()), (Some(1), 3), "{said}");
+        assert!(said.contains("Http response code: BadGateway from 'P"), "{said}");
+        assert_eq!(said.matches(&format!("{path}' (Request Id: ")).count(), 3, "{said}");
+        assert!(said.contains("success: 502 (Bad Gateway)."), "{said}");
+        failing.stop();
+        harness.github.inject(rule.occurrence(Occurrence::First(2)));
+    }
+    assert_eq!(told(&harness.config(&register)).0, Some(0));
+
+    let remove = |token: &str| {
+        let removal = harness.command("config.sh").args(["remove", "--token", token]).output();
+        told(&removal.unwrap())
+    };
+    let path = "/repos/acme/web/actions/runners/*";
+    let (code, said) = remove("made-up");
+    assert_eq!((code, harness.github.count("DELETE", path)), (Some(1), 1), "{said}");
+    assert!(said.contains("Http response code: NotFound from 'Delete "), "{said}");
+    assert_eq!(harness.github.count("POST", "/actions/runner-registration"), 7, "no exchange");
+    harness.github.inject(broken.on("DELETE", path).occurrence(Occurrence::First(2)));
+    assert_eq!(remove(&token).0, Some(0), "a registration token serves as well");
+    assert_eq!(harness.github.count("DELETE", path), 4);
+    assert!(harness.github.runners().is_empty());
+}
+
+#[test]
+fn an_unknown_flag_of_a_removal_is_recorded() {
+    let harness = RunnerHarness::new();
+    let token = harness.github.registration_token(REPOSITORY);
+    assert_eq!(told(&harness.config(&["--token", &token, "--labels", "1"])).0, Some(0));
+    let mut removal = harness.command("config.sh");
+    removal.args(["remove", "--token", &token, "--unattended"]);
+    assert_eq!(told(&removal.output().unwrap()).0, Some(0));
+    let violations = harness.github.violations();
+    assert_eq!(violations[0].to_string(), "config.sh (remove): no such flag: unattended");
 }

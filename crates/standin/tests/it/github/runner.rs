@@ -8,7 +8,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use ondeck_standin::{
-    Conclusion, GitHub, GitHubOptions, GitHubRunner, Job, JobState, RunnerFault, RunnerPackage,
+    Conclusion, GitHub, GitHubFault, GitHubFaultRule, GitHubOptions, GitHubRunner, Job, JobState,
+    Occurrence, RunnerFault, RunnerPackage,
 };
 use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
@@ -23,34 +24,43 @@ pub(super) struct RunnerHarness {
     variables: Vec<(String, String)>,
 }
 
+/// A package whose pauses are short.
+fn quick_package() -> RunnerPackage {
+    RunnerPackage {
+        restart_pause: Duration::from_millis(50),
+        session_pause: Duration::from_millis(50),
+        ..RunnerPackage::default()
+    }
+}
+
 impl RunnerHarness {
     pub(super) fn new() -> RunnerHarness {
-        let options = GitHubOptions {
+        RunnerHarness::on(GitHub::start(GitHubOptions {
             session_timeout: Duration::from_secs(1),
             cancel_grace: Duration::from_millis(400),
             ..GitHubOptions::default()
-        };
-        let harness = RunnerHarness {
-            github: GitHub::start(options),
-            folder: tempfile::tempdir().unwrap(),
-            variables: Vec::new(),
-        };
-        let package = RunnerPackage {
-            version: "2.336.0".to_owned(),
-            restart_pause: Duration::from_millis(50),
-            session_pause: Duration::from_millis(50),
-        };
-        package.lay_out(harness.folder.path());
+        }))
+    }
+
+    pub(super) fn on(github: GitHub) -> RunnerHarness {
+        let harness =
+            RunnerHarness { github, folder: tempfile::tempdir().unwrap(), variables: Vec::new() };
+        quick_package().lay_out(harness.folder.path());
         harness
     }
 
     /// A harness whose runner is registered for run 4711.
     fn registered() -> RunnerHarness {
         let harness = RunnerHarness::new();
-        let token = harness.github.registration_token(REPOSITORY);
-        let configured = harness.config(&["--token", &token, "--labels", "4711"]);
-        assert!(configured.status.success(), "{configured:?}");
+        harness.register();
         harness
+    }
+
+    /// Registers the runner for run 4711.
+    pub(super) fn register(&self) {
+        let token = self.github.registration_token(REPOSITORY);
+        let configured = self.config(&["--token", &token, "--labels", "4711"]);
+        assert!(configured.status.success(), "{configured:?}");
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -81,7 +91,7 @@ impl RunnerHarness {
         command.args(["--work", "_work", "--disableupdate"]).args(more).output().unwrap()
     }
 
-    fn run(&self) -> Running {
+    pub(super) fn run(&self) -> Running {
         self.start(self.command("run.sh"))
     }
 
@@ -105,7 +115,7 @@ impl RunnerHarness {
 }
 
 /// A process whose group is killed when this is dropped.
-struct Running(Child);
+pub(super) struct Running(Child);
 
 impl Running {
     fn signal(&self, signal: Signal) {
@@ -158,6 +168,9 @@ fn a_runner_takes_jobs_by_label_and_ends_when_it_is_told_to() {
     assert_eq!(bad.conclusion, Some(Conclusion::Failure));
     assert!(bad.log.contains("exit code 1") && !bad.log.contains("not here"), "{}", bad.log);
     assert_eq!(harness.github.job(other).unwrap().state, JobState::Queued);
+    // It gets another job only after it has reported the end of the one before.
+    let last = harness.github.queue_job(REPOSITORY, "4711", &["4711"], "true");
+    harness.github.wait_for_job(last, SOON);
     running.signal(Signal::INT);
     let (code, said) = running.end();
     assert_eq!(code, Some(0));
@@ -177,14 +190,14 @@ fn a_runner_takes_jobs_by_label_and_ends_when_it_is_told_to() {
 }
 
 #[test]
-fn a_job_is_cancelled_when_its_runner_is_told_to_end() {
+fn a_job_fails_when_its_runner_is_told_to_end() {
     let harness = RunnerHarness::registered();
     let job = harness.github.queue_job(REPOSITORY, "4711", &["4711"], "echo on; sleep 600");
     let running = harness.run();
     harness.github.wait_until(job, SOON, |job| job.log.contains("on"));
     running.signal(Signal::TERM);
     let job = harness.github.wait_for_job(job, SOON);
-    assert_eq!(job.conclusion, Some(Conclusion::Cancelled));
+    assert_eq!(job.conclusion, Some(Conclusion::Failure), "as with the real one");
 }
 
 #[test]
@@ -474,4 +487,106 @@ fn a_runner_for_one_job_is_gone_after_it() {
     assert_eq!(harness.github.wait_for_job(job, SOON).conclusion, Some(Conclusion::Success));
     assert!(harness.github.runners().is_empty());
     assert!(!harness.path(".runner").exists() && !harness.path(".credentials").exists());
+}
+
+/// The listener waits between the end of a job and the line about it.
+#[test]
+fn a_listener_that_ends_just_after_a_job_calls_it_cancelled() {
+    let harness = RunnerHarness::registered();
+    let package = RunnerPackage { closing_pause: SOON, ..quick_package() };
+    package.lay_out(&harness.path("slow"));
+    for name in [".runner", ".credentials"] {
+        std::fs::copy(harness.path(name), harness.path("slow").join(name)).unwrap();
+    }
+    let mut listener = harness.command("slow/bin/Runner.Listener");
+    listener.arg("run");
+    let listening = harness.start(listener);
+    let job = harness.github.queue_job(REPOSITORY, "4711", &["4711"], "true");
+    let done = harness.github.wait_for_job(job, SOON);
+    assert_eq!(done.conclusion, Some(Conclusion::Success));
+    listening.signal(Signal::INT);
+    let (code, said) = listening.end();
+    assert_eq!(code, Some(0));
+    assert!(said.contains("completed with result: Canceled"), "{said}");
+}
+
+#[test]
+fn a_listener_that_has_not_reported_the_end_of_a_job_gets_no_other() {
+    let harness = RunnerHarness::registered();
+    let jobs: Vec<_> =
+        (0..5).map(|_| harness.github.queue_job(REPOSITORY, "4711", &["4711"], "true")).collect();
+    let mut listener = harness.command("bin/Runner.Listener");
+    listener.arg("run");
+    let listening = harness.start(listener);
+    for job in jobs {
+        assert_eq!(harness.github.wait_for_job(job, SOON).conclusion, Some(Conclusion::Success));
+    }
+    // The last one is reported after it is completed.
+    let job = harness.github.queue_job(REPOSITORY, "4711", &["4711"], "true");
+    harness.github.wait_for_job(job, SOON);
+    listening.signal(Signal::INT);
+    let (_, said) = listening.end();
+    let lines: Vec<bool> = said
+        .lines()
+        .filter(|line| line.contains("Running job: ") || line.contains(" completed with result: "))
+        .map(|line| line.contains("Running job: "))
+        .collect();
+    let expected: Vec<bool> = (0..lines.len()).map(|index| index % 2 == 0).collect();
+    assert_eq!((lines.len(), lines), (12, expected), "{said}");
+}
+
+#[test]
+fn failed_polls_end_the_listener_after_ten_errors() {
+    let harness = RunnerHarness::registered();
+    let path = "/_standin/sessions/*/message";
+    let polls = GitHubFaultRule::new(GitHubFault::Status(502)).on("GET", path);
+    let failing = harness.github.inject(polls.clone());
+    let mut listener = harness.command("bin/Runner.Listener");
+    listener.arg("run");
+    let (code, said) = harness.start(listener).end();
+    assert_eq!(code, Some(2), "{said}");
+    assert_eq!(said.matches("Retrying until reconnected.").count(), 1, "{said}");
+    assert_eq!(failing.fired(), 55, "eleven errors of five polls");
+    failing.stop();
+
+    harness.github.inject(polls.occurrence(Occurrence::First(10)));
+    let mut listener = harness.command("bin/Runner.Listener");
+    listener.arg("run");
+    let listening = harness.start(listener);
+    let job = harness.github.queue_job(REPOSITORY, "4711", &["4711"], "true");
+    assert_eq!(harness.github.wait_for_job(job, SOON).conclusion, Some(Conclusion::Success));
+    listening.signal(Signal::INT);
+    let (code, said) = listening.end();
+    assert_eq!(code, Some(0));
+    assert!(said.contains("Runner reconnected."), "{said}");
+}
+
+#[test]
+fn a_listener_updates_itself_although_it_was_told_not_to() {
+    let harness = RunnerHarness::registered();
+    let listen = || {
+        let mut listener = harness.command("bin/Runner.Listener");
+        listener.arg("run");
+        let listening = harness.start(listener);
+        harness.wait_online();
+        harness.github.tell_to_update("i-1-1", "2.337.0");
+        listening
+    };
+    let (code, said) = listen().end();
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("Runner will exit shortly for update"), "{said}");
+    let offline = |runners: &[GitHubRunner]| !runners[0].online;
+    harness.github.wait_for_runners(SOON, offline).unwrap();
+
+    // A script cannot be replaced, as if it belonged to another user.
+    std::fs::remove_file(harness.path("run.sh")).unwrap();
+    std::fs::create_dir(harness.path("run.sh")).unwrap();
+    let listening = listen();
+    let job = harness.github.queue_job(REPOSITORY, "4711", &["4711"], "true");
+    assert_eq!(harness.github.wait_for_job(job, SOON).conclusion, Some(Conclusion::Success));
+    listening.signal(Signal::INT);
+    let (code, said) = listening.end();
+    assert_eq!(code, Some(0));
+    assert!(said.contains("Runner update process finished."), "{said}");
+    assert!(!said.contains("will exit shortly"), "{said}");
 }
