@@ -39,6 +39,10 @@ fuzz *ARGS:
 cloud *ARGS:
     cargo xtask cloud "$@"
 
+# Boot a virtual machine, and play the life of a machine of the pool on it
+vm:
+    cargo xtask vm
+
 # Run mutation tests of core; takes an hour
 mutants *ARGS:
     cargo xtask mutants -- "$@"

@@ -16,7 +16,12 @@ Tasks:
   docs                    check the links of all Markdown files and build the book (target/book)
   emulators [-- COMMAND]  start DynamoDB Local and MiniStack and run the command with their
                           addresses; without a command, print the addresses and keep running
-  cloud [--port N]        run AWS on loopback, with processes as machines, to try the aws backend
+  cloud [--port N] [--github]
+                          run AWS on loopback, with processes as machines, to try the aws backend;
+                          with --github, a GitHub too, to try the Action without an account
+  vm                      boot a virtual machine as EC2 would, with the real user data, and play the
+                          life of a machine of the pool on it; needs root, and takes five minutes
+                          after the build and the image
   bench                   measure provision and release on the local backend; takes a minute after
                           the build
   bench aws               count the calls of AWS that each mode makes, and the units of DynamoDB by
@@ -44,30 +49,58 @@ Tasks:
 
 Missing tools are built or downloaded once into .tools, at pinned versions. The emulators need
 Java 17, npm and Python 3.10; if they are missing, apt-get installs them when run as root. The same
-goes for nftables and iproute2, without which the tests of the metadata firewall are skipped, and
-for docker.io and busybox-static, without which those with a Docker daemon are skipped.
+goes for nftables and iproute2, without which the tests of the metadata firewall are skipped, for
+docker.io and busybox-static, without which those with a Docker daemon are skipped, and for what vm
+needs: qemu, debootstrap, dnsmasq and stunnel.
 A task runs all of its steps. Its exit code is that of the first step that failed.
 ";
+
+/// Where `vm` calls itself.
+pub(crate) const INSIDE: &str = "--inside";
 
 /// A task and its arguments.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Task {
     Help,
-    Test { nextest_args: Vec<String> },
-    Check { fix: bool },
+    Test {
+        nextest_args: Vec<String>,
+    },
+    Check {
+        fix: bool,
+    },
     Docs,
     Policies,
-    Emulators { command: Vec<String> },
-    Cloud { port: Option<u16> },
-    Fuzz { target: Option<String>, seconds: u32 },
+    Emulators {
+        command: Vec<String>,
+    },
+    Cloud {
+        port: Option<u16>,
+        github: bool,
+    },
+    /// `inside` the namespaces that the task itself makes.
+    Vm {
+        inside: bool,
+    },
+    Fuzz {
+        target: Option<String>,
+        seconds: u32,
+    },
     Bench,
     BenchAws,
     BenchClaims,
-    Sim { args: Vec<String> },
-    PlantedBug { name: String },
+    Sim {
+        args: Vec<String>,
+    },
+    PlantedBug {
+        name: String,
+    },
     PlantedBugs,
-    SimMutants { at_most: usize },
-    Mutants { mutants_args: Vec<String> },
+    SimMutants {
+        at_most: usize,
+    },
+    Mutants {
+        mutants_args: Vec<String>,
+    },
     Advisories,
 }
 
@@ -116,9 +149,10 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Task, Inva
         "docs" => Task::Docs,
         "policies" => Task::Policies,
         "emulators" => return Ok(Task::Emulators { command: behind_dashes(args)? }),
-        "cloud" => match args.next() {
-            None => Task::Cloud { port: None },
-            Some(flag) if flag == "--port" => Task::Cloud { port: Some(port(args.next())?) },
+        "cloud" => return cloud(args),
+        "vm" => match args.next() {
+            None => Task::Vm { inside: false },
+            Some(flag) if flag == INSIDE => Task::Vm { inside: true },
             Some(other) => return Err(InvalidArgs::Unexpected(other)),
         },
         "bench" => match args.next() {
@@ -161,6 +195,18 @@ fn behind_dashes(mut args: impl Iterator<Item = String>) -> Result<Vec<String>, 
         Some(dashes) if dashes == "--" => Ok(args.collect()),
         Some(other) => Err(InvalidArgs::Unexpected(other)),
     }
+}
+
+fn cloud(mut args: impl Iterator<Item = String>) -> Result<Task, InvalidArgs> {
+    let (mut number, mut github) = (None, false);
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--port" if number.is_none() => number = Some(port(args.next())?),
+            "--github" if !github => github = true,
+            _ => return Err(InvalidArgs::Unexpected(arg)),
+        }
+    }
+    Ok(Task::Cloud { port: number, github })
 }
 
 fn fuzzing(args: impl Iterator<Item = String>) -> Result<Task, InvalidArgs> {
@@ -219,8 +265,12 @@ mod tests {
                 "emulators -- cargo test --",
                 Task::Emulators { command: ["cargo", "test", "--"].map(str::to_owned).to_vec() },
             ),
-            ("cloud", Task::Cloud { port: None }),
-            ("cloud --port 4566", Task::Cloud { port: Some(4566) }),
+            ("cloud", Task::Cloud { port: None, github: false }),
+            ("cloud --port 4566", Task::Cloud { port: Some(4566), github: false }),
+            ("cloud --github", Task::Cloud { port: None, github: true }),
+            ("cloud --github --port 4566", Task::Cloud { port: Some(4566), github: true }),
+            ("vm", Task::Vm { inside: false }),
+            ("vm --inside", Task::Vm { inside: true }),
             ("bench", Task::Bench),
             ("bench aws", Task::BenchAws),
             ("bench claims", Task::BenchClaims),
@@ -254,8 +304,10 @@ mod tests {
             ("emulators cargo", unexpected("cargo")),
             ("cloud 4566", unexpected("4566")),
             ("cloud --port 4566 now", unexpected("now")),
+            ("cloud --github --github", unexpected("--github")),
             ("cloud --port", InvalidArgs::NotAPort(String::new())),
             ("cloud --port 65536", InvalidArgs::NotAPort("65536".into())),
+            ("vm now", unexpected("now")),
             ("bench 10", unexpected("10")),
             ("sim --planted-bug", InvalidArgs::NoPlantedBug),
             ("sim --planted-bug no-grace now", unexpected("now")),
@@ -282,6 +334,7 @@ mod tests {
             "docs",
             "emulators",
             "cloud",
+            "vm",
             "bench",
             "sim",
             "fuzz",

@@ -76,6 +76,11 @@ impl Background {
         Ok(Background { process, pipe })
     }
 
+    /// Waits until the process ends.
+    pub(crate) fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.process.wait()
+    }
+
     /// The exit status, or `None` while the process still runs.
     pub(crate) fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.process.try_wait()

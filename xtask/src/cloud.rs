@@ -1,4 +1,4 @@
-//! `cargo xtask cloud`: AWS on loopback, for trying the aws backend by hand.
+//! `cargo xtask cloud`: AWS on loopback, and GitHub on request, for trying the aws backend by hand.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,10 +10,10 @@ use crate::step::{Step, exit_code_of};
 
 const STANDIN: &str = "ondeck-standin";
 
-/// Builds ondeck and the stand-in, starts the emulators and the stand-in, and runs until it is
-/// stopped. The stand-in prints its own address. Returns the exit code.
-pub(crate) fn run(root: &Path, port: Option<u16>) -> u8 {
-    let exit_code = build().run(root);
+/// Builds ondeck and the stand-ins, starts the emulators and the stand-ins, and runs until it is
+/// stopped. The stand-ins print their own addresses. Returns the exit code.
+pub(crate) fn run(root: &Path, port: Option<u16>, github: bool) -> u8 {
+    let exit_code = build(github).run(root);
     if exit_code != 0 {
         return exit_code;
     }
@@ -45,15 +45,24 @@ pub(crate) fn run(root: &Path, port: Option<u16>) -> u8 {
     if let Some(port) = port {
         standin.args(["--port", &port.to_string()]);
     }
+    if github {
+        standin.arg("--github");
+    }
     emulators.environment.apply(&mut standin);
     log("\npaste the lines below into another terminal, in this folder; then:");
     log("  target/debug/ondeck refresh");
     log("  target/debug/ondeck provision --run-id 1 --instance-count 3");
     log("  target/debug/ondeck status");
+    if github {
+        log("  curl --data 'echo hello' \"$ONDECK_GITHUB_URL/_standin/queue/acme/web/1\"");
+        log("  target/debug/ondeck release --run-id 1");
+    }
     log("Ctrl-C here ends all of it\n");
     exit_code_of(child::run(&mut standin), STANDIN)
 }
 
-fn build() -> Step {
-    Step::new("build", &format!("build --package ondeck --package {STANDIN} --features ondeck/aws"))
+fn build(github: bool) -> Step {
+    let forge = if github { ",ondeck/github" } else { "" };
+    let line = format!("build --package ondeck --package {STANDIN} --features ondeck/aws{forge}");
+    Step::new("build", &line)
 }

@@ -21,6 +21,8 @@ use crate::tool;
 pub(crate) use environment::Environment;
 use environment::Places;
 use install::Installed;
+pub(crate) use install::part;
+pub(crate) use program::vm_tools;
 use service::{EmulatorSpec, Service};
 
 /// `cargo xtask emulators`: runs a command with the emulators and returns its exit code. Without a
@@ -94,6 +96,11 @@ impl Emulators {
             folder,
             _occupied: occupied,
         })
+    }
+
+    /// Installs what is missing, and starts nothing.
+    pub(crate) fn install(root: &Path) -> Result<(), TaskError> {
+        install::install(root, &install::lock(root)?).map(drop)
     }
 
     pub(crate) fn dynamodb(&self) -> String {

@@ -15,6 +15,7 @@ mod policies;
 mod sim;
 mod step;
 mod tool;
+mod vm;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -44,7 +45,8 @@ fn main() -> ExitCode {
         }
         Task::Test { nextest_args } => test(&root, &nextest_args),
         Task::Emulators { command } => return ExitCode::from(emulators::run(&root, &command)),
-        Task::Cloud { port } => return ExitCode::from(cloud::run(&root, port)),
+        Task::Cloud { port, github } => return ExitCode::from(cloud::run(&root, port, github)),
+        Task::Vm { inside } => return ExitCode::from(vm::run(&root, inside)),
         Task::Check { fix } => {
             let mut report = Report::default();
             for step in commands::lints(fix) {

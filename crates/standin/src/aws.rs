@@ -18,6 +18,7 @@ pub use ec2::{Architecture, Capacity, Ec2, Lifecycle, Machine, MachineState};
 pub use faults::{AwsFault, AwsFaultRule};
 pub use gateway::{Denial, Endpoint, Gateway, GatewayOptions, IamDecision, LogEntry};
 pub use iam::{PolicyPool, Role};
+pub use imds::MACHINE_MAC;
 pub use machines::MachineCommand;
 pub use models::Violation;
 pub use units::{Consumption, PartitionKey, Units};

@@ -4,6 +4,7 @@ mod answers;
 mod apps;
 mod auth;
 mod budget;
+mod by_hand;
 mod description;
 mod faults;
 mod jobs;
@@ -63,6 +64,8 @@ pub struct GitHubOptions {
     pub models: Option<PathBuf>,
     /// The port to listen on; 0 for any free one.
     pub port: u16,
+    /// Whether something in front of this server ends TLS, so that callers use https.
+    pub behind_tls: bool,
     /// How long registration and remove tokens are valid.
     pub runner_token_life: Duration,
     /// How long a runner stays online after its listener's connection is closed without a goodbye.
@@ -93,6 +96,7 @@ impl Default for GitHubOptions {
         GitHubOptions {
             models: None,
             port: 0,
+            behind_tls: false,
             runner_token_life: Duration::from_secs(3_600),
             session_timeout: Duration::from_secs(2),
             session_delay: Duration::ZERO,
@@ -263,6 +267,11 @@ impl GitHub {
         self.shared.change(|state| state.issue(Target::of(target), state::Purpose::Removal).0)
     }
 
+    /// Every registration and remove token that was issued, by an API request or without one.
+    pub fn runner_tokens(&self) -> Vec<String> {
+        self.shared.look(|state| state.runner_tokens.keys().cloned().collect())
+    }
+
     /// All registered runners, in the order of their registration.
     pub fn runners(&self) -> Vec<GitHubRunner> {
         self.shared.look(|state| state.runners.values().map(|it| it.runner.clone()).collect())
@@ -371,6 +380,25 @@ impl GitHub {
             state.releases.push(release);
         });
         digest
+    }
+
+    /// Publishes a release of ondeck in which one program has all of these names, as the Action looks
+    /// for it. Returns the URL that precedes `/vVERSION/`.
+    pub fn publish_release(
+        &self,
+        version: &str,
+        names: &[String],
+        program: &Bytes,
+        sha256: &str,
+    ) -> String {
+        let page = "/ondeck-ci/ondeck/releases/download";
+        let mut sums = String::new();
+        for name in names {
+            sums += &format!("{sha256}  {name}\n");
+            self.serve_file(&format!("{page}/v{version}/{name}"), program.clone());
+        }
+        self.serve_file(&format!("{page}/v{version}/SHA256SUMS"), sums);
+        format!("{}{page}", self.url)
     }
 
     /// Puts a fault rule in force, after the existing ones.

@@ -50,8 +50,8 @@ mod timestamps;
 pub use applicable::not_applicable;
 pub use aws::{
     Architecture, AwsFault, AwsFaultRule, Capacity, Consumption, Denial, Ec2, Endpoint, Gateway,
-    GatewayOptions, IamDecision, Lifecycle, LogEntry, Machine, MachineCommand, MachineState,
-    PartitionKey, PolicyPool, Role, Service, Units, Violation,
+    GatewayOptions, IamDecision, Lifecycle, LogEntry, MACHINE_MAC, Machine, MachineCommand,
+    MachineState, PartitionKey, PolicyPool, Role, Service, Units, Violation,
 };
 pub use github::{
     APP_PRIVATE_KEY, APP_PUBLIC_KEY, Conclusion, GitHub, GitHubFault, GitHubFaultRule,

@@ -1,19 +1,29 @@
-//! AWS on loopback, for trying ondeck's aws backend by hand.
+//! AWS on loopback, and GitHub on request, for trying ondeck's aws backend by hand.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use clap::Parser;
 use ondeck_standin::{
-    Capacity, Gateway, GatewayOptions, LogEntry, MachineCommand, PolicyPool, Role,
+    Capacity, Gateway, GatewayOptions, GitHub, GitHubOptions, LogEntry, MachineCommand, Permission,
+    PolicyPool, Role, runner_package,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
 const ACCESS_KEY: &str = "test";
 const POOL: &str = "acme/web";
 const MACHINE_ROLE: &str = "ondeck-machine";
+/// Tokens that the stand-in's GitHub knows: one that registers runners, one that reads runs.
+const TOKEN: &str = "test-administration";
+const JOBS_TOKEN: &str = "test-actions-read";
+/// The version of actions/runner that the stand-in's GitHub offers.
+const RUNNER: &str = "2.336.0";
+/// The version of ondeck that it offers.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Stands in for AWS on loopback: forwards to DynamoDB and SQS emulators, and provides an EC2 whose
 /// machines are processes. Ctrl-C stops it and kills all machines.
@@ -35,6 +45,9 @@ struct Arguments {
     /// Port to listen on
     #[arg(long, value_name = "N", default_value_t = 4600)]
     port: u16,
+    /// Run a GitHub too, on the port after that of AWS, whose runners take the jobs of machines
+    #[arg(long)]
+    github: bool,
     /// Folder with botocore's models to check requests against
     #[arg(long, value_name = "DIR")]
     models: Option<PathBuf>,
@@ -59,12 +72,16 @@ fn main() -> io::Result<()> {
     let home = std::path::absolute(arguments.logs.join("home"))?.display().to_string();
     let gateway = Gateway::start(options(&arguments, &home, watch));
     grant_keys(&gateway);
-    write_exports(&gateway, &home)?;
+    let github = arguments.github.then(|| start_github(&arguments)).transpose()?;
+    write_exports(&gateway, &home, github.as_ref())?;
     let printing = std::thread::spawn(move || print_requests(&requests));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(stopped())?;
     let (violations, denials) = (gateway.violations(), gateway.denials());
     drop(gateway);
+    for violation in github.iter().flat_map(|(github, _)| github.violations()) {
+        writeln!(io::stderr(), "{violation}")?;
+    }
     for violation in violations {
         writeln!(io::stderr(), "{violation}")?;
     }
@@ -113,26 +130,79 @@ fn grant_keys(gateway: &Gateway) {
     }
 }
 
+/// Starts a GitHub that knows two tokens, and offers the runner double and the release of ondeck that
+/// the Action looks for. Returns the address of the release too.
+fn start_github(arguments: &Arguments) -> io::Result<(GitHub, String)> {
+    let port = if arguments.port == 0 { 0 } else { arguments.port.saturating_add(1) };
+    let models = arguments.models.clone();
+    let github = GitHub::start(GitHubOptions { models, port, ..GitHubOptions::default() });
+    github.allow(TOKEN, POOL, &[Permission::Administration]);
+    github.allow(JOBS_TOKEN, POOL, &[Permission::ActionsRead]);
+    github.publish_runner(RUNNER, runner_package(RUNNER));
+    let mut names = Vec::new();
+    let (mut program, mut digest) = (Bytes::new(), String::new());
+    if let Some(path) = &arguments.agent_program {
+        program = Bytes::from(std::fs::read(path)?);
+        // Our own digest takes a minute in an unoptimised build.
+        digest = first_word(Command::new("sha256sum").arg(path))?;
+        for name in ["ondeck", "ondeck-agent"] {
+            for arch in ["x86_64", "aarch64"] {
+                names.push(format!("{name}-{VERSION}-{arch}-unknown-linux-musl"));
+            }
+        }
+    }
+    let page = github.publish_release(VERSION, &names, &program, &digest);
+    Ok((github, page))
+}
+
 /// Prints the variables with which `ondeck refresh` needs no flag.
-fn write_exports(gateway: &Gateway, home: &str) -> io::Result<()> {
+fn write_exports(
+    gateway: &Gateway,
+    home: &str,
+    github: Option<&(GitHub, String)>,
+) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    for (name, value) in [
-        ("AWS_ENDPOINT_URL", gateway.endpoint("control").url()),
+    let control = gateway.endpoint("control");
+    let aws = [
+        ("AWS_ENDPOINT_URL", control.url()),
         ("AWS_ACCESS_KEY_ID", ACCESS_KEY),
         ("AWS_SECRET_ACCESS_KEY", "test"),
         ("AWS_REGION", "us-east-1"),
         ("AWS_EC2_METADATA_DISABLED", "true"),
         ("ONDECK_BACKEND", "aws"),
-        ("ONDECK_FORGE", "local"),
         ("ONDECK_POOL", POOL),
         ("ONDECK_HOME", home),
         ("ONDECK_AMI", "ami-0123456789abcdef0"),
         ("ONDECK_SUBNET_IDS", "subnet-0a subnet-0b"),
         ("ONDECK_IAM_INSTANCE_PROFILE", MACHINE_ROLE),
-    ] {
+    ];
+    let user = first_word(Command::new("id").arg("-un"))?;
+    let forge = match github {
+        None => vec![("ONDECK_FORGE", "local")],
+        Some((github, page)) => vec![
+            ("ONDECK_FORGE", "github"),
+            ("ONDECK_GITHUB_URL", github.url()),
+            ("ONDECK_GITHUB_TOKEN", TOKEN),
+            ("ONDECK_JOBS_TOKEN", JOBS_TOKEN),
+            ("ONDECK_REPOSITORY", POOL),
+            // Machines are processes of this computer, so they share its users.
+            ("ONDECK_RUNNER_USER", &user),
+            // Where the Action finds the program.
+            ("ONDECK_DOWNLOAD_URL", page),
+        ],
+    };
+    for (name, value) in aws.into_iter().chain(forge) {
         writeln!(out, "export {name}='{value}'")?;
     }
     out.flush()
+}
+
+/// The first word that a command prints. Fails if the command does.
+fn first_word(command: &mut Command) -> io::Result<String> {
+    let done = command.output()?;
+    let said = String::from_utf8_lossy(&done.stdout);
+    let word = said.split_whitespace().next().filter(|_| done.status.success());
+    word.map(str::to_owned).ok_or_else(|| io::Error::other(format!("{command:?}: {}", done.status)))
 }
 
 /// Prints a line per request. Returns when the gateway ends, or with an error

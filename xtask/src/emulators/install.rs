@@ -91,7 +91,7 @@ pub(super) fn lock(root: &Path) -> Result<File, TaskError> {
 
 /// Creates a folder unless it exists and is complete. A marker file, written last, records what the
 /// folder was made from. A folder that is incomplete or made from something else is recreated.
-pub(super) fn part(
+pub(crate) fn part(
     folder: &Path,
     pin: &str,
     make: impl FnOnce() -> Result<(), TaskError>,

@@ -10,13 +10,15 @@ use crate::error::TaskError;
 /// The oldest version of Java that DynamoDB Local supports.
 const JAVA: u32 = 17;
 
+type Find = fn() -> Option<PathBuf>;
+
 /// A program that must be present before the emulators can be installed.
-struct Program {
+struct Program<'a> {
     name: &'static str,
     /// Its package names on Debian and its derivatives. Later names are for releases
     /// without the earlier ones.
-    packages: &'static [&'static str],
-    find: fn() -> Option<PathBuf>,
+    packages: &'a [&'static str],
+    find: Find,
 }
 
 /// Finds or installs a Java that can run DynamoDB Local.
@@ -76,7 +78,35 @@ pub(super) fn docker_tools() {
     }
 }
 
-impl Program {
+/// Finds or installs what a virtual machine and its image need.
+pub(crate) fn vm_tools() -> Result<(), TaskError> {
+    let keyring = || {
+        let keys = PathBuf::from("/usr/share/keyrings/debian-archive-keyring.gpg");
+        keys.exists().then_some(keys)
+    };
+    for (name, package, find) in [
+        ("qemu-system-x86_64", "qemu-system-x86", (|| on_path("qemu-system-x86_64")) as Find),
+        ("debootstrap", "debootstrap", || on_path("debootstrap")),
+        ("Debian's keys", "debian-archive-keyring", keyring),
+        ("dnsmasq", "dnsmasq-base", || on_path("dnsmasq")),
+        ("stunnel4", "stunnel4", || on_path("stunnel4")),
+        ("openssl", "openssl", || on_path("openssl")),
+        ("mke2fs", "e2fsprogs", || on_path("mke2fs")),
+        ("ip", "iproute2", || on_path("ip")),
+        ("strip", "binutils", || on_path("strip")),
+    ] {
+        Program { name, packages: &[package], find }.get()?;
+    }
+    Ok(())
+}
+
+/// A program by its name, if there is one on `PATH`.
+fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+}
+
+impl Program<'_> {
     fn get(&self) -> Result<PathBuf, TaskError> {
         if let Some(found) = (self.find)() {
             return Ok(found);

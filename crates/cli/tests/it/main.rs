@@ -9,6 +9,7 @@ mod cancel;
 mod ceiling;
 mod chaos;
 mod clock;
+mod cloud;
 mod colour;
 mod corrupt;
 mod crash;

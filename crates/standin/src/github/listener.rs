@@ -15,6 +15,7 @@ use crate::sync::locked;
 
 use super::answers;
 use super::auth::{Target, is_bearer};
+use super::by_hand;
 use super::jobs::{Conclusion, JobId, JobState};
 use super::latency::Draws;
 use super::request::ApiRequest;
@@ -38,6 +39,9 @@ pub(super) async fn answer(shared: &Arc<Shared>, ask: &ApiRequest) -> Answer {
         ("DELETE", ["_standin", "sessions", id]) => close(shared, id),
         ("GET", ["_standin", "sessions", id, "message"]) => message(shared, ask, id).await,
         ("POST", ["_standin", "jobs", id]) => progress(shared, ask, id),
+        ("POST", ["_standin", "queue", owner, name, run]) => {
+            by_hand::queue(shared, ask, &format!("{owner}/{name}"), run).await
+        }
         _ => answers::not_found(),
     }
 }

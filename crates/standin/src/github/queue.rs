@@ -22,29 +22,7 @@ impl GitHub {
         labels: &[&str],
         script: &str,
     ) -> JobId {
-        self.shared.change(|state| {
-            let run_attempt = state.run(repository, run).attempt;
-            let id = JobId(state.new_id());
-            let job = Job {
-                id,
-                repository: repository.to_owned(),
-                run_id: run.to_owned(),
-                run_attempt,
-                name: name.map_or_else(|| format!("job-{}", id.0), str::to_owned),
-                labels: labels.iter().map(|label| (*label).to_owned()).collect(),
-                state: JobState::Queued,
-                conclusion: None,
-                runner_name: None,
-                runner_id: None,
-                log: String::new(),
-                annotations: Vec::new(),
-                created: state.now(),
-                started: None,
-                completed: None,
-            };
-            state.jobs.insert(id, Work { job, script: script.to_owned(), cancelled: false });
-            id
-        })
+        self.shared.change(|state| state.queue(repository, run, name, labels, script))
     }
 
     /// Completes a job without a runner program, as if a runner of this name had taken it.
@@ -124,6 +102,38 @@ impl GitHub {
 }
 
 impl State {
+    /// Queues a job, and creates its run if that is new.
+    pub(super) fn queue(
+        &mut self,
+        repository: &str,
+        run: &str,
+        name: Option<&str>,
+        labels: &[&str],
+        script: &str,
+    ) -> JobId {
+        let run_attempt = self.run(repository, run).attempt;
+        let id = JobId(self.new_id());
+        let job = Job {
+            id,
+            repository: repository.to_owned(),
+            run_id: run.to_owned(),
+            run_attempt,
+            name: name.map_or_else(|| format!("job-{}", id.0), str::to_owned),
+            labels: labels.iter().map(|label| (*label).to_owned()).collect(),
+            state: JobState::Queued,
+            conclusion: None,
+            runner_name: None,
+            runner_id: None,
+            log: String::new(),
+            annotations: Vec::new(),
+            created: self.now(),
+            started: None,
+            completed: None,
+        };
+        self.jobs.insert(id, Work { job, script: script.to_owned(), cancelled: false });
+        id
+    }
+
     /// Queues these jobs of a run again, in its next attempt. Returns the new jobs.
     pub(super) fn run_again(
         &mut self,

@@ -31,7 +31,13 @@ pub(super) struct ApiRequest {
 }
 
 impl ApiRequest {
-    pub(super) fn of(connection: Connection, head: Parts, body: Bytes) -> ApiRequest {
+    /// Parses a request. With `behind_tls`, the caller has used https.
+    pub(super) fn of(
+        connection: Connection,
+        head: Parts,
+        body: Bytes,
+        behind_tls: bool,
+    ) -> ApiRequest {
         let whole = head.uri.path();
         let path = match whole.strip_prefix(PREFIX) {
             Some(rest) if rest.is_empty() || rest.starts_with('/') => rest,
@@ -39,7 +45,10 @@ impl ApiRequest {
         };
         let prefix = if path.len() == whole.len() { "" } else { PREFIX };
         let host = head.headers.get(HOST).and_then(|host| host.to_str().ok());
-        let root = format!("http://{}", host.unwrap_or("127.0.0.1"));
+        let scheme = if behind_tls { "https" } else { "http" };
+        let host = host.unwrap_or("127.0.0.1");
+        let root = format!("{scheme}://{}", host.strip_prefix("api.").unwrap_or(host));
+        let api = format!("{scheme}://{host}{prefix}");
         let query = form_urlencoded::parse(head.uri.query().unwrap_or_default().as_bytes());
         ApiRequest {
             connection,
@@ -49,7 +58,7 @@ impl ApiRequest {
             path: path.to_owned(),
             headers: head.headers,
             body,
-            api: format!("{root}{prefix}"),
+            api,
             root,
         }
     }

@@ -28,7 +28,8 @@ pub(super) struct Serving(pub(super) Arc<Shared>);
 impl Handler for Serving {
     async fn handle(&self, connection: Connection, head: Parts, body: Bytes) -> Outcome {
         let shared = &self.0;
-        let ask = ApiRequest::of(connection, head, body);
+        let behind_tls = shared.look(|state| state.options.behind_tls);
+        let ask = ApiRequest::of(connection, head, body, behind_tls);
         let rules = locked(&shared.rules).clone();
         let (delay, fault) = plan(&ask, &rules);
         let caller = shared.look(|state| caller_name(state, &ask));

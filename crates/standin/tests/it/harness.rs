@@ -196,6 +196,7 @@ impl Ec2 {
                  &LaunchTemplateData.MetadataOptions.InstanceMetadataTags=enabled\
                  &LaunchTemplateData.IamInstanceProfile.Name=runner\
                  &LaunchTemplateData.SecurityGroupId.1=sg-1\
+                 &LaunchTemplateData.UserData=IyEvYmluL3NoCg%3D%3D\
                  &LaunchTemplateData.TagSpecification.1.ResourceType=instance\
                  &LaunchTemplateData.TagSpecification.1.Tag.1.Key=managed-by\
                  &LaunchTemplateData.TagSpecification.1.Tag.1.Value=ondeck"

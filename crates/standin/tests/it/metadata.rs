@@ -78,6 +78,25 @@ async fn a_machine_learns_what_it_is() {
     assert_eq!(get("/latest/meta-data/iam/security-credentials/other").await, None);
 }
 
+/// How cloud-init reads it: by a version, and from list to list.
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_lead_to_all_values() {
+    let (_gateway, machine, client) = machine("spot").await;
+    let get = async |path: &str| get(&client, path).await;
+    let all = get("/2021-03-23/meta-data/").await.unwrap();
+    assert_eq!(get("/latest/meta-data").await.as_ref(), Some(&all));
+    for name in ["instance-id", "iam/", "placement/", "tags/"] {
+        assert!(all.lines().any(|line| line == name), "{name}: {all}");
+    }
+    assert_eq!(get("/2021-03-23/meta-data/placement/").await.unwrap(), "availability-zone\nregion");
+    assert_eq!(get("/2009-04-04/meta-data/instance-id").await, Some(machine.id));
+    assert_eq!(get("/latest/user-data").await.unwrap(), "#!/bin/sh\n");
+    assert_eq!(get("/2021-03-23/dynamic/instance-identity").await.unwrap(), "document");
+    for nothing in ["/latest/meta-data/place", "/latest/other/", "/newest/meta-data/", "/latest"] {
+        assert_eq!(get(nothing).await, None, "{nothing}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn notices_come_when_they_are_given() {
     let (gateway, machine, client) = machine("spot").await;

@@ -14,6 +14,7 @@ use super::images::ROOT_DEVICE;
 use super::refusal::Refusal;
 use super::state::{Instance, Lifecycle, Machine, MachineState, State, Surroundings, new_id};
 use super::tags;
+use super::template_data;
 use request::{Override, Request};
 
 /// Launches as many of the requested machines as the capacity allows. Fails if
@@ -165,6 +166,7 @@ fn instance(
             root_is_encrypted: root_is_encrypted(&data),
         },
         spec: spec.clone(),
+        user_data: data.text("UserData").map(template_data::decoded),
         image: data.text("ImageId").unwrap_or("ami-00000000").to_owned(),
         profile: profile.map(|it| it.rsplit('/').next().unwrap_or(it).to_owned()),
         metadata_tags: data.text("MetadataOptions.InstanceMetadataTags") == Some("enabled"),

@@ -130,6 +130,8 @@ pub(crate) struct Instance {
     pub(crate) machine: Machine,
     pub(crate) spec: TypeSpec,
     pub(crate) image: String,
+    /// What its metadata service answers to a question for user data.
+    pub(crate) user_data: Option<Vec<u8>>,
     pub(crate) profile: Option<String>,
     /// Whether its metadata service serves its tags, which a launch has to enable.
     pub(crate) metadata_tags: bool,

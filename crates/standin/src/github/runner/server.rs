@@ -4,8 +4,10 @@ use std::fmt;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
 use hyper::header::AUTHORIZATION;
-use hyper::{Request, StatusCode};
+use hyper::{Request, Response, StatusCode};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
@@ -37,7 +39,7 @@ impl From<std::io::Error> for ServerError {
 
 /// A client with the URL and token of one caller.
 pub(super) struct Server {
-    http: Client<HttpConnector, Full<Bytes>>,
+    http: Http,
     root: String,
     authorization: String,
     header: Option<(&'static str, String)>,
@@ -50,9 +52,45 @@ pub(super) struct Reply {
     pub(super) text: String,
 }
 
+/// Clients for the two schemes. Only TLS needs the certificates of the system.
+enum Http {
+    Plain(Client<HttpConnector, Full<Bytes>>),
+    Tls(Client<HttpsConnector<HttpConnector>, Full<Bytes>>),
+    /// There is no TLS here, for this reason.
+    NoTls(String),
+}
+
+impl Http {
+    fn to(root: &str) -> Http {
+        let client = Client::builder(TokioExecutor::new());
+        if !root.starts_with("https:") {
+            return Http::Plain(client.build_http());
+        }
+        match HttpsConnectorBuilder::new().with_native_roots() {
+            Ok(tls) => Http::Tls(client.build(tls.https_only().enable_http1().build())),
+            Err(error) => Http::NoTls(format!("no certificates of the system: {error}")),
+        }
+    }
+
+    async fn request(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, ServerError> {
+        let asked = match self {
+            Http::Plain(client) => client.request(request).await,
+            Http::Tls(client) => client.request(request).await,
+            Http::NoTls(reason) => return Err(ServerError::new(reason)),
+        };
+        asked.map_err(|error| {
+            let cause = std::error::Error::source(&error).map(ToString::to_string);
+            ServerError::new(format!("{error}: {}", cause.unwrap_or_default()))
+        })
+    }
+}
+
 impl Server {
     pub(super) fn new(root: &str, authorization: String) -> Server {
-        let http = Client::builder(TokioExecutor::new()).build_http();
+        let http = Http::to(root);
         Server { http, root: root.trim_end_matches('/').to_owned(), authorization, header: None }
     }
 
@@ -83,7 +121,7 @@ impl Server {
             request = request.header(*name, value);
         }
         let request = request.body(Full::new(Bytes::from(body))).map_err(|error| failed(&error))?;
-        let reply = self.http.request(request).await.map_err(|error| failed(&error))?;
+        let reply = self.http.request(request).await?;
         let (head, body) = reply.into_parts();
         let body = body.collect().await.map_err(|error| failed(&error))?.to_bytes();
         let id = head.headers.get("x-github-request-id").and_then(|id| id.to_str().ok());
