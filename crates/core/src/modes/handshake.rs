@@ -31,7 +31,8 @@ pub enum Returned {
     /// The agent did not answer or reported a failure, and the instance was expired. Carries the
     /// reason.
     Expired(String),
-    /// The agent answered, but the idle time was over and the instance was retired.
+    /// The agent answered, but the idle time was over or the machine serves one run only, and the
+    /// instance was retired.
     Terminated { account: String },
     /// Its provider takes the machine away, and the instance was expired. Carries the agent's account
     /// of the run, which is empty if there is none.
@@ -103,6 +104,10 @@ impl<'a> Handshake<'a> {
         }
         let (why, returned) = match seen? {
             Watched::Judged(Answer::Left { account }) => return self.pool(idle, account).await,
+            Watched::Judged(Answer::UsedUp { account }) => {
+                self.plane.retire(idle, "it has served its run, and reuse is never").await?;
+                return Ok(Returned::Terminated { account });
+            }
             Watched::Judged(Answer::Failed(why)) => (why.clone(), Returned::Expired(why)),
             Watched::Judged(Answer::Interrupted { account }) => {
                 (INTERRUPTED.to_owned(), Returned::Interrupted { account })
@@ -135,7 +140,9 @@ impl<'a> Handshake<'a> {
             Pulse::Never | Pulse::Healthy => None,
         })?;
         Some(match answer {
-            Answer::Left { account } if status.is_interrupted() => Answer::Interrupted { account },
+            Answer::Left { account } | Answer::UsedUp { account } if status.is_interrupted() => {
+                Answer::Interrupted { account }
+            }
             Answer::Failed(_) if status.is_interrupted() => {
                 Answer::Interrupted { account: String::new() }
             }
@@ -201,6 +208,8 @@ pub(crate) async fn announce(plane: &Plane, tickets: &[Ticket]) -> PortResult<()
 enum Answer {
     /// It has left the run.
     Left { account: String },
+    /// It has left the run and serves no other.
+    UsedUp { account: String },
     /// It has failed, or is gone. Carries the reason.
     Failed(String),
     /// Its provider takes the machine away.
@@ -212,6 +221,9 @@ enum Answer {
 fn deregistered(report: &Report, generation: u32, run: &RunId) -> Option<Answer> {
     if report.is_free_in(generation, Some(run)) {
         return Some(Answer::Left { account: report.detail.clone() });
+    }
+    if let Some(account) = report.used_up_by(run) {
+        return Some(Answer::UsedUp { account: account.to_owned() });
     }
     report.why_unusable().map(Answer::Failed)
 }

@@ -91,6 +91,7 @@ fn record(n: usize, state: State) -> Record {
         updated_at: at,
         ticketed_at: None,
         settings_version: None,
+        reuse: ondeck_core::model::reuse::Reuse::Always,
         suffix: None,
         counts: Counts::default(),
     }

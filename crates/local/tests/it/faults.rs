@@ -190,6 +190,7 @@ async fn a_corrupt_row_refuses_changes_by_id() {
             spec: sound.spec.clone(),
             threshold: sound.threshold.unwrap(),
             generation: sound.counts.generation,
+            runs: Some(sound.counts.runs),
         };
         let claim = Instance::<Idle>::announced(&ticket).claim(&run("1"), now, Default::default());
         let answer = store.write(claim.change()).await;

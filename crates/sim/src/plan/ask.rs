@@ -97,6 +97,7 @@ impl Ask {
             capacity_fallback: self.fallback,
             label_suffix: self.suffix.map(|suffix| suffix.parse().expect("a sound suffix")),
             machine_source: self.source,
+            ..ProvisionOptions::default()
         }
     }
 

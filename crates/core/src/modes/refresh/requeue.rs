@@ -10,6 +10,7 @@ use crate::model::failure::Failure;
 use crate::model::ids::InstanceId;
 use crate::model::label::Label;
 use crate::model::record::Record;
+use crate::model::reuse::Reuse;
 use crate::model::settings::Settings;
 use crate::model::signal::{AgentStatus, Pulse, Report, Signal};
 use crate::model::ticket::Ticket;
@@ -75,7 +76,9 @@ async fn keep(
 ) -> Result<(), Failure> {
     let why = "its runner has a job of the run";
     let times = &settings.times;
-    let claim = idle.claim(label, plane.now(), times.claim_timeout).because(why);
+    // Refresh does not know what the run asked for. If it was a machine of its own, this one was unused.
+    let reuse = if idle.counts().runs == 0 { Reuse::Never } else { Reuse::Always };
+    let claim = idle.claim(label, plane.now(), times.claim_timeout).reusing(reuse).because(why);
     let claimed = match plane.apply(claim).await {
         Ok(claimed) => claimed,
         Err(NotCommitted::Refused(_)) => return Ok(()),

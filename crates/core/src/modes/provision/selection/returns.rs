@@ -122,6 +122,7 @@ async fn keep(attempt: &Attempt<'_>, idle: &Instance<Idle>) -> Result<(), Failur
     };
     attempt.holdings.about_to_touch(idle.id());
     let claim = idle.claim(&attempt.label, plane.now(), times.claim_timeout);
+    let claim = claim.reusing(attempt.reuse);
     let claimed = plane.apply(claim.because("its runner has a job of the run")).await;
     let claimed = claimed.map_err(refused)?;
     let commit = claimed.commit(plane.now(), times.max_runtime);
