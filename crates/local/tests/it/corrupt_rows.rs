@@ -54,8 +54,9 @@ fn value() -> impl Strategy<Value = Value> {
     ]
 }
 
-const COLUMNS: [&str; 16] = [
+const COLUMNS: [&str; 17] = [
     "state",
+    "reuse",
     "run",
     "threshold",
     "resource_class",
@@ -123,8 +124,9 @@ fn insert(harness: &LocalHarness, record: &Record) {
         row.runs.to_string(),
         row.missed_registrations.to_string(),
         row.label,
+        row.reuse,
     ];
-    let sql = "INSERT INTO instances VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
+    let sql = "INSERT INTO instances VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
     file(harness).execute(sql, rusqlite::params_from_iter(texts)).unwrap();
 }
 
