@@ -8,7 +8,7 @@ use std::pin::pin;
 use futures_util::future::{Either, select};
 use ondeck_core::model::label::Label;
 use ondeck_core::model::record::{Record, State};
-use ondeck_core::model::signal::{HELD, Signal};
+use ondeck_core::model::signal::{HELD, Signal, used_up};
 use ondeck_core::runtime::retry::Retry;
 
 use crate::Agent;
@@ -25,10 +25,11 @@ impl Agent {
         }
         self.signal(memory, Signal::Prepared, None, "").await;
         loop {
-            let (label, runs) = self.await_run(memory).await;
+            let (label, assignment) = self.await_run(memory).await;
             memory.set_serving(Some(&label));
-            self.serve(memory, &label, runs).await;
-            let left = self.leave().await;
+            memory.begin_use(assignment.is_exclusive);
+            self.serve(memory, &label, &assignment).await;
+            let left = self.leave(memory, &assignment).await;
             memory.set_serving(None);
             match left.and_then(|account| memory.interruption().map_or(Ok(account), Err)) {
                 Ok(account) => {
@@ -53,15 +54,14 @@ impl Agent {
         self.runner.prepare().await.map_err(|why| format!("the runner is not ready: {why}"))
     }
 
-    /// Waits until the record names a run. Returns the label to serve it under, and how many runs the
-    /// machine was given to before, as far as the record tells: of a running machine it does not.
-    async fn await_run(&self, memory: &Memory) -> (Label, Option<u32>) {
+    /// Waits until the record names a run. Returns the label to serve it under, and what else the
+    /// record tells.
+    async fn await_run(&self, memory: &Memory) -> (Label, Assignment) {
         loop {
             if let Ok(Some(record)) = self.look_at_record(memory).await {
                 self.follow_settings(memory, &record).await;
                 if let Some(label) = served_label(&record) {
-                    let is_claimed = record.state == State::Claimed;
-                    return (label, is_claimed.then_some(record.counts.runs));
+                    return (label, Assignment::of(&record, memory));
                 }
                 self.answer_missed_claim(memory, &record).await;
             }
@@ -104,12 +104,13 @@ impl Agent {
     /// runner would take jobs of the run on a machine that is about to terminate, or that
     /// another run has claimed.
     ///
-    /// `runs` is what the record counted when the run claimed the machine. If it still does when the
-    /// run is over, the machine was given back without having been handed over.
-    async fn serve(&self, memory: &Memory, label: &Label, runs: Option<u32>) {
+    /// A machine that has served another run does not register for one that asks for a machine of its
+    /// own: no control plane that keeps the rules gives it to such a run.
+    async fn serve(&self, memory: &Memory, label: &Label, assignment: &Assignment) {
         let mut over = pin!(self.await_end_of(memory, label));
         let begun = self.clock.steady();
-        let takes_jobs = || self.takes_no_job(memory).map_or(Ok(()), Err);
+        let refusal = || assignment.refusal().or_else(|| self.takes_no_job(memory));
+        let takes_jobs = || refusal().map_or(Ok(()), Err);
         // Checked twice, because a notice may arrive during the registration, or the threshold pass.
         let registered = match takes_jobs() {
             Ok(()) => match select(over.as_mut(), self.runner.register(label)).await {
@@ -124,7 +125,7 @@ impl Agent {
                 self.signal(memory, Signal::Registered, Some(label), "").await;
                 let lifetime = async {
                     over.await;
-                    self.finish_job(memory, label, runs).await;
+                    self.finish_job(memory, label, assignment.runs_before).await;
                 };
                 match select(pin!(lifetime), pin!(self.keep_working(memory, label))).await {
                     Either::Left(((), _)) => {}
@@ -183,6 +184,7 @@ impl Agent {
             if let Ok(record) = self.look_at_record(memory).await
                 && record.as_ref().and_then(served_label).as_ref() != Some(label)
             {
+                memory.end_use(record.as_ref());
                 memory.set_idle_generation(record.map(|record| record.counts.generation));
                 return;
             }
@@ -223,14 +225,53 @@ impl Agent {
     }
 
     /// Stops and deregisters the runner and cleans the machine. Returns the runner's account of the
-    /// run. If this fails, the machine must not be used again.
-    async fn leave(&self) -> Result<String, String> {
+    /// run. If this fails, the machine must not be used again. It also fails, before it cleans, if the
+    /// run has used the machine and asked for one of its own.
+    async fn leave(&self, memory: &Memory, assignment: &Assignment) -> Result<String, String> {
         let failed = |doing: &'static str| move |why: String| format!("{doing}: {why}");
         self.runner.stop().await.map_err(failed("the runner does not stop"))?;
         self.runner.deregister().await.map_err(failed("the runner is still listed"))?;
         let account = self.runner.account().await;
+        // Asked after the runner has stopped: until then it may take a job.
+        let has_worked = self.runner.has_worked() || assignment.may_have_worked;
+        if memory.is_used_up(has_worked) {
+            return Err(used_up(&account));
+        }
         self.runner.clean().await.map_err(failed("the machine is not clean"))?;
         Ok(account)
+    }
+}
+
+/// What the record says about a run when the agent begins to serve it.
+struct Assignment {
+    /// How many runs the record counted when the run claimed the machine; `None` if it is not claimed.
+    /// If it still does when the run is over, the machine was given back without having been handed
+    /// over.
+    runs_before: Option<u32>,
+    /// Whether the run asked for a machine of its own.
+    is_exclusive: bool,
+    /// Whether the machine has served another run, as far as the record tells.
+    served_another: bool,
+    /// Whether an earlier process of this agent may have let the run's jobs in.
+    may_have_worked: bool,
+}
+
+impl Assignment {
+    fn of(record: &Record, memory: &Memory) -> Assignment {
+        let runs_before = (record.state == State::Claimed).then_some(record.counts.runs);
+        let own_use = u32::from(record.state == State::Running);
+        Assignment {
+            runs_before,
+            is_exclusive: record.reuse.is_never(),
+            served_another: record.counts.runs > own_use,
+            may_have_worked: runs_before.is_some() && memory.idle_generation().is_none(),
+        }
+    }
+
+    /// Why the machine must not serve the run; `None` if it may.
+    fn refusal(&self) -> Option<String> {
+        let why = "it has served another run, and reuse is never";
+        (self.is_exclusive && self.served_another).then(|| why.to_owned())
     }
 }
 

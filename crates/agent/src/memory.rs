@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ondeck_core::inputs::times::Times;
 use ondeck_core::model::label::Label;
-use ondeck_core::model::record::Record;
+use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::settings::{Settings, SettingsVersion};
 use ondeck_core::model::timestamp::Timestamp;
 
@@ -29,7 +29,17 @@ struct Inner {
     registration: Option<Duration>,
     last_report_at: Timestamp,
     idle_generation: Option<u32>,
+    exclusive_use: ExclusiveUse,
     refusals: Refusals,
+}
+
+/// What the agent knows about the use of the machine by the present run, or else by the last.
+#[derive(Debug, Clone, Copy, Default)]
+struct ExclusiveUse {
+    /// Whether the run has asked for a machine of its own.
+    is_asked_for: bool,
+    /// Whether the record says that the run gave the machine back unused.
+    is_given_back: bool,
 }
 
 impl Memory {
@@ -44,6 +54,7 @@ impl Memory {
             registration: None,
             last_report_at: Timestamp::from_millis(0),
             idle_generation: None,
+            exclusive_use: ExclusiveUse::default(),
             refusals: Refusals::default(),
         }))
     }
@@ -60,6 +71,30 @@ impl Memory {
     pub(crate) fn remember_record(&self, record: Option<&Record>, steady: Duration) {
         let mut inner = self.inner();
         inner.record = inner.record.updated(record, steady);
+        // A later call of provision may ask for more than the first.
+        let serves = record.is_some_and(|it| it.label().is_some() && it.label() == inner.serving);
+        inner.exclusive_use.is_asked_for |= serves && record.is_some_and(|it| it.reuse.is_never());
+    }
+
+    /// Remembers that a run begins, and whether it asked for a machine of its own.
+    pub(crate) fn begin_use(&self, is_exclusive: bool) {
+        self.inner().exclusive_use =
+            ExclusiveUse { is_asked_for: is_exclusive, is_given_back: false };
+    }
+
+    /// Remembers the record that ended the run. Only an idle one that any run may claim says that the
+    /// machine was given back.
+    pub(crate) fn end_use(&self, record: Option<&Record>) {
+        let is_given_back =
+            record.is_some_and(|it| it.state == State::Idle && !it.reuse.is_never());
+        self.inner().exclusive_use.is_given_back = is_given_back;
+    }
+
+    /// Whether the run that is over has used the machine and had asked for one of its own.
+    /// `has_worked` says whether the runner has taken a job.
+    pub(crate) fn is_used_up(&self, has_worked: bool) -> bool {
+        let use_ = self.inner().exclusive_use;
+        use_.is_asked_for && (has_worked || !use_.is_given_back)
     }
 
     /// Remembers the generation of the record that ended the last run, or that was answered last.

@@ -3,12 +3,21 @@
 
 use ondeck_core::inputs::{ActionInput, Input, InputTable, InputValue, Mode};
 
+use crate::names::check_trust;
+
 pub const POOL: Input = Input::process(
     "pool",
     "NAME",
     "Pool to use: OWNER/REPOSITORY, or OWNER for a pool that an organisation shares",
 )
 .or_described("GITHUB_REPOSITORY");
+pub const TRUST: Input = Input::process(
+    "trust",
+    "LEVEL",
+    "Trust level, such as release: each is a pool of its own, with its own table, queues and machines",
+)
+.or_described("the pool without a level")
+.checked(check_trust);
 pub const REGION: Input =
     Input::process("aws-region", "REGION", "AWS region").or_described("as the AWS CLI finds it");
 pub const ENDPOINT_URL: Input =
@@ -147,6 +156,7 @@ pub const INPUTS: InputTable = InputTable {
         HTTPS_PROXY,
         NO_PROXY,
         POOL,
+        TRUST,
         REGION,
         ENDPOINT_URL,
     ],

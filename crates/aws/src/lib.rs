@@ -26,7 +26,7 @@ pub use compute::{DEFAULT_RUNNER_USER, Ec2Compute, RUNNER_USER_SETTING};
 pub use firewall::{FirewalledRunner, MetadataFirewall, reachable_metadata};
 pub use host::{Ec2Host, shut_down};
 pub use imds::Imds;
-pub use inputs::{ENDPOINT_URL, INPUTS, METADATA_FIREWALL, OFF, POOL, REGION};
+pub use inputs::{ENDPOINT_URL, INPUTS, METADATA_FIREWALL, OFF, POOL, REGION, TRUST};
 pub use names::{InvalidPoolName, PoolName};
 pub use permissions::{
     CheckResult, CheckSubject, Decision, PermissionCheck, ROLES, check_permissions,

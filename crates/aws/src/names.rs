@@ -19,9 +19,13 @@ pub(crate) const CLASS_TAG: &str = "ondeck:resource-class";
 pub(crate) const MANAGED_BY: (&str, &str) = ("managed-by", "ondeck");
 
 /// Whose pool it is: `owner/repository`, or an owner alone for a pool that a whole organisation
-/// shares.
+/// shares. Behind an `@`, which no name of GitHub has, may stand a trust level: each level is a pool of
+/// its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PoolName(String);
+pub struct PoolName {
+    owner: String,
+    trust: Option<String>,
+}
 
 /// A name that cannot be a pool's.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +33,11 @@ pub struct InvalidPoolName(String);
 
 impl fmt::Display for InvalidPoolName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "pool is not OWNER/REPOSITORY or OWNER: {}", quoted(&self.0))
+        write!(
+            f,
+            "pool is not OWNER/REPOSITORY or OWNER, with or without @TRUST: {}",
+            quoted(&self.0)
+        )
     }
 }
 
@@ -41,13 +49,45 @@ impl FromStr for PoolName {
     fn from_str(text: &str) -> Result<PoolName, InvalidPoolName> {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         let part = |part: &str| !part.is_empty() && part.len() <= 100 && part.chars().all(plain);
-        let mut parts = text.split('/');
+        let (owner, trust) = match text.split_once('@') {
+            Some((owner, trust)) => (owner, Some(trust)),
+            None => (text, None),
+        };
+        let mut parts = owner.split('/');
         let sound = parts.by_ref().take(2).all(part) && parts.next().is_none();
-        if sound { Ok(PoolName(text.to_owned())) } else { Err(InvalidPoolName(text.to_owned())) }
+        let trust = trust.map(str::to_owned);
+        let fits = sound && trust.as_deref().is_none_or(is_trust_level);
+        let name = fits.then(|| PoolName { owner: owner.to_owned(), trust });
+        name.ok_or_else(|| InvalidPoolName(text.to_owned()))
     }
 }
 
+/// Whether the text can name a trust level: it is part of the names of queues, which are short, and is
+/// written in one way only, so that two levels are never mistaken for each other.
+fn is_trust_level(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    (1..=20).contains(&text.len())
+        && text.chars().all(plain)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
+
+/// Checks a trust level. Fails with what is wrong with it.
+pub(crate) fn check_trust(text: &str) -> Result<(), String> {
+    let problem = "is not 1 to 20 lower-case letters, digits and inner hyphens";
+    if is_trust_level(text) { Ok(()) } else { Err(format!("{problem}: {}", quoted(text))) }
+}
+
 impl PoolName {
+    /// The pool of the same owner with this trust level. Fails if it has another level already, or if
+    /// the text cannot name one.
+    pub fn at_trust(self, level: &str) -> Result<PoolName, InvalidPoolName> {
+        match &self.trust {
+            Some(trust) if trust != level => Err(InvalidPoolName(format!("{self}@{level}"))),
+            _ => format!("{}@{level}", self.owner).parse(),
+        }
+    }
+
     /// The name of the pool's table and launch template, and the beginning of its queues' names.
     pub fn resource_name(&self) -> String {
         Names::of(self).stem
@@ -56,7 +96,11 @@ impl PoolName {
 
 impl fmt::Display for PoolName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.owner)?;
+        match &self.trust {
+            Some(trust) => write!(f, "@{trust}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -71,9 +115,12 @@ impl Names {
     pub(crate) fn of(pool: &PoolName) -> Names {
         // Names of queues are short and know no dots. What is cut off or replaced is made up for
         // by a digest of the whole; GitHub's names ignore case, and so does the digest.
-        let lower = pool.0.to_ascii_lowercase();
+        let lower = pool.to_string().to_ascii_lowercase();
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-        let legible: String = lower.chars().map(plain).take(40).collect();
+        let level = pool.trust.as_ref().map(|trust| format!("-{trust}")).unwrap_or_default();
+        let owner = pool.owner.to_ascii_lowercase();
+        let legible: String = owner.chars().map(plain).take(40 - level.len()).collect();
+        let legible = legible + &level;
         Names { pool: pool.clone(), stem: format!("ondeck-{legible}-{:08x}", digest(&lower)) }
     }
 
@@ -133,8 +180,39 @@ mod tests {
     }
 
     #[test]
+    fn each_trust_level_has_names_of_its_own() {
+        let levels =
+            ["acme/site", "acme/site@release", "acme/site@pull-request", "acme/site-release"];
+        let stems: Vec<String> = levels.map(|pool| names(pool).table().to_owned()).into();
+        for (at, stem) in stems.iter().enumerate() {
+            // A policy allows the queues of a pool by this beginning of their names.
+            let others = stems.iter().enumerate().filter(|(other, _)| *other != at);
+            for (_, other) in others {
+                assert!(!other.starts_with(&format!("{stem}-")), "{stem} {other}");
+                assert_ne!(stem, other);
+            }
+        }
+        assert!(stems[1].starts_with("ondeck-acme-site-release-"), "{}", stems[1]);
+        let long = names(&format!("{}/{}@release", "o".repeat(100), "r".repeat(100)));
+        assert!(long.table().contains("-release-"), "{}", long.table());
+    }
+
+    #[test]
+    fn a_trust_level_is_part_of_the_name_or_given_beside_it() {
+        let pool = |text: &str| text.parse::<PoolName>().unwrap();
+        assert_eq!(pool("acme/site").at_trust("release"), Ok(pool("acme/site@release")));
+        assert_eq!(pool("acme/site@release").at_trust("release"), Ok(pool("acme/site@release")));
+        assert!(pool("acme/site@release").at_trust("pull-request").is_err());
+        for bad in ["", "Release", "a b", "-a", "a-", "a@b", "a/b", &"a".repeat(21)] {
+            assert!(format!("acme/site@{bad}").parse::<PoolName>().is_err(), "{bad}");
+            assert!(pool("acme/site").at_trust(bad).is_err() && check_trust(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
     fn the_longest_names_are_short_enough() {
-        let names = names(&format!("{}/{}", "o".repeat(100), "r".repeat(100)));
+        let level = "t".repeat(20);
+        let names = names(&format!("{}/{}@{level}", "o".repeat(100), "r".repeat(100)));
         let class = ResourceClass::new("c".repeat(40)).unwrap();
         assert!(names.queue(&class).len() <= 80, "{}", names.queue(&class));
     }
@@ -144,7 +222,7 @@ mod tests {
         for bad in ["", "/", "a/", "/b", "a/b/c", "a b/c", "ä/b"] {
             assert_eq!(bad.parse::<PoolName>(), Err(InvalidPoolName(bad.to_owned())));
         }
-        for good in ["acme", "acme/web.site", "A-1/_x"] {
+        for good in ["acme", "acme/web.site", "A-1/_x", "acme@release", "acme/site@pull-request"] {
             assert_eq!(good.parse::<PoolName>().unwrap().to_string(), good);
         }
     }

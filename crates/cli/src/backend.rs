@@ -52,8 +52,15 @@ pub(crate) async fn agent(common: &Common) -> Result<Agent, Failure> {
     }
 }
 
-/// Fails if the agents on the chosen machines could not reach the chosen records.
+/// Fails if the agents on the chosen machines could not reach the chosen records, or if these know no
+/// trust levels and one was given.
 pub(crate) fn check_reachable(common: &Common) -> Result<(), Failure> {
+    // A home is a pool of its own, so a level would promise what is not kept.
+    #[cfg(feature = "aws")]
+    if common.records == Backend::Local && common.given.text(&ondeck_aws::TRUST).is_some() {
+        return Err(Failure::invalid("trust levels need records on AWS")
+            .hint("give each level a --home of its own, or --records aws"));
+    }
     match (common.records, common.compute) {
         (Backend::Local, Backend::Aws) => {
             Err(Failure::invalid("EC2 machines cannot open the records on this computer")

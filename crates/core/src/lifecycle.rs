@@ -71,11 +71,12 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 pub use self::change::{Change, Next, Pending, Refused, Transition, Verdict};
-pub use self::guard::{Guard, LeaseGuard, RunGuard, StateGuard};
+pub use self::guard::{Guard, LeaseGuard, RunGuard, StateGuard, UseGuard};
 
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::label::{Label, LabelSuffix};
 use crate::model::record::{Counts, MachineSpec, Record, State};
+use crate::model::reuse::Reuse;
 use crate::model::ticket::Ticket;
 use crate::model::timestamp::Timestamp;
 
@@ -89,6 +90,7 @@ pub struct Instance<S> {
     threshold: Option<Timestamp>,
     spec: MachineSpec,
     counts: Counts,
+    reuse: Reuse,
     _state: PhantomData<fn() -> S>,
 }
 
@@ -161,6 +163,7 @@ impl<S: TypedState> Instance<S> {
             threshold: record.threshold,
             spec: record.spec.clone(),
             counts: record.counts,
+            reuse: record.reuse,
             _state: PhantomData,
         })
     }
@@ -194,9 +197,14 @@ impl<S: TypedState> Instance<S> {
     }
 
     /// What the record counts. Of an instance that only a ticket announces, nothing but the
-    /// generation is known.
+    /// generation and the number of runs is known.
     pub fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// Whether the machine may serve another run. Of an instance that only a ticket announces, it may.
+    pub fn reuse(&self) -> Reuse {
+        self.reuse
     }
 
     fn change<T>(
@@ -225,6 +233,7 @@ impl<S: TypedState> Instance<S> {
             run: RunGuard::Is(self.run.clone()),
             lease,
             generation: Some(self.counts.generation),
+            uses: UseGuard::Any,
         }
     }
 
@@ -274,6 +283,7 @@ impl Instance<Created> {
             threshold: Some(now + created_timeout),
             spec: spec.clone(),
             counts: Counts::default(),
+            reuse: Reuse::Always,
             created_at: now,
             updated_at: now,
             ticketed_at: None,
@@ -308,7 +318,12 @@ impl Instance<Idle> {
             suffix: None,
             threshold: Some(ticket.threshold),
             spec: ticket.spec.clone(),
-            counts: Counts { generation: ticket.generation, ..Counts::default() },
+            counts: Counts {
+                generation: ticket.generation,
+                runs: ticket.runs.unwrap_or_default(),
+                ..Counts::default()
+            },
+            reuse: Reuse::Always,
             _state: PhantomData,
         }
     }
@@ -325,7 +340,9 @@ impl Instance<Idle> {
         claim_timeout: Duration,
     ) -> Pending<Claimed> {
         let next = Next::update(State::Claimed, Some(label.into()), Some(now + claim_timeout));
-        self.change(Transition::Claim, self.same_and_unexpired(now), next, now)
+        let pending: Pending<Claimed> =
+            self.change(Transition::Claim, self.same_and_unexpired(now), next, now);
+        pending.reusing(Reuse::Always)
     }
 
     /// idle → idle until `until`, in the same generation. Tickets of the machine announce the old
@@ -348,6 +365,7 @@ impl Instance<Idle> {
             spec: self.spec.clone(),
             threshold,
             generation: self.counts.generation,
+            runs: Some(self.counts.runs),
         }
     }
 }
@@ -360,9 +378,10 @@ impl Instance<Claimed> {
     }
 
     /// claimed → idle. Returns a machine that the run does not need, or cannot use because of
-    /// something else than this machine.
+    /// something else than this machine. Any other run may have it, because this one has not used it.
     pub fn give_back(&self, now: Timestamp, idle_time: Duration) -> Pending<Idle> {
         let next = self.idle_again(now, idle_time, self.counts.missed_registrations);
+        let next = next.reusing(Reuse::Always);
         self.change(Transition::GiveBack, self.same_and_unexpired(now), next, now)
     }
 
@@ -370,6 +389,7 @@ impl Instance<Claimed> {
     pub fn give_back_unregistered(&self, now: Timestamp, idle_time: Duration) -> Pending<Idle> {
         let next =
             self.idle_again(now, idle_time, self.counts.missed_registrations.saturating_add(1));
+        let next = next.reusing(Reuse::Always);
         self.change(Transition::GiveBack, self.same_and_unexpired(now), next, now)
     }
 }
@@ -388,6 +408,7 @@ impl Instance<Running> {
         let counts = Counts { runs: self.counts.runs.saturating_sub(1), ..self.counts };
         let warmed = Instance { counts, ..self.clone() };
         let next = warmed.idle_again(now, idle_time, counts.missed_registrations);
+        let next = next.reusing(Reuse::Always);
         self.change(Transition::Release, self.same_and_unexpired(now), next, now)
     }
 
@@ -417,6 +438,7 @@ impl<S: LiveState> Instance<S> {
             run: RunGuard::Any,
             lease: LeaseGuard::Expired(now),
             generation: None,
+            uses: UseGuard::Any,
         };
         let next = Next::update(State::Terminated, None, None);
         self.change(Transition::Reap, guard, next, now)
@@ -424,8 +446,8 @@ impl<S: LiveState> Instance<S> {
 
     /// Converts to [`Live`], which covers every live state.
     pub fn into_live(self) -> Instance<Live> {
-        let Instance { id, state, run, suffix, threshold, spec, counts, .. } = self;
-        Instance { id, state, run, suffix, threshold, spec, counts, _state: PhantomData }
+        let Instance { id, state, run, suffix, threshold, spec, counts, reuse, .. } = self;
+        Instance { id, state, run, suffix, threshold, spec, counts, reuse, _state: PhantomData }
     }
 }
 

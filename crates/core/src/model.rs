@@ -14,6 +14,7 @@ pub mod lifetime;
 pub mod min_idle;
 pub mod record;
 pub mod requirements;
+pub mod reuse;
 pub mod secret;
 pub mod settings;
 pub mod signal;

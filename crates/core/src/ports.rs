@@ -486,6 +486,8 @@ pub trait Runner: Send + Sync {
     async fn drain(&self, why: &str);
     /// Whether it has a job at this moment.
     fn is_busy(&self) -> bool;
+    /// Whether it has taken a job since `register` was called last. One that cannot tell says yes.
+    fn has_worked(&self) -> bool;
     /// Stops all processes of the run.
     async fn stop(&self) -> Result<(), String>;
     /// Removes the runner from the forge's list.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -64,6 +65,8 @@ pub struct GitHubRunner {
     cgroup: Option<PathBuf>,
     own_machine: Option<PathBuf>,
     layout: Layout,
+    /// Whether it has taken a job since it was registered.
+    has_worked: Arc<AtomicBool>,
     state: Mutex<RunnerState>,
 }
 
@@ -109,6 +112,7 @@ impl GitHubRunner {
             cgroup: None,
             own_machine: None,
             layout,
+            has_worked: Arc::default(),
             state: Mutex::default(),
         }
     }
@@ -220,7 +224,8 @@ impl GitHubRunner {
         command.arg("run").current_dir(root).env("ONDECK_RUN_ID", label.run.as_str());
         let record = |leader| self.layout.record_group(leader);
         let clock = self.clock.clone();
-        let listener = Listener::start(clock, command, self.timeouts.job_start, record)?;
+        let (job_start, worked) = (self.timeouts.job_start, self.has_worked.clone());
+        let listener = Listener::start(clock, command, job_start, worked, record)?;
         self.state().listener = Some(listener.clone());
         Ok(listener)
     }
@@ -313,6 +318,7 @@ impl Runner for GitHubRunner {
             (state.listener, state.need, state.drained) = (None, None, false);
             state.remarks.clear();
         }
+        self.has_worked.store(false, Ordering::Relaxed);
         self.enlist(&prepared, label, Stage::BeginningOfRun).await?;
         self.connect(label).await.map(drop)
     }
@@ -344,6 +350,13 @@ impl Runner for GitHubRunner {
     fn is_busy(&self) -> bool {
         let listener = self.state().listener.clone();
         listener.as_ref().is_some_and(Listener::is_busy)
+    }
+
+    /// The notes of the hooks count as well: the listener may have been killed before its announcement
+    /// was read.
+    fn has_worked(&self) -> bool {
+        let now = self.clock.now();
+        self.has_worked.load(Ordering::Relaxed) || !hooks::account(&self.layout, now).is_empty()
     }
 
     async fn revive(&self, label: &Label) -> Result<(), String> {

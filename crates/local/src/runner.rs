@@ -55,6 +55,8 @@ struct RunnerState {
     draining: bool,
     /// Whether a job is being taken or runs.
     has_job: bool,
+    /// Whether it has taken a job since it was registered.
+    has_worked: bool,
 }
 
 impl LocalRunner {
@@ -113,7 +115,10 @@ impl LocalRunner {
                 }
                 let taken = self.db.write(move |tx| jobs::take(tx, &name, now)).await;
                 match taken.map_err(|error| error.to_string())? {
-                    NextJob::Job(taken) => return Ok(taken),
+                    NextJob::Job(taken) => {
+                        self.state().has_worked = true;
+                        return Ok(taken);
+                    }
                     NextJob::RunnerRemoved => {
                         return Err("the runner was removed from the list".to_owned());
                     }
@@ -286,6 +291,7 @@ impl Runner for LocalRunner {
         let name = {
             let mut now = self.state();
             now.registrations += 1;
+            now.has_worked = false;
             now.name = format!("{}-{}", self.instance, now.registrations);
             now.name.clone()
         };
@@ -303,6 +309,10 @@ impl Runner for LocalRunner {
 
     fn is_busy(&self) -> bool {
         self.state().group.is_some()
+    }
+
+    fn has_worked(&self) -> bool {
+        self.state().has_worked
     }
 
     async fn work(&self, label: &Label) -> String {

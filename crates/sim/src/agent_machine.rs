@@ -114,6 +114,9 @@ impl Runner for AgentMachine {
     async fn register(&self, label: &Label) -> Result<(), String> {
         let (world, started) = (&self.ports.world, self.ports.steady());
         world.machines().set_serving(&self.id, Some(label));
+        if let Some(machine) = world.machines().machine_mut(&self.id) {
+            machine.condition.has_worked = false;
+        }
         if let Some(condition) = world.machines().condition(&self.id) {
             world.audit().registers(&self.id, label, condition);
         }
@@ -144,6 +147,10 @@ impl Runner for AgentMachine {
 
     fn is_busy(&self) -> bool {
         self.ports.world.machines().is_busy(&self.id)
+    }
+
+    fn has_worked(&self) -> bool {
+        self.ports.world.machines().condition(&self.id).is_some_and(|it| it.has_worked)
     }
 
     async fn account(&self) -> String {

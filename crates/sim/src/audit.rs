@@ -9,6 +9,7 @@ mod invariant;
 mod limits;
 mod pool_rules;
 mod report;
+mod reuse;
 mod runs;
 mod transition;
 
@@ -102,6 +103,8 @@ pub(crate) struct Audit {
     settings: Vec<(Timestamp, Settings)>,
     /// The same, as they were stored.
     stored: Vec<(Timestamp, BTreeMap<String, String>)>,
+    /// The runs whose jobs each machine has had.
+    worked_for: BTreeMap<InstanceId, BTreeSet<RunId>>,
     /// When a machine was last claimed.
     last_claim: Option<Timestamp>,
     /// Whether nothing fails and lists do not lag, so that the minimum can be kept.

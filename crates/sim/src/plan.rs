@@ -10,6 +10,8 @@ pub(crate) mod spans;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use ondeck_core::model::reuse::Reuse;
+
 use crate::faults::{Fault, Rates, SkippedFaults};
 use crate::kernel::{Micros, digest};
 use crate::policy::{CallFault, Outage, Policy, ScriptedFault, ScriptedFaultState};
@@ -166,8 +168,31 @@ impl Plan {
                 plan.settings.insert(GRACE.to_owned(), "12".to_owned());
             }
         }
+        plan.forbid_reuse();
         plan.actions.sort_by_key(|(at, _)| *at);
         plan
+    }
+
+    /// In some histories no machine is reused, and in some others a part of the runs asks for machines
+    /// of its own. The numbers are not drawn, so that the rest of each history stays as it is.
+    fn forbid_reuse(&mut self) {
+        // An agent that has served its only run serves no other, even if the operator edits its record.
+        if self.actions.iter().any(|(_, action)| matches!(action, Action::Reassign(_))) {
+            return;
+        }
+        match digest(&[&self.seed, &"reuse"]) % 10 {
+            0 => drop(self.settings.insert("reuse".to_owned(), "never".to_owned())),
+            1 | 2 => {
+                let seed = self.seed;
+                for (_, action) in &mut self.actions {
+                    let Action::Provision { run, ask } = action else { continue };
+                    if digest(&[&seed, &"reuse", run]).is_multiple_of(2) {
+                        ask.reuse = Reuse::Never;
+                    }
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Whether the plan has no fault except clock skew and a store whose index lags.

@@ -48,6 +48,9 @@ pub(crate) struct Condition {
     pub(crate) last_beat: Option<Micros>,
     /// The last registration of a runner: with which label, and when.
     pub(crate) registered: Option<(Label, Micros)>,
+    /// Whether its runner has taken a job since it was told to register. The explored scenes reuse
+    /// machines, so it does not change their course.
+    pub(crate) has_worked: bool,
     /// Whether a run has worked on it since it was cleaned.
     pub(crate) is_dirty: bool,
     /// Until when a failure of its own may have consequences.
@@ -282,6 +285,7 @@ impl SimulatedMachines {
             self.jobs[at].state = JobState::On(id.clone());
             if let Some(machine) = self.machines.get_mut(&id) {
                 machine.job = Some(at);
+                machine.condition.has_worked = true;
             }
             self.changed = true;
             taken.push((at, id));

@@ -116,6 +116,7 @@ impl Harness {
             updated_at: now,
             ticketed_at: None,
             settings_version: None,
+            reuse: ondeck_core::model::reuse::Reuse::Always,
             suffix: None,
             counts: Counts::default(),
         };

@@ -137,6 +137,10 @@ impl Runner for Ports {
         false
     }
 
+    fn has_worked(&self) -> bool {
+        false
+    }
+
     async fn work(&self, _label: &Label) -> String {
         pending().await
     }
@@ -247,6 +251,7 @@ fn running() -> Record {
         updated_at: start(),
         ticketed_at: None,
         settings_version: None,
+        reuse: ondeck_core::model::reuse::Reuse::Always,
         suffix: None,
         counts: Counts::default(),
     }

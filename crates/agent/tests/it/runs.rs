@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use ondeck_core::model::label::Label;
 use ondeck_core::model::record::{Counts, Record, State};
-use ondeck_core::model::signal::Signal;
+use ondeck_core::model::reuse::Reuse;
+use ondeck_core::model::signal::{Report, Signal};
 use ondeck_core::testkit::MachineDefect;
 
 use crate::harness::{Harness, label, machine, run};
+
+const HOUR: Duration = Duration::from_secs(3_600);
 
 #[tokio::test]
 async fn a_lost_heartbeat_is_repeated_soon() {
@@ -112,4 +115,99 @@ async fn an_agent_that_leaves_a_run_names_the_idle_state() {
     let report = harness.status().await.report.unwrap();
     assert!(report.says(Signal::Deregistered, &label("1")), "its account is kept: {report:?}");
     assert_eq!((report.generation, report.detail.as_str()), (Some(4), "2 jobs on i-a"));
+}
+
+/// The record of a machine that its only run has claimed, or that has just got back.
+fn exclusive(record: &Record, state: State, of: &str, runs: u32) -> Record {
+    Record {
+        state,
+        run: state.is_owned().then(|| run(of)),
+        reuse: Reuse::Never,
+        counts: Counts { runs, generation: record.counts.generation + 1, ..record.counts },
+        ..record.clone()
+    }
+}
+
+async fn await_signal(harness: &Harness, signal: Signal, of: &str) -> Report {
+    loop {
+        let report = harness.status().await.report;
+        let said = report.filter(|it| it.signal == signal && it.run == Some(run(of)));
+        match said {
+            Some(report) => return report,
+            None => harness.sleep(Duration::from_millis(200)).await,
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_has_served_its_only_run_offers_the_machine_to_no_other() {
+    let mut harness = Harness::with(&[]).await;
+    // If it were cleaned, that would fail.
+    let defect = MachineDefect::CannotBeCleaned;
+    let idle = harness.boot_defective(defect, State::Idle, HOUR).await;
+    harness.sleep(Duration::from_secs(1)).await;
+    harness.memory.store.insert(exclusive(&idle, State::Running, "1", 1));
+    await_signal(&harness, Signal::Registered, "1").await;
+    harness.memory.store.insert(exclusive(&idle, State::Idle, "", 1));
+    let report = await_signal(&harness, Signal::DeregisterFailed, "1").await;
+    assert_eq!(report.used_up_by(&run("1")), Some("2 jobs on i-a"));
+    assert_eq!(harness.labels.of(&machine()), None, "it has deregistered");
+    // A control plane that gives it to another run all the same.
+    let other = Record { reuse: Reuse::Always, ..exclusive(&idle, State::Claimed, "2", 1) };
+    harness.memory.store.insert(other);
+    harness.sleep(Duration::from_secs(60)).await;
+    assert_eq!(harness.labels.of(&machine()), None);
+    assert_eq!(harness.status().await.report, Some(report));
+}
+
+#[tokio::test]
+async fn an_agent_does_not_register_a_used_machine_for_a_run_of_its_own() {
+    for (state, runs, registers) in [
+        (State::Claimed, 0, true),
+        (State::Claimed, 1, false),
+        (State::Running, 1, true),
+        (State::Running, 2, false),
+    ] {
+        let mut harness = Harness::with(&[]).await;
+        let idle = harness.boot_in(State::Idle, HOUR).await;
+        harness.sleep(Duration::from_secs(1)).await;
+        harness.memory.store.insert(exclusive(&idle, state, "2", runs));
+        let signal = if registers { Signal::Registered } else { Signal::RegisterFailed };
+        let report = await_signal(&harness, signal, "2").await;
+        let why = "it has served another run, and reuse is never";
+        assert_eq!(report.detail, if registers { "" } else { why });
+        assert_eq!(harness.labels.of(&machine()).is_some(), registers, "{state} {runs}");
+    }
+}
+
+#[tokio::test]
+async fn an_agent_returns_a_machine_that_its_run_gave_back_without_a_job() {
+    for (defect, is_returned) in [
+        (MachineDefect::None, true),
+        (MachineDefect::FinishesJobAfter(Duration::from_secs(1)), false),
+    ] {
+        let mut harness = Harness::with(&[]).await;
+        let idle = harness.boot_defective(defect, State::Idle, HOUR).await;
+        harness.sleep(Duration::from_secs(1)).await;
+        harness.memory.store.insert(exclusive(&idle, State::Claimed, "1", 0));
+        await_signal(&harness, Signal::Registered, "1").await;
+        let given_back = exclusive(&idle, State::Idle, "", 0);
+        harness.memory.store.insert(Record { reuse: Reuse::Always, ..given_back });
+        let signal = if is_returned { Signal::Deregistered } else { Signal::DeregisterFailed };
+        await_signal(&harness, signal, "1").await;
+    }
+}
+
+/// An agent that was restarted while the run had the machine does not know of the jobs before.
+#[tokio::test]
+async fn an_agent_that_starts_on_a_claimed_machine_takes_it_for_used() {
+    let mut harness = Harness::with(&[]).await;
+    let record = harness.insert_record(State::Claimed, HOUR);
+    harness.memory.store.insert(Record { reuse: Reuse::Never, ..record.clone() });
+    harness.boot(harness.plane.clock.clone());
+    await_signal(&harness, Signal::Registered, "1").await;
+    let given_back = exclusive(&record, State::Idle, "", 0);
+    harness.memory.store.insert(Record { reuse: Reuse::Always, ..given_back });
+    let report = await_signal(&harness, Signal::DeregisterFailed, "1").await;
+    assert!(report.used_up_by(&run("1")).is_some(), "{report:?}");
 }

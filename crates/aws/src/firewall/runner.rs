@@ -56,6 +56,10 @@ impl Runner for FirewalledRunner {
         self.runner.is_busy()
     }
 
+    fn has_worked(&self) -> bool {
+        self.runner.has_worked()
+    }
+
     async fn revive(&self, label: &Label) -> Result<(), String> {
         self.runner.revive(label).await
     }

@@ -72,7 +72,7 @@ struct Effect {
 fn effect(next: &Next, change: &Change, shards: u32) -> Effect {
     let (mut attributes, threshold) = match next {
         Next::Insert(record) => (rows::attributes(record), record.threshold),
-        Next::Update { state, run, suffix, threshold, counts, keep_ticketed } => {
+        Next::Update { state, run, suffix, threshold, counts, reuse, keep_ticketed } => {
             let mut attributes = vec![
                 ("state", text(state)),
                 ("runId", text(run.as_ref().map_or("", RunId::as_str))),
@@ -89,6 +89,9 @@ fn effect(next: &Next, change: &Change, shards: u32) -> Effect {
                     counts.runs,
                     counts.missed_registrations,
                 ));
+            }
+            if let Some(reuse) = reuse {
+                attributes.push(("reuse", text(reuse.stored())));
             }
             if !keep_ticketed {
                 attributes.push(("ticketedAt", text("")));
@@ -181,6 +184,7 @@ mod tests {
     use super::*;
     use ondeck_core::lifecycle::{Created, Idle, Instance, Live};
     use ondeck_core::model::record::{Counts, MachineSpec};
+    use ondeck_core::model::reuse::Reuse;
     use ondeck_core::model::timestamp::Timestamp;
     use std::time::Duration;
 
@@ -203,6 +207,7 @@ mod tests {
             ticketed_at: None,
             settings_version: None,
             suffix: None,
+            reuse: Reuse::Always,
         }
     }
 
@@ -218,8 +223,8 @@ mod tests {
         assert_eq!(
             effect_of(claim.change()),
             "SET #state = :state, #runId = :runId, #label = :label, #threshold = :threshold, \
-             #updatedAt = :updatedAt, #ticketedAt = :ticketedAt, #listKey = :listKey, \
-             #listSort = :listSort"
+             #updatedAt = :updatedAt, #reuse = :reuse, #ticketedAt = :ticketedAt, \
+             #listKey = :listKey, #listSort = :listSort"
         );
         let live = idle.into_live();
         assert_eq!(

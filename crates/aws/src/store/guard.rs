@@ -2,7 +2,7 @@
 //! contract suite holds the two against each other over every state, owner and lease.
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use ondeck_core::lifecycle::{Guard, LeaseGuard, RunGuard, StateGuard};
+use ondeck_core::lifecycle::{Guard, LeaseGuard, RunGuard, StateGuard, UseGuard};
 use ondeck_core::model::ids::RunId;
 use ondeck_core::model::record::State;
 
@@ -49,7 +49,7 @@ pub(super) fn condition(guard: &Guard) -> Condition {
 }
 
 fn translation(guard: &Guard) -> Condition {
-    let Guard::Found { state, run, lease, generation } = guard else {
+    let Guard::Found { state, run, lease, generation, uses } = guard else {
         return Condition { text: "attribute_not_exists(#PK)".to_owned(), values: Vec::new() };
     };
     let mut terms = Vec::new();
@@ -89,6 +89,20 @@ fn translation(guard: &Guard) -> Condition {
         terms.push("#generation = :ofGeneration");
         values.push((":ofGeneration", number(generation)));
     }
+    // A version without this attribute does not write it.
+    const REUSABLE: &str = "(attribute_not_exists(#reuse) OR #reuse = :reusable)";
+    let reusable = (":reusable", text(""));
+    match uses {
+        UseGuard::Reusable => {
+            terms.push(REUSABLE);
+            values.push(reusable);
+        }
+        UseGuard::Unused => {
+            terms.extend([REUSABLE, "#runs = :noRuns"]);
+            values.extend([reusable, (":noRuns", number(0))]);
+        }
+        UseGuard::Any => {}
+    }
     Condition { text: terms.join(" AND "), values }
 }
 
@@ -100,7 +114,7 @@ mod tests {
     const NOW: &str = "1970-01-01T00:00:00.000Z";
 
     fn found(state: StateGuard, run: RunGuard, lease: LeaseGuard, of: Option<u32>) -> Guard {
-        Guard::Found { state, run, lease, generation: of }
+        Guard::Found { state, run, lease, generation: of, uses: UseGuard::Any }
     }
 
     #[test]
@@ -161,6 +175,33 @@ mod tests {
             };
             let values = values.iter().map(value).collect();
             assert_eq!(translation(&guard), Condition { text: terms.to_owned(), values });
+        }
+    }
+
+    #[test]
+    fn a_claim_requires_what_its_run_has_asked_for() {
+        const REUSABLE: &str = "(attribute_not_exists(#reuse) OR #reuse = :reusable)";
+        for (uses, terms, names) in [
+            (UseGuard::Any, String::new(), vec![]),
+            (UseGuard::Reusable, format!(" AND {REUSABLE}"), vec![":reusable"]),
+            (
+                UseGuard::Unused,
+                format!(" AND {REUSABLE} AND #runs = :noRuns"),
+                vec![":reusable", ":noRuns"],
+            ),
+        ] {
+            let guard = Guard::Found {
+                state: StateGuard::Is(State::Idle),
+                run: RunGuard::Any,
+                lease: LeaseGuard::Any,
+                generation: None,
+                uses,
+            };
+            let translated = translation(&guard);
+            assert_eq!(translated.text, format!("#state = :inState{terms}"));
+            let found: Vec<&str> =
+                translated.values.iter().skip(1).map(|(name, _)| *name).collect();
+            assert_eq!(found, names);
         }
     }
 

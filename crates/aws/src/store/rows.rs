@@ -42,6 +42,7 @@ pub(super) fn attributes(record: &Record) -> Vec<(&'static str, AttributeValue)>
         ("ticketedAt", text(row.ticketed_at)),
         ("settingsVersion", text(row.settings_version)),
         ("label", text(row.label)),
+        ("reuse", text(row.reuse)),
     ];
     attributes.extend(counts(row.generation, row.runs, row.missed_registrations));
     attributes
@@ -92,14 +93,15 @@ fn wire(item: &Item) -> Result<RecordRow, String> {
         generation: read_number(item, "generation")?,
         runs: read_number(item, "runs")?,
         missed_registrations: read_number(item, "missedRegistrations")?,
-        label: label(item)?,
+        label: optional_text(item, "label")?,
+        reuse: optional_text(item, "reuse")?,
     })
 }
 
-/// A version without labels does not write it.
-fn label(item: &Item) -> Result<String, String> {
-    match item.contains_key("label") {
-        true => read_text(item, "label").map(str::to_owned),
+/// Reads an attribute that some versions do not write.
+fn optional_text(item: &Item, name: &'static str) -> Result<String, String> {
+    match item.contains_key(name) {
+        true => read_text(item, name).map(str::to_owned),
         false => Ok(String::new()),
     }
 }

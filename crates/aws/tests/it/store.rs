@@ -184,6 +184,7 @@ async fn records_are_written_with_the_attributes_of_the_specification() {
         ("ticketedAt", text("")),
         ("settingsVersion", text("")),
         ("label", text("")),
+        ("reuse", text("")),
         ("generation", AttributeValue::N("0".into())),
         ("runs", AttributeValue::N("0".into())),
         ("missedRegistrations", AttributeValue::N("0".into())),

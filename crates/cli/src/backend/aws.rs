@@ -178,9 +178,14 @@ fn pool(common: &Common) -> Result<Option<PoolName>, Failure> {
         Some(pool) => Some(pool),
         None => std::env::var("GITHUB_REPOSITORY").ok().filter(|name| !name.is_empty()),
     };
+    let trust = common.given.text(&ondeck_aws::TRUST).filter(|level| !level.is_empty());
     let parse = |name: String| {
-        name.parse()
-            .map_err(|error: ondeck_aws::InvalidPoolName| Failure::invalid(error.to_string()))
+        let pool = name.parse::<PoolName>();
+        let pool = match trust {
+            Some(level) => pool.and_then(|pool| pool.at_trust(level)),
+            None => pool,
+        };
+        pool.map_err(|error| Failure::invalid(error.to_string()))
     };
     named.map(parse).transpose()
 }

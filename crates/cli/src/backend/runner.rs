@@ -183,6 +183,10 @@ impl Runner for ChosenRunner {
         self.chosen().is_ok_and(|runner| runner.is_busy())
     }
 
+    fn has_worked(&self) -> bool {
+        self.chosen().is_ok_and(|runner| runner.has_worked())
+    }
+
     async fn revive(&self, label: &Label) -> Result<(), String> {
         self.chosen()?.revive(label).await
     }

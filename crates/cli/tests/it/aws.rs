@@ -15,3 +15,4 @@ mod local_machines;
 mod machine;
 mod permissions;
 mod refused_agent;
+mod trust;

@@ -64,6 +64,8 @@ fn the_help_of_the_program() {
     AWS backend, for every command:
           --pool <NAME>             Pool to use: OWNER/REPOSITORY, or OWNER for a pool that an
                                     organisation shares [default: GITHUB_REPOSITORY]
+          --trust <LEVEL>           Trust level, such as release: each is a pool of its own, with its
+                                    own table, queues and machines [default: the pool without a level]
           --aws-region <REGION>     AWS region [default: as the AWS CLI finds it]
           --aws-endpoint-url <URL>  Endpoint of all AWS services, for emulators [default:
                                     AWS_ENDPOINT_URL, or AWS itself]
@@ -109,6 +111,8 @@ fn the_help_of_refresh() {
                                           and refresh replaces it [default: no limit]
           --max-runs-per-machine <COUNT>  Number of runs after which release does not return a machine
                                           to the pool [default: no limit]
+          --reuse <WHEN>                  Whether a machine may serve more than one run: always or
+                                          never; provision can only be stricter [default: always]
           --max-machines <COUNT ...>      Most machines that may exist at once, in the pool and by
                                           class: "100 large=20" [default: no limit]
           --pre-runner-script <SCRIPT>    Shell script that every machine runs once, before it registers
@@ -309,6 +313,9 @@ fn the_help_of_provision() {
           --machine-source <SOURCE>
               Where machines come from: the pool and then new ones, only the pool, or only new ones
               [default: any] [possible values: any, pool, new]
+          --reuse <WHEN>
+              Whether a machine may serve more than one run: always or never; provision can only be
+              stricter [default: always]
       -h, --help
               Print help
 

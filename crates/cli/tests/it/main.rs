@@ -30,6 +30,7 @@ mod keep_warm;
 mod lifecycle;
 mod output;
 mod reset;
+mod reuse;
 mod shell;
 mod signals;
 mod terminal;

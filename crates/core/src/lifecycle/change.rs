@@ -3,11 +3,12 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::guard::Guard;
-use super::{Instance, TypedState};
+use super::guard::{Guard, UseGuard};
+use super::{Claimed, Created, Instance, Running, TypedState};
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::label::{Label, LabelSuffix};
 use crate::model::record::{Counts, Record, State, Unreadable};
+use crate::model::reuse::Reuse;
 use crate::model::settings::SettingsVersion;
 use crate::model::timestamp::Timestamp;
 
@@ -83,6 +84,8 @@ pub enum Next {
         threshold: Option<Timestamp>,
         /// `None` leaves what the record says.
         counts: Option<Counts>,
+        /// `None` leaves what the record says.
+        reuse: Option<Reuse>,
         /// Whether the record stays marked as ticketed. Only a change that keeps the state does so.
         keep_ticketed: bool,
     },
@@ -91,12 +94,21 @@ pub enum Next {
 impl Next {
     pub(super) fn update(state: State, label: Option<Label>, threshold: Option<Timestamp>) -> Next {
         let (run, suffix) = label.map_or((None, None), |label| (Some(label.run), label.suffix));
-        Next::Update { state, run, suffix, threshold, counts: None, keep_ticketed: false }
+        let (counts, reuse, keep_ticketed) = (None, None, false);
+        Next::Update { state, run, suffix, threshold, counts, reuse, keep_ticketed }
     }
 
     pub(super) fn keeping_ticketed(mut self, keep: bool) -> Next {
         if let Next::Update { keep_ticketed, .. } = &mut self {
             *keep_ticketed = keep;
+        }
+        self
+    }
+
+    pub(super) fn reusing(mut self, new: Reuse) -> Next {
+        match &mut self {
+            Next::Update { reuse, .. } => *reuse = Some(new),
+            Next::Insert(record) => record.reuse = new,
         }
         self
     }
@@ -153,7 +165,7 @@ impl Change {
         match (&self.next, found) {
             (Next::Insert(record), _) => Some((**record).clone()),
             (
-                Next::Update { state, run, suffix, threshold, counts, keep_ticketed },
+                Next::Update { state, run, suffix, threshold, counts, reuse, keep_ticketed },
                 Some(found),
             ) => Some(Record {
                 state: *state,
@@ -161,6 +173,7 @@ impl Change {
                 suffix: suffix.clone(),
                 threshold: *threshold,
                 counts: counts.unwrap_or(found.counts),
+                reuse: reuse.unwrap_or(found.reuse),
                 updated_at: self.at,
                 ticketed_at: found.ticketed_at.filter(|_| *keep_ticketed),
                 settings_version: self.settings_version.clone().or(found.settings_version.clone()),
@@ -228,6 +241,34 @@ impl<S: TypedState> Pending<S> {
             }
         };
         Err(Box::new(Refused { change: self.change, found, unreadable: None }))
+    }
+}
+
+impl Pending<Created> {
+    /// Says whether the machine may serve another run after its first.
+    pub fn reusing(mut self, reuse: Reuse) -> Self {
+        self.change.next = self.change.next.reusing(reuse);
+        self
+    }
+}
+
+impl Pending<Claimed> {
+    /// Says whether the machine may serve another run after this one. For [`Reuse::Never`], the guard
+    /// also requires that it was given to no run before.
+    pub fn reusing(mut self, reuse: Reuse) -> Self {
+        if let Guard::Found { uses, .. } = &mut self.change.guard {
+            *uses = if reuse.is_never() { UseGuard::Unused } else { UseGuard::Reusable };
+        }
+        self.change.next = self.change.next.reusing(reuse);
+        self
+    }
+}
+
+impl Pending<Running> {
+    /// Says that the machine may serve no run after this one.
+    pub fn never_reused(mut self) -> Self {
+        self.change.next = self.change.next.reusing(Reuse::Never);
+        self
     }
 }
 

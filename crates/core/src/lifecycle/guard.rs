@@ -2,6 +2,7 @@
 
 use crate::model::ids::RunId;
 use crate::model::record::{Record, State};
+use crate::model::reuse::Reuse;
 use crate::model::timestamp::Timestamp;
 
 /// The condition of a change. [`Guard::admits`] is its meaning; what a store evaluates is a
@@ -10,13 +11,14 @@ use crate::model::timestamp::Timestamp;
 pub enum Guard {
     /// There must be no record.
     Absent,
-    /// There must be a record that satisfies all four conditions.
+    /// There must be a record that satisfies all of these conditions.
     Found {
         state: StateGuard,
         run: RunGuard,
         lease: LeaseGuard,
         /// The generation that the record must have; `None` admits every one.
         generation: Option<u32>,
+        uses: UseGuard,
     },
 }
 
@@ -48,13 +50,23 @@ pub enum LeaseGuard {
     Any,
 }
 
+/// A condition on the runs that the machine has served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UseGuard {
+    /// None of them was the only one that it may serve.
+    Reusable,
+    /// As [`Reusable`](UseGuard::Reusable), and it was given to no run.
+    Unused,
+    Any,
+}
+
 impl Guard {
     /// Whether the change may be made to the record that was found, or to none.
     pub fn admits(&self, found: Option<&Record>) -> bool {
         match (self, found) {
             (Guard::Absent, found) => found.is_none(),
             (Guard::Found { .. }, None) => false,
-            (Guard::Found { state, run, lease, generation }, Some(record)) => {
+            (Guard::Found { state, run, lease, generation, uses }, Some(record)) => {
                 let state_fits = match state {
                     StateGuard::Is(state) => record.state == *state,
                     StateGuard::Live => record.state.is_live(),
@@ -72,7 +84,12 @@ impl Guard {
                     LeaseGuard::Any => true,
                 };
                 let generation_fits = generation.is_none_or(|it| record.counts.generation == it);
-                state_fits && run_fits && lease_fits && generation_fits
+                let uses_fit = match uses {
+                    UseGuard::Reusable => record.reuse == Reuse::Always,
+                    UseGuard::Unused => record.reuse == Reuse::Always && record.counts.runs == 0,
+                    UseGuard::Any => true,
+                };
+                state_fits && run_fits && lease_fits && generation_fits && uses_fit
             }
         }
     }

@@ -41,6 +41,7 @@ fn record(state: State, run: Option<&str>, threshold: Option<Timestamp>) -> Reco
         updated_at: Timestamp::from_millis(2),
         ticketed_at: Some(Timestamp::from_millis(3)),
         settings_version: None,
+        reuse: Reuse::Always,
         suffix: None,
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::model::record::Record;
+use crate::model::reuse::Reuse;
 use crate::model::settings::Settings;
 use crate::model::timestamp::Timestamp;
 
@@ -17,7 +18,11 @@ pub struct Lifetime {
 
 impl Lifetime {
     pub fn of(settings: &Settings) -> Lifetime {
-        Lifetime { max_age: settings.max_machine_age, max_runs: settings.max_runs_per_machine }
+        let max_runs = match settings.reuse {
+            Reuse::Always => settings.max_runs_per_machine,
+            Reuse::Never => Some(1),
+        };
+        Lifetime { max_age: settings.max_machine_age, max_runs }
     }
 
     /// Whether any limit is set.
@@ -25,12 +30,13 @@ impl Lifetime {
         self.max_age.is_some() || self.max_runs.is_some()
     }
 
-    /// Whether the machine has reached a limit at `now`.
+    /// Whether the machine has reached a limit at `now`, or its run has asked for a machine of its own.
     pub fn is_over(&self, record: &Record, now: Timestamp) -> bool {
         let old = self.max_age.is_some_and(|limit| {
             now.since(record.created_at) >= own_limit(limit, record.id.as_str())
         });
-        old || self.max_runs.is_some_and(|limit| record.counts.runs >= limit)
+        let used_up = record.reuse.is_never() && record.counts.runs > 0;
+        old || used_up || self.max_runs.is_some_and(|limit| record.counts.runs >= limit)
     }
 }
 

@@ -9,6 +9,7 @@ use crate::model::excerpt::quoted;
 use crate::model::ids::{InstanceId, ResourceClass, RunId};
 use crate::model::label::{Label, LabelSuffix};
 use crate::model::requirements::UsageClass;
+use crate::model::reuse::Reuse;
 use crate::model::settings::SettingsVersion;
 use crate::model::timestamp::Timestamp;
 
@@ -108,6 +109,9 @@ pub struct Record {
     pub threshold: Option<Timestamp>,
     pub spec: MachineSpec,
     pub counts: Counts,
+    /// Of an owned machine, what its owner asked for. An idle one with [`Reuse::Never`] has served its
+    /// run and cannot be claimed.
+    pub reuse: Reuse,
     /// When it was registered.
     pub created_at: Timestamp,
     /// When its last transition was made.
@@ -171,6 +175,9 @@ pub struct RecordRow {
     /// As [`Label::stored`] has it.
     #[serde(default)]
     pub label: String,
+    /// As [`Reuse::stored`] has it.
+    #[serde(default)]
+    pub reuse: String,
 }
 
 /// A corrupt row, and what is wrong with it.
@@ -207,6 +214,7 @@ impl From<&Record> for RecordRow {
             runs: record.counts.runs.into(),
             missed_registrations: record.counts.missed_registrations.into(),
             label: Label::stored(record.run.as_ref(), record.suffix.as_ref()),
+            reuse: record.reuse.stored().to_owned(),
         }
     }
 }
@@ -255,6 +263,7 @@ fn read(row: RecordRow) -> Result<Record, String> {
             runs: whole("runs", row.runs)?,
             missed_registrations: whole("missedRegistrations", row.missed_registrations)?,
         },
+        reuse: Reuse::read(&row.reuse),
         created_at: time("createdAt", &row.created_at)?,
         updated_at: time("updatedAt", &row.updated_at)?,
         ticketed_at: optional_time("ticketedAt", &row.ticketed_at)?,
@@ -297,6 +306,7 @@ mod tests {
             runs: 2,
             missed_registrations: 1,
             label: String::new(),
+            reuse: "never".into(),
         }
     }
 

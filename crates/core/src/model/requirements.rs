@@ -213,6 +213,8 @@ pub enum Mismatch {
     Type,
     Cpu,
     Mem,
+    /// It may have served another run, and the run takes none that has.
+    Used,
 }
 
 impl Mismatch {
@@ -224,6 +226,7 @@ impl Mismatch {
             Mismatch::Type => "type",
             Mismatch::Cpu => "cpus",
             Mismatch::Mem => "memory",
+            Mismatch::Used => "earlier use",
         }
     }
 }
@@ -236,6 +239,7 @@ impl fmt::Display for Mismatch {
             Mismatch::Type => "its type is not allowed",
             Mismatch::Cpu => "too few cpus",
             Mismatch::Mem => "too little memory",
+            Mismatch::Used => "it may have served another run",
         })
     }
 }

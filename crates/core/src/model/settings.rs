@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::inputs::times::{TIMES, TimeSpec, Times, Unit};
-use crate::inputs::{Input, input_struct};
+use crate::inputs::{Input, Mode, input_struct};
 use crate::model::ceiling::MaxMachines;
 use crate::model::credentials::Minted;
 use crate::model::excerpt::{one_line, quoted};
 use crate::model::ids::{InstanceId, ResourceClass, RunId};
 pub use crate::model::min_idle::MinIdle;
 use crate::model::requirements::ClassSize;
+use crate::model::reuse::Reuse;
 use crate::model::timestamp::Timestamp;
 
 input_struct! {
@@ -50,6 +51,7 @@ input_struct! {
             "Number of runs after which release does not return a machine to the pool",
         )
         .or_described("no limit");
+    reuse: Reuse, str::parse, REUSE;
     max_machines: MaxMachines = MaxMachines::default(), str::parse,
         Input::stored(
             "max-machines",
@@ -101,6 +103,15 @@ input_struct! {
         backend: BTreeMap<String, String>;
     }
 }
+
+/// Whether machines serve more than one run. A call of provision may be stricter than the setting.
+pub const REUSE: Input = Input::stored(
+    "reuse",
+    "WHEN",
+    "Whether a machine may serve more than one run: always or never; provision can only be stricter",
+)
+.of_modes(&[Mode::Refresh, Mode::Provision])
+.or("always");
 
 /// How the age is read. It is no deadline of a state, and has no default.
 const AGE: TimeSpec =

@@ -63,6 +63,23 @@ impl fmt::Display for Signal {
 /// its runner had a job of the run.
 pub const HELD: &str = "has a job";
 
+/// What the detail of a [`Signal::DeregisterFailed`] begins with if the agent has left its run and the
+/// machine serves no other, because the run asked for a machine of its own. A control plane that does
+/// not know it expires the machine, as after any failure to leave.
+const USED_UP: &str = "reuse is never";
+
+/// The detail of a [`Signal::DeregisterFailed`] of an agent that has left its run, with this account of
+/// it, and serves no other.
+pub fn used_up(account: &str) -> String {
+    const BETWEEN: &str = "; ";
+    let account: Vec<char> = output_tail(account).chars().collect();
+    let room = LONGEST_DETAIL - USED_UP.len() - BETWEEN.len();
+    match &account[account.len().saturating_sub(room)..] {
+        [] => USED_UP.to_owned(),
+        end => format!("{USED_UP}{BETWEEN}{}", end.iter().collect::<String>()),
+    }
+}
+
 /// Why an interrupted machine is not used any more.
 pub const INTERRUPTED: &str = "its provider takes it away";
 
@@ -91,6 +108,14 @@ impl Report {
         let about_run = run.is_none_or(|run| self.run.as_ref() == Some(run));
         let answers = self.generation.map_or(about_run, |answered| answered == generation);
         self.signal == Signal::Deregistered && answers
+    }
+
+    /// The account of `run` if this report says that the agent has left it and serves no other.
+    pub fn used_up_by(&self, run: &RunId) -> Option<&str> {
+        let about_run = self.run.as_ref() == Some(run);
+        let left = self.signal == Signal::DeregisterFailed && about_run;
+        let account = self.detail.strip_prefix(USED_UP).filter(|_| left)?;
+        Some(account.trim_start_matches([';', ' ']))
     }
 
     /// What the signal is about; `None` if that is no run.
@@ -132,15 +157,17 @@ impl Report {
     }
 }
 
+/// How many characters the detail of a report may have.
+const LONGEST_DETAIL: usize = 500;
+
 /// The end of a program's output, as one line of at most 500 characters. Fits the detail of a
 /// report.
 pub fn output_tail(said: &str) -> String {
-    const LONGEST: usize = 500;
     // Progress displays return to the beginning of their line by a carriage return.
     let lines = said.split(['\r', '\n']).map(str::trim).filter(|line| !line.is_empty());
     let joined = lines.collect::<Vec<_>>().join(" | ");
     let seen: Vec<char> = joined.chars().filter(|c| !c.is_control()).collect();
-    seen[seen.len().saturating_sub(LONGEST)..].iter().collect()
+    seen[seen.len().saturating_sub(LONGEST_DETAIL)..].iter().collect()
 }
 
 /// The heartbeat and the signal of one agent, read together.
@@ -229,6 +256,29 @@ mod tests {
         );
         let never = AgentStatus::default().why_unhealthy(at(0));
         assert_eq!(never, "it has never sent a heartbeat");
+    }
+
+    #[test]
+    fn the_account_of_a_machine_that_is_used_up_survives_the_limit_of_a_detail() {
+        let run = RunId::new("7").unwrap();
+        let long = "2 jobs, 8.0 s busy; ".repeat(60);
+        for (account, read) in [("", ""), ("2 jobs", "2 jobs"), (&long, &long[long.len() - 485..])]
+        {
+            let report = Report {
+                signal: Signal::DeregisterFailed,
+                run: Some(run.clone()),
+                suffix: None,
+                detail: output_tail(&used_up(account)),
+                at: Timestamp::from_millis(0),
+                generation: None,
+            };
+            assert_eq!(report.used_up_by(&run), Some(read.trim()), "{account}");
+            assert_eq!(report.used_up_by(&RunId::new("8").unwrap()), None);
+            let other = Report { signal: Signal::Deregistered, ..report.clone() };
+            assert_eq!(other.used_up_by(&run), None);
+            let failed = Report { detail: "the machine is not clean".to_owned(), ..report };
+            assert_eq!(failed.used_up_by(&run), None);
+        }
     }
 
     #[test]

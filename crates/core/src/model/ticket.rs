@@ -16,6 +16,8 @@ pub struct Ticket {
     pub threshold: Timestamp,
     /// The generation of the announced idle state, which a claim requires.
     pub generation: u32,
+    /// How many runs the machine was given to; `None` if the sender did not say.
+    pub runs: Option<u32>,
 }
 
 /// A message that is not a valid ticket, and why.
@@ -36,6 +38,8 @@ struct Wire {
     resource_class: crate::model::ids::ResourceClass,
     threshold: Timestamp,
     generation: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    runs: Option<u32>,
 }
 
 impl Ticket {
@@ -49,6 +53,7 @@ impl Ticket {
             resource_class: self.spec.resource_class.clone(),
             threshold: self.threshold,
             generation: self.generation,
+            runs: self.runs,
         };
         serde_json::to_string(&wire).expect("a ticket has only strings and numbers")
     }
@@ -68,6 +73,7 @@ impl Ticket {
             },
             threshold: wire.threshold,
             generation: wire.generation,
+            runs: wire.runs,
         })
     }
 }
@@ -76,13 +82,15 @@ impl Ticket {
 mod tests {
     use super::*;
 
-    const TEXT: &str = r#"{"instanceId":"i-12345678","usageClass":"on-demand","instanceType":"c6i.large","cpu":2,"mem":4096,"resourceClass":"medium","threshold":"2025-05-31T12:20:00.000Z","generation":3}"#;
+    const TEXT: &str = r#"{"instanceId":"i-12345678","usageClass":"on-demand","instanceType":"c6i.large","cpu":2,"mem":4096,"resourceClass":"medium","threshold":"2025-05-31T12:20:00.000Z","generation":3,"runs":2}"#;
 
     #[test]
     fn the_wire_format_is_kept_to_the_letter() {
         let ticket = Ticket::from_json(TEXT).unwrap();
         assert_eq!(ticket.to_json(), TEXT);
         assert_eq!(Ticket::from_json(&TEXT.replace("\"mem\"", "\"mmem\"")).unwrap(), ticket);
+        let silent = TEXT.replace(r#","runs":2"#, "");
+        assert_eq!(Ticket::from_json(&silent).unwrap().to_json(), silent);
     }
 
     #[test]

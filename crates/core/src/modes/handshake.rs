@@ -12,6 +12,7 @@ use crate::inputs::times::Times;
 use crate::lifecycle::{Idle, Instance, Running};
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::label::Label;
+use crate::model::reuse::Reuse;
 use crate::model::signal::{AgentStatus, INTERRUPTED, Pulse, Report};
 use crate::model::ticket::Ticket;
 use crate::model::timestamp::Timestamp;
@@ -32,7 +33,8 @@ pub enum Returned {
     /// The agent did not answer or reported a failure, and the instance was expired. Carries the
     /// reason.
     Expired(String),
-    /// The agent answered, but the idle time was over and the instance was retired.
+    /// The agent answered, but the idle time was over or the machine serves one run only, and the
+    /// instance was retired.
     Terminated { account: String },
     /// Its provider takes the machine away, and the instance was expired. Carries the agent's account
     /// of the run, which is empty if there is none.
@@ -104,6 +106,11 @@ impl<'a> Handshake<'a> {
         }
         let (why, returned) = match seen? {
             Watched::Judged(Answer::Left { account }) => return self.pool(idle, account).await,
+            Watched::Judged(Answer::UsedUp { account }) => {
+                let why = "it has served its run, and reuse is never";
+                let reaped = self.plane.expire_and_reap(idle, why).await?;
+                return self.ended(idle, reaped, account).await;
+            }
             Watched::Judged(Answer::Failed(why)) => (why.clone(), Returned::Expired(why)),
             Watched::Judged(Answer::Interrupted { account }) => {
                 (INTERRUPTED.to_owned(), Returned::Interrupted { account })
@@ -136,7 +143,9 @@ impl<'a> Handshake<'a> {
             Pulse::Never | Pulse::Healthy => None,
         })?;
         Some(match answer {
-            Answer::Left { account } if status.is_interrupted() => Answer::Interrupted { account },
+            Answer::Left { account } | Answer::UsedUp { account } if status.is_interrupted() => {
+                Answer::Interrupted { account }
+            }
             Answer::Failed(_) if status.is_interrupted() => {
                 Answer::Interrupted { account: String::new() }
             }
@@ -161,7 +170,17 @@ impl<'a> Handshake<'a> {
     /// Terminates a machine whose idle time is up, unless refresh has renewed it meanwhile to keep it
     /// warm: then refresh announces it.
     async fn end(&self, idle: &Instance<Idle>, account: String) -> PortResult<Returned> {
-        match self.plane.reap(idle, "its idle time is up").await? {
+        let reaped = self.plane.reap(idle, "its idle time is up").await?;
+        self.ended(idle, reaped, account).await
+    }
+
+    async fn ended(
+        &self,
+        idle: &Instance<Idle>,
+        reaped: Reaped,
+        account: String,
+    ) -> PortResult<Returned> {
+        match reaped {
             Reaped::Here => self.plane.terminate(std::slice::from_ref(idle.id())).await?,
             Reaped::NotHere(Some(found)) => {
                 return Ok(Returned::Superseded(format!("it is {} again", found.state)));
@@ -201,9 +220,10 @@ pub(crate) async fn keep_for_job(
     times: &Times,
     idle: &Instance<Idle>,
     label: &Label,
+    reuse: Reuse,
 ) -> Result<Instance<Running>, NotCommitted> {
     let why = "its runner has a job of the run";
-    let claim = idle.claim(label, plane.now(), times.claim_timeout);
+    let claim = idle.claim(label, plane.now(), times.claim_timeout).reusing(reuse);
     let claimed = plane.apply(claim.because(why)).await?;
     plane.apply(claimed.commit(plane.now(), times.max_runtime).because(why)).await
 }
@@ -228,6 +248,8 @@ pub(crate) async fn announce(plane: &Plane, tickets: &[Ticket]) -> PortResult<()
 enum Answer {
     /// It has left the run.
     Left { account: String },
+    /// It has left the run and serves no other.
+    UsedUp { account: String },
     /// It has failed, or is gone. Carries the reason.
     Failed(String),
     /// Its provider takes the machine away.
@@ -239,6 +261,9 @@ enum Answer {
 fn deregistered(report: &Report, generation: u32, run: &RunId) -> Option<Answer> {
     if report.is_free_in(generation, Some(run)) {
         return Some(Answer::Left { account: report.detail.clone() });
+    }
+    if let Some(account) = report.used_up_by(run) {
+        return Some(Answer::UsedUp { account: account.to_owned() });
     }
     report.why_unusable().map(Answer::Failed)
 }

@@ -34,6 +34,7 @@ use crate::model::demand::Demand;
 use crate::model::failure::{Failure, FailureKind};
 use crate::model::label::Label;
 use crate::model::requirements::Requirements;
+use crate::model::reuse::Reuse;
 use crate::model::settings::Settings;
 use crate::modes::plane::Plane;
 use crate::runtime::stop::StopSignal;
@@ -46,6 +47,8 @@ struct Attempt<'a> {
     settings: Settings,
     requirements: Requirements,
     times: Times,
+    /// Whether the machines may serve another run after this one.
+    reuse: Reuse,
     holdings: Holdings,
 }
 
@@ -73,8 +76,8 @@ impl<'a> Attempt<'a> {
         let times = ceiling::times_with_patience(times, request, &settings);
         credentials::await_valid(plane, request, &settings, &times).await?;
         let holdings = Holdings::new(plane.clock.steady());
-        let label = request.label();
-        Ok(Attempt { plane, request, label, settings, requirements, times, holdings })
+        let (label, reuse) = (request.label(), request.reuse(&settings));
+        Ok(Attempt { plane, request, label, settings, requirements, times, reuse, holdings })
     }
 
     async fn fulfil(&self) -> Result<(), Failure> {

@@ -251,7 +251,7 @@ impl Releasing<'_> {
         idle: &Instance<Idle>,
         label: &Label,
     ) -> PortResult<Reached> {
-        let running = match keep_for_job(self.plane, self.times, idle, label).await {
+        let running = match keep_for_job(self.plane, self.times, idle, label, record.reuse).await {
             Ok(running) => running,
             // Refresh may have done it already.
             Err(NotCommitted::Refused(refused)) => return self.refused(record, &refused).await,

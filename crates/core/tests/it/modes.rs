@@ -14,6 +14,7 @@ mod outcomes;
 mod provision;
 mod refresh;
 mod release;
+mod reuse;
 mod runs;
 mod selection;
 mod settings_change;

@@ -8,6 +8,7 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ondeck_core::model::signal::output_tail;
@@ -79,12 +80,14 @@ pub(crate) struct ListenerExit {
 }
 
 impl Listener {
-    /// Starts a listener, whose jobs may take `job_start` to get a worker. `record` gets the leader of its process group first. If that fails, the
+    /// Starts a listener, whose jobs may take `job_start` to get a worker. `has_worked` is set once it
+    /// has announced a job. `record` gets the leader of its process group first. If that fails, the
     /// listener is killed and the error returned.
     pub(crate) fn start(
         clock: Arc<dyn Clock>,
         mut command: Command,
         job_start: Duration,
+        has_worked: Arc<AtomicBool>,
         record: impl FnOnce(Process) -> Result<(), String>,
     ) -> Result<Listener, String> {
         command.env("ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE", "1");
@@ -97,7 +100,7 @@ impl Listener {
         }
         let (states, state) = watch::channel(ListenerState::Starting);
         let (jobs, job) = watch::channel(None);
-        tokio::spawn(supervise(clock.clone(), started, states, jobs));
+        tokio::spawn(supervise(clock.clone(), started, states, jobs, has_worked));
         Ok(Listener { clock, leader, state, job, job_start })
     }
 
@@ -211,12 +214,16 @@ async fn supervise(
     (mut child, _awaited): (Child, Awaited),
     states: watch::Sender<ListenerState>,
     jobs: watch::Sender<Option<Duration>>,
+    has_worked: Arc<AtomicBool>,
 ) {
     let (said, errors) = (OutputTail::default(), OutputTail::default());
     let senders = Arc::new((states, jobs));
     let each = {
         let (senders, clock) = (senders.clone(), clock.clone());
-        Arc::new(move |line: &str| read_line(line, clock.steady(), &senders.0, &senders.1))
+        Arc::new(move |line: &str| {
+            read_line(line, clock.steady(), &senders.0, &senders.1);
+            has_worked.fetch_or(senders.1.borrow().is_some(), Ordering::Relaxed);
+        })
     };
     let readers = read_lines(&mut child, &[&said], &[&said, &errors], &each);
     let waited = child.wait().await;

@@ -37,7 +37,8 @@ pub(super) fn apply(transaction: &Transaction<'_>, change: &Change) -> rusqlite:
 
 fn insert(transaction: &Transaction<'_>, record: &Record) -> rusqlite::Result<usize> {
     let sql = format!(
-        "INSERT INTO instances ({}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
+        "INSERT INTO instances ({}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) \
+         ON CONFLICT DO NOTHING",
         rows::COLUMNS
     );
     let row = RecordRow::from(record);
@@ -59,11 +60,13 @@ fn insert(transaction: &Transaction<'_>, record: &Record) -> rusqlite::Result<us
         row.runs,
         row.missed_registrations,
         row.label,
+        row.reuse,
     ])
 }
 
 fn update(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<usize> {
-    let Next::Update { state, run, suffix, threshold, counts, keep_ticketed } = change.next()
+    let Next::Update { state, run, suffix, threshold, counts, reuse, keep_ticketed } =
+        change.next()
     else {
         return Ok(0);
     };
@@ -73,7 +76,7 @@ fn update(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<us
         "UPDATE instances SET state = ?, run = ?, label = ?, threshold = ?, updated_at = ?, \
          ticketed_at = {ticketed}, settings_version = coalesce(?, settings_version), \
          generation = coalesce(?, generation), runs = coalesce(?, runs), \
-         missed_registrations = coalesce(?, missed_registrations) \
+         missed_registrations = coalesce(?, missed_registrations), reuse = coalesce(?, reuse) \
          WHERE id = ? AND {}",
         guard.sql
     );
@@ -89,6 +92,7 @@ fn update(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<us
         count(|counts| counts.generation),
         count(|counts| counts.runs),
         count(|counts| counts.missed_registrations),
+        Value::from(reuse.map(|reuse| reuse.stored().to_owned())),
         text(change.id().as_str()),
     ];
     values.extend(guard.values);

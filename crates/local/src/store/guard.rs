@@ -1,7 +1,7 @@
 //! Translates a guard into SQL. Its meaning is [`Guard::admits`]; the contract suite compares the two
 //! over every state, owner and lease.
 
-use ondeck_core::lifecycle::{Guard, LeaseGuard, RunGuard, StateGuard};
+use ondeck_core::lifecycle::{Guard, LeaseGuard, RunGuard, StateGuard, UseGuard};
 use ondeck_core::model::ids::RunId;
 use ondeck_core::model::record::State;
 use rusqlite::types::Value;
@@ -15,7 +15,7 @@ pub(crate) struct Condition {
 
 /// Returns the condition that admits exactly the rows that the guard admits.
 pub(crate) fn condition(guard: &Guard) -> Condition {
-    let Guard::Found { state, run, lease, generation } = guard else {
+    let Guard::Found { state, run, lease, generation, uses } = guard else {
         // The guard admits only an absent row, and this one exists.
         return Condition { sql: "FALSE".to_owned(), values: Vec::new() };
     };
@@ -55,6 +55,11 @@ pub(crate) fn condition(guard: &Guard) -> Condition {
         terms.push("generation = ?");
         values.push((*generation).into());
     }
+    match uses {
+        UseGuard::Reusable => terms.push("reuse = ''"),
+        UseGuard::Unused => terms.push("reuse = '' AND runs = 0"),
+        UseGuard::Any => {}
+    }
     Condition { sql: terms.join(" AND "), values }
 }
 
@@ -71,11 +76,14 @@ mod tests {
             run: RunGuard::Is(None),
             lease: LeaseGuard::Unexpired(now),
             generation: Some(3),
+            uses: UseGuard::Unused,
         };
         assert_eq!(
             condition(&claim),
             Condition {
-                sql: "state = ? AND run = ? AND threshold > ? AND generation = ?".into(),
+                sql: "state = ? AND run = ? AND threshold > ? AND generation = ? \
+                      AND reuse = '' AND runs = 0"
+                    .into(),
                 values: vec![
                     "idle".to_owned().into(),
                     String::new().into(),
@@ -89,6 +97,7 @@ mod tests {
             run: RunGuard::Any,
             lease: LeaseGuard::Expired(now),
             generation: None,
+            uses: UseGuard::Any,
         };
         assert_eq!(condition(&reap).sql, "state <> ? AND threshold <> '' AND threshold <= ?");
         assert_eq!(condition(&Guard::Absent).sql, "FALSE");
@@ -97,12 +106,13 @@ mod tests {
             run: RunGuard::Any,
             lease: LeaseGuard::Within(now, Timestamp::from_millis(1)),
             generation: None,
+            uses: UseGuard::Reusable,
         };
         let texts = ["idle", "1970-01-01T00:00:00.000Z", "1970-01-01T00:00:00.001Z"];
         assert_eq!(
             condition(&renewal),
             Condition {
-                sql: "state = ? AND threshold > ? AND threshold <= ?".into(),
+                sql: "state = ? AND threshold > ? AND threshold <= ? AND reuse = ''".into(),
                 values: texts.map(|text| text.to_owned().into()).into(),
             }
         );

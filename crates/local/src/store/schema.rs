@@ -10,7 +10,7 @@ use crate::error::SERVICE;
 /// "ONDK", in SQLite's header field that identifies the application.
 const APPLICATION: i32 = 0x4F4E_444B;
 /// Incremented whenever the tables change.
-const VERSION: i32 = 6;
+const VERSION: i32 = 7;
 
 /// Times are RFC 3339 with milliseconds, so that text order is time order, or `''` for none. Columns
 /// are not strictly typed, because a row that was corrupted by hand must not keep others from being
@@ -20,7 +20,7 @@ CREATE TABLE instances (
     id TEXT PRIMARY KEY NOT NULL, state TEXT, run TEXT, threshold TEXT, resource_class TEXT,
     instance_type TEXT, usage_class TEXT, cpu INTEGER, mem INTEGER, created_at TEXT,
     updated_at TEXT, ticketed_at TEXT, settings_version TEXT, generation INTEGER, runs INTEGER,
-    missed_registrations INTEGER, label TEXT
+    missed_registrations INTEGER, label TEXT, reuse TEXT
 ) WITHOUT ROWID;
 CREATE INDEX instances_of_run ON instances (run) WHERE run <> '';
 CREATE INDEX instances_by_threshold ON instances (threshold) WHERE state <> 'terminated';

@@ -54,8 +54,9 @@ fn value() -> impl Strategy<Value = Value> {
     ]
 }
 
-const COLUMNS: [&str; 16] = [
+const COLUMNS: [&str; 17] = [
     "state",
+    "reuse",
     "run",
     "threshold",
     "resource_class",
@@ -91,6 +92,7 @@ fn record(n: usize, state: State) -> Record {
         updated_at: at,
         ticketed_at: None,
         settings_version: None,
+        reuse: ondeck_core::model::reuse::Reuse::Always,
         suffix: None,
         counts: Counts::default(),
     }
@@ -122,8 +124,9 @@ fn insert(harness: &LocalHarness, record: &Record) {
         row.runs.to_string(),
         row.missed_registrations.to_string(),
         row.label,
+        row.reuse,
     ];
-    let sql = "INSERT INTO instances VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
+    let sql = "INSERT INTO instances VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
     file(harness).execute(sql, rusqlite::params_from_iter(texts)).unwrap();
 }
 

@@ -148,7 +148,7 @@ fn corrupt(harness: &LocalHarness) {
         format!(
             "INSERT INTO instances VALUES ({id}, {state}, '', '2025-05-31T12:00:00.000Z', 'large',
             'c6i.large', 'spot', {cpu}, 4096, '2025-05-31T11:00:00.000Z',
-            '2025-05-31T11:00:00.000Z', '', '', 1, 1, 0, '');"
+            '2025-05-31T11:00:00.000Z', '', '', 1, 1, 0, '', '');"
         )
     };
     harness.sql(&row("'i-1'", "'idle'", "2"));
@@ -190,6 +190,7 @@ async fn a_corrupt_row_refuses_changes_by_id() {
             spec: sound.spec.clone(),
             threshold: sound.threshold.unwrap(),
             generation: sound.counts.generation,
+            runs: Some(sound.counts.runs),
         };
         let claim = Instance::<Idle>::announced(&ticket).claim(&run("1"), now, Default::default());
         let answer = store.write(claim.change()).await;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ondeck_core::lifecycle::Transition;
 use ondeck_core::model::record::{Record, State};
+use ondeck_core::model::reuse::Reuse;
 use ondeck_core::model::timestamp::Timestamp;
 
 use super::limits::{KEPT_FOR, has_ceiling_for};
@@ -139,12 +140,30 @@ impl Audit {
     pub(super) fn is_over(&self, record: &Record, began: Timestamp, now: Timestamp) -> IsOver {
         let settings = self.stored_since(began);
         let judged: Vec<IsOver> =
-            settings.into_iter().map(|settings| over_by(record, settings, now)).collect();
+            settings.into_iter().map(|settings| self.over_by(record, settings, now)).collect();
         let all = |it: IsOver| judged.iter().all(|judged| *judged == it);
         match (all(IsOver::No), all(IsOver::Yes)) {
             (true, _) => IsOver::No,
             (_, true) => IsOver::Yes,
             _ => IsOver::Perhaps,
+        }
+    }
+}
+
+impl Audit {
+    fn over_by(
+        &self,
+        record: &Record,
+        settings: &BTreeMap<String, String>,
+        now: Timestamp,
+    ) -> IsOver {
+        let own = record.run.as_ref().is_some_and(|run| self.asks_for_own_machines(run));
+        let used = record.counts.runs > 0 && (own || self.reuses_nothing());
+        match over_by(record, settings, now) {
+            _ if used => IsOver::Yes,
+            // A machine that a refresh has given back to the run whose job it had.
+            IsOver::No if record.reuse == Reuse::Never => IsOver::Perhaps,
+            is_over => is_over,
         }
     }
 }

@@ -36,7 +36,12 @@ impl Audit {
         let is_released = before.state == State::Created
             && !self.is_refresh(by)
             && !self.provisions.contains_key(&by);
-        if !early || is_replaced || is_released {
+        // A run that gets machines of its own has used this one before it gave it back.
+        let last_run = self.owned_since.get(&before.id).map(|(run, _)| run);
+        let is_used_up = before.state == State::Idle
+            && condition.is_some_and(|it| it.has_worked)
+            && last_run.is_some_and(|run| self.asks_for_own_machines(run));
+        if !early || is_replaced || is_released || is_used_up {
             return;
         }
         let how = format!("{} was expired before its time, {}", before.id, before.state);

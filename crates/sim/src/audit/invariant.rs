@@ -114,6 +114,8 @@ pub enum Invariant {
     TrueReport,
     /// Times that contradict each other are refused.
     Contradiction,
+    /// A machine that serves a run of its own has served no other before, and serves none afterwards.
+    OneRun,
     /// No process of a history panics.
     NoPanic,
 }
@@ -168,6 +170,7 @@ impl Invariant {
             Invariant::Prepared => "prepared first",
             Invariant::TrueReport => "report is true",
             Invariant::Contradiction => "contradictions are refused",
+            Invariant::OneRun => "one run per machine",
             Invariant::NoPanic => "no panic",
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::label::Label;
 use ondeck_core::model::record::{Record, State};
+use ondeck_core::model::reuse::Reuse;
 use ondeck_core::model::settings::Settings;
 use ondeck_core::model::ticket::Ticket;
 use ondeck_core::model::timestamp::Timestamp;
@@ -260,6 +261,7 @@ impl Audit {
         if !self.is_quiet || ask.source == SourcePolicy::New {
             return;
         }
+        let is_own = self.reuses_nothing() || ask.reuse == Reuse::Never;
         let ticket_for_it = |(body, history): (&String, &TicketHistory)| {
             let others = |(pid, at): &(Pid, Timestamp)| *pid != by && *at + LONGEST_HOLD > began;
             let early = history.sent_at.is_some_and(|sent| sent < began);
@@ -273,6 +275,7 @@ impl Audit {
                     && ticket.threshold > now + SKEW
                     && record.threshold.is_some_and(|threshold| threshold > now + SKEW)
                     && self.fits(&ask, &record.spec, began, false)
+                    && !(is_own && record.counts.runs > 0)
                     && self.was_large_enough(record, began)
             })
         });

@@ -116,6 +116,7 @@ impl Audit {
         machines: &SimulatedMachines,
         now: Timestamp,
     ) {
+        self.serves_one_run(id, machines);
         let healthy = machines.condition(id).is_some_and(|it| timestamp(it.troubled_until) < now);
         let Some(record) = self.records.get(id).filter(|_| healthy && self.is_quiet) else {
             return;

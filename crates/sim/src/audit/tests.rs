@@ -43,6 +43,7 @@ fn record(state: State, owner: &str, threshold: Option<u64>) -> Record {
         updated_at: at(0),
         ticketed_at: None,
         settings_version: None,
+        reuse: ondeck_core::model::reuse::Reuse::Always,
         suffix: None,
         counts: Counts::default(),
     }
@@ -54,6 +55,7 @@ fn ticket(threshold: u64) -> Ticket {
         spec: record(State::Idle, "", None).spec,
         threshold: at(threshold),
         generation: 0,
+        runs: Some(1),
     }
 }
 

@@ -36,6 +36,7 @@ impl Harness {
             updated_at: now,
             ticketed_at: Some(now),
             settings_version: None,
+            reuse: ondeck_core::model::reuse::Reuse::Always,
             suffix: None,
             counts: Counts::default(),
         };

@@ -6,6 +6,7 @@ use ondeck_core::inputs::times::{TIMES, TimeOverrides, Times};
 use ondeck_core::model::ids::{ResourceClass, RunId};
 use ondeck_core::model::label::Label;
 use ondeck_core::model::requirements::UsageClass;
+use ondeck_core::model::reuse::Reuse;
 use ondeck_core::modes::provision::{ProvisionOptions, SourcePolicy};
 
 /// What one call of provision asks for.
@@ -20,6 +21,8 @@ pub struct Ask {
     pub source: SourcePolicy,
     /// What follows the run's id in the label of the machines.
     pub suffix: Option<&'static str>,
+    /// Whether the machines may serve another run afterwards, or have served one before.
+    pub reuse: Reuse,
     /// Times that hold for this call only, by input and in the unit of the input.
     pub times: Vec<(&'static str, &'static str)>,
 }
@@ -38,6 +41,7 @@ impl Ask {
             fallback: false,
             source: SourcePolicy::Any,
             suffix: None,
+            reuse: Reuse::Always,
             times: Vec::new(),
         }
     }
@@ -97,6 +101,7 @@ impl Ask {
             capacity_fallback: self.fallback,
             label_suffix: self.suffix.map(|suffix| suffix.parse().expect("a sound suffix")),
             machine_source: self.source,
+            reuse: self.reuse,
         }
     }
 

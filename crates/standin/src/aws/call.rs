@@ -98,6 +98,9 @@ impl Call {
     }
 }
 
+/// The operation of STS that is not signed.
+pub(crate) const WEB_IDENTITY: &str = "AssumeRoleWithWebIdentity";
+
 fn json(body: &[u8]) -> Content {
     serde_json::from_slice(body).map_or(Content::Unreadable, Content::Json)
 }
@@ -111,6 +114,8 @@ fn query(headers: &HeaderMap, body: &[u8]) -> (Service, String, Content) {
     let service = match scope(headers) {
         Some("ec2") => Service::Ec2,
         Some("sts") => Service::Sts,
+        // The token takes the place of a signature.
+        None if action == WEB_IDENTITY => Service::Sts,
         _ => Service::Unknown,
     };
     (service, action, Content::Query(params))
@@ -178,6 +183,12 @@ mod tests {
                 Service::Unknown,
                 "GetParameter",
             ),
+            (
+                call(&[], b"Action=AssumeRoleWithWebIdentity"),
+                Service::Sts,
+                "AssumeRoleWithWebIdentity",
+            ),
+            (call(&[], b"Action=CreateFleet"), Service::Unknown, "CreateFleet"),
             (call(&[], b""), Service::Unknown, "unknown operation"),
         ];
         for (call, service, operation) in cases {

@@ -229,6 +229,24 @@ impl Gateway {
         }
     }
 
+    /// Adds a role with this trust policy, in which `ACCOUNT` stands for the account, and the policies of
+    /// these roles for a pool. Returns its ARN, which is empty without [`GatewayOptions::policies`].
+    ///
+    /// # Panics
+    /// If the trust policy has elements that the stand-in does not know.
+    pub fn add_role(&self, name: &str, trust: &str, pool: &PolicyPool, roles: &[Role]) -> String {
+        let Some(enforcement) = &self.shared.enforcement else { return String::new() };
+        let added = enforcement.add_role(name, trust, pool, roles);
+        added.unwrap_or_else(|problem| panic!("trust policy of {name}: {problem}"))
+    }
+
+    /// A token with these claims, as GitHub issues it to a job. STS exchanges it for the credentials of
+    /// a role that trusts it. Empty without [`GatewayOptions::policies`].
+    pub fn issue_token(&self, claims: &[(&str, &str)]) -> String {
+        let enforcement = self.shared.enforcement.as_ref();
+        enforcement.map(|it| it.issue_token(claims)).unwrap_or_default()
+    }
+
     /// Replaces the policies of an access key, a machine's included, by one policy without
     /// placeholders. Has no effect without [`GatewayOptions::policies`].
     ///

@@ -13,6 +13,7 @@ mod pattern;
 mod policy;
 mod principals;
 pub(crate) mod sqs;
+pub(crate) mod web_identity;
 
 pub(crate) use arns::Arns;
 pub(crate) use context::Context;

@@ -50,6 +50,30 @@ impl Xml {
         xml.0
     }
 
+    /// The answer of STS to AssumeRoleWithWebIdentity.
+    pub(crate) fn assumed(key: &str, session_arn: &str, subject: &str, expires: &str) -> String {
+        let mut xml = Xml::default();
+        xml.push(format_args!(
+            r#"<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">"#
+        ));
+        xml.within("AssumeRoleWithWebIdentityResult", |xml| {
+            xml.within("Credentials", |xml| {
+                xml.text("AccessKeyId", key);
+                xml.text("SecretAccessKey", "test");
+                xml.text("SessionToken", "test");
+                xml.text("Expiration", expires);
+            });
+            xml.text("SubjectFromWebIdentityToken", subject);
+            xml.within("AssumedRoleUser", |xml| {
+                xml.text("AssumedRoleId", format_args!("{key}:session"));
+                xml.text("Arn", session_arn);
+            });
+        });
+        xml.within("ResponseMetadata", |xml| xml.text("RequestId", request_id()));
+        xml.push(format_args!("</AssumeRoleWithWebIdentityResponse>"));
+        xml.0
+    }
+
     /// Writes an element with text, which is escaped.
     pub(crate) fn text(&mut self, name: &str, value: impl Display) {
         let value = value.to_string();

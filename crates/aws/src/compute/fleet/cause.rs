@@ -97,7 +97,8 @@ pub(super) fn is_for_a_person(code: &str, message: &str) -> bool {
     template::is_gone(code)
         || GONE.iter().any(|(gone, _)| *gone == kind)
         || has_two_subnets_in_a_zone(kind, message)
-        || matches!(kind, "UnauthorizedOperation" | "AuthFailure")
+        || matches!(kind, "UnauthorizedOperation" | "AuthFailure" | "InvalidBlockDeviceMapping")
+        || matches!(kind, "Blocked" | "OptInRequired" | "PendingVerification")
         || is_about_profile(kind, message)
 }
 
@@ -139,6 +140,17 @@ pub(super) fn for_a_person(names: &Names, code: &str, message: &str) -> PortErro
              ec2:CreateTags and iam:PassRole"
                 .to_owned()
         }
+        "InvalidBlockDeviceMapping" => {
+            format!("run ondeck refresh with a {VOLUME_SIZE} that the snapshot of {AMI} fits into")
+        }
+        // An image of the AWS Marketplace, or a region that the account has not enabled.
+        "OptInRequired" => format!(
+            "accept the terms of the image of {AMI} in AWS Marketplace, or enable the region for the \
+             account"
+        ),
+        "Blocked" | "PendingVerification" => {
+            "wait until AWS has verified the account, or ask AWS Support".to_owned()
+        }
         _ if has_two_subnets_in_a_zone(kind, message) => {
             format!("run ondeck refresh with no more than one of {SUBNETS} in each zone")
         }
@@ -176,6 +188,22 @@ mod tests {
             ("InvalidGroup.NotFound", "", "run ondeck refresh with existing security-group-ids"),
             ("InvalidKeyPair.NotFound", "", "run ondeck refresh with existing key-name"),
             ("InvalidSubnetID.NotFound", "", "run ondeck refresh with existing subnet-ids"),
+            (
+                "InvalidBlockDeviceMapping",
+                "Volume of size 8GB is smaller than snapshot",
+                "run ondeck refresh with a volume-size-gb that the snapshot of ami fits into",
+            ),
+            (
+                "OptInRequired",
+                "",
+                "accept the terms of the image of ami in AWS Marketplace, or enable the region for \
+                 the account",
+            ),
+            (
+                "PendingVerification",
+                "",
+                "wait until AWS has verified the account, or ask AWS Support",
+            ),
             (
                 "InvalidParameterValue",
                 profile,

@@ -5,6 +5,7 @@ use ondeck_core::model::ids::{InstanceId, IntentId};
 use ondeck_core::model::label::LabelSuffix;
 use ondeck_core::model::record::State;
 use ondeck_core::model::requirements::UsageClass;
+use ondeck_core::model::reuse::Reuse;
 use ondeck_core::model::settings::SettingsVersion;
 use proptest::prelude::*;
 
@@ -80,6 +81,7 @@ fn any_record() -> impl Strategy<Value = Record> {
                 runs: what.2,
                 missed_registrations: what.1,
             },
+            reuse: if what.3 { Reuse::Never } else { Reuse::Always },
         },
     )
 }
@@ -104,7 +106,7 @@ fn any_report() -> impl Strategy<Value = Report> {
 
 /// What is done to an item: an attribute is put there, or goes.
 fn corruptions() -> impl Strategy<Value = Vec<(String, Option<AttributeValue>)>> {
-    const NAMES: [&str; 21] = [
+    const NAMES: [&str; 22] = [
         "PK",
         "instanceId",
         "state",
@@ -119,6 +121,7 @@ fn corruptions() -> impl Strategy<Value = Vec<(String, Option<AttributeValue>)>>
         "updatedAt",
         "ticketedAt",
         "label",
+        "reuse",
         "heartbeatAt",
         "signal",
         "signalRun",
@@ -177,7 +180,7 @@ proptest! {
         let names: Vec<&str> = attributes(&record).into_iter().map(|(name, _)| name).collect();
         let name = names[at.index(names.len())];
         let mut item = written(&record);
-        let gone = gone && name != "label";
+        let gone = gone && !["label", "reuse"].contains(&name);
         let other = (!gone).then_some(AttributeValue::Bool(true));
         corrupt(&mut item, vec![(name.to_owned(), other)]);
         let error = super::record(&item).unwrap_err();
@@ -189,7 +192,9 @@ proptest! {
     fn an_item_without_a_label_is_of_a_version_that_has_none(record in any_record()) {
         let mut item = written(&record);
         item.remove("label");
-        prop_assert_eq!(super::record(&item), Ok(Record { suffix: None, ..record }));
+        item.remove("reuse");
+        let (suffix, reuse) = (None, Reuse::Always);
+        prop_assert_eq!(super::record(&item), Ok(Record { suffix, reuse, ..record }));
     }
 
     #[test]

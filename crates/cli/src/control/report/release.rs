@@ -40,10 +40,11 @@ pub(super) struct ReleaseJson {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ReleasedJson {
     instance_id: String,
-    /// `pooled`: it waits in the pool. `terminated`: it has no idle time left. `expired`: it
-    /// failed or did not respond, and will be terminated. `interrupted`: its provider takes it away,
-    /// as it does with spot machines. `superseded`: it no longer belonged to the run. `not-reached`:
-    /// the store or the queue did not answer for it, so it may still belong to the run.
+    /// `pooled`: it waits in the pool. `terminated`: it has no idle time left, or is not reused.
+    /// `expired`: it failed or did not respond, and will be terminated. `interrupted`: its provider
+    /// takes it away, as it does with spot machines. `superseded`: it no longer belonged to the run.
+    /// `not-reached`: the store or the queue did not answer for it, so it may still belong to the
+    /// run.
     outcome: MachineOutcome,
     instance_type: String,
     /// The machine's purchase option.
@@ -100,7 +101,9 @@ fn machine_outcome(disposition: &Disposition) -> (MachineOutcome, String) {
         Disposition::GivenBack => {
             (MachineOutcome::Pooled, "left claimed by an unfinished provision".to_owned())
         }
-        Disposition::Terminated => (MachineOutcome::Terminated, "no idle time left".to_owned()),
+        Disposition::Terminated => {
+            (MachineOutcome::Terminated, "no idle time left, or not reused".to_owned())
+        }
         Disposition::Expired(why) => (MachineOutcome::Expired, why.clone()),
         Disposition::Interrupted => (MachineOutcome::Interrupted, INTERRUPTED.to_owned()),
         Disposition::Superseded(why) => (MachineOutcome::Superseded, why.clone()),

@@ -83,6 +83,11 @@ impl AwsHarness {
         harness
     }
 
+    /// Lets the test make calls that the policies deny.
+    pub(crate) fn expect_denials(&mut self) {
+        self.expects_denials = true;
+    }
+
     /// One whose machines run something else.
     pub(crate) fn where_machines_run(command: MachineCommand) -> AwsHarness {
         AwsHarness::start(command, None)

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::harness::{AwsHarness, LAUNCH, TIMES};
 use crate::harness::{Background, Driven, race};
+use crate::reuse;
 
 #[test]
 fn machines_go_from_run_to_run_and_at_last_away() {
@@ -151,4 +152,14 @@ fn what_the_specification_shows_is_what_status_shows() {
     assert_eq!(record["signal"], "UD_REG_OK");
     assert!(record["heartbeatAgeMs"].is_u64());
     assert!(record["threshold"].as_str().unwrap().ends_with("Z"), "{record}");
+}
+
+#[test]
+fn a_pool_that_reuses_no_machine() {
+    reuse::no_machine_serves_two_runs(&AwsHarness::with(&[]));
+}
+
+#[test]
+fn a_run_with_machines_of_its_own() {
+    reuse::one_run_can_ask_for_machines_of_its_own(&AwsHarness::with(&[]));
 }

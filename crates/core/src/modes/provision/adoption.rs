@@ -76,23 +76,31 @@ async fn renewed(
     let plane = attempt.plane;
     let now = plane.now();
     let until = now + attempt.times.max_runtime;
-    if instance.threshold().is_some_and(|threshold| threshold >= until) {
+    let is_stricter = attempt.reuse > instance.reuse();
+    let is_long_enough = instance.threshold().filter(|threshold| *threshold >= until);
+    if is_long_enough.is_some() && !is_stricter {
         return Ok(Some(instance));
     }
-    match plane.apply(instance.renew(now, until).because("adopted")).await {
+    let mut renewal = instance.renew(now, is_long_enough.unwrap_or(until));
+    if is_stricter {
+        renewal = renewal.never_reused();
+    }
+    match plane.apply(renewal.because("adopted")).await {
         Ok(renewed) => Ok(Some(renewed)),
         Err(NotCommitted::Refused(_)) => Ok(None),
         Err(NotCommitted::Unreachable(error)) => Err(error),
     }
 }
 
-/// Whether the machine matches the request. With the capacity fallback, any usage class does.
+/// Whether the machine matches the request. With the capacity fallback, any usage class does. A run
+/// that asks for machines of its own adopts none that served another before: its own use counts as one.
 fn fits(attempt: &Attempt<'_>, record: &Record) -> bool {
     let mut requirements = attempt.requirements.clone();
     if attempt.request.options.capacity_fallback {
         requirements.usage = record.spec.usage_class;
     }
-    requirements.mismatch(&record.spec).is_none()
+    let served_another = attempt.reuse.is_never() && record.counts.runs > 1;
+    requirements.mismatch(&record.spec).is_none() && !served_another
 }
 
 fn is_at_work(attempt: &Attempt<'_>, status: &AgentStatus) -> bool {

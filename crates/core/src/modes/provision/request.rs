@@ -11,7 +11,8 @@ use crate::model::failure::Failure;
 use crate::model::ids::{ResourceClass, RunId};
 use crate::model::label::{Label, LabelSuffix};
 use crate::model::requirements::{Requirements, TypePatterns, UsageClass};
-use crate::model::settings::Settings;
+use crate::model::reuse::Reuse;
+use crate::model::settings::{REUSE, Settings};
 
 /// The most machines that one call may ask for.
 pub const MAX_COUNT: u32 = 1000;
@@ -96,6 +97,10 @@ input_struct! {
         )
         .valued(InputValue::Choice("SOURCE", &["any", "pool", "new"]), None)
         .or("any");
+    ; also {
+        /// What the call asks for. The pool's setting may be stricter.
+        reuse: Reuse;
+    }
 }
 
 /// Where provision may take machines from. Machines that the run already has count in any case.
@@ -152,6 +157,10 @@ impl Request {
             let invalid = |problem| Failure::invalid(format!("{name}: {problem}"));
             request.options.set_input(name, text).map_err(invalid)?;
         }
+        if let Some(text) = given.text(&REUSE).filter(|text| !text.is_empty()) {
+            let invalid = |problem| Failure::invalid(format!("{}: {problem}", REUSE.name));
+            request.options.reuse = text.parse().map_err(invalid)?;
+        }
         request.times = TimeOverrides::from_inputs(given).map_err(Failure::invalid)?;
         Ok(request)
     }
@@ -169,6 +178,15 @@ impl Request {
     /// Whether idle machines may be claimed.
     pub(super) fn may_claim(&self) -> bool {
         self.origin != Origin::KeepWarm && self.options.machine_source != SourcePolicy::New
+    }
+
+    /// Whether the machines may serve another run after this one: the stricter of the request and the
+    /// setting. A machine that refresh only warms up is not used by its run.
+    pub(super) fn reuse(&self, settings: &Settings) -> Reuse {
+        match self.origin {
+            Origin::KeepWarm => Reuse::Always,
+            Origin::Run | Origin::Rescue => self.options.reuse.stricter(settings.reuse),
+        }
     }
 
     /// Whether refresh asks and not the run itself.

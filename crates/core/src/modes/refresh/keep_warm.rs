@@ -64,6 +64,8 @@ pub(super) async fn keep_warm(
         _ => readable(plane.retried(|| plane.store.list(RecordScope::Live)).await?),
     };
     let census = Census::take(plane, settings, &live).await?;
+    let used_up: Vec<&IdleMachine> = census.used_up.iter().collect();
+    stop.unless_raised(retire(plane, &used_up, outcome)).await??;
     let shares = census.share_out(minimums.clone(), settings, &plane.compute.default_types());
     stop.unless_raised(renew(plane, settings, &census, &shares, outcome)).await??;
 

@@ -10,6 +10,7 @@ use crate::model::failure::Failure;
 use crate::model::ids::InstanceId;
 use crate::model::label::Label;
 use crate::model::record::Record;
+use crate::model::reuse::Reuse;
 use crate::model::settings::Settings;
 use crate::model::signal::{AgentStatus, Pulse, Report, Signal};
 use crate::model::ticket::Ticket;
@@ -73,7 +74,9 @@ async fn keep(
     idle: &Instance<Idle>,
     label: &Label,
 ) -> Result<(), Failure> {
-    match keep_for_job(plane, &settings.times, idle, label).await {
+    // Refresh does not know what the run asked for. If it was a machine of its own, this one was unused.
+    let reuse = if idle.counts().runs == 0 { Reuse::Never } else { Reuse::Always };
+    match keep_for_job(plane, &settings.times, idle, label, reuse).await {
         Ok(_) | Err(NotCommitted::Refused(_)) => Ok(()),
         Err(NotCommitted::Unreachable(error)) => Err(error.into()),
     }

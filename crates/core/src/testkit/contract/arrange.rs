@@ -80,6 +80,7 @@ impl DesiredRecord {
             updated_at: morning(),
             ticketed_at: None,
             settings_version: None,
+            reuse: crate::model::reuse::Reuse::Always,
         }
     }
 }

@@ -68,6 +68,7 @@ fn ticket(class: &ResourceClass, n: usize) -> Ticket {
         spec,
         threshold: noon(),
         generation: n as u32,
+        runs: Some(1),
     }
 }
 

@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 
 use super::arrange::{DesiredRecord, agreed, arrange, instance, morning, ms, noon, run, spec};
 use super::ceiling::machine_count;
-use super::transitions::{every_transition, the_label, the_note_of_the_ticket};
+use super::transitions::{every_transition, the_label, the_note_of_the_ticket, the_reuse};
 use crate::lifecycle::{Created, Idle, Instance, Live};
 use crate::model::credentials::{Credentials, TokenPurpose};
 use crate::model::demand::{Demand, FailedRescues};
@@ -41,6 +41,7 @@ pub async fn store_suite<S: Store + AgentStore>(store: &S, status_of_removed: St
     demands(store).await;
     the_note_of_the_ticket(store).await;
     the_label(store).await;
+    the_reuse(store).await;
     settings_versions(store).await;
     every_transition(store).await;
 }

@@ -5,6 +5,7 @@ use crate::lifecycle::{Change, Claimed, Created, Idle, Instance, Live, Running, 
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::label::Label;
 use crate::model::record::{Counts, Record, State};
+use crate::model::reuse::Reuse;
 use crate::ports::{AgentStore, Store};
 
 /// Writes each change to a record in each of [`desired_records`], and compares with what
@@ -71,11 +72,14 @@ fn changes(id: &InstanceId, generation: u32) -> Vec<Change> {
         Instance::register(id, &spec(), &this, now, last).change().clone(),
         created.activate(now, last).change().clone(),
         idle.claim(&this, now, last).change().clone(),
+        idle.claim(&this, now, last).reusing(Reuse::Never).change().clone(),
         claimed.commit(now, last).change().clone(),
         claimed.give_back(now, last).change().clone(),
         claimed.give_back_unregistered(now, last).change().clone(),
         idle.renew(now, believed).change().clone(),
         running.renew(now, believed).change().clone(),
+        running.renew(now, believed).never_reused().change().clone(),
+        running.release_unused(now, last).change().clone(),
         running.release(now, last).because("the run has finished").change().clone(),
     ];
     for state in State::ALL.into_iter().filter(|state| state.is_live()) {
@@ -113,6 +117,51 @@ pub(super) async fn the_label<S: Store + AgentStore>(store: &S) {
     assert_eq!(shown().await, (State::Claimed, Some("this".to_owned())));
     make(store, claimed.expire(morning())).await;
     assert_eq!(shown().await, (State::Claimed, Some("this".to_owned())));
+}
+
+/// A machine that has served a run of its own cannot be claimed, and such a run can claim none that has
+/// served another. One that its run did not use is as good as new.
+pub(super) async fn the_reuse<S: Store + AgentStore>(store: &S) {
+    let (id, at, last) = (instance("i-reuse"), morning(), ms(60_000));
+    let (always, never) = (Reuse::Always, Reuse::Never);
+    let idle = async || {
+        let record = store.record(&id).await.expect("the store answers").expect("registered");
+        (Instance::<Idle>::believe(&record).expect("idle"), record)
+    };
+    let claims = async |expected: [bool; 2]| {
+        for (reuse, admitted) in [always, never].into_iter().zip(expected) {
+            let (idle, record) = idle().await;
+            let claim = idle.claim(&run("other"), at, last).reusing(reuse);
+            let about = format!("a claim for {reuse:?} of {record:?}");
+            assert_eq!(claim.change().guard().admits(Some(&record)), admitted, "{about}");
+            let verdict = store.write(claim.change()).await.expect("the store answers");
+            match claim.settle(verdict) {
+                Ok(claimed) if admitted => drop(make(store, claimed.give_back(at, last)).await),
+                Err(_) if !admitted => {}
+                settled => panic!("{about}: {settled:?}"),
+            }
+        }
+    };
+    let created = Instance::<Created>::register(&id, &spec(), &run("this"), at, last);
+    let created = make(store, created.reusing(never)).await;
+    let running = make(store, created.activate(at, last)).await;
+    assert_eq!(running.reuse(), never);
+    make(store, running.release_unused(at, last)).await;
+    claims([true, true]).await;
+    let claim = idle().await.0.claim(&run("this"), at, last).reusing(never);
+    let claimed = make(store, claim).await;
+    assert_eq!((claimed.reuse(), claimed.counts().runs), (never, 0));
+    make(store, claimed.give_back_unregistered(at, last)).await;
+    let claimed = make(store, idle().await.0.claim(&run("this"), at, last)).await;
+    let running = make(store, claimed.commit(at, last)).await;
+    make(store, running.release(at, last)).await;
+    claims([true, false]).await;
+    let claimed = make(store, idle().await.0.claim(&run("this"), at, last)).await;
+    let running = make(store, claimed.commit(at, last)).await;
+    let renewed = make(store, running.renew(at, at + last).never_reused()).await;
+    assert_eq!(renewed.reuse(), never, "a later call of its run may be stricter");
+    make(store, renewed.release(at, last)).await;
+    claims([false, false]).await;
 }
 
 /// A record stays marked as ticketed when it is expired, and loses the mark with every other change.

@@ -52,6 +52,8 @@ pub enum MachineDefect {
     RegistersAfter(Duration),
     /// Registers after this time, and has a job from then on until it is stopped.
     TakesJobAfter(Duration),
+    /// Registers after this time, and has a job that ends at once.
+    FinishesJobAfter(Duration),
     CannotRegister,
     /// Its runner dies after the first of these times, and cannot be restarted for the second.
     DiesAfter(Duration, Duration),
@@ -80,6 +82,7 @@ pub struct MemoryMachine {
     registering: Notify,
     drained: Notify,
     busy: AtomicBool,
+    worked: AtomicBool,
     /// When its runner died, in steady time.
     died_at: Mutex<Option<Duration>>,
 }
@@ -93,9 +96,9 @@ impl MemoryMachine {
         labels: RegisteredLabels,
     ) -> MemoryMachine {
         let (registering, drained) = (Notify::new(), Notify::new());
-        let busy = AtomicBool::new(false);
+        let (busy, worked) = (AtomicBool::new(false), AtomicBool::new(false));
         let died_at = Mutex::new(None);
-        MemoryMachine { id, defect, compute, labels, registering, drained, busy, died_at }
+        MemoryMachine { id, defect, compute, labels, registering, drained, busy, worked, died_at }
     }
 }
 
@@ -106,6 +109,7 @@ impl Runner for MemoryMachine {
     }
 
     async fn register(&self, label: &Label) -> Result<(), String> {
+        self.worked.store(false, Ordering::Relaxed);
         match self.defect {
             MachineDefect::NeverRegisters => std::future::pending().await,
             MachineDefect::CannotRegister => Err("the token has expired".into()),
@@ -114,14 +118,16 @@ impl Runner for MemoryMachine {
                 std::future::pending().await
             }
             defect => {
-                if let MachineDefect::RegistersAfter(span) | MachineDefect::TakesJobAfter(span) =
-                    defect
+                if let MachineDefect::RegistersAfter(span)
+                | MachineDefect::TakesJobAfter(span)
+                | MachineDefect::FinishesJobAfter(span) = defect
                 {
                     self.compute.clock().sleep(span).await;
                 }
-                if let MachineDefect::TakesJobAfter(_) = defect {
-                    self.busy.store(true, Ordering::Relaxed);
-                }
+                let takes_job = matches!(defect, MachineDefect::TakesJobAfter(_));
+                let worked = takes_job || matches!(defect, MachineDefect::FinishesJobAfter(_));
+                self.busy.store(takes_job, Ordering::Relaxed);
+                self.worked.store(worked, Ordering::Relaxed);
                 self.registering.notify_one();
                 tokio::task::yield_now().await;
                 lock(&self.labels.0).insert(self.id.clone(), (label.clone(), true));
@@ -132,6 +138,10 @@ impl Runner for MemoryMachine {
 
     fn is_busy(&self) -> bool {
         self.busy.load(Ordering::Relaxed)
+    }
+
+    fn has_worked(&self) -> bool {
+        self.worked.load(Ordering::Relaxed)
     }
 
     async fn revive(&self, _label: &Label) -> Result<(), String> {

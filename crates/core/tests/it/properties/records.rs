@@ -18,6 +18,7 @@ fn row() -> impl Strategy<Value = RecordRow> {
         nearly(&["spot", "on-demand"]),
         nearly(&["", "00000000deadbeef"]),
         nearly(&["", "7-large", "run-9999-8xlarge", "8-large"]),
+        nearly(&["", "never"]),
     );
     let size = prop_oneof![8 => 1_i64..200_000, 1 => any::<i64>()];
     let count = prop_oneof![8 => 0_i64..9, 1 => any::<i64>()];
@@ -41,6 +42,7 @@ fn row() -> impl Strategy<Value = RecordRow> {
         runs: rest.5.1,
         missed_registrations: rest.5.2,
         label: texts.8,
+        reuse: texts.9,
     })
 }
 

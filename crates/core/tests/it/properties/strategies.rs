@@ -143,6 +143,7 @@ pub(crate) fn record() -> impl Strategy<Value = Record> {
             updated_at,
             ticketed_at: ticket,
             settings_version: None,
+            reuse: ondeck_core::model::reuse::Reuse::Always,
             suffix: suffix.filter(|_| state.is_owned()),
             counts: Counts::default(),
         },

@@ -6,12 +6,13 @@ use proptest::prelude::*;
 use super::strategies::{assert_readable, config, corrupted, instance_id, json, spec, text, time};
 
 fn ticket() -> impl Strategy<Value = Ticket> {
-    let parts = (instance_id(), spec(), time(), any::<u32>());
-    parts.prop_map(|(instance_id, spec, threshold, generation)| Ticket {
+    let parts = (instance_id(), spec(), time(), any::<u32>(), any::<Option<u32>>());
+    parts.prop_map(|(instance_id, spec, threshold, generation, runs)| Ticket {
         instance_id,
         spec,
         threshold,
         generation,
+        runs,
     })
 }
 
@@ -61,6 +62,8 @@ proptest! {
     #[test]
     fn a_field_that_is_missing_is_named(ticket in ticket(), at in any::<prop::sample::Index>()) {
         let mut fields: serde_json::Map<_, _> = serde_json::from_str(&ticket.to_json()).unwrap();
+        // A version without it does not write it.
+        fields.remove("runs");
         let name = fields.keys().nth(at.index(fields.len())).unwrap().clone();
         fields.remove(&name);
         let text = serde_json::Value::Object(fields).to_string();

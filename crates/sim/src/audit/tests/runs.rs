@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ondeck_core::model::label::Label;
+use ondeck_core::model::reuse::Reuse;
 use ondeck_core::modes::refresh;
 
 use super::*;
@@ -227,4 +228,36 @@ fn a_refresh_may_launch_what_the_run_asked_for_under_all_labels() {
     assert_eq!(asked(&[(None, 2)]), None);
     assert_eq!(asked(&[(Some("build"), 2), (Some("build"), 1)]), None, "one label");
     assert_eq!(asked(&[(Some("build"), 2), (Some("tests"), 3), (Some("build"), 1)]), Some(5));
+}
+
+#[test]
+fn a_machine_has_jobs_of_one_run_if_a_run_asked_for_its_own() {
+    let served = |first: Reuse, second_run: Reuse, setting: &str, by_hand: bool| {
+        after(|audit| {
+            let stored = BTreeMap::from([("reuse".to_owned(), setting.to_owned())]);
+            audit.stored.push((second(0), stored));
+            let mut machines = SimulatedMachines::default();
+            machines.launched(&[machine(&id())]);
+            for (name, reuse) in [("a", first), ("b", second_run)] {
+                let ask = Ask { reuse, ..Ask::of(1) };
+                audit.provision_begins(Pid(0), &run(name), &ask, second(1));
+                if by_hand {
+                    audit.reassigned_by_hand(&held(State::Running, 9_000), second(2));
+                }
+                let label = Label::from(&run(name));
+                machines.set_serving(&id(), Some(&label));
+                machines.register(&id(), &label, 0);
+                machines.queue(label, 1, 0);
+                let (job, _) = machines.assign()[0].clone();
+                audit.job_starts(&id(), &machines, second(3));
+                machines.end_job(job);
+            }
+        })
+    };
+    let (always, never, violated) = (Reuse::Always, Reuse::Never, Some(Invariant::OneRun));
+    assert_eq!(served(always, always, "always", false), None);
+    assert_eq!(served(never, always, "always", false), violated, "it served its only run");
+    assert_eq!(served(always, never, "always", false), violated, "it served another before");
+    assert_eq!(served(always, always, "never", false), violated, "by the setting");
+    assert_eq!(served(never, never, "never", true), None, "the operator gave it away");
 }

@@ -1,6 +1,6 @@
 //! Error answers in each service's own format, made without asking the service.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, DATE, HeaderMap, HeaderValue};
@@ -107,6 +107,15 @@ pub(crate) fn out_of_time(call: &Call, now: SystemTime) -> Option<Answer> {
 pub(crate) fn date(answer: &mut Answer, now: SystemTime) {
     let date = HeaderValue::from_str(&timestamps::http_date(now)).expect("a date is plain text");
     answer.headers.insert(DATE, date);
+}
+
+/// The answer of STS to a caller that assumes a role by a token.
+pub(crate) fn assumed(access_key: &str, session_arn: &str, subject: &str) -> Answer {
+    let expires = timestamps::iso(SystemTime::now() + Duration::from_secs(3_600));
+    let body = Xml::assumed(access_key, session_arn, subject, &expires);
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/xml"));
+    Answer { status: StatusCode::OK, headers, body: body.into() }
 }
 
 /// A successful answer in the JSON protocol.

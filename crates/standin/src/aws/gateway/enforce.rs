@@ -11,8 +11,10 @@ use crate::aws::call::{Call, Service};
 use crate::aws::ec2::Ec2;
 use crate::aws::faults::answers;
 use crate::aws::iam::dynamodb::{self, Schema, Schemas};
+use crate::aws::iam::web_identity::{Assumption, TrustedRole, WebIdentities};
 use crate::aws::iam::{
     Arns, Authorization, Context, Decision, PolicyPool, Principal, Principals, Role, sqs,
+    web_identity,
 };
 use crate::http::Answer;
 use crate::sync::locked;
@@ -68,6 +70,7 @@ pub(super) struct Enforcement {
     decisions: Option<Mutex<Vec<IamDecision>>>,
     arns: Arns,
     principals: Principals,
+    web_identities: WebIdentities,
     schemas: Mutex<HashMap<String, Schema>>,
     denials: Mutex<Vec<Denial>>,
 }
@@ -78,6 +81,7 @@ impl Enforcement {
         Enforcement {
             decisions: record_decisions.then(Mutex::default),
             principals: Principals::new(policies, arns.clone()),
+            web_identities: WebIdentities::default(),
             arns,
             schemas: Mutex::default(),
             denials: Mutex::default(),
@@ -86,6 +90,51 @@ impl Enforcement {
 
     pub(super) fn grant(&self, key: &str, pool: &PolicyPool, roles: &[Role]) {
         self.principals.grant(key, pool, roles);
+    }
+
+    pub(super) fn add_role(
+        &self,
+        name: &str,
+        trust: &str,
+        pool: &PolicyPool,
+        roles: &[Role],
+    ) -> Result<String, String> {
+        let arn = self.arns.role(name);
+        self.web_identities.add(arn.clone(), name, trust, pool, roles)?;
+        Ok(arn)
+    }
+
+    pub(super) fn issue_token(&self, claims: &[(&str, &str)]) -> String {
+        self.web_identities.issue(claims)
+    }
+
+    /// The answer of STS to AssumeRoleWithWebIdentity.
+    pub(super) fn assume(&self, call: &Call) -> Answer {
+        let text = |name| call.params().and_then(|params| params.text(name)).unwrap_or_default();
+        let (role, session) = (text("RoleArn"), text("RoleSessionName"));
+        match self.web_identities.assume(role, text("WebIdentityToken")) {
+            Assumption::Allowed(found, subject) => {
+                let TrustedRole { name, pool, roles, .. } = &found;
+                let key = self.principals.start_session(name, session, pool, roles);
+                answers::assumed(&key, &format!("{role}/{session}"), &subject)
+            }
+            Assumption::InvalidToken => {
+                let message = "The token is not one of the identity provider.";
+                answers::refusal(Service::Sts, 400, "InvalidIdentityToken", message)
+            }
+            Assumption::Denied { subject, context, statement } => {
+                locked(&self.denials).push(Denial {
+                    caller: subject,
+                    operation: call.operation.clone(),
+                    action: web_identity::ACTION.to_owned(),
+                    resource: role.to_owned(),
+                    keys: keys_of(&context),
+                    statement,
+                });
+                let message = format!("Not authorized to perform {}", web_identity::ACTION);
+                answers::denied(Service::Sts, &message)
+            }
+        }
     }
 
     pub(super) fn replace(&self, key: &str, policy: &str, ec2: &Ec2) -> Result<(), String> {

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use serde_json::Value;
 
-use crate::aws::call::{Call, Content, Service};
+use crate::aws::call::{Call, Content, Service, WEB_IDENTITY};
 use crate::aws::faults::answers;
 use crate::aws::faults::batches::PartialBatch;
 use crate::aws::faults::{AwsFault, Plan};
@@ -55,6 +55,11 @@ pub(super) async fn perform(at: &EndpointHandler, call: &Call, plan: Plan) -> Ou
 async fn serve(at: &EndpointHandler, call: &Call) -> Answer {
     let shared = &at.shared;
     let upstreams = &shared.upstreams;
+    if let (Some(enforcement), WEB_IDENTITY) = (&shared.enforcement, &*call.operation)
+        && call.service == Service::Sts
+    {
+        return enforcement.assume(call);
+    }
     if let Some(enforcement) = &shared.enforcement
         && let Some(refusal) = enforcement.refuse(upstreams, &shared.ec2, call).await
     {

@@ -134,6 +134,22 @@ impl Principals {
         self.add(key, Arc::new(principal));
     }
 
+    /// Makes a session of a role and returns its access key.
+    pub(crate) fn start_session(
+        &self,
+        name: &str,
+        session: &str,
+        pool: &PolicyPool,
+        roles: &[Role],
+    ) -> String {
+        locked(&self.pools).insert(pool.pool.clone(), pool.clone());
+        let mut context = Context::default();
+        context.set("aws:userid", format!("AROA{}:{session}", name.to_ascii_uppercase()));
+        let key = format!("ASIA{:016X}", fastrand::u64(..));
+        self.add(&key, Arc::new(self.principal(pool, roles, name, session, context)));
+        key
+    }
+
     /// Replaces the policies of a caller by one policy without placeholders.
     pub(crate) fn replace(&self, key: &str, policy: &str, ec2: &Ec2) -> Result<(), String> {
         let found = self.find(key, ec2).ok_or_else(|| format!("unknown access key: {key}"))?;

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
-use hyper::Request;
+use hyper::body::Incoming;
+use hyper::{Request, Response};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
@@ -177,6 +178,23 @@ impl Account {
         self.post(&self.url, key, call, request).await
     }
 
+    /// Exchanges a token for an access key of a role, as a job does.
+    pub(crate) async fn assume(&self, role: &str, token: &str) -> Result<String, Answered> {
+        let mut form = form_urlencoded::Serializer::new(String::new());
+        form.append_pair("Action", "AssumeRoleWithWebIdentity")
+            .append_pair("Version", "2011-06-15");
+        form.append_pair("RoleArn", role).append_pair("RoleSessionName", "job");
+        form.append_pair("WebIdentityToken", token);
+        let body = Full::new(Bytes::from(form.finish()));
+        let answer = self.http.request(Request::post(&self.url).body(body).unwrap()).await;
+        let answered = Answered::of(answer.unwrap()).await;
+        let key = answered.text.split_once("<AccessKeyId>").and_then(|(_, it)| it.split_once('<'));
+        match key {
+            Some((key, _)) => Ok(key.to_owned()),
+            None => Err(answered),
+        }
+    }
+
     async fn post(&self, url: &str, key: &str, call: &str, request: &Value) -> Answered {
         let (service, operation) = call.split_once(':').unwrap();
         let credential = format!("{key}/20261116/us-east-1/{service}/aws4_request");
@@ -201,7 +219,13 @@ impl Account {
             request.to_string()
         };
         let answer = self.http.request(http.body(Full::new(Bytes::from(body))).unwrap()).await;
-        let (head, body) = answer.unwrap().into_parts();
+        Answered::of(answer.unwrap()).await
+    }
+}
+
+impl Answered {
+    async fn of(answer: Response<Incoming>) -> Answered {
+        let (head, body) = answer.into_parts();
         let text = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
         Answered { status: head.status.as_u16(), code: code_of(&text), text }
     }

@@ -188,6 +188,7 @@ fn snapshot() -> Snapshot {
         updated_at: at("2026-01-31T12:00:00.000Z"),
         ticketed_at: None,
         settings_version: None,
+        reuse: ondeck_core::model::reuse::Reuse::Always,
         suffix: None,
         counts: Counts::default(),
     };

@@ -151,7 +151,7 @@ async fn register(attempt: &Attempt<'_>, machine: &Machine) -> Result<(), Failur
         plane.now(),
         attempt.times.created_timeout,
     );
-    match plane.apply(change).await {
+    match plane.apply(change.reusing(attempt.reuse)).await {
         Ok(created) => {
             attempt.holdings.create(created, plane.clock.steady());
             Ok(())

@@ -187,6 +187,7 @@ impl Workers<'_> {
         let (plane, attempt) = (self.attempt.plane, self.attempt);
         attempt.holdings.about_to_touch(candidate.idle.id());
         let change = candidate.idle.claim(&attempt.label, plane.now(), attempt.times.claim_timeout);
+        let change = change.reusing(attempt.reuse);
         match self.pickup.holding(candidate, plane.apply(change)).await {
             Ok(claimed) => Ok(Some(claimed)),
             Err(NotCommitted::Refused(refused)) => {

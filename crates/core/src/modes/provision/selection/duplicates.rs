@@ -111,6 +111,7 @@ mod tests {
             },
             threshold: Timestamp::from_millis(1),
             generation,
+            runs: Some(1),
         }
     }
 

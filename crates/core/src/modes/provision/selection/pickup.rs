@@ -20,7 +20,7 @@ use crate::inputs::times::Times;
 use crate::lifecycle::{Idle, Instance};
 use crate::model::failure::Failure;
 use crate::model::ids::{InstanceId, ResourceClass};
-use crate::model::requirements::{Requirements, UsageClass};
+use crate::model::requirements::{Mismatch, Requirements, UsageClass};
 use crate::model::ticket::Ticket;
 use crate::modes::plane::Plane;
 use crate::ports::{PortResult, Receipt, ReceivedMessage};
@@ -64,6 +64,8 @@ pub(super) struct Pickup<'a> {
     avoided: std::sync::Mutex<BTreeSet<InstanceId>>,
     /// Whether on-demand machines will do where spot ones are asked for.
     takes_on_demand: bool,
+    /// Whether the run takes only machines that were given to no other.
+    takes_unused_only: bool,
     deletes: Batcher<Vec<Receipt>, ()>,
 }
 
@@ -155,6 +157,7 @@ impl<'a> Pickup<'a> {
             duplicates: std::sync::Mutex::default(),
             avoided: std::sync::Mutex::default(),
             takes_on_demand: attempt.request.options.capacity_fallback,
+            takes_unused_only: attempt.reuse.is_never(),
             deletes: Batcher::default(),
         }
     }
@@ -335,7 +338,8 @@ impl<'a> Pickup<'a> {
             inner.set_aside.push(message.receipt);
             return;
         }
-        let (mismatch, is_second_choice) = match self.requirements.mismatch(&ticket.spec) {
+        let used = self.is_used(&ticket).then_some(Mismatch::Used);
+        let (mismatch, is_second_choice) = match self.requirements.mismatch(&ticket.spec).or(used) {
             Some(_) if self.is_second_choice(&ticket) => (None, true),
             mismatch => (mismatch, false),
         };
@@ -369,7 +373,13 @@ impl<'a> Pickup<'a> {
     /// launch one.
     fn is_second_choice(&self, ticket: &Ticket) -> bool {
         let on_demand = Requirements { usage: UsageClass::OnDemand, ..self.requirements.clone() };
-        self.takes_on_demand && on_demand.mismatch(&ticket.spec).is_none()
+        self.takes_on_demand && !self.is_used(ticket) && on_demand.mismatch(&ticket.spec).is_none()
+    }
+
+    /// Whether the run must not have this machine, because it may have served another run. A ticket
+    /// that does not tell is one of an older version.
+    fn is_used(&self, ticket: &Ticket) -> bool {
+        self.takes_unused_only && ticket.runs != Some(0)
     }
 
     /// Puts back unsuitable tickets, so that other runs find them at once.
@@ -413,15 +423,16 @@ mod tests {
             mem: 4096,
         };
         let threshold = plane.now() + Duration::from_secs(600);
-        Ticket { instance_id: InstanceId::new("i-1").unwrap(), spec, threshold, generation: 1 }
+        let (instance_id, generation, runs) = (InstanceId::new("i-1").unwrap(), 1, Some(1));
+        Ticket { instance_id, spec, threshold, generation, runs }
     }
 
     fn attempt<'a>(plane: &'a Plane, request: &'a Request) -> Attempt<'a> {
         let settings = Settings::default();
         let requirements = request.requirements(&settings, TypePatterns::any()).unwrap();
         let (times, holdings) = (Times::default(), Holdings::new(plane.clock.steady()));
-        let label = request.label();
-        Attempt { plane, request, label, settings, requirements, times, holdings }
+        let (label, reuse) = (request.label(), request.reuse(&settings));
+        Attempt { plane, request, label, settings, requirements, times, reuse, holdings }
     }
 
     #[tokio::test]

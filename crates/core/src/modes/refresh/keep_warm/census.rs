@@ -32,6 +32,8 @@ pub(super) struct Census {
     /// Those that a run could claim, the one with the most time left first. Machines that have
     /// reached a limit come last, the oldest of them first.
     pub(super) available: Vec<IdleMachine>,
+    /// Idle machines that no run can claim, because each has served one and none is reused.
+    pub(super) used_up: Vec<IdleMachine>,
     /// Those that will soon be available: they are leaving their last run, or a refresh is warming
     /// them up.
     coming: Vec<MachineSpec>,
@@ -67,6 +69,10 @@ impl Census {
         };
         let lifetime = Lifetime::of(settings);
         for (record, status) in idle.into_iter().zip(status) {
+            if is_used_up(record, settings) {
+                census.used_up.extend(machine(record, &lifetime, now));
+                continue;
+            }
             match standing(record, &status, settings, now) {
                 Standing::Available => census.available.extend(machine(record, &lifetime, now)),
                 Standing::Leaving => census.coming.push(record.spec.clone()),
@@ -153,6 +159,13 @@ fn machine(record: &Record, lifetime: &Lifetime, now: Timestamp) -> Option<IdleM
         is_over: lifetime.is_over(record, now),
         created_at: record.created_at,
     })
+}
+
+/// Whether no run can claim the machine any more. One whose agent has not left its run yet is left to
+/// the release.
+fn is_used_up(record: &Record, settings: &Settings) -> bool {
+    let is_used = record.reuse.is_never() || (settings.reuse.is_never() && record.counts.runs > 0);
+    is_used && record.ticketed_at.is_some()
 }
 
 enum Standing {
