@@ -13,8 +13,10 @@ use crate::emulators::{Emulators, part, vm_tools};
 use crate::error::TaskError;
 use crate::step::{Step, exit_code_of};
 
-/// Makes the image. The image is made anew when this changes.
+/// Makes the image, by this script and the one that the guide recommends. The image is made anew when
+/// either changes.
 const RECIPE: &str = include_str!("vm/image.sh");
+const PREPARE: &str = include_str!("../../examples/images/prepare.sh");
 /// How long making the image may take, and how long the story, in seconds.
 const IMAGE_LIMIT: &str = "1800";
 const STORY_LIMIT: &str = "1500";
@@ -51,7 +53,7 @@ fn prepare(root: &Path) -> Result<u8, TaskError> {
     let folder = root.join("target").join("vm");
     let _only_one = lock(&folder)?;
     let image = folder.join("image");
-    part(&image, RECIPE, || make_image(&image))?;
+    part(&image, &format!("{RECIPE}{PREPARE}"), || make_image(&image))?;
     let scratch = folder.join("run");
     if scratch.exists() {
         fs::remove_dir_all(&scratch).map_err(|error| TaskError::with(&scratch, error))?;
@@ -104,7 +106,9 @@ fn build() -> Step {
 fn make_image(folder: &Path) -> Result<(), TaskError> {
     log("making the image of the virtual machine; this takes three minutes, once");
     let script = folder.join("image.sh");
-    fs::write(&script, RECIPE).map_err(|error| TaskError::with(&script, error))?;
+    for (path, text) in [(&script, RECIPE), (&folder.join("prepare.sh"), PREPARE)] {
+        fs::write(path, text).map_err(|error| TaskError::with(path, error))?;
+    }
     // Whatever the script mounts is gone with its namespace.
     let mut command = isolated(IMAGE_LIMIT, &[]);
     command.arg("sh").arg(&script).arg(folder);

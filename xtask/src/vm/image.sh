@@ -1,7 +1,8 @@
 #!/bin/sh
 # Makes the image of `cargo xtask vm` in the folder $1: a Debian with systemd, cloud-init and a cloud
-# kernel, which trusts the certificates that are made here, and takes commands of root at its second
-# serial port. It has no agent, no runner and no libicu, like a minimal image.
+# kernel, prepared by the script that the guide to images recommends, which is prepare.sh in that folder.
+# It trusts the certificates that are made here, and takes commands of root at its second serial port.
+# It has no agent, no runner and no libicu, like a minimal image.
 set -eu
 umask 022
 folder=$1
@@ -11,7 +12,7 @@ suite=trixie
 network_packages='ifupdown isc-dhcp-client iproute2'
 # cloud-init fails without e2fsprogs and openssh-server: it resizes the disk and makes keys.
 packages="systemd-sysv dbus udev linux-image-cloud-amd64 cloud-init e2fsprogs openssh-server
-    ca-certificates curl nftables procps $network_packages"
+    $network_packages"
 
 # A mount that is left would be deleted with the folder.
 unmount() {
@@ -46,10 +47,38 @@ echo 'packages'
 DEBIAN_FRONTEND=noninteractive chroot "$root" sh -euc '
     apt-get -qq update
     apt-get -qq -o Acquire::Retries=3 install --yes --no-install-recommends "$@"
-    apt-get clean
 ' sh $packages >"$folder/packages.log" 2>&1 || { tail -n 20 "$folder/packages.log"; exit 1; }
+
+echo 'preparation'
+cp "$folder/prepare.sh" "$root/root/prepare.sh"
+# An agent and a runner that only say their version, to see that they are installed and checked. The
+# machine itself downloads both, so they are removed again.
+mkdir -p "$root/root/runner/bin"
+printf '#!/bin/sh\necho 2.336.0\n' >"$root/root/runner/bin/Runner.Listener"
+printf '#!/bin/sh\nexit 1\n' >"$root/root/runner/config.sh"
+printf '#!/bin/sh\necho ondeck 0.0.0\n' >"$root/root/agent"
+chmod 755 "$root/root/agent" "$root/root/runner/config.sh" "$root/root/runner/bin/Runner.Listener"
+tar -czf "$root/root/runner.tar.gz" -C "$root/root/runner" .
+digest() {
+    sha256sum "$root/root/$1" | cut -d ' ' -f 1
+}
+prepare() {
+    chroot "$root" env "$@" AGENT_URL=file:///root/agent RUNNER_URL=file:///root/runner.tar.gz \
+        RUNNER_SHA256="$(digest runner.tar.gz)" sh /root/prepare.sh >"$folder/prepare.log" 2>&1
+}
+if prepare AGENT_SHA256="$(digest runner.tar.gz)" || [ -e "$root/usr/local/bin/ondeck" ]; then
+    echo 'an agent with another digest was put on the image'
+    exit 1
+fi
+# Twice, because it may be run again on a machine of the image.
+for _ in 1 2; do
+    prepare AGENT_SHA256="$(digest agent)" || { tail -n 20 "$folder/prepare.log"; exit 1; }
+done
+for made in usr/local/bin/ondeck opt/actions-runner/bin/Runner.Listener home/runner usr/sbin/nft; do
+    [ -e "$root/$made" ] || { echo "the preparation has not made /$made"; exit 1; }
+done
+rm -rf "$root/usr/local/bin/ondeck" "$root/opt/actions-runner" "$root/root"/*
 rm "$root/usr/sbin/policy-rc.d"
-rm -rf "$root"/var/lib/apt/lists/*
 
 echo 'settings'
 cp "$folder/ca.pem" "$root/usr/local/share/ca-certificates/ondeck-vm.crt"
