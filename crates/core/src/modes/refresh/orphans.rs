@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 
 use super::Outcome;
 use super::survey::Survey;
-use crate::lifecycle::Instance;
+use crate::lifecycle::{Created, Instance};
 use crate::model::failure::{Failure, FailureKind};
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::record::{Record, State};
@@ -65,13 +65,15 @@ async fn expire(plane: &Plane, machine: &Machine, owner: &RunId) -> PortResult<b
     let expired = match plane.apply(change.because(why)).await {
         Ok(expired) => expired,
         Err(NotCommitted::Refused(refused)) => {
-            return Ok(refused.found.as_ref().is_some_and(is_abandoned));
+            let Some(found) = refused.found.filter(is_abandoned) else { return Ok(false) };
+            // An earlier refresh has given it its record and not reaped it.
+            match Instance::<Created>::believe(&found) {
+                Some(expired) => expired,
+                None => return Ok(true),
+            }
         }
         Err(NotCommitted::Unreachable(error)) => return Err(error),
     };
-    match plane.apply(expired.reap(plane.now()).because(why)).await {
-        // A refresh at the same time may have been faster.
-        Ok(_) | Err(NotCommitted::Refused(_)) => Ok(true),
-        Err(NotCommitted::Unreachable(error)) => Err(error),
-    }
+    // If it was not reaped here, a refresh at the same time was faster.
+    plane.reap(&expired, why).await.map(|_| true)
 }
