@@ -83,13 +83,16 @@ pub(super) fn chosen_subnets<'a>(
 /// OnDemandPrice, ibid.), and `price-capacity-optimized` prefers cheap ones among these.
 fn wanted(requirements: &Requirements, options: &LaunchOptions) -> Params {
     let cpu = requirements.size.cpu;
-    let named = requirements.types.iter().any(is_burstable);
+    let included = |names_them: fn(&str) -> bool| match requirements.types.iter().any(names_them) {
+        true => "included",
+        false => "excluded",
+    };
     let wanted = Params::new()
         .within("VCpuCount", Params::new().set("Min", cpu).set("Max", cpu))
         .within("MemoryMiB", Params::new().set("Min", requirements.size.mem))
         .list("AllowedInstanceType", requirements.types.iter())
-        .set("BurstablePerformance", if named { "included" } else { "excluded" })
-        .set("BareMetal", "excluded");
+        .set("BurstablePerformance", included(is_burstable))
+        .set("BareMetal", included(is_bare_metal));
     let wanted = if options.previous_generations {
         wanted
     } else {
@@ -111,9 +114,25 @@ fn is_burstable(pattern: &str) -> bool {
         && letters.next().is_some_and(|second| second.is_ascii_digit() || second == '*')
 }
 
+/// Whether a pattern names bare metal, such as `c6i.metal` and `m7i.metal-24xl`. One that happens to
+/// match it, such as `c6i.*`, does not: these machines take many minutes to start.
+fn is_bare_metal(pattern: &str) -> bool {
+    pattern.split_once('.').is_some_and(|(_, size)| size.starts_with("metal"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bare_metal_is_named_explicitly() {
+        for pattern in ["c6i.metal", "m7i.metal-24xl", "*.metal", "c*.metal*"] {
+            assert!(is_bare_metal(pattern), "{pattern}");
+        }
+        for pattern in ["*", "c6i.*", "c6i.large", "metal"] {
+            assert!(!is_bare_metal(pattern), "{pattern}");
+        }
+    }
 
     #[test]
     fn burstable_types_are_named_explicitly() {
