@@ -380,16 +380,22 @@ impl Instance<Claimed> {
     /// claimed → idle. Returns a machine that the run does not need, or cannot use because of
     /// something else than this machine. Any other run may have it, because this one has not used it.
     pub fn give_back(&self, now: Timestamp, idle_time: Duration) -> Pending<Idle> {
-        let next = self.idle_again(now, idle_time, self.counts.missed_registrations);
-        let next = next.reusing(Reuse::Always);
-        self.change(Transition::GiveBack, self.same_and_unexpired(now), next, now)
+        self.unused(now, idle_time, self.counts.missed_registrations)
+    }
+
+    /// claimed → idle. Like [`Instance::give_back`], of a machine that has registered for the run: what it
+    /// missed before does not count any more.
+    pub fn give_back_registered(&self, now: Timestamp, idle_time: Duration) -> Pending<Idle> {
+        self.unused(now, idle_time, 0)
     }
 
     /// claimed → idle. Returns a machine that did not register in time, and counts that.
     pub fn give_back_unregistered(&self, now: Timestamp, idle_time: Duration) -> Pending<Idle> {
-        let next =
-            self.idle_again(now, idle_time, self.counts.missed_registrations.saturating_add(1));
-        let next = next.reusing(Reuse::Always);
+        self.unused(now, idle_time, self.counts.missed_registrations.saturating_add(1))
+    }
+
+    fn unused(&self, now: Timestamp, idle_time: Duration, missed: u32) -> Pending<Idle> {
+        let next = self.idle_again(now, idle_time, missed).reusing(Reuse::Always);
         self.change(Transition::GiveBack, self.same_and_unexpired(now), next, now)
     }
 }

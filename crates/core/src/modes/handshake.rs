@@ -9,11 +9,11 @@ use futures_util::future::{Either, select};
 use tokio::sync::Notify;
 
 use crate::inputs::times::Times;
-use crate::lifecycle::{Idle, Instance, Running};
+use crate::lifecycle::{Claimed, Idle, Instance, Pending, Running};
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::label::Label;
 use crate::model::reuse::Reuse;
-use crate::model::signal::{AgentStatus, INTERRUPTED, Pulse, Report};
+use crate::model::signal::{AgentStatus, INTERRUPTED, Pulse, Report, Signal};
 use crate::model::ticket::Ticket;
 use crate::model::timestamp::Timestamp;
 use crate::modes::agent_watch::{AgentWatch, Watched};
@@ -211,6 +211,32 @@ impl Handshake<'_> {
 /// what the failure of another machine costs must not come out of the idle time.
 pub(crate) fn idle_time_given_back(times: &Times) -> Duration {
     times.release_timeout + times.idle_time
+}
+
+/// The change that gives a claimed machine back. If it has missed a registration before, its agent is
+/// asked whether it has registered for this run: two missed ones in a row would end the machine.
+pub(crate) async fn give_back(
+    plane: &Plane,
+    claimed: &Instance<Claimed>,
+    idle_time: Duration,
+) -> Pending<Idle> {
+    let has_missed = claimed.counts().missed_registrations > 0;
+    let registered = match claimed.label().filter(|_| has_missed) {
+        Some(label) => has_registered(plane, claimed.id(), &label).await,
+        None => false,
+    };
+    match registered {
+        true => claimed.give_back_registered(plane.now(), idle_time),
+        false => claimed.give_back(plane.now(), idle_time),
+    }
+}
+
+/// Whether the last report says so. It does not if it cannot be read.
+async fn has_registered(plane: &Plane, id: &InstanceId, label: &Label) -> bool {
+    let ids = std::slice::from_ref(id);
+    let status = plane.retried(|| plane.store.agent_status(ids)).await;
+    let says = |report: &Report| report.says(Signal::Registered, label);
+    status.is_ok_and(|status| status.iter().filter_map(|it| it.report.as_ref()).any(says))
 }
 
 /// Gives an idle machine to the run again under its label, because its runner has taken one of the run's

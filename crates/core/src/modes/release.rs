@@ -20,7 +20,7 @@ use crate::model::record::{MachineSpec, Record, State, Unreadable};
 use crate::model::settings::OnInterruption;
 use crate::model::signal::INTERRUPTED;
 use crate::model::timestamp::Timestamp;
-use crate::modes::handshake::{Handshake, Returned, idle_time_given_back, keep_for_job};
+use crate::modes::handshake::{Handshake, Returned, give_back, idle_time_given_back, keep_for_job};
 use crate::modes::plane::{NotCommitted, Plane};
 use crate::modes::refresh::keep_warm;
 use crate::ports::{Listing, PortError, PortResult};
@@ -194,9 +194,9 @@ impl Releasing<'_> {
         if let Some(claimed) =
             Instance::<Claimed>::believe(record).filter(|_| !record.is_expired(now))
         {
-            let change =
-                claimed.give_back(now, idle_time_given_back(self.times)).because(UNFINISHED);
-            return self.return_to_pool(record, change).await;
+            let idle_time = idle_time_given_back(self.times);
+            let change = give_back(self.plane, &claimed, idle_time).await;
+            return self.return_to_pool(record, change.because(UNFINISHED)).await;
         }
         self.expire_unfinished(record).await
     }

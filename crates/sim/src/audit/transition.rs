@@ -79,7 +79,8 @@ fn counted(
     let missed = before.missed_registrations;
     let missed = match transition {
         Transition::Commit => after.missed_registrations == 0,
-        Transition::GiveBack => [missed, missed + 1].contains(&after.missed_registrations),
+        // A registration for a run that fails makes good for those before.
+        Transition::GiveBack => [0, missed, missed + 1].contains(&after.missed_registrations),
         _ => after.missed_registrations == missed,
     };
     if after.generation != generation || !runs || !missed {

@@ -6,7 +6,7 @@ use ondeck_core::inputs::times::TimeOverrides;
 use ondeck_core::lifecycle::{Idle, Instance};
 use ondeck_core::model::failure::FailureKind;
 use ondeck_core::model::heartbeat::{Heartbeat, PROTOCOL};
-use ondeck_core::model::record::State;
+use ondeck_core::model::record::{Counts, Record, State};
 use ondeck_core::model::requirements::UsageClass;
 use ondeck_core::modes::provision::{MachineSource, Request, SourcePolicy};
 use ondeck_core::ports::AgentStore;
@@ -120,6 +120,20 @@ async fn a_registration_in_between_makes_good_for_a_missed_one() {
     assert_eq!(harness.record("i-a").unwrap().counts.missed_registrations, 1);
     let patient = harness.provision(&from_pool("patient", 1)).await;
     assert_eq!(patient.count(MachineSource::Warm), 1);
+    assert_eq!(harness.record("i-a").unwrap().counts.missed_registrations, 0);
+}
+
+/// The machine is given back because its run gets no other machine.
+#[tokio::test]
+async fn a_registration_makes_good_for_a_missed_one_also_if_its_run_fails() {
+    let harness = Harness::new().await;
+    harness.idle("i-a", "c6i.large").await;
+    let record = harness.record("i-a").unwrap();
+    let counts = Counts { missed_registrations: 1, ..record.counts };
+    harness.memory.store.insert(Record { counts, ..record });
+    let failed = harness.provision(&from_pool("1", 2)).await;
+    assert!(failed.failure.is_some());
+    assert_eq!(failed.returned, [id("i-a")]);
     assert_eq!(harness.record("i-a").unwrap().counts.missed_registrations, 0);
 }
 

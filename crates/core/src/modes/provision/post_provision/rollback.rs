@@ -14,7 +14,7 @@ use crate::lifecycle::{Claimed, Created, Idle, Instance, Pending, Running};
 use crate::model::ids::InstanceId;
 use crate::model::record::Record;
 use crate::model::signal::INTERRUPTED;
-use crate::modes::handshake::{Handshake, Returned, idle_time_given_back};
+use crate::modes::handshake::{Handshake, Returned, give_back, idle_time_given_back};
 use crate::modes::plane::NotCommitted;
 use crate::modes::provision::Attempt;
 
@@ -92,7 +92,7 @@ impl Undo<'_> {
 
     /// Returns one machine to the pool, if it is claimed or, by a commit of this attempt, running.
     async fn give_back(&self, record: &Record) {
-        let Some(change) = self.idle_again(record) else { return };
+        let Some(change) = self.idle_again(record).await else { return };
         match self.attempt.plane.apply(change).await {
             Ok(idle) => self.hand_over(&idle).await,
             Err(NotCommitted::Refused(refused)) => {
@@ -114,13 +114,14 @@ impl Undo<'_> {
         }
     }
 
-    fn idle_again(&self, record: &Record) -> Option<Pending<Idle>> {
-        let (now, times) = (self.attempt.plane.now(), &self.attempt.times);
+    async fn idle_again(&self, record: &Record) -> Option<Pending<Idle>> {
+        let (plane, times) = (self.attempt.plane, &self.attempt.times);
         if let Some(claimed) = Instance::<Claimed>::believe(record) {
-            return Some(claimed.give_back(now, idle_time_given_back(times)).because(WHY));
+            let change = give_back(plane, &claimed, idle_time_given_back(times)).await;
+            return Some(change.because(WHY));
         }
         let running = Instance::<Running>::believe(record)?;
-        Some(running.release_unused(now, times.idle_time).because(WHY))
+        Some(running.release_unused(plane.now(), times.idle_time).because(WHY))
     }
 
     async fn hand_over(&self, idle: &Instance<Idle>) {

@@ -11,7 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use crate::inputs::times::Times;
 use crate::lifecycle::{Claimed, Instance};
-use crate::modes::handshake::{Handshake, idle_time_given_back, keep_for_job};
+use crate::modes::handshake::{self, Handshake, idle_time_given_back, keep_for_job};
 use crate::modes::provision::Attempt;
 
 /// How long a provision that has all its claims waits for agents that still leave.
@@ -87,7 +87,7 @@ async fn give_back(
     let change = match reason {
         Reason::Unregistered => claimed.give_back_unregistered(plane.now(), times.idle_time),
         Reason::LostToHedge | Reason::UnknownProtocol => {
-            claimed.give_back(plane.now(), times.idle_time)
+            handshake::give_back(plane, &claimed, times.idle_time).await
         }
     };
     let idle = match plane.apply(change.because(reason.as_str())).await {
