@@ -305,7 +305,7 @@ fn a_file_in_place_of_the_home() {
 fn a_store_of_a_newer_version_or_another_program() {
     let home = Home::with(&[]);
     home.file().pragma_update(None, "user_version", 99).unwrap();
-    all_refuse(&home, "has schema version 99, and this ondeck knows 6");
+    all_refuse(&home, "has schema version 99, and this ondeck knows 7");
     home.file().pragma_update(None, "application_id", 7).unwrap();
     all_refuse(&home, "is the database of another program");
 }
