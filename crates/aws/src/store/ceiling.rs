@@ -172,7 +172,7 @@ fn owned(values: Vec<(&'static str, AttributeValue)>) -> HashMap<String, Attribu
 }
 
 fn count_item(count: &MachineCount) -> Item {
-    let MachineCount { since, version, total, classes, reservations } = count;
+    let MachineCount { since, version, recounts, total, classes, reservations } = count;
     let classes = classes.iter().map(|(class, count)| (class.to_string(), number(count)));
     let reservations =
         reservations.iter().map(|(id, reserved)| (id.to_string(), reserved_value(reserved)));
@@ -180,6 +180,7 @@ fn count_item(count: &MachineCount) -> Item {
     written.extend(item([
         ("since", text(since)),
         ("version", number(version)),
+        ("recounts", number(recounts)),
         ("total", number(total)),
         ("classes", AttributeValue::M(classes.collect())),
         ("reservations", AttributeValue::M(reservations.collect())),
@@ -231,6 +232,8 @@ fn counted(item: &Item, version: u64) -> Result<MachineCount, String> {
     Ok(MachineCount {
         since: time(item, "since")?,
         version,
+        // A version of ondeck without this attribute does not write it.
+        recounts: if item.contains_key("recounts") { whole(item, "recounts")? } else { 0 },
         total: whole(item, "total")?,
         classes: map("classes")?.iter().map(class).collect::<Result<BTreeMap<_, _>, String>>()?,
         reservations: map("reservations")?

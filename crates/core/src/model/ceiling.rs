@@ -30,6 +30,9 @@ pub struct MachineCount {
     pub since: Timestamp,
     /// Grows with every change.
     pub version: u64,
+    /// How often refreshes have counted. One that began before another has counted knows less than that.
+    #[serde(default)]
+    pub recounts: u64,
     pub total: u32,
     pub classes: BTreeMap<ResourceClass, u32>,
     /// The launches that the lists of machines may not show yet. They are part of the numbers above.
@@ -141,6 +144,7 @@ impl MachineCount {
         MachineCount {
             since,
             version: 0,
+            recounts: 0,
             total: 0,
             classes: BTreeMap::new(),
             reservations: BTreeMap::new(),

@@ -2,7 +2,7 @@
 //!
 //! A launch that the lists of machines may not show yet keeps its reservation. Everything else counts
 //! as it is listed. A reservation that is made in the meantime moves the version of the count, so it
-//! is never overwritten.
+//! is never overwritten. Nor is the count of another refresh that has counted in the meantime.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -98,13 +98,16 @@ pub(super) async fn recount(
         let found = plane.retried(|| plane.store.machine_count()).await?;
         let count = findings.count(found.as_ref(), since);
         let version = found.as_ref().map(|found| found.version);
-        // Another refresh knows of a ceiling that was set later.
-        let newer = found.as_ref().is_some_and(|found| found.since > since);
-        let same = found.as_ref()
-            == Some(&MachineCount { version: version.unwrap_or(0), ..count.clone() });
-        let replaced = newer
-            || same
-            || plane.retried(|| plane.store.replace_machine_count(version, &count)).await?;
+        if let Some(better) = found.as_ref().filter(|found| findings.is_better(found, since)) {
+            outcome.ceilings = uses(settings, better);
+            return Ok(());
+        }
+        let same = found.as_ref().is_some_and(|found| {
+            let (version, recounts) = (found.version, found.recounts);
+            *found == MachineCount { version, recounts, ..count.clone() }
+        });
+        let replaced =
+            same || plane.retried(|| plane.store.replace_machine_count(version, &count)).await?;
         if replaced {
             tracing::info!(machines = count.total, "counted the machines");
             outcome.ceilings = uses(settings, &count);
@@ -180,10 +183,18 @@ impl Findings {
         Ok(Findings { earlier, listed, unlisted, gone, open_intents, taken_at, lag })
     }
 
+    /// Whether another refresh knows more: of a ceiling that was set later; or it has counted since this
+    /// one began, and the machines of launches in between are in its list and not in this one's.
+    fn is_better(&self, found: &MachineCount, since: Timestamp) -> bool {
+        let recounts = self.earlier.as_ref().map_or(0, |earlier| earlier.recounts);
+        found.since > since || (found.since == since && found.recounts != recounts)
+    }
+
     /// The count to store in place of `found`.
     fn count(&self, found: Option<&MachineCount>, since: Timestamp) -> MachineCount {
         let version = found.map_or(0, |found| found.version) + 1;
-        let mut count = MachineCount { version, ..MachineCount::empty(since) };
+        let recounts = found.map_or(0, |found| found.recounts) + 1;
+        let mut count = MachineCount { version, recounts, ..MachineCount::empty(since) };
         let mut covered: BTreeSet<&IntentId> = BTreeSet::new();
         let mut named: BTreeSet<InstanceId> = BTreeSet::new();
         for (intent, reserved) in found.iter().flat_map(|found| &found.reservations) {

@@ -47,6 +47,7 @@ pub(super) async fn machine_count<S: Store>(store: &S) {
 
     let first = MachineCount {
         version: 1,
+        recounts: 2,
         total: 3,
         classes: [(class("large"), 2), (class("xlarge"), 1)].into(),
         ..MachineCount::empty(morning())
@@ -131,6 +132,7 @@ async fn replacements<S: Store>(store: &S) {
     let next = MachineCount {
         since: noon(),
         version: read.version + 1,
+        recounts: read.recounts + 1,
         total: 4,
         classes: [(class("xlarge"), 4)].into(),
         reservations: read.reservations.clone().into_iter().take(1).collect(),

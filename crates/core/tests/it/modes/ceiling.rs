@@ -1,6 +1,7 @@
 //! The ceiling: no launch exceeds it, also when calls fail or processes are killed.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::time::Duration;
 
 use ondeck_core::inputs::times::TimeOverrides;
@@ -506,5 +507,30 @@ async fn a_launch_beside_a_refresh_counts_at_every_interleaving() {
         assert_eq!(outcome.failure, None);
         assert!(counted(&harness).await >= 1, "launched after {delay} turns");
         refused(&harness, &other).await;
+    }
+}
+
+/// A refresh that is held up lists no machine, or the reservation of one, or neither. Meanwhile another
+/// has counted the new machine and dropped its reservation.
+#[tokio::test]
+async fn a_refresh_that_is_held_up_does_not_replace_a_later_count() {
+    for moment in 0.. {
+        let harness = with("1").await;
+        let mut held_up = pin!(harness.refresh());
+        let finished = tokio::select! {
+            biased;
+            () = turns(moment) => false,
+            _ = &mut held_up => true,
+        };
+        served(&harness, "1", 1).await;
+        harness.sleep(600 * SECOND).await;
+        harness.refresh().await;
+        assert_eq!(counted(&harness).await, 1);
+        if finished {
+            return;
+        }
+        held_up.await;
+        assert_eq!(counted(&harness).await, 1, "held up after {moment} turns");
+        refused(&harness, &request("2", 1)).await;
     }
 }

@@ -117,6 +117,7 @@ fn the_count_covers_all_machines_that_a_ceiling_limits() {
             let count = MachineCount {
                 since: at(0),
                 version: 1,
+                recounts: 0,
                 total,
                 classes: [(large, of_class)].into(),
                 reservations: BTreeMap::new(),
