@@ -36,6 +36,10 @@ const RUN_PREFIX: &str = "keep-warm-";
 /// The shortest time for which a machine of the minimum stays idle.
 const SHORTEST: Duration = Duration::from_secs(30 * 60);
 
+/// Why idle machines are terminated.
+const TOO_OLD: &str = "it has reached the limit of its lifetime";
+const USED_UP: &str = "it has served a run, and reuse is never";
+
 /// Whether refresh owns the run, to warm machines up.
 pub(crate) fn is_own_run(run: &RunId) -> bool {
     run.as_str().starts_with(RUN_PREFIX)
@@ -65,7 +69,7 @@ pub(super) async fn keep_warm(
     };
     let census = Census::take(plane, settings, &live).await?;
     let used_up: Vec<&IdleMachine> = census.used_up.iter().collect();
-    stop.unless_raised(retire(plane, &used_up, outcome)).await??;
+    stop.unless_raised(retire(plane, &used_up, USED_UP, outcome)).await??;
     let shares = census.share_out(minimums.clone(), settings, &plane.compute.default_types());
     stop.unless_raised(renew(plane, settings, &census, &shares, outcome)).await??;
 
@@ -88,7 +92,7 @@ pub(super) async fn keep_warm(
         if count > 0 && !launch(plane, settings, &share.minimum, count, stop, outcome).await? {
             continue;
         }
-        stop.unless_raised(retire(plane, &replaced, outcome)).await??;
+        stop.unless_raised(retire(plane, &replaced, TOO_OLD, outcome)).await??;
     }
     // What no minimum needs is not replaced.
     let spare: Vec<&IdleMachine> = due
@@ -96,7 +100,7 @@ pub(super) async fn keep_warm(
         .filter(|index| !shares.iter().any(|share| share.machines.contains(index)))
         .map(|index| &census.available[*index])
         .collect();
-    stop.unless_raised(retire(plane, &spare, outcome)).await??;
+    stop.unless_raised(retire(plane, &spare, TOO_OLD, outcome)).await??;
     Ok(())
 }
 
@@ -190,10 +194,14 @@ async fn still_idle<'a>(
     Ok(machines.into_iter().filter(is_idle).collect())
 }
 
-/// Terminates machines that have reached a limit, unless a run has claimed them meanwhile.
-async fn retire(plane: &Plane, machines: &[&IdleMachine], outcome: &mut Outcome) -> PortResult<()> {
+/// Terminates idle machines, unless a run has claimed them meanwhile.
+async fn retire(
+    plane: &Plane,
+    machines: &[&IdleMachine],
+    why: &str,
+    outcome: &mut Outcome,
+) -> PortResult<()> {
     for machine in machines {
-        let why = "it has reached the limit of its lifetime";
         if let Reaped::Here = plane.expire_and_reap(&machine.idle, why).await? {
             let id: &InstanceId = machine.idle.id();
             plane.terminate(std::slice::from_ref(id)).await?;
