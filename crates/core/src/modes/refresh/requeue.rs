@@ -74,8 +74,15 @@ async fn keep(
     idle: &Instance<Idle>,
     label: &Label,
 ) -> Result<(), Failure> {
-    // Refresh does not know what the run asked for. If it was a machine of its own, this one was unused.
-    let reuse = if idle.counts().runs == 0 { Reuse::Never } else { Reuse::Always };
+    let runs = std::slice::from_ref(&label.run);
+    let demands = plane.retried(|| plane.store.demands(runs)).await?;
+    let asked = demands.iter().find(|demand| demand.label() == *label);
+    let reuse = match asked {
+        Some(demand) => demand.options.reuse.stricter(settings.reuse),
+        // It is not known what the run asked for. If it was a machine of its own, this one was unused.
+        None if idle.counts().runs == 0 => Reuse::Never,
+        None => Reuse::Always,
+    };
     match keep_for_job(plane, &settings.times, idle, label, reuse).await {
         Ok(_) | Err(NotCommitted::Refused(_)) => Ok(()),
         Err(NotCommitted::Unreachable(error)) => Err(error.into()),

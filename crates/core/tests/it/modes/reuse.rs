@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ondeck_core::lifecycle::{Idle, Instance};
+use ondeck_core::model::demand::Demand;
 use ondeck_core::model::record::{Counts, Record, State};
 use ondeck_core::model::requirements::Mismatch;
 use ondeck_core::model::reuse::Reuse;
@@ -186,10 +187,25 @@ async fn a_loser_that_has_a_job_stays_with_its_run_and_is_terminated_after_it() 
     assert_eq!(harness.alive(), [""; 0]);
 }
 
-/// A provision that was killed after it had given the machine back.
+/// A provision that was killed after it had given the machine back. Refresh gives it to the run again,
+/// which is the machine's last if the run has asked for that, or if it is not known.
 #[tokio::test]
-async fn refresh_returns_a_busy_machine_to_its_run_which_is_its_last() {
+async fn refresh_returns_a_busy_machine_to_its_run() {
+    for (asked, left) in [
+        (None, Disposition::Terminated),
+        (Some(exclusive("1", 1)), Disposition::Terminated),
+        (Some(request("1", 1)), Disposition::Pooled),
+    ] {
+        assert_eq!(released_after_a_give_back(asked).await, left);
+    }
+}
+
+async fn released_after_a_give_back(asked: Option<Request>) -> Disposition {
     let harness = Harness::new().await;
+    if let Some(request) = asked {
+        let demand = Demand::of(&request, harness.plane.now());
+        harness.plane.store.put_demand(&demand).await.unwrap();
+    }
     harness.make_defective("i-busy", MachineDefect::TakesJobAfter(Duration::from_secs(1)));
     let record = harness.idle("i-busy", "c6i.large").await;
     let idle = Instance::<Idle>::believe(&record).unwrap();
@@ -202,7 +218,7 @@ async fn refresh_returns_a_busy_machine_to_its_run_which_is_its_last() {
     harness.sleep(Duration::from_secs(10)).await;
     harness.refresh().await;
     assert_eq!(harness.record("i-busy").unwrap().run, Some(run("1")));
-    assert_eq!(harness.release("1").await.instances[0].disposition, Disposition::Terminated);
+    harness.release("1").await.instances[0].disposition.clone()
 }
 
 #[tokio::test]
