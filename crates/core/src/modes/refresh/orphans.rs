@@ -12,7 +12,7 @@ use crate::model::failure::{Failure, FailureKind};
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::record::{Record, State};
 use crate::model::settings::Settings;
-use crate::modes::plane::{NotCommitted, Plane};
+use crate::modes::plane::{NotCommitted, Plane, Reaped};
 use crate::ports::{Machine, PortResult};
 
 /// The owner of an orphan in the record that refresh gives it.
@@ -74,6 +74,10 @@ async fn expire(plane: &Plane, machine: &Machine, owner: &RunId) -> PortResult<b
         }
         Err(NotCommitted::Unreachable(error)) => return Err(error),
     };
-    // If it was not reaped here, a refresh at the same time was faster.
-    plane.reap(&expired, why).await.map(|_| true)
+    match plane.reap(&expired, why).await? {
+        // If it was not reaped here, a refresh at the same time was faster.
+        Reaped::Here | Reaped::NotHere(None) => Ok(true),
+        // It belongs to a run of this name.
+        Reaped::NotHere(Some(_)) => Ok(false),
+    }
 }
