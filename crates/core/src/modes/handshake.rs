@@ -157,7 +157,9 @@ impl<'a> Handshake<'a> {
         let ticket = idle.ticket();
         self.wait_for_others(&ticket).await;
         if ticket.threshold <= self.plane.now() {
-            return self.end(idle, account).await;
+            // Refresh may have renewed it meanwhile to keep it warm, and then announces it.
+            let reaped = self.plane.reap(idle, "its idle time is up").await?;
+            return self.ended(idle, reaped, account).await;
         }
         let announce = |tickets: Vec<Ticket>| async move {
             announce(self.plane, &tickets).await?;
@@ -167,13 +169,7 @@ impl<'a> Handshake<'a> {
         Ok(Returned::Pooled { account })
     }
 
-    /// Terminates a machine whose idle time is up, unless refresh has renewed it meanwhile to keep it
-    /// warm: then refresh announces it.
-    async fn end(&self, idle: &Instance<Idle>, account: String) -> PortResult<Returned> {
-        let reaped = self.plane.reap(idle, "its idle time is up").await?;
-        self.ended(idle, reaped, account).await
-    }
-
+    /// Terminates a machine that was reaped here.
     async fn ended(
         &self,
         idle: &Instance<Idle>,

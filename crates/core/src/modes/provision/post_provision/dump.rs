@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 
 use crate::lifecycle::{Instance, Live};
 use crate::model::ids::InstanceId;
-use crate::model::record::Record;
 use crate::modes::provision::Attempt;
 use crate::ports::PortResult;
 
@@ -37,8 +36,8 @@ async fn end_recorded(attempt: &Attempt<'_>, done: &Progress) -> PortResult<BTre
     let ours: Vec<Instance<Live>> = records.iter().filter_map(Instance::believe).collect();
     let mut retired = plane.retire_all(&ours, "dumped").await;
     // A write that was on its way may have changed them.
-    let is_ours = |record: &Record| record.run.as_ref() == Some(&attempt.request.run);
-    let changed = retired.alive.extract_if(.., |record| is_ours(record));
+    let run = Some(&attempt.request.run);
+    let changed = retired.alive.extract_if(.., |record| record.run.as_ref() == run);
     let changed: Vec<Instance<Live>> =
         changed.filter_map(|record| Instance::believe(&record)).collect();
     let again = plane.retire_all(&changed, "dumped").await;
