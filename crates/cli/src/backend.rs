@@ -57,7 +57,9 @@ pub(crate) async fn agent(common: &Common) -> Result<Agent, Failure> {
 pub(crate) fn check_reachable(common: &Common) -> Result<(), Failure> {
     // A home is a pool of its own, so a level would promise what is not kept.
     #[cfg(feature = "aws")]
-    if common.records == Backend::Local && common.given.text(&ondeck_aws::TRUST).is_some() {
+    if common.records == Backend::Local
+        && common.given.text(&ondeck_aws::TRUST).is_some_and(|level| !level.is_empty())
+    {
         return Err(Failure::invalid("trust levels need records on AWS")
             .hint("give each level a --home of its own, or --records aws"));
     }

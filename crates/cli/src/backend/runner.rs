@@ -184,7 +184,7 @@ impl Runner for ChosenRunner {
     }
 
     fn has_worked(&self) -> bool {
-        self.chosen().is_ok_and(|runner| runner.has_worked())
+        self.chosen().map_or(true, |runner| runner.has_worked())
     }
 
     async fn revive(&self, label: &Label) -> Result<(), String> {
