@@ -25,6 +25,7 @@ use ondeck_core::model::ticket::Ticket;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Machine, Order};
 
+pub(crate) use self::care::held_for;
 pub(crate) use self::deadlines::is_orphan;
 pub(crate) use self::hand_over::HandOver;
 pub use self::invariant::{Invariant, Violation};

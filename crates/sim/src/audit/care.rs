@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use ondeck_core::lifecycle::Transition;
-use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::record::{Record, State};
-use ondeck_core::model::signal::{AgentStatus, HELD, Signal};
+use ondeck_core::model::signal::{AgentStatus, Signal};
 use ondeck_core::model::timestamp::Timestamp;
 
 use super::{Audit, Invariant, SKEW};
@@ -60,7 +60,7 @@ impl Audit {
         let began = self.provisions.get(&by).map(|provision| provision.began);
         let Some(began) = began.filter(|began| !self.has_ceiling_since(*began)) else { return };
         let again = self.given_back.contains(&(by, claimed.id.clone()));
-        if again && !is_held(status) && self.is_quiet {
+        if again && held_for(status) != claimed.run.as_ref() && self.is_quiet {
             let how = format!("{} is claimed again at {now}, since {began}", claimed.id);
             self.violated(Invariant::FewHedges, how);
         }
@@ -93,7 +93,7 @@ impl Audit {
             let how = format!("{} is given up at {now}, and has said {failed:?}", before.id);
             self.violated(Invariant::Believed, how);
         }
-        let is_kept = before.state == State::Idle && has_job && is_held(status);
+        let is_kept = before.state == State::Idle && has_job && held_for(status).is_some();
         if is_kept && self.is_refresh(by) && self.agents_beat && !troubled {
             let how = format!("a refresh gives up {}, which has a job", before.id);
             self.violated(Invariant::JobKept, how);
@@ -105,8 +105,7 @@ impl Audit {
         /// Refresh has read them a moment before: some may have changed since.
         const CHANGED: usize = 2;
         took.sort_unstable();
-        let least = took.get(took.len() / 2).filter(|_| took.len() > 2 * CHANGED);
-        let least = least.and_then(|_| took.get(CHANGED));
+        let least = took.get(CHANGED).filter(|_| took.len() > 2 * CHANGED);
         if let Some(least) = least.filter(|least| self.index_lag.is_zero() && stored < **least) {
             let how = format!("{stored:?} is not usual, and most took {least:?}");
             self.violated(Invariant::TrueReport, how);
@@ -128,8 +127,8 @@ impl Audit {
     }
 }
 
-/// Whether the agent has said that the runner has a job of the run that gave the machine back.
-fn is_held(status: &AgentStatus) -> bool {
-    let report = status.report.as_ref();
-    report.is_some_and(|report| report.signal == Signal::Registered && report.detail == HELD)
+/// The run that gave the machine back, if the agent has said that the runner has a job of it.
+pub(crate) fn held_for(status: &AgentStatus) -> Option<&RunId> {
+    let report = status.report.as_ref()?;
+    report.run.as_ref().filter(|run| report.is_held_for(run))
 }

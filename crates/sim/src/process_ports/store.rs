@@ -12,14 +12,13 @@ use ondeck_core::model::credentials::Credentials;
 use ondeck_core::model::demand::Demand;
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::intent::Intent;
-use ondeck_core::model::record::Record;
 use ondeck_core::model::signal::AgentStatus;
 use ondeck_core::model::ticket::Ticket;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::ports::{Listing, PortResult, RecordScope, Store};
 
 use super::{ProcessPorts, listed, named};
-use crate::audit::is_orphan;
+use crate::audit::{held_for, is_orphan};
 use crate::faults::Fault;
 use crate::kernel::Micros;
 use crate::policy::Policy;
@@ -29,12 +28,6 @@ use crate::world::{World, at_once};
 fn status_of(world: &World, id: &InstanceId) -> AgentStatus {
     let status = at_once(world.store.agent_status(std::slice::from_ref(id)));
     status.ok().and_then(|mut status| status.pop()).unwrap_or_default()
-}
-
-/// Whether the machine's agent has said that its runner has a job of the run that the record names.
-fn is_held(status: &AgentStatus, record: &Record) -> bool {
-    let report = status.report.as_ref().zip(record.run.as_ref());
-    report.is_some_and(|(report, run)| report.is_held_for(run))
 }
 
 /// The live machines that have registered, with the time that it took.
@@ -108,7 +101,9 @@ impl Store for ProcessPorts {
                     let age = launched.map_or(Duration::MAX, |it| when.1.since(it.launched_at));
                     w.audit().abandoned(&after.id, age);
                 }
-                w.audit().keeps_for_job(transition, &after.id, is_held(&status, after));
+                let held_for = held_for(&status);
+                let is_held = held_for.is_some() && held_for == after.run.as_ref();
+                w.audit().keeps_for_job(transition, &after.id, is_held);
                 w.audit().wrote(by, transition, before, after, when, condition.as_ref());
                 let machines = w.machines();
                 w.audit().rescue_gives(by, transition, after, &machines, when.1);

@@ -74,7 +74,8 @@ fn a_provision_does_not_claim_again_what_it_has_given_back() {
             audit.provision_begins(Pid(1), &run("a"), &Ask::of(1), second(0));
             audit.provision_begins(Pid(2), &run("b"), &Ask::of(1), second(0));
             audit.given_back.insert((Pid(1), idle(500).id));
-            audit.claims(Pid(by), &idle(500), status, second(50));
+            let claimed = Record { run: Some(run("a")), ..idle(500) };
+            audit.claims(Pid(by), &claimed, status, second(50));
         })
     };
     assert_eq!(claimed(1, &AgentStatus::default()), Some(Invariant::FewHedges));
