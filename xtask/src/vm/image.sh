@@ -50,21 +50,23 @@ DEBIAN_FRONTEND=noninteractive chroot "$root" sh -euc '
 ' sh $packages >"$folder/packages.log" 2>&1 || { tail -n 20 "$folder/packages.log"; exit 1; }
 
 echo 'preparation'
-cp "$folder/prepare.sh" "$root/root/prepare.sh"
+place=$root/opt/prepare
+mkdir "$place"
+cp "$folder/prepare.sh" "$place/prepare.sh"
 # An agent and a runner that only say their version, to see that they are installed and checked. The
 # machine itself downloads both, so they are removed again.
-mkdir -p "$root/root/runner/bin"
-printf '#!/bin/sh\necho 2.336.0\n' >"$root/root/runner/bin/Runner.Listener"
-printf '#!/bin/sh\nexit 1\n' >"$root/root/runner/config.sh"
-printf '#!/bin/sh\necho ondeck 0.0.0\n' >"$root/root/agent"
-chmod 755 "$root/root/agent" "$root/root/runner/config.sh" "$root/root/runner/bin/Runner.Listener"
-tar -czf "$root/root/runner.tar.gz" -C "$root/root/runner" .
+mkdir -p "$place/runner/bin"
+printf '#!/bin/sh\necho 2.336.0\n' >"$place/runner/bin/Runner.Listener"
+printf '#!/bin/sh\nexit 1\n' >"$place/runner/config.sh"
+printf '#!/bin/sh\necho ondeck 0.0.0\n' >"$place/agent"
+chmod 755 "$place/agent" "$place/runner/config.sh" "$place/runner/bin/Runner.Listener"
+tar -czf "$place/runner.tar.gz" -C "$place/runner" .
 digest() {
-    sha256sum "$root/root/$1" | cut -d ' ' -f 1
+    sha256sum "$place/$1" | cut -d ' ' -f 1
 }
 prepare() {
-    chroot "$root" env "$@" AGENT_URL=file:///root/agent RUNNER_URL=file:///root/runner.tar.gz \
-        RUNNER_SHA256="$(digest runner.tar.gz)" sh /root/prepare.sh >"$folder/prepare.log" 2>&1
+    chroot "$root" env "$@" AGENT_URL=file:///opt/prepare/agent RUNNER_URL=file:///opt/prepare/runner.tar.gz \
+        RUNNER_SHA256="$(digest runner.tar.gz)" sh /opt/prepare/prepare.sh >"$folder/prepare.log" 2>&1
 }
 if prepare AGENT_SHA256="$(digest runner.tar.gz)" || [ -e "$root/usr/local/bin/ondeck" ]; then
     echo 'an agent with another digest was put on the image'
@@ -77,7 +79,7 @@ done
 for made in usr/local/bin/ondeck opt/actions-runner/bin/Runner.Listener home/runner usr/sbin/nft; do
     [ -e "$root/$made" ] || { echo "the preparation has not made /$made"; exit 1; }
 done
-rm -rf "$root/usr/local/bin/ondeck" "$root/opt/actions-runner" "$root/root"/*
+rm -rf "$root/usr/local/bin/ondeck" "$root/opt/actions-runner" "$place"
 rm "$root/usr/sbin/policy-rc.d"
 
 echo 'settings'

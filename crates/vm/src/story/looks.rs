@@ -102,11 +102,11 @@ pub(super) fn during_a_job(
     // What a job can read, its own processes included, must hold no secret of the machine or of the
     // forge. The job has no name for the patterns: they come from root.
     for secret in account.secrets() {
-        shell.run(&format!("echo '{secret}' >>/root/secrets"))?;
+        shell.run(&format!("echo '{secret}' >>/run/patterns"))?;
     }
     let readable = shell.run(
         "runuser -u runner -- grep -rlsF -f - /etc /home /opt /run /tmp /usr/local /var \
-         /dev/shm </root/secrets; rm /root/secrets",
+         /dev/shm </run/patterns; rm /run/patterns",
     )?;
     if !readable.is_empty() {
         return Err(format!("a job can read secrets in {readable}"));
