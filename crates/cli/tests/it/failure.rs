@@ -167,7 +167,7 @@ fn warm_ones_go_back_to_the_pool_when_new_ones_do_not_get_ready() {
 
 #[test]
 fn a_claim_notices_a_machine_without_pulse_ends_it_and_goes_on() {
-    let home = Home::with(&[]);
+    let home = Home::with(&["--heartbeat-period-sec=1"]);
     let warm = home.warm_up(2);
     signal(home.agents()[&warm[0]], Signal::STOP);
     until("its pulse is stale", || {
