@@ -24,9 +24,10 @@ Tasks:
                           after the build and the image
   bench                   measure provision and release on the local backend; takes a minute after
                           the build
-  bench aws               count the calls of AWS that each mode makes, and the units of DynamoDB by
-                          partition key, between ondeck and the emulators; takes three minutes
-                          after the build
+  bench aws [-- ROWS]     measure each mode behind a gateway that adds 8 ms to each call of the
+                          emulators, judge the times, and count calls of AWS and units of DynamoDB
+                          by partition key; takes ten minutes after the build; ROWS select, such as
+                          warm-10, release or calls; results and plots are in target/bench
   bench claims            make 1,000 warm claims on emulated AWS with registrations that take as long
                           as GitHub's, and fail if a healthy machine is lost; takes a quarter of an
                           hour after the build
@@ -86,7 +87,9 @@ pub(crate) enum Task {
         seconds: u32,
     },
     Bench,
-    BenchAws,
+    BenchAws {
+        rows: Vec<String>,
+    },
     BenchClaims,
     Sim {
         args: Vec<String>,
@@ -157,7 +160,9 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Task, Inva
         },
         "bench" => match args.next() {
             None => Task::Bench,
-            Some(what) if what == "aws" => Task::BenchAws,
+            Some(what) if what == "aws" => {
+                return Ok(Task::BenchAws { rows: behind_dashes(args)? });
+            }
             Some(what) if what == "claims" => Task::BenchClaims,
             Some(other) => return Err(InvalidArgs::Unexpected(other)),
         },
@@ -272,7 +277,8 @@ mod tests {
             ("vm", Task::Vm { inside: false }),
             ("vm --inside", Task::Vm { inside: true }),
             ("bench", Task::Bench),
-            ("bench aws", Task::BenchAws),
+            ("bench aws", Task::BenchAws { rows: vec![] }),
+            ("bench aws -- warm-10", Task::BenchAws { rows: vec!["warm-10".into()] }),
             ("bench claims", Task::BenchClaims),
             ("sim", Task::Sim { args: vec![] }),
             ("sim --seed 7", Task::Sim { args: ["--seed", "7"].map(str::to_owned).to_vec() }),
@@ -309,6 +315,7 @@ mod tests {
             ("cloud --port 65536", InvalidArgs::NotAPort("65536".into())),
             ("vm now", unexpected("now")),
             ("bench 10", unexpected("10")),
+            ("bench aws warm-10", unexpected("warm-10")),
             ("sim --planted-bug", InvalidArgs::NoPlantedBug),
             ("sim --planted-bug no-grace now", unexpected("now")),
             ("sim --planted-bugs now", unexpected("now")),

@@ -5,6 +5,7 @@
 //! also a slow computer must keep: a release of 400 machines takes at most 3 s.
 
 mod agents;
+pub(crate) mod aws;
 mod figures;
 mod pool;
 

@@ -48,13 +48,7 @@ pub(crate) fn lints(fix: bool) -> Vec<Step> {
     ]
 }
 
-/// Not optimised: a release build takes minutes, and the benchmark counts calls instead of time.
-pub(crate) fn bench_aws() -> Vec<String> {
-    let line = "cargo bench --package ondeck --features aws --bench aws --profile dev";
-    line.split(' ').map(str::to_owned).collect()
-}
-
-/// Not optimised either: claims mostly wait for registrations.
+/// Not optimised: claims mostly wait for registrations.
 pub(crate) fn bench_claims() -> Vec<String> {
     let build = "cargo build --quiet --package ondeck-standin --bins";
     let line =

@@ -66,7 +66,7 @@ fn main() -> ExitCode {
         Task::BenchClaims => {
             return ExitCode::from(emulators::run(&root, &commands::bench_claims()));
         }
-        Task::BenchAws => return ExitCode::from(emulators::run(&root, &commands::bench_aws())),
+        Task::BenchAws { rows } => return ExitCode::from(bench::aws::run(&root, &rows)),
         Task::Sim { args } => return ExitCode::from(sim::run(&root, &args)),
         Task::PlantedBug { name } => return ExitCode::from(sim::find(&root, &name)),
         Task::PlantedBugs => return ExitCode::from(sim::find_all(&root)),

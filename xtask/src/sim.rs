@@ -201,7 +201,7 @@ fn table(results: &[BugSearch]) -> String {
 }
 
 /// The directory that cargo builds into.
-fn target_of(root: &Path) -> PathBuf {
+pub(crate) fn target_of(root: &Path) -> PathBuf {
     // Joining keeps an absolute path as it is.
     root.join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }

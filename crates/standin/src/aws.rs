@@ -16,7 +16,9 @@ mod xml;
 pub use call::Service;
 pub use ec2::{Architecture, Capacity, Ec2, Lifecycle, Machine, MachineState};
 pub use faults::{AwsFault, AwsFaultRule};
-pub use gateway::{Denial, Endpoint, Gateway, GatewayOptions, IamDecision, LogEntry};
+pub use gateway::{
+    Denial, Endpoint, Gateway, GatewayOptions, IamDecision, LogEntry, critical_path,
+};
 pub use iam::{PolicyPool, Role};
 pub use imds::MACHINE_MAC;
 pub use machines::MachineCommand;

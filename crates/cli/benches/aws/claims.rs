@@ -11,7 +11,7 @@ use ondeck_standin::{
 };
 use serde_json::Value;
 
-use crate::BenchHarness;
+use crate::harness::BenchHarness;
 
 const CLAIMS: usize = 1_000;
 /// How many machines one run claims.

@@ -97,7 +97,7 @@ impl AwsFaultRule {
     fn is_for(&self, call: &Call) -> bool {
         self.service.is_none_or(|service| service == call.service)
             && self.operation.as_ref().is_none_or(|operation| *operation == call.operation)
-            && self.body_contains.as_ref().is_none_or(|text| says(call, text))
+            && self.body_contains.as_ref().is_none_or(|text| contains(&call.body, text))
             && self.fault.suits(call)
     }
 }
@@ -117,9 +117,10 @@ impl AwsFault {
     }
 }
 
-fn says(call: &Call, text: &str) -> bool {
+/// Whether a body contains a text.
+pub(crate) fn contains(body: &[u8], text: &str) -> bool {
     // Every body contains the empty text, but `windows` does not accept a size of zero.
-    text.is_empty() || call.body.windows(text.len()).any(|part| part == text.as_bytes())
+    text.is_empty() || body.windows(text.len()).any(|part| part == text.as_bytes())
 }
 
 fn is_receive(call: &Call) -> bool {

@@ -1,5 +1,6 @@
 //! The gateway: endpoints that stand for all of AWS, in front of the emulators and our EC2.
 
+mod critical_path;
 mod duplicates;
 mod endpoint;
 mod enforce;
@@ -25,6 +26,7 @@ use crate::emulators::Emulators;
 use crate::http::{self, listen};
 use crate::sync::locked;
 
+pub use critical_path::critical_path;
 use duplicates::Duplicates;
 pub use endpoint::{Endpoint, LogEntry};
 use enforce::Enforcement;
@@ -55,6 +57,8 @@ pub struct GatewayOptions {
     pub measure_units: bool,
     /// Whether [`Gateway::decisions`] keeps each answer of IAM.
     pub record_decisions: bool,
+    /// Whether the log keeps the bodies of requests, see [`LogEntry::body`].
+    pub record_bodies: bool,
     /// Whether requests that violate the models are refused. Otherwise they
     /// are recorded and forwarded.
     pub refuse_unknown: bool,
@@ -104,6 +108,7 @@ impl GatewayOptions {
             policies: None,
             measure_units: false,
             record_decisions: false,
+            record_bodies: false,
             refuse_unknown: false,
             port: 0,
             region: "us-east-1".to_owned(),
@@ -135,6 +140,7 @@ pub(crate) struct Shared {
     models: Option<Models>,
     enforcement: Option<Enforcement>,
     meter: Option<Meter>,
+    record_bodies: bool,
     refuse_unknown: bool,
     ec2: Ec2,
     duplicates: Duplicates,
@@ -168,6 +174,7 @@ impl Gateway {
                 .as_deref()
                 .map(|folder| Enforcement::new(folder, &options.region, options.record_decisions)),
             meter: options.measure_units.then(Meter::default),
+            record_bodies: options.record_bodies,
             refuse_unknown: options.refuse_unknown,
             ec2: Ec2::new(&options, machines),
             duplicates: Duplicates::default(),

@@ -5,10 +5,11 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use tokio::sync::watch;
 
 use crate::aws::call::{Call, Service};
-use crate::aws::faults::{AwsFault, AwsFaultRule, Plan};
+use crate::aws::faults::{AwsFault, AwsFaultRule, Plan, contains};
 use crate::aws::units::{Consumption, PartitionKey, Units};
 use crate::http::{Connection, Gate};
 use crate::injection::ActiveFault;
@@ -35,6 +36,21 @@ pub struct LogEntry {
     pub status: Option<u16>,
     /// The fault that was injected, other than a delay.
     pub fault: Option<AwsFault>,
+    /// The body of the request. Empty without
+    /// [`GatewayOptions::record_bodies`](super::GatewayOptions::record_bodies).
+    pub body: Bytes,
+}
+
+impl LogEntry {
+    /// When the answer was sent, or the request was given up.
+    pub fn ended(&self) -> SystemTime {
+        self.at + self.took
+    }
+
+    /// Whether the body of the request contains this text.
+    pub fn mentions(&self, text: &str) -> bool {
+        contains(&self.body, text)
+    }
 }
 
 #[derive(Debug)]

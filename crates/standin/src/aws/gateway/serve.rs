@@ -70,6 +70,7 @@ impl<'a> Noting<'a> {
             took: Duration::ZERO,
             status: None,
             fault,
+            body: if shared.record_bodies { call.body.clone() } else { Bytes::new() },
         };
         Noting { endpoint, shared, begun: Instant::now(), entry }
     }

@@ -1,0 +1,163 @@
+//! A pool on emulated AWS behind a gateway, and the built program as its user starts it.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant, SystemTime};
+
+use ondeck_aws::PoolName;
+use ondeck_standin::emulators::Emulators;
+use ondeck_standin::{
+    AwsFault, AwsFaultRule, Capacity, Endpoint, Gateway, GatewayOptions, GitHub, LogEntry,
+    MachineCommand, PolicyPool, Role,
+};
+use serde_json::Value;
+
+use crate::adapters::Adapters;
+use crate::claims;
+
+/// The program to measure instead of the one that was built with the benchmark.
+const PROGRAM: &str = "ONDECK_BENCH_PROGRAM";
+
+#[derive(Debug, Default)]
+pub(crate) struct HarnessOptions {
+    /// The time from a machine's launch to the start of its agent.
+    pub(crate) boot: Duration,
+    /// Whether machines run agents.
+    pub(crate) agents: bool,
+    /// Whether requests are checked, policies enforced and units measured. All three take time.
+    pub(crate) checked: bool,
+    /// What the gateway adds to each call, of the control plane and of agents.
+    pub(crate) latency: Duration,
+    /// Receives each finished request.
+    pub(crate) watch: Option<Sender<LogEntry>>,
+}
+
+pub(crate) struct BenchHarness {
+    pub(crate) gateway: Gateway,
+    pub(crate) control: Endpoint,
+    pub(crate) agents: Endpoint,
+    pool: String,
+    home: tempfile::TempDir,
+    forge: Vec<(&'static str, String)>,
+}
+
+impl BenchHarness {
+    pub(crate) fn new(options: HarnessOptions) -> BenchHarness {
+        let home = tempfile::tempdir().unwrap();
+        let command = MachineCommand {
+            program: program(),
+            args: ["agent", "--backend", "aws"].map(str::to_owned).to_vec(),
+            env: vec![("ONDECK_HOME".to_owned(), home.path().display().to_string())],
+        };
+        let emulators = Emulators::running();
+        let base = match options.checked {
+            true => GatewayOptions::on(&emulators),
+            false => GatewayOptions::at(&emulators.dynamodb, &emulators.ministack),
+        };
+        let gateway = Gateway::start(GatewayOptions {
+            command: options.agents.then_some(command),
+            boot: options.boot,
+            capacity: Capacity::default(),
+            measure_units: options.checked,
+            record_bodies: !options.checked,
+            watch: options.watch,
+            ..base
+        });
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        let pool = format!("bench/p{}", now.as_nanos());
+        let policy_pool = PolicyPool {
+            pool: pool.clone(),
+            name: pool.parse::<PoolName>().unwrap().resource_name(),
+            machine_role: "ondeck-machine".to_owned(),
+        };
+        for role in Role::ALL {
+            gateway.grant(role.name(), &policy_pool, &[role]);
+        }
+        // The adapters in this process use the access key of the environment.
+        gateway.grant("test", &policy_pool, &[Role::Refresh]);
+        let (control, agents) = (gateway.endpoint("control"), gateway.endpoint("agents"));
+        let forge = vec![("ONDECK_FORGE", "local".to_owned())];
+        let harness = BenchHarness { control, agents, gateway, pool, home, forge };
+        if !options.latency.is_zero() {
+            for endpoint in [&harness.control, &harness.agents, &harness.gateway.endpoint(PROBE)] {
+                endpoint.inject(AwsFaultRule::new(AwsFault::Delay(options.latency)));
+            }
+        }
+        harness
+    }
+
+    /// Machines that boot at once and take their jobs from this GitHub.
+    pub(crate) fn with_jobs_of(github: &GitHub) -> BenchHarness {
+        let options = HarnessOptions { agents: true, checked: true, ..HarnessOptions::default() };
+        BenchHarness { forge: claims::variables(github), ..BenchHarness::new(options) }
+    }
+
+    /// The adapters in this process, at an endpoint with the latency of the program's.
+    pub(crate) fn probe(&self) -> Adapters {
+        Adapters::at(self.gateway.endpoint(PROBE).url(), &self.pool)
+    }
+
+    /// The adapters in this process, at an endpoint without any added latency.
+    pub(crate) fn adapters(&self) -> Adapters {
+        Adapters::at(self.gateway.endpoint("launching").url(), &self.pool)
+    }
+
+    /// The adapters in this process, at the emulator of DynamoDB itself.
+    pub(crate) fn behind_gateway(&self) -> Adapters {
+        Adapters::at(&Emulators::running().dynamodb, &self.pool)
+    }
+
+    pub(crate) fn refresh(&self) {
+        self.ondeck(&[
+            "refresh",
+            "--ami=ami-0123456789abcdef0",
+            "--subnet-ids=subnet-0a subnet-0b",
+            "--iam-instance-profile=ondeck-machine",
+            // Long enough for a benchmark on a busy computer; costs nothing.
+            "--idle-time-sec=3600",
+        ]);
+    }
+
+    /// Runs it. Returns what it printed, if that is JSON.
+    pub(crate) fn ondeck(&self, arguments: &[impl AsRef<OsStr>]) -> Value {
+        self.run(arguments, 0).1
+    }
+
+    /// Runs it, with calls counted from here on.
+    pub(crate) fn timed(&self, arguments: &[&str]) -> Duration {
+        self.control.reset();
+        self.run(arguments, 0).0
+    }
+
+    /// Runs it and expects this exit code. Returns how long the process took, and what it printed.
+    pub(crate) fn run(&self, arguments: &[impl AsRef<OsStr>], code: i32) -> (Duration, Value) {
+        let mode = arguments[0].as_ref().to_string_lossy();
+        let mut command = Command::new(program());
+        command
+            .args(arguments)
+            .env("ONDECK_BACKEND", "aws")
+            .envs(self.forge.iter().map(|(name, value)| (name, value)))
+            .env("ONDECK_POOL", &self.pool)
+            .env("ONDECK_HOME", self.home.path())
+            .env("AWS_ENDPOINT_URL", self.control.url())
+            .env("AWS_ACCESS_KEY_ID", Role::of_command(&mode).name())
+            .stdin(Stdio::null());
+        let started = Instant::now();
+        let done = command.output().unwrap();
+        let took = started.elapsed();
+        let stderr = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(code), "{mode}: {stderr}");
+        (took, serde_json::from_slice(&done.stdout).unwrap_or_default())
+    }
+}
+
+/// The endpoint of calls that measure a round trip.
+const PROBE: &str = "probe";
+
+/// The program that is measured.
+pub(crate) fn program() -> PathBuf {
+    let given = std::env::var_os(PROGRAM).map(PathBuf::from);
+    given.unwrap_or_else(|| env!("CARGO_BIN_EXE_ondeck").into())
+}
