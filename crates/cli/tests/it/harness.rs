@@ -24,7 +24,7 @@ const LIMIT: Duration = Duration::from_secs(40);
 /// Deadlines that are short where a test waits for one to pass, and long where one must not pass
 /// however busy the computer is. A test that wants another one gives it to `refresh`.
 pub(crate) const TIMES: [&str; 16] = [
-    "--heartbeat-period-sec=4",
+    "--heartbeat-period-sec=3",
     "--claim-registration-timeout-sec=10",
     "--claim-timeout-sec=60",
     "--created-timeout-sec=60",

@@ -23,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(40);
 /// Short where a test waits for one to pass, long where one must not pass, as on the local
 /// backend. Polls are slower, because every one of them is a request.
 pub(crate) const TIMES: [&str; 16] = [
-    "--heartbeat-period-sec=4",
+    "--heartbeat-period-sec=3",
     "--claim-registration-timeout-sec=10",
     "--claim-timeout-sec=60",
     "--created-timeout-sec=60",
