@@ -304,6 +304,7 @@ pub const RUN_ID: Input = Input::call(
 pub const TABLES: &[InputTable] = &[
     InputTable { heading: "", rows: &[RUN_ID] },
     InputTable { heading: "", rows: crate::modes::provision::INPUTS },
+    InputTable { heading: "", rows: crate::modes::release::INPUTS },
     InputTable { heading: "", rows: crate::model::settings::INPUTS },
 ];
 
