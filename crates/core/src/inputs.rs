@@ -82,6 +82,7 @@ pub enum Mode {
     Release,
     Run,
     Status,
+    Connect,
     Permissions,
     Demo,
     Agent,
@@ -109,12 +110,13 @@ pub struct InputTable {
 
 impl Mode {
     /// In the order of the help.
-    pub const ALL: [Mode; 8] = [
+    pub const ALL: [Mode; 9] = [
         Mode::Refresh,
         Mode::Provision,
         Mode::Release,
         Mode::Run,
         Mode::Status,
+        Mode::Connect,
         Mode::Permissions,
         Mode::Demo,
         Mode::Agent,
@@ -131,6 +133,7 @@ impl Mode {
             Mode::Release => "release",
             Mode::Run => "run",
             Mode::Status => "status",
+            Mode::Connect => "connect",
             Mode::Permissions => "permissions",
             Mode::Demo => "demo",
             Mode::Agent => "agent",
