@@ -38,6 +38,9 @@ const STOP_LISTENING: Duration = Duration::from_secs(10);
 /// A heartbeat that was not sent is retried after the heartbeat period divided by this.
 const HEARTBEAT_RETRY_DIVISOR: u32 = 4;
 
+/// Why the runner of a machine that is kept for people takes no job.
+const PRESERVED: &str = "its run failed, and the machine is kept for debugging";
+
 /// One agent with its ports.
 pub struct Agent {
     /// The machine that it runs on.
@@ -183,7 +186,7 @@ impl Agent {
         join(tell, self.runner.drain(&notice)).await;
     }
 
-    /// Lets the runner take no job while the machine is past its threshold or interrupted. It goes
+    /// Lets the runner take no job while the machine is past its threshold, interrupted or preserved. It goes
     /// by the last answer of the store, so that a store out of reach does not prolong anything.
     async fn drain_when_expired(&self, memory: &Memory) {
         loop {
@@ -201,7 +204,8 @@ impl Agent {
     /// Why the runner must take no new job; `None` while it may.
     pub(crate) fn takes_no_job(&self, memory: &Memory) -> Option<String> {
         let expiry = || deadline::expiry(&memory.record(), self.clock.now());
-        memory.interruption().or_else(expiry)
+        let preserved = || memory.is_preserved().then(|| PRESERVED.to_owned());
+        memory.interruption().or_else(expiry).or_else(preserved)
     }
 
     /// Keeps the runner from taking a job while the machine shuts down. A job that runs ends with the

@@ -26,6 +26,7 @@ struct Inner {
     followed: Option<SettingsVersion>,
     serving: Option<Label>,
     interruption: Option<String>,
+    is_preserved: bool,
     registration: Option<Duration>,
     last_report_at: Timestamp,
     idle_generation: Option<u32>,
@@ -51,6 +52,7 @@ impl Memory {
             followed: None,
             serving: None,
             interruption: None,
+            is_preserved: false,
             registration: None,
             last_report_at: Timestamp::from_millis(0),
             idle_generation: None,
@@ -71,6 +73,7 @@ impl Memory {
     pub(crate) fn remember_record(&self, record: Option<&Record>, steady: Duration) {
         let mut inner = self.inner();
         inner.record = inner.record.updated(record, steady);
+        inner.is_preserved = record.is_some_and(Record::is_preserved);
         // A later call of provision may ask for more than the first.
         let serves = record.is_some_and(|it| it.label().is_some() && it.label() == inner.serving);
         inner.exclusive_use.is_asked_for |= serves && record.is_some_and(|it| it.reuse.is_never());
@@ -167,6 +170,11 @@ impl Memory {
 
     pub(crate) fn interruption(&self) -> Option<String> {
         self.inner().interruption.clone()
+    }
+
+    /// Whether the record says that the machine is kept for people, after its run has failed.
+    pub(crate) fn is_preserved(&self) -> bool {
+        self.inner().is_preserved
     }
 
     /// Remembers how long a registration took.

@@ -20,6 +20,7 @@ pub(crate) type Service = &'static str;
 pub(crate) const DYNAMODB: Service = "DynamoDB";
 pub(crate) const SQS: Service = "SQS";
 pub(crate) const EC2: Service = "EC2";
+pub(crate) const LOGS: Service = "CloudWatch Logs";
 
 /// An error answer, in the service's own words.
 #[derive(Debug, Clone, Copy)]

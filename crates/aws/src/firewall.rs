@@ -3,6 +3,8 @@
 //!
 //! A rule of nftables rejects the service's addresses for all processes outside of the agent's own
 //! cgroup. A rule by user would not do: a container that shares the machine's network runs as root.
+//! Where operators connect to machines by Session Manager, the SSM agent is admitted as well: without
+//! credentials it cannot open a session.
 //! Jobs are started in a cgroup beside the agent's, because otherwise they would inherit the agent's.
 
 mod cgroup;
@@ -16,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use self::cgroup::Cgroup;
-use self::nft::{ListError, Nft};
+use self::nft::{ListError, Nft, without};
 use crate::inputs::METADATA_FIREWALL;
 
 pub use self::probe::reachable as reachable_metadata;
@@ -27,12 +29,20 @@ const AGENT: &str = "agent";
 /// The cgroup of the runner and its jobs, beside the agent's.
 const JOBS: &str = "jobs";
 
+/// The cgroups of the SSM agent, as a package and as a snap.
+const SSM_AGENT: [&str; 2] = [
+    "system.slice/amazon-ssm-agent.service",
+    "system.slice/snap.amazon-ssm-agent.amazon-ssm-agent.service",
+];
+
 /// The rule that keeps jobs from the metadata service, and the cgroups that it tells apart.
 pub struct MetadataFirewall {
     agent: Cgroup,
     jobs: Cgroup,
     nft: Nft,
     probe: Vec<OsString>,
+    /// The cgroups of services that are admitted as well, whenever they exist.
+    services: Vec<Cgroup>,
     /// The rule as nft lists it, once it is loaded.
     loaded: Mutex<Option<String>>,
 }
@@ -49,7 +59,14 @@ impl MetadataFirewall {
         let (agent, jobs) = (make(AGENT)?, make(JOBS)?);
         agent.enter().map_err(unprotected)?;
         let nft = Nft { program: "nft".into() };
-        Ok(MetadataFirewall { agent, jobs, nft, probe, loaded: Mutex::default() })
+        let (services, loaded) = (Vec::new(), Mutex::default());
+        Ok(MetadataFirewall { agent, jobs, nft, probe, services, loaded })
+    }
+
+    /// The same, which also admits the SSM agent.
+    #[must_use]
+    pub fn admitting_ssm(self) -> MetadataFirewall {
+        MetadataFirewall { services: SSM_AGENT.map(Cgroup::at).to_vec(), ..self }
     }
 
     /// The words that, in front of a command, start it in the cgroup of jobs.
@@ -65,7 +82,9 @@ impl MetadataFirewall {
     /// Loads the rule, in place of one that an earlier agent loaded for its own cgroup. Fails if nft
     /// does, or if the rule does not work as it should; then no rule is left.
     pub async fn load(&self) -> Result<(), String> {
-        self.nft.load(&self.agent).await.map_err(unprotected)?;
+        let services = self.services.iter().filter(|service| service.exists()).cloned();
+        let admitted: Vec<Cgroup> = [self.agent.clone()].into_iter().chain(services).collect();
+        self.nft.load(&admitted).await.map_err(unprotected)?;
         match self.try_out().await {
             Ok(listed) => {
                 *self.loaded.lock().unwrap_or_else(PoisonError::into_inner) = Some(listed);
@@ -91,13 +110,18 @@ impl MetadataFirewall {
     }
 
     /// Fails if the rule is gone, was changed since it was loaded, or lets a process in the cgroup of
-    /// jobs reach the metadata service.
+    /// jobs reach the metadata service. If a service that is admitted was started or stopped meanwhile,
+    /// which is no change, the rule is loaded again, because it names the service's earlier cgroup.
     pub async fn check(&self) -> Result<(), String> {
         const RULE: &str = "the rule that keeps jobs from the metadata service";
         let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let loaded = loaded.ok_or_else(|| format!("{RULE} was not loaded"))?;
         match self.nft.list().await {
-            Ok(listed) if listed == loaded => {}
+            Ok(listed) if without(&listed, &self.services) == without(&loaded, &self.services) => {
+                if !self.services.is_empty() {
+                    self.load().await?;
+                }
+            }
             Ok(_) => return Err(format!("{RULE} was changed")),
             Err(ListError::Gone) => return Err(format!("{RULE} was removed")),
             Err(ListError::Failed(why)) => return Err(format!("{RULE} cannot be read: {why}")),

@@ -15,6 +15,7 @@ use tokio::process::Command;
 
 use self::script::Script;
 use crate::imds::Imds;
+use crate::machine_logs::MachineLogs;
 
 /// How often the agent asks for a spot interruption notice, which EC2 gives two minutes ahead.
 const NOTICE_EVERY: Duration = Duration::from_secs(5);
@@ -27,6 +28,7 @@ pub struct Ec2Host {
     instance: InstanceId,
     folder: PathBuf,
     shutdown: String,
+    logs: Option<Arc<MachineLogs>>,
 }
 
 impl Ec2Host {
@@ -39,7 +41,13 @@ impl Ec2Host {
         folder: PathBuf,
         shutdown: String,
     ) -> Ec2Host {
-        Ec2Host { imds, clock, instance, folder, shutdown }
+        Ec2Host { imds, clock, instance, folder, shutdown, logs: None }
+    }
+
+    /// The same machine, which sends the rest of its log before it shuts down.
+    #[must_use]
+    pub fn copying(self, logs: Option<Arc<MachineLogs>>) -> Ec2Host {
+        Ec2Host { logs, ..self }
     }
 }
 
@@ -65,6 +73,9 @@ impl Host for Ec2Host {
     /// TerminateInstances would let every job that gets hold of it terminate the whole pool. If it
     /// does not work, the agent exits, its service starts it again, and it tries again.
     async fn terminate(&self, why: &str) {
+        if let Some(logs) = &self.logs {
+            logs.send_at_the_end().await;
+        }
         if shut_down(&self.shutdown, why).await {
             self.clock.sleep(SHUTTING_DOWN).await;
         }

@@ -3,6 +3,7 @@
 
 use ondeck_core::inputs::{ActionInput, Input, InputTable, InputValue, Mode};
 
+use crate::machine_logs::LogDestination;
 use crate::names::check_trust;
 
 pub const POOL: Input = Input::process(
@@ -135,6 +136,28 @@ pub(crate) const ON: &str = "on";
 /// The value of [`METADATA_FIREWALL`] that lets jobs reach the metadata service.
 pub const OFF: &str = "off";
 
+/// Refresh stores it, and user data hands it to the agent, which copies its log from the start.
+pub const MACHINE_LOGS: Input = Input::stored(
+    "machine-logs",
+    "DESTINATION",
+    "Where machines copy the log of their agent, so that it outlives them: off, or cloudwatch:GROUP \
+     for a log group of CloudWatch Logs that exists",
+)
+.or(OFF)
+.checked(|text| LogDestination::parse(text).map(drop))
+.of_modes(&[Mode::Refresh, Mode::Agent]);
+/// Refresh stores it, and user data hands it to the agent, whose firewall must admit the SSM agent.
+pub const CONNECT: Input = Input::stored(
+    "connect",
+    "",
+    "How ondeck connect reaches machines: off, or ssm for Session Manager, if the image has its agent",
+)
+.valued(InputValue::Choice("OFF|SSM", &[OFF, SSM]), None)
+.or(OFF)
+.of_modes(&[Mode::Refresh, Mode::Agent]);
+/// The value of [`CONNECT`] for sessions of AWS Systems Manager.
+pub const SSM: &str = "ssm";
+
 /// Every input of the AWS backend.
 pub const INPUTS: InputTable = InputTable {
     heading: "AWS backend",
@@ -152,6 +175,8 @@ pub const INPUTS: InputTable = InputTable {
         VOLUME_SIZE_GB,
         KEY_NAME,
         METADATA_FIREWALL,
+        MACHINE_LOGS,
+        CONNECT,
         HTTP_PROXY,
         HTTPS_PROXY,
         NO_PROXY,

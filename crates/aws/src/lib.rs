@@ -14,9 +14,11 @@ pub mod fuzzing;
 mod host;
 mod imds;
 mod inputs;
+mod machine_logs;
 mod names;
 mod permissions;
 mod pool;
+mod raw_client;
 mod skew;
 mod store;
 mod wire;
@@ -26,7 +28,10 @@ pub use compute::{DEFAULT_RUNNER_USER, Ec2Compute, RUNNER_USER_SETTING};
 pub use firewall::{FirewalledRunner, MetadataFirewall, reachable_metadata};
 pub use host::{Ec2Host, shut_down};
 pub use imds::Imds;
-pub use inputs::{ENDPOINT_URL, INPUTS, METADATA_FIREWALL, OFF, POOL, REGION, TRUST};
+pub use inputs::{
+    CONNECT, ENDPOINT_URL, INPUTS, MACHINE_LOGS, METADATA_FIREWALL, OFF, POOL, REGION, SSM, TRUST,
+};
+pub use machine_logs::{LogBuffer, LogDestination, MachineLogs};
 pub use names::{InvalidPoolName, PoolName};
 pub use permissions::{
     CheckResult, CheckSubject, Decision, PermissionCheck, ROLES, check_permissions,

@@ -5,7 +5,6 @@
 //! or says why it has no such form.
 
 mod answer;
-mod client;
 mod harmless;
 mod placeholders;
 
@@ -17,7 +16,7 @@ use serde_json::Value;
 use crate::cloud::Cloud;
 use crate::names::PoolName;
 
-use client::RawClient;
+use crate::raw_client::RawClient;
 use placeholders::Placeholders;
 
 const DENIED: &str = include_str!("../../../policies/checks/denied.json");

@@ -24,6 +24,7 @@ use ondeck_core::model::ids::InstanceId;
 use ondeck_core::ports::{AgentStore, Clock};
 
 use crate::inputs::{Backend, Common, rows};
+use crate::logging::LogCopy;
 
 /// The setting by which agents know where jobs come from.
 pub(crate) const FORGE: &str = rows::FORGE.name;
@@ -39,14 +40,16 @@ struct AgentRecords {
 }
 
 /// Assembles the agent of this machine. Fails with exit code 2 if the inputs name adapters that
-/// this build lacks or that cannot reach each other.
-pub(crate) async fn agent(common: &Common) -> Result<Agent, Failure> {
+/// this build lacks or that cannot reach each other. What is in `copy` is sent away if the machine is
+/// one of EC2.
+#[cfg_attr(not(feature = "aws"), expect(unused_variables, reason = "only AWS keeps copies"))]
+pub(crate) async fn agent(common: &Common, copy: &LogCopy) -> Result<Agent, Failure> {
     check_reachable(common)?;
     match common.compute {
         #[cfg(feature = "local")]
         Backend::Local => local::agent(common).await,
         #[cfg(feature = "aws")]
-        Backend::Aws => aws::agent(common).await,
+        Backend::Aws => aws::agent(common, copy).await,
         #[cfg(not(all(feature = "local", feature = "aws")))]
         missing => Err(not_built(missing)),
     }

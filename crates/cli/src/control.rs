@@ -1,6 +1,8 @@
 //! Everything but the agent: the three modes as commands, and the commands that operators use.
 
 pub(crate) mod backend;
+#[cfg(feature = "aws")]
+mod connect;
 #[cfg(feature = "local")]
 mod demo;
 #[cfg(all(test, feature = "aws", feature = "github"))]
@@ -31,7 +33,7 @@ use crate::inputs::Invocation;
 
 /// Whether this build has the command.
 pub(crate) fn has(mode: Mode) -> bool {
-    mode != Mode::Permissions || cfg!(feature = "aws")
+    !matches!(mode, Mode::Permissions | Mode::Connect) || cfg!(feature = "aws")
 }
 
 /// The commands that take no inputs from the tables.
@@ -49,12 +51,14 @@ pub(crate) async fn dispatch(invocation: &Invocation) -> u8 {
         Some(Mode::Run) => run::run(common, arguments).await,
         Some(Mode::Status) => status::status(common).await,
         #[cfg(feature = "aws")]
+        Some(Mode::Connect) => connect::connect(common, arguments).await,
+        #[cfg(feature = "aws")]
         Some(Mode::Permissions) => permissions::check(common).await,
         Some(Mode::Demo) => demo::demo(common).await,
         Some(Mode::Agent) => crate::agent::live(common).await,
-        // The command line of a build without AWS does not have it.
+        // The command line of a build without AWS does not have them.
         #[cfg(not(feature = "aws"))]
-        Some(Mode::Permissions) => 2,
+        Some(Mode::Permissions | Mode::Connect) => 2,
         None => shell::run(command, arguments.first().map_or("", String::as_str)),
     }
 }

@@ -1,10 +1,15 @@
 //! What goes to stderr: logs, errors and hints.
 
 use std::io::Write;
+#[cfg(feature = "aws")]
+use std::sync::{Arc, OnceLock};
 
 use ondeck_core::model::failure::Failure;
+#[cfg(feature = "aws")]
+use tokio::signal::unix::{SignalKind, signal};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::writer::MakeWriterExt;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -52,18 +57,74 @@ fn own_lines() -> Targets {
     Targets::new().with_target("ondeck", LevelFilter::TRACE)
 }
 
-/// Starts the log of an agent. Lines carry the time, because they are read later.
-pub(crate) fn start_for_agent(common: &Common) {
+/// Starts the log of an agent, which also goes to `copy`. Lines carry the time, because they are read
+/// later.
+pub(crate) fn start_for_agent(common: &Common, copy: LogCopy) {
     let level = if common.verbose > 0 { LevelFilter::DEBUG } else { LevelFilter::INFO };
     tracing_subscriber::fmt()
         .with_max_level(level)
         .with_target(false)
         .log_internal_errors(false)
         .with_ansi(false)
-        .with_writer(std::io::stderr)
+        .with_writer(std::io::stderr.and(move || copy.clone()))
         .finish()
         .with(own_lines())
         .init();
+}
+
+/// What an agent logs, for a copy that outlives its machine. Holds nothing if none is wanted.
+#[derive(Debug, Clone)]
+pub(crate) struct LogCopy {
+    #[cfg(feature = "aws")]
+    pub(crate) lines: Option<ondeck_aws::LogBuffer>,
+    /// What sends the lines away, once the machine knows its identity.
+    #[cfg(feature = "aws")]
+    pub(crate) sender: Arc<OnceLock<Arc<ondeck_aws::MachineLogs>>>,
+}
+
+impl LogCopy {
+    /// The copy that the inputs ask for.
+    #[cfg_attr(not(feature = "aws"), expect(unused_variables, reason = "only AWS keeps copies"))]
+    pub(crate) fn wanted(common: &Common) -> LogCopy {
+        LogCopy {
+            #[cfg(feature = "aws")]
+            lines: crate::backend::aws::log_destination(common)
+                .map(|_| ondeck_aws::LogBuffer::default()),
+            #[cfg(feature = "aws")]
+            sender: Arc::default(),
+        }
+    }
+
+    /// Returns when the process is told to end, as it is when its machine shuts down, and the rest of
+    /// the log was sent. Does not return, and leaves signals as they are, if no copy is wanted.
+    pub(crate) async fn sent_when_stopped(&self) {
+        #[cfg(feature = "aws")]
+        if self.lines.is_some()
+            && let Ok(mut terminate) = signal(SignalKind::terminate())
+        {
+            terminate.recv().await;
+            tracing::warn!("this machine shuts down, or its agent is stopped");
+            if let Some(sender) = self.sender.get() {
+                sender.send_at_the_end().await;
+            }
+            return;
+        }
+        std::future::pending().await
+    }
+}
+
+impl Write for LogCopy {
+    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+        #[cfg(feature = "aws")]
+        if let Some(lines) = &mut self.lines {
+            return lines.write(text);
+        }
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Prints a failure and returns its exit code.

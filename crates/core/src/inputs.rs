@@ -82,6 +82,7 @@ pub enum Mode {
     Release,
     Run,
     Status,
+    Connect,
     Permissions,
     Demo,
     Agent,
@@ -109,12 +110,13 @@ pub struct InputTable {
 
 impl Mode {
     /// In the order of the help.
-    pub const ALL: [Mode; 8] = [
+    pub const ALL: [Mode; 9] = [
         Mode::Refresh,
         Mode::Provision,
         Mode::Release,
         Mode::Run,
         Mode::Status,
+        Mode::Connect,
         Mode::Permissions,
         Mode::Demo,
         Mode::Agent,
@@ -131,6 +133,7 @@ impl Mode {
             Mode::Release => "release",
             Mode::Run => "run",
             Mode::Status => "status",
+            Mode::Connect => "connect",
             Mode::Permissions => "permissions",
             Mode::Demo => "demo",
             Mode::Agent => "agent",
@@ -304,6 +307,7 @@ pub const RUN_ID: Input = Input::call(
 pub const TABLES: &[InputTable] = &[
     InputTable { heading: "", rows: &[RUN_ID] },
     InputTable { heading: "", rows: crate::modes::provision::INPUTS },
+    InputTable { heading: "", rows: crate::modes::release::INPUTS },
     InputTable { heading: "", rows: crate::model::settings::INPUTS },
 ];
 

@@ -43,6 +43,23 @@
 //! }
 //! ```
 //!
+//! A preserved instance neither returns to the pool nor gets more time:
+//!
+//! ```compile_fail,E0599
+//! # use ondeck_core::{lifecycle::*, model::timestamp::Timestamp};
+//! # use std::time::Duration;
+//! fn pool_preserved(preserved: Instance<Preserved>, now: Timestamp) {
+//!     preserved.release(now, Duration::ZERO);
+//! }
+//! ```
+//!
+//! ```compile_fail,E0599
+//! # use ondeck_core::{lifecycle::*, model::timestamp::Timestamp};
+//! fn prolong_preserved(preserved: Instance<Preserved>, now: Timestamp) {
+//!     preserved.renew(now, now);
+//! }
+//! ```
+//!
 //! Nothing comes after terminated:
 //!
 //! ```compile_fail,E0599
@@ -106,6 +123,10 @@ pub struct Claimed;
 /// Owned by a run that may use it.
 #[derive(Debug, Clone, Copy)]
 pub struct Running;
+/// Owned by a run that has failed, and kept for people until its threshold. In the record it is
+/// `running` with [`Reuse::Preserved`]. It can only expire and be reaped.
+#[derive(Debug, Clone, Copy)]
+pub struct Preserved;
 /// Final: no transition leaves this state.
 #[derive(Debug, Clone, Copy)]
 pub struct Terminated;
@@ -115,8 +136,8 @@ pub struct Live;
 
 /// One of the state types above.
 pub trait TypedState: sealed::Sealed {
-    /// Whether a record in `state` matches this type.
-    fn covers(state: State) -> bool;
+    /// Whether a record in `state` matches this type, and whether it is preserved.
+    fn covers(state: State, is_preserved: bool) -> bool;
 }
 
 /// A state type other than [`Terminated`].
@@ -130,32 +151,34 @@ macro_rules! typed_states {
     ($($type:ident => $state:pat),* $(,)?) => {$(
         impl sealed::Sealed for $type {}
         impl TypedState for $type {
-            fn covers(state: State) -> bool {
-                matches!(state, $state)
+            fn covers(state: State, is_preserved: bool) -> bool {
+                matches!((state, is_preserved), $state)
             }
         }
     )*};
 }
 
 typed_states! {
-    Created => State::Created,
-    Idle => State::Idle,
-    Claimed => State::Claimed,
-    Running => State::Running,
-    Terminated => State::Terminated,
-    Live => State::Created | State::Idle | State::Claimed | State::Running,
+    Created => (State::Created, _),
+    Idle => (State::Idle, _),
+    Claimed => (State::Claimed, _),
+    Running => (State::Running, false),
+    Preserved => (State::Running, true),
+    Terminated => (State::Terminated, _),
+    Live => (State::Created | State::Idle | State::Claimed | State::Running, _),
 }
 
 impl LiveState for Created {}
 impl LiveState for Idle {}
 impl LiveState for Claimed {}
 impl LiveState for Running {}
+impl LiveState for Preserved {}
 impl LiveState for Live {}
 
 impl<S: TypedState> Instance<S> {
     /// Believes a record. Returns `None` if its state is not `S`.
     pub fn believe(record: &Record) -> Option<Instance<S>> {
-        S::covers(record.state).then(|| Instance {
+        S::covers(record.state, record.is_preserved()).then(|| Instance {
             id: record.id.clone(),
             state: record.state,
             run: record.run.clone(),
@@ -422,6 +445,17 @@ impl Instance<Running> {
     pub fn renew(&self, now: Timestamp, until: Timestamp) -> Pending<Running> {
         let next = self.lasting_until(until, false);
         self.change(Transition::Renew, self.same_and_unexpired(now), next, now)
+    }
+
+    /// running → running until `until`, for people. The run has failed, and the machine takes no
+    /// further job.
+    ///
+    /// The next generation makes the guards of changes that were decided before refuse: a release or a
+    /// renewal of the run that has read the record earlier finds the machine as it is now.
+    pub fn preserve(&self, now: Timestamp, until: Timestamp) -> Pending<Preserved> {
+        let counts = Counts { generation: self.counts.generation.saturating_add(1), ..self.counts };
+        let next = self.lasting_until(until, false).counting(counts).reusing(Reuse::Preserved);
+        self.change(Transition::Preserve, self.same_and_unexpired(now), next, now)
     }
 }
 

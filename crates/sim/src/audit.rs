@@ -495,7 +495,10 @@ impl Audit {
     /// Returns the machines of a run whose records are live and before their threshold.
     pub(crate) fn held_by(&self, run: &RunId, now: Timestamp) -> Vec<InstanceId> {
         let held = |record: &&Record| {
-            record.run.as_ref() == Some(run) && record.state.is_live() && !record.is_expired(now)
+            record.run.as_ref() == Some(run)
+                && record.state.is_live()
+                && !record.is_expired(now)
+                && !record.is_preserved()
         };
         self.records.values().filter(held).map(|record| record.id.clone()).collect()
     }

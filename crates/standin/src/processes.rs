@@ -30,6 +30,12 @@ pub(crate) fn kill_marked(marks: &[String]) {
     }
 }
 
+/// Asks a process to end. Returns whether there was one.
+pub(crate) fn terminate(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| kill_process(pid, Signal::TERM).is_ok())
+}
+
 /// Kills a process group. Returns whether there was one.
 pub(crate) fn kill_group(leader: u32) -> bool {
     let leader = i32::try_from(leader).ok().and_then(Pid::from_raw);

@@ -19,7 +19,7 @@ const SIMULATOR_SHA512: &str = "c5379e44bbf311fab2779961ddb1f8734907bd21c79a6843
 /// The Python packages, each with its digests.
 const REQUIREMENTS: &str = include_str!("../../requirements.txt");
 /// The services whose requests are checked against botocore's models.
-const MODELLED: [&str; 3] = ["dynamodb", "sqs", "ec2"];
+const MODELLED: [&str; 4] = ["dynamodb", "sqs", "logs", "ec2"];
 /// The npm package with GitHub's OpenAPI descriptions. It contains thirty, of
 /// which one is unpacked.
 const DESCRIPTION: &str = "octokit-openapi-23.0.2";
@@ -62,7 +62,8 @@ pub(super) fn install(root: &Path, _lock: &File) -> Result<Installed, TaskError>
     let dynamodb = tools.join("dynamodb");
     part(&dynamodb, SIMULATOR_SHA512, || install_dynamodb(&dynamodb, &python))?;
     let models = tools.join("models");
-    let pin = [REQUIREMENTS, DESCRIPTION_SHA512, EXTRACT].concat();
+    let modelled = MODELLED.join(" ");
+    let pin = [REQUIREMENTS, DESCRIPTION_SHA512, EXTRACT, &modelled].concat();
     part(&models, &pin, || {
         install_models(&models, &python)?;
         install_description(&models, &python)

@@ -1,8 +1,10 @@
-//! A machine that is past its threshold, or that its provider takes away, takes no further job.
+//! A machine that is past its threshold, that its provider takes away, or that is preserved takes no
+//! further job.
 
 use std::time::Duration;
 
 use ondeck_core::model::record::{Record, State};
+use ondeck_core::model::reuse::Reuse;
 use ondeck_core::model::signal::Signal;
 use ondeck_core::testkit::MachineDefect;
 
@@ -117,4 +119,32 @@ async fn an_idle_machine_says_at_once_that_it_is_taken_away_and_serves_no_run() 
     harness.memory.store.insert(claimed);
     harness.sleep(5 * SECOND).await;
     assert_eq!(harness.labels.of(&machine()), None);
+}
+
+#[tokio::test]
+async fn a_preserved_machine_takes_no_job_and_is_not_cleaned() {
+    let mut harness = Harness::with(&[]).await;
+    let record = harness.boot_in(State::Running, 1800 * SECOND).await;
+    harness.sleep(5 * SECOND).await;
+    assert!(harness.labels.is_listening(&machine()));
+    harness.memory.store.insert(Record { reuse: Reuse::Preserved, ..record });
+    harness.sleep(60 * SECOND).await;
+    assert!(harness.is_alive() && !harness.labels.is_listening(&machine()));
+    assert_eq!(harness.labels.of(&machine()), Some(label("1")), "it has not left the run");
+    let report = harness.status().await.report.unwrap();
+    assert!(report.says(Signal::Registered, &label("1")), "{report:?}");
+}
+
+/// As after a restart of its service.
+#[tokio::test]
+async fn an_agent_that_starts_on_a_preserved_machine_does_not_register() {
+    let mut harness = Harness::with(&[]).await;
+    let record = harness.boot_in(State::Idle, 1800 * SECOND).await;
+    let (state, reuse) = (State::Running, Reuse::Preserved);
+    harness.memory.store.insert(Record { state, reuse, run: Some(run("1")), ..record });
+    harness.sleep(5 * SECOND).await;
+    assert_eq!(harness.labels.of(&machine()), None);
+    let report = harness.status().await.report.unwrap();
+    assert!(report.says(Signal::RegisterFailed, &label("1")), "{report:?}");
+    assert!(report.detail.contains("kept for debugging"), "{}", report.detail);
 }

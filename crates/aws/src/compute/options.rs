@@ -10,6 +10,7 @@ use ondeck_core::model::excerpt::quoted;
 use ondeck_core::model::settings::InvalidSetting;
 
 use crate::inputs;
+use crate::machine_logs::LogDestination;
 
 #[cfg(test)]
 pub(super) use agents::AgentSource;
@@ -33,6 +34,8 @@ pub(super) const GENERATIONS: &str = inputs::INSTANCE_GENERATIONS.name;
 pub(super) const VOLUME_SIZE: &str = inputs::VOLUME_SIZE_GB.name;
 pub(super) const KEY_NAME: &str = inputs::KEY_NAME.name;
 const FIREWALL: &str = inputs::METADATA_FIREWALL.name;
+const MACHINE_LOGS: &str = inputs::MACHINE_LOGS.name;
+const CONNECT: &str = inputs::CONNECT.name;
 
 /// The name of the forge's setting for the user that jobs run as.
 pub const RUNNER_USER_SETTING: &str = "runner-user";
@@ -58,6 +61,10 @@ pub(super) struct MachineOptions {
     pub(super) key_name: Option<String>,
     /// Whether machines keep jobs from the metadata service.
     pub(super) firewall: bool,
+    /// Where machines copy the log of their agent, as the setting says it.
+    pub(super) machine_logs: String,
+    /// How `ondeck connect` reaches machines, as the setting says it.
+    pub(super) connect: String,
 }
 
 type Settings = BTreeMap<String, String>;
@@ -90,6 +97,8 @@ impl MachineOptions {
             volume_gb,
             key_name: given(settings, KEY_NAME).map(str::to_owned),
             firewall: firewall(settings)?,
+            machine_logs: machine_logs(settings)?,
+            connect: connect(settings)?,
         })
     }
 }
@@ -157,6 +166,23 @@ fn firewall(settings: &Settings) -> Result<bool, InvalidSetting> {
     }
 }
 
+fn machine_logs(settings: &Settings) -> Result<String, InvalidSetting> {
+    let text = given(settings, MACHINE_LOGS).unwrap_or(inputs::OFF);
+    LogDestination::parse(text).map_err(|problem| invalid(MACHINE_LOGS, problem))?;
+    Ok(text.to_owned())
+}
+
+fn connect(settings: &Settings) -> Result<String, InvalidSetting> {
+    match given(settings, CONNECT) {
+        None => Ok(inputs::OFF.to_owned()),
+        Some(how @ (inputs::OFF | inputs::SSM)) => Ok(how.to_owned()),
+        Some(other) => {
+            let (off, ssm) = (inputs::OFF, inputs::SSM);
+            Err(invalid(CONNECT, format!("is neither {off} nor {ssm}: {}", quoted(other))))
+        }
+    }
+}
+
 fn is_id(text: &str, prefix: &str) -> bool {
     let alphanumeric = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_alphanumeric());
     text.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty() && alphanumeric(rest))
@@ -208,6 +234,7 @@ mod tests {
         assert_eq!((least.profile.as_ref(), least.volume_gb), (None, None));
         assert_eq!((least.agents, least.proxies), (Agents::default(), Proxies::default()));
         assert_eq!(least.runner_user, "runner");
+        assert_eq!((least.machine_logs.as_str(), least.connect.as_str()), ("off", "off"));
         assert!(
             least.firewall,
             "jobs reach the metadata service only where an operator permits it"
@@ -226,6 +253,8 @@ mod tests {
             (vec![(AMI, "ami-1"), (VOLUME_SIZE, "big")], VOLUME_SIZE, "from 1 to 65536"),
             (vec![(AMI, "ami-1"), (SECURITY_GROUPS, "default")], SECURITY_GROUPS, "sg-"),
             (vec![(AMI, "ami-1"), (FIREWALL, "no")], FIREWALL, "is neither on nor off: \"no\""),
+            (vec![(AMI, "ami-1"), (MACHINE_LOGS, "s3://b")], MACHINE_LOGS, "neither off nor"),
+            (vec![(AMI, "ami-1"), (CONNECT, "ssh")], CONNECT, "is neither off nor ssm: \"ssh\""),
             (vec![(AMI, "ami-1"), (PROFILE, "a b")], PROFILE, "do not belong"),
             (
                 vec![(AMI, "ami-1"), (RUNNER_USER_SETTING, "-x")],

@@ -27,6 +27,8 @@ pub(super) fn render(names: &Names, region: &str, options: &MachineOptions) -> S
         ("url_arm64", url_arm64),
         ("sha256_arm64", sha256_arm64),
         ("firewall", firewall),
+        ("logs", &options.machine_logs),
+        ("connect", &options.connect),
         ("user", &options.runner_user),
         ("proxies", &proxies.join(" ")),
     ];

@@ -109,6 +109,8 @@ ONDECK_POOL=$pool
 ONDECK_AWS_REGION=$region
 ONDECK_HOME=/var/lib/ondeck
 ONDECK_METADATA_FIREWALL=$firewall
+ONDECK_MACHINE_LOGS=$logs
+ONDECK_CONNECT=$connect
 ONDECK_OWN_MACHINE=true
 END
 # shellcheck disable=SC2086

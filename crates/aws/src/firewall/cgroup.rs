@@ -26,6 +26,15 @@ impl Cgroup {
         parse(&text).ok_or_else(|| format!("{file} names no usable cgroup: {text:?}"))
     }
 
+    /// The cgroup at this path below the root.
+    pub(super) fn at(path: &str) -> Cgroup {
+        Cgroup { path: path.to_owned() }
+    }
+
+    pub(super) fn exists(&self) -> bool {
+        self.folder().exists()
+    }
+
     /// The cgroup of this name directly below, which is created if it is missing.
     pub(super) fn child(&self, name: &str) -> Result<Cgroup, String> {
         let separator = if self.path.is_empty() { "" } else { "/" };

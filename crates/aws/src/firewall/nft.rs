@@ -35,10 +35,10 @@ pub(super) enum ListError {
 }
 
 impl Nft {
-    /// Replaces the table by one that admits `agent`, in one transaction: there is no moment without
-    /// a rule if there was one before, and a failure changes nothing.
-    pub(super) async fn load(&self, agent: &Cgroup) -> Result<(), String> {
-        self.run(&["-f", "-"], &rules(agent)).await.map(drop)
+    /// Replaces the table by one that admits these cgroups, in one transaction: there is no moment
+    /// without a rule if there was one before, and a failure changes nothing.
+    pub(super) async fn load(&self, admitted: &[Cgroup]) -> Result<(), String> {
+        self.run(&["-f", "-"], &rules(admitted)).await.map(drop)
     }
 
     /// Removes the table. One that is not there is no error.
@@ -111,8 +111,12 @@ impl fmt::Display for ListError {
 /// The chain of forwarded packets is for containers with a network of their own. Both chains come
 /// after address translation, so that another address that leads to the service is recognised.
 /// `reset` makes clients fail at once, as if the service did not exist.
-fn rules(agent: &Cgroup) -> String {
-    let (path, level) = (agent.path(), agent.level());
+fn rules(admitted: &[Cgroup]) -> String {
+    let admit = |cgroup: &Cgroup| {
+        let (path, level) = (cgroup.path(), cgroup.level());
+        format!("        socket cgroupv2 level {level} \"{path}\" accept\n")
+    };
+    let admitted: String = admitted.iter().map(admit).collect();
     format!(
         r#"table {TABLE}
 delete table {TABLE}
@@ -128,8 +132,7 @@ table {TABLE} {{
         ip6 daddr {IPV6} goto refuse
     }}
     chain agent_only {{
-        socket cgroupv2 level {level} "{path}" accept
-        goto refuse
+{admitted}        goto refuse
     }}
     chain refuse {{
         meta l4proto tcp reject with tcp reset
@@ -140,9 +143,38 @@ table {TABLE} {{
     )
 }
 
+/// The listing without the rules that admit one of these cgroups, or one that is gone. nft shows a
+/// cgroup that is gone as a number. No process can be in such a cgroup.
+pub(super) fn without(listed: &str, cgroups: &[Cgroup]) -> String {
+    let is_left_out = |line: &str| {
+        let rule = line.trim().strip_prefix("socket cgroupv2 level ");
+        let cgroup = rule.and_then(|rule| rule.strip_suffix(" accept")?.split_once(' '));
+        cgroup.is_some_and(|(_, name)| {
+            let is_number = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
+            is_number || cgroups.iter().any(|it| name == format!("\"{}\"", it.path()))
+        })
+    };
+    listed.lines().filter(|line| !is_left_out(line)).collect::<Vec<_>>().join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rules_of_cgroups_that_come_and_go_are_left_out() {
+        let ssm = Cgroup::at("system.slice/amazon-ssm-agent.service");
+        let line = |cgroup: &str| format!("\t\tsocket cgroupv2 level 2 {cgroup} accept\n");
+        let table = |rules: &str| format!("chain agent_only {{\n{rules}\t\tgoto refuse\n}}\n");
+        let agent = line("\"system.slice/ondeck-agent.service/agent\"");
+        let with = |more: &str| without(&table(&format!("{agent}{more}")), &[ssm.clone()]);
+        let plain = with("");
+        assert_eq!(with(&line("\"system.slice/amazon-ssm-agent.service\"")), plain);
+        assert_eq!(with(&line("4711")), plain, "it was restarted");
+        assert_ne!(with(&line("\"system.slice/other.service\"")), plain);
+        assert_ne!(with("\t\taccept\n"), plain);
+        assert_ne!(without(&table(""), &[ssm.clone()]), plain);
+    }
 
     #[tokio::test]
     async fn a_missing_program_names_its_package() {

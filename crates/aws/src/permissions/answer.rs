@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
-use super::client::RawAnswer;
 use super::{CheckResult, Decision};
+use crate::raw_client::RawAnswer;
 
 /// The codes of a request that IAM denied.
 const DENIALS: [&str; 3] = ["AccessDenied", "AccessDeniedException", "UnauthorizedOperation"];

@@ -24,13 +24,26 @@ fn page() -> String {
     fs::read_to_string(root().join(PAGE)).unwrap()
 }
 
-fn text_of(role: Role) -> String {
-    fs::read_to_string(root().join(format!("policies/{role}.json"))).unwrap()
+/// The policies that an operator attaches beside those of the roles.
+const OPTIONAL: [&str; 3] =
+    ["optional/machine-logs", "optional/machine-connect", "optional/operator-connect"];
+
+/// The names of all policies below the folder.
+fn names() -> impl Iterator<Item = &'static str> {
+    Role::ALL.into_iter().map(Role::name).chain(OPTIONAL)
+}
+
+fn text(name: &str) -> String {
+    fs::read_to_string(root().join(format!("policies/{name}.json"))).unwrap()
+}
+
+fn statements_in(name: &str) -> Vec<Value> {
+    let policy: Value = serde_json::from_str(&text(name)).unwrap();
+    policy["Statement"].as_array().unwrap().clone()
 }
 
 fn statements(role: Role) -> Vec<Value> {
-    let policy: Value = serde_json::from_str(&text_of(role)).unwrap();
-    policy["Statement"].as_array().unwrap().clone()
+    statements_in(role.name())
 }
 
 /// A text, or a list of them.
@@ -139,15 +152,15 @@ fn refresh_may_do_what_the_program_does_and_nothing_else() {
 fn each_policy_fits_with_long_names() {
     let longest_name =
         PoolName::resource_name(&format!("{0}/{0}", "o".repeat(50)).parse().unwrap());
-    for role in Role::ALL {
-        let text: String = text_of(role).chars().filter(|c| !c.is_whitespace()).collect();
+    for name in names() {
+        let text: String = text(name).chars().filter(|c| !c.is_whitespace()).collect();
         let full = text
             .replace("MACHINE-ROLE", &"r".repeat(64))
             .replace("REGION", "ap-southeast-1")
             .replace("ACCOUNT", "123456789012")
             .replace("NAME", &longest_name)
             .replace("POOL", &"p".repeat(100));
-        assert!(full.len() <= LONGEST, "{role}: {}", full.len());
+        assert!(full.len() <= LONGEST, "{name}: {}", full.len());
     }
 }
 
@@ -177,14 +190,14 @@ fn each_statement_on_records_names_their_keys() {
 fn the_documented_policies_are_those_in_the_files() {
     let page = page();
     let mut expected = page.clone();
-    for role in Role::ALL {
+    for name in names() {
         let begin = format!(
-            "<!-- Generated from policies/{role}.json by UPDATE=1 cargo test -p ondeck-aws --test \
+            "<!-- Generated from policies/{name}.json by UPDATE=1 cargo test -p ondeck-aws --test \
              it documented -->\n"
         );
         let (before, rest) = expected.split_once(&begin).unwrap_or_else(|| panic!("no {begin}"));
         let (_, after) = rest.split_once(END).unwrap();
-        expected = format!("{before}{begin}```json\n{}```\n{END}{after}", text_of(role));
+        expected = format!("{before}{begin}```json\n{}```\n{END}{after}", text(name));
     }
     if std::env::var_os("UPDATE").is_some_and(|update| update == "1") {
         fs::write(root().join(PAGE), &expected).unwrap();
@@ -199,15 +212,15 @@ fn the_documented_policies_are_those_in_the_files() {
 #[test]
 fn each_documented_statement_has_a_reason() {
     let page = page();
-    for role in Role::ALL {
-        let begin = format!("<!-- Generated from policies/{role}.json");
+    for name in names() {
+        let begin = format!("<!-- Generated from policies/{name}.json");
         let section = page.split_once(&begin).unwrap().1.split_once(END).unwrap().1;
         let section = section.split("\n## ").next().unwrap();
         let rows = section.lines().filter(|line| line.starts_with('|'));
         let named: Vec<&str> = rows.filter_map(|line| line.split('|').nth(1)).collect();
-        for statement in statements(role) {
-            let name = format!("`{}`", statement["Sid"].as_str().unwrap());
-            assert!(named.iter().any(|cell| cell.contains(&name)), "{role}: no reason for {name}");
+        for statement in statements_in(name) {
+            let sid = format!("`{}`", statement["Sid"].as_str().unwrap());
+            assert!(named.iter().any(|cell| cell.contains(&sid)), "{name}: no reason for {sid}");
         }
     }
 }

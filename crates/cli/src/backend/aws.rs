@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use ondeck_agent::Agent;
 use ondeck_aws::{
-    Cloud, DynamoStore, Ec2Host, FirewalledRunner, Imds, MetadataFirewall, Options, PoolName,
+    Cloud, DynamoStore, Ec2Host, FirewalledRunner, Imds, LogDestination, MachineLogs,
+    MetadataFirewall, Options, PoolName,
 };
 use ondeck_core::model::failure::{Failure, FailureKind};
 use ondeck_core::model::ids::InstanceId;
@@ -16,6 +17,7 @@ use ondeck_core::runtime::retry::{Retry, retry};
 use super::AgentRecords;
 use super::runner::{ChosenRunner, RunnerPlace};
 use crate::inputs::{Common, rows};
+use crate::logging::LogCopy;
 use crate::surroundings::{Entropy, WallClock};
 
 /// How long a machine that has just booted may take to learn its identity. One without an identity
@@ -31,9 +33,9 @@ const IDENTITY: Retry = Retry {
 /// Assembles the agent of this EC2 instance. If that fails, it shuts the machine down, unless the
 /// command line is to blame: then this may be the computer of the person who typed it. Where a
 /// service started the agent, the service gives up after a while, and that ends the machine.
-pub(super) async fn agent(common: &Common) -> Result<Agent, Failure> {
+pub(super) async fn agent(common: &Common, copy: &LogCopy) -> Result<Agent, Failure> {
     let command = common.given.text_or_default(&rows::SHUTDOWN_COMMAND).unwrap_or_default();
-    let made = make_agent(common, command).await;
+    let made = make_agent(common, command, copy).await;
     if let Err(failure) = &made
         && failure.kind != FailureKind::InvalidInput
     {
@@ -43,7 +45,11 @@ pub(super) async fn agent(common: &Common) -> Result<Agent, Failure> {
     made
 }
 
-async fn make_agent(common: &Common, shutdown_command: &str) -> Result<Agent, Failure> {
+async fn make_agent(
+    common: &Common,
+    shutdown_command: &str,
+    copy: &LogCopy,
+) -> Result<Agent, Failure> {
     // Comes first, because it concerns connections that are opened later.
     let firewall = firewall(common).await;
     let (wrapper, cgroup) = match &firewall {
@@ -69,6 +75,7 @@ async fn make_agent(common: &Common, shutdown_command: &str) -> Result<Agent, Fa
     let (id, pool, arn, cloud): (InstanceId, PoolName, String, Cloud) =
         retry(&WallClock, &Entropy, IDENTITY, identify).await?;
     tracing::debug!(instance = %id, %pool, region = cloud.region(), "identified");
+    let logs = machine_logs(common, &cloud, &id, copy);
     let folder = super::home_dir(common)?.join("machines").join(id.as_str());
     let AgentRecords { store, clock, label } = records_in(&cloud, &pool, Some(arn));
     let place = RunnerPlace {
@@ -94,20 +101,35 @@ async fn make_agent(common: &Common, shutdown_command: &str) -> Result<Agent, Fa
         Some(firewall) => Arc::new(FirewalledRunner::new(runner, firewall)),
         None => runner,
     };
+    let host = Ec2Host::new(imds, clock.clone(), id.clone(), folder, shutdown_command.to_owned());
     Ok(Agent {
         runner,
         store,
-        host: Arc::new(Ec2Host::new(
-            imds,
-            clock.clone(),
-            id.clone(),
-            folder,
-            shutdown_command.to_owned(),
-        )),
+        host: Arc::new(host.copying(logs)),
         clock,
         random: Arc::new(Entropy),
         id,
     })
+}
+
+/// Where the log of the agent is to be copied to; `None` if nowhere. A value that cannot be read was
+/// refused by the command line.
+pub(crate) fn log_destination(common: &Common) -> Option<LogDestination> {
+    let text = common.given.text(&ondeck_aws::MACHINE_LOGS)?;
+    LogDestination::parse(text).ok().flatten()
+}
+
+/// Starts to send the log of the agent away, if that is wanted.
+fn machine_logs(
+    common: &Common,
+    cloud: &Cloud,
+    id: &InstanceId,
+    copy: &LogCopy,
+) -> Option<Arc<MachineLogs>> {
+    let (destination, lines) = (log_destination(common)?, copy.lines.clone()?);
+    let logs = Arc::new(MachineLogs::new(cloud, destination, id, lines));
+    tokio::spawn(logs.clone().send_at_intervals());
+    Some(copy.sender.get_or_init(|| logs).clone())
 }
 
 /// Keeps jobs from the metadata service, or says why that is impossible; `None` if the operator
@@ -120,7 +142,10 @@ async fn firewall(common: &Common) -> Option<Result<Arc<MetadataFirewall>, Strin
     }
     // This program, also after its file was replaced.
     let program = format!("/proc/{}/exe", std::process::id());
-    let firewall = MetadataFirewall::enter(vec![program.into(), PROBE.into()]);
+    let mut firewall = MetadataFirewall::enter(vec![program.into(), PROBE.into()]);
+    if common.given.text(&ondeck_aws::CONNECT) == Some(ondeck_aws::SSM) {
+        firewall = firewall.map(MetadataFirewall::admitting_ssm);
+    }
     if let Ok(firewall) = &firewall
         && let Err(why) = firewall.load().await
     {

@@ -9,6 +9,7 @@ use ondeck_core::model::failure::Failure;
 use ondeck_core::modes::plane::Plane;
 use ondeck_core::modes::provision::{Outcome, Request, await_set_up, set_up_patience};
 use ondeck_core::modes::refresh as mode;
+use ondeck_core::modes::release::{RUN_FAILED, release as mode_release, release_failed};
 use ondeck_core::runtime::stop::StopSignal;
 
 use crate::control::backend;
@@ -90,7 +91,12 @@ pub(crate) async fn release(common: &Common) -> u8 {
         let run = run_id(&common.given)?;
         let plane = stop.unless_raised(open(common, &watcher)).await??;
         let times = TimeOverrides::from_inputs(&common.given).map_err(Failure::invalid)?;
-        let released = ondeck_core::modes::release::release(&plane, &run, &times);
+        let released = async {
+            match common.given.is_set(&RUN_FAILED) {
+                true => release_failed(&plane, &run, &times).await,
+                false => mode_release(&plane, &run, &times).await,
+            }
+        };
         let result = stop.unless_raised(released).await;
         // Also after a signal: the events of what was done until then are still to be written.
         finish(&plane, &stop).await;

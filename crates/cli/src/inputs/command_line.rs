@@ -140,6 +140,10 @@ fn subcommand(mode: Mode, variables: Variables) -> Command {
         let job = Arg::new(ARGUMENTS).value_name("CMD").num_args(1..).last(true).required(true);
         command = command.arg(job.help("Command of the job and its arguments"));
     }
+    if mode == Mode::Connect {
+        let machine = Arg::new(ARGUMENTS).value_name("MACHINE").required(true);
+        command = command.arg(machine.help("Id of the machine, as ondeck status shows it"));
+    }
     if mode == Mode::Permissions {
         let task = Arg::new(ARGUMENTS).value_name("TASK").required(true);
         let task = task.value_parser(PossibleValuesParser::new(["check"]));

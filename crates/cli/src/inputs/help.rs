@@ -36,6 +36,7 @@ pub(super) fn about(mode: Mode) -> &'static str {
             "Queue a job for a run on the local forge, show its output, exit with its code"
         }
         Mode::Status => "Show the machines, their states and deadlines, and the pool",
+        Mode::Connect => "Open a shell on a machine through AWS Session Manager",
         Mode::Permissions => "Check on AWS what the role of the current credentials may do",
         Mode::Demo => "Watch a pool work: real processes, a temporary home, under a minute",
         Mode::Agent => "Run the agent of a machine; started by the machine itself",
@@ -83,6 +84,15 @@ Examples:
   ondeck status --watch
   ondeck status --all --json
   ondeck status --backend aws --pool acme/web"
+        }
+        Mode::Connect => {
+            "\
+Runs aws ssm start-session in its own place, so the AWS CLI and its session plugin must
+be installed, and the exit code is that of the session. The pool must have been refreshed
+with --connect ssm before the machine was launched.
+
+Examples:
+  ondeck connect i-0123456789abcdef0 --backend aws --pool acme/web"
         }
         Mode::Permissions => {
             "\

@@ -2,6 +2,7 @@
 //! gateway on loopback, and an EC2 whose machines are real agent processes.
 
 mod ceiling;
+mod connect;
 mod crash;
 mod direct_requests;
 mod ec2_network;
@@ -13,6 +14,7 @@ mod instance_choice;
 mod lifecycle;
 mod local_machines;
 mod machine;
+mod machine_logs;
 mod permissions;
 mod refused_agent;
 mod trust;

@@ -37,6 +37,7 @@ fn the_help_of_the_program() {
       release      Return a run's machines to the pool
       run          Queue a job for a run on the local forge, show its output, exit with its code
       status       Show the machines, their states and deadlines, and the pool
+      connect      Open a shell on a machine through AWS Session Manager
       permissions  Check on AWS what the role of the current credentials may do
       demo         Watch a pool work: real processes, a temporary home, under a minute
       agent        Run the agent of a machine; started by the machine itself
@@ -113,6 +114,9 @@ fn the_help_of_refresh() {
                                           to the pool [default: no limit]
           --reuse <WHEN>                  Whether a machine may serve more than one run: always or
                                           never; provision can only be stricter [default: always]
+          --debug-on-failure-min <MIN>    How long release keeps the machines of a failed run for people
+                                          to examine, outside the pool; it must be called with
+                                          run-failed [default: they return to the pool]
           --max-machines <COUNT ...>      Most machines that may exist at once, in the pool and by
                                           class: "100 large=20" [default: no limit]
           --pre-runner-script <SCRIPT>    Shell script that every machine runs once, before it registers
@@ -204,6 +208,12 @@ fn the_help_of_refresh() {
           --metadata-firewall <ON|OFF>
               Keep jobs from the instance metadata service, and so from the role of their machine; needs
               nftables and cgroup v2 on the image [default: on] [possible values: on, off]
+          --machine-logs <DESTINATION>
+              Where machines copy the log of their agent, so that it outlives them: off, or
+              cloudwatch:GROUP for a log group of CloudWatch Logs that exists [default: off]
+          --connect <OFF|SSM>
+              How ondeck connect reaches machines: off, or ssm for Session Manager, if the image has its
+              agent [default: off] [possible values: off, ssm]
           --http-proxy <URL>
               Proxy for http requests of the machines: user data, agent, pre-runner script, runner and
               jobs
@@ -357,6 +367,7 @@ fn the_help_of_release() {
 
     Options:
           --run-id <ID>  Workflow run; also the label of its machines [default: GITHUB_RUN_ID]
+          --run-failed   The run has failed: keep its machines for debug-on-failure-min, if that is set
       -h, --help         Print help
 
     Times (for this call; otherwise as refresh stored them):
@@ -412,6 +423,26 @@ fn the_help_of_the_other_commands() {
       ondeck status --watch
       ondeck status --all --json
       ondeck status --backend aws --pool acme/web
+    ");
+    assert_snapshot!(help("connect"), @"
+    Open a shell on a machine through AWS Session Manager
+
+    Usage: ondeck connect [OPTIONS] <MACHINE>
+
+    Arguments:
+      <MACHINE>  Id of the machine, as ondeck status shows it
+
+    Options:
+      -h, --help  Print help
+
+    (options of every command)
+
+    Runs aws ssm start-session in its own place, so the AWS CLI and its session plugin must
+    be installed, and the exit code is that of the session. The pool must have been refreshed
+    with --connect ssm before the machine was launched.
+
+    Examples:
+      ondeck connect i-0123456789abcdef0 --backend aws --pool acme/web
     ");
     assert_snapshot!(help("permissions"), @"
     Check on AWS what the role of the current credentials may do
@@ -475,6 +506,12 @@ fn the_help_of_the_other_commands() {
           --metadata-firewall <ON|OFF>  Keep jobs from the instance metadata service, and so from the
                                         role of their machine; needs nftables and cgroup v2 on the image
                                         [default: on] [possible values: on, off]
+          --machine-logs <DESTINATION>  Where machines copy the log of their agent, so that it outlives
+                                        them: off, or cloudwatch:GROUP for a log group of CloudWatch
+                                        Logs that exists [default: off]
+          --connect <OFF|SSM>           How ondeck connect reaches machines: off, or ssm for Session
+                                        Manager, if the image has its agent [default: off] [possible
+                                        values: off, ssm]
 
     (options of every command)
 

@@ -29,6 +29,7 @@ mod json;
 mod keep_warm;
 mod lifecycle;
 mod output;
+mod preserved;
 mod reset;
 mod reuse;
 mod shell;

@@ -53,6 +53,7 @@ fn is_transition(event: &EventRow) -> bool {
         | ("give-back", Some(Claimed), Idle)
         | ("renew", Some(Idle), Idle)
         | ("renew", Some(Running), Running)
+        | ("preserve", Some(Running), Running)
         | ("reap", Some(Created | Idle | Claimed | Running), Terminated) => true,
         ("expire", Some(from), to) => from == to && from.is_live(),
         _ => false,

@@ -29,6 +29,8 @@ pub enum Transition {
     GiveBack,
     /// idle or running → same state
     Renew,
+    /// running → running, for people and not for its run
+    Preserve,
     /// any live → same state
     Expire,
     /// any live → terminated
@@ -46,6 +48,7 @@ impl Transition {
             Transition::Release => "release",
             Transition::GiveBack => "give-back",
             Transition::Renew => "renew",
+            Transition::Preserve => "preserve",
             Transition::Expire => "expire",
             Transition::Reap => "reap",
         }

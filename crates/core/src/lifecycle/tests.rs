@@ -90,6 +90,7 @@ fn transitions_of_an_owner_need_its_state_its_run_and_time_left() {
         (claimed.give_back_unregistered(noon(), LEASE).change().clone(), State::Claimed),
         (running.release(noon(), LEASE).change().clone(), State::Running),
         (running.renew(noon(), noon() + LEASE).change().clone(), State::Running),
+        (running.preserve(noon(), noon() + LEASE).change().clone(), State::Running),
     ] {
         for state in State::ALL {
             let expected = if state == from { [UNEXPIRED, NEVER, NEVER] } else { [NEVER; 3] };

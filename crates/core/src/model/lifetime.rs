@@ -20,7 +20,7 @@ impl Lifetime {
     pub fn of(settings: &Settings) -> Lifetime {
         let max_runs = match settings.reuse {
             Reuse::Always => settings.max_runs_per_machine,
-            Reuse::Never => Some(1),
+            Reuse::Never | Reuse::Preserved => Some(1),
         };
         Lifetime { max_age: settings.max_machine_age, max_runs }
     }

@@ -128,6 +128,11 @@ impl Record {
         self.threshold.is_some_and(|threshold| threshold <= now)
     }
 
+    /// Whether its run has failed, and the machine is kept for people to examine.
+    pub fn is_preserved(&self) -> bool {
+        self.state == State::Running && self.reuse == Reuse::Preserved
+    }
+
     /// What its runner registers with; `None` if no run owns it.
     pub fn label(&self) -> Option<Label> {
         Some(Label::new(self.run.clone()?, self.suffix.clone()))

@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::excerpt::quoted;
 
+/// The text of [`Reuse::Preserved`] in a record. Versions that do not know it read it as `never`.
+const PRESERVED: &str = "preserved";
+
 /// What happens to a machine after its run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -13,6 +16,9 @@ pub enum Reuse {
     Always,
     /// It is terminated. The run also gets no machine that has served another run before.
     Never,
+    /// The run has failed, and the machine stays as it is until its threshold, for people to examine.
+    /// It takes no further job, not even of its run. No input says so; release writes it.
+    Preserved,
 }
 
 impl Reuse {
@@ -22,8 +28,9 @@ impl Reuse {
         self.max(other)
     }
 
+    /// Whether the machine serves no run after the present one.
     pub fn is_never(self) -> bool {
-        self == Reuse::Never
+        self >= Reuse::Never
     }
 
     /// The text in a record. The default is the empty text, which versions without this setting
@@ -32,12 +39,17 @@ impl Reuse {
         match self {
             Reuse::Always => "",
             Reuse::Never => "never",
+            Reuse::Preserved => PRESERVED,
         }
     }
 
-    /// Reads the text in a record. A text of a later version counts as the strictest value.
+    /// Reads the text in a record. A text of a later version counts as `never`.
     pub fn read(stored: &str) -> Reuse {
-        if stored.is_empty() { Reuse::Always } else { Reuse::Never }
+        match stored {
+            "" => Reuse::Always,
+            PRESERVED => Reuse::Preserved,
+            _ => Reuse::Never,
+        }
     }
 }
 
@@ -72,9 +84,15 @@ mod tests {
 
     #[test]
     fn a_text_of_another_version_is_read_strictly() {
-        for reuse in [Reuse::Always, Reuse::Never] {
+        for reuse in [Reuse::Always, Reuse::Never, Reuse::Preserved] {
             assert_eq!(Reuse::read(reuse.stored()), reuse);
         }
         assert_eq!(Reuse::read("same-branch"), Reuse::Never);
+    }
+
+    #[test]
+    fn no_input_preserves_a_machine() {
+        assert!("preserved".parse::<Reuse>().is_err());
+        assert!(Reuse::Preserved.is_never());
     }
 }

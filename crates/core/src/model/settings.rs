@@ -52,6 +52,14 @@ input_struct! {
         )
         .or_described("no limit");
     reuse: Reuse, str::parse, REUSE;
+    debug_on_failure: Option<Duration> = None, |text| DEBUG_ON_FAILURE.parse(text).map(Some),
+        Input::stored(
+            DEBUG_ON_FAILURE.input,
+            "MIN",
+            "How long release keeps the machines of a failed run for people to examine, outside the \
+             pool; it must be called with run-failed",
+        )
+        .or_described("they return to the pool");
     max_machines: MaxMachines = MaxMachines::default(), str::parse,
         Input::stored(
             "max-machines",
@@ -116,6 +124,10 @@ pub const REUSE: Input = Input::stored(
 /// How the age is read. It is no deadline of a state, and has no default.
 const AGE: TimeSpec =
     TimeSpec { input: "max-machine-age-min", unit: Unit::Minutes, may_be_zero: false };
+
+/// How long machines are preserved. It has no default, since that is off.
+const DEBUG_ON_FAILURE: TimeSpec =
+    TimeSpec { input: "debug-on-failure-min", unit: Unit::Minutes, may_be_zero: false };
 
 fn positive(text: &str) -> Result<Option<u32>, String> {
     let number = text.trim().parse::<u32>().ok().filter(|number| *number > 0);

@@ -11,7 +11,8 @@ use futures_util::future::join_all;
 
 use crate::inputs::times::TimeOverrides;
 use crate::inputs::times::Times;
-use crate::lifecycle::{Claimed, Idle, Instance, Live, Pending, Refused, Running};
+use crate::inputs::{Input, Mode};
+use crate::lifecycle::{Claimed, Idle, Instance, Live, Pending, Preserved, Refused, Running};
 use crate::model::failure::{Failure, FailureKind};
 use crate::model::ids::{InstanceId, RunId};
 use crate::model::label::Label;
@@ -27,6 +28,19 @@ use crate::ports::{Listing, PortError, PortResult};
 
 /// The reason in events, for machines that never became `running`.
 const UNFINISHED: &str = "its provision did not finish";
+
+/// The reason in events, for machines of a failed run that stay for people to examine.
+const RUN_FAILED_WHY: &str = "its run failed, and it is kept for debugging";
+
+/// Whether the run that is released has failed.
+pub const RUN_FAILED: Input = Input::switch(
+    "run-failed",
+    "The run has failed: keep its machines for debug-on-failure-min, if that is set",
+    &[Mode::Release],
+);
+
+/// The inputs of release alone.
+pub const INPUTS: &[Input] = &[RUN_FAILED];
 
 /// What a release did.
 #[derive(Debug, Clone)]
@@ -67,6 +81,8 @@ pub enum Disposition {
     Expired(String),
     /// It was expired because its provider takes it away.
     Interrupted,
+    /// Its run has failed, and it stays outside the pool until then, for people to examine.
+    Preserved(Timestamp),
     /// It was expired in this state because its provision never finished: it was `created`, or
     /// `claimed` and past its threshold.
     Unfinished(State),
@@ -123,6 +139,25 @@ pub async fn release(
     run: &RunId,
     times: &TimeOverrides,
 ) -> Result<Outcome, Failure> {
+    release_run(plane, run, times, false).await
+}
+
+/// Like [`release`], for a run that has failed: with `debug-on-failure-min`, its running machines are
+/// preserved.
+pub async fn release_failed(
+    plane: &Plane,
+    run: &RunId,
+    times: &TimeOverrides,
+) -> Result<Outcome, Failure> {
+    release_run(plane, run, times, true).await
+}
+
+async fn release_run(
+    plane: &Plane,
+    run: &RunId,
+    times: &TimeOverrides,
+    has_failed: bool,
+) -> Result<Outcome, Failure> {
     let begun = plane.clock.steady();
     let settings = plane.settings().await?;
     let times = times.in_force(&settings.times)?;
@@ -136,7 +171,9 @@ pub async fn release(
         OnInterruption::None => Ok(BTreeSet::new()),
         OnInterruption::Rerun => taken_away(plane, &records).await,
     };
-    let releasing = Releasing { plane, run, times: &times, lifetime, handshake, taken_away };
+    let preserve_for = settings.debug_on_failure.filter(|_| has_failed);
+    let releasing =
+        Releasing { plane, run, times: &times, lifetime, preserve_for, handshake, taken_away };
     let releases = records.iter().map(|record| releasing.release(record));
     let results = join_all(releases).await;
     let released = |(record, result): (Record, PortResult<Reached>)| {
@@ -163,6 +200,8 @@ struct Releasing<'a> {
     run: &'a RunId,
     times: &'a Times,
     lifetime: Lifetime,
+    /// How long running machines stay for people; `None` if they return to the pool.
+    preserve_for: Option<Duration>,
     handshake: Handshake<'a>,
     /// Expired as they are, so that refresh sees whose jobs they had. If they are not known, no running
     /// machine is released: its agent could not be asked either.
@@ -185,9 +224,16 @@ async fn taken_away(plane: &Plane, records: &[Record]) -> PortResult<BTreeSet<In
 impl Releasing<'_> {
     async fn release(&self, record: &Record) -> PortResult<Reached> {
         let now = self.plane.now();
+        // A later release of the run, or a refresh that sees it completed, leaves it to people.
+        if let (Some(_), Some(until)) = (Instance::<Preserved>::believe(record), record.threshold) {
+            return Ok((Disposition::Preserved(until), String::new()));
+        }
         if let Some(running) = Instance::<Running>::believe(record) {
             if self.taken_away.as_ref().map_err(PortError::clone)?.contains(&record.id) {
                 return self.expire_taken_away(record, &running).await;
+            }
+            if let Some(span) = self.preserve_for {
+                return self.preserve(record, &running, now + span).await;
             }
             return self.return_to_pool(record, self.change(record, &running, now)).await;
         }
@@ -269,6 +315,21 @@ impl Releasing<'_> {
     ) -> PortResult<Reached> {
         match self.plane.apply(running.expire(self.plane.now()).because(INTERRUPTED)).await {
             Ok(_) => Ok((Disposition::Interrupted, String::new())),
+            Err(NotCommitted::Refused(refused)) => self.refused(record, &refused).await,
+            Err(NotCommitted::Unreachable(error)) => Err(error),
+        }
+    }
+
+    /// Keeps the machine as it is until then. Its agent sees that and takes no further job.
+    async fn preserve(
+        &self,
+        record: &Record,
+        running: &Instance<Running>,
+        until: Timestamp,
+    ) -> PortResult<Reached> {
+        let change = running.preserve(self.plane.now(), until).because(RUN_FAILED_WHY);
+        match self.plane.apply(change).await {
+            Ok(_) => Ok((Disposition::Preserved(until), String::new())),
             Err(NotCommitted::Refused(refused)) => self.refused(record, &refused).await,
             Err(NotCommitted::Unreachable(error)) => Err(error),
         }

@@ -11,6 +11,7 @@ mod labels;
 mod lifetimes;
 mod machine_source;
 mod outcomes;
+mod preserved;
 mod provision;
 mod refresh;
 mod release;

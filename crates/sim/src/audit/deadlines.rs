@@ -115,6 +115,7 @@ impl Audit {
                     allowed.push(time(None, "idle-time-sec").max(LEAST_KEPT));
                 }
                 Transition::Renew => allowed.push(time(ask, "max-runtime-min")),
+                Transition::Preserve => allowed.push(time(None, "debug-on-failure-min")),
                 Transition::Release if warms_up => {
                     allowed.push(time(None, "idle-time-sec").max(LEAST_KEPT));
                     // The warming up failed after the machines were committed.

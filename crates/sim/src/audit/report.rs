@@ -160,6 +160,10 @@ impl Audit {
                 Disposition::Unfinished(_) | Disposition::Interrupted => {
                     effects.has(Transition::Expire, id)
                 }
+                // Another release of the run may have preserved it.
+                Disposition::Preserved(_) => {
+                    self.records.get(id).is_none_or(|r| !r.state.is_live() || r.is_preserved())
+                }
                 Disposition::Expired(_)
                 | Disposition::Superseded(_)
                 | Disposition::NotReached(_) => true,

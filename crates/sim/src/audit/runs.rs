@@ -108,8 +108,8 @@ impl Audit {
         }
     }
 
-    /// A job starts on a machine, which must not be past its threshold for longer than its agent
-    /// takes to notice.
+    /// A job starts on a machine, which must not be past its threshold, or preserved, for longer than
+    /// its agent takes to notice.
     pub(crate) fn job_starts(
         &mut self,
         id: &InstanceId,
@@ -122,8 +122,10 @@ impl Audit {
             return;
         };
         let changed = self.changed_at.get(id).copied().unwrap_or(now);
-        let over = record.threshold.map_or(changed, |threshold| threshold.max(changed));
-        let is_over = record.threshold.is_none_or(|threshold| threshold < now);
+        let is_preserved = record.is_preserved();
+        let threshold = record.threshold.filter(|_| !is_preserved);
+        let over = threshold.map_or(changed, |threshold| threshold.max(changed));
+        let is_over = threshold.is_none_or(|threshold| threshold < now);
         if is_over && over + SKEW + NOTICES_WITHIN < now {
             let how = format!("{id} takes a job, and its time was up at {over}");
             self.violated(Invariant::NoJobWhenExpired, how);

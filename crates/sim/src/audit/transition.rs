@@ -29,6 +29,7 @@ pub(super) fn legal(
         Transition::Release => (from, to) == (Running, Idle),
         Transition::GiveBack => (from, to) == (Claimed, Idle),
         Transition::Renew => from == to && matches!(from, Idle | Running),
+        Transition::Preserve => (from, to) == (Running, Running),
         Transition::Expire => from != Terminated && from == to,
         Transition::Reap => from != Terminated && to == Terminated,
     };
@@ -41,7 +42,9 @@ pub(super) fn legal(
         Transition::Claim => before.run.is_none() && after.run.is_some(),
         Transition::Release | Transition::GiveBack => before.run.is_some() && after.run.is_none(),
         Transition::Reap => after.run.is_none(),
-        Transition::Expire | Transition::Renew | Transition::Register => kept,
+        Transition::Expire | Transition::Renew | Transition::Preserve | Transition::Register => {
+            kept
+        }
     };
     if !runs {
         return Err(format!("owner {:?} to {:?}", before.run, after.run));
@@ -68,7 +71,8 @@ fn counted(
     warmed_up: bool,
 ) -> Result<(), String> {
     let grows = |transitions: &[Transition]| u32::from(transitions.contains(&transition));
-    let generation = before.generation + grows(&[Transition::Release, Transition::GiveBack]);
+    let ends = [Transition::Release, Transition::GiveBack, Transition::Preserve];
+    let generation = before.generation + grows(&ends);
     let unused = before.runs.checked_sub(1);
     let runs = match transition {
         Transition::Release if warmed_up => Some(after.runs) == unused,

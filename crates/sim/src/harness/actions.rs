@@ -113,7 +113,9 @@ impl Harness {
     pub(super) fn reassign(&mut self, nth: usize) {
         let running = self.world.store.select(|record| {
             let left = record.threshold.map(|t| t.since(self.kernel.true_time()));
-            record.state == State::Running && left.is_some_and(|left| left.as_secs() > 100)
+            record.state == State::Running
+                && !record.is_preserved()
+                && left.is_some_and(|left| left.as_secs() > 100)
         });
         let Some(mut record) = running.get(nth % running.len().max(1)).cloned() else { return };
         let serves =

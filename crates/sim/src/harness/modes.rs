@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ondeck_core::inputs::times::TimeOverrides;
+use ondeck_core::model::ids::RunId;
 use ondeck_core::modes::plane::{KnownSettings, Plane};
 use ondeck_core::modes::provision::{Request, SourcePolicy, provision};
 use ondeck_core::modes::refresh::refresh;
-use ondeck_core::modes::release::release;
+use ondeck_core::modes::release::{release, release_failed};
 use ondeck_core::runtime::stop::StopSignal;
 use ondeck_core::testkit::{SeededRandom, SilentProgress};
 
@@ -134,7 +135,11 @@ impl Harness {
         let began = self.kernel.true_time();
         self.world.audit().release_begins(ports.pid, began);
         let work = async move {
-            let result = release(&plane, &id, &TimeOverrides::default()).await;
+            let times = TimeOverrides::default();
+            let result = match has_failed(&id) {
+                true => release_failed(&plane, &id, &times).await,
+                false => release(&plane, &id, &times).await,
+            };
             Exit::Released(Box::new(result), began, disturbances)
         };
         self.start(ports.pid, Process::new(ProcessKind::Release(run.to_owned()), work));
@@ -153,4 +158,9 @@ impl Harness {
         };
         self.start(ports.pid, Process::new(ProcessKind::Refresh, work));
     }
+}
+
+/// Whether a run has failed, by its name: one in three.
+fn has_failed(run: &RunId) -> bool {
+    run.as_str().bytes().map(u32::from).sum::<u32>() % 3 == 0
 }

@@ -16,6 +16,7 @@ pub enum Service {
     Sqs,
     Ec2,
     Sts,
+    Logs,
     /// A service that has no stand-in here.
     Unknown,
 }
@@ -27,6 +28,7 @@ impl fmt::Display for Service {
             Service::Sqs => "SQS",
             Service::Ec2 => "EC2",
             Service::Sts => "STS",
+            Service::Logs => "CloudWatch Logs",
             Service::Unknown => "unknown service",
         })
     }
@@ -35,7 +37,7 @@ impl fmt::Display for Service {
 /// The parsed body of a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Content {
-    /// The JSON protocol of DynamoDB and SQS.
+    /// The JSON protocol of DynamoDB, SQS and CloudWatch Logs.
     Json(Value),
     /// The Query protocol of EC2 and STS.
     Query(Params),
@@ -64,6 +66,9 @@ impl Call {
                 (Service::DynamoDb, operation.to_owned(), json(&body))
             }
             Some(("AmazonSQS", operation)) => (Service::Sqs, operation.to_owned(), json(&body)),
+            Some(("Logs_20140328", operation)) => {
+                (Service::Logs, operation.to_owned(), json(&body))
+            }
             Some((_, operation)) => (Service::Unknown, operation.to_owned(), Content::Unreadable),
             None => query(&headers, &body),
         };
@@ -162,6 +167,11 @@ mod tests {
                 call(&[("x-amz-target", "AmazonSQS.SendMessage")], b"{}"),
                 Service::Sqs,
                 "SendMessage",
+            ),
+            (
+                call(&[("x-amz-target", "Logs_20140328.PutLogEvents")], b"{}"),
+                Service::Logs,
+                "PutLogEvents",
             ),
             (
                 call(&[("authorization", &signed("ec2"))], b"Action=CreateFleet"),

@@ -70,6 +70,9 @@ pub struct GatewayOptions {
     pub command: Option<MachineCommand>,
     /// The time from a machine's launch to the start of its command.
     pub boot: Duration,
+    /// How long the command of a machine that goes down has after SIGTERM, as a service of systemd has
+    /// it. Zero kills it at once.
+    pub shutdown: Duration,
     /// The folder for each machine's output, `ID.log`. Without it, the logs are in a temporary
     /// folder that the gateway removes.
     pub logs: Option<PathBuf>,
@@ -114,6 +117,7 @@ impl GatewayOptions {
             region: "us-east-1".to_owned(),
             command: None,
             boot: Duration::ZERO,
+            shutdown: Duration::ZERO,
             logs: None,
             subnets: zones.map(|(id, zone)| (id.to_owned(), zone.to_owned())).into(),
             capacity: Capacity::default(),

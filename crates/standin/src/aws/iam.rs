@@ -9,6 +9,7 @@ mod condition;
 mod context;
 pub(crate) mod dynamodb;
 pub(crate) mod ec2;
+pub(crate) mod logs;
 mod pattern;
 mod policy;
 mod principals;

@@ -46,6 +46,7 @@ pub struct MachineCommand {
 pub(crate) struct Machines {
     command: Option<MachineCommand>,
     boot: Duration,
+    shutdown: Duration,
     agents_url: String,
     handle: Handle,
     logs: PathBuf,
@@ -74,6 +75,7 @@ impl Machines {
         Machines {
             command: options.command.clone(),
             boot: options.boot,
+            shutdown: options.shutdown,
             agents_url: agents_url.to_owned(),
             handle,
             logs,
@@ -178,6 +180,9 @@ pub(crate) async fn live(ec2: Ec2, id: String) {
 /// Kills the processes of machines that are being stopped or terminated, and completes that.
 pub(crate) async fn kill_processes(ec2: Ec2, ids: Vec<String>) {
     if ec2.host().command.is_some() {
+        if !ec2.host().shutdown.is_zero() {
+            shut_down_commands(&ec2, &ids).await;
+        }
         for id in &ids {
             ec2.pid(id).map(processes::kill_group);
         }
@@ -190,6 +195,20 @@ pub(crate) async fn kill_processes(ec2: Ec2, ids: Vec<String>) {
     for id in &ids {
         ec2.with(id, Instance::processes_gone);
     }
+}
+
+/// Sends SIGTERM to the commands of machines, and waits until they have ended or their time is up.
+async fn shut_down_commands(ec2: &Ec2, ids: &[String]) {
+    for id in ids {
+        ec2.pid(id).map(processes::terminate);
+    }
+    let ended = async {
+        let mut beat = tokio::time::interval(SHUTDOWN_BEAT);
+        while ids.iter().any(|id| ec2.pid(id).is_some()) {
+            beat.tick().await;
+        }
+    };
+    tokio::time::timeout(ec2.host().shutdown, ended).await.ok();
 }
 
 /// Stops or terminates machines that have left a shutdown note. Runs until the folder is gone.

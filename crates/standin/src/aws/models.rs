@@ -34,13 +34,14 @@ impl fmt::Display for Violation {
     }
 }
 
-/// The models of DynamoDB, SQS and EC2. Each is read on first use, because EC2's
+/// The models of DynamoDB, SQS, CloudWatch Logs and EC2. Each is read on first use, because EC2's
 /// alone has four megabytes.
 #[derive(Debug)]
 pub(crate) struct Models {
     folder: PathBuf,
     dynamodb: OnceLock<Model>,
     sqs: OnceLock<Model>,
+    logs: OnceLock<Model>,
     ec2: OnceLock<Model>,
 }
 
@@ -50,7 +51,7 @@ impl Models {
     /// # Panics
     /// If a model is missing. Without it, requests would pass unchecked.
     pub(crate) fn new(folder: &Path) -> Models {
-        for name in ["dynamodb.json", "sqs.json", "ec2.json"] {
+        for name in ["dynamodb.json", "sqs.json", "logs.json", "ec2.json"] {
             let file = folder.join(name);
             assert!(file.is_file(), "no API model: {}", file.display());
         }
@@ -58,6 +59,7 @@ impl Models {
             folder: folder.to_owned(),
             dynamodb: OnceLock::new(),
             sqs: OnceLock::new(),
+            logs: OnceLock::new(),
             ec2: OnceLock::new(),
         }
     }
@@ -70,6 +72,7 @@ impl Models {
                 self.dynamodb.get_or_init(|| Model::read(&self.folder, "dynamodb"))
             }
             Service::Sqs => self.sqs.get_or_init(|| Model::read(&self.folder, "sqs")),
+            Service::Logs => self.logs.get_or_init(|| Model::read(&self.folder, "logs")),
             Service::Ec2 => self.ec2.get_or_init(|| Model::read(&self.folder, "ec2")),
             Service::Sts => return Vec::new(),
             Service::Unknown => {

@@ -173,7 +173,7 @@ fn the_agent_is_fetched_checked_and_started() {
     assert_eq!(
         env,
         "ONDECK_POOL=acme/web\nONDECK_AWS_REGION=us-east-1\nONDECK_HOME=/var/lib/ondeck\n\
-         ONDECK_METADATA_FIREWALL=on\n\
+         ONDECK_METADATA_FIREWALL=on\nONDECK_MACHINE_LOGS=off\nONDECK_CONNECT=off\n\
          ONDECK_OWN_MACHINE=true\n"
     );
     let unit = machine.read("etc/systemd/system/ondeck-agent.service");

@@ -42,7 +42,8 @@ struct ReleasedJson {
     instance_id: String,
     /// `pooled`: it waits in the pool. `terminated`: it has no idle time left, or is not reused.
     /// `expired`: it failed or did not respond, and will be terminated. `interrupted`: its provider
-    /// takes it away, as it does with spot machines. `superseded`: it no longer belonged to the run.
+    /// takes it away, as it does with spot machines. `preserved`: the run failed, and it is kept outside
+    /// the pool for a while. `superseded`: it no longer belonged to the run.
     /// `not-reached`: the store or the queue did not answer for it, so it may still belong to the
     /// run.
     outcome: MachineOutcome,
@@ -68,6 +69,7 @@ enum MachineOutcome {
     Terminated,
     Expired,
     Interrupted,
+    Preserved,
     Superseded,
     NotReached,
 }
@@ -87,6 +89,7 @@ impl MachineOutcome {
             MachineOutcome::Terminated => "terminated",
             MachineOutcome::Expired => "expired",
             MachineOutcome::Interrupted => "interrupted",
+            MachineOutcome::Preserved => "preserved",
             MachineOutcome::Superseded => "superseded",
             MachineOutcome::NotReached => "not-reached",
         }
@@ -106,6 +109,9 @@ fn machine_outcome(disposition: &Disposition) -> (MachineOutcome, String) {
         }
         Disposition::Expired(why) => (MachineOutcome::Expired, why.clone()),
         Disposition::Interrupted => (MachineOutcome::Interrupted, INTERRUPTED.to_owned()),
+        Disposition::Preserved(until) => {
+            (MachineOutcome::Preserved, format!("the run failed; kept for debugging until {until}"))
+        }
         Disposition::Superseded(why) => (MachineOutcome::Superseded, why.clone()),
         Disposition::NotReached(error) => (MachineOutcome::NotReached, error.clone()),
         Disposition::Unfinished(state) => {
@@ -207,6 +213,7 @@ fn counts(instances: &[Released]) -> String {
         MachineOutcome::Terminated,
         MachineOutcome::Expired,
         MachineOutcome::Interrupted,
+        MachineOutcome::Preserved,
         MachineOutcome::Superseded,
         MachineOutcome::NotReached,
     ] {

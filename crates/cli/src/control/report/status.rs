@@ -53,6 +53,9 @@ struct InstanceJson {
     updated_at: String,
     /// When its ticket was put into the pool. Empty if it has none.
     ticketed_at: String,
+    /// Only if it is so: its run failed, and it is kept for people to examine until the threshold.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    preserved: bool,
     /// How long ago the agent's last heartbeat was. `null` if there was none.
     heartbeat_age_ms: Option<u64>,
     /// The agent's last signal. `null` if there was none.
@@ -108,6 +111,7 @@ fn instance(record: &Record, status: &AgentStatus, now: Timestamp) -> InstanceJs
         created_at: record.created_at.to_string(),
         updated_at: record.updated_at.to_string(),
         ticketed_at: time(record.ticketed_at),
+        preserved: record.is_preserved(),
         heartbeat_age_ms: status.heartbeat.map(|beat| millis(now.since(beat.at))),
         signal: report.map(|report| report.signal.as_str().to_owned()),
         detail: report.map(|report| report.detail.clone()).filter(|detail| !detail.is_empty()),
@@ -158,7 +162,7 @@ impl Snapshot {
     fn row(&self, record: &Record, status: &AgentStatus) -> Vec<String> {
         vec![
             record.id.to_string(),
-            record.state.to_string(),
+            shown_state(record),
             record.run.as_ref().map_or("-", |run| run.as_str()).to_owned(),
             record.threshold.map_or("-".to_owned(), |t| self.left_until(t)),
             status.heartbeat.map_or("never".to_owned(), |beat| ago(self.now.since(beat.at))),
@@ -175,6 +179,14 @@ impl Snapshot {
         } else {
             format!("{} over", span(self.now.since(threshold)))
         }
+    }
+}
+
+/// A machine that is kept for people is `running` in its record, but serves no run.
+fn shown_state(record: &Record) -> String {
+    match record.is_preserved() {
+        true => "preserved".to_owned(),
+        false => record.state.to_string(),
     }
 }
 

@@ -69,6 +69,14 @@ fn ask_sqs(operation: &str, content: &Value) -> Value {
     ask(&Emulators::running().ministack, &format!("AmazonSQS.{operation}"), content)
 }
 
+/// The answer of CloudWatch Logs; `null` if it refuses.
+pub(crate) fn ask_logs(operation: &str, content: &Value) -> Value {
+    let body = content.to_string();
+    let headers = signed(&format!("Logs_20140328.{operation}"), "logs", &body);
+    let (_, answer) = exchange(&Emulators::running().ministack, "POST /", &headers, &body);
+    serde_json::from_str(&answer).unwrap_or_default()
+}
+
 /// What a machine's metadata service gives it to sign with.
 pub(crate) fn machine_keys(metadata: &str, role: &str) -> Value {
     let ttl = "X-aws-ec2-metadata-token-ttl-seconds: 60\r\nContent-Length: 0\r\n";
@@ -82,18 +90,29 @@ pub(crate) fn machine_keys(metadata: &str, role: &str) -> Value {
 fn ask(url: &str, target: &str, content: &Value) -> Value {
     let service = if target.starts_with("DynamoDB") { "dynamodb" } else { "sqs" };
     let body = content.to_string();
-    let headers = format!(
+    let headers = signed(target, service, &body);
+    serde_json::from_str(&send(url, "POST /", &headers, &body)).unwrap()
+}
+
+fn signed(target: &str, service: &str, body: &str) -> String {
+    format!(
         "X-Amz-Target: {target}\r\nContent-Type: application/x-amz-json-1.0\r\n\
          Content-Length: {}\r\n\
          Authorization: AWS4-HMAC-SHA256 Credential=test/20250531/us-east-1/{service}/\
          aws4_request, SignedHeaders=host, Signature=0\r\n",
         body.len(),
-    );
-    serde_json::from_str(&send(url, "POST /", &headers, &body)).unwrap()
+    )
 }
 
-/// One request on a connection of its own, and the body of its answer.
+/// One request, and the body of its answer, which must be a success.
 fn send(url: &str, what: &str, headers: &str, body: &str) -> String {
+    let (head, body) = exchange(url, what, headers, body);
+    assert!(head.contains(" 200 "), "{what}: {head} {body}");
+    body
+}
+
+/// One request on a connection of its own, and the head and the body of its answer.
+fn exchange(url: &str, what: &str, headers: &str, body: &str) -> (String, String) {
     let address = url.trim_start_matches("http://").trim_end_matches('/');
     let request = format!("{what} HTTP/1.0\r\nHost: {address}\r\n{headers}\r\n{body}");
     let mut connection = TcpStream::connect(address).unwrap();
@@ -101,6 +120,5 @@ fn send(url: &str, what: &str, headers: &str, body: &str) -> String {
     let mut answer = String::new();
     connection.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    assert!(head.contains(" 200 "), "{what}: {answer}");
-    body.to_owned()
+    (head.to_owned(), body.to_owned())
 }

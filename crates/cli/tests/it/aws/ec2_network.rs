@@ -112,10 +112,21 @@ impl Ec2Network {
     /// An account whose machines are on this network. Their agents are given this word for
     /// `metadata-firewall`, and this folder of programs in place of the computer's.
     pub(crate) fn account(&self, firewall: &str, path: Option<&Path>) -> AwsHarness {
+        self.account_with(firewall, path, &[])
+    }
+
+    /// The same, with more variables for the agents.
+    pub(crate) fn account_with(
+        &self,
+        firewall: &str,
+        path: Option<&Path>,
+        more: &[(&str, &str)],
+    ) -> AwsHarness {
         let pid = self.holder.id().to_string();
         let service = ["nsenter", "--target", &pid, "--mount", "--net", "--", "sh", "-c", SERVICE];
         let agent = [&self.cgroup, env!("CARGO_BIN_EXE_ondeck"), "agent", "--backend", "aws", "-v"];
         let mut env = vec![("ONDECK_METADATA_FIREWALL".to_owned(), firewall.to_owned())];
+        env.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         env.extend(path.map(|path| ("PATH".to_owned(), path.display().to_string())));
         let harness = AwsHarness::where_machines_run(MachineCommand {
             program: "/usr/bin/env".into(),
@@ -145,13 +156,24 @@ impl Ec2Network {
         };
         let net = format!("--net={}", namespace.display());
         let ondeck = env!("CARGO_BIN_EXE_ondeck");
-        let probe = Command::new("nsenter").args([&net, "--", ondeck, "probe-metadata"]).output();
-        let output = probe.unwrap();
-        match output.status.code() {
-            Some(0) => false,
-            Some(1) => true,
-            _ => panic!("{output:?}"),
-        }
+        reached(Command::new("nsenter").args([&net, "--", ondeck, "probe-metadata"]))
+    }
+
+    /// Makes the cgroup of a service of the system. It is removed when the answer is dropped.
+    pub(crate) fn make_service(&self, name: &str) -> SystemService {
+        let folder = self.cgroups().join("system.slice").join(name);
+        fs::create_dir_all(&folder).unwrap();
+        SystemService(folder)
+    }
+
+    /// Whether a process of the service, on the machine, reaches the metadata service.
+    pub(crate) fn service_reaches_metadata(&self, service: &SystemService) -> bool {
+        let net = format!("--net={}", self.namespace("self").display());
+        let enter = "echo 0 >\"$0/cgroup.procs\" && exec \"$@\"";
+        let ondeck = env!("CARGO_BIN_EXE_ondeck");
+        let mut probe = Command::new("sh");
+        probe.args(["-c", enter]).arg(&service.0).args(["nsenter", &net, "--"]);
+        reached(probe.args([ondeck, "probe-metadata"]))
     }
 
     /// Runs nft on the machine.
@@ -216,6 +238,27 @@ impl Ec2Network {
                 }
             }
         });
+    }
+}
+
+/// The cgroup of a service of the system.
+pub(crate) struct SystemService(PathBuf);
+
+impl Drop for SystemService {
+    /// Removes what [`Ec2Network::make_service`] made. The slice stays if it has other services.
+    fn drop(&mut self) {
+        fs::remove_dir(&self.0).ok();
+        self.0.parent().map(fs::remove_dir);
+    }
+}
+
+/// Whether a process that tries to reach the metadata service does.
+fn reached(probe: &mut Command) -> bool {
+    let output = probe.output().unwrap();
+    match output.status.code() {
+        Some(0) => false,
+        Some(1) => true,
+        _ => panic!("{output:?}"),
     }
 }
 

@@ -106,3 +106,29 @@ fn a_machine_without_nft_is_not_ready_unless_the_operator_permits_it() {
     assert_eq!(harness.standings(), ["idle"]);
     assert_eq!(network.nft(&["list", "ruleset"]), "");
 }
+
+#[test]
+fn the_ssm_agent_is_admitted_where_operators_connect() {
+    let Some(network) = Ec2Network::lay_out() else { return };
+    let service = network.make_service("amazon-ssm-agent.service");
+    let harness = network.account_with("on", None, &[("ONDECK_CONNECT", "ssm")]);
+    let machines = harness.provision("1", 1).succeeded().ids();
+    assert!(network.service_reaches_metadata(&service), "it cannot open a session without keys");
+    job(&harness, "1", &TRY).succeeded();
+    for place in Place::ALL {
+        assert!(!network.reaches_metadata(place), "{place:?}");
+    }
+    // Its own updates restart it, in a cgroup that has the same name and is another one.
+    drop(service);
+    let service = network.make_service("amazon-ssm-agent.service");
+    assert!(!network.service_reaches_metadata(&service), "the rule names the earlier cgroup");
+    harness.release("1").succeeded();
+    let again = harness.provision("2", 1).succeeded();
+    assert_eq!((again.ids(), again.sources()), (machines, vec!["warm".to_owned()]));
+    assert!(network.service_reaches_metadata(&service), "the rule was loaded again");
+
+    let tamper = "nft insert rule inet ondeck_metadata agent_only accept";
+    job(&harness, "2", &["sh", "-c", tamper]).succeeded();
+    harness.release("2");
+    harness.until_machines(0);
+}

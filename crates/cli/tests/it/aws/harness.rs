@@ -93,13 +93,24 @@ impl AwsHarness {
         AwsHarness::start(command, None)
     }
 
-    fn start(mut command: MachineCommand, policies: Option<PathBuf>) -> AwsHarness {
+    fn start(command: MachineCommand, policies: Option<PathBuf>) -> AwsHarness {
+        AwsHarness::start_on(command, policies, Duration::ZERO)
+    }
+
+    /// One whose machines run this, under these policies in place of the project's, and have so much time
+    /// to shut down.
+    pub(crate) fn start_on(
+        mut command: MachineCommand,
+        policies: Option<PathBuf>,
+        shutdown: Duration,
+    ) -> AwsHarness {
         static POOLS: AtomicU32 = AtomicU32::new(0);
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().join("home").display().to_string();
         command.env.push(("ONDECK_HOME".to_owned(), home));
         let mut options = GatewayOptions {
             command: Some(command),
+            shutdown,
             logs: Some(folder.path().join("logs")),
             ..GatewayOptions::on(&Emulators::running())
         };

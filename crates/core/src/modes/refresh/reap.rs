@@ -7,6 +7,7 @@ use super::Outcome;
 use crate::lifecycle::{Instance, Live};
 use crate::model::failure::Failure;
 use crate::model::ids::InstanceId;
+use crate::model::reuse::Reuse;
 use crate::modes::plane::{NotCommitted, Plane};
 
 pub(super) async fn reap(plane: &Plane, outcome: &mut Outcome) -> Result<(), Failure> {
@@ -16,7 +17,10 @@ pub(super) async fn reap(plane: &Plane, outcome: &mut Outcome) -> Result<(), Fai
     let expired: Vec<Instance<Live>> =
         listing.records.iter().filter_map(Instance::believe).collect();
     let reaps = expired.iter().map(|instance| {
-        let why = format!("{} for too long", instance.state());
+        let why = match instance.reuse() {
+            Reuse::Preserved => "kept for debugging long enough".to_owned(),
+            Reuse::Always | Reuse::Never => format!("{} for too long", instance.state()),
+        };
         plane.apply(instance.reap(now).because(why))
     });
     let mut won: Vec<InstanceId> = Vec::new();

@@ -79,6 +79,7 @@ fn changes(id: &InstanceId, generation: u32) -> Vec<Change> {
         idle.renew(now, believed).change().clone(),
         running.renew(now, believed).change().clone(),
         running.renew(now, believed).never_reused().change().clone(),
+        running.preserve(now, believed).change().clone(),
         running.release_unused(now, last).change().clone(),
         running.release(now, last).because("the run has finished").change().clone(),
     ];

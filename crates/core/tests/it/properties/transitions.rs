@@ -38,7 +38,7 @@ fn needs(transition: Transition, believed: &Record) -> Option<Needs> {
         Transition::Register => return None,
         Transition::Activate => mine(State::Created),
         Transition::Commit | Transition::GiveBack => mine(State::Claimed),
-        Transition::Release => mine(State::Running),
+        Transition::Release | Transition::Preserve => mine(State::Running),
         Transition::Claim => {
             Needs { from: Some(State::Idle), owner: Some(Owner::Unowned), lease: Lease::Unexpired }
         }
@@ -87,7 +87,9 @@ fn after(change: &Change, believed: &Record) -> (State, bool, Option<u64>) {
     match change.transition() {
         Transition::Register => (State::Created, true, Some(LAST)),
         Transition::Claim => (State::Claimed, true, Some(LAST)),
-        Transition::Activate | Transition::Commit => (State::Running, true, Some(LAST)),
+        Transition::Activate | Transition::Commit | Transition::Preserve => {
+            (State::Running, true, Some(LAST))
+        }
         Transition::Release | Transition::GiveBack => (State::Idle, false, Some(LAST)),
         Transition::Renew => (believed.state, believed.run.is_some(), Some(LAST)),
         Transition::Expire => (believed.state, believed.run.is_some(), Some(0)),
@@ -117,6 +119,7 @@ fn changes(believed: &Record, run: &ondeck_core::model::ids::RunId, now: Timesta
     if let Some(running) = Instance::<Running>::believe(believed) {
         changes.push(running.release(now, last).change().clone());
         changes.push(running.renew(now, now + last).change().clone());
+        changes.push(running.preserve(now, now + last).change().clone());
     }
     if let Some(live) = Instance::<Live>::believe(believed) {
         changes.push(live.expire(now).change().clone());

@@ -177,7 +177,7 @@ async fn each_refusal_of_a_busy_runner_is_recognised() {
     }
 }
 
-/// The runner then asks nobody, and exits with 0.
+/// The runner then sends no request, and exits with 0.
 #[tokio::test]
 async fn a_removal_without_credentials_has_failed() {
     let harness = RunnerHarness::with_image("2.336.0").await;

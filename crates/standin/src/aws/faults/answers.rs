@@ -36,6 +36,7 @@ pub(crate) fn throttled(service: Service) -> Answer {
         ),
         Service::Sqs => refusal(service, 400, "RequestThrottled", "Request is throttled."),
         Service::Ec2 => refusal(service, 503, "RequestLimitExceeded", "Request limit exceeded."),
+        Service::Logs => refusal(service, 400, "ThrottlingException", "Rate exceeded"),
         Service::Sts | Service::Unknown => refusal(service, 400, "Throttling", "Rate exceeded"),
     }
 }
@@ -44,7 +45,9 @@ pub(crate) fn throttled(service: Service) -> Answer {
 pub(crate) fn expired(service: Service) -> Answer {
     const MESSAGE: &str = "The security token included in the request is expired";
     match service {
-        Service::DynamoDb => refusal(service, 400, "ExpiredTokenException", MESSAGE),
+        Service::DynamoDb | Service::Logs => {
+            refusal(service, 400, "ExpiredTokenException", MESSAGE)
+        }
         Service::Sqs => refusal(service, 403, "ExpiredTokenException", MESSAGE),
         Service::Ec2 => refusal(service, 400, "RequestExpired", "Request has expired."),
         Service::Sts | Service::Unknown => refusal(service, 403, "ExpiredToken", MESSAGE),
@@ -55,7 +58,9 @@ pub(crate) fn expired(service: Service) -> Answer {
 pub(crate) fn unknown_key(service: Service) -> Answer {
     const MESSAGE: &str = "The security token included in the request is invalid.";
     match service {
-        Service::DynamoDb => refusal(service, 400, "UnrecognizedClientException", MESSAGE),
+        Service::DynamoDb | Service::Logs => {
+            refusal(service, 400, "UnrecognizedClientException", MESSAGE)
+        }
         Service::Ec2 => {
             let message = "AWS was not able to validate the provided access credentials";
             refusal(service, 401, "AuthFailure", message)
@@ -69,7 +74,9 @@ pub(crate) fn unknown_key(service: Service) -> Answer {
 /// The service's answer to a caller whose policies do not allow the call.
 pub(crate) fn denied(service: Service, message: &str) -> Answer {
     match service {
-        Service::DynamoDb => refusal(service, 400, "AccessDeniedException", message),
+        Service::DynamoDb | Service::Logs => {
+            refusal(service, 400, "AccessDeniedException", message)
+        }
         Service::Ec2 => {
             let message = format!("You are not authorized to perform this operation. {message}");
             refusal(service, 403, "UnauthorizedOperation", &message)
@@ -131,6 +138,10 @@ pub(crate) fn refusal(service: Service, status: u16, code: &str, message: &str) 
     let (kind, body) = match service {
         Service::Ec2 => ("text/xml;charset=UTF-8", Xml::error(code, message)),
         Service::Sts | Service::Unknown => ("text/xml", Xml::query_error(code, message)),
+        Service::Logs => {
+            let body = serde_json::json!({ "__type": code, "message": message });
+            ("application/x-amz-json-1.1", body.to_string())
+        }
         Service::DynamoDb | Service::Sqs => {
             let space = if service == Service::Sqs {
                 // SQS has spoken XML once, and still gives the code of that time beside.

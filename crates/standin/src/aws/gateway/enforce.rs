@@ -13,7 +13,7 @@ use crate::aws::faults::answers;
 use crate::aws::iam::dynamodb::{self, Schema, Schemas};
 use crate::aws::iam::web_identity::{Assumption, TrustedRole, WebIdentities};
 use crate::aws::iam::{
-    Arns, Authorization, Context, Decision, PolicyPool, Principal, Principals, Role, sqs,
+    Arns, Authorization, Context, Decision, PolicyPool, Principal, Principals, Role, logs, sqs,
     web_identity,
 };
 use crate::http::Answer;
@@ -233,6 +233,7 @@ impl Enforcement {
                 dynamodb::authorizations(&call.operation, request, &self.arns, &schemas)
             }
             Service::Sqs => sqs::authorizations(&call.operation, request, &self.arns),
+            Service::Logs => logs::authorizations(&call.operation, request, &self.arns),
             Service::Ec2 => ec2.authorizations(call, &self.arns),
             // Every caller may ask who it is. An unknown service refuses by itself.
             Service::Sts | Service::Unknown => Vec::new(),

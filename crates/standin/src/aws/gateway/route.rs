@@ -70,6 +70,7 @@ async fn serve(at: &EndpointHandler, call: &Call) -> Answer {
             Some(meter) => meter.forward(upstreams, call, &at.endpoint).await,
             None => upstreams.dynamodb(call).await,
         },
+        Service::Logs => upstreams.sqs(call).await,
         Service::Sqs => shared.duplicates.rename(call, upstreams.sqs(call).await),
         Service::Sts => {
             let answer = upstreams.sqs(call).await;

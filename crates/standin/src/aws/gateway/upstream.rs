@@ -25,7 +25,7 @@ const IDLE: Duration = Duration::from_secs(2);
 /// access key, and machines have other keys than the control plane.
 const KEY: &str = "test";
 
-/// A client of the emulators for DynamoDB, SQS and STS.
+/// A client of the emulators. That of SQS also plays STS and CloudWatch Logs.
 #[derive(Debug)]
 pub(super) struct Upstreams {
     client: Client<HttpConnector, Full<Bytes>>,

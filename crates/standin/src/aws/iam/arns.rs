@@ -34,6 +34,11 @@ impl Arns {
         format!("arn:aws:sqs:{}:{ACCOUNT}:{name}", self.region)
     }
 
+    /// A stream of a log group.
+    pub(crate) fn log_stream(&self, group: &str, stream: &str) -> String {
+        format!("arn:aws:logs:{}:{ACCOUNT}:log-group:{group}:log-stream:{stream}", self.region)
+    }
+
     /// A resource of EC2. Images and snapshots have no account in their ARN. The id of a resource
     /// that is yet to be created is `*`.
     pub(crate) fn ec2(&self, kind: &str, id: &str) -> String {

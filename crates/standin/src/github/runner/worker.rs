@@ -44,7 +44,7 @@ pub(super) fn run(root: &Path) -> ExitCode {
     };
     match runtime.block_on(work(root)) {
         Ok(Some(outcome)) => ExitCode::from(RESULTS + outcome as u8),
-        // The listener is gone, and nobody waits for the result.
+        // The listener is gone, and no process waits for the result.
         Ok(None) => ExitCode::FAILURE,
         Err(error) => {
             print_error(&error.to_string());

@@ -34,7 +34,7 @@ pub(in crate::modes::refresh) async fn note_expired(
     }
     let expired = readable(plane.retried(|| plane.store.expired(plane.now())).await?);
     let expired: Vec<Record> =
-        expired.into_iter().filter(|it| it.state == State::Running).collect();
+        expired.into_iter().filter(|it| it.state == State::Running && !it.is_preserved()).collect();
     if expired.is_empty() {
         return Ok(());
     }

@@ -75,14 +75,17 @@ impl Machines {
         Ok(machines)
     }
 
-    /// The runs that own a machine.
+    /// The runs that own a machine, other than one that is only preserved: such a run is released.
     pub(super) fn owners(&self) -> BTreeSet<&RunId> {
-        self.seen.iter().filter_map(|(record, _)| record.run.as_ref()).collect()
+        let owned = self.seen.iter().filter(|(record, _)| !record.is_preserved());
+        owned.filter_map(|(record, _)| record.run.as_ref()).collect()
     }
 
-    /// The running machines that their providers have announced to take away.
+    /// The running machines that their providers have announced to take away, other than those that
+    /// are preserved: their jobs had failed before.
     pub(super) fn interrupted(&self) -> impl Iterator<Item = &Record> {
         let running = self.seen.iter().filter(|(record, _)| record.state == State::Running);
+        let running = running.filter(|(record, _)| !record.is_preserved());
         running.filter(|(_, status)| status.is_interrupted()).map(|(record, _)| record)
     }
 
@@ -108,7 +111,8 @@ fn silence(record: &Record, status: &AgentStatus, now: Timestamp) -> Option<Dura
 }
 
 /// Whether the machine takes jobs of the label, or is about to. One that its provider takes away takes
-/// no further job. A running one whose agent cannot restart its runner takes none until it can.
+/// no further job, and neither does one that is preserved. A running one whose agent cannot restart its
+/// runner takes none until it can.
 fn can_serve(
     record: &Record,
     status: &AgentStatus,
@@ -128,5 +132,10 @@ fn can_serve(
         record.state != State::Running || now.since(record.updated_at) < times.created_timeout;
     let has_failed = record.state == State::Running
         && report.is_some_and(|report| report.failure_for(label).is_some());
-    !is_silent && !status.is_interrupted() && !has_failed && (is_registered || has_time)
+    let is_preserved = record.is_preserved();
+    !is_preserved
+        && !is_silent
+        && !status.is_interrupted()
+        && !has_failed
+        && (is_registered || has_time)
 }

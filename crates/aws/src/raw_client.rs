@@ -1,5 +1,5 @@
-//! Sends requests as they are written in the tables: JSON for DynamoDB and SQS, parameters for EC2.
-//! The SDK's clients cannot send a request that is given as data.
+//! Sends requests that are given as data: JSON for DynamoDB, SQS and CloudWatch Logs, parameters for
+//! EC2. The SDK's clients cannot send such a request, and CloudWatch Logs has no client here.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -13,25 +13,25 @@ use serde_json::Value;
 
 use crate::cloud::Cloud;
 use crate::ec2::{self, Keys};
-use crate::error::{Chain, DYNAMODB, EC2, SQS, is_passing, unavailable};
+use crate::error::{Chain, DYNAMODB, EC2, LOGS, SQS, is_passing, unavailable};
 
 /// How long a request may take, its answer included.
 const LIMIT: Duration = Duration::from_secs(8);
 
-/// A connection to the three services, with the credentials of one role.
-pub(super) struct RawClient {
+/// A connection to the services, with the credentials of one role.
+pub(crate) struct RawClient {
     cloud: Cloud,
     keys: Keys,
 }
 
 /// What a service answered.
 #[derive(Debug)]
-pub(super) struct RawAnswer {
-    pub(super) status: u16,
+pub(crate) struct RawAnswer {
+    pub(crate) status: u16,
     /// The code of the error; empty for a success.
-    pub(super) code: String,
+    pub(crate) code: String,
     /// The answer, if it is JSON.
-    pub(super) body: Value,
+    pub(crate) body: Value,
 }
 
 /// How a service is called.
@@ -42,26 +42,29 @@ struct Protocol {
     name: &'static str,
     /// What precedes the operation in the header `x-amz-target`; `None` for EC2.
     target: Option<&'static str>,
+    content_type: &'static str,
 }
 
+const JSON_1_0: &str = "application/x-amz-json-1.0";
+const JSON_1_1: &str = "application/x-amz-json-1.1";
+const FORM: &str = "application/x-www-form-urlencoded; charset=utf-8";
+
 impl RawClient {
-    pub(super) fn new(cloud: &Cloud) -> RawClient {
+    pub(crate) fn new(cloud: &Cloud) -> RawClient {
         RawClient { cloud: cloud.clone(), keys: Keys::of(&cloud.config) }
     }
 
     /// The address of SQS, with which the addresses of queues begin. Empty if there is none.
-    pub(super) fn sqs_url(&self) -> String {
+    pub(crate) fn sqs_url(&self) -> String {
         ec2::endpoint_of(&self.cloud.config, SQS, "sqs").unwrap_or_default()
     }
 
     /// Sends a request and retries it while the service is busy or does not answer.
-    pub(super) async fn send(&self, call: &str, request: &Value) -> PortResult<RawAnswer> {
+    pub(crate) async fn send(&self, call: &str, request: &Value) -> PortResult<RawAnswer> {
         let (service, operation) = call.split_once(':').unwrap_or((call, ""));
         let protocol = Protocol::of(service);
         let once = || async {
-            let sent = tokio::time::timeout(LIMIT, self.send_once(&protocol, operation, request));
-            let late = || unavailable(protocol.id, operation, &"no answer in time");
-            let answer = sent.await.map_err(|_| late())??;
+            let answer = self.send_within_limit(&protocol, operation, request).await?;
             if answer.status >= 500 || is_passing(&answer.code) {
                 return Err(unavailable(protocol.id, operation, &answer.code));
             }
@@ -70,7 +73,24 @@ impl RawClient {
         self.cloud.patience.retried(once).await
     }
 
-    async fn send_once(
+    /// Sends a request once. Fails if there is no answer in time.
+    pub(crate) async fn send_once(&self, call: &str, request: &Value) -> PortResult<RawAnswer> {
+        let (service, operation) = call.split_once(':').unwrap_or((call, ""));
+        self.send_within_limit(&Protocol::of(service), operation, request).await
+    }
+
+    async fn send_within_limit(
+        &self,
+        protocol: &Protocol,
+        operation: &str,
+        request: &Value,
+    ) -> PortResult<RawAnswer> {
+        let sent = tokio::time::timeout(LIMIT, self.exchange(protocol, operation, request));
+        let late = || unavailable(protocol.id, operation, &"no answer in time");
+        sent.await.map_err(|_| late())?
+    }
+
+    async fn exchange(
         &self,
         protocol: &Protocol,
         operation: &str,
@@ -100,9 +120,9 @@ impl RawClient {
     ) -> PortResult<Request> {
         let url = ec2::endpoint_of(&self.cloud.config, protocol.id, protocol.name)?;
         let keys = self.keys.get(operation, now).await?;
-        let (body, content_type) = match protocol.target {
-            Some(_) => (request.to_string(), "application/x-amz-json-1.0"),
-            None => (form(operation, request), "application/x-www-form-urlencoded; charset=utf-8"),
+        let body = match protocol.target {
+            Some(_) => request.to_string(),
+            None => form(operation, request),
         };
         let unusable = |error: &dyn std::fmt::Display| PortError::Unusable {
             service: protocol.id,
@@ -113,7 +133,7 @@ impl RawClient {
         http.set_method("POST").map_err(|error| unusable(&error))?;
         http.set_uri(url.as_str()).map_err(|error| unusable(&error))?;
         let headers = http.headers_mut();
-        headers.insert("content-type", content_type);
+        headers.insert("content-type", protocol.content_type);
         headers.insert("user-agent", concat!("ondeck/", env!("CARGO_PKG_VERSION")));
         if let Some(target) = protocol.target {
             headers.insert("x-amz-target", format!("{target}.{operation}"));
@@ -130,11 +150,22 @@ impl RawClient {
 impl Protocol {
     fn of(service: &str) -> Protocol {
         match service {
-            "dynamodb" => {
-                Protocol { id: DYNAMODB, name: "dynamodb", target: Some("DynamoDB_20120810") }
+            "dynamodb" => Protocol {
+                id: DYNAMODB,
+                name: "dynamodb",
+                target: Some("DynamoDB_20120810"),
+                content_type: JSON_1_0,
+            },
+            "sqs" => {
+                Protocol { id: SQS, name: "sqs", target: Some("AmazonSQS"), content_type: JSON_1_0 }
             }
-            "sqs" => Protocol { id: SQS, name: "sqs", target: Some("AmazonSQS") },
-            _ => Protocol { id: EC2, name: "ec2", target: None },
+            "logs" => Protocol {
+                id: LOGS,
+                name: "logs",
+                target: Some("Logs_20140328"),
+                content_type: JSON_1_1,
+            },
+            _ => Protocol { id: EC2, name: "ec2", target: None, content_type: FORM },
         }
     }
 }
