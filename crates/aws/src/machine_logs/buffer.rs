@@ -214,7 +214,7 @@ mod tests {
             batch.discard();
             batches += 1;
         }
-        assert_eq!(batches, 2);
+        assert_eq!(batches, 3, "lines are not cut to fill one");
         assert!(all[0].ends_with(" lines of the log were left out"), "{}", all[0]);
         assert_eq!(all.last().unwrap(), "the end");
     }
