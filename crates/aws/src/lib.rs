@@ -19,6 +19,7 @@ mod permissions;
 mod pool;
 mod skew;
 mod store;
+mod wake_ups;
 mod wire;
 
 pub use cloud::{Cloud, Options, VARIABLES};

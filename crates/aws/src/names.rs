@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use ondeck_core::model::excerpt::quoted;
-use ondeck_core::model::ids::ResourceClass;
+use ondeck_core::model::ids::{InstanceId, ResourceClass};
 
 /// The tag that says whose a machine, queue or table is.
 pub(crate) const POOL_TAG: &str = "ondeck:pool";
@@ -15,6 +15,8 @@ pub(crate) const INTENT_TAG: &str = "ondeck:intent";
 pub(crate) const RUN_TAG: &str = "ondeck:run";
 /// The tag with the class that a machine was launched for.
 pub(crate) const CLASS_TAG: &str = "ondeck:resource-class";
+/// The tag of a queue with the machine that it wakes, by what AWS knows the machine by.
+pub(crate) const MACHINE_TAG: &str = "ondeck:machine";
 /// The tag that says who looks after a thing, for people and for cost reports.
 pub(crate) const MANAGED_BY: (&str, &str) = ("managed-by", "ondeck");
 
@@ -143,6 +145,24 @@ impl Names {
         }
         let legible: String = class.chars().filter(char::is_ascii_alphanumeric).take(11).collect();
         format!("{}-{legible}-{:08x}", self.stem, digest(class))
+    }
+
+    /// The queue by which a machine is woken. At most 80 characters, or AWS refuses it. The underscore is
+    /// in no name of another queue, so that neither people nor policies take one for the other.
+    pub(crate) fn wake_queue(&self, machine: &InstanceId) -> String {
+        let prefix = self.wake_queue_prefix();
+        let id = machine.as_str();
+        let plain = id.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+        if plain && id.len() <= 20 {
+            return format!("{prefix}{id}");
+        }
+        let legible: String = id.chars().filter(char::is_ascii_alphanumeric).take(11).collect();
+        format!("{prefix}{legible}_{:08x}", digest(id))
+    }
+
+    /// What the names of all queues begin with by which machines are woken.
+    pub(crate) fn wake_queue_prefix(&self) -> String {
+        format!("{}_", self.stem)
     }
 }
 

@@ -10,7 +10,7 @@ use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::record::Record;
 use ondeck_core::model::signal::{Report, Signal};
-use ondeck_core::ports::{AgentStore, Clock, PortError, PortResult, Store};
+use ondeck_core::ports::{AgentStore, Clock, News, PortError, PortResult, Store};
 
 use super::{ProcessPorts, lost};
 use crate::world::{World, at_once};
@@ -53,13 +53,15 @@ impl AgentStore for ProcessPorts {
         self.ask("store", "token", String::new, move |w| at_once(w.store.token(purpose))).await
     }
 
-    async fn news(&self, clock: &dyn Clock, at_most: Duration) {
+    async fn news(&self, clock: &dyn Clock, poll: Duration, _patience: Duration) -> News {
         let Some(id) = self.machine().filter(|_| self.policy.store_notifies()) else {
-            return clock.sleep(at_most).await;
+            clock.sleep(poll).await;
+            return News::Unheard(None);
         };
         if self.world.kernel.version(&id) == self.read_version.load(Ordering::Relaxed) {
-            self.world.kernel.sleep(self.pid, at_most, Some(&id)).await;
+            self.world.kernel.sleep(self.pid, poll, Some(&id)).await;
         }
+        News::Unheard(None)
     }
 
     async fn beat(&self, id: &InstanceId, heartbeat: &Heartbeat) -> PortResult<()> {
