@@ -21,8 +21,11 @@ use crate::{Agent, deadline};
 const REFUSED_AT_START: Duration = Duration::from_secs(30);
 
 /// For how many heartbeat periods an agent that relies on wake-ups waits for one before it looks at its
-/// record: 15 s by default. So late does it notice a claim whose wake-up was lost.
+/// record. So late does it notice a claim or a release whose wake-up was lost.
 const UNWOKEN_PERIODS: u32 = 3;
+/// The longest that it waits, whatever the period is: 15 s, as with the default. A release waits for 120 s
+/// by default.
+const LONGEST_UNWOKEN: Duration = Duration::from_secs(15);
 
 /// A clock may count milliseconds, and would not move for less.
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
@@ -133,7 +136,8 @@ impl Agent {
         let until_threshold = deadline::until_threshold(&memory.record(), self.clock.now());
         match until_threshold {
             Some(left) if memory.with_wake_ups(|wake_ups| wake_ups.are_relied_on()) => {
-                (memory.times().heartbeat_period * UNWOKEN_PERIODS).min(left / 2)
+                let unwoken = memory.times().heartbeat_period * UNWOKEN_PERIODS;
+                unwoken.min(LONGEST_UNWOKEN).min(left / 2)
             }
             _ => Duration::ZERO,
         }

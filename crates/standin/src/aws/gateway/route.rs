@@ -70,7 +70,10 @@ async fn serve(at: &EndpointHandler, call: &Call) -> Answer {
             Some(meter) => meter.forward(upstreams, call, &at.endpoint).await,
             None => upstreams.dynamodb(call).await,
         },
-        Service::Sqs => shared.duplicates.rename(call, upstreams.sqs(call).await),
+        Service::Sqs => {
+            let answer = shared.long_polls.forward(upstreams, call).await;
+            shared.duplicates.rename(call, answer)
+        }
         Service::Sts => {
             let answer = upstreams.sqs(call).await;
             if let Some(enforcement) = &shared.enforcement {
