@@ -200,6 +200,25 @@ mod tests {
     }
 
     #[test]
+    fn no_queue_of_a_class_is_taken_for_that_of_a_machine() {
+        let names = names("acme/site");
+        let (machine, prefix) = (InstanceId::new("i-0123456789abcdef0").unwrap(), "_");
+        let queue = names.wake_queue(&machine);
+        assert_eq!(queue, format!("{}_i-0123456789abcdef0", names.table()));
+        for class in ["i-0123456789abcdef0", "_i-0123456789abcdef0", "_", "a_b", "wake"] {
+            let Ok(class) = ResourceClass::new(class) else { continue };
+            let of_class = names.queue(&class);
+            assert!(of_class.starts_with(&format!("{}-", names.table())), "{of_class}");
+            assert!(!of_class.contains(prefix) && of_class != queue, "{of_class}");
+        }
+        // A policy allows the queues of machines by this beginning of their names.
+        let other = Names::of(&format!("acme/site-{:08x}", 0).parse().unwrap());
+        assert!(!other.table().starts_with(&names.wake_queue_prefix()));
+        let id = |text: &str| InstanceId::new(text).unwrap();
+        assert_ne!(names.wake_queue(&id("a.b")), names.wake_queue(&id("a_b")));
+    }
+
+    #[test]
     fn each_trust_level_has_names_of_its_own() {
         let levels =
             ["acme/site", "acme/site@release", "acme/site@pull-request", "acme/site-release"];
@@ -235,6 +254,10 @@ mod tests {
         let names = names(&format!("{}/{}@{level}", "o".repeat(100), "r".repeat(100)));
         let class = ResourceClass::new("c".repeat(40)).unwrap();
         assert!(names.queue(&class).len() <= 80, "{}", names.queue(&class));
+        for machine in ["i-0123456789abcdef0".to_owned(), "m".repeat(20), "m".repeat(64)] {
+            let queue = names.wake_queue(&InstanceId::new(machine).unwrap());
+            assert!(queue.len() <= 80, "{queue}");
+        }
     }
 
     #[test]

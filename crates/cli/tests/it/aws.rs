@@ -16,3 +16,4 @@ mod machine;
 mod permissions;
 mod refused_agent;
 mod trust;
+mod wake_ups;
