@@ -44,6 +44,8 @@ impl Agent {
     }
 
     async fn prepare(&self, memory: &Memory) -> Result<(), String> {
+        // It may take a while until wake-ups can be heard.
+        self.store.listen(&self.id);
         self.load_settings(memory).await.map_err(|why| format!("settings: {why}"))?;
         let script = memory.pre_runner_script();
         if !script.trim().is_empty() {
@@ -173,7 +175,9 @@ impl Agent {
                 self.signal(memory, Signal::Registered, Some(label), HELD).await;
                 told = true;
             }
-            self.await_news(memory, memory.times().agent_poll_running).await;
+            // The end of the job is no news of the store.
+            let poll = memory.times().agent_poll_running;
+            self.await_news_within(memory, poll, poll).await;
         }
     }
 
@@ -275,6 +279,7 @@ impl Assignment {
     }
 }
 
-fn served_label(record: &Record) -> Option<Label> {
+/// The label to serve a run under; `None` if the record names none.
+pub(crate) fn served_label(record: &Record) -> Option<Label> {
     record.state.is_owned().then(|| record.label()).flatten()
 }

@@ -9,13 +9,14 @@ mod deadline;
 mod memory;
 mod refusals;
 mod store_calls;
+mod wake_ups;
 
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, FutureExt, join, select};
-use ondeck_core::model::heartbeat::Heartbeat;
+use ondeck_core::model::heartbeat::{Heartbeat, idle_period};
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::model::signal::Signal;
 use ondeck_core::ports::{AgentStore, Clock, Host, Random, Runner};
@@ -40,6 +41,10 @@ const HEARTBEAT_RETRY_DIVISOR: u32 = 4;
 
 /// Why the runner of a machine that is kept for people takes no job.
 const PRESERVED: &str = "its run failed, and the machine is kept for debugging";
+
+/// A heartbeat also reads the record, unless the agent's work waits for news and has read it within this
+/// many heartbeat periods. That is longer than it waits for a wake-up.
+const LOOKED_AT_WITHIN: u32 = 4;
 
 /// One agent with its ports.
 pub struct Agent {
@@ -76,7 +81,7 @@ impl Agent {
         loop {
             // A store that never answers must not keep the machine alive.
             let left = self.time_left(memory);
-            let period = memory.times().heartbeat_period;
+            let period = heartbeat_period(memory);
             let mut beat = pin!(self.beat_and_read(memory, period).fuse());
             let sent = match select(beat.as_mut(), self.clock.sleep(left)).await {
                 Either::Left((sent, _)) => sent,
@@ -90,13 +95,28 @@ impl Agent {
             // period that is set meanwhile holds from the next heartbeat on, which announces it.
             // A refused one is not, because the next one is refused too.
             let next = if sent {
-                period
+                self.rest(memory, period).await;
+                continue;
             } else if memory.with_refusals(|refusals| refusals.heartbeat_is_refused()) {
                 memory.period_while_refused()
             } else {
                 period / HEARTBEAT_RETRY_DIVISOR
             };
             self.clock.sleep(next.min(self.time_left(memory))).await;
+        }
+    }
+
+    /// Waits until the next heartbeat is due, `period` after the last; earlier if the machine is no longer
+    /// idle, because others look after a machine that has a run.
+    async fn rest(&self, memory: &Memory, period: Duration) {
+        let mut left = period;
+        while !left.is_zero() {
+            let step = left.min(memory.times().heartbeat_period).min(self.time_left(memory));
+            self.clock.sleep(step).await;
+            left = left.saturating_sub(step);
+            if !memory.is_idle() || self.time_left(memory).is_zero() {
+                return;
+            }
         }
     }
 
@@ -153,8 +173,9 @@ impl Agent {
         }
     }
 
-    /// Sends a heartbeat that announces the next one after `period`, and reads the record. Returns
-    /// whether the heartbeat was sent. If the read fails, what was known last stays in force.
+    /// Sends a heartbeat that announces the next one after `period`, and reads the record if the agent's
+    /// work does not. Returns whether the heartbeat was sent. If the read fails, what was known last
+    /// stays in force.
     async fn beat_and_read(&self, memory: &Memory, period: Duration) -> bool {
         let heartbeat = Heartbeat {
             registration: memory.registration(),
@@ -165,7 +186,10 @@ impl Agent {
         let beat = self.store.beat(&self.id, &heartbeat).await;
         memory.with_refusals(|refusals| refusals.beat(&beat));
         self.log_failure(memory, "heartbeat not sent", &beat);
-        drop(self.look_at_record(memory).await);
+        let span = memory.times().heartbeat_period * LOOKED_AT_WITHIN;
+        if !memory.looks_by_itself(self.clock.steady(), span) {
+            drop(self.look_at_record(memory).await);
+        }
         beat.is_ok()
     }
 
@@ -178,7 +202,7 @@ impl Agent {
         memory.set_interruption(&notice);
         let tell = async {
             // If it is lost, the next one says the same.
-            self.beat_and_read(memory, memory.times().heartbeat_period).await;
+            self.beat_and_read(memory, heartbeat_period(memory)).await;
             if memory.serving().is_none() {
                 self.signal(memory, Signal::PrepareFailed, None, &notice).await;
             }
@@ -215,6 +239,12 @@ impl Agent {
             drop(select(self.runner.drain(why), self.clock.sleep(STOP_LISTENING)).await);
         }
     }
+}
+
+/// How often the agent sends a heartbeat at present.
+fn heartbeat_period(memory: &Memory) -> Duration {
+    let period = memory.times().heartbeat_period;
+    if memory.is_idle() { idle_period(period) } else { period }
 }
 
 impl std::fmt::Debug for Agent {

@@ -8,9 +8,12 @@ use ondeck_core::model::label::Label;
 use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::settings::{Settings, SettingsVersion};
 use ondeck_core::model::timestamp::Timestamp;
+use ondeck_core::ports::News;
 
+use crate::cycle::served_label;
 use crate::deadline::LastRecord;
 use crate::refusals::Refusals;
+use crate::wake_ups::{Remark, WakeUps};
 
 /// The heartbeat period until the settings are known: short enough for any setting.
 const HEARTBEAT_PERIOD_UNTIL_KNOWN: Duration = Duration::from_millis(100);
@@ -32,6 +35,22 @@ struct Inner {
     idle_generation: Option<u32>,
     exclusive_use: ExclusiveUse,
     refusals: Refusals,
+    wake_ups: WakeUps,
+    /// When the store last answered a look at the record.
+    looked_at: Option<Duration>,
+    /// Whether the agent's work waits for news, and looks at the record when there is some.
+    is_waiting: bool,
+    /// When it last heard some.
+    heard_at: Option<Duration>,
+}
+
+/// Says that the agent's work waits for news, until it is dropped.
+pub(crate) struct Waiting<'a>(&'a Memory);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.inner().is_waiting = false;
+    }
 }
 
 /// What the agent knows about the use of the machine by the present run, or else by the last.
@@ -58,6 +77,10 @@ impl Memory {
             idle_generation: None,
             exclusive_use: ExclusiveUse::default(),
             refusals: Refusals::default(),
+            wake_ups: WakeUps::default(),
+            looked_at: None,
+            is_waiting: false,
+            heard_at: None,
         }))
     }
 
@@ -74,9 +97,36 @@ impl Memory {
         let mut inner = self.inner();
         inner.record = inner.record.updated(record, steady);
         inner.is_preserved = record.is_some_and(Record::is_preserved);
+        inner.looked_at = Some(steady);
+        if let Some(record) = record {
+            inner.wake_ups.saw_owner(served_label(record).as_ref(), steady);
+        }
         // A later call of provision may ask for more than the first.
         let serves = record.is_some_and(|it| it.label().is_some() && it.label() == inner.serving);
         inner.exclusive_use.is_asked_for |= serves && record.is_some_and(|it| it.reuse.is_never());
+    }
+
+    /// Remembers that the agent's work waits for news, as long as the result is kept.
+    pub(crate) fn begin_to_wait(&self) -> Waiting<'_> {
+        self.inner().is_waiting = true;
+        Waiting(self)
+    }
+
+    /// Whether the agent's work waits for news, or has just heard some, and the record was read less than
+    /// `span` ago, so that it need not be read for another reason.
+    pub(crate) fn looks_by_itself(&self, now: Duration, span: Duration) -> bool {
+        let inner = self.inner();
+        let is_within =
+            |at: Option<Duration>, span| at.is_some_and(|at| now.saturating_sub(at) < span);
+        let has_just_heard = is_within(inner.heard_at, Duration::from_secs(1));
+        (inner.is_waiting || has_just_heard) && is_within(inner.looked_at, span)
+    }
+
+    /// Whether the machine waits for a run.
+    pub(crate) fn is_idle(&self) -> bool {
+        let inner = self.inner();
+        let is_idle = matches!(inner.record, LastRecord::Present { state: State::Idle, .. });
+        is_idle && inner.serving.is_none()
     }
 
     /// Remembers that a run begins, and whether it asked for a machine of its own.
@@ -150,6 +200,18 @@ impl Memory {
     /// Reads or changes what is known about refusals.
     pub(crate) fn with_refusals<T>(&self, change: impl FnOnce(&mut Refusals) -> T) -> T {
         change(&mut self.inner().refusals)
+    }
+
+    /// Notes what the agent's work has heard. Returns what to log about it.
+    pub(crate) fn heard(&self, news: &News, now: Duration) -> Option<Remark> {
+        let mut inner = self.inner();
+        inner.heard_at = Some(now);
+        inner.wake_ups.heard(news, now)
+    }
+
+    /// Reads or changes what is known about wake-ups.
+    pub(crate) fn with_wake_ups<T>(&self, change: impl FnOnce(&mut WakeUps) -> T) -> T {
+        change(&mut self.inner().wake_ups)
     }
 
     pub(crate) fn pre_runner_script(&self) -> String {

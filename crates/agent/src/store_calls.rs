@@ -8,16 +8,24 @@ use ondeck_core::model::label::Label;
 use ondeck_core::model::record::Record;
 use ondeck_core::model::settings::Settings;
 use ondeck_core::model::signal::{Report, Signal, output_tail};
-use ondeck_core::ports::{PortError, PortResult};
+use ondeck_core::ports::{News, PortError, PortResult};
 use ondeck_core::runtime::retry::{Retry, retry};
 
-use crate::Agent;
 use crate::memory::Memory;
 use crate::refusals::is_refusal;
+use crate::wake_ups::Remark;
+use crate::{Agent, deadline};
 
 /// How long an agent that starts waits for a store that refuses it before it reports that. New
 /// credentials and policies may take some seconds to be in force.
 const REFUSED_AT_START: Duration = Duration::from_secs(30);
+
+/// For how many heartbeat periods an agent that relies on wake-ups waits for one before it looks at its
+/// record. So late does it notice a claim or a release whose wake-up was lost.
+const UNWOKEN_PERIODS: u32 = 3;
+/// The longest that it waits, whatever the period is: 15 s, as with the default. A release waits for 120 s
+/// by default.
+const LONGEST_UNWOKEN: Duration = Duration::from_secs(15);
 
 /// A clock may count milliseconds, and would not move for less.
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
@@ -83,14 +91,55 @@ impl Agent {
         }
     }
 
-    /// Waits until the record may have changed, at most for `poll`; while the store refuses the agent,
-    /// for longer.
+    /// Waits until the record may have changed: for `poll`, or for longer if the agent can rely on
+    /// being woken.
     pub(crate) async fn await_news(&self, memory: &Memory, poll: Duration) {
+        self.await_news_within(memory, poll, self.patience(memory).max(poll)).await;
+    }
+
+    /// As [`Agent::await_news`], for at most `patience`; while the store refuses the agent, for longer.
+    pub(crate) async fn await_news_within(
+        &self,
+        memory: &Memory,
+        poll: Duration,
+        patience: Duration,
+    ) {
         let now = self.clock.steady();
-        match memory.with_refusals(|refusals| refusals.until_next_look(now)) {
+        if let Some(left) = memory.with_refusals(|refusals| refusals.until_next_look(now)) {
             // In steps, because a heartbeat that is taken again ends the pause.
-            Some(left) => self.clock.sleep(left.min(poll).max(SHORTEST_WAIT)).await,
-            None => self.store.news(&*self.clock, poll).await,
+            return self.clock.sleep(left.min(poll).max(SHORTEST_WAIT)).await;
+        }
+        let waiting = memory.begin_to_wait();
+        let news = self.store.news(&*self.clock, poll, patience).await;
+        drop(waiting);
+        let now = self.clock.steady();
+        match memory.heard(&news, now) {
+            Some(Remark::Polls(why)) => {
+                let every = poll.as_secs_f64();
+                tracing::warn!("no wake-ups, so the record is read every {every} s: {why}");
+            }
+            Some(Remark::Relies) => tracing::info!("wake-ups are relied on again"),
+            None => {}
+        }
+        if news == News::Announced {
+            let pause = memory.with_wake_ups(|wake_ups| wake_ups.pause_before_look(now));
+            if !pause.is_zero() {
+                self.clock.sleep(pause).await;
+            }
+        }
+    }
+
+    /// How long the agent may wait for a wake-up before it looks at the record in any case; zero if it
+    /// cannot rely on one. It looks at least twice before the threshold, which may have moved: no
+    /// wake-up announces that.
+    fn patience(&self, memory: &Memory) -> Duration {
+        let until_threshold = deadline::until_threshold(&memory.record(), self.clock.now());
+        match until_threshold {
+            Some(left) if memory.with_wake_ups(|wake_ups| wake_ups.are_relied_on()) => {
+                let unwoken = memory.times().heartbeat_period * UNWOKEN_PERIODS;
+                unwoken.min(LONGEST_UNWOKEN).min(left / 2)
+            }
+            _ => Duration::ZERO,
         }
     }
 
@@ -154,7 +203,7 @@ impl Agent {
 }
 
 /// What an operator can do about an error, in words that follow it.
-fn hint_of(error: &PortError) -> String {
+pub(crate) fn hint_of(error: &PortError) -> String {
     match error {
         PortError::Unusable { hint, .. } => format!("; hint: {hint}"),
         _ => String::new(),

@@ -14,7 +14,7 @@ use ondeck_core::runtime::retry::RequestRetry;
 use tokio::sync::Semaphore;
 
 use crate::names::{Names, PoolName};
-use crate::skew::{AwsClock, Skew};
+use crate::skew::{AwsClock, ObserveSkew, Skew};
 use crate::wire::{CONNECT, Wire};
 
 /// The time limit of one call, including its answer.
@@ -94,6 +94,21 @@ impl Account {
         &self.id
     }
 
+    /// The address of a queue, as SQS would give it.
+    pub(crate) fn queue_url(&self, region: &str, queue: &str) -> String {
+        // Documented in the AWS General Reference for each partition.
+        let domain = match &*self.partition {
+            "aws-cn" => "amazonaws.com.cn",
+            "aws-iso" => "c2s.ic.gov",
+            "aws-iso-b" => "sc2s.sgov.gov",
+            "aws-iso-e" => "cloud.adc-e.uk",
+            "aws-iso-f" => "csp.hci.ic.gov",
+            "aws-eusc" => "amazonaws.eu",
+            _ => "amazonaws.com",
+        };
+        format!("https://sqs.{region}.{domain}/{}/{queue}", self.id)
+    }
+
     /// What precedes the id of an EC2 instance in its ARN.
     pub(crate) fn instance_arn_prefix(&self, region: &str) -> String {
         format!("arn:{}:ec2:{region}:{}:instance/", self.partition, self.id)
@@ -105,11 +120,9 @@ impl Cloud {
     /// region. Fails with [`PortError::Unusable`] if no region is known.
     pub async fn connect(options: Options, random: Arc<dyn Random>) -> PortResult<Cloud> {
         let skew = Arc::new(Skew::default());
-        let timeouts =
-            TimeoutConfig::builder().connect_timeout(CONNECT).operation_attempt_timeout(CALL);
         let mut loader = aws_config::defaults(BehaviorVersion::latest())
             .retry_config(RetryConfig::disabled())
-            .timeout_config(timeouts.build())
+            .timeout_config(timeouts(CALL))
             .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
             // The SDK would correct each client's clock by what that client has seen, on top of the
             // one correction that all of them share here.
@@ -140,9 +153,28 @@ impl Cloud {
         self.skew.clock()
     }
 
+    /// A client of SQS.
+    pub(crate) fn sqs(&self) -> aws_sdk_sqs::Client {
+        self.sqs_with_time_limit(CALL)
+    }
+
+    /// A client of SQS whose calls may take this long.
+    pub(crate) fn sqs_with_time_limit(&self, limit: Duration) -> aws_sdk_sqs::Client {
+        let config = aws_sdk_sqs::config::Builder::from(&self.config)
+            .timeout_config(timeouts(limit))
+            .interceptor(ObserveSkew(self.skew.clone()))
+            .http_client(self.wire.clone())
+            .build();
+        aws_sdk_sqs::Client::from_conf(config)
+    }
+
     pub fn region(&self) -> &str {
         self.config.region().map_or("", |region| region.as_ref())
     }
+}
+
+fn timeouts(of_call: Duration) -> TimeoutConfig {
+    TimeoutConfig::builder().connect_timeout(CONNECT).operation_attempt_timeout(of_call).build()
 }
 
 impl fmt::Debug for Cloud {
@@ -163,6 +195,11 @@ mod tests {
             account.instance_arn_prefix("cn-north-1"),
             "arn:aws-cn:ec2:cn-north-1:111122223333:instance/"
         );
+        let url = account.queue_url("cn-north-1", "q_i-1");
+        assert_eq!(url, "https://sqs.cn-north-1.amazonaws.com.cn/111122223333/q_i-1");
+        let machines = Account::of_arn("arn:aws:ec2:us-east-1:111122223333:instance/").unwrap();
+        let url = machines.queue_url("us-east-1", "q_i-1");
+        assert_eq!(url, "https://sqs.us-east-1.amazonaws.com/111122223333/q_i-1");
         for bad in ["", "arn:aws", "arn:aws:dynamodb:r::table/x", "arn::dynamodb:r:1:table/x"] {
             assert_eq!(Account::of_arn(bad), None, "{bad}");
         }

@@ -21,6 +21,7 @@ mod pool;
 mod raw_client;
 mod skew;
 mod store;
+mod wake_ups;
 mod wire;
 
 pub use cloud::{Cloud, Options, VARIABLES};

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use ondeck_core::model::excerpt::quoted;
-use ondeck_core::model::ids::ResourceClass;
+use ondeck_core::model::ids::{InstanceId, ResourceClass};
 
 /// The tag that says whose a machine, queue or table is.
 pub(crate) const POOL_TAG: &str = "ondeck:pool";
@@ -15,6 +15,8 @@ pub(crate) const INTENT_TAG: &str = "ondeck:intent";
 pub(crate) const RUN_TAG: &str = "ondeck:run";
 /// The tag with the class that a machine was launched for.
 pub(crate) const CLASS_TAG: &str = "ondeck:resource-class";
+/// The tag of a queue with the machine that it wakes, by what AWS knows the machine by.
+pub(crate) const MACHINE_TAG: &str = "ondeck:machine";
 /// The tag that says who looks after a thing, for people and for cost reports.
 pub(crate) const MANAGED_BY: (&str, &str) = ("managed-by", "ondeck");
 
@@ -144,6 +146,24 @@ impl Names {
         let legible: String = class.chars().filter(char::is_ascii_alphanumeric).take(11).collect();
         format!("{}-{legible}-{:08x}", self.stem, digest(class))
     }
+
+    /// The queue by which a machine is woken. At most 80 characters, or AWS refuses it. The underscore is
+    /// in no name of another queue, so that neither people nor policies take one for the other.
+    pub(crate) fn wake_queue(&self, machine: &InstanceId) -> String {
+        let prefix = self.wake_queue_prefix();
+        let id = machine.as_str();
+        let plain = id.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+        if plain && id.len() <= 20 {
+            return format!("{prefix}{id}");
+        }
+        let legible: String = id.chars().filter(char::is_ascii_alphanumeric).take(11).collect();
+        format!("{prefix}{legible}_{:08x}", digest(id))
+    }
+
+    /// What the names of all queues begin with by which machines are woken.
+    pub(crate) fn wake_queue_prefix(&self) -> String {
+        format!("{}_", self.stem)
+    }
 }
 
 /// Thirty-two bits of FNV-1a: enough to keep similar names apart, and a caller
@@ -177,6 +197,25 @@ mod tests {
         let class = |name: &str| ResourceClass::new(name).unwrap();
         let names = names("acme/site");
         assert_ne!(names.queue(&class("a.b")), names.queue(&class("a_b")));
+    }
+
+    #[test]
+    fn no_queue_of_a_class_is_taken_for_that_of_a_machine() {
+        let names = names("acme/site");
+        let (machine, prefix) = (InstanceId::new("i-0123456789abcdef0").unwrap(), "_");
+        let queue = names.wake_queue(&machine);
+        assert_eq!(queue, format!("{}_i-0123456789abcdef0", names.table()));
+        for class in ["i-0123456789abcdef0", "_i-0123456789abcdef0", "_", "a_b", "wake"] {
+            let Ok(class) = ResourceClass::new(class) else { continue };
+            let of_class = names.queue(&class);
+            assert!(of_class.starts_with(&format!("{}-", names.table())), "{of_class}");
+            assert!(!of_class.contains(prefix) && of_class != queue, "{of_class}");
+        }
+        // A policy allows the queues of machines by this beginning of their names.
+        let other = Names::of(&format!("acme/site-{:08x}", 0).parse().unwrap());
+        assert!(!other.table().starts_with(&names.wake_queue_prefix()));
+        let id = |text: &str| InstanceId::new(text).unwrap();
+        assert_ne!(names.wake_queue(&id("a.b")), names.wake_queue(&id("a_b")));
     }
 
     #[test]
@@ -215,6 +254,10 @@ mod tests {
         let names = names(&format!("{}/{}@{level}", "o".repeat(100), "r".repeat(100)));
         let class = ResourceClass::new("c".repeat(40)).unwrap();
         assert!(names.queue(&class).len() <= 80, "{}", names.queue(&class));
+        for machine in ["i-0123456789abcdef0".to_owned(), "m".repeat(20), "m".repeat(64)] {
+            let queue = names.wake_queue(&InstanceId::new(machine).unwrap());
+            assert!(queue.len() <= 80, "{queue}");
+        }
     }
 
     #[test]

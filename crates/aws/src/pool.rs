@@ -32,10 +32,9 @@ use tokio::sync::Semaphore;
 use crate::cloud::Cloud;
 use crate::error::{SQS, port_error, unavailable};
 use crate::names::Names;
-use crate::skew::ObserveSkew;
 
 /// The most messages that one receive gives.
-const MOST_MESSAGES: usize = 10;
+pub(crate) const MOST_MESSAGES: i32 = 10;
 /// The longest that SQS hides a message.
 const LONGEST_HOLD: u32 = 12 * 60 * 60;
 /// The longest that SQS delays a message.
@@ -56,12 +55,8 @@ pub struct SqsPool {
 impl SqsPool {
     /// The queues of the pool that `cloud` leads to.
     pub fn new(cloud: &Cloud) -> SqsPool {
-        let config = aws_sdk_sqs::config::Builder::from(&cloud.config)
-            .interceptor(ObserveSkew(cloud.skew.clone()))
-            .http_client(cloud.wire.clone())
-            .build();
         SqsPool {
-            client: Client::from_conf(config),
+            client: cloud.sqs(),
             gate: cloud.gate.clone(),
             names: cloud.names.clone(),
             urls: Arc::default(),
@@ -120,7 +115,7 @@ impl SqsPool {
         hold: Duration,
         wait_secs: i32,
     ) -> PortResult<Vec<ReceivedMessage>> {
-        let max = i32::try_from(max.min(MOST_MESSAGES)).expect("ten at the most");
+        let max = i32::try_from(max).unwrap_or(MOST_MESSAGES).min(MOST_MESSAGES);
         let ask = |url| {
             let request = self.client.receive_message().queue_url(url).max_number_of_messages(max);
             request
@@ -277,7 +272,7 @@ fn number(
 }
 
 /// By the name of the older protocol, which SQS still gives along, or else by that of today's.
-fn is_missing(error: &impl ProvideErrorMetadata) -> bool {
+pub(crate) fn is_missing(error: &impl ProvideErrorMetadata) -> bool {
     matches!(error.code(), Some("AWS.SimpleQueueService.NonExistentQueue" | "QueueDoesNotExist"))
 }
 

@@ -1,5 +1,5 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,7 +19,9 @@ use ondeck_core::model::settings::{SettingsVersion, version_of};
 use ondeck_core::model::signal::{AgentStatus, Report};
 use ondeck_core::model::ticket::Ticket;
 use ondeck_core::model::timestamp::Timestamp;
-use ondeck_core::ports::{AgentStore, Listing, PortError, PortResult, RecordScope, Store};
+use ondeck_core::ports::{
+    AgentStore, Clock, Listing, News, PortError, PortResult, RecordScope, Store,
+};
 
 pub use self::events::EventsOf;
 use self::events::Outbox;
@@ -30,6 +32,7 @@ use self::runs::Runs;
 use self::table::Table;
 use crate::cloud::{Account, Cloud};
 use crate::error::{DYNAMODB, unavailable};
+use crate::wake_ups::{self, Listener, Sender};
 
 mod agent_status;
 mod ceiling;
@@ -59,6 +62,8 @@ pub struct DynamoStore {
     runs: Arc<Runs>,
     outbox: Arc<Outbox>,
     seen: Arc<RecordCache>,
+    sender: Arc<Sender>,
+    listener: Arc<OnceLock<Listener>>,
 }
 
 impl DynamoStore {
@@ -72,6 +77,8 @@ impl DynamoStore {
             runs: Arc::default(),
             outbox: Arc::new(Outbox::new(table.clone())),
             seen: Arc::default(),
+            sender: Arc::new(Sender::new(cloud)),
+            listener: Arc::default(),
             table,
         }
     }
@@ -338,8 +345,21 @@ impl Store for DynamoStore {
         demands::of_runs(&self.table, runs).await
     }
 
+    fn wake(&self, ids: &[InstanceId]) {
+        let (layout, table) = (self.layout.clone(), self.table.clone());
+        self.sender.wake(ids, async move { layout.agent_prefix(&table).await });
+    }
+
+    async fn prune_wake_ups(&self, existing: &[InstanceId], grace: Duration) -> PortResult<usize> {
+        // Machines that AWS does not know have no queue.
+        if self.layout.agent_prefix(&self.table).await?.is_empty() {
+            return Ok(0);
+        }
+        wake_ups::prune(&self.cloud, existing, grace).await
+    }
+
     async fn finish(&self) -> PortResult<()> {
-        self.outbox.finish().await;
+        tokio::join!(self.outbox.finish(), self.sender.finish());
         Ok(())
     }
 }
@@ -360,13 +380,31 @@ impl AgentStore for DynamoStore {
         Ok(settings)
     }
 
+    fn listen(&self, id: &InstanceId) {
+        if let Some(identity) = self.layout.own_identity() {
+            self.listener.get_or_init(|| Listener::begin(&self.cloud, id, identity));
+        }
+    }
+
+    async fn news(&self, clock: &dyn Clock, poll: Duration, patience: Duration) -> News {
+        let Some(listener) = self.listener.get() else {
+            clock.sleep(poll).await;
+            return News::Unheard(None);
+        };
+        let news = listener.news(clock, poll, patience).await;
+        if news == News::Announced {
+            // The next read has to be consistent in any case.
+            self.seen.forget();
+        }
+        news
+    }
+
     async fn token(&self, purpose: TokenPurpose) -> PortResult<Option<Token>> {
         let found = self.table.get(&Key::token(purpose), true).await?;
         Ok(found.as_ref().and_then(rows::token))
     }
 
     async fn beat(&self, id: &InstanceId, heartbeat: &Heartbeat) -> PortResult<()> {
-        self.seen.beat(heartbeat.at);
         agent_status::beat(&self.table, &self.layout.own_key(id), heartbeat).await
     }
 

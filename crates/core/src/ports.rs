@@ -161,8 +161,23 @@ pub trait Store: Send + Sync {
     /// grow with the number of labels.
     async fn demands(&self, runs: &[RunId]) -> PortResult<Vec<Demand>>;
 
+    /// Tells the agents of these machines that their records have changed, and returns without waiting
+    /// for that. Best effort: a wake-up may be lost, late or repeated, and its failure is only logged.
+    /// Not needed by a store whose agents see changes by themselves.
+    fn wake(&self, _ids: &[InstanceId]) {}
+    /// Deletes what the store keeps to wake agents whose machines are not among `existing`, if it is
+    /// older than `grace`. Returns how many machines that was kept for.
+    async fn prune_wake_ups(
+        &self,
+        _existing: &[InstanceId],
+        _grace: Duration,
+    ) -> PortResult<usize> {
+        Ok(0)
+    }
+
     /// Waits until everything is written that the store may write late: events, if they cannot be
-    /// part of the write that they record. Each mode calls it once, at its end.
+    /// part of the write that they record, and wake-ups, for a moment at most. Each mode calls it once,
+    /// at its end.
     async fn finish(&self) -> PortResult<()> {
         Ok(())
     }
@@ -176,6 +191,18 @@ pub enum RecordScope {
     All,
 }
 
+/// What an agent has heard while it waited for news.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum News {
+    /// The record may have changed. A wake-up may be false: only the record tells.
+    Announced,
+    /// Nothing was announced, and the store would have announced a change that it was told of.
+    Quiet,
+    /// The store announces no changes at present, so the agent has to look on its own: with the reason,
+    /// if that is an error.
+    Unheard(Option<PortError>),
+}
+
 /// The store, as an agent may use it.
 #[async_trait]
 pub trait AgentStore: Send + Sync {
@@ -187,10 +214,15 @@ pub trait AgentStore: Send + Sync {
     /// The token for registering or removing a runner; `None` if the forge asks for none. An agent
     /// reads it when it needs it and keeps no copy, so that no job shares a machine with one.
     async fn token(&self, purpose: TokenPurpose) -> PortResult<Option<Token>>;
-    /// Returns when the record may have changed since the last call, and after `at_most` in any
-    /// case.
-    async fn news(&self, clock: &dyn Clock, at_most: Duration) {
-        clock.sleep(at_most).await;
+    /// Begins to listen for wake-ups of this machine, and returns without waiting for that. A further
+    /// call does nothing.
+    fn listen(&self, _id: &InstanceId) {}
+    /// Returns when the record may have changed since the last call; after `poll`, if the store
+    /// announces no changes at present; and after `patience` in any case. `patience` is not shorter
+    /// than `poll`.
+    async fn news(&self, clock: &dyn Clock, poll: Duration, _patience: Duration) -> News {
+        clock.sleep(poll).await;
+        News::Unheard(None)
     }
     /// Writes the heartbeat of this machine, in place of the last one.
     async fn beat(&self, id: &InstanceId, heartbeat: &Heartbeat) -> PortResult<()>;

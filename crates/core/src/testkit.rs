@@ -6,6 +6,6 @@ mod memory;
 
 pub use clock::{FixedRandom, SeededRandom, VirtualClock};
 pub use memory::{
-    Calls, Event, MachineDefect, MemoryCompute, MemoryForge, MemoryMachine, MemoryPool,
+    Calls, Event, Hearing, MachineDefect, MemoryCompute, MemoryForge, MemoryMachine, MemoryPool,
     MemoryPorts, MemoryStore, PartialLaunch, RegisteredLabels, SilentProgress, plane,
 };

@@ -19,7 +19,9 @@ use ondeck_core::model::secret::Secret;
 use ondeck_core::model::signal::{AgentStatus, Report};
 use ondeck_core::model::ticket::Ticket;
 use ondeck_core::model::timestamp::Timestamp;
-use ondeck_core::ports::{AgentStore, Clock, Listing, PortError, PortResult, RecordScope, Store};
+use ondeck_core::ports::{
+    AgentStore, Clock, Listing, News, PortError, PortResult, RecordScope, Store,
+};
 use rusqlite::{OptionalExtension, Transaction, params};
 
 use self::column::{NotText, invalid};
@@ -67,6 +69,33 @@ pub struct LocalStore {
 impl LocalStore {
     pub fn new(db: Db) -> LocalStore {
         LocalStore { db, seen: Arc::default(), changes: Arc::default() }
+    }
+
+    /// Returns when another connection has committed to the file, and after `at_most` in any case.
+    /// SQLite keeps a counter of commits in shared memory, which is much cheaper to read than a record.
+    async fn await_commit(&self, clock: &dyn Clock, at_most: Duration) {
+        let begun = clock.steady();
+        let mut changes = self.changes.load(Ordering::Relaxed);
+        if let doublings @ 1.. = changes.saturating_sub(BUSY_AFTER) {
+            let pause = POLL * (1 << doublings);
+            clock.sleep(pause.min(SLOWEST_POLL).min(at_most)).await;
+        }
+        loop {
+            let version = self.db.call(|c| c.query_row("PRAGMA data_version", [], |r| r.get(0)));
+            // An error counts as no news; the caller's next read reports it.
+            let version: i64 = version.await.unwrap_or(self.seen.load(Ordering::Relaxed));
+            if self.seen.swap(version, Ordering::Relaxed) != version {
+                self.changes.store((changes + 1).min(BUSY_AFTER + 3), Ordering::Relaxed);
+                return;
+            }
+            changes = changes.saturating_sub(2);
+            self.changes.store(changes, Ordering::Relaxed);
+            let left = at_most.saturating_sub(clock.steady().saturating_sub(begun));
+            if left.is_zero() {
+                return;
+            }
+            clock.sleep(left.min(POLL)).await;
+        }
     }
 
     /// Returns every committed transition in the order of the commits. Corrupt rows are logged and
@@ -432,31 +461,9 @@ impl AgentStore for LocalStore {
             .map(|found| found.map(|credentials: Credentials| credentials.token(purpose)))
     }
 
-    /// Returns early when another connection commits to the file. SQLite keeps a counter of that in
-    /// shared memory, which is much cheaper to read than a record.
-    async fn news(&self, clock: &dyn Clock, at_most: Duration) {
-        let begun = clock.steady();
-        let mut changes = self.changes.load(Ordering::Relaxed);
-        if let doublings @ 1.. = changes.saturating_sub(BUSY_AFTER) {
-            let pause = POLL * (1 << doublings);
-            clock.sleep(pause.min(SLOWEST_POLL).min(at_most)).await;
-        }
-        loop {
-            let version = self.db.call(|c| c.query_row("PRAGMA data_version", [], |r| r.get(0)));
-            // An error counts as no news; the caller's next read reports it.
-            let version: i64 = version.await.unwrap_or(self.seen.load(Ordering::Relaxed));
-            if self.seen.swap(version, Ordering::Relaxed) != version {
-                self.changes.store((changes + 1).min(BUSY_AFTER + 3), Ordering::Relaxed);
-                return;
-            }
-            changes = changes.saturating_sub(2);
-            self.changes.store(changes, Ordering::Relaxed);
-            let left = at_most.saturating_sub(clock.steady().saturating_sub(begun));
-            if left.is_zero() {
-                return;
-            }
-            clock.sleep(left.min(POLL)).await;
-        }
+    async fn news(&self, clock: &dyn Clock, poll: Duration, _patience: Duration) -> News {
+        self.await_commit(clock, poll).await;
+        News::Unheard(None)
     }
 
     async fn beat(&self, id: &InstanceId, heartbeat: &Heartbeat) -> PortResult<()> {

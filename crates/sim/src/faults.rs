@@ -74,11 +74,21 @@ pub enum Fault {
     Reassigned,
     /// The store's index shows a write up to 30 s later.
     IndexLags,
+    /// A wake-up never arrives.
+    WakeUpLost,
+    /// A wake-up arrives again, up to a minute later.
+    WakeUpTwice,
+    /// A wake-up arrives up to a minute late.
+    WakeUpLate,
+    /// A wake-up arrives at a machine whose record has not changed.
+    WakeUpForged,
+    /// An agent cannot hear wake-ups.
+    WakeUpsUnheard,
 }
 
 impl Fault {
     /// All faults, each of them once.
-    pub const ALL: [Fault; 33] = [
+    pub const ALL: [Fault; 38] = [
         Fault::Crash,
         Fault::AgentCrash,
         Fault::Throttled,
@@ -112,6 +122,11 @@ impl Fault {
         Fault::NoRefresh,
         Fault::Reassigned,
         Fault::IndexLags,
+        Fault::WakeUpLost,
+        Fault::WakeUpTwice,
+        Fault::WakeUpLate,
+        Fault::WakeUpForged,
+        Fault::WakeUpsUnheard,
     ];
 
     /// The name of the fault in reports.
@@ -150,6 +165,11 @@ impl Fault {
             Fault::NoRefresh => "no refresh",
             Fault::Reassigned => "reassigned",
             Fault::IndexLags => "index lags",
+            Fault::WakeUpLost => "wake-up lost",
+            Fault::WakeUpTwice => "wake-up twice",
+            Fault::WakeUpLate => "wake-up late",
+            Fault::WakeUpForged => "wake-up forged",
+            Fault::WakeUpsUnheard => "wake-ups unheard",
         }
     }
 }

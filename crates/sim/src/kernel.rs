@@ -8,7 +8,7 @@ mod digest;
 mod futures;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
@@ -82,10 +82,19 @@ pub(crate) enum CallEnd {
     Lost,
 }
 
+/// What ends a sleep early.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Trigger {
+    /// The record of this instance changes.
+    Changed(InstanceId),
+    /// A wake-up of this instance arrives.
+    Woken(InstanceId),
+}
+
 struct Alarm {
     pid: Pid,
-    /// A change of this instance's record fires the alarm early.
-    instance: Option<InstanceId>,
+    /// Fires the alarm early.
+    trigger: Option<Trigger>,
     waker: Option<Waker>,
     fired: bool,
 }
@@ -95,8 +104,10 @@ struct State {
     ids: u64,
     calls: BTreeMap<u64, Call>,
     alarms: BTreeMap<u64, Alarm>,
-    /// The alarms that fire when the record of an instance changes.
-    listeners: BTreeMap<InstanceId, Vec<u64>>,
+    /// The alarms that fire early.
+    listeners: BTreeMap<Trigger, Vec<u64>>,
+    /// The instances whose agents have not been told of a wake-up.
+    woken: BTreeSet<InstanceId>,
     versions: BTreeMap<InstanceId, u64>,
     agenda: BinaryHeap<Reverse<(Micros, u64, Event)>>,
     frozen: BTreeMap<Pid, Micros>,
@@ -122,6 +133,15 @@ impl State {
             && !self.alarms.contains_key(id)
         {
             self.agenda.pop();
+        }
+    }
+
+    /// Fires the alarms that wait for this.
+    fn fire(&mut self, trigger: &Trigger) {
+        let now = self.now;
+        for alarm in self.listeners.remove(trigger).unwrap_or_default() {
+            let tie = self.tie_breaker.u64(..);
+            self.agenda.push(Reverse((now, tie, Event::Alarm(alarm))));
         }
     }
 
@@ -167,6 +187,7 @@ impl Kernel {
             calls: BTreeMap::new(),
             alarms: BTreeMap::new(),
             listeners: BTreeMap::new(),
+            woken: BTreeSet::new(),
             versions: BTreeMap::new(),
             agenda: BinaryHeap::new(),
             frozen: BTreeMap::new(),
@@ -443,11 +464,19 @@ impl Kernel {
     pub(crate) fn record_changed(&self, id: &InstanceId) {
         let mut state = self.state();
         *state.versions.entry(id.clone()).or_default() += 1;
-        let now = state.now;
-        for alarm in state.listeners.remove(id).unwrap_or_default() {
-            let tie = state.tie_breaker.u64(..);
-            state.agenda.push(Reverse((now, tie, Event::Alarm(alarm))));
-        }
+        state.fire(&Trigger::Changed(id.clone()));
+    }
+
+    /// A wake-up of an instance arrives.
+    pub(crate) fn wake_up(&self, id: &InstanceId) {
+        let mut state = self.state();
+        state.woken.insert(id.clone());
+        state.fire(&Trigger::Woken(id.clone()));
+    }
+
+    /// Whether a wake-up of an instance has arrived. The next one counts anew.
+    pub(crate) fn take_wake_up(&self, id: &InstanceId) -> bool {
+        self.state().woken.remove(id)
     }
 
     /// How often an instance's record has changed so far.
@@ -490,12 +519,39 @@ impl Kernel {
         CallFuture { kernel: self.clone(), id }
     }
 
-    /// Starts to sleep for `span`, or until the record of `instance` changes.
+    /// Sends a message for which no process waits. It has its effect after this time.
+    pub(crate) fn post(
+        &self,
+        pid: Pid,
+        (what, text): (&'static str, String),
+        after: Micros,
+        effect: impl FnMut() -> String + Send + 'static,
+    ) {
+        let mut state = self.state();
+        let id = state.ids;
+        state.ids += 1;
+        let (at, tie) = (state.now + after, state.tie_breaker.u64(..));
+        state.agenda.push(Reverse((at, tie, Event::Effect(id))));
+        let message = Call {
+            pid,
+            what,
+            text,
+            behaviour: CallBehaviour::sound(0, 0),
+            effect: Box::new(effect),
+            waker: None,
+            ended: None,
+            answer_arrived: false,
+            abandoned: true,
+        };
+        state.calls.insert(id, message);
+    }
+
+    /// Starts to sleep for `span`, or until the trigger.
     pub(crate) fn sleep(
         self: &Arc<Self>,
         pid: Pid,
         span: Duration,
-        instance: Option<&InstanceId>,
+        trigger: Option<Trigger>,
     ) -> SleepFuture {
         let mut state = self.state();
         let id = state.ids;
@@ -503,11 +559,9 @@ impl Kernel {
         let micros = Micros::try_from(span.as_micros()).unwrap_or(Micros::MAX / 4);
         let (at, tie) = (state.now.saturating_add(micros), state.tie_breaker.u64(..));
         state.agenda.push(Reverse((at, tie, Event::Alarm(id))));
-        state
-            .alarms
-            .insert(id, Alarm { pid, instance: instance.cloned(), waker: None, fired: false });
-        if let Some(instance) = instance {
-            state.listeners.entry(instance.clone()).or_default().push(id);
+        state.alarms.insert(id, Alarm { pid, trigger: trigger.clone(), waker: None, fired: false });
+        if let Some(trigger) = trigger {
+            state.listeners.entry(trigger).or_default().push(id);
         }
         drop(state);
         SleepFuture { kernel: self.clone(), id }

@@ -23,6 +23,7 @@ mod seeds;
 mod shrink;
 mod simulated_machines;
 mod sweep;
+mod wake_ups;
 mod world;
 
 pub use audit::{Invariant, Violation};
@@ -38,3 +39,4 @@ pub use report::{Totals, grouped, readable_journal, violation_report};
 pub use seeds::{PlayedSeeds, play_seeds};
 pub use shrink::{Shrunk, shrink};
 pub use sweep::{Case, Scenario, ScenarioResult, Sweep, sweep};
+pub use wake_ups::WakeUpFaults;

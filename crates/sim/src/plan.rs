@@ -15,6 +15,7 @@ use ondeck_core::model::reuse::Reuse;
 use crate::faults::{Fault, Rates, SkippedFaults};
 use crate::kernel::{Micros, digest};
 use crate::policy::{CallFault, Outage, Policy, ScriptedFault, ScriptedFaultState};
+use crate::wake_ups::WakeUpFaults;
 
 pub use self::ask::Ask;
 pub(crate) use self::ask::contradict;
@@ -86,6 +87,8 @@ pub struct Plan {
     pub token_life: u64,
     /// Whether the store notifies agents of changes, instead of being polled.
     pub store_notifies: bool,
+    /// How agents are woken; `None` if they are not, and go by `store_notifies`.
+    pub wake_ups: Option<WakeUpFaults>,
     /// Faults that are injected into single calls.
     pub scripts: Vec<ScriptedFault>,
     /// Whether calls, boots and jobs take the same time instead of a random one.
@@ -118,6 +121,7 @@ impl Plan {
             faults_end_at,
             refreshed_after_faults: random.bool(),
             store_notifies: random.bool(),
+            wake_ups: WakeUpFaults::of(seed),
             ..Plan::default()
         };
         plan.add_runs(&mut random);
@@ -308,6 +312,7 @@ impl Plan {
             agents_spared: self.agents_spared,
             token_life: self.token_life(),
             store_notifies: self.store_notifies,
+            wake_ups: self.wake_ups.clone(),
             ..Policy::default()
         }
     }

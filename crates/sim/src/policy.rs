@@ -8,6 +8,7 @@ use ondeck_core::runtime::retry::Retry;
 
 use crate::faults::{CallBehaviour, CallSite, CrashPoint, Fault, Rates, SkippedFaults};
 use crate::kernel::{Micros, digest};
+use crate::wake_ups::{Deliveries, WakeUpFaults};
 
 /// A service that answers no caller for a while.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,6 +130,8 @@ pub(crate) struct Policy {
     pub(crate) token_life: Duration,
     /// Whether the store notifies agents of changes, instead of being polled.
     pub(crate) store_notifies: bool,
+    /// How agents are woken; `None` if they are not.
+    pub(crate) wake_ups: Option<WakeUpFaults>,
     /// The calls into which a fault was injected at random, in order.
     pub(crate) faulty_calls: Mutex<Vec<CallSite>>,
 }
@@ -141,6 +144,27 @@ impl Policy {
 
     pub(crate) fn store_notifies(&self) -> bool {
         self.store_notifies
+    }
+
+    /// Whether agents are woken, and cannot hear it now.
+    pub(crate) fn wake_ups_are_unheard(&self, now: Micros) -> bool {
+        let is_unheard = |faults: &WakeUpFaults| faults.are_unheard(now);
+        now < self.faults_end_at && self.wake_ups.as_ref().is_some_and(is_unheard)
+    }
+
+    /// What becomes of a wake-up of this machine that is sent now. The decision is derived from both, so that
+    /// it does not depend on other draws.
+    pub(crate) fn deliveries(&self, machine: &str, now: Micros) -> Deliveries {
+        let seed = digest(&[&self.seed, &"wake-up", &machine, &now]);
+        let mut random = fastrand::Rng::with_seed(seed);
+        let sound = WakeUpFaults::default();
+        match &self.wake_ups {
+            None => Deliveries::default(),
+            Some(faults) => {
+                let faults = if now < self.faults_end_at { faults } else { &sound };
+                faults.deliveries(self.rates.latency, &mut random)
+            }
+        }
     }
 
     /// Draws whether a fault that does not concern a single call is injected now.

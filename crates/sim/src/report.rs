@@ -109,6 +109,7 @@ pub fn violation_report(seed: u64, first: &History, shrunk: &Shrunk) -> String {
     }
     line(&format!("  faults: {}", [kinds, other_faults].concat().join(", ")));
     line(&format!("  clock skew: {} ms, outages: {:?}", plan.skew, plan.outages));
+    line(&format!("  wake-ups: {:?}", plan.wake_ups));
     line("its history, without reads and heartbeats that no fault was injected into:");
     for event in readable_journal(&shrunk.history.journal) {
         line(&event);

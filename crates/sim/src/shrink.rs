@@ -4,6 +4,7 @@
 use crate::audit::Invariant;
 use crate::history::{History, play};
 use crate::plan::Plan;
+use crate::wake_ups::WakeUpFaults;
 
 /// How many histories are tried at most.
 const MAX_TRIED: u32 = 600;
@@ -81,6 +82,15 @@ impl Shrinker {
             let mut simpler = self.plan.clone();
             simpler.outages.remove(at);
             self.attempt(simpler);
+        }
+        for at in (0..self.plan.wake_ups.as_ref().map_or(0, |it| it.rates.len())).rev() {
+            let mut simpler = self.plan.clone();
+            simpler.wake_ups.as_mut().map(|it| it.rates.remove(at));
+            self.attempt(simpler);
+        }
+        if let Some(WakeUpFaults { rates, unheard: Some(_) }) = self.plan.wake_ups.clone() {
+            let wake_ups = Some(WakeUpFaults { rates, unheard: None });
+            self.attempt(Plan { wake_ups, ..self.plan.clone() });
         }
         if self.plan.skew > 0 {
             self.attempt(Plan { skew: 0, ..self.plan.clone() });

@@ -8,3 +8,4 @@ mod harness;
 mod pause;
 mod refused;
 mod runs;
+mod wake_ups;

@@ -17,12 +17,13 @@ async fn a_lost_heartbeat_is_repeated_soon() {
     let mut harness = Harness::with(&[]).await;
     harness.boot_in(State::Idle, Duration::from_secs(300)).await;
     let mut oldest = Duration::ZERO;
+    harness.sleep(Duration::from_secs(20)).await;
     harness.memory.store.lose_heartbeats(2);
-    for _ in 0..80 {
+    for _ in 0..160 {
         harness.sleep(Duration::from_millis(250)).await;
         oldest = oldest.max(harness.heartbeat_age().await);
     }
-    let (period, two_lost) = (Duration::from_secs(5), Duration::from_millis(7_500));
+    let (period, two_lost) = (Duration::from_secs(10), Duration::from_secs(15));
     assert!(oldest > period && oldest <= two_lost, "one period and two lost beats: {oldest:?}");
 }
 

@@ -5,23 +5,32 @@
 
 use serde_json::{Map, Value, json};
 
+use super::Decision;
+
 /// A condition that no item fulfils.
 const NEVER: &str = "attribute_exists(PK) AND attribute_not_exists(PK)";
 /// A sort key under which the pool has no item.
 const NO_ITEM: &str = "permissions-check";
-/// The end of the name of a queue that does not exist: names of resource classes cannot lead to it.
+/// The end of the name of a queue that does not exist: names of classes and machines cannot lead to it.
 const NO_QUEUE: &str = "permissions_check";
+/// What a machine may do with a queue that carries its tag only.
+const OWN_QUEUE: (&str, Decision) = ("ReceiveMessage", Decision::Allowed);
 
 /// The request in a form without effect. Addresses of queues begin with `sqs`. Fails with the reason
 /// to skip the request.
-pub(super) fn harmless(call: &str, mut request: Value, sqs: &str) -> Result<Value, &'static str> {
+pub(super) fn harmless(
+    call: &str,
+    mut request: Value,
+    sqs: &str,
+    expected: Decision,
+) -> Result<Value, &'static str> {
     let Some((service, operation)) = call.split_once(':') else { return Err("not a call") };
     let Some(fields) = request.as_object_mut() else { return Err("not a request") };
     match service {
         "ec2" => {
             fields.insert("DryRun".to_owned(), json!("true"));
         }
-        "sqs" => queue(operation, fields, sqs)?,
+        "sqs" => queue(operation, fields, sqs, expected)?,
         "dynamodb" => dynamodb(operation, fields)?,
         _ => return Err("no form without effect is known"),
     }
@@ -29,17 +38,32 @@ pub(super) fn harmless(call: &str, mut request: Value, sqs: &str) -> Result<Valu
 }
 
 /// Names a queue that does not exist.
-fn queue(operation: &str, fields: &mut Map<String, Value>, sqs: &str) -> Result<(), &'static str> {
-    if operation == "CreateQueue" {
-        return Err("CreateQueue has no form without effect");
+fn queue(
+    operation: &str,
+    fields: &mut Map<String, Value>,
+    sqs: &str,
+    expected: Decision,
+) -> Result<(), &'static str> {
+    match operation {
+        "CreateQueue" => return Err("CreateQueue has no form without effect"),
+        "ListQueues" => return Ok(()),
+        _ => {}
     }
     let url = fields.get("QueueUrl").and_then(Value::as_str).unwrap_or_default();
     let mut parts = url.rsplit('/');
     let (Some(name), Some(account)) = (parts.next(), parts.next()) else {
         return Err("it names no queue");
     };
-    let Some((stem, _class)) = name.rsplit_once('-') else { return Err("it names no queue") };
-    let url = format!("{sqs}{account}/{stem}-{NO_QUEUE}");
+    let (stem, separator) = match (name.split_once('_'), name.rsplit_once('-')) {
+        // What decides about the queue of a machine is its tag, which a queue that does not exist lacks.
+        (Some(_), _) if operation == "TagQueue" || (operation, expected) == OWN_QUEUE => {
+            return Err("the queue of a machine decides by its tag");
+        }
+        (Some((stem, _machine)), _) => (stem, '_'),
+        (None, Some((stem, _class))) => (stem, '-'),
+        (None, None) => return Err("it names no queue"),
+    };
+    let url = format!("{sqs}{account}/{stem}{separator}{NO_QUEUE}");
     fields.insert("QueueUrl".to_owned(), url.into());
     Ok(())
 }
@@ -179,14 +203,14 @@ mod tests {
     const SQS: &str = "https://sqs.example/";
 
     fn rewritten(call: &str, request: Value) -> Value {
-        harmless(call, request, SQS).unwrap()
+        harmless(call, request, SQS, Decision::Denied).unwrap()
     }
 
     #[test]
     fn no_row_of_the_tables_can_have_an_effect() {
         let mut skipped = std::collections::BTreeSet::new();
-        for (_, row) in rows() {
-            let request = match harmless(&row.call, row.request.clone(), SQS) {
+        for (expected, row) in rows() {
+            let request = match harmless(&row.call, row.request.clone(), SQS, expected) {
                 Ok(request) => request,
                 Err(reason) => {
                     skipped.insert(reason);
@@ -197,6 +221,7 @@ mod tests {
             let (service, operation) = row.call.split_once(':').unwrap();
             let mark = match (service, operation) {
                 ("ec2", _) => r#""DryRun":"true""#,
+                ("sqs", "ListQueues") => "QueueNamePrefix",
                 ("sqs", _) => NO_QUEUE,
                 ("dynamodb", "DescribeTable") => r#"{"TableName":"#,
                 ("dynamodb", "PutItem" | "UpdateItem" | "DeleteItem" | "TransactWriteItems") => {
@@ -220,6 +245,7 @@ mod tests {
                 "DeleteTable has no form without effect",
                 "UpdateTimeToLive has no form without effect",
                 "an INSERT by PartiQL has no form without effect",
+                "the queue of a machine decides by its tag",
             ]
         );
     }
@@ -270,14 +296,17 @@ mod tests {
         }
         for text in [r#"DELETE FROM "t" WHERE PK=?"#, "DROP", ""] {
             let request = json!({ "Statement": text });
-            assert!(harmless("dynamodb:ExecuteStatement", request, SQS).is_err(), "{text}");
+            assert!(
+                harmless("dynamodb:ExecuteStatement", request, SQS, Decision::Denied).is_err(),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn what_is_not_listed_is_not_sent() {
         for call in ["dynamodb:UpdateTable", "iam:PassRole", "s3:PutObject", "sqs:CreateQueue"] {
-            assert!(harmless(call, json!({}), SQS).is_err(), "{call}");
+            assert!(harmless(call, json!({}), SQS, Decision::Denied).is_err(), "{call}");
         }
     }
 }

@@ -51,6 +51,11 @@ impl Layout {
         Ok(prefix)
     }
 
+    /// What AWS knows this machine by; `None` on a machine that is not of AWS.
+    pub(super) fn own_identity(&self) -> Option<&str> {
+        self.own_identity.as_deref()
+    }
+
     /// The key under which the agent of this machine writes.
     pub(super) fn own_key(&self, id: &InstanceId) -> Key {
         Key::agent(self.own_identity.as_deref().unwrap_or(id.as_str()))

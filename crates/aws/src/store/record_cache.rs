@@ -1,6 +1,6 @@
 //! The record that an agent has read last, to make its next reads cheaper.
 //!
-//! An agent reads its record every 250 ms, and it has rarely changed. An eventually consistent read
+//! An agent reads its record every 15 s, or every 250 ms if it is not woken, and it has rarely changed. An eventually consistent read
 //! costs half of a consistent one. Successive ones may be answered by different replicas and go
 //! back in time: to the run that was just released, or to the threshold before the claim. So an
 //! eventually consistent read counts only if it equals the last consistent one and no decision
@@ -14,22 +14,20 @@ use ondeck_core::model::ids::InstanceId;
 use ondeck_core::model::record::{Record, Unreadable};
 use ondeck_core::model::settings::version_of;
 use ondeck_core::model::timestamp::Timestamp;
-use ondeck_core::ports::{PortError, PortResult};
+use ondeck_core::ports::{Clock, PortError, PortResult};
 
 use super::keys::Key;
 use super::rows;
 use super::table::Table;
 use crate::error::DYNAMODB;
 
-/// The record of the last consistent read, and the time of the last heartbeat: an agent's store
-/// has no other clock.
+/// The record of the last consistent read.
 #[derive(Debug, Default)]
 pub(super) struct RecordCache(Mutex<Cached>);
 
 #[derive(Debug, Default)]
 struct Cached {
     record: Option<Record>,
-    now: Option<Timestamp>,
     /// The settings that were read last.
     settings: Option<BTreeMap<String, String>>,
     /// Grows when a consistent read begins or ends, and with every write.
@@ -39,7 +37,7 @@ struct Cached {
 impl RecordCache {
     /// Returns the record, or `None` if the machine has none.
     pub(super) async fn look(&self, table: &Table, id: &InstanceId) -> PortResult<Option<Record>> {
-        if let Some(known) = self.known(id)
+        if let Some(known) = self.known(id, table.clock.now())
             && read(table, id, false).await?.as_ref() == Some(&known)
         {
             return Ok(Some(known));
@@ -56,10 +54,6 @@ impl RecordCache {
         let mut cached = self.cached();
         cached.version += 1;
         cached.version
-    }
-
-    pub(super) fn beat(&self, at: Timestamp) {
-        self.cached().now = Some(at);
     }
 
     /// Drops the cached record after a write of this process.
@@ -84,9 +78,8 @@ impl RecordCache {
     /// The cached record, unless the agent may terminate its machine because of it. Past its
     /// threshold the machine terminates unless a run has just claimed it, and without a record
     /// unless it has just been registered; both need a consistent read.
-    fn known(&self, id: &InstanceId) -> Option<Record> {
+    fn known(&self, id: &InstanceId, now: Timestamp) -> Option<Record> {
         let cached = self.cached();
-        let now = cached.now.unwrap_or(Timestamp::from_millis(0));
         let lasting = |record: &&Record| record.threshold.is_some_and(|until| until > now);
         cached.record.as_ref().filter(|record| record.id == *id).filter(lasting).cloned()
     }

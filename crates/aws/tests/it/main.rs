@@ -17,3 +17,4 @@ mod store_ceiling;
 mod store_faults;
 mod store_harness;
 mod store_paging;
+mod wake_ups;

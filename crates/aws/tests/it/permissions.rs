@@ -130,7 +130,7 @@ fn snake_case(name: &str) -> String {
 fn refresh_may_do_what_the_program_does_and_nothing_else() {
     let services = [
         ("dynamodb", used("dynamodb", &["store.rs", "store"])),
-        ("sqs", used("sqs", &["pool.rs", "pool"])),
+        ("sqs", used("sqs", &["pool.rs", "pool", "wake_ups.rs", "wake_ups"])),
         ("ec2", used("ec2", &["compute.rs", "compute", "ec2.rs", "ec2"])),
     ];
     let known = ["BatchExecuteStatement", "ReceiveMessage", "ModifyLaunchTemplate"];

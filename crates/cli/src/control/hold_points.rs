@@ -70,6 +70,12 @@ impl Store for Holding<dyn Store> {
         self.before(change.transition().as_str()).await;
         self.inner.write(change).await
     }
+    fn wake(&self, ids: &[InstanceId]) {
+        self.inner.wake(ids);
+    }
+    async fn prune_wake_ups(&self, existing: &[InstanceId], grace: Duration) -> PortResult<usize> {
+        self.inner.prune_wake_ups(existing, grace).await
+    }
     async fn of_run(&self, run: &RunId) -> PortResult<Listing> {
         self.inner.of_run(run).await
     }

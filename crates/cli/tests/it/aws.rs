@@ -18,3 +18,4 @@ mod machine_logs;
 mod permissions;
 mod refused_agent;
 mod trust;
+mod wake_ups;

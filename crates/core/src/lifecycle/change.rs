@@ -53,6 +53,22 @@ impl Transition {
             Transition::Reap => "reap",
         }
     }
+
+    /// Whether the machine's agent has to act at once: register for a run, leave it, or take no further
+    /// job. The others move a threshold or confirm what the agent does already, and it learns of them by
+    /// its next look; a machine that was reaped is terminated by its provider.
+    pub fn wakes_agent(self) -> bool {
+        match self {
+            Transition::Claim | Transition::Release | Transition::GiveBack | Transition::Expire => {
+                true
+            }
+            Transition::Register
+            | Transition::Activate
+            | Transition::Commit
+            | Transition::Renew
+            | Transition::Reap => false,
+        }
+    }
 }
 
 impl fmt::Display for Transition {

@@ -41,6 +41,12 @@ const PERIODS: (Duration, Duration) = (Duration::from_secs(1), LONGEST_PERIOD);
 /// The longest period that is believed.
 pub const LONGEST_PERIOD: Duration = Duration::from_secs(60);
 
+/// The period of a machine that waits for a run, where a machine that has one beats every `period`: twice
+/// as long, within what is believed.
+pub fn idle_period(period: Duration) -> Duration {
+    period.saturating_mul(2).min(LONGEST_PERIOD).max(period)
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heartbeat {
     /// When it was sent, by the agent's clock.
@@ -98,6 +104,14 @@ mod tests {
         assert_eq!(of(OLDEST_PROTOCOL), Compatibility::Understood);
         assert_eq!(of(PROTOCOL), Compatibility::Understood);
         assert_eq!(of(PROTOCOL + 1), Compatibility::Newer);
+    }
+
+    #[test]
+    fn an_idle_machine_beats_half_as_often_within_bounds() {
+        let seconds = Duration::from_secs;
+        for (period, idle) in [(1, 2), (5, 10), (30, 60), (31, 60), (60, 60), (90, 90)] {
+            assert_eq!(idle_period(seconds(period)), seconds(idle), "{period}");
+        }
     }
 
     #[test]

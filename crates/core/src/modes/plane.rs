@@ -96,7 +96,8 @@ impl Plane {
         retry(&*self.clock, &*self.random, Retry::SHORT, |_| call()).await
     }
 
-    /// Asks the store to make a change. Every state change passes through here and is logged here.
+    /// Asks the store to make a change. Every state change passes through here and is logged here, and
+    /// the machine's agent is woken if it has to act on it.
     ///
     /// If the answer to a write is lost, the write is repeated. When the first write had been made,
     /// the repetition is refused with exactly the record that the change leaves, and that counts as
@@ -123,6 +124,9 @@ impl Plane {
             Ok(instance) => {
                 let run = instance.run().map_or("", RunId::as_str);
                 tracing::info!(instance = %id, state = %instance.state(), run, why, "{transition}");
+                if transition.wakes_agent() {
+                    self.store.wake(std::slice::from_ref(&id));
+                }
                 Ok(instance)
             }
             Err(refused) => {

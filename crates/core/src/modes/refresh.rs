@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! create infrastructure → reap → survey → interrupted machines → orphans → intents → count machines
-//!   → re-queue tickets → settings news → prune tickets → offline runners → index shards
-//!   → prune records → runs (silent machines, completed runs, rescue) → keep warm
+//!   → re-queue tickets → settings news → prune tickets → offline runners → prune wake-ups
+//!   → index shards → prune records → runs (silent machines, completed runs, rescue) → keep warm
 //! ```
 //!
 //! Refresh is idempotent. It may run beside every other mode and beside another refresh. If the
@@ -27,6 +27,7 @@ mod requeue;
 mod runs;
 mod settings_news;
 mod survey;
+mod wake_ups;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -179,6 +180,7 @@ async fn repair(
             keep_first(&mut failure, settings_news::tell(plane, &survey).await);
             keep_first(&mut failure, prune_tickets::prune(plane, settings, &survey, outcome).await);
             keep_first(&mut failure, offline_runners::remove(plane, &survey, outcome).await);
+            wake_ups::prune(plane, &survey, outcome).await;
             keep_first(&mut failure, index_shards::grow(plane, settings, &survey).await);
             let recorded = registration_time::record(plane, settings, &survey).await;
             keep_first(&mut failure, recorded);

@@ -155,7 +155,12 @@ impl RequestRetry {
 
     /// Waits after a service has done only part of a request, for the `n`th time from 0.
     pub async fn pause(&self, n: u32) {
-        self.clock.sleep(Retry::PART.pause(n, &*self.random)).await;
+        self.back_off(&Retry::PART, n).await;
+    }
+
+    /// Waits after failed attempt `n`, counted from 0, as `retry` says.
+    pub async fn back_off(&self, retry: &Retry, n: u32) {
+        self.clock.sleep(retry.pause(n, &*self.random)).await;
     }
 }
 

@@ -11,23 +11,25 @@ mod compute;
 mod pool;
 mod store;
 mod transitions;
+mod wake_ups;
 
 pub use ceiling::ceiling_race;
 pub use clock::clock_suite;
 pub use compute::compute_suite;
 pub use pool::{pool_duplicates_suite, pool_passes_untouched, pool_suite};
 pub use store::{StatusOfRemoved, claim_race, store_suite};
+pub use wake_ups::wake_up_suite;
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::model::ids::{IntentId, ResourceClass, RunId};
+    use crate::model::ids::{InstanceId, IntentId, ResourceClass, RunId};
     use crate::model::requirements::{ClassSize, Requirements, TypePatterns, UsageClass};
     use crate::model::settings::Settings;
     use crate::ports::Order;
-    use crate::testkit::{MemoryCompute, MemoryPool, MemoryStore, VirtualClock};
+    use crate::testkit::{Hearing, MemoryCompute, MemoryPool, MemoryStore, VirtualClock};
 
     #[tokio::test]
     async fn the_virtual_clock() {
@@ -58,6 +60,14 @@ mod tests {
         let store = MemoryStore::default();
         claim_race(&[&store, &store]).await;
         ceiling_race(&[&store, &store]).await;
+    }
+
+    #[tokio::test]
+    async fn the_store_in_memory_wakes_an_agent() {
+        let store = MemoryStore::default();
+        store.announce(Hearing::Works);
+        let machine = InstanceId::new("i-1").unwrap();
+        wake_up_suite(&store, &store, &machine, &VirtualClock::new()).await;
     }
 
     #[tokio::test]

@@ -6,9 +6,13 @@ mod machine;
 mod pool;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::{Either, select};
+use tokio::sync::Notify;
 
 pub use self::compute::{MemoryCompute, PartialLaunch};
 pub use self::forge::MemoryForge;
@@ -29,7 +33,7 @@ use crate::model::ticket::Ticket;
 use crate::model::timestamp::Timestamp;
 use crate::modes::plane::{KnownSettings, Plane};
 use crate::ports::{
-    AgentStore, Clock, Listing, PortError, PortResult, Progress, RecordScope, Store,
+    AgentStore, Clock, Listing, News, PortError, PortResult, Progress, RecordScope, Store,
 };
 
 /// Every port call yields once to other tasks, as a call over a network would.
@@ -81,6 +85,34 @@ struct Tables {
     lost_answers: BTreeMap<&'static str, u32>,
     /// Records that cannot be written.
     read_only: BTreeSet<InstanceId>,
+    wake_ups: WakeUps,
+}
+
+#[derive(Debug, Default)]
+struct WakeUps {
+    /// Whether the store can be listened to; the reason if not.
+    hearing: Hearing,
+    /// The machine whose agent has begun to listen last.
+    listener: Option<InstanceId>,
+    /// The machines whose agents have begun to listen.
+    kept: BTreeSet<InstanceId>,
+    /// Every machine that was woken, in order.
+    sent: Vec<InstanceId>,
+    /// Whether a wake-up waits for the agent that listens.
+    waits: bool,
+    arrival: Arc<Notify>,
+}
+
+/// How a [`MemoryStore`] announces changes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Hearing {
+    /// It announces none, as if it could not.
+    #[default]
+    None,
+    /// It cannot announce changes at present, for this reason.
+    Fails(PortError),
+    /// It announces changes if it is told to wake an agent.
+    Works,
 }
 
 /// The error of a service that is out of reach.
@@ -178,12 +210,44 @@ impl MemoryStore {
         to(&(&tables.records, &tables.status, &tables.intents, &tables.machine_count));
     }
 
+    /// Lets the agent that listens hear wake-ups from now on, or no longer.
+    pub fn announce(&self, hearing: Hearing) {
+        let mut tables = lock(&self.0);
+        tables.wake_ups.hearing = hearing;
+        tables.wake_ups.arrival.notify_one();
+    }
+
+    /// The machines that were woken so far, in order.
+    pub fn woken(&self) -> Vec<InstanceId> {
+        lock(&self.0).wake_ups.sent.clone()
+    }
+
+    /// Keeps what a machine needs to be woken, as if its agent had begun to listen.
+    pub fn keep_wake_ups_of(&self, id: &InstanceId) {
+        lock(&self.0).wake_ups.kept.insert(id.clone());
+    }
+
+    /// The machines for which it keeps what they need to be woken.
+    pub fn wake_ups_kept(&self) -> Vec<InstanceId> {
+        lock(&self.0).wake_ups.kept.iter().cloned().collect()
+    }
+
+    /// What an agent hears at this moment; `None` if it has to wait for it.
+    fn heard(&self) -> Option<News> {
+        let wake_ups = &mut lock(&self.0).wake_ups;
+        match &wake_ups.hearing {
+            Hearing::None => Some(News::Unheard(None)),
+            Hearing::Fails(error) => Some(News::Unheard(Some(error.clone()))),
+            Hearing::Works => std::mem::take(&mut wake_ups.waits).then_some(News::Announced),
+        }
+    }
+
     /// Every transition that was committed, in order.
     pub fn events(&self) -> Vec<Event> {
         lock(&self.0).events.clone()
     }
 
-    /// How often the control plane has made each call.
+    /// How often the control plane, or an agent, has made each call.
     pub fn calls(&self) -> Calls {
         lock(&self.0).calls.clone()
     }
@@ -233,6 +297,24 @@ impl MemoryStore {
 
 #[async_trait]
 impl Store for MemoryStore {
+    fn wake(&self, ids: &[InstanceId]) {
+        let wake_ups = &mut lock(&self.0).wake_ups;
+        wake_ups.sent.extend(ids.iter().cloned());
+        if wake_ups.listener.as_ref().is_some_and(|listener| ids.contains(listener)) {
+            wake_ups.waits = true;
+            wake_ups.arrival.notify_one();
+        }
+    }
+
+    async fn prune_wake_ups(&self, existing: &[InstanceId], _grace: Duration) -> PortResult<usize> {
+        turn().await;
+        self.answer("prune_wake_ups")?;
+        let kept = &mut lock(&self.0).wake_ups.kept;
+        let before = kept.len();
+        kept.retain(|id| existing.contains(id));
+        Ok(before - kept.len())
+    }
+
     async fn set_up(&self) -> PortResult<()> {
         turn().await;
         Ok(())
@@ -433,8 +515,33 @@ impl Store for MemoryStore {
 
 #[async_trait]
 impl AgentStore for MemoryStore {
+    fn listen(&self, id: &InstanceId) {
+        self.keep_wake_ups_of(id);
+        lock(&self.0).wake_ups.listener = Some(id.clone());
+    }
+
+    async fn news(&self, clock: &dyn Clock, poll: Duration, patience: Duration) -> News {
+        let arrival = lock(&self.0).wake_ups.arrival.clone();
+        let mut over = clock.sleep(patience);
+        loop {
+            match self.heard() {
+                Some(News::Announced) => return News::Announced,
+                Some(unheard) => {
+                    clock.sleep(poll).await;
+                    return unheard;
+                }
+                None => {}
+            }
+            over = match select(over, pin!(arrival.notified())).await {
+                Either::Left(_) => return News::Quiet,
+                Either::Right((_, over)) => over,
+            };
+        }
+    }
+
     async fn record(&self, id: &InstanceId) -> PortResult<Option<Record>> {
         turn().await;
+        self.count("record of an agent");
         self.answer("record of an agent")?;
         Ok(lock(&self.0).records.get(id).cloned())
     }
@@ -451,6 +558,7 @@ impl AgentStore for MemoryStore {
 
     async fn beat(&self, id: &InstanceId, heartbeat: &Heartbeat) -> PortResult<()> {
         turn().await;
+        self.count("beat of an agent");
         let mut tables = lock(&self.0);
         if tables.lost_heartbeats > 0 {
             tables.lost_heartbeats -= 1;

@@ -19,3 +19,4 @@ mod reuse;
 mod runs;
 mod selection;
 mod settings_change;
+mod wake_ups;

@@ -80,8 +80,9 @@ async fn news_reach_other_processes() {
     let long = Duration::from_secs(60);
     let clock = RealClock;
     // The first call has no earlier version to compare with, so it returns at once.
-    agent.news(&clock, long).await;
-    let quiet = agent.news(&clock, Duration::from_millis(50));
+    agent.news(&clock, long, long).await;
+    let span = Duration::from_millis(50);
+    let quiet = agent.news(&clock, span, span);
     let started = Instant::now();
     quiet.await;
     assert!(started.elapsed() >= Duration::from_millis(50), "nothing has happened");
@@ -95,7 +96,8 @@ async fn news_reach_other_processes() {
             .await
             .unwrap();
     };
-    let heard =
-        tokio::time::timeout(long / 2, async { tokio::join!(agent.news(&clock, long), told) });
+    let heard = tokio::time::timeout(long / 2, async {
+        tokio::join!(agent.news(&clock, long, long), told)
+    });
     heard.await.expect("the other's change is news, one's own is not");
 }

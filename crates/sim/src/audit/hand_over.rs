@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use ondeck_core::model::heartbeat::idle_period;
 use ondeck_core::model::ids::InstanceId;
 use ondeck_core::model::record::{MachineSpec, State};
 use ondeck_core::model::requirements::UsageClass;
@@ -145,7 +146,7 @@ impl Audit {
     /// How old a heartbeat may be by the true time.
     pub(super) fn tolerance(&self) -> Duration {
         let periods = self.settings.iter().map(|(_, settings)| settings.times.heartbeat_period);
-        let period = periods.max().unwrap_or_default();
+        let period = periods.map(idle_period).max().unwrap_or_default();
         period.min(Duration::from_secs(60)) * 3 + SKEW + SLACK
     }
 

@@ -73,8 +73,8 @@ impl Future for SleepFuture {
 impl Drop for SleepFuture {
     fn drop(&mut self) {
         let mut state = self.kernel.state();
-        let instance = state.alarms.remove(&self.id).and_then(|alarm| alarm.instance);
-        if let Some(listeners) = instance.and_then(|id| state.listeners.get_mut(&id)) {
+        let trigger = state.alarms.remove(&self.id).and_then(|alarm| alarm.trigger);
+        if let Some(listeners) = trigger.and_then(|trigger| state.listeners.get_mut(&trigger)) {
             listeners.retain(|id| *id != self.id);
         }
     }

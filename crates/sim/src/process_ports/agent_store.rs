@@ -10,9 +10,11 @@ use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::record::Record;
 use ondeck_core::model::signal::{Report, Signal};
-use ondeck_core::ports::{AgentStore, Clock, PortError, PortResult, Store};
+use ondeck_core::ports::{AgentStore, Clock, News, PortError, PortResult, Store};
 
 use super::{ProcessPorts, lost};
+use crate::faults::Fault;
+use crate::kernel::Trigger;
 use crate::world::{World, at_once};
 
 /// The answer to an agent whose role does not permit the call.
@@ -53,13 +55,32 @@ impl AgentStore for ProcessPorts {
         self.ask("store", "token", String::new, move |w| at_once(w.store.token(purpose))).await
     }
 
-    async fn news(&self, clock: &dyn Clock, at_most: Duration) {
-        let Some(id) = self.machine().filter(|_| self.policy.store_notifies()) else {
-            return clock.sleep(at_most).await;
+    async fn news(&self, clock: &dyn Clock, poll: Duration, patience: Duration) -> News {
+        let kernel = &self.world.kernel;
+        let Some(id) = self.machine() else {
+            clock.sleep(poll).await;
+            return News::Unheard(None);
         };
-        if self.world.kernel.version(&id) == self.read_version.load(Ordering::Relaxed) {
-            self.world.kernel.sleep(self.pid, at_most, Some(&id)).await;
+        if self.policy.wake_ups_are_unheard(kernel.now()) {
+            kernel.count(Fault::WakeUpsUnheard);
+            clock.sleep(poll).await;
+            return News::Unheard(Some(denied()));
         }
+        if self.policy.wake_ups.is_some() {
+            if !kernel.take_wake_up(&id) {
+                kernel.sleep(self.pid, patience, Some(Trigger::Woken(id.clone()))).await;
+                if !kernel.take_wake_up(&id) {
+                    return News::Quiet;
+                }
+            }
+            return News::Announced;
+        }
+        let is_news = kernel.version(&id) != self.read_version.load(Ordering::Relaxed);
+        let trigger = self.policy.store_notifies().then_some(Trigger::Changed(id));
+        if !is_news || trigger.is_none() {
+            kernel.sleep(self.pid, poll, trigger).await;
+        }
+        News::Unheard(None)
     }
 
     async fn beat(&self, id: &InstanceId, heartbeat: &Heartbeat) -> PortResult<()> {

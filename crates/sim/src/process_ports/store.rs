@@ -37,6 +37,17 @@ pub(crate) fn registered(world: &World) -> Vec<(InstanceId, Duration)> {
     live.into_iter().filter_map(|record| Some((record.id.clone(), took(&record.id)?))).collect()
 }
 
+impl ProcessPorts {
+    fn send_wake_up(&self, id: &InstanceId, after: Micros) {
+        let (kernel, woken) = (self.world.kernel.clone(), id.clone());
+        let arrive = move || {
+            kernel.wake_up(&woken);
+            String::new()
+        };
+        self.world.kernel.post(self.pid, ("wake up", id.to_string()), after, arrive);
+    }
+}
+
 /// When the store's index shows a write that is made now.
 fn shown_at(policy: &Policy, world: &World, item: &str, write: u64) -> Micros {
     let now = world.kernel.now();
@@ -72,6 +83,24 @@ impl Store for ProcessPorts {
             stored
         };
         self.ask("store", "put settings", String::new, put).await
+    }
+
+    /// The message of a process that dies is under way nevertheless.
+    fn wake(&self, ids: &[InstanceId]) {
+        for id in ids {
+            let deliveries = self.policy.deliveries(id.as_str(), self.world.kernel.now());
+            deliveries.faults.iter().for_each(|fault| self.world.kernel.count(*fault));
+            for after in deliveries.after {
+                self.send_wake_up(id, after);
+            }
+            let machines = self.world.machines().alive();
+            let others: Vec<_> = machines.iter().filter(|other| *other != id).collect();
+            if let Some(after) = deliveries.forged_after
+                && let Some(other) = usize::try_from(after).unwrap_or(0).checked_rem(others.len())
+            {
+                self.send_wake_up(others[other], after);
+            }
+        }
     }
 
     async fn write(&self, change: &Change) -> PortResult<Verdict> {

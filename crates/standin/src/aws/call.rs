@@ -77,8 +77,17 @@ impl Call {
 
     /// Another request to DynamoDB with the credentials of this one.
     pub(crate) fn to_dynamodb(&self, operation: &str, content: Value) -> Call {
+        self.to("DynamoDB_20120810", operation, content)
+    }
+
+    /// Another request to SQS with the credentials of this one.
+    pub(crate) fn to_sqs(&self, operation: &str, content: Value) -> Call {
+        self.to("AmazonSQS", operation, content)
+    }
+
+    fn to(&self, service: &str, operation: &str, content: Value) -> Call {
         let mut call = self.clone();
-        let target = format!("DynamoDB_20120810.{operation}");
+        let target = format!("{service}.{operation}");
         let target = HeaderValue::from_str(&target).expect("operations are plain text");
         call.headers.insert("x-amz-target", target);
         call.operation = operation.to_owned();

@@ -4,6 +4,7 @@ mod critical_path;
 mod duplicates;
 mod endpoint;
 mod enforce;
+mod long_polls;
 mod meter;
 mod route;
 mod serve;
@@ -31,6 +32,7 @@ use duplicates::Duplicates;
 pub use endpoint::{Endpoint, LogEntry};
 use enforce::Enforcement;
 pub use enforce::{Denial, IamDecision};
+use long_polls::LongPolls;
 use meter::Meter;
 use serve::EndpointHandler;
 use upstream::Upstreams;
@@ -148,6 +150,7 @@ pub(crate) struct Shared {
     refuse_unknown: bool,
     ec2: Ec2,
     duplicates: Duplicates,
+    long_polls: LongPolls,
     violations: Mutex<Vec<Violation>>,
     endpoints: Mutex<BTreeMap<String, Endpoint>>,
     watch: Option<Sender<LogEntry>>,
@@ -182,6 +185,7 @@ impl Gateway {
             refuse_unknown: options.refuse_unknown,
             ec2: Ec2::new(&options, machines),
             duplicates: Duplicates::default(),
+            long_polls: LongPolls::default(),
             violations: Mutex::default(),
             endpoints: Mutex::default(),
             watch: options.watch,

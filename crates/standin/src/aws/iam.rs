@@ -16,7 +16,7 @@ mod principals;
 pub(crate) mod sqs;
 pub(crate) mod web_identity;
 
-pub(crate) use arns::Arns;
+pub(crate) use arns::{ACCOUNT, Arns};
 pub(crate) use context::Context;
 pub(crate) use policy::Policy;
 pub use principals::{PolicyPool, Role};

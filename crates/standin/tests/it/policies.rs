@@ -91,9 +91,12 @@ fn weaker(policy: &Value) -> Vec<(String, Value)> {
             of_ec2.extend(conditions(statement));
             continue;
         }
-        let mut anywhere = policy.clone();
-        anywhere["Statement"][at]["Resource"] = "*".into();
-        all.push((format!("{name}: Resource"), anywhere));
+        // Some actions know no resources.
+        if statement["Resource"] != "*" {
+            let mut anywhere = policy.clone();
+            anywhere["Statement"][at]["Resource"] = "*".into();
+            all.push((format!("{name}: Resource"), anywhere));
+        }
         for (operator, key) in conditions(statement) {
             let mut without = policy.clone();
             let keys = &mut without["Statement"][at]["Condition"][&operator];

@@ -65,7 +65,8 @@ pub(crate) fn messages(queues: &str) -> Vec<Value> {
     .collect()
 }
 
-fn ask_sqs(operation: &str, content: &Value) -> Value {
+/// Asks the emulator of SQS.
+pub(crate) fn ask_sqs(operation: &str, content: &Value) -> Value {
     ask(&Emulators::running().ministack, &format!("AmazonSQS.{operation}"), content)
 }
 

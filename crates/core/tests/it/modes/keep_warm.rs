@@ -207,7 +207,7 @@ async fn changed_settings_reach_idle_agents_and_cost_no_machine() {
     for record in harness.memory.store.select(|_| true) {
         let status = harness.plane.store.agent_status(&[record.id]).await.unwrap();
         let period = status[0].heartbeat.unwrap().period;
-        assert_eq!(period, Duration::from_secs(1), "the agent has read the settings");
+        assert_eq!(period, Duration::from_secs(2), "the agent has read the settings");
     }
     let outcome = harness.provision(&request("2", 10)).await;
     assert_eq!(outcome.count(MachineSource::Warm), 10);

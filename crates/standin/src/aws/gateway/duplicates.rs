@@ -4,10 +4,9 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::aws::call::{Call, Content};
+use crate::aws::call::Call;
 
 use super::route::with_body;
 use super::upstream::Upstreams;
@@ -30,7 +29,7 @@ impl Duplicates {
                 "MessageBody": message["Body"],
                 "DelaySeconds": 0,
             });
-            let sent = upstreams.sqs(&send(call, copy)).await;
+            let sent = upstreams.sqs(&call.to_sqs("SendMessage", copy)).await;
             let sent: Value = serde_json::from_slice(&sent.body).unwrap_or_default();
             if let (Some(copy), Some(original)) =
                 (sent["MessageId"].as_str(), message["MessageId"].as_str())
@@ -62,15 +61,4 @@ impl Duplicates {
 fn messages(answer: &Answer) -> Vec<Value> {
     let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
     body["Messages"].as_array().cloned().unwrap_or_default()
-}
-
-/// A SendMessage request with the credentials of the call that received.
-fn send(call: &Call, content: Value) -> Call {
-    let mut call = call.clone();
-    let target = hyper::header::HeaderValue::from_static("AmazonSQS.SendMessage");
-    call.headers.insert("x-amz-target", target);
-    call.operation = "SendMessage".to_owned();
-    call.body = Bytes::from(content.to_string());
-    call.content = Content::Json(content);
-    call
 }

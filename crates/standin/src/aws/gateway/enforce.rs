@@ -11,14 +11,16 @@ use crate::aws::call::{Call, Service};
 use crate::aws::ec2::Ec2;
 use crate::aws::faults::answers;
 use crate::aws::iam::dynamodb::{self, Schema, Schemas};
+use crate::aws::iam::sqs::Tags;
 use crate::aws::iam::web_identity::{Assumption, TrustedRole, WebIdentities};
 use crate::aws::iam::{
-    Arns, Authorization, Context, Decision, PolicyPool, Principal, Principals, Role, logs, sqs,
-    web_identity,
+    ACCOUNT, Arns, Authorization, Context, Decision, PolicyPool, Principal, Principals, Role, logs,
+    sqs, web_identity,
 };
 use crate::http::Answer;
 use crate::sync::locked;
 
+use super::long_polls::queue_name;
 use super::upstream::Upstreams;
 
 /// A call that was refused because the caller's policies do not allow it.
@@ -72,6 +74,7 @@ pub(super) struct Enforcement {
     principals: Principals,
     web_identities: WebIdentities,
     schemas: Mutex<HashMap<String, Schema>>,
+    queue_tags: Mutex<HashMap<String, Tags>>,
     denials: Mutex<Vec<Denial>>,
 }
 
@@ -84,6 +87,7 @@ impl Enforcement {
             web_identities: WebIdentities::default(),
             arns,
             schemas: Mutex::default(),
+            queue_tags: Mutex::default(),
             denials: Mutex::default(),
         }
     }
@@ -232,12 +236,41 @@ impl Enforcement {
                 let schemas = self.schemas_of(upstreams, call, request).await;
                 dynamodb::authorizations(&call.operation, request, &self.arns, &schemas)
             }
-            Service::Sqs => sqs::authorizations(&call.operation, request, &self.arns),
+            Service::Sqs => {
+                let tags = self.tags_of_queue(upstreams, call, request).await;
+                sqs::authorizations(&call.operation, request, &self.arns, &tags)
+            }
             Service::Logs => logs::authorizations(&call.operation, request, &self.arns),
             Service::Ec2 => ec2.authorizations(call, &self.arns),
             // Every caller may ask who it is. An unknown service refuses by itself.
             Service::Sts | Service::Unknown => Vec::new(),
         }
+    }
+
+    /// The tags of the queue that a call names; none if it does not exist. Asks SQS once for each queue,
+    /// and again around the calls that change them.
+    async fn tags_of_queue(&self, upstreams: &Upstreams, call: &Call, request: &Value) -> Tags {
+        let by_name = request["QueueName"].as_str();
+        let Some(queue) = queue_name(request).or(by_name) else { return Tags::new() };
+        let changes = ["CreateQueue", "DeleteQueue", "TagQueue", "UntagQueue"];
+        let is_changed = changes.contains(&&*call.operation);
+        let known = locked(&self.queue_tags).get(queue).cloned();
+        if let Some(tags) = known.filter(|_| !is_changed) {
+            return tags;
+        }
+        locked(&self.queue_tags).remove(queue);
+        // SQS goes by the end of a URL.
+        let url = format!("http://sqs/{ACCOUNT}/{queue}");
+        let list = call.to_sqs("ListQueueTags", json!({ "QueueUrl": url }));
+        let answer = upstreams.sqs(&list).await;
+        let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let tags = body["Tags"].as_object().cloned().unwrap_or_default();
+        let text = |(key, value): (String, Value)| Some((key, value.as_str()?.to_owned()));
+        let tags: Tags = tags.into_iter().filter_map(text).collect();
+        if answer.status.is_success() && !is_changed {
+            locked(&self.queue_tags).insert(queue.to_owned(), tags.clone());
+        }
+        tags
     }
 
     /// The key schemas of a call's tables, as far as they exist. Asks DynamoDB once for each table.

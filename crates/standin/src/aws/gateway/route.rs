@@ -71,7 +71,10 @@ async fn serve(at: &EndpointHandler, call: &Call) -> Answer {
             None => upstreams.dynamodb(call).await,
         },
         Service::Logs => upstreams.sqs(call).await,
-        Service::Sqs => shared.duplicates.rename(call, upstreams.sqs(call).await),
+        Service::Sqs => {
+            let answer = shared.long_polls.forward(upstreams, call).await;
+            shared.duplicates.rename(call, answer)
+        }
         Service::Sts => {
             let answer = upstreams.sqs(call).await;
             if let Some(enforcement) = &shared.enforcement {

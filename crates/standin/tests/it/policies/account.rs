@@ -61,6 +61,14 @@ impl Account {
             ("FOREIGN", foreign[0].clone()),
         ];
         account.gateway.assert_nothing_denied();
+        for (queue, machine) in [
+            ("NAME_SELF", "SELF"),
+            ("NAME_NEIGHBOUR", "NEIGHBOUR"),
+            // A queue that another pool has made by mistake.
+            ("OTHER-NAME_SELF", "SELF"),
+        ] {
+            account.create_queue(queue, machine).await;
+        }
         account
     }
 
@@ -103,6 +111,16 @@ impl Account {
         });
         let emulator = Emulators::running().dynamodb;
         let made = self.post(&emulator, "test", "dynamodb:CreateTable", &request).await;
+        assert_eq!(made.status, 200, "{made:?}");
+    }
+
+    /// Creates a queue that carries the tag of a machine, without the gateway.
+    async fn create_queue(&self, queue: &str, machine: &str) {
+        let machine = self.replaced(&format!("arn:aws:ec2:REGION:ACCOUNT:instance/{machine}"));
+        let request =
+            json!({ "QueueName": self.replaced(queue), "tags": { "ondeck:machine": machine } });
+        let emulator = Emulators::running().ministack;
+        let made = self.post(&emulator, "test", "sqs:CreateQueue", &request).await;
         assert_eq!(made.status, 200, "{made:?}");
     }
 
