@@ -183,9 +183,13 @@ impl Pool for SqsPool {
         batch::gravest(join_all(queues).await)
     }
 
-    /// A short poll, which answers at once but asks only some of SQS's servers. Only where it
-    /// brings nothing does a long poll pay, which asks them all: what is left out by both is not
-    /// there.
+    async fn locate(&self, class: &ResourceClass) {
+        if let Err(error) = self.url(class).await {
+            tracing::debug!(%class, "queue not found beforehand: {error}");
+        }
+    }
+
+    /// A short poll, which answers at once but asks only some of SQS's servers.
     async fn receive(
         &self,
         class: &ResourceClass,
@@ -195,8 +199,20 @@ impl Pool for SqsPool {
         if max == 0 {
             return Ok(Vec::new());
         }
-        let held = self.poll(class, max, hold, 0).await?;
-        if held.is_empty() { self.poll(class, max, hold, CONFIRMING_SECS).await } else { Ok(held) }
+        self.poll(class, max, hold, 0).await
+    }
+
+    /// A long poll, which asks all of SQS's servers and answers as soon as one has a message.
+    async fn receive_thoroughly(
+        &self,
+        class: &ResourceClass,
+        max: usize,
+        hold: Duration,
+    ) -> PortResult<Vec<ReceivedMessage>> {
+        if max == 0 {
+            return Ok(Vec::new());
+        }
+        self.poll(class, max, hold, CONFIRMING_SECS).await
     }
 
     async fn extend(

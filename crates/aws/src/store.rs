@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
 use aws_sdk_dynamodb::types::{Delete, Put, TransactWriteItem};
+use futures_util::future::join_all;
 use ondeck_core::lifecycle::{Change, Verdict};
 use ondeck_core::model::ceiling::{
     Limits, MachineCount, Reservation, ReservationVerdict, Settlement,
@@ -204,6 +205,34 @@ impl Store for DynamoStore {
             self.outbox.add(event);
         }
         Ok(verdict)
+    }
+
+    /// In batches. A write whose batch finds another record than the known one is made by itself.
+    async fn write_all(&self, writes: &[(Change, Record)]) -> Vec<PortResult<Verdict>> {
+        let shards = self.layout.shards();
+        let prepared = writes.iter().map(|(change, known)| {
+            let joins = change::joined_run(change).is_some();
+            if joins { None } else { change::statement(&self.table, change, known, shards) }
+        });
+        let prepared: Vec<_> = prepared.collect();
+        let statements: Vec<_> =
+            prepared.iter().flatten().map(|(statement, _)| statement.clone()).collect();
+        let mut answers = self.table.execute_once(&statements).await.into_iter();
+        self.seen.forget();
+        let verdicts = writes.iter().zip(prepared).map(|((change, _), prepared)| {
+            let made = prepared.and_then(|(_, made)| Some((answers.next()?, made)));
+            async move {
+                match made {
+                    Some((Ok(true), (verdict, event))) => {
+                        event.into_iter().for_each(|event| self.outbox.add(event));
+                        Ok(verdict)
+                    }
+                    Some((Err(error), _)) => Err(error),
+                    Some((Ok(false), _)) | None => self.write(change).await,
+                }
+            }
+        });
+        join_all(verdicts.collect::<Vec<_>>()).await
     }
 
     async fn of_run(&self, run: &RunId) -> PortResult<Listing> {

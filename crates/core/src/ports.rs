@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::join_all;
 
 use crate::lifecycle::{Change, Verdict};
 use crate::model::ceiling::{Limits, MachineCount, Reservation, ReservationVerdict, Settlement};
@@ -92,6 +93,13 @@ pub trait Store: Send + Sync {
 
     /// Makes one conditional write and records its event. Returns whether the guard admitted it.
     async fn write(&self, change: &Change) -> PortResult<Verdict>;
+    /// Makes several writes of different instances, each as [`write`](Store::write) does, and returns
+    /// their answers in the same order. Each comes with the record that the caller has just read,
+    /// which its guard admits. A store may use that to make them at less cost; the answers are the
+    /// same.
+    async fn write_all(&self, writes: &[(Change, Record)]) -> Vec<PortResult<Verdict>> {
+        join_all(writes.iter().map(|(change, _)| self.write(change))).await
+    }
     /// The instances that belong to a run now, read consistently, at a cost that does not grow with
     /// the fleet.
     async fn of_run(&self, run: &RunId) -> PortResult<Listing>;
@@ -268,13 +276,27 @@ impl Depth {
 pub trait Pool: Send + Sync {
     /// Creates the queues that are missing.
     async fn set_up(&self, classes: &[ResourceClass]) -> PortResult<()>;
-    /// Receives up to `max` messages and hides them from other receivers for `hold`.
+    /// Looks up where the queue is, if that takes a call, so that a receive soon after needs only
+    /// one. A failure is not reported: the receive meets it again.
+    async fn locate(&self, _class: &ResourceClass) {}
+    /// Receives up to `max` messages and hides them from other receivers for `hold`. It answers at
+    /// once, and may miss messages that are visible.
     async fn receive(
         &self,
         class: &ResourceClass,
         max: usize,
         hold: Duration,
     ) -> PortResult<Vec<ReceivedMessage>>;
+    /// Like [`receive`](Pool::receive), but misses none: an empty answer proves that no message was
+    /// visible. It may take a second.
+    async fn receive_thoroughly(
+        &self,
+        class: &ResourceClass,
+        max: usize,
+        hold: Duration,
+    ) -> PortResult<Vec<ReceivedMessage>> {
+        self.receive(class, max, hold).await
+    }
     /// Hides received messages for `hold` from now on. A stale receipt does nothing.
     async fn extend(
         &self,

@@ -14,9 +14,9 @@ use ondeck_core::ports::PortResult;
 
 use super::events;
 use super::guard::condition;
-use super::keys::{Item, Key, List, names_in, text};
+use super::keys::{Item, Key, List, names_in, number, text};
 use super::rows;
-use super::table::Table;
+use super::table::{Statement, Table};
 
 /// Makes a change, or finds what stands in its way: one call either way, since the answer brings
 /// the record that the condition was judged by. Gives the item of the event that has come about,
@@ -52,6 +52,37 @@ pub(super) async fn apply(
     }
 }
 
+/// The statement that makes a change if the record is still `known`, and what it then leaves, with the
+/// item of its event. `None` if the guard does not admit `known`.
+///
+/// The condition names all attributes that a guard looks at, and `updatedAt`, which each change sets.
+/// So a record that meets it is the one that the guard has admitted.
+pub(super) fn statement(
+    table: &Table,
+    change: &Change,
+    known: &Record,
+    shards: u32,
+) -> Option<(Statement, (Verdict, Option<Item>))> {
+    let Next::Update { .. } = change.next() else { return None };
+    let after = change.applied_to(Some(known))?;
+    let Key { pk, sk } = Key::record(change.id());
+    let effects = attributes(change.next(), change, shards);
+    let sets: Vec<String> = effects.iter().map(|(name, _)| format!(r#"SET "{name}"=?"#)).collect();
+    let text_of = format!(
+        r#"UPDATE "{}" {} WHERE PK=? AND SK=? AND "state"=? AND runId=? AND threshold=? AND generation=? AND runs=? AND updatedAt=?"#,
+        table.name,
+        sets.join(" ")
+    );
+    let threshold = known.threshold.map(|at| at.to_string()).unwrap_or_default();
+    let mut values: Vec<AttributeValue> = effects.into_iter().map(|(_, value)| value).collect();
+    values.extend([text(pk), text(sk), text(known.state)]);
+    values.extend([text(known.run.as_ref().map_or("", RunId::as_str)), text(threshold)]);
+    values.extend([number(known.counts.generation), number(known.counts.runs)]);
+    values.push(text(known.updated_at));
+    let event = event_item(change, Some(known), &after, shards);
+    Some(((text_of, values), (Verdict::Agreed(after), Some(event))))
+}
+
 /// The run that an instance becomes part of by a change, if it was not before.
 pub(super) fn joined_run(change: &Change) -> Option<&RunId> {
     let run = match change.next() {
@@ -70,6 +101,17 @@ struct Effect {
 }
 
 fn effect(next: &Next, change: &Change, shards: u32) -> Effect {
+    let attributes = attributes(next, change, shards);
+    let assignments: Vec<String> =
+        attributes.iter().map(|(name, _)| format!("#{name} = :{name}")).collect();
+    Effect {
+        text: format!("SET {}", assignments.join(", ")),
+        values: attributes.into_iter().map(|(name, value)| (format!(":{name}"), value)).collect(),
+    }
+}
+
+/// The attributes that a change sets.
+fn attributes(next: &Next, change: &Change, shards: u32) -> Vec<(&'static str, AttributeValue)> {
     let (mut attributes, threshold) = match next {
         Next::Insert(record) => (rows::attributes(record), record.threshold),
         Next::Update { state, run, suffix, threshold, counts, reuse, keep_ticketed } => {
@@ -104,12 +146,7 @@ fn effect(next: &Next, change: &Change, shards: u32) -> Effect {
         Some(threshold) => List::Live.entry(id, threshold, shards),
         None => List::Terminated.entry(id, change.at(), shards),
     });
-    let assignments: Vec<String> =
-        attributes.iter().map(|(name, _)| format!("#{name} = :{name}")).collect();
-    Effect {
-        text: format!("SET {}", assignments.join(", ")),
-        values: attributes.into_iter().map(|(name, value)| (format!(":{name}"), value)).collect(),
-    }
+    attributes
 }
 
 /// The write was made. What stands there now follows from what stood there before.
@@ -121,17 +158,21 @@ fn made(change: &Change, before: Option<Item>, shards: u32) -> (Verdict, Option<
     };
     match change.applied_to(before.as_ref()) {
         Some(after) => {
-            let row = event(change, before.as_ref().map(|record| record.state), &after);
-            // A release concerns the run that it takes the machine from.
-            let concerns = after.run.as_ref().or(before.as_ref().and_then(|it| it.run.as_ref()));
-            let item = events::item_of(&row, concerns, shards);
-            (Verdict::Agreed(after), Some(item))
+            let event = event_item(change, before.as_ref(), &after, shards);
+            (Verdict::Agreed(after), Some(event))
         }
         None => {
             let problem = format!("{} was made against its guard", change.transition());
             (Verdict::Unreadable(Unreadable { id: change.id().to_string(), problem }), None)
         }
     }
+}
+
+fn event_item(change: &Change, before: Option<&Record>, after: &Record, shards: u32) -> Item {
+    let row = event(change, before.map(|record| record.state), after);
+    // A release concerns the run that it takes the machine from.
+    let concerns = after.run.as_ref().or(before.and_then(|record| record.run.as_ref()));
+    events::item_of(&row, concerns, shards)
 }
 
 fn refused(change: &Change, found: Option<&Item>, shards: u32) -> (Verdict, Option<Item>) {

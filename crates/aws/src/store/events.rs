@@ -19,8 +19,9 @@ use super::table::{Table, put};
 
 /// The most events of one batched write.
 const BATCH: usize = 25;
-/// The longest time that an event waits for others to be written with.
-const LONGEST_DELAY: Duration = Duration::from_millis(500);
+/// How long an event waits for others to be written with. The answers to writes that were made
+/// together arrive within this, and the mode that made them waits for its agents then.
+const LINGER: Duration = Duration::from_millis(5);
 const RETENTION: Duration = Duration::from_secs(30 * 24 * 3_600);
 
 /// Events that are not written yet.
@@ -28,7 +29,8 @@ const RETENTION: Duration = Duration::from_secs(30 * 24 * 3_600);
 pub(super) struct Outbox {
     table: Table,
     waiting: Mutex<Waiting>,
-    turn: tokio::sync::Mutex<()>,
+    /// Shared by the writes that are under way. The one that holds it alone knows that there are none.
+    under_way: tokio::sync::RwLock<()>,
 }
 
 #[derive(Debug, Default)]
@@ -40,10 +42,10 @@ struct Waiting {
 
 impl Outbox {
     pub(super) fn new(table: Table) -> Outbox {
-        Outbox { table, waiting: Mutex::default(), turn: tokio::sync::Mutex::default() }
+        Outbox { table, waiting: Mutex::default(), under_way: tokio::sync::RwLock::default() }
     }
 
-    /// Adds an event, to be written within [`LONGEST_DELAY`].
+    /// Adds an event, to be written within [`LINGER`].
     pub(super) fn add(self: &Arc<Self>, event: Item) {
         let mut waiting = self.waiting();
         let key = Key::of(&event).map(|key| format!("{} {}", key.pk, key.sk)).unwrap_or_default();
@@ -58,22 +60,23 @@ impl Outbox {
         if untimed {
             let outbox = self.clone();
             drop(tokio::spawn(async move {
-                tokio::time::sleep(LONGEST_DELAY).await;
+                tokio::time::sleep(LINGER).await;
                 outbox.waiting().timed = false;
                 outbox.send(1).await;
             }));
         }
     }
 
-    /// Writes all events that wait.
+    /// Writes all events that wait, and returns when those under way are written too.
     pub(super) async fn finish(&self) {
         self.send(1).await;
+        drop(self.under_way.write().await);
     }
 
-    /// Writes as many waiting events as are a whole multiple of `multiple`, after writes under way.
-    /// Events that cannot be written are lost with a warning; their transitions stay committed.
+    /// Writes as many waiting events as are a whole multiple of `multiple`. Events that cannot be
+    /// written are lost with a warning; their transitions stay committed.
     async fn send(&self, multiple: usize) {
-        let _turn = self.turn.lock().await;
+        let _under_way = self.under_way.read().await;
         let writes: Vec<_> = self.take(multiple).into_iter().map(put).collect();
         let patience = &self.table.patience;
         let write = |batch| patience.retried(move || self.table.write_all(batch));

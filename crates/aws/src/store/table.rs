@@ -13,7 +13,7 @@ use aws_sdk_dynamodb::types::{
     KeysAndAttributes, PutRequest, WriteRequest,
 };
 use aws_smithy_runtime_api::http::Response;
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 use ondeck_core::ports::{PortError, PortResult};
 use ondeck_core::runtime::retry::RequestRetry;
 use tokio::sync::Semaphore;
@@ -30,6 +30,9 @@ const READ_AT_ONCE: usize = 100;
 const WRITE_AT_ONCE: usize = 25;
 /// After this many answers in a row without progress, a batch fails and core retries it.
 const WITHOUT_PROGRESS: u32 = 5;
+
+/// A PartiQL statement, and the values of its question marks.
+pub(super) type Statement = (String, Vec<AttributeValue>);
 
 /// The table of one pool, and the gate that limits concurrent calls.
 #[derive(Debug, Clone)]
@@ -293,22 +296,32 @@ impl Table {
         statement: &str,
         parameters: Vec<Vec<AttributeValue>>,
     ) -> PortResult<Vec<bool>> {
-        let chunks = parameters.chunks(WRITE_AT_ONCE);
+        let statements: Vec<Statement> =
+            parameters.into_iter().map(|it| (statement.to_owned(), it)).collect();
+        let chunks = statements.chunks(WRITE_AT_ONCE);
         let whole = chunks.len() <= 1;
         let chunks = chunks.map(|chunk| async move {
-            let execute = || self.execute_chunk(statement, chunk);
+            let execute = || async { self.execute_chunk(chunk).await?.into_iter().collect() };
             if whole { execute().await } else { self.patience.retried(execute).await }
         });
-        Ok(try_join_all(chunks).await?.concat())
+        Ok(try_join_all::<_>(chunks).await?.into_iter().flat_map(|met: Vec<bool>| met).collect())
     }
 
-    async fn execute_chunk(
-        &self,
-        statement: &str,
-        chunk: &[Vec<AttributeValue>],
-    ) -> PortResult<Vec<bool>> {
+    /// Executes conditional statements, each on another item and none of them twice. Returns for
+    /// each, in their order, whether its condition was met.
+    pub(super) async fn execute_once(&self, statements: &[Statement]) -> Vec<PortResult<bool>> {
+        let chunks = statements.chunks(WRITE_AT_ONCE).map(|chunk| async move {
+            match self.execute_chunk(chunk).await {
+                Ok(answers) => answers,
+                Err(error) => chunk.iter().map(|_| Err(error.clone())).collect(),
+            }
+        });
+        join_all(chunks).await.into_iter().flatten().collect()
+    }
+
+    async fn execute_chunk(&self, chunk: &[Statement]) -> PortResult<Vec<PortResult<bool>>> {
         let mut batch = self.client.batch_execute_statement();
-        for parameters in chunk {
+        for (statement, parameters) in chunk {
             let request = BatchStatementRequest::builder()
                 .statement(statement)
                 .set_parameters(Some(parameters.clone()))
@@ -317,7 +330,11 @@ impl Table {
             batch = batch.statements(request);
         }
         let answer = self.call(EXECUTE, batch.send()).await?;
-        answer.responses.unwrap_or_default().iter().map(was_met).collect()
+        let answers: Vec<_> = answer.responses.unwrap_or_default().iter().map(was_met).collect();
+        if answers.len() != chunk.len() {
+            return Err(unavailable(DYNAMODB, EXECUTE, &"answered another number of statements"));
+        }
+        Ok(answers)
     }
 }
 

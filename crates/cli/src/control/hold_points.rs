@@ -17,6 +17,7 @@ use ondeck_core::model::credentials::Credentials;
 use ondeck_core::model::demand::Demand;
 use ondeck_core::model::ids::{InstanceId, InvalidId, ProviderName, ResourceClass, RunId};
 use ondeck_core::model::intent::Intent;
+use ondeck_core::model::record::Record;
 use ondeck_core::model::requirements::TypePatterns;
 use ondeck_core::model::settings::Settings;
 use ondeck_core::model::signal::AgentStatus;
@@ -75,6 +76,12 @@ impl Store for Holding<dyn Store> {
     }
     async fn prune_wake_ups(&self, existing: &[InstanceId], grace: Duration) -> PortResult<usize> {
         self.inner.prune_wake_ups(existing, grace).await
+    }
+    async fn write_all(&self, writes: &[(Change, Record)]) -> Vec<PortResult<Verdict>> {
+        for (change, _) in writes {
+            self.before(change.transition().as_str()).await;
+        }
+        self.inner.write_all(writes).await
     }
     async fn of_run(&self, run: &RunId) -> PortResult<Listing> {
         self.inner.of_run(run).await
@@ -155,6 +162,17 @@ impl Store for Holding<dyn Store> {
 
 #[async_trait]
 impl Pool for Holding<dyn Pool> {
+    async fn locate(&self, class: &ResourceClass) {
+        self.inner.locate(class).await;
+    }
+    async fn receive_thoroughly(
+        &self,
+        class: &ResourceClass,
+        max: usize,
+        hold: Duration,
+    ) -> PortResult<Vec<ReceivedMessage>> {
+        self.inner.receive_thoroughly(class, max, hold).await
+    }
     async fn set_up(&self, classes: &[ResourceClass]) -> PortResult<()> {
         self.inner.set_up(classes).await
     }

@@ -59,9 +59,11 @@ impl Transition {
     /// its next look; a machine that was reaped is terminated by its provider.
     pub fn wakes_agent(self) -> bool {
         match self {
-            Transition::Claim | Transition::Release | Transition::GiveBack | Transition::Expire => {
-                true
-            }
+            Transition::Claim
+            | Transition::Release
+            | Transition::GiveBack
+            | Transition::Preserve
+            | Transition::Expire => true,
             Transition::Register
             | Transition::Activate
             | Transition::Commit

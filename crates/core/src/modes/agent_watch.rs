@@ -1,7 +1,8 @@
 //! Waiting for agents.
 //!
 //! Claim checks, validation and the release handshake wait for the status of several agents at
-//! once. They poll at the same moments and share one batched read.
+//! once. The first look at an agent comes as soon as it was given something to do. Looks that come
+//! within a moment of each other, and all later ones, share a batched read.
 
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ use crate::ports::PortResult;
 use crate::runtime::batcher::Batcher;
 use crate::runtime::poll::{PollInterval, Wait, wait_until};
 
-/// How long a read waits for others to join it. Timers that are due together fire within this.
+/// How long a read waits for others to join it. Timers that are due together fire within this, and
+/// so do the answers to writes that were made together.
 const JOIN_WINDOW: Duration = Duration::from_millis(3);
 
 /// Polls agent status. All waits on one watch share their reads.
@@ -22,6 +24,8 @@ pub(crate) struct AgentWatch<'a> {
     plane: &'a Plane,
     interval: PollInterval,
     reads: Batcher<InstanceId, AgentStatus>,
+    /// How many agents are or will be waited for.
+    expected: usize,
 }
 
 /// How a wait ended.
@@ -34,13 +38,13 @@ pub(crate) enum Watched<T> {
 }
 
 impl<'a> AgentWatch<'a> {
-    pub(crate) fn new(plane: &'a Plane, interval: PollInterval) -> AgentWatch<'a> {
-        AgentWatch { plane, interval, reads: Batcher::default() }
+    /// A watch of about `expected` agents. If that is one, its reads wait for no others.
+    pub(crate) fn new(plane: &'a Plane, interval: PollInterval, expected: usize) -> AgentWatch<'a> {
+        AgentWatch { plane, interval: interval.prompt(), reads: Batcher::default(), expected }
     }
 
-    /// Polls the status of one agent until `judge` returns a value or `deadline` has passed. The
-    /// agent has only just been given something to do, so the first read waits for one interval.
-    /// Fails if the store stays unavailable.
+    /// Polls the status of one agent, at once and then by the interval, until `judge` returns a value
+    /// or `at_most` has passed. Fails if the store stays unavailable.
     pub(crate) async fn wait<T>(
         &self,
         id: &InstanceId,
@@ -49,7 +53,6 @@ impl<'a> AgentWatch<'a> {
     ) -> PortResult<Watched<T>> {
         let clock = &*self.plane.clock;
         let wait = Wait::begin(clock, at_most, self.interval);
-        wait.delay_first_question(clock).await;
         let last = std::sync::Mutex::new(AgentStatus::default());
         let look = || async {
             let asked = self.plane.now();
@@ -72,7 +75,11 @@ impl<'a> AgentWatch<'a> {
         let read = |ids: Vec<InstanceId>| async move {
             self.plane.retried(|| self.plane.store.agent_status(&ids)).await
         };
-        let join_window = || self.plane.clock.sleep(JOIN_WINDOW);
+        let join_window = || async {
+            if self.expected > 1 {
+                self.plane.clock.sleep(JOIN_WINDOW).await;
+            }
+        };
         self.reads.ask_after(join_window, id.clone(), read).await
     }
 }

@@ -23,7 +23,10 @@ use crate::runtime::batcher::Batcher;
 use crate::runtime::poll::PollInterval;
 
 /// How long a ticket waits for the tickets of other machines, so that they are sent together.
-const TICKET_DELAY: Duration = Duration::from_secs(1);
+const TICKET_DELAY: Duration = Duration::from_millis(250);
+
+/// The longest time between two looks at an agent, in polls.
+const LONGEST_POLLS: u32 = 48;
 
 /// How a handshake ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,9 +59,13 @@ pub(crate) struct Handshake<'a> {
 }
 
 impl<'a> Handshake<'a> {
-    pub(crate) fn new(plane: &'a Plane, times: &'a Times) -> Handshake<'a> {
-        // No job waits for a release, so the status is polled less often than in provision.
-        let watch = AgentWatch::new(plane, PollInterval::backing_off(times.signal_poll * 3, 1));
+    /// A handshake with about `expected` agents.
+    pub(crate) fn new(plane: &'a Plane, times: &'a Times, expected: usize) -> Handshake<'a> {
+        // No job waits for a release, so an agent that takes long is looked at less often than in
+        // provision.
+        let interval = PollInterval::backing_off(times.signal_poll, 1)
+            .up_to(LONGEST_POLLS * times.signal_poll);
+        let watch = AgentWatch::new(plane, interval, expected);
         let (tickets, away, all_back) =
             (Batcher::default(), AtomicUsize::new(0), Notify::default());
         Handshake { plane, times, watch, tickets, away, all_back }
@@ -188,7 +195,7 @@ impl<'a> Handshake<'a> {
 }
 
 impl Handshake<'_> {
-    /// Agents answer one by one within about a second, and ten tickets fit in one call. An early
+    /// Agents answer one by one within a fraction of a second, and ten tickets fit in one call. An early
     /// ticket therefore waits a little for the others, but not for an agent that hangs.
     async fn wait_for_others(&self, ticket: &Ticket) {
         let mut all_back = pin!(self.all_back.notified());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use crate::lifecycle::{Instance, LiveState, Pending, Refused, TypedState, Verdict};
+use crate::lifecycle::{Change, Instance, LiveState, Pending, Refused, TypedState, Verdict};
 use crate::model::demand::Demand;
 use crate::model::failure::Failure;
 use crate::model::ids::{InstanceId, RunId};
@@ -107,17 +107,55 @@ impl Plane {
         pending: Pending<S>,
     ) -> Result<Instance<S>, NotCommitted> {
         let pending = pending.under(self.known_settings.version());
-        let change = pending.change();
-        let verdict = retry(&*self.clock, &*self.random, Retry::SHORT, |attempt| async move {
+        let verdict = self.write(pending.change(), 0).await.map_err(NotCommitted::Unreachable)?;
+        self.settled(pending, verdict)
+    }
+
+    /// Like [`Plane::apply`], for several instances. Each comes with its record as it was just read.
+    /// The store is asked for all of them together, and once more for each whose answer is missing.
+    pub async fn apply_all<S: TypedState>(
+        &self,
+        pending: Vec<(Pending<S>, Record)>,
+    ) -> Vec<Result<Instance<S>, NotCommitted>> {
+        let version = self.known_settings.version();
+        let pending: Vec<(Pending<S>, Record)> =
+            pending.into_iter().map(|(it, record)| (it.under(version.clone()), record)).collect();
+        let writes: Vec<(Change, Record)> =
+            pending.iter().map(|(it, record)| (it.change().clone(), record.clone())).collect();
+        let answers = self.store.write_all(&writes).await;
+        let applied = pending.into_iter().zip(answers).map(|((pending, _), answer)| async move {
+            let verdict = match answer {
+                Err(error) if error.is_passing() => self.write(pending.change(), 1).await,
+                answer => answer,
+            };
+            self.settled(pending, verdict.map_err(NotCommitted::Unreachable)?)
+        });
+        join_all(applied).await
+    }
+
+    /// Makes a change, and repeats that while the error is a passing one. `made` says how often it may
+    /// have been made before.
+    async fn write(&self, change: &Change, made: u32) -> PortResult<Verdict> {
+        retry(&*self.clock, &*self.random, Retry::SHORT, |attempt| async move {
             Ok(match self.store.write(change).await? {
-                Verdict::Refused(Some(found)) if attempt > 0 && change.is_done_in(&found) => {
+                Verdict::Refused(Some(found))
+                    if attempt + made > 0 && change.is_done_in(&found) =>
+                {
                     Verdict::Agreed(found)
                 }
                 verdict => verdict,
             })
         })
         .await
-        .map_err(NotCommitted::Unreachable)?;
+    }
+
+    /// What an answer of the store makes of a change. Wakes the agent if it has to act on it.
+    fn settled<S: TypedState>(
+        &self,
+        pending: Pending<S>,
+        verdict: Verdict,
+    ) -> Result<Instance<S>, NotCommitted> {
+        let change = pending.change();
         let (transition, id, why) =
             (change.transition(), change.id().clone(), change.why().to_owned());
         match pending.settle(verdict) {

@@ -24,7 +24,9 @@ pub use request::{
 
 pub use set_up::{await_set_up, set_up_patience};
 
-use futures_util::future::join;
+use std::time::Duration;
+
+use futures_util::future::{join, join3};
 
 use self::holdings::Holdings;
 use self::outcome::Phase;
@@ -37,7 +39,12 @@ use crate::model::requirements::Requirements;
 use crate::model::reuse::Reuse;
 use crate::model::settings::Settings;
 use crate::modes::plane::Plane;
+use crate::ports::Listing;
 use crate::runtime::stop::StopSignal;
+
+/// How long what was read while the settings were read may be relied on. A provision that has waited
+/// for its set-up reads it again.
+const CURRENT: Duration = Duration::from_secs(1);
 
 /// One call of provision: the request, the times in force, and the machines it holds so far.
 struct Attempt<'a> {
@@ -50,6 +57,8 @@ struct Attempt<'a> {
     /// Whether the machines may serve another run after this one.
     reuse: Reuse,
     holdings: Holdings,
+    /// The machines that the run has, if they were read a moment ago.
+    owned: Option<Listing>,
 }
 
 /// Gives the run all machines it asks for, or none. After a failure, or when `stop` is raised, the
@@ -70,21 +79,38 @@ pub async fn provision(plane: &Plane, request: &Request, stop: &StopSignal) -> O
 
 impl<'a> Attempt<'a> {
     async fn prepare(plane: &'a Plane, request: &'a Request) -> Result<Attempt<'a>, Failure> {
-        let settings = set_up::settings(plane, request).await?;
+        let begun = plane.clock.steady();
+        let locate = async {
+            if request.may_claim() {
+                plane.pool.locate(&request.options.class).await;
+            }
+        };
+        let (settings, owned, ()) =
+            join3(set_up::settings(plane, request), adoption::owned(plane, request), locate).await;
+        let settings = settings?;
         let requirements = request.requirements(&settings, plane.compute.default_types())?;
         let times = request.times.in_force(&settings.times)?;
         let times = ceiling::times_with_patience(times, request, &settings);
         credentials::await_valid(plane, request, &settings, &times).await?;
         let holdings = Holdings::new(plane.clock.steady());
+        let has_waited = plane.clock.steady().saturating_sub(begun) > CURRENT;
+        let owned = owned.filter(|_| !has_waited);
         let (label, reuse) = (request.label(), request.reuse(&settings));
-        Ok(Attempt { plane, request, label, settings, requirements, times, reuse, holdings })
+        Ok(Attempt { plane, request, label, settings, requirements, times, reuse, holdings, owned })
     }
 
+    /// Serves the request. What it asks for is stored beside that, and has been by the end.
     async fn fulfil(&self) -> Result<(), Failure> {
+        if !self.request.may_adopt() {
+            return self.serve().await;
+        }
+        join(self.serve(), self.note_demand()).await.0
+    }
+
+    async fn serve(&self) -> Result<(), Failure> {
         self.entering(Phase::Adoption, "looking for machines that the run already has");
         if self.request.may_adopt() {
-            let (adopted, ()) = join(adoption::adopt(self), self.note_demand()).await;
-            adopted?;
+            adoption::adopt(self).await?;
         }
         let waits_for_others = self.missing() > 0;
 

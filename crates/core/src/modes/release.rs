@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 
 use crate::inputs::times::TimeOverrides;
 use crate::inputs::times::Times;
@@ -159,13 +159,14 @@ async fn release_run(
     has_failed: bool,
 ) -> Result<Outcome, Failure> {
     let begun = plane.clock.steady();
-    let settings = plane.settings().await?;
-    let times = times.in_force(&settings.times)?;
     let started = plane.now();
-    let listing = plane.retried(|| plane.store.of_run(run)).await?;
-    let Listing { records, unreadable } = listing;
+    let (settings, listing) =
+        join(plane.settings(), plane.retried(|| plane.store.of_run(run))).await;
+    let settings = settings?;
+    let times = times.in_force(&settings.times)?;
+    let Listing { records, unreadable } = listing?;
     plane.progress.stage(&format!("waiting for machines to deregister: {}", records.len()));
-    let handshake = Handshake::new(plane, &times);
+    let handshake = Handshake::new(plane, &times, records.len());
     let lifetime = Lifetime::of(&settings);
     let taken_away = match settings.on_interruption {
         OnInterruption::None => Ok(BTreeSet::new()),

@@ -1,29 +1,67 @@
 //! Joins concurrent calls into one.
 //!
 //! Ten claim workers that wait for ten signals need one batched read, not ten reads. The first
-//! caller lets the others join for one turn of the scheduler and calls for all of them. Those that
-//! arrive during the call share the next one. A single caller is not delayed.
+//! caller lets the others join for a moment and calls for all of them. Those that arrive after that
+//! make another batch, which does not wait for the first.
 
 use std::future::Future;
-use std::sync::{Mutex, PoisonError};
+use std::pin::pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
+use futures_util::future::{Either, select};
 use tokio::sync::oneshot;
 
 use crate::ports::PortResult;
 
-type Waiting<K, V> = Vec<(K, oneshot::Sender<PortResult<V>>)>;
+/// A question that no batch has taken yet.
+#[derive(Debug)]
+struct Question<K, V> {
+    number: u64,
+    asked: K,
+    sender: oneshot::Sender<PortResult<V>>,
+}
+
+#[derive(Debug)]
+struct Waiting<K, V> {
+    questions: Vec<Question<K, V>>,
+    /// The number of the next question.
+    next: u64,
+}
+
+impl<K, V> Waiting<K, V> {
+    fn add(&mut self, asked: K) -> (u64, oneshot::Receiver<PortResult<V>>) {
+        let (sender, answer) = oneshot::channel();
+        let number = self.next;
+        self.next += 1;
+        self.questions.push(Question { number, asked, sender });
+        (number, answer)
+    }
+
+    fn has(&self, number: u64) -> bool {
+        self.questions.iter().any(|question| question.number == number)
+    }
+
+    /// Takes the questions whose callers still wait.
+    fn take(&mut self) -> Vec<Question<K, V>> {
+        let mut taken = std::mem::take(&mut self.questions);
+        taken.retain(|question| !question.sender.is_closed());
+        taken
+    }
+}
 
 /// Gathers questions `K` and hands out answers `V`.
 #[derive(Debug)]
 pub struct Batcher<K, V> {
     waiting: Mutex<Waiting<K, V>>,
+    /// Held by the caller that gathers the next batch.
     turn: tokio::sync::Mutex<()>,
 }
 
 impl<K, V> Default for Batcher<K, V> {
     fn default() -> Self {
-        Batcher { waiting: Mutex::default(), turn: tokio::sync::Mutex::default() }
+        let waiting = Waiting { questions: Vec::new(), next: 0 };
+        Batcher { waiting: Mutex::new(waiting), turn: tokio::sync::Mutex::default() }
     }
 }
 
@@ -49,40 +87,50 @@ impl<K: Clone, V> Batcher<K, V> {
         L: Future<Output = ()>,
     {
         loop {
-            let (sender, mut answer) = oneshot::channel();
-            self.waiting().push((question.clone(), sender));
-            let _turn = self.turn.lock().await;
-            match answer.try_recv() {
-                Ok(answer) => return answer,
+            let (number, mut answer) = self.waiting().add(question.clone());
+            let turn = match select(&mut answer, pin!(self.turn.lock())).await {
+                Either::Left((Ok(answer), _)) => return answer,
                 // The caller that made the batch was dropped before it had the answer.
-                Err(oneshot::error::TryRecvError::Closed) => continue,
-                Err(oneshot::error::TryRecvError::Empty) => {}
+                Either::Left((Err(_), _)) => continue,
+                Either::Right((turn, _)) => turn,
+            };
+            if self.waiting().has(number) {
+                window().await;
+                let batch = self.waiting().take();
+                drop(turn);
+                answer_all(batch, &call).await;
+            } else {
+                drop(turn);
             }
-            // Callers that were woken by the same timer get the chance to join.
-            window().await;
-            let batch = std::mem::take(&mut *self.waiting());
-            let (questions, senders): (Vec<K>, Vec<_>) = batch.into_iter().unzip();
-            match call(questions).await {
-                Ok(answers) => {
-                    for (sender, answer) in senders.into_iter().zip(answers) {
-                        // A caller that was dropped needs no answer.
-                        drop(sender.send(Ok(answer)));
-                    }
-                }
-                Err(error) => {
-                    for sender in senders {
-                        drop(sender.send(Err(error.clone())));
-                    }
-                }
-            }
-            if let Ok(answer) = answer.try_recv() {
+            if let Ok(answer) = answer.await {
                 return answer;
             }
         }
     }
 
-    fn waiting(&self) -> std::sync::MutexGuard<'_, Waiting<K, V>> {
+    fn waiting(&self) -> MutexGuard<'_, Waiting<K, V>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Makes one call for all questions of a batch. A caller that was dropped needs no answer.
+async fn answer_all<K, V, F>(batch: Vec<Question<K, V>>, call: impl Fn(Vec<K>) -> F)
+where
+    F: Future<Output = PortResult<Vec<V>>>,
+{
+    let (questions, senders): (Vec<K>, Vec<_>) =
+        batch.into_iter().map(|question| (question.asked, question.sender)).unzip();
+    match call(questions).await {
+        Ok(answers) => {
+            for (sender, answer) in senders.into_iter().zip(answers) {
+                drop(sender.send(Ok(answer)));
+            }
+        }
+        Err(error) => {
+            for sender in senders {
+                drop(sender.send(Err(error.clone())));
+            }
+        }
     }
 }
 
@@ -142,5 +190,16 @@ mod tests {
         assert!(futures_util::poll!(&mut second).is_pending());
         drop(first);
         assert_eq!(second.await, Ok(2));
+    }
+
+    #[tokio::test]
+    async fn a_question_does_not_wait_for_the_call_of_an_earlier_batch() {
+        let batcher: Batcher<u32, u32> = Batcher::default();
+        let mut slow = Box::pin(batcher.ask(1, |_| std::future::pending()));
+        for _ in 0..3 {
+            assert!(futures_util::poll!(&mut slow).is_pending());
+        }
+        assert_eq!(batcher.ask(2, |q| async move { Ok(q) }).await, Ok(2));
+        assert!(futures_util::poll!(&mut slow).is_pending());
     }
 }

@@ -7,40 +7,56 @@ use crate::ports::Clock;
 
 /// How often to poll.
 ///
-/// Questions are asked on the interval: at whole multiples of the pause, which is the shortest one
-/// doubled some times. So all who wait in one process ask at the same moment, and can be answered
-/// by one call (see [`crate::runtime::batcher`]), however long each of them has waited.
+/// The first question is asked at once. Later ones are asked at whole multiples of the pause, which
+/// is the shortest one multiplied by a whole number. So all who wait in one process ask at the same
+/// moment, and can be answered by one call (see [`crate::runtime::batcher`]), however long each of
+/// them has waited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PollInterval {
     every: Duration,
     /// No pause is longer than the wait so far, divided by this.
     part: Option<u32>,
+    longest: Duration,
+    /// Until twice the interval has passed, the pause is a part of it.
+    is_prompt: bool,
 }
+
+/// How many times as often a prompt interval asks at first.
+const PROMPT: u32 = 5;
 
 impl PollInterval {
     /// Always the same interval, for short waits.
     pub const fn fixed(every: Duration) -> PollInterval {
-        PollInterval { every, part: None }
+        PollInterval { every, part: None, longest: every, is_prompt: false }
     }
 
     /// An interval that grows with the wait, so that an answer is found late by no more than a
     /// `part` of the time that it took. It grows to sixteen times `every` at most.
     pub fn backing_off(every: Duration, part: u32) -> PollInterval {
-        PollInterval { every, part: Some(part.max(1)) }
+        PollInterval { every, part: Some(part.max(1)), longest: every * 16, is_prompt: false }
+    }
+
+    /// Asks five times as often until twice the interval has passed, for answers that are usually
+    /// there within a few round trips.
+    #[must_use]
+    pub fn prompt(self) -> PollInterval {
+        PollInterval { is_prompt: true, ..self }
+    }
+
+    /// Lets the interval grow to `longest` instead.
+    #[must_use]
+    pub fn up_to(self, longest: Duration) -> PollInterval {
+        PollInterval { longest: longest.max(self.every), ..self }
     }
 
     fn pause(&self, waited: Duration) -> Duration {
-        const SLOWEST: u32 = 4;
+        if self.is_prompt && waited < self.every * 2 {
+            return self.every / PROMPT;
+        }
         let Some(part) = self.part else { return self.every };
-        let beats = waited.as_millis() / self.every.as_millis().max(1) / u128::from(part);
-        self.every * (1 << beats.max(1).ilog2().min(SLOWEST))
-    }
-
-    /// How long to wait before the first look at an agent that has only just been given something
-    /// to do: until the next multiple of the interval, so that all agents that were addressed at
-    /// about the same time are looked at together. `now` is steady time.
-    pub fn initial_delay(&self, now: Duration) -> Duration {
-        until_next(now, if self.part.is_some() { self.every * 2 } else { self.every })
+        let most = (waited / part).min(self.longest);
+        let times = most.as_millis() / self.every.as_millis().max(1);
+        self.every * (1 << times.max(1).ilog2().min(16))
     }
 }
 
@@ -63,11 +79,6 @@ impl Wait {
     /// A wait that begins now and ends after `at_most`.
     pub fn begin(clock: &dyn Clock, at_most: Duration, interval: PollInterval) -> Wait {
         Wait { since: clock.steady(), at_most, interval }
-    }
-
-    /// Returns when the first question is due: see [`PollInterval::initial_delay`].
-    pub async fn delay_first_question(&self, clock: &dyn Clock) {
-        clock.sleep(self.interval.initial_delay(self.since)).await;
     }
 
     fn waited(&self, now: Duration) -> Duration {
@@ -174,5 +185,35 @@ mod tests {
         let pause = |millis| slower.pause(Duration::from_millis(millis)).as_millis();
         assert_eq!([pause(0), pause(799), pause(800), pause(1600)], [50, 50, 100, 200]);
         assert_eq!(pause(3_600_000), 800, "however long it takes");
+        let slowest = slower.up_to(Duration::from_millis(2_400));
+        assert_eq!(slowest.pause(Duration::from_secs(3_600)).as_millis(), 1_600, "doubled only");
+    }
+
+    #[tokio::test]
+    async fn a_prompt_interval_asks_often_at_first_and_not_more_often_in_the_long_run() {
+        let asked = |interval: PollInterval, at_most: u64| async move {
+            let clock = VirtualClock::new();
+            let start = clock.now();
+            let asked = std::cell::RefCell::new(Vec::new());
+            let wait = Wait::begin(&clock, Duration::from_millis(at_most), interval);
+            let answer: Result<Option<()>, ()> = wait_until(&clock, wait, || {
+                asked.borrow_mut().push(clock.now().since(start).as_millis());
+                // A round trip.
+                async {
+                    clock.sleep(Duration::from_millis(9)).await;
+                    Ok(None)
+                }
+            })
+            .await;
+            assert_eq!(answer, Ok(None));
+            asked.into_inner()
+        };
+        let every = Duration::from_millis(50);
+        let prompt = PollInterval::backing_off(every, 6).prompt();
+        let first = asked(prompt, 160).await;
+        assert_eq!(first, [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 150, 160]);
+        let (prompt, steady) =
+            (asked(prompt, 2_500).await, asked(PollInterval::backing_off(every, 8), 2_500).await);
+        assert!(prompt.len() <= steady.len() + 4, "{} and {}", prompt.len(), steady.len());
     }
 }

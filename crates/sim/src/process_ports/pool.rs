@@ -25,26 +25,17 @@ impl Pool for ProcessPorts {
         max: usize,
         hold: Duration,
     ) -> PortResult<Vec<ReceivedMessage>> {
-        let class = class.clone();
-        let empty = self.injects(Fault::FalselyEmpty);
-        let twice = self.injects(Fault::TicketTwice);
-        let shuffled = self.injects(Fault::Reordered).then(|| self.random().u64(..));
-        let by = self.pid;
-        let receive = move |w: &World| {
-            if empty {
-                return Ok(Vec::new());
-            }
-            if let Some(seed) = shuffled {
-                w.pool.shuffle(seed);
-            }
-            let held = at_once(w.pool.receive(&class, max, hold))?;
-            w.audit().received(by, &held, w.kernel.true_time());
-            if let Some(again) = held.first().filter(|_| twice) {
-                w.pool.send_raw(&class, &again.body);
-            }
-            Ok(held)
-        };
-        self.ask("pool", "receive", move || format!("up to {max}"), receive).await
+        let is_missed = self.injects(Fault::FalselyEmpty);
+        self.take(class, max, hold, is_missed).await
+    }
+
+    async fn receive_thoroughly(
+        &self,
+        class: &ResourceClass,
+        max: usize,
+        hold: Duration,
+    ) -> PortResult<Vec<ReceivedMessage>> {
+        self.take(class, max, hold, false).await
     }
 
     async fn extend(
@@ -99,5 +90,35 @@ impl Pool for ProcessPorts {
     async fn depth(&self, class: &ResourceClass) -> PortResult<Depth> {
         let class = class.clone();
         self.ask("pool", "depth", String::new, move |w| at_once(w.pool.depth(&class))).await
+    }
+}
+
+impl ProcessPorts {
+    async fn take(
+        &self,
+        class: &ResourceClass,
+        max: usize,
+        hold: Duration,
+        is_missed: bool,
+    ) -> PortResult<Vec<ReceivedMessage>> {
+        let class = class.clone();
+        let twice = self.injects(Fault::TicketTwice);
+        let shuffled = self.injects(Fault::Reordered).then(|| self.random().u64(..));
+        let by = self.pid;
+        let receive = move |w: &World| {
+            if is_missed {
+                return Ok(Vec::new());
+            }
+            if let Some(seed) = shuffled {
+                w.pool.shuffle(seed);
+            }
+            let held = at_once(w.pool.receive(&class, max, hold))?;
+            w.audit().received(by, &held, w.kernel.true_time());
+            if let Some(again) = held.first().filter(|_| twice) {
+                w.pool.send_raw(&class, &again.body);
+            }
+            Ok(held)
+        };
+        self.ask("pool", "receive", move || format!("up to {max}"), receive).await
     }
 }

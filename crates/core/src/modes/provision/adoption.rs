@@ -3,14 +3,14 @@
 
 use futures_util::future::join_all;
 
-use super::Attempt;
+use super::{Attempt, Request};
 use crate::lifecycle::{Instance, Running};
 use crate::model::failure::{Failure, FailureKind};
 use crate::model::ids::InstanceId;
 use crate::model::record::Record;
 use crate::model::signal::{AgentStatus, Pulse, Signal};
-use crate::modes::plane::{NotCommitted, readable};
-use crate::ports::PortResult;
+use crate::modes::plane::{NotCommitted, Plane, readable};
+use crate::ports::{Listing, PortResult};
 
 /// Adopts the run's `running` machines that have the label of the request, match it, have a fresh
 /// heartbeat and are registered, but for those that their provider takes away. Each may then be used for as long as a machine that was handed over just now: one
@@ -21,7 +21,10 @@ use crate::ports::PortResult;
 /// them.
 pub(super) async fn adopt(attempt: &Attempt<'_>) -> Result<(), Failure> {
     let plane = attempt.plane;
-    let listing = plane.retried(|| plane.store.of_run(&attempt.request.run)).await?;
+    let listing = match &attempt.owned {
+        Some(listing) => listing.clone(),
+        None => plane.retried(|| plane.store.of_run(&attempt.request.run)).await?,
+    };
     let now = plane.now();
     let candidates: Vec<Instance<Running>> = readable(listing)
         .iter()
@@ -50,6 +53,15 @@ pub(super) async fn adopt(attempt: &Attempt<'_>) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// The run's machines, asked for before the settings are known, which costs no round trip of its own.
+/// `None` if they are not needed or could not be read: [`adopt`] then asks again, and reports it.
+pub(super) async fn owned(plane: &Plane, request: &Request) -> Option<Listing> {
+    if !request.may_adopt() {
+        return None;
+    }
+    plane.store.of_run(&request.run).await.ok()
 }
 
 /// Renews the adopted machines once more, after the run has waited for others. Fails if one of them

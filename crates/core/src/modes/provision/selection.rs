@@ -8,6 +8,7 @@ mod claim;
 mod duplicates;
 mod hedging;
 mod pickup;
+mod queue;
 mod returns;
 
 use futures_util::future::{join, join_all};
@@ -15,7 +16,7 @@ use tokio::sync::mpsc;
 
 use self::claim::Workers;
 use self::hedging::Hedging;
-use self::pickup::Pickup;
+use self::pickup::{Pickup, put_back_all};
 use super::Attempt;
 use crate::model::failure::Failure;
 use crate::modes::agent_watch::AgentWatch;
@@ -27,12 +28,14 @@ pub(super) async fn select(attempt: &Attempt<'_>, wanted: u32) -> Result<(), Fai
     attempt.holdings.searching(|search| search.asked = true);
     // Registering with GitHub takes seconds, so the interval grows: polling twenty times a second
     // for all that time would find it hardly any sooner.
-    let watch =
-        AgentWatch::new(attempt.plane, PollInterval::backing_off(attempt.times.signal_poll, 8));
+    let interval = PollInterval::backing_off(attempt.times.signal_poll, 6);
+    let expected = usize::try_from(wanted).unwrap_or(usize::MAX);
+    let watch = AgentWatch::new(attempt.plane, interval, expected);
     let (returns, unused) = mpsc::unbounded_channel();
+    let (put_backs, set_aside) = mpsc::unbounded_channel();
     let workers = Workers {
         attempt,
-        pickup: Pickup::new(attempt, wanted),
+        pickup: Pickup::new(attempt, wanted, put_backs),
         watch,
         hedging: Hedging::new(attempt, wanted),
         returns,
@@ -43,5 +46,6 @@ pub(super) async fn select(attempt: &Attempt<'_>, wanted: u32) -> Result<(), Fai
         workers.pickup.close().await;
         results.into_iter().collect()
     };
-    join(claims, returns::give_back_all(attempt, unused)).await.0
+    let beside = join(returns::give_back_all(attempt, unused), put_back_all(attempt, set_aside));
+    join(claims, beside).await.0
 }

@@ -1,8 +1,6 @@
 //! Reap: terminates every instance past its threshold. The record comes first, and only machines
 //! whose reap this call won are terminated, so that no machine of another run is.
 
-use futures_util::future::join_all;
-
 use super::Outcome;
 use crate::lifecycle::{Instance, Live};
 use crate::model::failure::Failure;
@@ -14,18 +12,18 @@ pub(super) async fn reap(plane: &Plane, outcome: &mut Outcome) -> Result<(), Fai
     let now = plane.now();
     let listing = plane.retried(|| plane.store.expired(now)).await?;
     // Unreadable rows are reported by the survey that follows.
-    let expired: Vec<Instance<Live>> =
-        listing.records.iter().filter_map(Instance::believe).collect();
-    let reaps = expired.iter().map(|instance| {
+    let expired = listing.records.into_iter().filter_map(|record| {
+        let instance = Instance::<Live>::believe(&record)?;
         let why = match instance.reuse() {
             Reuse::Preserved => "kept for debugging long enough".to_owned(),
             Reuse::Always | Reuse::Never => format!("{} for too long", instance.state()),
         };
-        plane.apply(instance.reap(now).because(why))
+        Some((instance.reap(now).because(why), record))
     });
+    let reaps = plane.apply_all(expired.collect()).await;
     let mut won: Vec<InstanceId> = Vec::new();
     let mut unreachable = None;
-    for result in join_all(reaps).await {
+    for result in reaps {
         match result {
             Ok(terminated) => won.push(terminated.id().clone()),
             Err(NotCommitted::Refused(_)) => {}

@@ -23,6 +23,7 @@ struct Queues {
     queues: BTreeMap<ResourceClass, VecDeque<Message>>,
     receipts: u64,
     duplicates: bool,
+    misses: bool,
     set_up_refused: bool,
     calls: Calls,
     failing: BTreeSet<&'static str>,
@@ -69,6 +70,11 @@ impl MemoryPool {
     /// Delivers every message twice from here on.
     pub fn deliver_twice(&self) {
         lock(&self.queues).duplicates = true;
+    }
+
+    /// Lets quick receives find nothing from here on.
+    pub fn miss_on_quick_receives(&self) {
+        lock(&self.queues).misses = true;
     }
 
     /// Refuses to be set up from now on, or no longer.
@@ -127,6 +133,25 @@ impl MemoryPool {
         deleted.map(|message| (message.body.clone(), stays(&message.body))).collect()
     }
 
+    fn take(&self, class: &ResourceClass, max: usize, hold: Duration) -> Vec<ReceivedMessage> {
+        let now = self.clock.now();
+        let mut queues = lock(&self.queues);
+        let Queues { queues, receipts, duplicates, .. } = &mut *queues;
+        let queue = queues.entry(class.clone()).or_default();
+        let mut held = Vec::new();
+        for message in queue.iter_mut().filter(|m| m.visible_at <= now).take(max.min(10)) {
+            let again = *duplicates && message.receipt.is_none();
+            *receipts += 1;
+            message.receipt = Some(*receipts);
+            message.visible_at = if again { now } else { now + hold };
+            held.push(ReceivedMessage {
+                receipt: Receipt(receipts.to_string()),
+                body: message.body.clone(),
+            });
+        }
+        held
+    }
+
     fn show_at(&self, class: &ResourceClass, receipts: &[Receipt], at: Timestamp) {
         let mut queues = lock(&self.queues);
         let queue = queues.queues.entry(class.clone()).or_default();
@@ -166,22 +191,22 @@ impl Pool for MemoryPool {
         turn().await;
         self.count("receive");
         self.answer("receive")?;
-        let now = self.clock.now();
-        let mut queues = lock(&self.queues);
-        let Queues { queues, receipts, duplicates, .. } = &mut *queues;
-        let queue = queues.entry(class.clone()).or_default();
-        let mut held = Vec::new();
-        for message in queue.iter_mut().filter(|m| m.visible_at <= now).take(max.min(10)) {
-            let again = *duplicates && message.receipt.is_none();
-            *receipts += 1;
-            message.receipt = Some(*receipts);
-            message.visible_at = if again { now } else { now + hold };
-            held.push(ReceivedMessage {
-                receipt: Receipt(receipts.to_string()),
-                body: message.body.clone(),
-            });
+        if lock(&self.queues).misses {
+            return Ok(Vec::new());
         }
-        Ok(held)
+        Ok(self.take(class, max, hold))
+    }
+
+    async fn receive_thoroughly(
+        &self,
+        class: &ResourceClass,
+        max: usize,
+        hold: Duration,
+    ) -> PortResult<Vec<ReceivedMessage>> {
+        turn().await;
+        self.count("receive_thoroughly");
+        self.answer("receive")?;
+        Ok(self.take(class, max, hold))
     }
 
     async fn extend(

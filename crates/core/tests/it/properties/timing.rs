@@ -139,9 +139,12 @@ proptest! {
 
     #[test]
     fn an_answer_is_found_no_later_than_promised(
-        every in 1_u64..400, part in proptest::option::of(0_u32..12), answered in 0_u64..20_000, patience in 0_u64..20_000
+        every in 5_u64..400, part in proptest::option::of(0_u32..12), prompt in any::<bool>(),
+        answered in 0_u64..20_000, patience in 0_u64..20_000
     ) {
         let interval = part.map_or(PollInterval::fixed(ms(every)), |part| PollInterval::backing_off(ms(every), part));
+        let interval = if prompt { interval.prompt() } else { interval };
+        let shortest = if prompt { every / 5 } else { every };
         let (asked, found) = asked(interval, ms(answered), ms(patience));
         prop_assert_eq!(found, answered <= patience);
         let last = *asked.last().unwrap();
@@ -150,21 +153,14 @@ proptest! {
         let late = last.saturating_sub(ms(answered));
         let slowest = part.map_or(ms(every), |part| (ms(answered) / part.max(1)).max(ms(every)));
         prop_assert!(!found || late <= slowest, "late by {:?}", late);
+        let mut short = 0;
         for (n, pause) in asked.windows(2).map(|pair| pair[1] - pair[0]).enumerate() {
             prop_assert!(pause <= ms(every) * 16);
             // Only the first and the last question may be off the beat.
             let inner = n > 0 && n + 2 < asked.len();
-            prop_assert!(!inner || pause >= ms(every), "{:?}", asked);
+            short += usize::from(inner && pause < ms(shortest));
         }
-    }
-
-    #[test]
-    fn a_head_start_ends_on_the_beat(every in 1_u64..100_000, now in time(), easing in any::<bool>()) {
-        let interval = if easing { PollInterval::backing_off(ms(every), 3) } else { PollInterval::fixed(ms(every)) };
-        let pause = if easing { every * 2 } else { every };
-        let start = interval.initial_delay(ms(now.millis()));
-        prop_assert!(start > Duration::ZERO && start <= ms(pause));
-        let until = now.millis() + u64::try_from(start.as_millis()).unwrap();
-        prop_assert!(until.is_multiple_of(pause));
+        // One more, where a prompt interval becomes the usual one.
+        prop_assert!(short <= usize::from(prompt), "{:?}", asked);
     }
 }

@@ -17,8 +17,8 @@ pub(in crate::modes::provision) async fn validate(attempt: &Attempt<'_>) -> Resu
     // A machine boots in seconds locally and in half a minute in a cloud. Noticing it an eighth of
     // that time later does no harm, and saves reading the store twenty times a second.
     let interval = PollInterval::backing_off(attempt.times.signal_poll, 8);
-    let watch = AgentWatch::new(attempt.plane, interval);
     let created = attempt.holdings.created();
+    let watch = AgentWatch::new(attempt.plane, interval, created.len());
     let waits = created.iter().map(|held| ready(attempt, &watch, &held.instance));
     try_join_all(waits).await?;
     Ok(())

@@ -30,7 +30,7 @@ const LATE_WRITE: Duration = Duration::from_millis(200);
 /// Returns claimed machines to the pool and terminates created ones. Never fails: what could not be
 /// done is among the failures of the result.
 pub(super) async fn roll_back(attempt: &Attempt<'_>, done: &Progress) {
-    let handshake = Handshake::new(attempt.plane, &attempt.times);
+    let handshake = Handshake::new(attempt.plane, &attempt.times, attempt.holdings.touched().len());
     let undo = Undo { attempt, handshake, done };
     join(undo.all(), drop_spent_tickets(attempt)).await;
 }

@@ -3,40 +3,45 @@
 //! A crash cannot lose a ticket: it stays in the queue, hidden from other receivers, and is deleted
 //! only when its instance is claimed, gone, or owned by another run.
 //!
-//! Unsuitable tickets stay hidden until the pass is over, and are then put back together. A pass
-//! therefore receives each ticket once, and an empty answer at its end proves that the pool holds
-//! nothing for this run: N tickets cost N/10 receives. Other runs are not misled by the hidden
-//! tickets, because they ask an empty queue again while another receiver holds tickets of it.
+//! Unsuitable tickets stay hidden until the pass is over, and are then put back together, beside the
+//! claims. A pass therefore receives each ticket once, and ends when the queue counts as empty (see
+//! [`super::queue`]): N tickets cost N/10 receives, most of them made at once. Other runs are not
+//! misled by the hidden tickets, because they ask an empty queue again while another receiver holds
+//! tickets of it.
+//!
+//! Of the tickets that are there, the one that expires last is handed out first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
+use futures_util::future::{Either, join, select};
 use futures_util::lock::Mutex;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use crate::inputs::times::Times;
 use crate::lifecycle::{Idle, Instance};
 use crate::model::failure::Failure;
-use crate::model::ids::{InstanceId, ResourceClass};
+use crate::model::ids::InstanceId;
 use crate::model::requirements::{Mismatch, Requirements, UsageClass};
 use crate::model::ticket::Ticket;
 use crate::modes::plane::Plane;
-use crate::ports::{PortResult, Receipt, ReceivedMessage};
+use crate::ports::{Receipt, ReceivedMessage};
 use crate::runtime::batcher::Batcher;
-use crate::runtime::poll::{PollInterval, Wait, wait_until};
 
 use super::Attempt;
 use super::duplicates::{DuplicateTickets, Encounter, IdlePeriod};
+use super::queue::Queue;
 use crate::modes::provision::holdings::Holdings;
 use crate::modes::provision::pool_search::PoolSearch;
 
-/// The most messages that one receive returns.
-const BATCH: usize = 10;
+/// How many tickets a search takes before the queue has told how many there are.
+const FIRST_SEARCH: usize = 40;
 
-/// How long a ticket waits for others before they are deleted together.
-const DELETE_WINDOW: Duration = Duration::from_millis(25);
+/// How long a ticket waits for others before they are deleted together, if there may be others. The
+/// answers to claims that were made together arrive within this.
+const DELETE_WINDOW: Duration = Duration::from_millis(3);
 
 /// After this many encounters with the same instance, the pool counts as exhausted for this run.
 /// This bounds the number of passes when claims keep failing.
@@ -56,6 +61,8 @@ pub(super) struct Pickup<'a> {
     requirements: &'a Requirements,
     times: &'a Times,
     holdings: &'a Holdings,
+    queue: Queue<'a>,
+    wanted: u32,
     inner: Mutex<Inner>,
     /// Tickets that workers have and have not deleted yet. They have their own lock, because `inner`
     /// may stay locked for the whole pickup patience.
@@ -67,6 +74,8 @@ pub(super) struct Pickup<'a> {
     /// Whether the run takes only machines that were given to no other.
     takes_unused_only: bool,
     deletes: Batcher<Vec<Receipt>, ()>,
+    /// Where tickets go that other runs may want.
+    put_backs: UnboundedSender<Vec<Receipt>>,
 }
 
 struct Inner {
@@ -81,6 +90,8 @@ struct Inner {
     encounters: BTreeMap<InstanceId, Encounters>,
     /// The number of the present pass.
     pass: u32,
+    /// About how many tickets the queue still shows, if the pass has asked.
+    expected: Option<usize>,
     exhausted: bool,
 }
 
@@ -102,6 +113,16 @@ impl Inner {
             self.set_aside.extend(duplicates.forget(&candidate.announced));
             self.set_aside.push(candidate.receipt);
         }
+    }
+
+    /// The candidate that expires last, of those that suit, or else of the second choice.
+    fn best(&mut self) -> Option<Candidate> {
+        let from = match self.suitable.is_empty() {
+            false => &mut self.suitable,
+            true => &mut self.second_choice,
+        };
+        let best = (0..from.len()).max_by_key(|n| from[*n].idle.threshold())?;
+        Some(from.swap_remove(best))
     }
 
     fn has_come_round_too_often(&self) -> bool {
@@ -139,8 +160,16 @@ impl Inner {
 }
 
 impl<'a> Pickup<'a> {
-    pub(super) fn new(attempt: &'a Attempt<'_>, wanted: u32) -> Pickup<'a> {
+    /// Serves `wanted` workers. What it sends to `put_backs` must be put back, see [`put_back_all`].
+    pub(super) fn new(
+        attempt: &'a Attempt<'_>,
+        wanted: u32,
+        put_backs: UnboundedSender<Vec<Receipt>>,
+    ) -> Pickup<'a> {
         Pickup {
+            queue: Queue::new(attempt),
+            wanted,
+            put_backs,
             plane: attempt.plane,
             requirements: &attempt.requirements,
             times: &attempt.times,
@@ -152,6 +181,7 @@ impl<'a> Pickup<'a> {
                 set_aside: Vec::new(),
                 encounters: BTreeMap::new(),
                 pass: 0,
+                expected: None,
                 exhausted: false,
             }),
             duplicates: std::sync::Mutex::default(),
@@ -169,7 +199,7 @@ impl<'a> Pickup<'a> {
         while inner.suitable.is_empty() && !inner.exhausted {
             self.take_more(&mut inner).await?;
         }
-        let candidate = inner.suitable.pop().or_else(|| inner.second_choice.pop());
+        let candidate = inner.best();
         // A worker that gets no candidate stops, so it no longer counts either.
         inner.unserved = inner.unserved.saturating_sub(1);
         if let Some(candidate) = &candidate {
@@ -180,7 +210,7 @@ impl<'a> Pickup<'a> {
             inner.set_aside_the_rest(&mut self.duplicates());
         }
         if inner.unserved == 0 || inner.exhausted {
-            self.end_pass(&mut inner).await;
+            self.end_pass(&mut inner);
         }
         Ok(candidate)
     }
@@ -227,7 +257,10 @@ impl<'a> Pickup<'a> {
             self.plane.retried(|| self.plane.pool.delete(class, &receipts)).await?;
             Ok(vec![(); asked.len()])
         };
-        let window = || self.plane.clock.sleep(DELETE_WINDOW);
+        let window = || async {
+            let others = if self.wanted > 1 { DELETE_WINDOW } else { Duration::from_millis(1) };
+            self.plane.clock.sleep(others).await;
+        };
         let deleted = self.deletes.ask_after(window, receipts.clone(), delete).await;
         self.holdings.deleted(&receipts);
         if let Err(error) = deleted {
@@ -236,13 +269,13 @@ impl<'a> Pickup<'a> {
         }
     }
 
-    /// Puts back all tickets that are still held.
+    /// Hands all tickets that are still held to be put back.
     pub(super) async fn close(&self) {
         let mut inner = self.inner.lock().await;
         let mut duplicates = std::mem::take(&mut *self.duplicates());
         inner.set_aside_the_rest(&mut duplicates);
         inner.set_aside.extend(duplicates.into_receipts());
-        self.end_pass(&mut inner).await;
+        self.end_pass(&mut inner);
     }
 
     /// Leaves tickets of this instance to other runs from now on.
@@ -259,10 +292,22 @@ impl<'a> Pickup<'a> {
     }
 
     async fn take_more(&self, inner: &mut Inner) -> Result<(), Failure> {
-        // While no ticket was unsuitable, receive no more than the workers need.
-        let max = if inner.set_aside.is_empty() { inner.unserved.clamp(1, BATCH) } else { BATCH };
         let kept = inner.suitable.len() + inner.second_choice.len() + inner.set_aside.len();
-        let messages = self.receive(max, kept).await?;
+        let hidden_by_us = || kept + self.duplicates().in_hand();
+        // While no ticket was unsuitable, receive no more than the workers need.
+        let messages = if inner.set_aside.is_empty() {
+            self.queue.receive(inner.unserved, hidden_by_us).await?
+        } else if let Some(expected) = inner.expected {
+            let messages = self.queue.receive(expected.max(inner.unserved), hidden_by_us).await?;
+            inner.expected = Some(expected.saturating_sub(messages.len()));
+            messages
+        } else {
+            let wanted = FIRST_SEARCH.max(inner.unserved);
+            let receive = self.queue.receive(wanted, hidden_by_us);
+            let (messages, depth) = join(receive, self.queue.depth()).await;
+            inner.expected = depth.map(|depth| depth.visible).ok();
+            messages?
+        };
         if messages.is_empty() {
             inner.exhausted = true;
             return Ok(());
@@ -280,40 +325,6 @@ impl<'a> Pickup<'a> {
             }
         }
         Ok(())
-    }
-
-    /// Receives messages. An empty queue is asked again for the pickup patience while other
-    /// receivers hold tickets of it that may be put back.
-    async fn receive(&self, max: usize, kept: usize) -> PortResult<Vec<ReceivedMessage>> {
-        let (plane, class) = (self.plane, &self.requirements.class);
-        let (patience, interval) =
-            (self.times.pickup_patience, PollInterval::fixed(self.times.signal_poll));
-        let wait = Wait::begin(&*plane.clock, patience, interval);
-        let ask = || async {
-            let messages = self.receive_once(class, max).await?;
-            if !messages.is_empty() || !self.others_hold(class, kept).await? {
-                return Ok(Some(messages));
-            }
-            Ok(None)
-        };
-        let answer = wait_until(&*plane.clock, wait, ask).await?;
-        Ok(answer.unwrap_or_default())
-    }
-
-    async fn receive_once(
-        &self,
-        class: &ResourceClass,
-        max: usize,
-    ) -> PortResult<Vec<ReceivedMessage>> {
-        let hold = self.times.ticket_hold;
-        self.plane.retried(|| self.plane.pool.receive(class, max, hold)).await
-    }
-
-    /// Whether a later receive may return tickets: some are visible, or other receivers hold some.
-    async fn others_hold(&self, class: &ResourceClass, kept: usize) -> PortResult<bool> {
-        let depth = self.plane.retried(|| self.plane.pool.depth(class)).await?;
-        let hidden_by_us = kept + self.duplicates().in_hand();
-        Ok(depth.visible > 0 || depth.held > hidden_by_us)
     }
 
     fn sort(&self, inner: &mut Inner, message: ReceivedMessage, dropped: &mut Vec<Receipt>) {
@@ -382,17 +393,27 @@ impl<'a> Pickup<'a> {
         self.takes_unused_only && ticket.runs != Some(0)
     }
 
-    /// Puts back unsuitable tickets, so that other runs find them at once.
-    async fn end_pass(&self, inner: &mut Inner) {
+    /// Hands unsuitable tickets to be put back, so that other runs find them at once.
+    fn end_pass(&self, inner: &mut Inner) {
         inner.pass += 1;
+        inner.expected = None;
         let receipts = std::mem::take(&mut inner.set_aside);
-        if receipts.is_empty() {
-            return;
+        if !receipts.is_empty() {
+            // The receiver lives as long as the workers. Without it, their hold ends.
+            drop(self.put_backs.send(receipts));
         }
-        let class = &self.requirements.class;
-        if let Err(error) = self.plane.retried(|| self.plane.pool.put_back(class, &receipts)).await
-        {
-            // They become visible again when their hold is over.
+    }
+}
+
+/// Puts back what arrives, until the senders are gone. A failure is only logged: the tickets become
+/// visible again when their hold is over.
+pub(super) async fn put_back_all(
+    attempt: &Attempt<'_>,
+    mut set_aside: UnboundedReceiver<Vec<Receipt>>,
+) {
+    let (plane, class) = (attempt.plane, &attempt.requirements.class);
+    while let Some(receipts) = set_aside.recv().await {
+        if let Err(error) = plane.retried(|| plane.pool.put_back(class, &receipts)).await {
             tracing::warn!("tickets not put back: {error}");
         }
     }
@@ -432,29 +453,68 @@ mod tests {
         let requirements = request.requirements(&settings, TypePatterns::any()).unwrap();
         let (times, holdings) = (Times::default(), Holdings::new(plane.clock.steady()));
         let (label, reuse) = (request.label(), request.reuse(&settings));
-        Attempt { plane, request, label, settings, requirements, times, reuse, holdings }
+        let owned = None;
+        Attempt { plane, request, label, settings, requirements, times, reuse, holdings, owned }
+    }
+
+    fn pickup<'a>(attempt: &'a Attempt<'_>, wanted: u32) -> Pickup<'a> {
+        Pickup::new(attempt, wanted, tokio::sync::mpsc::unbounded_channel().0)
     }
 
     #[tokio::test]
-    async fn an_empty_answer_is_final_unless_a_ticket_is_visible_or_held_by_another_receiver() {
-        let (plane, _) = testkit::plane();
+    async fn an_empty_answer_is_final_unless_another_receiver_holds_a_ticket() {
+        let (plane, memory) = testkit::plane();
         let (request, hold) = (request(), Duration::from_secs(30));
         let attempt = attempt(&plane, &request);
-        let pickup = Pickup::new(&attempt, 1);
-        let class = &request.options.class;
-        assert_eq!(pickup.others_hold(class, 0).await, Ok(false));
+        let queue = Queue::new(&attempt);
+        let asked = |hidden_by_us| {
+            let (queue, clock) = (&queue, plane.clock.clone());
+            async move {
+                let begun = clock.steady();
+                let found = queue.receive(1, || hidden_by_us).await.unwrap().len();
+                (found, clock.steady() - begun)
+            }
+        };
+        assert_eq!(asked(0).await, (0, Duration::ZERO));
         plane.pool.send(&[ticket(&plane, &request)], Duration::ZERO).await.unwrap();
-        assert_eq!(pickup.others_hold(class, 0).await, Ok(true), "it is there to be had");
-        pickup.next().await.unwrap().expect("there is a ticket");
-        assert_eq!(pickup.others_hold(class, 0).await, Ok(false), "a worker of ours has it");
+        assert_eq!(asked(0).await, (1, Duration::ZERO), "it is there to be had");
+        assert_eq!(asked(1).await, (0, Duration::ZERO), "a worker of ours has it");
+        assert_eq!(asked(0).await, (0, attempt.times.pickup_patience), "another receiver has it");
+        let receives = memory.pool.calls()["receive"];
+        plane.pool.send(&[ticket(&plane, &request)], hold).await.unwrap();
+        assert_eq!(asked(1).await, (0, Duration::ZERO));
+        assert_eq!(memory.pool.calls()["receive"], receives + 1 + 3, "confirmed by three more");
+    }
+
+    #[tokio::test]
+    async fn a_ticket_that_the_quick_receives_miss_is_found_because_the_queue_counts_it() {
+        let (plane, memory) = testkit::plane();
+        let request = request();
         plane.pool.send(&[ticket(&plane, &request)], Duration::ZERO).await.unwrap();
-        plane.pool.receive(class, 1, hold).await.unwrap();
-        assert_eq!(pickup.others_hold(class, 0).await, Ok(true), "another receiver has the second");
-        assert_eq!(
-            pickup.others_hold(class, 1).await,
-            Ok(false),
-            "unless this pickup has set it aside"
-        );
+        memory.pool.miss_on_quick_receives();
+        let attempt = attempt(&plane, &request);
+        let found = pickup(&attempt, 1).next().await.unwrap();
+        assert_eq!(found.unwrap().idle.id().as_str(), "i-1");
+        assert_eq!(memory.pool.calls()["receive_thoroughly"], 1);
+    }
+
+    #[tokio::test]
+    async fn the_machine_that_expires_last_is_handed_out_first() {
+        let (plane, _) = testkit::plane();
+        let request = request();
+        let tickets = [("i-1", 300), ("i-2", 900), ("i-3", 600)].map(|(id, seconds)| Ticket {
+            instance_id: InstanceId::new(id).unwrap(),
+            threshold: plane.now() + Duration::from_secs(seconds),
+            ..ticket(&plane, &request)
+        });
+        plane.pool.send(&tickets, Duration::ZERO).await.unwrap();
+        let attempt = attempt(&plane, &request);
+        let pickup = pickup(&attempt, 3);
+        let mut order = Vec::new();
+        while order.len() < 3 {
+            order.push(pickup.next().await.unwrap().unwrap().idle.id().to_string());
+        }
+        assert_eq!(order, ["i-2", "i-3", "i-1"]);
     }
 
     #[tokio::test]
@@ -464,7 +524,7 @@ mod tests {
         let class = &request.options.class;
         plane.pool.send(&[ticket(&plane, &request)], Duration::ZERO).await.unwrap();
         let attempt = attempt(&plane, &request);
-        let pickup = Pickup::new(&attempt, 3);
+        let pickup = pickup(&attempt, 3);
         let first = pickup.next().await.unwrap().expect("there is a ticket");
         for _ in 0..2 {
             assert!(pickup.next().await.unwrap().is_none(), "there is only one");
@@ -486,7 +546,7 @@ mod tests {
         plane.pool.send(&[ticket(&plane, &request)], Duration::ZERO).await.unwrap();
         let attempt = attempt(&plane, &request);
         let hold = attempt.times.ticket_hold;
-        let pickup = Pickup::new(&attempt, 1);
+        let pickup = pickup(&attempt, 1);
         let candidate = pickup.next().await.unwrap().expect("there is a ticket");
         let slow_claim = async {
             plane.clock.sleep(hold * 3).await;

@@ -17,6 +17,9 @@ use crate::modes::provision::Attempt;
 /// How long a provision that has all its claims waits for agents that still leave.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// How many agents leave at about the same time is not known here. Their reads wait for each other.
+const SEVERAL: usize = 2;
+
 /// A machine to be given back, and why.
 #[derive(Debug)]
 pub(super) struct Unused {
@@ -53,7 +56,7 @@ pub(super) type Returns = UnboundedSender<Unused>;
 pub(super) async fn give_back_all(attempt: &Attempt<'_>, mut unused: UnboundedReceiver<Unused>) {
     let idle_time = idle_time_given_back(&attempt.times);
     let times = Times { idle_time, ..attempt.times.clone() };
-    let handshake = Handshake::new(attempt.plane, &times);
+    let handshake = Handshake::new(attempt.plane, &times, SEVERAL);
     let mut leaving = FuturesUnordered::new();
     loop {
         let next = pin!(unused.recv());
