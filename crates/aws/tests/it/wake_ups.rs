@@ -210,6 +210,8 @@ async fn a_claim_is_noticed_after_two_round_trips() {
     let harness = WakeHarness::new().await;
     let (control, id) = (harness.control().await, instance("i-1"));
     let agent = harness.agent(&id).await;
+    // They name the account, and a mode reads them first.
+    Store::settings(&control).await.unwrap();
     let delay = AwsFaultRule::new(AwsFault::Delay(Duration::from_millis(8)));
     harness.gateway.endpoint("control").inject(delay);
     let mut machine = idle(&control, id.as_str()).await;

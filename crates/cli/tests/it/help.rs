@@ -240,8 +240,8 @@ fn the_help_of_refresh() {
 
     Times:
           --heartbeat-period-sec <SEC>
-              How often an agent writes a heartbeat; after three missed ones (at least 3 s) its machine
-              counts as unhealthy [default: 5]
+              How often an agent writes a heartbeat, half as often while its machine is idle; after
+              three missed ones (at least 3 s) the machine counts as unhealthy [default: 5]
           --claim-registration-timeout-sec <SEC>
               How long a claimed machine may take to register its runner [default: 60]
           --claim-timeout-sec <SEC>
@@ -267,9 +267,9 @@ fn the_help_of_refresh() {
           --registration-token-patience-sec <SEC>
               How long provision waits for refresh to renew an expired registration token [default: 60]
           --agent-poll-waiting-sec <SEC>
-              How often an idle agent checks for a run [default: 0.25]
+              How often an idle agent checks for a run if it cannot be woken [default: 0.25]
           --agent-poll-running-sec <SEC>
-              How often a working agent checks for its release [default: 1]
+              How often a working agent checks for its release if it cannot be woken [default: 1]
           --signal-poll-sec <SEC>
               How often the control plane reads signals while it waits for them [default: 0.05]
           --ticket-hold-sec <SEC>

@@ -175,7 +175,7 @@ pub const TABLE: InputTable = InputTable { heading: "Times", rows: INPUTS };
 
 times! {
     heartbeat_period, "heartbeat-period-sec", Seconds, "5", positive, refresh,
-        "How often an agent writes a heartbeat; after three missed ones (at least 3 s) its machine counts as unhealthy";
+        "How often an agent writes a heartbeat, half as often while its machine is idle; after three missed ones (at least 3 s) the machine counts as unhealthy";
     claim_registration_timeout, "claim-registration-timeout-sec", Seconds, "60", positive, provision,
         "How long a claimed machine may take to register its runner";
     claim_timeout, "claim-timeout-sec", Seconds, "300", positive, provision,
@@ -199,9 +199,9 @@ times! {
     registration_token_patience, "registration-token-patience-sec", Seconds, "60", zero, provision,
         "How long provision waits for refresh to renew an expired registration token";
     agent_poll_waiting, "agent-poll-waiting-sec", Seconds, "0.25", positive, refresh,
-        "How often an idle agent checks for a run";
+        "How often an idle agent checks for a run if it cannot be woken";
     agent_poll_running, "agent-poll-running-sec", Seconds, "1", positive, refresh,
-        "How often a working agent checks for its release";
+        "How often a working agent checks for its release if it cannot be woken";
     signal_poll, "signal-poll-sec", Seconds, "0.05", positive, refresh,
         "How often the control plane reads signals while it waits for them";
     ticket_hold, "ticket-hold-sec", Seconds, "30", positive, refresh,

@@ -49,20 +49,26 @@ pub(crate) fn queues(prefix: &str) -> Vec<(String, Value)> {
     .collect()
 }
 
-/// Every message that is to be had from queues whose names begin so. They stay where they are.
+/// Every message that is to be had from queues of tickets whose names begin so. They stay where they are.
 pub(crate) fn messages(queues: &str) -> Vec<Value> {
     let found = ask_sqs("ListQueues", &json!({ "QueueNamePrefix": queues }));
     let urls = found["QueueUrls"].as_array().unwrap().iter();
-    urls.flat_map(|url| {
-        let all = json!(["All"]);
-        let receive = json!({
-            "QueueUrl": url, "MaxNumberOfMessages": 10, "VisibilityTimeout": 0,
-            "MessageAttributeNames": all, "MessageSystemAttributeNames": all,
-        });
-        let answer = ask_sqs("ReceiveMessage", &receive);
-        answer["Messages"].as_array().cloned().unwrap_or_default()
-    })
-    .collect()
+    urls.filter(|url| !is_of_machine(url.as_str().unwrap()))
+        .flat_map(|url| {
+            let all = json!(["All"]);
+            let receive = json!({
+                "QueueUrl": url, "MaxNumberOfMessages": 10, "VisibilityTimeout": 0,
+                "MessageAttributeNames": all, "MessageSystemAttributeNames": all,
+            });
+            let answer = ask_sqs("ReceiveMessage", &receive);
+            answer["Messages"].as_array().cloned().unwrap_or_default()
+        })
+        .collect()
+}
+
+/// Whether a queue is one by which a machine is woken.
+pub(crate) fn is_of_machine(url: &str) -> bool {
+    url.rsplit('/').next().is_some_and(|name| name.contains('_'))
 }
 
 /// Asks the emulator of SQS.

@@ -84,7 +84,7 @@ fn checks<'a>(answer: &'a Value, result: &str) -> Vec<&'a Value> {
 }
 
 /// All that the pools of the account have. Heartbeats are left out, which agents go on writing, and
-/// so is what receiving a message changes.
+/// so are what receiving a message changes and the messages that wake agents.
 fn inventory(harness: &AwsHarness) -> Value {
     let table = harness.table();
     let mut items = direct_requests::items(&table);
@@ -109,10 +109,15 @@ fn inventory(harness: &AwsHarness) -> Value {
         .iter()
         .map(|machine| format!("{} {:?} {:?}", machine.id, machine.state, machine.tags))
         .collect();
+    let queues = direct_requests::queues(&table).into_iter().map(|(url, attributes)| {
+        let is_of_machine = direct_requests::is_of_machine(&url);
+        (url, if is_of_machine { Value::Null } else { attributes })
+    });
+    let queues: Vec<(String, Value)> = queues.collect();
     json!({
         "tables": direct_requests::tables(&table),
         "items": items,
-        "queues": direct_requests::queues(&table),
+        "queues": queues,
         "messages": messages,
         "machines": machines,
         "templates": harness.gateway.ec2().launch_templates(),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ondeck_standin::Service;
 use serde_json::{Value, json};
 
-use super::direct_requests::{ask_sqs, queues};
+use super::direct_requests::{ask_sqs, is_of_machine, queues};
 use super::harness::AwsHarness;
 use super::permissions::policies;
 use crate::harness::{Driven, until};
@@ -22,7 +22,7 @@ const SELDOM: [&str; 5] = [
 /// The queues of the pool's machines.
 fn wake_queues(harness: &AwsHarness) -> Vec<String> {
     let all = queues(&harness.table());
-    all.into_iter().map(|(url, _)| url).filter(|url| url.contains('_')).collect()
+    all.into_iter().map(|(url, _)| url).filter(|url| is_of_machine(url)).collect()
 }
 
 /// Removes what the policies say about the queues of machines.
@@ -133,25 +133,4 @@ fn refresh_deletes_the_queues_of_machines_that_are_gone_and_no_others() {
     assert_eq!(queues(&format!("{stem}-")).len(), tickets);
     let calls = |operation: &str| harness.control.count(Service::Sqs, operation);
     assert_eq!((calls("ListQueues") - before, calls("DeleteQueue")), (1, 1));
-}
-
-/// Twelve calls a minute and some for the threshold, which is near in these tests. Polling takes 240.
-#[test]
-fn an_idle_agent_makes_few_calls() {
-    let harness = AwsHarness::with(&[
-        "--heartbeat-period-sec=5",
-        "--idle-time-sec=3600",
-        "--agent-poll-waiting-sec=0.25",
-    ]);
-    harness.warm_up(3);
-    let agents = harness.gateway.endpoint("agents");
-    until("all listen", || agents.count(Service::Sqs, "ReceiveMessage") >= 6);
-    agents.reset();
-    let begun = Instant::now();
-    until("half a minute has passed", || begun.elapsed() > Duration::from_secs(30));
-    let minutes = begun.elapsed().as_secs_f64() / 60.0;
-    let calls = agents.calls();
-    let a_minute = f64::from(u32::try_from(agents.total()).unwrap()) / 3.0 / minutes;
-    println!("{a_minute:.1} calls a minute: {calls:?}");
-    assert!(a_minute <= 15.0, "{a_minute}: {calls:?}");
 }
