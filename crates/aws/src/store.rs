@@ -16,7 +16,7 @@ use ondeck_core::model::heartbeat::Heartbeat;
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::intent::Intent;
 use ondeck_core::model::record::{EventRow, Record, State};
-use ondeck_core::model::settings::{SettingsVersion, version_of};
+use ondeck_core::model::settings::{AGENT_KEY_PREFIX, SettingsVersion, version_of};
 use ondeck_core::model::signal::{AgentStatus, Report};
 use ondeck_core::model::ticket::Ticket;
 use ondeck_core::model::timestamp::Timestamp;
@@ -114,6 +114,10 @@ impl DynamoStore {
             return Err(PortError::NotSetUp { what });
         }
         self.layout.learn(&settings);
+        // A refresh that does not describe the table learns the account from what it has stored.
+        if let Some(account) = settings.get(AGENT_KEY_PREFIX).and_then(|arn| Account::of_arn(arn)) {
+            self.cloud.account.get_or_init(|| account);
+        }
         Ok(settings)
     }
 

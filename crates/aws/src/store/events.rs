@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use ondeck_core::model::excerpt::quoted;
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::record::{EventRow, State};
@@ -21,7 +21,7 @@ use super::table::{Table, put};
 const BATCH: usize = 25;
 /// How long an event waits for others to be written with. The answers to writes that were made
 /// together arrive within this, and the mode that made them waits for its agents then.
-const LINGER: Duration = Duration::from_millis(5);
+const LINGER: Duration = Duration::from_millis(10);
 const RETENTION: Duration = Duration::from_secs(30 * 24 * 3_600);
 
 /// Events that are not written yet.
@@ -29,8 +29,8 @@ const RETENTION: Duration = Duration::from_secs(30 * 24 * 3_600);
 pub(super) struct Outbox {
     table: Table,
     waiting: Mutex<Waiting>,
-    /// Shared by the writes that are under way. The one that holds it alone knows that there are none.
-    under_way: tokio::sync::RwLock<()>,
+    /// Held by a write that is under way. Events that are added meanwhile share the next one.
+    turn: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ struct Waiting {
 
 impl Outbox {
     pub(super) fn new(table: Table) -> Outbox {
-        Outbox { table, waiting: Mutex::default(), under_way: tokio::sync::RwLock::default() }
+        Outbox { table, waiting: Mutex::default(), turn: tokio::sync::Mutex::default() }
     }
 
     /// Adds an event, to be written within [`LINGER`].
@@ -55,28 +55,32 @@ impl Outbox {
         drop(waiting);
         if enough {
             let outbox = self.clone();
-            drop(tokio::spawn(async move { outbox.send(BATCH).await }));
+            drop(tokio::spawn(async move { outbox.send_in_turn(BATCH).await }));
         }
         if untimed {
             let outbox = self.clone();
             drop(tokio::spawn(async move {
                 tokio::time::sleep(LINGER).await;
                 outbox.waiting().timed = false;
-                outbox.send(1).await;
+                outbox.send_in_turn(1).await;
             }));
         }
     }
 
-    /// Writes all events that wait, and returns when those under way are written too.
+    /// Writes all events that wait, beside a write that is under way, and returns when that is done
+    /// too.
     pub(super) async fn finish(&self) {
-        self.send(1).await;
-        drop(self.under_way.write().await);
+        join(self.send(1), async { drop(self.turn.lock().await) }).await;
+    }
+
+    async fn send_in_turn(&self, multiple: usize) {
+        let _turn = self.turn.lock().await;
+        self.send(multiple).await;
     }
 
     /// Writes as many waiting events as are a whole multiple of `multiple`. Events that cannot be
     /// written are lost with a warning; their transitions stay committed.
     async fn send(&self, multiple: usize) {
-        let _under_way = self.under_way.read().await;
         let writes: Vec<_> = self.take(multiple).into_iter().map(put).collect();
         let patience = &self.table.patience;
         let write = |batch| patience.retried(move || self.table.write_all(batch));

@@ -36,14 +36,17 @@ fn receipts(count: usize) -> Vec<Receipt> {
 }
 
 #[tokio::test]
-async fn a_falsely_empty_short_poll_is_confirmed_by_a_long_one() {
+async fn a_quick_receive_is_a_short_poll_and_a_thorough_one_a_long_poll() {
     let (pool, gateway) = scripted(|_, body| {
         let long = body["WaitTimeSeconds"].as_i64() > Some(0);
         Answer::ok(if long { json!({ "Messages": [message(1), message(2)] }) } else { json!({}) })
     })
     .await;
     let held = pool.receive(&class("large"), 50, HOLD).await.unwrap();
+    assert_eq!(held, [], "falsely empty");
+    let held = pool.receive_thoroughly(&class("large"), 50, HOLD).await.unwrap();
     assert_eq!(held.len(), 2);
+    assert_eq!(pool.receive_thoroughly(&class("large"), 0, HOLD).await.unwrap(), []);
     let asked: Vec<Value> = gateway.take().into_iter().skip(1).map(|seen| seen.body).collect();
     let request = |wait: u32| {
         json!({
@@ -55,12 +58,14 @@ async fn a_falsely_empty_short_poll_is_confirmed_by_a_long_one() {
 }
 
 #[tokio::test]
-async fn a_short_poll_that_brings_something_is_enough() {
+async fn a_queue_is_located_once() {
     let (pool, gateway) = scripted(|_, _| {
         // The same message twice in one answer: rare, and none of the pool's business.
         Answer::ok(json!({ "Messages": [message(1), message(1)] }))
     })
     .await;
+    pool.locate(&class("large")).await;
+    assert_eq!(gateway.actions(), ["GetQueueUrl"]);
     let held = pool.receive(&class("large"), 10, HOLD).await.unwrap();
     assert_eq!(held.len(), 2);
     assert_eq!(gateway.actions(), ["GetQueueUrl", "ReceiveMessage"]);

@@ -189,6 +189,10 @@ pub(crate) const MINTED: &str = "credentials-minted";
 /// an input.
 pub(crate) const SET_UP_BY: &str = "set-up-by";
 
+/// The name under which refresh records when it has last checked everything that the settings need.
+/// A refresh that has failed removes it. Not an input.
+pub(crate) const CHECKED: &str = "set-up-checked";
+
 /// The name under which compute records what precedes a machine's id in the identity that its
 /// provider vouches for. Stores whose access rules go by that identity keep what an agent writes
 /// under it. Not an input.
@@ -242,8 +246,16 @@ impl Interruption {
 pub(crate) const VERSION: &str = "settings-version";
 /// The names that refresh writes for the control plane. They do not count for the version, since no
 /// agent goes by them and some change with every refresh.
-const UNVERSIONED: [&str; 7] =
-    [VERSION, MINTED, SET_UP_BY, INDEX_SHARDS, REGISTRATION_P95, CEILING_SINCE, RUNS_MARKER];
+const UNVERSIONED: [&str; 8] = [
+    VERSION,
+    MINTED,
+    SET_UP_BY,
+    CHECKED,
+    INDEX_SHARDS,
+    REGISTRATION_P95,
+    CEILING_SINCE,
+    RUNS_MARKER,
+];
 
 /// The version that refresh gave to stored settings; `None` if they name none.
 pub fn version_of(map: &BTreeMap<String, String>) -> Option<SettingsVersion> {
@@ -314,7 +326,7 @@ impl Settings {
                     settings.registration_p95 = value.parse().ok().map(Duration::from_millis);
                 }
                 RUNS_MARKER => settings.runs_marker = RunsMarker::parse(value),
-                SET_UP_BY | AGENT_KEY_PREFIX => {}
+                SET_UP_BY | AGENT_KEY_PREFIX | CHECKED => {}
                 _ if name.starts_with(INTERRUPTED_MACHINE) => {
                     settings.interrupted.extend(Interruption::read(name, value));
                 }

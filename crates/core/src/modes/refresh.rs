@@ -1,9 +1,10 @@
 //! Refresh: creates missing infrastructure, then repairs what earlier runs left unfinished.
 //!
 //! ```text
-//! create infrastructure → reap → survey → interrupted machines → orphans → intents → count machines
-//!   → re-queue tickets → settings news → prune tickets → offline runners → prune wake-ups
-//!   → index shards → prune records → runs (silent machines, completed runs, rescue) → keep warm
+//! create infrastructure → list live records → reap → survey → interrupted machines → orphans
+//!   → intents → count machines → re-queue tickets → settings news → prune tickets
+//!   → offline runners → prune wake-ups → index shards → prune records
+//!   → runs (silent machines, completed runs, rescue) → keep warm
 //! ```
 //!
 //! Refresh is idempotent. It may run beside every other mode and beside another refresh. If the
@@ -29,7 +30,7 @@ mod settings_news;
 mod survey;
 mod wake_ups;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub use self::absent_forge::AbsentForge;
@@ -37,11 +38,12 @@ pub use self::ceiling::CeilingUse;
 use self::ceiling::Earlier;
 use self::infrastructure::InForce;
 use self::survey::Survey;
-use crate::model::failure::Failure;
+use crate::model::failure::{Failure, FailureKind};
 use crate::model::ids::{InstanceId, ResourceClass, RunId};
 use crate::model::label::Label;
 use crate::model::settings::Settings;
 use crate::modes::plane::Plane;
+use crate::ports::RecordScope;
 use crate::runtime::stop::StopSignal;
 
 /// What a refresh did.
@@ -127,7 +129,7 @@ async fn carry_out(
     in_force: InForce,
     stop: &StopSignal,
 ) -> Result<Outcome, Failure> {
-    let InForce { settings, mut failure, has_forge } = in_force;
+    let InForce { settings, mut failure, has_forge, checks_all } = in_force;
     let mut outcome = Outcome { set_up: failure.is_none(), ..Outcome::default() };
     outcome.minimum_hours = settings.min_idle.machine_hours_a_week(plane.now());
     outcome.warnings = settings.times.contradictions().iter().map(ToString::to_string).collect();
@@ -139,7 +141,7 @@ async fn carry_out(
     };
 
     plane.progress.stage("cleaning up");
-    let repairs = repair(plane, &settings, &mut outcome);
+    let repairs = repair(plane, &settings, checks_all, &mut outcome);
     let (survey, not_repaired) = stop.unless_raised(repairs).await?;
     keep_first(&mut failure, not_repaired.map_or(Ok(()), Err));
 
@@ -152,6 +154,10 @@ async fn carry_out(
     let survey = survey.as_ref();
     let warmed = keep_warm::keep_warm(plane, &settings, survey, stop, &mut outcome).await;
     keep_first(&mut failure, warmed);
+    // Inputs that cannot be used say nothing about what exists.
+    if failure.as_ref().is_some_and(|failure| failure.kind != FailureKind::InvalidInput) {
+        infrastructure::check_next_time(plane).await;
+    }
     outcome.failure = failure;
     Ok(outcome)
 }
@@ -161,14 +167,20 @@ async fn carry_out(
 async fn repair(
     plane: &Plane,
     settings: &Settings,
+    checks_all: bool,
     outcome: &mut Outcome,
 ) -> (Option<Survey>, Option<Failure>) {
     let (mut taken, mut failure) = (None, None);
     // What was taken away is noted before its record is reaped.
     keep_first(&mut failure, runs::note_expired(plane, settings).await);
-    keep_first(&mut failure, reap::reap(plane, outcome).await);
+    let mut live = plane.retried(|| plane.store.list(RecordScope::Live)).await;
+    let mut emptied = BTreeSet::new();
+    if let Ok(live) = &mut live {
+        let reaped = reap::reap(plane, live, outcome).await;
+        keep_first(&mut failure, reaped.map(|classes| emptied = classes));
+    }
     let earlier = Earlier::read(plane, settings).await;
-    match Survey::take(plane, outcome, &mut failure).await {
+    match Survey::take(plane, live, outcome, &mut failure).await {
         Ok(mut survey) => {
             let retired = interrupted::retire(plane, &mut survey, outcome).await;
             keep_first(&mut failure, retired);
@@ -178,7 +190,9 @@ async fn repair(
             keep_first(&mut failure, counted);
             keep_first(&mut failure, requeue::requeue(plane, settings, &survey, outcome).await);
             keep_first(&mut failure, settings_news::tell(plane, &survey).await);
-            keep_first(&mut failure, prune_tickets::prune(plane, settings, &survey, outcome).await);
+            let looked_at = |class: &ResourceClass| checks_all || emptied.contains(class);
+            let pruned = prune_tickets::prune(plane, settings, &survey, looked_at, outcome).await;
+            keep_first(&mut failure, pruned);
             keep_first(&mut failure, offline_runners::remove(plane, &survey, outcome).await);
             wake_ups::prune(plane, &survey, outcome).await;
             keep_first(&mut failure, index_shards::grow(plane, settings, &survey).await);

@@ -328,6 +328,7 @@ impl Store for MemoryStore {
     }
 
     async fn put_settings(&self, changes: &BTreeMap<String, String>) -> PortResult<()> {
+        self.count("put_settings");
         turn().await;
         self.change_settings(changes, None)
     }

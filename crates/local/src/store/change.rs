@@ -3,7 +3,7 @@
 use ondeck_core::lifecycle::{Change, Next, Verdict};
 use ondeck_core::model::ids::RunId;
 use ondeck_core::model::label::Label;
-use ondeck_core::model::record::{Counts, Record, RecordRow, State};
+use ondeck_core::model::record::{Counts, Record, RecordRow, State, Unreadable};
 use rusqlite::types::Value;
 use rusqlite::{Transaction, params, params_from_iter};
 
@@ -26,10 +26,10 @@ pub(super) fn apply(transaction: &Transaction<'_>, change: &Change) -> rusqlite:
     if changed == 0 {
         return Ok(Verdict::Refused(before));
     }
-    let after = match rows::found(transaction, id)? {
-        Some(Err(unreadable)) => return Ok(Verdict::Unreadable(unreadable)),
-        Some(Ok(record)) => record,
-        None => return Err(rusqlite::Error::QueryReturnedNoRows),
+    // The row was read under the same lock, so what the write leaves follows from it.
+    let Some(after) = change.applied_to(before.as_ref()) else {
+        let problem = format!("{} was made against its guard", change.transition());
+        return Ok(Verdict::Unreadable(Unreadable { id: id.to_owned(), problem }));
     };
     record_event(transaction, change, before.map(|record| record.state), &after)?;
     Ok(Verdict::Agreed(after))

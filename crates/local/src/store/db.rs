@@ -18,6 +18,9 @@ use crate::home::Home;
 /// How long a process waits for other writers before the file counts as unavailable.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// How many prepared statements a connection keeps: all that a mode uses.
+const STATEMENTS: usize = 64;
+
 /// The file's mode. Jobs and their output may contain secrets.
 const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
 
@@ -178,6 +181,7 @@ fn connect(file: &Path, flags: OpenFlags) -> PortResult<Connection> {
         let mut busy = BusyWait::new();
         connection.busy_handler(Some(move |nth| busy.wait(nth)))?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS);
         // What is deleted must not be readable in the file: commands and output may contain secrets.
         connection.pragma_update(None, "secure_delete", true)?;
         // SQLite opens a write-protected file for reading and says so only at the first write.
@@ -247,8 +251,8 @@ impl BusyWait {
         BusyWait { since: Instant::now() }
     }
 
-    /// Pauses before attempt `nth`. Returns `false` once [`BUSY_TIMEOUT`] has passed. Writes take a
-    /// fraction of a millisecond, so the first pauses are short. They grow, because the attempts of
+    /// Pauses before attempt `nth`. Returns `false` once [`BUSY_TIMEOUT`] has passed. Writes take less
+    /// than a tenth of a millisecond, so the first pauses are as short. They grow, because the attempts of
     /// hundreds of waiting processes would leave no time for the write they wait for, and are random
     /// to keep processes out of step.
     #[expect(
@@ -262,8 +266,8 @@ impl BusyWait {
         if self.since.elapsed() > BUSY_TIMEOUT {
             return false;
         }
-        let longest = 1_000 << nth.clamp(1, 6);
-        std::thread::sleep(Duration::from_micros(fastrand::u64(200..=longest)));
+        let longest = 125 << nth.clamp(0, 9);
+        std::thread::sleep(Duration::from_micros(fastrand::u64(20..=longest)));
         true
     }
 }

@@ -1,17 +1,27 @@
 //! Infrastructure: the table, the settings, the queues, and what the provider and the forge need.
+//!
+//! What exists seldom changes by itself. So the table and the queues are checked once an hour, and
+//! whenever the settings or the program have changed or the last refresh has failed.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 
 use super::{ceiling, credentials, keep_first};
 use crate::model::credentials::Credentials;
 use crate::model::failure::Failure;
-use crate::model::settings::{SET_UP_BY, Settings, SettingsVersion, VERSION, duplicates};
+use crate::model::settings::{
+    CHECKED, SET_UP_BY, Settings, SettingsVersion, VERSION, duplicates, version_of,
+};
+use crate::model::timestamp::Timestamp;
 use crate::modes::plane::Plane;
 use crate::ports::{PortError, PortResult};
 
 type SettingsMap = BTreeMap<String, String>;
+
+/// How often everything is checked if nothing has changed.
+const CHECKED_EVERY: Duration = Duration::from_secs(3_600);
 
 /// The settings that the rest of a refresh goes by.
 pub(super) struct InForce {
@@ -20,6 +30,8 @@ pub(super) struct InForce {
     pub(super) failure: Option<Failure>,
     /// Whether the runners of these settings are registered with the forge that refresh was given.
     pub(super) has_forge: bool,
+    /// Whether this refresh checks everything that exists.
+    pub(super) checks_all: bool,
 }
 
 /// Creates what is missing, and stores the settings in `given` once everything that they need is
@@ -28,11 +40,38 @@ pub(super) struct InForce {
 /// If any of that fails, no setting is changed and the stored ones stay in force. Fails if there
 /// are none, or if the store does not answer.
 pub(super) async fn create_missing(plane: &Plane, given: &SettingsMap) -> Result<InForce, Failure> {
-    plane.retried(|| plane.store.set_up()).await?;
-    let stored = stored(plane).await?;
-    match apply(plane, given, &stored).await {
-        Ok(settings) => Ok(InForce { settings, failure: None, has_forge: true }),
+    let found = plane.retried(|| plane.store.settings()).await;
+    let (stored, checks_all) = match found {
+        Ok(stored) if is_checked(&stored, given, plane.now()) => (stored, false),
+        found => {
+            plane.retried(|| plane.store.set_up()).await?;
+            (if let Ok(stored) = found { stored } else { self::stored(plane).await? }, true)
+        }
+    };
+    match apply(plane, given, &stored, checks_all).await {
+        Ok(settings) => Ok(InForce { settings, failure: None, has_forge: true, checks_all }),
         Err(failure) => keep(plane, &stored, failure).await,
+    }
+}
+
+/// Whether an earlier refresh of this version has checked, less than an hour ago, everything that
+/// these settings need together with those in `given`.
+fn is_checked(stored: &SettingsMap, given: &SettingsMap, now: Timestamp) -> bool {
+    let at = stored.get(CHECKED).and_then(|text| Timestamp::parse(text).ok());
+    let is_recent = at.is_some_and(|at| at <= now && now < at + CHECKED_EVERY);
+    let mut merged = stored.clone();
+    merge(&mut merged, given);
+    let is_same = version_of(stored) == Some(SettingsVersion::of(&merged));
+    let is_own = stored.get(SET_UP_BY).is_some_and(|by| by == env!("CARGO_PKG_VERSION"));
+    is_recent && is_same && is_own
+}
+
+/// Lets the next refresh check everything, because this one has failed. A store that does not take
+/// the note keeps the old one for an hour at most.
+pub(super) async fn check_next_time(plane: &Plane) {
+    let unchecked = SettingsMap::from([(CHECKED.to_owned(), String::new())]);
+    if let Err(error) = plane.store.put_settings(&unchecked).await {
+        tracing::warn!("the next refresh may not check the infrastructure: {error}");
     }
 }
 
@@ -61,6 +100,7 @@ async fn apply(
     plane: &Plane,
     given: &SettingsMap,
     stored: &SettingsMap,
+    checks_all: bool,
 ) -> Result<Settings, Failure> {
     let mut merged = stored.clone();
     merge(&mut merged, given);
@@ -73,21 +113,31 @@ async fn apply(
     let mut changes = given.clone();
     ceiling::note_setting(&mut settings, plane.now(), &mut changes);
     changes.extend(plane.retried(|| plane.compute.set_up(&settings)).await?);
-    // Each queue by itself, so that only the calls that fail are repeated.
-    let queues = settings
-        .classes
-        .names()
-        .map(|class| plane.retried(move || plane.pool.set_up(std::slice::from_ref(class))));
-    join_all(queues).await.into_iter().collect::<PortResult<()>>()?;
+    if checks_all {
+        set_up_queues(plane, &settings).await?;
+        changes.insert(CHECKED.to_owned(), plane.now().to_string());
+    }
     changes.extend(plane.retried(|| plane.forge.set_up(&settings)).await?);
     let credentials = credentials::renew(plane, &settings, &mut changes).await?;
     changes.insert(SET_UP_BY.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
     merge(&mut merged, &changes);
     let version = SettingsVersion::of(&merged);
     changes.insert(VERSION.to_owned(), version.as_str().to_owned());
-    store(plane, &changes, credentials.as_ref()).await?;
+    changes.retain(|name, value| stored.get(name).map_or("", String::as_str) != value);
+    if credentials.is_some() || !changes.is_empty() {
+        store(plane, &changes, credentials.as_ref()).await?;
+    }
     plane.known_settings.are(Some(version));
     Ok(settings)
+}
+
+/// Sets up each queue by itself, so that only the calls that fail are repeated.
+async fn set_up_queues(plane: &Plane, settings: &Settings) -> PortResult<()> {
+    let queues = settings
+        .classes
+        .names()
+        .map(|class| plane.retried(move || plane.pool.set_up(std::slice::from_ref(class))));
+    join_all(queues).await.into_iter().collect()
 }
 
 /// An empty value restores the default.
@@ -123,7 +173,7 @@ async fn keep(plane: &Plane, stored: &SettingsMap, failure: Failure) -> Result<I
     if has_forge {
         keep_first(&mut failure, renew_credentials(plane, &settings).await);
     }
-    Ok(InForce { settings, failure, has_forge })
+    Ok(InForce { settings, failure, has_forge, checks_all: true })
 }
 
 /// Agents need credentials for as long as the stored settings are in force, whether or not others

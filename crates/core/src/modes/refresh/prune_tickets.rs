@@ -18,18 +18,23 @@ const BATCH: usize = 10;
 /// left to the next refresh or to a provision that receives it.
 const MAX_RECEIVES: usize = 10;
 
-/// Searches each queue that holds more tickets than there are idle machines. It does not go by what
-/// this refresh has reaped: an earlier refresh may have been killed after its reap, and a ticket
-/// may have been hidden at that time.
+/// Searches each queue that holds more tickets than there are idle machines. A class without any is
+/// asked about only if it is `looked_at`: because machines of it were just reaped, or once an hour,
+/// since an earlier refresh may have been killed after its reap, and a ticket may have been hidden at
+/// that time.
 pub(super) async fn prune(
     plane: &Plane,
     settings: &Settings,
     survey: &Survey,
+    looked_at: impl Fn(&ResourceClass) -> bool,
     outcome: &mut Outcome,
 ) -> Result<(), Failure> {
     for class in settings.classes.names() {
         let is_idle = |r: &&Record| r.state == State::Idle && r.spec.resource_class == *class;
         let idle = survey.live.iter().filter(is_idle).count();
+        if idle == 0 && !looked_at(class) {
+            continue;
+        }
         // A machine that is renewed for its minimum may have two.
         let renews = settings.min_idle.iter().any(|(minimum, _)| minimum == class);
         let most = if renews { idle * 2 } else { idle };

@@ -1,8 +1,8 @@
 //! One reading of machines, runners and records, on which the later steps of a refresh decide.
 //!
-//! Records are read last, and those of machines and runners that the list of live records lacks are
-//! read once more, consistently: the list may lag. A machine that is registered during the survey is
-//! therefore seen with its record and not taken for an orphan.
+//! The list of live records is read once, before the others. The records of machines and runners that
+//! it lacks are read afterwards, consistently: the list may lag, and is a little older. A machine that
+//! is registered meanwhile is therefore seen with its record and not taken for an orphan.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::model::ids::InstanceId;
 use crate::model::record::Record;
 use crate::model::timestamp::Timestamp;
 use crate::modes::plane::Plane;
-use crate::ports::{ListedRunner, Listing, Machine, PortResult, RecordScope};
+use crate::ports::{ListedRunner, Listing, Machine, PortResult};
 
 pub(super) struct Survey {
     /// Before the first list was asked for.
@@ -27,20 +27,21 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    /// Reads machines, runners and live records. If the provider or the forge does not answer, its
+    /// Reads machines and runners, beside the live records in `listing`. If the provider or the forge does not answer, its
     /// list is empty, so that no machine counts as an orphan; the failure goes to `failure`. Fails
     /// if the store does not answer.
     pub(super) async fn take(
         plane: &Plane,
+        listing: PortResult<Listing>,
         outcome: &mut Outcome,
         failure: &mut Option<Failure>,
     ) -> Result<Survey, Failure> {
+        let mut listing = listing?;
         let taken_at = plane.now();
         let machines = plane.retried(|| plane.compute.machines()).await;
         let has_machines = machines.is_ok();
         let machines = or_none(failure, machines);
         let runners = or_none(failure, plane.retried(|| plane.forge.runners()).await);
-        let mut listing = plane.retried(|| plane.store.list(RecordScope::Live)).await?;
         let unlisted = unlisted(&listing, &machines, &runners);
         if !unlisted.is_empty() {
             let found = plane.retried(|| plane.store.records(&unlisted)).await?;

@@ -5,7 +5,7 @@ use futures_util::future::join_all;
 use super::arrange::{DesiredRecord, agreed, arrange, instance, morning, ms, noon, run, spec};
 use super::ceiling::machine_count;
 use super::transitions::{every_transition, the_label, the_note_of_the_ticket, the_reuse};
-use crate::lifecycle::{Created, Idle, Instance, Live};
+use crate::lifecycle::{Created, Idle, Instance, Live, Verdict};
 use crate::model::credentials::{Credentials, TokenPurpose};
 use crate::model::demand::{Demand, FailedRescues};
 use crate::model::heartbeat::Heartbeat;
@@ -43,6 +43,7 @@ pub async fn store_suite<S: Store + AgentStore>(store: &S, status_of_removed: St
     the_label(store).await;
     the_reuse(store).await;
     settings_versions(store).await;
+    writes_together(store).await;
     every_transition(store).await;
 }
 
@@ -70,6 +71,48 @@ pub async fn claim_race<S: Store + AgentStore>(stores: &[&S]) {
     };
     let record = stores[0].record(&id).await.expect("the store answers").expect("a record");
     assert_eq!(record.run, Some(run(&format!("claimant-{winner}"))), "the owner is the winner");
+}
+
+/// Writes that are made together are decided one by one, by the record as it is and not by the one
+/// that the caller has read.
+async fn writes_together<S: Store + AgentStore>(store: &S) {
+    const COUNT: usize = 60;
+    let mut writes = Vec::new();
+    let states = [State::Created, State::Running, State::Idle, State::Claimed];
+    for n in 0..COUNT {
+        let id = instance(&format!("i-together-{n}"));
+        let desired = DesiredRecord::new(states[n % 4], &run("together"), noon().before(ms(1)));
+        let record = arrange(store, &id, &desired).await;
+        let live = Instance::<Live>::believe(&record).expect("live");
+        let reap = live.reap(noon()).because("together").change().clone();
+        match n {
+            // Another process has reaped the first, and moved the second since it was read.
+            0 => drop(store.write(&reap).await.expect("the store answers")),
+            1 => {
+                let expire = live.expire(noon().before(ms(5)));
+                assert!(agreed(&store.write(expire.change()).await.expect("the store answers")));
+            }
+            _ => {}
+        }
+        writes.push((reap, record));
+    }
+    let absent = (writes[2].0.clone(), writes[2].1.clone());
+    let verdicts = store.write_all(&writes).await;
+    assert_eq!(verdicts.len(), COUNT, "an answer for each");
+    for (n, verdict) in verdicts.into_iter().enumerate() {
+        let verdict = verdict.expect("the store answers");
+        assert_eq!(agreed(&verdict), n != 0, "{n}: {verdict:?}");
+        let id = instance(&format!("i-together-{n}"));
+        let record = store.record(&id).await.expect("the store answers").expect("a record");
+        assert_eq!((record.state, record.run), (State::Terminated, None), "{n}");
+        if let Verdict::Agreed(after) = verdict {
+            assert_eq!((after.state, after.updated_at), (State::Terminated, noon()), "{n}");
+        }
+    }
+    let again = store.write_all(&[absent]).await;
+    let again = again.into_iter().next().expect("an answer").expect("the store answers");
+    assert!(!agreed(&again), "a second time it is refused: {again:?}");
+    assert!(store.write_all(&[]).await.is_empty());
 }
 
 async fn settings<S: Store + AgentStore>(store: &S) {

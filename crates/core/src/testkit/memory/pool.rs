@@ -172,6 +172,7 @@ impl MemoryPool {
 impl Pool for MemoryPool {
     async fn set_up(&self, classes: &[ResourceClass]) -> PortResult<()> {
         turn().await;
+        self.count("set_up");
         if lock(&self.queues).set_up_refused {
             let (reason, hint) = ("no queue may be made".to_owned(), String::new());
             return Err(PortError::Unusable { service: "pool", reason, hint });

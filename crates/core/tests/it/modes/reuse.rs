@@ -183,8 +183,6 @@ async fn a_loser_that_has_a_job_stays_with_its_run_and_is_terminated_after_it() 
     harness.idle("i-quick", "c6i.large").await;
     harness.provision(&from_pool(request("1", 1))).await;
     assert_eq!(harness.record("i-busy").unwrap().run, Some(run("1")));
-    // Its agent notices what the run has asked for.
-    harness.sleep(Duration::from_secs(1)).await;
     harness.release("1").await;
     assert_eq!(harness.alive(), [""; 0]);
 }

@@ -24,8 +24,11 @@ fn map(given: Given<'_>) -> BTreeMap<String, String> {
     given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
+/// The stored settings, without the note of when everything was last checked.
 async fn stored(harness: &Harness) -> BTreeMap<String, String> {
-    Store::settings(&*harness.memory.store).await.unwrap()
+    let mut settings = Store::settings(&*harness.memory.store).await.unwrap();
+    settings.remove("set-up-checked");
+    settings
 }
 
 async fn refresh_given(harness: &Harness, given: Given<'_>) -> refresh::Outcome {
@@ -63,6 +66,36 @@ fn credentials(harness: &Harness, name: &str) -> Credentials {
         removal: Secret::new(format!("{name}-out")),
         expires_at: harness.plane.now() + Duration::from_secs(7200),
     }
+}
+
+#[tokio::test]
+async fn what_exists_is_checked_every_hour_after_a_failure_and_for_other_settings() {
+    let harness = Harness::new().await;
+    let given = [("idle-time-sec", "200")];
+    refresh_given(&harness, &given).await;
+    let checks = async |given: Given<'_>| {
+        let before = harness.memory.pool.calls()["set_up"];
+        let failure = refresh_given(&harness, given).await.failure;
+        (harness.memory.pool.calls()["set_up"] > before, failure.is_some())
+    };
+    let writes = || harness.memory.store.calls().get("put_settings").copied().unwrap_or_default();
+    let before = writes();
+    assert_eq!(checks(&given).await, (false, false), "just checked");
+    assert_eq!(checks(&[]).await, (false, false), "the stored settings are the same");
+    assert_eq!(writes(), before, "nothing has changed, and nothing is written");
+    assert_eq!(checks(&[("idle-time-sec", "201")]).await, (true, false), "another setting");
+    assert_eq!(checks(&[("idle-time-sec", "")]).await, (true, false), "the default again");
+    harness.sleep(Duration::from_secs(3_599)).await;
+    assert_eq!(checks(&[]).await, (false, false));
+    harness.sleep(Duration::from_secs(2)).await;
+    assert_eq!(checks(&[]).await, (true, false), "an hour later");
+    harness.memory.compute.refuse_set_up(true);
+    assert_eq!(checks(&[]).await, (false, true), "the provider comes first");
+    harness.memory.compute.refuse_set_up(false);
+    assert_eq!(checks(&[]).await, (true, false), "the first after a failure");
+    assert_eq!(checks(&[]).await, (false, false));
+    assert_eq!(checks(&[("idle-time-sec", "soon")]).await, (false, true), "an invalid input");
+    assert_eq!(checks(&[]).await, (false, false), "says nothing about what exists");
 }
 
 /// Makes one step of set-up fail.
