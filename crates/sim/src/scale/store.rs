@@ -202,6 +202,15 @@ impl MeteredStore {
         }
     }
 
+    /// Each setting is an item of one transaction, in which a write costs twice.
+    fn charge_settings(&self, changes: &BTreeMap<String, String>) {
+        for (name, value) in changes {
+            let item = BTreeMap::from([(name.clone(), value.clone())]);
+            let Units { writes, .. } = write_units(settings_bytes(&item));
+            self.table.charge(plain_key("SETTING"), Units::writes(2.0 * writes));
+        }
+    }
+
     fn put_on_list(&self, record: &Record) {
         let entry = place_of(record, self.shards());
         self.table.list(&record_item(&record.id), "RECORD", Some(entry));
@@ -255,8 +264,7 @@ impl Store for MeteredStore {
 
     async fn put_settings(&self, changes: &BTreeMap<String, String>) -> PortResult<()> {
         self.table.calls("TransactWriteItems", 1).await;
-        let items = Units::writes(2.0 * changes.len() as f64);
-        self.table.charge(plain_key("SETTING"), items);
+        self.charge_settings(changes);
         self.table.records.put_settings(changes).await
     }
 
@@ -417,7 +425,7 @@ impl Store for MeteredStore {
         for purpose in ["REGISTRATION", "REMOVAL"] {
             self.table.charge(key("CREDENTIALS", purpose), Units::writes(2.0));
         }
-        self.table.charge(plain_key("SETTING"), Units::writes(2.0 * changes.len() as f64));
+        self.charge_settings(changes);
         self.table.records.put_credentials(credentials, changes).await
     }
 
