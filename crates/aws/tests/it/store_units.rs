@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ondeck_core::lifecycle::{Idle, Instance, Pending, TypedState, Verdict};
+use ondeck_core::lifecycle::{Idle, Instance, Live, Pending, TypedState, Verdict};
 use ondeck_core::model::demand::Demand;
 use ondeck_core::model::ids::{InstanceId, IntentId};
 use ondeck_core::model::intent::Intent;
+use ondeck_core::model::record::Record;
 use ondeck_core::model::requirements::UsageClass;
 use ondeck_core::model::ticket::Ticket;
 use ondeck_core::modes::provision::Request;
@@ -62,9 +63,13 @@ async fn live(store: &dyn Store) {
     let now = noon() + HOUR * 2;
     let expired = store.expired(now).await.unwrap();
     assert_eq!(expired.records.len(), 20);
-    for record in &expired.records {
-        let live = Instance::<ondeck_core::lifecycle::Live>::believe(record).unwrap();
-        make(store, live.reap(now)).await;
+    let reap = |record: &Record| {
+        let live = Instance::<Live>::believe(record).unwrap();
+        (live.reap(now).change().clone(), record.clone())
+    };
+    let reaps: Vec<_> = expired.records.iter().map(reap).collect();
+    for verdict in store.write_all(&reaps).await {
+        assert!(matches!(verdict.unwrap(), Verdict::Agreed(_)));
     }
     assert_eq!(store.forget(now + HOUR).await.unwrap(), 20);
     launch(store).await;

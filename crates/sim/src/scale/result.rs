@@ -21,17 +21,18 @@ const HOURS_A_MONTH: f64 = 730.0;
 /// `cargo xtask bench aws -- idle-agent` measures it.
 const WAITING: [(&str, f64, Units); 3] = [
     ("UpdateItem", 6.0, Units { reads: 0.0, writes: 1.0 }),
-    ("GetItem", 3.0, Units { reads: 0.5, writes: 0.0 }),
+    ("GetItem", 4.0, Units { reads: 0.5, writes: 0.0 }),
     ("ReceiveMessage", 3.0, Units { reads: 0.0, writes: 0.0 }),
 ];
 
 /// The operations of SQS, which are paid by request.
-const OF_SQS: [&str; 8] = [
+const OF_SQS: [&str; 9] = [
     "ChangeMessageVisibilityBatch",
     "DeleteMessage",
     "DeleteMessageBatch",
     "GetQueueAttributes",
     "GetQueueUrl",
+    "ListQueues",
     "ReceiveMessage",
     "SendMessage",
     "SendMessageBatch",

@@ -184,7 +184,7 @@ impl MeteredStore {
         Ok(vec![(); count])
     }
 
-    async fn add_event(&self, change: &Change, before: Option<&Record>, after: &Record) {
+    fn add_event(&self, change: &Change, before: Option<&Record>, after: &Record) {
         let id = change.id();
         let table = &self.table;
         table.charge(key("EVENT", id), write_units(0));
@@ -200,6 +200,19 @@ impl MeteredStore {
             // The adapter writes a full batch beside what the mode does.
             table.meter.count("BatchWriteItem", 1);
         }
+    }
+
+    /// Makes a change whose call is counted already.
+    async fn apply(&self, change: &Change) -> PortResult<Verdict> {
+        let before = AgentStore::record(&self.table.records, change.id()).await?;
+        let verdict = self.table.records.write(change).await?;
+        self.table.charge(key("INSTANCE", change.id()), write_units(0));
+        if let Verdict::Agreed(after) = &verdict {
+            self.put_on_list(after);
+            self.add_event(change, before.as_ref(), after);
+            self.table.pace.written(after);
+        }
+        Ok(verdict)
     }
 
     /// Each setting is an item of one transaction, in which a write costs twice.
@@ -273,15 +286,22 @@ impl Store for MeteredStore {
             self.note(run, change.id(), change.at()).await?;
         }
         self.table.calls("UpdateItem", 1).await;
-        let before = AgentStore::record(&self.table.records, change.id()).await?;
-        let verdict = self.table.records.write(change).await?;
-        self.table.charge(key("INSTANCE", change.id()), write_units(0));
-        if let Verdict::Agreed(after) = &verdict {
-            self.put_on_list(after);
-            self.add_event(change, before.as_ref(), after).await;
-            self.table.pace.written(after);
+        self.apply(change).await
+    }
+
+    /// In batches, but for those that make an instance part of a run.
+    async fn write_all(&self, writes: &[(Change, Record)]) -> Vec<PortResult<Verdict>> {
+        let is_batched = |change: &Change| joined_run(change).is_none();
+        let batched = writes.iter().filter(|(change, _)| is_batched(change)).count();
+        self.table.calls("BatchExecuteStatement", batched.div_ceil(WRITE_AT_ONCE)).await;
+        let mut verdicts = Vec::new();
+        for (change, _) in writes {
+            verdicts.push(match is_batched(change) {
+                true => self.apply(change).await,
+                false => self.write(change).await,
+            });
         }
-        Ok(verdict)
+        verdicts
     }
 
     async fn of_run(&self, run: &RunId) -> PortResult<Listing> {
@@ -455,6 +475,16 @@ impl Store for MeteredStore {
         let unique: BTreeSet<&RunId> = runs.iter().collect();
         self.read("DEMAND", unique.into_iter().map(ToString::to_string)).await;
         self.table.records.demands(runs).await
+    }
+
+    fn wake(&self, ids: &[InstanceId]) {
+        self.table.meter.count("SendMessage", ids.len());
+    }
+
+    async fn prune_wake_ups(&self, existing: &[InstanceId], _grace: Duration) -> PortResult<usize> {
+        const PAGE: usize = 1_000;
+        self.table.calls("ListQueues", existing.len().div_ceil(PAGE).max(1)).await;
+        Ok(0)
     }
 
     async fn finish(&self) -> PortResult<()> {
