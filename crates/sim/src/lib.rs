@@ -19,6 +19,7 @@ mod policy;
 mod process;
 mod process_ports;
 mod report;
+mod scale;
 mod seeds;
 mod shrink;
 mod simulated_machines;
@@ -36,6 +37,10 @@ pub use plan::{Action, Ask, Plan};
 pub use policy::{CallFault, CallSelector, Outage, ScriptedFault};
 pub use process::ProcessOutcome;
 pub use report::{Totals, grouped, readable_journal, violation_report};
+pub use scale::{
+    AtOnce, Counted, KEY_LIMITS, KeyUse, Meter, MeteredKey, MeteredStore, MeteredTable, Pace,
+    ScaleOptions, ScaleResult, Units, play_scale,
+};
 pub use seeds::{PlayedSeeds, play_seeds};
 pub use shrink::{Shrunk, shrink};
 pub use sweep::{Case, Scenario, ScenarioResult, Sweep, sweep};

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ondeck_sim::{
-    CallFault, Case, Plan, SCENES, Scenario, Scene, explore, grouped, judge, play, play_seeds,
-    readable_journal, shrink, sweep, violation_report,
+    CallFault, Case, Plan, SCENES, ScaleOptions, Scenario, Scene, explore, grouped, judge, play,
+    play_scale, play_seeds, readable_journal, shrink, sweep, violation_report,
 };
 
 const HELP: &str = "\
@@ -24,6 +24,8 @@ Usage: cargo xtask sim [OPTIONS]
   --sweep         inject each fault into each call of each scenario's process
   --scenario NAME, --call N, --fault KIND
                   sweep only these; call 0 prints the scenario without a fault
+  --scale         play an hour of 10,000 machines and 2,000 runs with a refresh every minute, and count
+                  calls and units by partition key; fail if a key is above 80 % of its limit
   --judge         play fixed seeds, the sweep and the brief scenes until an invariant is
                   violated, and print which found it
 ";
@@ -46,6 +48,7 @@ struct Options {
     brief: bool,
     scene: Option<String>,
     sweep: bool,
+    scale: bool,
     judge: bool,
     scenario: Option<&'static str>,
     call: Option<u64>,
@@ -72,6 +75,9 @@ fn main() -> ExitCode {
     }
     if options.sweep {
         return run_sweep(&options);
+    }
+    if options.scale {
+        return run_scale();
     }
     if options.judge {
         return run_judge();
@@ -111,6 +117,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Options>, Stri
                 options.scene = Some(word()?);
             }
             "--sweep" => options.sweep = true,
+            "--scale" => options.scale = true,
             "--judge" => options.judge = true,
             "--call" => options.call = Some(number()?),
             "--scenario" => options.scenario = Some(scenario(&word()?)?),
@@ -120,6 +127,14 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Options>, Stri
         }
     }
     Ok(Some(options))
+}
+
+fn run_scale() -> ExitCode {
+    let started = Instant::now();
+    let result = play_scale(&ScaleOptions::default());
+    print!("{}", result.shown());
+    println!("\nplayed in {:.0} s", started.elapsed().as_secs_f64());
+    if result.keys_above_limit().is_empty() { ExitCode::SUCCESS } else { ExitCode::from(VIOLATED) }
 }
 
 fn run_judge() -> ExitCode {

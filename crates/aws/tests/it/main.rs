@@ -17,4 +17,5 @@ mod store_ceiling;
 mod store_faults;
 mod store_harness;
 mod store_paging;
+mod store_units;
 mod wake_ups;

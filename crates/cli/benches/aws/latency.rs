@@ -6,6 +6,7 @@
 //! `target/bench/aws.json`; `cargo xtask bench aws` judges and draws them.
 
 mod cold;
+mod fleet;
 mod idle;
 mod load;
 pub(crate) mod local_claims;
@@ -90,6 +91,7 @@ pub(crate) fn run(arguments: &[String]) -> bool {
     cold::measure(&mut bench);
     refresh::measure(&mut bench);
     reap::measure(&mut bench);
+    fleet::measure(&mut bench);
     real::measure(&mut bench);
     idle::measure(&mut bench);
     local_claims::measure(&mut bench);

@@ -40,6 +40,15 @@ const fn row(row: &'static str, words: &'static str, bound: Bound) -> Requiremen
     Requirement { row, words, bound }
 }
 
+const fn fleet(
+    words: &'static str,
+    name: &'static str,
+    unit: &'static str,
+    most: f64,
+) -> Requirement {
+    row("fleet-200", words, Bound::Figure { name, unit, most })
+}
+
 const fn idle(
     words: &'static str,
     name: &'static str,
@@ -54,7 +63,7 @@ const fn idle(
 /// status, tickets, their note, events.
 const FEWEST: f64 = 6.0;
 
-pub(super) const REQUIREMENTS: [Requirement; 20] = [
+pub(super) const REQUIREMENTS: [Requirement; 23] = [
     row("warm-1-prompt", "warm provision of 1, prompt agents", time(75.0, FEWEST, 0.0)),
     row("warm-10-prompt", "warm provision of 10, prompt agents", time(85.0, FEWEST, 0.0)),
     row("warm-50-prompt", "warm provision of 50, prompt agents", time(150.0, FEWEST, 0.0)),
@@ -79,6 +88,14 @@ pub(super) const REQUIREMENTS: [Requirement; 20] = [
     ),
     row("reap-500", "refresh that reaps 500", time(600.0, 8.0, 0.0)),
     row("noticed-10", "run id written until the agent has read it", time(50.0, 1.0, 0.0)),
+    fleet("refresh of 200 machines, reads of a live record", "readsOfLiveRecord", "", 1.0),
+    fleet("refresh of 200 machines, reads of terminated records", "readsOfTerminated", "", 0.0),
+    fleet(
+        "busiest list of 10,000 machines, extrapolated from 200, of its limit",
+        "busiestListPercent",
+        " %",
+        80.0,
+    ),
     idle("idle agent, calls a minute", "callsAMinute", "", 15.0),
     idle("idle agent, dollars a month", "dollarsAMonth", " $", 0.25),
     idle("idle agent, share of a core", "corePercent", " %", 0.2),

@@ -1,9 +1,10 @@
-//! How many claims eight processes make in a second on the local backend, beside what SQLite itself
-//! does in the same time.
+//! How many claims eight processes make in a second on the local backend, each with the receipt and
+//! the deletion of its ticket, beside what SQLite itself does.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::future::join_all;
@@ -11,9 +12,11 @@ use ondeck_core::lifecycle::{Idle, Instance, Verdict};
 use ondeck_core::model::ids::{InstanceId, ResourceClass, RunId};
 use ondeck_core::model::record::MachineSpec;
 use ondeck_core::model::requirements::UsageClass;
+use ondeck_core::model::ticket::Ticket;
 use ondeck_core::model::timestamp::Timestamp;
-use ondeck_core::ports::Store;
-use ondeck_local::{Db, Home, LocalStore};
+use ondeck_core::ports::{Pool, Receipt, RecordScope, Store};
+use ondeck_core::testkit::VirtualClock;
+use ondeck_local::{Db, Home, LocalPool, LocalStore};
 use rusqlite::{Connection, TransactionBehavior};
 use serde_json::json;
 
@@ -24,7 +27,7 @@ use super::load::Load;
 pub(crate) const WORKER: &str = "claims-worker";
 const ROW: &str = "local-claims";
 const PROCESSES: usize = 8;
-/// How many machines each process claims.
+/// How many machines there are for each process. The processes share one queue.
 const EACH: usize = 1_000;
 /// How many claims a process has under way at the same time, as a provision of ten machines has.
 const AT_ONCE: usize = 10;
@@ -158,7 +161,7 @@ fn fill(folder: &Path) {
     let db = Db::create(&home).unwrap();
     let store = LocalStore::new(db.clone());
     let spec = MachineSpec {
-        resource_class: ResourceClass::new("large").unwrap(),
+        resource_class: class(),
         instance_type: "c6i.large".to_owned(),
         usage_class: UsageClass::OnDemand,
         cpu: 2,
@@ -185,35 +188,47 @@ fn fill(folder: &Path) {
             Ok(())
         });
         copied.await.unwrap();
+        let listing = store.list(RecordScope::Live).await.unwrap();
+        let idle = listing.records.iter().filter_map(Instance::<Idle>::believe);
+        let tickets: Vec<Ticket> = idle.map(|idle| idle.ticket()).collect();
+        assert_eq!(tickets.len(), PROCESSES * EACH);
+        pool(db).send(&tickets, Duration::ZERO).await.unwrap();
     });
 }
 
+/// Receives tickets, claims what they announce, and deletes them, until there are none.
 fn claim_by_ondeck(folder: &Path, process: usize) {
     let db = Db::open(&Home::new(folder.to_owned())).unwrap();
-    let store = LocalStore::new(db);
+    let (store, pool) = (LocalStore::new(db.clone()), pool(db));
     let run = RunId::new(format!("run-{process}")).unwrap();
     runtime().block_on(async {
-        let ids: Vec<InstanceId> = (0..EACH).map(|machine| id(process, machine)).collect();
-        let idle: Vec<Instance<Idle>> = store
-            .records(&ids)
-            .await
-            .unwrap()
-            .records
-            .iter()
-            .filter_map(Instance::believe)
-            .collect();
-        assert_eq!(idle.len(), EACH);
         await_start();
-        for machines in idle.chunks(AT_ONCE) {
-            let claims = machines.iter().map(|idle| async {
-                let claim = idle.claim(&run, now(), LASTS);
+        loop {
+            let received = pool.receive(&class(), AT_ONCE, LASTS).await.unwrap();
+            if received.is_empty() {
+                return;
+            }
+            let claims = received.iter().map(|message| async {
+                let ticket = Ticket::from_json(&message.body).unwrap();
+                let claim = Instance::announced(&ticket).claim(&run, now(), LASTS);
                 let verdict = store.write(claim.change()).await.unwrap();
                 assert!(matches!(verdict, Verdict::Agreed(_)), "{verdict:?}");
             });
             join_all(claims).await;
+            let receipts: Vec<Receipt> = received.into_iter().map(|it| it.receipt).collect();
+            pool.delete(&class(), &receipts).await.unwrap();
         }
     });
     say_done();
+}
+
+/// Tickets are visible at any time, so the clock may stand still.
+fn pool(db: Db) -> LocalPool {
+    LocalPool::new(db, Arc::new(VirtualClock::new()))
+}
+
+fn class() -> ResourceClass {
+    ResourceClass::new("large").unwrap()
 }
 
 fn open_plain(file: &Path) -> Connection {
