@@ -149,9 +149,10 @@ fn each_role_has_the_permissions_that_its_policy_states() {
         assert_eq!(answer["checks"].as_array().unwrap().len(), rows_of(role), "{role}");
         for skipped in checks(&answer, "skipped") {
             let call = skipped["call"].as_str().unwrap();
-            assert!(WITHOUT_HARMLESS_FORM.contains(&call), "{role}: {skipped}");
+            let by_tag = skipped["answer"] == "the queue of a machine decides by its tag";
+            assert!(WITHOUT_HARMLESS_FORM.contains(&call) || by_tag, "{role}: {skipped}");
         }
-        assert!(checks(&answer, "skipped").len() <= 5, "{role}: {answer}");
+        assert!(checks(&answer, "skipped").len() <= 7, "{role}: {answer}");
     }
     assert_eq!(inventory(&harness), before);
 }
