@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ondeck_sim::{
-    CallFault, Case, Plan, SCENES, Scenario, Scene, explore, grouped, judge, play, play_seeds,
+    CallFault, Case, Judge, Plan, SCENES, Scenario, Scene, explore, grouped, play, play_seeds,
     readable_journal, shrink, sweep, violation_report,
 };
 
@@ -24,8 +24,8 @@ Usage: cargo xtask sim [OPTIONS]
   --sweep         inject each fault into each call of each scenario's process
   --scenario NAME, --call N, --fault KIND
                   sweep only these; call 0 prints the scenario without a fault
-  --judge         play fixed seeds, the sweep and the brief scenes until an invariant is
-                  violated, and print which found it
+  --judge         play the seeds, the sweep or the brief scenes until an invariant is violated,
+                  and print only which found it
 ";
 
 /// The exit code if an invariant was violated.
@@ -67,14 +67,14 @@ fn main() -> ExitCode {
     if let Some(seed) = options.one {
         return replay(seed);
     }
+    if options.judge {
+        return run_judge(&options);
+    }
     if options.exhaustive {
         return explore_scenes(options.scene.as_deref(), options.brief);
     }
     if options.sweep {
         return run_sweep(&options);
-    }
-    if options.judge {
-        return run_judge();
     }
     let mut passed =
         options.seeds == 0 || play_range(options.from, options.seeds, options.violations);
@@ -122,8 +122,13 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Options>, Stri
     Ok(Some(options))
 }
 
-fn run_judge() -> ExitCode {
-    match judge() {
+fn run_judge(options: &Options) -> ExitCode {
+    let judge = match (options.sweep, options.exhaustive) {
+        (true, _) => Judge::Sweep,
+        (_, true) => Judge::BriefScenes,
+        _ => Judge::Seeds(options.from..options.from + options.seeds),
+    };
+    match judge.judge() {
         Some(how) => {
             println!("found by {how}");
             ExitCode::from(VIOLATED)
