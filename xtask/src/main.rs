@@ -72,7 +72,7 @@ fn main() -> ExitCode {
         Task::PlantedBugs => return ExitCode::from(sim::find_all(&root)),
         Task::SimMutants { most_seeds } => {
             return ExitCode::from(sim::measure(&root, most_seeds));
-        },
+        }
         Task::Mutants { mutants_args } => {
             let mut report = Report::default();
             let tools = [&tool::NEXTEST, &tool::MUTANTS];

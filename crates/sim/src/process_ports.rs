@@ -33,6 +33,8 @@ pub(crate) struct ProcessPorts {
     skew: Duration,
     random: Mutex<fastrand::Rng>,
     calls: AtomicU32,
+    /// How many requests about runs and runners it has sent to a forge that limits them.
+    requests: AtomicU32,
     crash_at: Option<(u32, CrashPoint)>,
     /// The version of the agent's record when it was last read.
     read_version: AtomicU64,
@@ -61,6 +63,7 @@ impl ProcessPorts {
             skew: faults.skew,
             random: Mutex::new(policy.random_for(name)),
             calls: AtomicU32::new(0),
+            requests: AtomicU32::new(0),
             crash_at: faults.crash_at,
             read_version: AtomicU64::new(0),
         }
@@ -90,13 +93,25 @@ impl ProcessPorts {
         injected
     }
 
-    /// Decides whether this service refuses to be set up by this process, however often it asks.
-    fn refuses_set_up(&self, service: SetUpService) -> bool {
+    /// The service that refuses to be set up by this process, however often it asks, and whether it was
+    /// given a forge that is not that of the pool.
+    fn refusing_service(&self) -> Option<(SetUpService, bool)> {
         let mut random = self.policy.random_for(&format!("set-up {}", self.name));
         let now = self.world.kernel.now();
         let injected = self.policy.injects(Fault::SetUpRefused, now, &mut random);
         let of = [SetUpService::Compute, SetUpService::Forge][random.usize(0..2)];
-        let refuses = injected && of == service;
+        let is_another = of == SetUpService::Forge && random.bool();
+        injected.then_some((of, is_another))
+    }
+
+    /// Whether the process was given a forge that is not that of the pool.
+    fn has_another_forge(&self) -> bool {
+        self.refusing_service().is_some_and(|(_, is_another)| is_another)
+    }
+
+    /// Decides whether this service refuses to be set up by this process, however often it asks.
+    fn refuses_set_up(&self, service: SetUpService) -> bool {
+        let refuses = self.refusing_service().is_some_and(|(of, _)| of == service);
         if refuses {
             self.world.kernel.count(Fault::SetUpRefused);
             self.world.audit().set_up_refused(self.pid);

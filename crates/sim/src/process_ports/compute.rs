@@ -138,8 +138,20 @@ impl Compute for ProcessPorts {
     }
 
     async fn machines(&self) -> PortResult<Vec<Machine>> {
-        let world = self.world.clone();
-        let ask = move || at_once(world.compute.machines());
+        let (world, policy) = (self.world.clone(), self.policy.clone());
+        let ask = move || {
+            let mut machines = at_once(world.compute.machines())?;
+            let now = world.kernel.true_time();
+            machines.retain(|machine| {
+                let lag = Duration::from_micros(policy.machine_lag(machine.id.as_str()));
+                machine.launched_at + lag <= now
+            });
+            Ok(machines)
+        };
         self.call("compute", "machines", String::new, ask).await
+    }
+
+    fn listing_lag(&self) -> Duration {
+        Duration::from_micros(self.policy.listing_lag)
     }
 }
