@@ -336,6 +336,10 @@ impl Audit {
         machines: &[Machine],
         now: Timestamp,
     ) {
+        if order.count == 0 {
+            let how = format!("no machine is ordered for run {}", order.run);
+            self.violated(Invariant::Economical, how);
+        }
         self.look_in_pool_first(by, order, now);
         self.launches_to_keep(by, order, now);
         self.note_launched(by, machines.len());

@@ -21,7 +21,7 @@ use ondeck_core::ports::{Clock, PortError, PortResult};
 
 use crate::agent_machine::TROUBLE;
 use crate::faults::{CallBehaviour, CrashPoint, Fault};
-use crate::kernel::{CallEnd, Pid, timestamp};
+use crate::kernel::{CallEnd, Micros, Pid, timestamp};
 use crate::policy::{CallRequest, Policy};
 use crate::world::World;
 
@@ -35,6 +35,8 @@ pub(crate) struct ProcessPorts {
     calls: AtomicU32,
     /// How many requests about runs and runners it has sent to a forge that limits them.
     requests: AtomicU32,
+    /// The call that failed last, and when.
+    failed: Mutex<Option<(&'static str, Micros)>>,
     crash_at: Option<(u32, CrashPoint)>,
     /// The version of the agent's record when it was last read.
     read_version: AtomicU64,
@@ -64,6 +66,7 @@ impl ProcessPorts {
             random: Mutex::new(policy.random_for(name)),
             calls: AtomicU32::new(0),
             requests: AtomicU32::new(0),
+            failed: Mutex::default(),
             crash_at: faults.crash_at,
             read_version: AtomicU64::new(0),
         }
@@ -129,6 +132,9 @@ impl ProcessPorts {
         mut effect: impl FnMut() -> PortResult<T> + Send + 'static,
     ) -> PortResult<T> {
         let kernel = &self.world.kernel;
+        if let Some((_, at)) = self.failed().take_if(|(failed, _)| *failed == what) {
+            self.world.audit().pauses(Duration::from_micros(kernel.now() - at));
+        }
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let needs_words = self.policy.needs_words(&self.name);
         let text = if kernel.records_requests() || needs_words { text() } else { String::new() };
@@ -149,8 +155,15 @@ impl ProcessPorts {
                 let answer = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
                 answer.unwrap_or_else(|| Err(lost(service)))
             }
-            CallEnd::Lost => Err(lost(service)),
+            CallEnd::Lost => {
+                self.failed().get_or_insert((what, kernel.now()));
+                Err(lost(service))
+            }
         }
+    }
+
+    fn failed(&self) -> MutexGuard<'_, Option<(&'static str, Micros)>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn behaviour(&self, service: &'static str, number: u32, words: &str) -> CallBehaviour {

@@ -378,6 +378,11 @@ impl SimulatedMachines {
         self.jobs.iter().filter(|job| job.label.run == *run).all(|job| job.state == JobState::Over)
     }
 
+    /// Whether a run has ever had a job.
+    pub(crate) fn has_jobs(&self, run: &RunId) -> bool {
+        self.jobs.iter().any(|job| job.label.run == *run)
+    }
+
     /// The labels with jobs that have been queued since before `time`.
     pub(crate) fn waiting_since(&self, time: Timestamp) -> BTreeSet<Label> {
         let waits = |job: &&Job| job.state == JobState::Queued && timestamp(job.queued_at) < time;

@@ -40,6 +40,9 @@ pub(super) struct Economy {
     met_doubtful: BTreeSet<Pid>,
     /// The last heartbeat of each agent, and when it was sent.
     beats: BTreeMap<Pid, (Heartbeat, Timestamp)>,
+    /// How many first pauses before a call is repeated were the shortest possible, and how many there
+    /// were.
+    pauses: (u32, u32),
     /// Rescues that have failed in a row, and when the last of them began.
     failed_rescues: BTreeMap<Label, (u32, Timestamp)>,
     /// The rescues that each refresh has begun, and when.
@@ -63,6 +66,24 @@ impl Audit {
         *self.economy.reads.entry(by).or_default() += 1;
     }
 
+    /// A call is repeated, so long after it failed. The first pause is between 25 and 50 ms; a random
+    /// part keeps callers that fail together from calling together again.
+    pub(crate) fn pauses(&mut self, pause: Duration) {
+        const FIRST: std::ops::RangeInclusive<u128> = 25_000..=50_000;
+        const SHORTEST: u128 = 25_500;
+        const ENOUGH: u32 = 12;
+        let pause = pause.as_micros();
+        let (short, all) = &mut self.economy.pauses;
+        if FIRST.contains(&pause) {
+            *all += 1;
+            *short += u32::from(pause <= SHORTEST);
+        }
+        if *all >= ENOUGH && short == all {
+            let how = format!("{all} calls were repeated after the same pause");
+            self.violated(Invariant::Economical, how);
+        }
+    }
+
     /// Tickets of a class were sent or deleted.
     pub(crate) fn touches_tickets(&mut self, class: &str, now: Timestamp) {
         self.economy.last_ticket.insert(class.to_owned(), now);
@@ -83,7 +104,8 @@ impl Audit {
         }
     }
 
-    /// A provision without faults has ended. `began` is when, and `lasted` how long it took.
+    /// A provision has ended that has written these changes. Without faults, it must not have waited,
+    /// asked or written in vain.
     pub(super) fn provision_is_economical(
         &mut self,
         by: Pid,

@@ -228,6 +228,15 @@ impl Audit {
         if self.is_quiet && !outcome.rescued.is_empty() && !gave {
             self.untrue(format!("a refresh gave no machine to {:?}", outcome.rescued));
         }
+        let is_limited_by_settings = self.has_ceiling_since(began);
+        let has_reason = !outcome.stranded.is_empty() || outcome.failure.is_some();
+        if self.forbid_waste
+            && !has_reason
+            && !is_limited_by_settings
+            && !outcome.warnings.is_empty()
+        {
+            self.untrue(format!("nothing is wrong, and a refresh warns: {:?}", outcome.warnings));
+        }
         // A limit passes, and the next refresh does what is left.
         let is_excused = outcome.failure.is_none() && !outcome.warnings.is_empty();
         if self.calls_are_answered && outcome.set_up && effects.is_limited && !is_excused {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use ondeck_core::lifecycle::{Idle, Instance};
 use ondeck_core::model::failure::FailureKind;
 use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::label::Label;
 use ondeck_core::model::record::State;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::provision::{self, MachineSource, SourcePolicy};
@@ -149,6 +150,11 @@ impl Harness {
     fn attended(&self, outcome: &refresh::Outcome, (began, now): (Timestamp, Timestamp)) {
         let machines = self.world.machines();
         let waiting = machines.waiting_since(began);
+        let has_no_job = |label: &&Label| !machines.has_jobs(&label.run);
+        if let Some(label) = outcome.stranded.iter().find(has_no_job) {
+            let how = format!("a refresh says that jobs of {label} wait, which has none");
+            self.world.audit().violated(Invariant::TrueReport, how);
+        }
         self.world.audit().refresh_attends(outcome, (began, now), &waiting, &machines);
         self.world.audit().refresh_sees_silence(outcome, (began, now), &machines);
     }

@@ -200,3 +200,14 @@ fn a_rescue_that_failed_is_tried_again_after_four_minutes() {
     };
     assert_eq!(rescued(340, false, twice), violated, "after eight minutes the second time");
 }
+
+#[test]
+fn calls_are_repeated_after_pauses_that_differ() {
+    let paused = |micros: &[u64]| {
+        after(|audit| micros.iter().for_each(|it| audit.pauses(Duration::from_micros(*it))))
+    };
+    assert_eq!(paused(&[25_000; 12]), VIOLATED);
+    assert_eq!(paused(&[25_000; 11]), None, "too few to tell");
+    assert_eq!(paused(&[25_000, 31_000].repeat(12)), None);
+    assert_eq!(paused(&[2_000; 30]), None, "another call of the same kind");
+}
