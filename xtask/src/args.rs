@@ -39,7 +39,8 @@ Tasks:
                           until it finds the bug
   sim --planted-bugs      do so with each of these bugs; takes a minute for each
   sim --mutants [N]       draw 150 mutants of core and agent and count how many the simulation
-                          finds; takes half a minute for each; with N, judge at most N more
+                          finds; takes seconds to a minute for each; with N, judge by no more than
+                          N seeds
   fuzz [TARGET] [--seconds N]
                           fuzz the parsers with libFuzzer, each for 20 s or N; needs a C++
                           compiler, and some minutes for the first build
@@ -99,7 +100,7 @@ pub(crate) enum Task {
     },
     PlantedBugs,
     SimMutants {
-        at_most: usize,
+        most_seeds: u64,
     },
     Mutants {
         mutants_args: Vec<String>,
@@ -172,7 +173,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Task, Inva
             }
             Some(flag) if flag == "--planted-bugs" => Task::PlantedBugs,
             Some(flag) if flag == "--mutants" => {
-                Task::SimMutants { at_most: at_most(args.next())? }
+                Task::SimMutants { most_seeds: most_seeds(args.next())? }
             }
             first => return Ok(Task::Sim { args: first.into_iter().chain(args).collect() }),
         },
@@ -187,9 +188,9 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Task, Inva
     }
 }
 
-/// How many mutants to judge at most; all if no number is given.
-fn at_most(value: Option<String>) -> Result<usize, InvalidArgs> {
-    let Some(value) = value else { return Ok(usize::MAX) };
+/// How many seeds judge a mutant at most; all if no number is given.
+fn most_seeds(value: Option<String>) -> Result<u64, InvalidArgs> {
+    let Some(value) = value else { return Ok(u64::MAX) };
     value.parse().map_err(|_| InvalidArgs::NotANumber(value))
 }
 
@@ -284,8 +285,8 @@ mod tests {
             ("sim --seed 7", Task::Sim { args: ["--seed", "7"].map(str::to_owned).to_vec() }),
             ("sim --planted-bug no-grace", Task::PlantedBug { name: "no-grace".to_owned() }),
             ("sim --planted-bugs", Task::PlantedBugs),
-            ("sim --mutants", Task::SimMutants { at_most: usize::MAX }),
-            ("sim --mutants 5", Task::SimMutants { at_most: 5 }),
+            ("sim --mutants", Task::SimMutants { most_seeds: u64::MAX }),
+            ("sim --mutants 300", Task::SimMutants { most_seeds: 300 }),
             ("fuzz", Task::Fuzz { target: None, seconds: 20 }),
             ("fuzz ec2", Task::Fuzz { target: Some("ec2".into()), seconds: 20 }),
             ("fuzz --seconds 5 ec2", Task::Fuzz { target: Some("ec2".into()), seconds: 5 }),

@@ -70,7 +70,9 @@ fn main() -> ExitCode {
         Task::Sim { args } => return ExitCode::from(sim::run(&root, &args)),
         Task::PlantedBug { name } => return ExitCode::from(sim::find(&root, &name)),
         Task::PlantedBugs => return ExitCode::from(sim::find_all(&root)),
-        Task::SimMutants { at_most } => return ExitCode::from(sim::measure(&root, at_most)),
+        Task::SimMutants { most_seeds } => {
+            return ExitCode::from(sim::measure(&root, most_seeds));
+        }
         Task::Mutants { mutants_args } => {
             let mut report = Report::default();
             let tools = [&tool::NEXTEST, &tool::MUTANTS];

@@ -222,9 +222,7 @@ impl Host for AgentMachine {
         let left = at.saturating_sub(self.ports.world.kernel.now());
         self.ports.sleep(Duration::from_micros(left)).await;
         self.trouble(Micros::MAX / 2);
-        if let Some(machine) = self.ports.world.machines().machine_mut(&self.id) {
-            machine.condition.notice_at.get_or_insert(self.ports.world.kernel.now());
-        }
+        self.ports.world.machines().interrupt(&self.id, self.ports.world.kernel.now());
         "spot interruption".to_owned()
     }
 

@@ -3,13 +3,16 @@
 
 mod care;
 mod deadlines;
+mod economy;
 mod hand_over;
 mod health;
 mod invariant;
 mod limits;
 mod pool_rules;
 mod report;
+mod reruns;
 mod reuse;
+mod room;
 mod runs;
 mod transition;
 
@@ -27,10 +30,12 @@ use ondeck_core::ports::{Machine, Order};
 
 pub(crate) use self::care::held_for;
 pub(crate) use self::deadlines::is_orphan;
+use self::economy::Economy;
 pub(crate) use self::hand_over::HandOver;
 pub use self::invariant::{Invariant, Violation};
 use self::pool_rules::{BegunProvision, TicketHistory};
 use self::report::Effects;
+use self::reruns::Reruns;
 use self::transition::legal;
 use crate::faults::Fault;
 use crate::kernel::{Micros, Pid, timestamp};
@@ -76,7 +81,8 @@ pub(crate) struct Audit {
     effects: BTreeMap<Pid, Effects>,
     /// When each machine that was released last had started to run for its owner.
     running_before: BTreeMap<InstanceId, Timestamp>,
-    /// When each machine started to run for its current owner.
+    /// When each machine started to run for its current owner, or was last renewed for it. A release
+    /// reports how long a machine was used since then.
     running_since: BTreeMap<InstanceId, Timestamp>,
     /// Machines that the operator took by hand from the run that they were running for, and since
     /// when they had been running.
@@ -118,6 +124,8 @@ pub(crate) struct Audit {
     asked_by_runs: BTreeMap<RunId, Vec<Ask>>,
     /// Runs that have completed: since when, and after how many refreshes they still had machines.
     completed: BTreeMap<RunId, (Timestamp, u32)>,
+    reruns: Reruns,
+    economy: Economy,
     /// Labels whose jobs wait and whose machines are gone, and for how many refreshes.
     unserved: BTreeMap<Label, u32>,
     /// Whether machines that die or are taken away are the only faults.
@@ -128,6 +136,10 @@ pub(crate) struct Audit {
     agents_beat: bool,
     /// The provisions that have not reported, with their runs.
     provisions_at_work: BTreeMap<Pid, RunId>,
+    /// When a provision last ended.
+    provision_ended: Option<Timestamp>,
+    /// Whether the provider lists machines at once.
+    lists_at_once: bool,
     /// When each process of the control plane began.
     begun: BTreeMap<Pid, Timestamp>,
     /// The last refresh that succeeded: when it began, and when it ended.
@@ -138,11 +150,15 @@ pub(crate) struct Audit {
     refresh_ended: Option<Timestamp>,
     /// The names of the settings that each refresh was given, and when it began.
     refreshes: BTreeMap<Pid, (BTreeSet<String>, Timestamp)>,
+    /// Those of them that have ended without an outcome.
+    gone_refreshes: BTreeSet<Pid>,
     /// Whether a refresh must refuse the settings that it was given.
     unsound: BTreeMap<Pid, bool>,
     refused_set_ups: BTreeSet<Pid>,
     /// When the credentials of agents were last stored, and when they expire.
     minted: Option<(Timestamp, Timestamp)>,
+    /// The refreshes that were given another forge than that of the pool.
+    other_forges: BTreeSet<Pid>,
     /// What each provision has given back.
     given_back: BTreeSet<(Pid, InstanceId)>,
     /// Whether every call is answered.
@@ -182,6 +198,8 @@ impl Audit {
         let settings = Settings::from_map(&plan.settings).expect("sound settings");
         self.index_lag = Duration::from_micros(plan.index_lag);
         self.is_steady = plan.is_clear() && plan.index_lag == 0 && !by_choice;
+        self.lists_at_once = plan.listing_lag == 0;
+        self.calls_take(Duration::from_micros(plan.rates.latency));
         self.stored.push((timestamp(0), plan.settings.clone()));
         self.script.clone_from(&settings.pre_runner_script);
         self.settings_in_force(timestamp(0), settings);
@@ -241,6 +259,9 @@ impl Audit {
         }
         match transition {
             Transition::Activate | Transition::Commit => {
+                self.running_since.insert(after.id.clone(), now);
+            }
+            Transition::Renew if after.state == State::Running => {
                 self.running_since.insert(after.id.clone(), now);
             }
             Transition::GiveBack => {
@@ -315,6 +336,10 @@ impl Audit {
         machines: &[Machine],
         now: Timestamp,
     ) {
+        if order.count == 0 {
+            let how = format!("no machine is ordered for run {}", order.run);
+            self.violated(Invariant::Economical, how);
+        }
         self.look_in_pool_first(by, order, now);
         self.launches_to_keep(by, order, now);
         self.note_launched(by, machines.len());

@@ -62,7 +62,9 @@ pub enum Fault {
     SlowRegistration,
     /// The provider refuses to be set up, so that a refresh fails.
     SetUpRefused,
-    /// A provision is told to stop.
+    /// The forge limits the requests about runs and runners that a refresh may send.
+    ForgeLimits,
+    /// A provision or a refresh is told to stop.
     ToldToStop,
     /// A run is never released.
     NeverReleased,
@@ -88,7 +90,7 @@ pub enum Fault {
 
 impl Fault {
     /// All faults, each of them once.
-    pub const ALL: [Fault; 38] = [
+    pub const ALL: [Fault; 39] = [
         Fault::Crash,
         Fault::AgentCrash,
         Fault::Throttled,
@@ -116,6 +118,7 @@ impl Fault {
         Fault::RunnerDies,
         Fault::SlowRegistration,
         Fault::SetUpRefused,
+        Fault::ForgeLimits,
         Fault::ToldToStop,
         Fault::NeverReleased,
         Fault::RefreshTwice,
@@ -159,6 +162,7 @@ impl Fault {
             Fault::RunnerDies => "runner dies",
             Fault::SlowRegistration => "slow to register",
             Fault::SetUpRefused => "set-up refused",
+            Fault::ForgeLimits => "forge limits",
             Fault::ToldToStop => "told to stop",
             Fault::NeverReleased => "never released",
             Fault::RefreshTwice => "refresh twice",

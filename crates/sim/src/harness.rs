@@ -40,6 +40,8 @@ pub(crate) struct Harness {
     runs: BTreeMap<String, Run>,
     /// The provisions that have not exited.
     calls: BTreeMap<Pid, ProvisionCall>,
+    /// How to stop each refresh, and when it was told to.
+    refresh_stops: BTreeMap<Pid, (StopSwitch, Option<Timestamp>)>,
     /// Random numbers for everything outside of processes.
     random: fastrand::Rng,
     processes_started: u32,
@@ -70,6 +72,7 @@ pub struct Tally {
 #[derive(Debug, Clone)]
 pub(crate) enum ScheduledAction {
     Planned(Action),
+    FirstRefresh,
     Boot(InstanceId),
     RemoveMachine(InstanceId),
     EndJob(usize),
@@ -125,6 +128,7 @@ impl Harness {
             scheduled: Vec::new(),
             runs: BTreeMap::new(),
             calls: BTreeMap::new(),
+            refresh_stops: BTreeMap::new(),
             random,
             processes_started: 0,
             tally: Tally::default(),
@@ -238,6 +242,10 @@ impl Harness {
         let terminating = self.world.machines().take_terminating();
         for id in terminating {
             self.schedule_within(0..4, ScheduledAction::RemoveMachine(id));
+        }
+        let rerun = self.world.machines().take_rerun();
+        for run in rerun {
+            self.rerun_by_forge(run.as_str());
         }
         let started = self.world.machines().assign();
         for (job, id) in started {

@@ -11,7 +11,7 @@ use ondeck_core::ports::{Pool, Store};
 
 use crate::audit::{Invariant, Violation};
 use crate::faults::{CallSite, Fault};
-use crate::harness::{Harness, PROBE, Tally};
+use crate::harness::{Harness, PROBE, ScheduledAction, Tally};
 use crate::kernel::Kernel;
 use crate::plan::{Ask, CLASS_NAMES, Plan, SECOND};
 use crate::process::ProcessOutcome;
@@ -122,10 +122,15 @@ fn play_phases(harness: &mut Harness, plan: &Plan) {
     refresh_until_empty(harness, now);
 }
 
-/// Starts the first refresh.
+/// Starts the first refresh, or lets runs come before it.
 fn set_up(harness: &mut Harness, plan: &Plan) {
-    write_settings(harness, plan);
-    harness.refresh(plan.settings.clone());
+    match plan.first_refresh_at {
+        None => {
+            write_settings(harness, plan);
+            harness.refresh(plan.settings.clone());
+        }
+        Some(at) => harness.schedule(at, ScheduledAction::FirstRefresh),
+    }
 }
 
 /// Writes what a refresh before the beginning of the history would have written.
@@ -147,7 +152,8 @@ pub(crate) fn write_settings(harness: &Harness, plan: &Plan) {
 fn refresh_until_empty(harness: &mut Harness, mut now: u64) {
     harness.world.machines().cancel(None);
     for _ in 0..2 {
-        harness.refresh([("min-idle".to_owned(), String::new())].into());
+        let nothing = ["min-idle", "on-interruption"].map(|name| (name.to_owned(), String::new()));
+        harness.refresh(nothing.into());
         now += 60 * SECOND;
         harness.play(now);
         if harness.is_over() {
@@ -157,7 +163,8 @@ fn refresh_until_empty(harness: &mut Harness, mut now: u64) {
     check_nothing_left(harness);
 }
 
-/// Checks that no machine, live record, runner, ticket or open intent is left.
+/// Checks that no machine, live record, runner, ticket, open intent or note of an interruption is
+/// left.
 pub(crate) fn check_nothing_left(harness: &Harness) {
     let world = &harness.world;
     let left = |what: &str, things: Vec<String>| {
@@ -178,6 +185,9 @@ pub(crate) fn check_nothing_left(harness: &Harness) {
     }
     let intents = at_once(world.store.open_intents()).expect("an in-memory store");
     left("intents", intents.iter().map(|intent| intent.id.to_string()).collect());
+    let settings = at_once(Store::settings(&world.store)).unwrap_or_default();
+    let notes = settings.into_iter().filter(|(_, text)| !text.is_empty()).map(|(name, _)| name);
+    left("notes", notes.filter(|name| name.starts_with("interrupted-machine-")).collect());
 }
 
 fn classes() -> Vec<ResourceClass> {

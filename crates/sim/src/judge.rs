@@ -1,21 +1,30 @@
-//! A bounded judge of one build: fixed seeds, the sweep and the brief scenes, until an invariant is
-//! violated.
+//! Judges one build by a part of the simulation, until an invariant is violated.
 
 use crate::explore::{SCENES, explore};
 use crate::seeds::play_seeds;
 use crate::sweep::{Scenario, sweep};
 
-/// The seeds that are played first, because they find most bugs soonest, and those that are played
-/// last.
-const SEEDS: [std::ops::Range<u64>; 2] = [0..300, 300..900];
+/// What judges a build.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Judge {
+    /// The histories of these seeds.
+    Seeds(std::ops::Range<u64>),
+    Sweep,
+    BriefScenes,
+}
 
 /// More states than any brief scene has. A bug may make a scene endless.
 const MAX_STATES: u64 = 300_000;
 
-/// Describes the first violation; `None` if there is none.
-pub fn judge() -> Option<String> {
-    let [first, last] = SEEDS;
-    by_seeds(first).or_else(by_sweep).or_else(by_scenes).or_else(|| by_seeds(last))
+impl Judge {
+    /// Describes the first violation; `None` if there is none.
+    pub fn judge(self) -> Option<String> {
+        match self {
+            Judge::Seeds(seeds) => by_seeds(seeds),
+            Judge::Sweep => by_sweep(),
+            Judge::BriefScenes => by_scenes(),
+        }
+    }
 }
 
 fn by_seeds(seeds: std::ops::Range<u64>) -> Option<String> {

@@ -32,7 +32,7 @@ pub use explore::{Explored, SCENES, Scene, explore};
 pub use faults::{CallSite, Fault, Rates, SkippedFaults};
 pub use harness::Tally;
 pub use history::{History, WatchedProcess, play};
-pub use judge::judge;
+pub use judge::Judge;
 pub use plan::{Action, Ask, Plan};
 pub use policy::{CallFault, CallSelector, Outage, ScriptedFault};
 pub use process::ProcessOutcome;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use ondeck_sim::{
-    CallFault, Case, Plan, SCENES, ScaleOptions, Scenario, Scene, explore, grouped, judge, play,
+    CallFault, Case, Judge, Plan, SCENES, ScaleOptions, Scenario, Scene, explore, grouped, play,
     play_scale, play_seeds, readable_journal, shrink, sweep, violation_report,
 };
 
@@ -26,8 +26,8 @@ Usage: cargo xtask sim [OPTIONS]
                   sweep only these; call 0 prints the scenario without a fault
   --scale         play an hour of 10,000 machines and 2,000 runs with a refresh every minute, and count
                   calls and units by partition key; fail if a key is above 80 % of its limit
-  --judge         play fixed seeds, the sweep and the brief scenes until an invariant is
-                  violated, and print which found it
+  --judge         play the seeds, the sweep or the brief scenes until an invariant is violated,
+                  and print only which found it
 ";
 
 /// The exit code if an invariant was violated.
@@ -70,6 +70,9 @@ fn main() -> ExitCode {
     if let Some(seed) = options.one {
         return replay(seed);
     }
+    if options.judge {
+        return run_judge(&options);
+    }
     if options.exhaustive {
         return explore_scenes(options.scene.as_deref(), options.brief);
     }
@@ -78,9 +81,6 @@ fn main() -> ExitCode {
     }
     if options.scale {
         return run_scale();
-    }
-    if options.judge {
-        return run_judge();
     }
     let mut passed =
         options.seeds == 0 || play_range(options.from, options.seeds, options.violations);
@@ -137,8 +137,13 @@ fn run_scale() -> ExitCode {
     if result.keys_above_limit().is_empty() { ExitCode::SUCCESS } else { ExitCode::from(VIOLATED) }
 }
 
-fn run_judge() -> ExitCode {
-    match judge() {
+fn run_judge(options: &Options) -> ExitCode {
+    let judge = match (options.sweep, options.exhaustive) {
+        (true, _) => Judge::Sweep,
+        (_, true) => Judge::BriefScenes,
+        _ => Judge::Seeds(options.from..options.from + options.seeds),
+    };
+    match judge.judge() {
         Some(how) => {
             println!("found by {how}");
             ExitCode::from(VIOLATED)

@@ -6,6 +6,7 @@ mod disruptions;
 mod minimums;
 mod settings;
 pub(crate) mod spans;
+mod surprises;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -36,6 +37,10 @@ pub enum Action {
     Provision { run: String, ask: Ask },
     /// The provision of a run is told to stop.
     Stop { run: String },
+    /// Each refresh that is at work is told to stop.
+    StopRefresh,
+    /// A text that is no ticket gets into the queue of a class.
+    CorruptTicket(&'static str),
     /// A run releases its machines.
     Release { run: String },
     /// Jobs of a run are re-run without a provision.
@@ -75,6 +80,10 @@ pub struct Plan {
     pub skew: u64,
     /// How much later the store's index shows a write at most, in microseconds.
     pub index_lag: u64,
+    /// How much later the provider lists a new machine at most, in microseconds.
+    pub listing_lag: u64,
+    /// When the first refresh runs, in microseconds, if none has run before the history.
+    pub first_refresh_at: Option<u64>,
     /// No fault is injected from this time on, in microseconds.
     pub faults_end_at: u64,
     /// Whether a refresh runs after that and before the next provision.
@@ -89,12 +98,16 @@ pub struct Plan {
     pub store_notifies: bool,
     /// How agents are woken; `None` if they are not, and go by `store_notifies`.
     pub wake_ups: Option<WakeUpFaults>,
+    /// Whether the forge lists waiting jobs together with the open runs.
+    pub lists_waiting_jobs: bool,
     /// Faults that are injected into single calls.
     pub scripts: Vec<ScriptedFault>,
     /// Whether calls, boots and jobs take the same time instead of a random one.
     pub fixed_durations: bool,
     /// Whether runs have more jobs than machines, and last for minutes.
     pub long_runs: bool,
+    /// Whether jobs last longer than machines that the provider takes away.
+    pub long_jobs: bool,
     /// The name of the process whose calls and outcome are recorded.
     pub watched: Option<String>,
     /// The capacity of the provider until faults end; `None` is unlimited.
@@ -138,6 +151,9 @@ impl Plan {
                 plan.add_faults(&mut random);
                 plan.add_rush(&mut random);
             }
+            4 | 5 if digest(&[&seed, &"interruptions"]).is_multiple_of(5) => {
+                plan.add_interruptions(&mut random);
+            }
             4 | 5 => {
                 plan.add_rush(&mut random);
                 plan.add_one_kind_of_fault(&mut random);
@@ -155,7 +171,8 @@ impl Plan {
             }
             _ => plan.add_faults(&mut random),
         }
-        if plan.is_clear() && digest(&[&seed, &"tokens"]).is_multiple_of(2) {
+        let tokens_count = plan.is_clear() || plan.only(Fault::SetUpRefused);
+        if tokens_count && digest(&[&seed, &"tokens"]).is_multiple_of(2) {
             // Refresh runs at least every 200 s, and no run lasts longer than that.
             plan.token_life = 500;
             plan.settings.insert("registration-token-refresh-min".to_owned(), "1".to_owned());
@@ -173,6 +190,7 @@ impl Plan {
             }
         }
         plan.forbid_reuse();
+        plan.add_surprises();
         plan.actions.sort_by_key(|(at, _)| *at);
         plan
     }
@@ -212,6 +230,7 @@ impl Plan {
                     action,
                     Action::Provision { .. }
                         | Action::Release { .. }
+                        | Action::CorruptTicket(_)
                         | Action::Rerun { .. }
                         | Action::Refresh
                         | Action::RefreshWith(_)
@@ -222,7 +241,7 @@ impl Plan {
     /// Whether calls and queues work.
     pub(crate) fn calls_work(&self) -> bool {
         // Faults that hit neither calls nor queues nor agents.
-        const ELSEWHERE: [Fault; 11] = [
+        const ELSEWHERE: [Fault; 12] = [
             Fault::LaunchRefused,
             Fault::LaunchUnheard,
             Fault::NoCapacity,
@@ -230,6 +249,7 @@ impl Plan {
             Fault::NeverBoots,
             Fault::SlowRegistration,
             Fault::SetUpRefused,
+            Fault::ForgeLimits,
             Fault::Crash,
             Fault::ToldToStop,
             Fault::MachineDies,
@@ -305,6 +325,8 @@ impl Plan {
             outages: self.outages.clone(),
             faults_end_at: self.faults_end_at,
             index_lag: self.index_lag,
+            listing_lag: self.listing_lag,
+            lists_waiting_jobs: self.lists_waiting_jobs,
             skipped_faults: self.skipped_faults.clone(),
             scripts: self.scripts.iter().map(ScriptedFaultState::new).collect(),
             fixed_durations: self.fixed_durations,

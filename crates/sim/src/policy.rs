@@ -117,6 +117,10 @@ pub(crate) struct Policy {
     pub(crate) faults_end_at: Micros,
     /// How much later the store's index shows a write at most.
     pub(crate) index_lag: Micros,
+    /// How much later the provider lists a new machine at most.
+    pub(crate) listing_lag: Micros,
+    /// Whether the forge lists waiting jobs together with the open runs.
+    pub(crate) lists_waiting_jobs: bool,
     pub(crate) skipped_faults: SkippedFaults,
     pub(crate) scripts: Vec<ScriptedFaultState>,
     /// Whether every call takes the same time instead of a random one.
@@ -182,6 +186,11 @@ impl Policy {
             true => digest(&[&self.seed, &"lag", &item, &write]) % (self.index_lag + 1),
             false => 0,
         }
+    }
+
+    /// How much later the provider lists this machine.
+    pub(crate) fn machine_lag(&self, machine: &str) -> Micros {
+        digest(&[&self.seed, &"listing", &machine]) % (self.listing_lag + 1)
     }
 
     /// Whether the words of this process's calls are needed, to record or select them.

@@ -21,7 +21,7 @@ use ondeck_core::ports::{Clock, PortError, PortResult};
 
 use crate::agent_machine::TROUBLE;
 use crate::faults::{CallBehaviour, CrashPoint, Fault};
-use crate::kernel::{CallEnd, Pid, timestamp};
+use crate::kernel::{CallEnd, Micros, Pid, timestamp};
 use crate::policy::{CallRequest, Policy};
 use crate::world::World;
 
@@ -33,6 +33,10 @@ pub(crate) struct ProcessPorts {
     skew: Duration,
     random: Mutex<fastrand::Rng>,
     calls: AtomicU32,
+    /// How many requests about runs and runners it has sent to a forge that limits them.
+    requests: AtomicU32,
+    /// The call that failed last, and when.
+    failed: Mutex<Option<(&'static str, Micros)>>,
     crash_at: Option<(u32, CrashPoint)>,
     /// The version of the agent's record when it was last read.
     read_version: AtomicU64,
@@ -61,6 +65,8 @@ impl ProcessPorts {
             skew: faults.skew,
             random: Mutex::new(policy.random_for(name)),
             calls: AtomicU32::new(0),
+            requests: AtomicU32::new(0),
+            failed: Mutex::default(),
             crash_at: faults.crash_at,
             read_version: AtomicU64::new(0),
         }
@@ -90,13 +96,25 @@ impl ProcessPorts {
         injected
     }
 
-    /// Decides whether this service refuses to be set up by this process, however often it asks.
-    fn refuses_set_up(&self, service: SetUpService) -> bool {
+    /// The service that refuses to be set up by this process, however often it asks, and whether it was
+    /// given a forge that is not that of the pool.
+    fn refusing_service(&self) -> Option<(SetUpService, bool)> {
         let mut random = self.policy.random_for(&format!("set-up {}", self.name));
         let now = self.world.kernel.now();
         let injected = self.policy.injects(Fault::SetUpRefused, now, &mut random);
         let of = [SetUpService::Compute, SetUpService::Forge][random.usize(0..2)];
-        let refuses = injected && of == service;
+        let is_another = of == SetUpService::Forge && random.bool();
+        injected.then_some((of, is_another))
+    }
+
+    /// Whether the process was given a forge that is not that of the pool.
+    fn has_another_forge(&self) -> bool {
+        self.refusing_service().is_some_and(|(_, is_another)| is_another)
+    }
+
+    /// Decides whether this service refuses to be set up by this process, however often it asks.
+    fn refuses_set_up(&self, service: SetUpService) -> bool {
+        let refuses = self.refusing_service().is_some_and(|(of, _)| of == service);
         if refuses {
             self.world.kernel.count(Fault::SetUpRefused);
             self.world.audit().set_up_refused(self.pid);
@@ -114,6 +132,9 @@ impl ProcessPorts {
         mut effect: impl FnMut() -> PortResult<T> + Send + 'static,
     ) -> PortResult<T> {
         let kernel = &self.world.kernel;
+        if let Some((_, at)) = self.failed().take_if(|(failed, _)| *failed == what) {
+            self.world.audit().pauses(Duration::from_micros(kernel.now() - at));
+        }
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let needs_words = self.policy.needs_words(&self.name);
         let text = if kernel.records_requests() || needs_words { text() } else { String::new() };
@@ -134,8 +155,15 @@ impl ProcessPorts {
                 let answer = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
                 answer.unwrap_or_else(|| Err(lost(service)))
             }
-            CallEnd::Lost => Err(lost(service)),
+            CallEnd::Lost => {
+                self.failed().get_or_insert((what, kernel.now()));
+                Err(lost(service))
+            }
         }
+    }
+
+    fn failed(&self) -> MutexGuard<'_, Option<(&'static str, Micros)>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn behaviour(&self, service: &'static str, number: u32, words: &str) -> CallBehaviour {

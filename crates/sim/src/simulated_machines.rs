@@ -7,7 +7,7 @@ use std::time::Duration;
 use ondeck_core::model::ids::{InstanceId, RunId};
 use ondeck_core::model::label::Label;
 use ondeck_core::model::timestamp::Timestamp;
-use ondeck_core::ports::{ListedRunner, Machine, OpenRun, OpenRuns, WaitingJobs};
+use ondeck_core::ports::{FailedJob, ListedRunner, Machine, OpenRun, OpenRuns, Rerun, WaitingJobs};
 
 use crate::kernel::{Micros, Pid, timestamp};
 
@@ -23,6 +23,10 @@ pub(crate) struct SimulatedMachines {
     /// The runs that have begun, and whether each has completed.
     completed: BTreeMap<RunId, bool>,
     registrations: u32,
+    /// The machines whose agents know that the provider will take them away.
+    interrupted: BTreeSet<InstanceId>,
+    /// The runs whose jobs the forge was asked to run again.
+    rerun: Vec<RunId>,
     changed: bool,
 }
 
@@ -91,6 +95,8 @@ pub(crate) struct Job {
     pub(crate) takes: Micros,
     pub(crate) queued_at: Micros,
     pub(crate) state: JobState,
+    /// The machine on which it failed, if it did.
+    failed_on: Option<InstanceId>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -146,6 +152,12 @@ impl SimulatedMachines {
 
     pub(crate) fn alive(&self) -> Vec<InstanceId> {
         self.machines.keys().cloned().collect()
+    }
+
+    /// The machines that exist, or did at this time or later.
+    pub(crate) fn existed_since(&self, time: Timestamp) -> Vec<InstanceId> {
+        let removed = self.removed.iter().filter(|(_, at)| timestamp(**at) >= time);
+        self.machines.keys().chain(removed.map(|(id, _)| id)).cloned().collect()
     }
 
     /// When a machine was removed; `None` if it exists or never did.
@@ -264,7 +276,8 @@ impl SimulatedMachines {
     }
 
     pub(crate) fn queue(&mut self, label: impl Into<Label>, takes: Micros, now: Micros) {
-        self.jobs.push(Job { label: label.into(), takes, queued_at: now, state: JobState::Queued });
+        let (label, state) = (label.into(), JobState::Queued);
+        self.jobs.push(Job { label, takes, queued_at: now, state, failed_on: None });
     }
 
     /// Starts queued jobs on listening runners. Returns them with their machines.
@@ -310,7 +323,46 @@ impl SimulatedMachines {
     pub(crate) fn lose_job(&mut self, id: &InstanceId) {
         if let Some(at) = self.machines.get(id).and_then(|machine| machine.job) {
             self.end_job(at);
+            self.jobs[at].failed_on = Some(id.clone());
         }
+    }
+
+    /// The agent of a machine knows that the provider will take the machine away.
+    pub(crate) fn interrupt(&mut self, id: &InstanceId, now: Micros) {
+        self.interrupted.insert(id.clone());
+        if let Some(machine) = self.machines.get_mut(id) {
+            machine.condition.notice_at.get_or_insert(now);
+        }
+    }
+
+    pub(crate) fn is_interrupted(&self, id: &InstanceId) -> bool {
+        self.interrupted.contains(id)
+    }
+
+    /// The jobs of a run that have failed, with their numbers and machines.
+    pub(crate) fn failed_jobs(&self, run: &RunId) -> Vec<FailedJob> {
+        let failed = (0..).zip(&self.jobs).filter(|(_, job)| job.label.run == *run);
+        let failed = failed.filter(|(_, job)| job.failed_on.is_some());
+        failed.map(|(id, job)| FailedJob { id, instance: job.failed_on.clone() }).collect()
+    }
+
+    /// Runs jobs of a completed run again. Returns whether the run has completed.
+    pub(crate) fn rerun(&mut self, run: &RunId, what: Rerun, now: Micros) -> bool {
+        if !self.has_completed(run) {
+            return false;
+        }
+        for (id, job) in (0..).zip(&mut self.jobs) {
+            let is_meant = what == Rerun::FailedJobs || what == Rerun::Job(id);
+            if job.label.run == *run && is_meant && job.failed_on.take().is_some() {
+                (job.state, job.queued_at) = (JobState::Queued, now);
+            }
+        }
+        self.rerun.push(run.clone());
+        true
+    }
+
+    pub(crate) fn take_rerun(&mut self) -> Vec<RunId> {
+        std::mem::take(&mut self.rerun)
     }
 
     /// Cancels the queued jobs of a run, or of all runs.
@@ -324,6 +376,11 @@ impl SimulatedMachines {
 
     pub(crate) fn is_done(&self, run: &RunId) -> bool {
         self.jobs.iter().filter(|job| job.label.run == *run).all(|job| job.state == JobState::Over)
+    }
+
+    /// Whether a run has ever had a job.
+    pub(crate) fn has_jobs(&self, run: &RunId) -> bool {
+        self.jobs.iter().any(|job| job.label.run == *run)
     }
 
     /// The labels with jobs that have been queued since before `time`.
@@ -347,12 +404,16 @@ impl SimulatedMachines {
         self.completed.get(run) == Some(&true) && self.is_done(run)
     }
 
-    pub(crate) fn open_runs(&self) -> OpenRuns {
+    /// The open runs, with or without their waiting jobs.
+    pub(crate) fn open_runs(&self, lists_waiting_jobs: bool) -> OpenRuns {
         let open = self.completed.iter().filter(|(_, completed)| !**completed);
         let mut runs: BTreeSet<RunId> = open.map(|(run, _)| run.clone()).collect();
         let unfinished = self.jobs.iter().filter(|job| job.state != JobState::Over);
         runs.extend(unfinished.map(|job| job.label.run.clone()));
-        let open = |run| OpenRun { run, waiting: None };
+        let open = |run| {
+            let waiting = lists_waiting_jobs.then(|| self.waiting_jobs(&run));
+            OpenRun { run, waiting }
+        };
         OpenRuns { runs: runs.into_iter().map(open).collect(), is_partial: false }
     }
 

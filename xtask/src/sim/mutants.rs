@@ -1,24 +1,25 @@
 //! Measures the simulation: draws mutants of core and agent, and lets the simulation alone judge
 //! each of them. Most mutants are in one build, and the others are built alone.
 //!
-//! Results are kept in a file with a digest of the sources, so that an interrupted measure
-//! continues where it was.
+//! The judgement has rounds, of which each takes longer than those before it and sees only the
+//! mutants that those have not found. Results are kept in a file with a digest of the sources, so
+//! that an interrupted measure continues where it was.
 
 mod combined;
 mod judged;
+mod rounds;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, PoisonError};
 
-use combined::{Combined, Place, Position, VARIABLE};
+use combined::{Combined, Place, Position};
 use judged::{Judged, Verdict, summary};
+use rounds::{Build, Round};
 
 use super::source_copy::{SourceCopy, digest_of};
 use super::{FAILED, failed, target_of};
-use crate::child;
 use crate::console::{log, print};
 use crate::error::TaskError;
 use crate::step::cargo;
@@ -28,15 +29,10 @@ use crate::tool::MUTANTS;
 const DRAW: (u64, usize) = (20_261_115, 150);
 /// What is not drawn from, with reasons.
 const CONFIG: &str = "crates/sim/mutants.toml";
+/// The folder in which mutants are built, together and alone, so that each build uses what the one
+/// before it has left.
+const PLACE: &str = "combined";
 const BUILD: [&str; 5] = ["build", "--profile", "sim-mutants", "--package", "ondeck-sim"];
-/// A mutant that takes more processor time is endless. The judge takes a minute of it.
-const CPU_SECONDS: u64 = 300;
-/// A mutant that waits forever takes none. On a busy computer the judge takes several minutes.
-const TIME_LIMIT: Duration = Duration::from_secs(1_800);
-
-/// The exit code of `timeout`. A program that is killed at the limit of processor time has none, and
-/// `timeout` ends by the same signal.
-const TIMED_OUT: i32 = 124;
 
 /// One mutant as cargo-mutants lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,13 +45,13 @@ struct Mutant {
     place: Option<Place>,
 }
 
-/// Judges the drawn mutants that have no result yet, up to `at_most` of them, and prints the table
-/// of all results. Fails if a mutant could not be judged.
-pub(crate) fn measure(root: &Path, at_most: usize) -> u8 {
+/// Judges the drawn mutants by all rounds that need no more than `most_seeds`, and prints the table
+/// of the results. Fails if a mutant could not be judged.
+pub(crate) fn measure(root: &Path, most_seeds: u64) -> u8 {
     if !MUTANTS.is_there(root) && MUTANTS.install(root) != 0 {
         return FAILED;
     }
-    let measured = drawn(root).and_then(|mutants| judge_all(root, &mutants, at_most));
+    let measured = drawn(root).and_then(|mutants| judge_all(root, &mutants, most_seeds));
     match measured {
         Ok(results) => {
             print(&summary(&results));
@@ -65,35 +61,93 @@ pub(crate) fn measure(root: &Path, at_most: usize) -> u8 {
     }
 }
 
-fn judge_all(root: &Path, mutants: &[Mutant], at_most: usize) -> Result<Vec<Judged>, TaskError> {
+fn judge_all(root: &Path, mutants: &[Mutant], most_seeds: u64) -> Result<Vec<Judged>, TaskError> {
     let folder = target_of(root).join("mutants");
-    let digest = digest_of(root)?;
-    let kept = folder.join(format!("results-{digest}.tsv"));
-    let mut results: BTreeMap<String, Judged> = read(&kept);
-    let mut left = at_most;
-    // One build of many takes longer than a build of a few.
-    const WORTH_ONE_BUILD: usize = 10;
-    let missing = mutants.iter().filter(|mutant| !results.contains_key(&mutant.name)).count();
-    let combined = match missing.min(at_most) >= WORTH_ONE_BUILD {
-        true => Some(Combined::build(&SourceCopy::of(root, &folder.join("combined"))?, mutants)?),
-        false => None,
-    };
-    for mutant in mutants {
-        if left == 0 {
-            break;
-        }
-        if results.contains_key(&mutant.name) {
-            continue;
-        }
-        left -= 1;
-        let judged = judge(root, &folder, mutant, combined.as_ref())?;
+    let kept = folder.join(format!("results-{}.tsv", digest_of(root)?));
+    let results = Mutex::new(read(&kept));
+    let save = |judged: Judged| {
+        let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
         log(&judged.line());
-        results.insert(mutant.name.clone(), judged);
+        results.insert(judged.name.clone(), judged);
         let lines: Vec<String> = results.values().map(Judged::line).collect();
-        fs::write(&kept, lines.join("\n") + "\n").map_err(|e| TaskError::with(&kept, e))?;
+        fs::write(&kept, lines.join("\n") + "\n").map_err(|error| TaskError::with(&kept, error))
+    };
+    let passed = |mutant: &Mutant| match results.lock() {
+        Ok(results) => results.get(&mutant.name).map_or(Some(0), Judged::rounds),
+        Err(_) => None,
+    };
+    let rounds = Round::all(most_seeds);
+    let is_open = |mutant: &&Mutant| passed(mutant).is_some_and(|passed| passed < rounds.len());
+    if mutants.iter().any(|mutant| is_open(&mutant)) {
+        let builds = build_all(root, &folder, mutants, is_open, save)?;
+        for (number, round) in rounds.iter().enumerate() {
+            let of_round = |mutant: &&Mutant| passed(mutant) == Some(number);
+            let subjects: Vec<&Mutant> = mutants.iter().filter(of_round).collect();
+            log(&format!("{} mutants are judged by {}", subjects.len(), round.words()));
+            rounds::on_all_processors(&subjects, |mutant| {
+                let Some(build) = builds.get(&mutant.name) else { return Ok(()) };
+                save(round.judge(build, &mutant.name, number + 1)?)
+            })?;
+        }
     }
     log(&format!("results are in {}", kept.display()));
+    let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok(mutants.iter().filter_map(|mutant| results.get(&mutant.name).cloned()).collect())
+}
+
+/// Builds the mutants that are open, in one build or alone, and saves which do not compile.
+fn build_all(
+    root: &Path,
+    folder: &Path,
+    mutants: &[Mutant],
+    is_open: impl Fn(&&Mutant) -> bool,
+    save: impl Fn(Judged) -> Result<(), TaskError>,
+) -> Result<BTreeMap<String, Build>, TaskError> {
+    let combined = Combined::build(&SourceCopy::of(root, &folder.join(PLACE))?, mutants)?;
+    let together = keep(&combined.program, folder.join("combined-program"))?;
+    let mut builds = BTreeMap::new();
+    for (number, mutant) in (1..).zip(mutants).filter(|(_, mutant)| is_open(mutant)) {
+        let within = combined.numbers.get(&mutant.name).copied();
+        let program = match within {
+            _ if combined.broken.contains(&mutant.name) => None,
+            Some(_) => Some(together.clone()),
+            None => build_alone(root, folder, number, mutant)?,
+        };
+        match program {
+            Some(program) => {
+                let output = folder.join(format!("output-{number}.txt"));
+                builds.insert(mutant.name.clone(), Build { program, number: within, output });
+            }
+            None => {
+                let (name, verdict) = (mutant.name.clone(), Verdict::NotBuilt);
+                save(Judged { name, verdict, seconds: 0 })?;
+            }
+        }
+    }
+    Ok(builds)
+}
+
+/// Builds a mutant alone, and returns the path of the program; `None` if it does not compile.
+fn build_alone(
+    root: &Path,
+    folder: &Path,
+    number: u32,
+    mutant: &Mutant,
+) -> Result<Option<PathBuf>, TaskError> {
+    let copy = SourceCopy::of(root, &folder.join(PLACE))?;
+    let patch = folder.join("mutant.patch");
+    fs::write(&patch, &mutant.diff).map_err(|error| TaskError::with(&patch, error))?;
+    copy.apply(&patch)?;
+    if copy.build_quietly(&BUILD).is_err() {
+        return Ok(None);
+    }
+    keep(&copy.program("sim-mutants"), folder.join(format!("alone-{number}"))).map(Some)
+}
+
+/// Copies a program, because the next one is built at the same place.
+fn keep(program: &Path, to: PathBuf) -> Result<PathBuf, TaskError> {
+    fs::copy(program, &to).map_err(|error| TaskError::with(&to, error))?;
+    Ok(to)
 }
 
 fn read(kept: &Path) -> BTreeMap<String, Judged> {
@@ -173,65 +227,6 @@ fn shuffle<T>(items: &mut [T], seed: u64) {
         let other = usize::try_from(next() % (at as u64 + 1)).unwrap_or(0);
         items.swap(at, other);
     }
-}
-
-/// Runs the judge of the simulation with a mutant, and builds it first if it is in no build yet.
-fn judge(
-    root: &Path,
-    folder: &Path,
-    mutant: &Mutant,
-    combined: Option<&Combined>,
-) -> Result<Judged, TaskError> {
-    let started = Instant::now();
-    let output = folder.join("output.txt");
-    let within = combined.and_then(|it| Some((&it.program, *it.numbers.get(&mutant.name)?)));
-    let is_broken = combined.is_some_and(|it| it.broken.contains(&mutant.name));
-    let verdict = match within {
-        _ if is_broken => Verdict::NotBuilt,
-        Some((program, number)) => run_judge(program, Some(number), &output)?,
-        None => judge_alone(root, folder, mutant, &output)?,
-    };
-    let seconds = started.elapsed().as_secs();
-    Ok(Judged { name: mutant.name.clone(), verdict, seconds })
-}
-
-fn judge_alone(
-    root: &Path,
-    folder: &Path,
-    mutant: &Mutant,
-    output: &Path,
-) -> Result<Verdict, TaskError> {
-    let copy = SourceCopy::of(root, folder)?;
-    let patch: PathBuf = folder.join("mutant.patch");
-    fs::write(&patch, &mutant.diff).map_err(|error| TaskError::with(&patch, error))?;
-    copy.apply(&patch)?;
-    match copy.build_quietly(&BUILD) {
-        Err(_) => Ok(Verdict::NotBuilt),
-        Ok(()) => run_judge(&copy.program("sim-mutants"), None, output),
-    }
-}
-
-/// Runs the judge, with the mutant of this number if the program contains several.
-fn run_judge(program: &Path, number: Option<u32>, output: &Path) -> Result<Verdict, TaskError> {
-    let with = |error| TaskError::with(output, error);
-    let file = fs::File::create(output).map_err(with)?;
-    let errors = file.try_clone().map_err(with)?;
-    let seconds = TIME_LIMIT.as_secs().to_string();
-    let mut command = Command::new("timeout");
-    command.arg(&seconds).arg("prlimit").arg(format!("--cpu={CPU_SECONDS}"));
-    command.arg(program).arg("--judge").stdout(file).stderr(errors);
-    if let Some(number) = number {
-        command.env(VARIABLE, number.to_string());
-    }
-    let status = child::run(&mut command).map_err(with)?;
-    let text = fs::read_to_string(output).map_err(with)?;
-    let found = text.lines().find_map(|line| line.strip_prefix("found by "));
-    Ok(match (status.code(), found) {
-        (Some(0), _) => Verdict::Survived,
-        (_, Some(found)) => Verdict::Found(found.to_owned()),
-        (Some(TIMED_OUT) | None, None) => Verdict::Found("time limit".to_owned()),
-        _ => Verdict::Found("crash of the simulation".to_owned()),
-    })
 }
 
 #[cfg(test)]

@@ -33,10 +33,33 @@ impl Audit {
         self.minted = Some((now, expires));
     }
 
+    /// A refresh has ended that began then, with or without having changed settings. Credentials that
+    /// had become too old by then must have been renewed, unless the refresh was given another forge.
+    pub(crate) fn renews_credentials(&mut self, by: Pid, (began, now): (Timestamp, Timestamp)) {
+        let Some((minted, expires)) = self.minted else { return };
+        let settings = self.settings_since(began);
+        let times = settings.iter().map(|settings| &settings.times);
+        let is_old = times.into_iter().all(|times| {
+            minted + times.registration_token_refresh + SKEW < began
+                || expires < began + times.claim_registration_timeout.saturating_sub(SKEW)
+        });
+        let has_forge = !self.other_forges.contains(&by);
+        if is_old && has_forge && self.calls_are_answered {
+            let how = format!("a refresh leaves credentials of {minted} at {now}");
+            self.violated(Invariant::FewCredentials, how);
+        }
+    }
+
+    /// A refresh was given a forge that is not that of the pool.
+    pub(crate) fn has_another_forge(&mut self, by: Pid) {
+        self.other_forges.insert(by);
+    }
+
     /// A refresh asks the forge for credentials. It must not, as long as those that are stored will do.
     pub(crate) fn mints(&mut self, by: Pid, now: Timestamp) {
         let (Some(began), Some((minted, expires))) = (self.began(by), self.minted) else { return };
-        let is_alone = self.refreshes.len() <= 1 && self.refresh_ended.is_none_or(|it| it < began);
+        let is_alone =
+            self.refreshes_at_work() <= 1 && self.refresh_ended.is_none_or(|it| it < began);
         let times = self.settings_since(minted).into_iter().map(|settings| &settings.times);
         let will_do = times.into_iter().all(|times| {
             now + SKEW < minted + times.registration_token_refresh

@@ -90,11 +90,11 @@ impl Audit {
         let mut allowed = Vec::new();
         for ask in asks {
             let idle = time(ask, "idle-time-sec");
-            // A provision may have to wait for room, with what it has. Refresh does not wait.
+            // A provision may have to wait for room, with what it has. Refresh and release do not wait.
             let has_ceiling = settings
                 .get("max-machines")
                 .is_some_and(|text| has_ceiling_for(text, after.spec.resource_class.as_str()));
-            let waits = match has_ceiling && !self.is_refresh(by) {
+            let waits = match has_ceiling && self.provisions.contains_key(&by) {
                 true => time(ask, "ceiling-patience-sec"),
                 false => Duration::ZERO,
             };

@@ -85,13 +85,19 @@ pub enum Invariant {
     PutBack,
     /// A provision has few machines claimed beyond those that it wants, and none too early.
     FewHedges,
-    /// An agent that the store refuses asks less and less often.
+    /// An agent that the store refuses asks less and less often, and a rescue that fails is tried again
+    /// later and later.
     BacksOff,
+    /// Modes neither wait nor ask nor write more than they need to.
+    Economical,
     /// No more than two tickets announce a machine.
     FewTickets,
     /// A provision waits for room below the ceiling for as long as it was told to.
     WaitsForRoom,
-    /// A refresh asks for credentials only if those that are stored will not do.
+    /// The count of the ceiling is not too high after a refresh, and no provision is refused for want
+    /// of room that there is.
+    RoomIsUsed,
+    /// A refresh asks for credentials if those that are stored will not do, and only then.
     FewCredentials,
     /// A mode does not wait for an agent that has said that it failed.
     Believed,
@@ -100,6 +106,9 @@ pub enum Invariant {
     /// Without faults, a refresh gives machines to a run whose jobs wait. If machines die, it does so
     /// within two refreshes.
     Rescued,
+    /// Jobs that were cut off because the provider took their machines away are re-run once, if the
+    /// settings say so, and no others.
+    RerunOnce,
     /// Rescues give a run no more machines than it has asked for.
     RescuedOnce,
     /// A refresh takes no machine from its job.
@@ -156,13 +165,16 @@ impl Invariant {
             Invariant::StopsSoon => "stops soon",
             Invariant::PutBack => "tickets are put back",
             Invariant::FewHedges => "few hedges",
-            Invariant::BacksOff => "refused agents back off",
+            Invariant::BacksOff => "failures back off",
+            Invariant::Economical => "nothing in vain",
             Invariant::FewTickets => "few tickets",
             Invariant::WaitsForRoom => "waits for room",
-            Invariant::FewCredentials => "few credentials",
+            Invariant::RoomIsUsed => "room is used",
+            Invariant::FewCredentials => "credentials in time",
             Invariant::Believed => "failures are believed",
             Invariant::NotInterrupted => "interrupted is not reused",
             Invariant::Rescued => "rescued",
+            Invariant::RerunOnce => "cut-off jobs are re-run",
             Invariant::RescuedOnce => "rescued once",
             Invariant::JobKept => "jobs keep their machines",
             Invariant::CompletedHoldsNothing => "completed holds nothing",

@@ -11,7 +11,7 @@ use ondeck_core::modes::refresh;
 use ondeck_core::ports::{Machine, Order};
 
 use super::deadlines::{IsOver, LEAST_KEPT};
-use super::{Audit, Invariant, SKEW};
+use super::{Audit, IN_FLIGHT, Invariant, SKEW};
 use crate::kernel::Pid;
 use crate::plan::{Ask, Kept, kept, spans};
 
@@ -23,7 +23,7 @@ pub(super) const KEPT_FOR: &str = "keep-warm-";
 
 /// The numbers of a text such as `large=2 xlarge=1`, in which a number without a class is for the
 /// whole pool.
-fn numbers(text: &str) -> Vec<(Option<&str>, usize)> {
+pub(super) fn numbers(text: &str) -> Vec<(Option<&str>, usize)> {
     let words = text.split([' ', ',']).filter(|word| !word.is_empty());
     let number = |word: &'_ str| word.parse().ok();
     words
@@ -107,7 +107,7 @@ impl Audit {
     /// Refresh launches machines to keep: not more than are missing, or have to be replaced.
     pub(super) fn launches_to_keep(&mut self, by: Pid, order: &Order, now: Timestamp) {
         let Some(began) = self.began(by).filter(|_| self.is_steady) else { return };
-        if !order.run.as_str().starts_with(KEPT_FOR) || self.refreshes.len() > 1 {
+        if !order.run.as_str().starts_with(KEPT_FOR) || self.refreshes_at_work() > 1 {
             return;
         }
         let ordered = &order.requirements;
@@ -130,6 +130,19 @@ impl Audit {
         }
     }
 
+    /// A refresh has ended without an outcome: it failed, or its process died.
+    pub(crate) fn refresh_is_gone(&mut self, by: Pid, now: Timestamp) {
+        if self.refreshes.contains_key(&by) && self.gone_refreshes.insert(by) {
+            // What it has sent may still arrive.
+            self.refresh_ended = Some(now + IN_FLIGHT);
+        }
+    }
+
+    /// How many refreshes are at work.
+    pub(super) fn refreshes_at_work(&self) -> usize {
+        self.refreshes.keys().filter(|by| !self.gone_refreshes.contains(by)).count()
+    }
+
     /// A refresh without faults has ended. As many machines as the minimum says must be idle, and
     /// have at least half of their time left, unless a run has claimed one meanwhile.
     pub(crate) fn refresh_keeps(&mut self, by: Pid, now: Timestamp) {
@@ -138,7 +151,7 @@ impl Audit {
             return;
         };
         let claimed = self.last_claim.is_some_and(|claim| claim + SKEW > began);
-        let others = !self.refreshes.is_empty();
+        let others = self.refreshes_at_work() > 0;
         if claimed || others || self.has_ceiling_since(began) {
             return;
         }

@@ -41,6 +41,7 @@ pub(super) struct BegunProvision {
 impl Audit {
     pub(crate) fn provision_begins(&mut self, by: Pid, run: &RunId, ask: &Ask, began: Timestamp) {
         self.begun.insert(by, began);
+        self.asks_again(run);
         self.asked_by_runs.entry(run.clone()).or_default().push(ask.clone());
         self.provisions
             .insert(by, BegunProvision { ask: ask.clone(), began, claims: BTreeMap::new() });
@@ -209,7 +210,7 @@ impl Audit {
         let Some(began) = self.began(by).filter(|_| self.is_quiet) else { return };
         // Two refreshes at the same time may both renew a machine.
         let ended = self.refresh_ended;
-        let is_alone = self.refreshes.len() <= 1 && ended.is_none_or(|ended| ended < began);
+        let is_alone = self.refreshes_at_work() <= 1 && ended.is_none_or(|ended| ended < began);
         let all: Vec<Ticket> = all.iter().filter_map(|body| Ticket::from_json(body).ok()).collect();
         for ticket in sent {
             let Some(record) = self.records.get(&ticket.instance_id) else { continue };
@@ -229,6 +230,7 @@ impl Audit {
 
     /// A process received tickets.
     pub(crate) fn received(&mut self, by: Pid, messages: &[ReceivedMessage], now: Timestamp) {
+        self.meets(by, messages, now);
         for message in messages {
             let history = self.tickets.entry(message.body.clone()).or_default();
             history.received.push((by, now));

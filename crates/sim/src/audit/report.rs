@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ondeck_core::lifecycle::{Change, Transition};
 use ondeck_core::model::heartbeat::{Heartbeat, idle_period};
-use ondeck_core::model::ids::{InstanceId, IntentId};
+use ondeck_core::model::ids::{InstanceId, IntentId, RunId};
 use ondeck_core::model::record::{Record, State};
 use ondeck_core::model::ticket::Ticket;
 use ondeck_core::model::timestamp::Timestamp;
@@ -37,6 +37,8 @@ pub(super) struct Effects {
     deleted_tickets: usize,
     forgotten_records: usize,
     launched: usize,
+    rerun: Vec<RunId>,
+    is_limited: bool,
 }
 
 impl Effects {
@@ -78,6 +80,15 @@ impl Audit {
         self.of(by).launched += machines;
     }
 
+    pub(super) fn note_rerun(&mut self, by: Pid, run: &RunId) {
+        self.of(by).rerun.push(run.clone());
+    }
+
+    /// The forge limits the requests of a process.
+    pub(crate) fn limits_requests(&mut self, by: Pid) {
+        self.of(by).is_limited = true;
+    }
+
     fn of(&mut self, by: Pid) -> &mut Effects {
         self.effects.entry(by).or_default()
     }
@@ -99,8 +110,9 @@ impl Audit {
         (began, now): (Timestamp, Timestamp),
     ) {
         let lasted = now.since(began);
-        self.effects.remove(&by);
-        self.provisions_at_work.remove(&by);
+        let effects = self.effects.remove(&by).unwrap_or_default();
+        self.provision_ended(by, now);
+        self.provision_is_economical(by, outcome, (began, now), &effects.written);
         // Another process may have done it first. An expired machine terminates itself.
         let is_live = |id: &&InstanceId| {
             self.records.get(id).is_some_and(|r| r.state.is_live() && !r.is_expired(now + SKEW))
@@ -196,6 +208,7 @@ impl Audit {
         began: Timestamp,
     ) {
         let effects = self.effects.remove(&by).unwrap_or_default();
+        self.concludes_rescues(by, outcome);
         self.says_what_it_costs(began, &outcome.minimum_hours);
         self.says_what_is_used(began, outcome);
         // If the answer to a write is lost, the same write of another process may be taken for it.
@@ -219,6 +232,20 @@ impl Audit {
         if self.is_quiet && !outcome.rescued.is_empty() && !gave {
             self.untrue(format!("a refresh gave no machine to {:?}", outcome.rescued));
         }
+        let is_limited_by_settings = self.has_ceiling_since(began);
+        let has_reason = !outcome.stranded.is_empty() || outcome.failure.is_some();
+        if self.forbid_waste
+            && !has_reason
+            && !is_limited_by_settings
+            && !outcome.warnings.is_empty()
+        {
+            self.untrue(format!("nothing is wrong, and a refresh warns: {:?}", outcome.warnings));
+        }
+        // A limit passes, and the next refresh does what is left.
+        let is_excused = outcome.failure.is_none() && !outcome.warnings.is_empty();
+        if self.calls_are_answered && outcome.set_up && effects.is_limited && !is_excused {
+            self.untrue(format!("a refresh was limited, and reports {:?}", outcome.failure));
+        }
         let reaps = effects.written.iter().filter(|(made, _)| *made == Transition::Reap);
         let reaped = reaps.count();
         let listed = |name: &String| !effects.removed_runners.contains(name);
@@ -227,6 +254,7 @@ impl Audit {
             || outcome.pruned_tickets > effects.deleted_tickets
             || outcome.pruned_records > effects.forgotten_records
             || outcome.warmed > effects.launched
+            || outcome.rerun.iter().any(|run| !effects.rerun.contains(run))
             // A rescue that fails reaps what it has launched, and says why it failed.
             || self.forbid_waste
                 && outcome.warnings.is_empty()
@@ -239,11 +267,13 @@ impl Audit {
     /// An agent sends a heartbeat at `now`, by its own clock.
     pub(crate) fn beats(
         &mut self,
+        agent: Pid,
         id: &InstanceId,
         heartbeat: &Heartbeat,
         machines: &SimulatedMachines,
         now: Timestamp,
     ) {
+        self.beats_in_time(agent, heartbeat, id);
         let Some(condition) = machines.condition(id) else { return };
         let busy = machines.is_busy(id);
         let took = condition.registration_took.zip(heartbeat.registration);
@@ -321,7 +351,7 @@ impl Audit {
             }
             // Another refresh at the same time may have replaced the one that this one chose.
             let ended = self.refresh_ended;
-            let alone = self.refreshes.len() == 1 && ended.is_none_or(|ended| ended < began);
+            let alone = self.refreshes_at_work() == 1 && ended.is_none_or(|ended| ended < began);
             let undisturbed = self.is_steady && alone && succeeded && outcome.warnings.is_empty();
             let long_ago = |record: &&Record| {
                 let changed = self.changed_at.get(&record.id).copied();

@@ -24,7 +24,9 @@ const REFRESHES: u32 = 2;
 impl Audit {
     /// A run is open: it has begun, or its jobs are run again.
     pub(crate) fn run_opens(&mut self, run: &RunId) {
-        self.completed.remove(run);
+        if self.completed.remove(run).is_some() {
+            self.is_opened_again(run);
+        }
     }
 
     /// A run has completed, with or without a release.
@@ -144,7 +146,7 @@ impl Audit {
         // Another refresh may be at work for a run, and a warning says what could not be done. One
         // for each silent machine does not.
         let all_done = outcome.warnings.len() == outcome.silent.len();
-        let alone = self.refreshes.len() == 1 && all_done;
+        let alone = self.refreshes_at_work() == 1 && all_done;
         if !self.judges_runs || !alone || outcome.failure.is_some() {
             return;
         }
@@ -161,6 +163,7 @@ impl Audit {
             let how = format!("run {run} has completed, and still has machines");
             return self.violated(Invariant::CompletedHoldsNothing, how);
         }
+        self.refresh_reruns((began, now), machines);
         let gone = |id: &InstanceId| {
             let silent = |at| timestamp(at) + self.tolerance() < shown;
             // It takes no further job.

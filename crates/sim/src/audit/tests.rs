@@ -1,5 +1,8 @@
 mod care;
+mod economy;
 mod limits;
+mod reruns;
+mod room;
 mod runs;
 
 use ondeck_core::model::ids::ResourceClass;

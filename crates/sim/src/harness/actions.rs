@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::ids::{InstanceId, ResourceClass};
 use ondeck_core::model::record::State;
 use ondeck_core::runtime::stop::Stop;
 
@@ -16,6 +16,7 @@ impl Harness {
     pub(super) fn perform(&mut self, action: ScheduledAction) {
         match action {
             ScheduledAction::Planned(action) => self.perform_planned(action),
+            ScheduledAction::FirstRefresh => self.refresh(self.plan.settings.clone()),
             ScheduledAction::Boot(id) => self.boot(&id),
             ScheduledAction::RemoveMachine(id) => self.remove_machine(&id),
             ScheduledAction::EndJob(job) => self.end_job(job),
@@ -49,15 +50,17 @@ impl Harness {
                     self.poll_all();
                 }
             }
+            Action::StopRefresh => self.stop_refreshes(),
+            Action::CorruptTicket(class) => {
+                let class = ResourceClass::new(class).expect("a sound name");
+                self.world.pool.send_raw(&class, "not a ticket");
+            }
             Action::Rerun { run } => {
-                let known = self.runs.entry(run.clone()).or_default();
-                known.rerun = true;
-                known.will_release = false;
-                known.disturbances += 1;
-                let label = Ask { suffix: known.suffix, ..Ask::of(1) }.label(&run_id(&run));
+                let suffix = self.runs.get(&run).and_then(|known| known.suffix);
+                let label = Ask { suffix, ..Ask::of(1) }.label(&run_id(&run));
                 let takes = self.random_in(3..60) * SECOND;
                 self.world.machines().queue(label, takes, now);
-                self.open(&run);
+                self.rerun_by_forge(&run);
             }
             Action::Kill(nth) => {
                 if let Some(id) = self.nth(nth) {
@@ -91,6 +94,28 @@ impl Harness {
             }
             Action::Reassign(nth) => self.reassign(nth),
         }
+    }
+
+    /// Jobs of a run are queued again.
+    pub(super) fn rerun_by_forge(&mut self, run: &str) {
+        let known = self.runs.entry(run.to_owned()).or_default();
+        known.rerun = true;
+        known.will_release = false;
+        known.disturbances += 1;
+        self.open(run);
+    }
+
+    /// Tells every refresh to stop that is at work, by the other of the two signals.
+    fn stop_refreshes(&mut self) {
+        let now = self.kernel.true_time();
+        for (pid, (switch, told)) in &mut self.refresh_stops {
+            if self.processes.contains_key(pid) {
+                told.get_or_insert(now);
+                switch.raise(Stop::Terminated);
+                self.kernel.count(Fault::ToldToStop);
+            }
+        }
+        self.poll_all();
     }
 
     /// Polls every process, so that a mode that was told to stop notices at once.

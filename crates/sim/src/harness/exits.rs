@@ -5,10 +5,12 @@ use std::time::Duration;
 use ondeck_core::lifecycle::{Idle, Instance};
 use ondeck_core::model::failure::FailureKind;
 use ondeck_core::model::ids::InstanceId;
+use ondeck_core::model::label::Label;
 use ondeck_core::model::record::State;
 use ondeck_core::model::timestamp::Timestamp;
 use ondeck_core::modes::provision::{self, MachineSource, SourcePolicy};
 use ondeck_core::modes::{refresh, release};
+use ondeck_core::ports::{Compute, Store};
 
 use super::{Harness, PROBE, ProvisionCall, ScheduledAction, run_id};
 use crate::audit::{HandOver, Invariant, SKEW};
@@ -17,6 +19,7 @@ use crate::kernel::Pid;
 use crate::plan::SECOND;
 use crate::process::{Exit, ProcessKind};
 use crate::process_ports::registered;
+use crate::world::at_once;
 
 /// How long GitHub waits after it has told a step to stop, before it ends it.
 const STOPS_WITHIN: Duration = Duration::from_millis(7_500);
@@ -56,8 +59,17 @@ impl Harness {
                     let registered: Vec<InstanceId> = registered.collect();
                     self.world.audit().knows_usual_time(began, &registered);
                 }
+                self.refresh_must_stop_soon(pid);
+                if result.is_err() {
+                    self.world.audit().refresh_is_gone(pid, self.kernel.true_time());
+                }
                 if let Ok(outcome) = &*result {
                     let now = self.kernel.true_time();
+                    self.world.audit().renews_credentials(pid, (began, now));
+                    if failure.is_none() {
+                        self.must_count_right(began);
+                        self.must_end_orphans(began);
+                    }
                     self.world.audit().refresh_reports(pid, outcome, began);
                     self.world.audit().refresh_rotates(outcome, (began, now));
                     self.attended(outcome, (began, now));
@@ -111,10 +123,38 @@ impl Harness {
         }
     }
 
+    /// Checks that a successful refresh has not counted too many machines.
+    fn must_count_right(&self, began: Timestamp) {
+        let counted = at_once(Store::machine_count(&self.world.store)).ok().flatten();
+        if let Some(counted) = counted {
+            let existed = self.world.machines().existed_since(began);
+            self.world.audit().counts_no_more(began, &counted, &existed);
+        }
+    }
+
+    /// Checks that a successful refresh left no machine that has no record and is older than the grace.
+    fn must_end_orphans(&self, began: Timestamp) {
+        let lag = Duration::from_micros(self.plan.listing_lag);
+        let machines = at_once(Compute::machines(&self.world.compute)).unwrap_or_default();
+        let orphan = machines.into_iter().find(|machine| {
+            let is_old = machine.launched_at + self.plan.grace() + lag + SKEW < began;
+            is_old && self.world.store.select(|record| record.id == machine.id).is_empty()
+        });
+        if let Some(machine) = orphan {
+            let how = format!("{} has no record", machine.id);
+            self.world.audit().violated(Invariant::Repaired, how);
+        }
+    }
+
     /// Checks what a refresh has done about runs.
     fn attended(&self, outcome: &refresh::Outcome, (began, now): (Timestamp, Timestamp)) {
         let machines = self.world.machines();
         let waiting = machines.waiting_since(began);
+        let has_no_job = |label: &&Label| !machines.has_jobs(&label.run);
+        if let Some(label) = outcome.stranded.iter().find(has_no_job) {
+            let how = format!("a refresh says that jobs of {label} wait, which has none");
+            self.world.audit().violated(Invariant::TrueReport, how);
+        }
         self.world.audit().refresh_attends(outcome, (began, now), &waiting, &machines);
         self.world.audit().refresh_sees_silence(outcome, (began, now), &machines);
     }
@@ -178,9 +218,11 @@ impl Harness {
                 self.world.audit().succeeded(hand_over);
                 self.world.audit().handed_over(hand_over, &machines);
             }
-            let (jobs, seconds, ends) = match self.plan.long_runs {
-                true => (outcome.requested * 4, 40..100, 350..450),
-                false => (outcome.requested, 3..60, 90..150),
+            let (jobs, seconds, ends) = match (self.plan.long_runs, self.plan.long_jobs) {
+                // Longer than the notice of an interruption.
+                (_, true) => (outcome.requested * 2, 125..200, 430..450),
+                (true, _) => (outcome.requested * 4, 40..100, 350..450),
+                _ => (outcome.requested, 3..60, 90..150),
             };
             for _ in 0..jobs {
                 let takes = self.random_in(seconds.clone()) * SECOND;
@@ -203,9 +245,15 @@ impl Harness {
         if at_ceiling {
             let lasted = now.since(call.began);
             self.world.audit().waits_for_room(&call.ask, call.began, lasted);
+            let counted = self.world.audit().counted_before(call.began);
+            if let Some(counted) = counted {
+                let existed = self.world.machines().existed_since(counted);
+                self.world.audit().refused_without_room(&call.ask, call.began, &existed);
+            }
         }
-        let must_succeed =
-            (run == PROBE || self.plan.is_clear()) && !is_contradictory && !at_ceiling;
+        // A run that is released while it asks again loses what it has.
+        let is_served = run == PROBE || self.plan.is_clear() && undisturbed;
+        let must_succeed = is_served && !is_contradictory && !at_ceiling;
         if must_succeed && call.ask.source != SourcePolicy::Pool {
             let how = format!("run {run} was refused without a fault: {failure}");
             self.world.audit().violated(Invariant::Succeeds, how);
@@ -223,6 +271,16 @@ impl Harness {
         let took = call.told_to_stop_at.map(|told| now.since(told));
         if let Some(took) = took.filter(|took| *took > STOPS_WITHIN) {
             let how = format!("it took {took:?}");
+            self.world.audit().violated(Invariant::StopsSoon, how);
+        }
+    }
+
+    /// Checks the same of a refresh.
+    fn refresh_must_stop_soon(&mut self, pid: Pid) {
+        let told = self.refresh_stops.remove(&pid).and_then(|(_, told)| told);
+        let took = told.map(|told| self.kernel.true_time().since(told));
+        if let Some(took) = took.filter(|took| *took > STOPS_WITHIN && self.plan.calls_work()) {
+            let how = format!("a refresh took {took:?}");
             self.world.audit().violated(Invariant::StopsSoon, how);
         }
     }

@@ -152,8 +152,10 @@ impl Harness {
         let (ports, plane) = self.mode("refresh");
         let began = self.kernel.true_time();
         self.world.audit().refresh_begins(ports.pid, &given, began);
+        let (switch, stop) = StopSignal::new();
+        self.refresh_stops.insert(ports.pid, (switch, None));
         let work = async move {
-            let outcome = refresh(&plane, &given, &StopSignal::never()).await;
+            let outcome = refresh(&plane, &given, &stop).await;
             Exit::Refreshed(Box::new(outcome), began)
         };
         self.start(ports.pid, Process::new(ProcessKind::Refresh, work));

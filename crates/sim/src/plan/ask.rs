@@ -80,8 +80,14 @@ impl Ask {
             }
         }
         if random.u8(0..12) == 0 {
-            let contradictory = [("validation-timeout-sec", "300"), ("claim-timeout-sec", "100")];
-            ask.times.push(contradictory[random.usize(0..2)]);
+            let contradictory = [
+                ("validation-timeout-sec", "300"),
+                ("claim-timeout-sec", "100"),
+                ("created-timeout-sec", "90"),
+                ("claim-registration-timeout-sec", "0.25"),
+                ("release-timeout-sec", "0.5"),
+            ];
+            ask.times.push(contradictory[random.usize(0..contradictory.len())]);
         }
         ask
     }
@@ -130,10 +136,14 @@ impl Ask {
     }
 }
 
-/// Whether machines would expire while their run waits, or look dead between two heartbeats.
+/// Whether machines would expire while their run waits, be given up before they notice what is asked
+/// of them, or look dead between two heartbeats.
 pub(crate) fn contradict(times: &Times) -> bool {
     times.created_timeout <= times.validation_timeout
         || times.claim_timeout <= times.claim_registration_timeout + times.validation_timeout
+        || times.claim_registration_timeout <= times.agent_poll_waiting
+        || times.validation_timeout <= times.agent_poll_waiting
+        || times.release_timeout <= times.agent_poll_running
         || times.heartbeat_period > Duration::from_secs(60)
 }
 

@@ -1,6 +1,6 @@
 //! The faults and disruptions that a plan draws.
 
-use super::settings;
+use super::settings::{self, ON_INTERRUPTION};
 use super::{Action, Ask, Plan, SECOND};
 use crate::faults::Fault;
 use crate::kernel::digest;
@@ -105,9 +105,24 @@ impl Plan {
         match random.u8(0..4) {
             0 => self.other_faults.push((Fault::NeverBoots, 250)),
             1 => self.other_faults.push((Fault::SlowRegistration, 300)),
-            2 => self.other_faults.push((Fault::SpotNotice, 500)),
+            2 => {
+                self.settings.insert(ON_INTERRUPTION.to_owned(), "rerun".to_owned());
+                self.other_faults.push((Fault::SpotNotice, 500));
+            }
             _ => self.refresh_twice(),
         }
+    }
+
+    /// Lets the provider take machines away from their jobs, and refreshes re-run these.
+    pub(super) fn add_interruptions(&mut self, random: &mut fastrand::Rng) {
+        self.agents_spared = true;
+        self.long_jobs = true;
+        self.settings.insert("max-runtime-min".to_owned(), "8".to_owned());
+        self.settings.insert(ON_INTERRUPTION.to_owned(), "rerun".to_owned());
+        self.other_faults.push((Fault::SpotNotice, 600));
+        self.faults_end_at = random.u64(1_000..1_600) * SECOND;
+        self.actions.retain(|(_, action)| *action != Action::Refresh);
+        self.add_refreshes(random);
     }
 
     /// Starts a second refresh with each.

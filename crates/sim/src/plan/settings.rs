@@ -7,6 +7,9 @@ use super::minimums::TEXTS;
 /// The setting of the grace, in seconds.
 pub(super) const GRACE: &str = "self-termination-grace-sec";
 
+/// The setting of what refresh does about jobs whose machine was taken away.
+pub(super) const ON_INTERRUPTION: &str = "on-interruption";
+
 /// The script that machines run once in some histories.
 const SCRIPT: &str = "echo ready";
 
@@ -70,22 +73,48 @@ pub(super) fn drawn(random: &mut fastrand::Rng) -> BTreeMap<String, String> {
 }
 
 /// Times that contradict the others, whichever these are, so that a refresh must refuse them.
-const CONTRADICTORY: [(&str, &str); 3] = [
+const CONTRADICTORY: [(&str, &str); 8] = [
     ("validation-timeout-sec", "300"),
     ("claim-timeout-sec", "100"),
     ("heartbeat-period-sec", "90"),
+    ("created-timeout-sec", "90"),
+    ("agent-poll-waiting-sec", "90"),
+    ("claim-registration-timeout-sec", "0.25"),
+    ("agent-poll-running-sec", "40"),
+    ("release-timeout-sec", "0.5"),
 ];
 /// Values that mean nothing, so that a refresh must refuse them.
-const MALFORMED: [(&str, &str); 9] = [
+const MALFORMED: [(&str, &str); 30] = [
     ("min-idle", "large/m$=1"),
     ("min-idle", "Mon 22:00-01:75 Asia/Tokyo large=1"),
+    ("min-idle", "Mon 24:30-01:00 Asia/Tokyo large=1"),
+    ("min-idle", "Mon 08:00-18:00 Mars/Phobos large=1"),
+    ("min-idle", "Mon-Day 08:00-18:00 UTC large=1"),
+    ("min-idle", "08:00-18:00 UTC"),
     ("min-idle", "large=many"),
+    ("min-idle", "large/often=1"),
+    ("min-idle", "tiny=1"),
+    ("min-idle", "large=1 large=2"),
+    ("min-idle", "large/c*,m*=1 large/m*,c*=2"),
     ("idle-time-sec", "-1"),
+    ("idle-time-sec", "soon"),
+    ("idle-time-sec", "2592001"),
     ("heartbeat-period-sec", "0"),
+    ("max-machine-age-min", "0"),
     ("resource-class-config", "{"),
+    ("resource-class-config", "{}"),
+    ("resource-class-config", r#"{"large":{"cpu":0,"mem":4096},"xlarge":{"cpu":4,"mem":8192}}"#),
+    ("resource-class-config", r#"{"large":{"cpu":2,"mem":0},"xlarge":{"cpu":4,"mem":8192}}"#),
+    ("resource-class-config", r#"{"xlarge":{"cpu":4,"mem":8192},"xlarge":{"cpu":8,"mem":8192}}"#),
+    ("resource-class-config", r#"{"large":{"cpu":2,"cpu":4,"mem":4096}}"#),
     ("max-machines", "large"),
+    ("max-machines", "tiny=3"),
+    ("max-machines", "3 4"),
     ("max-runs-per-machine", "few"),
+    ("max-runs-per-machine", "0"),
     ("rescue", "perhaps"),
+    ("reuse", "sometimes"),
+    ("on-interruption", "retry"),
 ];
 
 /// Whether a refresh must refuse a setting.
@@ -97,7 +126,7 @@ pub(crate) fn is_unsound(name: &str, value: &str) -> bool {
 /// that only they, and not clocks, may be a few seconds off.
 pub(super) fn change(exact_clocks: bool, random: &mut fastrand::Rng) -> Given {
     let periods = if exact_clocks { &["1", "5", "20"][..] } else { &["5", "20"] };
-    let choices: [(&'static str, &[&'static str]); 14] = [
+    let choices: [(&'static str, &[&'static str]); 15] = [
         ("max-machines", &["", "8", "6 large=4"]),
         ("heartbeat-period-sec", periods),
         ("idle-time-sec", &["20", "90", "200"]),
@@ -112,17 +141,40 @@ pub(super) fn change(exact_clocks: bool, random: &mut fastrand::Rng) -> Given {
         ("pickup-patience-sec", &["0", "1", "3"]),
         ("ticket-hold-sec", &["10", "30"]),
         ("agent-poll-running-sec", &["0.5", "1.5"]),
+        (ON_INTERRUPTION, &["rerun", "rerun", "none"]),
     ];
     let mut given = Given::new();
     if random.u8(0..8) == 0 {
-        given.push(CONTRADICTORY[random.usize(0..3)]);
+        given.push(CONTRADICTORY[random.usize(0..CONTRADICTORY.len())]);
     }
     for _ in 0..random.u32(1..5) {
         let (name, values) = choices[random.usize(0..choices.len())];
         given.push((name, values[random.usize(0..values.len())]));
     }
-    if random.u8(0..8) == 0 {
+    if random.u8(0..4) == 0 {
         given.push(MALFORMED[random.usize(0..MALFORMED.len())]);
     }
     given
+}
+
+#[cfg(test)]
+mod tests {
+    use ondeck_core::model::settings::Settings;
+
+    use super::*;
+    use crate::plan::contradict;
+
+    #[test]
+    fn each_contradictory_time_contradicts_all_other_settings() {
+        for seed in 0..40 {
+            let drawn = drawn(&mut fastrand::Rng::with_seed(seed));
+            assert!(!contradict(&Settings::from_map(&drawn).unwrap().times), "seed {seed}");
+            for (name, value) in CONTRADICTORY {
+                let mut given = drawn.clone();
+                given.insert(name.to_owned(), value.to_owned());
+                let times = Settings::from_map(&given).unwrap().times;
+                assert!(contradict(&times), "{name} {value}");
+            }
+        }
+    }
 }

@@ -85,7 +85,8 @@ impl AgentStore for ProcessPorts {
 
     async fn beat(&self, id: &InstanceId, heartbeat: &Heartbeat) -> PortResult<()> {
         let (id, heartbeat) = (id.clone(), *heartbeat);
-        self.world.audit().beats(&id, &heartbeat, &self.world.machines(), self.now());
+        let agent = self.pid;
+        self.world.audit().beats(agent, &id, &heartbeat, &self.world.machines(), self.now());
         let beat = move |w: &World| {
             let now = w.kernel.now();
             if w.machines().is_denied(&id, now) {
@@ -96,6 +97,9 @@ impl AgentStore for ProcessPorts {
             }
             if let Some(machine) = w.machines().machine_mut(&id) {
                 machine.condition.last_beat = Some(now);
+            }
+            if heartbeat.interrupted {
+                w.audit().says_that_it_is_interrupted(&id, w.kernel.true_time());
             }
             at_once(w.store.beat(&id, &heartbeat))
         };

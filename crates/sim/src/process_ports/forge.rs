@@ -1,22 +1,47 @@
 //! The forge, as a simulated process reaches it.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use ondeck_core::model::credentials::Credentials;
 use ondeck_core::model::ids::RunId;
 use ondeck_core::model::settings::Settings;
 use ondeck_core::ports::{
-    Forge, ListedRunner, OpenRuns, PortError, PortResult, RequestBudget, RunStatus, WaitingJobs,
+    FailedJob, Forge, ListedRunner, OpenRuns, PortError, PortResult, RequestBudget, Rerun,
+    RunStatus, WaitingJobs,
 };
 
 use super::{ProcessPorts, SetUpService};
+use crate::faults::Fault;
 use crate::world::{TARGET, credentials};
+
+impl ProcessPorts {
+    /// The error of a forge that limits requests. If it limits those of this process, it does so from one
+    /// of the first on.
+    fn limit(&self) -> Option<PortError> {
+        const MOST_ADMITTED: u32 = 4;
+        let mut random = self.policy.random_for(&format!("limits {}", self.name));
+        let now = self.world.kernel.now();
+        let admitted = random.u32(0..=MOST_ADMITTED);
+        let is_limited = self.policy.injects(Fault::ForgeLimits, now, &mut random);
+        if !is_limited || self.requests.fetch_add(1, Ordering::Relaxed) < admitted {
+            return None;
+        }
+        self.world.kernel.count(Fault::ForgeLimits);
+        self.world.audit().limits_requests(self.pid);
+        let (reason, hint) = ("too many requests".to_owned(), "wait".to_owned());
+        Some(PortError::Limited { reason, hint, is_over: false })
+    }
+}
 
 #[async_trait]
 impl Forge for ProcessPorts {
     async fn set_up(&self, _settings: &Settings) -> PortResult<BTreeMap<String, String>> {
         let refuses = self.refuses_set_up(SetUpService::Forge);
+        if self.has_another_forge() {
+            self.world.audit().has_another_forge(self.pid);
+        }
         let set_up = move || match refuses {
             true => {
                 let (reason, hint) = ("the token is not valid", "give another token");
@@ -28,7 +53,8 @@ impl Forge for ProcessPorts {
     }
 
     fn target(&self) -> Option<String> {
-        Some(TARGET.to_owned())
+        let target = if self.has_another_forge() { "another" } else { TARGET };
+        Some(target.to_owned())
     }
 
     async fn mint(&self) -> PortResult<Option<Credentials>> {
@@ -43,14 +69,21 @@ impl Forge for ProcessPorts {
     }
 
     async fn runners(&self) -> PortResult<Vec<ListedRunner>> {
-        let world = self.world.clone();
-        self.call("forge", "runners", String::new, move || Ok(world.machines().runners())).await
+        let (world, is_another) = (self.world.clone(), self.has_another_forge());
+        let list = move || match is_another {
+            true => Ok(Vec::new()),
+            false => Ok(world.machines().runners()),
+        };
+        self.call("forge", "runners", String::new, list).await
     }
 
     async fn remove_runner(&self, name: &str) -> PortResult<()> {
         let (name, shown, world) = (name.to_owned(), name.to_owned(), self.world.clone());
-        let by = self.pid;
+        let (by, limit) = (self.pid, self.limit());
         let remove = move || {
+            if let Some(limit) = &limit {
+                return Err(limit.clone());
+            }
             world.audit().note_removed_runner(by, &name);
             world.machines().remove_runner(&name);
             Ok(())
@@ -62,8 +95,13 @@ impl Forge for ProcessPorts {
         if !budget.spend() {
             return Ok(OpenRuns::default());
         }
-        let world = self.world.clone();
-        let ask = move || Ok(world.machines().open_runs());
+        let (world, lists_waiting_jobs) = (self.world.clone(), self.policy.lists_waiting_jobs);
+        let (limit, is_another) = (self.limit(), self.has_another_forge());
+        let ask = move || match &limit {
+            Some(limit) => Err(limit.clone()),
+            None if is_another => Ok(OpenRuns::default()),
+            None => Ok(world.machines().open_runs(lists_waiting_jobs)),
+        };
         self.call("forge", "open runs", String::new, ask).await
     }
 
@@ -72,7 +110,11 @@ impl Forge for ProcessPorts {
             return Ok(WaitingJobs::new());
         }
         let (run, shown, world) = (run.clone(), run.clone(), self.world.clone());
-        let ask = move || Ok(world.machines().waiting_jobs(&run));
+        let limit = self.limit();
+        let ask = move || match &limit {
+            Some(limit) => Err(limit.clone()),
+            None => Ok(world.machines().waiting_jobs(&run)),
+        };
         self.call("forge", "waiting jobs", move || shown.to_string(), ask).await
     }
 
@@ -81,10 +123,51 @@ impl Forge for ProcessPorts {
             return Ok(RunStatus::Untold);
         }
         let (run, shown, world) = (run.clone(), run.clone(), self.world.clone());
-        let ask = move || match world.machines().has_completed(&run) {
-            true => Ok(RunStatus::Completed),
-            false => Ok(RunStatus::Open),
+        let (limit, is_another) = (self.limit(), self.has_another_forge());
+        let ask = move || match (&limit, world.machines().has_completed(&run)) {
+            (Some(limit), _) => Err(limit.clone()),
+            (None, _) if is_another => Ok(RunStatus::Unknown),
+            (None, true) => Ok(RunStatus::Completed),
+            (None, false) => Ok(RunStatus::Open),
         };
         self.call("forge", "run status", move || shown.to_string(), ask).await
+    }
+
+    async fn failed_jobs(
+        &self,
+        run: &RunId,
+        budget: &RequestBudget,
+    ) -> PortResult<Option<Vec<FailedJob>>> {
+        if !budget.spend() {
+            return Ok(None);
+        }
+        let (run, shown, world) = (run.clone(), run.clone(), self.world.clone());
+        let limit = self.limit();
+        let ask = move || match &limit {
+            Some(limit) => Err(limit.clone()),
+            None => Ok(Some(world.machines().failed_jobs(&run))),
+        };
+        self.call("forge", "failed jobs", move || shown.to_string(), ask).await
+    }
+
+    async fn rerun(&self, run: &RunId, what: Rerun) -> PortResult<()> {
+        let (run, shown, world) = (run.clone(), run.clone(), self.world.clone());
+        let by = self.pid;
+        let mut has_arrived = false;
+        let rerun = move || {
+            let now = world.kernel.now();
+            let mut machines = world.machines();
+            if !std::mem::replace(&mut has_arrived, true) {
+                world.audit().reruns(by, &run, what, &machines);
+            }
+            match machines.rerun(&run, what, now) {
+                true => Ok(()),
+                false => {
+                    let reason = "the run has not completed".to_owned();
+                    Err(PortError::Forge { reason, hint: String::new() })
+                }
+            }
+        };
+        self.call("forge", "rerun", move || format!("{shown} {what:?}"), rerun).await
     }
 }

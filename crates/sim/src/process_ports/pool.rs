@@ -61,6 +61,7 @@ impl Pool for ProcessPorts {
         let delete = move |w: &World| {
             let now = w.kernel.true_time();
             w.audit().note_deleted(by, receipts.len());
+            w.audit().touches_tickets(class.as_str(), now);
             for (body, others) in w.pool.would_delete(&class, &receipts) {
                 if let Ok(ticket) = Ticket::from_json(&body) {
                     w.audit().deletes(&ticket, others, now);
@@ -77,6 +78,8 @@ impl Pool for ProcessPorts {
         let send = move |w: &World| {
             for ticket in &tickets {
                 w.audit().note_announced(by, &ticket.instance_id);
+                let class = ticket.spec.resource_class.as_str();
+                w.audit().touches_tickets(class, w.kernel.true_time());
                 let machine = w.machines().view(&ticket.instance_id);
                 w.audit().announced(ticket, machine.as_ref(), w.kernel.true_time());
             }

@@ -72,6 +72,8 @@ impl Store for ProcessPorts {
         let changes = changes.clone();
         let by = self.pid;
         let put = move |w: &World| {
+            let before = at_once(Store::settings(&w.store)).unwrap_or_default();
+            w.audit().stores_news(by, &changes, &before);
             let stored = at_once(w.store.put_settings(&changes));
             let usual = changes.get("registration-p95-ms").and_then(|text| text.parse().ok());
             if let Some(usual) = usual.map(Duration::from_millis) {
@@ -181,7 +183,11 @@ impl Store for ProcessPorts {
 
     async fn agent_status(&self, ids: &[InstanceId]) -> PortResult<Vec<AgentStatus>> {
         let (ids, shown) = (ids.to_vec(), ids.to_vec());
-        let ask = move |w: &World| at_once(w.store.agent_status(&ids));
+        let by = self.pid;
+        let ask = move |w: &World| {
+            w.audit().reads_status(by);
+            at_once(w.store.agent_status(&ids))
+        };
         self.ask("store", "agent status", move || listed(&shown), ask).await
     }
 
@@ -305,7 +311,14 @@ impl Store for ProcessPorts {
 
     async fn replace_demand(&self, current: &Demand, next: &Demand) -> PortResult<bool> {
         let (current, next) = (current.clone(), next.clone());
-        let replace = move |w: &World| at_once(w.store.replace_demand(&current, &next));
+        let by = self.pid;
+        let replace = move |w: &World| {
+            let replaced = at_once(w.store.replace_demand(&current, &next))?;
+            if replaced && next.lease.is_some() {
+                w.audit().begins_rescue(by, &next.label(), w.kernel.true_time());
+            }
+            Ok(replaced)
+        };
         self.ask("store", "replace demand", String::new, replace).await
     }
 

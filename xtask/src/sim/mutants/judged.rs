@@ -12,18 +12,27 @@ pub(super) struct Judged {
 pub(super) enum Verdict {
     /// The simulation found it, by this.
     Found(String),
-    Survived,
+    /// It has survived this many rounds.
+    Survived(usize),
     /// It does not compile.
     NotBuilt,
 }
 
 impl Judged {
+    /// How many rounds it has survived; `None` if there is nothing more to judge.
+    pub(super) fn rounds(&self) -> Option<usize> {
+        match self.verdict {
+            Verdict::Survived(rounds) => Some(rounds),
+            Verdict::Found(_) | Verdict::NotBuilt => None,
+        }
+    }
+
     /// The result on one line, which [`Judged::parse`] reads.
     pub(super) fn line(&self) -> String {
         let (word, how) = match &self.verdict {
-            Verdict::Found(how) => ("found", how.as_str()),
-            Verdict::Survived => ("survived", ""),
-            Verdict::NotBuilt => ("not built", ""),
+            Verdict::Found(how) => ("found", how.clone()),
+            Verdict::Survived(rounds) => ("survived", rounds.to_string()),
+            Verdict::NotBuilt => ("not built", String::new()),
         };
         let how = how.replace(['\t', '\n'], " ");
         format!("{word}\t{}\t{}\t{how}", self.seconds, self.name)
@@ -38,7 +47,7 @@ impl Judged {
         let how = fields.next()?.to_owned();
         let verdict = match word {
             "found" => Verdict::Found(how),
-            "survived" => Verdict::Survived,
+            "survived" => Verdict::Survived(how.parse().ok()?),
             "not built" => Verdict::NotBuilt,
             _ => return None,
         };
@@ -53,13 +62,13 @@ pub(super) fn summary(results: &[Judged]) -> String {
     for Judged { name, verdict, seconds } in results {
         let how = match verdict {
             Verdict::Found(how) => how.replace('|', "/"),
-            Verdict::Survived => "**survived**".to_owned(),
+            Verdict::Survived(_) => "**survived**".to_owned(),
             Verdict::NotBuilt => "does not compile".to_owned(),
         };
         text += &format!("| {} | {how} | {seconds} |\n", name.replace('|', "/"));
     }
     let found = count(|verdict| matches!(verdict, Verdict::Found(_)));
-    let survived = count(|verdict| *verdict == Verdict::Survived);
+    let survived = count(|verdict| matches!(verdict, Verdict::Survived(_)));
     let not_built = count(|verdict| *verdict == Verdict::NotBuilt);
     let percent = (100 * found).checked_div(found + survived).unwrap_or(0);
     text += &format!(
@@ -78,12 +87,13 @@ mod tests {
         let judged = |name: &str, verdict| Judged { name: name.to_owned(), verdict, seconds: 9 };
         let all = [
             judged("a.rs:1: replace && with ||", Verdict::Found("seed 7: one owner: x\ty".into())),
-            judged("b.rs:2: delete !", Verdict::Survived),
+            judged("b.rs:2: delete !", Verdict::Survived(2)),
             judged("c.rs:3: replace f", Verdict::NotBuilt),
         ];
         for one in &all {
             let read = Judged::parse(&one.line()).unwrap();
             assert_eq!((&read.name, read.seconds), (&one.name, one.seconds));
+            assert_eq!(read.rounds(), one.rounds());
         }
         assert_eq!(Judged::parse("found\tsoon\tx\ty"), None);
         let text = summary(&all);

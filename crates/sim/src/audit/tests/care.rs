@@ -142,3 +142,22 @@ fn with_machines_enough_the_usual_time_is_known() {
     assert_eq!(known(7, true), None);
     assert_eq!(known(4, false), None);
 }
+
+#[test]
+fn a_refresh_renews_credentials_that_are_too_old() {
+    let left = |minted: u64, expires: u64, before: fn(&mut Audit)| {
+        after(|audit| {
+            audit.calls_are_answered = true;
+            audit.settings_in_force(second(0), Settings::default());
+            audit.stored_credentials(second(minted), second(expires));
+            before(audit);
+            audit.renews_credentials(Pid(1), (second(2_000), second(2_010)));
+        })
+    };
+    let violated = Some(Invariant::FewCredentials);
+    assert_eq!(left(1_000, 9_000, |_| ()), None);
+    assert_eq!(left(100, 9_000, |_| ()), violated, "half an hour has passed");
+    assert_eq!(left(1_000, 2_040, |_| ()), violated, "they expire too soon");
+    let another = |audit: &mut Audit| audit.has_another_forge(Pid(1));
+    assert_eq!(left(100, 9_000, another), None, "they are of another forge");
+}

@@ -166,7 +166,7 @@ fn an_idle_agent_goes_by_the_settings_of_the_last_refresh() {
                 busy: false,
                 interrupted: false,
             };
-            audit.beats(&id(), &heartbeat, &machines, second(now));
+            audit.beats(Pid(1), &id(), &heartbeat, &machines, second(now));
         })
     };
     assert_eq!(beats(20, 200, 50), None);
