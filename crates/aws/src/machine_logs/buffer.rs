@@ -232,7 +232,7 @@ mod tests {
         for hour in [5, 20, 28, 29, 60] {
             buffer.waiting().write(format!("{hour}\n").as_bytes(), hour * HOUR);
         }
-        let mut taken = || {
+        let taken = || {
             let mut batch = buffer.take();
             let texts = texts(&batch);
             batch.discard();
