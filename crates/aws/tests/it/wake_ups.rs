@@ -172,7 +172,11 @@ async fn the_queues_of_machines_that_are_gone_are_deleted() {
     assert_eq!(harness.gateway.endpoint("control").total() - before, 2);
     assert_eq!(harness.calls("ListQueues"), 1);
 
-    assert_eq!(control.prune_wake_ups(&[here.clone()], HOUR).await, Ok(0), "it may be new");
+    assert_eq!(
+        control.prune_wake_ups(std::slice::from_ref(&here), HOUR).await,
+        Ok(0),
+        "it may be new"
+    );
     assert_eq!(harness.queues().await.len(), 2);
     assert_eq!(control.prune_wake_ups(&[here], Duration::ZERO).await, Ok(1));
     let [left] = &harness.queues().await[..] else { panic!("one queue") };
