@@ -1,6 +1,8 @@
 //! Prune tickets: deletes expired and malformed tickets. Provisions delete those they receive, but
 //! in a class that no run requests they would stay and make the pool look deeper than it is.
 
+use futures_util::future::join_all;
+
 use super::Outcome;
 use super::survey::Survey;
 use crate::model::failure::Failure;
@@ -18,10 +20,14 @@ const BATCH: usize = 10;
 /// left to the next refresh or to a provision that receives it.
 const MAX_RECEIVES: usize = 10;
 
-/// Searches each queue that holds more tickets than there are idle machines. A class without any is
-/// asked about only if it is `looked_at`: because machines of it were just reaped, or once an hour,
-/// since an earlier refresh may have been killed after its reap, and a ticket may have been hidden at
-/// that time.
+/// How many queues of classes without idle machines one refresh asks for their depth, beside those
+/// that it has a reason to ask.
+const WITHOUT_IDLE: usize = 4;
+
+/// Searches each queue that holds more tickets than there are idle machines. Classes with idle
+/// machines are asked about each time, and so are those that are `looked_at`: because machines of them
+/// were just reaped, or once an hour. Of the others, [`WITHOUT_IDLE`] are, chosen at random: an earlier
+/// refresh may have been killed after its reap, and a ticket may have been hidden at that time.
 pub(super) async fn prune(
     plane: &Plane,
     settings: &Settings,
@@ -29,16 +35,24 @@ pub(super) async fn prune(
     looked_at: impl Fn(&ResourceClass) -> bool,
     outcome: &mut Outcome,
 ) -> Result<(), Failure> {
-    for class in settings.classes.names() {
+    let idle = |class: &ResourceClass| {
         let is_idle = |r: &&Record| r.state == State::Idle && r.spec.resource_class == *class;
-        let idle = survey.live.iter().filter(is_idle).count();
-        if idle == 0 && !looked_at(class) {
-            continue;
-        }
+        survey.live.iter().filter(is_idle).count()
+    };
+    let (mut asked, mut others): (Vec<&ResourceClass>, Vec<&ResourceClass>) =
+        settings.classes.names().partition(|class| idle(class) > 0 || looked_at(class));
+    if others.len() > WITHOUT_IDLE {
+        let start = plane.random.number() % others.len() as u64;
+        others.rotate_left(usize::try_from(start).unwrap_or_default());
+        others.truncate(WITHOUT_IDLE);
+    }
+    asked.extend(others);
+    let depths = asked.iter().map(|class| plane.retried(|| plane.pool.depth(class)));
+    for (class, depth) in asked.iter().zip(join_all(depths).await) {
         // A machine that is renewed for its minimum may have two.
-        let renews = settings.min_idle.iter().any(|(minimum, _)| minimum == class);
-        let most = if renews { idle * 2 } else { idle };
-        let tickets = plane.retried(|| plane.pool.depth(class)).await?.total();
+        let renews = settings.min_idle.iter().any(|(minimum, _)| minimum == *class);
+        let most = if renews { idle(class) * 2 } else { idle(class) };
+        let tickets = depth?.total();
         if tickets > most {
             outcome.pruned_tickets += prune_class(plane, settings, class, tickets).await?;
         }
